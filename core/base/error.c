@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Error setting, wrapping and the map from codes to exit codes. Any thread. */
+#include "base/gp_base.h"
+
+#include "base/error.h"
+
+#include <assert.h>
+#include <stdarg.h>
+
+static void one_line(char *s) {
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = *s == '\n' || *s == '\t' ? ' ' : '?';
+}
+
+static void set(struct gp_error *err, enum gp_code code, const char *fmt, va_list ap) {
+    assert(err->code == GP_OK && "first error wins: clear a handled error before setting another");
+    err->code = code;
+    vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    one_line(err->msg);
+}
+
+int gp_fail(struct gp_error *err, enum gp_code code, const char *fmt, ...) {
+    if (err != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        set(err, code, fmt, ap);
+        va_end(ap);
+    }
+    return -(int)code;
+}
+
+int gp_fail_errno(struct gp_error *err, enum gp_code code, int errnum, const char *fmt, ...) {
+    if (err != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        set(err, code, fmt, ap);
+        va_end(ap);
+        err->domain = GP_D_OS;
+        char buf[128];
+        const char *text = strerror_r(errnum, buf, sizeof buf);
+        size_t len = strlen(err->msg);
+        snprintf(err->msg + len, sizeof err->msg - len, ": %s", text);
+        const char *name = strerrorname_np(errnum);
+        snprintf(err->detail, sizeof err->detail, "%s", name ? name : "errno");
+    }
+    return -(int)code;
+}
+
+int gp_wrap(struct gp_error *err, const char *fmt, ...) {
+    if (err == NULL) return -(int)GP_EINTERNAL;
+    char old[GP_ERROR_MSG_MAX];
+    memcpy(old, err->msg, sizeof old);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    va_end(ap);
+    one_line(err->msg);
+    size_t len = strlen(err->msg);
+    snprintf(err->msg + len, sizeof err->msg - len, ": %s", old);
+    return -(int)err->code;
+}
+
+void gp_error_clear(struct gp_error *err) { *err = (struct gp_error){0}; }
+
+static const struct {
+    int exit_code;
+    const char *name;
+} codes[GP_CODE_MAX + 1] = {
+    [GP_OK] = {0, "ok"},
+    [GP_EUSAGE] = {1, "usage"},
+    [GP_EENV] = {1, "environment"},
+    [GP_EIO] = {1, "io"},
+    [GP_ECAPACITY] = {3, "capacity"},
+    [GP_EQUOTA] = {4, "quota"},
+    [GP_EAUTH] = {5, "auth"},
+    [GP_EREACH] = {6, "reach"},
+    [GP_EBOOTSTRAP] = {6, "bootstrap"},
+    [GP_EVALIDATE] = {7, "validate"},
+    [GP_EBILLED] = {8, "billed"},
+    [GP_EJOB] = {9, "job"},
+    [GP_ECANCELLED] = {130, "cancelled"},
+    [GP_ETIMEOUT] = {6, "timeout"},
+    [GP_EUNKNOWN] = {8, "unknown-outcome"},
+    [GP_ENOTFOUND] = {1, "not-found"},
+    [GP_EEXISTS] = {1, "exists"},
+    [GP_ETHROTTLED] = {3, "throttled"},
+    [GP_EPROTO] = {1, "protocol"},
+    [GP_ELOST] = {6, "connection-lost"},
+    [GP_EINTERNAL] = {1, "internal"},
+    [GP_EENDPOINT] = {1, "endpoint"},
+};
+
+int gp_exit_code(enum gp_code code) {
+    return (unsigned)code <= GP_CODE_MAX ? codes[code].exit_code : 1;
+}
+
+const char *gp_code_name(enum gp_code code) {
+    return (unsigned)code <= GP_CODE_MAX ? codes[code].name : "internal";
+}
+
+int gp_exit_worst(int a, int b) {
+    static const int order[] = {8, 5, 4, 3, 6, 7, 9, 1, 130, 2, 0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(order); i++)
+        if (a == order[i] || b == order[i]) return order[i];
+    return a;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* File helpers around libc. Any thread. What depends on who the user is: home.c (it needs the name
+ * service, which a static program must not link). */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIPE_WAIT_MS = 30000 };
+
+int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err) {
+    GP_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return gp_fail_errno(err, errno == ENOENT ? GP_ENOTFOUND : GP_EIO, errno,
+                             "could not read '%s'", path);
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
+    if (S_ISDIR(st.st_mode))
+        return gp_fail_errno(err, GP_EIO, EISDIR, "could not read '%s'", path);
+    char buf[16384];
+    size_t total = 0;
+    for (;;) {
+        ssize_t n = read(fd, buf, sizeof buf);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) { /* a pipe whose writer takes its time */
+            struct pollfd p = {.fd = fd, .events = POLLIN};
+            if (poll(&p, 1, PIPE_WAIT_MS) != 0) continue;
+            errno = ETIMEDOUT;
+        }
+        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
+        if (n == 0) return 0;
+        total += (size_t)n;
+        if (total > max)
+            return gp_fail(err, GP_EIO, "'%s' is larger than %zu bytes", path, max);
+        str_add_mem(ret, buf, (size_t)n);
+    }
+}
+
+int fs_write_all(int fd, const void *p, size_t n) {
+    const char *b = p;
+    while (n > 0) {
+        ssize_t w = write(fd, b, n);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0) return -errno;
+        b += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+static int sync_parent(const char *path) {
+    GP_AUTO_FREE char *dir = xstrdup(path);
+    char *slash = strrchr(dir, '/');
+    if (slash == dir) slash[1] = '\0';
+    else if (slash != NULL) *slash = '\0';
+    GP_AUTO_FD int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    return fsync(fd) == 0 || errno == EINVAL ? 0 : -errno;
+}
+
+int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
+                    struct gp_error *err) {
+    GP_AUTO_FREE char *tmp = xasprintf("%s.XXXXXX", path);
+    GP_AUTO_FD int fd = mkostemp(tmp, O_CLOEXEC);
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    int r = fs_write_all(fd, data, n);
+    if (r == 0 && fchmod(fd, mode) != 0) r = -errno;
+    if (r == 0 && fsync(fd) != 0) r = -errno;
+    if (r == 0 && rename(tmp, path) != 0) r = -errno;
+    if (r != 0) {
+        unlink(tmp);
+        return gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
+    }
+    r = sync_parent(path);
+    if (r != 0) return gp_fail_errno(err, GP_EIO, -r, "could not sync the folder of '%s'", path);
+    return 0;
+}
+
+int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err) {
+    GP_AUTO_FREE char *p = xstrdup(path);
+    if (p[0] == '\0') return gp_fail(err, GP_EIO, "could not make a folder: its name is empty");
+    for (char *s = p + 1;; s++) {
+        if (*s != '/' && *s != '\0') continue;
+        char c = *s;
+        *s = '\0';
+        if (mkdir(p, c == '\0' ? mode : 0755) != 0 && errno != EEXIST)
+            return gp_fail_errno(err, GP_EIO, errno, "could not make the folder '%s'", path);
+        *s = c;
+        if (c == '\0') return 0;
+    }
+}
+
+static int remove_at(int dirfd, const char *name, dev_t dev) {
+    struct stat st;
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : -errno;
+    if (!S_ISDIR(st.st_mode))
+        return unlinkat(dirfd, name, 0) == 0 || errno == ENOENT ? 0 : -errno;
+    if (st.st_dev != dev) return -EXDEV;
+    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    DIR *d = fdopendir(fd);
+    if (d == NULL) {
+        int e = errno;
+        close(fd);
+        return -e;
+    }
+    int r = 0;
+    for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            r = remove_at(fd, e->d_name, dev);
+    closedir(d);
+    if (r == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) != 0 && errno != ENOENT) r = -errno;
+    return r;
+}
+
+int fs_remove_tree(const char *path, struct gp_error *err) {
+    struct stat st;
+    if (lstat(path, &st) != 0) {
+        if (errno == ENOENT) return 0;
+        return gp_fail_errno(err, GP_EIO, errno, "could not remove '%s'", path);
+    }
+    int r = remove_at(AT_FDCWD, path, st.st_dev);
+    return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not remove '%s'", path);
+}
+
+bool fs_exists(const char *path) { return access(path, F_OK) == 0; }
+
+char *fs_join(const char *a, const char *b) {
+    if (b[0] == '/') return xstrdup(b);
+    return xasprintf("%s%s%s", a, str_ends(a, "/") ? "" : "/", b);
+}
+
+int fs_random(void *p, size_t n, struct gp_error *err) {
+    char *b = p;
+    while (n > 0) {
+        ssize_t r = getrandom(b, n, 0);
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) return gp_fail_errno(err, GP_EENV, errno, "could not read random bytes");
+        b += r;
+        n -= (size_t)r;
+    }
+    return 0;
+}
+
+int fs_random_hex(char *dst, size_t n, struct gp_error *err) {
+    unsigned char buf[64];
+    if (n > sizeof buf) return gp_fail(err, GP_EINTERNAL, "too many random bytes asked for");
+    int r = fs_random(buf, n, err);
+    if (r == 0) str_hex(dst, buf, n);
+    return r;
+}

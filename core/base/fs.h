@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files: whole reads with a cap, atomic durable writes, folders, removal, random names. */
+#ifndef GP_BASE_FS_H
+#define GP_BASE_FS_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+/* Reads a whole regular file, at most max bytes (larger: -GP_EIO that says so). ret: zeroed or
+ * initialised str, appended to. ENOENT: -GP_ENOTFOUND. */
+int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err);
+/* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
+int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
+                    struct gp_error *err);
+int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err);
+/* Removes a tree without following links or crossing mounts. Absent: success. */
+int fs_remove_tree(const char *path, struct gp_error *err);
+bool fs_exists(const char *path);
+char *fs_join(const char *a, const char *b); /* caller frees; b absolute: b */
+/* "~/x" to the home folder; anything else copied. */
+char *fs_expand_home(const char *path);
+/* Path of `rel` seen from the folder that holds `base_file`. */
+char *fs_relative_to(const char *base_file, const char *rel);
+int fs_random(void *p, size_t n, struct gp_error *err); /* getrandom */
+/* n random bytes as 2n hex digits; dst 2n+1 bytes. */
+int fs_random_hex(char *dst, size_t n, struct gp_error *err);
+/* $XDG_STATE_HOME/gpuprov or ~/.local/state/gpuprov, made 0700. GPUPROV_STATE_DIR overrides. */
+int fs_state_dir(char **ret, struct gp_error *err);
+int fs_write_all(int fd, const void *p, size_t n); /* 0 or -errno */
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The user's folders: home and state. Apart from fs.c because getpwuid_r may not be linked into the
+ * static agent. Any thread; getenv is only read. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *home_dir(void) {
+    const char *home = getenv("HOME");
+    if (home != NULL && home[0] == '/') return xstrdup(home);
+    struct passwd pw, *found = NULL;
+    char buf[4096];
+    if (getpwuid_r(getuid(), &pw, buf, sizeof buf, &found) == 0 && found != NULL)
+        return xstrdup(pw.pw_dir);
+    return xstrdup("/");
+}
+
+char *fs_expand_home(const char *path) {
+    if (path[0] != '~' || (path[1] != '/' && path[1] != '\0')) return xstrdup(path);
+    GP_AUTO_FREE char *home = home_dir();
+    return xasprintf("%s%s", home, path + 1);
+}
+
+char *fs_relative_to(const char *base_file, const char *rel) {
+    if (rel[0] == '/') return xstrdup(rel);
+    if (rel[0] == '~') return fs_expand_home(rel);
+    const char *slash = strrchr(base_file, '/');
+    if (slash == NULL) return xstrdup(rel);
+    return xasprintf("%.*s%s", (int)(slash - base_file + 1), base_file, rel);
+}
+
+int fs_state_dir(char **ret, struct gp_error *err) {
+    const char *own = getenv("GPUPROV_STATE_DIR");
+    const char *xdg = getenv("XDG_STATE_HOME");
+    GP_AUTO_FREE char *dir = NULL;
+    if (own != NULL && own[0] != '\0') {
+        dir = xstrdup(own);
+    } else if (xdg != NULL && xdg[0] == '/') {
+        dir = fs_join(xdg, "gpuprov");
+    } else {
+        GP_AUTO_FREE char *home = home_dir();
+        dir = fs_join(home, ".local/state/gpuprov");
+    }
+    int r = fs_mkdirs(dir, 0700, err);
+    struct stat st;
+    if (r == 0 && stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+        r = gp_fail_errno(err, GP_EIO, ENOTDIR, "could not use '%s'", dir);
+    if (r == 0 && access(dir, R_OK | W_OK | X_OK) != 0)
+        r = gp_fail_errno(err, GP_EIO, errno, "could not use '%s'", dir);
+    if (r != 0) return gp_wrap(err, "the state folder (set XDG_STATE_HOME to move it)");
+    *ret = GP_STEAL(dir);
+    return 0;
+}

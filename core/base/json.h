@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON through jansson: capped parsing with one clear error, typed reads that name the path. */
+#ifndef GP_BASE_JSON_H
+#define GP_BASE_JSON_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+#include <jansson.h>
+
+void json_cleanup(json_t **j); /* decref */
+#define GP_AUTO_JSON GP_CLEANUP(json_cleanup)
+
+/* Parses exactly one value (duplicate keys and trailing text refused, depth capped at 64).
+ * what: named in the error, e.g. "the reply of GetParameter". */
+int json_parse(const char *text, size_t n, const char *what, json_t **ret, struct gp_error *err);
+char *json_text(const json_t *j, size_t indent); /* caller frees; keys in insertion order */
+
+/* Reads of "a.b.c" ("a.0.c" for an element of a list); absent or of another type: the default. Never
+ * fail. Borrowed results. */
+const char *json_str(const json_t *j, const char *path, const char *def);
+int64_t json_int(const json_t *j, const char *path, int64_t def);
+double json_num(const json_t *j, const char *path, double def);
+bool json_bool(const json_t *j, const char *path, bool def);
+json_t *json_at(const json_t *j, const char *path); /* NULL when absent */
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* struct str: a growing NUL-ended string with a stated maximum. Invariants: s is never NULL after
+ * the first append or str_init; s[len] == 0; len <= max. An append past max stores what fits and
+ * sets `truncated`. struct strv: a list of owned strings. */
+#ifndef GP_BASE_STR_H
+#define GP_BASE_STR_H
+
+#include "base/gp_base.h"
+
+#include <stdarg.h>
+
+struct str {
+    char *s;
+    size_t len, cap;
+    size_t max; /* bytes, without the NUL; 0 means STR_MAX_DEFAULT */
+    bool truncated;
+};
+#define STR_MAX_DEFAULT ((size_t)16 << 20)
+
+void str_init(struct str *s, size_t max);
+void str_clear(struct str *s); /* frees; accepts zeroed; leaves zeroed but keeps max */
+void str_reset(struct str *s); /* len = 0, keeps memory */
+bool str_add(struct str *s, const char *text); /* false: truncated */
+bool str_add_mem(struct str *s, const void *p, size_t n);
+bool str_addc(struct str *s, char c);
+bool str_addf(struct str *s, const char *fmt, ...) GP_PRINTF(2, 3);
+bool str_vaddf(struct str *s, const char *fmt, va_list ap) GP_PRINTF(2, 0);
+/* Adds text in single quotes for POSIX sh. */
+bool str_add_shquoted(struct str *s, const char *text);
+/* Adds text as the inside of a JSON string, escaped, without the quotes; invalid UTF-8 becomes U+FFFD. */
+bool str_add_json(struct str *s, const char *text, size_t n);
+char *str_steal(struct str *s); /* caller frees; never NULL; s is reset */
+#define GP_AUTO_STR GP_CLEANUP(str_clear)
+
+struct strv {
+    char **v; /* NULL-ended once anything was added; may be NULL when n == 0 */
+    size_t n, cap;
+};
+void strv_add(struct strv *v, const char *s);  /* copies */
+void strv_take(struct strv *v, char *s);       /* takes ownership */
+void strv_clear(struct strv *v);
+bool strv_has(const struct strv *v, const char *s);
+void strv_copy(struct strv *to, const struct strv *from);
+/* Splits on any of seps, dropping empty parts. */
+void strv_split(struct strv *v, const char *s, const char *seps);
+char *strv_join(const struct strv *v, const char *sep); /* caller frees */
+#define GP_AUTO_STRV GP_CLEANUP(strv_clear)
+
+bool str_starts(const char *s, const char *prefix);
+bool str_ends(const char *s, const char *suffix);
+bool str_eq(const char *a, const char *b); /* NULL == NULL */
+char *str_trim(char *s);                   /* in place; returns the first non-blank */
+/* Copies with truncation, always NUL-ended (dst_size > 0). False: truncated. */
+bool str_put(char *dst, size_t dst_size, const char *src);
+/* Whole string must be a decimal number in [min, max]. */
+bool str_to_i64(const char *s, int64_t min, int64_t max, int64_t *ret);
+bool str_to_double(const char *s, double *ret); /* finite, whole string, C locale form */
+/* Edit distance (Damerau-Levenshtein, ASCII case-insensitive), for "did you mean". */
+size_t str_distance(const char *a, const char *b);
+/* Closest of names (NULL-ended) within a third of its length, or NULL. */
+const char *str_closest(const char *word, const char *const *names);
+void str_hex(char *dst, const void *p, size_t n); /* dst: 2n+1 bytes */
+
+#endif

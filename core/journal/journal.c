@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal on SQLite: opening, schema, and one function per change. Every public function takes
+ * the one mutex, so any thread may call; each change is one transaction that is on disk when the
+ * function returns. Deciding what a record means is the engine's business. */
+#include "base/gp_base.h"
+
+#include "journal/journal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "journal/columns.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SCHEMA_VERSION 1
+#define BUSY_MS 10000
+
+struct journal {
+    sqlite3 *db;
+    pthread_mutex_t lock;
+    char *path;
+};
+
+static int fail_sql(struct journal *j, struct gp_error *err, const char *what) {
+    int full = sqlite3_errcode(j->db) == SQLITE_FULL || sqlite3_system_errno(j->db) == ENOSPC;
+    int r = gp_fail(err, GP_EIO, "the journal '%s': could not %s: %s%s", j->path ? j->path : "(memory)",
+                    what, sqlite3_errmsg(j->db),
+                    full ? "; the disk is full: make room there, then repeat" : "");
+    if (err != NULL) err->domain = GP_D_JOURNAL;
+    return r;
+}
+
+static int exec_sql(struct journal *j, const char *sql, const char *what, struct gp_error *err) {
+    if (sqlite3_exec(j->db, sql, NULL, NULL, NULL) != SQLITE_OK) return fail_sql(j, err, what);
+    return 0;
+}
+
+static sqlite3_stmt *prepare(struct journal *j, const char *sql) {
+    sqlite3_stmt *s = NULL;
+    if (sqlite3_prepare_v2(j->db, sql, -1, &s, NULL) != SQLITE_OK) return NULL;
+    return s;
+}
+
+/* Runs a prepared change to its end and releases it. */
+static int step_done(struct journal *j, sqlite3_stmt *s, const char *what, struct gp_error *err) {
+    int rc = s == NULL ? SQLITE_ERROR : sqlite3_step(s);
+    int r = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail_sql(j, err, what);
+    sqlite3_finalize(s);
+    return r;
+}
+
+static int begin(struct journal *j, struct gp_error *err) {
+    return exec_sql(j, "BEGIN IMMEDIATE", "begin a change", err);
+}
+
+/* Commits when r is 0, else rolls back; returns the first failure. */
+static int finish(struct journal *j, int r, struct gp_error *err) {
+    if (r == 0) r = exec_sql(j, "COMMIT", "commit a change", err);
+    if (r != 0) sqlite3_exec(j->db, "ROLLBACK", NULL, NULL, NULL);
+    return r;
+}
+
+static int user_version(struct journal *j, int *ret) {
+    sqlite3_stmt *s = prepare(j, "PRAGMA user_version");
+    int rc = s ? sqlite3_step(s) : SQLITE_ERROR;
+    if (rc == SQLITE_ROW) *ret = sqlite3_column_int(s, 0);
+    sqlite3_finalize(s);
+    return rc == SQLITE_ROW ? 0 : -1;
+}
+
+static bool damaged(const struct journal *j) {
+    int code = sqlite3_errcode(j->db);
+    return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+}
+
+static bool quick_check_ok(struct journal *j) {
+    sqlite3_stmt *s = prepare(j, "PRAGMA quick_check(1)");
+    bool ok = s != NULL && sqlite3_step(s) == SQLITE_ROW &&
+              strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
+    bool was_damage = !ok && (s == NULL ? damaged(j) : sqlite3_errcode(j->db) != SQLITE_BUSY);
+    sqlite3_finalize(s);
+    return ok || !was_damage;
+}
+
+static int migrate(struct journal *j, struct gp_error *err) {
+    int r = begin(j, err);
+    if (r != 0) return r;
+    int version = 0;
+    if (user_version(j, &version) != 0) r = fail_sql(j, err, "read the schema's version");
+    if (r == 0 && version > SCHEMA_VERSION) {
+        r = gp_fail(err, GP_EENV,
+                    "the journal '%s' was written by a newer gpuprov (schema %d, this one knows %d): "
+                    "use that version, or set GPUPROV_STATE_DIR to another folder",
+                    j->path ? j->path : "(memory)", version, SCHEMA_VERSION);
+    }
+    if (r == 0 && version < 1) {
+        GP_AUTO_STR struct str sql = {0};
+        columns_create_sql(&table_stacks, &sql);
+        columns_create_sql(&table_intents, &sql);
+        columns_create_sql(&table_resources, &sql);
+        columns_create_sql(&table_nodes, &sql);
+        str_add(&sql, "CREATE INDEX IF NOT EXISTS resources_uid ON resources(uid);"
+                      "CREATE INDEX IF NOT EXISTS intents_uid ON intents(uid);");
+        str_addf(&sql, "PRAGMA user_version=%d;", SCHEMA_VERSION);
+        r = exec_sql(j, sql.s, "make the tables", err);
+    }
+    return finish(j, r, err);
+}
+
+/* Opens the file and proves that it is a sound journal; *ret_damaged says that it is not. */
+static int open_db(struct journal *j, bool *ret_damaged, struct gp_error *err) {
+    *ret_damaged = false;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
+    if (sqlite3_open_v2(j->path ? j->path : ":memory:", &j->db, flags, NULL) != SQLITE_OK) {
+        if (j->db == NULL) return gp_fail(err, GP_EIO, "could not open the journal");
+        *ret_damaged = damaged(j);
+        return fail_sql(j, err, "open it");
+    }
+    sqlite3_extended_result_codes(j->db, 0);
+    sqlite3_busy_timeout(j->db, BUSY_MS);
+    if (j->path != NULL && chmod(j->path, 0600) != 0)
+        return gp_fail_errno(err, GP_EIO, errno, "could not protect the journal '%s'", j->path);
+    int r = exec_sql(j, "PRAGMA journal_mode=TRUNCATE; PRAGMA synchronous=EXTRA; "
+                        "PRAGMA foreign_keys=ON;", "set it up", err);
+    if (r == 0 && !quick_check_ok(j)) {
+        *ret_damaged = true;
+        return gp_fail(err, GP_EIO, "the journal '%s' is damaged", j->path ? j->path : "(memory)");
+    }
+    if (r == 0) r = migrate(j, err);
+    if (r != 0 && damaged(j)) *ret_damaged = true;
+    return r;
+}
+
+static int set_aside(const char *path, struct gp_error *err) {
+    GP_AUTO_FREE char *aside = xasprintf("%s.damaged-%lld", path, (long long)clock_wall_s());
+    if (rename(path, aside) != 0 && errno != ENOENT)
+        return gp_fail_errno(err, GP_EIO, errno, "could not set the damaged journal '%s' aside", path);
+    GP_AUTO_FREE char *rollback = xasprintf("%s-journal", path);
+    GP_AUTO_FREE char *rollback_aside = xasprintf("%s-journal", aside);
+    if (rename(rollback, rollback_aside) != 0 && errno != ENOENT)
+        return gp_fail_errno(err, GP_EIO, errno, "could not set '%s' aside", rollback);
+    return 0;
+}
+
+int journal_open(const char *path, struct journal **ret, bool *ret_damaged, struct gp_error *err) {
+    struct journal *j = xcalloc(1, sizeof *j);
+    pthread_mutex_init(&j->lock, NULL);
+    j->path = xstrdup(path);
+    bool bad = false;
+    struct gp_error first = {0};
+    mode_t old = umask(077);
+    int r = open_db(j, &bad, &first);
+    if (r != 0 && bad && path != NULL) {
+        sqlite3_close(j->db);
+        j->db = NULL;
+        gp_error_clear(&first);
+        bool still = false;
+        r = set_aside(path, &first);
+        if (r == 0) r = open_db(j, &still, &first);
+    }
+    umask(old);
+    if (ret_damaged != NULL) *ret_damaged = bad;
+    if (r != 0) {
+        journal_close(j);
+        if (err != NULL) *err = first;
+        return r;
+    }
+    *ret = j;
+    return 0;
+}
+
+void journal_close(struct journal *j) {
+    if (j == NULL) return;
+    sqlite3_close(j->db);
+    pthread_mutex_destroy(&j->lock);
+    free(j->path);
+    free(j);
+}
+
+/* Inserts obj, or replaces the row whose key is the same: "ON CONFLICT(key) DO UPDATE". extra_name
+ * (may be NULL) is one more TEXT column, bound first. guard: a WHERE of the update; "" for none. */
+static int upsert(struct journal *j, const struct table_def *t, const char *key, const char *guard,
+                  const char *extra_name, const char *extra, const void *obj,
+                  struct gp_error *err) {
+    GP_AUTO_STR struct str sql = {0};
+    str_addf(&sql, "INSERT INTO %s(%s%s", t->name, extra_name ? extra_name : "",
+             extra_name ? "," : "");
+    columns_names(t, &sql);
+    str_addf(&sql, ") VALUES(%s", extra_name ? "?," : "");
+    columns_marks(t, &sql);
+    str_addf(&sql, ") ON CONFLICT(%s) DO UPDATE SET ", key);
+    for (size_t i = 0; i < t->n; i++)
+        str_addf(&sql, "%s%s=excluded.%s", i ? "," : "", t->columns[i].name, t->columns[i].name);
+    if (extra_name != NULL) str_addf(&sql, ",%s=excluded.%s", extra_name, extra_name);
+    str_add(&sql, guard);
+    sqlite3_stmt *s = prepare(j, sql.s);
+    if (s != NULL) {
+        if (extra_name != NULL) sqlite3_bind_text(s, 1, extra, -1, SQLITE_TRANSIENT);
+        columns_bind(t, s, extra_name ? 2 : 1, obj);
+    }
+    return step_done(j, s, "write a record", err);
+}
+
+static sqlite3_stmt *select_all(struct journal *j, const struct table_def *t, const char *more,
+                                const char *where) {
+    GP_AUTO_STR struct str sql = {0};
+    str_add(&sql, "SELECT ");
+    columns_names(t, &sql);
+    str_addf(&sql, "%s FROM %s %s", more, t->name, where);
+    return prepare(j, sql.s);
+}
+
+/* After the reading loop: rc is the last step's. */
+static int select_end(struct journal *j, sqlite3_stmt *s, int rc, struct gp_error *err) {
+    int r = s != NULL && rc == SQLITE_DONE ? 0 : fail_sql(j, err, "read records");
+    sqlite3_finalize(s);
+    return r;
+}
+
+static void bind_text(sqlite3_stmt *s, int at, const char *text) {
+    if (s != NULL) sqlite3_bind_text(s, at, text, -1, SQLITE_TRANSIENT);
+}
+
+static int next_row(sqlite3_stmt *s) { return s != NULL ? sqlite3_step(s) : SQLITE_ERROR; }
+
+/* --- stacks --- */
+
+int journal_stack_put(struct journal *j, const struct stack *stack, const char *spec_canonical,
+                      struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    int r = spec_canonical != NULL
+                ? upsert(j, &table_stacks, "owner,name", "", "spec", spec_canonical, stack, err)
+                : upsert(j, &table_stacks, "owner,name", "", NULL, NULL, stack, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_stack_get(struct journal *j, const char *owner, const char *name, struct stack *ret,
+                      char **ret_spec, struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = select_all(j, &table_stacks, ",spec", "WHERE owner=? AND name=?");
+    bind_text(s, 1, owner);
+    bind_text(s, 2, name);
+    int rc = next_row(s);
+    int r = 0;
+    if (rc == SQLITE_ROW) {
+        struct stack found = {0};
+        columns_read(&table_stacks, s, &found);
+        const char *spec = (const char *)sqlite3_column_text(s, (int)table_stacks.n);
+        if (ret_spec != NULL) *ret_spec = xstrdup(spec ? spec : "");
+        *ret = found;
+        sqlite3_finalize(s);
+    } else if (rc == SQLITE_DONE) {
+        sqlite3_finalize(s);
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' in the journal", name);
+    } else {
+        r = select_end(j, s, rc, err);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+void stack_list_clear(struct stack_list *l) {
+    for (size_t i = 0; i < l->list.len; i++) stack_clear(&l->list.items[i]);
+    vec_free(&l->list);
+}
+
+int journal_stacks(struct journal *j, struct stack_list *ret, struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = select_all(j, &table_stacks, "", "ORDER BY created_s, name");
+    int rc = 0;
+    while ((rc = next_row(s)) == SQLITE_ROW) {
+        struct stack found = {0};
+        columns_read(&table_stacks, s, &found);
+        vec_push(&ret->list, found);
+    }
+    int r = select_end(j, s, rc, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *err) {
+    static const char *const deletes[] = {
+        "DELETE FROM nodes WHERE stack_uid=?", "DELETE FROM resources WHERE uid=?",
+        "DELETE FROM intents WHERE uid=? AND state<>3", "DELETE FROM stacks WHERE uid=?"};
+    pthread_mutex_lock(&j->lock);
+    int r = begin(j, err);
+    if (r == 0) {
+        for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(deletes); i++) {
+            sqlite3_stmt *s = prepare(j, deletes[i]);
+            bind_text(s, 1, uid);
+            r = step_done(j, s, "forget a stack", err);
+        }
+        r = finish(j, r, err);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+/* --- intents --- */
+
+void intent_clear(struct intent *i) {
+    free(i->uid);
+    free(i->provider);
+    free(i->region);
+    free(i->zone);
+    free(i->token);
+    free(i->body);
+    free(i->offer);
+    free(i->note);
+    *i = (struct intent){0};
+}
+
+void intent_list_clear(struct intent_list *l) {
+    for (size_t i = 0; i < l->list.len; i++) intent_clear(&l->list.items[i]);
+    vec_free(&l->list);
+}
+
+int journal_intent(struct journal *j, struct intent *intent, struct gp_error *err) {
+    GP_AUTO_STR struct str sql = {0};
+    str_add(&sql, "INSERT INTO intents(");
+    columns_names(&table_intents, &sql);
+    str_add(&sql, ") VALUES(");
+    columns_marks(&table_intents, &sql);
+    str_add(&sql, ")");
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = prepare(j, sql.s);
+    if (s != NULL) columns_bind(&table_intents, s, 1, intent);
+    int r = step_done(j, s, "commit an intent", err);
+    if (r == 0) intent->id = sqlite3_last_insert_rowid(j->db);
+    pthread_mutex_unlock(&j->lock);
+    if (r == 0)
+        log_trace(LOG_STATE, "intent %lld: %s %s slots %d+%d", (long long)intent->id,
+                  intent->provider, resource_kind_name(intent->kind), intent->slot_first,
+                  intent->slot_count);
+    return r;
+}
+
+static int set_intent_state(struct journal *j, int64_t id, enum intent_state state,
+                            const char *note, struct gp_error *err) {
+    sqlite3_stmt *s = prepare(j, "UPDATE intents SET state=?, note=? WHERE id=?");
+    if (s != NULL) {
+        sqlite3_bind_int(s, 1, (int)state);
+        sqlite3_bind_text(s, 2, note ? note : "", -1, SQLITE_TRANSIENT);
+        sqlite3_bind_int64(s, 3, id);
+    }
+    return step_done(j, s, "end an intent", err);
+}
+
+static int put_resource(struct journal *j, const struct resource *r, struct gp_error *err) {
+    /* RES_GONE is terminal: a late describe of the same id does not bring it back. */
+    GP_AUTO_FREE char *guard = xasprintf(" WHERE resources.state<>%d", (int)RES_GONE);
+    return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, r, err);
+}
+
+int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made,
+                        struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    int r = begin(j, err);
+    if (r == 0) {
+        for (size_t i = 0; r == 0 && made != NULL && i < made->list.len; i++)
+            r = put_resource(j, &made->list.items[i], err);
+        if (r == 0) r = set_intent_state(j, id, INTENT_DONE, "", err);
+        r = finish(j, r, err);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note,
+                       struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    int r = set_intent_state(j, id, state, note, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_intents(struct journal *j, const char *uid, unsigned states, struct intent_list *ret,
+                    struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = select_all(j, &table_intents, ",id",
+                                 uid ? "WHERE uid=? ORDER BY id" : "ORDER BY id");
+    if (uid != NULL) bind_text(s, 1, uid);
+    int rc = 0;
+    while ((rc = next_row(s)) == SQLITE_ROW) {
+        struct intent found = {0};
+        columns_read(&table_intents, s, &found);
+        found.id = sqlite3_column_int64(s, (int)table_intents.n);
+        if (states & 1u << (unsigned)found.state)
+            vec_push(&ret->list, found);
+        else
+            intent_clear(&found);
+    }
+    int r = select_end(j, s, rc, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+/* --- resources --- */
+
+int journal_resource_put(struct journal *j, const struct resource *res, struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    int r = put_resource(j, res, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_resources(struct journal *j, const char *uid, struct resource_list *ret,
+                      struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = select_all(j, &table_resources, "",
+                                 uid ? "WHERE uid=? ORDER BY kind,slot,id" : "ORDER BY kind,slot,id");
+    if (uid != NULL) bind_text(s, 1, uid);
+    int rc = 0;
+    while ((rc = next_row(s)) == SQLITE_ROW) {
+        struct resource found = {0};
+        columns_read(&table_resources, s, &found);
+        vec_push(&ret->list, found);
+    }
+    int r = select_end(j, s, rc, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_resource_gone(struct journal *j, const char *provider, const char *id,
+                          struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s =
+        prepare(j, "UPDATE resources SET state=?, billed=0 WHERE provider=? AND id=?");
+    if (s != NULL) sqlite3_bind_int(s, 1, (int)RES_GONE);
+    bind_text(s, 2, provider);
+    bind_text(s, 3, id);
+    int r = step_done(j, s, "mark a resource as gone", err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+/* --- nodes --- */
+
+void node_record_clear(struct node_record *n) {
+    free(n->resource_id);
+    free(n->host_key_first);
+    free(n->host_key_next);
+    free(n->host_key);
+    free(n->boot_id);
+    free(n->note);
+    *n = (struct node_record){0};
+}
+
+void node_record_list_clear(struct node_record_list *l) {
+    for (size_t i = 0; i < l->list.len; i++) node_record_clear(&l->list.items[i]);
+    vec_free(&l->list);
+}
+
+int journal_node_put(struct journal *j, const char *uid, const struct node_record *n,
+                     struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    int r = upsert(j, &table_nodes, "stack_uid,slot", "", "stack_uid", uid, n, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_nodes(struct journal *j, const char *uid, struct node_record_list *ret,
+                  struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = select_all(j, &table_nodes, "", "WHERE stack_uid=? ORDER BY slot");
+    bind_text(s, 1, uid);
+    int rc = 0;
+    while ((rc = next_row(s)) == SQLITE_ROW) {
+        struct node_record found = {0};
+        columns_read(&table_nodes, s, &found);
+        vec_push(&ret->list, found);
+    }
+    int r = select_end(j, s, rc, err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+/* --- reports --- */
+
+int journal_report_put(struct journal *j, const char *uid, const char *json, struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = prepare(j, "UPDATE stacks SET report=? WHERE uid=?");
+    bind_text(s, 1, json);
+    bind_text(s, 2, uid);
+    int r = step_done(j, s, "keep a report", err);
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+int journal_report_get(struct journal *j, const char *uid, char **ret_json, struct gp_error *err) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = prepare(j, "SELECT report FROM stacks WHERE uid=? AND report IS NOT NULL");
+    bind_text(s, 1, uid);
+    int rc = next_row(s);
+    int r = 0;
+    if (rc == SQLITE_ROW) {
+        *ret_json = xstrdup((const char *)sqlite3_column_text(s, 0));
+        sqlite3_finalize(s);
+    } else if (rc == SQLITE_DONE) {
+        sqlite3_finalize(s);
+        r = gp_fail(err, GP_ENOTFOUND, "this stack was not validated yet");
+    } else {
+        r = select_end(j, s, rc, err);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of event statuses and the one way to emit an event. No output of its own. Any thread: the
+ * sink is thread-safe by contract. */
+#include "base/gp_base.h"
+
+#include "model/event.h"
+
+#include <stdarg.h>
+#include <time.h>
+
+const char *event_status_name(enum event_status s) {
+    static const char *const names[] = {"info", "start", "progress", "done", "warn", "fail"};
+    return (size_t)s < GP_ARRAY_LEN(names) ? names[s] : "info";
+}
+
+void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
+                enum event_status status, const char *step, const char *fmt, ...) {
+    if (sink == NULL || sink->emit == NULL) return;
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = *p == '\n' || *p == '\t' ? ' ' : '?';
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct event e = {
+        .wall_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+        .node = node,
+        .phase = phase,
+        .status = status,
+        .step = step != NULL ? step : "",
+        .text = text,
+    };
+    sink->emit(sink->ctx, &e);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One event type for everything a person or a log sees while gpuprov works. */
+#ifndef GP_MODEL_EVENT_H
+#define GP_MODEL_EVENT_H
+
+#include "model/stack.h"
+
+enum event_status {
+    EVENT_INFO,
+    EVENT_START,    /* a phase or step began */
+    EVENT_PROGRESS, /* still in it: text says what it waits for */
+    EVENT_DONE,
+    EVENT_WARN,
+    EVENT_FAIL
+};
+const char *event_status_name(enum event_status s);
+
+struct event {
+    int64_t wall_ms;      /* since the epoch */
+    int node;             /* slot; -1: the whole stack */
+    enum node_phase phase;
+    enum event_status status;
+    const char *step;     /* "packages", "train.ddp"; "" ; borrowed for the call */
+    const char *text;     /* one line, no secret; borrowed for the call */
+};
+
+/* Thread-safe sink; implementations copy what they keep and never block on I/O for long. */
+struct event_sink {
+    void (*emit)(void *ctx, const struct event *e);
+    void *ctx;
+};
+/* sink may be NULL. Fills wall_ms. */
+void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
+                enum event_status status, const char *step, const char *fmt, ...)
+    GP_PRINTF(6, 7);
+
+#endif

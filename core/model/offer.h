@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One concrete thing that could be bought: a type in a zone in a market, with its image. */
+#ifndef GP_MODEL_OFFER_H
+#define GP_MODEL_OFFER_H
+
+#include "base/vec.h"
+#include "model/spec.h"
+
+struct offer {
+    size_t spec_index;      /* which of spec->offers it came from */
+    char *provider, *region, *zone; /* "local", "ssh": region "here", zone "" */
+    char *instance_type;    /* "p5.48xlarge"; local: "node" */
+    enum spec_market market;
+    char *image, *image_name; /* id and what a person calls it; local/ssh: "" */
+    char *subnet;           /* id or "" */
+    char *gpu_model;        /* as the provider names it; "" without */
+    int gpus, vcpus;
+    double memory_gib;
+    double price_usd_per_h; /* per node; negative: not known */
+    char *price_source;     /* "spot price history 2026-11-21", "catalogue 2026-07"; "" */
+    int max_count;          /* nodes that this offer can hold at most; 0: not known */
+};
+struct offer_list {
+    VEC_OF(struct offer) list;
+};
+void offer_clear(struct offer *o);
+/* Clears what was in `to` (zeroed or valid) first. */
+void offer_copy(struct offer *to, const struct offer *from);
+void offer_list_clear(struct offer_list *l);
+/* "aws us-east-2a p5.48xlarge spot" for messages; caller frees. */
+char *offer_text(const struct offer *o);
+/* Stable sort: listed keeps the spec's order; cheapest by price, unknown prices last, ties by list. */
+void offer_list_sort(struct offer_list *l, enum spec_order order);
+#define GP_AUTO_OFFERS GP_CLEANUP(offer_list_clear)
+
+#endif

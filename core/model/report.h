@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The outcome of validation: check results per node and for the gang, figures with their floors. */
+#ifndef GP_MODEL_REPORT_H
+#define GP_MODEL_REPORT_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+#include <jansson.h>
+
+/* Order is severity: a report's verdict is the worst of its required results. */
+enum verdict { VERDICT_PASS, VERDICT_DEGRADED, VERDICT_SKIPPED, VERDICT_ERROR, VERDICT_FAIL };
+const char *verdict_name(enum verdict v); /* "pass", "degraded", "skipped", "error", "fail" */
+bool verdict_parse(const char *name, enum verdict *ret);
+
+struct metric {
+    char *name;   /* "bandwidth" */
+    double value;
+    char *unit;   /* "GB/s" */
+    bool has_floor;
+    double floor; /* lower limit, or upper limit when `ceiling` */
+    bool ceiling;
+    char *source; /* where the floor comes from: "spec", "table: ..."; "" */
+};
+
+struct check_result {
+    char *check;    /* id: "train.ddp" */
+    enum verdict verdict;
+    bool required;
+    char *code;     /* short stable name of what was found: "low_disk"; "" on pass */
+    char *message;  /* one line; for skipped: the reason */
+    char *suggestion; /* what to do; "" */
+    int64_t took_ms;
+    VEC_OF(struct metric) metrics;
+    json_t *data;   /* further figures (loss curve, per rank); may be NULL */
+};
+void check_result_clear(struct check_result *r);
+const struct metric *check_metric(const struct check_result *r, const char *name); /* or NULL */
+
+struct report_node {
+    int slot;
+    char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
+    bool ready;
+    VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
+};
+
+struct report {
+    char *stack, *uid, *run; /* run: id of this validation */
+    int64_t started_s, took_ms;
+    bool strict;
+    VEC_OF(struct report_node) nodes;
+    VEC_OF(struct check_result) gang; /* checks over all nodes together */
+    bool ready; /* every node is */
+};
+void report_clear(struct report *r);
+/* Sets ready of each node and of the whole: every required check ran and is pass or degraded (only
+ * pass with strict), and there was at least one required check. */
+void report_judge(struct report *r);
+json_t *report_to_json(const struct report *r);  /* new reference; "schema": "gpuprov/report/v1" */
+int report_from_json(const json_t *j, struct report *ret, struct gp_error *err);
+/* One agent line's "result" object to a check_result; unknown fields are ignored:
+ * {"check","verdict","required","code","message","suggestion","took_ms","metrics":[{"name","value",
+ * "unit","floor"|"ceiling","source"}],"data"}. "check" and "verdict" are needed; a null value is NaN. */
+int check_result_from_json(const json_t *j, struct check_result *ret, struct gp_error *err);
+json_t *check_result_to_json(const struct check_result *r);
+
+#endif

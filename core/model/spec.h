@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The spec: what a person asked for, decoded and checked. Plain data, no I/O except spec_load. */
+#ifndef GP_MODEL_SPEC_H
+#define GP_MODEL_SPEC_H
+
+#include "base/error.h"
+#include "base/secret.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+struct spec_pos {
+    unsigned line, column; /* 1-based; 0 when the value is a default */
+};
+
+enum spec_order { ORDER_CHEAPEST, ORDER_LISTED };
+enum spec_market { MARKET_ON_DEMAND, MARKET_SPOT };
+enum spec_image_kind { IMAGE_AUTO, IMAGE_OS, IMAGE_ID };
+
+struct spec_gpu {
+    char *model; /* "H100"; NULL: no GPU asked for */
+    int count;   /* per node; 0 without a GPU */
+    struct spec_pos pos;
+};
+
+struct spec_offer {
+    char *provider;       /* "local" | "ssh" | "aws" */
+    struct strv regions;  /* empty: the provider's default region */
+    struct strv zones;    /* empty: every zone of the region */
+    enum spec_market market;
+    char *instance_type;  /* NULL: chosen from gpu */
+    char *subnet;         /* NULL: the default subnet of the zone */
+    char *role;           /* instance profile name or ARN; NULL: none */
+    char *hosts;          /* ssh: absolute path of the hosts file (written relative to the spec) */
+    struct spec_pos pos;
+};
+
+struct spec_image {
+    enum spec_image_kind kind;
+    char *value; /* OS name ("ubuntu-24.04") or image id; NULL for auto */
+};
+
+struct spec_access {
+    bool public_ip;        /* default true */
+    char *bastion;         /* "[user@]host[:port]"; NULL: none */
+    struct strv ssh_from;  /* CIDRs; empty: this controller's own public address */
+    char *key;             /* absolute private key path, or "agent"; NULL: a key made per stack */
+};
+
+struct spec_step {
+    char *name, *run, *check; /* check may be NULL: then the step runs once per node (a mark is kept) */
+    struct spec_pos pos;
+};
+
+struct spec_floor {
+    char *check;  /* "net.pair" */
+    char *metric; /* "bandwidth"; key in the spec is check.metric or check (its first fitting figure) */
+    double value; /* in `unit`, which is the metric's own when spec_names were given */
+    char *unit;   /* "GB/s"; "" for a plain count */
+    struct spec_pos pos;
+};
+
+struct spec_validate {
+    int64_t time_ms;      /* 1m | 5m | 20m; default 5m */
+    struct strv require;  /* check ids; the defaults of the table are added at use */
+    VEC_OF(struct spec_floor) floors;
+    bool strict;
+};
+
+struct spec_secret {
+    char *env;  /* variable name on the node */
+    char *from; /* "file:PATH" (absolute) | "env:NAME", read at use, never stored */
+    struct spec_pos pos;
+};
+
+struct spec {
+    char *path;       /* as given */
+    char *text;       /* the file's own text */
+    char hash[65];    /* sha256 of the decoded form (not of the text; of local files only the base
+                         name, so that it is the same in every checkout): hex */
+    char *name;       /* the stack: [a-z][a-z0-9-]{0,39} */
+    int nodes;        /* 1..512, default 1 */
+    struct spec_gpu gpu;
+    enum spec_order order;
+    VEC_OF(struct spec_offer) offers; /* at least one; default [{provider: local}] */
+    int64_t ttl_ms;   /* default 4h, at least 1m */
+    struct spec_image image;
+    struct spec_access access;
+    struct strv packages;
+    VEC_OF(struct spec_step) steps;
+    struct spec_validate validate;
+    VEC_OF(struct spec_secret) secrets;
+};
+
+/* All errors found in a spec, in file order. */
+struct spec_problem {
+    struct spec_pos pos;
+    char *message; /* one line, with "did you mean" where there is one */
+};
+struct spec_problems {
+    VEC_OF(struct spec_problem) list;
+};
+void spec_problems_clear(struct spec_problems *p);
+/* "file:line:column: error: message", the line itself and a caret, for each. */
+void spec_problems_format(const struct spec_problems *p, const char *path, const char *text,
+                          bool colour, struct str *out);
+
+/* The check names and figures that a spec may speak of: this folder knows none itself. Callers pass
+ * validate_names() (validate/validate.h). */
+struct spec_names {
+    const char *(*check)(size_t i); /* id of check i; NULL after the last */
+    /* Figure i of a check: its name and unit. False after the last. */
+    bool (*metric)(const char *check, size_t i, const char **ret_name, const char **ret_unit);
+};
+
+/* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a spec out
+ * of the journal: checks, figures and hosts files are taken as they are. On wrong specs:
+ * -GP_EUSAGE with err "spec.yaml: 3 errors" and the list in problems (never NULL). A file that
+ * cannot be read: problems stays empty. Nothing is bought, nothing outside the spec and files it
+ * names is read. */
+int spec_load(const char *path, const struct spec_names *names, struct spec **ret,
+              struct spec_problems *problems, struct gp_error *err);
+/* path: named in messages; relative file names are resolved against its folder. */
+int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names,
+                   struct spec **ret, struct spec_problems *problems, struct gp_error *err);
+void spec_free(struct spec *spec);
+void spec_cleanup(struct spec **spec);
+#define GP_AUTO_SPEC GP_CLEANUP(spec_cleanup)
+
+/* The decoded spec as canonical JSON, which is a spec again: spec_load_text of it gives the same spec
+ * and the same hash on this machine (the journal keeps it). Caller frees. No value of `secrets` is
+ * in it; what ${env:..} and ${file:..} brought in is. */
+char *spec_canonical(const struct spec *spec);
+
+/* Reads the value of a secret now. Errors name the variable, never the value. */
+int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret,
+                     struct gp_error *err);
+
+/* From the same decode tables: JSON Schema (draft 2020-12) and docs/spec.md. Caller frees. */
+char *spec_json_schema(void);
+char *spec_markdown(void); /* docs/spec.md; a test keeps the file equal to it */
+
+const char *spec_market_name(enum spec_market m); /* "on-demand", "spot" */
+
+#endif

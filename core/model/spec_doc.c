@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* docs/spec.md from the decode tables. What is not in a table (the rules of the language) is written
+ * here once. No I/O. Any thread. */
+#include "base/gp_base.h"
+
+#include "base/clock.h"
+#include "model/spec_internal.h"
+
+static const char intro[] =
+    "# The spec\n\n"
+    "<!-- Made from the tables in core/model/spec_tables.c by tests/unit/test_spec.c\n"
+    "     (UPDATE_GOLDEN=1 rewrites it). Do not edit. -->\n\n"
+    "One YAML file says what nodes you want, where they may come from, what is done to them and "
+    "what\n"
+    "they must prove. The smallest one that does something:\n\n"
+    "```yaml\nname: try\n```\n\n"
+    "starts one node on this machine. `gpuprov init` writes a commented starter, `gpuprov check "
+    "SPEC`\n"
+    "checks a spec and buys nothing, `gpuprov schema` prints the JSON Schema for your editor.\n\n"
+    "## Rules of the language\n\n"
+    "* A key that is not listed here is an error, at its line and column, with what you may have "
+    "meant.\n"
+    "  All errors of a file are shown at once.\n"
+    "* A duration has a unit: `90s`, `30m`, `12h`, `2d`, `1h30m`. So has a floor: `300 GB/s`, `20 "
+    "us`;\n"
+    "  only what is counted has none (`host.cores.usable: 8`).\n"
+    "* `${env:NAME}` and `${file:PATH}` in a value are replaced by a variable of your environment "
+    "and by\n"
+    "  the text of a file (relative to the spec, at most 64 KiB, without its last newline). One "
+    "that is\n"
+    "  not there is an error. What comes in is a value, never YAML. `$${` stands for `${`.\n"
+    "  In `run` and `check` every other `${...}` is left to the node's shell.\n"
+    "* What is replaced that way is part of the spec and kept with it in the journal. What nobody "
+    "may\n"
+    "  see goes into `secrets`: its value is read when it is needed and is in no log, plan, tag,\n"
+    "  user-data, command line or file that others read.\n"
+    "* `true` and `false` are the only yes and no. Text that looks like a number or like `no` is "
+    "fine\n"
+    "  where text is wanted; a number in quotes is not fine where a number is wanted.\n"
+    "* Anchors, aliases, tags and several documents in one file are refused: a spec is read by "
+    "people.\n"
+    "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n";
+
+static const char *type_name(const struct spec_field *f) {
+    switch (f->type) {
+    case SPEC_TEXT: return "text";
+    case SPEC_INT: return "number";
+    case SPEC_BOOL: return "true or false";
+    case SPEC_DURATION: return "duration";
+    case SPEC_ENUM: return "text";
+    case SPEC_TEXTS: return "list of text";
+    case SPEC_BLOCK: return "map";
+    case SPEC_SHORT: return "text or map";
+    case SPEC_LIST: return "list of maps";
+    case SPEC_FLOORS: return "map of floors";
+    }
+    return "text";
+}
+
+/* A table cell: '|' would end it. */
+static void cell(struct str *out, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text == '|') str_addc(out, '\\');
+        str_addc(out, *text);
+    }
+}
+
+static void add_form(struct str *out, const struct spec_field *f) {
+    str_add(out, type_name(f));
+    if (f->choices != NULL) {
+        for (size_t i = 0; f->choices[i] != NULL; i++)
+            str_addf(out, "%s`%s`", i == 0 ? ": " : ", ", f->choices[i]);
+    } else if (f->type == SPEC_INT) {
+        str_addf(out, ", %lld to %lld", (long long)f->min, (long long)f->max);
+    } else if (f->type == SPEC_DURATION) {
+        char min[32], max[32];
+        duration_format(min, sizeof min, f->min);
+        duration_format(max, sizeof max, f->max);
+        str_addf(out, ", %s to %s", min, max);
+    } else if (f->pattern_doc != NULL) {
+        str_add(out, ": ");
+        cell(out, f->pattern_doc);
+    }
+}
+
+static void add_field(struct str *out, const struct spec_block *b, const struct spec_field *f) {
+    str_addf(out, "| `%s`%s | ", f->name, f->required ? " (needed)" : "");
+    add_form(out, f);
+    str_add(out, " | ");
+    if (f->def != NULL)
+        str_addf(out, "`%s`", f->def);
+    else if (f->def_doc != NULL)
+        cell(out, f->def_doc);
+    str_add(out, " | ");
+    cell(out, f->doc);
+    if (strcmp(b->path, "offers[]") == 0) {
+        size_t n = 0;
+        for (size_t p = 0; spec_provider_names[p] != NULL; p++) {
+            bool other = spec_provider_takes(spec_provider_names[p], f->name);
+            if (!other) n++;
+        }
+        for (size_t p = 0; n > 0 && spec_provider_names[p] != NULL; p++)
+            if (spec_provider_takes(spec_provider_names[p], f->name))
+                str_addf(out, " (%s only)", spec_provider_names[p]);
+    }
+    if (f->block != NULL) str_addf(out, "; see below");
+    str_addf(out, " | `%s: ", f->name);
+    cell(out, f->example);
+    str_add(out, "` |\n");
+}
+
+static void add_block(struct str *out, const struct spec_block *b) {
+    if (b->path[0] != '\0')
+        str_addf(out, "\n## `%s`\n\n%s\n\n", b->path, b->doc);
+    else
+        str_addf(out, "\n## Top level\n\n%s\n\n", b->doc);
+    str_add(out, "| key | value | default | meaning | example |\n|---|---|---|---|---|\n");
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++) add_field(out, b, f);
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++)
+        if (f->block != NULL) add_block(out, f->block);
+}
+
+char *spec_markdown(void) {
+    struct str out = {0};
+    str_add(&out, intro);
+    add_block(&out, &spec_root);
+    str_add(&out, "\n## Units of floors\n\n");
+    for (size_t i = 0; spec_floor_units[i] != NULL; i++)
+        str_addf(&out, "%s`%s`", i == 0 ? "" : ", ", spec_floor_units[i]);
+    str_add(&out,
+            ", and the unit that a figure itself has in [the checks](checks.md). A value is\n"
+            "converted to the figure's own unit; GB is 1e9 bytes, GiB 2^30, Gbit/s 1e9 bits.\n");
+    return str_steal(&out);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The spec's decode tables and what the spec_*.c files share. Not for other folders.
+ * One struct spec_field is one key: decoding, its errors, the JSON Schema and docs/spec.md are all
+ * made from it. */
+#ifndef GP_MODEL_SPEC_INTERNAL_H
+#define GP_MODEL_SPEC_INTERNAL_H
+
+#include "base/yaml.h"
+#include "model/spec.h"
+
+#define SPEC_TEXT_MAX ((size_t)1 << 20)   /* bytes of a spec */
+#define SPEC_VALUE_MAX ((size_t)64 << 10) /* bytes of one value, and of a substituted file */
+#define SPEC_PROBLEMS_MAX 100
+#define SPEC_ITEMS_MAX 1000 /* entries of one list */
+#define SPEC_API_VERSION "gpuprov/v1"
+
+/* One run of the decoder. */
+struct spec_ctx {
+    const char *path;
+    const struct spec_names *names; /* may be NULL */
+    struct spec *spec;
+    struct spec_problems *problems;
+    size_t dropped;                       /* problems beyond the maximum */
+    VEC_OF(const struct yaml_node *) bad; /* values already complained about */
+};
+
+enum spec_type {
+    SPEC_TEXT,     /* char *: pattern, check */
+    SPEC_INT,      /* int: min..max */
+    SPEC_BOOL,     /* bool */
+    SPEC_DURATION, /* int64_t ms: min..max, or one of choices */
+    SPEC_ENUM,     /* an enum whose values are the indexes of choices */
+    SPEC_TEXTS,    /* struct strv: pattern and check for each */
+    SPEC_BLOCK,    /* a map, decoded by block at offset */
+    SPEC_SHORT,    /* a map, or text that from_text takes apart */
+    SPEC_LIST,     /* a list of maps: push makes room for each */
+    SPEC_FLOORS    /* validate.floors */
+};
+
+struct spec_block;
+struct spec_field {
+    const char *name;
+    enum spec_type type;
+    size_t offset; /* within the block's struct */
+    bool required;
+    const char *def;     /* the default, as it would be written; NULL: none */
+    const char *def_doc; /* what absence means, where no text says it */
+    const char *doc, *example;
+    const char *pattern;     /* POSIX extended and ECMA alike, anchored; NULL: any text */
+    const char *pattern_doc; /* "lower-case letters, digits and '-'" */
+    const char *const *choices;
+    int64_t min, max;
+    /* Further checks of one text; complains itself. */
+    void (*check)(struct spec_ctx *c, const struct yaml_node *at);
+    const struct spec_block *block;
+    void (*from_text)(struct spec_ctx *c, const struct yaml_node *at, void *to);
+    void *(*push)(struct spec *spec); /* a new element, zeroed */
+    size_t min_items;
+};
+
+struct spec_block {
+    const char *path; /* "limits", "offers[]"; "" for the whole spec */
+    const char *doc;
+    const struct spec_field *fields; /* name NULL ends */
+    bool has_pos;
+    size_t pos_offset; /* of a struct spec_pos */
+    /* Rules over several keys; map is NULL when the block is absent. */
+    void (*rules)(struct spec_ctx *c, const struct yaml_node *map, void *to);
+};
+
+/* spec_tables.c */
+extern const struct spec_block spec_root;
+extern const char *const spec_provider_names[];
+bool spec_provider_takes(const char *provider, const char *key); /* of offers[] keys */
+
+/* spec_decode.c */
+void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...)
+    GP_PRINTF(3, 4);
+void spec_complain_at(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, ...)
+    GP_PRINTF(4, 5);
+/* True when `at` was complained about: say nothing more. */
+bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at);
+/* map NULL: only defaults. */
+void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map,
+                 void *to);
+/* Text of a scalar, or NULL after a complaint (not text, no value, too long, control characters). */
+const char *spec_text_of(struct spec_ctx *c, const struct yaml_node *at, const char *key);
+bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
+                 int64_t *ret);
+bool spec_match(const char *pattern, const char *text);
+/* "; did you mean 'x'?" or "; valid: a, b, c"; caller frees. */
+char *spec_hint(const char *word, const char *const *names);
+
+/* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node. */
+void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
+/* Writes text so that spec_substitute gives it back. */
+char *spec_escape(const char *text, bool shell);
+
+/* spec_rules.c: what the tables point to. */
+void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_gpu_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
+void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
+void spec_check_cidr(struct spec_ctx *c, const struct yaml_node *at);
+void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at);
+void spec_check_env(struct spec_ctx *c, const struct yaml_node *at);
+void spec_check_known(struct spec_ctx *c, const struct yaml_node *at); /* a check's id */
+
+/* spec_canonical.c: what the hash is of. Caller frees. */
+char *spec_hash_form(const struct spec *spec);
+
+/* spec_floors.c */
+void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map);
+/* Value in the unit's base (bytes/s, s, bytes...), for the hash. */
+double spec_floor_base(const struct spec_floor *f);
+extern const char *const spec_floor_units[];
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a row of the tables cannot say: short forms, values with a syntax of their own, and rules
+ * over several keys. Looks at the disk only to see whether a hosts file is there. Any thread. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+#include "model/spec_internal.h"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+/* Node of the key itself, for complaints about its being there. */
+static const struct yaml_node *key_node(const struct yaml_node *map, const char *key) {
+    for (size_t i = 0; map != NULL && i + 1 < map->items.len; i += 2)
+        if (strcmp(map->items.items[i]->value, key) == 0) return map->items.items[i];
+    return NULL;
+}
+
+/* Relative to the spec, made absolute, so that it holds in every folder. */
+static char *absolute(const struct spec_ctx *c, const char *rel) {
+    GP_AUTO_FREE char *path = fs_relative_to(c->path, rel);
+    if (path[0] == '/') return GP_STEAL(path);
+    GP_AUTO_FREE char *cwd = getcwd(NULL, 0);
+    const char *tail = path;
+    while (str_starts(tail, "./")) tail += 2;
+    return fs_join(cwd != NULL ? cwd : ".", tail);
+}
+
+/* --- gpu --- */
+
+void spec_gpu_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
+    struct spec_gpu *gpu = to;
+    const char *text = at->value, *colon = strrchr(text, ':');
+    GP_AUTO_FREE char *model =
+        xstrndup(text, colon != NULL ? (size_t)(colon - text) : strlen(text));
+    int64_t count = 1, swapped = 0;
+    if (colon != NULL && str_to_i64(model, 1, 16, &swapped) && colon[1] != '\0') {
+        spec_complain(c, at, "'gpu' is model[:count]; did you mean '%s:%s'?", colon + 1, model);
+    } else if (!spec_match("^[A-Za-z][A-Za-z0-9 ._-]{0,39}$", model)) {
+        spec_complain(c, at, "'gpu' must be model[:count], such as H100:8, not '%.60s'", text);
+    } else if (colon != NULL && !str_to_i64(colon + 1, 1, 16, &count)) {
+        spec_complain(c, at, "the count in 'gpu: %.60s' must be a whole number from 1 to 16", text);
+    } else {
+        free(gpu->model);
+        gpu->model = GP_STEAL(model);
+        gpu->count = (int)count;
+        gpu->pos = (struct spec_pos){at->line, at->column};
+    }
+}
+
+void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec_gpu *gpu = to;
+    (void)c, (void)map;
+    if (gpu->model == NULL) gpu->count = 0;
+}
+
+/* --- image --- */
+
+void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
+    struct spec_image *image = to;
+    if (strcmp(at->value, "auto") == 0) {
+        image->kind = IMAGE_AUTO;
+        return;
+    }
+    const char *kind = str_starts(at->value, "ami-") ? "id" : "os";
+    spec_complain(c, at, "'image' must be auto or a map; did you mean {%s: %.100s}?", kind,
+                  at->value);
+}
+
+void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec_image *image = to;
+    const struct yaml_node *os = key_node(map, "os"), *id = key_node(map, "id");
+    if (os != NULL && id != NULL)
+        spec_complain(c, id, "'image' has both 'os' and 'id': keep one");
+    else if (os == NULL && id == NULL && map != NULL)
+        spec_complain(c, map, "'image' needs 'os' or 'id', such as {os: ubuntu-24.04}");
+    image->kind = id != NULL ? IMAGE_ID : IMAGE_OS;
+}
+
+/* --- offers --- */
+
+static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map,
+                             const struct spec_offer *o) {
+    const struct yaml_node *list = yaml_get(map, "zones");
+    if (list == NULL || list->kind != YAML_LIST || o->regions.n == 0) return;
+    for (size_t i = 0; i < list->items.len; i++) {
+        const struct yaml_node *zone = list->items.items[i];
+        if (zone->kind != YAML_SCALAR || spec_is_bad(c, zone)) continue;
+        bool inside = false;
+        for (size_t k = 0; k < o->regions.n; k++) {
+            size_t n = strlen(o->regions.v[k]);
+            inside = inside || (str_starts(zone->value, o->regions.v[k]) && zone->value[n] != '\0');
+        }
+        if (inside) continue;
+        GP_AUTO_FREE char *regions = strv_join(&o->regions, ", ");
+        spec_complain(c, zone, "the zone '%s' is in none of the regions of this offer (%s)",
+                      zone->value, regions);
+    }
+}
+
+static void hosts_file(struct spec_ctx *c, const struct yaml_node *map, struct spec_offer *o) {
+    const struct yaml_node *at = yaml_get(map, "hosts");
+    if (at == NULL) {
+        spec_complain_at(c, o->pos.line, o->pos.column,
+                         "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
+        return;
+    }
+    if (o->hosts == NULL) return;
+    char *path = absolute(c, o->hosts);
+    free(o->hosts);
+    o->hosts = path;
+    if (c->names != NULL && !fs_exists(path))
+        spec_complain(c, at, "there is no hosts file '%s'", path);
+}
+
+void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec_offer *o = to;
+    if (map == NULL || o->provider == NULL) return;
+    for (size_t i = 0; i + 1 < map->items.len; i += 2) {
+        const struct yaml_node *key = map->items.items[i];
+        if (spec_is_bad(c, key) || spec_provider_takes(o->provider, key->value)) continue;
+        GP_AUTO_STR struct str who = {0};
+        for (size_t p = 0; spec_provider_names[p] != NULL; p++)
+            if (spec_provider_takes(spec_provider_names[p], key->value))
+                str_addf(&who, "%s%s", who.len > 0 ? ", " : "", spec_provider_names[p]);
+        spec_complain(c, key, "'%s' is for %s; the provider '%s' has none", key->value, who.s,
+                      o->provider);
+    }
+    zones_in_regions(c, map, o);
+    if (strcmp(o->provider, "ssh") == 0) hosts_file(c, map, o);
+}
+
+/* --- access --- */
+
+/* Clears what stands below the prefix; true when something did. */
+static bool mask(unsigned char *addr, size_t bytes, int64_t prefix) {
+    bool had = false;
+    for (size_t i = 0; i < bytes; i++) {
+        int64_t keep = GP_MIN(GP_MAX(prefix - (int64_t)i * 8, (int64_t)0), (int64_t)8);
+        unsigned char m = (unsigned char)(0xff00u >> keep);
+        had = had || (addr[i] & (unsigned char)~m) != 0;
+        addr[i] &= m;
+    }
+    return had;
+}
+
+void spec_check_cidr(struct spec_ctx *c, const struct yaml_node *at) {
+    unsigned char addr[16] = {0};
+    const char *slash = strchr(at->value, '/');
+    GP_AUTO_FREE char *ip =
+        xstrndup(at->value, slash != NULL ? (size_t)(slash - at->value) : strlen(at->value));
+    int family = strchr(ip, ':') != NULL ? AF_INET6 : AF_INET;
+    int64_t bits = family == AF_INET6 ? 128 : 32, prefix = 0;
+    if (inet_pton(family, ip, addr) != 1) {
+        spec_complain(c, at, "'%.60s' is not a network such as 203.0.113.0/24", at->value);
+    } else if (slash == NULL) {
+        spec_complain(c, at, "'%s' has no prefix length; did you mean '%s/%lld'?", ip, ip,
+                      (long long)bits);
+    } else if (!str_to_i64(slash + 1, 0, bits, &prefix)) {
+        spec_complain(c, at, "the prefix length of '%.60s' must be from 0 to %lld", at->value,
+                      (long long)bits);
+    } else if (mask(addr, (size_t)bits / 8, prefix)) {
+        char net[INET6_ADDRSTRLEN] = "";
+        inet_ntop(family, addr, net, sizeof net);
+        spec_complain(c, at, "'%s' has bits beyond /%lld; did you mean '%s/%lld'?", at->value,
+                      (long long)prefix, net, (long long)prefix);
+    }
+}
+
+void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at) {
+    const char *want = "[user@]host[:port], such as ops@bastion.example";
+    const char *text = at->value, *port = NULL;
+    if (strlen(text) > 300 ||
+        !spec_match("^([A-Za-z_][A-Za-z0-9_.-]{0,31}@)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9]"
+                    "[A-Za-z0-9.-]*)(:[0-9]+)?$",
+                    text)) {
+        spec_complain(c, at, "'bastion' must be %s, not '%.100s'", want, text);
+        return;
+    }
+    int64_t number = 0;
+    const char *bracket = strchr(text, ']');
+    port = strchr(bracket != NULL ? bracket : text, ':');
+    if (port != NULL && !str_to_i64(port + 1, 1, 65535, &number))
+        spec_complain(c, at, "the port of 'bastion' must be from 1 to 65535, not '%.20s'",
+                      port + 1);
+}
+
+void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec_access *a = to;
+    (void)map;
+    if (a->key == NULL || strcmp(a->key, "agent") == 0) return;
+    char *path = absolute(c, a->key);
+    free(a->key);
+    a->key = path;
+}
+
+/* --- bootstrap, secrets, validate --- */
+
+static const struct yaml_node *item_key(const struct yaml_node *map, const char *list, size_t i,
+                                        const char *key) {
+    const struct yaml_node *items = yaml_get(map, list);
+    if (items == NULL || items->kind != YAML_LIST || i >= items->items.len) return NULL;
+    return yaml_get(items->items.items[i], key);
+}
+
+void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    const struct spec *s = to;
+    for (size_t i = 1; map != NULL && i < s->steps.len; i++) {
+        const struct yaml_node *at = item_key(map, "steps", i, "name");
+        for (size_t k = 0; at != NULL && s->steps.items[i].name != NULL && k < i; k++) {
+            if (!str_eq(s->steps.items[i].name, s->steps.items[k].name)) continue;
+            spec_complain(c, at, "a step is called '%s' already, on line %u",
+                          s->steps.items[i].name, s->steps.items[k].pos.line);
+        }
+    }
+}
+
+void spec_check_env(struct spec_ctx *c, const struct yaml_node *at) {
+    if (str_starts(at->value, "GPUPROV_") || str_starts(at->value, "LD_") ||
+        strcmp(at->value, "PATH") == 0)
+        spec_complain(c, at, "a secret cannot be called '%s': PATH, LD_* and GPUPROV_* are taken",
+                      at->value);
+}
+
+void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec_secret *s = to;
+    (void)map;
+    if (s->from == NULL || !str_starts(s->from, "file:")) return;
+    GP_AUTO_FREE char *path = absolute(c, s->from + 5);
+    free(s->from);
+    s->from = xasprintf("file:%s", path);
+}
+
+void spec_check_known(struct spec_ctx *c, const struct yaml_node *at) {
+    if (c->names == NULL) return;
+    VEC_OF(const char *) ids = {0};
+    bool known = false;
+    for (size_t i = 0;; i++) {
+        const char *id = c->names->check(i);
+        vec_push(&ids, id);
+        if (id == NULL) break;
+        known = known || strcmp(id, at->value) == 0;
+    }
+    const char *near = str_closest(at->value, ids.items);
+    if (!known)
+        spec_complain(c, at, "no check is called '%s'%s%s%s", at->value,
+                      near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them",
+                      near != NULL ? near : "", near != NULL ? "'?" : "");
+    vec_free(&ids);
+}
+
+void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec *s = to;
+    for (size_t i = 1; i < s->secrets.len; i++) {
+        const struct yaml_node *at = item_key(map, "secrets", i, "env");
+        for (size_t k = 0; at != NULL && s->secrets.items[i].env != NULL && k < i; k++) {
+            if (!str_eq(s->secrets.items[i].env, s->secrets.items[k].env)) continue;
+            spec_complain(c, at, "a secret is called '%s' already, on line %u",
+                          s->secrets.items[i].env, s->secrets.items[k].pos.line);
+        }
+    }
+    if (yaml_get(map, "offers") == NULL) {
+        struct spec_offer local = {.provider = xstrdup("local")};
+        vec_push(&s->offers, local);
+    }
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The spec language: one row per key. Errors, the JSON Schema and docs/spec.md come from these rows,
+ * so a key that is not here does not exist. Only data and the push functions; no decoding. */
+#include "base/gp_base.h"
+
+#include "model/spec_internal.h"
+
+#define NAME_PATTERN "^[a-z][a-z0-9-]{0,39}$"
+#define NAME_DOC "lower-case letters, digits and '-', starting with a letter, at most 40"
+#define PLACE_PATTERN "^[a-z0-9][a-z0-9-]{1,62}$"
+#define PLACE_DOC "lower-case letters, digits and '-'"
+
+static const char *const api_versions[] = {SPEC_API_VERSION, NULL};
+static const char *const orders[] = {
+    [ORDER_CHEAPEST] = "cheapest", [ORDER_LISTED] = "listed", NULL};
+static const char *const markets[] = {
+    [MARKET_ON_DEMAND] = "on-demand", [MARKET_SPOT] = "spot", NULL};
+static const char *const times[] = {"1m", "5m", "20m", NULL};
+const char *const spec_provider_names[] = {"local", "ssh", "aws", NULL};
+
+const char *spec_market_name(enum spec_market m) {
+    return m == MARKET_SPOT ? markets[MARKET_SPOT] : markets[MARKET_ON_DEMAND];
+}
+
+/* Which keys of an offer speak to which provider. A new provider adds its name here and above. */
+static const struct {
+    const char *key, *providers;
+} offer_keys[] = {
+    {"regions", "aws"}, {"zones", "aws"}, {"market", "aws"}, {"instance_type", "aws"},
+    {"subnet", "aws"},  {"role", "aws"},  {"hosts", "ssh"},
+};
+
+bool spec_provider_takes(const char *provider, const char *key) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(offer_keys); i++) {
+        if (strcmp(offer_keys[i].key, key) != 0) continue;
+        GP_AUTO_STRV struct strv list = {0};
+        strv_split(&list, offer_keys[i].providers, " ");
+        return strv_has(&list, provider);
+    }
+    return true;
+}
+
+static void *push_offer(struct spec *s) {
+    struct spec_offer o = {0};
+    vec_push(&s->offers, o);
+    return &s->offers.items[s->offers.len - 1];
+}
+
+static void *push_step(struct spec *s) {
+    struct spec_step o = {0};
+    vec_push(&s->steps, o);
+    return &s->steps.items[s->steps.len - 1];
+}
+
+static void *push_secret(struct spec *s) {
+    struct spec_secret o = {0};
+    vec_push(&s->secrets, o);
+    return &s->secrets.items[s->secrets.len - 1];
+}
+
+/* Rows read as rows. */
+/* clang-format off */
+static const struct spec_field gpu_fields[] = {
+    {.name = "model", .type = SPEC_TEXT, .offset = offsetof(struct spec_gpu, model), .required = true,
+     .doc = "the GPU's name as its maker has it", .example = "H100",
+     .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}$", .pattern_doc = "a GPU model such as H100"},
+    {.name = "count", .type = SPEC_INT, .offset = offsetof(struct spec_gpu, count), .def = "1",
+     .doc = "how many each node has", .example = "8", .min = 1, .max = 16},
+    {0}};
+static const struct spec_block gpu_block = {
+    .path = "gpu", .doc = "The GPUs of every node; also in short: `gpu: H100:8` or `gpu: H100`.",
+    .fields = gpu_fields, .has_pos = true, .pos_offset = offsetof(struct spec_gpu, pos),
+    .rules = spec_rule_gpu};
+
+static const struct spec_field offer_fields[] = {
+    {.name = "provider", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, provider),
+     .required = true, .choices = spec_provider_names,
+     .doc = "`local`: nodes on this machine; `ssh`: machines that exist already; `aws`: Amazon EC2",
+     .example = "aws"},
+    {.name = "regions", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, regions),
+     .def_doc = "the provider's default region", .doc = "where to buy, in this order",
+     .example = "[us-east-2, us-west-2]", .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC},
+    {.name = "zones", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, zones),
+     .def_doc = "every zone of the regions", .doc = "only in these zones", .example = "[us-east-2a]",
+     .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC},
+    {.name = "market", .type = SPEC_ENUM, .offset = offsetof(struct spec_offer, market),
+     .choices = markets, .def = "on-demand",
+     .doc = "`spot` is cheaper and can be taken away with two minutes' notice", .example = "spot"},
+    {.name = "instance_type", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, instance_type),
+     .def_doc = "chosen from `gpu`", .doc = "exactly this type", .example = "p5.48xlarge",
+     .pattern = "^[a-z][a-z0-9-]{0,30}[.][a-z0-9-]{1,30}$",
+     .pattern_doc = "a family, a dot and a size, such as p5.48xlarge"},
+    {.name = "subnet", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, subnet),
+     .def_doc = "the zone's default subnet", .doc = "the subnet that nodes are in",
+     .example = "subnet-0abc1234", .pattern = "^subnet-[0-9a-f]{8,17}$",
+     .pattern_doc = "subnet- and 8 to 17 hex digits"},
+    {.name = "role", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, role),
+     .def_doc = "none", .doc = "instance profile that the nodes run with: its name or ARN",
+     .example = "gpu-node", .pattern = "^[A-Za-z0-9+=,.@_:/-]{1,256}$",
+     .pattern_doc = "a name or ARN"},
+    {.name = "hosts", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, hosts),
+     .doc = "the file that lists the machines, relative to the spec; `ssh` needs it",
+     .example = "fleet.yaml"},
+    {0}};
+static const struct spec_block offer_block = {
+    .path = "offers[]", .doc = "Where nodes may come from. Tried until one has room for all nodes.",
+    .fields = offer_fields, .has_pos = true, .pos_offset = offsetof(struct spec_offer, pos),
+    .rules = spec_rule_offer};
+
+static const struct spec_field limits_fields[] = {
+    {.name = "ttl", .type = SPEC_DURATION, .offset = offsetof(struct spec, ttl_ms), .def = "4h",
+     .doc = "the nodes end then, whatever happened to gpuprov and to this machine; machines of `ssh` are "
+            "not gpuprov's to end", .example = "12h",
+     .min = 60000, .max = (int64_t)30 * 86400000},
+    {0}};
+static const struct spec_block limits_block = {
+    .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};
+
+static const struct spec_field image_fields[] = {
+    {.name = "os", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, value),
+     .doc = "the provider's newest image of this system", .example = "ubuntu-24.04",
+     .pattern = "^[a-z][a-z0-9]{0,30}(-[a-z0-9.]{1,30})*$",
+     .pattern_doc = "a system and its version, such as ubuntu-24.04"},
+    {.name = "id", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, value),
+     .doc = "exactly this image", .example = "ami-0123456789abcdef0",
+     .pattern = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$", .pattern_doc = "an image id"},
+    {0}};
+static const struct spec_block image_block = {
+    .path = "image",
+    .doc = "What nodes boot; in short `image: auto`: with `gpu` the provider's newest image that has "
+           "the driver, without it the newest Ubuntu LTS. The map has one of these keys.",
+    .fields = image_fields, .rules = spec_rule_image};
+
+static const struct spec_field access_fields[] = {
+    {.name = "public_ip", .type = SPEC_BOOL, .offset = offsetof(struct spec_access, public_ip),
+     .def = "true", .doc = "whether nodes have a public address", .example = "false"},
+    {.name = "bastion", .type = SPEC_TEXT, .offset = offsetof(struct spec_access, bastion),
+     .def_doc = "none", .doc = "reach nodes through this host: [user@]host[:port]",
+     .example = "ops@bastion.example", .check = spec_check_bastion},
+    {.name = "ssh_from", .type = SPEC_TEXTS, .offset = offsetof(struct spec_access, ssh_from),
+     .def_doc = "this machine's own public address", .doc = "networks that may reach SSH",
+     .example = "[203.0.113.0/24]", .check = spec_check_cidr},
+    {.name = "key", .type = SPEC_TEXT, .offset = offsetof(struct spec_access, key),
+     .def_doc = "made for the stack",
+     .doc = "private key that logs in, relative to the spec; `agent` uses ssh-agent's",
+     .example = "~/.ssh/id_ed25519"},
+    {0}};
+static const struct spec_block access_block = {
+    .path = "access", .doc = "How nodes are reached.", .fields = access_fields,
+    .rules = spec_rule_access};
+
+static const struct spec_field step_fields[] = {
+    {.name = "name", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, name), .required = true,
+     .doc = "shown while it runs; unique", .example = "data",
+     .pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$",
+     .pattern_doc = "letters, digits, '.', '_' and '-', at most 40"},
+    {.name = "run", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, run), .required = true,
+     .doc = "a POSIX sh script, run as root; ends with status 0 or the node has failed",
+     .example = "./fetch.sh"},
+    {.name = "check", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, check),
+     .def_doc = "`run` runs once per node",
+     .doc = "a script that succeeds when nothing is left to do: asked before and after `run`",
+     .example = "test -e /data/ok"},
+    {0}};
+static const struct spec_block step_block = {
+    .path = "bootstrap.steps[]",
+    .doc = "Your own steps, after the packages, in this order, as the user that logs in: `gpuprov` in a "
+           "cloud (it may use sudo), root on this machine's clones.",
+    .fields = step_fields, .has_pos = true, .pos_offset = offsetof(struct spec_step, pos)};
+
+static const struct spec_field bootstrap_fields[] = {
+    {.name = "packages", .type = SPEC_TEXTS, .offset = offsetof(struct spec, packages),
+     .doc = "packages of the node's own distribution", .example = "[htop]",
+     .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name"},
+    {.name = "steps", .type = SPEC_LIST, .block = &step_block, .push = push_step,
+     .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]"},
+    {0}};
+static const struct spec_block bootstrap_block = {
+    .path = "bootstrap", .doc = "What is done on every node before it is checked.",
+    .fields = bootstrap_fields, .rules = spec_rule_bootstrap};
+
+static const struct spec_field validate_fields[] = {
+    {.name = "time", .type = SPEC_DURATION, .offset = offsetof(struct spec_validate, time_ms),
+     .choices = times, .def = "5m", .doc = "what fits is chosen, required checks first, then cheapest",
+     .example = "20m"},
+    {.name = "require", .type = SPEC_TEXTS, .offset = offsetof(struct spec_validate, require),
+     .doc = "checks that must hold besides those that always must: not run is not ready",
+     .example = "[train.ddp]", .pattern = "^[a-z][a-z0-9_]*([.][a-z][a-z0-9_]*)*$",
+     .pattern_doc = "a check's name, such as train.ddp", .check = spec_check_known},
+    {.name = "floors", .type = SPEC_FLOORS, .def_doc = "the table's",
+     .doc = "limits of your own, by figure (`check.figure`) or check (its first figure in that unit)",
+     .example = "{net.pair.bandwidth: 10 Gbit/s}"},
+    {.name = "strict", .type = SPEC_BOOL, .offset = offsetof(struct spec_validate, strict),
+     .def = "false", .doc = "whether degraded counts as failed", .example = "true"},
+    {0}};
+static const struct spec_block validate_block = {
+    .path = "validate", .doc = "What a node must prove before it is ready.",
+    .fields = validate_fields};
+
+static const struct spec_field secret_fields[] = {
+    {.name = "env", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, env), .required = true,
+     .doc = "the variable that steps see; not PATH, LD_* or GPUPROV_*", .example = "HF_TOKEN",
+     .pattern = "^[A-Za-z_][A-Za-z0-9_]{0,99}$", .pattern_doc = "a variable's name",
+     .check = spec_check_env},
+    {.name = "from", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, from), .required = true,
+     .doc = "`file:PATH` or `env:NAME` of this machine, read when it is needed and never kept",
+     .example = "file:/run/secrets/hf", .pattern = "^(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)$",
+     .pattern_doc = "file:PATH or env:NAME"},
+    {0}};
+static const struct spec_block secret_block = {
+    .path = "secrets[]", .doc = "Values that steps need and nobody else may see.",
+    .fields = secret_fields, .has_pos = true, .pos_offset = offsetof(struct spec_secret, pos),
+    .rules = spec_rule_secret};
+
+static const struct spec_field root_fields[] = {
+    {.name = "apiVersion", .type = SPEC_TEXT, .offset = SIZE_MAX, .choices = api_versions,
+     .def_doc = SPEC_API_VERSION, .doc = "the language of this file", .example = SPEC_API_VERSION},
+    {.name = "name", .type = SPEC_TEXT, .offset = offsetof(struct spec, name), .required = true,
+     .doc = "the stack; unique per owner", .example = "llm", .pattern = NAME_PATTERN,
+     .pattern_doc = NAME_DOC},
+    {.name = "nodes", .type = SPEC_INT, .offset = offsetof(struct spec, nodes), .def = "1",
+     .doc = "how many nodes, all alike", .example = "2", .min = 1, .max = 512},
+    {.name = "gpu", .type = SPEC_SHORT, .offset = offsetof(struct spec, gpu), .block = &gpu_block,
+     .from_text = spec_gpu_from_text, .def_doc = "nodes without GPUs",
+     .doc = "the GPUs of every node: model[:count]", .example = "H100:8",
+     .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}(:([1-9]|1[0-6]))?$", .pattern_doc = "model[:count]"},
+    {.name = "order", .type = SPEC_ENUM, .offset = offsetof(struct spec, order), .choices = orders,
+     .def = "cheapest", .doc = "which offer is tried first", .example = "listed"},
+    {.name = "offers", .type = SPEC_LIST, .block = &offer_block, .push = push_offer, .min_items = 1,
+     .def_doc = "[{provider: local}]", .doc = "where nodes may come from",
+     .example = "[{provider: aws, regions: [us-east-2]}]"},
+    {.name = "limits", .type = SPEC_BLOCK, .block = &limits_block, .doc = "limits of the stack",
+     .example = "{ttl: 12h}"},
+    {.name = "image", .type = SPEC_SHORT, .offset = offsetof(struct spec, image),
+     .block = &image_block, .from_text = spec_image_from_text, .def_doc = "auto",
+     .doc = "what nodes boot", .example = "{os: ubuntu-24.04}", .pattern = "^auto$",
+     .pattern_doc = "auto, {os: NAME} or {id: IMAGE}"},
+    {.name = "access", .type = SPEC_BLOCK, .offset = offsetof(struct spec, access),
+     .block = &access_block, .doc = "how nodes are reached", .example = "{public_ip: false}"},
+    {.name = "bootstrap", .type = SPEC_BLOCK, .block = &bootstrap_block,
+     .doc = "what is done on every node", .example = "{packages: [htop]}"},
+    {.name = "validate", .type = SPEC_BLOCK, .offset = offsetof(struct spec, validate),
+     .block = &validate_block, .doc = "what a node must prove", .example = "{time: 5m}"},
+    {.name = "secrets", .type = SPEC_LIST, .block = &secret_block, .push = push_secret,
+     .doc = "values for steps", .example = "[{env: HF_TOKEN, from: env:HF_TOKEN}]"},
+    {0}};
+const struct spec_block spec_root = {
+    .path = "", .doc = "The whole file is one map.", .fields = root_fields,
+    .rules = spec_rule_root};
+/* clang-format on */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stack, its nodes and the resources that a provider made for it: plain data. */
+#ifndef GP_MODEL_STACK_H
+#define GP_MODEL_STACK_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+/* Identity of a stack; all strings owned. */
+struct stack {
+    char *owner, *name;
+    char *uid;        /* 16 hex digits, random, lives in the cloud's claim; NULL: not claimed yet */
+    char *spec_hash;  /* 64 hex digits */
+    char *provider, *region; /* home: where the claim lives */
+    int64_t created_s, expires_s; /* wall, cloud's clock */
+};
+void stack_clear(struct stack *s);
+/* The copies below clear what was in `to` (zeroed or valid) first. */
+void stack_copy(struct stack *to, const struct stack *from);
+
+enum resource_kind {
+    RES_INSTANCE,
+    RES_GROUP,   /* security group; the claim is one */
+    RES_KEY_PAIR,
+    RES_VOLUME,
+    RES_HOLDER,  /* local: the process that holds a stack */
+    RES_HOST,    /* ssh: a machine that existed before; destroy releases it */
+    RES_KIND_MAX = RES_HOST
+};
+enum resource_state {
+    RES_PENDING, /* accepted, not running yet */
+    RES_RUNNING,
+    RES_STOPPING, /* on its way to gone */
+    RES_STOPPED,  /* off, but still there (may still be billed) */
+    RES_GONE      /* terminal */
+};
+const char *resource_kind_name(enum resource_kind k);   /* "instance", "group", ... */
+bool resource_kind_parse(const char *name, enum resource_kind *ret);
+const char *resource_state_name(enum resource_state s); /* "pending", ... */
+bool resource_state_parse(const char *name, enum resource_state *ret);
+
+/* Anything that a provider made (or was lent: RES_HOST). All strings owned, "" when not known. */
+struct resource {
+    enum resource_kind kind;
+    char *provider, *region, *zone;
+    char *id;
+    char *owner, *stack, *uid, *spec_hash; /* from its tags */
+    int slot;              /* instances and hosts: which node it is; -1 otherwise */
+    int attempt;
+    enum resource_state state;
+    char *state_reason;    /* the cloud's own words; "" */
+    bool billed;
+    bool claim;            /* this is the stack's claim */
+    char *instance_type;
+    double price_usd_per_h; /* negative: not known */
+    int64_t created_s, expires_s; /* 0: not known */
+    char *private_ip, *public_ip;
+    uint16_t ssh_port;     /* 0: 22 */
+    char *dial_socket;     /* local: the holder's socket; "" elsewhere */
+    char *user;            /* login name; "" : gpuprov */
+    char *host_keys;       /* what may be trusted: lines "ssh-ed25519 AAAA.." or "SHA256:.."; "" */
+    char *bastion;         /* "user@host[:port]"; "" */
+    char *login_key;       /* ssh: private key path from the hosts file; "" */
+    char *known_hosts;     /* ssh: path; "" */
+    int gpus;              /* how many the node was bought with; -1: not known */
+    bool other_run;        /* found where this run was about to launch it: its first-contact key is that
+                              other run's */
+};
+struct resource_list {
+    VEC_OF(struct resource) list;
+};
+void resource_init(struct resource *r, enum resource_kind kind, const char *provider); /* "" everywhere */
+void resource_set(char **field, const char *value); /* frees, copies; NULL becomes "" */
+void resource_clear(struct resource *r);
+void resource_copy(struct resource *to, const struct resource *from);
+void resource_list_clear(struct resource_list *l);
+#define GP_AUTO_RESOURCES GP_CLEANUP(resource_list_clear)
+
+/* Where a node is in the story. The order is the story's order; a phase is only moved forward,
+ * except to NODE_FAILED and NODE_GONE, and from FAILED back to LAUNCHING by a replacement. */
+enum node_phase {
+    NODE_PLANNED,
+    NODE_LAUNCHING,
+    NODE_REACHING,
+    NODE_BOOTSTRAPPING,
+    NODE_CHECKING,   /* node checks */
+    NODE_WAITING,    /* at the barrier */
+    NODE_GANG,       /* gang checks */
+    NODE_READY,
+    NODE_FAILED,
+    NODE_GONE,
+    NODE_PHASE_MAX = NODE_GONE
+};
+const char *node_phase_name(enum node_phase p); /* "launch", "reach", "bootstrap", ... "ready" */
+bool node_phase_parse(const char *name, enum node_phase *ret);
+bool node_phase_legal(enum node_phase from, enum node_phase to);
+
+#endif

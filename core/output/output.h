@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a person or a program sees: progress writers fed by events (stderr), result writers fed by
+ * plain data (stdout). */
+#ifndef GP_OUTPUT_H
+#define GP_OUTPUT_H
+
+#include "base/error.h"
+#include "model/event.h"
+#include "model/report.h"
+#include "model/stack.h"
+#include "model/spec.h"
+
+enum output_mode { OUTPUT_AUTO, OUTPUT_LIVE, OUTPUT_PLAIN, OUTPUT_JSON, OUTPUT_QUIET };
+
+struct progress;
+struct progress_ops {
+    const char *name;
+    int (*begin)(struct progress *p, struct gp_error *err);
+    void (*event)(struct progress *p, const struct event *e);
+    void (*end)(struct progress *p); /* clears the live area; plain summary stays */
+};
+/* AUTO: live on a terminal that can (TERM not dumb), else plain. Live: one line per node (phase,
+ * step, elapsed, what it waits for), redrawn at most 10 times a second by its own thread, fits the
+ * width, follows resizes, no colour with NO_COLOR; more nodes than lines: the busiest, and a count.
+ * log_path (may be NULL): every event as a JSON line too, appended, 0600. stack: for the headings. */
+int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
+                  const char *log_path, struct progress **ret, struct gp_error *err);
+const struct event_sink *progress_sink(struct progress *p);
+void progress_close(struct progress *p);
+
+/* One event as one JSON line with its newline: {t, stack, node (null: the whole), phase, status, step,
+ * text}. step and text must not be NULL. */
+void event_jsonl(const char *stack, const struct event *e, struct str *out);
+
+/* A table for the end of every verb: columns fitted to their content, plain ASCII borders none. */
+struct table {
+    struct strv head;
+    VEC_OF(struct strv) rows;
+};
+void table_head(struct table *t, const char *first, ...) __attribute__((sentinel));
+void table_row(struct table *t, const char *first, ...) __attribute__((sentinel));
+void table_print(const struct table *t, FILE *to);
+void table_clear(struct table *t);
+
+/* Report in short, for the end of `up`: how many checks held on each node, what did not, and the figures
+ * of the checks over all nodes. Lines are broken between words at width columns (0: never). */
+void report_brief(const struct report *r, bool colour, size_t width, struct str *out);
+/* Report as text: per node and for the gang, each figure beside its floor and where that comes from. */
+void report_text(const struct report *r, bool colour, size_t width, struct str *out);
+/* Columns to break lines at: the terminal's, else 100. */
+size_t output_width(FILE *to);
+bool output_colour(FILE *to); /* terminal, TERM, NO_COLOR */
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the writer that fits the terminal and feeds it and the log file. Formats nothing itself.
+ * The sink may be called from any thread; open and close from one. */
+#include "base/gp_base.h"
+
+#include "output.h"
+
+#include "base/fs.h"
+#include "progress_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static bool can_redraw(FILE *to) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(to)) && term != NULL && term[0] != '\0' && strcmp(term, "dumb") != 0;
+}
+
+bool output_colour(FILE *to) {
+    const char *no = getenv("NO_COLOR");
+    return can_redraw(to) && (no == NULL || no[0] == '\0');
+}
+
+size_t output_width(FILE *to) {
+    struct winsize w = {0};
+    bool ok = isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    return ok ? w.ws_col : 100;
+}
+
+void event_jsonl(const char *stack, const struct event *e, struct str *out) {
+    char t[32];
+    time_format_utc(t, sizeof t, e->wall_ms / 1000);
+    t[strcspn(t, "Z")] = '\0';
+    str_addf(out, "{\"t\":\"%s.%03dZ\",\"stack\":\"", t, (int)(e->wall_ms % 1000));
+    str_add_json(out, stack, strlen(stack));
+    if (e->node >= 0)
+        str_addf(out, "\",\"node\":%d", e->node);
+    else
+        str_add(out, "\",\"node\":null");
+    str_addf(out, ",\"phase\":\"%s\",\"status\":\"%s\",\"step\":\"", node_phase_name(e->phase),
+             event_status_name(e->status));
+    str_add_json(out, e->step, strlen(e->step));
+    str_add(out, "\",\"text\":\"");
+    str_add_json(out, e->text, strlen(e->text));
+    str_add(out, "\"}\n");
+}
+
+void progress_label(const struct progress *p, int node, struct str *out) {
+    if (node >= 0)
+        str_addf(out, "%s/%d", p->stack, node);
+    else
+        str_add(out, p->stack);
+}
+
+void progress_say(const struct progress *p, const struct event *e, struct str *out) {
+    GP_AUTO_STR struct str label = {0};
+    progress_label(p, e->node, &label);
+    /* Errors name their node and its phase; the line has said both already. */
+    const char *text = e->text;
+    if (str_starts(text, label.s) && str_starts(text + label.len, ": ")) text += label.len + 2;
+    const char *phase = node_phase_name(e->phase);
+    const char *step = strcmp(e->step, phase) == 0 ? "" : e->step;
+    if (step[0] == '\0' && strcmp(text, phase) == 0) text = "";
+    if (e->status == EVENT_WARN) str_add(out, "warning: ");
+    if (e->status == EVENT_FAIL) str_add(out, "failed: ");
+    if (step[0] != '\0') str_addf(out, "%s%s", step, text[0] != '\0' ? ": " : "");
+    str_add(out, text);
+    if (text[0] == '\0' && e->status == EVENT_DONE)
+        str_add(out, step[0] != '\0' ? " done" : "done");
+}
+
+static void emit(void *ctx, const struct event *e) {
+    struct progress *p = ctx;
+    struct event copy = *e;
+    if (copy.step == NULL) copy.step = "";
+    if (copy.text == NULL) copy.text = "";
+    if (p->log_fd >= 0) {
+        GP_AUTO_STR struct str line = {0};
+        event_jsonl(p->stack, &copy, &line);
+        /* One write to an O_APPEND file: lines of several threads do not mix. A full disk loses
+         * lines of the log, not the work. */
+        (void)fs_write_all(p->log_fd, line.s, line.len);
+    }
+    p->ops->event(p, &copy);
+}
+
+static int quiet_begin(struct progress *p, struct gp_error *err) {
+    (void)p;
+    (void)err;
+    return 0;
+}
+static void quiet_event(struct progress *p, const struct event *e) {
+    (void)p;
+    (void)e;
+}
+static void quiet_end(struct progress *p) { (void)p; }
+const struct progress_ops progress_quiet = {"quiet", quiet_begin, quiet_event, quiet_end};
+
+static int jsonl_begin(struct progress *p, struct gp_error *err) {
+    (void)p;
+    (void)err;
+    return 0;
+}
+static void jsonl_event(struct progress *p, const struct event *e) {
+    GP_AUTO_STR struct str line = {0};
+    event_jsonl(p->stack, e, &line);
+    fwrite(line.s, 1, line.len, p->to);
+    fflush(p->to);
+}
+const struct progress_ops progress_jsonl = {"jsonl", jsonl_begin, jsonl_event, quiet_end};
+
+static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
+    switch (mode) {
+    case OUTPUT_LIVE: return &progress_live;
+    case OUTPUT_PLAIN: return &progress_plain;
+    case OUTPUT_JSON: return &progress_jsonl;
+    case OUTPUT_QUIET: return &progress_quiet;
+    case OUTPUT_AUTO: break;
+    }
+    return can_redraw(to) ? &progress_live : &progress_plain;
+}
+
+int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
+                  const char *log_path, struct progress **ret, struct gp_error *err) {
+    struct progress *p = xcalloc(1, sizeof *p);
+    p->ops = choose(mode, to);
+    p->to = to;
+    p->stack = xstrdup(stack);
+    p->nodes = nodes;
+    p->started_ms = clock_ms();
+    p->log_fd = -1;
+    p->sink = (struct event_sink){emit, p};
+    int r = 0;
+    if (log_path != NULL) {
+        p->log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (p->log_fd < 0)
+            r = gp_fail_errno(err, GP_EIO, errno, "could not open the log '%s'", log_path);
+    }
+    if (r == 0) r = p->ops->begin(p, err);
+    if (r != 0) {
+        if (p->log_fd >= 0) close(p->log_fd);
+        free(p->stack);
+        free(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+const struct event_sink *progress_sink(struct progress *p) { return &p->sink; }
+
+void progress_close(struct progress *p) {
+    if (p == NULL) return;
+    p->ops->end(p);
+    if (p->log_fd >= 0) close(p->log_fd);
+    free(p->stack);
+    free(p);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A validation report for people: per node and for the gang, each figure beside what it must reach
+ * and where that comes from. Lines are broken to a width. Judges nothing. Pure; any thread. */
+#include "base/gp_base.h"
+
+#include "output.h"
+
+#include "base/clock.h"
+#include "width.h"
+
+#include <math.h>
+
+static const char *verdict_colour(enum verdict v) {
+    switch (v) {
+    case VERDICT_PASS: return "\033[32m";
+    case VERDICT_DEGRADED: return "\033[33m";
+    case VERDICT_SKIPPED: return "\033[2m";
+    case VERDICT_ERROR:
+    case VERDICT_FAIL: return "\033[31m";
+    }
+    return "";
+}
+
+static void paint(struct str *out, bool colour, const char *code, const char *text, size_t width) {
+    if (colour) str_add(out, code);
+    text_pad(out, text, width);
+    if (colour) str_add(out, "\033[0m");
+}
+
+enum { NAME_COLUMN = 12 }; /* of a check's name, and of its figures below it */
+
+/* Where things stand: the width to break lines at (0: never), and the column of what is said. */
+struct layout {
+    bool colour;
+    size_t width, name_width, indent;
+};
+
+static const char *or_empty(const char *s) { return s != NULL ? s : ""; }
+
+/* Four digits that count, never an exponent: 46.41, 58750, 0.007. */
+static void figure(char *dst, size_t n, double v) {
+    if (!isfinite(v)) {
+        str_put(dst, n, "not measured");
+        return;
+    }
+    int digits = 3;
+    for (double a = fabs(v); a >= 10 && digits > 0; a /= 10) digits--;
+    for (double a = fabs(v); a > 0 && a < 1 && digits < 9; a *= 10) digits++;
+    snprintf(dst, n, "%.*f", digits, v);
+    if (strchr(dst, '.') == NULL) return;
+    char *end = dst + strlen(dst);
+    while (end[-1] == '0') *--end = '\0';
+    if (end[-1] == '.') end[-1] = '\0';
+}
+
+/* A share is a plain number: "efficiency 0.68". */
+static const char *unit_of(const struct metric *m) {
+    const char *unit = or_empty(m->unit);
+    return strcmp(unit, "ratio") == 0 ? "" : unit;
+}
+
+static void add_value(const struct metric *m, struct str *out) {
+    char v[48];
+    figure(v, sizeof v, m->value);
+    const char *unit = isfinite(m->value) ? unit_of(m) : "";
+    str_addf(out, "%s%s%s", v, unit[0] ? " " : "", unit);
+}
+
+static void add_blanks(struct str *out, size_t n) {
+    while (n-- > 0) str_addc(out, ' ');
+}
+
+/* Text from column `at` on, broken between words at `width` (0: never); further lines begin at
+ * `indent`. */
+static void add_wrapped(struct str *out, size_t at, size_t indent, size_t width, const char *text) {
+    GP_AUTO_STR struct str clean = {0};
+    text_fit(&clean, text, SIZE_MAX);
+    size_t column = at;
+    const char *s = clean.s != NULL ? clean.s : "";
+    /* On a very narrow terminal a broken line would be all indent. */
+    if (width < indent + 20) width = 0;
+    while (*s != '\0') {
+        size_t blanks = strspn(s, " "), n = strcspn(s + blanks, " ");
+        GP_AUTO_FREE char *word = xstrndup(s + blanks, n);
+        size_t w = text_width(word);
+        if (width > 0 && column + blanks + w > width && column > indent && n > 0) {
+            str_addc(out, '\n');
+            add_blanks(out, indent);
+            column = indent;
+            blanks = 0;
+        }
+        add_blanks(out, blanks);
+        str_add(out, word);
+        column += blanks + w;
+        s += strspn(s, " ") + n;
+    }
+    str_addc(out, '\n');
+}
+
+/* "at least 1.2 (spec)": what the figure had to reach and who says so. */
+static void limit_text(const struct metric *m, struct str *out) {
+    char v[48];
+    figure(v, sizeof v, m->floor);
+    str_addf(out, "%s %s", m->ceiling ? "at most" : "at least", v);
+    const char *source = or_empty(m->source);
+    /* "own" is the tables' word for a limit of gpuprov's own. */
+    bool own = str_starts(source, "own: ");
+    if (source[0] != '\0') str_addf(out, " (%s%s)", own ? "gpuprov: " : "", own ? source + 5 : source);
+}
+
+/* One line per figure: name, value, limit, each in its column. */
+static void add_metrics(const struct check_result *c, const struct layout *at, struct str *out) {
+    const size_t indent = NAME_COLUMN;
+    size_t name_width = 0, value_width = 0;
+    for (size_t i = 0; i < c->metrics.len; i++) {
+        GP_AUTO_STR struct str value = {0};
+        add_value(&c->metrics.items[i], &value);
+        name_width = GP_MAX(name_width, text_width(or_empty(c->metrics.items[i].name)));
+        value_width = GP_MAX(value_width, text_width(value.s));
+    }
+    for (size_t i = 0; i < c->metrics.len; i++) {
+        const struct metric *m = &c->metrics.items[i];
+        GP_AUTO_STR struct str value = {0}, limit = {0};
+        add_value(m, &value);
+        add_blanks(out, indent);
+        text_pad(out, or_empty(m->name), name_width);
+        str_add(out, "  ");
+        if (!m->has_floor) {
+            text_fit(out, value.s, SIZE_MAX);
+            str_addc(out, '\n');
+            continue;
+        }
+        text_pad(out, value.s, value_width);
+        str_add(out, "  ");
+        limit_text(m, &limit);
+        size_t column = indent + name_width + 2 + value_width + 2;
+        add_wrapped(out, column, column, at->width, limit.s);
+    }
+}
+
+/* "  pass      host.cores  2 of 2 cores usable" and, broken, what follows it. */
+static void add_head(const struct check_result *c, const struct layout *at, struct str *out) {
+    str_add(out, "  ");
+    paint(out, at->colour, verdict_colour(c->verdict), verdict_name(c->verdict), NAME_COLUMN - 2);
+    text_pad(out, or_empty(c->check), at->name_width);
+    str_add(out, "  ");
+    GP_AUTO_STR struct str said = {0};
+    str_add(&said, or_empty(c->message));
+    if (c->required && c->verdict != VERDICT_PASS) str_add(&said, " [required]");
+    add_wrapped(out, at->indent, at->indent, at->width, said.s != NULL ? said.s : "");
+    if (c->verdict == VERDICT_PASS || or_empty(c->suggestion)[0] == '\0') return;
+    GP_AUTO_FREE char *line = xasprintf("do: %s", c->suggestion);
+    add_blanks(out, at->indent);
+    add_wrapped(out, at->indent, at->indent + 4, at->width, line);
+}
+
+static void add_check(const struct check_result *c, const struct layout *at, struct str *out) {
+    add_head(c, at, out);
+    add_metrics(c, at, out);
+}
+
+static size_t widest(const struct check_result *c, size_t n, size_t width) {
+    for (size_t i = 0; i < n; i++) width = GP_MAX(width, text_width(or_empty(c[i].check)));
+    return width;
+}
+
+static size_t widest_of_all(const struct report *r) {
+    size_t width = widest(r->gang.items, r->gang.len, 8);
+    for (size_t i = 0; i < r->nodes.len; i++)
+        width = widest(r->nodes.items[i].checks.items, r->nodes.items[i].checks.len, width);
+    return width;
+}
+
+static struct layout layout_of(const struct report *r, bool colour, size_t width) {
+    size_t names = widest_of_all(r);
+    return (struct layout){colour, width, names, NAME_COLUMN + names + 2};
+}
+
+static void add_part(struct str *line, const char *before, const char *part) {
+    if (or_empty(part)[0] != '\0') str_addf(line, "%s%s", before, part);
+}
+
+/* "llm/1  READY  aws us-east-2a, 10.0.0.1, host ip-10-0-0-1, i-1". */
+static void add_node_head(const struct report *r, const struct report_node *n, bool colour,
+                          struct str *out) {
+    GP_AUTO_FREE char *name = xasprintf("%s/%d", or_empty(r->stack), n->slot);
+    text_fit(out, name, SIZE_MAX);
+    str_add(out, "  ");
+    const char *word = n->ready ? "READY" : "NOT READY";
+    paint(out, colour, n->ready ? "\033[32m" : "\033[31m", word, strlen(word));
+    GP_AUTO_STR struct str rest = {0};
+    add_part(&rest, "  ", n->place);
+    add_part(&rest, ", ", n->address);
+    add_part(&rest, ", host ", n->host);
+    add_part(&rest, ", ", n->id);
+    if (rest.s != NULL) text_fit(out, rest.s, SIZE_MAX);
+}
+
+/* A node's share of a check over all nodes that holds is told once, under "together". */
+static bool told_together(const struct report *r, const struct check_result *c) {
+    for (size_t i = 0; i < r->gang.len; i++)
+        if (str_eq(r->gang.items[i].check, c->check) && r->gang.items[i].verdict == c->verdict)
+            return true;
+    return false;
+}
+
+static bool held(const struct check_result *c) {
+    return c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !c->required);
+}
+
+/* "2 pass, 3 skipped" */
+static void add_counts(const struct report_node *n, struct str *out) {
+    size_t counts[VERDICT_FAIL + 1] = {0};
+    for (size_t k = 0; k < n->checks.len; k++) counts[n->checks.items[k].verdict]++;
+    const char *sep = "";
+    for (int v = VERDICT_PASS; v <= VERDICT_FAIL; v++) {
+        if (counts[v] == 0) continue;
+        str_addf(out, "%s%zu %s", sep, counts[v], verdict_name((enum verdict)v));
+        sep = ", ";
+    }
+}
+
+/* All figures of a check in one line: "loss 1.421 nats, tokens_per_s 58750 tokens/s". */
+static void add_figures(const struct check_result *c, const struct layout *at, struct str *out) {
+    GP_AUTO_STR struct str line = {0};
+    for (size_t m = 0; m < c->metrics.len; m++) {
+        str_addf(&line, "%s%s ", m > 0 ? ", " : "", or_empty(c->metrics.items[m].name));
+        add_value(&c->metrics.items[m], &line);
+    }
+    if (line.len == 0) return;
+    add_blanks(out, at->indent);
+    add_wrapped(out, at->indent, at->indent, at->width, line.s);
+}
+
+void report_brief(const struct report *r, bool colour, size_t width, struct str *out) {
+    struct layout at = layout_of(r, colour, width);
+    for (size_t i = 0; i < r->nodes.len; i++) {
+        const struct report_node *n = &r->nodes.items[i];
+        GP_AUTO_FREE char *name = xasprintf("%s/%d", or_empty(r->stack), n->slot);
+        text_fit(out, name, SIZE_MAX);
+        str_add(out, "  ");
+        paint(out, colour, n->ready ? "\033[32m" : "\033[31m", n->ready ? "READY" : "NOT READY",
+              n->ready ? 5 : 9);
+        str_add(out, "  ");
+        add_counts(n, out);
+        str_addc(out, '\n');
+        for (size_t k = 0; k < n->checks.len; k++)
+            if (!held(&n->checks.items[k]) && !told_together(r, &n->checks.items[k]))
+                add_check(&n->checks.items[k], &at, out);
+    }
+    for (size_t i = 0; i < r->gang.len; i++) {
+        const struct check_result *c = &r->gang.items[i];
+        if (c->verdict == VERDICT_SKIPPED && !c->required) continue;
+        add_head(c, &at, out);
+        if (c->verdict == VERDICT_PASS)
+            add_figures(c, &at, out);
+        else
+            add_metrics(c, &at, out);
+    }
+}
+
+void report_text(const struct report *r, bool colour, size_t width, struct str *out) {
+    struct layout at = layout_of(r, colour, width);
+    const char *stack = or_empty(r->stack);
+    for (size_t i = 0; i < r->nodes.len; i++) {
+        const struct report_node *n = &r->nodes.items[i];
+        add_node_head(r, n, colour, out);
+        str_addc(out, '\n');
+        for (size_t k = 0; k < n->checks.len; k++)
+            if (!told_together(r, &n->checks.items[k])) add_check(&n->checks.items[k], &at, out);
+        str_addc(out, '\n');
+    }
+    if (r->gang.len > 0) {
+        str_addf(out, "all nodes of %s together\n", stack);
+        for (size_t k = 0; k < r->gang.len; k++) add_check(&r->gang.items[k], &at, out);
+        str_addc(out, '\n');
+    }
+    char took[32], at_s[32];
+    duration_format(took, sizeof took, r->took_ms);
+    time_format_utc(at_s, sizeof at_s, r->started_s);
+    size_t ready = 0;
+    for (size_t i = 0; i < r->nodes.len; i++) ready += r->nodes.items[i].ready;
+    str_addf(out, "%s: %zu of %zu node%s ready%s, validated %s in %s\n", stack, ready, r->nodes.len,
+             r->nodes.len == 1 ? "" : "s", r->strict ? " (strict)" : "", at_s, took);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SSH through libssh2: the only user of it. Sessions are non-blocking underneath; callers are
+ * straight-line code. One session belongs to one thread at a time. Every wait ends at its deadline
+ * and hears cancellation at once. */
+#ifndef GP_SSH_H
+#define GP_SSH_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/secret.h"
+#include "base/str.h"
+
+struct ssh_target {
+    char *label;       /* "llm/1": starts every error message */
+    char *host;        /* name or address */
+    uint16_t port;     /* 0: 22 */
+    char *dial_socket; /* not NULL: ask this unix socket for a connected descriptor ("dial HOST PORT\n",
+                          answered by "ok\n" + SCM_RIGHTS or "error TEXT\n") instead of connecting */
+    char *user;
+    struct strv host_keys; /* accepted: "ssh-ed25519 AAAA..." or "SHA256:..."; any one is enough */
+    char *known_hosts;     /* OpenSSH known_hosts file, or NULL */
+    bool accept_new;       /* an unknown key is accepted and added to known_hosts (said aloud by the
+                              caller); a changed one never is */
+    char *key_path;        /* private key file, or NULL */
+    struct secret key_pem; /* private key in memory (wins over key_path); empty: none */
+    bool use_agent;
+    struct ssh_target *bastion; /* NULL: direct; owned */
+};
+void ssh_target_clear(struct ssh_target *t);
+void ssh_target_copy(struct ssh_target *to, const struct ssh_target *from);
+#define GP_AUTO_SSH_TARGET GP_CLEANUP(ssh_target_clear)
+
+struct ssh_session;
+
+int ssh_global_init(struct gp_error *err); /* main, once, before threads */
+void ssh_global_exit(void);
+
+/* Connects, checks the host key, logs in. Refused, unreachable, hanging, no banner: retried with
+ * jitter until the deadline, then -GP_EREACH naming the last cause. A wrong host key (detail
+ * "HOST_KEY"), a key that cannot be read or used (detail "KEY"): at once, -GP_EAUTH.
+ * Login refused (detail "LOGIN"): at once, -GP_EAUTH, unless login_grace_ms > 0: retried that long. */
+struct ssh_open_opts {
+    int64_t deadline_ms;    /* monotonic */
+    int64_t login_grace_ms; /* how long "permission denied" may mean "user not made yet" */
+    const struct gp_cancel *cancel;
+    void (*waiting)(void *ctx, const char *why); /* told at each retry; may be NULL */
+    void *ctx;
+};
+int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts,
+             struct ssh_session **ret, struct gp_error *err);
+void ssh_close(struct ssh_session *s); /* never blocks for more than a second */
+void ssh_cleanup(struct ssh_session **s);
+#define GP_AUTO_SSH GP_CLEANUP(ssh_cleanup)
+/* The host key that the server showed: "ssh-ed25519 AAAA..." (borrowed). */
+const char *ssh_host_key(const struct ssh_session *s);
+
+enum ssh_end { SSH_EXITED, SSH_SIGNALED, SSH_LOST, SSH_TIMED_OUT };
+struct ssh_result {
+    enum ssh_end end;
+    int status;      /* SSH_EXITED */
+    char signal[16]; /* SSH_SIGNALED: "KILL" */
+    struct str out, err; /* capped at max_output each; `truncated` set when more came (and was
+                            dropped; the command is not stopped by it) */
+    uint64_t out_bytes;  /* all that came, kept or not */
+};
+void ssh_result_clear(struct ssh_result *r);
+#define GP_AUTO_SSH_RESULT GP_CLEANUP(ssh_result_clear)
+
+struct ssh_exec_opts {
+    const void *in;      /* sent to stdin, then EOF; NULL: EOF at once */
+    size_t in_len;
+    int64_t deadline_ms; /* 0: none */
+    size_t max_output;   /* 0: 1 MiB */
+    const struct gp_cancel *cancel;
+    /* Told each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it comes;
+     * false: stop (end = SSH_TIMED_OUT with status -1). May be NULL. */
+    bool (*on_line)(void *ctx, bool is_stderr, const char *line, size_t len);
+    void *ctx;
+};
+/* Runs through the login shell's "-c". 0 whenever the command's fate is known or the connection was
+ * lost or the deadline passed (see ret->end: the remote command may go on then); negative only for
+ * cancellation and local trouble. After SSH_LOST the session is dead: close it. */
+int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts,
+             struct ssh_result *ret, struct gp_error *err);
+/* ssh_exec that turns everything but exit 0 into an error naming the command and its last line. */
+int ssh_run(struct ssh_session *s, const char *what, const char *command,
+            const struct ssh_exec_opts *opts, struct str *ret_out, struct gp_error *err);
+
+/* Runs one command on each of many sessions with one poll loop, in the calling thread. Sessions must
+ * not be in use elsewhere. Fills jobs[i].result and jobs[i].rc/err; returns when all ended or the
+ * deadline passed or cancel. */
+struct ssh_job {
+    struct ssh_session *session;
+    const char *command;
+    struct ssh_exec_opts opts; /* opts.deadline_ms per job */
+    struct ssh_result result;
+    int rc;
+    struct gp_error err;
+};
+int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel,
+                  struct gp_error *err);
+
+/* A file to copy to many nodes: hashed and packed once, then only read (by any number of threads). */
+struct ssh_blob {
+    const void *data; /* borrowed: must outlive the blob */
+    size_t n;
+    char sha256[65];
+    void *packed; /* gzip form, or NULL when that saves nothing */
+    size_t packed_n;
+};
+void ssh_blob_make(const void *data, size_t n, struct ssh_blob *ret);
+void ssh_blob_clear(struct ssh_blob *b);
+#define GP_AUTO_SSH_BLOB GP_CLEANUP(ssh_blob_clear)
+
+/* Copies bytes to `path` (created with mode, atomically: temporary file in the same folder, sha256
+ * checked on the node, rename; missing folders are made). Not sent when the file there has this
+ * checksum already; gzip on the wire when it saves something and the node has gzip. Full disk:
+ * -GP_EIO that says so. */
+int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const struct ssh_blob *blob,
+                 int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
+                 struct gp_error *err);
+/* The same for one node. */
+int ssh_put(struct ssh_session *s, const char *path, unsigned mode, const void *data, size_t n,
+            int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
+            struct gp_error *err);
+
+/* --- keys --- */
+/* A fresh ed25519 pair: private in OpenSSH PEM form, public as one authorized_keys line. */
+int ssh_key_make(const char *comment, struct secret *ret_private, char **ret_public,
+                 struct gp_error *err);
+/* Public line of a private key file (reads PATH.pub, else derives it from an unencrypted ed25519 /
+ * ECDSA key). Clear errors for RSA with an old libssh2 (see ssh_rsa_ok), encrypted keys, wrong mode. */
+int ssh_key_public(const char *private_path, char **ret_line, struct gp_error *err);
+/* "SHA256:..." of a public line. */
+int ssh_key_fingerprint(const char *public_line, char *dst, size_t n, struct gp_error *err);
+bool ssh_rsa_ok(void); /* the libssh2 in use can sign with rsa-sha2 (>= 1.11) */
+/* First identity of the running agent as a public line; -GP_ENOTFOUND without agent or identity. */
+int ssh_agent_public(char **ret_line, struct gp_error *err);
+
+/* An OpenSSH client config block for the target (Host alias). Writes known_hosts lines into
+ * dir/known_hosts.ALIAS. Used by the verb ssh; proxy_command: "gpuprov __dial SOCKET HOST PORT" form
+ * for dial sockets (with ProxyUseFdpass). */
+int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir,
+                      const char *self_exe, struct str *out, struct gp_error *err);
+/* The `gpuprov __dial` side: gets a descriptor from the dial socket and passes it on stdout. */
+int ssh_dial_pass(const char *socket_path, const char *host, uint16_t port, struct gp_error *err);
+
+#endif

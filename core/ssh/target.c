@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Targets as plain data, global set-up of libssh2, and the small encodings that SSH keys come in.
+ * No I/O. Any thread, except ssh_global_*, which belong to main. */
+#include "base/gp_base.h"
+
+#include "ssh/ssh.h"
+#include "ssh/ssh_private.h"
+
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+
+void ssh_target_clear(struct ssh_target *t) {
+    if (t == NULL) return;
+    free(t->label);
+    free(t->host);
+    free(t->dial_socket);
+    free(t->user);
+    strv_clear(&t->host_keys);
+    free(t->known_hosts);
+    free(t->key_path);
+    secret_clear(&t->key_pem);
+    if (t->bastion != NULL) {
+        ssh_target_clear(t->bastion);
+        free(t->bastion);
+    }
+    *t = (struct ssh_target){0};
+}
+
+void ssh_target_copy(struct ssh_target *to, const struct ssh_target *from) {
+    *to = (struct ssh_target){
+        .label = xstrdup(from->label),
+        .host = xstrdup(from->host),
+        .port = from->port,
+        .dial_socket = xstrdup(from->dial_socket),
+        .user = xstrdup(from->user),
+        .known_hosts = xstrdup(from->known_hosts),
+        .accept_new = from->accept_new,
+        .key_path = xstrdup(from->key_path),
+        .use_agent = from->use_agent,
+    };
+    strv_copy(&to->host_keys, &from->host_keys);
+    if (from->key_pem.len > 0) secret_copy(&to->key_pem, &from->key_pem);
+    if (from->bastion != NULL) {
+        to->bastion = xcalloc(1, sizeof *to->bastion);
+        ssh_target_copy(to->bastion, from->bastion);
+    }
+}
+
+int ssh_global_init(struct gp_error *err) {
+    int r = libssh2_init(0);
+    if (r != 0) return gp_fail(err, GP_EENV, "libssh2 could not be initialised (error %d)", r);
+    return 0;
+}
+
+void ssh_global_exit(void) {
+    ssh_gates_clear();
+    libssh2_exit();
+}
+
+bool ssh_rsa_ok(void) { return libssh2_version(0x010b00) != NULL; }
+
+uint16_t ssh_port(const struct ssh_target *t) { return t->port != 0 ? t->port : 22; }
+
+char *ssh_where(const char *host, uint16_t port) {
+    bool v6 = strchr(host, ':') != NULL;
+    return xasprintf(v6 ? "[%s]:%u" : "%s:%u", host, (unsigned)port);
+}
+
+bool ssh_read_u32(const unsigned char **p, const unsigned char *end, uint32_t *ret) {
+    if (end - *p < 4) return false;
+    const unsigned char *b = *p;
+    *ret = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+    *p += 4;
+    return true;
+}
+
+bool ssh_read_string(const unsigned char **p, const unsigned char *end, const unsigned char **ret,
+                     size_t *ret_n) {
+    uint32_t n = 0;
+    if (!ssh_read_u32(p, end, &n) || (size_t)(end - *p) < n) return false;
+    *ret = *p;
+    *ret_n = n;
+    *p += n;
+    return true;
+}
+
+void ssh_put_u32(struct str *s, uint32_t v) {
+    unsigned char b[4] = {(unsigned char)(v >> 24), (unsigned char)(v >> 16), (unsigned char)(v >> 8),
+                          (unsigned char)v};
+    str_add_mem(s, b, sizeof b);
+}
+
+void ssh_put_string(struct str *s, const void *p, size_t n) {
+    ssh_put_u32(s, (uint32_t)n);
+    str_add_mem(s, p, n);
+}
+
+char *ssh_base64(const void *p, size_t n) {
+    char *out = xmalloc((n + 2) / 3 * 4 + 1);
+    EVP_EncodeBlock((unsigned char *)out, p, (int)n);
+    return out;
+}
+
+bool ssh_unbase64(const char *text, size_t n, struct str *ret) {
+    GP_AUTO_STR struct str clean = {0};
+    for (size_t i = 0; i < n; i++)
+        if (strchr(" \t\r\n", text[i]) == NULL) str_addc(&clean, text[i]);
+    if (clean.len == 0 || clean.len % 4 != 0) return false;
+    unsigned char *out = xmalloc(clean.len);
+    int len = EVP_DecodeBlock(out, (const unsigned char *)clean.s, (int)clean.len);
+    if (len > 0) {
+        for (size_t i = clean.len; i > 0 && clean.s[i - 1] == '=' && len > 0; i--) len--;
+        str_add_mem(ret, out, (size_t)len);
+    }
+    explicit_bzero(clean.s, clean.len);
+    explicit_bzero(out, clean.len);
+    free(out);
+    return len > 0;
+}
+
+char *ssh_blob_line(const void *blob, size_t n) {
+    const unsigned char *p = blob, *type = NULL;
+    size_t type_n = 0;
+    if (!ssh_read_string(&p, p + n, &type, &type_n) || type_n == 0 || type_n > 64) return NULL;
+    for (size_t i = 0; i < type_n; i++)
+        if (type[i] <= ' ' || type[i] >= 0x7f) return NULL;
+    GP_AUTO_FREE char *b64 = ssh_base64(blob, n);
+    return xasprintf("%.*s %s", (int)type_n, (const char *)type, b64);
+}
+
+bool ssh_line_blob(const char *line, struct str *ret) {
+    while (*line == ' ' || *line == '\t') line++;
+    size_t type_n = strcspn(line, " \t");
+    const char *b64 = line + type_n;
+    while (*b64 == ' ' || *b64 == '\t') b64++;
+    size_t start = ret->len;
+    if (!ssh_unbase64(b64, strcspn(b64, " \t\r\n"), ret)) return false;
+    const unsigned char *p = (const unsigned char *)ret->s + start, *type = NULL;
+    size_t n = 0;
+    return ssh_read_string(&p, (const unsigned char *)ret->s + ret->len, &type, &n) &&
+           n == type_n && memcmp(type, line, n) == 0;
+}
+
+void ssh_blob_fingerprint(const void *blob, size_t n, char *dst, size_t dst_n) {
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    SHA256(blob, n, hash);
+    GP_AUTO_FREE char *b64 = ssh_base64(hash, sizeof hash);
+    b64[strcspn(b64, "=")] = '\0';
+    snprintf(dst, dst_n, "SHA256:%s", b64);
+}
