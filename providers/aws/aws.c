@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opens and closes the aws provider and names its slots. open asks STS who we are: it proves the
+ * credentials, gives the account and the owner, and sets the clock. One thread at a time. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws.h"
+
+#include "providers/aws/aws_int.h"
+
+#include "base/clock.h"
+
+void aws_cache_free(struct aws_cache *c) {
+    if (c == NULL) return;
+    for (size_t i = 0; i < c->images.len; i++) {
+        aws_image_clear(c->images.items[i]);
+        free(c->images.items[i]);
+    }
+    vec_free(&c->images);
+    strv_clear(&c->image_keys);
+    strv_clear(&c->groups_ready);
+    strv_clear(&c->quotas_ok);
+    aws_subnets_clear(&c->subnets);
+    strv_clear(&c->subnet_regions);
+    free(c->claim.region);
+    free(c->claim.vpc);
+    free(c->claim.uid);
+    free(c->claim.id);
+    free(c->public_cidr);
+    free(c);
+}
+
+static void aws_close(struct provider *p) {
+    struct aws *a = p != NULL ? aws_of(p) : NULL;
+    if (a == NULL) return;
+    http_close(a->http);
+    aws_cred_clear(&a->cred);
+    aws_config_clear(&a->cfg);
+    aws_cache_free(a->cache);
+    free(a->account);
+    free(a->principal);
+    free(a->fallback_region);
+    free(a->base.owner);
+    free(a);
+}
+
+/* "arn:aws:sts::123:assumed-role/Name/session" to "Name"; users lose their path. */
+static char *principal_of(const char *arn) {
+    GP_AUTO_STRV struct strv fields = {0};
+    GP_AUTO_STRV struct strv parts = {0};
+    strv_split(&fields, arn, ":");
+    const char *last = fields.n > 0 ? fields.v[fields.n - 1] : "";
+    strv_split(&parts, last, "/");
+    if (parts.n == 0) return xstrdup("unknown");
+    if (parts.n == 1) return xstrdup(parts.v[0]); /* "root" */
+    if (strcmp(parts.v[0], "assumed-role") == 0) return xstrdup(parts.v[1]);
+    return xstrdup(parts.v[parts.n - 1]);
+}
+
+static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    struct aws_call call = {.service = "sts", .region = aws_home(a), .action = "GetCallerIdentity",
+                            .body = "Action=GetCallerIdentity&Version=2011-06-15"};
+    int r = aws_call(a, &call, &reply, err);
+    if (r != 0) return r;
+    const char *account = xml_str(reply.xml, "GetCallerIdentityResult/Account", "");
+    const char *arn = xml_str(reply.xml, "GetCallerIdentityResult/Arn", "");
+    if (account[0] == '\0' || arn[0] == '\0')
+        return gp_fail(err, GP_EPROTO, "sts GetCallerIdentity: no account in the reply");
+    a->account = xstrdup(account);
+    a->principal = principal_of(arn);
+    a->base.owner = owner != NULL ? xstrdup(owner) : xasprintf("%s-%s", account, a->principal);
+    return 0;
+}
+
+static int aws_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    struct aws *a = xcalloc(1, sizeof *a);
+    a->base.ops = &provider_aws;
+    a->cancel = env->cancel;
+    a->journal = env->journal;
+    a->sink = env->sink;
+    a->cache = xcalloc(1, sizeof *a->cache);
+    for (size_t i = 0; env->spec != NULL && i < env->spec->offers.len; i++) {
+        const struct spec_offer *o = &env->spec->offers.items[i];
+        if (str_eq(o->provider, "aws") && o->regions.n > 0 && a->fallback_region == NULL)
+            a->fallback_region = xstrdup(o->regions.v[0]);
+    }
+    int r = aws_config_load(&a->cfg, err);
+    if (r == 0) r = http_open(env->cancel, a->cfg.ca_bundle, &a->http, err);
+    if (r == 0) r = who_am_i(a, env->owner, err);
+    if (r != 0) {
+        aws_close(&a->base);
+        return r;
+    }
+    *ret = &a->base;
+    return 0;
+}
+
+const struct provider_ops provider_aws = {
+    .name = "aws",
+    .summary = "Amazon EC2: on-demand and spot instances",
+    .ends = ENDS_GUEST,
+    .unique_claim = true,
+    .user_data = true,
+    .key_rotation = true,
+    .billed = true,
+    .boot_timeout_ms = 25 * 60 * 1000, /* metal with eight GPUs; others answer in two */
+    .settle_ms = 30 * 1000,
+    .open = aws_open,
+    .close = aws_close,
+    .offers = aws_offers,
+    .prepare = aws_prepare,
+    .create = aws_create,
+    .list = aws_list,
+    .destroy = aws_destroy,
+    .tag = aws_tag_late,
+};

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of providers/aws: the open provider, one call to a service, and what each
+ * file gives the others. One thread at a time, like the provider itself. */
+#ifndef GP_AWS_INT_H
+#define GP_AWS_INT_H
+
+#include "base/ini.h"
+#include "base/json.h"
+#include "base/secret.h"
+#include "base/str.h"
+#include "base/xml.h"
+#include "providers/aws/errors.h"
+#include "providers/http.h"
+#include "providers/provider.h"
+
+/* --- credentials and configuration (config.c, creds.c, creds_remote.c) --- */
+
+struct aws_cred {
+    char *id;               /* access key id; NULL: none yet */
+    struct secret key, token; /* token empty: long-lived key */
+    int64_t expires_s;      /* wall; 0: never */
+    char *source;           /* "environment", "profile 'x'", for messages */
+};
+void aws_cred_clear(struct aws_cred *c);
+#define GP_AUTO_CRED GP_CLEANUP(aws_cred_clear)
+
+/* Environment and files, read once. */
+struct aws_config {
+    char *profile;          /* AWS_PROFILE, AWS_DEFAULT_PROFILE or "default" */
+    bool profile_named;     /* a person asked for it */
+    struct ini config, credentials;
+    char *region;           /* NULL: none */
+    char *ca_bundle;        /* NULL: system */
+};
+int aws_config_load(struct aws_config *c, struct gp_error *err);
+bool aws_region_valid(const char *region); /* by its form only */
+void aws_config_clear(struct aws_config *c);
+/* A key of a profile, credentials file first for keys, config file else; NULL when absent. */
+const char *aws_config_get(const struct aws_config *c, const char *profile, const char *key);
+bool aws_config_has(const struct aws_config *c, const char *profile);
+/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end. Caller frees. */
+char *aws_endpoint(const struct aws_config *c, const char *service, const char *region);
+
+struct aws {
+    struct provider base;
+    struct http *http;
+    const struct gp_cancel *cancel;
+    struct journal *journal;
+    const struct event_sink *sink;
+    struct aws_config cfg;
+    struct aws_cred cred;
+    char *account, *principal; /* of GetCallerIdentity */
+    char *fallback_region;     /* of the spec's first aws offer; NULL */
+    struct aws_cache *cache;   /* images, types, groups already looked up (cache.c) */
+};
+
+/* Makes a->cred usable for the next five minutes: the chain of the AWS CLI, refreshed when it
+ * expires. force: get new ones although the old look valid. -GP_EAUTH names every place looked at. */
+int aws_creds_ensure(struct aws *a, bool force, struct gp_error *err);
+/* The parts of the chain that need the network or a program (creds_remote.c). */
+struct aws_assume {
+    const char *role_arn, *session_name, *external_id;
+    int64_t duration_s;          /* 0: the role's own */
+    const struct aws_cred *with; /* NULL: web identity */
+    const char *token_file;
+};
+int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred *ret,
+                   struct gp_error *err);
+int aws_creds_process(struct aws *a, const char *command, const char *profile,
+                      struct aws_cred *ret, struct gp_error *err);
+/* ret->id stays NULL and 0 is returned where there is no such service. */
+int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *err);
+int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err);
+/* shlex-like words of a command line; false: an unclosed quote. */
+bool aws_split_command(const char *command, struct strv *ret);
+/* Decodes {"AccessKeyId", "SecretAccessKey", token_key, "Expiration"}. */
+int aws_cred_from_json(const json_t *j, const char *token_key, const char *what,
+                       struct aws_cred *ret, struct gp_error *err);
+
+/* --- one call (query.c) --- */
+
+struct aws_reply {
+    struct xml_node *xml; /* query services */
+    json_t *json;         /* JSON services */
+    char request_id[80];
+    char code[64];        /* error code when the call failed */
+    bool sent;
+};
+void aws_reply_clear(struct aws_reply *r);
+#define GP_AUTO_REPLY GP_CLEANUP(aws_reply_clear)
+
+enum aws_call_flags {
+    AWS_ONCE = 1,     /* creates something: never sent again when the outcome is not known; then
+                         the call ends in -GP_EUNKNOWN */
+    AWS_UNSIGNED = 2, /* web identity */
+    AWS_OPTIONAL = 4  /* one try, short time: its failure is not fatal to the caller */
+};
+struct aws_call {
+    const char *service; /* "ec2", "sts", "ssm", "servicequotas" */
+    const char *region;
+    const char *action;  /* for messages, and the target of JSON services */
+    const char *body;
+    unsigned flags;
+    const struct aws_cred *cred; /* NULL: a->cred, refreshed when needed */
+};
+int aws_call(struct aws *a, const struct aws_call *c, struct aws_reply *ret, struct gp_error *err);
+
+/* The body of a query call. */
+void aws_begin(struct str *body, const char *action); /* EC2's version */
+void aws_param(struct str *body, const char *name, const char *value);
+void aws_paramf(struct str *body, const char *value, const char *name_fmt, ...) GP_PRINTF(3, 4);
+void aws_param_int(struct str *body, const char *name, int64_t value);
+/* Filter.n.Name and Filter.n.Value.1 (value2 may be NULL). */
+void aws_filter(struct str *body, int n, const char *name, const char *value);
+/* aws_call on "ec2". */
+int aws_ec2(struct aws *a, const char *region, const char *action, const struct str *body,
+            unsigned flags, struct aws_reply *ret, struct gp_error *err);
+/* Every page of a describe call: each(ctx, item) for the children of `set`. body is without
+ * NextToken. page 0: MaxResults is not sent. */
+typedef int (*aws_each_fn)(void *ctx, const struct xml_node *item, struct gp_error *err);
+int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body,
+                 int page, const char *set, aws_each_fn each, void *ctx, struct gp_error *err);
+
+/* Where calls without a region go. Borrowed. */
+const char *aws_home(const struct aws *a);
+int64_t aws_now_s(const struct aws *a); /* the cloud's clock */
+
+/* --- tags --- */
+#define AWS_TAG "gpuprov:"
+struct aws_tags {
+    const char *owner, *stack, *uid, *spec, *expires, *created, *slots, *attempt, *price, *hostkey,
+        *claim;
+};
+void aws_tags_read(const struct xml_node *item, struct aws_tags *ret); /* "" when absent */
+
+/* --- what can be bought (types.c, images.c, prices.c, quota.c) --- */
+struct aws_type {
+    char *name, *arch; /* "x86_64", "arm64" */
+    char *gpu_name;    /* "" without */
+    int gpus, gpu_mib, vcpus, memory_mib;
+    bool current, bare_metal, spot, nvidia;
+};
+struct aws_types {
+    VEC_OF(struct aws_type) list;
+};
+void aws_types_clear(struct aws_types *t);
+bool aws_gpu_matches(const char *wanted, const struct aws_type *t);
+int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
+                   const struct spec_offer *offer, struct aws_types *ret, struct gp_error *err);
+/* Where these types are sold: appended as "type/zone", one call for all. n > 0. */
+int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n,
+                   struct strv *ret, struct gp_error *err);
+struct aws_image {
+    char *region, *id, *name, *arch, *root_device;
+    int root_gib;
+};
+void aws_image_clear(struct aws_image *i);
+/* Borrowed from the cache. */
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const char *arch,
+                   const struct aws_image **ret, struct gp_error *err);
+int aws_image_by_id(struct aws *a, const char *region, const char *id,
+                    const struct aws_image **ret, struct gp_error *err);
+struct aws_subnet {
+    char *id, *zone, *vpc;
+    bool is_default;
+};
+struct aws_subnets {
+    VEC_OF(struct aws_subnet) list;
+};
+void aws_subnets_clear(struct aws_subnets *s);
+/* The default subnet of every zone, or the one named. Empty: no default VPC. Remembered. */
+int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
+                     struct gp_error *err);
+/* What aws_subnets_find saw before; borrowed from the cache, NULL: not seen. id NULL: any default one. */
+const struct aws_subnet *aws_subnet_seen(const struct aws *a, const char *region, const char *id);
+/* Newest spot price per type and zone, one call for all types. n > 0. */
+struct aws_spot {
+    char *type, *zone;
+    double usd_per_h;
+    int64_t at_s;
+};
+struct aws_spots {
+    VEC_OF(struct aws_spot) list;
+};
+void aws_spots_clear(struct aws_spots *s);
+int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *types, size_t n,
+                    struct aws_spots *ret, struct gp_error *err);
+/* Refuses with -GP_EQUOTA when the account's vCPU quota is below what `count` nodes need. An
+ * account that may not ask passes. */
+int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err);
+const char *aws_quota_code(const char *type, enum spec_market market); /* "L-417A185B"; NULL */
+
+/* --- groups (claim.c decides, group.c calls) --- */
+struct aws_group {
+    char *id, *name, *vpc, *owner, *stack, *uid, *spec;
+    int64_t created_s, expires_s;
+    bool claim;
+    bool members;    /* everything between its members is open */
+    struct strv ssh; /* CIDRs from which SSH is open */
+};
+void aws_group_clear(struct aws_group *g);
+/* "gpuprov-OWNER-STACK", or with "-UID" (uid not NULL) for a group that is no claim. Caller frees. */
+char *aws_group_name(const char *owner, const char *stack, const char *uid);
+/* By name in one VPC; ret->id stays NULL when absent. */
+int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name,
+                   struct aws_group *ret, struct gp_error *err);
+/* After its intent; *ret is what was made, without rules. -GP_EEXISTS: the name is taken;
+ * -GP_EUNKNOWN: read it back (the intent stays open); both are for the caller to go on with. */
+int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc,
+                     const char *name, bool claim, struct aws_group *ret, struct gp_error *err);
+/* Lets SSH in from where the spec says and everything between the group's members; adds only. */
+int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
+                    const struct aws_group *g, struct gp_error *err);
+/* Ends every open group intent of this name: done where its uid is the group's, failed elsewhere. */
+int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g,
+                     struct gp_error *err);
+void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret);
+/* The group that nodes in this VPC get: the claim itself, or one more of the stack. Made when
+ * absent; its rules are there. *ret_id: caller frees. */
+int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec *spec,
+                     const char *region, const char *vpc, char **ret_id, struct gp_error *err);
+
+/* --- the cache of one open provider --- */
+struct aws_cache {
+    VEC_OF(struct aws_image *) images; /* keyed by region and query */
+    struct strv image_keys;
+    struct strv groups_ready; /* "region/id": rules checked by this process */
+    struct strv quotas_ok;    /* "region/code/vcpus" */
+    struct aws_subnets subnets;
+    struct strv subnet_regions; /* one for each of subnets */
+    /* The claim as prepare saw it: a create right after need not read it again. */
+    struct {
+        char *region, *vpc, *uid, *id; /* id NULL: none */
+        int64_t until_ms;              /* clock_deadline */
+    } claim;
+    char *public_cidr;        /* this controller's address; NULL: not asked yet */
+};
+void aws_cache_free(struct aws_cache *c);
+
+/* --- slots of provider_ops in their own files --- */
+int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+               struct gp_error *err);
+int aws_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
+int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret,
+               struct gp_error *err);
+int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
+             struct gp_error *err);
+int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
+int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key,
+                 const char *value, struct gp_error *err);
+/* Instances with these tags (NULL: any), appended. */
+struct aws_wanted {
+    const char *owner, *stack, *uid, *slots, *attempt;
+    bool live; /* instances only: the cloud may leave out the terminated ones */
+};
+int aws_list_instances(struct aws *a, const char *region, const struct aws_wanted *w,
+                       struct resource_list *ret, struct gp_error *err);
+int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted *w,
+                     struct resource_list *ret, struct gp_error *err);
+/* Adds tag filters from number n on; returns the next free number. */
+int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
+/* One <item> of instancesSet. */
+void aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret);
+
+static inline struct aws *aws_of(struct provider *p) { return (struct aws *)(void *)p; }
+
+#endif

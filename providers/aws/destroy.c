@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The end of things: instances, then volumes that they left behind, then groups, the claim last.
+ * What is gone already is success; what is still in use is left alone and shown by list. One bad
+ * id makes TerminateInstances refuse all, so a refused batch goes one by one. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws_int.h"
+
+#define BATCH 100
+
+static void first_error(struct gp_error *to, const struct gp_error *e) {
+    if (to->code == GP_OK) *to = *e;
+}
+
+static int terminate(struct aws *a, const char *region, char *const *ids, size_t n,
+                     struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    struct gp_error e = {0};
+    aws_begin(&body, "TerminateInstances");
+    for (size_t i = 0; i < n; i++) aws_paramf(&body, ids[i], "InstanceId.%zu", i + 1);
+    int r = aws_ec2(a, region, "TerminateInstances", &body, 0, &reply, &e);
+    if (r == 0 || (r == -GP_ENOTFOUND && n == 1)) return 0;
+    if (n > 1 && r != -GP_ECANCELLED && r != -GP_EENDPOINT && r != -GP_ETHROTTLED) {
+        struct gp_error first = {0};
+        for (size_t i = 0; i < n; i++) {
+            struct gp_error one = {0};
+            if (terminate(a, region, &ids[i], 1, &one) != 0) first_error(&first, &one);
+        }
+        if (first.code == GP_OK) return 0;
+        e = first;
+    }
+    if (err != NULL) *err = e;
+    return -(int)e.code;
+}
+
+static int delete_one(struct aws *a, const char *region, const char *action, const char *param,
+                      const char *id, struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    struct gp_error e = {0};
+    aws_begin(&body, action);
+    aws_param(&body, param, id);
+    int r = aws_ec2(a, region, action, &body, 0, &reply, &e);
+    /* EEXISTS: DependencyViolation, VolumeInUse: not yet. */
+    if (r == 0 || r == -GP_ENOTFOUND || r == -GP_EEXISTS) return 0;
+    if (err != NULL) *err = e;
+    return r;
+}
+
+static size_t count_live(const struct resource_list *l) {
+    size_t n = 0;
+    for (size_t i = 0; i < l->list.len; i++)
+        if (l->list.items[i].state != RES_GONE) n++;
+    return n;
+}
+
+/* Instances of the stack that this region still shows alive, and when there are none its volumes. */
+static int alive(struct aws *a, const struct resource *group, bool volumes, size_t *ret,
+                 struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct aws_wanted w = {.owner = group->owner, .uid = group->uid, .live = true};
+    *ret = 0;
+    int r = aws_list_instances(a, group->region, &w, &all, err);
+    if (r == 0) *ret = count_live(&all);
+    if (r != 0 || *ret > 0 || !volumes) return r;
+    r = aws_list_volumes(a, group->region, &w, &all, err);
+    if (r == 0) *ret = count_live(&all);
+    return r;
+}
+
+static bool ours(const struct aws *a, const struct resource *r) {
+    return r->owner[0] == '\0' || str_eq(r->owner, a->base.owner);
+}
+
+static void destroy_instances(struct aws *a, const struct resource_list *what,
+                              struct gp_error *first) {
+    GP_AUTO_STRV struct strv regions = {0};
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *r = &what->list.items[i];
+        if (r->kind == RES_INSTANCE && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
+    }
+    for (size_t k = 0; k < regions.n; k++) {
+        GP_AUTO_STRV struct strv ids = {0};
+        for (size_t i = 0; i < what->list.len; i++) {
+            const struct resource *r = &what->list.items[i];
+            if (r->kind == RES_INSTANCE && r->state != RES_GONE && ours(a, r) &&
+                str_eq(r->region, regions.v[k]))
+                strv_add(&ids, r->id);
+        }
+        for (size_t at = 0; at < ids.n; at += BATCH) {
+            struct gp_error e = {0};
+            if (terminate(a, regions.v[k], ids.v + at, GP_MIN(ids.n - at, BATCH), &e) != 0)
+                first_error(first, &e);
+        }
+    }
+}
+
+static void destroy_group(struct aws *a, const struct resource *g, bool volumes,
+                          struct gp_error *first) {
+    struct gp_error e = {0};
+    size_t n = 0;
+    /* EC2 refuses while a network interface is left, and the claim must outlive the last node. */
+    if (alive(a, g, volumes, &n, &e) != 0) {
+        first_error(first, &e);
+    } else if (n == 0) {
+        a->cache->claim.until_ms = 0;
+        if (delete_one(a, g->region, "DeleteSecurityGroup", "GroupId", g->id, &e) != 0)
+            first_error(first, &e);
+    }
+}
+
+int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
+    struct aws *a = aws_of(p);
+    struct gp_error first = {0};
+    bool elsewhere = false; /* something of the list lives on: the claim stays */
+    bool nodes = false;     /* the list is from before their end: what they leave behind is not in it */
+    destroy_instances(a, what, &first);
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *r = &what->list.items[i];
+        struct gp_error e = {0};
+        if (!ours(a, r)) {
+            gp_fail(&e, GP_EUSAGE, "aws: %s belongs to '%s', not to '%s': left alone", r->id, r->owner,
+                    a->base.owner);
+            first_error(&first, &e);
+        } else if (r->kind == RES_VOLUME && r->state == RES_STOPPED) {
+            if (delete_one(a, r->region, "DeleteVolume", "VolumeId", r->id, &e) != 0)
+                first_error(&first, &e);
+        } else if (r->kind == RES_GROUP && !r->claim) {
+            destroy_group(a, r, false, &first);
+            elsewhere = true; /* it may have been left alone: the next call removes the claim */
+        }
+    }
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *r = &what->list.items[i];
+        for (size_t k = 0; k < what->list.len; k++) {
+            const struct resource *n = &what->list.items[k];
+            if (n->kind != RES_INSTANCE || n->state == RES_GONE) continue;
+            nodes = true;
+            if (!str_eq(n->region, r->region))
+                elsewhere = true; /* another region's node: this region's list cannot show its end */
+        }
+        if (r->kind == RES_GROUP && r->claim && ours(a, r) && !elsewhere && first.code == GP_OK)
+            destroy_group(a, r, nodes, &first);
+    }
+    if (first.code == GP_OK) return 0;
+    if (err != NULL) *err = first;
+    return -(int)first.code;
+}
+
+int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key,
+                 const char *value, struct gp_error *err) {
+    struct aws *a = aws_of(p);
+    GP_AUTO_STRV struct strv regions = {0};
+    GP_AUTO_FREE char *full = xasprintf(AWS_TAG "%s", key);
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *r = &what->list.items[i];
+        if (r->kind == RES_INSTANCE && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
+    }
+    for (size_t k = 0; k < regions.n; k++) {
+        GP_AUTO_STR struct str body = {0};
+        GP_AUTO_REPLY struct aws_reply reply = {0};
+        size_t n = 0;
+        aws_begin(&body, "CreateTags");
+        for (size_t i = 0; i < what->list.len; i++) {
+            const struct resource *r = &what->list.items[i];
+            if (r->kind == RES_INSTANCE && str_eq(r->region, regions.v[k]) && ours(a, r))
+                aws_paramf(&body, r->id, "ResourceId.%zu", ++n);
+        }
+        if (n == 0) continue;
+        aws_param(&body, "Tag.1.Key", full);
+        aws_param(&body, "Tag.1.Value", value);
+        int r = aws_ec2(a, regions.v[k], "CreateTags", &body, 0, &reply, err);
+        if (r != 0) return r;
+    }
+    return 0;
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What could be bought: types x zones x prices x image, for one entry of the spec's offers. Buys
+ * nothing. One thread at a time. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws_int.h"
+
+#include "base/clock.h"
+#include "providers/catalog/catalog.h"
+
+#define TYPES_MAX 12 /* sizes of one GPU: g4dn.xlarge to 16xlarge */
+
+void aws_subnets_clear(struct aws_subnets *s) {
+    for (size_t i = 0; i < s->list.len; i++) {
+        free(s->list.items[i].id);
+        free(s->list.items[i].zone);
+        free(s->list.items[i].vpc);
+    }
+    vec_free(&s->list);
+}
+
+const struct aws_subnet *aws_subnet_seen(const struct aws *a, const char *region, const char *id) {
+    for (size_t i = 0; i < a->cache->subnets.list.len; i++) {
+        const struct aws_subnet *s = &a->cache->subnets.list.items[i];
+        if (strcmp(a->cache->subnet_regions.v[i], region) == 0 &&
+            (id != NULL ? strcmp(s->id, id) == 0 : s->is_default))
+            return s;
+    }
+    return NULL;
+}
+
+static void remember(struct aws *a, const char *region, const struct aws_subnets *found) {
+    for (size_t i = 0; i < found->list.len; i++) {
+        const struct aws_subnet *s = &found->list.items[i];
+        if (aws_subnet_seen(a, region, s->id) != NULL) continue;
+        struct aws_subnet copy = {.id = xstrdup(s->id), .zone = xstrdup(s->zone),
+                                  .vpc = xstrdup(s->vpc), .is_default = s->is_default};
+        vec_push(&a->cache->subnets.list, copy);
+        strv_add(&a->cache->subnet_regions, region);
+    }
+}
+
+static int on_subnet(void *ctx, const struct xml_node *item, struct gp_error *err) {
+    struct aws_subnets *all = ctx;
+    (void)err;
+    struct aws_subnet s = {.id = xstrdup(xml_str(item, "subnetId", "")),
+                           .zone = xstrdup(xml_str(item, "availabilityZone", "")),
+                           .vpc = xstrdup(xml_str(item, "vpcId", "")),
+                           .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0};
+    vec_push(&all->list, s);
+    return 0;
+}
+
+int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
+                     struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeSubnets");
+    if (id != NULL && id[0] != '\0')
+        aws_param(&body, "SubnetId.1", id);
+    else
+        aws_filter(&body, 1, "default-for-az", "true");
+    int r = aws_describe(a, region, "DescribeSubnets", &body, 0, "subnetSet", on_subnet, ret, err);
+    if (r == 0) remember(a, region, ret);
+    return r;
+}
+
+struct search {
+    struct aws *a;
+    const struct spec *spec;
+    const struct spec_offer *want;
+    size_t index;
+    const char *region;
+    struct aws_subnets subnets;
+    struct strv sold; /* "type/zone" */
+    struct aws_spots spots;
+    struct offer_list *out;
+};
+
+static double spot_in(const struct aws_spots *spots, const char *type, const char *zone) {
+    for (size_t i = 0; i < spots->list.len; i++) {
+        const struct aws_spot *s = &spots->list.items[i];
+        if (strcmp(s->zone, zone) == 0 && strcmp(s->type, type) == 0) return s->usd_per_h;
+    }
+    return -1;
+}
+
+static bool wanted_in(const struct search *s, const struct aws_type *t, const char *zone) {
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", t->name, zone);
+    return strv_has(&s->sold, key) && (s->want->zones.n == 0 || strv_has(&s->want->zones, zone));
+}
+
+static char *price_source(struct search *s, double price) {
+    char day[32];
+    if (price < 0) return xstrdup("");
+    if (s->want->market != MARKET_SPOT) return xasprintf("catalogue %s", catalog_aws_date);
+    time_format_utc(day, sizeof day, aws_now_s(s->a));
+    return xasprintf("spot price history %.10s", day);
+}
+
+static void add_offer(struct search *s, const struct aws_type *t, const struct aws_subnet *subnet,
+                      const struct aws_image *image, double price) {
+    struct offer o = {
+        .spec_index = s->index,
+        .provider = xstrdup("aws"),
+        .region = xstrdup(s->region),
+        .zone = xstrdup(subnet->zone),
+        .instance_type = xstrdup(t->name),
+        .market = s->want->market,
+        .image = xstrdup(image->id),
+        .image_name = xstrdup(image->name[0] ? image->name : image->id),
+        .subnet = xstrdup(subnet->id),
+        .gpu_model = xstrdup(t->gpu_name),
+        .gpus = t->gpus,
+        .vcpus = t->vcpus,
+        .memory_gib = t->memory_mib / 1024.0,
+        .price_usd_per_h = price,
+        .price_source = price_source(s, price),
+    };
+    vec_push(&s->out->list, o);
+}
+
+static int offers_of_type(struct search *s, const struct aws_type *t, struct gp_error *err) {
+    const struct aws_image *image = NULL;
+    bool any = false;
+    for (size_t i = 0; i < s->subnets.list.len; i++)
+        any = any || wanted_in(s, t, s->subnets.list.items[i].zone);
+    if (!any) return 0;
+    int r = aws_image_find(s->a, s->region, s->spec, t->arch, &image, err);
+    if (r == 0 && strcmp(image->arch, t->arch) != 0)
+        r = gp_fail(err, GP_EUSAGE, "aws %s: image %s is for %s, but %s is %s", s->region, image->id,
+                    image->arch, t->name, t->arch);
+    for (size_t i = 0; r == 0 && i < s->subnets.list.len; i++) {
+        const struct aws_subnet *subnet = &s->subnets.list.items[i];
+        if (!wanted_in(s, t, subnet->zone)) continue;
+        double price = s->want->market == MARKET_SPOT ? spot_in(&s->spots, t->name, subnet->zone)
+                                                      : catalog_aws_price(t->name, s->region);
+        add_offer(s, t, subnet, image, price);
+    }
+    return r;
+}
+
+static int check_zones(struct search *s, struct gp_error *err) {
+    for (size_t i = 0; i < s->want->zones.n; i++) {
+        const char *zone = s->want->zones.v[i];
+        bool found = !str_starts(zone, s->region); /* it may be another region's */
+        for (size_t k = 0; k < s->subnets.list.len && !found; k++)
+            found = strcmp(s->subnets.list.items[k].zone, zone) == 0;
+        if (!found)
+            return gp_fail(err, GP_EUSAGE, "aws %s: zone '%s' does not exist, or has no default subnet: "
+                           "correct zones, or give a subnet", s->region, zone);
+    }
+    return 0;
+}
+
+static int offers_of_region(struct search *s, struct gp_error *err) {
+    struct aws_types types = {0};
+    int r = aws_subnets_find(s->a, s->region, s->want->subnet, &s->subnets, err);
+    if (r == 0 && s->subnets.list.len == 0) {
+        r = gp_fail(err, GP_EUSAGE, "aws %s has no default subnet: give a subnet in the offer", s->region);
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+    }
+    if (r == 0) r = check_zones(s, err);
+    if (r == 0) r = aws_types_find(s->a, s->region, s->spec, s->want, &types, err);
+    size_t before = s->out->list.len, n = GP_MIN(types.list.len, (size_t)TYPES_MAX);
+    if (r == 0) r = aws_type_zones(s->a, s->region, types.list.items, n, &s->sold, err);
+    if (r == 0 && s->want->market == MARKET_SPOT && s->sold.n > 0)
+        r = aws_spot_prices(s->a, s->region, types.list.items, n, &s->spots, err);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = offers_of_type(s, &types.list.items[i], err);
+        /* Without a GPU and a type one small type is enough. */
+        bool small = s->spec->gpu.model == NULL && s->want->instance_type == NULL;
+        if (small && s->out->list.len > before) break;
+    }
+    if (r == 0 && s->out->list.len == before) {
+        r = gp_fail(err, GP_ECAPACITY, "aws %s: %s is not sold in %s", s->region,
+                    s->want->instance_type ? s->want->instance_type
+                    : s->spec->gpu.model   ? s->spec->gpu.model
+                                           : "a small type",
+                    s->want->zones.n > 0 ? "the zones asked for" : "any zone that has a subnet");
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+    }
+    aws_types_clear(&types);
+    aws_subnets_clear(&s->subnets);
+    strv_clear(&s->sold);
+    aws_spots_clear(&s->spots);
+    return r;
+}
+
+int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+               struct gp_error *err) {
+    struct aws *a = aws_of(p);
+    const struct spec_offer *want = &spec->offers.items[index];
+    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
+    GP_AUTO_STRV struct strv regions = {0};
+    strv_copy(&regions, &want->regions);
+    if (regions.n == 0 && a->cfg.region != NULL) strv_add(&regions, a->cfg.region);
+    if (regions.n == 0)
+        return gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set AWS_REGION", index);
+    struct gp_error first = {0};
+    size_t before = ret->list.len;
+    for (size_t i = 0; i < regions.n; i++) {
+        struct gp_error e = {0};
+        s.region = regions.v[i];
+        int r = aws_region_valid(s.region)
+                    ? offers_of_region(&s, &e)
+                    : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is no region of aws", index, s.region);
+        if (r == 0) continue;
+        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_FATAL)) {
+            if (err != NULL) *err = e;
+            return r;
+        }
+        if (regions.n > 1)
+            event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
+        if (first.code == GP_OK) first = e;
+    }
+    if (ret->list.len > before) return 0;
+    if (err != NULL) *err = first;
+    return -(int)first.code;
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One call to an AWS service: body, signature, reply, error. Query services (EC2, STS) answer XML,
+ * the others JSON 1.1. Retries are http.c's; new credentials and a corrected clock are tried once
+ * here. It knows no resource. One thread at a time. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "providers/aws/sigv4.h"
+
+#include <stdarg.h>
+#include <time.h>
+
+#define EC2_VERSION "2016-11-15"
+#define REPLY_MAX ((size_t)64 << 20)
+
+/* --- bodies --- */
+
+void aws_begin(struct str *body, const char *action) {
+    str_addf(body, "Action=%s&Version=" EC2_VERSION, action);
+}
+
+/* A blank is '+', as in every form that the AWS CLI sends. */
+static void add_value(struct str *body, const char *value) {
+    for (size_t n = 0;; value += n + 1) {
+        n = strcspn(value, " ");
+        GP_AUTO_FREE char *part = xstrndup(value, n);
+        http_encode(body, part);
+        if (value[n] == '\0') return;
+        str_addc(body, '+');
+    }
+}
+
+void aws_param(struct str *body, const char *name, const char *value) {
+    str_addf(body, "&%s=", name);
+    add_value(body, value);
+}
+
+void aws_paramf(struct str *body, const char *value, const char *name_fmt, ...) {
+    va_list ap;
+    str_addc(body, '&');
+    va_start(ap, name_fmt);
+    str_vaddf(body, name_fmt, ap);
+    va_end(ap);
+    str_addc(body, '=');
+    add_value(body, value);
+}
+
+void aws_param_int(struct str *body, const char *name, int64_t value) {
+    str_addf(body, "&%s=%lld", name, (long long)value);
+}
+
+void aws_filter(struct str *body, int n, const char *name, const char *value) {
+    aws_paramf(body, name, "Filter.%d.Name", n);
+    aws_paramf(body, value, "Filter.%d.Value.1", n);
+}
+
+void aws_reply_clear(struct aws_reply *r) {
+    xml_free(r->xml);
+    if (r->json != NULL) json_decref(r->json);
+    *r = (struct aws_reply){0};
+}
+
+const char *aws_home(const struct aws *a) {
+    if (a->cfg.region != NULL) return a->cfg.region;
+    if (a->fallback_region != NULL) return a->fallback_region;
+    return "us-east-1";
+}
+
+int64_t aws_now_s(const struct aws *a) { return clock_wall_s() + a->base.clock_skew_s; }
+
+/* --- one attempt --- */
+
+struct call_ctx {
+    struct aws *a;
+    const struct aws_call *call;
+    const struct aws_cred *cred; /* NULL: unsigned */
+    struct http_fields base;     /* host, content-type, x-amz-target */
+    char *path;
+    bool is_json;
+    struct aws_reply *reply;
+    struct aws_said said;
+    bool malformed;
+};
+
+static bool is_json_service(const char *service) {
+    return strcmp(service, "ssm") == 0 || strcmp(service, "servicequotas") == 0;
+}
+
+static const char *json_target(const char *service) {
+    return strcmp(service, "ssm") == 0 ? "AmazonSSM" : "ServiceQuotasV20190624";
+}
+
+static int on_sign(void *ctx, struct http_fields *add, struct gp_error *err) {
+    struct call_ctx *c = ctx;
+    char date[32];
+    time_t now = (time_t)aws_now_s(c->a);
+    struct tm tm;
+    for (size_t i = 0; i < c->base.list.len; i++)
+        http_fields_add(add, c->base.list.items[i].name, c->base.list.items[i].value);
+    if (c->cred == NULL) return 0;
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
+    http_fields_add(add, "X-Amz-Date", date);
+    if (c->cred->token.len > 0)
+        http_fields_add(add, "X-Amz-Security-Token", secret_reveal(&c->cred->token));
+    struct sigv4_req r = {.method = "POST", .path = c->path, .headers = add, .body = c->call->body,
+                          .body_len = strlen(c->call->body), .region = c->call->region,
+                          .service = c->call->service, .date = date};
+    GP_AUTO_STR struct str auth = {0};
+    int e = sigv4_authorization(&r, c->cred->id, &c->cred->key, &auth, err);
+    if (e == 0) http_fields_add(add, "Authorization", auth.s);
+    return e;
+}
+
+static void parse_reply(struct call_ctx *c, const struct http_resp *resp) {
+    const char *text = resp->body.s != NULL ? resp->body.s : "";
+    xml_free(c->reply->xml);
+    if (c->reply->json != NULL) json_decref(c->reply->json);
+    c->reply->xml = NULL;
+    c->reply->json = NULL;
+    c->said = (struct aws_said){"", "", ""};
+    int r = c->is_json ? json_parse(text, resp->body.len, "the reply", &c->reply->json, NULL)
+                       : xml_parse(text, resp->body.len, "the reply", &c->reply->xml, NULL);
+    c->malformed = r != 0;
+    bool error = c->is_json ? c->reply->json != NULL && aws_said_json(c->reply->json, &c->said)
+                            : aws_said_xml(c->reply->xml, &c->said);
+    if (!error) c->said = (struct aws_said){"", "", ""};
+    const char *id = http_fields_get(&resp->headers, "x-amzn-requestid");
+    if (id == NULL) id = http_fields_get(&resp->headers, "x-amz-request-id");
+    if (id == NULL || id[0] == '\0')
+        id = xml_str(c->reply->xml, "requestId",
+                     xml_str(c->reply->xml, "ResponseMetadata/RequestId", c->said.request_id));
+    str_put(c->reply->request_id, sizeof c->reply->request_id, id);
+    c->said.request_id = c->reply->request_id;
+}
+
+static enum http_verdict on_judge(void *ctx, const struct http_resp *resp) {
+    struct call_ctx *c = ctx;
+    parse_reply(c, resp);
+    if (c->said.code[0] != '\0') {
+        switch (aws_error_row(c->said.code)->class) {
+        case AWS_SLOW: return HTTP_REFUSED;
+        case AWS_TROUBLE: return HTTP_TROUBLE;
+        default: return HTTP_DONE;
+        }
+    }
+    if (resp->status == 429) return HTTP_REFUSED;
+    if (resp->status == 503 && resp->retry_after_s >= 0) return HTTP_REFUSED;
+    if (resp->status >= 500) return HTTP_TROUBLE;
+    if (resp->status == 200 && c->malformed) return HTTP_TROUBLE;
+    return HTTP_DONE;
+}
+
+static void trace_call(const struct call_ctx *c, const char *what) {
+    if (!log_on(LOG_HTTP)) return;
+    GP_AUTO_FREE char *body = xstrdup(c->call->body);
+    char *data = strstr(body, "&UserData="); /* long, and it carries the first-contact key */
+    if (data != NULL) {
+        data += strlen("&UserData=");
+        size_t n = strcspn(data, "&");
+        memmove(data, data + n, strlen(data + n) + 1);
+    }
+    char *token = strstr(body, "&WebIdentityToken=");
+    if (token != NULL) token[strlen("&WebIdentityToken=")] = '\0';
+    log_trace(LOG_HTTP, "%s: %s", what, body);
+}
+
+/* Turns a whole reply that is no success into err. */
+static int fail_reply(struct call_ctx *c, const char *what, const struct http_resp *resp,
+                      struct gp_error *err) {
+    if (c->said.code[0] != '\0') {
+        str_put(c->reply->code, sizeof c->reply->code, c->said.code);
+        return aws_fail(err, what, &c->said);
+    }
+    int r = 0;
+    if (resp->status == 429 || resp->status == 503)
+        r = gp_fail(err, GP_ETHROTTLED, "%s: HTTP %d, still after %d tries: try again later", what,
+                    resp->status, resp->attempts);
+    else if (resp->status >= 300 && resp->status < 400)
+        r = gp_fail(err, GP_EPROTO, "%s: HTTP %d, a redirect, which is not followed: correct the "
+                    "endpoint or the region", what, resp->status);
+    else if (resp->status != 200)
+        r = gp_fail(err, GP_EPROTO, "%s: HTTP %d without an AWS error in it%s", what, resp->status,
+                    resp->status >= 500 ? ": the service failed, try again later" : "");
+    else
+        r = gp_fail(err, GP_EPROTO, "%s: the reply is no %s: truncated, or no AWS endpoint", what,
+                    c->is_json ? "JSON" : "XML");
+    if (err != NULL) {
+        err->domain = GP_D_CLOUD;
+        err->scope = GP_SCOPE_REGION;
+        err->retryable = resp->status >= 429;
+        snprintf(err->detail, sizeof err->detail, "HTTP%d", resp->status);
+    }
+    return r;
+}
+
+/* A create whose fate is open: the same message under the code that says so. */
+static int to_unknown(struct gp_error *err, int r) {
+    if (err == NULL) return -GP_EUNKNOWN;
+    (void)r;
+    err->code = GP_EUNKNOWN;
+    err->scope = GP_SCOPE_FATAL;
+    return -GP_EUNKNOWN;
+}
+
+static bool outcome_open(const struct call_ctx *c, const struct http_resp *resp, int http_result) {
+    if (!resp->sent) return false;
+    if (http_result != 0) return true;
+    if (c->said.code[0] != '\0') return aws_error_row(c->said.code)->class == AWS_TROUBLE;
+    if (resp->status == 429 || (resp->status == 503 && resp->retry_after_s >= 0)) return false;
+    return resp->status >= 500 || resp->status == 200;
+}
+
+static int attempt(struct aws *a, const struct aws_call *call, const struct aws_cred *cred,
+                   struct aws_reply *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *endpoint = aws_endpoint(&a->cfg, call->service, call->region);
+    GP_AUTO_FREE char *what = xasprintf("%s %s in %s", call->service, call->action, call->region);
+    GP_AUTO_FREE char *url = xasprintf("%s/", endpoint);
+    const char *host = strstr(url, "://");
+    if (host == NULL) return gp_fail(err, GP_EUSAGE, "%s: the endpoint '%s' is no URL", what, endpoint);
+    host += 3;
+    size_t host_len = strcspn(host, "/");
+    GP_AUTO_FREE char *host_only = xstrndup(host, host_len);
+    GP_AUTO_RESP struct http_resp resp = {0};
+    struct call_ctx c = {.a = a, .call = call, .cred = cred, .reply = ret,
+                         .path = xstrdup(host + host_len),
+                         .is_json = is_json_service(call->service), .said = {"", "", ""}};
+    http_fields_add(&c.base, "Host", host_only);
+    if (c.is_json) {
+        GP_AUTO_FREE char *target = xasprintf("%s.%s", json_target(call->service), call->action);
+        http_fields_add(&c.base, "Content-Type", "application/x-amz-json-1.1");
+        http_fields_add(&c.base, "X-Amz-Target", target);
+    } else {
+        http_fields_add(&c.base, "Content-Type", "application/x-www-form-urlencoded; charset=utf-8");
+    }
+    struct http_req req = {.what = what, .method = "POST", .url = url, .body = call->body,
+                           .body_len = strlen(call->body), .sign = on_sign, .judge = on_judge,
+                           .ctx = &c, .repeatable = (call->flags & AWS_ONCE) == 0,
+                           .tries = call->flags & AWS_OPTIONAL ? 1 : 5,
+                           .timeout_ms = call->flags & AWS_OPTIONAL ? 10000 : 60000,
+                           .max_body = REPLY_MAX};
+    trace_call(&c, what);
+    int r = http_call(a->http, &req, &resp, err);
+    ret->sent = resp.sent;
+    if (r == 0 && resp.has_date)
+        a->base.clock_skew_s = resp.date_skew_s > 2 || resp.date_skew_s < -2 ? resp.date_skew_s : 0;
+    if (r == 0 && (resp.status != 200 || c.malformed || c.said.code[0] != '\0'))
+        r = fail_reply(&c, what, &resp, err);
+    if (r != 0 && (call->flags & AWS_ONCE) && outcome_open(&c, &resp, resp.status == 0 ? r : 0))
+        r = to_unknown(err, r);
+    http_fields_clear(&c.base);
+    free(c.path);
+    return r;
+}
+
+int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret,
+             struct gp_error *err) {
+    bool refreshed = false, corrected = false;
+    for (;;) {
+        const struct aws_cred *cred = call->cred;
+        if (call->flags & AWS_UNSIGNED) {
+            cred = NULL;
+        } else if (cred == NULL) {
+            int r = aws_creds_ensure(a, false, err);
+            if (r != 0) return r;
+            cred = &a->cred;
+        }
+        struct gp_error e = {0};
+        int64_t skew = a->base.clock_skew_s;
+        aws_reply_clear(ret);
+        int r = attempt(a, call, cred, ret, &e);
+        if (r == 0) return 0;
+        const struct aws_error_row *row = aws_error_row(ret->code);
+        int64_t moved = a->base.clock_skew_s - skew;
+        bool clock = row->class == AWS_CLOCK || str_starts(ret->code, "AuthFailure");
+        if (clock && !corrected && (moved > 120 || moved < -120)) {
+            corrected = true;
+            continue;
+        }
+        if (row->class == AWS_STALE && !refreshed && call->cred == NULL) {
+            refreshed = true;
+            struct gp_error again = {0};
+            if (aws_creds_ensure(a, true, &again) == 0) continue;
+        }
+        if (err != NULL) *err = e;
+        return r;
+    }
+}
+
+int aws_ec2(struct aws *a, const char *region, const char *action, const struct str *body,
+            unsigned flags, struct aws_reply *ret, struct gp_error *err) {
+    if (body->truncated) return gp_fail(err, GP_EINTERNAL, "ec2 %s: the request is too large", action);
+    struct aws_call c = {.service = "ec2", .region = region, .action = action, .body = body->s,
+                         .flags = flags};
+    return aws_call(a, &c, ret, err);
+}
+
+int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body,
+                 int page, const char *set, aws_each_fn each, void *ctx, struct gp_error *err) {
+    GP_AUTO_FREE char *next = NULL;
+    for (int pages = 0; pages < 1000; pages++) {
+        GP_AUTO_STR struct str b = {0};
+        GP_AUTO_REPLY struct aws_reply reply = {0};
+        str_add(&b, body->s);
+        if (page > 0) aws_param_int(&b, "MaxResults", page);
+        if (next != NULL) aws_param(&b, "NextToken", next);
+        int r = aws_ec2(a, region, action, &b, 0, &reply, err);
+        if (r != 0) return r;
+        const struct xml_node *items = xml_find(reply.xml, set);
+        for (size_t i = 0; items != NULL && i < items->children.len; i++) {
+            r = each(ctx, items->children.items[i], err);
+            if (r != 0) return r;
+        }
+        const char *token = xml_str(reply.xml, "nextToken", "");
+        if (token[0] == '\0') return 0;
+        if (next != NULL && strcmp(next, token) == 0)
+            return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the same page came twice", action, region);
+        free(next);
+        next = xstrdup(token);
+    }
+    return gp_fail(err, GP_EPROTO, "ec2 %s in %s: pages without end", action, region);
+}

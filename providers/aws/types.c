@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From `gpu: MODEL:N` or `instance_type` to EC2 types, and the zones that sell them. GPU names are
+ * the API's own; a request may add the memory ("A100-80GB"). It knows no prices. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws_int.h"
+
+#include <ctype.h>
+
+/* Without a GPU: small current x86 types, the cheap ones first; the first that a zone sells. */
+static const char *const small_types[] = {"t3.medium", "t3a.medium", "c7i.large",  "c6i.large",
+                                          "m6i.large", "c5.large",   "m5.large"};
+
+static void type_clear(struct aws_type *t) {
+    free(t->name);
+    free(t->arch);
+    free(t->gpu_name);
+}
+
+void aws_types_clear(struct aws_types *t) {
+    for (size_t i = 0; i < t->list.len; i++) type_clear(&t->list.items[i]);
+    vec_free(&t->list);
+}
+
+/* --- GPU names --- */
+
+struct gpu_name {
+    char model[64];  /* upper case, letters and digits */
+    int memory_gb;   /* 0: not said */
+};
+
+static bool noise(const char *word) {
+    static const char *const words[] = {"NVIDIA", "TESLA", "SERVER", "GB", "AMD", NULL};
+    for (size_t i = 0; words[i] != NULL; i++)
+        if (strcmp(word, words[i]) == 0) return true;
+    return str_starts(word, "SXM") || str_starts(word, "HBM");
+}
+
+static void parse_gpu(const char *text, struct gpu_name *ret) {
+    GP_AUTO_STRV struct strv words = {0};
+    GP_AUTO_FREE char *upper = xstrdup(text);
+    size_t used = 0;
+    *ret = (struct gpu_name){0};
+    for (char *p = upper; *p != '\0'; p++) *p = (char)toupper((unsigned char)*p);
+    strv_split(&words, upper, " -_");
+    for (size_t i = 0; i < words.n; i++) {
+        const char *w = words.v[i];
+        size_t digits = strspn(w, "0123456789");
+        bool gb = digits > 0 && digits <= 4 && i > 0 &&
+                  (strcmp(w + digits, "GB") == 0 || strcmp(w + digits, "G") == 0 ||
+                   strcmp(w + digits, "GIB") == 0);
+        if (gb) {
+            ret->memory_gb = (int)strtol(w, NULL, 10);
+        } else if (!noise(w)) {
+            for (; *w != '\0' && used + 1 < sizeof ret->model; w++)
+                if (isalnum((unsigned char)*w)) ret->model[used++] = *w;
+        }
+    }
+}
+
+bool aws_gpu_matches(const char *wanted, const struct aws_type *t) {
+    struct gpu_name want, have;
+    parse_gpu(wanted, &want);
+    parse_gpu(t->gpu_name, &have);
+    if (want.model[0] == '\0' || strcmp(want.model, have.model) != 0) return false;
+    if (want.memory_gb == 0) return true;
+    /* Makers say GB, the API says MiB, sometimes net of what the card keeps. */
+    double gib = t->gpu_mib / 1024.0;
+    return gib > want.memory_gb * 0.9 && gib < want.memory_gb * 1.1;
+}
+
+/* --- DescribeInstanceTypes --- */
+
+static int xml_number(const struct xml_node *n, const char *path) {
+    int64_t v = 0;
+    return str_to_i64(xml_str(n, path, "0"), 0, INT32_MAX, &v) ? (int)v : 0;
+}
+
+static bool has_item(const struct xml_node *n, const char *path, const char *value) {
+    const struct xml_node *set = xml_find(n, path);
+    for (size_t i = 0; set != NULL && i < set->children.len; i++)
+        if (strcmp(set->children.items[i]->text, value) == 0) return true;
+    return false;
+}
+
+static int on_type(void *ctx, const struct xml_node *item, struct gp_error *err) {
+    struct aws_types *all = ctx;
+    (void)err;
+    const struct xml_node *gpu = xml_find(item, "gpuInfo/gpus/item");
+    bool arm = has_item(item, "processorInfo/supportedArchitectures", "arm64");
+    struct aws_type t = {
+        .name = xstrdup(xml_str(item, "instanceType", "")),
+        .arch = xstrdup(arm ? "arm64" : "x86_64"),
+        .gpu_name = xstrdup(xml_str(gpu, "name", "")),
+        .nvidia = strcmp(xml_str(gpu, "manufacturer", ""), "NVIDIA") == 0,
+        .gpus = xml_number(gpu, "count"),
+        .gpu_mib = xml_number(gpu, "memoryInfo/sizeInMiB"),
+        .vcpus = xml_number(item, "vCpuInfo/defaultVCpus"),
+        .memory_mib = xml_number(item, "memoryInfo/sizeInMiB"),
+        .current = strcmp(xml_str(item, "currentGeneration", ""), "true") == 0,
+        .bare_metal = strcmp(xml_str(item, "bareMetal", ""), "true") == 0,
+        .spot = has_item(item, "supportedUsageClasses", "spot"),
+    };
+    vec_push(&all->list, t);
+    return 0;
+}
+
+static int describe_named(struct aws *a, const char *region, const char *const *names, size_t n,
+                          bool as_filter, struct aws_types *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeInstanceTypes");
+    if (as_filter) aws_param(&body, "Filter.1.Name", "instance-type");
+    for (size_t i = 0; i < n; i++)
+        aws_paramf(&body, names[i], as_filter ? "Filter.1.Value.%zu" : "InstanceType.%zu", i + 1);
+    /* MaxResults may not be sent with names. */
+    return aws_describe(a, region, "DescribeInstanceTypes", &body, as_filter ? 100 : 0,
+                        "instanceTypeSet", on_type, ret, err);
+}
+
+static int describe_all(struct aws *a, const char *region, struct aws_types *ret,
+                        struct gp_error *err) {
+    static const char *const families[] = {"g*", "p*"}; /* every NVIDIA family of EC2 */
+    int r = describe_named(a, region, families, 2, true, ret, err);
+    if (r != 0 || ret->list.len > 0) return r;
+    /* An EC2-compatible endpoint that knows no wildcards. */
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeInstanceTypes");
+    return aws_describe(a, region, "DescribeInstanceTypes", &body, 100, "instanceTypeSet", on_type, ret,
+                        err);
+}
+
+/* Moves what fits from all to ret; says in `have` what exists in other numbers. */
+static void pick_gpus(struct aws_types *all, const struct spec *spec, bool spot,
+                      struct aws_types *ret, struct strv *have, struct strv *names) {
+    for (size_t i = 0; i < all->list.len; i++) {
+        struct aws_type *t = &all->list.items[i];
+        if (!t->nvidia || t->gpus < 1) continue;
+        if (!strv_has(names, t->gpu_name)) strv_add(names, t->gpu_name);
+        if (!aws_gpu_matches(spec->gpu.model, t)) continue;
+        char count[16];
+        snprintf(count, sizeof count, "%d", t->gpus);
+        if (!strv_has(have, count)) strv_add(have, count);
+        if (t->gpus != spec->gpu.count || (spot && !t->spot)) continue;
+        vec_push(&ret->list, *t);
+        *t = (struct aws_type){0};
+    }
+}
+
+static int no_type(const struct spec *spec, const char *region, bool spot, const struct strv *have,
+                   const struct strv *names, struct gp_error *err) {
+    GP_AUTO_FREE char *counts = strv_join(have, ", ");
+    GP_AUTO_FREE char *models = strv_join(names, ", ");
+    int r = 0;
+    if (names->n > 0 && have->n == 0)
+        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with a GPU '%s'; it has: %.200s", region,
+                    spec->gpu.model, models);
+    else
+        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with %d x %s%s; it has them in: %s", region,
+                    spec->gpu.count, spec->gpu.model, spot ? " on the spot market" : "",
+                    have->n > 0 ? counts : "no number");
+    if (err != NULL) err->scope = GP_SCOPE_REGION;
+    return r;
+}
+
+/* Cheap ones first, as far as size tells. */
+static int by_size(const void *x, const void *y) {
+    const struct aws_type *a = x, *b = y;
+    if (a->bare_metal != b->bare_metal) return a->bare_metal ? 1 : -1;
+    if (a->vcpus != b->vcpus) return a->vcpus < b->vcpus ? -1 : 1;
+    if (a->memory_mib != b->memory_mib) return a->memory_mib < b->memory_mib ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int find_by_name(struct aws *a, const char *region, const struct spec *spec,
+                        const struct spec_offer *offer, struct aws_types *ret,
+                        struct gp_error *err) {
+    const char *name = offer->instance_type;
+    int r = describe_named(a, region, &name, 1, false, ret, err);
+    if (r != 0) return r;
+    if (ret->list.len != 1)
+        return gp_fail(err, GP_EUSAGE, "aws %s knows no instance type '%s'", region, name);
+    const struct aws_type *t = &ret->list.items[0];
+    if (spec->gpu.model != NULL &&
+        (!aws_gpu_matches(spec->gpu.model, t) || t->gpus != spec->gpu.count))
+        return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu asks for %s:%d", name,
+                       t->gpus, t->gpu_name[0] ? t->gpu_name : "no GPU", spec->gpu.model,
+                       spec->gpu.count);
+    if (offer->market == MARKET_SPOT && !t->spot)
+        return gp_fail(err, GP_EUSAGE, "instance_type %s is not sold on the spot market", name);
+    return 0;
+}
+
+int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
+                   const struct spec_offer *offer, struct aws_types *ret, struct gp_error *err) {
+    bool spot = offer->market == MARKET_SPOT;
+    if (offer->instance_type != NULL) return find_by_name(a, region, spec, offer, ret, err);
+    struct aws_types all = {0};
+    int r = 0;
+    if (spec->gpu.model != NULL) {
+        GP_AUTO_STRV struct strv have = {0};
+        GP_AUTO_STRV struct strv names = {0};
+        r = describe_all(a, region, &all, err);
+        if (r == 0) pick_gpus(&all, spec, spot, ret, &have, &names);
+        aws_types_clear(&all);
+        if (r == 0 && ret->list.len == 0) return no_type(spec, region, spot, &have, &names, err);
+        if (r == 0) qsort(ret->list.items, ret->list.len, sizeof *ret->list.items, by_size);
+        return r;
+    }
+    r = describe_named(a, region, small_types, GP_ARRAY_LEN(small_types), true, &all, err);
+    for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(small_types); i++)
+        for (size_t k = 0; k < all.list.len; k++) {
+            struct aws_type *t = &all.list.items[k];
+            if (t->name == NULL || strcmp(t->name, small_types[i]) != 0 || (spot && !t->spot)) continue;
+            vec_push(&ret->list, *t);
+            *t = (struct aws_type){0};
+        }
+    aws_types_clear(&all);
+    if (r == 0 && ret->list.len == 0)
+        return gp_fail(err, GP_ECAPACITY, "aws %s sells none of the small types: give instance_type",
+                       region);
+    return r;
+}
+
+static int on_offering(void *ctx, const struct xml_node *item, struct gp_error *err) {
+    (void)err;
+    const char *type = xml_str(item, "instanceType", ""), *zone = xml_str(item, "location", "");
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", type, zone);
+    if (zone[0] != '\0' && !strv_has(ctx, key)) strv_add(ctx, key);
+    return 0;
+}
+
+int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n,
+                   struct strv *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeInstanceTypeOfferings");
+    aws_param(&body, "LocationType", "availability-zone");
+    aws_param(&body, "Filter.1.Name", "instance-type");
+    for (size_t i = 0; i < n; i++) aws_paramf(&body, types[i].name, "Filter.1.Value.%zu", i + 1);
+    return aws_describe(a, region, "DescribeInstanceTypeOfferings", &body, 1000,
+                        "instanceTypeOfferingSet", on_offering, ret, err);
+}

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The local provider's ops: stacks on this machine, without an account and without a daemon. The
+ * cloud here is the state folder (claim.h) and one holder process per stack (holder.h); this file
+ * asks and tells them and runs nothing of a node itself. Threads: as providers/provider.h says. */
+#include "base/gp_base.h"
+
+#include "providers/local/local.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "providers/local/ask.h"
+#include "providers/local/claim.h"
+#include "providers/local/holder.h"
+#include "providers/local/netns.h"
+#include "providers/local/userns.h"
+#include "providers/provider.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <poll.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#define REGION "here"
+#define LOCK_MS 30000
+#define START_MS 40000
+#define CREATE_MS 30000
+#define LIST_MS 10000
+#define KILL_MS 30000
+#define DYING_MS 3000
+#define NODE_MIB 128 /* what one node should have at least, for max_count */
+
+struct local {
+    struct provider base;
+    struct gp_cancel *cancel;
+    struct journal *journal;
+    char *stacks; /* STATE/local */
+};
+
+static struct local *self(struct provider *p) { return (struct local *)(void *)p; }
+
+static int local_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    struct local *l = xcalloc(1, sizeof *l);
+    struct passwd pw, *me = NULL;
+    char buf[4096], number[24];
+    l->base.ops = &provider_local;
+    l->cancel = env->cancel;
+    l->journal = env->journal;
+    getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
+    snprintf(number, sizeof number, "%u", (unsigned)geteuid());
+    l->base.owner = xstrdup(env->owner != NULL ? env->owner : me != NULL ? me->pw_name : number);
+    int r = local_base(env->state_dir, &l->stacks, err);
+    if (r != 0) {
+        free(l->base.owner);
+        free(l);
+        return r;
+    }
+    *ret = &l->base;
+    return 0;
+}
+
+static void local_close(struct provider *p) {
+    if (p == NULL) return;
+    free(self(p)->stacks);
+    free(p->owner);
+    free(p);
+}
+
+/* --- offers --- */
+
+/* Names of the GPUs as the driver has them: "NVIDIA H200, NVIDIA H200"; "" when it does not say. */
+static void gpu_models(struct str *out) {
+    static const char folder[] = "/proc/driver/nvidia/gpus";
+    DIR *d = opendir(folder);
+    str_add(out, "");
+    for (struct dirent *e = d ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
+        GP_AUTO_FREE char *path = xasprintf("%s/%s/information", folder, e->d_name);
+        GP_AUTO_STR struct str text = {0};
+        if (e->d_name[0] == '.' || fs_read(path, 65536, &text, NULL) != 0) continue;
+        char *model = text.s ? strstr(text.s, "Model:") : NULL;
+        if (model == NULL) continue;
+        model[strcspn(model, "\n")] = '\0';
+        str_addf(out, "%s%s", out->len ? ", " : "", str_trim(model + 6));
+    }
+    if (d != NULL) closedir(d);
+}
+
+static int refuse(struct gp_error *err, enum gp_code code) {
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return -(int)code;
+}
+
+static int check_gpus(const struct spec *spec, struct str *models, struct gp_error *err) {
+    int have = local_gpu_count(), want = spec->nodes * spec->gpu.count;
+    if (have < want) {
+        gp_fail(err, GP_ECAPACITY, "the spec wants %d GPU%s (%d node%s with %d each), this machine has "
+                "%d", want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s",
+                spec->gpu.count, have);
+        return refuse(err, GP_ECAPACITY);
+    }
+    gpu_models(models);
+    if (spec->gpu.model != NULL && models->len > 0 && strcasestr(models->s, spec->gpu.model) == NULL) {
+        gp_fail(err, GP_ECAPACITY, "the spec wants %s, this machine's GPUs are %.200s",
+                spec->gpu.model, models->s);
+        return refuse(err, GP_ECAPACITY);
+    }
+    return 0;
+}
+
+static int check_machine(const struct spec *spec, struct gp_error *err) {
+    const char *why = NULL;
+    enum ns_way way = NS_ROOT;
+    int r = ns_way(&way, err);
+    if (r != 0) return refuse(err, GP_EENV);
+    if (access("/usr/sbin/sshd", X_OK) != 0) {
+        gp_fail(err, GP_EENV, "local nodes need OpenSSH's server here: 'systemctl mask ssh; apt-get "
+                "install openssh-server' ('gpuprov doctor' lists what else)");
+        return refuse(err, GP_EENV);
+    }
+    if (spec->packages.n > 0 && !local_packages_ok(&why)) {
+        gp_fail(err, GP_EENV, "%s: run with sudo, or take 'bootstrap.packages' out", why);
+        return refuse(err, GP_EENV);
+    }
+    if (spec->nodes > LOCAL_SLOTS_MAX) {
+        gp_fail(err, GP_ECAPACITY, "a local stack has at most %d nodes", LOCAL_SLOTS_MAX);
+        return refuse(err, GP_ECAPACITY);
+    }
+    return 0;
+}
+
+bool local_packages_ok(const char **ret_why) {
+    enum ns_way way = NS_ROOT;
+    bool ok = ns_way(&way, NULL) != 0 || way == NS_ROOT;
+    if (!ok && ret_why != NULL)
+        *ret_why = "without root packages cannot be installed in local nodes (the machine's files "
+                   "belong to an id that they do not have)";
+    return ok;
+}
+
+static int local_offers(struct provider *p, const struct spec *spec, size_t index,
+                        struct offer_list *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str models = {0};
+    (void)p;
+    int r = check_machine(spec, err);
+    if (r == 0 && spec->gpu.count > 0) r = check_gpus(spec, &models, err);
+    if (r != 0) return r;
+    double mib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1048576;
+    struct offer o = {.spec_index = index,
+                      .provider = xstrdup("local"),
+                      .region = xstrdup(REGION),
+                      .zone = xstrdup(""),
+                      .instance_type = xstrdup("node"),
+                      .market = MARKET_ON_DEMAND,
+                      .image = xstrdup(""),
+                      .image_name = xstrdup("a clone of this machine"),
+                      .subnet = xstrdup(""),
+                      .gpu_model = xstrdup(models.s ? models.s : ""),
+                      .gpus = spec->gpu.count,
+                      .vcpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
+                      .memory_gib = mib / 1024,
+                      .price_usd_per_h = 0,
+                      .price_source = xstrdup("this machine"),
+                      .max_count = (int)GP_MIN(GP_MAX(mib / NODE_MIB, 1.0), (double)LOCAL_SLOTS_MAX)};
+    vec_push(&ret->list, o);
+    return 0;
+}
+
+/* --- resources --- */
+
+static void common_fields(struct resource *r, const struct local_claim *c) {
+    resource_set(&r->region, REGION);
+    resource_set(&r->owner, c->owner);
+    resource_set(&r->stack, c->name);
+    resource_set(&r->uid, c->uid);
+    resource_set(&r->spec_hash, c->spec_hash);
+    r->expires_s = c->expires_s;
+    r->price_usd_per_h = 0;
+    r->billed = false;
+}
+
+static void push_holder(const struct local_claim *c, enum resource_state state, const char *why,
+                        struct resource_list *ret) {
+    struct resource r = {0};
+    GP_AUTO_FREE char *id = xasprintf("local-%s", c->uid);
+    resource_init(&r, RES_HOLDER, "local");
+    common_fields(&r, c);
+    resource_set(&r.id, id);
+    resource_set(&r.state_reason, why);
+    r.slot = -1;
+    r.claim = true;
+    r.state = state;
+    r.created_s = c->created_s;
+    vec_push(&ret->list, r);
+}
+
+static enum resource_state state_of(const char *word) {
+    if (strcmp(word, "running") == 0) return RES_RUNNING;
+    if (strcmp(word, "starting") == 0) return RES_PENDING;
+    return strcmp(word, "ended") == 0 ? RES_GONE : RES_STOPPED;
+}
+
+static void push_node(const struct local_claim *c, const json_t *j, struct resource_list *ret) {
+    struct resource r = {0};
+    GP_AUTO_FREE char *ctl = fs_join(c->dir, "ctl");
+    resource_init(&r, RES_INSTANCE, "local");
+    common_fields(&r, c);
+    resource_set(&r.id, json_str(j, "id", ""));
+    resource_set(&r.instance_type, "node");
+    resource_set(&r.private_ip, json_str(j, "ip", ""));
+    resource_set(&r.host_keys, json_str(j, "host_key", ""));
+    resource_set(&r.state_reason, json_str(j, "why", ""));
+    resource_set(&r.dial_socket, ctl);
+    resource_set(&r.user, "root");
+    r.slot = (int)json_int(j, "slot", -1);
+    r.attempt = (int)json_int(j, "attempt", 0);
+    r.state = state_of(json_str(j, "state", ""));
+    r.created_s = json_int(j, "created", 0);
+    r.gpus = (int)json_int(j, "gpus", 0);
+    vec_push(&ret->list, r);
+}
+
+/* --- prepare --- */
+
+static void take_claim(struct stack *s, const struct local_claim *c, bool existed) {
+    free(s->uid);
+    s->uid = xstrdup(c->uid);
+    s->created_s = c->created_s;
+    if (!existed) return;
+    free(s->spec_hash);
+    s->spec_hash = xstrdup(c->spec_hash);
+    s->expires_s = c->expires_s;
+}
+
+/* A stack whose deadline has passed has ended by itself; what it left makes room. */
+static int clear_expired(struct local *l, const struct local_claim *c, struct gp_error *err) {
+    int r = local_holder_kill(c->dir, clock_deadline(KILL_MS), err);
+    return r != 0 ? r : local_remove(l->stacks, c->dir, c->uid, err);
+}
+
+static int claim_new(struct local *l, struct stack *s, const char *dir, struct gp_error *err) {
+    char uid[17];
+    int r = fs_random_hex(uid, 8, err);
+    if (r != 0) return r;
+    struct local_claim c = {.dir = xstrdup(dir),
+                            .owner = xstrdup(s->owner),
+                            .name = xstrdup(s->name),
+                            .uid = xstrdup(uid),
+                            .spec_hash = xstrdup(s->spec_hash),
+                            .created_s = clock_wall_s(),
+                            .expires_s = s->expires_s};
+    struct intent in = {.uid = c.uid,
+                        .provider = (char[]){"local"},
+                        .region = (char[]){REGION},
+                        .zone = (char[]){""},
+                        .kind = RES_HOLDER,
+                        .slot_first = -1,
+                        .token = c.uid,
+                        .body = c.dir,
+                        .offer = (char[]){""},
+                        .created_s = c.created_s,
+                        .deadline_s = c.created_s + LOCK_MS / 1000,
+                        .state = INTENT_OPEN,
+                        .note = (char[]){""}};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    r = journal_intent(l->journal, &in, err);
+    if (r == 0) {
+        r = local_claim_make(l->stacks, &c, err);
+        if (r != 0) journal_intent_end(l->journal, in.id, INTENT_FAILED, err ? err->detail : "", NULL);
+    }
+    if (r == 0) {
+        take_claim(s, &c, false);
+        push_holder(&c, RES_PENDING, "", &made);
+        r = journal_intent_done(l->journal, in.id, &made, err);
+    }
+    local_claim_clear(&c);
+    return r;
+}
+
+static int local_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
+    struct local *l = self(p);
+    struct stack *s = req->stack;
+    GP_AUTO_FREE char *dir = local_dir(l->stacks, s->owner, s->name);
+    GP_AUTO_FD int lock = -1;
+    GP_AUTO_CLAIM struct local_claim c = {0};
+    struct gp_error why = {0};
+    int r = local_lock(l->stacks, clock_deadline(LOCK_MS), l->cancel, &lock, err);
+    if (r != 0) return r;
+    r = local_claim_read(dir, &c, &why);
+    if (r == 0 && c.expires_s > clock_wall_s()) {
+        take_claim(s, &c, true);
+        return 0;
+    }
+    if (r == 0) r = clear_expired(l, &c, err);
+    else if (r == -GP_ENOTFOUND) r = 0;
+    else return gp_fail(err, why.code, "%s", why.msg);
+    return r == 0 ? claim_new(l, s, dir, err) : r;
+}
+
+/* --- create --- */
+
+static void make_token(const struct create_req *q, char dst[65]) {
+    GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%d|local|" REGION "|node", q->stack->uid,
+                                        q->slot_first, q->slot_count, q->attempt);
+    unsigned char md[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    dst[0] = '\0';
+    if (EVP_Digest(text, strlen(text), md, &n, EVP_sha256(), NULL) == 1) str_hex(dst, md, 32);
+}
+
+/* Starts the holder when it does not run; finds it running: success. */
+static int ensure_holder(struct local *l, const struct local_claim *c, int nodes,
+                         struct gp_error *err) {
+    GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
+    const char *http = getenv("http_proxy"), *https = getenv("https_proxy"), *no = getenv("no_proxy");
+    if (alive >= 0) return 0;
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:i}", "base", l->stacks, "uid", c->uid, "name", c->name,
+                  "created", (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s, "nodes",
+                  nodes);
+    if (j == NULL) return gp_fail(err, GP_EUSAGE, "the state folder's path is not valid UTF-8");
+    GP_AUTO_FREE char *head = json_text(j, 0);
+    GP_AUTO_FREE char *input = xasprintf("%s\n%s\n%s\n%s\n", head, http ? http : "",
+                                         https ? https : "", no ? no : "");
+    GP_AUTO_STR struct str out = {.max = 2048};
+    int code = GP_EENV, used = 0;
+    bool ok = false;
+    int r = local_spawn("start", c->dir, input, clock_deadline(START_MS), l->cancel, &out, &ok, err);
+    if (r != 0) return r;
+    if (ok) return 0;
+    char *text = out.s != NULL ? str_trim(out.s) : NULL;
+    if (text == NULL || sscanf(text, "error %d %n", &code, &used) != 1 || used == 0)
+        return gp_fail(err, GP_EENV, "the starter of the local stack died");
+    return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s",
+                   text + used);
+}
+
+/* The request body, all that a replay needs. */
+static char *create_body(const struct create_req *q, const char *token) {
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s}", "token", token, "slot_first", q->slot_first,
+                  "slot_count", q->slot_count, "attempt", q->attempt, "gpus", q->spec->gpu.count,
+                  "nodes", q->spec->nodes, "login_pubkey", q->login_pubkey);
+    return j != NULL ? json_text(j, 0) : NULL;
+}
+
+static int ask_for_nodes(struct local *l, const struct local_claim *c, const char *body,
+                         struct resource_list *made, struct gp_error *err) {
+    GP_AUTO_STR struct str answer = {0};
+    GP_AUTO_JSON json_t *j = NULL, *want = NULL;
+    GP_AUTO_FREE char *line = xasprintf("create %s", body);
+    int r = json_parse(body, strlen(body), "the intent's body", &want, err);
+    if (r == 0) r = ensure_holder(l, c, (int)json_int(want, "nodes", 1), err);
+    if (r == 0) r = local_ask(c->dir, line, clock_deadline(CREATE_MS), l->cancel, &answer, err);
+    if (r == 0) r = json_parse(answer.s, answer.len, "the holder's answer", &j, err);
+    if (r != 0) return r;
+    int64_t code = json_int(j, "code", 0);
+    if (code != 0)
+        return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s",
+                       json_str(j, "error", ""));
+    int64_t first = json_int(want, "slot_first", 0), count = json_int(want, "slot_count", 0);
+    size_t i = 0;
+    json_t *n = NULL;
+    json_array_foreach(json_at(j, "nodes"), i, n) {
+        int64_t slot = json_int(n, "slot", -1);
+        if (slot >= first && slot < first + count && strcmp(json_str(n, "state", ""), "ended") != 0)
+            push_node(c, n, made);
+    }
+    return 0;
+}
+
+static int commit_intent(struct local *l, const struct create_req *q, const char *token, char *body,
+                         int64_t *ret_id, struct gp_error *err) {
+    GP_AUTO_FREE char *t = xstrdup(token);
+    struct intent in = {.uid = q->stack->uid,
+                        .provider = (char[]){"local"},
+                        .region = (char[]){REGION},
+                        .zone = (char[]){""},
+                        .kind = RES_INSTANCE,
+                        .slot_first = q->slot_first,
+                        .slot_count = q->slot_count,
+                        .attempt = q->attempt,
+                        .token = t,
+                        .body = body,
+                        .offer = (char[]){""},
+                        .created_s = clock_wall_s(),
+                        .deadline_s = q->stack->expires_s,
+                        .state = INTENT_OPEN,
+                        .note = (char[]){""}};
+    int r = journal_intent(l->journal, &in, err);
+    if (r == 0) *ret_id = in.id;
+    return r;
+}
+
+/* Whether a failure left the outcome open. */
+static bool is_open(const struct gp_error *e) {
+    return e->code == GP_EUNKNOWN || e->code == GP_ECANCELLED;
+}
+
+static int local_create(struct provider *p, const struct create_req *req, struct resource_list *ret,
+                        struct gp_error *err) {
+    struct local *l = self(p);
+    GP_AUTO_FREE char *dir = local_dir(l->stacks, req->stack->owner, req->stack->name);
+    GP_AUTO_CLAIM struct local_claim c = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    char token[65];
+    make_token(req, token);
+    GP_AUTO_FREE char *body = req->replay ? xstrdup(req->replay->body) : create_body(req, token);
+    int64_t id = req->replay ? req->replay->id : 0;
+    struct gp_error why = {0};
+    if (body == NULL) return gp_fail(err, GP_EUSAGE, "the login key is not valid UTF-8");
+    int r = req->replay ? 0 : commit_intent(l, req, token, body, &id, err);
+    if (r != 0) return r;
+    r = local_claim_read(dir, &c, &why);
+    if (r == 0 && strcmp(c.uid, req->stack->uid) != 0) r = -GP_ENOTFOUND;
+    if (r == -GP_ENOTFOUND) {
+        gp_error_clear(&why);
+        gp_fail(&why, GP_ENOTFOUND, "local stack '%s' was ended meanwhile", req->stack->name);
+    }
+    if (r == 0) r = ask_for_nodes(l, &c, body, &made, &why);
+    if (r == 0) {
+        r = journal_intent_done(l->journal, id, &made, err);
+        for (size_t i = 0; r == 0 && i < made.list.len; i++) {
+            struct resource copy = {0};
+            resource_copy(&copy, &made.list.items[i]);
+            vec_push(&ret->list, copy);
+        }
+        return r;
+    }
+    if (!is_open(&why))
+        journal_intent_end(l->journal, id, INTENT_FAILED, gp_code_name(why.code), NULL);
+    if (err != NULL) *err = why;
+    return r;
+}
+
+/* --- list --- */
+
+/* What a stack without a living holder is: not started yet, dead, or gone by now. */
+static void list_without_holder(const struct local_claim *c, struct resource_list *ret) {
+    GP_AUTO_CLAIM struct local_claim now = {0};
+    GP_AUTO_FREE char *record = fs_join(c->dir, "holder.json");
+    if (local_claim_read(c->dir, &now, NULL) != 0 || strcmp(now.uid, c->uid) != 0) return;
+    bool ran = fs_exists(record);
+    push_holder(c, ran ? RES_STOPPED : RES_PENDING,
+                ran ? "its process is gone, its folder is still there" : "", ret);
+}
+
+/* One whose answer was lost may be at its end: its sockets close a moment before it is dead. */
+static bool is_dying(int pidfd) {
+    return gp_wait_fd(pidfd, POLLIN, clock_deadline(DYING_MS), NULL, NULL, NULL) == 0;
+}
+
+static int list_stack(struct local *l, const struct local_claim *c, struct resource_list *ret,
+                      struct gp_error *err) {
+    GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
+    GP_AUTO_STR struct str answer = {0};
+    GP_AUTO_JSON json_t *j = NULL;
+    struct gp_error why = {0};
+    if (alive < 0) {
+        list_without_holder(c, ret);
+        return 0;
+    }
+    int r = local_ask(c->dir, "list", clock_deadline(LIST_MS), l->cancel, &answer, &why);
+    if (r == -GP_ENOTFOUND && fs_exists(c->dir)) { /* it is still being set up */
+        push_holder(c, RES_PENDING, "", ret);
+        return 0;
+    }
+    if (r == 0) r = json_parse(answer.s, answer.len, "the holder's answer", &j, &why);
+    if (r != 0 && gp_cancelled(l->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    if (r != 0 && is_dying(alive)) {
+        list_without_holder(c, ret);
+        return 0;
+    }
+    /* one that lives and does not answer: no node of it may be taken for absent */
+    if (r != 0) return gp_fail(err, GP_EIO, "%s", why.msg);
+    push_holder(c, RES_RUNNING, "", ret);
+    size_t i = 0;
+    json_t *n = NULL;
+    json_array_foreach(json_at(j, "nodes"), i, n) push_node(c, n, ret);
+    return 0;
+}
+
+static int local_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
+                      struct gp_error *err) {
+    struct local *l = self(p);
+    GP_AUTO_CLAIMS struct local_claims claims = {0};
+    if (req->regions != NULL && !strv_has(req->regions, REGION)) return 0;
+    int r = local_claims_read(l->stacks, req->owner, req->stack, &claims, err);
+    for (size_t i = 0; r == 0 && i < claims.list.len; i++)
+        r = list_stack(l, &claims.list.items[i], ret, err);
+    return r;
+}
+
+/* --- destroy --- */
+
+static const struct local_claim *claim_of(const struct local_claims *all, const char *uid) {
+    for (size_t i = 0; i < all->list.len; i++)
+        if (strcmp(all->list.items[i].uid, uid) == 0) return &all->list.items[i];
+    return NULL;
+}
+
+static bool ends_whole_stack(const struct resource_list *what, const char *uid) {
+    for (size_t i = 0; i < what->list.len; i++)
+        if (what->list.items[i].kind == RES_HOLDER && strcmp(what->list.items[i].uid, uid) == 0)
+            return true;
+    return false;
+}
+
+static int end_node(const struct local_claim *c, const char *id, struct gp_error *err) {
+    GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
+    GP_AUTO_STR struct str answer = {0};
+    GP_AUTO_FREE char *line = xasprintf("end %s", id);
+    struct gp_error why = {0};
+    if (alive < 0) return 0;
+    int r = local_ask(c->dir, line, clock_deadline(LIST_MS), NULL, &answer, &why);
+    if (r == 0 || is_dying(alive)) return 0;
+    return gp_fail(err, GP_EIO, "could not end node %s: %s", id, why.msg);
+}
+
+static int end_stack(struct local *l, const struct local_claim *c, struct gp_error *err) {
+    GP_AUTO_FD int lock = -1;
+    GP_AUTO_CLAIM struct local_claim now = {0};
+    int r = local_lock(l->stacks, clock_deadline(LOCK_MS), NULL, &lock, err);
+    if (r != 0) return r;
+    if (local_claim_read(c->dir, &now, NULL) != 0 || strcmp(now.uid, c->uid) != 0) return 0;
+    r = local_holder_kill(c->dir, clock_deadline(KILL_MS), err);
+    return r != 0 ? r : local_remove(l->stacks, c->dir, c->uid, err);
+}
+
+static int local_destroy(struct provider *p, const struct resource_list *what,
+                         struct gp_error *err) {
+    struct local *l = self(p);
+    GP_AUTO_CLAIMS struct local_claims claims = {0};
+    int worst = local_claims_read(l->stacks, NULL, NULL, &claims, err);
+    if (worst != 0) return worst;
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *r = &what->list.items[i];
+        const struct local_claim *c = claim_of(&claims, r->uid);
+        struct gp_error why = {0};
+        int rc = 0;
+        if (c == NULL) continue;
+        if (r->kind == RES_HOLDER) rc = end_stack(l, c, &why);
+        else if (r->kind == RES_INSTANCE && !ends_whole_stack(what, r->uid))
+            rc = end_node(c, r->id, &why);
+        if (rc == 0 || worst != 0) continue;
+        worst = rc;
+        if (err != NULL) *err = why;
+    }
+    return worst;
+}
+
+const struct provider_ops provider_local = {
+    .name = "local",
+    .summary = "nodes on this machine: namespace clones of it, no account, no daemon",
+    .ends = ENDS_SERVER,
+    .unique_claim = true,
+    .user_data = false,
+    .key_rotation = false,
+    .billed = false,
+    .boot_timeout_ms = 30000,
+    .settle_ms = 0,
+    .open = local_open,
+    .close = local_close,
+    .offers = local_offers,
+    .prepare = local_prepare,
+    .create = local_create,
+    .list = local_list,
+    .destroy = local_destroy,
+    .tag = NULL,
+};

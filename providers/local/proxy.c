@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forward proxy of a stack: HTTP and CONNECT to the hosts that the machine's own package sources
+ * name (proxy_hosts.c), directly or through the machine's own proxy. Its listening socket is made in
+ * the stack's network namespace, everything else happens in the machine's. Forked by the holder
+ * before that leaves the machine's network; one process per connection, no privileges. */
+#include "base/gp_base.h"
+
+#include "providers/local/holder.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "providers/local/netns.h"
+#include "providers/local/proxy.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HEAD_MAX 16384
+#define CONNECTIONS_MAX 256
+#define CONNECT_MS 20000
+#define IDLE_MS 120000
+#define NOBODY 65534
+
+struct request {
+    char method[16], host[256], port[8];
+    const char *path; /* into the head; "/" at least */
+    bool connect;
+};
+
+static void reply(int fd, const char *status, const char *text) {
+    GP_AUTO_FREE char *s = xasprintf("HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n"
+                                     "Connection: close\r\n\r\n%s\n", status, strlen(text) + 1, text);
+    (void)send(fd, s, strlen(s), MSG_NOSIGNAL);
+}
+
+static int connect_to(const char *host, const char *port) {
+    struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    int fd = -1;
+    if (getaddrinfo(host, port, &hint, &list) != 0) return -1;
+    for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
+        int e = 0;
+        socklen_t n = sizeof e;
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0) continue;
+        bool ok = connect(fd, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS;
+        if (ok)
+            ok = gp_wait_fd(fd, POLLOUT, clock_deadline(CONNECT_MS), NULL, NULL, NULL) == 0 &&
+                 getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0;
+        if (ok) continue;
+        close(fd);
+        fd = -1;
+    }
+    freeaddrinfo(list);
+    if (fd >= 0) fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
+/* Copies from a to b; false: a has ended or b is gone. */
+static bool copy_some(int a, int b) {
+    static char buf[65536];
+    ssize_t n = read(a, buf, sizeof buf);
+    return n > 0 && fs_write_all(b, buf, (size_t)n) == 0;
+}
+
+/* both: also from the client to the server (a tunnel); else the client is only watched for its end. */
+static void pump(int client, int server, bool both) {
+    for (;;) {
+        struct pollfd p[2] = {{.fd = server, .events = POLLIN},
+                              {.fd = client, .events = both ? POLLIN : POLLRDHUP}};
+        if (poll(p, 2, IDLE_MS) <= 0) return;
+        if (p[0].revents != 0 && !copy_some(server, client)) return;
+        if (p[1].revents != 0 && (!both || !copy_some(client, server))) return;
+    }
+}
+
+/* "GET http://host[:port]/path" or "CONNECT host:port". */
+static bool parse(char *head, struct request *q) {
+    char *line_end = strstr(head, "\r\n");
+    char *space = strchr(head, ' ');
+    if (line_end == NULL || space == NULL || space > line_end) return false;
+    *space = '\0';
+    if (!str_put(q->method, sizeof q->method, head)) return false;
+    char *url = space + 1, *end = strchr(url, ' ');
+    if (end == NULL || end > line_end) return false;
+    *end = '\0';
+    q->connect = strcmp(q->method, "CONNECT") == 0;
+    if (!q->connect) {
+        if (strncasecmp(url, "http://", 7) != 0) return false;
+        url += 7;
+    }
+    size_t n = strcspn(url, "/");
+    GP_AUTO_FREE char *where = xstrndup(url, n);
+    char *colon = strrchr(where, ':');
+    if (strchr(where, '@') != NULL) return false;
+    if (colon != NULL) *colon = '\0';
+    q->path = url[n] != '\0' ? url + n : "/";
+    return where[0] != '\0' && str_put(q->host, sizeof q->host, where) &&
+           str_put(q->port, sizeof q->port, colon ? colon + 1 : q->connect ? "443" : "80");
+}
+
+static bool is_hop_header(const char *line) {
+    return strncasecmp(line, "Connection:", 11) == 0 || strncasecmp(line, "Proxy-", 6) == 0 ||
+           strncasecmp(line, "Keep-Alive:", 11) == 0;
+}
+
+/* The request as it goes on: to the server by path, to a proxy by whole address. */
+static void build(const struct request *q, const struct proxy_upstream *up, const char *headers,
+                  struct str *out) {
+    bool through = up->host[0] != '\0';
+    if (q->connect)
+        str_addf(out, "CONNECT %s:%s HTTP/1.1\r\nHost: %s:%s\r\n", q->host, q->port, q->host, q->port);
+    else if (through)
+        str_addf(out, "%s http://%s:%s%s HTTP/1.1\r\nConnection: close\r\n", q->method, q->host, q->port,
+                 q->path);
+    else
+        str_addf(out, "%s %s HTTP/1.1\r\nConnection: close\r\n", q->method, q->path);
+    if (through && up->authorization[0] != '\0')
+        str_addf(out, "Proxy-Authorization: Basic %s\r\n", up->authorization);
+    for (const char *line = headers; !q->connect && *line != '\0' && strncmp(line, "\r\n", 2) != 0;) {
+        size_t n = strcspn(line, "\r");
+        if (!is_hop_header(line)) {
+            str_add_mem(out, line, n);
+            str_add(out, "\r\n");
+        }
+        line += n + (line[n] == '\r' ? 2 : 0);
+    }
+    str_add(out, "\r\n");
+}
+
+static void serve(const struct proxy_config *cfg, int client) {
+    char head[HEAD_MAX + 1];
+    size_t have = 0;
+    head[0] = '\0';
+    while (strstr(head, "\r\n\r\n") == NULL) {
+        if (have == HEAD_MAX ||
+            gp_wait_fd(client, POLLIN, clock_deadline(IDLE_MS), NULL, NULL, NULL) != 0)
+            return;
+        ssize_t n = read(client, head + have, HEAD_MAX - have);
+        if (n <= 0) return;
+        have += (size_t)n;
+        head[have] = '\0';
+    }
+    GP_AUTO_FREE char *headers = xstrdup(strstr(head, "\r\n") + 2);
+    struct request q = {.path = "/"};
+    if (!parse(head, &q)) {
+        reply(client, "400 Bad Request", "gpuprov's package proxy takes http:// requests and CONNECT");
+        return;
+    }
+    if (!q.connect && strcmp(q.method, "GET") != 0 && strcmp(q.method, "HEAD") != 0) {
+        reply(client, "405 Method Not Allowed", "gpuprov's package proxy only fetches");
+        return;
+    }
+    if (!proxy_allows(cfg, q.host, q.port)) {
+        reply(client, "403 Forbidden by gpuprov",
+              "local nodes reach only the hosts that the machine's own package sources name");
+        return;
+    }
+    struct proxy_upstream up = {0};
+    proxy_upstream_for(cfg, q.host, q.connect, &up);
+    GP_AUTO_FD int server = up.host[0] ? connect_to(up.host, up.port) : connect_to(q.host, q.port);
+    if (server < 0) {
+        reply(client, "502 Bad Gateway", "the machine could not reach that host");
+        return;
+    }
+    if (q.connect && up.host[0] == '\0') {
+        static const char ok[] = "HTTP/1.1 200 Connected\r\n\r\n";
+        (void)send(client, ok, sizeof ok - 1, MSG_NOSIGNAL);
+    } else {
+        GP_AUTO_STR struct str out = {0};
+        build(&q, &up, headers, &out);
+        if (fs_write_all(server, out.s, out.len) != 0) return;
+    }
+    pump(client, server, q.connect);
+}
+
+static int take_listener(int sock) {
+    char c = 0;
+    struct iovec v = {.iov_base = &c, .iov_len = 1};
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } u = {{0}};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room,
+                       .msg_controllen = sizeof u.room};
+    int fd = -1;
+    if (recvmsg(sock, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m) != NULL)
+        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+    return fd;
+}
+
+/* In a user namespace with a short map nobody may not exist; what could be dropped there is little. */
+static void drop_privileges(bool userns) {
+    if ((setgroups(0, NULL) != 0 || setresgid(NOBODY, NOBODY, NOBODY) != 0 ||
+         setresuid(NOBODY, NOBODY, NOBODY) != 0) && !userns)
+        _exit(1);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static _Noreturn void proxy_run(const struct holder_config *holder, int sock) {
+    struct proxy_config cfg = {0};
+    prctl(PR_SET_NAME, "gpuprov-proxy");
+    signal(SIGPIPE, SIG_IGN);
+    if (dup2(sock, 3) != 3) _exit(1);
+    syscall(SYS_close_range, 4U, ~0U, 0U);
+    proxy_configure(&cfg, holder->http_proxy, holder->https_proxy, holder->no_proxy);
+    int listener = take_listener(3);
+    close(3);
+    if (listener < 0) _exit(1);
+    drop_privileges(holder->userns);
+    for (int children = 0;;) {
+        while (children > 0 && waitpid(-1, NULL, children < CONNECTIONS_MAX ? WNOHANG : 0) > 0)
+            children--;
+        int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (client < 0) {
+            gp_sleep(20, NULL, NULL); /* out of descriptors, or the peer left already */
+            continue;
+        }
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(listener);
+            serve(&cfg, client);
+            _exit(0);
+        }
+        if (pid > 0) children++;
+        close(client);
+    }
+}
+
+int proxy_fork(const struct holder_config *cfg, pid_t *ret_pid, int *ret_sock, struct gp_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return gp_fail_errno(err, GP_EENV, errno, "could not make a socket pair");
+    pid_t pid = fork();
+    if (pid == 0) proxy_run(cfg, pair[1]);
+    close(pair[1]);
+    if (pid < 0) {
+        int e = errno;
+        close(pair[0]);
+        return gp_fail_errno(err, GP_EENV, e, "could not start the package proxy");
+    }
+    *ret_pid = pid;
+    *ret_sock = pair[0];
+    return 0;
+}
+
+int proxy_give_listener(int sock, struct gp_error *err) {
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(LOCAL_PROXY_PORT)};
+    inet_aton(LOCAL_GATEWAY, &sa.sin_addr);
+    GP_AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof sa) != 0 || listen(fd, 128) != 0)
+        return gp_fail_errno(err, GP_EENV, errno, "could not listen for the nodes' package requests");
+    char text[] = "l";
+    struct iovec v = {.iov_base = text, .iov_len = 1};
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } u = {{0}};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room,
+                       .msg_controllen = sizeof u.room};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    if (sendmsg(sock, &m, MSG_NOSIGNAL) != 1)
+        return gp_fail_errno(err, GP_EENV, errno, "the package proxy died at once");
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the package proxy may go, and through what. Internal to providers/local. */
+#ifndef GP_LOCAL_PROXY_H
+#define GP_LOCAL_PROXY_H
+
+#include "base/str.h"
+#include "base/vec.h"
+
+/* A proxy of the machine; host "" means: direct. */
+struct proxy_upstream {
+    char host[256], port[8];
+    char authorization[600]; /* base64 of user:password, or "" */
+};
+struct proxy_rule {
+    bool https;    /* for https (CONNECT) */
+    char *host;    /* only for this host; "" for all */
+    char *url;     /* "http://..." or "DIRECT" */
+};
+struct proxy_config {
+    struct strv allowed; /* "host:port" */
+    VEC_OF(struct proxy_rule) rules; /* in falling priority */
+    struct strv no_proxy; /* host suffixes that the environment wants direct */
+};
+
+/* Reads apt's and dnf's sources and proxy settings; the three strings are what the controller's
+ * environment said ("" when nothing). Runs apt-config when it is there. */
+void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy,
+                     const char *no_proxy);
+/* Adds what package source text (sources.list, .sources, .repo, mirror lists) names to `allowed`. */
+void proxy_add_hosts(struct proxy_config *cfg, const char *text);
+/* Adds the rules in the output of `apt-config dump Acquire`. */
+void proxy_add_apt_rules(struct proxy_config *cfg, const char *dump);
+bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port);
+void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https,
+                        struct proxy_upstream *ret);
+void proxy_config_clear(struct proxy_config *cfg);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of providers: a new cloud is one folder and one row here. */
+#include "base/gp_base.h"
+
+#include "providers/provider.h"
+
+#include "providers/local/local.h"
+
+const struct provider_ops *const provider_registry[] = {
+    &provider_local,
+    &provider_ssh,
+    &provider_aws,
+    NULL,
+};
+
+const struct provider_ops *provider_find(const char *name) {
+    for (size_t i = 0; provider_registry[i] != NULL; i++)
+        if (strcmp(provider_registry[i]->name, name) == 0) return provider_registry[i];
+    return NULL;
+}
+
+bool provider_packages_ok(const char *provider, const char **ret_why) {
+    *ret_why = NULL;
+    return strcmp(provider, provider_local.name) != 0 || local_packages_ok(ret_why);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decoding of hosts files, with line and column in every error. Pure apart from reading the file,
+ * $HOME and the name of the local user. Any thread. */
+#include "base/gp_base.h"
+
+#include "providers/ssh/hosts.h"
+
+#include "base/fs.h"
+#include "base/yaml.h"
+#include "ssh/ssh.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define FILE_MAX_BYTES ((size_t)4 << 20)
+#define HOSTS_MAX 4096
+
+struct decode {
+    const char *path;
+    int errors;
+    struct gp_error *err;
+};
+
+static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...)
+    GP_PRINTF(3, 4);
+static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...) {
+    char msg[GP_ERROR_MSG_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    if (d->errors++ == 0)
+        gp_fail(d->err, GP_EUSAGE, "%s:%u:%u: %s", d->path, at->line, at->column, msg);
+}
+
+static void host_clear(struct ssh_host *h) {
+    free(h->address);
+    free(h->user);
+    free(h->key);
+    strv_clear(&h->host_keys);
+    free(h->known_hosts);
+    free(h->bastion);
+    free(h->gpu_model);
+    *h = (struct ssh_host){0};
+}
+
+void ssh_host_list_clear(struct ssh_host_list *l) {
+    for (size_t i = 0; i < l->list.len; i++) host_clear(&l->list.items[i]);
+    vec_free(&l->list);
+}
+
+static void set(char **field, const char *value) {
+    char *copy = xstrdup(value);
+    free(*field);
+    *field = copy;
+}
+
+/* What ssh could take for an option, or a terminal for a command, is no name. */
+static bool is_name(const char *s) {
+    if (s[0] == '\0' || s[0] == '-') return false;
+    for (; *s != '\0'; s++)
+        if ((unsigned char)*s <= ' ' || *s == 0x7f || strchr("\"'`\\|&;<>()$", *s) != NULL) return false;
+    return true;
+}
+
+static bool is_host_key(const char *s) {
+    char print[80];
+    if (str_starts(s, "SHA256:")) return strcspn(s + 7, "= \t") == 43;
+    return ssh_key_fingerprint(s, print, sizeof print, NULL) == 0;
+}
+
+static void take_host_key(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    if (v->kind == YAML_SCALAR && is_host_key(v->value)) strv_add(&h->host_keys, v->value);
+    else
+        complain(d, v, "a host_key is a line like 'ssh-ed25519 AAAA...' (from ssh-keyscan, compared on "
+                       "the machine) or a fingerprint 'SHA256:...'");
+}
+
+static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    const char *colon = strrchr(v->value, ':');
+    int64_t n = 1;
+    size_t len = colon != NULL ? (size_t)(colon - v->value) : strlen(v->value);
+    if (len == 0 || !isalpha((unsigned char)v->value[0]) ||
+        (colon != NULL && !str_to_i64(colon + 1, 1, 64, &n))) {
+        complain(d, v, "'%s' is no gpu: write MODEL or MODEL:COUNT, such as H100:8", v->value);
+        return;
+    }
+    free(h->gpu_model);
+    h->gpu_model = xstrndup(v->value, len);
+    h->gpus = (int)n;
+}
+
+static void take_port(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    int64_t n = 0;
+    if (!str_to_i64(v->value, 1, 65535, &n)) complain(d, v, "'%s' is no port (1 to 65535)", v->value);
+    else
+        h->port = (uint16_t)n;
+}
+
+static void take_path(struct decode *d, char **field, const struct yaml_node *v) {
+    if (v->value[0] == '\0') {
+        complain(d, v, "an empty path");
+        return;
+    }
+    free(*field);
+    *field = fs_relative_to(d->path, v->value);
+}
+
+static void take_name(struct decode *d, char **field, const char *key, const struct yaml_node *v) {
+    if (!is_name(v->value)) complain(d, v, "'%s' cannot be a %s", v->value, key);
+    else
+        set(field, v->value);
+}
+
+static const char *const keys[] = {"address", "port", "user", "key", "host_key",
+                                   "known_hosts", "bastion", "gpu", NULL};
+
+static void take(struct decode *d, struct ssh_host *h, const struct yaml_node *k,
+                 const struct yaml_node *v, bool defaults) {
+    const char *key = k->value != NULL ? k->value : "";
+    bool known = false;
+    for (size_t i = 0; keys[i] != NULL; i++) known = known || strcmp(key, keys[i]) == 0;
+    if (!known || (defaults && strcmp(key, "address") == 0)) {
+        const char *near = str_closest(key, keys);
+        complain(d, k, "unknown key '%s' in %s%s%s%s", key, defaults ? "defaults" : "a host",
+                 near && !known ? "; did you mean '" : "", near && !known ? near : "",
+                 near && !known ? "'?" : "");
+        return;
+    }
+    if (strcmp(key, "host_key") == 0) {
+        strv_clear(&h->host_keys);
+        if (v->kind == YAML_LIST)
+            for (size_t i = 0; i < v->items.len; i++) take_host_key(d, h, v->items.items[i]);
+        else
+            take_host_key(d, h, v);
+        return;
+    }
+    if (v->kind != YAML_SCALAR) {
+        complain(d, v, "'%s' takes one value", key);
+        return;
+    }
+    if (strcmp(key, "address") == 0) take_name(d, &h->address, "host's address", v);
+    else if (strcmp(key, "port") == 0) take_port(d, h, v);
+    else if (strcmp(key, "user") == 0) take_name(d, &h->user, "user's name", v);
+    else if (strcmp(key, "key") == 0) take_path(d, &h->key, v);
+    else if (strcmp(key, "known_hosts") == 0) take_path(d, &h->known_hosts, v);
+    else if (strcmp(key, "bastion") == 0) take_name(d, &h->bastion, "bastion ([user@]host[:port])", v);
+    else
+        take_gpu(d, h, v);
+}
+
+static void take_map(struct decode *d, struct ssh_host *h, const struct yaml_node *map, bool defaults) {
+    for (size_t i = 0; i + 1 < map->items.len; i += 2)
+        take(d, h, map->items.items[i], map->items.items[i + 1], defaults);
+}
+
+static void host_copy(struct ssh_host *to, const struct ssh_host *from) {
+    *to = (struct ssh_host){.port = from->port,
+                            .user = xstrdup(from->user),
+                            .key = xstrdup(from->key),
+                            .known_hosts = xstrdup(from->known_hosts),
+                            .bastion = xstrdup(from->bastion),
+                            .gpu_model = xstrdup(from->gpu_model),
+                            .gpus = from->gpus};
+    strv_copy(&to->host_keys, &from->host_keys);
+}
+
+static bool is_twin(const struct ssh_host *a, const struct ssh_host *b) {
+    return a->port == b->port && strcasecmp(a->address, b->address) == 0 &&
+           str_eq(a->bastion, b->bastion);
+}
+
+static void take_host(struct decode *d, const struct ssh_host *defaults, const struct yaml_node *v,
+                      struct ssh_host_list *ret) {
+    struct ssh_host h = {0};
+    host_copy(&h, defaults);
+    if (v->kind == YAML_MAP) take_map(d, &h, v, false);
+    else if (v->kind == YAML_SCALAR) take_name(d, &h.address, "host's address", v);
+    else
+        complain(d, v, "a host is an address or a map with an address");
+    if (h.address == NULL) {
+        if (d->errors == 0) complain(d, v, "a host without 'address'");
+        host_clear(&h);
+        return;
+    }
+    for (size_t i = 0; i < ret->list.len; i++)
+        if (is_twin(&ret->list.items[i], &h))
+            complain(d, v, "the host %s:%u stands there twice", h.address, (unsigned)h.port);
+    vec_push(&ret->list, h);
+}
+
+static char *local_user(void) {
+    struct passwd pw, *found = NULL;
+    char buf[4096];
+    if (getpwuid_r(getuid(), &pw, buf, sizeof buf, &found) == 0 && found != NULL)
+        return xstrdup(pw.pw_name);
+    return xstrdup("root");
+}
+
+static void take_file(struct decode *d, const struct yaml_node *root, struct ssh_host_list *ret) {
+    static const char *const tops[] = {"defaults", "hosts", NULL};
+    struct ssh_host defaults = {.port = 22, .gpus = -1, .user = local_user()};
+    const struct yaml_node *map = yaml_get(root, "defaults"), *list = yaml_get(root, "hosts");
+    for (size_t i = 0; i + 1 < root->items.len; i += 2) {
+        const struct yaml_node *k = root->items.items[i];
+        const char *key = k->value != NULL ? k->value : "";
+        if (strcmp(key, tops[0]) == 0 || strcmp(key, tops[1]) == 0) continue;
+        const char *near = str_closest(key, tops);
+        complain(d, k, "unknown key '%s'%s%s%s; a hosts file has 'defaults' and 'hosts'", key,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    if (map != NULL && map->kind == YAML_MAP) take_map(d, &defaults, map, true);
+    else if (map != NULL)
+        complain(d, map, "'defaults' is a map such as {user: ops, key: ~/.ssh/id_ed25519}");
+    if (list == NULL) complain(d, root, "there is no 'hosts'");
+    else if (list->kind != YAML_LIST || list->items.len == 0)
+        complain(d, list, "'hosts' is a list with at least one host");
+    else if (list->items.len > HOSTS_MAX)
+        complain(d, list, "more than %d hosts", HOSTS_MAX);
+    else
+        for (size_t i = 0; i < list->items.len; i++) take_host(d, &defaults, list->items.items[i], ret);
+    host_clear(&defaults);
+}
+
+static void free_root(struct yaml_node **root) { yaml_node_free(*root); }
+
+int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret,
+                    struct gp_error *err) {
+    GP_CLEANUP(free_root) struct yaml_node *root = NULL;
+    int r = yaml_parse(path, text, n, &root, err);
+    if (r != 0) return r;
+    if (root == NULL || root->kind != YAML_MAP)
+        return gp_fail(err, GP_EUSAGE, "%s:1:1: a hosts file is a map with 'hosts' (and 'defaults')", path);
+    struct gp_error first = {0};
+    struct decode d = {.path = path, .err = &first};
+    GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};
+    take_file(&d, root, &list);
+    if (d.errors > 1)
+        return gp_fail(err, GP_EUSAGE, "%s (and %d more error%s)", first.msg, d.errors - 1,
+                       d.errors == 2 ? "" : "s");
+    if (d.errors == 1) return gp_fail(err, GP_EUSAGE, "%s", first.msg);
+    for (size_t i = 0; i < list.list.len; i++) vec_push(&ret->list, list.list.items[i]);
+    vec_free(&list.list);
+    return 0;
+}
+
+int ssh_hosts_load(const char *path, struct ssh_host_list *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str text = {0};
+    struct gp_error why = {0};
+    if (fs_read(path, FILE_MAX_BYTES, &text, &why) != 0)
+        return gp_fail(err, GP_EUSAGE, "the hosts file: %s", why.msg);
+    return ssh_hosts_parse(path, text.s != NULL ? text.s : "", text.len, ret, err);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Provider `ssh`: machines that exist already, from a hosts file. Taking one is an entry in this
+ * journal and nothing else: a single writer is promised, `down` releases and leaves the machine as it
+ * is, and nothing ends it at a deadline. Does not talk to the hosts. One thread at a time. */
+#include "base/gp_base.h"
+
+#include "providers/provider.h"
+#include "providers/ssh/hosts.h"
+
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <pwd.h>
+#include <strings.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define REGION "here"
+#define LOCK_MS 30000
+
+struct ssh_provider {
+    struct provider base;
+    struct gp_cancel *cancel;
+    struct journal *journal;
+    const struct spec *spec;
+    char *state_dir;
+    bool accept_new;
+    struct strv released; /* ids given up by this run: not taken again at once */
+};
+
+static struct ssh_provider *self(struct provider *p) { return (struct ssh_provider *)p; }
+
+static int ssh_open_provider(const struct provider_env *env, struct provider **ret,
+                             struct gp_error *err) {
+    struct passwd pw, *me = NULL;
+    char buf[4096], number[24];
+    (void)err;
+    getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
+    snprintf(number, sizeof number, "%u", (unsigned)geteuid());
+    struct ssh_provider *s = xcalloc(1, sizeof *s);
+    s->base.ops = &provider_ssh;
+    s->base.owner = xstrdup(env->owner != NULL ? env->owner : me != NULL ? me->pw_name : number);
+    s->cancel = env->cancel;
+    s->journal = env->journal;
+    s->spec = env->spec;
+    s->state_dir = xstrdup(env->state_dir);
+    s->accept_new = env->accept_new_host_key;
+    *ret = &s->base;
+    return 0;
+}
+
+static void ssh_close_provider(struct provider *p) {
+    if (p == NULL) return;
+    strv_clear(&self(p)->released);
+    free(self(p)->state_dir);
+    free(p->owner);
+    free(p);
+}
+
+/* Two runs must not take the same host: whoever chooses holds this lock until it is in the journal. */
+static int lock_hosts(struct ssh_provider *s, int *ret_fd, struct gp_error *err) {
+    GP_AUTO_FREE char *path = fs_join(s->state_dir, "ssh-hosts.lock");
+    GP_AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
+    int64_t deadline = clock_deadline(LOCK_MS);
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return gp_fail_errno(err, GP_EIO, errno, "could not lock '%s'", path);
+        if (clock_left_ms(deadline) == 0)
+            return gp_fail(err, GP_EIO, "another gpuprov holds '%s'; try again when it is done", path);
+        int r = gp_sleep(20, s->cancel, err);
+        if (r != 0) return r;
+    }
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
+/* --- which host is whose --- */
+
+/* "10.0.0.5:22": what an id begins with, and what makes two entries the same machine. */
+static char *host_name(const struct ssh_host *h) {
+    bool v6 = strchr(h->address, ':') != NULL;
+    return xasprintf(v6 ? "[%s]:%u" : "%s:%u", h->address, (unsigned)h->port);
+}
+
+/* Ids are never used twice: the journal keeps what is gone. */
+static char *host_id(const struct ssh_host *h, const char *uid, int slot, int attempt) {
+    GP_AUTO_FREE char *name = host_name(h);
+    return xasprintf("%s@%.8s.%d.%d", name, uid, slot, attempt);
+}
+
+static bool id_is_of(const char *id, const char *name) {
+    size_t n = strlen(name);
+    return strncmp(id, name, n) == 0 && id[n] == '@';
+}
+
+/* Whoever holds the host now; NULL: nobody. */
+static const struct resource *holder(const struct resource_list *held, const char *name) {
+    for (size_t i = 0; i < held->list.len; i++) {
+        const struct resource *r = &held->list.items[i];
+        if (r->kind == RES_HOST && strcmp(r->provider, "ssh") == 0 && r->state != RES_GONE &&
+            id_is_of(r->id, name))
+            return r;
+    }
+    return NULL;
+}
+
+static bool was_released(const struct ssh_provider *s, const char *name) {
+    for (size_t i = 0; i < s->released.n; i++)
+        if (id_is_of(s->released.v[i], name)) return true;
+    return false;
+}
+
+static bool gpu_fits(const struct ssh_host *h, const struct spec *spec) {
+    if (spec->gpu.count == 0) return true;
+    if (h->gpus < spec->gpu.count) return false;
+    return spec->gpu.model == NULL ||
+           (h->gpu_model != NULL && strcasecmp(spec->gpu.model, h->gpu_model) == 0);
+}
+
+struct choice {
+    VEC_OF(size_t) free; /* indices of hosts that may be taken */
+    int ours;            /* held by this very stack */
+    int held, unfit, untrusted, given_up;
+    char *held_by;
+};
+
+static void choice_clear(struct choice *c) {
+    vec_free(&c->free);
+    free(c->held_by);
+}
+
+static int choose(struct ssh_provider *s, const struct spec *spec, const struct ssh_host_list *hosts,
+                  struct choice *c, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list held = {0};
+    int r = journal_resources(s->journal, NULL, &held, err);
+    if (r != 0) return r;
+    for (size_t i = 0; i < hosts->list.len; i++) {
+        const struct ssh_host *h = &hosts->list.items[i];
+        GP_AUTO_FREE char *name = host_name(h);
+        const struct resource *by = holder(&held, name);
+        bool trusted = h->host_keys.n > 0 || h->known_hosts != NULL || s->accept_new;
+        if (by != NULL && strcmp(by->owner, s->base.owner) == 0 && strcmp(by->stack, spec->name) == 0) {
+            c->ours++;
+        } else if (by != NULL) {
+            c->held++;
+            if (c->held_by == NULL) c->held_by = xstrdup(by->stack);
+        } else if (!gpu_fits(h, spec)) {
+            c->unfit++;
+        } else if (!trusted) {
+            c->untrusted++;
+        } else if (was_released(s, name)) {
+            c->given_up++;
+        } else {
+            vec_push(&c->free, i);
+        }
+    }
+    return 0;
+}
+
+/* "2 of 5 hosts are free, 1 is held by 'llm', 2 have no H100:8" */
+static int too_few(const struct choice *c, const struct spec *spec, const char *file, size_t total,
+                   int wanted, struct gp_error *err) {
+    GP_AUTO_STR struct str why = {0};
+    str_add(&why, "");
+    if (c->held > 0)
+        str_addf(&why, ", %d held by %s'%s'", c->held, c->held > 1 ? "others such as " : "", c->held_by);
+    if (c->ours > 0) str_addf(&why, ", %d in this stack already", c->ours);
+    if (c->unfit > 0 && spec->gpu.model != NULL)
+        str_addf(&why, ", %d without gpu: %s:%d", c->unfit, spec->gpu.model, spec->gpu.count);
+    else if (c->unfit > 0)
+        str_addf(&why, ", %d without the GPUs wanted", c->unfit);
+    if (c->given_up > 0) str_addf(&why, ", %d given up in this run", c->given_up);
+    if (c->untrusted > 0)
+        str_addf(&why, ", %d with neither host_key nor known_hosts (give one, or --accept-new-host-key)",
+                 c->untrusted);
+    int r = gp_fail(err, GP_ECAPACITY, "'%s' has %zu host%s, %zu free where %d %s needed%s", file, total,
+                    total == 1 ? "" : "s", c->free.len, wanted, wanted == 1 ? "is" : "are", why.s);
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return r;
+}
+
+static int load_offer_hosts(const struct spec *spec, size_t index, struct ssh_host_list *ret,
+                            struct gp_error *err) {
+    if (index >= spec->offers.len || spec->offers.items[index].hosts == NULL)
+        return gp_fail(err, GP_EUSAGE, "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
+    return ssh_hosts_load(spec->offers.items[index].hosts, ret, err);
+}
+
+static int ssh_offers(struct provider *p, const struct spec *spec, size_t index,
+                      struct offer_list *ret, struct gp_error *err) {
+    struct ssh_provider *s = self(p);
+    GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
+    GP_CLEANUP(choice_clear) struct choice c = {0};
+    int r = load_offer_hosts(spec, index, &hosts, err);
+    if (r == 0) r = choose(s, spec, &hosts, &c, err);
+    if (r != 0) return r;
+    const char *file = spec->offers.items[index].hosts;
+    int wanted = spec->nodes - c.ours;
+    if ((int)c.free.len < wanted || c.free.len == 0)
+        return too_few(&c, spec, file, hosts.list.len, GP_MAX(wanted, 1), err);
+    const struct ssh_host *h = &hosts.list.items[c.free.items[0]];
+    struct offer o = {.spec_index = index,
+                      .provider = xstrdup("ssh"),
+                      .region = xstrdup(REGION),
+                      .zone = xstrdup(""),
+                      .instance_type = xstrdup("host"),
+                      .market = MARKET_ON_DEMAND,
+                      .image = xstrdup(""),
+                      .image_name = xstrdup("what is installed there"),
+                      .subnet = xstrdup(""),
+                      .gpu_model = xstrdup(h->gpu_model != NULL ? h->gpu_model : ""),
+                      .gpus = GP_MAX(h->gpus, 0),
+                      .price_usd_per_h = 0,
+                      .price_source = xstrdup("a machine of your own"),
+                      .max_count = (int)c.free.len};
+    vec_push(&ret->list, o);
+    return 0;
+}
+
+/* The uid is the journal's: nothing else keeps the name. Written at once, under the lock, so that a
+ * second call (or run) finds it. */
+static int ssh_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
+    struct ssh_provider *s = self(p);
+    struct stack *k = req->stack;
+    if (k->region == NULL || strcmp(k->region, REGION) != 0) {
+        free(k->region);
+        k->region = xstrdup(REGION);
+    }
+    if (k->uid != NULL) return 0;
+    GP_AUTO_FD int lock = -1;
+    int r = lock_hosts(s, &lock, err);
+    if (r != 0) return r;
+    struct stack known = {0};
+    struct gp_error why = {0};
+    r = journal_stack_get(s->journal, k->owner, k->name, &known, NULL, &why);
+    if (r == 0 && known.uid != NULL && known.uid[0] != '\0') {
+        k->uid = GP_STEAL(known.uid);
+        k->created_s = known.created_s;
+        k->expires_s = known.expires_s;
+        free(k->spec_hash);
+        k->spec_hash = GP_STEAL(known.spec_hash);
+        stack_clear(&known);
+        return 0;
+    }
+    stack_clear(&known);
+    if (r != 0 && r != -GP_ENOTFOUND) return gp_fail(err, why.code, "%s", why.msg);
+    char uid[17];
+    r = fs_random_hex(uid, 8, err);
+    if (r != 0) return r;
+    k->uid = xstrdup(uid);
+    k->created_s = clock_wall_s();
+    return journal_stack_put(s->journal, k, NULL, err);
+}
+
+/* --- resources --- */
+
+/* Without a key of its own a host is reached with what ssh itself would try first. */
+static char *default_key(const struct spec *spec) {
+    static const char *const names[] = {"~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"};
+    if (spec != NULL && spec->access.key != NULL) return xstrdup("");
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
+        GP_AUTO_FREE char *path = fs_expand_home(names[i]);
+        if (fs_exists(path)) return GP_STEAL(path);
+    }
+    return xstrdup("");
+}
+
+static void set_way(struct resource *r, const struct ssh_host *h, const struct spec *spec) {
+    GP_AUTO_FREE char *keys = strv_join(&h->host_keys, "\n");
+    GP_AUTO_FREE char *fallback = default_key(spec);
+    resource_set(&r->public_ip, h->address);
+    r->ssh_port = h->port;
+    resource_set(&r->user, h->user);
+    resource_set(&r->host_keys, keys);
+    resource_set(&r->bastion, h->bastion);
+    resource_set(&r->login_key, h->key != NULL ? h->key : fallback);
+    if (h->known_hosts == NULL && h->host_keys.n == 0) {
+        /* --accept-new-host-key: where ssh itself would keep it */
+        GP_AUTO_FREE char *own = fs_expand_home("~/.ssh/known_hosts");
+        resource_set(&r->known_hosts, own);
+    } else {
+        resource_set(&r->known_hosts, h->known_hosts);
+    }
+    r->gpus = h->gpus;
+}
+
+static void push_host(const struct create_req *q, const struct ssh_host *h, int slot,
+                      struct resource_list *ret) {
+    struct resource r = {0};
+    GP_AUTO_FREE char *id = host_id(h, q->stack->uid, slot, q->attempt);
+    resource_init(&r, RES_HOST, "ssh");
+    resource_set(&r.region, REGION);
+    resource_set(&r.id, id);
+    resource_set(&r.owner, q->stack->owner);
+    resource_set(&r.stack, q->stack->name);
+    resource_set(&r.uid, q->stack->uid);
+    resource_set(&r.spec_hash, q->stack->spec_hash);
+    resource_set(&r.instance_type, "host");
+    r.slot = slot;
+    r.attempt = q->attempt;
+    r.state = RES_RUNNING;
+    r.billed = false;
+    r.price_usd_per_h = 0;
+    r.created_s = clock_wall_s();
+    set_way(&r, h, q->spec);
+    vec_push(&ret->list, r);
+}
+
+static void make_token(const struct create_req *q, char dst[65]) {
+    GP_AUTO_FREE char *text = xasprintf("%s|host|%d|%d|%d|ssh|" REGION, q->stack->uid, q->slot_first,
+                                        q->slot_count, q->attempt);
+    unsigned char md[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    dst[0] = '\0';
+    if (EVP_Digest(text, strlen(text), md, &n, EVP_sha256(), NULL) == 1) str_hex(dst, md, 32);
+}
+
+/* Intent, then the hosts, in the journal: there is no call in between that could be lost. */
+static int take_hosts(struct ssh_provider *s, const struct create_req *q,
+                      const struct resource_list *made, struct gp_error *err) {
+    char token[65];
+    make_token(q, token);
+    GP_AUTO_STR struct str body = {0};
+    for (size_t i = 0; i < made->list.len; i++)
+        str_addf(&body, "%s%s", i > 0 ? " " : "", made->list.items[i].id);
+    int64_t now = clock_wall_s();
+    struct intent in = {.uid = q->stack->uid,
+                        .provider = (char[]){"ssh"},
+                        .region = (char[]){REGION},
+                        .zone = (char[]){""},
+                        .kind = RES_HOST,
+                        .slot_first = q->slot_first,
+                        .slot_count = q->slot_count,
+                        .attempt = q->attempt,
+                        .token = token,
+                        .body = body.s,
+                        .offer = (char[]){""},
+                        .created_s = now,
+                        .deadline_s = now + LOCK_MS / 1000,
+                        .state = INTENT_OPEN,
+                        .note = (char[]){""}};
+    int r = journal_intent(s->journal, &in, err);
+    return r == 0 ? journal_intent_done(s->journal, in.id, made, err) : r;
+}
+
+static int ssh_create(struct provider *p, const struct create_req *q, struct resource_list *ret,
+                      struct gp_error *err) {
+    struct ssh_provider *s = self(p);
+    GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
+    GP_CLEANUP(choice_clear) struct choice c = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    GP_AUTO_FD int lock = -1;
+    int r = load_offer_hosts(q->spec, q->offer->spec_index, &hosts, err);
+    if (r == 0) r = lock_hosts(s, &lock, err);
+    if (r == 0) r = choose(s, q->spec, &hosts, &c, err);
+    if (r != 0) return r;
+    if ((int)c.free.len < q->slot_count)
+        return too_few(&c, q->spec, q->spec->offers.items[q->offer->spec_index].hosts, hosts.list.len,
+                       q->slot_count, err);
+    for (int i = 0; i < q->slot_count; i++)
+        push_host(q, &hosts.list.items[c.free.items[i]], q->slot_first + i, &made);
+    r = take_hosts(s, q, &made, err);
+    if (r != 0) return r;
+    for (size_t i = 0; i < made.list.len; i++) vec_push(&ret->list, made.list.items[i]);
+    vec_free(&made.list);
+    return 0;
+}
+
+/* What the hosts file says now about how to get in counts, where it still has the host. */
+static void refresh(const struct ssh_provider *s, const struct ssh_host_list *hosts,
+                    struct resource *r) {
+    for (size_t i = 0; i < hosts->list.len; i++) {
+        GP_AUTO_FREE char *name = host_name(&hosts->list.items[i]);
+        if (id_is_of(r->id, name)) {
+            set_way(r, &hosts->list.items[i], s->spec);
+            return;
+        }
+    }
+}
+
+static int ssh_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
+                    struct gp_error *err) {
+    struct ssh_provider *s = self(p);
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
+    int r = journal_resources(s->journal, NULL, &known, err);
+    if (r != 0) return r;
+    for (size_t i = 0; s->spec != NULL && i < s->spec->offers.len; i++) {
+        /* A file that is gone or wrong by now must not keep `down` from releasing. */
+        const struct spec_offer *o = &s->spec->offers.items[i];
+        if (strcmp(o->provider, "ssh") == 0 && o->hosts != NULL) ssh_hosts_load(o->hosts, &hosts, NULL);
+    }
+    for (size_t i = 0; i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (k->kind != RES_HOST || strcmp(k->provider, "ssh") != 0 || k->state == RES_GONE ||
+            strcmp(k->owner, req->owner) != 0 || (req->stack && strcmp(k->stack, req->stack) != 0))
+            continue;
+        struct resource copy = {0};
+        resource_copy(&copy, k);
+        refresh(s, &hosts, &copy);
+        vec_push(&ret->list, copy);
+    }
+    return 0;
+}
+
+static int ssh_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
+    struct ssh_provider *s = self(p);
+    int worst = 0;
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *k = &what->list.items[i];
+        if (k->kind != RES_HOST) continue;
+        struct gp_error why = {0};
+        int r = journal_resource_gone(s->journal, "ssh", k->id, &why);
+        if (r == 0) strv_add(&s->released, k->id);
+        if (r == 0 || worst != 0) continue;
+        worst = r;
+        if (err != NULL) *err = why;
+    }
+    return worst;
+}
+
+const struct provider_ops provider_ssh = {
+    .name = "ssh",
+    .summary = "machines that exist already, from a hosts file; down releases them",
+    .ends = ENDS_NEVER,
+    .unique_claim = false,
+    .user_data = false,
+    .key_rotation = false,
+    .billed = false,
+    .boot_timeout_ms = 30000,
+    .settle_ms = 0,
+    .open = ssh_open_provider,
+    .close = ssh_close_provider,
+    .offers = ssh_offers,
+    .prepare = ssh_prepare,
+    .create = ssh_create,
+    .list = ssh_list,
+    .destroy = ssh_destroy,
+    .tag = NULL,
+};
