@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a reached node into what the spec asks for: a table of steps {probe, apply, verify}, each a
+ * POSIX sh fragment from templates/bootstrap/. One round trip probes all; only what is missing is
+ * applied; every step says progress in lines; the second run does nothing. */
+#ifndef GP_BOOTSTRAP_H
+#define GP_BOOTSTRAP_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/secret.h"
+#include "model/event.h"
+#include "model/spec.h"
+#include "ssh/ssh.h"
+
+/* A node as bootstrap and validate hold it: where it is and the session, which may be replaced by a
+ * reconnect. Owned by the node's thread (the coordinator after the barrier). */
+struct node_link {
+    int slot;
+    struct ssh_target target;
+    struct ssh_session *session; /* NULL when not connected */
+    int64_t reach_timeout_ms;    /* for a reconnect */
+    int64_t login_grace_ms;      /* how long "permission denied" may mean "not ready yet" at the first
+                                    connect (see ssh_open_opts); reconnects have their own */
+    struct gp_cancel *cancel;
+    const struct event_sink *sink;
+};
+/* Connects when not connected; a session that died (one short command finds out) is closed first.
+ * Blocks up to reach_timeout_ms. Errors: those of ssh_open. */
+int node_link_ensure(struct node_link *l, struct gp_error *err);
+void node_link_close(struct node_link *l);
+
+struct bootstrap_secret {
+    const char *env;
+    struct secret value;
+};
+struct bootstrap_req {
+    const struct spec *spec;
+    const char *stack, *uid;
+    bool wait_cloud_init;  /* the node was made by user-data */
+    bool packages_allowed; /* false: a package step is refused with packages_refusal */
+    const char *packages_refusal;
+    const char *image_name;  /* for "no driver: image X has none" */
+    const char *http_proxy;  /* for packages on local nodes ("http://10.91.0.1:3128"); NULL: none */
+    const struct bootstrap_secret *secrets;
+    size_t n_secrets;
+    int64_t deadline_ms;
+};
+struct bootstrap_result {
+    char boot_id[64];
+    int applied;     /* steps that changed something; 0 the second time */
+    char arch[32];   /* uname -m */
+    bool nvidia;     /* /dev/nvidiactl is there */
+    bool root;       /* commands run as root through "sudo -n" or as root */
+};
+/* Steps in order: facts (arch, boot_id, user, sudo), cloud-init finished, packages, user steps with
+ * secrets in their environment (over stdin, never argv or a file that others read), gpu driver
+ * present, agents uploaded to ~/.gpuprov/agent (mode 0700). Survives a lost connection and a reboot in
+ * any step. Errors: GP_EBOOTSTRAP "llm/1: step 'packages': apt-get said: ..."; a driver that is
+ * missing: GP_EBOOTSTRAP "no driver: image X has none". */
+int bootstrap_run(struct node_link *l, const struct bootstrap_req *req,
+                  struct bootstrap_result *ret, struct gp_error *err);
+
+/* Host key rotation for nodes whose first key came with user-data. The node makes its own key;
+ * commit(ctx, next_public) must put it on disk before sshd switches; afterwards the session is new,
+ * l->target.host_keys holds only the new key and *ret_key is its line. Resumable at any point. */
+int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
+                              int (*commit)(void *ctx, const char *next_public, struct gp_error *err),
+                              void *ctx, char **ret_key, struct gp_error *err);
+
+/* Path of the agent folder on a node, for sh: "$HOME/.gpuprov". */
+#define GP_NODE_DIR "\"$HOME\"/.gpuprov"
+
+#endif

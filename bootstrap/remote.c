@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a step on the node so that it outlives the connection: started detached, followed in slices,
+ * found again after a lost connection, run again after a reboot that cut it, ended at its deadline.
+ * Does not know what a step does. The node's own thread. */
+#include "base/gp_base.h"
+
+#include "bootstrap/steps.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+
+#define SLICE_S 40 /* the node is asked again at least this often, so a dead one is noticed */
+#define SLICE_SLACK_MS 30000
+#define SHORT_MS 60000
+#define SAY_EVERY_MS 250 /* what a talkative step says is shown at most this often */
+#define CUTS_MAX 5       /* reboots that a step of the table, or one with a check, may be cut by */
+#define CUTS_MAX_NO_CHECK 1
+
+enum run_end { RUN_GOES_ON, RUN_ENDED, RUN_CUT };
+
+struct run {
+    struct boot *b;
+    const struct boot_item *it;
+    char id[33];
+    size_t id_len;
+    int64_t offset;
+    enum run_end end;
+    int status;
+    bool changed, rebooted;
+    bool open;  /* what comes is the run's, no longer what the shell's start-up files print */
+    bool heard; /* the last look said how the run does */
+    char *error, *last, *full;
+    int64_t shown_ms;
+};
+
+static void run_clear(struct run *r) {
+    free(r->error);
+    free(r->last);
+    free(r->full);
+}
+
+static void replace(char **to, const char *text) {
+    free(*to);
+    *to = xstrdup(text);
+}
+
+static void say(struct run *r, enum event_status status, const char *text) {
+    GP_AUTO_FREE char *clean = log_redacted(text);
+    for (char *p = clean; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
+    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name,
+               "%.200s", clean);
+    r->shown_ms = clock_ms();
+}
+
+/* Lines about the run itself: "::RUN_ID at 123". */
+static void on_state(struct run *r, const char *text) {
+    int64_t n = 0;
+    if (strcmp(text, "look") == 0) {
+        r->open = true;
+        return;
+    }
+    r->heard = true;
+    if (str_starts(text, "at ") && str_to_i64(text + 3, 0, INT64_MAX, &n)) {
+        r->offset = n;
+    } else if (str_starts(text, "end ") && str_to_i64(text + 4, 0, 255, &n)) {
+        r->end = RUN_ENDED;
+        r->status = (int)n;
+    } else if (str_starts(text, "vanished ")) {
+        r->end = RUN_CUT;
+        r->rebooted = strcmp(text + 9, "killed") != 0;
+    } else if (str_starts(text, "last ")) {
+        replace(&r->last, text + 5);
+    } else if (str_starts(text, "full ")) {
+        replace(&r->full, text + 5);
+    }
+}
+
+static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
+    struct run *r = ctx;
+    if (is_stderr || len == 0) return true;
+    if (str_starts(line, "::")) {
+        const char *text = line + 2;
+        if (strncmp(text, r->id, r->id_len) == 0 && text[r->id_len] == ' ')
+            on_state(r, text + r->id_len + 1);
+        else if (!r->open)
+            return true;
+        else if (str_starts(text, "progress "))
+            say(r, EVENT_PROGRESS, text + 9);
+        else if (str_starts(text, "warn "))
+            say(r, EVENT_WARN, text + 5);
+        else if (str_starts(text, "error "))
+            replace(&r->error, text + 6);
+        else if (strcmp(text, "unchanged") == 0)
+            r->changed = false;
+        return true;
+    }
+    if (r->open && clock_ms() - r->shown_ms >= SAY_EVERY_MS) say(r, EVENT_PROGRESS, line);
+    return true;
+}
+
+static int start_script(struct run *r, struct str *out, struct gp_error *err) {
+    GP_AUTO_STR struct str job = {0}, wrap = {0};
+    int rc = boot_file("lib", &job, err);
+    if (!rc) rc = boot_item_script(r->b, r->it, "apply || exit $?\nverify\n", &job, err);
+    if (!rc) rc = boot_file("job", &wrap, err);
+    if (!rc) rc = boot_file("lib", out, err);
+    if (rc) return rc;
+    if (r->it->step->secrets) boot_secrets(r->b, out);
+    boot_var(out, "STEP", r->it->id);
+    boot_var(out, "HASH", r->it->hash);
+    boot_var(out, "RUN_ID", r->id);
+    boot_var(out, "JOB", job.s);
+    boot_var(out, "WRAP", wrap.s);
+    return boot_file("start", out, err);
+}
+
+/* Starts the run, or finds the one that an earlier gpuprov started; r->id is the run that goes. */
+static int run_start(struct run *r, struct gp_error *err) {
+    struct node_link *l = r->b->link;
+    GP_AUTO_STR struct str script = {0};
+    GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    int rc = start_script(r, &script, err);
+    if (!rc) {
+        int64_t end = clock_deadline(SHORT_MS);
+        rc = node_sh(l, r->it->name, &script, GP_MIN(end, r->b->req->deadline_ms), &res, err);
+    }
+    if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
+    if (rc) return rc;
+    const char *run = res.out.s ? strstr(res.out.s, "::run ") : NULL;
+    const char *error = res.out.s ? strstr(res.out.s, "::error ") : NULL;
+    if (res.status == 0 && run) {
+        r->id_len = strcspn(run + 6, "\n");
+        if (r->id_len < sizeof r->id) {
+            memcpy(r->id, run + 6, r->id_len);
+            r->id[r->id_len] = '\0';
+            return 0;
+        }
+    }
+    GP_AUTO_FREE char *text = error ? xstrndup(error + 8, strcspn(error + 8, "\n"))
+                              : res.err.len > 0
+                                  ? xstrdup(str_trim(res.err.s))
+                                  : xasprintf("could not be started (status %d)", res.status);
+    return boot_fail(l, r->it->name, err, text);
+}
+
+static void run_kill(struct run *r) {
+    struct gp_error ignored = {0};
+    GP_AUTO_STR struct str script = {0};
+    GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    if (boot_file("lib", &script, &ignored)) return;
+    boot_var(&script, "STEP", r->it->id);
+    boot_var(&script, "RUN_ID", r->id);
+    if (boot_file("kill", &script, &ignored)) return;
+    (void)node_sh(r->b->link, r->it->name, &script, clock_deadline(10000), &res, &ignored);
+}
+
+static int overrun(struct run *r, struct gp_error *err) {
+    run_kill(r);
+    GP_AUTO_FREE char *text = xasprintf("did not end in its time and was ended%s%s",
+                                        r->last ? "; it last said: " : "", r->last ? r->last : "");
+    return boot_fail(r->b->link, r->it->name, err, text);
+}
+
+/* One slice: what the run said since the last one and what became of it. */
+static int run_follow(struct run *r, struct gp_error *err) {
+    struct node_link *l = r->b->link;
+    int64_t deadline_ms = r->b->req->deadline_ms;
+    GP_AUTO_STR struct str script = {0};
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)r->offset);
+    int64_t left_s = clock_left_ms(deadline_ms) / 1000;
+    str_addf(&script, "echo; echo '::%s look'\n", r->id);
+    int rc = boot_file("lib", &script, err);
+    boot_var(&script, "STEP", r->it->id);
+    boot_var(&script, "RUN_ID", r->id);
+    boot_var(&script, "OFF", number);
+    str_addf(&script, "SLICE=%lld\n", (long long)GP_MIN(left_s, (int64_t)SLICE_S));
+    if (!rc) rc = boot_file("follow", &script, err);
+    if (rc) return rc;
+    struct ssh_exec_opts opts = {.in = script.s,
+                                 .in_len = script.len,
+                                 .deadline_ms = clock_deadline(SLICE_S * 1000 + SLICE_SLACK_MS),
+                                 .max_output = 4096,
+                                 .cancel = l->cancel,
+                                 .on_line = on_line,
+                                 .ctx = r};
+    GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    r->open = r->heard = false;
+    rc = ssh_exec(l->session, "exec sh -s", &opts, &res, err);
+    if (!rc && res.end == SSH_EXITED && !r->heard) {
+        GP_AUTO_FREE char *said = xstrdup(res.err.s ? str_trim(res.err.s) : "");
+        GP_AUTO_FREE char *text = xasprintf("could not be followed (status %d)%s%s", res.status,
+                                            *said ? ": " : "", said);
+        return boot_fail(l, r->it->name, err, text);
+    }
+    if (rc || res.end == SSH_EXITED) return rc;
+    say(r, EVENT_PROGRESS, "connection lost, connects again; the step goes on");
+    rc = gp_sleep(500, l->cancel, err);
+    if (!rc) rc = node_link_again(l, deadline_ms, err);
+    return rc ? gp_wrap(err, "step '%s'", r->it->name) : 0;
+}
+
+static int run_verdict(struct run *r, bool *ret_changed, struct gp_error *err) {
+    if (r->status == 0) {
+        *ret_changed = r->changed;
+        return 0;
+    }
+    GP_AUTO_STR struct str text = {0};
+    if (r->error)
+        str_add(&text, r->error);
+    else
+        str_addf(&text, "ended with status %d", r->status);
+    if (r->it->user && r->last) str_addf(&text, "; it last said: %s", r->last);
+    if (r->full && !(r->error && strstr(r->error, "full")))
+        str_addf(&text, "; the disk is full (%s)", r->full);
+    return boot_fail(r->b->link, r->it->name, err, text.s);
+}
+
+/* Cut by a reboot, or killed from outside: is another run sensible? */
+static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
+    const struct boot_item *it = r->it;
+    bool judged = !it->user || (it->user->check && *it->user->check);
+    ++*cuts;
+    if (*cuts > (judged ? CUTS_MAX : CUTS_MAX_NO_CHECK)) {
+        GP_AUTO_FREE char *text = xasprintf(
+            "%s %d times before it ended%s", r->rebooted ? "the node rebooted" : "it was killed",
+            *cuts, judged ? "" : "; with a check in the spec it would be known when it is done");
+        return boot_fail(r->b->link, it->name, err, text);
+    }
+    say(r, EVENT_PROGRESS,
+        r->rebooted ? "the node rebooted, runs the step again"
+                    : "the step was killed, runs it again");
+    return 0;
+}
+
+int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err) {
+    for (int cuts = 0;;) {
+        GP_CLEANUP(run_clear) struct run r = {.b = b, .it = it, .changed = true};
+        int rc = fs_random_hex(r.id, 8, err);
+        if (!rc) rc = run_start(&r, err);
+        while (!rc && r.end == RUN_GOES_ON) {
+            if (clock_left_ms(b->req->deadline_ms) == 0) return overrun(&r, err);
+            rc = run_follow(&r, err);
+        }
+        if (!rc && r.end == RUN_ENDED) return run_verdict(&r, ret_changed, err);
+        if (!rc) rc = run_cut(&r, &cuts, err);
+        if (rc) return rc;
+    }
+}

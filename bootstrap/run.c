@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: asks a node everything at once, applies what is missing in the table's order, and
+ * applies nothing the second time. The node's own thread. */
+#include "base/gp_base.h"
+
+#include "bootstrap/steps.h"
+
+#include "base/log.h"
+
+#define PROBE_MS 300000 /* a person's checks may take a minute each */
+
+static int probe_all(struct boot *b, struct gp_error *err) {
+    struct node_link *l = b->link;
+    GP_AUTO_STR struct str script = {0};
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    int rc = boot_probe_script(b, &script, err);
+    if (!rc) {
+        int64_t end = clock_deadline(PROBE_MS);
+        rc = node_sh(l, "looking at the node", &script, GP_MIN(end, b->req->deadline_ms), &r, err);
+    }
+    if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
+    if (rc) return rc;
+    boot_probe_parse(b, r.out.s ? r.out.s : "", r.out.len);
+    const struct boot_facts *f = &b->facts;
+    if (!f->home || !f->boot_id[0] || !f->arch[0]) {
+        GP_AUTO_FREE char *said = xstrdup(r.err.s ? str_trim(r.err.s) : "");
+        return gp_fail(err, GP_EBOOTSTRAP,
+                       "%s: looking at the node: its shell did not answer as a "
+                       "POSIX sh does (status %d)%s%s",
+                       l->target.label, r.status, *said ? ": " : "", said);
+    }
+    if (f->missing)
+        return gp_fail(err, GP_EBOOTSTRAP,
+                       "%s: looking at the node: it has no '%s', which "
+                       "gpuprov needs there",
+                       l->target.label, f->missing);
+    return 0;
+}
+
+static int item_judge(const struct boot *b, const struct boot_item *it, struct gp_error *err) {
+    if (it->warning)
+        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_WARN, it->name, "%s",
+                   it->warning);
+    if (it->probe == 0 || it->probe == BOOT_PROBE_TODO) return 0;
+    if (strcmp(it->step->file, "driver") == 0 && it->why && str_starts(it->why, "no driver:"))
+        return gp_fail(err, GP_EBOOTSTRAP, "%s: %s", b->link->target.label, it->why);
+    GP_AUTO_FREE char *text =
+        it->why ? xstrdup(it->why) : xasprintf("could not be looked at (status %d)", it->probe);
+    return boot_fail(b->link, it->name, err, text);
+}
+
+static int item_apply(struct boot *b, const struct boot_item *it, struct gp_error *err) {
+    event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_START, it->name, "%s", "");
+    bool changed = false;
+    int rc =
+        it->step->apply ? it->step->apply(b, it, &changed, err) : node_step(b, it, &changed, err);
+    if (rc) return rc;
+    if (changed) b->applied++;
+    event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_DONE, it->name, "%s",
+               changed           ? "done"
+               : it->step->first ? "finished"
+                                 : "nothing to do");
+    return 0;
+}
+
+/* Steps that the others stand on: they are applied before the rest is judged. True: probe again. */
+static int apply_first(struct boot *b, bool *ret_again, struct gp_error *err) {
+    for (size_t i = 0; i < b->items.len; i++) {
+        const struct boot_item *it = &b->items.items[i];
+        if (!it->step->first || it->probe != BOOT_PROBE_TODO) continue;
+        int rc = item_apply(b, it, err);
+        if (rc) return rc;
+        *ret_again = true;
+    }
+    return 0;
+}
+
+static int apply_rest(struct boot *b, struct gp_error *err) {
+    /* What cannot be put right is said before anything is installed, but for the agent: whether it
+     * fits is known at once as well. */
+    for (size_t i = 0; i < b->items.len; i++) {
+        int rc = item_judge(b, &b->items.items[i], err);
+        if (rc) return rc;
+    }
+    for (size_t i = 0; i < b->items.len; i++) {
+        const struct boot_item *it = &b->items.items[i];
+        int rc = it->probe == BOOT_PROBE_TODO ? item_apply(b, it, err) : 0;
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* The boot that the node is in now: a step may have rebooted it. */
+static int boot_id_now(struct boot *b, struct gp_error *err) {
+    GP_AUTO_STR struct str script = {0};
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    str_add(&script, "echo; echo \"::boot $(cat /proc/sys/kernel/random/boot_id)\"\n");
+    int rc = node_sh(b->link, "reading boot_id", &script, b->req->deadline_ms, &r, err);
+    const char *said = !rc && r.out.s ? strstr(r.out.s, "\n::boot ") : NULL;
+    if (said) {
+        said += strlen("\n::boot ");
+        GP_AUTO_FREE char *id = xstrndup(said, strcspn(said, "\n"));
+        if (*id) str_put(b->facts.boot_id, sizeof b->facts.boot_id, id);
+    }
+    return rc;
+}
+
+static int run(struct boot *b, struct gp_error *err) {
+    int rc = boot_items_make(b, err);
+    if (!rc && !b->link->session) rc = node_link_ensure(b->link, err);
+    if (!rc) rc = probe_all(b, err);
+    bool again = false;
+    for (size_t i = 0; i < b->items.len && !rc; i++) /* an image without cloud-init says so now */
+        if (b->items.items[i].step->first) rc = item_judge(b, &b->items.items[i], err);
+    if (!rc) rc = apply_first(b, &again, err);
+    if (!rc && again) rc = probe_all(b, err);
+    if (!rc) rc = apply_rest(b, err);
+    if (!rc && b->applied > 0) rc = boot_id_now(b, err);
+    return rc;
+}
+
+int bootstrap_run(struct node_link *l, const struct bootstrap_req *req,
+                  struct bootstrap_result *ret, struct gp_error *err) {
+    for (size_t i = 0; i < req->n_secrets; i++) log_redact(&req->secrets[i].value);
+    GP_CLEANUP(boot_clear) struct boot b = {.link = l, .req = req};
+    int rc = run(&b, err);
+    if (rc == -GP_ETIMEOUT && err) { /* one operation's deadline is the node's here */
+        err->code = GP_EBOOTSTRAP;
+        return -GP_EBOOTSTRAP;
+    }
+    if (rc) return rc;
+    *ret = (struct bootstrap_result){
+        .applied = b.applied, .nvidia = b.facts.nvidia, .root = b.facts.root};
+    str_put(ret->boot_id, sizeof ret->boot_id, b.facts.boot_id);
+    str_put(ret->arch, sizeof ret->arch, b.facts.arch);
+    return 0;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of steps and the scripts made from it. No I/O; the node's own thread. */
+#include "base/gp_base.h"
+
+#include "bootstrap/steps.h"
+
+#include "templates/templates.h"
+
+#include <openssl/evp.h>
+
+#define CLOUD_INIT_S 600
+
+static int64_t seconds_left(const struct boot *b) {
+    int64_t left = clock_left_ms(b->req->deadline_ms) / 1000;
+    return left > 10 ? left - 10 : 1; /* what is late says so itself before it is ended */
+}
+
+void boot_var(struct str *out, const char *name, const char *value) {
+    str_addf(out, "%s=", name);
+    str_add_shquoted(out, value ? value : "");
+    str_addc(out, '\n');
+}
+
+static void boot_var_i64(struct str *out, const char *name, int64_t value) {
+    str_addf(out, "%s=%lld\n", name, (long long)value);
+}
+
+static bool want_cloud_init(const struct boot *b) { return b->req->wait_cloud_init; }
+static bool want_packages(const struct boot *b) { return b->req->spec->packages.n > 0; }
+static bool want_steps(const struct boot *b) { return b->req->spec->steps.len > 0; }
+static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
+
+static void cloud_init_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
+                            struct str *out) {
+    boot_var_i64(out, "BUDGET", GP_MIN(seconds_left(b), (int64_t)CLOUD_INIT_S));
+}
+
+static void packages_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
+                          struct str *out) {
+    const struct bootstrap_req *req = b->req;
+    GP_AUTO_FREE char *list = strv_join(&req->spec->packages, " ");
+    boot_var(out, "PACKAGES", list);
+    boot_var(out, "PROXY", req->http_proxy);
+    const char *refusal = req->packages_refusal && *req->packages_refusal
+                              ? req->packages_refusal
+                              : "packages cannot be installed on this node";
+    boot_var(out, "REFUSAL", req->packages_allowed ? "" : refusal);
+    boot_var_i64(out, "BUDGET", seconds_left(b));
+}
+
+static void step_vars(const struct boot *b GP_UNUSED, const struct boot_item *it, struct str *out) {
+    boot_var(out, "RUN", it->user->run);
+    boot_var(out, "CHECK", it->user->check);
+    boot_var(out, "HASH", it->hash);
+    boot_var(out, "MARK", it->id);
+}
+
+static void driver_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
+                        struct str *out) {
+    boot_var(out, "IMAGE", b->req->image_name ? b->req->image_name : "of this node");
+}
+
+static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
+                       struct str *out) {
+    GP_AUTO_STR struct str list = {0};
+    for (size_t i = 0; i < b->n_agents; i++)
+        str_addf(&list, "%s%s:%s", i ? " " : "", b->agents[i].name, b->agents[i].sha256);
+    boot_var(out, "ARCH", BOOT_ARCH);
+    boot_var(out, "AGENTS", list.s);
+}
+
+const struct boot_step boot_steps[] = {
+    {.name = "cloud-init",
+     .file = "cloud-init",
+     .first = true,
+     .wanted = want_cloud_init,
+     .vars = cloud_init_vars},
+    {.name = "deadline", .file = "deadline", .wanted = want_cloud_init},
+    {.name = "packages", .file = "packages", .wanted = want_packages, .vars = packages_vars},
+    {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
+    {.name = "driver", .file = "driver", .wanted = want_driver, .vars = driver_vars},
+    {.name = "agent", .file = "agent", .vars = agent_vars, .apply = boot_agents_put},
+    {.file = NULL},
+};
+
+void boot_hash(char dst[65], const char *const *parts) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1;
+    for (; ok && *parts; parts++) /* with its NUL, so that parts cannot run into each other */
+        ok = EVP_DigestUpdate(ctx, *parts, strlen(*parts) + 1) == 1;
+    if (!ok || EVP_DigestFinal_ex(ctx, digest, &n) != 1 || n != 32) abort(); /* out of memory */
+    EVP_MD_CTX_free(ctx);
+    str_hex(dst, digest, 32);
+}
+
+/* A folder name for a step: readable, and unlike any other's. */
+static void item_id(struct boot_item *it) {
+    char hash[65], *p = it->id;
+    boot_hash(hash, (const char *const[]){it->name, it->user ? "user" : "table", NULL});
+    for (const char *c = it->name; *c && p < it->id + 40; c++)
+        *p++ = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9')
+                   ? *c
+                   : '_';
+    snprintf(p, 10, "-%.8s", hash);
+}
+
+static void item_add(struct boot *b, const struct boot_step *step, const struct spec_step *user) {
+    struct boot_item it = {
+        .step = step, .user = user, .name = user ? user->name : step->name, .probe = -1};
+    item_id(&it);
+    GP_AUTO_FREE char *packages = strv_join(&b->req->spec->packages, " ");
+    boot_hash(it.hash, user ? (const char *const[]){user->run, user->check, NULL}
+                            : (const char *const[]){step->file, packages, NULL});
+    vec_push(&b->items, it);
+}
+
+int boot_items_make(struct boot *b, struct gp_error *err) {
+    const struct spec *spec = b->req->spec;
+    for (const struct boot_step *s = boot_steps; s->file; s++) {
+        if (s->wanted && !s->wanted(b)) continue;
+        if (s->name) {
+            item_add(b, s, NULL);
+            continue;
+        }
+        for (size_t i = 0; i < spec->steps.len; i++) item_add(b, s, &spec->steps.items[i]);
+    }
+    return boot_agents_load(b, err);
+}
+
+void boot_clear(struct boot *b) {
+    for (size_t i = 0; i < b->items.len; i++) {
+        free(b->items.items[i].why);
+        free(b->items.items[i].warning);
+    }
+    vec_free(&b->items);
+    for (size_t i = 0; i < b->n_agents; i++) free(b->agents[i].data);
+    free(b->facts.home);
+    free(b->facts.missing);
+}
+
+int boot_file(const char *file, struct str *out, struct gp_error *err) {
+    GP_AUTO_FREE char *name = xasprintf("bootstrap/%s.sh", file);
+    const struct template_file *f = template_find(name);
+    if (!f) return gp_fail(err, GP_EINTERNAL, "template '%s' is not in this program", name);
+    str_add_mem(out, f->data, f->size);
+    str_addc(out, '\n');
+    return 0;
+}
+
+void boot_secrets(const struct boot *b, struct str *out) {
+    for (size_t i = 0; i < b->req->n_secrets; i++) {
+        str_add(out, "export ");
+        boot_var(out, b->req->secrets[i].env, secret_reveal(&b->req->secrets[i].value));
+    }
+}
+
+int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail,
+                     struct str *out, struct gp_error *err) {
+    if (it->step->vars) it->step->vars(b, it, out);
+    int rc = boot_file(it->step->file, out, err);
+    str_add(out, tail);
+    return rc;
+}
+
+int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err) {
+    /* In a function, so that nothing that reads stdin eats the script. */
+    str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
+    int rc = boot_file("lib", out, err);
+    str_add(out, "main() {\n");
+    if (!rc) rc = boot_file("facts", out, err);
+    for (size_t i = 0; i < b->items.len && !rc; i++) {
+        const struct boot_item *it = &b->items.items[i];
+        str_add(out, "(\n");
+        if (it->step->secrets) boot_secrets(b, out);
+        rc = boot_item_script(b, it, "probe\n)\n", out, err);
+        str_addf(out, "printf '::probe %zu %%s\\n' $?\n", i);
+    }
+    str_add(out, "printf '::done\\n'\n}\nmain </dev/null\n");
+    if (!rc && out->truncated) return gp_fail(err, GP_EUSAGE, "the steps of the spec are too long");
+    return rc;
+}
+
+static void fact(struct boot_facts *f, const char *text) {
+    const char *value = strchr(text, ' ');
+    if (!value) return;
+    size_t n = (size_t)(value - text);
+    value++;
+    struct {
+        const char *name, *value;
+    } is = {text, value};
+#define IS(word) (n == strlen(word) && memcmp(is.name, word, n) == 0)
+    if (IS("arch"))
+        str_put(f->arch, sizeof f->arch, value);
+    else if (IS("boot"))
+        str_put(f->boot_id, sizeof f->boot_id, value);
+    else if (IS("user"))
+        str_put(f->user, sizeof f->user, value);
+    else if (IS("root"))
+        f->root = true;
+    else if (IS("nvidia"))
+        f->nvidia = true;
+    else {
+        char **to = IS("home") ? &f->home : IS("missing") ? &f->missing : NULL;
+        if (to && !*to) *to = xstrdup(value);
+    }
+#undef IS
+}
+
+static void probe_line(struct boot *b, char *line, char **why, char **warning) {
+    if (str_starts(line, "::fact ")) {
+        fact(&b->facts, line + 7);
+    } else if (str_starts(line, "::error ")) {
+        free(*why);
+        *why = xstrdup(line + 8);
+    } else if (str_starts(line, "::warn ")) {
+        free(*warning);
+        *warning = xstrdup(line + 7);
+    } else if (str_starts(line, "::probe ")) {
+        char *status = strchr(line + 8, ' ');
+        int64_t i = 0, rc = 0;
+        if (status) *status++ = '\0';
+        if (!status || !str_to_i64(line + 8, 0, (int64_t)b->items.len - 1, &i) ||
+            !str_to_i64(status, 0, 255, &rc))
+            return;
+        struct boot_item *it = &b->items.items[i];
+        free(it->why);
+        free(it->warning);
+        it->probe = (int)rc;
+        it->why = GP_STEAL(*why);
+        it->warning = GP_STEAL(*warning);
+    }
+}
+
+void boot_probe_parse(struct boot *b, const char *text, size_t n) {
+    GP_AUTO_FREE char *why = NULL;
+    GP_AUTO_FREE char *warning = NULL;
+    GP_AUTO_FREE char *copy = xstrndup(text, n);
+    for (size_t i = 0; i < b->items.len; i++) b->items.items[i].probe = -1;
+    for (char *save = NULL, *line = strtok_r(copy, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save))
+        probe_line(b, line, &why, &warning);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of bootstrap/ share: the table of steps, what one run of bootstrap knows, and the
+ * two ways to run something on a node: a short script (node_sh) and a step that outlives the
+ * connection (node_step). Used by the node's own thread only. */
+#ifndef GP_BOOTSTRAP_STEPS_H
+#define GP_BOOTSTRAP_STEPS_H
+
+#include "bootstrap/bootstrap.h"
+
+struct boot_item;
+struct boot;
+
+/* One row of the table. A step's file defines probe() (0: there already, 10: to be applied, else it
+ * has said why not), and apply() and verify() where something can be done about it. */
+struct boot_step {
+    const char *name; /* NULL: the item's own (user steps) */
+    const char *file; /* below templates/bootstrap/, without ".sh" */
+    bool first;   /* must hold before the others are looked at: they are probed again after it */
+    bool secrets; /* the user's secrets are in its environment */
+    bool (*wanted)(const struct boot *b);
+    /* Adds NAME='value' lines for the file. May be NULL. */
+    void (*vars)(const struct boot *b, const struct boot_item *it, struct str *out);
+    /* Instead of the file's apply() and verify(). NULL: they run detached on the node. */
+    int (*apply)(struct boot *b, const struct boot_item *it, bool *ret_changed,
+                 struct gp_error *err);
+};
+extern const struct boot_step boot_steps[]; /* in order; ended by a NULL file */
+
+/* A step as this node needs it: a row, and for user steps which one. */
+struct boot_item {
+    const struct boot_step *step;
+    const struct spec_step *user; /* NULL for steps of the table */
+    const char *name;             /* borrowed */
+    char id[64];                  /* its folder on the node */
+    char hash[65];                /* of what it does */
+    int probe;                    /* what probe() returned; -1: has not said anything */
+    char *why;                    /* what it said when it failed; owned, may be NULL */
+    char *warning;                /* owned, may be NULL */
+};
+
+struct boot_facts {
+    char arch[32], boot_id[64], user[64];
+    char *home;
+    char *missing; /* a tool that bootstrap needs and the node lacks */
+    bool root, nvidia;
+};
+
+/* An agent that this build carries, unpacked. */
+struct boot_agent {
+    const char *name;
+    unsigned char *data;
+    size_t size;
+    char sha256[65];
+};
+
+struct boot {
+    struct node_link *link;
+    const struct bootstrap_req *req;
+    VEC_OF(struct boot_item) items;
+    struct boot_facts facts;
+    struct boot_agent agents[2];
+    size_t n_agents;
+    int applied;
+};
+
+#define BOOT_PROBE_TODO 10
+#define BOOT_ARCH "x86_64" /* what the agents are made for */
+#define BOOT_AGENT_DIR "agent"
+
+/* Fills b->items from the table and the spec. */
+int boot_items_make(struct boot *b, struct gp_error *err);
+void boot_clear(struct boot *b);
+/* The script that asks the node everything at once, and what it answered. */
+int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err);
+void boot_probe_parse(struct boot *b, const char *text, size_t n);
+/* lib.sh + variables + the item's file; `tail` is what is called at the end. */
+int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail,
+                     struct str *out, struct gp_error *err);
+void boot_secrets(const struct boot *b, struct str *out); /* export lines; wipe after use */
+void boot_var(struct str *out, const char *name, const char *value);
+int boot_file(const char *file, struct str *out, struct gp_error *err);
+
+/* Unpacks the agents; -GP_EBOOTSTRAP when this build carries none. */
+int boot_agents_load(struct boot *b, struct gp_error *err);
+int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed,
+                    struct gp_error *err);
+
+/* Runs a short script with sh and its own connection care: a lost connection is made again and the
+ * script, which must bear that, is run again until deadline_ms. 0: it exited (see ret). */
+int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t deadline_ms,
+            struct ssh_result *ret, struct gp_error *err);
+/* Closes the session and connects again, until deadline_ms. */
+int node_link_again(struct node_link *l, int64_t deadline_ms, struct gp_error *err);
+
+/* Runs apply() and verify() of an item detached on the node, follows it through lost connections and
+ * reboots, and ends it at the deadline. */
+int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
+
+void boot_hash(char dst[65], const char *const *parts); /* sha256 of NULL-ended parts, hex */
+/* "llm/1: step 'packages': ..." as -GP_EBOOTSTRAP, secrets redacted. */
+int boot_fail(const struct node_link *l, const char *step, struct gp_error *err, const char *text);
+
+#endif

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2015,SC2094
+# Sent in front of every fragment. Lines that begin with '::' are for gpuprov.
+say() { printf '::progress %s\n' "$*"; }
+warn() { printf '::warn %s\n' "$*"; }
+fail() {
+    printf '::error %s\n' "$*"
+    exit 1
+}
+root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+# A check of a person's own: quiet, without stdin, bounded.
+holds() { timeout -k 5 "${CHECK_S:-60}" sh -c "$1" </dev/null >/dev/null 2>&1; }
+# Says which of the folders given lie on a full disk.
+full_disks() {
+    df -Pk "$@" 2>/dev/null | awk 'NR > 1 && $4 < 1024 && !seen[$6]++ { print $6 }'
+}

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2015,SC2094
+# A step of the user's own. RUN: its script; CHECK: its check or ""; HASH: of both; MARK: where it is
+# noted that a step without a check has run. Secrets are in the environment.
+probe() {
+    if [ -n "$CHECK" ]; then
+        holds "$CHECK" && return 0
+    elif [ "$(cat "$HOME/.gpuprov/marks/$MARK" 2>/dev/null)" = "$HASH" ]; then
+        return 0
+    fi
+    return 10
+}
+apply() {
+    # an earlier step may have made this one needless
+    if [ -n "$CHECK" ] && holds "$CHECK"; then
+        echo '::unchanged'
+        return 0
+    fi
+    script=$PWD/script
+    printf '%s\n' "$RUN" >"$script" || fail 'the disk is full'
+    chmod 0700 "$script"
+    cd "$HOME" || fail "no home folder '$HOME'"
+    case $RUN in
+    '#!'*) "$script" ;;
+    *) sh -e "$script" ;;
+    esac
+    rc=$?
+    [ $rc -eq 0 ] || fail "ended with status $rc"
+}
+verify() {
+    if [ -n "$CHECK" ]; then
+        holds "$CHECK" || fail "ran, but its check does not hold: $CHECK"
+        return 0
+    fi
+    mkdir -p "$HOME/.gpuprov/marks" && printf '%s\n' "$HASH" >"$HOME/.gpuprov/marks/$MARK.new" &&
+        sync "$HOME/.gpuprov/marks/$MARK.new" &&
+        mv "$HOME/.gpuprov/marks/$MARK.new" "$HOME/.gpuprov/marks/$MARK" ||
+        fail 'ran, but that could not be noted: is the disk full?'
+}

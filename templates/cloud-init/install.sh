@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2015,SC2094
+# Run by cloud-init's bootcmd, before sshd, at every boot: puts the node's own end in place. What an
+# earlier boot of the same instance counted is kept; what a baked image brought along is not.
+umask 022
+mkdir -p /etc/gpuprov /var/lib/gpuprov
+id="$UID_ ${INSTANCE_ID:-}"
+if [ "$(cat /etc/gpuprov/instance 2>/dev/null)" != "$id" ]; then
+    systemctl stop gpuprov-deadline.service 2>/dev/null
+    rm -f /etc/gpuprov/deadline.conf /var/lib/gpuprov/deadline-used
+    printf '%s\n' "$id" >/etc/gpuprov/instance
+fi
+put() { base64 -d >"$1.new" && mv "$1.new" "$1"; }
+if ! [ -s /etc/gpuprov/deadline.conf ]; then
+    { echo "$CONF" | base64 -d; echo "MACHINE=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"; } |
+        base64 | put /etc/gpuprov/deadline.conf
+fi
+echo "$SCRIPT" | put /etc/gpuprov/deadline.sh
+echo "$UNIT" | put /etc/systemd/system/gpuprov-deadline.service
+systemctl daemon-reload
+systemctl enable gpuprov-deadline.service
+timeout 30 systemctl start gpuprov-deadline.service
+if ! systemctl is-active --quiet gpuprov-deadline.service; then
+    echo 'gpuprov: systemd did not start gpuprov-deadline.service: running it without' >&2
+    setsid sh /etc/gpuprov/deadline.sh /etc/gpuprov/deadline.conf </dev/null >/dev/null 2>&1 &
+fi
+# Packages change only when asked for: an upgrade under a running driver breaks it.
+systemctl mask --now apt-daily.timer apt-daily-upgrade.timer 2>/dev/null
+exit 0

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is shipped to or rendered for a node. Every file below templates/ (but .c, .h) and the two
+ * agents are embedded at build time under their path relative to the project ("bootstrap/x.sh" for
+ * templates/bootstrap/x.sh; "agent/gpuprov-agent.gz", "agent/gpuprov-agent-cuda.gz"). */
+#ifndef GP_TEMPLATES_H
+#define GP_TEMPLATES_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+struct template_file {
+    const char *name;
+    const unsigned char *data;
+    size_t size;
+};
+/* NULL when there is no such file (an agent that this build does not carry). */
+const struct template_file *template_find(const char *name);
+
+struct template_var {
+    const char *name, *value;
+};
+/* Replaces @@NAME@@ by the value (as is), @@q:NAME@@ by it quoted for sh, @@b64:NAME@@ by base64.
+ * An unknown or unclosed name is -GP_EINTERNAL naming it; vars end with {NULL, NULL}. */
+int template_render(const char *name, const struct template_var *vars, struct str *out,
+                    struct gp_error *err);
+int template_render_text(const char *what, const char *text, size_t n,
+                         const struct template_var *vars, struct str *out, struct gp_error *err);
+
+/* cloud-init user-data for a node: user gpuprov (sudo), its login key, the first-contact host key,
+ * and the dead-man units written and enabled by bootcmd before sshd. At most 16 KiB. */
+struct cloud_init_req {
+    const char *login_pubkey;
+    const char *host_key_private, *host_key_public; /* first contact; burned by design */
+    const char *stack, *uid;
+    int64_t expires_s; /* wall */
+    int64_t ttl_s;     /* of use; grace_s is added on the node */
+    int64_t grace_s;   /* 0: 300 */
+    int64_t tick_s;    /* how often the node looks; 0: 30 */
+};
+/* -GP_EUSAGE: a key or a name that cannot stand in user-data. */
+int template_cloud_init(const struct cloud_init_req *req, struct str *out, struct gp_error *err);
+
+#endif
