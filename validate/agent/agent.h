@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the agent share: results and how they are said, the checks' vtable, and what
+ * differs between gpuprov-agent (host) and gpuprov-agent-cuda. Depends on core/base and
+ * validate/checks.h only. The line format is written down in docs/agent-protocol.md. */
+#ifndef GP_AGENT_H
+#define GP_AGENT_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "comm.h"
+#include "device.h"
+#include "validate/checks.h"
+
+#define AGENT_PROTOCOL 1
+#define AGENT_LINE_MAX (60 << 10) /* bytes with the newline; longer lines are never written */
+
+/* Same names and order as the controller's enum verdict (core/model/report.h): the worst wins. */
+enum agent_verdict { AGENT_PASS, AGENT_DEGRADED, AGENT_SKIPPED, AGENT_ERROR, AGENT_FAIL };
+const char *agent_verdict_name(enum agent_verdict v);
+
+struct agent_metric {
+    const struct check_metric_info *info;
+    double value;
+};
+
+/* One check's outcome. agent_result_init, then what follows; starts as pass. */
+struct agent_result {
+    const struct check_info *check;
+    int gpu;  /* -1: not about one GPU; else said as "gpu" */
+    int rank; /* -1: not a gang check; else said as "rank" */
+    enum agent_verdict verdict;
+    char code[48];       /* "low_disk"; "" on pass */
+    char message[400];   /* one line */
+    char suggestion[400];/* "" : the table's, when not pass */
+    int64_t took_ms;
+    struct agent_metric metrics[GP_ARRAY_LEN(((struct check_info *)0)->metrics)];
+    size_t n_metrics;
+    struct str culprits;     /* gang: the ranks to blame, "1,3"; said as data.culprits; "" : nobody */
+    struct str data;         /* members of the JSON object "data", without braces */
+};
+void agent_result_init(struct agent_result *r, const struct check_info *check);
+void agent_result_clear(struct agent_result *r);
+
+/* A worse verdict replaces what was said before; an equal or better one is ignored (first wins). */
+void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, const char *fmt, ...)
+    GP_PRINTF(4, 5);
+/* From an error of a library call: fail or error with the error's text. */
+void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code,
+                     const struct gp_error *err);
+/* The line shown beside a pass ("8 of 8 GB/s ..."); ignored unless the verdict is pass. */
+void agent_say(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
+void agent_suggest(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
+/* name must be in the check's row (its unit comes from there); not finite: the verdict becomes error. */
+void agent_metric(struct agent_result *r, const char *name, double value);
+/* Adds "key": value to data. */
+void agent_data_str(struct agent_result *r, const char *key, const char *value);
+void agent_data_num(struct agent_result *r, const char *key, double value);
+void agent_data_int(struct agent_result *r, const char *key, int64_t value);
+void agent_data_bool(struct agent_result *r, const char *key, bool value);
+void agent_data_nums(struct agent_result *r, const char *key, const double *v, size_t n); /* array */
+void agent_culprit(struct agent_result *r, int rank);
+/* Metrics against the table's limits: the default judge. */
+void agent_judge_limits(struct agent_result *r);
+/* The line {"type":"result",...}\n, at most AGENT_LINE_MAX (data is dropped, and said, if it must be). */
+void agent_result_line(const struct agent_result *r, struct str *ret);
+/* A double as JSON has it: 6 significant digits, no NaN or infinity (null). */
+void agent_json_num(struct str *s, double v);
+
+/* What a check is given. */
+struct check_ctx {
+    const char *host;         /* hostname, for messages */
+    int64_t deadline_ms;      /* monotonic: give up by then (a killed worker says less) */
+    bool has_controller_now;
+    int64_t clock_offset_ms;  /* this node's wall clock minus the controller's; includes the command's
+                               * way to the node, so it is too large by up to a second or two */
+    int gpu;                  /* CHECK_GPU: which; -1 otherwise */
+    int gpus_expected;        /* --gpus: what was bought; -1: not said */
+    struct device *dev;       /* CHECK_GPU with a GPU: opened once per worker; else NULL */
+    /* CHECK_GANG only */
+    struct comm *comm; /* of comm_tcp, host memory: records, rendezvous, net.pair */
+    const struct device_ops *dev_ops; /* what train.ddp computes on */
+    const struct comm_ops *data_ops;  /* what its gradients go through, and the communicator */
+    struct comm *data;
+    int rank, size;
+    uint64_t seed;
+    int steps; /* of train.ddp */
+    struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
+};
+
+struct check_ops {
+    const char *id; /* a row of check_table; NULL ends a list */
+    /* Can it run here? false after agent_set(r, AGENT_SKIPPED, ...) with the reason. NULL: always. */
+    bool (*needs)(struct check_ctx *c, struct agent_result *r);
+    /* Measures and verifies, in a worker process that is killed when the limit passes. */
+    void (*run)(struct check_ctx *c, struct agent_result *r);
+    /* Turns figures into the verdict. NULL: agent_judge_limits. Not called when skipped or error. */
+    void (*judge)(struct check_ctx *c, struct agent_result *r);
+};
+
+/* What differs between the two programs: kind_host.c or kind_cuda.c defines it. */
+struct agent_kind {
+    const char *name;                /* "host", "cuda" */
+    const struct device_ops *device; /* what GPU checks compute on */
+    const struct comm_ops *comm;     /* what train.ddp's gradients go through */
+    const struct check_ops *gpu_checks; /* id NULL ends; may be empty */
+    /* GPUs to make workers for, counted without starting the driver (/dev/nvidiaN). NULL: 0. */
+    int (*gpu_count)(void);
+    /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
+    void (*device_failed)(struct agent_result *r, const struct gp_error *err);
+    /* Adds members, each with a leading comma, to the hello line (libraries found...). May be NULL.
+     * Called in the parent: must not start CUDA (it would not survive fork). */
+    void (*hello)(struct str *json);
+};
+extern const struct agent_kind agent_kind;
+
+extern const struct check_ops host_checks[]; /* CHECK_NODE rows of both programs */
+extern const struct check_ops gang_checks[]; /* CHECK_GANG rows of both programs */
+const struct check_ops *agent_check_ops(const char *id); /* NULL: this program has no such check */
+
+int agent_dev_nvidia_count(void); /* /dev/nvidia0, 1, ...: device files, no driver call */
+
+/* Cores this process may really use: affinity and cgroup quota; *ret_online: what the machine has. */
+double agent_cores(int *ret_online);
+/* Bytes it may really use: the machine's, or the tighter cgroup limit. */
+int64_t agent_memory_bytes(int64_t *ret_machine);
+
+#ifdef GPUPROV_FAULTS
+/* Test-only builds: GPUPROV_FAULT="kind:rank:step" of the environment. */
+bool agent_fault(const char *kind, int rank, int step);
+#else
+static inline bool agent_fault(const char *kind, int rank, int step) {
+    (void)kind, (void)rank, (void)step;
+    return false;
+}
+#endif
+
+#endif

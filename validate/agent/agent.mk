@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# The node's two programs. AGENT_GZ: what could be built, compressed, for embedding.
+# They are compiled apart from the controller: no sanitizer, no contraction of a*b+c (numbers must be
+# equal on all ranks), static and without position independence, core/base only.
+AGENT_CC ?= $(CC)
+AGENT_CFLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-pie \
+  -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2 $(WARN) \
+  $(if $(DEV),-Werror) -Icore -I. -DGP_VERSION='"$(VERSION)"'
+AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/clock.c core/base/fs.c
+# everything both programs share; kind_host.c and *_cuda.c are what they do not
+AGENT_SRC := $(AGENT_BASE) validate/checks.c \
+  $(sort $(filter-out validate/agent/kind_%.c validate/agent/%_cuda.c,$(wildcard validate/agent/*.c)))
+AGENT_HOST_SRC := $(AGENT_SRC) validate/agent/kind_host.c
+AGENT_HOST_OBJ := $(AGENT_HOST_SRC:%.c=$(B)/agent-obj/%.o)
+
+$(B)/agent-obj/%.o: %.c validate/agent/agent.mk
+	@mkdir -p $(@D)
+	$(SAY) "  cc $<, for nodes"
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/agent/gpuprov-agent: $(AGENT_HOST_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  link $@"
+	$(Q)$(AGENT_CC) -static -no-pie -Wl,--gc-sections -Wl,-z,relro,-z,noexecstack -s $^ -o $@
+
+$(B)/agent/%.gz: $(B)/agent/%
+	$(Q)gzip -9 -n -c $< >$@
+
+AGENT_GZ := $(B)/agent/gpuprov-agent.gz
+
+# Test-only: the same program with faults that a test can ask for. Never embedded, never installed.
+AGENT_FAULTS_OBJ := $(AGENT_HOST_SRC:%.c=$(B)/agent-faults-obj/%.o)
+$(B)/agent-faults-obj/%.o: %.c validate/agent/agent.mk
+	@mkdir -p $(@D)
+	$(SAY) "  cc $<, with faults"
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -DGPUPROV_FAULTS -MMD -MP -c $< -o $@
+$(B)/tests/gpuprov-agent-faults: $(AGENT_FAULTS_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  link $@"
+	$(Q)$(AGENT_CC) -static -no-pie -Wl,--gc-sections $^ -o $@
+
+.PHONY: agent agent-faults
+agent: $(AGENT_GZ)
+agent-faults: $(B)/tests/gpuprov-agent-faults
+-include $(AGENT_HOST_OBJ:.o=.d) $(AGENT_FAULTS_OBJ:.o=.d)
+include validate/agent/cuda.mk

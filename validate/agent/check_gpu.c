@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu.presence as far as it can be told without a driver's library: device files, the kernel module,
+ * the PCI bus. In both programs; calls no driver. One thread. */
+#include "base/gp_base.h"
+
+#include "gpu.h"
+
+#include "base/fs.h"
+
+#include <dirent.h>
+
+/* Display and 3D controllers of NVIDIA on the PCI bus; -1 when the bus cannot be read. */
+static int pci_gpus(void)
+{
+    static const char folder[] = "/sys/bus/pci/devices";
+    DIR *d = opendir(folder);
+    if (!d)
+        return -1;
+    int n = 0;
+    for (const struct dirent *e = readdir(d); e; e = readdir(d)) {
+        if (e->d_name[0] == '.')
+            continue;
+        GP_AUTO_FREE char *vendor = xasprintf("%s/%s/vendor", folder, e->d_name);
+        GP_AUTO_FREE char *class = xasprintf("%s/%s/class", folder, e->d_name);
+        GP_AUTO_STR struct str v = {0};
+        GP_AUTO_STR struct str c = {0};
+        if (fs_read(vendor, 64, &v, NULL) || fs_read(class, 64, &c, NULL))
+            continue;
+        n += str_starts(v.s, "0x10de") && str_starts(c.s, "0x03");
+    }
+    closedir(d);
+    return n;
+}
+
+static void no_nodes(const struct check_ctx *c, struct agent_result *r)
+{
+    int bus = pci_gpus();
+    bool module = fs_exists("/proc/driver/nvidia/version");
+    agent_set(r, AGENT_FAIL, "no_device_nodes", "no GPU device nodes: %d GPU%s bought, no /dev/nvidia* "
+              "here; %s", c->gpus_expected, c->gpus_expected == 1 ? "" : "s",
+              module    ? "the driver's module is loaded"
+              : bus > 0 ? "the GPUs are on the PCI bus, but no driver is loaded"
+                        : "no NVIDIA GPU is on the PCI bus either");
+    agent_suggest(r, "%s",
+                  module    ? "run 'nvidia-modprobe -u -c=0', or pass the devices into this container"
+                  : bus > 0 ? "install a driver for this kernel, and look at 'dkms status'"
+                            : "the machine has no GPU: buy another instance type, or replace the node");
+    if (bus >= 0)
+        agent_data_int(r, "pci", bus);
+    agent_data_bool(r, "module", module);
+}
+
+bool gpu_presence_nodes(const struct check_ctx *c, struct agent_result *r, int *ret_nodes)
+{
+    int nodes = agent_dev_nvidia_count();
+    agent_data_int(r, "dev_nodes", nodes);
+    if (c->gpus_expected >= 0)
+        agent_data_int(r, "expected", c->gpus_expected);
+    *ret_nodes = nodes;
+    if (nodes > 0)
+        return true;
+    if (c->gpus_expected > 0)
+        no_nodes(c, r);
+    else
+        agent_set(r, AGENT_SKIPPED, "no_gpu", "no GPU was asked for, and there is none");
+    return false;
+}
+
+static void presence_host(struct check_ctx *c, struct agent_result *r)
+{
+    int nodes = 0;
+    if (!gpu_presence_nodes(c, r, &nodes))
+        return;
+    agent_set(r, AGENT_ERROR, "no_cuda_agent",
+              "%d GPU device node%s here, but this is the agent without CUDA, which cannot ask the driver",
+              nodes, nodes == 1 ? "" : "s");
+    agent_suggest(r, "use a gpuprov that was built with a CUDA toolkit ('gpuprov doctor' tells)");
+}
+
+static bool no_cuda(struct check_ctx *c, struct agent_result *r)
+{
+    (void)c;
+    agent_set(r, AGENT_SKIPPED, "no_cuda_agent", "this is the agent without CUDA");
+    return false;
+}
+
+const struct check_ops gpu_checks_host[] = {
+    {.id = "gpu.presence", .run = presence_host},
+    {.id = "gpu.memfill", .needs = no_cuda, .run = presence_host},
+    {.id = NULL},
+};

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NVIDIA's driver API and NVML, reached by dlopen at run time: what load_cuda.c finds, device_cuda.c
+ * computes with and the GPU checks ask. Only declarations that we call, by hand, so that the agent
+ * builds without the toolkit's headers. One process loads once; not thread-safe. */
+#ifndef GP_AGENT_CUDA_H
+#define GP_AGENT_CUDA_H
+
+#include "agent.h"
+
+typedef int cu_result; /* CUresult */
+typedef int cu_device; /* CUdevice */
+typedef struct CUctx_st *cu_context;
+typedef struct CUmod_st *cu_module;
+typedef struct CUfunc_st *cu_function;
+typedef struct CUstream_st *cu_stream;
+
+enum { /* CUresult values that are told apart */
+    CU_OUT_OF_MEMORY = 2,
+    CU_STUB_LIBRARY = 34,
+    CU_INSUFFICIENT_DRIVER = 35,
+    CU_DEVICE_UNAVAILABLE = 46,
+    CU_NO_DEVICE = 100,
+    CU_INVALID_DEVICE = 101,
+    CU_NO_BINARY = 209,
+    CU_ECC_UNCORRECTABLE = 214,
+    CU_INVALID_IMAGE = 200,
+    CU_UNSUPPORTED_PTX = 222,
+    CU_NOT_READY = 600,
+    CU_ILLEGAL_ADDRESS = 700,
+    CU_LAUNCH_FAILED = 719,
+    CU_SYSTEM_NOT_READY = 802,
+    CU_DRIVER_MISMATCH = 803,
+    CU_COMPAT_NOT_SUPPORTED = 804,
+    CU_UNKNOWN = 999
+};
+
+enum { CU_ATTR_ECC = 32, CU_ATTR_MAJOR = 75, CU_ATTR_MINOR = 76, CU_ATTR_SMS = 16 };
+
+struct cuda_api {
+    cu_result (*init)(unsigned flags);
+    cu_result (*driver_version)(int *ret);
+    cu_result (*error_name)(cu_result r, const char **ret);
+    cu_result (*device_count)(int *ret);
+    cu_result (*device_get)(cu_device *ret, int index);
+    cu_result (*device_name)(char *dst, int n, cu_device d);
+    cu_result (*device_memory)(size_t *ret_bytes, cu_device d);
+    cu_result (*device_attribute)(int *ret, int attribute, cu_device d);
+    cu_result (*device_pci)(char *dst, int n, cu_device d);
+    cu_result (*context_retain)(cu_context *ret, cu_device d);
+    cu_result (*context_release)(cu_device d);
+    cu_result (*context_use)(cu_context c);
+    cu_result (*memory_info)(size_t *ret_free, size_t *ret_total);
+    cu_result (*memory_alloc)(dev_addr *ret, size_t bytes);
+    cu_result (*memory_free)(dev_addr p);
+    cu_result (*copy_to)(dev_addr dst, const void *src, size_t bytes);
+    cu_result (*copy_from)(void *dst, dev_addr src, size_t bytes);
+    cu_result (*copy_within)(dev_addr dst, dev_addr src, size_t bytes);
+    cu_result (*stream_query)(cu_stream s);
+    cu_result (*module_load)(cu_module *ret, const void *image);
+    cu_result (*module_unload)(cu_module m);
+    cu_result (*module_function)(cu_function *ret, cu_module m, const char *name);
+    cu_result (*launch)(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, cu_stream s, void **params,
+                        void **extra);
+};
+
+/* Loads libcuda.so.1 once and resolves every function above. -GP_EENV with detail "NO_DRIVER" when no
+ * such library loads (the message says where it was looked for), "OLD_DRIVER" when one lacks a
+ * function. Does not call cuInit. */
+int cuda_load(const struct cuda_api **ret, struct gp_error *err);
+const char *cuda_path(void); /* what was loaded; "" */
+
+/* cuda_load + cuInit, once per process. The detail of an error is the driver's own code ("802"). */
+int cuda_start(const struct cuda_api **ret, struct gp_error *err);
+
+/* Sets err: "WHAT: ERROR_NAME (802): what it means". detail: the number. domain GP_D_NODE. */
+int cuda_fail(struct gp_error *err, cu_result r, const char *fmt, ...) GP_PRINTF(3, 4);
+/* What to do about it; "" when nothing is known. For a code that cuInit and friends return. */
+const char *cuda_advice(cu_result r);
+
+/* Turns an error of cuda_start, device_cuda.open or a launch into a verdict with advice. */
+void cuda_verdict(struct agent_result *r, const struct gp_error *err);
+
+/* Opens one of the candidates by the agent's search order (GPUPROV_LIBRARY_PATH, the loader's own,
+ * the usual folders). NULL: none; why: what the loader said last. */
+void *library_open(const char *name, struct str *ret_path, struct str *why);
+
+/* What NVML says, for comparison. found false: no library or it did not start (why). */
+struct nvml_facts {
+    bool found;
+    int count;          /* -1: not said */
+    int code;           /* NVML's return value when it did not start; 0 */
+    char driver[96];    /* "580.65.06" */
+    char why[240];
+};
+void nvml_look(struct nvml_facts *ret);
+
+/* Free and total memory of an opened CUDA device. */
+int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err);
+
+/* The checks of kind_cuda.c; each in its own file. */
+void gpu_presence_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_memfill_cuda(struct check_ctx *c, struct agent_result *r);
+
+/* Fatbins that this build carries, newest toolkit first; cuda 0 ends. */
+struct cuda_fatbin {
+    int cuda; /* 12090: the driver must be at least of this major version */
+    const void *image;
+};
+extern const struct cuda_fatbin cuda_fatbins[];
+
+#endif

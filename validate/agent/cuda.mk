@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# gpuprov-agent-cuda: the shared files of agent.mk, the *_cuda.c files and the kernels. Built only when
+# there is a CUDA toolkit (toolkits.sh says where it looks); without one the program carries no such
+# agent and says so.
+export CUDA_HOMES CUDA_HOME
+CUDA_TOOLKITS := $(shell sh validate/agent/toolkits.sh)
+CUDA_KERNELS := $(wildcard validate/agent/kernels/*)
+AGENT_GLIBC := 2.28
+AGENT_CUDA_SRC := $(AGENT_SRC) validate/agent/kind_cuda.c $(sort $(wildcard validate/agent/*_cuda.c))
+AGENT_CUDA_OBJ := $(sort $(AGENT_CUDA_SRC:%.c=$(B)/agent-obj/%.o)) $(B)/agent-obj/fatbins.o \
+  $(B)/agent-obj/fatbin_data.o
+
+# --- kernels on the CPU, for the stand-in driver of the tests ---
+$(B)/agent-obj/kernels_host.o: validate/agent/kernels/all.cu $(CUDA_KERNELS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off $(WARN) $(if $(DEV),-Werror) -c $< -o $@
+
+ifneq ($(CUDA_TOOLKITS),)
+$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/fatbins.sh validate/agent/toolkits.sh
+	$(SAY) "  nvcc $(@D)"
+	$(Q)sh validate/agent/fatbins.sh $(@D) validate/agent/kernels/all.cu
+$(B)/gen/cuda/fatbins.S: $(B)/gen/cuda/fatbins.c ;
+
+$(B)/agent-obj/fatbins.o: $(B)/gen/cuda/fatbins.c
+	@mkdir -p $(@D)
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -c $< -o $@
+$(B)/agent-obj/fatbin_data.o: $(B)/gen/cuda/fatbins.S
+	@mkdir -p $(@D)
+	$(Q)$(AGENT_CC) -c $< -o $@
+
+$(B)/agent/gpuprov-agent-cuda: $(AGENT_CUDA_OBJ) validate/agent/oldglibc.sh
+	@mkdir -p $(@D)
+	$(SAY) "  link $@"
+	$(Q)sh validate/agent/oldglibc.sh "$(AGENT_CC)" $(AGENT_GLIBC) $@ $(AGENT_CUDA_OBJ)
+
+ifneq ($(AGENT_GZ),)
+AGENT_GZ += $(B)/agent/gpuprov-agent-cuda.gz
+endif
+
+check-abi: $(B)/agent/gpuprov-agent-cuda
+	@sh validate/agent/checkabi.sh $(AGENT_GLIBC) $<
+# On a machine with GPUs: what the agent says about them. Without one nothing is checked: a failure.
+gpu-check: $(B)/agent/gpuprov-agent-cuda
+	@ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { echo "gpu-check: no GPU here, nothing was checked" >&2; exit 1; }
+	@$< run --text --time 5m --checks gpu.presence,gpu.memfill --gpus $$(ls -d /dev/nvidia[0-9]* | wc -l)
+else
+gpu-check:
+	@echo "gpu-check: no CUDA toolkit, so there is no gpuprov-agent-cuda to run" >&2; exit 1
+check-abi:
+	@echo "check-abi: no CUDA toolkit, so there is no gpuprov-agent-cuda to check"
+endif
+-include $(filter %.d,$(AGENT_CUDA_OBJ:.o=.d))

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's output: JSON lines (one write each) or text for people, to stdout or to a rank's file. */
+#ifndef GP_AGENT_EMIT_H
+#define GP_AGENT_EMIT_H
+
+#include "agent.h"
+
+struct emit {
+    int fd;
+    bool text;   /* for people instead of JSON lines */
+    bool broken; /* a write failed: nobody listens, or the disk is full */
+    enum agent_verdict worst; /* of what counts: skipped counts only for required checks */
+    size_t ran;               /* results that were not skipped */
+    size_t failed, degraded, skipped, errors;
+};
+void emit_hello(struct emit *e, int rank, int size);
+void emit_start(struct emit *e, const struct check_info *check);
+void emit_result(struct emit *e, const struct agent_result *r);
+void emit_line(struct emit *e, const char *line, size_t n); /* ends with '\n' already */
+/* The end line; returns the exit code in the node-check language: 0 pass, 1 degraded, 2 fail, 3 could
+ * not tell. reason: "" or why it ended early (then never 0). */
+int emit_end(struct emit *e, const char *reason);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the gang checks share: gathering small records, and how a broken communicator is told. */
+#ifndef GP_AGENT_GANG_H
+#define GP_AGENT_GANG_H
+
+#include "agent.h"
+
+void net_pair_run(struct check_ctx *c, struct agent_result *r);
+void train_run(struct check_ctx *c, struct agent_result *r);
+void train_judge(struct check_ctx *c, struct agent_result *r);
+
+/* The communicator (or this rank's device) failed: verdict fail, blaming whom err blames, or this rank
+ * when `own`. The check must return; the rank aborts the communicator with this reason. */
+void gang_broken(struct check_ctx *c, struct agent_result *r, const struct gp_error *err, bool own);
+/* All ranks' records of n bytes, in rank order. False: gang_broken was called. */
+bool gang_gather(struct check_ctx *c, struct agent_result *r, const void *own, void *all, size_t n);
+bool gang_broadcast(struct check_ctx *c, struct agent_result *r, void *p, size_t n, int root);
+bool gang_barrier(struct check_ctx *c, struct agent_result *r);
+/* The element of `v` in the middle (the lower one of two); v is reordered. 0 when n is 0. */
+double gang_median(double *v, size_t n);
+double gang_now_s(void);
+/* 64 bits that any change of a bit changes with near certainty. Not against malice. */
+uint64_t gang_hash(const void *p, size_t n);
+
+/* Known-answer all-reduce over several sizes (known_answer.c). False: the check must return. */
+bool known_answer_run(struct check_ctx *c, struct agent_result *r);
+
+#endif

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel in one fatbin. */
+#include "gemm.cu"
+#include "memory.cu"

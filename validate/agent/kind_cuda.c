@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov-agent-cuda: the program for nodes with /dev/nvidia*. Dynamic against libc only; everything
+ * of NVIDIA's is found at run time, in worker processes. */
+#include "base/gp_base.h"
+
+#include "cuda.h"
+#include "gpu.h"
+
+static bool needs_device(struct check_ctx *c, struct agent_result *r)
+{
+    if (c->gpu >= 0)
+        return true;
+    agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU device node");
+    return false;
+}
+
+static const struct check_ops gpu_checks_cuda[] = {
+    {.id = "gpu.presence", .run = gpu_presence_cuda},
+    {.id = "gpu.memfill", .needs = needs_device, .run = gpu_memfill_cuda},
+    {.id = NULL},
+};
+
+static void hello(struct str *json)
+{
+    str_add(json, ",\"fatbins\":[");
+    for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++)
+        str_addf(json, "%s\"%d.%d\"", f == cuda_fatbins ? "" : ",", f->cuda / 1000,
+                 f->cuda % 1000 / 10);
+    str_addc(json, ']');
+}
+
+const struct agent_kind agent_kind = {
+    .name = "cuda",
+    .device = &device_cuda,
+    .comm = &comm_tcp,
+    .gpu_checks = gpu_checks_cuda,
+    .gpu_count = agent_dev_nvidia_count,
+    .device_failed = cuda_verdict,
+    .hello = hello,
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov-agent: the static program. It has no GPU code, and says
+ * so when asked for GPU checks. */
+#include "base/gp_base.h"
+
+#include "gpu.h"
+
+const struct agent_kind agent_kind = {
+    .name = "host",
+    .device = &device_host,
+    .comm = &comm_tcp,
+    .gpu_checks = gpu_checks_host,
+};

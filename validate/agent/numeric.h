@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exp, log and tanh in fp32 out of + - * / and bit operations only: the same bits on every CPU (and,
+ * without contraction, on a GPU), which libm does not promise. Compile with -ffp-contract=off. */
+#ifndef GP_AGENT_NUMERIC_H
+#define GP_AGENT_NUMERIC_H
+
+#include "base/gp_base.h"
+
+static inline float num_from_bits(uint32_t u) {
+    float f = 0;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint32_t num_bits(float f) {
+    uint32_t u = 0;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+/* e^x, relative error below 3e-7 for x in [-87, 88]; clamped outside; NaN stays NaN. */
+static inline float num_exp(float x) {
+    if (x != x) return x;
+    if (x > 88.0f) x = 88.0f;
+    if (x < -87.0f) return 0.0f;
+    float t = x * 1.44269504f;
+    int32_t n = (int32_t)(t >= 0.0f ? t + 0.5f : t - 0.5f);
+    float fn = (float)n;
+    float r = x - fn * 0.693359375f; /* ln 2 in two parts; the first product is exact */
+    r = r - fn * -2.12194440e-4f;
+    float p = 1.9875691500e-4f; /* Cephes expf */
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    return p * num_from_bits((uint32_t)(n + 127) << 23);
+}
+
+/* ln x for normal x > 0, relative error below 3e-7 away from 1, absolute 1e-7 near it. */
+static inline float num_log(float x) {
+    if (!(x > 0.0f)) return num_from_bits(0x7fc00000u);
+    uint32_t u = num_bits(x);
+    int32_t e = (int32_t)(u >> 23) - 127;
+    float m = num_from_bits((u & 0x007fffffu) | 0x3f800000u); /* [1, 2) */
+    if (m > 1.41421356f) {
+        m = m * 0.5f;
+        e = e + 1;
+    }
+    float s = (m - 1.0f) / (m + 1.0f);
+    float z = s * s;
+    float p = 0.22222222f; /* 2 atanh(s) = 2s (1 + z/3 + z^2/5 + ...) */
+    p = p * z + 0.28571429f;
+    p = p * z + 0.4f;
+    p = p * z + 0.66666667f;
+    p = p * z;
+    float lm = s * 2.0f + s * p;
+    float fe = (float)e;
+    return fe * 0.693359375f + (lm + fe * -2.12194440e-4f);
+}
+
+/* tanh x, absolute error below 3e-7. */
+static inline float num_tanh(float x) {
+    float a = x < 0.0f ? -x : x;
+    if (a > 9.0f) return x < 0.0f ? -1.0f : 1.0f;
+    float t = 1.0f - 2.0f / (num_exp(a * 2.0f) + 1.0f);
+    return x < 0.0f ? -t : t;
+}
+
+static inline float num_sqrt(float x) { return __builtin_sqrtf(x); } /* IEEE: exactly rounded */
+
+/* splitmix64: the source of everything random that must be the same everywhere. */
+static inline uint64_t num_mix(uint64_t z) {
+    z += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+#endif

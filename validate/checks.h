@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check table's facts: one row per check, compiled into the controller and into both agents.
+ * The run functions are the agent's (validate/agent/). Depends on core/base only. */
+#ifndef GP_CHECKS_H
+#define GP_CHECKS_H
+
+#include "base/gp_base.h"
+
+enum check_level { CHECK_NODE, CHECK_GPU, CHECK_GANG };
+enum check_need { NEED_NOTHING = 0, NEED_GPU = 1, NEED_ROOT = 2, NEED_PEERS = 4 /* 2+ nodes */ };
+
+struct check_metric_info {
+    const char *name, *unit; /* NULL name ends the list */
+    bool ceiling;            /* a limit from above (latency, clock offset) */
+    double fail, degraded;   /* default limits; negative: none (only reported) */
+    const char *source;      /* where the limits come from; "" with none */
+};
+struct check_info {
+    const char *id;       /* "host.memory", "net.bandwidth", "train.ddp" */
+    enum check_level level;
+    unsigned needs;
+    int seconds;          /* what it takes at most on a sound node, for choosing within validate.time */
+    bool required;        /* by default; validate.require adds to these */
+    const char *finds, *how, *suggestion; /* for docs/checks.md */
+    struct check_metric_info metrics[8];
+};
+extern const struct check_info check_table[]; /* id NULL ends */
+const struct check_info *check_find(const char *id);
+size_t check_count(void);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the checks of a spec: all that apply and fit validate.time, required ones first, then
+ * cheapest first. Pure: the table, the spec and nothing else. Any thread. */
+#include "base/gp_base.h"
+
+#include "validate/judge.h"
+#include "validate/validate.h"
+
+#include "base/clock.h"
+
+struct chosen {
+    const struct check_info *info;
+    bool required;
+};
+struct chosen_list {
+    VEC_OF(struct chosen) list;
+};
+
+static void chosen_clear(struct chosen_list *c)
+{
+    vec_free(&c->list);
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const struct chosen *x = a, *y = b;
+    if (x->required != y->required)
+        return x->required ? -1 : 1;
+    if (x->info->seconds != y->info->seconds)
+        return x->info->seconds < y->info->seconds ? -1 : 1;
+    return x->info < y->info ? -1 : x->info > y->info; /* the table's order */
+}
+
+/* Why this check cannot run for this spec at all; NULL when it can. */
+static const char *cannot(const struct spec *spec, const struct check_info *info)
+{
+    if ((info->level == CHECK_GPU || (info->needs & NEED_GPU)) && spec->gpu.count <= 0)
+        return "the spec asks for no gpu";
+    if ((info->needs & NEED_PEERS) && spec->nodes < 2)
+        return "needs two nodes or more";
+    return NULL;
+}
+
+static void leave_out(struct validate_plan *p, const struct check_info *info, const char *why)
+{
+    strv_take(&p->left_out, xasprintf("%s (%s)", info->id, why));
+}
+
+/* The names in validate.require must exist and apply. */
+static int check_required(const struct spec *spec, struct gp_error *err)
+{
+    for (size_t i = 0; i < spec->validate.require.n; i++) {
+        const char *id = spec->validate.require.v[i];
+        const struct check_info *info = check_find(id);
+        if (!info) {
+            const char *names[64] = {NULL};
+            for (size_t k = 0; k < check_count() && k + 1 < GP_ARRAY_LEN(names); k++)
+                names[k] = check_table[k].id;
+            const char *near = str_closest(id, names);
+            return gp_fail(err, GP_EUSAGE, "validate.require: no check is called '%s'%s%s%s", id,
+                           near ? "; did you mean '" : "; see 'gpuprov checks'", near ? near : "",
+                           near ? "'?" : "");
+        }
+        const char *why = cannot(spec, info);
+        if (why)
+            return gp_fail(err, GP_EUSAGE, "validate.require: %s cannot run: %s", id, why);
+    }
+    return 0;
+}
+
+/* A floor of a check that cannot run could never hold. Its name was checked by the decoder. */
+static int check_floors(const struct spec *spec, struct gp_error *err)
+{
+    for (size_t i = 0; i < spec->validate.floors.len; i++) {
+        const char *id = spec->validate.floors.items[i].check;
+        const struct check_info *info = check_find(id);
+        const char *why = info ? cannot(spec, info) : "no check is called so";
+        if (why)
+            return gp_fail(err, GP_EUSAGE, "validate.floors: %s cannot run: %s", id, why);
+    }
+    return 0;
+}
+
+static void take(struct validate_plan *p, const struct check_info *info)
+{
+    if (info->level == CHECK_GANG)
+        vec_push(&p->gang_checks, info);
+    else
+        vec_push(&p->node_checks, info);
+}
+
+static int too_short(const struct spec *spec, const struct chosen_list *all, int64_t need_s,
+                     struct gp_error *err)
+{
+    GP_AUTO_STR struct str names = {.max = 300};
+    for (size_t i = 0; i < all->list.len && all->list.items[i].required; i++)
+        str_addf(&names, "%s%s %ds", i ? ", " : "", all->list.items[i].info->id,
+                 all->list.items[i].info->seconds);
+    char have[32], need[32];
+    duration_format(have, sizeof have, spec->validate.time_ms);
+    duration_format(need, sizeof need, need_s * 1000);
+    return gp_fail(err, GP_EUSAGE,
+                   "validate.time: %s is too short for the required checks, which take %s (%s)", have,
+                   need, names.s);
+}
+
+static void plan_add(struct validate_plan *p, const struct spec *spec, const struct chosen_list *all)
+{
+    int64_t left_s = spec->validate.time_ms / 1000;
+    char have[32];
+    duration_format(have, sizeof have, spec->validate.time_ms);
+    for (size_t i = 0; i < all->list.len; i++) {
+        const struct chosen *c = &all->list.items[i];
+        if (c->required || c->info->seconds <= left_s) {
+            left_s -= c->info->seconds;
+            take(p, c->info);
+            continue;
+        }
+        GP_AUTO_FREE char *why =
+            xasprintf("takes %d s, which validate.time %s does not leave", c->info->seconds, have);
+        leave_out(p, c->info, why);
+    }
+}
+
+int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err)
+{
+    int rc = check_required(spec, err);
+    if (rc == 0)
+        rc = check_floors(spec, err);
+    if (rc < 0)
+        return rc;
+    GP_CLEANUP(chosen_clear) struct chosen_list all = {0};
+    GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+    int64_t need_s = 0;
+    for (size_t i = 0; i < check_count(); i++) {
+        const struct check_info *info = &check_table[i];
+        const char *why = cannot(spec, info);
+        if (why) {
+            leave_out(&p, info, why);
+            continue;
+        }
+        struct chosen c = {info, validate_required(spec, info->id)};
+        need_s += c.required ? info->seconds : 0;
+        vec_push(&all.list, c);
+    }
+    if (all.list.len)
+        qsort(all.list.items, all.list.len, sizeof all.list.items[0], by_cost);
+    if (need_s * 1000 > spec->validate.time_ms)
+        return too_short(spec, &all, need_s, err);
+    plan_add(&p, spec, &all);
+    *ret = p;
+    p = (struct validate_plan){0};
+    return 0;
+}
+
+void validate_plan_clear(struct validate_plan *p)
+{
+    vec_free(&p->node_checks);
+    vec_free(&p->gang_checks);
+    strv_clear(&p->left_out);
+}

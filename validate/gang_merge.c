@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the gang's results and each node's share from what the ranks said. The gang is as good as its
+ * worst rank; a rank that said nothing is an error that names its node; a rank that only suffered from
+ * another one's fault is not blamed for it. No I/O. */
+#include "base/gp_base.h"
+
+#include "validate/gang.h"
+
+#include "base/json.h"
+#include "validate/judge.h"
+
+bool gang_began(const struct gang *g)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if (g->ranks[i].began)
+            return true;
+    return false;
+}
+
+static void result_copy(struct check_result *to, const struct check_result *from)
+{
+    *to = (struct check_result){0};
+    GP_AUTO_JSON json_t *j = check_result_to_json(from);
+    if (check_result_from_json(j, to, NULL) < 0)
+        check_result_make(to, from->check, VERDICT_ERROR, "no_result", "its result could not be read");
+    to->required = from->required;
+}
+
+/* "culprits": the ranks that this result blames; false when it blames nobody in particular. */
+static bool blames(const struct check_result *r, size_t rank, bool *ret_known)
+{
+    const json_t *list = json_at(r->data, "culprits");
+    bool found = false;
+    *ret_known = json_array_size(list) > 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        found = found || (json_is_integer(item) && json_integer_value(item) == (json_int_t)rank);
+    }
+    return found;
+}
+
+/* What the whole gang's results say about one rank for one check. */
+static void find_blame(const struct gang *g, size_t check, size_t rank, bool *ret_known,
+                       bool *ret_blamed, const char **ret_text)
+{
+    *ret_known = *ret_blamed = false;
+    for (size_t i = 0; i < g->n; i++) {
+        const struct check_result *r = &g->ranks[i].stream.checks.items[check].result;
+        bool known = false;
+        if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_ERROR)
+            continue;
+        if (blames(r, rank, &known)) {
+            *ret_blamed = true;
+            *ret_text = r->message;
+        }
+        *ret_known = *ret_known || known;
+    }
+}
+
+static void share(struct gang *g, size_t check, size_t rank)
+{
+    struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
+    bool known = false, blamed = false;
+    const char *text = "";
+    find_blame(g, check, rank, &known, &blamed, &text);
+    struct check_result own;
+    result_copy(&own, r);
+    if (blamed)
+        check_result_worsen(&own, VERDICT_FAIL, "blamed", text, r->suggestion);
+    if (known && !blamed && own.verdict == VERDICT_FAIL) {
+        own.verdict = VERDICT_PASS;
+        check_result_worsen(&own, VERDICT_ERROR, "peer", r->message, "another node is to blame");
+    }
+    vec_push(&g->ranks[rank].node->rn->checks, own);
+}
+
+static void merge_check(struct gang *g, size_t check, struct report *report)
+{
+    struct check_result all;
+    result_copy(&all, &g->ranks[0].stream.checks.items[check].result);
+    for (size_t i = 0; i < g->n; i++) {
+        const struct gang_rank *r = &g->ranks[i];
+        const struct check_result *one = &r->stream.checks.items[check].result;
+        GP_AUTO_FREE char *text = xasprintf("%s: %s", r->node->link->target.label, one->message);
+        check_result_worsen(&all, one->verdict, one->code, text, one->suggestion);
+        all.took_ms = GP_MAX(all.took_ms, one->took_ms);
+    }
+    vec_push(&report->gang, all);
+    for (size_t i = 0; i < g->n; i++)
+        share(g, check, i);
+}
+
+void gang_merge(struct gang *g, const char *why, struct report *report)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        struct gang_rank *r = &g->ranks[i];
+        r->began = agent_stream_began(&r->stream);
+        for (size_t k = 0; r->state == RANK_GONE && k < g->n_checks; k++)
+            if (r->stream.checks.items[k].state == AGENT_CHECK_WAITING)
+                r->stream.checks.items[k].state = AGENT_CHECK_RUNNING; /* it was asked: an error */
+        agent_stream_finish(&r->stream, why         ? why
+                                        : r->reason ? r->reason
+                                                    : "the rank never began");
+    }
+    for (size_t k = 0; k < g->n_checks; k++)
+        merge_check(g, k, report);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Judges one check's figures by the limits of the table and of the spec. A limit can only make a
+ * verdict worse; a floor that was asked for and not measured is an error, never a pass. Pure; any
+ * thread. */
+#include "base/gp_base.h"
+
+#include "validate/judge.h"
+#include "validate/validate.h"
+
+#include <math.h>
+
+bool validate_required(const struct spec *spec, const char *check)
+{
+    const struct check_info *info = check_find(check);
+    bool required = (info && info->required) || strv_has(&spec->validate.require, check);
+    for (size_t i = 0; i < spec->validate.floors.len && !required; i++) /* a floor is a demand */
+        required = str_eq(spec->validate.floors.items[i].check, check);
+    return required;
+}
+
+static int severity(enum verdict v)
+{
+    return (int)v; /* the enum's order is severity */
+}
+
+void check_result_worsen(struct check_result *r, enum verdict v, const char *code,
+                         const char *message, const char *suggestion)
+{
+    if (severity(v) <= severity(r->verdict))
+        return;
+    r->verdict = v;
+    free(r->code);
+    free(r->message);
+    free(r->suggestion);
+    r->code = xstrdup(code);
+    r->message = xstrdup(message);
+    r->suggestion = xstrdup(suggestion ? suggestion : "");
+}
+
+static const struct check_metric_info *metric_info(const struct check_info *info, const char *name)
+{
+    if (!info)
+        return NULL;
+    for (size_t i = 0; i < GP_ARRAY_LEN(info->metrics) && info->metrics[i].name; i++)
+        if (str_eq(info->metrics[i].name, name))
+            return &info->metrics[i];
+    return NULL;
+}
+
+static const struct spec_floor *spec_floor_of(const struct spec *spec, const char *check,
+                                              const char *metric)
+{
+    for (size_t i = 0; i < spec->validate.floors.len; i++) {
+        const struct spec_floor *f = &spec->validate.floors.items[i];
+        if (str_eq(f->check, check) && str_eq(f->metric, metric))
+            return f;
+    }
+    return NULL;
+}
+
+/* A value that is not a number holds nothing. */
+static bool holds(double value, double limit, bool ceiling)
+{
+    return ceiling ? value <= limit : value >= limit;
+}
+
+static void set_limit(struct metric *m, double limit, bool ceiling, const char *source)
+{
+    m->has_floor = true;
+    m->floor = limit;
+    m->ceiling = ceiling;
+    free(m->source);
+    m->source = xstrdup(source);
+}
+
+static void missed(struct check_result *r, const struct metric *m, double limit, enum verdict v,
+                   const struct check_info *info)
+{
+    GP_AUTO_FREE char *text =
+        xasprintf("%s is %.4g %s, must be %s %.4g %s (%s)", m->name, m->value, m->unit,
+                  m->ceiling ? "at most" : "at least", limit, m->unit, m->source);
+    GP_AUTO_FREE char *code = xasprintf("%s_%s", m->ceiling ? "high" : "low", m->name);
+    check_result_worsen(r, v, code, text, info ? info->suggestion : "");
+}
+
+static void judge_metric(const struct spec *spec, const struct check_info *info,
+                         struct check_result *r, struct metric *m)
+{
+    const struct check_metric_info *mi = metric_info(info, m->name);
+    const struct spec_floor *own = spec_floor_of(spec, r->check, m->name);
+    if (own) {
+        set_limit(m, own->value, mi && mi->ceiling, "spec");
+        if (!holds(m->value, own->value, m->ceiling))
+            missed(r, m, own->value, VERDICT_FAIL, info);
+        return;
+    }
+    if (!mi || (mi->fail < 0 && mi->degraded < 0))
+        return;
+    set_limit(m, mi->fail >= 0 ? mi->fail : mi->degraded, mi->ceiling, mi->source);
+    if (mi->fail >= 0 && !holds(m->value, mi->fail, mi->ceiling))
+        missed(r, m, mi->fail, VERDICT_FAIL, info);
+    else if (mi->degraded >= 0 && !holds(m->value, mi->degraded, mi->ceiling))
+        missed(r, m, mi->degraded, VERDICT_DEGRADED, info);
+}
+
+/* The agent judges by the table alone, and says low_METRIC or high_METRIC. Where it condemned for a
+ * limit of the table, its word is taken back so that the spec's own floor can decide. */
+static void take_back(struct check_result *r)
+{
+    if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_DEGRADED)
+        return;
+    const char *metric = str_starts(r->code, "low_")    ? r->code + 4
+                         : str_starts(r->code, "high_") ? r->code + 5
+                                                        : NULL;
+    if (!metric || !check_metric(r, metric))
+        return;
+    r->verdict = VERDICT_PASS;
+    free(r->code);
+    free(r->message);
+    free(r->suggestion);
+    r->code = xstrdup("");
+    r->message = xstrdup("");
+    r->suggestion = xstrdup("");
+}
+
+/* A check that is held to figures and brought none of them has shown nothing. */
+static bool nothing_measured(const struct check_info *info, const struct check_result *r)
+{
+    bool held = false;
+    for (size_t i = 0; info && i < GP_ARRAY_LEN(info->metrics) && info->metrics[i].name; i++) {
+        if (info->metrics[i].fail < 0)
+            continue;
+        if (check_metric(r, info->metrics[i].name))
+            return false;
+        held = true;
+    }
+    return held;
+}
+
+void validate_apply_floors(const struct spec *spec, struct check_result *r)
+{
+    const struct check_info *info = check_find(r->check);
+    r->required = validate_required(spec, r->check);
+    take_back(r);
+    for (size_t i = 0; i < r->metrics.len; i++) {
+        struct metric *m = &r->metrics.items[i];
+        if (!isfinite(m->value))
+            check_result_worsen(r, VERDICT_ERROR, "not_a_number", "a figure is not a number", "");
+        judge_metric(spec, info, r, m);
+    }
+    if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED)
+        return;
+    if (nothing_measured(info, r))
+        check_result_worsen(r, VERDICT_ERROR, "not_measured", "the agent sent none of its figures", "");
+    for (size_t i = 0; i < spec->validate.floors.len; i++) {
+        const struct spec_floor *f = &spec->validate.floors.items[i];
+        if (!str_eq(f->check, r->check) || check_metric(r, f->metric))
+            continue;
+        GP_AUTO_FREE char *text =
+            xasprintf("the spec asks for a floor of %s, which was not measured", f->metric);
+        check_result_worsen(r, VERDICT_ERROR, "not_measured", text, "");
+    }
+}

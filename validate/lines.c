@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decodes the agent's JSON lines and keeps one agent's results. Does no I/O and judges nothing: limits
+ * are judge.c's. Any thread; one agent_stream belongs to one thread at a time. */
+#include "base/gp_base.h"
+
+#include "validate/lines.h"
+
+#include "base/json.h"
+#include "validate/judge.h"
+
+#include <inttypes.h>
+
+static int line_fail(struct gp_error *err, const char *text)
+{
+    int rc = gp_fail(err, GP_EPROTO, "the agent's line %s", text);
+    if (err)
+        err->domain = GP_D_AGENT;
+    return rc;
+}
+
+static int take_text(const json_t *j, const char *key, char *dst, size_t n, struct gp_error *err)
+{
+    const char *v = json_str(j, key, NULL);
+    if (!v || !*v)
+        return line_fail(err, "lacks a name or an address");
+    if (!str_put(dst, n, v))
+        return line_fail(err, "has a name or an address that is too long");
+    return 0;
+}
+
+static int take_int(const json_t *j, const char *key, int64_t *ret, struct gp_error *err)
+{
+    const json_t *v = json_object_get(j, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+        return line_fail(err, "lacks a whole number");
+    *ret = json_integer_value(v);
+    return 0;
+}
+
+static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    int64_t v = 0;
+    int rc = take_int(j, "v", &v, err);
+    if (rc < 0)
+        return rc;
+    if (v != AGENT_PROTOCOL)
+        return gp_fail(err, GP_EPROTO, "the agent speaks protocol %" PRId64 ", this program %d", v,
+                       AGENT_PROTOCOL);
+    l->pid = json_int(j, "pid", 0);
+    str_put(l->host, sizeof l->host, json_str(j, "host", ""));
+    return 0;
+}
+
+static int take_result(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    int rc = take_text(j, "check", l->check, sizeof l->check, err);
+    return rc < 0 ? rc : check_result_from_json(j, &l->result, err);
+}
+
+static int take_end(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    const char *v = json_str(j, "verdict", NULL);
+    return v && verdict_parse(v, &l->verdict) ? 0 : line_fail(err, "has no verdict that is known");
+}
+
+static int take_at(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    if (!json_is_boolean(json_object_get(j, "alive")))
+        return line_fail(err, "lacks 'alive'");
+    l->alive = json_bool(j, "alive", false);
+    return take_int(j, "offset", &l->offset, err);
+}
+
+static int take_start(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    return take_text(j, "check", l->check, sizeof l->check, err);
+}
+
+static int take_started(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    return take_int(j, "pid", &l->pid, err);
+}
+
+static int take_listen(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    return take_text(j, "addr", l->addr, sizeof l->addr, err);
+}
+
+static const struct line_kind {
+    const char *name;
+    enum agent_line_type type;
+    int (*take)(const json_t *j, struct agent_line *l, struct gp_error *err);
+} line_kinds[] = {
+    {"hello", AGENT_HELLO, take_hello},       {"start", AGENT_START, take_start},
+    {"result", AGENT_RESULT, take_result},    {"end", AGENT_END, take_end},
+    {"started", AGENT_STARTED, take_started}, {"listen", AGENT_LISTEN, take_listen},
+    {"at", AGENT_AT, take_at},
+};
+
+int agent_line_decode(const char *line, size_t len, struct agent_line *ret, struct gp_error *err)
+{
+    *ret = (struct agent_line){0};
+    if (len > AGENT_LINE_MAX)
+        return line_fail(err, "is longer than 60 KiB");
+    GP_AUTO_JSON json_t *j = NULL;
+    int rc = json_parse(line, len, "the agent's line", &j, err);
+    if (rc < 0)
+        return rc;
+    const char *type = json_is_object(j) ? json_str(j, "type", NULL) : NULL;
+    if (!type)
+        return line_fail(err, "is not an object with a type");
+    ret->type = AGENT_OTHER;
+    for (size_t i = 0; i < GP_ARRAY_LEN(line_kinds); i++) {
+        if (!str_eq(type, line_kinds[i].name))
+            continue;
+        ret->type = line_kinds[i].type;
+        rc = line_kinds[i].take(j, ret, err);
+        if (rc < 0)
+            agent_line_clear(ret);
+        return rc;
+    }
+    return 0;
+}
+
+void agent_line_clear(struct agent_line *l)
+{
+    check_result_clear(&l->result);
+    *l = (struct agent_line){0};
+}
+
+void check_result_make(struct check_result *r, const char *check, enum verdict v, const char *code,
+                       const char *message)
+{
+    *r = (struct check_result){.check = xstrdup(check),
+                               .verdict = v,
+                               .code = xstrdup(code),
+                               .message = xstrdup(message),
+                               .suggestion = xstrdup("")};
+}
+
+/* --- one agent's stream --- */
+
+void agent_stream_init(struct agent_stream *s, const struct check_info *const *checks, size_t n)
+{
+    *s = (struct agent_stream){0};
+    for (size_t i = 0; i < n; i++) {
+        struct agent_check c = {.info = checks[i], .state = AGENT_CHECK_WAITING};
+        vec_push(&s->checks, c);
+    }
+}
+
+void agent_stream_clear(struct agent_stream *s)
+{
+    for (size_t i = 0; i < s->checks.len; i++)
+        check_result_clear(&s->checks.items[i].result);
+    vec_free(&s->checks);
+    *s = (struct agent_stream){0};
+}
+
+static struct agent_check *stream_check(struct agent_stream *s, const char *id)
+{
+    for (size_t i = 0; i < s->checks.len; i++)
+        if (str_eq(s->checks.items[i].info->id, id))
+            return &s->checks.items[i];
+    return NULL;
+}
+
+static void stream_bad(struct agent_stream *s, const char *text, const char *id)
+{
+    gp_fail(&s->bad, GP_EPROTO, "%s '%s'", text, id);
+    s->bad.domain = GP_D_AGENT;
+}
+
+static void stream_start(struct agent_stream *s, const char *id)
+{
+    struct agent_check *c = stream_check(s, id);
+    if (!c) {
+        stream_bad(s, "the agent began a check that was not asked for:", id);
+        return;
+    }
+    if (c->state != AGENT_CHECK_WAITING) {
+        stream_bad(s, "the agent began a check twice:", id);
+        return;
+    }
+    c->state = AGENT_CHECK_RUNNING;
+    if (s->told)
+        s->told(s->ctx, c->info, NULL);
+}
+
+static void stream_result(struct agent_stream *s, struct agent_line *l)
+{
+    struct agent_check *c = stream_check(s, l->check);
+    if (!c) {
+        stream_bad(s, "the agent sent a result that was not asked for:", l->check);
+        return;
+    }
+    if (c->state == AGENT_CHECK_DONE) {
+        check_result_worsen(&c->result, VERDICT_ERROR, "two_results",
+                            "the agent sent two results for it", NULL); /* neither is believed */
+        stream_bad(s, "the agent sent two results for", l->check);
+        return;
+    }
+    c->state = AGENT_CHECK_DONE;
+    c->result = l->result;
+    l->result = (struct check_result){0};
+    if (s->told)
+        s->told(s->ctx, c->info, &c->result);
+}
+
+bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len)
+{
+    if (is_stderr) {
+        size_t n = GP_MIN(len, sizeof s->last_err - 1);
+        memcpy(s->last_err, line, n);
+        s->last_err[n] = 0;
+        return true;
+    }
+    if (s->bad.code)
+        return false;
+    if (!len)
+        return true;
+    struct agent_line l = {0};
+    if (agent_line_decode(line, len, &l, &s->bad) < 0)
+        return false;
+    if (s->ended && l.type != AGENT_AT && l.type != AGENT_OTHER)
+        stream_bad(s, "the agent went on after its end:", l.check);
+    else if (l.type == AGENT_START)
+        stream_start(s, l.check);
+    else if (l.type == AGENT_RESULT)
+        stream_result(s, &l);
+    else if (l.type == AGENT_END)
+        s->ended = true;
+    else if (l.type == AGENT_LISTEN)
+        str_put(s->addr, sizeof s->addr, l.addr);
+    else if (l.type == AGENT_HELLO) {
+        s->pid = l.pid ? l.pid : s->pid;
+        str_put(s->host, sizeof s->host, l.host);
+    }
+    else if (l.type == AGENT_STARTED) {
+        s->started = true;
+        s->pid = l.pid;
+    } else if (l.type == AGENT_AT) {
+        s->at = true;
+        s->offset = l.offset;
+        s->alive = l.alive;
+    }
+    agent_line_clear(&l);
+    return !s->bad.code;
+}
+
+bool agent_stream_complete(const struct agent_stream *s)
+{
+    for (size_t i = 0; i < s->checks.len; i++)
+        if (s->checks.items[i].state != AGENT_CHECK_DONE)
+            return false;
+    return true;
+}
+
+bool agent_stream_began(const struct agent_stream *s)
+{
+    for (size_t i = 0; i < s->checks.len; i++)
+        if (s->checks.items[i].state != AGENT_CHECK_WAITING)
+            return true;
+    return false;
+}
+
+void agent_stream_finish(struct agent_stream *s, const char *reason)
+{
+    for (size_t i = 0; i < s->checks.len; i++) {
+        struct agent_check *c = &s->checks.items[i];
+        if (c->state == AGENT_CHECK_DONE)
+            continue;
+        bool ran = c->state == AGENT_CHECK_RUNNING;
+        GP_AUTO_FREE char *text = xasprintf(ran ? "no result: %s" : "not run: %s", reason);
+        check_result_make(&c->result, c->info->id, ran ? VERDICT_ERROR : VERDICT_SKIPPED,
+                          ran ? "no_result" : "not_run", text);
+        c->state = AGENT_CHECK_DONE;
+        if (s->told)
+            s->told(s->ctx, c->info, &c->result);
+    }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's JSON lines, decoded on the controller. agent_line_decode is pure; agent_stream keeps
+ * what one agent said and turns silence into verdicts: a check without a result is never a pass. */
+#ifndef GP_VALIDATE_LINES_H
+#define GP_VALIDATE_LINES_H
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "checks.h"
+#include "model/report.h"
+
+#define AGENT_PROTOCOL 1
+#define AGENT_LINE_MAX ((size_t)60 << 10) /* bytes; ssh cuts lines at 64 KiB */
+
+enum agent_line_type {
+    AGENT_HELLO,
+    AGENT_START,   /* check */
+    AGENT_RESULT,  /* check, result */
+    AGENT_END,     /* verdict */
+    AGENT_STARTED, /* pid: a rank went to the background */
+    AGENT_LISTEN,  /* addr: rank 0 waits for the others there */
+    AGENT_AT,      /* offset, alive: end of what `follow` had to say */
+    AGENT_OTHER    /* of a type that this program does not know: ignored */
+};
+struct agent_line {
+    enum agent_line_type type;
+    char check[64];
+    char addr[64];
+    char host[80]; /* AGENT_HELLO: the node's own name; "" */
+    int64_t pid, offset;
+    bool alive;
+    enum verdict verdict;
+    struct check_result result; /* AGENT_RESULT: owned */
+};
+/* Zeroes ret first. -GP_EPROTO: not JSON, too long, a field missing or of a wrong type, a protocol
+ * version that is not ours. Pure. */
+int agent_line_decode(const char *line, size_t len, struct agent_line *ret, struct gp_error *err);
+void agent_line_clear(struct agent_line *l);
+
+enum agent_check_state { AGENT_CHECK_WAITING, AGENT_CHECK_RUNNING, AGENT_CHECK_DONE };
+struct agent_check {
+    const struct check_info *info;
+    enum agent_check_state state;
+    struct check_result result; /* AGENT_CHECK_DONE */
+};
+struct agent_stream {
+    VEC_OF(struct agent_check) checks;
+    bool ended;
+    char addr[64];       /* from AGENT_LISTEN; "" */
+    char host[80];       /* from AGENT_HELLO; "" */
+    int64_t pid, offset; /* from AGENT_STARTED, AGENT_AT */
+    bool started, at, alive;
+    struct gp_error bad; /* the first line that could not be read; nothing is read after it */
+    char last_err[240];  /* the last line of its stderr: for messages only */
+    /* Told once per start (result NULL) and once per result; may be NULL. The result may be changed:
+     * this is where it is judged. */
+    void (*told)(void *ctx, const struct check_info *info, struct check_result *result);
+    void *ctx;
+};
+void agent_stream_init(struct agent_stream *s, const struct check_info *const *checks, size_t n);
+void agent_stream_clear(struct agent_stream *s);
+/* Takes one line. False: the stream is not to be read any further (s->bad says why). A result for a
+ * check that was not asked for, a second one, and anything after the end are such trouble. */
+bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len);
+bool agent_stream_complete(const struct agent_stream *s); /* every check has its result */
+bool agent_stream_began(const struct agent_stream *s);    /* at least one check was started */
+/* Gives every check without a result one: error when it was running, skipped when it never began. */
+void agent_stream_finish(struct agent_stream *s, const char *reason);
+
+/* A result made here, not by an agent. metrics empty. */
+void check_result_make(struct check_result *r, const char *check, enum verdict v, const char *code,
+                       const char *message);
+
+#endif

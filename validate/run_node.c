@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the node checks: starts the agent over SSH, reads its JSON lines as they come, judges each
+ * result, and turns everything that did not come into error or skipped. Does not copy the agent there
+ * (bootstrap does). Called in the node's own thread; blocks until the agent ended or its deadline. */
+#include "base/gp_base.h"
+
+#include "validate/validate.h"
+
+#include "validate/judge.h"
+#include "validate/remote.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#define NODE_KILL_MS 5000
+
+struct node_run {
+    const struct validate_env *env;
+    struct node_link *link;
+    struct agent_stream stream;
+    bool heard[2]; /* see agent_line_foreign */
+};
+
+static void node_told(void *ctx, const struct check_info *info, struct check_result *r)
+{
+    struct node_run *run = ctx;
+    if (r)
+        validate_apply_floors(run->env->spec, r);
+    check_event(run->env->sink, run->link->slot, NODE_CHECKING, info, r);
+}
+
+static bool node_line(void *ctx, bool is_stderr, const char *line, size_t len)
+{
+    struct node_run *run = ctx;
+    return agent_line_foreign(run->heard, is_stderr, line) ||
+           agent_stream_line(&run->stream, is_stderr, line, len);
+}
+
+static int64_t wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void node_command(const struct validate_env *env, struct str *cmd)
+{
+    const struct check_info *const *checks = env->plan->node_checks.items;
+    size_t n = env->plan->node_checks.len;
+    GP_AUTO_FREE char *ids = check_ids(checks, n);
+    GP_AUTO_FREE char *args = xasprintf(
+        "run --time %" PRId64 "s --checks %s --now-ms %" PRId64 " --gpus %d",
+        check_seconds(checks, n) + AGENT_GRACE_MS / 2000, ids, wall_ms(), env->gpus_expected);
+    agent_command(cmd, env->nvidia_expected, check_any_needs(checks, n, NEED_ROOT), args);
+    agent_command_end(cmd);
+}
+
+/* Ends an agent that did not end, or that is not to be read any further; its workers die with it. Not
+ * cancelled: nothing of ours is left running behind a Ctrl-C. */
+static void node_kill(struct node_run *run)
+{
+    if (run->stream.pid <= 1)
+        return; /* it never said who it is: its own watchdog ends it */
+    GP_AUTO_STR struct str cmd = {0};
+    str_addf(&cmd, "kill -9 %" PRId64 " 2>/dev/null || sudo -n kill -9 %" PRId64, run->stream.pid,
+             run->stream.pid);
+    agent_command_end(&cmd);
+    struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(NODE_KILL_MS)};
+    GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    struct gp_error ignored = {0};
+    ssh_exec(run->link->session, cmd.s, &opts, &res, &ignored);
+}
+
+/* Runs the agent; 0 when it was run, however it ended (the stream is complete or finished then). */
+static int node_exec(struct node_run *run, struct gp_error *err)
+{
+    const struct validate_plan *plan = run->env->plan;
+    int rc = node_link_ensure(run->link, err);
+    if (rc < 0)
+        return rc;
+    GP_AUTO_STR struct str cmd = {0};
+    node_command(run->env, &cmd);
+    int64_t wait_ms =
+        check_seconds(plan->node_checks.items, plan->node_checks.len) * 1000 + AGENT_GRACE_MS;
+    struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(wait_ms),
+                                 .max_output = 1 << 16,
+                                 .cancel = run->env->cancel,
+                                 .on_line = node_line,
+                                 .ctx = run};
+    GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    rc = ssh_exec(run->link->session, cmd.s, &opts, &res, err);
+    if (rc < 0) {
+        node_kill(run);
+        return rc;
+    }
+    if (res.end == SSH_TIMED_OUT)
+        node_kill(run);
+    if (res.end != SSH_EXITED)
+        node_link_close(run->link);
+    if (agent_stream_complete(&run->stream))
+        return 0;
+    GP_AUTO_FREE char *why = agent_end_reason(&run->stream, &res, wait_ms);
+    if (!agent_stream_began(&run->stream)) {
+        rc = gp_fail(err, res.end == SSH_LOST ? GP_EREACH : GP_EVALIDATE,
+                     "%s: the agent could not be run: %s", run->link->target.label, why);
+        err->domain = GP_D_AGENT;
+        return rc;
+    }
+    agent_stream_finish(&run->stream, why);
+    return 0;
+}
+
+/* The agent never ran: no check may look as if it had been left out on purpose. */
+static void node_all_error(struct node_run *run, const char *why)
+{
+    for (size_t i = 0; i < run->stream.checks.len; i++) {
+        struct agent_check *c = &run->stream.checks.items[i];
+        if (c->state == AGENT_CHECK_DONE)
+            continue;
+        check_result_make(&c->result, c->info->id, VERDICT_ERROR, "agent", why);
+        c->state = AGENT_CHECK_DONE;
+        node_told(run, c->info, &c->result);
+    }
+}
+
+int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn,
+                  struct gp_error *err)
+{
+    struct node_run run = {.env = env, .link = l};
+    agent_stream_init(&run.stream, env->plan->node_checks.items, env->plan->node_checks.len);
+    run.stream.told = node_told;
+    run.stream.ctx = &run;
+    struct gp_error own = {0};
+    int rc = env->plan->node_checks.len ? node_exec(&run, &own) : 0;
+    if (rc < 0)
+        node_all_error(&run, own.msg);
+    for (size_t i = 0; i < run.stream.checks.len; i++) {
+        vec_push(&rn->checks, run.stream.checks.items[i].result);
+        run.stream.checks.items[i].result = (struct check_result){0};
+    }
+    struct check_result left;
+    for (size_t i = 0; check_left_out(env, false, &i, &left);)
+        vec_push(&rn->checks, left);
+    if (run.stream.host[0]) {
+        free(rn->host);
+        rn->host = xstrdup(run.stream.host);
+    }
+    agent_stream_clear(&run.stream);
+    if (rc < 0 && err)
+        *err = own;
+    return rc;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Controller side of validation: choose checks that fit the time, run the agent on a node, read its
+ * JSON lines, judge by table, spec floors and strictness. */
+#ifndef GP_VALIDATE_H
+#define GP_VALIDATE_H
+
+#include "bootstrap/bootstrap.h"
+#include "checks.h"
+#include "model/report.h"
+#include "model/spec.h"
+
+struct validate_plan {
+    VEC_OF(const struct check_info *) node_checks; /* CHECK_NODE and, with gpus, CHECK_GPU */
+    VEC_OF(const struct check_info *) gang_checks;
+    struct strv left_out; /* "id (reason)": said in the report as skipped */
+};
+/* What runs for this spec: all that apply and fit v->time, cheapest first, required ones first of all.
+ * A required check that does not fit or cannot apply (peers with one node is not "cannot": train.ddp
+ * runs with one rank): -GP_EUSAGE, so that `check` refuses it. Pure. */
+int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
+void validate_plan_clear(struct validate_plan *p);
+
+struct validate_env {
+    const struct spec *spec;
+    const struct validate_plan *plan;
+    const char *stack, *uid, *run; /* run: 16 hex digits, new for each validation */
+    bool nvidia_expected;
+    int gpus_expected; /* per node; 0: none bought */
+    struct gp_cancel *cancel;
+    const struct event_sink *sink;
+};
+/* Runs the node checks in the calling (node's) thread; fills rn->checks. 0 also when checks fail:
+ * the verdicts say so. Negative: the agent could not be run at all (GP_EREACH, GP_EAGENT...), in
+ * which case every check is recorded as error with that reason. */
+int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn,
+                  struct gp_error *err);
+
+struct gang_node {
+    struct node_link *link;
+    const char *private_ip; /* where the other ranks reach it */
+    struct report_node *rn;
+};
+/* Runs the gang checks over all nodes: pushes the token over stdin, starts ranks detached, rank 0
+ * first (its rendezvous port comes back), reads all by one poll loop, kills what is left at the
+ * deadline, fills report->gang and each rn's share. Same return convention. */
+int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env,
+                  struct report *report, struct gp_error *err);
+
+/* Applies required/floors/strict of the spec to results (sets has_floor, floor, verdict). Pure. */
+void validate_apply_floors(const struct spec *spec, struct check_result *r);
+/* The check table's names and figures, for spec_load. */
+const struct spec_names *validate_names(void);
+char *checks_markdown(void); /* docs/checks.md; caller frees */
+
+#endif
