@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What verbs share: opening the engine, reading STACK and SPEC arguments, progress. Decides nothing
+ * about nodes. The verb's thread; app_cancel and app_billed_ids: main's. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "ssh/ssh.h"
+#include "validate/validate.h"
+
+#include <ctype.h>
+#include <sys/stat.h>
+
+int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err) {
+    struct app *app = inv->app;
+    if (app->engine != NULL) {
+        *ret = app->engine;
+        return 0;
+    }
+    const struct common_opts *c = inv->common;
+    int r = c->trace != NULL ? log_enable(c->trace, err) : 0;
+    if (r != 0) return gp_wrap(err, "--trace");
+    const char *owner = c->owner != NULL ? c->owner : getenv("GPUPROV_OWNER");
+    if (owner != NULL && owner[0] == '\0') owner = NULL;
+    app->engine_opts.owner = owner;
+    app->engine_opts.jobs = c->jobs > 0 ? c->jobs : 64;
+    struct engine *e = NULL;
+    if ((r = engine_open(&app->engine_opts, &e, err)) != 0) return r;
+    pthread_mutex_lock(&app->lock);
+    app->engine = e;
+    if (app->cancelled) engine_cancel(e);
+    pthread_mutex_unlock(&app->lock);
+    *ret = e;
+    return 0;
+}
+
+void app_cancel(struct app *app) {
+    pthread_mutex_lock(&app->lock);
+    app->cancelled = true;
+    if (app->engine != NULL) engine_cancel(app->engine);
+    pthread_mutex_unlock(&app->lock);
+}
+
+char *app_billed_ids(struct app *app) {
+    pthread_mutex_lock(&app->lock);
+    struct engine *e = app->engine;
+    pthread_mutex_unlock(&app->lock);
+    return e != NULL ? engine_billed_ids(e) : NULL;
+}
+
+void app_clear(struct app *app) {
+    engine_close(app->engine);
+    app->engine = NULL;
+    log_close();
+    if (app->libraries) ssh_global_exit();
+    pthread_mutex_destroy(&app->lock);
+}
+
+bool arg_is_spec(const char *arg) {
+    if (strcmp(arg, "-") == 0) return true;
+    if (str_ends(arg, ".yaml") || str_ends(arg, ".yml")) return true;
+    struct stat st;
+    bool file = stat(arg, &st) == 0 && !S_ISDIR(st.st_mode);
+    if (file) return true;
+    /* "llm/3" is a node of a stack, not a path. */
+    const char *slash = strrchr(arg, '/');
+    int64_t slot = 0;
+    return slash != NULL && !(strchr(arg, '/') == slash && slash != arg &&
+                              str_to_i64(slash + 1, 0, INT64_MAX, &slot));
+}
+
+static json_t *problems_json(const struct spec_problems *p) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < p->list.len; i++) {
+        const struct spec_problem *x = &p->list.items[i];
+        json_array_append_new(list, json_pack("{s:I, s:I, s:s}", "line", (json_int_t)x->pos.line,
+                                              "column", (json_int_t)x->pos.column, "message",
+                                              x->message));
+    }
+    return list;
+}
+
+static void show_problems(struct invocation *inv, const struct spec_problems *p, const char *path,
+                          const struct gp_error *err) {
+    inv->error_shown = true;
+    if (inv->common->json) {
+        print_error_json(err, problems_json(p));
+        return;
+    }
+    GP_AUTO_STR struct str text = {0}, out = {0};
+    struct gp_error ignored = {0};
+    if (fs_read(path, (size_t)4 << 20, &text, &ignored) != 0) str_reset(&text);
+    spec_problems_format(p, path, text.s != NULL ? text.s : "", output_colour(stderr), &out);
+    if (out.s != NULL) fputs(out.s, stderr);
+    fprintf(stderr, "gpuprov: %s\n", err->msg);
+}
+
+int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct gp_error *err) {
+    if (strcmp(path, "-") == 0)
+        return gp_fail(err, GP_EUSAGE, "a spec is a file; for standard input give '/dev/stdin'");
+    struct spec_problems problems = {0};
+    int r = spec_load(path, validate_names(), ret, &problems, err);
+    if (r != 0 && problems.list.len > 0) show_problems(inv, &problems, path, err);
+    spec_problems_clear(&problems);
+    return r;
+}
+
+int app_stack_name(const char *name, struct gp_error *err) {
+    size_t n = strlen(name);
+    bool ok = n >= 1 && n <= 40 && name[0] >= 'a' && name[0] <= 'z';
+    for (size_t i = 0; ok && i < n; i++)
+        ok = (name[i] >= 'a' && name[i] <= 'z') || isdigit((unsigned char)name[i]) ||
+             name[i] == '-';
+    if (ok) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "'%s' is neither a spec file that is there nor a stack's name (a-z, 0-9, '-', "
+                   "at most 40)",
+                   name);
+}
+
+int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec,
+               const char **ret_name, struct gp_error *err) {
+    *ret_spec = NULL;
+    *ret_name = arg;
+    if (!arg_is_spec(arg)) {
+        const char *slash = strchr(arg, '/');
+        GP_AUTO_FREE char *name = slash != NULL ? xstrndup(arg, (size_t)(slash - arg)) : NULL;
+        struct gp_error ignored = {0};
+        if (name != NULL && app_stack_name(name, &ignored) == 0)
+            return gp_fail(err, GP_EUSAGE,
+                           "'%s' is one node: %s takes a whole stack, '%s'", arg, inv->verb->name,
+                           name);
+        return app_stack_name(arg, err);
+    }
+    int r = app_spec(inv, arg, ret_spec, err);
+    if (r == 0) *ret_name = (*ret_spec)->name;
+    return r;
+}
+
+int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err) {
+    const char *slash = strchr(arg, '/');
+    int64_t slot = -1;
+    if (slash != NULL && !str_to_i64(slash + 1, 0, 511, &slot))
+        return gp_fail(err, GP_EUSAGE, "'%s': what follows '/' is a node's number, 0 to 511", arg);
+    GP_AUTO_FREE char *name = slash ? xstrndup(arg, (size_t)(slash - arg)) : xstrdup(arg);
+    int r = app_stack_name(name, err);
+    if (r != 0) return r;
+    *ret_name = GP_STEAL(name);
+    *ret_slot = (int)slot;
+    return 0;
+}
+
+int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes,
+                 struct progress **ret, struct gp_error *err) {
+    const struct common_opts *c = inv->common;
+    enum output_mode mode = c->json ? OUTPUT_JSON : c->quiet ? OUTPUT_QUIET : OUTPUT_AUTO;
+    if (c->json && c->quiet) mode = OUTPUT_QUIET;
+    /* Trace lines and a live area would overwrite each other. */
+    if (mode == OUTPUT_AUTO && c->trace != NULL) mode = OUTPUT_PLAIN;
+    int r = progress_open(mode, stderr, stack, nodes, c->log, ret, err);
+    if (r == 0) e->sink = *progress_sink(*ret);
+    return r;
+}
+
+void app_progress_end(struct engine *e, struct progress **p) {
+    e->sink = (struct event_sink){0};
+    progress_close(*p);
+    *p = NULL;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts and ends the process: signals, libraries, the verb's thread, the exit code. Signals are
+ * blocked in every thread; main reads them from a signalfd while the verb runs: the first cancels,
+ * the second names what may be billed and leaves at once. Nothing else in the program exits. */
+#include "base/gp_base.h"
+
+#include "app.h"
+#include "verbs.h"
+
+#include "base/fs.h"
+#include "ssh/ssh.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct work {
+    struct invocation *inv;
+    struct gp_error err;
+    int rc;
+    int done_fd; /* eventfd: readable when the verb has ended */
+};
+
+static void *work_main(void *arg) {
+    struct work *w = arg;
+    w->rc = w->inv->verb->run(w->inv, &w->err);
+    uint64_t one = 1;
+    ssize_t n = write(w->done_fd, &one, sizeof one);
+    (void)n;
+    return NULL;
+}
+
+static void say(const char *text) { (void)fs_write_all(STDERR_FILENO, text, strlen(text)); }
+
+/* The second signal: no lock that a worker may hold, no return. */
+static void leave_now(struct app *app) {
+    GP_AUTO_FREE char *ids = app_billed_ids(app);
+    if (ids == NULL || ids[0] == '\0') {
+        say("\ngpuprov: stopped; nothing is known to be billed\n");
+        _exit(130);
+    }
+    say("\ngpuprov: stopped; may still be billed ('gpuprov down' or 'gpuprov gc' ends it):\n");
+    say(ids);
+    if (!str_ends(ids, "\n")) say("\n");
+    _exit(8);
+}
+
+static int wait_for_verb(struct work *w, struct app *app, const sigset_t *signals,
+                         struct gp_error *err) {
+    GP_AUTO_FD int sfd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (sfd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a signalfd");
+    bool cancelled = false;
+    for (;;) {
+        struct pollfd p[2] = {{.fd = w->done_fd, .events = POLLIN}, {.fd = sfd, .events = POLLIN}};
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            return gp_fail_errno(err, GP_EENV, errno, "could not wait for the work");
+        struct signalfd_siginfo info;
+        while (read(sfd, &info, sizeof info) == (ssize_t)sizeof info) {
+            if (cancelled) leave_now(app);
+            cancelled = true;
+            app_cancel(app);
+            say("\ngpuprov: stopping: settles what is under way; once more to leave at once\n");
+        }
+        if (p[0].revents != 0) return 0;
+    }
+}
+
+/* libssh2 keeps process-wide state: once, before any thread. (libcurl's is http.c's own business,
+ * OpenSSL's makes itself.) */
+static int init_libraries(struct app *app, struct gp_error *err) {
+    int r = ssh_global_init(err);
+    if (r == 0) app->libraries = true;
+    return r;
+}
+
+static int run_in_thread(struct invocation *inv, const sigset_t *signals, struct gp_error *err) {
+    struct app *app = inv->app;
+    int r = init_libraries(app, err);
+    if (r != 0) return r;
+    GP_AUTO_FD int done = eventfd(0, EFD_CLOEXEC);
+    if (done < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make an eventfd");
+    struct work w = {.inv = inv, .done_fd = done};
+    pthread_t thread = 0;
+    int e = pthread_create(&thread, NULL, work_main, &w);
+    if (e != 0) return gp_fail_errno(err, GP_EENV, e, "could not start a thread");
+    r = wait_for_verb(&w, app, signals, err);
+    if (r != 0) app_cancel(app);
+    pthread_join(thread, NULL);
+    if (r != 0) return r;
+    *err = w.err;
+    return w.rc;
+}
+
+static int run_verb(struct invocation *inv, struct gp_error *err) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    if (inv->verb->flags & VERB_RAW) return inv->verb->run(inv, err);
+    if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+        return gp_fail_errno(err, GP_EENV, errno, "could not ignore SIGPIPE");
+    int r = 0;
+    if (inv->verb->flags & VERB_PLAIN) {
+        r = inv->verb->run(inv, err);
+    } else {
+        sigset_t before;
+        pthread_sigmask(SIG_BLOCK, &signals, &before);
+        r = run_in_thread(inv, &signals, err);
+        app_clear(inv->app);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    return r;
+}
+
+/* argv up to the verb, the verb, its own options. *ret_done: help or version was asked for. */
+static int parse(int argc, char **argv, struct common_opts *common, struct invocation *inv,
+                 struct opt_args *args, struct gp_error *err) {
+    struct opt_set sets[2] = {{common_options, common}, {NULL, NULL}};
+    struct opt_args none = {0};
+    int used = 0;
+    int r = options_parse(sets, 1, argc - 1, argv + 1, true, &none, &used, err);
+    opt_args_clear(&none);
+    if (r != 0) return r;
+    const char *name = used + 1 < argc ? argv[used + 1] : NULL;
+    if (common->version) name = "version";
+    if (name == NULL || (common->help && name == NULL)) name = "help";
+    inv->verb = verb_find(name);
+    if (inv->verb == NULL) return verb_unknown(name, err);
+    int rest_argc = used + 2 < argc ? argc - used - 2 : 0;
+    char **rest_argv = argv + used + 2;
+    if (inv->verb->flags & VERB_RAW) {
+        inv->args = rest_argv;
+        inv->n_args = rest_argc;
+        return 0;
+    }
+    if (inv->verb->opts_size > 0) inv->opts = xcalloc(1, inv->verb->opts_size);
+    sets[1] = (struct opt_set){inv->verb->options, inv->opts};
+    if (rest_argc > 0) r = options_parse(sets, 2, rest_argc, rest_argv, false, args, NULL, err);
+    if (r != 0) return gp_wrap(err, "%s", inv->verb->name);
+    inv->args = args->args.items;
+    inv->n_args = (int)args->args.len;
+    inv->rest = args->rest;
+    inv->n_rest = args->n_rest;
+    return 0;
+}
+
+static int check_args(const struct invocation *inv, struct gp_error *err) {
+    const struct verb *v = inv->verb;
+    if (inv->rest != NULL && !(v->flags & VERB_REST))
+        return gp_fail(err, GP_EUSAGE, "%s takes nothing after '--'", v->name);
+    if (inv->n_args >= v->min_args && inv->n_args <= v->max_args) return 0;
+    if (inv->n_args > v->max_args && (v->flags & VERB_REST))
+        return gp_fail(err, GP_EUSAGE, "%s: put '--' before the command '%s'", v->name,
+                       inv->args[v->max_args]);
+    return gp_fail(err, GP_EUSAGE, "%s: usage: gpuprov %s%s%s", v->name, v->name,
+                   v->argspec[0] ? " " : "", v->argspec);
+}
+
+/* Only stdout's loss is told: a result that nobody could read must not look like success. */
+static int flush_stdout(struct gp_error *err) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    if (errno == EPIPE) return 0;
+    return gp_fail_errno(err, GP_EIO, errno, "could not write the result to stdout");
+}
+
+static int become(char **argv, struct gp_error *err) {
+    signal(SIGPIPE, SIG_DFL);
+    execvp(argv[0], argv);
+    return gp_fail_errno(err, GP_EENV, errno, "could not start '%s'", argv[0]);
+}
+
+static void show_error(const struct invocation *inv, const struct common_opts *common,
+                       const struct gp_error *err) {
+    if (inv->error_shown) return;
+    fprintf(stderr, "gpuprov: %s\n", err->msg);
+    if (common->json) print_error_json(err, NULL);
+}
+
+/* The word --json counts even when another option is wrong. */
+static bool wants_json(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0) return true;
+    return false;
+}
+
+/* A descriptor 0 to 2 that came closed would be the next socket or file that is opened, and progress
+ * would be written into that. stdout stays one that cannot be written: its loss is told. */
+static void keep_standard_fds(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int main(int argc, char **argv) {
+    keep_standard_fds();
+    setlocale(LC_CTYPE, "");
+    struct app app = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct common_opts common = {.json = wants_json(argc, argv)};
+    struct invocation inv = {.common = &common, .app = &app};
+    GP_AUTO_OPT_ARGS struct opt_args args = {0};
+    struct gp_error err = {0};
+    int r = parse(argc, argv, &common, &inv, &args, &err);
+    if (r == 0 && common.help && !(inv.verb->flags & VERB_RAW)) {
+        show_help(inv.verb == &verb_help_verb ? NULL : inv.verb, common.json);
+    } else if (r == 0) {
+        if (!(inv.verb->flags & VERB_RAW)) r = check_args(&inv, &err);
+        if (r == 0) r = run_verb(&inv, &err);
+    }
+    free(inv.opts);
+    if (r == 0) r = flush_stdout(&err);
+    if (r == 0 && inv.exec_argv != NULL) r = become(inv.exec_argv, &err);
+    if (r != 0) show_error(&inv, &common, &err);
+    if (r != 0 && fflush(stdout) != 0) return gp_exit_code(GP_EIO);
+    return r == 0 ? inv.exit_code : gp_exit_code((enum gp_code)-r);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How stacks, resources, reports and errors are shown on stdout: tables for people, JSON for programs.
+ * Pure but for the printing. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "base/json.h"
+#include "output/width.h"
+
+void price_format(char *dst, size_t n, double usd_per_h) {
+    if (usd_per_h < 0)
+        str_put(dst, n, "not known");
+    else if (usd_per_h == 0)
+        str_put(dst, n, "free");
+    else
+        snprintf(dst, n, usd_per_h < 0.1 ? "%.4f USD/h" : "%.2f USD/h", usd_per_h);
+}
+
+static const char *or_dash(const char *s) { return s != NULL && s[0] != '\0' ? s : "-"; }
+
+static json_t *text_json(const char *s) {
+    return s != NULL && s[0] != '\0' ? json_string(s) : json_null();
+}
+
+static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }
+
+static json_t *time_json(int64_t wall_s) {
+    if (wall_s <= 0) return json_null();
+    char t[32];
+    time_format_utc(t, sizeof t, wall_s);
+    return json_string(t);
+}
+
+void print_json(json_t *j) {
+    GP_AUTO_FREE char *text = json_text(j, 0);
+    json_decref(j);
+    puts(text);
+}
+
+json_t *error_json(const struct gp_error *err) {
+    return json_pack("{s:s, s:o, s:s, s:b}", "code", gp_code_name(err->code), "detail",
+                     text_json(err->detail), "message", err->msg, "retryable", (int)err->retryable);
+}
+
+void print_text(const struct invocation *inv, const char *key, const char *text) {
+    if (inv->common->json)
+        print_json(json_pack("{s:s}", key, text));
+    else
+        printf("%s%s", text, str_ends(text, "\n") ? "" : "\n");
+}
+
+const char *ends_text(const char *ends) {
+    static const char *const table[][2] = {{"server", "kept by the provider"},
+                                           {"guest", "kept by the node itself"},
+                                           {"gc-only", "kept only by 'gpuprov gc'"},
+                                           {"never", "the machines stay on"}};
+    for (size_t i = 0; ends != NULL && i < GP_ARRAY_LEN(table); i++)
+        if (strcmp(table[i][0], ends) == 0) return table[i][1];
+    return "";
+}
+
+void print_error_json(const struct gp_error *err, json_t *problems) {
+    json_t *e = error_json(err);
+    if (problems != NULL) json_object_set_new(e, "problems", problems);
+    print_json(json_pack("{s:o}", "error", e));
+}
+
+/* "3h 12m left" or "past its deadline". */
+static void left_text(char *dst, size_t n, int64_t expires_s) {
+    int64_t left = expires_s - clock_wall_s();
+    if (left <= 0) {
+        str_put(dst, n, "past its deadline");
+        return;
+    }
+    char d[32];
+    duration_format(d, sizeof d, left >= 600 ? left / 60 * 60000 : left * 1000);
+    snprintf(dst, n, "%s left", d);
+}
+
+/* A table has room for 64 columns of a verdict and names the node already; --json has all of it. */
+static void shorten(const char *verdict, const char *name, struct str *out) {
+    GP_AUTO_FREE char *again = xasprintf(": %s: ", name);
+    const char *p = strstr(verdict, again);
+    GP_AUTO_STR struct str text = {0};
+    str_add_mem(&text, verdict, p != NULL ? (size_t)(p - verdict) + 2 : strlen(verdict));
+    if (p != NULL) str_add(&text, p + strlen(again));
+    text_fit(out, text.s, 64);
+}
+
+static void node_rows(const struct stack_view *v, struct table *t) {
+    bool reachable = strcmp(v->phase != NULL ? v->phase : "", "gone") != 0;
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        const struct node_view *n = &v->nodes.items[i];
+        char price[32], verdict_buf[64];
+        price_format(price, sizeof price, n->price_usd_per_h);
+        GP_AUTO_FREE char *name = xasprintf("%s/%d", v->stack.name, n->slot);
+        bool in = reachable && n->phase != NODE_GONE && n->address != NULL && n->address[0] != '\0';
+        GP_AUTO_FREE char *how = in ? xasprintf("gpuprov ssh %s", name) : xstrdup("-");
+        const char *verdict = n->verdict;
+        if (verdict == NULL || verdict[0] == '\0') {
+            str_put(verdict_buf, sizeof verdict_buf, node_phase_name(n->phase));
+            verdict = verdict_buf;
+        }
+        GP_AUTO_STR struct str short_verdict = {0};
+        shorten(verdict, name, &short_verdict);
+        table_row(t, name, or_dash(n->place), price, short_verdict.s, how, NULL);
+    }
+}
+
+void show_stack(const struct stack_view *v, FILE *to) {
+    struct table t = {0};
+    table_head(&t, "node", "place", "price", "verdict", "how to get in", NULL);
+    node_rows(v, &t);
+    if (v->nodes.len > 0) table_print(&t, to);
+    table_clear(&t);
+    GP_AUTO_STR struct str line = {0};
+    str_addf(&line, "%s: %s", v->stack.name, or_dash(v->phase));
+    if (v->price_usd_per_h > 0) {
+        char price[32];
+        price_format(price, sizeof price, v->price_usd_per_h);
+        str_addf(&line, ", %s", price);
+    }
+    if (v->spent_usd >= 0.005) str_addf(&line, ", %.2f USD so far", v->spent_usd);
+    bool gone = v->phase != NULL && strcmp(v->phase, "gone") == 0;
+    if (v->stack.expires_s > 0 && !gone) {
+        char at[32], left[48];
+        time_format_utc(at, sizeof at, v->stack.expires_s);
+        left_text(left, sizeof left, v->stack.expires_s);
+        str_addf(&line, ", ends %s (%s", at, left);
+        if (ends_text(v->ends)[0] != '\0') str_addf(&line, ", %s", ends_text(v->ends));
+        str_add(&line, ")");
+    }
+    fprintf(to, "%s\n", line.s);
+    for (size_t i = 0; i < v->unknown.list.len; i++) {
+        const struct intent *u = &v->unknown.list.items[i];
+        char at[32];
+        time_format_utc(at, sizeof at, u->created_s);
+        fprintf(to, "not settled: %s in %s%s%s, asked for at %s: %s\n", resource_kind_name(u->kind),
+                or_dash(u->region), u->zone && u->zone[0] ? "/" : "", u->zone ? u->zone : "", at,
+                u->state == INTENT_TOMBSTONE ? "'gpuprov gc' looks for it"
+                                             : "'gpuprov up' or 'down' settles it");
+    }
+}
+
+static json_t *resource_json(const struct resource *r) {
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:b}", "kind",
+                          resource_kind_name(r->kind), "provider", text_json(r->provider), "region",
+                          text_json(r->region), "zone", text_json(r->zone), "id", text_json(r->id),
+                          "owner", text_json(r->owner), "stack", text_json(r->stack), "state",
+                          resource_state_name(r->state), "billed", (int)r->billed, "claim",
+                          (int)r->claim);
+    json_object_set_new(j, "slot", r->slot >= 0 ? json_integer(r->slot) : json_null());
+    json_object_set_new(j, "state_reason", text_json(r->state_reason));
+    json_object_set_new(j, "expires", time_json(r->expires_s));
+    return j;
+}
+
+json_t *resources_json(const struct resource_list *l) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < l->list.len; i++)
+        json_array_append_new(list, resource_json(&l->list.items[i]));
+    return list;
+}
+
+void show_resources(const struct resource_list *l, FILE *to) {
+    struct table t = {0};
+    table_head(&t, "kind", "id", "stack", "place", "state", "billed", NULL);
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        const char *where = r->zone != NULL && r->zone[0] != '\0' ? r->zone : r->region;
+        GP_AUTO_FREE char *place = xasprintf("%s %s", or_dash(r->provider), or_dash(where));
+        table_row(&t, resource_kind_name(r->kind), or_dash(r->id), or_dash(r->stack), place,
+                  resource_state_name(r->state), r->billed ? "yes" : "no", NULL);
+    }
+    table_print(&t, to);
+    table_clear(&t);
+}
+
+static json_t *node_view_json(const char *stack, const struct node_view *n) {
+    json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "slot", n->slot, "phase",
+                          node_phase_name(n->phase), "id", text_json(n->id), "place",
+                          text_json(n->place), "type", text_json(n->type), "address",
+                          text_json(n->address), "state", text_json(n->state));
+    json_object_set_new(j, "price_usd_per_h", price_json(n->price_usd_per_h));
+    json_object_set_new(j, "verdict", text_json(n->verdict));
+    json_object_set_new(j, "ready", json_boolean(n->phase == NODE_READY));
+    json_object_set_new(j, "billed", json_boolean(n->billed));
+    GP_AUTO_FREE char *ssh = xasprintf("gpuprov ssh %s/%d", stack, n->slot);
+    json_object_set_new(j, "ssh", json_string(ssh));
+    return j;
+}
+
+static json_t *intents_json(const struct intent_list *l) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct intent *u = &l->list.items[i];
+        json_array_append_new(
+            list, json_pack("{s:s, s:o, s:o, s:o, s:i, s:i, s:o}", "kind",
+                            resource_kind_name(u->kind), "provider", text_json(u->provider),
+                            "region", text_json(u->region), "zone", text_json(u->zone),
+                            "slot_first", u->slot_first, "slot_count", u->slot_count, "created",
+                            time_json(u->created_s)));
+    }
+    return list;
+}
+
+json_t *stack_view_json(const struct stack_view *v) {
+    const struct stack *s = &v->stack;
+    json_t *nodes = json_array();
+    for (size_t i = 0; i < v->nodes.len; i++)
+        json_array_append_new(nodes, node_view_json(s->name, &v->nodes.items[i]));
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "owner",
+                          text_json(s->owner), "uid", text_json(s->uid), "spec_hash",
+                          text_json(s->spec_hash), "provider", text_json(s->provider), "region",
+                          text_json(s->region), "phase", text_json(v->phase));
+    json_object_set_new(j, "created", time_json(s->created_s));
+    json_object_set_new(j, "expires", time_json(s->expires_s));
+    json_object_set_new(j, "ends", text_json(v->ends));
+    json_object_set_new(j, "price_usd_per_h", price_json(v->price_usd_per_h));
+    json_object_set_new(j, "spent_usd", price_json(v->spent_usd));
+    json_object_set_new(j, "nodes", nodes);
+    json_object_set_new(j, "others", resources_json(&v->others));
+    json_object_set_new(j, "unknown", intents_json(&v->unknown));
+    return j;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov check SPEC: decodes and checks; buys nothing, asks nobody. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "validate/validate.h"
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    int r = app_spec(inv, inv->args[0], &spec, err);
+    if (r != 0) return r;
+    struct validate_plan plan = {0};
+    r = validate_choose(spec, &plan, err);
+    if (r != 0) return gp_wrap(err, "%s", inv->args[0]);
+    size_t checks = plan.node_checks.len + plan.gang_checks.len;
+    if (inv->common->json) {
+        json_t *left = json_array();
+        for (size_t i = 0; i < plan.left_out.n; i++)
+            json_array_append_new(left, json_string(plan.left_out.v[i]));
+        print_json(json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes",
+                             spec->nodes, "hash", spec->hash, "checks", (int)checks, "left_out",
+                             left));
+    } else {
+        printf("%s: ok: stack '%s', %d node%s, %zu checks\n", inv->args[0], spec->name, spec->nodes,
+               spec->nodes == 1 ? "" : "s", checks);
+    }
+    validate_plan_clear(&plan);
+    return 0;
+}
+
+const struct verb verb_check = {
+    .name = "check",
+    .argspec = "SPEC",
+    .help = "decodes and checks a spec, buys nothing",
+    .run = run,
+    .min_args = 1,
+    .max_args = 1,
+    .flags = VERB_PLAIN,
+};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov checks: the check table. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "validate/validate.h"
+
+struct opts {
+    bool markdown;
+};
+static const struct opt options[] = {
+    {.name = "markdown", .type = OPT_FLAG, .offset = offsetof(struct opts, markdown),
+     .help = "the same table as docs/checks.md"},
+    {0}};
+
+static const char *level_name(enum check_level l) {
+    switch (l) {
+    case CHECK_NODE: return "node";
+    case CHECK_GPU: return "gpu";
+    case CHECK_GANG: return "gang";
+    }
+    return "?";
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    (void)err;
+    const struct opts *o = inv->opts;
+    if (o->markdown) {
+        GP_AUTO_FREE char *text = checks_markdown();
+        print_text(inv, "markdown", text);
+        return 0;
+    }
+    json_t *list = json_array();
+    struct table t = {0};
+    table_head(&t, "check", "level", "seconds", "required", "finds", NULL);
+    for (const struct check_info *c = check_table; c->id != NULL; c++) {
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%d", c->seconds);
+        table_row(&t, c->id, level_name(c->level), seconds, c->required ? "yes" : "no", c->finds,
+                  NULL);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s}", "id", c->id, "level",
+                                              level_name(c->level), "seconds", c->seconds,
+                                              "required", (int)c->required, "finds", c->finds));
+    }
+    if (inv->common->json)
+        print_json(json_pack("{s:O}", "checks", list));
+    else
+        table_print(&t, stdout);
+    json_decref(list);
+    table_clear(&t);
+    return 0;
+}
+
+const struct verb verb_checks = {
+    .name = "checks",
+    .argspec = "",
+    .help = "what validation can check",
+    .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
+    .flags = VERB_PLAIN,
+};

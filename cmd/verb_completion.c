@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov completion bash|zsh|fish: shell completion from the verb and option tables. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+static void option_words(const struct opt *table, struct str *out) {
+    for (const struct opt *o = table; o != NULL && o->name != NULL; o++)
+        str_addf(out, " --%s", o->name);
+}
+
+static void bash(struct str *out) {
+    GP_AUTO_STR struct str verbs = {0}, cases = {0}, common = {0};
+    option_words(common_options, &common);
+    for (size_t i = 0; verb_table[i] != NULL; i++) {
+        const struct verb *v = verb_table[i];
+        if (v->flags & VERB_HIDDEN) continue;
+        str_addf(&verbs, "%s%s", i > 0 ? " " : "", v->name);
+        if (v->options == NULL) continue;
+        str_addf(&cases, "    %s) words=\"$words", v->name);
+        option_words(v->options, &cases);
+        str_add(&cases, "\" ;;\n");
+    }
+    str_addf(out,
+             "_gpuprov() {\n"
+             "  local cur=${COMP_WORDS[COMP_CWORD]} verb= words i\n"
+             "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+             "    case ${COMP_WORDS[i]} in -*) ;; *) verb=${COMP_WORDS[i]}; break ;; esac\n"
+             "  done\n"
+             "  words=\"%s\"\n"
+             "  case $verb in\n"
+             "    '') words=\"$words %s\" ;;\n"
+             "%s"
+             "  esac\n"
+             "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+             "  if [ -n \"$verb\" ] && [ \"${cur#-}\" = \"$cur\" ]; then\n"
+             "    COMPREPLY=($(compgen -f -X '!*.y*ml' -- \"$cur\"; compgen -d -- \"$cur\"))\n"
+             "  fi\n"
+             "}\n"
+             "complete -o filenames -F _gpuprov gpuprov\n",
+             common.s, verbs.s, cases.s != NULL ? cases.s : "");
+}
+
+static void fish_options(const struct opt *table, const char *condition, struct str *out) {
+    for (const struct opt *o = table; o != NULL && o->name != NULL; o++) {
+        str_addf(out, "complete -c gpuprov%s -l %s", condition, o->name);
+        if (o->letter != '\0') str_addf(out, " -s %c", o->letter);
+        if (o->type != OPT_FLAG) str_add(out, " -r");
+        str_add(out, " -d ");
+        str_add_shquoted(out, o->help);
+        str_addc(out, '\n');
+    }
+}
+
+static void fish(struct str *out) {
+    fish_options(common_options, "", out);
+    for (size_t i = 0; verb_table[i] != NULL; i++) {
+        const struct verb *v = verb_table[i];
+        if (v->flags & VERB_HIDDEN) continue;
+        str_addf(out, "complete -c gpuprov -n __fish_use_subcommand -f -a %s -d ", v->name);
+        str_add_shquoted(out, v->help);
+        str_addc(out, '\n');
+        GP_AUTO_FREE char *when =
+            xasprintf(" -n '__fish_seen_subcommand_from %s'", v->name);
+        fish_options(v->options, when, out);
+    }
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    GP_AUTO_STR struct str out = {0};
+    const char *shell = inv->args[0];
+    if (strcmp(shell, "bash") == 0) {
+        bash(&out);
+    } else if (strcmp(shell, "zsh") == 0) {
+        str_add(&out, "autoload -Uz bashcompinit && bashcompinit\n");
+        bash(&out);
+    } else if (strcmp(shell, "fish") == 0) {
+        fish(&out);
+    } else {
+        return gp_fail(err, GP_EUSAGE, "completion is there for bash, zsh and fish, not '%s'",
+                       shell);
+    }
+    print_text(inv, "script", out.s);
+    return 0;
+}
+
+const struct verb verb_completion = {
+    .name = "completion",
+    .argspec = "bash|zsh|fish",
+    .help = "prints shell completion",
+    .details = "  bash: source <(gpuprov completion bash)     fish: gpuprov completion fish | source\n",
+    .run = run,
+    .min_args = 1,
+    .max_args = 1,
+    .flags = VERB_PLAIN,
+};

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov doctor: what is there and what is missing on this machine, and how to get it. Exit 1 when
+ * something that every use needs is missing. Changes nothing but the state folder it makes. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "base/fs.h"
+#include "providers/local/local.h"
+#include "ssh/ssh.h"
+#include "templates/templates.h"
+
+#include <unistd.h>
+
+enum found { FOUND, MISSING, LIMITED };
+struct item {
+    const char *name;
+    enum found found;
+    bool needed; /* by every use: missing is exit 1 */
+    char *text;  /* what was found */
+    char *how;   /* what to do; NULL when nothing */
+};
+struct items {
+    VEC_OF(struct item) list;
+};
+
+static void add(struct items *l, const char *name, enum found found, bool needed, const char *how,
+                char *text) {
+    struct item i = {name, found, needed, text, found == FOUND ? NULL : xstrdup(how)};
+    vec_push(&l->list, i);
+}
+
+/* Path of a program in PATH, or NULL; caller frees. */
+static char *in_path(const char *program) {
+    const char *path = getenv("PATH");
+    GP_AUTO_STRV struct strv dirs = {0};
+    strv_split(&dirs, path != NULL ? path : "/usr/local/bin:/usr/bin:/bin", ":");
+    for (size_t i = 0; i < dirs.n; i++) {
+        GP_AUTO_FREE char *file = fs_join(dirs.v[i], program);
+        if (access(file, X_OK) == 0) return GP_STEAL(file);
+    }
+    return NULL;
+}
+
+static void look_at_state(struct items *l) {
+    GP_AUTO_FREE char *dir = NULL;
+    struct gp_error err = {0};
+    int r = fs_state_dir(&dir, &err);
+    if (r == 0) {
+        GP_AUTO_FREE char *probe = fs_join(dir, "doctor.probe");
+        r = fs_write_atomic(probe, "ok", 2, 0600, &err);
+        unlink(probe);
+    }
+    add(l, "state folder", r == 0 ? FOUND : MISSING, true,
+        "make it writable, or set XDG_STATE_HOME to a folder that is",
+        xstrdup(r == 0 ? dir : err.msg));
+}
+
+static void look_at_programs(struct items *l) {
+    GP_AUTO_FREE char *ssh = in_path("ssh"), *sshd = in_path("sshd");
+    add(l, "ssh client", ssh ? FOUND : MISSING, false,
+        "needed by the verb 'ssh': apt-get install openssh-client (dnf install openssh-clients)",
+        xstrdup(ssh ? ssh : "no 'ssh' in PATH"));
+    if (sshd == NULL && access("/usr/sbin/sshd", X_OK) == 0) sshd = xstrdup("/usr/sbin/sshd");
+    add(l, "ssh server", sshd ? FOUND : MISSING, false,
+        "needed by nodes of 'local': systemctl mask ssh; apt-get install openssh-server",
+        xstrdup(sshd ? sshd : "no 'sshd' on this machine"));
+    add(l, "RSA login keys", ssh_rsa_ok() ? FOUND : LIMITED, false,
+        "use an ed25519 or ECDSA key: this libssh2 cannot sign with SHA-2 (1.11 can)",
+        xstrdup(ssh_rsa_ok() ? "signed with SHA-2" : "refused"));
+}
+
+static void look_at_agents(struct items *l) {
+    const struct template_file *agent = template_find("agent/gpuprov-agent.gz");
+    const struct template_file *cuda = template_find("agent/gpuprov-agent-cuda.gz");
+    add(l, "agent", agent ? FOUND : MISSING, true,
+        "rebuild with a C compiler and the static libc: make deps all",
+        agent ? xasprintf("carried, %zu KiB", agent->size / 1024) : xstrdup("not in this build"));
+    add(l, "CUDA agent", cuda ? FOUND : MISSING, false,
+        "needed on nodes with NVIDIA GPUs: install a CUDA toolkit (nvcc) and rebuild with "
+        "CUDA_HOMES=/usr/local/cuda make",
+        cuda ? xasprintf("carried, %zu KiB", cuda->size / 1024) : xstrdup("not in this build"));
+}
+
+static void look_at_local(struct items *l) {
+    GP_AUTO_STR struct str text = {0};
+    struct gp_error err = {0};
+    bool usable = false;
+    int r = local_doctor(&text, &usable, &err);
+    char *line = xstrdup(r == 0 && text.s != NULL ? str_trim(text.s) : r == 0 ? "usable" : err.msg);
+    add(l, "local nodes", r == 0 && usable ? FOUND : MISSING, false,
+        "run as root, or give this user ranges in /etc/subuid and /etc/subgid", line);
+}
+
+static const char *mark(enum found f) {
+    return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing";
+}
+
+/* The text may have several lines: each is indented under the first. */
+static void print_item(const struct item *i) {
+    printf("%-8s %-15s ", mark(i->found), i->name);
+    for (const char *p = i->text; *p != '\0'; p++) {
+        putchar(*p);
+        if (*p == '\n') printf("%25s", "");
+    }
+    putchar('\n');
+    if (i->how != NULL) printf("%24s -> %s\n", "", i->how);
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    struct items l = {0};
+    look_at_state(&l);
+    look_at_agents(&l);
+    look_at_programs(&l);
+    look_at_local(&l);
+    json_t *list = json_array();
+    bool bad = false;
+    for (size_t i = 0; i < l.list.len; i++) {
+        struct item *it = &l.list.items[i];
+        if (it->needed && it->found == MISSING) bad = true;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s, s:s*}", "name", it->name,
+                                              "found", mark(it->found), "needed",
+                                              (int)it->needed, "text", it->text, "how", it->how));
+        if (!inv->common->json) print_item(it);
+        free(it->text);
+        free(it->how);
+    }
+    if (inv->common->json)
+        print_json(json_pack("{s:b, s:O}", "ok", (int)!bad, "items", list));
+    json_decref(list);
+    vec_free(&l.list);
+    inv->exit_code = bad ? gp_exit_code(GP_EENV) : 0;
+    (void)err;
+    return 0;
+}
+
+const struct verb verb_doctor = {
+    .name = "doctor",
+    .argspec = "",
+    .help = "what is there, what is missing on this machine, how to get it",
+    .run = run,
+};

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov down STACK|SPEC: destroys everything the stack owns and proves that it is gone. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+static void show(struct invocation *inv, const char *name, const struct down_result *res, int r,
+                 const struct gp_error *err) {
+    if (inv->common->json) {
+        json_t *j = json_pack("{s:s, s:i, s:o, s:b}", "stack", name, "destroyed", res->destroyed,
+                              "left", resources_json(&res->left), "gone",
+                              (int)(r == 0 && res->left.list.len == 0));
+        if (r != 0) {
+            json_object_set_new(j, "error", error_json(err));
+            fprintf(stderr, "gpuprov: %s\n", err->msg);
+            inv->error_shown = true;
+        }
+        print_json(j);
+        return;
+    }
+    if (res->left.list.len > 0) show_resources(&res->left, stdout);
+    if (r != 0) return;
+    if (res->left.list.len > 0)
+        printf("%s: %d resource%s ended; the above is left and not billed: 'gpuprov gc' ends it\n",
+               name, res->destroyed, res->destroyed == 1 ? "" : "s");
+    else if (res->destroyed > 0)
+        printf("%s: %d resource%s ended, nothing is left\n", name, res->destroyed,
+               res->destroyed == 1 ? "" : "s");
+    else
+        printf("%s: nothing was there\n", name);
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    const char *name = NULL;
+    int r = app_target(inv, inv->args[0], &spec, &name, err);
+    if (r != 0) return r;
+    struct engine *e = NULL;
+    if ((r = app_engine(inv, &e, err)) != 0) return r;
+    struct progress *p = NULL;
+    if ((r = app_progress(inv, e, name, 0, &p, err)) != 0) return r;
+    struct down_result res = {0};
+    r = engine_down(e, name, spec, &res, err);
+    app_progress_end(e, &p);
+    show(inv, name, &res, r, err);
+    down_result_clear(&res);
+    return r;
+}
+
+const struct verb verb_down = {
+    .name = "down",
+    .argspec = "STACK|SPEC",
+    .help = "destroys everything the stack owns and proves that it is gone",
+    .run = run,
+    .min_args = 1,
+    .max_args = 1,
+};

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov init [FILE]: writes a commented starter spec; never over a file that is there. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+struct opts {
+    int provider;
+};
+static const struct opt options[] = {
+    {.name = "provider", .letter = 'p', .type = OPT_ENUM, .offset = offsetof(struct opts, provider),
+     .arg = "local|ssh|aws", .help = "where the nodes of the starter are (default local)"},
+    {0}};
+
+enum { INIT_LOCAL, INIT_SSH, INIT_AWS }; /* as in the option's words and in bodies */
+
+static const char head[] =
+    "# A gpuprov spec. 'gpuprov check FILE' checks it, 'gpuprov plan FILE' says what it would do,\n"
+    "# 'gpuprov up FILE' makes it so, 'gpuprov down FILE' takes all of it away again.\n"
+    "# Every key: 'gpuprov schema', docs/spec.md.\n"
+    "apiVersion: gpuprov/v1\n";
+
+static const char *const bodies[] = {
+    "name: try                     # the stack; unique per owner\n"
+    "nodes: 2\n"
+    "offers:\n"
+    "  - {provider: local}         # nodes on this machine: no account, no daemon\n"
+    "# gpu: H100:1                 # model[:count] per node, on a machine that has them\n"
+    "limits: {ttl: 1h}             # ends by itself then, whatever happens here\n"
+    "# bootstrap:\n"
+    "#   packages: [htop]\n"
+    "#   steps: [{name: data, run: ./fetch.sh, check: test -e /data/ok}]\n"
+    "validate: {time: 5m, require: [train.ddp]}\n",
+
+    "name: fleet                   # the stack; unique per owner\n"
+    "nodes: 2\n"
+    "offers:\n"
+    "  - {provider: ssh, hosts: hosts.yaml}   # machines that exist already; 'down' leaves them on\n"
+    "limits: {ttl: 12h}\n"
+    "# access: {key: ~/.ssh/id_ed25519, bastion: ops@bastion.example}\n"
+    "validate: {time: 5m, require: [train.ddp]}\n",
+
+    "name: try                     # the stack; unique per owner\n"
+    "nodes: 1\n"
+    "gpu: H100:8                   # model[:count] per node\n"
+    "order: cheapest               # or: listed\n"
+    "offers:                       # tried until one has room\n"
+    "  - {provider: aws, regions: [us-east-2, us-west-2], market: spot}\n"
+    "  - {provider: aws, regions: [us-east-1], market: on-demand}\n"
+    "limits: {ttl: 4h}             # the node ends itself then, even when this machine is gone\n"
+    "image: auto                   # auto | {os: ubuntu-24.04} | {id: ami-...}\n"
+    "# access: {ssh_from: [203.0.113.0/24], key: ~/.ssh/id_ed25519}\n"
+    "validate: {time: 5m}\n",
+};
+
+/* What the ssh starter's hosts.yaml names; 192.0.2.0/24 is no real network. */
+static const char hosts[] =
+    "# The machines of a gpuprov spec with 'provider: ssh'. A host key must be known: from a\n"
+    "# known_hosts file, given here as host_key (ssh-keyscan HOST, compared with what the machine's\n"
+    "# console shows), or taken at first sight with 'gpuprov up --accept-new-host-key'.\n"
+    "defaults: {user: ubuntu, port: 22}\n"
+    "hosts:\n"
+    "  - {address: 192.0.2.1}       # yours instead\n"
+    "  - {address: 192.0.2.2}\n";
+
+static int write_new(const char *path, const char *text, struct gp_error *err) {
+    GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0 && errno == EEXIST)
+        return gp_fail(err, GP_EEXISTS, "'%s' is there already: give another name", path);
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    int e = fs_write_all(fd, text, strlen(text));
+    if (e == 0) return 0;
+    unlink(path);
+    return gp_fail_errno(err, GP_EIO, -e, "could not write '%s'", path);
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    const char *path = inv->n_args == 1 ? inv->args[0] : "gpuprov.yaml";
+    GP_AUTO_FREE char *text = xasprintf("%s%s", head, bodies[o->provider]);
+    if (strcmp(path, "-") == 0) {
+        print_text(inv, "spec", text);
+        return 0;
+    }
+    int r = write_new(path, text, err);
+    if (r != 0) return r;
+    /* A hosts file that is there already is the user's. */
+    GP_AUTO_FREE char *hosts_path = NULL;
+    if (o->provider == INIT_SSH) hosts_path = fs_relative_to(path, "hosts.yaml");
+    if (hosts_path != NULL && fs_exists(hosts_path)) {
+        free(hosts_path);
+        hosts_path = NULL;
+    }
+    if (hosts_path != NULL && (r = write_new(hosts_path, hosts, err)) != 0) return r;
+    if (inv->common->json)
+        print_json(json_pack("{s:s, s:s?}", "written", path, "hosts", hosts_path));
+    else if (hosts_path != NULL)
+        printf("wrote %s and %s; next: name your machines in %s, then gpuprov plan %s\n", path,
+               hosts_path, hosts_path, path);
+    else
+        printf("wrote %s; next: gpuprov plan %s, gpuprov up %s\n", path, path, path);
+    return 0;
+}
+
+const struct verb verb_init = {
+    .name = "init",
+    .argspec = "[FILE]",
+    .help = "writes a commented starter spec (gpuprov.yaml; '-' is stdout)",
+    .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
+    .max_args = 1,
+    .flags = VERB_PLAIN,
+};

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov logs STACK[/N]: what happened, newest last. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    GP_AUTO_FREE char *name = NULL;
+    int slot = -1;
+    int r = app_stack_slot(inv->args[0], &name, &slot, err);
+    if (r != 0) return r;
+    struct engine *e = NULL;
+    if ((r = app_engine(inv, &e, err)) != 0) return r;
+    return engine_logs(e, name, slot, stdout, inv->common->json, err);
+}
+
+const struct verb verb_logs = {
+    .name = "logs",
+    .argspec = "STACK[/N]",
+    .help = "what happened to a stack or to one node",
+    .run = run,
+    .min_args = 1,
+    .max_args = 1,
+};

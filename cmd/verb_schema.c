@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov schema: the JSON Schema of a spec, or its manual page, from the decode tables. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+struct opts {
+    bool markdown;
+};
+static const struct opt options[] = {
+    {.name = "markdown", .type = OPT_FLAG, .offset = offsetof(struct opts, markdown),
+     .help = "the same tables as docs/spec.md"},
+    {0}};
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    (void)err;
+    const struct opts *o = inv->opts;
+    if (o->markdown) {
+        GP_AUTO_FREE char *page = spec_markdown();
+        print_text(inv, "markdown", page);
+        return 0;
+    }
+    GP_AUTO_FREE char *text = spec_json_schema(); /* JSON as it is, with --json and without */
+    fputs(text, stdout);
+    if (!str_ends(text, "\n")) putchar('\n');
+    return 0;
+}
+
+const struct verb verb_schema = {
+    .name = "schema",
+    .argspec = "",
+    .help = "prints the JSON Schema of a spec, for editors",
+    .details = "  In an editor with a YAML language server:\n"
+               "    gpuprov schema >gpuprov.schema.json\n"
+               "    # yaml-language-server: $schema=gpuprov.schema.json   (first line of the spec)\n",
+    .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
+    .flags = VERB_PLAIN,
+};

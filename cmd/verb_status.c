@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov status [STACK|SPEC]: nodes, phases, price so far, deadline. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+struct opts {
+    bool refresh;
+};
+static const struct opt options[] = {
+    {.name = "refresh", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct opts, refresh),
+     .help = "ask the providers (one named stack is always asked)"},
+    {0}};
+
+static void show(struct invocation *inv, const struct stack_view_list *l) {
+    if (inv->common->json) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < l->list.len; i++)
+            json_array_append_new(list, stack_view_json(&l->list.items[i]));
+        print_json(json_pack("{s:o}", "stacks", list));
+        return;
+    }
+    for (size_t i = 0; i < l->list.len; i++) {
+        if (i > 0) putchar('\n');
+        show_stack(&l->list.items[i], stdout);
+    }
+    if (l->list.len == 0) puts("no stacks");
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    const char *name = NULL;
+    int r = 0;
+    if (inv->n_args == 1 && (r = app_target(inv, inv->args[0], &spec, &name, err)) != 0) return r;
+    struct engine *e = NULL;
+    if ((r = app_engine(inv, &e, err)) != 0) return r;
+    struct stack_view_list list = {0};
+    r = engine_status(e, name, spec, o->refresh || name != NULL, &list, err);
+    /* A name that no cloud and no journal knows is a slip of the keyboard, not a stack. A spec's may
+     * not be there yet. */
+    bool known = list.list.len > 0 && list.list.items[0].stack.uid != NULL;
+    if (r == 0 && name != NULL && spec == NULL && !known)
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists them", name);
+    if (r == 0) show(inv, &list);
+    stack_view_list_clear(&list);
+    return r;
+}
+
+const struct verb verb_status = {
+    .name = "status",
+    .argspec = "[STACK|SPEC]",
+    .help = "nodes, verdicts, price so far, deadline",
+    .details = "  Without a name: every stack that this machine remembers.\n",
+    .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
+    .max_args = 1,
+};

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpuprov up SPEC: makes it so; resumes what an earlier run left. The report goes to stdout in short,
+ * the table of nodes last. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+struct opts {
+    bool accept_new_host_key;
+};
+static const struct opt options[] = {
+    {.name = "accept-new-host-key", .type = OPT_FLAG,
+     .offset = offsetof(struct opts, accept_new_host_key),
+     .help = "ssh: trust and keep the key of a host that no known_hosts file names"},
+    {0}};
+
+static void show(struct invocation *inv, const struct up_result *res, const struct gp_error *err) {
+    bool has_view = res->view.stack.name != NULL;
+    if (inv->common->json) {
+        json_t *j = json_object();
+        json_object_set_new(j, "stack", has_view ? stack_view_json(&res->view) : json_null());
+        bool has_report = res->report.nodes.len > 0;
+        json_object_set_new(j, "report", has_report ? report_to_json(&res->report) : json_null());
+        json_object_set_new(j, "nothing_to_do", json_boolean(res->nothing_to_do));
+        if (err->code != GP_OK) {
+            json_object_set_new(j, "error", error_json(err));
+            fprintf(stderr, "gpuprov: %s\n", err->msg);
+            inv->error_shown = true;
+        }
+        print_json(j);
+        return;
+    }
+    /* What was cut short by a signal is no verdict on a node. */
+    if (res->report.nodes.len > 0 && !res->nothing_to_do && err->code != GP_ECANCELLED) {
+        GP_AUTO_STR struct str text = {0};
+        report_brief(&res->report, output_colour(stdout), output_width(stdout), &text);
+        fputs(text.s, stdout);
+        putchar('\n');
+    }
+    if (res->nothing_to_do) puts("nothing to do: every node is ready already");
+    if (has_view) show_stack(&res->view, stdout);
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    int r = app_spec(inv, inv->args[0], &spec, err);
+    if (r != 0) return r;
+    inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
+    struct engine *e = NULL;
+    if ((r = app_engine(inv, &e, err)) != 0) return r;
+    struct progress *p = NULL;
+    if ((r = app_progress(inv, e, spec->name, spec->nodes, &p, err)) != 0) return r;
+    struct up_result res = {0};
+    r = engine_up(e, spec, &res, err);
+    app_progress_end(e, &p);
+    show(inv, &res, err);
+    up_result_clear(&res);
+    return r;
+}
+
+const struct verb verb_up = {
+    .name = "up",
+    .argspec = "SPEC",
+    .help = "makes it so; resumes what an earlier run left",
+    .details = "  A second 'up' of a stack that is ready changes nothing. Ctrl-C once stops creating and\n"
+               "  says what is there; 'gpuprov down' takes it away, 'gpuprov up' goes on with it.\n",
+    .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
+    .min_args = 1,
+    .max_args = 1,
+};

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb table: one row and one short verb_*.c per verb. Dispatch, help and completion read it. */
+#ifndef GP_CMD_VERBS_H
+#define GP_CMD_VERBS_H
+
+#include "base/error.h"
+#include "options.h"
+
+struct app;
+
+/* Options that every verb takes. */
+struct common_opts {
+    bool json, quiet, help, version;
+    const char *owner, *log, *trace; /* NULL when not given */
+    int jobs;                        /* 0: the engine's default */
+};
+extern const struct opt common_options[];
+
+enum verb_flags {
+    VERB_HIDDEN = 1, /* not in help or completion */
+    VERB_PLAIN = 2,  /* short, buys nothing: runs in the main thread, no library is initialised */
+    VERB_REST = 4,   /* takes "-- CMD..." */
+    VERB_RAW = 8     /* argv is passed on as it is (args[-1] is the verb); signals are left alone */
+};
+
+/* One call of a verb. Strings are borrowed from argv. */
+struct invocation {
+    const struct verb *verb;
+    const struct common_opts *common;
+    void *opts;       /* verb->opts_size bytes, decoded; NULL when 0 */
+    char **args;
+    int n_args;
+    char **rest;      /* after "--"; NULL without it */
+    int n_rest;
+    struct app *app;
+    int exit_code;    /* what the process returns when run returned 0 (plan: 2) */
+    char **exec_argv; /* run returned 0 and set this: main becomes that program. strv's form, owned */
+    bool error_shown; /* run has already written the error where it belongs (spec problems) */
+};
+
+struct verb {
+    const char *name;
+    const char *argspec; /* "STACK[/N] [-- CMD...]"; "" */
+    const char *help;    /* one line, for the list */
+    const char *details; /* further lines for `help VERB`; may be NULL */
+    int (*run)(struct invocation *inv, struct gp_error *err);
+    const struct opt *options; /* may be NULL */
+    size_t opts_size;
+    int min_args, max_args;
+    unsigned flags;
+};
+extern const struct verb *const verb_table[]; /* NULL ends */
+const struct verb *verb_find(const char *name); /* NULL when unknown */
+/* -GP_EUSAGE "unknown verb", with "did you mean" or that it is not there yet. */
+int verb_unknown(const char *name, struct gp_error *err);
+/* The list of verbs (verb NULL) or one verb's page. */
+void verb_help(const struct verb *verb, struct str *out);
+
+/* Verbs, each in its own file. */
+extern const struct verb verb_init, verb_check, verb_plan, verb_up, verb_status, verb_ssh,
+    verb_validate, verb_report, verb_logs, verb_down, verb_gc, verb_doctor, verb_version,
+    verb_schema, verb_providers, verb_checks, verb_completion, verb_help_verb, verb_dial,
+    verb_holder;
+
+#endif

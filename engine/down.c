@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb down: everything that bears the stack's name, also what an earlier stack of that name left.
+ * Whatever stands in the way, what may still be billed is named. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+static void add_left(struct down_result *ret, const struct resource *r) {
+    struct resource copy = {0};
+    resource_copy(&copy, r);
+    vec_push(&ret->left.list, copy);
+}
+
+/* The journal's memory of what is there, for when no cloud could be asked. */
+static void remembered(struct engine *e, const char *name, struct down_result *ret) {
+    struct stack_list all = {0};
+    if (journal_stacks(e->journal, &all, NULL) != 0) return;
+    for (size_t i = 0; i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        GP_AUTO_RESOURCES struct resource_list known = {0};
+        bool mine = e->opts.owner == NULL || str_eq(e->opts.owner, s->owner);
+        if (!mine || strcmp(s->name, name) != 0) continue;
+        if (journal_resources(e->journal, s->uid, &known, NULL) != 0) continue;
+        for (size_t k = 0; k < known.list.len; k++)
+            if (known.list.items[k].state != RES_GONE) add_left(ret, &known.list.items[k]);
+    }
+    stack_list_clear(&all);
+}
+
+/* A failure before or between two lists still names what may be billed: exit 8 then. */
+static int blind(struct engine *e, const char *name, struct down_result *ret, int r,
+                 struct gp_error *err) {
+    if (ret->left.list.len == 0) remembered(e, name, ret);
+    bool billed = false;
+    for (size_t i = 0; i < ret->left.list.len; i++)
+        billed = billed || ret->left.list.items[i].billed;
+    if (!billed || err == NULL || err->code == GP_EBILLED) return r;
+    struct gp_error why = *err;
+    gp_error_clear(err);
+    return teardown_left(name, ret, &why, err);
+}
+
+/* Other stacks that had this name: their claim is gone, a late launch of theirs may not be. */
+static void earlier_uids(const struct run *run, struct strv *ret) {
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        if (r->uid[0] != '\0' && !str_eq(r->uid, run->stack.uid) && !strv_has(ret, r->uid))
+            strv_add(ret, r->uid);
+    }
+}
+
+static int end_earlier(struct run *run, const char *uid, struct down_result *ret,
+                       struct gp_error *err) {
+    struct down_result one = {0};
+    free(run->stack.uid);
+    run->stack.uid = xstrdup(uid);
+    run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy",
+              "an earlier stack '%s' (%s) left something: it is ended too", run->stack.name, uid);
+    int r = teardown(run, &one, err);
+    ret->destroyed += one.destroyed;
+    for (size_t i = 0; i < one.left.list.len; i++) add_left(ret, &one.left.list.items[i]);
+    down_result_clear(&one);
+    return r;
+}
+
+static void say_left(struct run *run, size_t n) {
+    run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy", "%zu thing%s that cost%s nothing still "
+              "vanish%s: 'gpuprov gc' looks again", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+              n == 1 ? "es" : "");
+}
+
+int engine_down(struct engine *e, const char *name, const struct spec *spec,
+                struct down_result *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    GP_AUTO_STRV struct strv earlier = {0};
+    if (spec != NULL) name = spec->name;
+    int r = run_open_known(e, spec, name, &run, err);
+    if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = reconcile(run, err);
+    if (r == 0) earlier_uids(run, &earlier);
+    if (r == 0) r = teardown(run, ret, err);
+    for (size_t i = 0; r == 0 && i < earlier.n; i++) r = end_earlier(run, earlier.v[i], ret, err);
+    if (r == 0 && ret->left.list.len > 0) say_left(run, ret->left.list.len);
+    if (r != 0) r = blind(e, name, ret, r, err);
+    run_close(run);
+    return r;
+}
+
+void down_result_clear(struct down_result *r) {
+    resource_list_clear(&r->left);
+    *r = (struct down_result){0};
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing the engine, and the ids that the second Ctrl-C prints. engine_cancel and
+ * engine_billed_ids may be called from the signal thread. */
+#include "base/gp_base.h"
+
+#include "engine/engine.h"
+
+#include "base/fs.h"
+#include "engine/run.h"
+
+/* The list behind engine_billed_ids: its lock is held for a few instructions, never across I/O. */
+struct billed {
+    pthread_mutex_t lock;
+    struct strv ids;
+};
+struct engine_private {
+    struct engine pub; /* first: the public part is what callers hold */
+    struct billed billed;
+};
+
+int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err) {
+    struct engine_private *p = xcalloc(1, sizeof *p);
+    struct engine *e = &p->pub;
+    pthread_mutex_init(&p->billed.lock, NULL);
+    e->opts = *opts;
+    if (e->opts.jobs <= 0) e->opts.jobs = 64;
+    e->cancel.efd = -1;
+    bool damaged = false;
+    int r = gp_cancel_init(&e->cancel, err);
+    if (r == 0) r = fs_state_dir(&e->state_dir, err);
+    if (r == 0) {
+        GP_AUTO_FREE char *path = fs_join(e->state_dir, "journal.db");
+        r = journal_open(path, &e->journal, &damaged, err);
+    }
+    if (r != 0) {
+        engine_close(e);
+        return r;
+    }
+    e->journal_damaged = damaged;
+    *ret = e;
+    return 0;
+}
+
+void engine_close(struct engine *e) {
+    if (e == NULL) return;
+    struct engine_private *p = (struct engine_private *)e;
+    journal_close(e->journal);
+    gp_cancel_clear(&e->cancel);
+    free(e->state_dir);
+    strv_clear(&p->billed.ids);
+    pthread_mutex_destroy(&p->billed.lock);
+    free(p);
+}
+
+void engine_cancel(struct engine *e) { gp_cancel_set(&e->cancel); }
+
+void engine_note_billed(struct engine *e, const char *id, bool billed) {
+    struct billed *b = &((struct engine_private *)e)->billed;
+    pthread_mutex_lock(&b->lock);
+    size_t at = 0;
+    while (at < b->ids.n && strcmp(b->ids.v[at], id) != 0) at++;
+    if (billed && at == b->ids.n) {
+        strv_add(&b->ids, id);
+    } else if (!billed && at < b->ids.n) {
+        free(b->ids.v[at]);
+        memmove(&b->ids.v[at], &b->ids.v[at + 1], (b->ids.n - at) * sizeof *b->ids.v);
+        b->ids.n--;
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+char *engine_billed_ids(struct engine *e) {
+    struct billed *b = &((struct engine_private *)e)->billed;
+    pthread_mutex_lock(&b->lock);
+    char *out = b->ids.n > 0 ? strv_join(&b->ids, "\n") : xstrdup("");
+    pthread_mutex_unlock(&b->lock);
+    return out;
+}

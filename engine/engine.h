@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the verbs call. Each function is one verb's whole work: it blocks, emits events, returns 0 or
+ * a negative code with one line in err; results for stdout come back as plain data. */
+#ifndef GP_ENGINE_H
+#define GP_ENGINE_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "journal/journal.h"
+#include "model/event.h"
+#include "model/offer.h"
+#include "model/report.h"
+#include "model/spec.h"
+#include "model/stack.h"
+#include "ssh/ssh.h"
+
+struct engine_opts {
+    const char *owner;     /* --owner or GPUPROV_OWNER; NULL: the provider's principal */
+    int jobs;              /* --jobs: nodes worked on at once; default 64 */
+    bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
+};
+
+struct engine {
+    struct engine_opts opts;
+    char *state_dir;
+    struct journal *journal;
+    struct gp_cancel cancel;
+    struct event_sink sink; /* emit may be NULL */
+    bool journal_damaged;   /* it was set aside at open; what it knew is found again by tags */
+};
+/* Opens the state folder and the journal. Allocates; close frees. */
+int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err);
+void engine_close(struct engine *e);
+/* Safe from the signal thread: everything blocking returns soon with GP_ECANCELLED. */
+void engine_cancel(struct engine *e);
+/* For the second Ctrl-C: ids of what may be billed, one per line, from memory without locks that
+ * a worker might hold across I/O. Caller frees. */
+char *engine_billed_ids(struct engine *e);
+
+/* How a node is shown at the end of every verb. All strings owned. */
+struct node_view {
+    int slot;
+    enum node_phase phase;
+    char *id, *place, *type, *address, *state; /* address: what `gpuprov ssh` reaches; state: the cloud's word */
+    double price_usd_per_h; /* negative: not known */
+    char *verdict;          /* "ready", "not proven: ...", "failed: ..." */
+    bool billed;
+};
+struct stack_view {
+    struct stack stack;
+    char *phase;            /* "ready", "partial", "creating", "gone" */
+    VEC_OF(struct node_view) nodes;
+    struct resource_list others; /* groups, keys, holder: everything that is not a node */
+    double price_usd_per_h, spent_usd; /* negative: not known */
+    char *ends;             /* "server", "guest", "gc-only", "never" */
+    struct intent_list unknown; /* outcome not known yet */
+};
+void stack_view_clear(struct stack_view *v);
+struct stack_view_list {
+    VEC_OF(struct stack_view) list;
+};
+void stack_view_list_clear(struct stack_view_list *l);
+
+/* --- plan --- */
+enum plan_action { PLAN_CREATE, PLAN_KEEP, PLAN_RESUME, PLAN_DESTROY };
+struct plan_item {
+    enum plan_action action;
+    int slot_first, slot_count;
+    char *what; /* "2 x p5.48xlarge spot in us-east-2a", "security group gpuprov-me-llm" */
+    char *why;
+};
+struct plan {
+    VEC_OF(struct plan_item) items;
+    struct offer_list offers;     /* ranked; the first is what `up` tries first */
+    double price_usd_per_h;       /* of the whole stack; negative: not known */
+    int64_t ttl_ms;
+    char *ends;                   /* who ends it */
+    struct strv notes;            /* "local: nodes share this machine's kernel: no security boundary" */
+    bool changes;                 /* exit 2 */
+};
+void plan_clear(struct plan *p);
+int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err);
+
+/* --- the story --- */
+struct up_result {
+    struct stack_view view;
+    struct report report;
+    bool nothing_to_do; /* all nodes were ready already */
+};
+void up_result_clear(struct up_result *r);
+/* Makes it so; resumes what an earlier run left. ret is filled as far as it got, also on failure. */
+int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, struct gp_error *err);
+
+/* Destroys everything the stack owns and proves that it is gone. spec NULL: by name through the
+ * journal, else through every provider in `providers` (NULL: those that have credentials). */
+struct down_result {
+    int destroyed;               /* resources ended now */
+    struct resource_list left;   /* what may still be there (billed ones make exit 8) */
+};
+void down_result_clear(struct down_result *r);
+int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
+                struct gp_error *err);
+
+/* name NULL: every stack of the journal. refresh: ask the clouds (else the journal's memory). */
+int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
+                  struct stack_view_list *ret, struct gp_error *err);
+
+/* Ends what outlived its deadline (dry_run: only lists), tombstones and leftovers, every region. */
+struct gc_result {
+    struct resource_list ended, kept; /* kept: of live stacks within their deadline */
+};
+void gc_result_clear(struct gc_result *r);
+int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret,
+              struct gp_error *err);
+
+/* Runs the suite again on the nodes of a stack. */
+int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
+                    struct gp_error *err);
+/* The last report. -GP_ENOTFOUND with what to do. */
+int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err);
+/* Events of a stack (JSON lines, newest last) to `to`; slot -1: all. */
+int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json,
+                struct gp_error *err);
+
+/* Everything `ssh` needs: an OpenSSH config for all nodes of the stack, aliases NAME-SLOT, written
+ * below the state folder. *ret_path is the config's path; caller frees. */
+int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path,
+                      struct gp_error *err);
+
+#endif

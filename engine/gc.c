@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gc: what outlived its deadline is ended, and what a `down` could not settle, in every region of every
+ * provider that opens. Only this owner's tags are touched. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#define TOMBSTONE_MIN_AGE_S 3600 /* after that and its deadline nothing can come of a launch */
+
+static void keep(struct resource_list *to, const struct resource *r) {
+    struct resource copy = {0};
+    resource_copy(&copy, r);
+    vec_push(&to->list, copy);
+}
+
+static bool alive(const struct resource *r) { return r->state != RES_GONE; }
+
+/* One provider's things, and the tombstones that may speak of them. */
+struct sweep {
+    struct engine *e;
+    struct provider *p;
+    struct resource_list all;
+    struct intent_list stones;
+    int64_t now_s; /* the cloud's clock */
+};
+
+static bool of_stack(const struct resource *r, const char *uid) {
+    return alive(r) && strcmp(r->uid, uid) == 0;
+}
+
+static bool expired(const struct sweep *w, const char *uid) {
+    for (size_t i = 0; i < w->all.list.len; i++) {
+        const struct resource *r = &w->all.list.items[i];
+        if (of_stack(r, uid) && r->expires_s != 0 && w->now_s >= r->expires_s) return true;
+    }
+    return false;
+}
+
+static bool names(const struct intent *stone, const struct resource *r) {
+    return str_eq(stone->uid, r->uid) && str_eq(stone->note, TEARDOWN_NOTE) &&
+           r->slot >= stone->slot_first && r->slot < stone->slot_first + stone->slot_count &&
+           r->attempt == stone->attempt;
+}
+
+/* What `down` ended and what came late: every machine of it is one that a tombstone names. */
+static bool buried(const struct sweep *w, const char *uid) {
+    bool stone = false;
+    for (size_t k = 0; k < w->stones.list.len; k++)
+        stone = stone || (str_eq(w->stones.list.items[k].uid, uid) &&
+                          str_eq(w->stones.list.items[k].note, TEARDOWN_NOTE));
+    for (size_t i = 0; stone && i < w->all.list.len; i++) {
+        const struct resource *r = &w->all.list.items[i];
+        if (!of_stack(r, uid) || r->kind != RES_INSTANCE) continue;
+        bool named = false;
+        for (size_t k = 0; k < w->stones.list.len; k++)
+            named = named || names(&w->stones.list.items[k], r);
+        if (!named) return false; /* it lives again */
+    }
+    return stone;
+}
+
+/* Ends what bears this uid, whatever else has the stack's name by now. */
+static int end_uid(struct sweep *w, const struct resource *of, struct down_result *ret,
+                   struct gp_error *err) {
+    struct run *run = NULL;
+    struct provider *p = NULL;
+    int r = run_open(w->e, NULL, of->stack, &run, err);
+    if (r != 0) return r;
+    free(run->owner);
+    run->owner = xstrdup(of->owner);
+    run->stack.owner = xstrdup(of->owner);
+    run->stack.uid = xstrdup(of->uid);
+    run->stack.provider = xstrdup(of->provider);
+    r = run_provider(run, of->provider, &p, err);
+    if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = teardown(run, ret, err);
+    run_close(run);
+    return r;
+}
+
+static bool is_left(const struct down_result *d, const char *id) {
+    for (size_t i = 0; i < d->left.list.len; i++)
+        if (strcmp(d->left.list.items[i].id, id) == 0) return true;
+    return false;
+}
+
+/* One stack: kept, or ended as a whole. Only what is really gone counts as ended. */
+static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
+                     struct gp_error *err) {
+    bool end = of->uid[0] != '\0' && (expired(w, of->uid) || buried(w, of->uid));
+    struct down_result down = {0};
+    int r = end && !dry_run ? end_uid(w, of, &down, err) : 0;
+    for (size_t i = 0; i < w->all.list.len; i++) {
+        const struct resource *res = &w->all.list.items[i];
+        if (!of_stack(res, of->uid)) continue;
+        keep(end && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
+    }
+    down_result_clear(&down);
+    return r;
+}
+
+/* Nothing of it is there, and nothing can come any more. */
+static int clear_tombstones(struct sweep *w, struct gp_error *err) {
+    int r = 0;
+    for (size_t k = 0; r == 0 && k < w->stones.list.len; k++) {
+        const struct intent *stone = &w->stones.list.items[k];
+        int64_t until = GP_MAX(stone->created_s + TOMBSTONE_MIN_AGE_S, stone->deadline_s);
+        bool there = false;
+        for (size_t i = 0; i < w->all.list.len; i++)
+            there = there || of_stack(&w->all.list.items[i], stone->uid);
+        if (!there && str_eq(stone->provider, w->p->ops->name) && w->now_s >= until)
+            r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
+    }
+    return r;
+}
+
+static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
+    GP_AUTO_STRV struct strv done = {0};
+    struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
+    int r = w->p->ops->list(w->p, &req, &w->all, err);
+    if (r == 0)
+        r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, err);
+    if (r != 0) return r;
+    w->now_s = clock_wall_s() + w->p->clock_skew_s;
+    int first = 0;
+    for (size_t i = 0; i < w->all.list.len; i++) {
+        const struct resource *res = &w->all.list.items[i];
+        if (!alive(res) || strv_has(&done, res->uid)) continue;
+        strv_add(&done, res->uid);
+        struct gp_error why = {0};
+        int one = sweep_uid(w, res, dry_run, ret, &why);
+        if (one != 0 && first == 0) {
+            first = one;
+            if (err != NULL) *err = why;
+        }
+    }
+    return first == 0 && !dry_run ? clear_tombstones(w, err) : first;
+}
+
+static int gc_provider(struct engine *e, struct provider *p, bool dry_run, struct gc_result *ret,
+                       struct gp_error *err) {
+    struct sweep w = {.e = e, .p = p};
+    int r = sweep(&w, dry_run, ret, err);
+    resource_list_clear(&w.all);
+    intent_list_clear(&w.stones);
+    return r;
+}
+
+/* A stack that the journal knows, past its deadline: what ended by itself is proven gone and forgotten. */
+static int gc_remembered(struct engine *e, const struct stack *s, struct gc_result *ret,
+                         struct gp_error *err) {
+    struct run *run = NULL;
+    struct down_result gone = {0};
+    struct engine_opts saved = e->opts;
+    e->opts.owner = s->owner;
+    int r = run_open_known(e, NULL, s->name, &run, err);
+    if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = reconcile(run, err);
+    if (r == 0 && str_eq(run->stack.uid, s->uid)) r = teardown(run, &gone, err);
+    for (size_t i = 0; i < gone.left.list.len; i++) keep(&ret->kept, &gone.left.list.items[i]);
+    down_result_clear(&gone);
+    run_close(run);
+    e->opts = saved;
+    return r;
+}
+
+static int gc_journal(struct engine *e, const char *provider, struct gc_result *ret,
+                      struct gp_error *err) {
+    struct stack_list all = {0};
+    int r = journal_stacks(e->journal, &all, err), first = 0;
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        bool mine = e->opts.owner == NULL || strcmp(e->opts.owner, s->owner) == 0;
+        bool asked = provider == NULL || str_eq(provider, s->provider);
+        if (!mine || !asked || s->expires_s == 0 || clock_wall_s() < s->expires_s) continue;
+        struct gp_error why = {0};
+        int one = gc_remembered(e, s, ret, &why);
+        if (one != 0 && first == 0) {
+            first = one;
+            if (err != NULL) *err = why;
+        }
+    }
+    stack_list_clear(&all);
+    return r != 0 ? r : first;
+}
+
+/* *ret_asked: the provider could be asked. One without credentials is said and left, unless named. */
+static int gc_one(struct engine *e, const struct provider_ops *ops, bool named, bool dry_run,
+                  struct gc_result *ret, bool *ret_asked, struct gp_error *err) {
+    struct run *run = NULL; /* one run each: owners differ by cloud */
+    struct provider *p = NULL;
+    struct gp_error why = {0};
+    int r = run_open(e, NULL, NULL, &run, &why);
+    if (r == 0) r = run_provider(run, ops->name, &p, &why);
+    *ret_asked = r == 0;
+    if (r == 0) {
+        r = gc_provider(e, p, dry_run, ret, &why);
+    } else if (!named && run != NULL && why.code != GP_ECANCELLED) {
+        run_event(run, -1, NODE_GONE, EVENT_INFO, "gc", "%s is not asked: %s", ops->name, why.msg);
+        r = 0;
+    }
+    if (r != 0 && err != NULL) *err = why;
+    run_close(run);
+    return r;
+}
+
+int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret,
+              struct gp_error *err) {
+    int first = 0, asked = 0;
+    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+        const struct provider_ops *ops = provider_registry[i];
+        if (provider != NULL ? strcmp(provider, ops->name) != 0 : ops->ends == ENDS_NEVER) continue;
+        struct gp_error why = {0};
+        bool answered = false;
+        int r = gc_one(e, ops, provider != NULL, dry_run, ret, &answered, &why);
+        asked += answered;
+        if (r != 0 && first == 0) {
+            first = r;
+            if (err != NULL) *err = why;
+        }
+    }
+    if (first == 0 && asked > 0 && !dry_run) first = gc_journal(e, provider, ret, err);
+    if (first != 0 || asked > 0) return first;
+    if (provider == NULL) return gp_fail(err, GP_EENV, "no provider could be asked");
+    return gp_fail(err, GP_EUSAGE, "there is no provider '%s': 'gpuprov providers' lists them",
+                   provider);
+}
+
+void gc_result_clear(struct gc_result *r) {
+    resource_list_clear(&r->ended);
+    resource_list_clear(&r->kept);
+    *r = (struct gc_result){0};
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding a stack by its name: the journal says which spec and owner, else every provider that opens
+ * is asked, so that a machine with an empty journal can list and end what another one made. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+/* The journal's stack of that name; several owners need --owner. */
+static int known_stack(struct run *run, char **ret_spec, struct gp_error *err) {
+    struct stack_list all = {0};
+    int r = journal_stacks(run->e->journal, &all, err);
+    const struct stack *found = NULL;
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        if (strcmp(s->name, run->stack.name) != 0) continue;
+        if (run->owner != NULL && strcmp(s->owner, run->owner) != 0) continue;
+        if (found != NULL)
+            r = gp_fail(err, GP_EUSAGE, "there are several stacks '%s' (owners %s and %s): say which "
+                        "with --owner", run->stack.name, found->owner, s->owner);
+        found = s;
+    }
+    if (r == 0 && found != NULL) {
+        struct stack copy = {0};
+        r = journal_stack_get(run->e->journal, found->owner, found->name, &copy, ret_spec, err);
+        if (r == 0) {
+            if (run->owner == NULL) run->owner = xstrdup(found->owner);
+            stack_clear(&run->stack);
+            run->stack = copy;
+        }
+    }
+    stack_list_clear(&all);
+    return r;
+}
+
+static int spec_from_journal(struct run *run, const char *text, struct gp_error *err) {
+    struct spec_problems problems = {0};
+    struct gp_error why = {0};
+    int r = spec_load_text("(journal)", text, strlen(text), NULL, &run->spec_owned, &problems, &why);
+    spec_problems_clear(&problems);
+    if (r != 0)
+        return gp_fail(err, GP_EENV, "the journal's spec of '%s' cannot be read (%s): give the spec "
+                       "file instead of the name", run->stack.name, why.msg);
+    run->spec = run->spec_owned;
+    return 0;
+}
+
+/* Providers of everything that the journal knows about the stack; *ret_any: there were some. */
+static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err) {
+    struct provider *p = NULL;
+    int r = 0;
+    if (run->stack.provider != NULL && run->stack.provider[0] != '\0') {
+        r = run_provider(run, run->stack.provider, &p, err);
+        *ret_any = true;
+    }
+    GP_AUTO_RESOURCES struct resource_list list = {0};
+    if (r == 0 && run->stack.uid != NULL)
+        r = journal_resources(run->e->journal, run->stack.uid, &list, err);
+    for (size_t i = 0; r == 0 && i < list.list.len; i++)
+        r = run_provider(run, list.list.items[i].provider, &p, err);
+    return r;
+}
+
+/* Whether that provider has a stack of this name for its own owner. */
+static int has_it(struct run *run, struct provider *p, bool *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL};
+    int r = p->ops->list(p, &req, &seen, err);
+    *ret = false;
+    for (size_t i = 0; r == 0 && i < seen.list.len; i++)
+        if (seen.list.items[i].state != RES_GONE) *ret = true;
+    return r;
+}
+
+/* Every provider that opens is asked, each for the owner that one is there: a cloud's principal and the
+ * name of a person on this machine differ. *ret_holder: the one that has the stack, or NULL. */
+static int ask_all(struct run *run, struct provider **ret_holder, struct str *reasons,
+                   struct gp_error *err) {
+    struct gp_error unanswered = {0};
+    *ret_holder = NULL;
+    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+        const struct provider_ops *ops = provider_registry[i];
+        if (ops->ends == ENDS_NEVER) continue; /* hosts of others: nothing to find without a spec */
+        struct gp_error why = {0};
+        struct provider *p = NULL;
+        free(run->owner);
+        run->owner = xstrdup(run->e->opts.owner);
+        int r = run_provider(run, ops->name, &p, &why);
+        bool opened = r == 0, has = false;
+        if (r == 0) r = has_it(run, p, &has, &why);
+        if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
+        if (has && *ret_holder != NULL)
+            return gp_fail(err, GP_EUSAGE, "there are stacks '%s' at %s and at %s: give the spec file "
+                           "instead of the name", run->stack.name, (*ret_holder)->ops->name, ops->name);
+        if (has) *ret_holder = p;
+        if (r == 0) continue;
+        if (opened) unanswered = why;
+        /* Said, not logged: nothing has happened to a stack, and there may be none of the name. */
+        event_emit(&run->e->sink, -1, NODE_PLANNED, EVENT_INFO, "providers", "%s %s: %s", ops->name,
+                   opened ? "did not answer" : "is not asked", why.msg);
+        str_addf(reasons, "%s%s: %s", reasons->len ? "; " : "", ops->name, why.msg);
+    }
+    if (*ret_holder == NULL && unanswered.code != GP_OK) {
+        if (err != NULL) *err = unanswered;
+        return gp_wrap(err, "whether there is a stack '%s' is not known", run->stack.name);
+    }
+    return 0;
+}
+
+static int open_all(struct run *run, struct gp_error *err) {
+    GP_AUTO_STR struct str reasons = {0};
+    struct provider *holder = NULL;
+    int r = ask_all(run, &holder, &reasons, err);
+    if (r != 0) return r;
+    if (run->n_providers == 0)
+        return gp_fail(err, GP_EENV, "no provider can be asked about '%s': %s", run->stack.name,
+                       reasons.s ? reasons.s : "");
+    free(run->owner);
+    run->owner = xstrdup(holder != NULL ? holder->owner : run->providers[0]->owner);
+    return 0;
+}
+
+int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                   struct gp_error *err) {
+    struct run *run = NULL;
+    GP_AUTO_FREE char *text = NULL;
+    int r = run_open(e, spec, spec != NULL ? spec->name : name, &run, err);
+    if (r == 0) r = known_stack(run, &text, err);
+    if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0')
+        r = spec_from_journal(run, text, err);
+    bool any = false;
+    if (r == 0) r = open_remembered(run, &any, err);
+    for (size_t i = 0; r == 0 && spec != NULL && i < spec->offers.len; i++) {
+        struct provider *p = NULL;
+        any = true;
+        r = run_provider(run, spec->offers.items[i].provider, &p, err);
+    }
+    if (r == 0 && !any) r = open_all(run, err);
+    if (r != 0) {
+        run_close(run);
+        return r;
+    }
+    *ret = run;
+    return 0;
+}

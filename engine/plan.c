@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What would change, what it costs, who ends it. Asks clouds and changes nothing. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+/* Every offer of the spec, ranked. An entry that has none is noted; only if all have none it fails. */
+int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str reasons = {0};
+    struct gp_error worst = {0};
+    int worst_exit = 0;
+    for (size_t i = 0; i < run->spec->offers.len; i++) {
+        const char *name = run->spec->offers.items[i].provider;
+        struct provider *p = NULL;
+        struct gp_error why = {0};
+        int r = run_provider(run, name, &p, &why);
+        if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
+        if (r == 0) continue;
+        if (why.code == GP_ECANCELLED || why.code == GP_EUSAGE) {
+            if (err != NULL) *err = why;
+            return r;
+        }
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "offer %zu (%s): %s", i + 1, name,
+                  why.msg);
+        str_addf(&reasons, "%s%s: %s", reasons.len ? "; " : "", name, why.msg);
+        int code = gp_exit_code(why.code);
+        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
+            worst = why;
+            worst_exit = code;
+        }
+    }
+    if (ret->list.len == 0)
+        return gp_fail(err, worst.code ? worst.code : GP_ECAPACITY, "no offer can be bought: %s",
+                       reasons.s ? reasons.s : "the spec lists none");
+    offer_list_sort(ret, run->spec->order);
+    return 0;
+}
+
+static void add_item(struct plan *plan, enum plan_action action, int first, int count,
+                     const char *why, const char *fmt, ...) GP_PRINTF(6, 7);
+static void add_item(struct plan *plan, enum plan_action action, int first, int count,
+                     const char *why, const char *fmt, ...) {
+    GP_AUTO_STR struct str what = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    str_vaddf(&what, fmt, ap);
+    va_end(ap);
+    struct plan_item item = {.action = action,
+                             .slot_first = first,
+                             .slot_count = count,
+                             .what = str_steal(&what),
+                             .why = xstrdup(why)};
+    vec_push(&plan->items, item);
+    if (action != PLAN_KEEP) plan->changes = true;
+}
+
+static void add_existing(struct run *run, struct plan *plan) {
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct run_node *n = &run->nodes[i];
+        if (!n->exists) continue;
+        if (i >= run->spec->nodes)
+            add_item(plan, PLAN_DESTROY, i, 1, "the spec has fewer nodes", "node %d: %s", i,
+                     n->res.id);
+        else if (n->rec.phase == NODE_READY && str_eq(run->stack.spec_hash, run->spec->hash))
+            add_item(plan, PLAN_KEEP, i, 1, "proven", "node %d: %s", i, n->res.id);
+        else
+            add_item(plan, PLAN_RESUME, i, 1,
+                     n->rec.phase == NODE_READY ? "the spec changed" : node_phase_name(n->rec.phase),
+                     "node %d: %s", i, n->res.id);
+    }
+}
+
+/* Second machines and stopped ones: `up` ends them. */
+static void add_unwanted(struct run *run, struct plan *plan) {
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        bool machine = r->kind == RES_INSTANCE || r->kind == RES_HOST;
+        if (!machine || r->state == RES_STOPPING || !str_eq(r->uid, run->stack.uid)) continue;
+        add_item(plan, PLAN_DESTROY, r->slot, 1,
+                 r->state == RES_STOPPED ? "it is stopped" : "a second machine", "node %d: %s",
+                 r->slot, r->id);
+    }
+}
+
+static int count_missing(const struct run *run, int *ret_first) {
+    int missing = 0;
+    for (int i = run->spec->nodes - 1; i >= 0; i--) {
+        if (i < run->n_nodes && run->nodes[i].exists) continue;
+        missing++;
+        *ret_first = i;
+    }
+    return missing;
+}
+
+static void add_notes(struct plan *plan, const struct provider_ops *ops) {
+    if (strcmp(ops->name, "local") == 0)
+        strv_add(&plan->notes, "local: nodes are clones of this machine and share its kernel: no "
+                               "security boundary");
+    if (!ops->unique_claim)
+        strv_take(&plan->notes,
+                  xasprintf("%s: nothing keeps a stack's name unique there: run one gpuprov at a "
+                            "time on this stack",
+                            ops->name));
+    if (ops->ends == ENDS_GUEST)
+        strv_take(&plan->notes, xasprintf("%s: the node ends itself at its deadline (shutdown "
+                                          "terminates it); 'gpuprov gc' is the second net",
+                                          ops->name));
+    if (ops->ends == ENDS_NEVER)
+        strv_take(&plan->notes,
+                  xasprintf("%s: machines that exist already: 'down' releases them and leaves them "
+                            "running",
+                            ops->name));
+}
+
+static void price_plan(struct plan *plan, const struct run *run, int missing) {
+    double per_h = 0;
+    for (int i = 0; i < run->n_nodes && per_h >= 0; i++) {
+        if (!run->nodes[i].exists || i >= run->spec->nodes) continue;
+        double p = run->nodes[i].res.price_usd_per_h;
+        per_h = p < 0 ? -1 : per_h + p;
+    }
+    if (missing > 0 && per_h >= 0) {
+        double p = plan->offers.list.items[0].price_usd_per_h;
+        per_h = p < 0 ? -1 : per_h + p * missing;
+    }
+    plan->price_usd_per_h = per_h;
+}
+
+int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    struct plan plan = {.ttl_ms = spec->ttl_ms};
+    struct provider *home = NULL;
+    int r = run_open(e, spec, spec->name, &run, err);
+    if (r == 0) r = run_provider(run, spec->offers.items[0].provider, &home, err);
+    if (r == 0) r = reconcile(run, err);
+    if (r == 0) r = claim_may_go_on(run, err);
+    int first = 0, missing = r == 0 ? count_missing(run, &first) : 0;
+    if (r == 0 && missing > 0) r = plan_offers(run, &plan.offers, err);
+    if (r == 0) {
+        if (missing > 0) {
+            GP_AUTO_FREE char *text = offer_text(&plan.offers.list.items[0]);
+            if (run->stack.uid == NULL && home->ops->unique_claim)
+                add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'",
+                         spec->name);
+            add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
+            const struct provider_ops *ops = provider_find(plan.offers.list.items[0].provider);
+            plan.ends = xstrdup(view_ends_name(ops->ends));
+            add_notes(&plan, ops);
+        } else {
+            plan.ends = xstrdup(view_ends_name(home->ops->ends));
+            add_notes(&plan, home->ops);
+        }
+        add_existing(run, &plan);
+        add_unwanted(run, &plan);
+        price_plan(&plan, run, missing);
+        *ret = plan;
+    } else {
+        plan_clear(&plan);
+    }
+    run_close(run);
+    return r;
+}
+
+void plan_clear(struct plan *p) {
+    for (size_t i = 0; i < p->items.len; i++) {
+        free(p->items.items[i].what);
+        free(p->items.items[i].why);
+    }
+    vec_free(&p->items);
+    offer_list_clear(&p->offers);
+    strv_clear(&p->notes);
+    free(p->ends);
+    *p = (struct plan){0};
+}

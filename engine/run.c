@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run over one stack: providers opened once, the event log, the per-stack lock, node records.
+ * Made and closed by the verb's thread; run_event may be called by any. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/fs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Made with the first event: looking for a stack that is not there leaves no file behind. */
+static int open_log(struct run *run, struct gp_error *err) {
+    GP_AUTO_FREE char *dir = fs_join(run->e->state_dir, "events");
+    int r = fs_mkdirs(dir, 0700, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *path = xasprintf("%s/%s.jsonl", dir, run->stack.name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open the event log '%s'", path);
+    run->log = fdopen(fd, "a");
+    if (run->log == NULL) {
+        close(fd);
+        return gp_fail(err, GP_EIO, "could not open the event log '%s'", path);
+    }
+    return 0;
+}
+
+static void log_event(struct run *run, const struct event *e) {
+    GP_AUTO_STR struct str line = {0};
+    str_addf(&line, "{\"t_ms\":%lld,\"run\":\"%s\",\"node\":%d,\"phase\":\"%s\",\"status\":\"%s\"",
+             (long long)e->wall_ms, run->id, e->node, node_phase_name(e->phase),
+             event_status_name(e->status));
+    str_add(&line, ",\"step\":\"");
+    str_add_json(&line, e->step, strlen(e->step));
+    str_add(&line, "\",\"text\":\"");
+    str_add_json(&line, e->text, strlen(e->text));
+    str_add(&line, "\"}\n");
+    struct gp_error why = {0};
+    pthread_mutex_lock(&run->log_lock);
+    bool failed = run->log == NULL && !run->log_failed && open_log(run, &why) != 0;
+    run->log_failed = run->log_failed || failed;
+    if (run->log != NULL) fwrite(line.s, 1, line.len, run->log);
+    if (run->log != NULL) fflush(run->log);
+    pthread_mutex_unlock(&run->log_lock);
+    if (failed) /* nothing else depends on it: a full disk must not keep `down` from its work */
+        event_emit(&run->e->sink, -1, NODE_PLANNED, EVENT_WARN, "log", "%s", why.msg);
+}
+
+static void run_emit(void *ctx, const struct event *e) {
+    struct run *run = ctx;
+    if (run->e->sink.emit != NULL) run->e->sink.emit(run->e->sink.ctx, e);
+    if (run->stack.name != NULL) log_event(run, e);
+}
+
+void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
+               const char *step, const char *fmt, ...) {
+    char text[GP_ERROR_MSG_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    event_emit(&run->sink, node, phase, status, step, "%s", text);
+}
+
+int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+             struct gp_error *err) {
+    struct run *run = xcalloc(1, sizeof *run);
+    run->e = e;
+    run->spec = spec;
+    run->lock_fd = -1;
+    pthread_mutex_init(&run->log_lock, NULL);
+    run->sink = (struct event_sink){.emit = run_emit, .ctx = run};
+    run->stack.name = xstrdup(name);
+    if (spec != NULL) run->stack.spec_hash = xstrdup(spec->hash);
+    run->owner = xstrdup(e->opts.owner);
+    int r = fs_random_hex(run->id, 8, err);
+    if (r != 0) {
+        run_close(run);
+        return r;
+    }
+    if (e->journal_damaged) {
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "journal",
+                  "the journal was damaged and set aside; what it knew is read again from the "
+                  "clouds' tags");
+        e->journal_damaged = false;
+    }
+    *ret = run;
+    return 0;
+}
+
+static void node_clear(struct run_node *n) {
+    node_link_close(&n->link);
+    ssh_target_clear(&n->link.target);
+    node_record_clear(&n->rec);
+    resource_clear(&n->res);
+    gp_cancel_clear(&n->cancel);
+}
+
+void run_close(struct run *run) {
+    if (run == NULL) return;
+    watch_stop(run);
+    for (int i = 0; i < run->n_nodes; i++) node_clear(&run->nodes[i]);
+    free(run->nodes);
+    for (size_t i = 0; i < run->n_providers; i++) run->providers[i]->ops->close(run->providers[i]);
+    offer_list_clear(&run->offers);
+    resource_list_clear(&run->others);
+    stack_clear(&run->stack);
+    secret_clear(&run->login_key);
+    free(run->login_key_path);
+    free(run->login_pubkey);
+    for (size_t i = 0; i < run->n_secrets; i++) secret_clear(&run->secrets[i].value);
+    free(run->secrets);
+    validate_plan_clear(&run->vplan);
+    spec_free(run->spec_owned);
+    free(run->owner);
+    if (run->log != NULL) fclose(run->log);
+    if (run->lock_fd >= 0) close(run->lock_fd);
+    pthread_mutex_destroy(&run->log_lock);
+    free(run);
+}
+
+int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err) {
+    for (size_t i = 0; i < run->n_providers; i++) {
+        if (strcmp(run->providers[i]->ops->name, name) == 0) {
+            *ret = run->providers[i];
+            return 0;
+        }
+    }
+    const struct provider_ops *ops = provider_find(name);
+    if (ops == NULL) return gp_fail(err, GP_EUSAGE, "there is no provider '%s'", name);
+    assert(run->n_providers < RUN_MAX_PROVIDERS);
+    struct provider_env env = {.cancel = &run->e->cancel,
+                               .journal = run->e->journal,
+                               .state_dir = run->e->state_dir,
+                               .owner = run->owner,
+                               .spec = run->spec,
+                               .accept_new_host_key = run->e->opts.accept_new_host_key,
+                               .sink = &run->sink};
+    struct provider *p = NULL;
+    int r = ops->open(&env, &p, err);
+    if (r != 0) return r;
+    run->providers[run->n_providers++] = p;
+    if (run->owner == NULL) run->owner = xstrdup(p->owner);
+    *ret = p;
+    return 0;
+}
+
+int64_t run_settle_ms(const struct run *run) {
+    int64_t ms = 0;
+    for (size_t i = 0; i < run->n_providers; i++)
+        ms = GP_MAX(ms, run->providers[i]->ops->settle_ms);
+    return ms;
+}
+
+int64_t run_pause_ms(const struct run *run) {
+    for (size_t i = 0; i < run->n_providers; i++)
+        if (run->providers[i]->ops->billed)
+            return GP_MIN((int64_t)1000, GP_MAX((int64_t)50, run_settle_ms(run) / 10));
+    return 50;
+}
+
+int run_lock(struct run *run, struct gp_error *err) {
+    GP_AUTO_FREE char *dir = fs_join(run->e->state_dir, "locks");
+    int r = fs_mkdirs(dir, 0700, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *path = xasprintf("%s/%s@%s", dir, run->stack.name, run->owner);
+    for (char *c = path + strlen(dir) + 1; *c; c++)
+        if (*c == '/') *c = '_';
+    run->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (run->lock_fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
+    bool said = false;
+    while (flock(run->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return gp_fail_errno(err, GP_EIO, errno, "could not lock '%s'", path);
+        if (!said) {
+            char pid[32] = "?";
+            ssize_t n = pread(run->lock_fd, pid, sizeof pid - 1, 0);
+            if (n > 0) pid[n] = '\0';
+            run_event(run, -1, NODE_PLANNED, EVENT_PROGRESS, "lock",
+                      "another gpuprov (pid %s) works on '%s': waiting for it", pid,
+                      run->stack.name);
+            said = true;
+        }
+        r = gp_sleep(100, &run->e->cancel, err);
+        if (r != 0) return r;
+    }
+    char pid[32];
+    int n = snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    if (ftruncate(run->lock_fd, 0) != 0 || pwrite(run->lock_fd, pid, (size_t)n, 0) != n)
+        return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    return 0;
+}
+
+char *run_stack_dir(const struct run *run) {
+    return xasprintf("%s/stacks/%s", run->e->state_dir, run->stack.uid);
+}
+
+void run_nodes_alloc(struct run *run, int n) {
+    if (n <= run->n_nodes) return;
+    run->nodes = xrealloc(run->nodes, (size_t)n * sizeof *run->nodes);
+    for (int i = run->n_nodes; i < n; i++) {
+        struct run_node *node = &run->nodes[i];
+        *node = (struct run_node){.slot = i};
+        node->cancel.efd = -1;
+        node->rec = (struct node_record){.slot = i, .phase = NODE_PLANNED};
+        resource_init(&node->res, RES_INSTANCE, "");
+        node->res.slot = i;
+    }
+    run->n_nodes = n;
+    for (int i = 0; i < n; i++) run->nodes[i].run = run;
+}
+
+bool run_any_exists(const struct run *run) {
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists) return true;
+    return false;
+}
+
+int run_node_save(struct run_node *n, struct gp_error *err) {
+    return journal_node_put(n->run->e->journal, n->run->stack.uid, &n->rec, err);
+}
+
+int run_node_restart(struct run_node *n, struct gp_error *err) {
+    n->rec.phase = NODE_REACHING;
+    free(n->rec.note);
+    n->rec.note = NULL;
+    return run_node_save(n, err);
+}
+
+int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err) {
+    assert(n->rec.phase == phase || node_phase_legal(n->rec.phase, phase));
+    n->rec.phase = phase;
+    int r = run_node_save(n, err);
+    static const char *const says[] = {[NODE_REACHING] = "waiting for ssh",
+                                       [NODE_BOOTSTRAPPING] = "setting it up",
+                                       [NODE_CHECKING] = "checking the node",
+                                       [NODE_WAITING] = "waiting for the other nodes",
+                                       [NODE_GANG] = "checking all nodes together",
+                                       [NODE_READY] = "proven"};
+    bool said = (size_t)phase < GP_ARRAY_LEN(says) && says[phase] != NULL;
+    if (r == 0)
+        run_event(n->run, n->slot, phase, phase == NODE_READY ? EVENT_DONE : EVENT_START, "", "%s",
+                  said ? says[phase] : node_phase_name(phase));
+    return r;
+}

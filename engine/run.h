@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to engine/: one run over one stack: what up, validate, down and status share. */
+#ifndef GP_ENGINE_RUN_H
+#define GP_ENGINE_RUN_H
+
+#include "bootstrap/bootstrap.h"
+#include "engine/engine.h"
+#include "providers/provider.h"
+#include "validate/validate.h"
+
+#include <pthread.h>
+
+#define RUN_MAX_PROVIDERS 8
+#define RUN_MAX_SLOTS 4096 /* a tag that says more is not believed */
+
+/* One slot of the stack. Owned by its node thread while the pool runs, by the coordinator otherwise;
+ * `live` is the watcher's and is read through watch_*. */
+struct run_node {
+    int slot;
+    struct node_record rec;
+    struct resource res;         /* as of the last reconcile or watch; kind RES_INSTANCE or RES_HOST */
+    bool exists;                 /* the cloud has it and it is not gone */
+    bool skip;                   /* nothing to do for it (READY already) */
+    struct node_link link;
+    struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
+    char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last said */
+    struct bootstrap_result boot;
+    struct report_node report;
+    int rc;
+    struct gp_error err;
+    struct run *run;
+};
+
+struct run {
+    struct engine *e;
+    const struct spec *spec;     /* NULL for gc and for a stack known by its name only */
+    struct spec *spec_owned;     /* when it came out of the journal */
+    char *owner;                 /* after the first provider was opened */
+    struct stack stack;
+    struct provider *providers[RUN_MAX_PROVIDERS];
+    size_t n_providers;
+    struct event_sink sink;      /* forwards to e->sink and to the stack's event log */
+    FILE *log;                   /* opened with the first event */
+    bool log_failed;
+    pthread_mutex_t log_lock;
+    int lock_fd;
+    char id[17];                 /* of this run: 16 hex digits */
+    struct run_node *nodes;
+    int n_nodes;
+    struct offer_list offers;    /* of up: ranked, asked once */
+    struct resource_list others; /* everything of the stack that is not a node in use */
+    int others_unwanted;         /* of these: second machines and stopped ones */
+    struct watch *watch;
+    struct secret login_key;     /* private key in memory; empty: path or agent */
+    char *login_key_path;
+    char *login_pubkey;
+    struct bootstrap_secret *secrets; /* read before anything is bought */
+    size_t n_secrets;
+    int64_t started_ms;               /* monotonic: when the work on the nodes began */
+    struct validate_plan vplan;
+    struct validate_env venv;
+};
+
+/* --- run.c --- */
+int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+             struct gp_error *err);
+/* For a stack that should exist: spec and owner from the journal where not given, and every provider
+ * that may hold it opened: the spec's, the journal's, else all that open (with said reasons). */
+int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                   struct gp_error *err);
+void run_close(struct run *run);
+/* Opens a provider once per run; the first decides the owner. */
+int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
+void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
+               const char *step, const char *fmt, ...) GP_PRINTF(6, 7);
+/* One run at a time works on a stack from this machine: waits, saying for whom. A lock that the
+ * kernel drops with its process. */
+int run_lock(struct run *run, struct gp_error *err);
+/* The longest time that a list of the open providers may lag, and the pause between two lists. */
+int64_t run_settle_ms(const struct run *run);
+int64_t run_pause_ms(const struct run *run);
+char *run_stack_dir(const struct run *run); /* state/stacks/UID; caller frees */
+void run_nodes_alloc(struct run *run, int n);
+bool run_any_exists(const struct run *run); /* any node has a machine */
+/* Starts a node's story again at NODE_REACHING (validate, a changed spec, a crash in between). */
+int run_node_restart(struct run_node *n, struct gp_error *err);
+int run_node_save(struct run_node *n, struct gp_error *err);
+/* Moves a node on (legal moves only), saves it and says so. */
+int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err);
+
+/* --- keys.c --- */
+int keys_login(struct run *run, bool make, struct gp_error *err);
+
+/* --- claim.c --- */
+/* Refuses (-GP_EUSAGE) to go on with machines that were bought for another spec or are past their
+ * deadline. */
+int claim_may_go_on(struct run *run, struct gp_error *err);
+/* Ends what an expired stack without machines left. */
+int claim_retire_expired(struct run *run, struct gp_error *err);
+/* Identity and claim of a stack without machines: the one that is there, or a new one. */
+int claim_take(struct run *run, struct gp_error *err);
+/* The journal's stack and spec are what the nodes will be made into from here on. */
+int claim_remember(struct run *run, struct gp_error *err);
+/* Removes a claim that this journal made and under which nobody has machines; says when it cannot. */
+void claim_take_back(struct run *run);
+/* The stack `uid` that the journal knew was ended by somebody else: its open launches become tombstones,
+ * the rest is forgotten, its login key too. */
+int claim_leave_behind(struct run *run, const char *uid, struct gp_error *err);
+
+/* --- plan.c --- */
+int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err);
+
+/* --- reconcile.c --- */
+/* Reads the cloud and makes journal and run agree: resources, nodes by slot, duplicates. */
+int reconcile(struct run *run, struct gp_error *err);
+/* Launches whose outcome nobody knows: found by tags, replayed with their own token and body, or, when
+ * too old for that, left as a tombstone (up only). */
+int reconcile_settle(struct run *run, struct gp_error *err);
+/* What every open provider has for this stack, in the regions that the spec and the claim name. */
+int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err);
+/* Merges one listing into run->nodes / run->others and the journal. */
+int reconcile_listing(struct run *run, const struct resource_list *seen, struct gp_error *err);
+
+/* --- launch.c --- */
+/* Creates what is missing of slots [0, n), gang-wise, offer after offer. */
+int launch_missing(struct run *run, const struct offer_list *offers, struct gp_error *err);
+int launch_replay(struct run *run, const struct intent *intent, struct gp_error *err);
+
+/* --- watch.c --- */
+int watch_start(struct run *run, struct gp_error *err);
+void watch_stop(struct run *run); /* joins; safe when not started */
+/* Waits until the node runs and has an address; res is copied out. */
+int watch_wait_running(struct run_node *n, int64_t deadline_ms, struct gp_error *err);
+
+/* --- pool.c --- */
+/* work(n) for every node that is not skipped, at most `jobs` at once; returns when all are done. */
+int pool_run(struct run *run, void (*work)(struct run_node *n), struct gp_error *err);
+
+/* --- interrupt.c --- */
+/* After Ctrl-C, r: what the run ended with. Looks for launches that were under way; -GP_EUNKNOWN (exit
+ * 8) when one of them cannot be settled. Blocks for the provider's settling time at most. */
+int interrupt_settle(struct run *run, int r, struct gp_error *err);
+
+/* --- work.c --- */
+void work_begin(struct run *run); /* what the checks are told about this run */
+/* work(n) for every wanted node that has a machine, from its beginning, under the watcher. */
+int work_on_nodes(struct run *run, void (*work)(struct run_node *n), struct gp_error *err);
+/* Whether nodes that were READY answer and were not rebooted since; each that differs is said. */
+int work_look_again(struct run *run, bool *ret_same, struct gp_error *err);
+/* The one late tag: the fingerprint of each node's own host key. */
+int work_tag_host_keys(struct run *run, struct gp_error *err);
+
+/* --- report.c --- */
+int report_stored(struct engine *e, const char *uid, struct report *ret, struct gp_error *err);
+
+/* --- target.c --- */
+int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret,
+               struct gp_error *err);
+const char *target_peer_address(const struct resource *r); /* where other nodes reach it */
+
+/* --- node_run.c --- */
+void node_run_up(struct run_node *n);
+void node_run_validate(struct run_node *n);
+/* Only looks: n->rc and n->err say whether it is still what was proven. Changes no record. */
+void node_run_look(struct run_node *n);
+
+/* --- gang.c --- */
+/* After the pool: the gang checks (only when every node came through), the verdict, the report. */
+int gang_run(struct run *run, struct report *report, struct gp_error *err);
+
+/* --- verdict.c --- */
+/* report->nodes[i] is node i of the spec, also where there is no machine or nothing ran. */
+void verdict_collect(struct run *run, struct report *report);
+/* Adds what was planned for all nodes and did not run (gang_why), then judges. */
+void verdict_judge(struct run *run, struct report *report, const char *gang_why);
+/* Each node's phase and the report, on disk. */
+int verdict_record(struct run *run, const struct report *report, struct gp_error *err);
+/* Names the first check that keeps a node from being READY: -GP_EVALIDATE. */
+int verdict_error(const struct run *run, const struct report *report, struct gp_error *err);
+
+/* --- view.c --- */
+const char *view_ends_name(enum provider_ends ends); /* "server", "guest", "gc-only", "never" */
+int view_fill(struct run *run, struct stack_view *v, struct gp_error *err);
+
+/* --- teardown.c --- */
+/* Ends everything of run->stack and proves it: two reads apart, the claim last; then forgets it. */
+int teardown(struct run *run, struct down_result *ret, struct gp_error *err);
+/* What is left as one line with its ids: -GP_EBILLED when any of it is billed, else why's code; 0 when it
+ * costs nothing and nothing went wrong (gc's work then). */
+int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why,
+                  struct gp_error *err);
+/* The note of tombstones that `down` left: what belongs to them may be ended by gc. */
+#define TEARDOWN_NOTE "ended by down"
+/* Ends what up does not want: second machines, stopped ones, slots past the spec. Waits until gone. */
+int teardown_extras(struct run *run, struct gp_error *err);
+
+/* Remembers for the second Ctrl-C. */
+void engine_note_billed(struct engine *e, const char *id, bool billed);
+
+#endif

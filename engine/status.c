@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status, logs and the ssh config: reading only. A cloud that cannot be asked is said, and the
+ * journal's memory shown instead. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+
+/* The journal's own picture, for when the cloud is not asked or does not answer. */
+static int from_memory(struct run *run, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    struct node_record_list records = {0};
+    if (r == 0) r = journal_nodes(run->e->journal, run->stack.uid, &records, err);
+    for (size_t i = 0; r == 0 && i < records.list.len; i++) {
+        struct node_record *rec = &records.list.items[i];
+        if (rec->slot < 0 || rec->slot >= RUN_MAX_SLOTS) continue;
+        run_nodes_alloc(run, rec->slot + 1);
+        node_record_clear(&run->nodes[rec->slot].rec);
+        run->nodes[rec->slot].rec = *rec;
+        *rec = (struct node_record){0};
+    }
+    node_record_list_clear(&records);
+    return r == 0 ? reconcile_listing(run, &known, err) : r;
+}
+
+static int one_view(struct run *run, bool refresh, struct stack_view_list *ret,
+                    struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = refresh ? reconcile(run, &why) : from_memory(run, &why);
+    if (r != 0 && refresh && why.code != GP_ECANCELLED) {
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "status",
+                  "shown from this machine's memory only: %s", why.msg);
+        gp_error_clear(&why);
+        r = from_memory(run, &why);
+    }
+    if (r != 0) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    struct stack_view v = {0};
+    r = view_fill(run, &v, err);
+    if (r != 0) {
+        stack_view_clear(&v);
+        return r;
+    }
+    vec_push(&ret->list, v);
+    return 0;
+}
+
+static int status_one(struct engine *e, const char *name, const struct spec *spec, bool refresh,
+                      struct stack_view_list *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    int r = run_open_known(e, spec, name, &run, err);
+    if (r != 0) return r;
+    r = one_view(run, refresh, ret, err);
+    run_close(run);
+    return r;
+}
+
+int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
+                  struct stack_view_list *ret, struct gp_error *err) {
+    if (name != NULL || spec != NULL) return status_one(e, name, spec, refresh, ret, err);
+    struct stack_list all = {0};
+    int r = journal_stacks(e->journal, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        if (e->opts.owner != NULL && strcmp(e->opts.owner, s->owner) != 0) continue;
+        struct engine_opts saved = e->opts;
+        e->opts.owner = s->owner;
+        r = status_one(e, s->name, NULL, refresh, ret, err);
+        e->opts = saved;
+    }
+    stack_list_clear(&all);
+    return r;
+}
+
+static void print_event(FILE *to, const json_t *j) {
+    char when[40];
+    time_format_utc(when, sizeof when, json_int(j, "t_ms", 0) / 1000);
+    int64_t node = json_int(j, "node", -1);
+    const char *step = json_str(j, "step", "");
+    char who[32];
+    if (node >= 0) snprintf(who, sizeof who, "node %lld", (long long)node);
+    else snprintf(who, sizeof who, "stack");
+    fprintf(to, "%s %-8s %-10s %-8s %s%s%s\n", when, who, json_str(j, "phase", ""),
+            json_str(j, "status", ""), step, step[0] ? ": " : "", json_str(j, "text", ""));
+}
+
+int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json,
+                struct gp_error *err) {
+    GP_AUTO_FREE char *path = xasprintf("%s/events/%s.jsonl", e->state_dir, name);
+    GP_AUTO_FILE FILE *f = strchr(name, '/') == NULL ? fopen(path, "re") : NULL;
+    if (f == NULL)
+        return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
+    char *line = NULL;
+    size_t cap = 0, said = 0;
+    ssize_t n = 0;
+    while ((n = getline(&line, &cap, f)) > 0) {
+        json_t *j = json_loadb(line, (size_t)n, 0, NULL);
+        if (j != NULL && (slot < 0 || json_int(j, "node", -1) == slot)) {
+            if (json) fwrite(line, 1, (size_t)n, to);
+            else print_event(to, j);
+            said++;
+        }
+        json_decref(j);
+    }
+    free(line);
+    if (said == 0 && slot >= 0)
+        return gp_fail(err, GP_ENOTFOUND, "the logs of '%s' say nothing of a node %d", name, slot);
+    if (said == 0)
+        return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
+    return 0;
+}
+
+int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path,
+                      struct gp_error *err) {
+    struct run *run = NULL;
+    GP_AUTO_STR struct str out = {0};
+    int r = run_open_known(e, NULL, name, &run, err);
+    if (r != 0) return r;
+    r = reconcile(run, err);
+    if (r == 0 && run->stack.uid == NULL)
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
+    if (r == 0) r = keys_login(run, false, err);
+    GP_AUTO_FREE char *dir = r == 0 ? run_stack_dir(run) : NULL;
+    if (r == 0) r = fs_mkdirs(dir, 0700, err);
+    int usable = 0;
+    for (int i = 0; r == 0 && i < run->n_nodes; i++) {
+        GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+        if (!run->nodes[i].exists) continue;
+        struct gp_error why = {0};
+        if (target_for(run, &run->nodes[i], &t, &why) != 0) continue;
+        if (t.key_pem.len > 0) {
+            secret_clear(&t.key_pem);
+            t.key_path = fs_join(dir, "login_key");
+        }
+        GP_AUTO_FREE char *alias = xasprintf("%s-%d", name, i);
+        r = ssh_client_config(&t, alias, dir, self_exe, &out, err);
+        usable++;
+    }
+    if (r == 0 && usable == 0)
+        r = gp_fail(err, GP_ENOTFOUND, "'%s' has no node that can be entered: 'gpuprov status %s' "
+                    "shows them", name, name);
+    GP_AUTO_FREE char *path = r == 0 ? fs_join(dir, "ssh_config") : NULL;
+    if (r == 0) r = fs_write_atomic(path, out.s, out.len, 0600, err);
+    if (r == 0) *ret_path = GP_STEAL(path);
+    run_close(run);
+    return r;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what a provider knows about a node to how SSH reaches it. Pure apart from $HOME. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/fs.h"
+
+const char *target_peer_address(const struct resource *r) {
+    return r->private_ip[0] != '\0' ? r->private_ip : r->public_ip;
+}
+
+/* "user@host[:port]" */
+static int bastion_parse(const char *text, struct ssh_target *ret, struct gp_error *err) {
+    const char *at = strchr(text, '@');
+    const char *host = at ? at + 1 : text;
+    const char *colon = strrchr(host, ':');
+    bool ipv6 = colon != NULL && strchr(host, ':') != colon;
+    int64_t port = 0;
+    if (colon != NULL && !ipv6 && !str_to_i64(colon + 1, 1, 65535, &port))
+        return gp_fail(err, GP_EUSAGE, "the bastion '%s' has no valid port", text);
+    ret->user = at ? xstrndup(text, (size_t)(at - text)) : NULL;
+    ret->host = colon != NULL && !ipv6 ? xstrndup(host, (size_t)(colon - host)) : xstrdup(host);
+    ret->port = (uint16_t)port;
+    ret->label = xasprintf("bastion %s", ret->host);
+    return 0;
+}
+
+static void set_login(const struct run *run, const struct resource *res, struct ssh_target *t) {
+    if (res->login_key[0] != '\0') {
+        t->key_path = xstrdup(res->login_key);
+    } else if (run->login_key.len > 0) {
+        secret_copy(&t->key_pem, &run->login_key);
+    } else if (run->login_key_path != NULL) {
+        t->key_path = xstrdup(run->login_key_path);
+    }
+    t->use_agent = res->kind == RES_HOST ||
+                   (run->spec != NULL && str_eq(run->spec->access.key, "agent"));
+}
+
+static void set_trust(const struct run *run, const struct run_node *n, struct ssh_target *t) {
+    if (n->rec.host_key != NULL && n->rec.host_key[0] != '\0') {
+        strv_add(&t->host_keys, n->rec.host_key);
+    } else {
+        strv_split(&t->host_keys, n->res.host_keys, "\n");
+        const char *known[] = {n->rec.host_key_first, n->rec.host_key_next};
+        for (size_t i = 0; i < GP_ARRAY_LEN(known); i++)
+            if (known[i] != NULL && known[i][0] != '\0') strv_add(&t->host_keys, known[i]);
+    }
+    if (n->res.known_hosts[0] != '\0') t->known_hosts = xstrdup(n->res.known_hosts);
+    if (n->res.kind == RES_HOST) t->accept_new = run->e->opts.accept_new_host_key;
+}
+
+int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret,
+               struct gp_error *err) {
+    const struct resource *res = &n->res;
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    bool wants_public = run->spec == NULL || run->spec->access.public_ip;
+    const char *host = wants_public && res->public_ip[0] != '\0' ? res->public_ip : res->private_ip;
+    if (host[0] == '\0')
+        return gp_fail(err, GP_EREACH, "%s/%d: %s has no address yet", run->stack.name, n->slot,
+                       res->id);
+    t.label = xasprintf("%s/%d", run->stack.name, n->slot);
+    t.host = xstrdup(host);
+    t.port = res->ssh_port;
+    t.user = xstrdup(res->user[0] != '\0' ? res->user : "gpuprov");
+    if (res->dial_socket[0] != '\0') t.dial_socket = xstrdup(res->dial_socket);
+    set_login(run, res, &t);
+    set_trust(run, n, &t);
+    const char *bastion = res->bastion[0] != '\0' ? res->bastion
+                          : run->spec != NULL     ? run->spec->access.bastion
+                                                  : NULL;
+    if (bastion != NULL) {
+        t.bastion = xcalloc(1, sizeof *t.bastion);
+        int r = bastion_parse(bastion, t.bastion, err);
+        if (r != 0) return r;
+        if (t.bastion->user == NULL) t.bastion->user = xstrdup(t.user);
+        set_login(run, res, t.bastion);
+        t.bastion->use_agent = true;
+        t.bastion->accept_new = run->e->opts.accept_new_host_key;
+        t.bastion->known_hosts = t.known_hosts != NULL ? xstrdup(t.known_hosts)
+                                                       : fs_expand_home("~/.ssh/known_hosts");
+    }
+    *ret = t;
+    t = (struct ssh_target){0};
+    return 0;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ending a stack and proving it: nodes first, then what they used, the claim last. Gone means gone in
+ * two reads apart; an unknown launch is looked for as long as the provider's list may lag. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/fs.h"
+
+#define TEARDOWN_MS (20 * 60 * 1000)
+#define GROUPS_MS (10 * 60 * 1000)
+
+static bool is_machine(const struct resource *r) {
+    return r->kind == RES_INSTANCE || r->kind == RES_HOST;
+}
+static bool alive(const struct resource *r) { return r->state != RES_GONE; }
+
+struct round {
+    int machines, others, claims; /* not gone yet */
+};
+
+static bool ours(const struct run *run, const struct resource *r) {
+    return run->stack.uid == NULL || strcmp(r->uid, run->stack.uid) == 0;
+}
+
+static struct round count(const struct run *run, const struct resource_list *seen) {
+    struct round n = {0};
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (!alive(r) || !ours(run, r)) continue;
+        if (is_machine(r)) n.machines++;
+        else if (r->claim) n.claims++;
+        else n.others++;
+    }
+    return n;
+}
+
+enum layer { LAYER_MACHINES, LAYER_OTHERS, LAYER_CLAIM };
+
+static bool in_layer(const struct resource *r, enum layer layer) {
+    if (is_machine(r)) return layer == LAYER_MACHINES && r->state != RES_STOPPING;
+    return layer == (r->claim ? LAYER_CLAIM : LAYER_OTHERS);
+}
+
+/* Starts the end of one layer, provider by provider; counts what was asked for the first time. */
+static int destroy_layer(struct run *run, const struct resource_list *seen, enum layer layer,
+                         struct strv *asked, struct gp_error *err) {
+    int worst = 0;
+    for (size_t i = 0; i < run->n_providers; i++) {
+        struct provider *p = run->providers[i];
+        struct resource_list part = {0};
+        for (size_t k = 0; k < seen->list.len; k++) {
+            const struct resource *r = &seen->list.items[k];
+            if (!alive(r) || !ours(run, r) || !in_layer(r, layer) ||
+                strcmp(r->provider, p->ops->name) != 0)
+                continue;
+            vec_push(&part.list, *r); /* borrowed: only the array is freed */
+            if (!strv_has(asked, r->id)) {
+                strv_add(asked, r->id);
+                run_event(run, is_machine(r) ? r->slot : -1, NODE_GONE, EVENT_START, "destroy",
+                          "%s %s", resource_kind_name(r->kind), r->id);
+            }
+        }
+        struct gp_error why = {0};
+        int r = part.list.len > 0 ? p->ops->destroy(p, &part, &why) : 0;
+        vec_free(&part.list);
+        if (r != 0 && worst == 0) {
+            worst = r;
+            if (err != NULL) *err = why;
+        }
+    }
+    return worst;
+}
+
+static int open_intents(struct run *run, struct intent_list *ret, struct gp_error *err) {
+    if (run->stack.uid == NULL) return 0;
+    return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, ret, err);
+}
+
+/* A claim is made before anything of its stack is in the journal: while one may be under way, of
+ * whatever stack, an empty list proves nothing yet. Milliseconds that are left of its settling time. */
+static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *err) {
+    struct intent_list open = {0};
+    *ret_ms = 0;
+    int r = journal_intents(run->e->journal, NULL, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        const struct provider_ops *ops = provider_find(in->provider);
+        if (in->kind != RES_GROUP || ops == NULL) continue;
+        int64_t age_ms = (clock_wall_s() - in->created_s) * 1000;
+        if (age_ms >= 0 && age_ms < ops->settle_ms) *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - age_ms);
+    }
+    intent_list_clear(&open);
+    return r;
+}
+
+/* What could not be settled within the settling time stays as a tombstone, for gc. */
+static int bury_intents(struct run *run, struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = open_intents(run, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        bool launch = in->kind == RES_INSTANCE;
+        r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE,
+                               TEARDOWN_NOTE, err);
+    }
+    intent_list_clear(&open);
+    return r;
+}
+
+/* What costs nothing and is slow to vanish gets a tombstone too: gc ends it as soon as it can. */
+static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ret->left.list.len; i++) {
+        const struct resource *left = &ret->left.list.items[i];
+        if (left->uid[0] == '\0' || left->billed) continue;
+        struct intent in = {.uid = xstrdup(left->uid), .provider = xstrdup(left->provider),
+                            .region = xstrdup(left->region), .zone = xstrdup(left->zone),
+                            .kind = left->kind, .slot_first = -1, .token = xstrdup(left->id),
+                            .body = xstrdup(""), .offer = xstrdup(""),
+                            .created_s = clock_wall_s(), .deadline_s = clock_wall_s(),
+                            .state = INTENT_TOMBSTONE, .note = xstrdup(TEARDOWN_NOTE)};
+        r = journal_intent(run->e->journal, &in, err);
+        intent_clear(&in);
+    }
+    return r;
+}
+
+static int forget(struct run *run, struct gp_error *err) {
+    if (run->stack.uid == NULL) return 0;
+    GP_AUTO_FREE char *dir = run_stack_dir(run);
+    int r = fs_remove_tree(dir, err);
+    if (r == 0) r = journal_stack_forget(run->e->journal, run->stack.uid, err);
+    if (r != 0) return r;
+    free(run->stack.uid);
+    run->stack.uid = NULL;
+    for (int i = 0; i < run->n_nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        n->exists = false;
+        node_record_clear(&n->rec);
+        n->rec = (struct node_record){.slot = i, .phase = NODE_PLANNED};
+    }
+    return 0;
+}
+
+static void add_left(struct down_result *ret, const struct resource *r) {
+    struct resource copy = {0};
+    resource_copy(&copy, r);
+    vec_push(&ret->left.list, copy);
+}
+
+static void report_left(struct run *run, const struct resource_list *seen,
+                        struct down_result *ret) {
+    resource_list_clear(&ret->left);
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (alive(r) && ours(run, r)) add_left(ret, r);
+    }
+}
+
+int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why,
+                  struct gp_error *err) {
+    GP_AUTO_STR struct str ids = {0};
+    bool billed = false;
+    for (size_t i = 0; i < ret->left.list.len; i++) {
+        const struct resource *r = &ret->left.list.items[i];
+        billed = billed || r->billed;
+        str_addf(&ids, "%s%s", ids.len ? ", " : "", r->id);
+    }
+    if (!billed && ret->left.list.len > 0 && why->code == GP_OK)
+        return 0; /* free and slow to vanish: said by the caller, left to gc */
+    return gp_fail(err, billed ? GP_EBILLED : why->code ? why->code : GP_EBILLED,
+                   "'%s': %s still there: %s%s%s: repeat 'gpuprov down %s'", name,
+                   ids.len ? "these are" : "what is", ids.s ? ids.s : "(not known)",
+                   why->code ? ": " : "", why->msg, name);
+}
+
+/* State of one teardown between its rounds. */
+struct teardown {
+    struct run *run;
+    struct down_result *ret;
+    struct strv asked;
+    struct strv absent;    /* known and not alive in the last read */
+    int quiet;             /* reads in a row without machines */
+    int clean;             /* reads in a row without anything */
+    bool looked;           /* the first round is over */
+    bool claim_seen;       /* the stack's one claim was listed */
+    int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
+};
+
+static bool listed(const struct resource_list *seen, const struct resource *r) {
+    for (size_t i = 0; i < seen->list.len; i++)
+        if (strcmp(seen->list.items[i].id, r->id) == 0) return true;
+    return false;
+}
+
+/* What the journal knows and the cloud does not list was perhaps filtered away or is late: it is ended
+ * by its id, and the list is believed only after the settling time. */
+static int end_unlisted(struct teardown *t, const struct resource_list *seen,
+                        struct gp_error *err) {
+    struct run *run = t->run;
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (t->looked || run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    struct resource_list missing = {0};
+    for (size_t i = 0; r == 0 && i < known.list.len; i++)
+        if (alive(&known.list.items[i]) && !listed(seen, &known.list.items[i]))
+            vec_push(&missing.list, known.list.items[i]); /* borrowed */
+    if (r == 0 && missing.list.len > 0) {
+        t->settle_until_ms = clock_deadline(run_settle_ms(run));
+        r = destroy_layer(run, &missing, LAYER_MACHINES, &t->asked, err);
+    }
+    vec_free(&missing.list);
+    t->looked = r == 0;
+    return r;
+}
+
+static bool lives(const struct resource_list *seen, const char *id) {
+    for (size_t i = 0; i < seen->list.len; i++)
+        if (strcmp(seen->list.items[i].id, id) == 0 && alive(&seen->list.items[i])) return true;
+    return false;
+}
+
+/* Keeps the journal true while things vanish: gone is what two reads in a row do not show alive. Until
+ * then it counts as left. */
+static int note_gone(struct teardown *t, const struct resource_list *seen, bool settled,
+                     struct gp_error *err) {
+    struct run *run = t->run;
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct strv absent = {0};
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (lives(seen, k->id)) continue;
+        strv_add(&absent, k->id);
+        if (!settled || !strv_has(&t->absent, k->id)) {
+            if (alive(k) && !listed(seen, k)) add_left(t->ret, k);
+            continue;
+        }
+        engine_note_billed(run->e, k->id, false);
+        if (alive(k)) r = journal_resource_gone(run->e->journal, k->provider, k->id, err);
+    }
+    strv_clear(&t->absent);
+    t->absent = absent;
+    return r;
+}
+
+/* One round: look, end the layer that may end now. *ret_done: nothing is left to do. */
+static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
+    struct run *run = t->run;
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    int r = reconcile_list(run, &seen, err);
+    if (r == 0) r = end_unlisted(t, &seen, err);
+    if (r != 0) return r;
+    report_left(run, &seen, t->ret);
+    struct round n = count(run, &seen);
+    t->claim_seen = t->claim_seen || n.claims > 0;
+    bool settled = clock_left_ms(t->settle_until_ms) == 0 &&
+                   (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
+    r = note_gone(t, &seen, settled, err);
+    if (r != 0) return r;
+    t->quiet = n.machines == 0 ? t->quiet + 1 : 0;
+    t->clean = n.machines + n.others + n.claims == 0 ? t->clean + 1 : 0;
+    if (n.machines > 0) {
+        if (t->groups_until_ms != 0) t->groups_until_ms = 0;
+        return destroy_layer(run, &seen, LAYER_MACHINES, &t->asked, err);
+    }
+    if (t->quiet < 2 || !settled) return 0;
+    if (t->groups_until_ms == 0) t->groups_until_ms = clock_deadline(GROUPS_MS);
+    if (t->clean >= 2 || clock_left_ms(t->groups_until_ms) == 0) {
+        *ret_done = true;
+        return 0;
+    }
+    if (n.others > 0) return destroy_layer(run, &seen, LAYER_OTHERS, &t->asked, err);
+    if (n.claims > 0) return destroy_layer(run, &seen, LAYER_CLAIM, &t->asked, err);
+    return 0;
+}
+
+static bool worth_repeating(const struct gp_error *e) {
+    return e->code == GP_ETHROTTLED || e->code == GP_EENDPOINT || e->code == GP_EREACH ||
+           e->code == GP_ETIMEOUT || e->code == GP_EPROTO || e->code == GP_ELOST ||
+           e->code == GP_EUNKNOWN;
+}
+
+/* How long the list may lag behind what an earlier run asked for. */
+static int settling(struct teardown *t, struct gp_error *err) {
+    struct run *run = t->run;
+    struct intent_list open = {0};
+    int r = open_intents(run, &open, err);
+    bool unknown = false;
+    for (size_t i = 0; i < open.list.len; i++)
+        unknown = unknown || open.list.items[i].kind == RES_INSTANCE;
+    intent_list_clear(&open);
+    int64_t claims_ms = 0, launch_ms = unknown ? run_settle_ms(run) : 0;
+    if (r == 0) r = claims_under_way(run, &claims_ms, err);
+    t->settle_until_ms = clock_deadline(launch_ms);
+    t->claim_until_ms = clock_deadline(claims_ms);
+    int64_t ms = GP_MAX(launch_ms, claims_ms);
+    if (r == 0 && ms > 0)
+        run_event(run, -1, NODE_GONE, EVENT_PROGRESS, "settle",
+                  "an earlier run was cut while it %s: looking for what it made, for up to %lld s",
+                  unknown ? "launched" : "claimed a name", (long long)(ms + 999) / 1000);
+    return r;
+}
+
+int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
+    struct teardown t = {.run = run, .ret = ret, .deadline_ms = clock_deadline(TEARDOWN_MS)};
+    struct gp_error why = {0};
+    int r = settling(&t, &why);
+    bool done = false;
+    int failures = 0;
+    while (r == 0 && !done) {
+        gp_error_clear(&why);
+        r = teardown_round(&t, &done, &why);
+        if (r != 0 && worth_repeating(&why) && ++failures < 5) {
+            run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy", "%s: trying again", why.msg);
+            gp_error_clear(&why);
+            r = 0;
+        } else if (r == 0) {
+            failures = 0;
+        }
+        if (r == 0 && !done && clock_left_ms(t.deadline_ms) == 0)
+            r = gp_fail(&why, GP_ETIMEOUT, "it did not end within %d minutes", TEARDOWN_MS / 60000);
+        if (r == 0 && !done) r = gp_sleep(run_pause_ms(run), &run->e->cancel, &why);
+    }
+    ret->destroyed = (int)t.asked.n;
+    strv_clear(&t.asked);
+    strv_clear(&t.absent);
+    if (r == 0) r = bury_intents(run, &why);
+    if (r == 0) r = leave_to_gc(run, ret, &why);
+    if (r == 0 && ret->left.list.len == 0) r = forget(run, &why);
+    if (r != 0 || ret->left.list.len > 0) return teardown_left(run->stack.name, ret, &why, err);
+    return 0;
+}
+
+int teardown_extras(struct run *run, struct gp_error *err) {
+    for (;;) {
+        struct resource_list extra = {0};
+        for (size_t i = 0; i < run->others.list.len; i++) {
+            const struct resource *r = &run->others.list.items[i];
+            if (is_machine(r) && ours(run, r)) vec_push(&extra.list, *r);
+        }
+        for (int i = run->spec->nodes; i < run->n_nodes; i++)
+            if (run->nodes[i].exists) vec_push(&extra.list, run->nodes[i].res);
+        int r = 0;
+        struct strv asked = {0};
+        if (extra.list.len > 0) r = destroy_layer(run, &extra, LAYER_MACHINES, &asked, err);
+        strv_clear(&asked);
+        bool none = extra.list.len == 0;
+        vec_free(&extra.list);
+        if (r != 0 || none) return r;
+        r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
+        if (r == 0) r = reconcile(run, err);
+        if (r != 0) return r;
+    }
+}

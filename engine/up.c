@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The story: spec, offers, launch the gang, each node, the barrier, gang checks, ready. Each line is
+ * one call into one folder. What an earlier run left is taken up where it stopped. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+static int read_secrets(struct run *run, struct gp_error *err) {
+    run->secrets = xcalloc(run->spec->secrets.len + 1, sizeof *run->secrets);
+    for (size_t i = 0; i < run->spec->secrets.len; i++) {
+        const struct spec_secret *s = &run->spec->secrets.items[i];
+        run->secrets[i].env = s->env;
+        run->n_secrets = i + 1;
+        int r = spec_secret_read(s, run->spec->path, &run->secrets[i].value, err);
+        if (r != 0) return r;
+    }
+    return 0;
+}
+
+/* The further clouds of the spec: nodes may be there too. One without credentials is said and left. */
+static void open_others(struct run *run) {
+    for (size_t i = 1; i < run->spec->offers.len; i++) {
+        struct provider *p = NULL;
+        struct gp_error why = {0};
+        if (run_provider(run, run->spec->offers.items[i].provider, &p, &why) != 0)
+            run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s",
+                      run->spec->offers.items[i].provider, why.msg);
+    }
+}
+
+static bool any_missing(const struct run *run) {
+    for (int i = 0; i < run->spec->nodes; i++)
+        if (i >= run->n_nodes || !run->nodes[i].exists) return true;
+    return false;
+}
+
+/* Asked before anything is claimed: a spec that nothing can fulfil leaves nothing behind. */
+static int find_offers(struct run *run, struct gp_error *err) {
+    if (!any_missing(run) || run->offers.list.len > 0) return 0;
+    return plan_offers(run, &run->offers, err);
+}
+
+static int launch(struct run *run, struct gp_error *err) {
+    run_nodes_alloc(run, run->spec->nodes);
+    if (!any_missing(run)) return 0;
+    int r = find_offers(run, err); /* settling or ending machines may have changed what is missing */
+    return r != 0 ? r : launch_missing(run, &run->offers, err);
+}
+
+static bool all_ready(const struct run *run) {
+    if (run->others_unwanted > 0 || run->n_nodes < run->spec->nodes) return false;
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct run_node *n = &run->nodes[i];
+        bool wanted = i < run->spec->nodes;
+        if (n->exists != wanted || (wanted && n->rec.phase != NODE_READY)) return false;
+    }
+    return true;
+}
+
+/* Ready is what was proven and is still there: each node is looked at, since one that was rebooted or
+ * does not answer has to be proven again. */
+static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error *err) {
+    if (!all_ready(run) || report_stored(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
+    int r = keys_login(run, false, err);
+    if (r == 0) r = work_look_again(run, &ret->nothing_to_do, err);
+    if (ret->nothing_to_do) return r;
+    report_clear(&ret->report);
+    return r == 0 ? reconcile(run, err) : r; /* a machine may have ended meanwhile */
+}
+
+/* A launch that was refused everywhere takes its claim back: it is in nobody's way then. */
+static bool was_refused(int r) {
+    return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EAUTH || r == -GP_EUSAGE;
+}
+
+/* From the spec to machines that are there. */
+static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
+    struct provider *home = NULL;
+    int r = validate_choose(run->spec, &run->vplan, err);
+    if (r == 0) r = read_secrets(run, err);
+    if (r == 0) r = run_provider(run, run->spec->offers.items[0].provider, &home, err);
+    if (r == 0) open_others(run);
+    if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = reconcile(run, err);
+    if (r == 0) r = claim_may_go_on(run, err);
+    if (r == 0) r = claim_retire_expired(run, err);
+    if (r == 0) r = find_offers(run, err);
+    if (r == 0) r = claim_take(run, err);
+    if (r == 0) r = claim_remember(run, err);
+    if (r == 0) r = nothing_to_do(run, ret, err);
+    if (r != 0 || ret->nothing_to_do) return r;
+    r = keys_login(run, !run_any_exists(run), err);
+    if (r == 0) r = reconcile_settle(run, err);
+    if (r == 0) r = teardown_extras(run, err);
+    if (r == 0) r = launch(run, err);
+    if (was_refused(r)) claim_take_back(run);
+    return r;
+}
+
+/* Everything between the spec and READY, in order. */
+static int tell(struct run *run, struct up_result *ret, struct gp_error *err) {
+    int r = get_machines(run, ret, err);
+    if (r != 0 || ret->nothing_to_do) return r;
+    work_begin(run);
+    ret->report.started_s = clock_wall_s();
+    r = work_on_nodes(run, node_run_up, err);
+    if (r == 0) r = work_tag_host_keys(run, err);
+    if (r == 0) r = gang_run(run, &ret->report, err);
+    return r;
+}
+
+/* After a failure or Ctrl-C: nothing is left unsaid. */
+static void say_what_is_there(struct run *run) {
+    int there = 0;
+    for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists;
+    if (there > 0)
+        run_event(run, -1, NODE_FAILED, EVENT_WARN, "", "%d node%s of '%s' %s still there: 'gpuprov "
+                  "up' goes on from here, 'gpuprov down %s' ends %s", there, there == 1 ? "" : "s",
+                  run->stack.name, there == 1 ? "is" : "are", run->stack.name,
+                  there == 1 ? "it" : "them");
+}
+
+int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret,
+              struct gp_error *err) {
+    struct run *run = NULL;
+    int r = run_open(e, spec, spec->name, &run, err);
+    if (r != 0) return r;
+    r = tell(run, ret, err);
+    if (r != 0 && gp_cancelled(&e->cancel)) r = interrupt_settle(run, r, err);
+    if (r != 0) {
+        run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
+        say_what_is_there(run);
+    }
+    struct gp_error second = {0};
+    int v = run->stack.uid != NULL ? view_fill(run, &ret->view, &second) : 0;
+    if (v != 0 && r == 0) {
+        *err = second;
+        r = v;
+    }
+    run_close(run);
+    return r;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb validate: the suite again on the nodes of a stack that was set up before. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+/* What can be validated: a stack with machines, a spec, and a key to get in. */
+static int find_stack(struct run *run, struct gp_error *err) {
+    int r = run_lock(run, err);
+    if (r == 0) r = reconcile(run, err);
+    if (r == 0 && !run_any_exists(run))
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: 'gpuprov up' makes one",
+                    run->stack.name);
+    if (r == 0 && run->spec == NULL)
+        r = gp_fail(err, GP_EUSAGE, "the spec of '%s' is not in this machine's journal: give the "
+                    "spec file instead of the name", run->stack.name);
+    return r == 0 ? keys_login(run, false, err) : r;
+}
+
+int engine_validate(struct engine *e, const char *name, const struct spec *spec,
+                    struct report *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    int r = run_open_known(e, spec, name, &run, err);
+    if (r == 0) r = find_stack(run, err);
+    if (r == 0) r = validate_choose(run->spec, &run->vplan, err);
+    if (r == 0) {
+        work_begin(run);
+        ret->started_s = clock_wall_s();
+        r = work_on_nodes(run, node_run_validate, err);
+    }
+    if (r == 0) r = gang_run(run, ret, err);
+    run_close(run);
+    return r;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a stack is shown: from a reconciled run (or only the journal) to plain data. No I/O except the
+ * journal. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+static char *place_of(const struct resource *r) {
+    return xasprintf("%s %s", r->provider, r->zone[0] ? r->zone : r->region);
+}
+
+const char *view_ends_name(enum provider_ends ends) {
+    static const char *const names[] = {[ENDS_SERVER] = "server",
+                                        [ENDS_GUEST] = "guest",
+                                        [ENDS_GC_ONLY] = "gc-only",
+                                        [ENDS_NEVER] = "never"};
+    return names[ends];
+}
+
+static char *verdict_of(const struct run_node *n, const struct resource *r) {
+    if (!n->exists && r == NULL) return xstrdup("no machine");
+    if (!n->exists)
+        return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "",
+                         r->state_reason);
+    switch (n->rec.phase) {
+    case NODE_READY: return xstrdup("ready");
+    case NODE_FAILED:
+        return xasprintf("failed: %s", n->rec.note && n->rec.note[0] ? n->rec.note : "see the logs");
+    default: return xasprintf("not proven: %s", node_phase_name(n->rec.phase));
+    }
+}
+
+/* The machine of a slot that has none in use: one that was stopped or is ending; NULL: none. */
+static const struct resource *former(const struct run *run, int slot) {
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        bool machine = r->kind == RES_INSTANCE || r->kind == RES_HOST;
+        if (machine && r->slot == slot && str_eq(r->uid, run->stack.uid)) return r;
+    }
+    return NULL;
+}
+
+static void add_node(const struct run *run, const struct run_node *n, struct stack_view *v) {
+    const struct resource *r = n->exists ? &n->res : former(run, n->slot);
+    const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
+    struct node_view node = {
+        .slot = n->slot,
+        .phase = n->exists ? n->rec.phase : r != NULL ? NODE_GONE : NODE_PLANNED,
+        .id = xstrdup(r != NULL ? r->id : ""),
+        .place = r != NULL ? place_of(r) : xstrdup(""),
+        .type = xstrdup(r != NULL ? r->instance_type : ""),
+        .address = xstrdup(address),
+        .state = xstrdup(r != NULL ? resource_state_name(r->state) : "gone"),
+        .price_usd_per_h = r != NULL && (n->exists || r->billed) ? r->price_usd_per_h : 0,
+        .verdict = verdict_of(n, r),
+        .billed = r != NULL && r->billed,
+    };
+    vec_push(&v->nodes, node);
+}
+
+static const char *phase_of(const struct stack_view *v) {
+    size_t there = 0, ready = 0;
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        const struct node_view *n = &v->nodes.items[i];
+        there += n->id[0] != '\0';
+        ready += n->id[0] != '\0' && n->phase == NODE_READY;
+    }
+    if (there == 0) return v->others.list.len > 0 ? "empty" : "gone";
+    if (ready == v->nodes.len) return "ready";
+    return ready > 0 ? "partial" : "not ready";
+}
+
+static void add_price(struct stack_view *v) {
+    double per_h = 0;
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        double p = v->nodes.items[i].price_usd_per_h;
+        per_h = p < 0 || per_h < 0 ? -1 : per_h + p;
+    }
+    v->price_usd_per_h = per_h;
+    double hours = (double)GP_MAX(clock_wall_s() - v->stack.created_s, (int64_t)0) / 3600.0;
+    v->spent_usd = per_h < 0 || v->stack.created_s == 0 ? -1 : per_h * hours;
+}
+
+static const char *ends_of(const struct run *run) {
+    const char *name = run->stack.provider;
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists) name = run->nodes[i].res.provider;
+    const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
+    return ops != NULL ? view_ends_name(ops->ends) : "";
+}
+
+int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
+    stack_copy(&v->stack, &run->stack);
+    int wanted = run->spec != NULL ? run->spec->nodes : 0;
+    run_nodes_alloc(run, wanted); /* one that was never launched is not proven either */
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists || i < wanted) add_node(run, &run->nodes[i], v);
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        struct resource copy = {0};
+        resource_copy(&copy, &run->others.list.items[i]);
+        vec_push(&v->others.list, copy);
+    }
+    v->phase = xstrdup(phase_of(v));
+    v->ends = xstrdup(ends_of(run));
+    add_price(v);
+    if (run->stack.uid == NULL) return 0;
+    return journal_intents(run->e->journal, run->stack.uid,
+                           1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown, err);
+}
+
+void stack_view_clear(struct stack_view *v) {
+    stack_clear(&v->stack);
+    free(v->phase);
+    free(v->ends);
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        struct node_view *n = &v->nodes.items[i];
+        free(n->id);
+        free(n->place);
+        free(n->type);
+        free(n->address);
+        free(n->state);
+        free(n->verdict);
+    }
+    vec_free(&v->nodes);
+    resource_list_clear(&v->others);
+    intent_list_clear(&v->unknown);
+    *v = (struct stack_view){0};
+}
+
+void stack_view_list_clear(struct stack_view_list *l) {
+    for (size_t i = 0; i < l->list.len; i++) stack_view_clear(&l->list.items[i]);
+    vec_free(&l->list);
+}
+
+void up_result_clear(struct up_result *r) {
+    stack_view_clear(&r->view);
+    report_clear(&r->report);
+    *r = (struct up_result){0};
+}
