@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark: `make bench`, or `run.py [--only start,launch,fanout,local] [--quick] [--out FILE]`.
+
+GPUPROV_BIN names the program, B the build folder with tests/drivers. What is compared takes turns within
+one run, so that a busy machine is busy for all of it. What this machine does not have is left out, with the
+reason. Everything that is started ends with the run. Exit 1: a part failed; a missed goal is a figure, no
+failure."""
+import argparse
+import datetime
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+
+import fanout
+import launch
+import nodes
+import start
+from timing import Skip, first_line, machine, table
+
+LIMIT_S = 1500  # for all of it
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("B", ROOT / "build")).resolve()
+PROGRAM = pathlib.Path(os.environ.get("GPUPROV_BIN", BUILD / "gpuprov")).resolve()
+
+HEAD = """# How quick it is
+
+Measured and written by `make bench`, %s. It installs what it needs as `make test` does, needs root for the
+hosts and nodes, and takes less than ten minutes on a machine of this size. Terraform and the AWS CLI are compared with when they are there. `%s` runs one part.
+
+Machine: %s.
+
+Versions: %s.
+
+How to read it: what is compared took turns within one run, in a rotated order, and the figures are
+medians; ranges show how restless the machine was. Clients and servers share its cores. On a machine that
+does other work at the same time trust the ratios, not the seconds.
+
+## Goals
+
+%s
+"""
+
+
+def versions():
+    found = [first_line(str(PROGRAM), "version"), first_line("ssh", "-V"), first_line("terraform", "version"),
+             first_line("aws", "--version")]
+    try:
+        import importlib.metadata
+        found.append("moto " + importlib.metadata.version("moto"))
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    return "; ".join(f.split(" Linux/")[0] for f in found if f)
+
+
+def page(parts, skipped, took):
+    goals = [g for _, _, gs in parts for g in gs]
+    today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    text = HEAD % ("on %s, in %.1f minutes" % (today, took / 60), "make bench BENCH='--only fanout'", machine(),
+                   versions(), table(["goal", "measured", "met"], goals))
+    for title, body, _ in parts:
+        text += "\n## %s\n\n%s" % (title, NOTES.get(title, "")) + body
+    for title, why in skipped:
+        text += "\n## %s\n\nNot measured: %s.\n" % (title, why)
+    return text
+
+
+NOTES = {
+    "Launch, describe, terminate on an EC2 emulator": """One stack from claim to nothing left, on moto, which
+answers each client from an empty state. "its calls alone" sends gpuprov's own requests again and does nothing else: the
+difference is what gpuprov adds (reading, deciding, the journal on disk before and after every create). "the
+fewest calls" is what one would write by hand: no claim, no identity, no lookup of subnets, types, zones, image
+and quota, no list by tag. Neither of the two signs. "look up" of gpuprov is identity and offers,
+"describe" the poll of nodes that `up` sends, "terminate" ends with a whole list that shows nothing.
+
+""",
+    "Fan-out over SSH": """Log in, copy 10 MB of random bytes, run a script of ten commands, on every host at once.
+OpenSSH: one `ssh` per host, file and script on its stdin, no checksum. gpuprov: `core/ssh` as the engine uses it,
+one thread per host; the copy is checked by SHA-256 on the node and renamed into place, and is looked for first;
+"ten commands" runs each as a command with an exit status of its own. Hosts are namespaces with an sshd on this
+machine, so most of the wall time is sshd's, whoever asks. Client CPU: user and system time of all client
+processes. Peak memory: the sum of PSS of all of them, sampled in a run of its own.
+
+""",
+}
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--only", default="start,launch,fanout,local", help="parts, with commas")
+    words.add_argument("--quick", action="store_true", help="few rounds: is it broken?")
+    words.add_argument("--out", default=str(ROOT / "docs" / "benchmarks.md"))
+    args = words.parse_args()
+    drivers, quick = BUILD / "tests" / "drivers", args.quick
+    known = {
+        "start": ("Start", lambda d: start.run(PROGRAM, d, 5 if quick else 31)),
+        "launch": ("Launch, describe, terminate on an EC2 emulator", lambda d: launch.run(
+            drivers, d, [1, 32, 100], 1 if quick else 5)),
+        "fanout": ("Fan-out over SSH", lambda d: fanout.run(drivers, d, [4] if quick else [32, 128],
+                                                            1 if quick else 3)),
+        "local": ("Local nodes", lambda d: nodes.run(PROGRAM, d, [2] if quick else [2, 8], 1 if quick else 3)),
+    }
+    wanted = args.only.split(",")
+    unknown = [w for w in wanted if w not in known]
+    if unknown:
+        words.error("no part %s; there are: %s" % (unknown[0], ", ".join(known)))
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _: sys.exit("bench: ended by %s" % signal.Signals(n).name))
+    signal.alarm(LIMIT_S)
+    parts, skipped, started = [], [], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gpuprov-bench-") as folder:
+        for name in wanted:
+            title, measure = known[name]
+            print("bench: %s" % title, file=sys.stderr, flush=True)
+            try:
+                parts.append(measure(folder))
+                print(parts[-1][1], flush=True)
+                for goal in parts[-1][2]:
+                    print("goal: %s: %s: %s" % tuple(goal), flush=True)
+            except Skip as why:
+                skipped.append((title, str(why)))
+                print("bench: skipped: %s" % why, file=sys.stderr)
+    if not parts:
+        sys.exit("bench: nothing was measured")
+    pathlib.Path(args.out).write_text(page(parts, skipped, time.monotonic() - started))
+    print("bench: wrote %s" % args.out, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

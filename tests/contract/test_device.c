@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_ops: one suite against both devices. The CUDA one runs on the stand-in driver, which steps the
+ * agent's own kernels on the CPU; its matrix product must be the host's bit for bit. */
+#include "base/gp_base.h"
+
+#include "validate/agent/cuda.h"
+#include "validate/agent/kernels/memory.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+/* What the stand-in takes for a fatbin: its magic number. A build with a toolkit links the real ones. */
+#ifdef NO_FATBINS
+static const _Alignas(16) unsigned char image[16] = {0x50, 0xed, 0x55, 0xba};
+const struct cuda_fatbin cuda_fatbins[] = {{13000, image}, {0, NULL}};
+#endif
+
+/* The agent's main.c is not linked: the checks' own needs. */
+const struct agent_kind agent_kind = {.name = "test", .device = &device_cuda};
+
+static void open_device(const struct device_ops *ops, struct device **ret)
+{
+    struct gp_error err = {0};
+    if (ops->open(0, ret, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static dev_addr put(const struct device_ops *ops, struct device *d, const void *p, size_t bytes)
+{
+    struct gp_error err = {0};
+    dev_addr at = 0;
+    struct copy_args c = {.kind = COPY_TO_DEVICE, .bytes = bytes};
+    memcpy(&c.host, &p, sizeof p);
+    assert_int_equal(ops->alloc(d, bytes, &at, &err), 0);
+    assert_int_equal(at % 256, 0);
+    c.dev = at;
+    assert_int_equal(ops->copy(d, &c, &err), 0);
+    return at;
+}
+
+static void get(const struct device_ops *ops, struct device *d, dev_addr at, void *p, size_t bytes)
+{
+    struct gp_error err = {0};
+    struct copy_args c = {.kind = COPY_FROM_DEVICE, .dev = at, .host = p, .bytes = bytes};
+    assert_int_equal(ops->sync(d, clock_deadline(10000), &err), 0);
+    assert_int_equal(ops->copy(d, &c, &err), 0);
+}
+
+static void test_copy(void **state)
+{
+    const struct device_ops *ops = *state;
+    struct device *d = NULL;
+    open_device(ops, &d);
+    uint64_t in[1000], out[1000] = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(in); i++)
+        in[i] = i * 0x9e3779b97f4a7c15u;
+    dev_addr a = put(ops, d, in, sizeof in), b = 0;
+    struct gp_error err = {0};
+    assert_int_equal(ops->alloc(d, sizeof in, &b, &err), 0);
+    struct copy_args within = {.kind = COPY_WITHIN, .dev = b + 8, .dev_src = a, .bytes = sizeof in - 8};
+    assert_int_equal(ops->copy(d, &within, &err), 0);
+    get(ops, d, b + 8, out, sizeof in - 8);
+    assert_memory_equal(in, out, sizeof in - 8);
+    ops->free(d, a);
+    ops->free(d, 0);
+    ops->close(d); /* b is freed by it */
+    ops->close(NULL);
+}
+
+static void test_too_much_memory(void **state)
+{
+    const struct device_ops *ops = *state;
+    struct device *d = NULL;
+    open_device(ops, &d);
+    struct gp_error err = {0};
+    dev_addr at = 0;
+    assert_int_equal(ops->alloc(d, (size_t)1 << 60, &at, &err), -GP_EENV);
+    assert_non_null(strstr(err.msg, "memory"));
+    assert_int_equal(at, 0);
+    ops->close(d);
+}
+
+static void test_unknown_kernel(void **state)
+{
+    const struct device_ops *ops = *state;
+    struct device *d = NULL;
+    open_device(ops, &d);
+    struct gp_error err = {0};
+    struct launch_args l = {.kernel = "no_such_kernel", .items = 1};
+    assert_int_equal(ops->launch(d, &l, &err), -GP_EINTERNAL);
+    assert_non_null(strstr(err.msg, "no_such_kernel"));
+    ops->close(d);
+}
+
+static void test_gemm_of_another_type_is_refused(void **state)
+{
+    const struct device_ops *ops = *state;
+    struct device *d = NULL;
+    open_device(ops, &d);
+    struct gp_error err = {0};
+    struct gemm_args g = {.type = GEMM_BF16, .m = 1, .n = 1, .k = 1, .batch = 1};
+    assert_int_equal(ops->gemm(d, &g, &err), -GP_EENV);
+    ops->close(d);
+}
+
+/* The reference, written down once more: k rising, one rounded product and one rounded sum at a time. */
+static void reference(const struct gemm_args *g, const float *a, const float *b, float *c)
+{
+    for (int s = 0; s < g->batch; s++) {
+        const float *x = a + s * g->stride_a, *y = b + s * g->stride_b;
+        float *z = c + s * g->stride_c;
+        for (int i = 0; i < g->m; i++) {
+            for (int j = 0; j < g->n; j++) {
+                volatile float sum = g->accumulate ? z[i * g->n + j] : 0.0f;
+                for (int k = 0; k < g->k; k++) {
+                    volatile float p = x[g->trans_a ? k * g->m + i : i * g->k + k] *
+                                       y[g->trans_b ? j * g->k + k : k * g->n + j];
+                    sum = sum + p;
+                }
+                z[i * g->n + j] = sum;
+            }
+        }
+    }
+}
+
+static void one_gemm(const struct device_ops *ops, struct device *d, struct gemm_args g)
+{
+    enum { MAX = 4096 };
+    float a[MAX], b[MAX], c[MAX], want[MAX];
+    uint64_t x = (uint64_t)(g.m * 31 + g.n * 7 + g.k);
+    for (size_t i = 0; i < MAX; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        a[i] = (float)(int32_t)(x >> 32) / 1e9f;
+        b[i] = (float)(int32_t)(x >> 20) / 7e8f;
+        c[i] = want[i] = (float)(int)i / 3.0f;
+    }
+    g.stride_a = (int64_t)g.m * g.k;
+    g.stride_b = (int64_t)g.k * g.n;
+    g.stride_c = (int64_t)g.m * g.n + 3; /* what lies between must stay as it is */
+    assert_true(g.batch * g.stride_a <= MAX && g.batch * g.stride_b <= MAX &&
+                g.batch * g.stride_c <= MAX);
+    reference(&g, a, b, want);
+    struct gp_error err = {0};
+    g.a = put(ops, d, a, sizeof a);
+    g.b = put(ops, d, b, sizeof b);
+    g.c = put(ops, d, c, sizeof c);
+    assert_int_equal(ops->gemm(d, &g, &err), 0);
+    get(ops, d, g.c, c, sizeof c);
+    assert_memory_equal(c, want, sizeof c);
+    ops->free(d, g.a);
+    ops->free(d, g.b);
+    ops->free(d, g.c);
+}
+
+static void test_gemm_is_the_reference(void **state)
+{
+    const struct device_ops *ops = *state;
+    static const int shapes[][4] = {{1, 1, 1, 1}, {3, 5, 7, 1}, {16, 16, 16, 4}, {33, 17, 40, 2},
+                                    {2, 64, 9, 3}};
+    struct device *d = NULL;
+    open_device(ops, &d);
+    for (size_t i = 0; i < GP_ARRAY_LEN(shapes); i++) {
+        for (int flags = 0; flags < 8; flags++) {
+            struct gemm_args g = {.type = GEMM_F32,
+                                  .m = shapes[i][0],
+                                  .n = shapes[i][1],
+                                  .k = shapes[i][2],
+                                  .batch = shapes[i][3],
+                                  .trans_a = flags & 1,
+                                  .trans_b = flags & 2,
+                                  .accumulate = flags & 4};
+            one_gemm(ops, d, g);
+        }
+    }
+    ops->close(d);
+}
+
+/* Only the CUDA device has these kernels. Any shape of the launch gives the same. */
+static void test_memory_kernels(void **state)
+{
+    const struct device_ops *ops = *state;
+    struct device *d = NULL;
+    open_device(ops, &d);
+    enum { WORDS = 5000, ITEMS = 130 };
+    static uint64_t words[WORDS];
+    struct mem_found found[ITEMS];
+    dev_addr at = put(ops, d, words, sizeof words);
+    dev_addr out = put(ops, d, found, sizeof found);
+    union kernel_arg args[5] = {{.p = at}, {.i = WORDS}, {.i32 = MEM_RANDOM}, {.u = 7}, {.p = out}};
+    static const unsigned shapes[][2] = {{0, 0}, {32, 1}, {64, 7}, {128, 2}};
+    for (size_t s = 0; s < GP_ARRAY_LEN(shapes); s++) {
+        struct gp_error err = {0};
+        struct launch_args l = {.kernel = "gp_mem_fill", .items = ITEMS, .block = shapes[s][0],
+                                .grid = shapes[s][1], .args = args, .n_args = 4};
+        assert_int_equal(ops->launch(d, &l, &err), 0);
+        get(ops, d, at, words, sizeof words);
+        words[4711] ^= (uint64_t)1 << 63;
+        struct copy_args back = {.kind = COPY_TO_DEVICE, .dev = at, .host = words, .bytes = sizeof words};
+        assert_int_equal(ops->copy(d, &back, &err), 0);
+        l.kernel = "gp_mem_verify";
+        l.n_args = 5;
+        assert_int_equal(ops->launch(d, &l, &err), 0);
+        get(ops, d, out, found, sizeof found);
+        for (size_t i = 0; i < ITEMS; i++) {
+            assert_int_equal(found[i].wrong, i == 4711 % ITEMS);
+            if (found[i].wrong)
+                assert_true(found[i].index == 4711 &&
+                            (found[i].got ^ found[i].want) == (uint64_t)1 << 63);
+        }
+    }
+    ops->close(d);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    /* B/tests/contract/test_device to B/tests/standin, unless somebody says otherwise */
+    GP_AUTO_FREE char *self = xstrdup(argv[0]);
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = 0;
+    GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
+    setenv("GPUPROV_LIBRARY_PATH", folder, 0);
+#define BOTH(f)                                                                            \
+    {.name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host}, \
+    {.name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda}
+    const struct CMUnitTest tests[] = {
+        BOTH(test_copy),
+        BOTH(test_too_much_memory),
+        BOTH(test_unknown_kernel),
+        BOTH(test_gemm_of_another_type_is_refused),
+        BOTH(test_gemm_is_the_reference),
+        {.name = "test_memory_kernels (cuda)",
+         .test_func = test_memory_kernels,
+         .initial_state = (void *)(uintptr_t)&device_cuda},
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Drives one provider by hand, for tests that put faults between it and its cloud: opens it, does one
+ * thing, prints one JSON object. It has no engine: what a slot returns is what is printed.
+ *
+ * provider_drive PROVIDER SPEC VERB [ARG]
+ *   open | offers | prepare | list | policy
+ *   create [ATTEMPT]    claim, first offer, slots 0..nodes-1; on capacity the next offer, as err->scope
+ *                       allows; an open intent of the journal is replayed first
+ *   destroy             until the list is empty twice
+ * The journal is below GPUPROV_STATE_DIR. GPUPROV_DRIVE_CANCEL_ON: cancel once that file is there. */
+#include "base/gp_base.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "providers/aws/aws.h"
+#include "providers/provider.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+struct drive {
+    const struct provider_ops *ops;
+    struct spec *spec;
+    struct gp_cancel cancel;
+    struct journal *journal;
+    struct provider *p;
+    struct stack stack;
+    char *state_dir;
+    json_t *out;
+    atomic_bool finished;
+};
+
+/* As a person would with Ctrl-C: at the moment that the test chooses. */
+static void *cancel_on_file(void *arg) {
+    struct drive *d = arg;
+    while (!atomic_load(&d->finished) && !fs_exists(getenv("GPUPROV_DRIVE_CANCEL_ON"))) usleep(10000);
+    if (!atomic_load(&d->finished)) gp_cancel_set(&d->cancel);
+    return NULL;
+}
+
+static void put_resources(struct drive *d, const struct resource_list *l) {
+    json_t *all = json_array();
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        json_array_append_new(
+            all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:b,s:b,s:s,s:f,s:s,s:s,s:I}", "kind",
+                           resource_kind_name(r->kind), "id", r->id, "region", r->region, "zone",
+                           r->zone, "state", resource_state_name(r->state), "slot", r->slot,
+                           "attempt", r->attempt, "claim", r->claim, "billed", r->billed, "uid",
+                           r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
+                           "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s));
+    }
+    json_object_set_new(d->out, "resources", all);
+}
+
+static void put_intents(struct drive *d) {
+    struct intent_list l = {0};
+    static const char *const states[] = {"open", "done", "failed", "tombstone"};
+    json_t *all = json_array();
+    if (journal_intents(d->journal, NULL, 15, &l, NULL) == 0)
+        for (size_t i = 0; i < l.list.len; i++)
+            json_array_append_new(all, json_pack("{s:s,s:s,s:s,s:s,s:i}", "kind",
+                                                 resource_kind_name(l.list.items[i].kind), "state",
+                                                 states[l.list.items[i].state], "token",
+                                                 l.list.items[i].token, "note", l.list.items[i].note,
+                                                 "attempt", l.list.items[i].attempt));
+    intent_list_clear(&l);
+    json_object_set_new(d->out, "intents", all);
+}
+
+static int do_list(struct drive *d, struct resource_list *ret, struct gp_error *err) {
+    GP_AUTO_STRV struct strv regions = {0};
+    const struct spec_offer *o = &d->spec->offers.items[0];
+    strv_copy(&regions, &o->regions);
+    struct list_req req = {.owner = d->p->owner, .stack = d->spec->name,
+                           .regions = regions.n > 0 ? &regions : NULL};
+    return d->ops->list(d->p, &req, ret, err);
+}
+
+static int do_prepare(struct drive *d, struct gp_error *err) {
+    const struct spec_offer *o = &d->spec->offers.items[0];
+    d->stack = (struct stack){.owner = xstrdup(d->p->owner), .name = xstrdup(d->spec->name),
+                              .spec_hash = xstrdup(d->spec->hash),
+                              .provider = xstrdup(d->ops->name),
+                              .region = xstrdup(o->regions.n > 0 ? o->regions.v[0] : ""),
+                              .expires_s = clock_wall_s() + d->p->clock_skew_s + 3600};
+    struct prepare_req req = {.stack = &d->stack, .spec = d->spec};
+    int r = d->ops->prepare(d->p, &req, err);
+    if (r == 0) json_object_set_new(d->out, "uid", json_string(d->stack.uid));
+    return r;
+}
+
+static int do_create(struct drive *d, int attempt, struct gp_error *err) {
+    GP_AUTO_OFFERS struct offer_list offers = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct intent_list open = {0};
+    json_t *tried = json_array();
+    json_object_set_new(d->out, "tried", tried);
+    int r = do_prepare(d, err);
+    if (r == 0) r = d->ops->offers(d->p, d->spec, 0, &offers, err);
+    if (r == 0) r = journal_intents(d->journal, d->stack.uid, 1U << INTENT_OPEN, &open, err);
+    if (r != 0) return r;
+    const struct intent *replay = NULL;
+    for (size_t i = 0; i < open.list.len; i++)
+        if (open.list.items[i].kind == RES_INSTANCE) replay = &open.list.items[i];
+    struct gp_error last = {0};
+    const char *skip_region = "";
+    for (size_t i = 0; i < offers.list.len; i++) {
+        const struct offer *o = &offers.list.items[i];
+        if (strcmp(o->region, skip_region) == 0) continue;
+        struct create_req req = {.stack = &d->stack, .spec = d->spec, .offer = o,
+                                 .slot_count = d->spec->nodes, .attempt = attempt,
+                                 .login_pubkey = "ssh-ed25519 AAAA drive",
+                                 .user_data = d->ops->user_data ? "#cloud-config\n{}\n" : "",
+                                 .host_key_private = "", .host_key_public = "", .replay = replay};
+        gp_error_clear(&last);
+        r = d->ops->create(d->p, &req, &made, &last);
+        json_array_append_new(tried, json_pack("{s:s,s:s,s:s}", "zone", o->zone, "type",
+                                               o->instance_type, "result",
+                                               r == 0 ? "ok" : last.detail));
+        if (r == 0 || r == -GP_EUNKNOWN || last.scope == GP_SCOPE_FATAL ||
+            last.scope == GP_SCOPE_OFFER || last.scope == GP_SCOPE_NONE)
+            break;
+        if (last.scope == GP_SCOPE_REGION) skip_region = o->region;
+        attempt++;
+    }
+    intent_list_clear(&open);
+    put_resources(d, &made);
+    if (r != 0) *err = last;
+    return r;
+}
+
+static int do_destroy(struct drive *d, struct gp_error *err) {
+    int empty = 0;
+    int64_t deadline = clock_deadline(60000);
+    while (empty < 2) {
+        GP_AUTO_RESOURCES struct resource_list l = {0};
+        int r = do_list(d, &l, err);
+        if (r != 0) return r;
+        size_t live = 0;
+        for (size_t i = 0; i < l.list.len; i++)
+            if (l.list.items[i].state != RES_GONE) live++;
+        empty = live == 0 ? empty + 1 : 0;
+        if (live > 0 && (r = d->ops->destroy(d->p, &l, err)) != 0) return r;
+        if (clock_left_ms(deadline) == 0) return gp_fail(err, GP_EBILLED, "not gone after a minute");
+        r = gp_sleep(100, &d->cancel, err);
+        if (r != 0) return r;
+    }
+    return 0;
+}
+
+static int do_offers(struct drive *d, struct gp_error *err) {
+    GP_AUTO_OFFERS struct offer_list offers = {0};
+    json_t *all = json_array();
+    int r = d->ops->offers(d->p, d->spec, 0, &offers, err);
+    for (size_t i = 0; i < offers.list.len; i++) {
+        const struct offer *o = &offers.list.items[i];
+        json_array_append_new(
+            all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:s}", "region", o->region,
+                           "zone", o->zone, "type", o->instance_type, "image", o->image,
+                           "image_name", o->image_name, "gpu", o->gpu_model, "gpus", o->gpus,
+                           "vcpus", o->vcpus, "memory_gib", o->memory_gib, "price",
+                           o->price_usd_per_h, "price_source", o->price_source));
+    }
+    json_object_set_new(d->out, "offers", all);
+    return r;
+}
+
+static int run(struct drive *d, const char *verb, const char *arg, struct gp_error *err) {
+    struct provider_env env = {.cancel = &d->cancel, .journal = d->journal,
+                               .state_dir = d->state_dir, .owner = getenv("GPUPROV_OWNER"),
+                               .spec = d->spec};
+    int64_t attempt = 1;
+    int r = d->ops->open(&env, &d->p, err);
+    if (r != 0) return r;
+    json_object_set_new(d->out, "owner", json_string(d->p->owner));
+    json_object_set_new(d->out, "skew_s", json_integer(d->p->clock_skew_s));
+    if (strcmp(verb, "open") == 0) return 0;
+    if (strcmp(verb, "offers") == 0) return do_offers(d, err);
+    if (strcmp(verb, "prepare") == 0) return do_prepare(d, err);
+    if (strcmp(verb, "destroy") == 0) return do_destroy(d, err);
+    if (strcmp(verb, "create") == 0) {
+        if (arg != NULL && !str_to_i64(arg, 1, 1000, &attempt))
+            return gp_fail(err, GP_EUSAGE, "'%s' is no attempt", arg);
+        return do_create(d, (int)attempt, err);
+    }
+    if (strcmp(verb, "list") == 0) {
+        GP_AUTO_RESOURCES struct resource_list l = {0};
+        r = do_list(d, &l, err);
+        put_resources(d, &l);
+        return r;
+    }
+    return gp_fail(err, GP_EUSAGE, "unknown verb '%s'", verb);
+}
+
+int main(int argc, char **argv) {
+    struct drive d = {.out = json_object()};
+    struct gp_error err = {0};
+    struct spec_problems problems = {0};
+    bool damaged = false;
+    if (argc == 2 && strcmp(argv[1], "policy") == 0) {
+        GP_AUTO_FREE char *text = aws_policy_json();
+        fputs(text, stdout);
+        json_decref(d.out);
+        return 0;
+    }
+    if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
+        fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy [ATTEMPT]\n",
+              stderr);
+        return 2;
+    }
+    if (getenv("GPUPROV_TRACE") != NULL) log_enable(getenv("GPUPROV_TRACE"), NULL);
+    int r = gp_cancel_init(&d.cancel, &err);
+    if (r == 0) r = spec_load(argv[2], NULL, &d.spec, &problems, &err);
+    if (r == 0) r = fs_state_dir(&d.state_dir, &err);
+    GP_AUTO_FREE char *file = d.state_dir != NULL ? fs_join(d.state_dir, "journal.db") : NULL;
+    if (r == 0) r = journal_open(file, &d.journal, &damaged, &err);
+    pthread_t t;
+    bool timed = r == 0 && getenv("GPUPROV_DRIVE_CANCEL_ON") != NULL &&
+                 pthread_create(&t, NULL, cancel_on_file, &d) == 0;
+    if (r == 0) r = run(&d, argv[3], argc > 4 ? argv[4] : NULL, &err);
+    atomic_store(&d.finished, true);
+    if (timed) pthread_join(t, NULL);
+    json_object_set_new(d.out, "code", json_string(gp_code_name((enum gp_code)-r)));
+    json_object_set_new(d.out, "message", json_string(err.msg));
+    json_object_set_new(d.out, "detail", json_string(err.detail));
+    json_object_set_new(d.out, "scope", json_integer((json_int_t)err.scope));
+    if (d.journal != NULL) put_intents(&d);
+    GP_AUTO_FREE char *text = json_text(d.out, 0);
+    puts(text);
+    json_decref(d.out);
+    if (d.p != NULL) d.ops->close(d.p);
+    journal_close(d.journal);
+    stack_clear(&d.stack);
+    spec_free(d.spec);
+    spec_problems_clear(&problems);
+    free(d.state_dir);
+    gp_cancel_clear(&d.cancel);
+    log_close();
+    return r == 0 ? 0 : gp_exit_code((enum gp_code)-r);
+}

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A proxy between gpuprov and an EC2 endpoint that misbehaves on command (standard library only).
+
+As a library: FaultProxy(upstream).start(), .rule(...), .calls, .close(). By hand:
+    faultproxy.py UPSTREAM_URL [PORT] [RULES.json]
+
+A rule is a dict; the first one that matches a request acts on it, `times` times (default 1, None: always).
+  action     EC2 action ("RunInstances") or JSON target ("GetServiceQuota"); None: any
+  params     {parameter: value} that the body must have
+  do         drop_before  close the connection, nothing forwarded
+             drop_after   forward, then close without an answer: the server acted
+             hold_after   forward, then never answer
+             status       answer `status` with `headers`, `body`
+             error        answer an EC2 error `code` with `status` (default 400) and `message`
+             reply        answer 200 with `body`
+             truncate     forward, answer half of the body with a whole Content-Length
+             cut_xml      forward, answer half of the body as if it were all
+             huge         answer `size` bytes
+             slow         forward, answer in `pieces` with `delay` seconds between
+             hang         never answer (until the client leaves or the proxy closes); `touch`: a file to make
+             empty_list   answer a describe call with no items
+             skew         forward; Date is `seconds` off, and a request signed more than five minutes
+                          from that date is answered RequestExpired
+tokens=True makes it honour ClientToken as EC2 does: a repeated token gets the first answer, with another
+body IdempotentParameterMismatch.
+"""
+import email.utils
+import http.client
+import http.server
+import json
+import socket
+import sys
+import threading
+import time
+import urllib.parse
+from datetime import datetime, timezone
+
+EC2_NS = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
+SETS = {"DescribeInstances": "reservationSet", "DescribeSecurityGroups": "securityGroupInfo",
+        "DescribeVolumes": "volumeSet", "DescribeImages": "imagesSet"}
+
+
+def error_body(code, message):
+    return (f"<?xml version=\"1.0\"?><Response><Errors><Error><Code>{code}</Code><Message>{message}"
+            f"</Message></Error></Errors><RequestID>fault-{code}</RequestID></Response>").encode()
+
+
+class Call:
+    """One request as it came."""
+
+    def __init__(self, method, path, headers, body):
+        self.method, self.path, self.headers, self.body = method, path, headers, body
+        text = body.decode("utf-8", "replace")
+        self.params = dict(urllib.parse.parse_qsl(text)) if "Action=" in text else {}
+        target = headers.get("X-Amz-Target", "")
+        self.action = self.params.get("Action") or target.split(".")[-1] or path
+        self.at = time.monotonic()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def log_message(self, *_):
+        pass
+
+    def send_raw(self, status, headers, body, length=None):
+        self.send_response_only(status)
+        names = {k.lower() for k in headers}
+        if "date" not in names:
+            self.send_header("Date", email.utils.formatdate(usegmt=True))
+        for key, value in headers.items():
+            if key.lower() not in ("content-length", "transfer-encoding", "connection"):
+                self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def drop(self):
+        self.close_connection = True
+        try:
+            self.connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def handle_any(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        call = Call(self.command, self.path, self.headers, body)
+        proxy = self.server.owner
+        rule = proxy.take(call)
+        try:
+            self.act(proxy, call, rule)
+        except (BrokenPipeError, ConnectionError):
+            self.close_connection = True
+        finally:
+            with proxy.lock:
+                proxy.busy -= 1
+
+    do_GET = do_POST = do_PUT = handle_any
+
+    def act(self, proxy, call, rule):
+        do = rule["do"] if rule else "forward"
+        if do == "drop_before":
+            return self.drop()
+        if do == "drop_after":
+            proxy.forward(call)
+            return self.drop()
+        if do == "hang":
+            if "touch" in rule:
+                open(rule["touch"], "w", encoding="utf-8").close()
+            proxy.hanging.wait(55)
+            return self.drop()
+        if do == "status":
+            return self.send_raw(rule["status"], rule.get("headers", {}), rule.get("body", b""))
+        if do == "error":
+            return self.send_raw(rule.get("status", 400), rule.get("headers", {}),
+                                 error_body(rule["code"], rule.get("message", "made by a test")))
+        if do == "reply":
+            return self.send_raw(200, rule.get("headers", {}), rule["body"])
+        if do == "huge":
+            return self.huge(rule["size"])
+        if do == "empty_list":
+            name = SETS[call.action]
+            return self.send_raw(200, {"Content-Type": "text/xml"},
+                                 f"<{call.action}Response {EC2_NS}><{name}/></{call.action}Response>".encode())
+        if do == "skew":
+            return self.skewed(proxy, call, rule["seconds"])
+        status, headers, body = proxy.forward(call)
+        if do == "truncate":
+            self.send_raw(status, headers, body[:len(body) // 2], len(body))
+            return self.drop()
+        if do == "cut_xml":
+            return self.send_raw(status, headers, body[:len(body) // 2])
+        if do == "slow":
+            return self.slowly(status, headers, body, rule)
+        return self.send_raw(status, headers, body)
+
+    def huge(self, size):
+        self.send_response_only(200)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        block = b" " * 65536
+        while size > 0:
+            self.wfile.write(block[:size])
+            size -= len(block)
+
+    def slowly(self, status, headers, body, rule):
+        pieces = rule.get("pieces", 10)
+        step = max(1, len(body) // pieces)
+        self.send_raw(status, headers, body[:step], len(body))
+        for at in range(step, len(body), step):
+            time.sleep(rule.get("delay", 0.05))
+            self.wfile.write(body[at:at + step])
+
+    def skewed(self, proxy, call, seconds):
+        now = time.time() + seconds
+        headers = {"Date": email.utils.formatdate(now, usegmt=True)}
+        signed = call.headers.get("X-Amz-Date")
+        if signed:
+            at = datetime.strptime(signed, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
+            if abs(at - now) > 300:
+                return self.send_raw(400, headers, error_body("RequestExpired", "Request has expired."))
+        status, upstream, body = proxy.forward(call)
+        kept = {k: v for k, v in upstream.items() if k.lower() != "date"}
+        kept.update(headers)
+        return self.send_raw(status, kept, body)
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+class FaultProxy:
+    def __init__(self, upstream, port=0, tokens=False):
+        self.upstream = urllib.parse.urlsplit(upstream)
+        self.lock = threading.Lock()
+        self.rules, self.calls, self.answers = [], [], {}
+        self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
+        self.hanging = threading.Event()
+        self.server = _Server(("127.0.0.1", port), _Handler)
+        self.server.owner = self
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+
+    def start(self):
+        self.thread.start()
+        return self
+
+    def close(self):
+        self.hanging.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def rule(self, action, do, times=1, **more):
+        with self.lock:
+            self.rules.append({"action": action, "do": do, "times": times, **more})
+        return self
+
+    def clear(self):
+        with self.lock:
+            self.rules, self.calls = [], []
+
+    def count(self, action):
+        with self.lock:
+            return sum(1 for c in self.calls if c.action == action)
+
+    def of(self, action):
+        with self.lock:
+            return [c for c in self.calls if c.action == action]
+
+    def take(self, call):
+        with self.lock:
+            self.calls.append(call)
+            self.busy += 1
+            for rule in self.rules:
+                if rule["action"] not in (None, call.action):
+                    continue
+                if any(call.params.get(k) != v for k, v in rule.get("params", {}).items()):
+                    continue
+                if rule["times"] is None:
+                    return rule
+                if rule["times"] > 0:
+                    rule["times"] -= 1
+                    return rule
+        return None
+
+    def forward(self, call):
+        token = call.params.get("ClientToken") if self.tokens else None
+        if token is None:
+            return self.send_on(call)
+        with self.lock:
+            if token in self.answers:
+                body, answer = self.answers[token]
+                if body != call.body:
+                    return 400, {}, error_body("IdempotentParameterMismatch", "same token, other parameters")
+                return answer
+            answer = self.send_on(call)
+            if answer[0] == 200:
+                self.answers[token] = (call.body, answer)
+            return answer
+
+    def send_on(self, call):
+        conn = http.client.HTTPConnection(self.upstream.hostname, self.upstream.port, timeout=60)
+        path = call.path
+        if path.startswith("http://"):  # we are used as a forward proxy
+            path = urllib.parse.urlsplit(path).path or "/"
+        headers = {k: v for k, v in call.headers.items() if k.lower() not in ("proxy-connection",)}
+        try:
+            conn.request(call.method, path, body=call.body, headers=headers)
+            got = conn.getresponse()
+            return got.status, dict(got.getheaders()), got.read()
+        finally:
+            conn.close()
+
+
+class Garbage:
+    """Answers every connection with bytes that are neither TLS nor HTTP."""
+
+    def __init__(self):
+        self.sock = socket.create_server(("127.0.0.1", 0))
+        self.port = self.sock.getsockname()[1]
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            try:
+                conn, _ = self.sock.accept()
+            except OSError:
+                return
+            with conn:
+                try:
+                    conn.recv(1024)
+                    conn.sendall(b"\x00\x01 nothing that you know \xff" * 20)
+                except OSError:
+                    pass
+
+    def close(self):
+        self.sock.close()
+
+
+def main(argv):
+    if len(argv) < 2:
+        sys.exit(__doc__)
+    proxy = FaultProxy(argv[1], int(argv[2]) if len(argv) > 2 else 0)
+    if len(argv) > 3:
+        with open(argv[3], encoding="utf-8") as f:
+            for rule in json.load(f):
+                if isinstance(rule.get("body"), str):
+                    rule["body"] = rule["body"].encode()
+                proxy.rules.append({"times": 1, **rule})
+    proxy.start()
+    print(proxy.url, flush=True)
+    proxy.thread.join()
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuprov-agent by itself: node checks, ranks on loopback, and the build with faults, in which every
+fault must be found and the right rank named."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import secrets
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
+AGENT = BUILD / "agent" / "gpuprov-agent"
+FAULTS = BUILD / "tests" / "gpuprov-agent-faults"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needed():
+    for path in (AGENT, FAULTS):
+        assert path.exists(), f"{path} is not built: make agent agent-faults"
+
+
+def agent(*args, program=AGENT, stdin="", env=None, timeout=120):
+    own = {k: v for k, v in os.environ.items() if not k.startswith("GPUPROV_FAULT")}
+    return subprocess.run([str(program), *map(str, args)], input=stdin, capture_output=True, text=True,
+                          env={**own, **(env or {})}, timeout=timeout)
+
+
+def lines_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Gang:
+    """Ranks on loopback, driven as the controller does it: rank 0, its address, the others, follow."""
+
+    def __init__(self, folder, size, program=AGENT, checks="net.pair,train.ddp", fault="", deadline="60s",
+                 stall="20s", extra=(), others=True):
+        self.folder, self.size, self.program, self.fault = folder, size, program, fault
+        self.token = secrets.token_hex(32)
+        self.args = ["--size", size, "--check", checks, "--deadline", deadline, "--stall", stall, *extra]
+        self.pids = {}
+        self.start(0, "")
+        self.addr = None
+        deadline_s = time.monotonic() + 20
+        while self.addr is None and time.monotonic() < deadline_s:
+            lines, at = self.follow(0, 0, 1000)
+            self.addr = next((l["addr"] for l in lines if l["type"] == "listen"), None)
+            if not at["alive"]:
+                break
+        assert self.addr, self.raw(0)
+        for rank in range(1, size if others else 1):
+            self.start(rank, self.addr)
+
+    def dir(self, rank):
+        return self.folder / f"rank{rank}"
+
+    def raw(self, rank):
+        return (self.dir(rank) / "rank.jsonl").read_text()
+
+    def start(self, rank, addr, token=None):
+        got = agent("rank", "--dir", self.dir(rank), "--rank", rank, "--bind", "127.0.0.1", *self.args,
+                    program=self.program, stdin=f"{token or self.token}\n{addr}\n",
+                    env={"GPUPROV_FAULT": self.fault} if self.fault else None)
+        assert got.returncode == 0, got.stderr
+        self.pids[rank] = json.loads(got.stdout)["pid"]
+
+    def follow(self, rank, offset, wait):
+        got = agent("follow", "--dir", self.dir(rank), "--from", offset, "--wait", wait)
+        assert got.returncode == 0, got.stderr
+        lines = lines_of(got.stdout)
+        assert lines[-1]["type"] == "at"
+        return lines[:-1], lines[-1]
+
+    def rank_lines(self, rank):
+        offset, lines = 0, []
+        while True:
+            more, at = self.follow(rank, offset, 2000)
+            lines += more
+            offset = at["offset"]
+            if not at["alive"]:
+                return lines
+
+    def results(self):
+        """[{check: result}] per rank; each rank's last line is its end."""
+        with concurrent.futures.ThreadPoolExecutor(self.size) as pool:
+            every = list(pool.map(self.rank_lines, range(self.size)))
+        for lines in every:
+            assert lines[0]["type"] == "hello" and lines[-1]["type"] == "end", lines
+        return [{l["check"]: l for l in lines if l["type"] == "result"} for lines in every]
+
+
+def metrics(result):
+    return {m["name"]: m["value"] for m in result["metrics"]}
+
+
+def good(result):
+    """Sound ranks that share two cores may be told slow, and nothing else."""
+    return result["verdict"] == "pass" or result["code"] in ("slow_rank", "high_latency", "low_bandwidth")
+
+
+# --- node checks ---
+
+def test_node_checks_are_lines_and_an_exit_code():
+    got = agent("run", "--time", "60s", "--now-ms", int(time.time() * 1000))
+    lines = lines_of(got.stdout)
+    assert lines[0]["type"] == "hello" and lines[0]["v"] == 1 and lines[0]["kind"] == "host"
+    assert lines[-1]["type"] == "end"
+    results = {l["check"]: l for l in lines if l["type"] == "result"}
+    assert {"host.cores", "host.memory", "host.disk", "host.clock", "host.kernlog"} <= set(results)
+    for check in ("host.cores", "host.memory", "host.clock"):
+        assert results[check]["verdict"] == "pass", results[check]
+    assert metrics(results["host.memory"])["wrong_words"] == 0
+    assert got.returncode == {"pass": 0, "degraded": 1, "fail": 2}.get(lines[-1]["verdict"], 3)
+    assert all(len(line) <= 60 << 10 for line in got.stdout.splitlines())
+
+
+@pytest.mark.parametrize("offset_s, verdict", [(0, "pass"), (-60, "degraded"), (600, "fail")])
+def test_a_wrong_clock_is_told(offset_s, verdict):
+    got = agent("run", "--checks", "host.clock", "--now-ms", int((time.time() + offset_s) * 1000))
+    result = lines_of(got.stdout)[2]
+    assert result["verdict"] == verdict
+    assert abs(result["data"]["signed_offset_s"] + offset_s) < 5
+
+
+def test_gpu_checks_of_the_static_agent_are_skipped_not_passed():
+    got = agent("run", "--checks", "gpu.memfill")
+    lines = lines_of(got.stdout)
+    result = next(l for l in lines if l["type"] == "result")
+    assert result["verdict"] == "skipped" and "no GPU" in result["message"], result
+    assert got.returncode == 3
+
+
+@pytest.mark.parametrize("args, text", [
+    (["run", "--checks", "host.nothing"], "there are: host.cores"),
+    (["run", "--checks", "train.ddp"], "is not a node check"),
+    (["run", "--checks", "host.disk,host.disk"], "named twice"),
+    (["run", "--time", "60"], "is not a duration"),
+    (["run", "--frobnicate"], "unknown option"),
+    (["follow", "--dir", "/nonexistent"], "/nonexistent"),
+    (["dance"], "unknown verb"),
+])
+def test_bad_usage_is_one_line_and_could_not_tell(args, text):
+    got = agent(*args)
+    assert got.returncode == 3 and got.stdout == ""
+    assert text in got.stderr
+
+
+def test_a_check_that_never_ends_is_killed_and_fails():
+    got = agent("run", "--checks", "host.clock,host.cores", program=FAULTS,
+                env={"GPUPROV_FAULT": "host.clock:0:0"})
+    results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
+    assert results["host.clock"]["code"] == "overrun" and results["host.clock"]["verdict"] == "fail"
+    assert results["host.cores"]["verdict"] == "pass"  # in a new worker
+    assert got.returncode == 2
+
+
+def test_a_check_that_crashes_is_an_error_and_the_rest_runs():
+    got = agent("run", "--checks", "host.clock,host.cores", program=FAULTS,
+                env={"GPUPROV_FAULT": "host.clock:1:0"})
+    results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
+    assert results["host.clock"]["verdict"] == "error" and "SIGABRT" in results["host.clock"]["message"]
+    assert results["host.cores"]["verdict"] == "pass"
+    assert got.returncode == 3
+
+
+def test_a_full_disk_is_told():
+    script = (f"exec 9<{AGENT}; mount -t tmpfs -o size=3m none /var/tmp && "
+              "mount --bind /var/tmp /tmp && cd / && "
+              "HOME=/var/tmp exec /proc/self/fd/9 run --checks host.disk")
+    who = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
+    if subprocess.run([*who, "true"]).returncode:
+        pytest.skip("mount namespaces are refused here")
+    got = subprocess.run([*who, "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    result = next((l for l in lines_of(got.stdout) if l["type"] == "result"), got)
+    assert result["verdict"] == "fail" and result["code"] == "disk_full", result
+
+
+# --- sound gangs ---
+
+@pytest.mark.parametrize("size, seed", [(1, 1), (2, 1), (2, 7), (2, 123456789), (4, 3)])
+def test_sound_ranks_pass(tmp_path, size, seed):
+    checks = "train.ddp" if size == 1 else "net.pair,train.ddp"
+    gang = Gang(tmp_path, size, checks=checks, extra=["--seed", seed])
+    every = gang.results()
+    hashes = set()
+    for results in every:
+        train = results["train.ddp"]
+        assert good(train), train
+        m = metrics(train)
+        assert 1.38 < m["loss"] < 1.55 and m["agreement"] <= 1 and m["tokens_per_s"] > 0
+        assert 0 < m["comm_share"] < 1 or size == 1
+        curve = train["data"]["loss_curve"]
+        assert 4.0 < curve[0] < 4.5 and min(curve) < 1.55
+        assert 0 < train["data"]["first_step_below_target"] < 200
+        hashes.add(train["data"]["parameters_hash"])
+        if size > 1:
+            assert good(results["net.pair"]), results["net.pair"]
+            assert len(results["net.pair"]["data"]["pairs"]) == size * (size - 1) // 2
+    assert len(hashes) == 1, "parameters differ between ranks"
+
+
+def test_the_same_seed_gives_the_same_bits_again(tmp_path):
+    hashes = set()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        every = Gang(tmp_path / name, 2, checks="train.ddp", extra=["--steps", 20]).results()
+        hashes |= {r["train.ddp"]["data"]["parameters_hash"] for r in every}
+    assert len(hashes) == 1
+
+
+def test_the_bits_depend_on_neither_compiler_flags_nor_the_cpu(tmp_path):
+    """Optimised for any x86 or for this very CPU (with fused multiply-add), or not at all."""
+    sources = sorted((ROOT / "validate/agent").glob("*.c"))
+    sources = [s for s in sources if not s.name.endswith("_cuda.c")]
+    sources += [ROOT / "core/base" / f"{n}.c" for n in ("alloc", "error", "str", "clock", "fs")]
+    sources += [ROOT / "validate/checks.c"]
+    common = ["-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", "-fno-math-errno", "-I", ROOT / "core",
+              "-I", ROOT, '-DGP_VERSION="test"', *sources, "-lm"]
+    hashes = {}
+    for name, flags in {"O0": ["-O0"], "native": ["-O3", "-march=native"], "shipped": None}.items():
+        program = tmp_path / f"agent-{name}" if flags else AGENT
+        if flags:
+            subprocess.run(["cc", *flags, *common, "-o", program], check=True, cwd=ROOT)
+        (tmp_path / name).mkdir()
+        gang = Gang(tmp_path / name, 1, program=program, checks="train.ddp", extra=["--steps", 20])
+        hashes[name] = gang.results()[0]["train.ddp"]["data"]["parameters_hash"]
+    assert len(set(hashes.values())) == 1, hashes
+
+
+def test_more_neighbours_than_pairs(tmp_path):
+    """Above four ranks net.pair goes round the ring; an odd number closes it in a round of its own."""
+    every = Gang(tmp_path, 5, checks="net.pair").results()
+    pairs = sorted(tuple(p["ranks"]) for p in every[2]["net.pair"]["data"]["pairs"])
+    assert pairs == [(0, 1), (0, 4), (1, 2), (2, 3), (3, 4)]
+
+
+def test_too_little_training_is_a_failure(tmp_path):
+    """The loss limit can fail: 20 steps do not learn the source."""
+    result = Gang(tmp_path, 1, checks="train.ddp", extra=["--steps", 20]).results()[0]["train.ddp"]
+    assert result["verdict"] == "fail" and result["code"] == "high_loss"
+
+
+# --- faults ---
+
+@pytest.mark.parametrize("size, fault, rank, code", [
+    (1, "nan", 0, "bad_gradient"),
+    (2, "flip", 1, "wrong_gradient"),
+    (2, "flip", 0, "wrong_gradient"),
+    (4, "flip", 2, "wrong_gradient"),
+    (3, "flip", 0, "wrong_gradient"),
+    (2, "nan", 0, "bad_gradient"),
+    (4, "nan", 3, "bad_gradient"),
+    (2, "zero", 1, "bad_gradient"),
+    (2, "tokens", 1, "bad_gradient"),
+    (2, "param", 0, "parameters_differ"),
+    (4, "param", 3, "parameters_differ"),
+    (2, "reduce", 1, "wrong_sum"),
+    (4, "reduce", 2, "wrong_sum"),
+    (2, "deliver", 0, "wrong_sum"),
+    (4, "deliver", 3, "wrong_sum"),
+])
+def test_a_rank_that_computes_wrong_is_named(tmp_path, size, fault, rank, code):
+    step = 0 if fault in ("reduce", "deliver") else 13
+    gang = Gang(tmp_path, size, program=FAULTS, checks="train.ddp", fault=f"{fault}:{rank}:{step}")
+    for results in gang.results():
+        train = results["train.ddp"]
+        assert train["verdict"] == "fail" and train["code"] == code, train
+        assert train["data"]["culprits"] == [rank], train
+        assert f"rank {rank}" in train["message"], train
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_sum_that_is_wrong_for_all_is_found(tmp_path, size):
+    """All ranks share it, so their parameters stay equal: only the totals tell."""
+    every = Gang(tmp_path, size, program=FAULTS, checks="train.ddp", fault="sum:1:21").results()
+    assert {r["train.ddp"]["code"] for r in every} == {"wrong_sum"}
+
+
+def test_a_sum_whose_errors_cancel_is_found_by_one_ranks_replay(tmp_path):
+    every = Gang(tmp_path, 2, program=FAULTS, checks="train.ddp", fault="pair:1:3").results()
+    assert {r["train.ddp"]["code"] for r in every} == {"sum_disagrees"}
+    assert all("of the bound" in r["train.ddp"]["message"] for r in every)
+
+
+def test_a_rank_that_dies_is_named_by_the_others(tmp_path):
+    every = Gang(tmp_path, 4, program=FAULTS, checks="train.ddp", fault="die:1:30").results()
+    assert every[1]["train.ddp"]["verdict"] == "error"
+    for rank in (0, 2, 3):
+        train = every[rank]["train.ddp"]
+        assert train["verdict"] == "fail" and train["code"] == "rank_lost"
+        assert train["data"]["culprits"] == [1]
+
+
+def test_a_rank_that_hangs_is_named_by_the_others(tmp_path):
+    every = Gang(tmp_path, 3, program=FAULTS, checks="train.ddp", fault="hang:2:12", stall="1s",
+                 deadline="8s").results()
+    for rank in (0, 1):
+        train = every[rank]["train.ddp"]
+        assert train["code"] == "rank_lost" and train["data"]["culprits"] == [2], train
+    assert every[2]["train.ddp"]["verdict"] == "fail"
+    assert "deadline" in every[2]["train.ddp"]["message"]
+
+
+def test_a_stopped_rank_is_named_by_the_others(tmp_path):
+    """SIGSTOP: the connection stays, nothing answers. No fault build is needed."""
+    gang = Gang(tmp_path, 3, checks="train.ddp", stall="1s", deadline="8s", extra=["--steps", 100000])
+    deadline = time.monotonic() + 15
+    while "train.ddp" not in gang.raw(1) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    worker = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(gang.pids[1])], capture_output=True,
+                                text=True).stdout.split()[0])
+    os.kill(worker, signal.SIGSTOP)
+    every = gang.results()
+    for rank in (0, 2):
+        assert every[rank]["train.ddp"]["data"]["culprits"] == [1], every[rank]
+    assert "killed" in every[1]["train.ddp"]["message"]
+
+
+def test_a_slow_rank_is_named_and_degraded(tmp_path):
+    every = Gang(tmp_path, 2, program=FAULTS, checks="train.ddp", fault="slow:1:0",
+                 extra=["--steps", 60]).results()
+    for results in every:
+        train = results["train.ddp"]
+        assert train["data"]["slowest_rank"] == 1
+        assert metrics(train)["straggler"] > 1.2  # how much more depends on who else computes
+        if train["verdict"] == "degraded":
+            assert train["data"]["culprits"] == [1]
+
+
+def test_bytes_that_change_on_the_way_are_found(tmp_path):
+    every = Gang(tmp_path, 3, program=FAULTS, checks="net.pair", fault="wire:2:0").results()
+    for results in every:
+        pair = results["net.pair"]
+        assert pair["verdict"] == "fail" and pair["code"] == "wrong_data"
+        assert pair["data"]["culprits"] == [2]
+
+
+# --- who may take part, and how it ends ---
+
+def test_a_wrong_token_is_refused_and_the_missing_rank_named(tmp_path):
+    gang = Gang(tmp_path, 2, checks="train.ddp", deadline="8s", others=False)
+    gang.start(1, gang.addr, token=secrets.token_hex(32))
+    every = gang.results()
+    assert every[1]["train.ddp"]["verdict"] == "error" and "token" in every[1]["train.ddp"]["message"]
+    assert every[0]["train.ddp"]["data"]["culprits"] == [1]
+    assert "did not come" in every[0]["train.ddp"]["message"]
+    assert "refused" in every[0]["train.ddp"]["message"]
+
+
+def test_strangers_at_the_door_do_no_harm(tmp_path):
+    """Port scans, silence and garbage while the ranks meet: they meet all the same."""
+    gang = Gang(tmp_path, 2, checks="net.pair", deadline="30s", others=False)
+    host, port = gang.addr.rsplit(":", 1)
+    strangers = [socket.create_connection((host, int(port))) for _ in range(40)]
+    for i, s in enumerate(strangers):
+        if i % 3 == 0:
+            s.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200))
+        elif i % 3 == 1:
+            s.close()
+    gang.start(1, gang.addr)
+    for results in gang.results():
+        assert good(results["net.pair"]), results
+    for s in strangers:
+        s.close()
+
+
+@pytest.mark.parametrize("bind, rendezvous, text", [
+    ("8.8.8.8", "", "not a private address"),
+    ("127.0.0.1", "8.8.8.8:4000", "not a private address"),
+])
+def test_only_private_addresses(tmp_path, bind, rendezvous, text):
+    rank = 1 if rendezvous else 0
+    got = agent("rank", "--dir", tmp_path / "r", "--rank", rank, "--size", 2, "--bind", bind, "--check",
+                "train.ddp", "--deadline", "5s", stdin=f"{secrets.token_hex(32)}\n{rendezvous}\n")
+    assert got.returncode == 0, got.stderr
+    deadline = time.monotonic() + 10
+    while '"end"' not in (tmp_path / "r/rank.jsonl").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert text in (tmp_path / "r/rank.jsonl").read_text()
+
+
+@pytest.mark.parametrize("stdin, text", [
+    ("", "token"), ("xyz\n\n", "token"), (secrets.token_hex(4) + "\n\n", "token"),
+    (secrets.token_hex(32) + "\n127.0.0.1:1\n", "rank 0 takes no address"),
+])
+def test_bad_stdin_is_refused_before_anything_starts(tmp_path, stdin, text):
+    got = agent("rank", "--dir", tmp_path / "r", "--rank", 0, "--size", 2, "--bind", "127.0.0.1",
+                "--check", "train.ddp", stdin=stdin)
+    assert got.returncode == 3 and text in got.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_token_is_nowhere_to_be_read(tmp_path):
+    gang = Gang(tmp_path, 2, checks="train.ddp")
+    for pid in gang.pids.values():
+        for name in ("cmdline", "environ"):
+            assert gang.token not in pathlib.Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+    gang.results()
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or gang.token not in path.read_text(errors="replace")
+
+
+def test_stop_ends_all_of_a_rank_and_may_come_twice(tmp_path):
+    gang = Gang(tmp_path, 1, checks="train.ddp", extra=["--steps", 100000])
+    pid = gang.pids[0]
+    got = agent("stop", "--dir", gang.dir(0))
+    said = json.loads(got.stdout)
+    assert got.returncode == 0 and said["killed"] >= 1 and said["left"] == 0
+    alive = subprocess.run(["ps", "-o", "stat=", "-s", str(pid)], capture_output=True, text=True).stdout
+    assert all(s.startswith("Z") for s in alive.split())
+    assert json.loads(agent("stop", "--dir", gang.dir(0)).stdout)["killed"] == 0
+    lines, at = gang.follow(0, 0, 5000)
+    assert at["alive"] is False and lines[-1]["type"] != "end"
+
+
+def test_a_second_rank_in_the_same_folder_is_refused(tmp_path):
+    gang = Gang(tmp_path, 1, checks="train.ddp", extra=["--steps", 100000])
+    got = agent("rank", "--dir", gang.dir(0), "--rank", 0, "--size", 1, "--bind", "127.0.0.1", "--check",
+                "train.ddp", stdin=f"{gang.token}\n\n")
+    assert got.returncode == 3 and "still running" in got.stderr
+    agent("stop", "--dir", gang.dir(0))
+
+
+def test_the_deadline_leaves_a_result_and_an_end(tmp_path):
+    every = Gang(tmp_path, 2, checks="train.ddp", deadline="3s", extra=["--steps", 100000]).results()
+    for results in every:
+        assert results["train.ddp"]["verdict"] == "fail", results
+
+
+def test_what_is_shipped_has_no_faults_and_is_small():
+    assert b"GPUPROV_FAULT" not in AGENT.read_bytes()
+    assert (BUILD / "agent" / "gpuprov-agent.gz").stat().st_size < 1 << 20
+    kind = subprocess.run(["readelf", "-l", AGENT], capture_output=True, text=True).stdout
+    assert "INTERP" not in kind

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuprov-agent-cuda against stand-ins for NVIDIA's libraries: a good machine, and each bad one told
+by name. The device files are real ones, in a mount namespace of the test's own."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
+AGENT = BUILD / "agent" / "gpuprov-agent-cuda"
+HOST_AGENT = BUILD / "agent" / "gpuprov-agent"
+STANDIN = BUILD / "tests" / "standin"
+
+# A /dev with N /dev/nvidiaN; device files that exist are bound, because a user namespace may make none.
+NAMESPACE = r"""
+n=$1; shift
+d=$(mktemp -d) && mount -t tmpfs none "$d" || exit 99
+for f in null zero urandom full; do : >"$d/$f" && mount --bind "/dev/$f" "$d/$f" || exit 99; done
+mkdir "$d/shm"
+i=0
+while [ $i -lt "$n" ]; do : >"$d/nvidia$i" && mount --bind /dev/null "$d/nvidia$i" || exit 99; i=$((i+1)); done
+mount --move "$d" /dev || exit 99
+rmdir "$d"
+exec "$@"
+"""
+
+
+def namespace():
+    return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needed():
+    if not AGENT.exists():
+        pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
+    if subprocess.run([*namespace(), "sh", "-c", NAMESPACE, "sh", "1", "true"]).returncode:
+        pytest.skip("mount namespaces are refused here, so no device files can be made")
+
+
+def run(nodes=8, gpus=8, standin="", nvml="", libraries=STANDIN, agent=AGENT, env=None, seconds=60,
+        checks="gpu.presence,gpu.memfill"):
+    """What the agent said: {check: result}, its end line and its exit status."""
+    own = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")}
+    own.update({"GPUPROV_STANDIN": standin, "GPUPROV_STANDIN_NVML": nvml or f"gpus={nodes}",
+                "GPUPROV_LIBRARY_PATH": str(libraries)}, **(env or {}))
+    argv = [*namespace(), "sh", "-c", NAMESPACE, "sh", str(nodes), str(agent), "run",
+            "--time", f"{seconds}s", "--checks", checks]
+    if gpus is not None:
+        argv += ["--gpus", str(gpus)]
+    done = subprocess.run(argv, env=own, capture_output=True, text=True, timeout=seconds + 60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines and lines[-1]["type"] == "end", done
+    return {l["check"]: l for l in lines if l["type"] == "result"}, lines[-1], done.returncode
+
+
+def metrics(result):
+    return {m["name"]: m["value"] for m in result["metrics"]}
+
+
+def test_good():
+    results, end, status = run()
+    assert (end["verdict"], status) == ("pass", 0)
+    presence, fill = results["gpu.presence"], results["gpu.memfill"]
+    assert presence["verdict"] == fill["verdict"] == "pass"
+    assert metrics(presence)["gpus"] == 8
+    assert [g["pci"] for g in presence["data"]["gpus"]] == [f"0000:0{i}:00.0" for i in range(1, 9)]
+    assert presence["data"]["driver"] == "580.65.06"
+    assert metrics(fill)["wrong_words"] == 0 and metrics(fill)["tested"] > 80
+    assert [g["verdict"] for g in fill["data"]["gpus"]] == ["pass"] * 8
+
+
+@pytest.mark.parametrize("code,name,advice", [
+    (34, "STUB_LIBRARY", "stubs"),
+    (35, "INSUFFICIENT_DRIVER", "newer driver"),
+    (100, "NO_DEVICE", "kernel log"),
+    (802, "SYSTEM_NOT_READY", "fabricmanager"),
+    (803, "DRIVER_MISMATCH", "reboot"),
+    (804, "COMPAT_NOT_SUPPORTED", "cuda-compat"),
+    (999, "UNKNOWN", "nvidia-uvm"),
+])
+def test_driver_does_not_start(code, name, advice):
+    results, end, status = run(standin=f"init={code}")
+    assert (end["verdict"], status) == ("fail", 2)
+    presence = results["gpu.presence"]
+    assert (presence["verdict"], presence["code"]) == ("fail", f"cuda_{code}")
+    assert name in presence["message"] and advice in presence["suggestion"]
+    assert results["gpu.memfill"]["verdict"] == "fail"
+
+
+def test_every_start_error_has_its_own_advice():
+    advice = {c: run(standin=f"init={c}", checks="gpu.presence")[0]["gpu.presence"]["suggestion"]
+              for c in (34, 35, 100, 802, 803, 804, 999)}
+    assert len(set(advice.values())) == len(advice)
+
+
+def test_seven_of_eight():
+    results, end, status = run(standin="gpus=7", nvml="gpus=7")
+    presence = results["gpu.presence"]
+    assert (end["verdict"], status) == ("fail", 2)
+    assert (presence["verdict"], presence["code"]) == ("fail", "gpu_missing")
+    assert "7 of 8" in presence["message"]
+    # the one that is not there has a worker of its own, which says so
+    assert results["gpu.memfill"]["verdict"] == "fail"
+    assert "101" in results["gpu.memfill"]["message"]
+
+
+def test_fewer_than_bought():
+    results, _, status = run(nodes=4, standin="gpus=4", gpus=8)
+    assert results["gpu.presence"]["code"] == "gpu_missing" and status == 2
+    assert "4 of 8" in results["gpu.presence"]["message"]
+
+
+def test_hidden_by_the_environment_is_said():
+    results, _, _ = run(standin="gpus=2", env={"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert "CUDA_VISIBLE_DEVICES" in results["gpu.presence"]["suggestion"]
+
+
+def test_nvml_of_another_version():
+    results, _, _ = run(nodes=1, gpus=1, standin="gpus=1", nvml="init=18", checks="gpu.presence")
+    assert (results["gpu.presence"]["verdict"], results["gpu.presence"]["code"]) == ("fail", "nvml_mismatch")
+    assert "reboot" in results["gpu.presence"]["suggestion"]
+
+
+def test_nvml_sees_another_number():
+    results, _, status = run(nodes=2, gpus=2, standin="gpus=2", nvml="gpus=3", checks="gpu.presence")
+    assert (results["gpu.presence"]["verdict"], status) == ("degraded", 1)
+
+
+def test_one_gpu_differs():
+    results, _, _ = run(nodes=2, gpus=2, standin="gpus=2,differs=1", checks="gpu.presence")
+    assert (results["gpu.presence"]["verdict"], results["gpu.presence"]["code"]) == ("degraded", "mixed")
+
+
+@pytest.mark.parametrize("stuck,again", [(1, "the same when read again"), (0, "right when read again")])
+def test_wrong_bit_is_named(stuck, again):
+    results, end, status = run(nodes=2, gpus=2, standin=f"gpus=2,gpu=1,flip=12345,bit=7,stuck={stuck}")
+    fill = results["gpu.memfill"]
+    assert (end["verdict"], status) == ("fail", 2)
+    assert (fill["verdict"], fill["code"]) == ("fail", "memory_wrong")
+    assert fill["message"].startswith("gpu 1:") and again in fill["message"] and "bits 0x80;" in fill["message"]
+    assert metrics(fill)["wrong_words"] == 3  # once for each pattern
+    gpus = {g["gpu"]: g for g in fill["data"]["gpus"]}
+    assert gpus[0]["verdict"] == "pass" and gpus[1]["verdict"] == "fail"
+    words = gpus[1]["wrong_words"]
+    assert len({w["address"] for w in words}) == 1 and len(words) == 3
+    for w in words:
+        assert int(w["got"], 16) ^ int(w["want"], 16) == 1 << 7 == int(w["bits"], 16)
+        assert int(w["address"], 16) % 8 == 0
+
+
+@pytest.mark.parametrize("standin,verdict,code", [
+    ("gpu=1,context=46", "fail", "cuda_46"),
+    ("gpu=1,query=214", "fail", "cuda_214"),
+    ("gpu=1,query=719", "fail", "cuda_719"),
+    ("gpu=0,alloc=999", "fail", "cuda_999"),
+    ("module=209", "error", "cuda_209"),
+    ("held_mib=63", "error", "cuda_2"),
+    ("held_mib=40", "degraded", "low_tested"),
+    ("lazy=1", "error", "cuda"),
+    ("gpu=1,die=1", "error", "crashed"),
+])
+def test_memfill_goes_wrong(standin, verdict, code):
+    results, _, status = run(nodes=2, gpus=2, standin=f"gpus=2,{standin}")
+    assert results["gpu.presence"]["verdict"] == "pass"
+    fill = results["gpu.memfill"]
+    assert (fill["verdict"], fill["code"]) == (verdict, code), fill["message"]
+    assert status == {"fail": 2, "error": 3, "degraded": 1}[verdict]
+
+
+def test_driver_too_old_for_this_build_is_skipped_and_not_ready():
+    results, end, status = run(nodes=1, gpus=1, standin="gpus=1,driver=11080")
+    fill = results["gpu.memfill"]
+    assert fill["verdict"] == "skipped" and re.search(r"agent needs driver >= \d+", fill["message"])
+    assert end["verdict"] != "pass" and status == 3
+
+
+@pytest.mark.parametrize("standin,check,code", [
+    ("hang_init=1", "gpu.presence", "overrun"),
+    ("hang=1", "gpu.memfill", "gpu_hang"),
+])
+def test_hang_is_ended_by_the_watchdog(standin, check, code):
+    began = time.monotonic()
+    results, _, status = run(nodes=1, gpus=1, standin=f"gpus=1,{standin}", checks=check, seconds=4)
+    assert time.monotonic() - began < 60  # ended, not waited for
+    assert (results[check]["verdict"], results[check]["code"], status) == ("fail", code, 2)
+
+
+def test_the_toolkits_stub_is_told(tmp_path):
+    homes = re.split(r"[: ]", os.environ.get("CUDA_HOMES", "")) + [os.environ.get("CUDA_HOME", ""),
+                                                                 "/usr/local/cuda"]
+    stubs = [p for h in homes if h for p in [pathlib.Path(h) / "lib64/stubs/libcuda.so"] if p.exists()]
+    if not stubs:
+        pytest.skip("no CUDA toolkit with a stub library is installed")
+    shutil.copy(stubs[0], tmp_path / "libcuda.so.1")
+    results, _, status = run(nodes=1, gpus=1, libraries=tmp_path)
+    assert (results["gpu.presence"]["code"], status) == ("cuda_34", 2)
+
+
+def test_no_driver_library(tmp_path):
+    if subprocess.run("ldconfig -p | grep -q libcuda.so.1", shell=True).returncode == 0:
+        pytest.skip("this machine has a driver's library")
+    results, _, status = run(nodes=1, gpus=1, libraries=tmp_path)
+    assert (results["gpu.presence"]["code"], status) == ("no_driver", 2)
+    assert "libcuda.so.1" in results["gpu.presence"]["message"]
+
+
+@pytest.mark.parametrize("agent", [AGENT, HOST_AGENT])
+def test_bought_but_no_device_files(agent):
+    if not agent.exists():
+        pytest.skip("the static agent was not built")
+    results, end, status = run(nodes=0, agent=agent, checks="gpu.presence")
+    assert (results["gpu.presence"]["verdict"], status) == ("fail", 2)
+    assert results["gpu.presence"]["message"].startswith("no GPU device nodes")
+
+
+@pytest.mark.parametrize("agent", [AGENT, HOST_AGENT])
+def test_none_bought_none_there(agent):
+    if not agent.exists():
+        pytest.skip("the static agent was not built")
+    results, _, status = run(nodes=0, gpus=0, agent=agent, checks="gpu.presence")
+    assert results["gpu.presence"]["verdict"] == "skipped" and status == 3  # nothing ran: could not tell
+
+
+def test_static_agent_does_not_pass_a_gpu_machine():
+    if not HOST_AGENT.exists():
+        pytest.skip("the static agent was not built")
+    results, _, status = run(nodes=2, gpus=2, agent=HOST_AGENT)
+    assert results["gpu.presence"]["code"] == "no_cuda_agent" and status == 3
+    assert results["gpu.memfill"]["verdict"] == "skipped"
+
+
+def test_runs_on_an_old_glibc():
+    done = subprocess.run(["sh", str(ROOT / "validate/agent/checkabi.sh"), "2.28", str(AGENT)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    # and the check can fail
+    assert subprocess.run(["sh", str(ROOT / "validate/agent/checkabi.sh"), "2.2", str(AGENT)],
+                          capture_output=True).returncode == 1

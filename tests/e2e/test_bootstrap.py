@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bootstrap/ on a real sshd and a real apt: what a first run does, that a second does nothing, and
+every bad day in between. The test program bootstrap_driver calls the library; hosts are tests/hosts."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "hosts"))
+import lab as labs  # noqa: E402
+from repo import Repo  # noqa: E402
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "bootstrap_driver"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("lab")
+    with labs.Lab(tmp) as made:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp / "key"], check=True)
+        made.key = tmp / "key"
+        made.repo = Repo(tmp / "repo")
+        made.repo.add("gp-one")
+        made.repo.add("gp-two", depends="gp-one", version="2.1-1")
+        made.repo.add("gp-slow", postinst="echo slow >&2; sleep 3\n")
+        made.repo.add("gp-broken", postinst="echo broken by design >&2; exit 3\n")
+        made.repo.serve(made, "10.77.0.1")
+        made.next = 2
+        yield made
+        made.repo.close()
+
+
+class Outcome:
+    def __init__(self, lines, log):
+        self.events = [json.loads(line) for line in lines if line.startswith("{")]
+        self.log = log
+        last = self.events[-1] if self.events else {}
+        self.result = last if last.get("event") == "result" else None
+
+    def texts(self, step=None):
+        return [e["text"] for e in self.events if "text" in e and step in (None, e["step"])]
+
+    def __repr__(self):
+        return "\n".join(map(json.dumps, self.events)) + "\n" + self.log
+
+
+class Node:
+    def __init__(self, lab, host, tmp):
+        self.lab, self.host, self.tmp, self.n = lab, host, tmp, 0
+
+    def text(self, content):
+        self.n += 1
+        path = self.tmp / ("f%d" % self.n)
+        path.write_text(content)
+        return path
+
+    def step(self, name, run, check=None):
+        return ["--step", "%s:%s:%s" % (name, self.text(check) if check else "-", self.text(run))]
+
+    def secret(self, env, value):
+        return ["--secret", "%s:%s" % (env, self.text(value + "\n"))]
+
+    def popen(self, *options, what="run", user="ops", keys=None):
+        assert DRIVER.is_file(), "%s is not built: run 'make drivers'" % DRIVER
+        return self.lab.popen([DRIVER, what, self.host.address, user, self.lab.key,
+                               keys or self.host.host_key(), *options],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *options, error=None, timeout=120, during=None, **kw):
+        """error: None: must end well; text: must fail and say that. during(lines): called in a
+        thread with the growing list of lines."""
+        p = self.popen(*options, **kw)
+        lines, helper, trouble = [], None, []
+        if during:
+            def guarded():
+                try:
+                    during(lines)
+                except Exception as e:  # pylint: disable=broad-except
+                    trouble.append(e)
+            helper = threading.Thread(target=guarded)
+            helper.start()
+        killer = threading.Timer(timeout, p.kill)
+        killer.start()
+        for line in p.stdout:
+            lines.append(line)
+        log = p.stderr.read()
+        p.wait()
+        killer.cancel()
+        if helper:
+            helper.join()
+        assert not trouble, trouble
+        out = Outcome(lines, log)
+        assert out.result, out
+        if error is None:
+            assert out.result["rc"] == 0, out
+        else:
+            assert out.result["rc"] != 0 and error in out.result["error"], out
+            assert "\n" not in out.result["error"]
+        return out
+
+
+def saw(lines, text, seconds=30):
+    labs.wait_for("a line with " + text, lambda: any(text in line for line in lines), seconds)
+
+
+@pytest.fixture
+def node(lab, tmp_path):
+    lab.next += 1
+    host = lab.add("light", "h%d" % lab.next, "10.77.1.%d" % lab.next, start=False)
+    host.authorize((lab.key.parent / "key.pub").read_text())
+    lab.repo.use(host)
+    host.start()
+    host.wait_ssh()
+    yield Node(lab, host, tmp_path)
+    host.remove()
+
+
+def test_first_run_applies_second_does_nothing(node):
+    options = ["--package", "gp-two", *node.step("seed", "echo 7 > seed\n"),
+               *node.step("made", "touch made\n", "test -e ~/made")]
+    out = node.run(*options)
+    assert out.result["applied"] == 4 and out.result["root"] and not out.result["nvidia"]
+    assert out.result["arch"] == os.uname().machine
+    boot = node.host.sh("cat /proc/sys/kernel/random/boot_id").stdout.strip()
+    assert out.result["boot_id"] == boot
+    assert "installed" in node.host.sh("dpkg -s gp-one gp-two").stdout
+    home = node.host.file("/home/ops")
+    assert (home / "seed").read_text() == "7\n" and (home / "made").exists()
+    assert oct((home / ".gpuprov").stat().st_mode)[-3:] == "700"
+    assert oct((home / ".gpuprov/agent/gpuprov-agent").stat().st_mode)[-3:] == "700"
+    before = node.host.sh("find /home/ops /var/lib/dpkg -newer /etc/hostname | sort | xargs ls -ld").stdout
+    again = node.run(*options)
+    assert again.result["applied"] == 0
+    assert [e["event"] for e in again.events] == ["result"]
+    assert before == node.host.sh("find /home/ops /var/lib/dpkg -newer /etc/hostname | sort | xargs ls -ld").stdout
+
+
+def test_a_changed_step_runs_again_and_a_check_decides(node):
+    assert node.run(*node.step("s", "echo 1 >> log\n")).result["applied"] == 2
+    assert node.run(*node.step("s", "echo 2 >> log\n")).result["applied"] == 1
+    assert node.host.file("/home/ops/log").read_text() == "1\n2\n"
+    step = node.step("c", "touch ready\n", "test -e ~/ready")
+    assert node.run(*step).result["applied"] == 1
+    node.host.sh("rm /home/ops/ready")
+    assert node.run(*step).result["applied"] == 1
+
+
+def test_a_check_that_an_earlier_step_made_true_is_not_run(node):
+    out = node.run("--package", "gp-one", *node.step("s", "echo ran > ran\n", "dpkg -s gp-one"))
+    assert out.result["applied"] == 2  # package, agent
+    assert not node.host.file("/home/ops/ran").exists()
+
+
+def test_a_version_of_a_package(node):
+    assert node.run("--package", "gp-two=2.1-1").result["applied"] == 2
+    assert node.run("--package", "gp-two=2.1-1").result["applied"] == 0
+    node.run("--package", "gp-two=9", error="step 'packages': apt-get said: E: Version '9' for 'gp-two'")
+
+
+def test_a_package_that_is_not_there(node):
+    node.run("--package", "gp-none", error="test/1: step 'packages': apt-get said: E: Unable to locate "
+             "package gp-none")
+
+
+def test_a_package_that_breaks(node):
+    node.run("--package", "gp-broken", error="step 'packages': apt-get said: E: ")
+    # an installation that ended half way is put right first, and says so when it cannot be
+    node.run("--package", "gp-one", error="step 'packages': dpkg --configure -a said: dpkg: error")
+
+
+def test_packages_refused(node):
+    out = node.run("--package", "gp-one", "--refusal", "this machine's root is not ours",
+                   error="step 'packages': this machine's root is not ours")
+    assert out.result["rc"] == -8
+    node.host.sh("rm /etc/sudoers.d/90-ops")
+    node.run("--package", "gp-one", error="user 'ops' may not use sudo without a password")
+    assert node.run().result["root"] is False
+
+
+def test_dpkg_lock_held(node):
+    holder = ("import fcntl,time\nf=open('/var/lib/dpkg/lock-frontend','w')\nfcntl.lockf(f,fcntl.LOCK_EX)\n"
+              "open('/held','w').close()\n"
+              "while not __import__('os').path.exists('/release'): time.sleep(.05)\n")
+    node.host.put("/holder.py", holder)
+    node.host.sh("setsid python3 /holder.py </dev/null >/dev/null 2>&1 &")
+    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 20)
+
+    def release(lines):
+        saw(lines, "waits for another package manager")
+        node.host.put("/release", "")
+    out = node.run("--package", "gp-one", during=release)
+    assert out.result["applied"] == 2
+    assert any("held by process" in t for t in out.texts("packages")), out
+
+
+def test_failing_steps_say_why(node):
+    out = node.run(*node.step("bad", "echo first; echo it went wrong >&2; exit 7\n"),
+                   error="test/1: step 'bad': ended with status 7; it last said: it went wrong")
+    assert out.result["rc"] == -8
+    node.run(*node.step("mid", "false\necho not reached\n"), error="ended with status 1")
+    node.run(*node.step("unproven", "true\n", "test -e /nowhere"),
+             error="step 'unproven': ran, but its check does not hold: test -e /nowhere")
+    node.run(*node.step("own", "#!/usr/bin/python3\nraise SystemExit(9)\n"), error="ended with status 9")
+    node.run(*node.step("told", "echo '::error no licence found'; exit 1\n"), error="step 'told'")
+
+
+def test_progress_lines(node):
+    out = node.run(*node.step("p", "echo '::progress 40 of 100 files'; sleep 0.5\n"))
+    assert "40 of 100 files" in out.texts("p")
+
+
+def test_huge_output(node):
+    out = node.run(*node.step("loud", "yes | head -c 100000000; echo; echo the end >&2; exit 4\n"),
+                   error="ended with status 4; it last said: the end")
+    assert len(out.log) < 1000
+    used = node.host.sh("du -sk /home/ops/.gpuprov/steps").stdout.split()[0]
+    assert int(used) < 2000
+
+
+def test_a_step_that_never_ends(node):
+    out = node.run("--deadline-s", "5", *node.step("never", "echo begins; sleep 1000 & yes\n"),
+                   error="step 'never': did not end in its time and was ended")
+    assert out.result["rc"] == -8
+    assert node.host.sh("pgrep -x 'yes|sleep'", check=False).stdout == ""
+
+
+def test_start_up_files_that_print(node):
+    """An echo in ~/.bashrc breaks scp and rsync; here it is nobody's word."""
+    noise = "echo ran >> ~/bashrc-ran\necho welcome\necho to err >&2\nprintf 'today:'\n"
+    node.host.put("/home/ops/.bashrc", noise, 0o644, 1000)
+    options = ["--package", "gp-one", *node.step("s", "echo working; echo 1 >> log\n")]
+    out = node.run(*options, timeout=60)
+    assert out.result["applied"] == 3 and len(out.result["boot_id"]) == 36, out
+    assert "working" in out.texts("s")
+    assert node.host.file("/home/ops/bashrc-ran").exists()
+    assert node.run(*options).result["applied"] == 0
+    assert node.host.file("/home/ops/log").read_text() == "1\n"
+
+
+def test_lost_connection_in_the_middle(node):
+    def cut(lines):
+        saw(lines, "begins")
+        node.host.drop_connections()
+        saw(lines, "connects again")
+        node.host.put("/go", "")
+    out = node.run(*node.step("long", "echo begins; echo x >> ~/runs; until [ -e /go ]; do sleep .1; done\n"
+                              "echo ends\n"), during=cut)
+    assert out.result["applied"] == 2
+    assert node.host.file("/home/ops/runs").read_text() == "x\n"
+
+
+def test_cable_pulled_in_the_middle(node):
+    """Nothing answers for a while, and no connection is ever closed."""
+    def cut(lines):
+        saw(lines, "begins")
+        node.host.cut()
+        time.sleep(2)  # that something is not answered can only be waited out
+        node.host.put("/go", "")
+        node.host.mend()
+    out = node.run(*node.step("long", "echo begins; echo x >> ~/runs; until [ -e /go ]; do sleep .1; done\n"),
+                   during=cut)
+    assert out.result["rc"] == 0
+    assert node.host.file("/home/ops/runs").read_text() == "x\n"
+
+
+def test_killed_and_run_again_finds_the_step(node):
+    options = node.step("long", "echo begins; echo x >> ~/runs; until [ -e /go ]; do sleep .1; done\n")
+    p = node.popen(*options)
+    labs.wait_for("the step", lambda: node.host.file("/home/ops/runs").exists(), 30)
+    # the driver is nsenter's own process: it became it
+    os.kill(p.pid, signal.SIGKILL)
+    p.wait()
+
+    def go(lines):
+        saw(lines, '"start", "step": "long"'.replace(": ", ":").replace(", ", ","))
+        node.host.put("/go", "")
+    out = node.run(*options, during=go)
+    assert out.result["applied"] == 2
+    assert node.host.file("/home/ops/runs").read_text() == "x\n"
+
+
+def test_reboot_in_the_middle_of_a_step(node):
+    """The step reboots the node: it is run again, and its check tells when it is done."""
+    run = "echo x >> ~/runs; [ $(wc -l < ~/runs) = 1 ] && { sudo reboot; sleep 100; }; touch ~/ready\n"
+    first = node.host.sh("cat /proc/sys/kernel/random/boot_id").stdout.strip()
+    out = node.run(*node.step("s", run, "test -e ~/ready"))
+    assert out.result["applied"] == 2
+    assert node.host.boots == 2 and out.result["boot_id"] != first
+    assert node.host.file("/home/ops/runs").read_text() == "x\nx\n"
+    assert any("rebooted" in t for t in out.texts("s")), out
+
+
+def test_a_step_that_always_reboots(node):
+    node.run(*node.step("s", "sudo reboot; sleep 100\n"), error="the node rebooted 2 times before it ended")
+
+
+def test_reboot_in_the_middle_of_apt(node):
+    def reboot(_):
+        labs.wait_for("dpkg at work", lambda: node.host.sh(
+            "pgrep -f [g]p-slow.postinst", check=False).stdout, 30)
+        node.host.sh("reboot", check=False)
+    out = node.run("--package", "gp-slow", during=reboot)
+    assert node.host.boots == 2
+    assert "install ok installed" in node.host.sh("dpkg -s gp-slow").stdout
+    assert out.result["applied"] == 2
+
+
+def test_reboot_by_systemd_in_the_middle(lab, tmp_path):
+    """A shutdown ends the step politely, which must not be taken for its failure."""
+    lab.next += 1
+    host = lab.add("systemd", "s%d" % lab.next, "10.77.1.%d" % lab.next, start=False)
+    try:
+        host.authorize((lab.key.parent / "key.pub").read_text())
+        host.start()
+        host.wait_ssh()
+        node = Node(lab, host, tmp_path)
+
+        def reboot(lines):
+            saw(lines, "begins")
+            host.sh("systemctl reboot", check=False)
+        out = node.run(*node.step("s", "echo begins; echo x >> ~/runs; [ $(wc -l < ~/runs) -gt 1 ] || sleep 1000\n"),
+                       during=reboot)
+        assert out.result["applied"] == 2 and host.boots == 2
+        assert host.file("/home/ops/runs").read_text() == "x\nx\n"
+    finally:
+        host.remove()
+
+
+def test_full_disk(node):
+    node.host.sh("mount -t tmpfs -o size=300k,uid=1000,mode=700 full /home/ops")
+    node.host.authorize((node.lab.key.parent / "key.pub").read_text())
+    keys = node.host.sh("cat /etc/ssh/ssh_host_ed25519_key.pub").stdout
+    node.host.sh("mkdir -p /home/ops/.ssh; echo '%s' > /home/ops/.ssh/authorized_keys; "
+                 "chown -R ops:ops /home/ops/.ssh" % (node.lab.key.parent / "key.pub").read_text().strip())
+    keys = " ".join(keys.split()[:2])
+    node.run(error="test/1: step 'agent': the disk is full", keys=keys)
+    fill = "head -c 10000000 /dev/zero > big || true; echo some words; head -c 99999999 /dev/zero > big\n"
+    node.run(*node.step("fill", fill), error="the disk is full (/home/ops)", keys=keys)
+    node.run(*node.step("next", "true\n"), error="the disk is full", keys=keys)
+
+
+def test_a_home_where_nothing_runs(node):
+    """noexec: said as such, the second time as well; read-only: the agent has no place."""
+    mount = "mount -t tmpfs -o size=64m,uid=1000,gid=1000,mode=700,noexec own /home/ops"
+    node.host.sh(mount + "; mkdir -p /home/ops/.ssh; echo '%s' > /home/ops/.ssh/authorized_keys; "
+                 "chown -R ops:ops /home/ops/.ssh" % (node.lab.key.parent / "key.pub").read_text().strip())
+    for _ in range(2):
+        node.run(error="step 'agent': gpuprov-agent is there but cannot be run (status 126): "
+                 "'/home/ops' is mounted noexec")
+    node.host.sh("mount -o remount,exec /home/ops")
+    node.run()
+    node.host.sh("rm -rf /home/ops/.gpuprov; mount -o remount,ro /home/ops")
+    node.run(error="step 'agent': mkdir: ")
+
+
+def test_secrets_are_not_to_be_seen(node):
+    value = "hf_Geheim0123456789"
+    look = ("for p in /proc/[0-9]*; do grep -alE '%s' $p/cmdline 2>/dev/null; done; "
+            "grep -rlsE --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev '%s' "
+            "/home /tmp /var /run /etc /root 2>/dev/null; true" % ((value[:9] + "[" + value[9] + "]" + value[10:],) * 2))
+    found = []
+
+    def spy(lines):
+        saw(lines, "begins")
+        found.append(node.host.sh(look).stdout)
+        found.append(node.host.sh("su nobody -s /bin/sh -c \"grep -al '%s' /proc/[0-9]*/environ\" 2>/dev/null; true"
+                                  % (value[:9] + "[" + value[9] + "]" + value[10:])).stdout)
+        node.host.put("/go", "")
+    run = "echo begins; test -n \"$HF_TOKEN\" || exit 5; until [ -e /go ]; do sleep .1; done; sleep 0.6; echo use $HF_TOKEN; sleep 0.6; echo ${#HF_TOKEN} > len\n"
+    out = node.run(*node.step("s", run, "test -e ~/len && test -n \"$HF_TOKEN\""), *node.secret("HF_TOKEN", value),
+                   during=spy)
+    assert found == ["", ""]
+    assert value not in repr(out) and "use ***" in repr(out)
+    assert node.host.file("/home/ops/len").read_text() == "%d\n" % len(value)
+    bad = node.run(*node.step("b", "echo $HF_TOKEN; exit 1\n"), *node.secret("HF_TOKEN", value), error="step 'b'")
+    assert value not in repr(bad)
+
+
+def test_driver_is_looked_for_only_with_a_gpu(node):
+    node.run("--gpu", "1", "--image", "debian-12", error="test/1: no driver: image debian-12 has none")
+    node.host.put("/usr/local/bin/nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n", 0o755)
+    node.run("--gpu", "1", "--image", "debian-12", error="nvidia-smi said: NVIDIA-SMI has failed")
+    node.host.put("/usr/local/bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: stand-in'\n", 0o755)
+    node.run("--gpu", "1", "--image", "debian-12")
+
+
+def test_another_architecture(node):
+    node.host.put("/usr/local/bin/uname", "#!/bin/sh\necho aarch64\n", 0o755)
+    node.run(error="test/1: step 'agent': this machine is aarch64, and this gpuprov carries agents for x86_64 only")
+    assert not node.host.file("/home/ops/.gpuprov").exists()
+
+
+def test_host_key_rotation(node, tmp_path):
+    first = node.host.host_key()
+    kept = tmp_path / "next"
+    out = node.run("--commit-file", str(kept), what="rotate")
+    new = out.result["key"]
+    assert new != first and out.result["shown"] == new and out.result["accepted"] == 1
+    assert kept.read_text() == new and node.host.host_key() == new
+    node.run(error="host key", keys=first)
+    again = node.run(what="rotate", keys=new)
+    assert again.result["key"] == new
+
+
+def test_host_key_rotation_cut_after_commit(node, tmp_path):
+    first = node.host.host_key()
+    kept = tmp_path / "next"
+    p = node.popen("--commit-file", str(kept), "--stop-after", "commit", what="rotate")
+    assert p.wait() in (-9, 137)
+    p.communicate()
+    assert node.host.host_key() == first
+    out = node.run(what="rotate", keys=first + "," + kept.read_text())
+    assert out.result["key"] == kept.read_text()
+
+
+@pytest.mark.parametrize("damage", [
+    "cp /etc/ssh/gpuprov_next_host_key /etc/ssh/ssh_host_ed25519_key",       # cut between two renames
+    ": > /etc/ssh/gpuprov_next_host_key",                                     # an empty file after a crash
+    "cp /etc/ssh/gpuprov_next_host_key /etc/ssh/ssh_host_ed25519_key; "
+    "ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key | cut -d' ' -f1,2 | "
+    "tee /etc/ssh/ssh_host_ed25519_key.pub > /etc/ssh/gpuprov_host_key_made; "
+    "rm /etc/ssh/gpuprov_next_host_key",                                      # cut before sshd was told
+], ids=["rename", "empty", "reload"])
+def test_host_key_rotation_cut_on_the_node(node, tmp_path, damage):
+    first = node.host.host_key()
+    kept = tmp_path / "next"
+    p = node.popen("--commit-file", str(kept), "--stop-after", "commit", what="rotate")
+    p.communicate()
+    node.host.sh(damage)
+    out = node.run(what="rotate", keys=first + "," + kept.read_text())
+    assert out.result["accepted"] == 1 and node.host.host_key() == out.result["key"]
+    node.run(keys=out.result["key"])

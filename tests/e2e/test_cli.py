@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line itself: help, versions, bad input, exit codes, streams, signals."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+LATER = ["offers", "run", "cp", "extend", "adopt", "audit"]
+VERBS = ["init", "check", "plan", "up", "status", "ssh", "validate", "report", "logs", "down", "gc",
+         "doctor", "version", "schema", "providers", "checks", "completion", "help"]
+GOOD = "name: try\noffers: [{provider: local}]\n"
+
+
+def one_line(result):
+    """Errors are one line on stderr that begins with the program's name."""
+    lines = result.err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("gpuprov: "), result
+    assert result.out == "", result
+    return lines[0]
+
+
+def test_version(gpuprov):
+    assert re.fullmatch(r"gpuprov \d+\.\d+\.\d+ \(.*\)\n", gpuprov("version").out)
+    assert gpuprov("--version").out == gpuprov("version").out == gpuprov("-V").out
+    assert set(gpuprov.json("version")) == {"version", "agent", "agent_cuda"}
+    assert not gpuprov.state.exists()  # nothing is written by looking
+
+
+def test_help_lists_every_verb(gpuprov):
+    text = gpuprov("help").out
+    for verb in VERBS:
+        assert re.search(rf"^  {verb}\b", text, re.M), verb
+    for verb in LATER + ["__holder", "__dial"]:
+        assert not re.search(rf"^  {verb}\b", text, re.M), verb
+    assert gpuprov().out == gpuprov("--help").out == text
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb(gpuprov, verb):
+    page = gpuprov("help", verb).out
+    assert page.startswith(f"gpuprov {verb}")
+    assert "--json" in page
+    if verb != "help":
+        assert gpuprov(verb, "--help").out == page
+
+
+@pytest.mark.parametrize("verb", LATER)
+def test_verbs_of_later_versions(gpuprov, verb):
+    assert "does not have it yet" in one_line(gpuprov(verb, "x", code=1))
+
+
+def test_unknown_verb(gpuprov):
+    assert "did you mean 'status'?" in one_line(gpuprov("stauts", code=1))
+    assert "'gpuprov help'" in one_line(gpuprov("frobnicate", code=1))
+
+
+@pytest.mark.parametrize("args, says", [
+    (["status", "--jsno"], "did you mean '--json'"),
+    (["status", "--jobs"], "needs a value"),
+    (["status", "--jobs", "0"], "from 1 to 1024"),
+    (["status", "--jobs=many"], "from 1 to 1024"),
+    (["status", "-x"], "unknown option '-x'"),
+    (["--nonsense", "status"], "unknown option '--nonsense'"),
+    (["report", "x", "--format", "pdf"], "text|json"),
+    (["up"], "usage: gpuprov up SPEC"),
+    (["up", "a.yaml", "b.yaml"], "usage: gpuprov up SPEC"),
+    (["down", "x", "--", "y"], "takes nothing after '--'"),
+    (["ssh", "x", "ls"], "put '--' before the command 'ls'"),
+    (["ssh", "x/abc"], "0 to 511"),
+    (["ssh", "x/9999"], "0 to 511"),
+    (["down", "Bad_Name"], "neither a spec file"),
+    (["gc", "nowhere"], "unknown provider 'nowhere'"),
+    (["providers", "nowhere"], "unknown provider 'nowhere'"),
+    (["providers", "--policy"], "gpuprov providers aws --policy"),
+    (["status", "--trace=smtp"], "smtp"),
+    (["completion", "tcsh"], "bash, zsh and fish"),
+    (["help", "frob"], "unknown verb 'frob'"),
+    (["check", "/nonexistent.yaml"], "/nonexistent.yaml"),
+    (["check", "/"], "/"),
+])
+def test_bad_usage(gpuprov, args, says):
+    assert says in one_line(gpuprov(*args, code=1))
+
+
+def test_errors_as_json(gpuprov):
+    for args in (["nonsense", "--json"], ["up", "--json"], ["check", "/nonexistent.yaml", "--json"]):
+        r = gpuprov(*args, code=1)
+        error = r.json["error"]
+        assert set(error) >= {"code", "detail", "message"}
+        assert error["message"] in r.err
+
+
+def test_check(gpuprov, spec):
+    path = spec(GOOD)
+    assert f"{path}: ok: stack 'try', 1 node" in gpuprov("check", path).out
+    j = gpuprov.json("check", path)
+    assert j["ok"] is True and j["name"] == "try" and j["nodes"] == 1 and len(j["hash"]) == 64
+    assert not gpuprov.state.exists()
+
+
+def test_bad_specs_show_every_place(gpuprov, spec):
+    path = spec("name: try\nnodse: 2\nlimits: {ttl: 4}\noffers: [{provider: locl}]\n")
+    r = gpuprov("check", path, code=1)
+    assert r.out == ""
+    for place in (f"{path}:2:1:", f"{path}:3:", f"{path}:4:"):
+        assert place in r.err, r
+    assert "did you mean" in r.err and "^" in r.err
+    assert r.err.splitlines()[-1].startswith("gpuprov: ")
+    j = gpuprov("check", path, "--json", code=1).json
+    assert j["error"]["code"] == "usage"
+    assert [p["line"] for p in j["error"]["problems"]] == sorted(
+        p["line"] for p in j["error"]["problems"])
+    assert len(j["error"]["problems"]) >= 3
+
+
+@pytest.mark.parametrize("text", [
+    "", "name", "- a\n- b\n", "name: [", "name: try\nname: again\n", "a: &x 1\nb: *x\n",
+    "name: Try!\n", "name: try\nnodes: 0\n", "name: try\nnodes: many\n", "\x00", "name: \xff\n",
+    "name: try\nvalidate: {require: [no.such.check]}\n", "name: try\nlimits: {ttl: 10}\n",
+    "name: try\nsecrets: [{env: A}]\n",
+])
+def test_wrong_yaml(gpuprov, tmp_path, text):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    r = gpuprov("check", path, code=1)
+    assert "gpuprov: " in r.err and r.out == "" and str(path) in r.err
+
+
+def test_up_refuses_a_bad_spec_before_anything(gpuprov, spec):
+    gpuprov("up", spec("name: try\nnodes: -1\n"), code=1)
+    gpuprov("plan", spec("nope: 1\n"), code=1)
+    assert not (gpuprov.state / "local").exists()
+
+
+def test_init_makes_specs_that_check(gpuprov, tmp_path):
+    for provider in ("local", "aws"):
+        path = tmp_path / f"{provider}.yaml"
+        gpuprov("init", path, "--provider", provider)
+        gpuprov("check", path)
+    before = path.read_text()
+    assert "is there already" in gpuprov("init", path, code=1).err
+    assert path.read_text() == before
+    assert gpuprov("init", "-").out.startswith("# A gpuprov spec")
+
+
+def test_schema_is_a_json_schema(gpuprov):
+    schema = json.loads(gpuprov("schema").out)
+    assert "2020-12" in schema["$schema"]
+    assert {"name", "nodes", "gpu", "offers", "limits", "validate"} <= set(schema["properties"])
+    assert "| " in gpuprov("schema", "--markdown").out or "#" in gpuprov("schema", "--markdown").out
+
+
+def test_providers_and_checks(gpuprov):
+    names = [p["name"] for p in gpuprov.json("providers")["providers"]]
+    assert names == ["local", "ssh", "aws"]
+    policy = json.loads(gpuprov("providers", "aws", "--policy").out)
+    actions = json.dumps(policy)
+    assert "ec2:RunInstances" in actions and '"*:*"' not in actions and '"ec2:*"' not in actions
+    checks = {c["id"]: c for c in gpuprov.json("checks")["checks"]}
+    assert checks["train.ddp"]["level"] == "gang"
+
+
+def test_status_of_nothing(gpuprov):
+    assert gpuprov("status").out == "no stacks\n"
+    assert gpuprov.json("status") == {"stacks": []}
+
+
+def test_the_state_folder_is_private(gpuprov):
+    gpuprov("status")
+    assert gpuprov.state.stat().st_mode & 0o777 == 0o700
+    for path in gpuprov.state.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_state_folder_that_cannot_be_made(gpuprov):
+    r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": "/proc/nowhere"})
+    assert "state folder" in one_line(r)
+
+
+def test_doctor(gpuprov):
+    r = gpuprov("doctor", "--json", code=None)
+    items = {i["name"]: i for i in r.json["items"]}
+    assert {"state folder", "agent", "CUDA agent", "ssh client", "local nodes"} <= set(items)
+    for item in items.values():
+        assert (item["found"] == "ok") == ("how" not in item), item
+    assert r.code == (0 if r.json["ok"] else 1)
+    text = gpuprov("doctor", code=r.code).out
+    assert "state folder" in text
+
+
+def test_completion_offers_every_verb(gpuprov):
+    script = gpuprov("completion", "bash").out + (
+        'COMP_WORDS=(gpuprov ""); COMP_CWORD=1; _gpuprov; echo "${COMPREPLY[@]}"\n'
+        'COMP_WORDS=(gpuprov report "--fo"); COMP_CWORD=2; _gpuprov; echo "${COMPREPLY[@]}"\n')
+    p = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    words, options = p.stdout.splitlines()
+    assert set(VERBS) <= set(words.split()) and "__dial" not in words
+    assert options == "--format"
+    assert "complete -c gpuprov" in gpuprov("completion", "fish").out
+
+
+def test_stdout_that_is_full_is_an_error(gpuprov):
+    with open("/dev/full", "w") as full:
+        p = gpuprov.popen("help", stdout=full)
+        _, err = p.communicate(timeout=30)
+    assert p.returncode == 1 and "could not write the result" in err
+
+
+def test_a_reader_that_left_is_not_a_crash(gpuprov):
+    read, write = os.pipe()
+    os.close(read)
+    p = gpuprov.popen("help", stdout=write)
+    os.close(write)
+    p.communicate(timeout=30)
+    assert p.returncode in (0, 1)  # no SIGPIPE death
+
+
+def test_names_of_files_and_stacks_are_told_apart(gpuprov, spec, tmp_path):
+    spec(GOOD, "try")  # a file without a suffix, in the current folder
+    r = gpuprov("check", "try", cwd=tmp_path)
+    assert "stack 'try'" in r.out
+    assert "no" in gpuprov("report", "nothere", code=1).err
+
+
+def test_unknown_stacks_say_so(gpuprov):
+    for verb in ("report", "logs", "ssh", "validate", "status"):
+        r = gpuprov(verb, "nothere", "--quiet", code=1, timeout=60)
+        assert "nothere" in one_line(r), verb
+
+
+def test_version_starts_no_library(gpuprov):
+    """`version` must stay quick: no file of the state folder, no thread, no socket."""
+    if not os.path.exists("/usr/bin/strace"):
+        pytest.skip("no strace")
+    if b"_san_init" in gpuprov.program.read_bytes().replace(b"__asan", b"_san").replace(b"__tsan", b"_san"):
+        pytest.skip("a sanitizer starts threads of its own")
+    p = subprocess.run(["/usr/bin/strace", "-f", "-e", "trace=clone,clone3,socket",
+                        str(gpuprov.program), "version"], capture_output=True, text=True)
+    assert "clone" not in p.stderr and "socket(" not in p.stderr

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user of terraform, ssh or kubectl tries at the command line besides the happy path."""
+import json
+import os
+import subprocess
+import threading
+
+import pytest
+
+GOOD = "name: try\noffers: [{provider: local}]\n"
+VERBS = ["init", "check", "plan", "up", "status", "ssh", "validate", "report", "logs", "down", "gc",
+         "doctor", "version", "schema", "providers", "checks", "completion", "help"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_as_json(gpuprov, verb):
+    page = gpuprov.json("help", verb)
+    assert [v["name"] for v in page["verbs"]] == [verb]
+    assert {"json", "quiet", "log"} <= {o["name"] for o in page["options"]}
+    if verb != "help":
+        assert gpuprov.json(verb, "--help") == page
+
+
+def test_every_verb_in_the_json_help(gpuprov):
+    assert {v["name"] for v in gpuprov.json("help")["verbs"]} == set(VERBS)
+
+
+@pytest.mark.parametrize("args, key", [
+    (["init", "-"], "spec"), (["completion", "bash"], "script"), (["completion", "fish"], "script"),
+    (["schema", "--markdown"], "markdown"), (["checks", "--markdown"], "markdown"),
+    (["schema"], "$schema"), (["providers", "aws", "--policy"], "Statement"),
+])
+def test_json_of_texts(gpuprov, args, key):
+    assert key in gpuprov.json(*args)
+    if key in ("spec", "script", "markdown"):
+        assert gpuprov.json(*args)[key].strip() == gpuprov(*args).out.strip()
+
+
+def test_init_for_machines_that_exist(gpuprov, tmp_path):
+    r = gpuprov("init", "--provider", "ssh", "fleet.yaml", cwd=tmp_path)
+    assert "hosts.yaml" in r.out and (tmp_path / "hosts.yaml").exists()
+    gpuprov("check", "fleet.yaml", cwd=tmp_path)
+    (tmp_path / "hosts.yaml").write_text("mine")
+    again = json.loads(gpuprov("init", "-p", "ssh", "b.yaml", "--json", cwd=tmp_path).out)
+    assert again == {"written": "b.yaml", "hosts": None}
+    assert (tmp_path / "hosts.yaml").read_text() == "mine"
+
+
+def test_a_node_where_a_stack_is_wanted(gpuprov):
+    for verb in ("down", "status", "report", "validate"):
+        r = gpuprov(verb, "llm/1", code=1)
+        assert f"'llm/1' is one node: {verb} takes a whole stack, 'llm'" in r.err and r.out == ""
+
+
+def test_status_of_a_slip_is_an_error(gpuprov, spec):
+    r = gpuprov("status", "nothere", "--json", code=1, timeout=60)
+    assert r.json["error"]["code"] == "not-found" and "nothere" in r.err
+    # nothing is remembered of it
+    assert "no logs" in gpuprov("logs", "nothere", code=1).err
+    # a spec's stack may not be there yet
+    gpuprov("status", spec(GOOD), timeout=60)
+
+
+def test_a_spec_from_a_slow_pipe(gpuprov):
+    read, write = os.pipe()
+    p = gpuprov.popen("check", "/dev/stdin", stdin=read)
+    os.close(read)
+
+    def feed():
+        # the second half comes when the program has surely met the empty pipe, or later: both must do
+        os.write(write, GOOD[:8].encode())
+        wchan = f"/proc/{p.pid}/stat"
+        while open(wchan).read().rsplit(")", 1)[1].split()[0] == "R":
+            pass
+        os.write(write, GOOD[8:].encode())
+        os.close(write)
+    threading.Thread(target=feed).start()
+    out, err = p.communicate(timeout=30)
+    assert p.returncode == 0, err
+    assert "stack 'try'" in out
+
+
+def test_a_spec_as_a_dash(gpuprov):
+    assert "/dev/stdin" in gpuprov("check", "-", code=1).err
+
+
+def test_nothing_of_a_broken_spec_steers_the_terminal(gpuprov, tmp_path):
+    path = tmp_path / "bin.yaml"
+    path.write_bytes(b"a: \x00\xff\xc3\x9b\x1b[31m\xc2\x9b\xe4\xb8\xad\x80\n")
+    p = gpuprov.popen("check", path)
+    err = p.stderr.buffer.read()
+    p.communicate()
+    text = err.decode()  # strict: UTF-8 all the way
+    assert p.returncode == 1 and not any(ord(c) < 0x20 and c != "\n" or 0x7f <= ord(c) < 0xa0
+                                         for c in text)
+
+
+def test_big_and_odd_specs_are_one_line(gpuprov, tmp_path):
+    big = tmp_path / "big.yaml"
+    big.write_text("# " + "x" * 10_000_000 + "\n")
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    (tmp_path / "dir.yaml").mkdir()
+    for path in (big, loop, tmp_path / "dir.yaml", "/dev/zero"):
+        r = gpuprov("check", path, code=1)
+        assert len(r.err.splitlines()) == 1 and str(path) in r.err
+
+
+@pytest.mark.parametrize("fd", [0, 1, 2])
+def test_a_closed_descriptor_is_no_other_file(gpuprov, fd, tmp_path):
+    """With fd 2 closed the journal or a socket would take its place and hear the progress."""
+    argv = [str(gpuprov.program), "gc", "local"]
+    p = subprocess.Popen(["sh", "-c", f'exec "$@" {fd}{"<" if fd == 0 else ">"}&-', "sh", *argv],
+                         env=gpuprov.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == (1 if fd == 1 else 0), err
+    if fd == 1:
+        assert "could not write the result" in err
+    else:
+        assert out == "gc: 0 ended, 0 within their deadline\n"
+    assert gpuprov("status").out == "no stacks\n"
+
+
+def test_state_folders_that_cannot_be_used(gpuprov, tmp_path):
+    plain = tmp_path / "file"
+    plain.write_text("mine")
+    r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": str(plain)})
+    assert str(plain) in r.err and "Not a directory" in r.err and plain.read_text() == "mine"
+    r = gpuprov("status", env={"GPUPROV_STATE_DIR": "", "HOME": str(tmp_path)})
+    assert (tmp_path / ".local/state/gpuprov").is_dir()
+
+
+def test_output_is_not_coloured_in_a_pipe(gpuprov):
+    for args in (["help"], ["doctor"], ["checks"], ["plan", "nosuch.yaml"]):
+        r = gpuprov(*args, code=None, env={"TERM": "xterm-256color"})
+        assert "\033" not in r.out + r.err
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
+    path = spec("name: ux\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\n")
+    plan = gpuprov("plan", path, code=2)
+    assert "deadline after 20m (kept by the provider)" in plan.out
+    r = gpuprov("up", path, "--json", timeout=200)
+    assert all(set(e) == {"t", "stack", "node", "phase", "status", "step", "text"} for e in r.events)
+    assert len(r.events) == len(r.err.splitlines())
+    report = gpuprov.json("report", "ux")
+    assert r.json["report"] == report
+    assert report["nodes"][0]["host"] == gpuprov("ssh", "ux", "--", "hostname").out.strip()
+    text = gpuprov("report", "ux").out
+    assert "e+" not in text and f"host {report['nodes'][0]['host']}" in text
+    assert max(map(len, text.splitlines())) <= 100
+    # the command's exit code, and words as ssh has them
+    assert gpuprov("ssh", "ux/0", "--", "exit 42", code=42).out == ""
+    assert gpuprov("ssh", "ux", "--", "printf '%s|' 'a  b' \"c'd\"").out == "a  b|c'd|"
+    assert "has no node 7" in gpuprov("ssh", "ux/7", "--", "true", code=1).err
+    assert "node 7" in gpuprov("logs", "ux/7", code=1).err
+    assert all(json.loads(line)["node"] == 0 for line in gpuprov("logs", "ux/0", "--json").out.splitlines())
+    # scp through the printed config
+    cfg = tmp_path / "cfg"
+    cfg.write_text(gpuprov("ssh", "ux", "--config").out)
+    (tmp_path / "a b").write_text("hello")
+    subprocess.run(["scp", "-q", "-F", cfg, tmp_path / "a b", "ux-0:/tmp/copied"], check=True,
+                   env=gpuprov.env, timeout=60)
+    assert gpuprov("ssh", "ux", "--", "cat /tmp/copied").out == "hello"
+    assert gpuprov("down", "ux").out == "ux: 2 resources ended, nothing is left\n"

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local provider end to end: a spec becomes proven nodes and goes back to nothing, whatever is
+killed in between. Before and after are compared by the test itself."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from snapshot import Snapshot, leftovers
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: {name}
+nodes: {nodes}
+offers: [{{provider: local}}]
+limits: {{ttl: 20m}}
+bootstrap:
+  steps:
+    - {{name: hello, run: "echo hello > /opt/hello", check: "test -s /opt/hello"}}
+validate: {{time: 5m, require: [train.ddp]}}
+"""
+
+
+def wait_for(what, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = what()
+        if got:
+            return got
+        time.sleep(0.02)
+    raise AssertionError(f"did not come true within {seconds} s: {what}")
+
+
+def stack_members(state):
+    """Processes that live in a pid namespace whose holder is recorded below the state folder."""
+    found = set()
+    for record in (state / "local").glob("*/holder.json"):
+        pid = json.loads(record.read_text()).get("pid")
+        if pid and os.path.exists(f"/proc/{pid}"):
+            found.add(pid)
+    return found
+
+
+def nothing_left(gpuprov, before, tmp_path):
+    assert not list((gpuprov.state / "local").glob("*")) if (gpuprov.state / "local").is_dir() else True
+    assert gpuprov.json("status")["stacks"] == []
+    # the kernel reaps a namespace's last processes in its own time
+    wait_for(lambda: not leftovers(before, Snapshot(tmp_path)), 20)
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
+    path = spec(SPEC.format(name="e2e", nodes=nodes))
+    before = Snapshot(tmp_path)
+    plan = gpuprov("plan", path, code=2)
+    assert "shared" in plan.out or "share" in plan.out
+    up = gpuprov.json("up", path, timeout=300)
+    assert up["report"]["ready"] is True
+    for node in up["report"]["nodes"]:
+        verdicts = {c["check"]: c["verdict"] for c in node["checks"]}
+        assert verdicts["train.ddp"] == "pass", verdicts
+        assert verdicts["host.memory"] == "pass"
+    gang = {c["check"]: c for c in up["report"]["gang"]}
+    assert gang["train.ddp"]["verdict"] == "pass"
+    metrics = {m["name"]: m["value"] for m in gang["train.ddp"]["metrics"]}
+    assert metrics["loss"] < 1.55
+    status = gpuprov.json("status", "e2e")["stacks"][0]
+    assert status["phase"] == "ready"
+    assert [n["phase"] for n in status["nodes"]] == ["ready"] * nodes
+    assert status["ends"] == "server"
+    # nothing the second time: no event but the listing, the same machines
+    again = gpuprov.json("up", path)
+    assert again["nothing_to_do"] is True
+    assert [n["id"] for n in again["stack"]["nodes"]] == [n["id"] for n in status["nodes"]]
+    gpuprov("plan", path, code=0)
+    # the user's own ssh, and the nodes see each other by name
+    out = gpuprov("ssh", "e2e/1", "--", "cat /opt/hello; ping -c1 -W2 e2e-0 >/dev/null && echo peer")
+    assert out.out.split() == ["hello", "peer"]
+    validated = gpuprov.json("validate", "e2e", timeout=300)
+    assert validated["ready"] is True and validated["run"] != up["report"]["run"]
+    assert gpuprov.json("report", "e2e")["run"] == validated["run"]
+    assert "train.ddp" in gpuprov("logs", "e2e").out
+    gpuprov("down", "e2e")
+    nothing_left(gpuprov, before, tmp_path)
+    gpuprov("down", "e2e")  # again: nothing was there, and that is no error
+
+
+def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):
+    first = spec(SPEC.format(name="chg", nodes=1))
+    ids = [n["id"] for n in gpuprov.json("up", first, timeout=300)["stack"]["nodes"]]
+    more = spec(SPEC.format(name="chg", nodes=2).replace(
+        "validate:", "    - {name: more, run: \"touch /opt/more\", check: \"test -e /opt/more\"}\nvalidate:"))
+    gpuprov("plan", more, code=2)
+    after = gpuprov.json("up", more, timeout=300)["stack"]["nodes"]
+    assert len(after) == 2 and after[0]["id"] == ids[0]
+    gpuprov("ssh", "chg/0", "--", "test -e /opt/more")
+    fewer = spec(SPEC.format(name="chg", nodes=1))
+    after = gpuprov.json("up", fewer, timeout=300)["stack"]["nodes"]
+    assert [n["id"] for n in after] == ids
+    other = spec(SPEC.format(name="chg", nodes=1).replace("nodes: 1", "nodes: 1\nimage: {os: ubuntu-24.04}"))
+    refused = gpuprov("up", other, code=1)
+    assert "down" in refused.err
+    gpuprov("down", "chg")
+
+
+def test_a_failing_step_is_named_and_resumed(gpuprov, spec, tmp_path):
+    text = SPEC.format(name="bad", nodes=2).replace(
+        'run: "echo hello > /opt/hello"', 'run: "test -e /opt/allowed && echo hello > /opt/hello"')
+    path = spec(text)
+    failed = gpuprov("up", path, code=6, timeout=300)
+    assert "bad/0" in failed.err and "hello" in failed.err
+    assert "gpuprov down bad" in failed.err
+    assert "failed" in failed.out
+    ids = [n["id"] for n in gpuprov.json("status", "bad")["stacks"][0]["nodes"]]
+    for i in (0, 1):
+        gpuprov("ssh", f"bad/{i}", "--", "touch /opt/allowed")
+    resumed = gpuprov.json("up", path, timeout=300)
+    assert [n["id"] for n in resumed["stack"]["nodes"]] == ids
+    assert resumed["report"]["ready"] is True
+    gpuprov("down", "bad")
+
+
+def test_a_node_that_powers_off_in_the_middle(gpuprov, spec):
+    path = spec(SPEC.format(name="off", nodes=2).replace(
+        'run: "echo hello > /opt/hello"', 'run: "case $(hostname) in *-1) poweroff; sleep 60;; esac; echo hello > /opt/hello"'))
+    failed = gpuprov("up", path, code=6, timeout=300)
+    assert "off/1" in failed.err
+    gpuprov("down", "off")
+
+
+def test_ready_nodes_that_reboot_or_power_off(gpuprov, spec):
+    path = spec(SPEC.format(name="again", nodes=2))
+    first = gpuprov.json("up", path, timeout=300)
+    boot = ["ssh", "again/1", "--", "cat /proc/sys/kernel/random/boot_id"]
+    before = gpuprov(*boot).out
+    gpuprov("ssh", "again/1", "--", "nohup sh -c 'sleep 1; reboot' >/dev/null 2>&1 &")
+    wait_for(lambda: gpuprov(*boot, code=None).out not in ("", before), 60)
+    up = gpuprov.json("up", path, timeout=300)  # what was proven was another boot: it is proven again
+    assert up["nothing_to_do"] is False and up["report"]["run"] != first["report"]["run"]
+    assert up["report"]["ready"] is True
+    assert gpuprov.json("up", path)["nothing_to_do"] is True
+    gpuprov("ssh", "again/0", "--", "nohup sh -c 'sleep 1; poweroff' >/dev/null 2>&1 &")
+    wait_for(lambda: gpuprov.json("status", "again")["stacks"][0]["phase"] == "partial", 60)
+    node = gpuprov.json("status", "again")["stacks"][0]["nodes"][0]
+    assert node["ready"] is False and node["state"] != "running"
+    after = gpuprov.json("up", path, timeout=300)
+    assert after["report"]["ready"] is True
+    ids = [n["id"] for n in after["stack"]["nodes"]]
+    assert ids[0] != first["stack"]["nodes"][0]["id"] and ids[1] == first["stack"]["nodes"][1]["id"]
+    gpuprov("down", "again")
+
+
+def test_two_ups_at_once(gpuprov, spec, tmp_path):
+    path = spec(SPEC.format(name="two", nodes=2))
+    before = Snapshot(tmp_path)
+    both = [gpuprov.popen("up", path, "--json") for _ in range(2)]
+    done = [p.communicate(timeout=300) for p in both]
+    assert [p.returncode for p in both] == [0, 0], done
+    results = [json.loads(out) for out, _ in done]
+    assert sorted(r["nothing_to_do"] for r in results) == [False, True]
+    assert [n["id"] for n in results[0]["stack"]["nodes"]] == [n["id"] for n in results[1]["stack"]["nodes"]]
+    assert any("waiting" in err for _, err in done)
+    gpuprov("down", "two")
+    nothing_left(gpuprov, before, tmp_path)
+
+
+def test_ctrl_c_says_what_is_there(gpuprov, spec):
+    path = spec(SPEC.format(name="intr", nodes=2).replace("echo hello > /opt/hello", "sleep 300"))
+    p = gpuprov.popen("up", path)
+    wait_for(lambda: (gpuprov.state / "events" / "intr.jsonl").is_file()
+             and "hello" in (gpuprov.state / "events" / "intr.jsonl").read_text())
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=30)
+    assert p.returncode == 130, (out, err)
+    assert "2 nodes of 'intr' are still there" in err
+    gpuprov("down", "intr")
+
+
+def test_the_deadline_needs_nobody(gpuprov, spec, tmp_path):
+    before = Snapshot(tmp_path)
+    path = spec(SPEC.format(name="ttl", nodes=1).replace("ttl: 20m", "ttl: 1m")
+                .replace("time: 5m, require: [train.ddp]", "time: 1m"))
+    gpuprov("up", path, timeout=300)
+    assert stack_members(gpuprov.state)
+    wait_for(lambda: not stack_members(gpuprov.state), 90)
+    gone = gpuprov("ssh", "ttl/0", "--", "true", code=None)
+    assert gone.code != 0
+    gpuprov("gc")
+    nothing_left(gpuprov, before, tmp_path)
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_kill_at_random_moments_leaves_nothing(gpuprov, spec, tmp_path, with_journal):
+    """kill -9 of `up` at ten random moments each way; the next `down` leaves zero."""
+    path = spec(SPEC.format(name="kill", nodes=2))
+    before = Snapshot(tmp_path)
+    rng = random.Random(20261121 + with_journal)
+    for _ in range(10):
+        p = gpuprov.popen("up", path, "--quiet")
+        # most moments lie in the first half second, where everything is created
+        time.sleep(rng.choice([rng.uniform(0, 0.3), rng.uniform(0, 0.3), rng.uniform(0.3, 4)]))
+        p.kill()
+        p.communicate()
+        if not with_journal:
+            for f in gpuprov.state.glob("journal.db*"):
+                f.unlink()
+        gpuprov("down", "kill")
+        nothing_left(gpuprov, before, tmp_path)
+
+
+def test_up_after_kill_resumes(gpuprov, spec, tmp_path):
+    path = spec(SPEC.format(name="res", nodes=2))
+    rng = random.Random(7)
+    for _ in range(4):
+        p = gpuprov.popen("up", path, "--quiet")
+        time.sleep(rng.uniform(0.02, 0.4))
+        p.kill()
+        p.communicate()
+    up = gpuprov.json("up", path, timeout=300)
+    assert up["report"]["ready"] is True
+    assert len(stack_members(gpuprov.state)) == 1
+    gpuprov("down", "res")
+
+
+def test_a_full_disk_here_loses_nothing(gpuprov, spec, tmp_path):
+    """The state folder's file system is full: one clear line, and what was made is still found."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], check=True)
+    try:
+        env = {"GPUPROV_STATE_DIR": str(small / "state")}
+        (small / "fill").write_bytes(b"x" * 380 * 1024)
+        r = gpuprov("up", spec(SPEC.format(name="full", nodes=1)), env=env, code=None, timeout=120)
+        assert r.code in (1, 6), r
+        assert "space" in r.err or "full" in r.err, r
+        (small / "fill").unlink()
+        gpuprov("down", "full", env=env)
+        assert gpuprov.json("status", env=env)["stacks"] == []
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_packages_install_through_the_stack(gpuprov, spec):
+    path = spec(SPEC.format(name="pkg", nodes=1).replace("bootstrap:", "bootstrap:\n  packages: [hello]"))
+    gpuprov("up", path, timeout=300)
+    assert "Hello" in gpuprov("ssh", "pkg/0", "--", "hello").out
+    gpuprov("down", "pkg")

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gang checks on local nodes and their bad days: Ctrl-C, a rank that is killed, more nodes than
+--jobs, a login shell that talks. What runs on the nodes is looked up in /proc by the test itself."""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: gang
+nodes: 4
+offers: [{provider: local}]
+limits: {ttl: 20m}
+bootstrap:
+  steps:
+    - name: talk
+      run: "printf 'echo welcome; echo beware >&2; printf today:\\\\n' >> ~/.bashrc"
+      check: "grep -q welcome ~/.bashrc"
+validate: {time: 1m}
+"""
+
+
+def below(pid, top):
+    while pid > 1 and pid != top:
+        try:
+            pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return False
+    return pid == top
+
+
+def agents(gpuprov):
+    """Command lines of the agents on this test's nodes, by pid."""
+    record = next((gpuprov.state / "local").glob("*/holder.json"))
+    holder = json.loads(record.read_text())["pid"]
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("gpuprov-agent") and below(int(path.parent.name), holder):
+            found[int(path.parent.name)] = words
+    return found
+
+
+def wait_for(what, seconds=30):
+    end = time.monotonic() + seconds
+    while not (got := what()):
+        assert time.monotonic() < end, f"did not come true within {seconds} s"
+        time.sleep(0.02)
+    return got
+
+
+def ranks(gpuprov):
+    return {pid: words for pid, words in agents(gpuprov).items() if words[1] == "rank"}
+
+
+def training(gpuprov, seen):
+    """Waits until the run that began after `seen` is at train.ddp."""
+    log = gpuprov.state / "events" / "gang.jsonl"
+    wait_for(lambda: '"step":"train.ddp"' in log.read_text()[seen:])
+    assert ranks(gpuprov)
+
+
+def log_size(gpuprov):
+    return len((gpuprov.state / "events" / "gang.jsonl").read_text())
+
+
+def nothing_runs(gpuprov, said):
+    wait_for(lambda: not agents(gpuprov), 5)
+    for slot in range(4):
+        left = gpuprov("ssh", f"gang/{slot}", "--", "echo; ls -R ~/.gpuprov/run | tail -n +2").out.split("\n", 2)[-1]
+        assert left.strip() == "", f"{slot}: {left}\n{said}"
+
+
+def test_a_gang_and_its_bad_days(gpuprov, spec):
+    path = spec(SPEC)
+    up = gpuprov.json("up", path, "--jobs", 2, timeout=200)  # a gang larger than the pool
+    assert up["report"]["ready"] is True
+    for node in up["report"]["nodes"]:
+        assert {c["check"]: c["verdict"] for c in node["checks"]}["train.ddp"] == "pass"
+
+    seen = log_size(gpuprov)
+    p = gpuprov.popen("validate", "gang")
+    training(gpuprov, seen)
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=30)
+    assert p.returncode == 130, err
+    nothing_runs(gpuprov, err)
+
+    seen = log_size(gpuprov)
+    p = gpuprov.popen("validate", "gang", "--json")
+    training(gpuprov, seen)
+    for pid, words in ranks(gpuprov).items():
+        if words[words.index("--rank") + 1] == "2":
+            with contextlib.suppress(ProcessLookupError):  # the rest of a rank ends with its half
+                os.kill(pid, signal.SIGKILL)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 7, err
+    assert "gang/2: train.ddp: " in err.splitlines()[-1], err
+    nothing_runs(gpuprov, err)
+    assert gpuprov.json("validate", "gang", timeout=200)["ready"] is True
+    gpuprov("down", "gang")
+
+
+def test_a_floor_of_a_check_that_cannot_run_is_refused(gpuprov, spec):
+    path = spec("name: gang\nnodes: 1\noffers: [{provider: local}]\n"
+                "validate: {floors: {net.pair.bandwidth: 1 GB/s}}\n")
+    refused = gpuprov("up", path, code=1)
+    assert "validate.floors: net.pair cannot run: needs two nodes" in refused.err
+    refused = gpuprov("check", path, code=1)
+    assert "net.pair" in refused.err + refused.out
+
+
+def test_a_floor_of_a_check_that_was_skipped_is_not_held(gpuprov, spec):
+    """The kernel's log of this machine is not a clone's to read: with a floor that is not READY."""
+    path = spec("name: gang\nnodes: 1\noffers: [{provider: local}]\nlimits: {ttl: 20m}\n"
+                "validate: {floors: {host.kernlog.failures: 3 lines}}\n")
+    got = gpuprov("up", path, code=None, timeout=120)
+    verdicts = {c["check"]: c["verdict"] for c in gpuprov.json("report", "gang", code=None)["nodes"][0]["checks"]}
+    assert verdicts["host.kernlog"] == "skipped"
+    assert got.code == 7 and "host.kernlog: skipped" in got.err, got
+    gpuprov("down", "gang")

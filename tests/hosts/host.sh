@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# host.sh COMMAND...: makes and ends test hosts. Run only inside the namespaces of a lab (lab.py), in
+# which every mount, network namespace and process is private and goes away with the lab.
+#   setup LAB ADDRESS/LEN [NET...] bridge, tmpfs for the hosts' own files; NETs that lie on the bridge too
+#   add LAB BASE KIND NAME ADDRESS/LEN [PUBLIC]   KIND: light (an sshd) or systemd (a booted Debian)
+#   start LAB NAME                 boots what `add` made (the caller may put files in between)
+#   exec LAB NAME CMD...           runs a command inside a host
+#   del LAB NAME                   pulls the plug and removes the host
+set -eu
+
+setup() {
+    mount -t tmpfs -o mode=755 lab-run /run
+    mkdir -p /run/netns /run/systemd/nspawn "$lab/hosts"
+    # nspawn refuses to clean up after a reboot when this is on a disk
+    mount -t tmpfs -o mode=755 nspawn /run/systemd/nspawn
+    mount -t tmpfs -o mode=755,size=12g lab-hosts "$lab/hosts"
+    mkdir /run/lock
+    ip link set lo up
+    ip link add br0 type bridge
+    ip addr add "$1" dev br0
+    ip link set br0 up
+    shift
+    : >"$lab/nets"
+    for net in "$@"; do
+        echo "$net" >>"$lab/nets"
+        ip route replace "$net" dev br0
+    done
+}
+
+add() {
+    base=$1 kind=$2 name=$3 addr=$4 public=${5:-}
+    d=$lab/hosts/$name
+    mkdir -p "$d/up/etc" "$d/wk" "$d/m"
+    echo "$kind" >"$d/kind"
+    echo "$name" >"$d/up/etc/hostname"
+    printf '127.0.0.1 localhost\n%s %s\n' "${addr%/*}" "$name" >"$d/up/etc/hosts"
+    : >"$d/up/etc/machine-id"
+    mount -t overlay "$name" -o "lowerdir=$base,upperdir=$d/up,workdir=$d/wk" "$d/m"
+    if [ "$kind" = light ]; then
+        # before /usr/sbin in root's and sudo's paths
+        for name_ in reboot poweroff halt shutdown; do
+            cp "$d/m/usr/local/lab-sbin/$name_" "$d/m/usr/local/sbin/$name_"
+        done
+        cat /proc/sys/kernel/random/uuid >"$d/m/lab-boot-id"
+    fi
+    ip netns add "$name"
+    ip link add "v$name" type veth peer name eth0 netns "$name"
+    ip link set "v$name" master br0 up
+    ip -n "$name" -batch - <<X
+link set lo up
+addr add $addr dev eth0
+link set eth0 up
+X
+    while read -r net; do ip -n "$name" route replace "$net" dev eth0; done <"$lab/nets"
+    if [ -n "$public" ]; then
+        ip -n "$name" addr add "$public/32" dev eth0
+        ip route replace "$public/32" via "${addr%/*}"
+    fi
+    echo made >"$d/state"
+}
+
+# Every host gets control groups of its own: two systemds in one group end each other's units.
+own_cgroup() {
+    for top in /sys/fs/cgroup/systemd /sys/fs/cgroup/unified /sys/fs/cgroup; do
+        [ -w "$top/cgroup.procs" ] || continue
+        mkdir -p "$top/gp-${lab##*/}/$name"
+        echo 0 >"$top/gp-${lab##*/}/$name/cgroup.procs"
+    done
+}
+
+# One boot of a host; returns how pid 1 ended.
+boot_systemd() {
+    systemd-nspawn --quiet --boot -D "$d/m" --network-namespace-path="/run/netns/$name" \
+        --register=no --keep-unit --machine="$name" --console=pipe \
+        --kill-signal=SIGRTMIN+3 </dev/null >>"$d/console.log" 2>&1 &
+    pid=$!
+    echo "$pid" >"$d/pid"
+    wait "$pid"
+}
+
+boot_light() {
+    cat /proc/sys/kernel/random/uuid >"$d/m/lab-boot-id"
+    # shellcheck disable=SC2016
+    nsenter --net="/run/netns/$name" unshare --mount --uts --ipc --pid --fork --kill-child \
+        --propagation private sh -c 'mount --bind "$1" "$1"; mount --rbind /dev "$1/dev"
+            mount -t sysfs -o ro sysfs "$1/sys" 2>/dev/null
+            exec chroot "$1" /sbin/lab-init' sh "$d/m" </dev/null >>"$d/console.log" 2>&1 &
+    pid=$!
+    echo "$pid" >"$d/pid"
+    wait "$pid"
+}
+
+supervise() {
+    set +e
+    own_cgroup
+    boots=0 kind=$(cat "$d/kind")
+    while [ "$boots" -lt 50 ]; do
+        boots=$((boots + 1))
+        echo "running $boots" >"$d/state"
+        "boot_$kind"
+        rc=$?
+        echo "boot $boots ended: $rc" >>"$d/boots.log"
+        [ -e "$d/down" ] && break
+        # restart: 133 from nspawn, 128+SIGHUP from a light host's pid 1
+        case $kind.$rc in systemd.133 | light.129) ;; *) break ;; esac
+        echo "rebooting $boots" >"$d/state"
+        [ -e "$d/boot-delay" ] && sleep "$(cat "$d/boot-delay")"
+    done
+    echo "off $boots" >"$d/state"
+}
+
+# Process id of a host's pid 1, as the lab sees it.
+init_pid() {
+    top=$(cat "$d/pid") || return 1
+    for _ in 1 2 3; do
+        child=$(cat "/proc/$top/task/$top/children" 2>/dev/null)
+        child=${child%% *}
+        [ -n "$child" ] || return 1
+        [ "$(readlink "/proc/$child/ns/pid")" != "$(readlink /proc/self/ns/pid)" ] &&
+            { echo "$child"; return 0; }
+        top=$child
+    done
+    return 1
+}
+
+del() {
+    [ -d "$d" ] || return 0
+    touch "$d/down"
+    if init=$(init_pid); then kill -9 "$init" 2>/dev/null || true; fi
+    kill -9 "$(cat "$d/pid")" 2>/dev/null || true
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        case $(cat "$d/state") in running* | rebooting*) sleep 0.05 ;; *) break ;; esac
+    done
+    umount -l "$d/m"
+    ip netns del "$name"
+    ip link del "v$name" 2>/dev/null || true
+    rm -rf "$d"
+}
+
+command=$1 lab=$2
+shift 2
+case $command in
+setup) setup "$@" ;;
+add) add "$@" ;;
+supervise) name=$1 d=$lab/hosts/$1; supervise ;;
+start)
+    d=$lab/hosts/$1
+    echo "running 0" >"$d/state"
+    setsid "$0" supervise "$lab" "$1" </dev/null >"$d/supervise.log" 2>&1 & ;;
+exec)
+    d=$lab/hosts/$1
+    shift
+    exec nsenter -t "$(init_pid)" --mount --uts --ipc --net --pid --root --wd "$@" ;;
+del) name=$1 d=$lab/hosts/$1; del ;;
+*) echo "host.sh: unknown command '$command'" >&2; exit 2 ;;
+esac

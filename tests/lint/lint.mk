@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Lint, one stamp per file: only what changed is looked at again.
+LINT_C := $(LIB_SRC) $(CMD_SRC) $(sort $(wildcard validate/agent/*.c))
+LINT_H := $(sort $(filter-out tests/%,$(shell find cmd engine providers bootstrap templates validate core -name '*.h')))
+LINT_SH := $(sort $(shell find templates tests examples docs validate .ci -name '*.sh' 2>/dev/null) .ci/run)
+L := $(B)/lint
+LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' $(PKG_CFLAGS)
+
+.PHONY: lint-all lint-analyze lint-tidy
+lint-all: lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok check-abi
+	@echo "lint: clean"
+
+# gcc's analyzer understands the cleanup attribute: it is the gate.
+$(L)/analyze/%.ok: %.c
+	@mkdir -p $(@D)
+	@echo "  analyze $<"
+	@$(CC) $(LINT_FLAGS) -Wall -Wextra -fanalyzer -Werror -MMD -MP -MF $@.d -MT $@ -c $< -o $@.o
+	@rm -f $@.o; touch $@
+lint-analyze: $(LINT_C:%.c=$(L)/analyze/%.ok)
+
+$(L)/tidy/%.ok: %.c .clang-tidy $(L)/analyze/%.ok
+	@mkdir -p $(@D)
+	@echo "  tidy $<"
+	@clang-tidy --quiet --warnings-as-errors='*' $< -- $(LINT_FLAGS) -Wno-unknown-warning-option \
+	  >$@.out 2>$@.err || { cat $@.out; grep -v 'warnings generated\|Suppressed\|Use -header' $@.err; exit 1; }
+	@touch $@
+lint-tidy: $(LINT_C:%.c=$(L)/tidy/%.ok)
+
+# Every header compiles alone, after the one that every file includes first.
+$(L)/header/%.ok: %
+	@mkdir -p $(@D)
+	@printf '#include "base/gp_base.h"\n#include "%s"\n' $< | \
+	  $(CC) $(CFLAGS_ALL) $(PKG_CFLAGS) -Werror -Wno-unused-macros -MMD -MP -MF $@.d -MT $@ -x c -c - -o $@.o
+	@rm -f $@.o; touch $@
+check-headers: $(LINT_H:%=$(L)/header/%.ok)
+
+$(L)/shellcheck.ok: $(LINT_SH)
+	@mkdir -p $(@D)
+	@echo "  shellcheck $(words $(LINT_SH)) files"
+	@shellcheck -S warning $(LINT_SH)
+	@touch $@
+
+$(L)/includes.ok: $(LINT_C) $(LINT_H) tests/lint/includes.py
+	@mkdir -p $(@D)
+	@echo "  includes"
+	@$(PYTHON) tests/lint/includes.py
+	@touch $@
+
+-include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a stand-in is told to misbehave: an environment variable with "key=value,key=value". */
+#ifndef GP_STANDIN_H
+#define GP_STANDIN_H
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The number after "key=" in the variable, or def. */
+static inline long long standin_get(const char *variable, const char *key, long long def)
+{
+    const char *s = getenv(variable);
+    size_t n = strlen(key);
+    while (s && *s) {
+        if (strncmp(s, key, n) == 0 && s[n] == '=')
+            return strtoll(s + n + 1, NULL, 0);
+        s = strchr(s, ',');
+        s = s ? s + 1 : NULL;
+    }
+    return def;
+}
+
+#endif

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Stand-ins for NVIDIA's libraries: what the CUDA agent is tested against where no GPU is.
+STANDIN_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra \
+  $(if $(DEV),-Werror) -I.
+STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.so.1
+
+$(B)/tests/standin/libcuda.so.1: tests/standins/libcuda.c tests/standins/standin.h \
+  $(B)/agent-obj/kernels_host.o
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $(filter %.c %.o,$^) -o $@
+$(B)/tests/standin/libnvidia-ml.so.1: tests/standins/libnvidia-ml.c tests/standins/standin.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $< -o $@
+
+.PHONY: standins
+standins: $(STANDIN_LIBS)
+test-programs e2e e2e-only: standins
+ifneq ($(CUDA_TOOLKITS),)
+test-programs e2e e2e-only: $(B)/agent/gpuprov-agent-cuda
+endif
+
+# The device seam's suite links the agent's objects instead of the library.
+DEVICE_TEST_OBJ := $(patsubst %,$(B)/agent-obj/%.o,validate/checks validate/agent/result \
+  validate/agent/device_host validate/agent/host_kernels validate/agent/device_cuda \
+  validate/agent/load_cuda validate/agent/compat_cuda $(basename $(AGENT_BASE)))
+ifneq ($(CUDA_TOOLKITS),)
+DEVICE_TEST_OBJ += $(B)/agent-obj/fatbins.o $(B)/agent-obj/fatbin_data.o
+endif
+$(B)/tests/contract/test_device: tests/contract/test_device.c $(DEVICE_TEST_OBJ) | $(STANDIN_LIBS)
+	@mkdir -p $(@D)
+	$(SAY) "  test $@"
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) $(if $(CUDA_TOOLKITS),,-DNO_FATBINS) -no-pie $< $(DEVICE_TEST_OBJ) \
+	  -lcmocka -ldl -lpthread -lm -o $@

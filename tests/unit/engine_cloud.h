@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For the tests of the engine: a cloud in memory that misbehaves on command, linked in place of the
+ * registry, and an engine in a folder of its own. One program, one cloud, one thread. */
+#ifndef GP_TEST_ENGINE_CLOUD_H
+#define GP_TEST_ENGINE_CLOUD_H
+
+#include "engine/run.h"
+
+#include "base/fs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+/* --- the cloud --- */
+struct refusal {
+    enum gp_code code;
+    enum gp_scope scope;
+    const char *detail;
+};
+static struct {
+    struct resource_list things;
+    struct refusal script[16]; /* answer to the n-th create; code 0: it works */
+    int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
+    bool list_fails, open_fails;
+    int list_fails_at, hide_instances_at; /* the n-th list and all after it; that one list only */
+    char tried[512];
+    int double_create; /* creates two machines for every slot */
+    bool group_lingers;
+    struct engine *cancel_in_create; /* Ctrl-C while the first create is under way */
+    bool never_made;                 /* the lost create made nothing */
+    char *under_way;                 /* what the second Ctrl-C would print then */
+} cloud;
+
+static void cloud_reset(void) {
+    resource_list_clear(&cloud.things);
+    free(cloud.under_way);
+    memset(&cloud, 0, sizeof cloud);
+    cloud.lose_reply_at = -1;
+}
+
+static int fake_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    if (cloud.open_fails) return gp_fail(err, GP_EAUTH, "no credentials");
+    struct fake {
+        struct provider base;
+        struct journal *journal;
+    } *f = xcalloc(1, sizeof *f);
+    f->base.ops = &provider_aws;
+    f->base.owner = xstrdup(env->owner ? env->owner : "me");
+    f->journal = env->journal;
+    *ret = &f->base;
+    return 0;
+}
+static struct journal *journal_of(struct provider *p) {
+    struct fake {
+        struct provider base;
+        struct journal *journal;
+    } *f = (void *)p;
+    return f->journal;
+}
+static void fake_close(struct provider *p) {
+    if (p == NULL) return;
+    free(p->owner);
+    free(p);
+}
+
+static int fake_offers(struct provider *p, const struct spec *spec, size_t index,
+                       struct offer_list *ret, struct gp_error *err) {
+    (void)p;
+    (void)err;
+    static const char *const zones[] = {"r1-a", "r1-b", "r2-a"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(zones); i++) {
+        struct offer o = {.spec_index = index, .provider = xstrdup("aws"),
+                          .region = xstrndup(zones[i], 2), .zone = xstrdup(zones[i]),
+                          .instance_type = xstrdup("t"), .market = spec->offers.items[index].market,
+                          .image = xstrdup(""), .image_name = xstrdup(""), .subnet = xstrdup(""),
+                          .gpu_model = xstrdup(""), .price_usd_per_h = (double)(i + 1),
+                          .price_source = xstrdup("")};
+        vec_push(&ret->list, o);
+    }
+    return 0;
+}
+
+static struct resource *add(enum resource_kind kind, const char *id, const struct stack *s, int slot) {
+    struct resource r = {0};
+    resource_init(&r, kind, "aws");
+    resource_set(&r.id, id);
+    resource_set(&r.owner, s->owner);
+    resource_set(&r.stack, s->name);
+    resource_set(&r.uid, s->uid);
+    resource_set(&r.spec_hash, s->spec_hash);
+    resource_set(&r.region, "r1");
+    r.slot = slot;
+    r.state = RES_RUNNING;
+    r.billed = kind == RES_INSTANCE;
+    r.claim = kind == RES_GROUP;
+    r.expires_s = s->expires_s;
+    vec_push(&cloud.things.list, r);
+    return &cloud.things.list.items[cloud.things.list.len - 1];
+}
+
+static int fake_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
+    for (size_t i = 0; i < cloud.things.list.len; i++) {
+        struct resource *r = &cloud.things.list.items[i];
+        if (!r->claim || strcmp(r->stack, req->stack->name) != 0 || r->state == RES_GONE) continue;
+        free(req->stack->uid);
+        req->stack->uid = xstrdup(r->uid);
+        req->stack->expires_s = r->expires_s;
+        return 0;
+    }
+    if (req->stack->uid == NULL) {
+        char uid[17];
+        if (fs_random_hex(uid, 8, err) != 0) return -(int)GP_EENV;
+        req->stack->uid = xstrdup(uid);
+    }
+    struct intent in = {.uid = xstrdup(req->stack->uid), .provider = xstrdup("aws"),
+                        .kind = RES_GROUP, .slot_first = -1, .created_s = clock_wall_s()};
+    int r = journal_intent(journal_of(p), &in, err);
+    if (r == 0) {
+        add(RES_GROUP, "sg-1", req->stack, -1);
+        r = journal_intent_end(journal_of(p), in.id, INTENT_DONE, "", err);
+    }
+    intent_clear(&in);
+    return r;
+}
+
+static int fake_create(struct provider *p, const struct create_req *req, struct resource_list *ret,
+                       struct gp_error *err) {
+    struct journal *j = journal_of(p);
+    int n = cloud.creates++;
+    if (cloud.cancel_in_create != NULL) {
+        if (gp_cancelled(&cloud.cancel_in_create->cancel))
+            return gp_fail(err, GP_ECANCELLED, "cancelled");
+        cloud.under_way = engine_billed_ids(cloud.cancel_in_create);
+        engine_cancel(cloud.cancel_in_create);
+    }
+    struct intent in = {.provider = xstrdup("aws"), .uid = xstrdup(req->stack->uid),
+                        .kind = RES_INSTANCE, .slot_first = req->slot_first,
+                        .slot_count = req->slot_count, .attempt = req->attempt,
+                        .created_s = clock_wall_s()};
+    if (req->replay != NULL) in.id = req->replay->id;
+    else if (journal_intent(j, &in, err) != 0) return -(int)GP_EIO;
+    size_t len = strlen(cloud.tried);
+    snprintf(cloud.tried + len, sizeof cloud.tried - len, "%s%s", req->replay ? "replay" :
+             req->offer->zone, " ");
+    int r = 0;
+    const struct refusal *no = &cloud.script[n];
+    if (no->code != GP_OK) {
+        r = gp_fail(err, no->code, "refused: %s", no->detail);
+        err->scope = no->scope;
+        str_put(err->detail, sizeof err->detail, no->detail);
+        journal_intent_end(j, in.id, INTENT_FAILED, no->detail, NULL);
+    }
+    for (int s = req->slot_first; r == 0 && !cloud.never_made &&
+                                  s < req->slot_first + req->slot_count; s++) {
+        char id[32];
+        for (int twin = 0; twin <= cloud.double_create; twin++) {
+            snprintf(id, sizeof id, "i-%d%s", s, twin ? "-twin" : "");
+            bool there = false;
+            for (size_t i = 0; i < cloud.things.list.len; i++)
+                there = there || strcmp(cloud.things.list.items[i].id, id) == 0;
+            struct resource *res = there ? NULL : add(RES_INSTANCE, id, req->stack, s);
+            if (res != NULL) res->attempt = req->attempt;
+        }
+        for (size_t i = 0; i < cloud.things.list.len; i++) {
+            snprintf(id, sizeof id, "i-%d", s);
+            if (strcmp(cloud.things.list.items[i].id, id) != 0) continue;
+            struct resource copy = {0};
+            resource_copy(&copy, &cloud.things.list.items[i]);
+            vec_push(&ret->list, copy);
+        }
+    }
+    if (r == 0 && n == cloud.lose_reply_at) {
+        resource_list_clear(ret);
+        r = gp_fail(err, GP_EUNKNOWN, "the reply was lost");
+    } else if (r == 0) {
+        r = journal_intent_done(j, in.id, ret, err);
+    }
+    intent_clear(&in);
+    return r;
+}
+
+static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
+                     struct gp_error *err) {
+    (void)p;
+    cloud.lists++;
+    bool from_here = cloud.list_fails_at > 0 && cloud.lists >= cloud.list_fails_at;
+    if (cloud.list_fails || from_here) return gp_fail(err, GP_EAUTH, "no credentials");
+    for (size_t i = 0; i < cloud.things.list.len; i++) {
+        struct resource *r = &cloud.things.list.items[i];
+        if (r->state == RES_STOPPING && --cloud.gone_after <= 0) {
+            r->state = RES_GONE;
+            r->billed = false;
+        }
+        if (req->stack != NULL && strcmp(req->stack, r->stack) != 0) continue;
+        if (strcmp(req->owner, r->owner) != 0) continue;
+        if (r->kind == RES_INSTANCE && cloud.lists <= cloud.list_lag) continue;
+        if (r->kind == RES_INSTANCE && cloud.lists == cloud.hide_instances_at) continue;
+        if (r->kind == RES_GROUP && r->state == RES_GONE) continue;
+        struct resource copy = {0};
+        resource_copy(&copy, r);
+        vec_push(&ret->list, copy);
+    }
+    return 0;
+}
+
+static int fake_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
+    (void)p;
+    (void)err;
+    for (size_t i = 0; i < what->list.len; i++) {
+        for (size_t k = 0; k < cloud.things.list.len; k++) {
+            struct resource *r = &cloud.things.list.items[k];
+            if (strcmp(r->id, what->list.items[i].id) != 0 || r->state == RES_GONE) continue;
+            if (r->kind == RES_INSTANCE) r->state = RES_STOPPING;
+            else {
+                bool used = cloud.group_lingers;
+                for (size_t m = 0; m < cloud.things.list.len; m++)
+                    used = used || (cloud.things.list.items[m].kind == RES_INSTANCE &&
+                                    strcmp(cloud.things.list.items[m].uid, r->uid) == 0 &&
+                                    cloud.things.list.items[m].state != RES_GONE);
+                if (!used) r->state = RES_GONE;
+            }
+        }
+    }
+    return 0;
+}
+
+const struct provider_ops provider_aws = {
+    .name = "aws", .summary = "in memory", .ends = ENDS_GUEST, .unique_claim = true,
+    .billed = true, .boot_timeout_ms = 1000, .settle_ms = 300, .open = fake_open, .close = fake_close,
+    .offers = fake_offers, .prepare = fake_prepare, .create = fake_create, .list = fake_list,
+    .destroy = fake_destroy};
+const struct provider_ops *const provider_registry[] = {&provider_aws, NULL};
+const struct provider_ops *provider_find(const char *name) {
+    return strcmp(name, "aws") == 0 ? &provider_aws : NULL;
+}
+bool provider_packages_ok(const char *provider, const char **ret_why) {
+    (void)provider;
+    *ret_why = NULL;
+    return true;
+}
+
+/* --- fixture --- */
+struct fixture {
+    char dir[64];
+    struct engine *e;
+    struct spec *spec;
+    struct run *run;
+};
+
+static void load(struct fixture *f, const char *text) {
+    struct spec_problems problems = {0};
+    struct gp_error err = {0};
+    if (spec_load_text("t.yaml", text, strlen(text), NULL, &f->spec, &problems, &err) != 0)
+        fail_msg("%s: %s", err.msg, problems.list.len ? problems.list.items[0].message : "");
+}
+
+static int setup(void **state) {
+    struct fixture *f = xcalloc(1, sizeof *f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/gpuprov-engine-XXXXXX");
+    if (mkdtemp(f->dir) == NULL) return -1;
+    setenv("GPUPROV_STATE_DIR", f->dir, 1);
+    cloud_reset();
+    struct gp_error err = {0};
+    if (engine_open(&(struct engine_opts){.owner = "me"}, &f->e, &err) != 0) return -1;
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws}]\n");
+    *state = f;
+    return 0;
+}
+
+static int finish(void **state) {
+    struct fixture *f = *state;
+    run_close(f->run);
+    engine_close(f->e);
+    spec_free(f->spec);
+    cloud_reset();
+    struct gp_error err = {0};
+    int r = fs_remove_tree(f->dir, &err);
+    free(f);
+    return r;
+}
+
+/* The first half of up: claim, reconcile, settle, launch. */
+static int launch(struct fixture *f, struct gp_error *err) {
+    struct provider *p = NULL;
+    struct offer_list offers = {0};
+    run_close(f->run);
+    f->run = NULL;
+    int r = run_open(f->e, f->spec, "t", &f->run, err);
+    if (r == 0) r = run_provider(f->run, "aws", &p, err);
+    if (r == 0) r = run_lock(f->run, err);
+    if (r == 0) r = reconcile(f->run, err);
+    if (r == 0 && f->run->stack.uid == NULL) {
+        struct stack s = {.owner = xstrdup("me"), .name = xstrdup("t"), .provider = xstrdup("aws"),
+                          .region = xstrdup("r1"), .spec_hash = xstrdup(f->spec->hash),
+                          .expires_s = clock_wall_s() + 3600};
+        stack_clear(&f->run->stack);
+        f->run->stack = s;
+    }
+    struct prepare_req req = {.stack = &f->run->stack, .spec = f->spec};
+    if (r == 0) r = p->ops->prepare(p, &req, err);
+    GP_AUTO_FREE char *canonical = spec_canonical(f->spec);
+    if (r == 0) r = journal_stack_put(f->e->journal, &f->run->stack, canonical, err);
+    if (r == 0) r = keys_login(f->run, true, err);
+    run_nodes_alloc(f->run, f->spec->nodes);
+    if (r == 0) r = reconcile_settle(f->run, err);
+    if (r == 0) r = teardown_extras(f->run, err);
+    if (r == 0) r = plan_offers(f->run, &offers, err);
+    if (r == 0) r = launch_missing(f->run, &offers, err);
+    offer_list_clear(&offers);
+    if (f->run != NULL && f->run->lock_fd >= 0) close(f->run->lock_fd); /* for the verbs that follow */
+    if (f->run != NULL) f->run->lock_fd = -1;
+    return r;
+}
+
+__attribute__((unused)) static int running(void) {
+    int n = 0;
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        n += cloud.things.list.items[i].kind == RES_INSTANCE &&
+             cloud.things.list.items[i].state == RES_RUNNING;
+    return n;
+}
+
+__attribute__((unused)) static int alive(void) {
+    int n = 0;
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        n += cloud.things.list.items[i].state != RES_GONE;
+    return n;
+}
+
+__attribute__((unused)) static void down_ok(struct fixture *f) {
+    struct down_result res = {0};
+    struct gp_error err = {0};
+    int r = engine_down(f->e, "t", NULL, &res, &err);
+    if (r != 0) fail_msg("%s", err.msg);
+    assert_int_equal(res.left.list.len, 0);
+    down_result_clear(&res);
+    assert_int_equal(alive(), 0);
+}
+
+#endif

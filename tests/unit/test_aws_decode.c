@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From EC2's XML and names to our data: instances, tags, GPU names, quotas, group names, bodies. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws.h"
+#include "providers/aws/aws_int.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const char instance[] =
+    "<item><instanceId>i-1</instanceId><instanceState><code>16</code><name>running</name>"
+    "</instanceState><amiLaunchIndex>2</amiLaunchIndex><instanceType>p5.48xlarge</instanceType>"
+    "<launchTime>2026-11-21T05:00:00.000Z</launchTime><placement><availabilityZone>us-east-1a"
+    "</availabilityZone></placement><privateIpAddress>10.0.0.4</privateIpAddress>"
+    "<ipAddress>203.0.113.9</ipAddress><tagSet>"
+    "<item><key>Name</key><value>x</value></item>"
+    "<item><key>gpuprov:owner</key><value>me &amp; you</value></item>"
+    "<item><key>gpuprov:stack</key><value>llm</value></item>"
+    "<item><key>gpuprov:uid</key><value>0123456789abcdef</value></item>"
+    "<item><key>gpuprov:slots</key><value>4+8</value></item>"
+    "<item><key>gpuprov:attempt</key><value>3</value></item>"
+    "<item><key>gpuprov:expires</key><value>2026-11-21T10:00:00Z</value></item>"
+    "</tagSet></item>";
+
+static void read_one(const char *text, struct resource *r) {
+    GP_AUTO_XML struct xml_node *root = NULL;
+    assert_int_equal(xml_parse(text, strlen(text), "test", &root, NULL), 0);
+    aws_instance_read(root, "us-east-1", r);
+}
+
+static void test_instance(void **state) {
+    (void)state;
+    struct resource r;
+    read_one(instance, &r);
+    assert_string_equal(r.id, "i-1");
+    assert_string_equal(r.owner, "me & you");
+    assert_string_equal(r.zone, "us-east-1a");
+    assert_string_equal(r.public_ip, "203.0.113.9");
+    assert_string_equal(r.user, "gpuprov");
+    assert_int_equal(r.slot, 6); /* 4 + launch index 2 */
+    assert_int_equal(r.attempt, 3);
+    assert_int_equal(r.state, RES_RUNNING);
+    assert_true(r.billed);
+    assert_int_equal(r.gpus, 8);
+    assert_true(r.price_usd_per_h > 50 && r.price_usd_per_h < 60);
+    assert_int_equal(r.expires_s, 1795255200);
+    assert_int_equal(r.created_s, 1795237200);
+    resource_clear(&r);
+}
+
+static void test_price(void **state) {
+    (void)state;
+    static const struct {
+        const char *tag;
+        double want;
+    } rows[] = {{"1.25", 1.25}, {"", -1}, {"nan", -1}, {"x", -1}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *text =
+            xasprintf("<item><instanceLifecycle>spot</instanceLifecycle><instanceType>p5.48xlarge</instanceType>"
+                      "<tagSet><item><key>gpuprov:price</key><value>%s</value></item></tagSet></item>",
+                      rows[i].tag);
+        struct resource r;
+        read_one(text, &r);
+        assert_true(r.price_usd_per_h == rows[i].want);
+        resource_clear(&r);
+    }
+}
+
+static void test_instance_states(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum resource_state state;
+        bool billed;
+    } want[] = {{"pending", RES_PENDING, true},        {"running", RES_RUNNING, true},
+                {"shutting-down", RES_STOPPING, true}, {"stopping", RES_STOPPING, true},
+                {"stopped", RES_STOPPED, true},        {"terminated", RES_GONE, false},
+                {"something-new", RES_STOPPING, true}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(want); i++) {
+        GP_AUTO_FREE char *text = xasprintf("<item><instanceId>i</instanceId><instanceState><name>%s</name>"
+                                            "</instanceState></item>", want[i].name);
+        struct resource r;
+        read_one(text, &r);
+        assert_int_equal(r.state, want[i].state);
+        assert_int_equal(r.billed, want[i].billed);
+        assert_int_equal(r.slot, -1); /* no tag: nobody's slot */
+        resource_clear(&r);
+    }
+}
+
+static void test_bad_slots(void **state) {
+    (void)state;
+    static const char *const bad[] = {"", "+", "x+2", "-1+2", "99999999999+1"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        GP_AUTO_FREE char *text =
+            xasprintf("<item><amiLaunchIndex>0</amiLaunchIndex><tagSet><item><key>gpuprov:slots</key>"
+                      "<value>%s</value></item></tagSet></item>", bad[i]);
+        struct resource r;
+        read_one(text, &r);
+        assert_int_equal(r.slot, -1);
+        resource_clear(&r);
+    }
+}
+
+static void test_gpu_names(void **state) {
+    (void)state;
+    static char h100[] = "H100", a100[] = "A100", l4[] = "L4", a10g[] = "A10G", t4[] = "T4",
+                rtx[] = "RTX PRO Server 6000";
+    struct aws_type p5 = {.gpu_name = h100, .gpu_mib = 81920};
+    struct aws_type p4d = {.gpu_name = a100, .gpu_mib = 40960};
+    struct aws_type p4de = {.gpu_name = a100, .gpu_mib = 81920};
+    struct aws_type g6 = {.gpu_name = l4, .gpu_mib = 22888};
+    struct aws_type g5 = {.gpu_name = a10g, .gpu_mib = 22888};
+    struct aws_type g4 = {.gpu_name = t4, .gpu_mib = 16384};
+    struct aws_type g7e = {.gpu_name = rtx, .gpu_mib = 98304};
+    static const char *const h[] = {"H100", "h100", "NVIDIA H100", "H100-80GB", "H100 80GB HBM3",
+                                    "H100-SXM5-80GB", "nvidia_h100"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(h); i++)
+        if (!aws_gpu_matches(h[i], &p5)) fail_msg("%s", h[i]);
+    assert_true(aws_gpu_matches("A100", &p4d) && aws_gpu_matches("A100", &p4de));
+    assert_true(aws_gpu_matches("A100-40GB", &p4d) && !aws_gpu_matches("A100-40GB", &p4de));
+    assert_true(aws_gpu_matches("A100-80G", &p4de) && !aws_gpu_matches("A100-80G", &p4d));
+    assert_true(aws_gpu_matches("L4", &g6) && aws_gpu_matches("L4-24GB", &g6));
+    assert_true(aws_gpu_matches("Tesla T4", &g4) && !aws_gpu_matches("T4g", &g4));
+    assert_true(aws_gpu_matches("RTX-PRO-6000", &g7e) && aws_gpu_matches("RTXPRO6000", &g7e));
+    assert_false(aws_gpu_matches("A10", &g5) || aws_gpu_matches("L40S", &g6));
+    assert_false(aws_gpu_matches("H100-94GB", &p5) || aws_gpu_matches("", &p5));
+    assert_false(aws_gpu_matches("H100-PCIE", &p5));
+}
+
+static void test_quotas(void **state) {
+    (void)state;
+    assert_string_equal(aws_quota_code("p5.48xlarge", MARKET_ON_DEMAND), "L-417A185B");
+    assert_string_equal(aws_quota_code("p5en.48xlarge", MARKET_SPOT), "L-C4BD4855");
+    assert_string_equal(aws_quota_code("p4d.24xlarge", MARKET_SPOT), "L-7212CCBC");
+    assert_string_equal(aws_quota_code("g6e.xlarge", MARKET_ON_DEMAND), "L-DB2E81BA");
+    assert_string_equal(aws_quota_code("gr6.4xlarge", MARKET_SPOT), "L-3819A6DF");
+    assert_string_equal(aws_quota_code("t3.medium", MARKET_ON_DEMAND), "L-1216C47A");
+    assert_string_equal(aws_quota_code("d3.xlarge", MARKET_SPOT), "L-34B43A08");
+    assert_null(aws_quota_code("dl1.24xlarge", MARKET_ON_DEMAND));
+    assert_null(aws_quota_code("p6-b200.48xlarge", MARKET_SPOT));
+    assert_null(aws_quota_code("trn1.2xlarge", MARKET_ON_DEMAND));
+}
+
+static void test_group_names(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *claim = aws_group_name("123-me@x", "llm", NULL);
+    GP_AUTO_FREE char *other = aws_group_name("a\"b<c>", "s", "0011223344556677");
+    assert_string_equal(claim, "gpuprov-123-me@x-llm");
+    assert_string_equal(other, "gpuprov-a-b-c--s-0011223344556677");
+}
+
+static void test_bodies(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str b = {0};
+    aws_begin(&b, "X");
+    aws_param(&b, "A", "a b&c=d/\xc3\xa9~*");
+    aws_paramf(&b, "", "B.%d", 2);
+    aws_param_int(&b, "N", -3);
+    aws_filter(&b, 1, "tag:gpuprov:uid", "1");
+    assert_string_equal(b.s, "Action=X&Version=2016-11-15&A=a+b%26c%3Dd%2F%C3%A9~%2A&B.2=&N=-3"
+                             "&Filter.1.Name=tag%3Agpuprov%3Auid&Filter.1.Value.1=1");
+}
+
+static void test_policy(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *text = aws_policy_json();
+    GP_AUTO_JSON json_t *j = NULL;
+    assert_int_equal(json_parse(text, strlen(text), "policy", &j, NULL), 0);
+    assert_string_equal(json_str(j, "Version", ""), "2012-10-17");
+    size_t n = json_array_size(json_at(j, "Statement"));
+    assert_true(n >= 8);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *s = json_array_get(json_at(j, "Statement"), i);
+        assert_string_equal(json_str(s, "Effect", ""), "Allow");
+        assert_null(strstr(json_str(s, "Action", ""), "*"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_instance),   cmocka_unit_test(test_instance_states),
+        cmocka_unit_test(test_bad_slots),  cmocka_unit_test(test_price),
+        cmocka_unit_test(test_gpu_names),
+        cmocka_unit_test(test_quotas),     cmocka_unit_test(test_group_names),
+        cmocka_unit_test(test_bodies),     cmocka_unit_test(test_policy),
+    };
+    return cmocka_run_group_tests_name("aws decoding", tests, NULL, NULL);
+}

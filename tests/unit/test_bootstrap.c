@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pure parts of bootstrap/: which steps a spec needs, the one script that asks for all of them (run
+ * by this machine's own sh) and how its answer is read. What happens on a node is in tests/e2e. */
+#include "base/gp_base.h"
+
+#include "bootstrap/steps.h"
+
+#include "base/fs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct fixture {
+    struct spec spec;
+    struct bootstrap_req req;
+    struct bootstrap_secret secret;
+    struct node_link link;
+    struct boot boot;
+};
+
+static void fixture_make(struct fixture *f) {
+    *f = (struct fixture){.link = {.target = {.label = xstrdup("llm/1")}}};
+    f->req = (struct bootstrap_req){
+        .spec = &f->spec, .packages_allowed = true, .deadline_ms = clock_deadline(60000)};
+    f->boot = (struct boot){.link = &f->link, .req = &f->req};
+}
+
+static void fixture_clear(struct fixture *f) {
+    boot_clear(&f->boot);
+    strv_clear(&f->spec.packages);
+    vec_free(&f->spec.steps);
+    secret_clear(&f->secret.value);
+    ssh_target_clear(&f->link.target);
+}
+
+static void step_add(struct fixture *f, char *name, char *run, char *check) {
+    struct spec_step s = {.name = name, .run = run, .check = check};
+    vec_push(&f->spec.steps, s);
+}
+
+/* boot_items_make without the agents, which a build may lack. */
+static void items_make(struct fixture *f) {
+    struct gp_error err = {0};
+    int rc = boot_items_make(&f->boot, &err);
+    assert_true(rc == 0 || strstr(err.msg, "built without") != NULL);
+}
+
+static const struct boot_item *item(const struct fixture *f, const char *name) {
+    for (size_t i = 0; i < f->boot.items.len; i++)
+        if (strcmp(f->boot.items.items[i].name, name) == 0) return &f->boot.items.items[i];
+    fail_msg("there is no item '%s'", name);
+    return &f->boot.items.items[0];
+}
+
+static void steps_follow_the_spec(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_make(&f);
+    items_make(&f);
+    assert_int_equal(f.boot.items.len, 1); /* the agent */
+    fixture_clear(&f);
+
+    fixture_make(&f);
+    strv_add(&f.spec.packages, "htop");
+    step_add(&f, "b", "true", NULL);
+    step_add(&f, "a", "true", "true");
+    f.spec.gpu.count = 8;
+    f.req.wait_cloud_init = true;
+    items_make(&f);
+    static const char *const order[] = {"cloud-init", "deadline", "packages", "b",
+                                        "a",          "driver",   "agent"};
+    assert_int_equal(f.boot.items.len, GP_ARRAY_LEN(order));
+    for (size_t i = 0; i < GP_ARRAY_LEN(order); i++)
+        assert_string_equal(f.boot.items.items[i].name, order[i]);
+    fixture_clear(&f);
+}
+
+static void ids_are_folder_names_and_differ(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_make(&f);
+    step_add(&f, "../../etc $(reboot)", "true", NULL);
+    step_add(&f, ".. .. etc $(reboot)", "true", NULL);
+    step_add(&f, "agent", "true", NULL); /* as the table's own */
+    items_make(&f);
+    for (size_t i = 0; i < f.boot.items.len; i++) {
+        const char *id = f.boot.items.items[i].id;
+        assert_int_equal(
+            strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"),
+            strlen(id));
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(id, f.boot.items.items[k].id);
+    }
+    fixture_clear(&f);
+}
+
+static void a_hash_changes_with_what_a_step_does(void **state) {
+    (void)state;
+    char a[65], b[65], c[65];
+    boot_hash(a, (const char *const[]){"run", "check", NULL});
+    boot_hash(b, (const char *const[]){"runc", "heck", NULL});
+    boot_hash(c, (const char *const[]){"run", NULL});
+    assert_string_not_equal(a, b);
+    assert_string_not_equal(a, c);
+    assert_int_equal(strlen(a), 64);
+}
+
+/* Runs a script as a node would: sh with the script on stdin and an empty home. */
+static void run_sh(const struct str *script, struct str *out) {
+    int in[2], back[2];
+    assert_int_equal(pipe(in), 0);
+    assert_int_equal(pipe(back), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(in[0], 0);
+        dup2(back[1], 1);
+        close(in[1]);
+        close(back[0]);
+        execle("/bin/sh", "sh", "-s", (char *)NULL,
+               (char *const[]){"HOME=/nonexistent", "PATH=/usr/bin:/bin", NULL});
+        _exit(127);
+    }
+    close(in[0]);
+    close(back[1]);
+    assert_int_equal(fs_write_all(in[1], script->s, script->len), 0);
+    close(in[1]);
+    char buf[4096];
+    for (ssize_t n; (n = read(back[0], buf, sizeof buf)) > 0;) str_add_mem(out, buf, (size_t)n);
+    close(back[0]);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void the_probe_asks_everything_at_once(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_make(&f);
+    step_add(&f, "holds", "exit 9", "test 'it'\\''s' = \"it's\"");
+    step_add(&f, "does not", "exit 9", "false");
+    step_add(&f, "never ran", "echo '::probe 0 77'; exit 9", NULL);
+    step_add(&f, "eats stdin", "exit 9", "cat >/dev/null; true");
+    step_add(&f, "secret", "exit 9", "test \"$TOKEN\" = \"a'b \\$c\"");
+    f.secret.env = "TOKEN";
+    secret_set(&f.secret.value, "a'b $c", 6);
+    f.req.secrets = &f.secret;
+    f.req.n_secrets = 1;
+    items_make(&f);
+    struct gp_error err = {0};
+    GP_AUTO_STR struct str script = {0}, out = {0};
+    assert_int_equal(boot_probe_script(&f.boot, &script, &err), 0);
+    run_sh(&script, &out);
+    boot_probe_parse(&f.boot, out.s, out.len);
+    assert_int_equal(item(&f, "holds")->probe, 0);
+    assert_int_equal(item(&f, "does not")->probe, BOOT_PROBE_TODO);
+    assert_int_equal(item(&f, "never ran")->probe, BOOT_PROBE_TODO);
+    assert_int_equal(item(&f, "eats stdin")->probe, 0);
+    assert_int_equal(item(&f, "secret")->probe, 0);
+    assert_string_equal(f.boot.facts.home, "/nonexistent");
+    assert_true(strlen(f.boot.facts.boot_id) == 36);
+    assert_true(f.boot.facts.arch[0] != '\0');
+    fixture_clear(&f);
+}
+
+static void answers_are_read_with_care(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_make(&f);
+    step_add(&f, "one", "true", NULL);
+    items_make(&f);
+    static const char noise[] =
+        "motd\n::\n::probe\n::probe x y\n::probe 99 0\n::probe -1 0\n::probe 0\n"
+        "::probe 0 999\n::fact\n::fact home\n::fact strange thing\n::error \n";
+    boot_probe_parse(&f.boot, noise, sizeof noise - 1);
+    assert_int_equal(item(&f, "one")->probe, -1);
+    assert_null(f.boot.facts.home);
+    static const char answer[] =
+        "::error late\n::warn odd\n::probe 0 1\n::probe 1 0\n::fact root yes\n"
+        "::fact home /h o\n::fact nvidia yes";
+    boot_probe_parse(&f.boot, answer, sizeof answer - 1);
+    assert_int_equal(item(&f, "one")->probe, 1);
+    assert_string_equal(item(&f, "one")->why, "late");
+    assert_string_equal(item(&f, "one")->warning, "odd");
+    assert_int_equal(item(&f, "agent")->probe, 0);
+    assert_null(item(&f, "agent")->why);
+    assert_true(f.boot.facts.root && f.boot.facts.nvidia);
+    assert_string_equal(f.boot.facts.home, "/h o");
+    fixture_clear(&f);
+}
+
+static void errors_name_node_and_step(void **state) {
+    (void)state;
+    struct fixture f;
+    struct gp_error err = {0};
+    fixture_make(&f);
+    assert_int_equal(boot_fail(&f.link, "packages", &err, "apt-get said:\nE: no"), -GP_EBOOTSTRAP);
+    assert_string_equal(err.msg, "llm/1: step 'packages': apt-get said: E: no");
+    assert_int_equal(err.domain, GP_D_NODE);
+    fixture_clear(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_follow_the_spec),
+        cmocka_unit_test(ids_are_folder_names_and_differ),
+        cmocka_unit_test(a_hash_changes_with_what_a_step_does),
+        cmocka_unit_test(the_probe_asks_everything_at_once),
+        cmocka_unit_test(answers_are_read_with_care),
+        cmocka_unit_test(errors_name_node_and_step),
+    };
+    return cmocka_run_group_tests_name("bootstrap", tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine against a cloud in memory that misbehaves on command: capacity and quota scopes, a lost
+ * reply, a list that lags, second machines, slow ends, groups that linger, an empty journal. */
+#include "base/gp_base.h"
+
+#include "engine_cloud.h"
+
+static void test_first_offer(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a ");
+    assert_int_equal(running(), 2);
+    char *ids = engine_billed_ids(f->e);
+    assert_string_equal(ids, "i-0\ni-1");
+    free(ids);
+    assert_int_equal(launch(f, &err), 0); /* again: nothing to create */
+    assert_int_equal(cloud.creates, 1);
+    down_ok(f);
+    ids = engine_billed_ids(f->e);
+    assert_string_equal(ids, "");
+    free(ids);
+}
+
+static void test_zone_then_next_zone(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.script[0] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a r1-b ");
+}
+
+static void test_region_skips_its_zones(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.script[0] = (struct refusal){GP_EQUOTA, GP_SCOPE_REGION, "VcpuLimitExceeded"};
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a r2-a ");
+}
+
+static void test_all_refused_names_each(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    for (int i = 0; i < 3; i++)
+        cloud.script[i] =
+            (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
+    assert_int_equal(launch(f, &err), -GP_ECAPACITY);
+    assert_string_equal(cloud.tried, "r1-a r1-b r2-a ");
+    assert_non_null(strstr(err.msg, "r2-a"));
+    assert_non_null(strstr(err.msg, "InsufficientInstanceCapacity"));
+    assert_int_equal(running(), 0);
+    down_ok(f); /* the claim goes too */
+}
+
+static void test_bad_parameter_ends_at_once(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.script[0] = (struct refusal){GP_EUSAGE, GP_SCOPE_NONE, "InvalidParameterValue"};
+    assert_int_equal(launch(f, &err), -GP_EUSAGE);
+    assert_string_equal(cloud.tried, "r1-a ");
+}
+
+static void test_lost_reply_is_replayed(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.lose_reply_at = 0;
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a replay ");
+    assert_int_equal(running(), 2);
+    down_ok(f);
+}
+
+/* kill -9 between the call and its ids: the next run finds them by tags. */
+static void test_ids_lost_found_by_tags(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE, .slot_count = 2, .created_s = clock_wall_s()};
+    assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
+    intent_clear(&in);
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(cloud.creates, 1);
+    struct intent_list open = {0};
+    assert_int_equal(journal_intents(f->e->journal, NULL, 1u << INTENT_OPEN, &open, &err), 0);
+    assert_int_equal(open.list.len, 0);
+}
+
+static void test_second_machines_are_ended(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.double_create = 1;
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(running(), 4);
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(running(), 2);
+    assert_string_equal(f->run->nodes[0].res.id, "i-0");
+}
+
+static void test_down_with_empty_journal(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    run_close(f->run);
+    f->run = NULL;
+    engine_close(f->e);
+    GP_AUTO_FREE char *db = fs_join(f->dir, "journal.db");
+    assert_int_equal(unlink(db), 0);
+    assert_int_equal(engine_open(&(struct engine_opts){.owner = "me"}, &f->e, &err), 0);
+    down_ok(f);
+}
+
+static void test_down_waits_for_the_end(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.gone_after = 8;
+    int before = cloud.lists;
+    down_ok(f);
+    assert_true(cloud.lists - before > 4);
+}
+
+static void test_down_settles_an_unknown_launch(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE, .slot_first = 0, .slot_count = 2,
+                        .created_s = clock_wall_s()};
+    assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
+    intent_clear(&in);
+    cloud.list_lag = cloud.lists + 3; /* its machines show up late */
+    down_ok(f);
+    struct intent_list stones = {0};
+    assert_int_equal(journal_intents(f->e->journal, NULL, 1u << INTENT_TOMBSTONE, &stones, &err), 0);
+    assert_int_equal(stones.list.len, 1);
+    intent_list_clear(&stones);
+}
+
+/* A machine that the journal knows and the list hides is ended by its id, not forgotten. */
+static void test_down_ends_what_is_not_listed(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.list_lag = cloud.lists + 1000;
+    struct down_result res = {0};
+    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
+    down_result_clear(&res);
+    assert_int_equal(running(), 0);
+}
+
+static void test_down_without_credentials_names_the_ids(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.list_fails = true;
+    struct down_result res = {0};
+    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "i-0"));
+    assert_non_null(strstr(err.msg, "i-1"));
+    assert_int_equal(gp_exit_code(err.code), 8);
+    down_result_clear(&res);
+}
+
+static void test_foreign_owner_is_not_touched(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack theirs = {.owner = xstrdup("colleague"), .name = xstrdup("t"),
+                           .uid = xstrdup("ffff"), .spec_hash = xstrdup("")};
+    add(RES_INSTANCE, "i-theirs", &theirs, 0);
+    stack_clear(&theirs);
+    assert_int_equal(launch(f, &err), 0);
+    struct down_result res = {0};
+    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
+    down_result_clear(&res);
+    assert_int_equal(running(), 1);
+}
+
+static void test_gc_ends_only_the_expired(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaa"),
+                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
+    add(RES_INSTANCE, "i-old", &old, 0);
+    stack_clear(&old);
+    assert_int_equal(launch(f, &err), 0);
+    struct gc_result res = {0};
+    assert_int_equal(engine_gc(f->e, NULL, true, &res, &err), 0);
+    assert_int_equal(res.ended.list.len, 1);
+    assert_int_equal(running(), 3);
+    gc_result_clear(&res);
+    assert_int_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
+    gc_result_clear(&res);
+    assert_int_equal(running(), 2);
+}
+
+static void test_status_from_memory_when_blind(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.list_fails = true;
+    struct stack_view_list views = {0};
+    assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), 0);
+    assert_int_equal(views.list.len, 1);
+    assert_int_equal(views.list.items[0].nodes.len, 2);
+    assert_string_equal(views.list.items[0].nodes.items[1].id, "i-1");
+    stack_view_list_clear(&views);
+}
+
+int main(void) {
+#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
+    const struct CMUnitTest tests[] = {
+        T(test_first_offer), T(test_zone_then_next_zone), T(test_region_skips_its_zones),
+        T(test_all_refused_names_each), T(test_bad_parameter_ends_at_once),
+        T(test_lost_reply_is_replayed), T(test_ids_lost_found_by_tags),
+        T(test_second_machines_are_ended), T(test_down_with_empty_journal),
+        T(test_down_waits_for_the_end), T(test_down_settles_an_unknown_launch),
+        T(test_down_ends_what_is_not_listed),
+        T(test_down_without_credentials_names_the_ids), T(test_foreign_owner_is_not_touched),
+        T(test_gc_ends_only_the_expired), T(test_status_from_memory_when_blind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Identity of a stack between two runs: the journal's, the cloud's, somebody else's, an expired one;
+ * and what of a spec may change under machines that are there. */
+#include "base/gp_base.h"
+
+#include "engine_cloud.h"
+
+static int up(struct fixture *f, struct gp_error *err) {
+    struct up_result res = {0};
+    run_close(f->run);
+    f->run = NULL;
+    int r = engine_up(f->e, f->spec, &res, err);
+    up_result_clear(&res);
+    return r;
+}
+
+static void refuse_all(void) {
+    for (int i = 0; i < 16; i++)
+        cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
+}
+
+static void other_spec(struct fixture *f, const char *text) {
+    spec_free(f->spec);
+    f->spec = NULL;
+    load(f, text);
+}
+
+static void test_refused_takes_its_claim_back(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    refuse_all();
+    assert_int_equal(up(f, &err), -GP_ECAPACITY);
+    assert_int_equal(cloud.creates, 3);
+    assert_int_equal(alive(), 0);
+}
+
+/* A claim that another machine made stays, whatever this run is refused. */
+static void test_somebody_elses_claim_stays(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack theirs = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("cccc"),
+                           .spec_hash = xstrdup(""), .expires_s = clock_wall_s() + 600};
+    add(RES_GROUP, "sg-1", &theirs, -1);
+    stack_clear(&theirs);
+    refuse_all();
+    assert_int_equal(up(f, &err), -GP_ECAPACITY);
+    assert_int_equal(alive(), 1);
+}
+
+/* The stack was ended from elsewhere: the next one has its own uid and its whole time. */
+static void test_ended_elsewhere(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
+    f->run->stack.expires_s = clock_wall_s() + 60;
+    assert_int_equal(journal_stack_put(f->e->journal, &f->run->stack, NULL, &err), 0);
+    assert_int_equal(journal_report_put(f->e->journal, uid, "{}", &err), 0);
+    resource_list_clear(&cloud.things);
+    struct run *run = NULL;
+    struct provider *p = NULL;
+    run_close(f->run);
+    f->run = NULL;
+    assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
+    f->run = run;
+    assert_int_equal(run_provider(run, "aws", &p, &err), 0);
+    assert_int_equal(run_lock(run, &err), 0);
+    assert_int_equal(reconcile(run, &err), 0);
+    assert_int_equal(claim_take(run, &err), 0);
+    assert_int_equal(claim_remember(run, &err), 0);
+    assert_string_not_equal(run->stack.uid, uid);
+    assert_true(run->stack.expires_s > clock_wall_s() + 3600);
+    struct node_record_list nodes = {0};
+    assert_int_equal(journal_nodes(f->e->journal, uid, &nodes, &err), 0);
+    assert_int_equal(nodes.list.len, 0);
+    char *report = NULL;
+    struct gp_error none = {0};
+    assert_int_equal(journal_report_get(f->e->journal, run->stack.uid, &report, &none),
+                     -GP_ENOTFOUND);
+}
+
+/* A late machine of an older stack of the name is no reason to take its identity. */
+static void test_a_leftover_is_not_the_stack(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaa"),
+                        .spec_hash = xstrdup("")};
+    resource_list_clear(&cloud.things);
+    add(RES_INSTANCE, "i-late", &old, 0);
+    stack_clear(&old);
+    assert_int_equal(reconcile(f->run, &err), 0);
+    assert_string_equal(f->run->stack.uid, uid);
+    assert_false(f->run->nodes[0].exists);
+}
+
+static void test_expired_with_machines_is_refused(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    f->run->stack.expires_s = clock_wall_s() - 5;
+    assert_int_equal(journal_stack_put(f->e->journal, &f->run->stack, NULL, &err), 0);
+    assert_int_equal(up(f, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "deadline"));
+    assert_int_equal(running(), 2);
+}
+
+static void test_other_machines_are_refused(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
+    assert_int_equal(up(f, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "'offers'"));
+    struct plan plan = {0};
+    gp_error_clear(&err);
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
+    plan_clear(&plan);
+}
+
+/* With no machine left there is nothing to refuse: the new spec is launched (and here has no room). */
+static void test_other_machines_after_the_end(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].kind == RES_INSTANCE)
+            cloud.things.list.items[i].state = RES_GONE;
+    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
+    refuse_all();
+    assert_int_equal(up(f, &err), -GP_ECAPACITY);
+}
+
+/* A spec that changed begins every node again, from its bootstrap. */
+static void test_changed_spec_begins_again(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    struct run *run = f->run;
+    for (int i = 0; i < 2; i++) {
+        run->nodes[i].rec.phase = NODE_READY;
+        resource_set(&run->nodes[i].rec.boot_id, "b");
+        assert_int_equal(run_node_save(&run->nodes[i], &err), 0);
+    }
+    other_spec(f, "name: t\nnodes: 2\nvalidate: {time: 20m}\noffers: [{provider: aws}]\n");
+    run->spec = f->spec;
+    assert_int_equal(claim_remember(run, &err), 0);
+    assert_int_equal(run->nodes[0].rec.phase, NODE_REACHING);
+    assert_string_equal(run->nodes[0].rec.boot_id, "");
+}
+
+/* validate never makes a node ready that `up` did not set up to its end. */
+static void test_validate_wants_a_bootstrap(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct report report = {0};
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(engine_validate(f->e, "t", NULL, &report, &err), -GP_EBOOTSTRAP);
+    assert_non_null(strstr(err.msg, "never set up"));
+    assert_false(report.ready);
+    report_clear(&report);
+}
+
+int main(void) {
+#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
+    const struct CMUnitTest tests[] = {
+        T(test_refused_takes_its_claim_back),
+        T(test_somebody_elses_claim_stays),
+        T(test_ended_elsewhere),
+        T(test_a_leftover_is_not_the_stack),
+        T(test_expired_with_machines_is_refused),
+        T(test_other_machines_are_refused),
+        T(test_other_machines_after_the_end),
+        T(test_changed_spec_begins_again),
+        T(test_validate_wants_a_bootstrap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

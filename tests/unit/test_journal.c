@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal: what is committed is there after a reopen, gone is terminal, a damaged or newer file
+ * is told apart, and an intent and its ids are one transaction. */
+#include "base/gp_base.h"
+
+#include "journal/journal.h"
+
+#include "base/fs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct fixture {
+    char dir[64];
+    char *path;
+};
+
+static int setup(void **state) {
+    struct fixture *f = xcalloc(1, sizeof *f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/gpuprov-journal-XXXXXX");
+    if (mkdtemp(f->dir) == NULL) return -1;
+    f->path = fs_join(f->dir, "journal.db");
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    int r = fs_remove_tree(f->dir, &err);
+    free(f->path);
+    free(f);
+    return r;
+}
+
+static struct journal *open_ok(const char *path) {
+    struct gp_error err = {0};
+    struct journal *j = NULL;
+    bool damaged = true;
+    int r = journal_open(path, &j, &damaged, &err);
+    if (r != 0) fail_msg("%s", err.msg);
+    assert_false(damaged);
+    return j;
+}
+
+static struct stack make_stack(const char *owner, const char *name, const char *uid) {
+    return (struct stack){.owner = xstrdup(owner), .name = xstrdup(name), .uid = xstrdup(uid),
+                          .spec_hash = xstrdup("h"), .provider = xstrdup("local"),
+                          .region = xstrdup("here"), .created_s = 5, .expires_s = 9};
+}
+
+static struct resource make_resource(const char *id, int slot) {
+    struct resource r = {0};
+    resource_init(&r, RES_INSTANCE, "aws");
+    resource_set(&r.id, id);
+    resource_set(&r.uid, "u1");
+    resource_set(&r.host_keys, "ssh-ed25519 AAAA");
+    r.slot = slot;
+    r.state = RES_RUNNING;
+    r.billed = true;
+    r.price_usd_per_h = 1.25;
+    r.ssh_port = 2222;
+    return r;
+}
+
+static void test_stack_survives_reopen(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct journal *j = open_ok(f->path);
+    struct stack s = make_stack("me", "llm", "u1");
+    assert_int_equal(journal_stack_put(j, &s, "{\"name\":\"llm\"}", &err), 0);
+    assert_int_equal(journal_stack_put(j, &s, NULL, &err), 0); /* keeps the spec */
+    journal_close(j);
+    struct stat st;
+    assert_int_equal(stat(f->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    j = open_ok(f->path);
+    struct stack got = {0};
+    char *spec = NULL;
+    assert_int_equal(journal_stack_get(j, "me", "llm", &got, &spec, &err), 0);
+    assert_string_equal(got.uid, "u1");
+    assert_int_equal(got.expires_s, 9);
+    assert_string_equal(spec, "{\"name\":\"llm\"}");
+    free(spec);
+    stack_clear(&got);
+    assert_int_equal(journal_stack_get(j, "me", "other", &got, NULL, &err), -GP_ENOTFOUND);
+    stack_clear(&s);
+    journal_close(j);
+}
+
+static void test_intent_and_ids_together(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct journal *j = open_ok(f->path);
+    struct intent in = {.uid = xstrdup("u1"), .provider = xstrdup("aws"), .region = xstrdup("r"),
+                        .zone = xstrdup("z"), .kind = RES_INSTANCE, .slot_first = 0,
+                        .slot_count = 2, .attempt = 1, .token = xstrdup("tok"),
+                        .body = xstrdup("Action=RunInstances&x=1"), .offer = xstrdup(""),
+                        .created_s = 7, .note = xstrdup("")};
+    assert_int_equal(journal_intent(j, &in, &err), 0);
+    assert_true(in.id > 0);
+    journal_close(j);
+    j = open_ok(f->path);
+    struct intent_list open = {0};
+    assert_int_equal(journal_intents(j, "u1", 1u << INTENT_OPEN, &open, &err), 0);
+    assert_int_equal(open.list.len, 1);
+    assert_string_equal(open.list.items[0].body, "Action=RunInstances&x=1");
+    assert_int_equal(open.list.items[0].id, in.id);
+    intent_list_clear(&open);
+    struct resource_list made = {0};
+    vec_push(&made.list, make_resource("i-1", 0));
+    vec_push(&made.list, make_resource("i-2", 1));
+    assert_int_equal(journal_intent_done(j, in.id, &made, &err), 0);
+    assert_int_equal(journal_intents(j, NULL, 1u << INTENT_OPEN, &open, &err), 0);
+    assert_int_equal(open.list.len, 0);
+    struct resource_list got = {0};
+    assert_int_equal(journal_resources(j, "u1", &got, &err), 0);
+    assert_int_equal(got.list.len, 2);
+    assert_string_equal(got.list.items[1].id, "i-2");
+    assert_int_equal(got.list.items[1].ssh_port, 2222);
+    assert_true(got.list.items[1].price_usd_per_h == 1.25);
+    resource_list_clear(&got);
+    resource_list_clear(&made);
+    intent_clear(&in);
+    journal_close(j);
+}
+
+static void test_gone_is_terminal(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct journal *j = open_ok(f->path);
+    struct resource r = make_resource("i-1", 0);
+    assert_int_equal(journal_resource_put(j, &r, &err), 0);
+    assert_int_equal(journal_resource_gone(j, "aws", "i-1", &err), 0);
+    assert_int_equal(journal_resource_put(j, &r, &err), 0);
+    struct resource_list got = {0};
+    assert_int_equal(journal_resources(j, "u1", &got, &err), 0);
+    assert_int_equal(got.list.items[0].state, RES_GONE);
+    assert_false(got.list.items[0].billed);
+    resource_list_clear(&got);
+    resource_clear(&r);
+    journal_close(j);
+}
+
+static void test_forget_keeps_tombstones(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct journal *j = open_ok(f->path);
+    struct stack s = make_stack("me", "llm", "u1");
+    struct intent in = {.uid = xstrdup("u1"), .provider = xstrdup("aws"), .kind = RES_INSTANCE};
+    struct node_record n = {.slot = 3, .phase = NODE_READY, .host_key = xstrdup("k")};
+    assert_int_equal(journal_stack_put(j, &s, "{}", &err), 0);
+    assert_int_equal(journal_intent(j, &in, &err), 0);
+    assert_int_equal(journal_intent_end(j, in.id, INTENT_TOMBSTONE, "x", &err), 0);
+    assert_int_equal(journal_node_put(j, "u1", &n, &err), 0);
+    assert_int_equal(journal_stack_forget(j, "u1", &err), 0);
+    struct node_record_list nodes = {0};
+    assert_int_equal(journal_nodes(j, "u1", &nodes, &err), 0);
+    assert_int_equal(nodes.list.len, 0);
+    struct intent_list left = {0};
+    assert_int_equal(journal_intents(j, "u1", 1u << INTENT_TOMBSTONE, &left, &err), 0);
+    assert_int_equal(left.list.len, 1);
+    intent_list_clear(&left);
+    node_record_clear(&n);
+    intent_clear(&in);
+    stack_clear(&s);
+    journal_close(j);
+}
+
+static void test_damaged_is_set_aside(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    char junk[8192];
+    memset(junk, 'x', sizeof junk);
+    assert_int_equal(fs_write_atomic(f->path, junk, sizeof junk, 0600, &err), 0);
+    struct journal *j = NULL;
+    bool damaged = false;
+    assert_int_equal(journal_open(f->path, &j, &damaged, &err), 0);
+    assert_true(damaged);
+    struct stack_list all = {0};
+    assert_int_equal(journal_stacks(j, &all, &err), 0);
+    assert_int_equal(all.list.len, 0);
+    journal_close(j);
+    j = open_ok(f->path); /* the new one is sound */
+    journal_close(j);
+}
+
+static void test_newer_is_refused(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    journal_close(open_ok(f->path));
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    struct journal *j = NULL;
+    bool damaged = true;
+    assert_int_equal(journal_open(f->path, &j, &damaged, &err), -GP_EENV);
+    assert_false(damaged);
+    assert_non_null(strstr(err.msg, "newer"));
+    assert_true(fs_exists(f->path));
+}
+
+static void *put_many(void *arg) {
+    struct journal *j = arg;
+    for (int i = 0; i < 20; i++) {
+        struct gp_error err = {0};
+        struct node_record n = {.slot = i, .phase = NODE_REACHING};
+        if (journal_node_put(j, "u1", &n, &err) != 0) return xstrdup(err.msg);
+    }
+    return NULL;
+}
+
+static void test_threads_and_two_connections(void **state) {
+    struct fixture *f = *state;
+    struct journal *a = open_ok(f->path), *b = open_ok(f->path);
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, put_many, i % 2 ? a : b);
+    for (int i = 0; i < 4; i++) {
+        void *why = NULL;
+        pthread_join(t[i], &why);
+        if (why != NULL) fail_msg("%s", (char *)why);
+    }
+    struct gp_error err = {0};
+    struct node_record_list nodes = {0};
+    assert_int_equal(journal_nodes(a, "u1", &nodes, &err), 0);
+    assert_int_equal(nodes.list.len, 20);
+    node_record_list_clear(&nodes);
+    journal_close(a);
+    journal_close(b);
+}
+
+int main(void) {
+#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_stack_survives_reopen), T(test_intent_and_ids_together), T(test_gone_is_terminal),
+        T(test_forget_keeps_tombstones), T(test_damaged_is_set_aside), T(test_newer_is_refused),
+        T(test_threads_and_two_connections),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* No secret passes the redactor; secrets themselves. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void redact(const char *value) {
+    GP_AUTO_SECRET struct secret s = {0};
+    secret_set(&s, value, strlen(value));
+    log_redact(&s);
+}
+
+static void redacts(void **state) {
+    (void)state;
+    redact("hunter2");
+    redact("hunter2-and-more"); /* the longer one first, whatever the order they came in */
+    redact("short");            /* less than 6 bytes: would redact half of the language */
+    redact("hunter2");
+    redact("first line\nsecond line\r\nend\n"); /* is shown line by line */
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"", ""},
+        {"nothing here", "nothing here"},
+        {"hunter2", "***"},
+        {"a hunter2hunter2 b", "a ****** b"},
+        {"x=hunter2-and-more;", "x=***;"},
+        {"hunter2-and-mor", "***-and-mor"},
+        {"hunter", "hunter"},
+        {"short", "short"},
+        {"it said: second line!", "it said: ***!"},
+        {"first line\nsecond line\r\nend\n", "***"},
+        {"the end", "the end"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *out = log_redacted(rows[i].in);
+        assert_string_equal(out, rows[i].out);
+    }
+    log_close();
+    GP_AUTO_FREE char *out = log_redacted("hunter2");
+    assert_string_equal(out, "hunter2"); /* forgotten */
+}
+
+static void parts(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    assert_false(log_on(LOG_HTTP));
+    assert_int_equal(log_enable("http,shh", &err), -GP_EUSAGE);
+    assert_string_equal(err.msg, "no trace part 'shh'; there are: http, ssh, state, node, all");
+    gp_error_clear(&err);
+    assert_int_equal(log_enable("", &err), -GP_EUSAGE);
+    gp_error_clear(&err);
+    assert_false(log_on(LOG_HTTP));
+    assert_int_equal(log_enable("http,state", &err), 0);
+    assert_true(log_on(LOG_HTTP) && log_on(LOG_STATE) && !log_on(LOG_SSH) && !log_on(LOG_NODE));
+    assert_int_equal(log_enable("all", &err), 0);
+    assert_true(log_on(LOG_SSH) && log_on(LOG_NODE));
+}
+
+/* What really arrives on stderr, also when a secret stands where a long line is cut. */
+static void lines_on_stderr(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    assert_int_equal(log_enable("ssh", &err), 0);
+    redact("hunter2-secret");
+    int p[2], saved = dup(2);
+    assert_int_equal(pipe(p), 0);
+    dup2(p[1], 2);
+    log_trace(LOG_SSH, "key hunter2-secret\nnext \x1b");
+    log_trace(LOG_HTTP, "not on");
+    GP_AUTO_STR struct str big = {0};
+    for (int i = 0; i < 16370; i++) str_addc(&big, 'x');
+    log_trace(LOG_SSH, "%shunter2-secret tail", big.s);
+    dup2(saved, 2);
+    close(saved);
+    close(p[1]);
+    GP_AUTO_STR struct str got = {0};
+    char buf[4096];
+    for (ssize_t n = read(p[0], buf, sizeof buf); n > 0; n = read(p[0], buf, sizeof buf))
+        str_add_mem(&got, buf, (size_t)n);
+    close(p[0]);
+    assert_non_null(strstr(got.s, " ssh: key *** next ?\n"));
+    assert_null(strstr(got.s, "hunter"));
+    assert_null(strstr(got.s, "not on"));
+    assert_true(str_ends(got.s, " ...\n"));
+    log_close();
+}
+
+static void secrets(void **state) {
+    (void)state;
+    GP_AUTO_SECRET struct secret a = {0}, b = {0};
+    assert_string_equal(secret_reveal(&a), "");
+    assert_true(secret_equal(&a, "", 0));
+    secret_set(&a, "abc", 3);
+    secret_copy(&b, &a);
+    secret_set(&a, secret_reveal(&a), 2); /* from itself */
+    assert_string_equal(secret_reveal(&a), "ab");
+    assert_true(secret_equal(&b, "abc", 3));
+    assert_false(secret_equal(&b, "abd", 3));
+    assert_false(secret_equal(&b, "ab", 2));
+    secret_clear(&b);
+    assert_int_equal(b.len, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts),
+        cmocka_unit_test(redacts),
+        cmocka_unit_test(lines_on_stderr),
+        cmocka_unit_test(secrets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

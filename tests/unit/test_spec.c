@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The spec: what is accepted and what it becomes, every refusal with its place, substitution, hash,
+ * schema, the manual page and the examples. Runs from the repository's root. UPDATE_GOLDEN=1 rewrites
+ * what is compared with files. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "model/spec.h"
+#include "validate/validate.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* --- helpers --- */
+
+struct loaded {
+    struct spec *spec;
+    struct spec_problems problems;
+    struct gp_error err;
+    int r;
+};
+
+static void loaded_clear(struct loaded *l) {
+    spec_free(l->spec);
+    spec_problems_clear(&l->problems);
+    *l = (struct loaded){0};
+}
+#define GP_AUTO_LOADED GP_CLEANUP(loaded_clear)
+
+static struct loaded load(const char *text) {
+    struct loaded l = {0};
+    l.r = spec_load_text("t.yaml", text, strlen(text), validate_names(), &l.spec, &l.problems,
+                         &l.err);
+    assert_true((l.r == 0) == (l.spec != NULL));
+    assert_true((l.r == 0) == (l.problems.list.len == 0));
+    return l;
+}
+
+static struct spec *good(const char *text) {
+    struct loaded l = load(text);
+    if (l.r != 0)
+        fail_msg("%s: line %u: %s", text, l.problems.list.items[0].pos.line,
+                 l.problems.list.items[0].message);
+    return l.spec;
+}
+
+/* Exactly one problem, at that place, whose text has `part`. */
+static void bad_at(const char *text, unsigned line, unsigned column, const char *part) {
+    GP_AUTO_LOADED struct loaded l = load(text);
+    if (l.r == 0) fail_msg("accepted: %s", text);
+    assert_int_equal(l.r, -GP_EUSAGE);
+    assert_int_equal(l.err.code, GP_EUSAGE);
+    assert_int_equal(l.err.domain, GP_D_SPEC);
+    const struct spec_problem *p = &l.problems.list.items[0];
+    if (l.problems.list.len != 1)
+        fail_msg("%zu problems in '%s': %s, %s", l.problems.list.len, text, p->message,
+                 p[1].message);
+    if (strstr(p->message, part) == NULL) fail_msg("'%s' has no '%s'", p->message, part);
+    if (p->pos.line != line || p->pos.column != column)
+        fail_msg("%u:%u, not %u:%u: %s", p->pos.line, p->pos.column, line, column, p->message);
+}
+
+/* On line 2, below "name: t". */
+static void bad2(const char *rest, unsigned column, const char *part) {
+    GP_AUTO_FREE char *text = xasprintf("name: t\n%s\n", rest);
+    bad_at(text, 2, column, part);
+}
+
+static void same_as_file(const char *path, const char *text) {
+    struct gp_error err = {0};
+    if (getenv("UPDATE_GOLDEN") != NULL) {
+        if (fs_write_atomic(path, text, strlen(text), 0644, &err) != 0) fail_msg("%s", err.msg);
+        return;
+    }
+    GP_AUTO_STR struct str want = {0};
+    if (fs_read(path, (size_t)1 << 20, &want, &err) != 0) fail_msg("%s", err.msg);
+    assert_string_equal(text, want.s);
+}
+
+/* --- what is accepted --- */
+
+static void smallest(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good("name: try\n");
+    assert_string_equal(s->name, "try");
+    assert_string_equal(s->path, "t.yaml");
+    assert_string_equal(s->text, "name: try\n");
+    assert_int_equal(s->nodes, 1);
+    assert_null(s->gpu.model);
+    assert_int_equal(s->gpu.count, 0);
+    assert_int_equal(s->order, ORDER_CHEAPEST);
+    assert_int_equal(s->offers.len, 1);
+    assert_string_equal(s->offers.items[0].provider, "local");
+    assert_int_equal(s->ttl_ms, 4 * 3600000);
+    assert_int_equal(s->image.kind, IMAGE_AUTO);
+    assert_true(s->access.public_ip);
+    assert_null(s->access.key);
+    assert_int_equal(s->validate.time_ms, 300000);
+    assert_false(s->validate.strict);
+    assert_int_equal(strlen(s->hash), 64);
+}
+
+static const char whole[] =
+    "apiVersion: gpuprov/v1\n"
+    "name: llm\n"
+    "nodes: 2\n"
+    "gpu: H100:8\n"
+    "order: listed\n"
+    "offers:\n"
+    "  - {provider: aws, regions: [us-east-2, us-west-2], zones: [us-east-2a], market: spot}\n"
+    "  - provider: aws\n"
+    "    regions: [us-east-1]\n"
+    "    market: on-demand\n"
+    "    instance_type: p5.48xlarge\n"
+    "    subnet: subnet-0abc1234\n"
+    "    role: gpu-node\n"
+    "  - {provider: local}\n"
+    "limits: {ttl: 1h30m}\n"
+    "image: {os: ubuntu-24.04}\n"
+    "access:\n"
+    "  public_ip: false\n"
+    "  bastion: ops@bastion.example:2222\n"
+    "  ssh_from: [203.0.113.0/24, 2001:db8::/32]\n"
+    "  key: keys/id\n"
+    "bootstrap:\n"
+    "  packages: [htop, libssl3=3.0.2]\n"
+    "  steps:\n"
+    "    - name: data\n"
+    "      run: |\n"
+    "        ./fetch.sh \"${HOME}\" ${file:-x}\n"
+    "        echo done\n"
+    "      check: test -e /data/ok\n"
+    "    - {name: late, run: 'true'}\n"
+    "validate:\n"
+    "  time: 20m\n"
+    "  require: [train.ddp, net.pair]\n"
+    "  floors: {net.pair: 8 Gbit/s, net.pair.latency: 1ms, host.cores.usable: 4}\n"
+    "  strict: true\n"
+    "secrets:\n"
+    "  - {env: HF_TOKEN, from: file:/run/secrets/hf}\n"
+    "  - {env: OTHER, from: env:X_Y}\n";
+
+static void everything(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good(whole);
+    assert_int_equal(s->nodes, 2);
+    assert_string_equal(s->gpu.model, "H100");
+    assert_int_equal(s->gpu.count, 8);
+    assert_int_equal(s->gpu.pos.line, 4);
+    assert_int_equal(s->order, ORDER_LISTED);
+    assert_int_equal(s->offers.len, 3);
+    const struct spec_offer *o = s->offers.items;
+    assert_int_equal(o[0].regions.n, 2);
+    assert_string_equal(o[0].regions.v[1], "us-west-2");
+    assert_string_equal(o[0].zones.v[0], "us-east-2a");
+    assert_int_equal(o[0].market, MARKET_SPOT);
+    assert_int_equal(o[1].market, MARKET_ON_DEMAND);
+    assert_string_equal(o[1].instance_type, "p5.48xlarge");
+    assert_string_equal(o[1].subnet, "subnet-0abc1234");
+    assert_string_equal(o[1].role, "gpu-node");
+    assert_int_equal(o[1].pos.line, 8);
+    assert_int_equal(o[1].pos.column, 5);
+    assert_int_equal(s->ttl_ms, 5400000);
+    assert_int_equal(s->image.kind, IMAGE_OS);
+    assert_string_equal(s->image.value, "ubuntu-24.04");
+    assert_false(s->access.public_ip);
+    assert_string_equal(s->access.bastion, "ops@bastion.example:2222");
+    assert_int_equal(s->access.ssh_from.n, 2);
+    assert_true(s->access.key[0] == '/');
+    assert_true(str_ends(s->access.key, "/keys/id"));
+    assert_int_equal(s->packages.n, 2);
+    assert_int_equal(s->steps.len, 2);
+    assert_string_equal(s->steps.items[0].run, "./fetch.sh \"${HOME}\" ${file:-x}\necho done\n");
+    assert_string_equal(s->steps.items[0].check, "test -e /data/ok");
+    assert_string_equal(s->steps.items[1].run, "true");
+    assert_null(s->steps.items[1].check);
+    assert_int_equal(s->validate.time_ms, 1200000);
+    assert_int_equal(s->validate.require.n, 2);
+    assert_int_equal(s->validate.floors.len, 3);
+    const struct spec_floor *f = s->validate.floors.items;
+    assert_string_equal(f[0].check, "net.pair");
+    assert_string_equal(f[0].metric, "bandwidth"); /* the first figure that is a rate */
+    assert_string_equal(f[0].unit, "GB/s");
+    assert_true(f[0].value > 0.9999999 && f[0].value < 1.0000001);
+    assert_string_equal(f[1].metric, "latency");
+    assert_string_equal(f[1].unit, "us");
+    assert_true(f[1].value > 999.999 && f[1].value < 1000.001);
+    assert_string_equal(f[2].metric, "usable");
+    assert_true(f[2].value == 4);
+    assert_true(s->validate.strict);
+    assert_int_equal(s->secrets.len, 2);
+    assert_string_equal(s->secrets.items[1].from, "env:X_Y");
+}
+
+static void gpu_forms(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *model;
+        int count;
+    } rows[] = {
+        {"name: a\ngpu: H100", "H100", 1},
+        {"name: a\ngpu: 'H100:8'", "H100", 8},
+        {"name: a\ngpu: RTX PRO 6000:2", "RTX PRO 6000", 2},
+        {"name: a\ngpu: {model: A100-80GB, count: 16}", "A100-80GB", 16},
+        {"name: a\ngpu:\n  model: L4", "L4", 1},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_SPEC struct spec *s = good(rows[i].text);
+        assert_string_equal(s->gpu.model, rows[i].model);
+        assert_int_equal(s->gpu.count, rows[i].count);
+    }
+}
+
+static void text_is_text(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good("name: no\nbootstrap: {packages: [on, 7zip, 2048, 'null']}\n"
+                                       "image: {id: 'ami-1'}\naccess: {public_ip: false}\n");
+    assert_string_equal(s->name, "no");
+    assert_string_equal(s->packages.v[0], "on");
+    assert_string_equal(s->packages.v[2], "2048");
+    assert_string_equal(s->packages.v[3], "null");
+    assert_int_equal(s->image.kind, IMAGE_ID);
+}
+
+/* --- what is refused, and where --- */
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *rest;
+        unsigned column;
+        const char *part;
+    } rows[] = {
+        {"nodse: 2", 1, "unknown key 'nodse' in a spec; did you mean 'nodes'?"},
+        {"zzz: 2", 1, "valid here: apiVersion, name, nodes"},
+        {"ttl: 2h", 1, "it belongs to 'limits'"},
+        {"limits: {nodes: 2}", 10, "it belongs to the top level"},
+        {"gpu: {model: H100, memory: 80}", 20, "unknown key 'memory' in gpu"},
+        {"apiVersion: v1", 13, "'apiVersion' cannot be 'v1'"},
+        {"nodes: 0", 8, "from 1 to 512, not '0'"},
+        {"nodes: 513", 8, "from 1 to 512"},
+        {"nodes: two", 8, "whole number"},
+        {"nodes: 1.5", 8, "whole number"},
+        {"nodes: '2'", 8, "without quotes"},
+        {"nodes: 99999999999999999999", 8, "from 1 to 512"},
+        {"nodes:", 7, "has no value"},
+        {"nodes: ~", 8, "has no value"},
+        {"nodes: [2]", 8, "must be text, not a list"},
+        {"gpu: 8:H100", 6, "did you mean 'H100:8'?"},
+        {"gpu: H100:0", 6, "from 1 to 16"},
+        {"gpu: H100:17", 6, "from 1 to 16"},
+        {"gpu: 'H100:'", 6, "from 1 to 16"},
+        {"gpu: 8", 6, "model[:count]"},
+        {"gpu: [H100]", 6, "gpu must be a map"},
+        {"gpu: {count: 8}", 6, "gpu needs 'model'"},
+        {"gpu: {model: H100, count: eight}", 27, "whole number from 1 to 16"},
+        {"order: cheap", 8, "'order' cannot be 'cheap'"},
+        {"order: Listed", 8, "did you mean 'listed'?"},
+        {"offers: []", 9, "needs at least 1"},
+        {"offers: {provider: aws}", 9, "must be a list (put '- '"},
+        {"offers: aws", 9, "must be a list"},
+        {"offers: [aws]", 10, "offers[] must be a map"},
+        {"offers: [{}]", 10, "needs 'provider'"},
+        {"offers: [{provider: amazon}]", 21, "valid here: local, ssh, aws"},
+        {"offers: [{provider: local, market: spot}]", 28, "'market' is for aws"},
+        {"offers: [{provider: local, regions: [a1]}]", 28, "'regions' is for aws"},
+        {"offers: [{provider: aws, hosts: x}]", 26, "'hosts' is for ssh"},
+        {"offers: [{provider: ssh}]", 10, "needs 'hosts'"},
+        {"offers: [{provider: ssh, hosts: no-such-file}]", 33, "there is no hosts file '/"},
+        {"offers: [{provider: aws, market: spott}]", 34, "did you mean 'spot'?"},
+        {"offers: [{provider: aws, regions: us-east-1}]", 35, "must be a list: [us-east-1]"},
+        {"offers: [{provider: aws, regions: [US]}]", 36, "lower-case"},
+        {"offers: [{provider: aws, regions: [us-east-1, us-east-1]}]", 47, "is twice in 'regions'"},
+        {"offers: [{provider: aws, regions: [us-east-1], zones: [us-west-2a]}]", 56,
+         "in none of the regions of this offer (us-east-1)"},
+        {"offers: [{provider: aws, regions: [us-east-1], zones: [us-east-1]}]", 56, "in none of"},
+        {"offers: [{provider: aws, instance_type: big}]", 41, "p5.48xlarge"},
+        {"offers: [{provider: aws, subnet: net}]", 34, "subnet-"},
+        {"limits: {ttl: 12}", 15, "12 without a unit: write 12s, 12m or 12h"},
+        {"limits: {ttl: 12 hours}", 15, "must be a duration such as 12h"},
+        {"limits: {ttl: 30s}", 15, "must be from 1m to 30d"},
+        {"limits: {ttl: 31d}", 15, "must be from 1m to 30d"},
+        {"limits: {ttl: -5m}", 15, "must be a duration"},
+        {"limits: 4h", 9, "limits must be a map: {ttl: ...}"},
+        {"limits:", 8, "has no value"},
+        {"image: ubuntu-24.04", 8, "did you mean {os: ubuntu-24.04}?"},
+        {"image: ami-0123", 8, "did you mean {id: ami-0123}?"},
+        {"image: {os: a-1, id: b}", 18, "both 'os' and 'id'"},
+        {"image: {}", 8, "needs 'os' or 'id'"},
+        {"image: {os: Ubuntu 24}", 13, "such as ubuntu-24.04"},
+        {"access: {public_ip: yes}", 21, "did you mean true (without quotes)?"},
+        {"access: {public_ip: 'true'}", 21, "not the text 'true'"},
+        {"access: {public_ip: off}", 21, "did you mean false"},
+        {"access: {public_ip: maybe}", 21, "must be true or false, not 'maybe'"},
+        {"access: {ssh_from: [10.0.0.1]}", 21, "did you mean '10.0.0.1/32'?"},
+        {"access: {ssh_from: ['10.0.0.9/24']}", 21, "did you mean '10.0.0.0/24'?"},
+        {"access: {ssh_from: ['10.0.0.0/33']}", 21, "from 0 to 32"},
+        {"access: {ssh_from: ['2001:db8::1/64']}", 21, "did you mean '2001:db8::/64'?"},
+        {"access: {ssh_from: [everyone]}", 21, "is not a network"},
+        {"access: {bastion: 'ops@'}", 19, "[user@]host[:port]"},
+        {"access: {bastion: 'a@b:0'}", 19, "from 1 to 65535"},
+        {"access: {bastion: 'a@b; rm'}", 19, "[user@]host[:port]"},
+        {"bootstrap: {packages: ['-y']}", 24, "a package's name"},
+        {"bootstrap: {packages: ['a b']}", 24, "a package's name"},
+        {"bootstrap: {steps: [{name: a, run: x}, {name: a, run: y}]}", 47,
+         "called 'a' already, on line 2"},
+        {"bootstrap: {steps: [{name: a}]}", 21, "needs 'run'"},
+        {"bootstrap: {steps: [{name: a, run: ''}]}", 36, "'run' is empty"},
+        {"validate: {time: 3m}", 18, "valid here: 1m, 5m, 20m"},
+        {"validate: {time: 5}", 18, "without a unit"},
+        {"validate: {require: [train.dpp]}", 22, "did you mean 'train.ddp'?"},
+        {"validate: {require: [gpu.magic.wand]}", 22, "'gpuprov checks' lists them"},
+        {"validate: {floors: {train.dpp.loss: 3}}", 21, "did you mean 'train.ddp'?"},
+        {"validate: {floors: {net.pair.speed: 3 GB/s}}", 21,
+         "has no figure 'speed'; it has: latency (us)"},
+        {"validate: {floors: {net.pair.bandwidth: 300}}", 41, "needs a unit: write it as 300 GB/s"},
+        {"validate: {floors: {net.pair.bandwidth: 300 ms}}", 41, "measured in GB/s, not in ms"},
+        {"validate: {floors: {net.pair.bandwidth: 300 Gb/s}}", 41, "write Gbit/s or GB/s"},
+        {"validate: {floors: {net.pair.bandwidth: 300 gb/s}}", 41, "did you mean 'GB/s'?"},
+        {"validate: {floors: {net.pair.bandwidth: fast}}", 41, "a number and a unit"},
+        {"validate: {floors: {net.pair.bandwidth: -3 GB/s}}", 41, "a number and a unit"},
+        {"validate: {floors: {net.pair: 3}}", 31, "needs a unit"},
+        {"validate: {floors: {net.pair: 3 %}}", 31, "has no figure in %"},
+        {"validate: {floors: {net.pair: 3 GB/s, net.pair.bandwidth: 2 GB/s}}", 39,
+         "has a floor already"},
+        {"validate: {floors: [a]}", 20, "'floors' must be a map"},
+        {"secrets: [{env: PATH, from: env:X}]", 17, "cannot be called 'PATH'"},
+        {"secrets: [{env: LD_PRELOAD, from: env:X}]", 17, "cannot be called"},
+        {"secrets: [{env: GPUPROV_X, from: env:X}]", 17, "cannot be called"},
+        {"secrets: [{env: A-B, from: env:X}]", 17, "a variable's name"},
+        {"secrets: [{env: A, from: hunter2}]", 26, "file:PATH or env:NAME"},
+        {"secrets: [{env: A, from: env:X}, {env: A, from: env:Y}]", 40, "called 'A' already"},
+        {"\"name\": b", 1, "stands twice (first on line 1)"},
+        {"nodes: &x 2", 8, "anchors"},
+        {"nodes: *x", 8, "aliases"},
+        {"nodes: !!int 2", 8, "tags"},
+        {"\tnodes: 2", 1, "tab"},
+        {"bootstrap: {steps: [{name: a, run: \"a\\x1bb\"}]}", 36, "control characters"},
+        {"bootstrap: {steps: [{name: a, run: \"a\\0b\"}]}", 36, "NUL"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++)
+        bad2(rows[i].rest, rows[i].column, rows[i].part);
+}
+
+static void names_of_stacks(void **state) {
+    (void)state;
+    bad_at("name: Llm\n", 1, 7, "lower-case");
+    bad_at("name: 1a\n", 1, 7, "starting with a letter");
+    bad_at("name: a_b\n", 1, 7, "lower-case");
+    bad_at("name: ''\n", 1, 7, "lower-case");
+    bad_at("name: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddx\n", 1, 7, "at most 40");
+    bad_at("name: \"a\\nb\"\n", 1, 7, "lower-case");
+    bad_at("nodes: 2\n", 1, 1, "a spec needs 'name', such as name: llm");
+    bad_at("", 1, 1, "the spec is empty");
+    bad_at("# nothing\n---\n", 1, 1, "the spec is empty");
+    bad_at("- a\n", 1, 1, "a spec must be a map");
+    bad_at("just text\n", 1, 1, "a spec must be a map");
+    bad_at("name: a\n---\nname: b\n", 2, 1, "more than one document");
+    bad_at("name: [a\n", 2, 1, "line 1");
+    bad_at("name: t\n# caf\xe9\n", 2, 6, "UTF-8");
+}
+
+static void all_at_once(void **state) {
+    (void)state;
+    GP_AUTO_LOADED struct loaded l = {0};
+    const char *path = "tests/unit/specs/eight.yaml";
+    l.r = spec_load(path, validate_names(), &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, -GP_EUSAGE);
+    assert_string_equal(l.err.msg, "tests/unit/specs/eight.yaml: 8 errors");
+    assert_int_equal(l.problems.list.len, 8);
+    GP_AUTO_STR struct str text = {0}, out = {0};
+    assert_int_equal(fs_read(path, 1 << 20, &text, &l.err), 0);
+    spec_problems_format(&l.problems, "eight.yaml", text.s, false, &out);
+    same_as_file("tests/unit/golden/spec-eight.txt", out.s);
+    str_reset(&out);
+    spec_problems_format(&l.problems, "eight.yaml", text.s, true, &out);
+    assert_non_null(strstr(out.s, "\033[31merror:\033[0m"));
+}
+
+static void hopeless_files_end(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str text = {0};
+    str_add(&text, "name: t\n");
+    for (int i = 0; i < 5000; i++) str_addf(&text, "bad_key_%d: 1\n", i);
+    GP_AUTO_LOADED struct loaded l = load(text.s);
+    assert_int_equal(l.problems.list.len, 100);
+    assert_non_null(strstr(l.err.msg, "(the first are shown)"));
+    str_reset(&text);
+    str_add(&text, "name: t\nbootstrap:\n  packages:\n");
+    for (int i = 0; i < 1001; i++) str_addf(&text, "    - p%d\n", i);
+    bad_at(text.s, 4, 5, "has 1001 entries; at most 1000");
+    str_reset(&text);
+    str_add(&text, "name: t\nbootstrap: {steps: [{name: a, run: \"");
+    for (int i = 0; i < 70000; i++) str_addc(&text, 'x');
+    str_add(&text, "\"}]}\n");
+    bad_at(text.s, 2, 36, "longer than 64 KiB");
+    str_reset(&text);
+    for (int i = 0; i < 40; i++) str_add(&text, "a: {");
+    bad_at(text.s, 1, 128, "nested too deeply");
+}
+
+static void carets(void **state) {
+    (void)state;
+    struct spec_problems p = {0};
+    struct spec_problem x[] = {
+        {{1, 4}, xstrdup("one")}, {{2, 100}, xstrdup("two")}, {{9, 1}, xstrdup("three")}};
+    for (size_t i = 0; i < 3; i++) vec_push(&p.list, x[i]);
+    GP_AUTO_STR struct str text = {0}, out = {0};
+    str_add(&text, "\t\xc3\xa9\x1bX\r\n");
+    for (int i = 0; i < 300; i++) str_addc(&text, (char)('a' + i % 26));
+    spec_problems_format(&p, "f", text.s, false, &out);
+    assert_true(str_starts(
+        out.s, "f:1:4: error: one\n  \t\xc3\xa9?X\n  \t  ^\nf:2:100: error: two\n  ..."));
+    const char *second = strstr(out.s, "two\n") + 4;
+    const char *caret = strchr(strchr(second, '\n') + 1, '^');
+    size_t column = (size_t)(caret - (strchr(second, '\n') + 1));
+    assert_int_equal(second[column], 'a' + 99 % 26); /* the caret is below column 100 */
+    assert_non_null(strstr(out.s, "f:9:1: error: three\n"));
+    spec_problems_clear(&p);
+}
+
+/* --- substitution --- */
+
+static void substitution(void **state) {
+    (void)state;
+    char dir[] = "/tmp/gpuprov-spec.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    GP_AUTO_FREE char *file = fs_join(dir, "count"), *bin = fs_join(dir, "bin");
+    GP_AUTO_FREE char *path = fs_join(dir, "s.yaml");
+    struct gp_error err = {0};
+    assert_int_equal(fs_write_atomic(file, "3\n", 2, 0600, &err), 0);
+    assert_int_equal(fs_write_atomic(bin, "a\0b", 3, 0600, &err), 0);
+    setenv("GP_TEST_NAME", "x: [y]\n", 1);
+    setenv("GP_TEST_PKG", "htop", 1);
+    unsetenv("GP_TEST_ABSENT");
+    const char *text =
+        "name: t\nnodes: ${file:count}\nbootstrap:\n  packages: ['${env:GP_TEST_PKG}']\n"
+        "  steps:\n  - {name: a, run: 'echo ${env:GP_TEST_NAME}$${env:GP_TEST_PKG} ${X}'}\n";
+    struct loaded l = {0};
+    l.r = spec_load_text(path, text, strlen(text), NULL, &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, 0);
+    assert_int_equal(l.spec->nodes, 3);
+    assert_string_equal(l.spec->packages.v[0], "htop");
+    assert_string_equal(l.spec->steps.items[0].run, "echo x: [y]\n${env:GP_TEST_PKG} ${X}");
+    loaded_clear(&l);
+
+    bad_at("name: t\nnodes: ${env:GP_TEST_ABSENT}\n", 2, 8, "has no GP_TEST_ABSENT");
+    bad_at("name: t\nbootstrap: {packages: [\"a${env:GP_TEST_ABSENT}\"]}\n", 2, 26,
+           "has no GP_TEST_ABSENT");
+    bad_at("name: t\naccess: {key: '${file:no/such}'}\n", 2, 16, "could not read 'no/such'");
+    bad_at("name: t\naccess: {key: '${HOME}/k'}\n", 2, 16, "'${HOME}' is not replaced");
+    bad_at("name: t\naccess: {key: 'k${env:A'}\n", 2, 17, "is not replaced");
+    bad_at("name: t\nbootstrap: {packages: ['${env:GP_TEST_NAME}']}\n", 2, 24, "a package's name");
+    text = "name: t\naccess: {key: '${file:bin}'}\n";
+    l.r = spec_load_text(path, text, strlen(text), NULL, &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, -GP_EUSAGE);
+    assert_non_null(strstr(l.problems.list.items[0].message, "NUL"));
+    loaded_clear(&l);
+    GP_AUTO_SPEC struct spec *s = good("name: t\naccess: {key: '/a/$${x}'}\n");
+    assert_string_equal(s->access.key, "/a/${x}");
+    assert_int_equal(fs_remove_tree(dir, &err), 0);
+}
+
+/* --- hash and canonical form --- */
+
+static void hash_of_meaning(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *a = good("name: a\nnodes: 1\noffers: [{provider: local}]\n");
+    GP_AUTO_SPEC struct spec *b = good("# other text\napiVersion: gpuprov/v1\nname: 'a'\n");
+    GP_AUTO_SPEC struct spec *c = good("name: a\nnodes: 2\n");
+    assert_string_equal(a->hash, b->hash);
+    assert_string_not_equal(a->hash, c->hash);
+    GP_AUTO_SPEC struct spec *d = good("name: a\nlimits: {ttl: 90m}\ngpu: H100:8\n");
+    GP_AUTO_SPEC struct spec *e =
+        good("name: a\ngpu: {model: H100, count: 8}\nlimits: {ttl: 1h30m}\n");
+    assert_string_equal(d->hash, e->hash);
+    GP_AUTO_SPEC struct spec *f =
+        good("name: a\nvalidate: {floors: {net.pair.bandwidth: 1 GB/s}}\n");
+    GP_AUTO_SPEC struct spec *g = good("name: a\nvalidate: {floors: {net.pair: 8 Gbit/s}}\n");
+    assert_string_equal(f->hash, g->hash);
+}
+
+static void hash_in_another_folder(void **state) {
+    (void)state;
+    const char *text = "name: a\naccess: {key: keys/id}\nsecrets: [{env: A, from: 'file:s/hf'}]\n"
+                       "offers: [{provider: ssh, hosts: gone.yaml}]\n";
+    struct spec_problems p = {0};
+    GP_AUTO_SPEC struct spec *a = NULL;
+    GP_AUTO_SPEC struct spec *b = NULL;
+    assert_int_equal(spec_load_text("/one/s.yaml", text, strlen(text), NULL, &a, &p, NULL), 0);
+    assert_int_equal(spec_load_text("/two/s.yaml", text, strlen(text), NULL, &b, &p, NULL), 0);
+    assert_string_equal(a->access.key, "/one/keys/id");
+    assert_string_equal(b->access.key, "/two/keys/id");
+    assert_string_equal(a->offers.items[0].hosts, "/one/gone.yaml");
+    assert_string_equal(a->secrets.items[0].from, "file:/one/s/hf");
+    assert_string_equal(a->hash, b->hash);
+}
+
+/* The canonical form is a spec again, with the same hash and form, with and without the names. */
+static void canonical_again(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *a = good(whole);
+    GP_AUTO_FREE char *text = spec_canonical(a);
+    for (int with = 0; with < 2; with++) {
+        struct loaded l = {0};
+        l.r = spec_load_text("(journal)", text, strlen(text), with ? validate_names() : NULL,
+                             &l.spec, &l.problems, &l.err);
+        if (l.r != 0) fail_msg("%s", l.problems.list.items[0].message);
+        assert_string_equal(l.spec->hash, a->hash);
+        GP_AUTO_FREE char *again = spec_canonical(l.spec);
+        assert_string_equal(again, text);
+        loaded_clear(&l);
+    }
+    assert_null(strstr(text, "null"));
+}
+
+/* --- secrets --- */
+
+static void secrets(void **state) {
+    (void)state;
+    char dir[] = "/tmp/gpuprov-spec.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    GP_AUTO_FREE char *file = fs_join(dir, "hf"), *spec = fs_join(dir, "s.yaml");
+    struct gp_error err = {0};
+    assert_int_equal(fs_write_atomic(file, "hunter2\r\n", 9, 0600, &err), 0);
+    char env[] = "TOK", rel[] = "file:hf", var[] = "env:GP_TEST_SECRET", none[] = "file:none";
+    GP_AUTO_SECRET struct secret value = {0};
+    struct spec_secret s = {.env = env, .from = rel};
+    assert_int_equal(spec_secret_read(&s, spec, &value, &err), 0);
+    assert_string_equal(secret_reveal(&value), "hunter2");
+    s.from = var;
+    setenv("GP_TEST_SECRET", "hunter3", 1);
+    assert_int_equal(spec_secret_read(&s, spec, &value, &err), 0);
+    assert_string_equal(secret_reveal(&value), "hunter3");
+    unsetenv("GP_TEST_SECRET");
+    assert_int_equal(spec_secret_read(&s, spec, &value, &err), -GP_EENV);
+    assert_string_equal(err.msg, "the secret TOK: the environment has no GP_TEST_SECRET: set it");
+    gp_error_clear(&err);
+    s.from = none;
+    assert_int_equal(spec_secret_read(&s, spec, &value, &err), -GP_ENOTFOUND);
+    assert_true(str_starts(err.msg, "the secret TOK: could not read"));
+    gp_error_clear(&err);
+    assert_int_equal(fs_write_atomic(file, "\n", 1, 0600, &err), 0);
+    s.from = rel;
+    assert_int_equal(spec_secret_read(&s, spec, &value, &err), -GP_EENV);
+    gp_error_clear(&err);
+    assert_int_equal(fs_remove_tree(dir, &err), 0);
+}
+
+/* --- what else comes from the tables --- */
+
+static void schema(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *text = spec_json_schema();
+    GP_AUTO_JSON json_t *j = NULL;
+    struct gp_error err = {0};
+    assert_int_equal(json_parse(text, strlen(text), "the schema", &j, &err), 0);
+    assert_string_equal(json_str(j, "$schema", ""), "https://json-schema.org/draft/2020-12/schema");
+    assert_false(json_bool(j, "additionalProperties", true));
+    assert_int_equal(json_object_size(json_at(j, "properties")), 12);
+    assert_string_equal(json_str(j, "required.0", ""), "name");
+    assert_string_equal(json_str(j, "properties.limits.properties.ttl.default", ""), "4h");
+    assert_int_equal(json_int(j, "properties.nodes.anyOf.0.maximum", 0), 512);
+    assert_string_equal(json_str(j, "properties.offers.items.properties.market.anyOf.0.enum.1", ""),
+                        "spot");
+}
+
+static void manual_page(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *text = spec_markdown();
+    same_as_file("docs/spec.md", text);
+}
+
+static void examples(void **state) {
+    (void)state;
+    static const char *const files[] = {"try", "local-2", "aws-h100", "ssh-fleet"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(files); i++) {
+        GP_AUTO_FREE char *path = xasprintf("examples/%s.yaml", files[i]);
+        GP_AUTO_LOADED struct loaded l = {0};
+        l.r = spec_load(path, validate_names(), &l.spec, &l.problems, &l.err);
+        if (l.r != 0)
+            fail_msg("%s: %s", l.err.msg,
+                     l.problems.list.len > 0 ? l.problems.list.items[0].message : "");
+    }
+}
+
+static void files_that_cannot_be_read(void **state) {
+    (void)state;
+    GP_AUTO_LOADED struct loaded l = {0};
+    l.r = spec_load("/no/such/spec.yaml", NULL, &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, -GP_ENOTFOUND);
+    assert_int_equal(l.problems.list.len, 0);
+    assert_non_null(strstr(l.err.msg, "gpuprov init"));
+    gp_error_clear(&l.err);
+    l.r = spec_load("/tmp", NULL, &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, -GP_EIO);
+    gp_error_clear(&l.err);
+    l.r = spec_load("/dev/zero", NULL, &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, -GP_EIO);
+    assert_non_null(strstr(l.err.msg, "larger than"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(smallest),        cmocka_unit_test(everything),
+        cmocka_unit_test(gpu_forms),       cmocka_unit_test(text_is_text),
+        cmocka_unit_test(refusals),        cmocka_unit_test(names_of_stacks),
+        cmocka_unit_test(all_at_once),     cmocka_unit_test(hopeless_files_end),
+        cmocka_unit_test(carets),          cmocka_unit_test(substitution),
+        cmocka_unit_test(hash_of_meaning), cmocka_unit_test(hash_in_another_folder),
+        cmocka_unit_test(canonical_again), cmocka_unit_test(secrets),
+        cmocka_unit_test(schema),          cmocka_unit_test(manual_page),
+        cmocka_unit_test(examples),        cmocka_unit_test(files_that_cannot_be_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

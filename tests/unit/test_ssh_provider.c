@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts files with their errors, and the provider's bookkeeping: who holds which host. */
+#include "base/gp_base.h"
+
+#include "providers/provider.h"
+#include "providers/ssh/hosts.h"
+
+#include "base/fs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define KEY "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKDnGdiHCk53BN1hdrB9JQiJUNaFrOhzd+WMk57SFv0k"
+#define PRINT "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+#define assert_contains(text, part)                                             \
+    do {                                                                        \
+        if (strstr((text), (part)) == NULL) fail_msg("'%s' is not in '%s'", (part), (text)); \
+    } while (0)
+
+static void test_hosts(void **state) {
+    (void)state;
+    static const char text[] = "defaults: {user: ops, port: 2222, key: keys/id, bastion: ops@gate:22,\n"
+                               "           host_key: " PRINT "}\n"
+                               "hosts:\n"
+                               "  - {address: 10.0.0.5, gpu: H100:8, host_key: '" KEY " gpu-a'}\n"
+                               "  - address: gpu-b.example\n"
+                               "    port: 22\n"
+                               "    user: root\n"
+                               "    known_hosts: /etc/ssh/ssh_known_hosts\n"
+                               "    gpu: B200\n"
+                               "    host_key: ['" KEY "', " PRINT "]\n"
+                               "  - 2001:db8::1\n";
+    GP_AUTO_SSH_HOSTS struct ssh_host_list l = {0};
+    struct gp_error err = {0};
+    if (ssh_hosts_parse("dir/fleet.yaml", text, strlen(text), &l, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(l.list.len, 3);
+    const struct ssh_host *a = &l.list.items[0], *b = &l.list.items[1], *c = &l.list.items[2];
+    assert_string_equal(a->address, "10.0.0.5");
+    assert_int_equal(a->port, 2222);
+    assert_string_equal(a->user, "ops");
+    assert_string_equal(a->key, "dir/keys/id");
+    assert_string_equal(a->bastion, "ops@gate:22");
+    assert_int_equal(a->host_keys.n, 1);
+    assert_string_equal(a->host_keys.v[0], KEY " gpu-a");
+    assert_string_equal(a->gpu_model, "H100");
+    assert_int_equal(a->gpus, 8);
+    assert_int_equal(b->port, 22);
+    assert_string_equal(b->user, "root");
+    assert_int_equal(b->gpus, 1);
+    assert_int_equal(b->host_keys.n, 2);
+    assert_string_equal(b->known_hosts, "/etc/ssh/ssh_known_hosts");
+    assert_string_equal(c->address, "2001:db8::1");
+    assert_int_equal(c->gpus, -1);
+    assert_string_equal(c->host_keys.v[0], PRINT);
+}
+
+static void test_hosts_errors(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } bad[] = {
+        {"", "f.yaml:1:1: a hosts file is a map"},
+        {"[1]", "f.yaml:1:1: a hosts file is a map"},
+        {"hosts: [a", "f.yaml:"},
+        {"defaults: {}\n", "there is no 'hosts'"},
+        {"hosts: []\n", "f.yaml:1:8: 'hosts' is a list with at least one host"},
+        {"host: [a]\n", "f.yaml:1:1: unknown key 'host'; did you mean 'hosts'?"},
+        {"hosts:\n  - {adress: a}\n", "f.yaml:2:6: unknown key 'adress' in a host; did you mean 'address'?"},
+        {"hosts:\n  - {port: 22}\n", "f.yaml:2:5: a host without 'address'"},
+        {"hosts:\n  - {address: a, port: 0}\n", "f.yaml:2:24: '0' is no port"},
+        {"hosts:\n  - {address: a, port: x}\n", "'x' is no port"},
+        {"hosts:\n  - {address: -oProxyCommand=x}\n", "cannot be a host's address"},
+        {"hosts:\n  - {address: 'a b'}\n", "cannot be a host's address"},
+        {"hosts:\n  - {address: a, user: '$(id)'}\n", "cannot be a user's name"},
+        {"hosts:\n  - {address: a, user: [x]}\n", "'user' takes one value"},
+        {"hosts:\n  - {address: a, gpu: 8}\n", "'8' is no gpu"},
+        {"hosts:\n  - {address: a, gpu: 'H100:0'}\n", "'H100:0' is no gpu"},
+        {"hosts:\n  - {address: a, host_key: AAAA}\n", "f.yaml:2:28: a host_key is a line like"},
+        {"hosts:\n  - {address: a, host_key: 'SHA256:short'}\n", "a host_key is a line like"},
+        {"hosts:\n  - a\n  - {address: A}\n", "f.yaml:3:5: the host A:22 stands there twice"},
+        {"hosts:\n  - {address: a, address: b}\n", "f.yaml:2:18: the key 'address' stands twice"},
+        {"defaults: {address: a}\nhosts: [a]\n", "f.yaml:1:12: unknown key 'address' in defaults"},
+        {"defaults: 1\nhosts: [a]\n", "f.yaml:1:11: 'defaults' is a map"},
+        {"x: 1\ny: 2\nz: 3\nhosts: [a]\n", "(and 2 more errors)"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        GP_AUTO_SSH_HOSTS struct ssh_host_list l = {0};
+        struct gp_error err = {0};
+        assert_int_equal(ssh_hosts_parse("f.yaml", bad[i].text, strlen(bad[i].text), &l, &err),
+                         -GP_EUSAGE);
+        assert_contains(err.msg, bad[i].want);
+        assert_int_equal(l.list.len, 0);
+    }
+    GP_AUTO_SSH_HOSTS struct ssh_host_list l = {0};
+    struct gp_error err = {0};
+    assert_int_equal(ssh_hosts_load("/nonexistent/fleet.yaml", &l, &err), -GP_EUSAGE);
+    assert_contains(err.msg, "the hosts file: could not read '/nonexistent/fleet.yaml'");
+}
+
+/* --- the provider --- */
+
+struct world {
+    char dir[64];
+    char *hosts;
+    struct journal *journal;
+    struct gp_cancel cancel;
+    struct spec spec;
+    struct spec_offer offer;
+};
+
+static int setup(void **state) {
+    struct world *w = xcalloc(1, sizeof *w);
+    snprintf(w->dir, sizeof w->dir, "/tmp/gpuprov-ssh-provider-XXXXXX");
+    if (mkdtemp(w->dir) == NULL || gp_cancel_init(&w->cancel, NULL) != 0) return -1;
+    w->hosts = fs_join(w->dir, "fleet.yaml");
+    bool damaged = false;
+    if (journal_open(NULL, &w->journal, &damaged, NULL) != 0) return -1;
+    w->spec = (struct spec){.name = xstrdup("llm"), .nodes = 2, .ttl_ms = 3600000};
+    w->offer = (struct spec_offer){.provider = xstrdup("ssh"), .hosts = xstrdup(w->hosts)};
+    vec_push(&w->spec.offers, w->offer);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct world *w = *state;
+    journal_close(w->journal);
+    gp_cancel_clear(&w->cancel);
+    fs_remove_tree(w->dir, NULL);
+    free(w->spec.name);
+    free(w->spec.gpu.model);
+    vec_free(&w->spec.offers);
+    free(w->offer.provider);
+    free(w->offer.hosts);
+    free(w->hosts);
+    free(w);
+    return 0;
+}
+
+static void write_hosts(const struct world *w, const char *text) {
+    assert_int_equal(fs_write_atomic(w->hosts, text, strlen(text), 0600, NULL), 0);
+}
+
+static struct provider *open_ssh(struct world *w, const char *owner, bool accept_new) {
+    struct provider_env env = {.cancel = &w->cancel,
+                               .journal = w->journal,
+                               .state_dir = w->dir,
+                               .owner = owner,
+                               .spec = &w->spec,
+                               .accept_new_host_key = accept_new};
+    struct provider *p = NULL;
+    assert_int_equal(provider_find("ssh")->open(&env, &p, NULL), 0);
+    return p;
+}
+
+static int take(struct world *w, struct provider *p, struct stack *s, int first, int count, int attempt,
+                struct resource_list *ret, struct gp_error *err) {
+    char provider[] = "ssh", region[] = "here";
+    struct offer o = {.provider = provider, .region = region};
+    struct create_req q = {.stack = s, .spec = &w->spec, .offer = &o, .slot_first = first,
+                           .slot_count = count, .attempt = attempt, .login_pubkey = "",
+                           .user_data = "", .host_key_private = "", .host_key_public = ""};
+    return p->ops->create(p, &q, ret, err);
+}
+
+static void new_stack(struct world *w, struct provider *p, const char *name, struct stack *s) {
+    *s = (struct stack){.owner = xstrdup(p->owner), .name = xstrdup(name), .spec_hash = xstrdup("hash"),
+                        .provider = xstrdup("ssh"), .expires_s = 1000};
+    struct prepare_req req = {.stack = s, .spec = &w->spec};
+    struct gp_error err = {0};
+    if (p->ops->prepare(p, &req, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(strlen(s->uid), 16);
+    assert_string_equal(s->region, "here");
+}
+
+static const char three[] = "hosts:\n"
+                            "  - {address: 10.0.0.1, host_key: " PRINT ", gpu: H100:8, key: /k}\n"
+                            "  - {address: 10.0.0.2, host_key: " PRINT ", gpu: H100:8}\n"
+                            "  - {address: 10.0.0.3, host_key: " PRINT ", gpu: A100:8}\n";
+
+static void test_take_and_release(void **state) {
+    struct world *w = *state;
+    struct stack s = {0}, other = {0}, again = {0};
+    struct gp_error err = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    GP_AUTO_OFFERS struct offer_list offers = {0};
+    write_hosts(w, three);
+    struct provider *p = open_ssh(w, "me", false);
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), 0);
+    assert_int_equal(offers.list.items[0].max_count, 3);
+    new_stack(w, p, "llm", &s);
+    new_stack(w, p, "llm", &again);
+    assert_string_equal(s.uid, again.uid); /* the journal keeps it */
+    if (take(w, p, &s, 0, 2, 1, &made, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(made.list.len, 2);
+    assert_string_equal(made.list.items[0].public_ip, "10.0.0.1");
+    assert_string_equal(made.list.items[0].login_key, "/k");
+    assert_string_equal(made.list.items[0].host_keys, PRINT);
+    assert_int_equal(made.list.items[0].gpus, 8);
+    assert_int_equal(made.list.items[1].slot, 1);
+    assert_int_equal(made.list.items[1].kind, RES_HOST);
+    /* Another stack finds one host; a second one is not there, and it is said who has it. */
+    new_stack(w, p, "other", &other);
+    GP_AUTO_RESOURCES struct resource_list rest = {0};
+    free(w->spec.name);
+    w->spec.name = xstrdup("other");
+    assert_int_equal(take(w, p, &other, 0, 2, 1, &rest, &err), -GP_ECAPACITY);
+    assert_int_equal(err.scope, GP_SCOPE_OFFER);
+    assert_contains(err.msg, "has 3 hosts, 1 free where 2 are needed, 2 held by others such as 'llm'");
+    gp_error_clear(&err);
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_ECAPACITY);
+    gp_error_clear(&err);
+    assert_int_equal(take(w, p, &other, 0, 1, 1, &rest, &err), 0);
+    assert_string_equal(rest.list.items[0].public_ip, "10.0.0.3");
+    /* Listed by owner and stack; a foreign owner sees nothing. */
+    struct list_req mine = {.owner = "me", .stack = "llm"}, all = {.owner = "me"}, foreign = {.owner = "x"};
+    GP_AUTO_RESOURCES struct resource_list l1 = {0}, l2 = {0}, l3 = {0}, l4 = {0};
+    assert_int_equal(p->ops->list(p, &mine, &l1, &err), 0);
+    assert_int_equal(l1.list.len, 2);
+    assert_int_equal(p->ops->list(p, &all, &l2, &err), 0);
+    assert_int_equal(l2.list.len, 3);
+    assert_int_equal(p->ops->list(p, &foreign, &l3, &err), 0);
+    assert_int_equal(l3.list.len, 0);
+    /* Released: gone from the list, free for others, but not for this run again. */
+    assert_int_equal(p->ops->destroy(p, &l1, &err), 0);
+    assert_int_equal(p->ops->destroy(p, &l1, &err), 0);
+    assert_int_equal(p->ops->list(p, &mine, &l4, &err), 0);
+    assert_int_equal(l4.list.len, 0);
+    GP_AUTO_RESOURCES struct resource_list more = {0};
+    assert_int_equal(take(w, p, &s, 0, 1, 2, &more, &err), -GP_ECAPACITY);
+    assert_contains(err.msg, "2 given up in this run");
+    gp_error_clear(&err);
+    p->ops->close(p);
+    p = open_ssh(w, "me", false);
+    assert_int_equal(take(w, p, &s, 0, 1, 2, &more, &err), 0);
+    assert_string_equal(more.list.items[0].public_ip, "10.0.0.1");
+    p->ops->close(p);
+    stack_clear(&s);
+    stack_clear(&other);
+    stack_clear(&again);
+}
+
+static void test_gpu_filter(void **state) {
+    struct world *w = *state;
+    struct gp_error err = {0};
+    GP_AUTO_OFFERS struct offer_list offers = {0};
+    write_hosts(w, three);
+    w->spec.gpu.model = xstrdup("h100");
+    w->spec.gpu.count = 8;
+    struct provider *p = open_ssh(w, "me", false);
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), 0);
+    assert_int_equal(offers.list.items[0].max_count, 2);
+    assert_string_equal(offers.list.items[0].gpu_model, "H100");
+    w->spec.nodes = 3;
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_ECAPACITY);
+    assert_contains(err.msg, "1 without gpu: h100:8");
+    p->ops->close(p);
+}
+
+static void test_trust_is_required(void **state) {
+    struct world *w = *state;
+    struct gp_error err = {0};
+    GP_AUTO_OFFERS struct offer_list offers = {0};
+    write_hosts(w, "hosts: [10.0.0.1, 10.0.0.2]\n");
+    struct provider *p = open_ssh(w, "me", false);
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_ECAPACITY);
+    assert_contains(err.msg, "2 with neither host_key nor known_hosts");
+    assert_contains(err.msg, "--accept-new-host-key");
+    gp_error_clear(&err);
+    p->ops->close(p);
+    p = open_ssh(w, "me", true);
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), 0);
+    struct stack s = {0};
+    new_stack(w, p, "llm", &s);
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    assert_int_equal(take(w, p, &s, 0, 2, 1, &made, &err), 0);
+    assert_true(str_ends(made.list.items[0].known_hosts, "/.ssh/known_hosts"));
+    p->ops->close(p);
+    /* The file changed or went: what is held is still known, with the newest way in. */
+    write_hosts(w, "hosts: [{address: 10.0.0.1, user: new, host_key: " PRINT "}]\n");
+    p = open_ssh(w, "me", false);
+    struct list_req mine = {.owner = "me", .stack = "llm"};
+    GP_AUTO_RESOURCES struct resource_list l1 = {0}, l2 = {0};
+    assert_int_equal(p->ops->list(p, &mine, &l1, &err), 0);
+    assert_int_equal(l1.list.len, 2);
+    assert_string_equal(l1.list.items[0].user, "new");
+    assert_string_equal(l1.list.items[0].host_keys, PRINT);
+    unlink(w->hosts);
+    assert_int_equal(p->ops->list(p, &mine, &l2, &err), 0);
+    assert_int_equal(l2.list.len, 2);
+    p->ops->close(p);
+    stack_clear(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_hosts_errors),
+        cmocka_unit_test_setup_teardown(test_take_and_release, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gpu_filter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_trust_is_required, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("ssh provider", tests, NULL, NULL);
+}

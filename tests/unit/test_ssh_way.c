@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ways to a host: through a bastion, and by the user's own OpenSSH with the configuration that is
+ * generated for it. The program is its own `__dial`, as gpuprov is. */
+#include "ssh_fixture.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/un.h>
+
+static char self[4096];
+
+static void via(struct ssh_target *t, const struct sshd *to, const struct sshd *through) {
+    fx_target(t, to);
+    t->bastion = xcalloc(1, sizeof *t->bastion);
+    fx_target(t->bastion, through);
+}
+
+static void test_bastion(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct sshd b = {0};
+    fx_sshd_start(&b, "b", "ed25519", "");
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    GP_AUTO_SSH struct ssh_session *s = NULL;
+    struct gp_error err = {0};
+    via(&t, &b, &fx.a);
+    if (fx_open(&t, 30000, &s, &err) != 0) fail_msg("%s", err.msg);
+    assert_string_equal(ssh_host_key(s), b.host_line);
+    /* Both ways at once, a lot of it. */
+    size_t n = (size_t)6 << 20;
+    GP_AUTO_FREE char *big = xmalloc(n);
+    for (size_t i = 0; i < n; i++) big[i] = (char)(i * 2654435761u >> 24);
+    struct ssh_exec_opts o = {.in = big, .in_len = n, .max_output = n};
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    assert_int_equal(ssh_exec(s, "cat; exit 7", &o, &r, &err), 0);
+    assert_int_equal(r.end, SSH_EXITED);
+    assert_int_equal(r.status, 7);
+    assert_int_equal(r.out.len, n);
+    assert_memory_equal(r.out.s, big, n);
+    bool sent = false;
+    GP_AUTO_FREE char *path = fx_path("through");
+    assert_int_equal(ssh_put(s, path, 0600, big, n, GP_NEVER, NULL, &sent, &err), 0);
+    assert_true(sent);
+    ssh_close(GP_STEAL(s));
+    /* The host key of each is checked. */
+    strv_clear(&t.bastion->host_keys);
+    strv_add(&t.bastion->host_keys, b.host_line);
+    assert_int_equal(fx_open(&t, 30000, &s, &err), -GP_EAUTH);
+    assert_string_equal(err.detail, "HOST_KEY");
+    assert_contains(err.msg, "llm/1: bastion: 127.0.0.1:");
+    gp_error_clear(&err);
+    ssh_target_clear(&t);
+    via(&t, &b, &fx.a);
+    strv_clear(&t.host_keys);
+    strv_add(&t.host_keys, fx.a.host_line);
+    assert_int_equal(fx_open(&t, 30000, &s, &err), -GP_EAUTH);
+    assert_string_equal(err.detail, "HOST_KEY");
+    fx_sshd_clear(&b);
+}
+
+/* Waits until a host behind the bastion comes up, over one connection to the bastion. */
+static void start_late(void *ctx, const char *why) {
+    struct sshd *s = ctx;
+    assert_contains(why, "could not connect to 127.0.0.1:");
+    if (s->pid == 0) s->pid = fx_spawn_sshd(s->dir, s->port);
+}
+
+/* Kills every process below pid, the deepest first. */
+static void kill_children(pid_t pid) {
+    DIR *d = opendir("/proc");
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        int64_t child = 0;
+        int parent = 0;
+        GP_AUTO_FREE char *path = xasprintf("/proc/%s/stat", e->d_name);
+        GP_AUTO_STR struct str text = {0};
+        if (!str_to_i64(e->d_name, 2, INT32_MAX, &child) || fs_read(path, 4096, &text, NULL) != 0)
+            continue;
+        const char *after = strrchr(text.s, ')');
+        if (after == NULL || sscanf(after, ") %*c %d", &parent) != 1 || parent != (int)pid) continue;
+        kill_children((pid_t)child);
+        kill((pid_t)child, SIGKILL);
+    }
+    closedir(d);
+}
+
+static bool cut_bastion(void *ctx, bool is_stderr, const char *line, size_t len) {
+    (void)ctx;
+    (void)is_stderr;
+    (void)line;
+    (void)len;
+    kill_children(fx.a.pid);
+    return true;
+}
+
+static void test_bastion_troubles(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct sshd b = {0}, strict = {0};
+    fx_sshd_start(&b, "late_b", "ed25519", "");
+    fx_sshd_stop(&b);
+    fx_sshd_start(&strict, "strict", "ed25519", "AllowTcpForwarding no\n");
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    GP_AUTO_SSH struct ssh_session *s = NULL;
+    struct gp_error err = {0};
+    via(&t, &b, &strict);
+    assert_int_equal(fx_open(&t, 30000, &s, &err), -GP_EREACH);
+    assert_contains(err.msg, "does not allow connections to 127.0.0.1:");
+    gp_error_clear(&err);
+    ssh_target_clear(&t);
+    via(&t, &b, &fx.a);
+    struct ssh_open_opts o = {
+        .deadline_ms = clock_deadline(30000), .waiting = start_late, .ctx = &b};
+    if (ssh_open(&t, &o, &s, &err) != 0) fail_msg("%s", err.msg);
+    /* The bastion's side of the connection dies in the middle. */
+    GP_AUTO_FREE char *endless = fx_endless("exec sleep 600");
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    struct ssh_exec_opts cut = {.on_line = cut_bastion};
+    assert_int_equal(ssh_exec(s, endless, &cut, &r, &err), 0);
+    assert_int_equal(r.end, SSH_LOST);
+    fx_sshd_clear(&b);
+    fx_sshd_clear(&strict);
+}
+
+struct opener {
+    const struct ssh_target *t;
+    pthread_t thread;
+    int rc;
+    struct gp_error err;
+};
+
+static void *open_and_run(void *arg) {
+    struct opener *o = arg;
+    GP_AUTO_SSH struct ssh_session *s = NULL;
+    o->rc = fx_open(o->t, 60000, &s, &o->err);
+    if (o->rc == 0) o->rc = ssh_run(s, "a test", "true", NULL, NULL, &o->err);
+    return NULL;
+}
+
+/* More at once than the bastion takes unauthenticated: all get through. */
+static void test_bastion_many(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct sshd narrow = {0};
+    fx_sshd_start(&narrow, "narrow", "ed25519", "MaxStartups 9:100:9\n");
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    via(&t, &fx.a, &narrow);
+    struct opener o[16] = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(o); i++) {
+        o[i].t = &t;
+        assert_int_equal(pthread_create(&o[i].thread, NULL, open_and_run, &o[i]), 0);
+    }
+    for (size_t i = 0; i < GP_ARRAY_LEN(o); i++) pthread_join(o[i].thread, NULL);
+    for (size_t i = 0; i < GP_ARRAY_LEN(o); i++)
+        if (o[i].rc != 0) fail_msg("%s", o[i].err.msg);
+    fx_sshd_clear(&narrow);
+}
+
+/* --- the user's own ssh --- */
+
+static void own_ssh(const struct ssh_target *t, const char *want) {
+    GP_AUTO_FREE char *dir = fx_path("client");
+    GP_AUTO_FREE char *conf = fs_join(dir, "config");
+    GP_AUTO_FREE char *out = fx_path("own_ssh_out");
+    GP_AUTO_STR struct str text = {0};
+    struct gp_error err = {0};
+    if (ssh_client_config(t, "llm-1", dir, self, &text, &err) != 0) fail_msg("%s", err.msg);
+    fx_write(conf, text.s, 0600);
+    int rc = RUN_TO(out, "ssh", "-F", conf, "-o", "BatchMode=yes", "llm-1", "echo", "reached");
+    GP_AUTO_FREE char *said = fx_read(out);
+    if (want == NULL) {
+        if (rc != 0) fail_msg("ssh: %d: %s\nwith:\n%s", rc, said, text.s);
+        assert_contains(said, "reached");
+    } else {
+        assert_int_equal(rc, 255);
+        assert_contains(said, want);
+    }
+}
+
+static void test_client_config(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    fx_target(&t, &fx.a);
+    own_ssh(&t, NULL);
+    char print[80];
+    assert_int_equal(ssh_key_fingerprint(fx.a.host_line, print, sizeof print, NULL), 0);
+    GP_AUTO_FREE char *line = xstrdup(fx.a.host_line);
+    strv_clear(&t.host_keys);
+    strv_add(&t.host_keys, print);
+    own_ssh(&t, NULL);
+    strv_clear(&t.host_keys);
+    strv_add(&t.host_keys, "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    own_ssh(&t, "Host key verification failed");
+    strv_clear(&t.host_keys);
+    GP_AUTO_FREE char *known = fx_path("known hosts 100%"); /* a path with what needs care */
+    GP_AUTO_FREE char *entry = xasprintf("[127.0.0.1]:%u %s\n", (unsigned)t.port, line);
+    fx_write(known, entry, 0600);
+    fx_set(&t.known_hosts, known);
+    own_ssh(&t, NULL);
+    fx_write(known, "", 0600);
+    own_ssh(&t, "Host key verification failed");
+    t.accept_new = true;
+    own_ssh(&t, NULL);
+    /* A key that is only in memory. */
+    GP_AUTO_STR struct str pem = {0};
+    assert_int_equal(fs_read(t.key_path, 65536, &pem, NULL), 0);
+    secret_set(&t.key_pem, pem.s, pem.len);
+    fx_set(&t.key_path, "/nonexistent");
+    own_ssh(&t, NULL);
+}
+
+static void test_client_config_bastion(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct sshd b = {0};
+    fx_sshd_start(&b, "b2", "ed25519", "");
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    via(&t, &b, &fx.a);
+    own_ssh(&t, NULL);
+    fx_sshd_clear(&b);
+}
+
+struct dialer {
+    int fd;
+    uint16_t port;
+};
+
+static void *dial_server(void *arg) {
+    const struct dialer *d = arg;
+    GP_AUTO_FD int c = accept(d->fd, NULL, NULL);
+    char asked[128] = "";
+    if (c < 0 || recv(c, asked, sizeof asked - 1, 0) <= 0) return NULL;
+    GP_AUTO_FD int to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in sa = {
+        .sin_family = AF_INET, .sin_port = htons(d->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (connect(to, (struct sockaddr *)&sa, sizeof sa) != 0) return NULL;
+    char control[CMSG_SPACE(sizeof(int))] = {0}, ok[] = "ok\n";
+    struct iovec iov = {.iov_base = ok, .iov_len = 3};
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof to);
+    memcpy(CMSG_DATA(h), &to, sizeof to);
+    ssize_t n = sendmsg(c, &m, 0);
+    (void)n;
+    return NULL;
+}
+
+static void test_client_config_dial(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_FREE char *path = fx_path("it's a 50% socket");
+    struct dialer d = {.port = fx.a.port, .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    assert_true(str_put(sa.sun_path, sizeof sa.sun_path, path));
+    assert_int_equal(bind(d.fd, (struct sockaddr *)&sa, sizeof sa), 0);
+    assert_int_equal(listen(d.fd, 4), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, dial_server, &d), 0);
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    fx_target(&t, &fx.a);
+    fx_set(&t.host, "10.91.0.7");
+    t.port = 0;
+    fx_set(&t.dial_socket, path);
+    own_ssh(&t, NULL);
+    pthread_join(thread, NULL);
+    close(d.fd);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 5 && strcmp(argv[1], "__dial") == 0) {
+        int64_t port = 0;
+        struct gp_error err = {0};
+        if (!str_to_i64(argv[4], 1, 65535, &port)) return 2;
+        if (ssh_dial_pass(argv[2], argv[3], (uint16_t)port, &err) == 0) return 0;
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bastion),
+        cmocka_unit_test(test_bastion_troubles),
+        cmocka_unit_test(test_bastion_many),
+        cmocka_unit_test(test_client_config),
+        cmocka_unit_test(test_client_config_bastion),
+        cmocka_unit_test(test_client_config_dial),
+    };
+    return cmocka_run_group_tests_name("ssh way", tests, fx_setup, fx_teardown);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which checks run for a spec, and that the table itself is sound. */
+#include "base/gp_base.h"
+
+#include "validate/validate.h"
+
+#include "base/fs.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+static struct spec make_spec(int nodes, int gpus, int64_t time_ms)
+{
+    return (struct spec){.nodes = nodes,
+                         .gpu = {.count = gpus},
+                         .validate = {.time_ms = time_ms}};
+}
+
+static bool has(const struct validate_plan *p, const char *id)
+{
+    for (size_t i = 0; i < p->node_checks.len; i++)
+        if (str_eq(p->node_checks.items[i]->id, id))
+            return true;
+    for (size_t i = 0; i < p->gang_checks.len; i++)
+        if (str_eq(p->gang_checks.items[i]->id, id))
+            return true;
+    return false;
+}
+
+static bool left_out(const struct validate_plan *p, const char *id, const char *why)
+{
+    for (size_t i = 0; i < p->left_out.n; i++)
+        if (str_starts(p->left_out.v[i], id) && strstr(p->left_out.v[i], why))
+            return true;
+    return false;
+}
+
+static void test_all_apply(void **state)
+{
+    (void)state;
+    GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+    struct gp_error err = {0};
+    struct spec s = make_spec(2, 8, 20 * 60000);
+    assert_int_equal(validate_choose(&s, &p, &err), 0);
+    assert_int_equal(p.node_checks.len + p.gang_checks.len, check_count());
+    assert_int_equal(p.left_out.n, 0);
+    assert_true(has(&p, "gpu.memfill") && has(&p, "train.ddp") && has(&p, "net.pair"));
+    for (size_t i = 1; i < p.node_checks.len; i++) { /* required first, then cheapest first */
+        const struct check_info *a = p.node_checks.items[i - 1], *b = p.node_checks.items[i];
+        assert_true(a->required >= b->required);
+        if (a->required == b->required)
+            assert_true(a->seconds <= b->seconds);
+    }
+}
+
+static void test_what_cannot_apply_is_said(void **state)
+{
+    (void)state;
+    GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+    struct gp_error err = {0};
+    struct spec s = make_spec(1, 0, 5 * 60000);
+    assert_int_equal(validate_choose(&s, &p, &err), 0);
+    assert_true(has(&p, "train.ddp")); /* one rank is a gang too */
+    assert_false(has(&p, "gpu.presence") || has(&p, "net.pair"));
+    assert_true(left_out(&p, "gpu.presence", "no gpu"));
+    assert_true(left_out(&p, "net.pair", "two nodes"));
+}
+
+static void refuse(struct spec *s, const char *id, const char *says)
+{
+    struct validate_plan p = {0};
+    struct gp_error err = {0};
+    strv_add(&s->validate.require, id);
+    assert_int_equal(validate_choose(s, &p, &err), -GP_EUSAGE);
+    if (!strstr(err.msg, says))
+        fail_msg("'%s' does not say '%s'", err.msg, says);
+    assert_null(p.node_checks.items); /* untouched on failure */
+    strv_clear(&s->validate.require);
+}
+
+static void test_required_must_exist_apply_and_fit(void **state)
+{
+    (void)state;
+    struct spec s = make_spec(1, 0, 5 * 60000);
+    refuse(&s, "gpu.memfil", "did you mean 'gpu.memfill'");
+    refuse(&s, "gpu.memfill", "asks for no gpu");
+    refuse(&s, "net.pair", "needs two nodes");
+    struct spec tiny = make_spec(2, 8, 3000);
+    refuse(&tiny, "host.kernlog", "too short");
+    GP_AUTO_FREE char *cost = xasprintf("host.kernlog %ds", check_find("host.kernlog")->seconds);
+    refuse(&tiny, "host.kernlog", cost);
+}
+
+static void test_floors_must_apply_and_fit(void **state)
+{
+    (void)state;
+    struct spec s = make_spec(1, 0, 5 * 60000);
+    struct spec_floor f = {.check = xstrdup("net.pair"), .metric = xstrdup("bandwidth"), .value = 1,
+                           .unit = xstrdup("GB/s")};
+    vec_push(&s.validate.floors, f);
+    struct validate_plan p = {0};
+    struct gp_error err = {0};
+    assert_int_equal(validate_choose(&s, &p, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "validate.floors: net.pair cannot run: needs two nodes"));
+    s.nodes = 2;
+    assert_int_equal(validate_choose(&s, &p, NULL), 0);
+    validate_plan_clear(&p);
+    free(f.check);
+    free(f.metric);
+    free(f.unit);
+    vec_free(&s.validate.floors);
+}
+
+static void test_what_does_not_fit_is_left_out(void **state)
+{
+    (void)state;
+    struct spec s = make_spec(2, 8, 0);
+    int64_t required = 0;
+    for (size_t i = 0; i < check_count(); i++)
+        required += check_table[i].required ? check_table[i].seconds : 0;
+    s.validate.time_ms = required * 1000;
+    GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+    struct gp_error err = {0};
+    assert_int_equal(validate_choose(&s, &p, &err), 0);
+    assert_int_equal(p.left_out.n + p.node_checks.len + p.gang_checks.len, check_count());
+    assert_true(left_out(&p, "host.kernlog", "does not leave"));
+    /* asked for by name it is required, and then the time is too short */
+    strv_add(&s.validate.require, "host.kernlog");
+    struct validate_plan q = {0};
+    assert_int_equal(validate_choose(&s, &q, &err), -GP_EUSAGE);
+    strv_clear(&s.validate.require);
+}
+
+static void test_the_table_is_sound(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < check_count(); i++) {
+        const struct check_info *c = &check_table[i];
+        assert_ptr_equal(check_find(c->id), c); /* no id twice */
+        assert_true(c->seconds > 0 && c->finds && c->how && c->suggestion);
+        for (size_t k = 0; k < GP_ARRAY_LEN(c->metrics) && c->metrics[k].name; k++) {
+            const struct check_metric_info *m = &c->metrics[k];
+            bool limited = m->fail >= 0 || m->degraded >= 0;
+            assert_non_null(m->unit);
+            assert_true(!limited || (m->source && *m->source)); /* a limit says where it comes from */
+            if (m->fail >= 0 && m->degraded >= 0)
+                assert_true(m->ceiling ? m->degraded <= m->fail : m->degraded >= m->fail);
+        }
+    }
+    assert_null(check_find("no.such"));
+}
+
+static void test_page_has_every_check_and_limit(void **state)
+{
+    (void)state;
+    GP_AUTO_FREE char *page = checks_markdown();
+    for (size_t i = 0; i < check_count(); i++) {
+        GP_AUTO_FREE char *head = xasprintf("\n## %s\n", check_table[i].id);
+        assert_non_null(strstr(page, head));
+    }
+    assert_non_null(strstr(page, "| `wrong_words` | words | more than 0 words | - | memory is exact |"));
+    GP_AUTO_STR struct str kept = {0};
+    struct gp_error err = {0};
+    if (getenv("UPDATE_GOLDEN"))
+        assert_int_equal(fs_write_atomic("docs/checks.md", page, strlen(page), 0644, &err), 0);
+    if (fs_read("docs/checks.md", 1 << 20, &kept, &err) < 0)
+        fail_msg("%s", err.msg);
+    if (!str_eq(kept.s, page))
+        fail_msg("docs/checks.md is not what the table says: run 'make docs'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_apply),
+        cmocka_unit_test(test_what_cannot_apply_is_said),
+        cmocka_unit_test(test_required_must_exist_apply_and_fit),
+        cmocka_unit_test(test_floors_must_apply_and_fit),
+        cmocka_unit_test(test_what_does_not_fit_is_left_out),
+        cmocka_unit_test(test_the_table_is_sound),
+        cmocka_unit_test(test_page_has_every_check_and_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

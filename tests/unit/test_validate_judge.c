@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts from figures: the table's limits, the spec's floors, what was not measured, and what each
+ * rank of a gang is held to. */
+#include "base/gp_base.h"
+
+#include "validate/judge.h"
+
+#include "validate/gang.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+static struct check_result result(const char *check, enum verdict v, const char *code)
+{
+    struct check_result r;
+    check_result_make(&r, check, v, code, "as the agent said");
+    return r;
+}
+
+static void figure(struct check_result *r, const char *name, double value, const char *unit)
+{
+    struct metric m = {.name = xstrdup(name), .value = value, .unit = xstrdup(unit), .source = xstrdup("")};
+    vec_push(&r->metrics, m);
+}
+
+static void with_floor(struct spec *s, const char *check, const char *metric, double value)
+{
+    struct spec_floor f = {.check = xstrdup(check), .metric = xstrdup(metric), .value = value,
+                           .unit = xstrdup("")};
+    vec_push(&s->validate.floors, f);
+}
+
+static void spec_done(struct spec *s)
+{
+    for (size_t i = 0; i < s->validate.floors.len; i++) {
+        free(s->validate.floors.items[i].check);
+        free(s->validate.floors.items[i].metric);
+        free(s->validate.floors.items[i].unit);
+    }
+    vec_free(&s->validate.floors);
+    strv_clear(&s->validate.require);
+}
+
+/* host.disk write: fails below 1, degraded below 10 MB/s; host.clock offset: a ceiling. */
+static enum verdict judged(const struct spec *s, const char *check, enum verdict v, const char *code,
+                           const char *metric, double value)
+{
+    struct check_result r = result(check, v, code);
+    figure(&r, metric, value, "x");
+    validate_apply_floors(s, &r);
+    v = r.verdict;
+    assert_true(r.required);
+    check_result_clear(&r);
+    return v;
+}
+
+static void test_table_limits(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    assert_int_equal(judged(&s, "host.disk", VERDICT_PASS, "", "write", 100), VERDICT_PASS);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_PASS, "", "write", 10), VERDICT_PASS);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_PASS, "", "write", 9.9), VERDICT_DEGRADED);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_PASS, "", "write", 0.5), VERDICT_FAIL);
+    assert_int_equal(judged(&s, "host.clock", VERDICT_PASS, "", "offset", 1), VERDICT_PASS);
+    assert_int_equal(judged(&s, "host.clock", VERDICT_PASS, "", "offset", 11), VERDICT_DEGRADED);
+    assert_int_equal(judged(&s, "host.clock", VERDICT_PASS, "", "offset", 1000), VERDICT_FAIL);
+    assert_int_not_equal(judged(&s, "host.disk", VERDICT_PASS, "", "write", (double)NAN), VERDICT_PASS);
+    /* another fault is not made good by a good figure */
+    assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "read_only", "write", 100), VERDICT_FAIL);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_SKIPPED, "", "write", 100), VERDICT_SKIPPED);
+}
+
+static void test_spec_floor_replaces_the_tables(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    with_floor(&s, "host.disk", "write", 0.2);
+    /* the agent knows the table only */
+    assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_write", "write", 0.5), VERDICT_PASS);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_write", "write", 0.1), VERDICT_FAIL);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_read", "write", 0.5), VERDICT_FAIL);
+    spec_done(&s);
+    with_floor(&s, "host.disk", "write", 500);
+    struct check_result r = result("host.disk", VERDICT_PASS, "");
+    figure(&r, "write", 400, "MB/s");
+    validate_apply_floors(&s, &r);
+    assert_int_equal(r.verdict, VERDICT_FAIL);
+    assert_string_equal(r.code, "low_write");
+    assert_string_equal(r.message, "write is 400 MB/s, must be at least 500 MB/s (spec)");
+    assert_true(check_metric(&r, "write")->has_floor);
+    assert_string_equal(check_metric(&r, "write")->source, "spec");
+    check_result_clear(&r);
+    spec_done(&s);
+}
+
+static void test_floor_that_was_not_measured(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    with_floor(&s, "host.disk", "read", 1);
+    struct check_result r = result("host.disk", VERDICT_PASS, "");
+    figure(&r, "write", 400, "MB/s");
+    validate_apply_floors(&s, &r);
+    assert_int_equal(r.verdict, VERDICT_ERROR);
+    assert_string_equal(r.code, "not_measured");
+    check_result_clear(&r);
+    spec_done(&s);
+}
+
+static void test_required(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    assert_false(validate_required(&s, "host.kernlog"));
+    assert_true(validate_required(&s, "host.disk"));
+    strv_add(&s.validate.require, "host.kernlog");
+    assert_true(validate_required(&s, "host.kernlog"));
+    spec_done(&s);
+}
+
+/* A floor is a demand: its check must run, and "skipped" does not hold it. */
+static void test_a_floor_makes_its_check_required(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    assert_false(validate_required(&s, "host.kernlog"));
+    with_floor(&s, "host.kernlog", "warnings", 3);
+    assert_true(validate_required(&s, "host.kernlog"));
+    struct report report = {0};
+    struct report_node rn = {0};
+    struct check_result cores = result("host.cores", VERDICT_PASS, "");
+    figure(&cores, "usable", 4, "cores");
+    struct check_result log = result("host.kernlog", VERDICT_SKIPPED, "not_allowed");
+    validate_apply_floors(&s, &cores);
+    validate_apply_floors(&s, &log);
+    vec_push(&rn.checks, cores);
+    vec_push(&rn.checks, log);
+    vec_push(&report.nodes, rn);
+    report_judge(&report);
+    assert_false(report.ready);
+    report_clear(&report);
+    spec_done(&s);
+}
+
+static void test_a_pass_without_figures_is_none(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    struct check_result r = result("host.memory", VERDICT_PASS, "");
+    validate_apply_floors(&s, &r);
+    assert_int_equal(r.verdict, VERDICT_ERROR);
+    assert_string_equal(r.code, "not_measured");
+    check_result_clear(&r);
+    r = result("host.memory", VERDICT_PASS, "");
+    figure(&r, "copy", 9, "GB/s"); /* only reported: nothing is held to it */
+    validate_apply_floors(&s, &r);
+    assert_int_equal(r.verdict, VERDICT_ERROR);
+    check_result_clear(&r);
+    r = result("host.memory", VERDICT_SKIPPED, "");
+    validate_apply_floors(&s, &r);
+    assert_int_equal(r.verdict, VERDICT_SKIPPED);
+    check_result_clear(&r);
+}
+
+/* --- the gang --- */
+
+struct gang_fixture {
+    struct spec spec;
+    struct validate_env env;
+    struct node_link links[3];
+    struct report_node rns[3];
+    struct gang_node nodes[3];
+    struct gang_rank ranks[3];
+    const struct check_info *checks[1];
+    struct gang gang;
+    struct report report;
+};
+
+static void gang_setup(struct gang_fixture *f)
+{
+    *f = (struct gang_fixture){.checks = {check_find("train.ddp")}};
+    f->env = (struct validate_env){.spec = &f->spec};
+    f->gang = (struct gang){
+        .env = &f->env, .n = 3, .n_checks = 1, .checks = f->checks, .ranks = f->ranks};
+    for (size_t i = 0; i < 3; i++) {
+        f->links[i] = (struct node_link){.slot = (int)i, .target.label = xasprintf("llm/%zu", i)};
+        f->nodes[i] = (struct gang_node){.link = &f->links[i], .rn = &f->rns[i]};
+        f->ranks[i] = (struct gang_rank){
+            .gang = &f->gang, .node = &f->nodes[i], .index = i, .state = RANK_DONE};
+        agent_stream_init(&f->ranks[i].stream, f->checks, 1);
+    }
+}
+
+static void gang_done(struct gang_fixture *f)
+{
+    for (size_t i = 0; i < 3; i++) {
+        agent_stream_clear(&f->ranks[i].stream);
+        free(f->links[i].target.label);
+        free(f->ranks[i].reason);
+        for (size_t k = 0; k < f->rns[i].checks.len; k++)
+            check_result_clear(&f->rns[i].checks.items[k]);
+        vec_free(&f->rns[i].checks);
+    }
+    for (size_t k = 0; k < f->report.gang.len; k++)
+        check_result_clear(&f->report.gang.items[k]);
+    vec_free(&f->report.gang);
+}
+
+static void says(struct gang_fixture *f, size_t rank, const char *line)
+{
+    assert_true(agent_stream_line(&f->ranks[rank].stream, false, line, strlen(line)));
+}
+
+#define DDP_PASS "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"pass\",\"took_ms\":5}"
+#define DDP_BLAMES_1                                                                               \
+    "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"fail\",\"code\":\"gradient\","      \
+    "\"message\":\"rank 1 computes wrong\",\"data\":{\"culprits\":[1]}}"
+
+static void test_gang_passes_only_together(void **state)
+{
+    (void)state;
+    struct gang_fixture f;
+    gang_setup(&f);
+    for (size_t i = 0; i < 3; i++)
+        says(&f, i, DDP_PASS);
+    gang_merge(&f.gang, NULL, &f.report);
+    assert_int_equal(f.report.gang.items[0].verdict, VERDICT_PASS);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(f.rns[i].checks.items[0].verdict, VERDICT_PASS);
+    gang_done(&f);
+}
+
+static void test_a_lost_rank_is_named(void **state)
+{
+    (void)state;
+    struct gang_fixture f;
+    gang_setup(&f);
+    says(&f, 0, DDP_PASS);
+    says(&f, 1, DDP_PASS);
+    f.ranks[2].state = RANK_GONE;
+    f.ranks[2].reason = xstrdup("the connection to the node was lost");
+    gang_merge(&f.gang, NULL, &f.report);
+    assert_int_equal(f.report.gang.items[0].verdict, VERDICT_ERROR);
+    assert_non_null(strstr(f.report.gang.items[0].message, "llm/2: "));
+    assert_non_null(strstr(f.report.gang.items[0].message, "connection"));
+    assert_int_equal(f.rns[2].checks.items[0].verdict, VERDICT_ERROR);
+    gang_done(&f);
+}
+
+static void test_blame_goes_to_the_culprit(void **state)
+{
+    (void)state;
+    struct gang_fixture f;
+    gang_setup(&f);
+    says(&f, 0, DDP_BLAMES_1);
+    says(&f, 1, DDP_PASS); /* it does not know */
+    says(&f, 2, DDP_BLAMES_1);
+    gang_merge(&f.gang, NULL, &f.report);
+    assert_int_equal(f.report.gang.items[0].verdict, VERDICT_FAIL);
+    assert_int_equal(f.rns[0].checks.items[0].verdict, VERDICT_ERROR); /* not proven, not to blame */
+    assert_int_equal(f.rns[1].checks.items[0].verdict, VERDICT_FAIL);
+    assert_int_equal(f.rns[2].checks.items[0].verdict, VERDICT_ERROR);
+    gang_done(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_limits),
+        cmocka_unit_test(test_spec_floor_replaces_the_tables),
+        cmocka_unit_test(test_floor_that_was_not_measured),
+        cmocka_unit_test(test_required),
+        cmocka_unit_test(test_a_floor_makes_its_check_required),
+        cmocka_unit_test(test_a_pass_without_figures_is_none),
+        cmocka_unit_test(test_gang_passes_only_together),
+        cmocka_unit_test(test_a_lost_rank_is_named),
+        cmocka_unit_test(test_blame_goes_to_the_culprit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's lines: what decodes, what is refused, and that silence never becomes a pass. */
+#include "base/gp_base.h"
+
+#include "validate/lines.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+static int decode(const char *line, struct agent_line *l, struct gp_error *err)
+{
+    *err = (struct gp_error){0};
+    return agent_line_decode(line, strlen(line), l, err);
+}
+
+static void test_each_type(void **state)
+{
+    (void)state;
+    struct agent_line l;
+    struct gp_error err;
+    assert_int_equal(decode("{\"v\":1,\"type\":\"hello\",\"pid\":7,\"new\":[]}", &l, &err), 0);
+    assert_int_equal(l.type, AGENT_HELLO);
+    assert_int_equal(l.pid, 7);
+    assert_int_equal(decode("{\"type\":\"start\",\"check\":\"host.disk\"}", &l, &err), 0);
+    assert_string_equal(l.check, "host.disk");
+    assert_int_equal(decode("{\"type\":\"listen\",\"addr\":\"10.0.0.1:4000\"}", &l, &err), 0);
+    assert_string_equal(l.addr, "10.0.0.1:4000");
+    assert_int_equal(decode("{\"type\":\"started\",\"pid\":99}", &l, &err), 0);
+    assert_int_equal(l.pid, 99);
+    assert_int_equal(decode("{\"type\":\"at\",\"offset\":4096,\"alive\":true}", &l, &err), 0);
+    assert_true(l.alive && l.offset == 4096);
+    assert_int_equal(decode("{\"type\":\"end\",\"verdict\":\"degraded\"}", &l, &err), 0);
+    assert_int_equal(l.verdict, VERDICT_DEGRADED);
+    assert_int_equal(decode("{\"type\":\"weather\"}", &l, &err), 0);
+    assert_int_equal(l.type, AGENT_OTHER);
+}
+
+static void test_result(void **state)
+{
+    (void)state;
+    struct agent_line l;
+    struct gp_error err;
+    assert_int_equal(
+        decode("{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"pass\",\"code\":\"\","
+               "\"message\":\"fine\",\"took_ms\":12,\"metrics\":[{\"name\":\"free\",\"value\":3.5,"
+               "\"unit\":\"GiB\"}],\"data\":{\"x\":1}}",
+               &l, &err),
+        0);
+    assert_int_equal(l.result.verdict, VERDICT_PASS);
+    const struct metric *m = check_metric(&l.result, "free");
+    assert_non_null(m);
+    assert_true(m->value > 3.4 && m->value < 3.6);
+    agent_line_clear(&l);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "", "null", "[]", "7", "{}", "{\"type\":3}", "{\"type\":\"start\"}", "{\"type\":\"hello\"}",
+        "{\"v\":2,\"type\":\"hello\"}", "{\"v\":\"1\",\"type\":\"hello\"}",
+        "{\"type\":\"end\",\"verdict\":\"splendid\"}", "{\"type\":\"end\"}",
+        "{\"type\":\"at\",\"offset\":-1,\"alive\":true}", "{\"type\":\"at\",\"offset\":1}",
+        "{\"type\":\"result\",\"verdict\":\"pass\"}", "{\"type\":\"result\",\"check\":\"host.disk\"}",
+        "{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"ok\"}",
+        "{\"type\":\"start\",\"check\":\"host.disk\"} trailing", "{\"type\":\"start\",\"check\":\"ho",
+        "NCCL version 2.28.9", "{\"type\":\"start\",\"check\":\"a\",\"check\":\"b\"}"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        struct agent_line l;
+        struct gp_error err;
+        if (decode(bad[i], &l, &err) >= 0)
+            fail_msg("accepted: %s", bad[i]);
+        assert_int_equal(err.code, GP_EPROTO);
+        agent_line_clear(&l);
+    }
+    GP_AUTO_FREE char *big = xmalloc(AGENT_LINE_MAX + 2);
+    memset(big, ' ', AGENT_LINE_MAX + 1);
+    struct agent_line l;
+    struct gp_error err = {0};
+    assert_int_equal(agent_line_decode(big, AGENT_LINE_MAX + 1, &l, &err), -GP_EPROTO);
+}
+
+/* --- a stream --- */
+
+struct fixture {
+    struct agent_stream s;
+    int starts, results;
+};
+
+static void told(void *ctx, const struct check_info *info, struct check_result *r)
+{
+    struct fixture *f = ctx;
+    assert_non_null(info);
+    f->starts += r == NULL;
+    f->results += r != NULL;
+}
+
+static void open_stream(struct fixture *f)
+{
+    const struct check_info *checks[] = {check_find("host.cores"), check_find("host.memory"),
+                                         check_find("host.disk")};
+    *f = (struct fixture){0};
+    agent_stream_init(&f->s, checks, 3);
+    f->s.told = told;
+    f->s.ctx = f;
+}
+
+static bool feed(struct fixture *f, const char *line)
+{
+    return agent_stream_line(&f->s, false, line, strlen(line));
+}
+
+#define START(id) "{\"type\":\"start\",\"check\":\"" id "\"}"
+#define PASS(id) "{\"type\":\"result\",\"check\":\"" id "\",\"verdict\":\"pass\"}"
+
+static void test_silence_is_never_a_pass(void **state)
+{
+    (void)state;
+    /* The stream is cut after every number of lines: what has no result must not be one. */
+    static const char *const lines[] = {"{\"v\":1,\"type\":\"hello\"}", START("host.cores"),
+                                        PASS("host.cores"),            START("host.memory"),
+                                        PASS("host.memory"),           START("host.disk"),
+                                        PASS("host.disk"),             "{\"type\":\"end\",\"verdict\":\"pass\"}"};
+    for (size_t cut = 0; cut <= GP_ARRAY_LEN(lines); cut++) {
+        struct fixture f;
+        open_stream(&f);
+        for (size_t i = 0; i < cut; i++)
+            assert_true(feed(&f, lines[i]));
+        agent_stream_finish(&f.s, "the connection to the node was lost");
+        for (size_t k = 0; k < 3; k++) {
+            const struct check_result *r = &f.s.checks.items[k].result;
+            enum verdict want = cut >= 3 + 2 * k   ? VERDICT_PASS
+                                : cut == 2 + 2 * k ? VERDICT_ERROR
+                                                   : VERDICT_SKIPPED;
+            assert_int_equal(r->verdict, want);
+            if (want != VERDICT_PASS)
+                assert_non_null(strstr(r->message, "the connection to the node was lost"));
+        }
+        assert_int_equal(f.results, 3);
+        agent_stream_clear(&f.s);
+    }
+}
+
+static void bad_stream(const char *const *lines, const char *says)
+{
+    struct fixture f;
+    open_stream(&f);
+    bool ok = true;
+    for (size_t i = 0; lines[i]; i++)
+        ok = feed(&f, lines[i]);
+    assert_false(ok);
+    assert_false(feed(&f, PASS("host.disk"))); /* nothing is read after it */
+    assert_non_null(strstr(f.s.bad.msg, says));
+    agent_stream_finish(&f.s, f.s.bad.msg);
+    assert_int_not_equal(f.s.checks.items[2].result.verdict, VERDICT_PASS);
+    agent_stream_clear(&f.s);
+}
+
+static void test_trouble_stops_the_stream(void **state)
+{
+    (void)state;
+    bad_stream((const char *const[]){START("host.cores"), "Segmentation fault", NULL}, "JSON");
+    bad_stream((const char *const[]){START("gpu.presence"), NULL}, "not asked for");
+    bad_stream((const char *const[]){PASS("net.pair"), NULL}, "not asked for");
+    bad_stream((const char *const[]){START("host.cores"), START("host.cores"), NULL}, "twice");
+    bad_stream((const char *const[]){PASS("host.cores"), PASS("host.cores"), NULL}, "two results");
+    bad_stream((const char *const[]){"{\"type\":\"end\",\"verdict\":\"pass\"}", PASS("host.disk"), NULL},
+               "after its end");
+}
+
+/* Not even the first one is believed then. */
+static void test_two_results_are_none(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_stream(&f);
+    assert_true(feed(&f, START("host.cores")));
+    assert_true(feed(&f, PASS("host.cores")));
+    assert_false(feed(&f, "{\"type\":\"result\",\"check\":\"host.cores\",\"verdict\":\"fail\"}"));
+    assert_int_equal(f.s.checks.items[0].result.verdict, VERDICT_ERROR);
+    agent_stream_clear(&f.s);
+}
+
+static void test_stderr_is_only_remembered(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_stream(&f);
+    assert_true(agent_stream_line(&f.s, true, "boom", 4));
+    assert_string_equal(f.s.last_err, "boom");
+    assert_false(agent_stream_began(&f.s));
+    assert_true(feed(&f, START("host.cores")));
+    assert_true(agent_stream_began(&f.s));
+    assert_false(agent_stream_complete(&f.s));
+    agent_stream_clear(&f.s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_type),
+        cmocka_unit_test(test_result),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_silence_is_never_a_pass),
+        cmocka_unit_test(test_trouble_stops_the_stream),
+        cmocka_unit_test(test_two_results_are_none),
+        cmocka_unit_test(test_stderr_is_only_remembered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
