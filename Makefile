@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+# make            build/gpuprov
+# make demo       install what is missing, build, run the local example end to end
+# make test       install what is missing, build, run every test
+# make lint       -fanalyzer, clang-tidy, shellcheck, include rules
+# make bench      medians and ratios, side by side; writes docs/benchmarks.md
+# make fuzz       libFuzzer on every target, FUZZ_SECONDS each (clang)
+# DEV=1 (warnings are errors), SAN=address,undefined or SAN=thread, B=folder (default build)
+# GPUPROV_SKIP_DEPS=1: demo, test and lint install nothing
+SAN ?=
+comma := ,
+B ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+PREFIX ?= /usr/local
+VERSION := 0.1.0
+PKGS := libcurl libssh2 jansson yaml-0.1 expat sqlite3 libcrypto zlib
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all clean install uninstall deps demo test check lint bench check-abi check-headers fuzz \
+  format gpu-check docs no-deps
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wmissing-prototypes \
+  -Wstrict-prototypes -Wvla -Wformat=2 -Wundef -Wcast-qual -Wnull-dereference \
+  -Wjump-misses-init -Wduplicated-cond -Wlogical-op -fno-common
+OPT ?= -O2 -g
+HARD := -fvisibility=hidden -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fPIE
+INCLUDES = -Icore -I. -I$(B)/gen
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE $(OPT) $(HARD) $(WARN) $(if $(DEV),-Werror) $(INCLUDES) \
+  -DGP_VERSION='"$(VERSION)"' $(CFLAGS)
+LDFLAGS_ALL = -pie -Wl,-z,relro,-z,now $(LDFLAGS)
+ifneq ($(SAN),)
+  CFLAGS_ALL += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -U_FORTIFY_SOURCE
+  LDFLAGS_ALL += -fsanitize=$(SAN)
+endif
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
+HAVE_DEPS := $(shell pkg-config --exists $(PKGS) 2>/dev/null && echo yes)
+
+# V=1 shows whole commands.
+Q := $(if $(V),,@)
+SAY = $(if $(V),@:,@echo)
+
+# As many compilers as there are cores, unless -j says otherwise.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
+DEPS = $(if $(GPUPROV_SKIP_DEPS),true,sh tests/deps.sh)
+
+# --- the program: every .c below these folders, so a new file needs no line here ---
+LIB_SRC := $(sort $(wildcard core/*/*.c engine/*.c providers/*.c providers/*/*.c bootstrap/*.c \
+  templates/*.c validate/*.c))
+CMD_SRC := $(sort $(wildcard cmd/*.c))
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
+CMD_OBJ := $(CMD_SRC:%.c=$(B)/obj/%.o)
+LIB := $(B)/libgpuprov.a
+
+all: $(B)/gpuprov
+
+no-deps:
+	@echo "gpuprov: libraries to build with are missing (of: $(PKGS)): run 'make deps'" >&2; exit 1
+
+$(B)/obj/%.o: %.c | $(if $(HAVE_DEPS),,no-deps)
+	@mkdir -p $(@D)
+	$(SAY) "  cc $<"
+	$(Q)$(CC) $(CFLAGS_ALL) $(PKG_CFLAGS) -MMD -MP -c $< -o $@
+
+$(LIB): $(LIB_OBJ) $(B)/obj/embed.o
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+# cmd without main, for unit tests
+CMD_LIB := $(B)/libcmd.a
+$(CMD_LIB): $(filter-out %/main.o,$(CMD_OBJ))
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/gpuprov: $(CMD_OBJ) $(LIB)
+	$(SAY) "  link $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $(CMD_OBJ) $(LIB) $(PKG_LIBS) -o $@
+
+# --- what is embedded: templates and the agents ---
+TEMPLATE_FILES := $(sort $(shell find templates -type f ! -name '*.c' ! -name '*.h' ! -name '*.mk'))
+include validate/agent/agent.mk
+include templates/embed.mk
+include tests/tests.mk
+include tests/lint/lint.mk
+
+# --- what README names ---
+deps:
+	@sh tests/deps.sh build test lint
+
+demo:
+	@$(DEPS) build
+	@$(SUBMAKE) all
+	@sh tests/demo.sh $(B)/gpuprov
+
+test:
+	@$(DEPS) build test
+	@$(SUBMAKE) all test-programs
+	@$(MAKE) --no-print-directory check
+
+lint:
+	@$(DEPS) build test lint
+	@$(SUBMAKE) lint-all
+
+# --- pages made from the program's own tables ---
+docs: all
+	$(B)/gpuprov schema --markdown >docs/spec.md
+	$(B)/gpuprov checks --markdown >docs/checks.md
+
+format:
+	clang-format -i $(LIB_SRC) $(CMD_SRC) $(wildcard validate/agent/*.[ch] core/*/*.h */*.h */*/*.h \
+	  tests/*/*.[ch])
+
+install: all
+	install -D -m 0755 $(B)/gpuprov $(DESTDIR)$(PREFIX)/bin/gpuprov
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/gpuprov
+clean:
+	rm -rf build build-*
+
+-include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d)
