@@ -8,12 +8,13 @@ d=$HOME/.gpuprov/steps/$STEP
 mkdir -p "$d" && cd "$d" || fail "cannot make $d$(full_disks "$HOME" | sed 's/^/: the disk is full: /')"
 boot=$(cat /proc/sys/kernel/random/boot_id)
 alive() { read -r p <pid && grep -q "$1" "/proc/${p:-x}/cmdline" 2>/dev/null; }
-if [ -s id ] && read -r old_hash old_boot old_run <id && [ "$old_boot" = "$boot" ]; then
+if [ -s id ] && read -r old_hash old_boot old_run <id; then
+    # asked again because the answer was lost; whether a reboot has cut the run is follow.sh's to say
     if [ "$old_run" = "$RUN_ID" ]; then
         printf '::run %s\n' "$old_run"
         exit 0
     fi
-    if grep -q '^run' rc && alive "$old_run"; then
+    if [ "$old_boot" = "$boot" ] && grep -q '^run' rc && alive "$old_run"; then
         if [ "$old_hash" = "$HASH" ]; then
             printf '::run %s\n' "$old_run"
             exit 0
