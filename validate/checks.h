@@ -6,12 +6,15 @@
 
 #include "base/gp_base.h"
 
+/* A CHECK_GPU row has the figure "gpus": on how many it ran; fewer than the spec's is no pass. */
 enum check_level { CHECK_NODE, CHECK_GPU, CHECK_GANG };
 enum check_need { NEED_NOTHING = 0, NEED_GPU = 1, NEED_ROOT = 2, NEED_PEERS = 4 /* 2+ nodes */ };
 
 struct check_metric_info {
     const char *name, *unit; /* NULL name ends the list */
     bool ceiling;            /* a limit from above (latency, clock offset) */
+    bool positive;           /* zero is impossible: it means that nothing was measured */
+    bool optional;           /* some sound nodes have no such figure, though it has a limit */
     double fail, degraded;   /* default limits; negative: none (only reported) */
     const char *source;      /* where the limits come from; "" with none */
 };

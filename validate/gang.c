@@ -29,8 +29,7 @@ static void gang_told(void *ctx, const struct check_info *info, struct check_res
     struct gang_rank *rank = ctx;
     if (r)
         validate_apply_floors(rank->gang->env->spec, r);
-    if (r || rank->index == 0)
-        check_event(rank->gang->env->sink, rank->node->link->slot, NODE_GANG, info, r);
+    check_event(rank->gang->env->sink, rank->node->link->slot, NODE_GANG, info, r);
 }
 
 static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len)
@@ -45,12 +44,20 @@ static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len)
     return more;
 }
 
+/* Also after its end: a node that is not there any more is not handed over. */
+static void rank_lose(struct gang_rank *r, const char *why)
+{
+    if (r->state == RANK_GONE)
+        return;
+    r->state = RANK_GONE;
+    r->reason = xstrdup(why);
+}
+
 static void rank_gone(struct gang_rank *r, const char *why)
 {
     if (r->state == RANK_DONE || r->state == RANK_GONE)
         return;
-    r->state = RANK_GONE;
-    r->reason = xstrdup(why);
+    rank_lose(r, why);
     event_emit(r->gang->env->sink, r->node->link->slot, NODE_GANG, EVENT_WARN, "", "rank %zu: %s",
                r->index, why);
 }
@@ -226,6 +233,8 @@ static void rank_reconnect(struct gang_rank *r, const char *why)
 static void rank_followed(struct gang_rank *r, struct ssh_job *job)
 {
     struct agent_stream *s = &r->stream;
+    if (job->result.end == SSH_LOST)
+        gp_error_clear(&s->bad); /* a line cut with the connection is read again, from its beginning */
     if (s->bad.code) {
         rank_gone(r, s->bad.msg);
     } else if (job->rc < 0 || job->result.end == SSH_LOST || job->result.end == SSH_TIMED_OUT) {
@@ -350,8 +359,11 @@ static void stop_round(struct gang *g)
             continue;
         }
         r->asked = false;
-        if (job->result.status == 2)
-            may_go_on(r, "driver hang");
+        if (job->result.status == 0 || (job->result.status != 2 && !r->stream.started))
+            continue;
+        const char *why = job->result.status == 2 ? "driver hang" : "the agent there could not tell";
+        may_go_on(r, why);
+        rank_lose(r, why);
     }
 }
 
@@ -368,8 +380,10 @@ static void gang_stop(struct gang *g)
     if (again)
         stop_round(g);
     for (size_t i = 0; i < g->n; i++)
-        if (g->ranks[i].asked)
+        if (g->ranks[i].asked) {
             may_go_on(&g->ranks[i], "its node does not answer");
+            rank_lose(&g->ranks[i], "its node does not answer any more");
+        }
 }
 
 static int gang_run(struct gang *g, struct gp_error *err)
@@ -412,6 +426,9 @@ static int gang_open(struct gang *g, struct gang_node *nodes, size_t n,
         agent_stream_init(&r->stream, g->checks, g->n_checks);
         r->stream.told = gang_told;
         r->stream.ctx = r;
+        r->stream.want_rank = (int64_t)i;
+        r->stream.want_size = (int64_t)n;
+        str_put(r->stream.want_boot_id, sizeof r->stream.want_boot_id, nodes[i].rn->boot_id);
     }
     return 0;
 }

@@ -11,7 +11,7 @@ enum rank_state {
     RANK_IDLE,    /* not started */
     RANK_RUNNING,
     RANK_DONE,    /* said its end */
-    RANK_GONE     /* reason says why */
+    RANK_GONE     /* reason says why; nothing that it said before counts as passed */
 };
 struct gang;
 struct gang_rank {
@@ -20,7 +20,7 @@ struct gang_rank {
     size_t index;
     enum rank_state state;
     struct agent_stream stream;
-    char *reason; /* RANK_GONE; owned */
+    char *reason; /* RANK_GONE, or what came after its end; owned */
     int rereads;  /* connections lost so far */
     bool asked;   /* a command that starts it was sent, and it was not stopped since */
     bool following; /* what comes is the rank's file, so its lines move stream.offset */

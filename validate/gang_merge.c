@@ -98,9 +98,10 @@ void gang_merge(struct gang *g, const char *why, struct report *report)
         for (size_t k = 0; r->state == RANK_GONE && k < g->n_checks; k++)
             if (r->stream.checks.items[k].state == AGENT_CHECK_WAITING)
                 r->stream.checks.items[k].state = AGENT_CHECK_RUNNING; /* it was asked: an error */
-        agent_stream_finish(&r->stream, why         ? why
-                                        : r->reason ? r->reason
-                                                    : "the rank never began");
+        const char *reason = why ? why : r->reason ? r->reason : "the rank never began";
+        agent_stream_finish(&r->stream, reason);
+        if (r->state == RANK_GONE)
+            agent_stream_doubt(&r->stream, reason);
     }
     for (size_t k = 0; k < g->n_checks; k++)
         merge_check(g, k, report);

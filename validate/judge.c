@@ -105,7 +105,7 @@ static void judge_metric(const struct spec *spec, const struct check_info *info,
 
 /* The agent judges by the table alone, and says low_METRIC or high_METRIC. Where it condemned for a
  * limit of the table, its word is taken back so that the spec's own floor can decide. */
-static void take_back(struct check_result *r)
+static void take_back(const struct spec *spec, const struct check_info *info, struct check_result *r)
 {
     if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_DEGRADED)
         return;
@@ -114,6 +114,9 @@ static void take_back(struct check_result *r)
                                                         : NULL;
     if (!metric || !check_metric(r, metric))
         return;
+    const struct check_metric_info *mi = metric_info(info, metric);
+    if (!spec_floor_of(spec, r->check, metric) && (!mi || (mi->fail < 0 && mi->degraded < 0)))
+        return; /* nobody would judge it again */
     r->verdict = VERDICT_PASS;
     free(r->code);
     free(r->message);
@@ -123,35 +126,74 @@ static void take_back(struct check_result *r)
     r->suggestion = xstrdup("");
 }
 
-/* A check that is held to figures and brought none of them has shown nothing. */
-static bool nothing_measured(const struct check_info *info, const struct check_result *r)
+/* The first figure that this check is held to and did not bring; NULL when it has them all. */
+static const char *not_measured(const struct check_info *info, const struct check_result *r)
 {
-    bool held = false;
     for (size_t i = 0; info && i < GP_ARRAY_LEN(info->metrics) && info->metrics[i].name; i++) {
-        if (info->metrics[i].fail < 0)
-            continue;
-        if (check_metric(r, info->metrics[i].name))
-            return false;
-        held = true;
+        const struct check_metric_info *mi = &info->metrics[i];
+        bool held = (mi->fail >= 0 || mi->degraded >= 0) && !mi->optional;
+        if (held && !check_metric(r, mi->name))
+            return mi->name;
     }
-    return held;
+    return NULL;
+}
+
+/* What no measurement gives, though it may lie on the good side of a limit. NULL: it can be. */
+static const char *impossible(const struct check_info *info, const struct check_result *r,
+                              const struct metric *m)
+{
+    const struct check_metric_info *mi = metric_info(info, m->name);
+    if (!isfinite(m->value))
+        return "is not a number";
+    if (m->value < 0)
+        return "is negative";
+    if (mi && mi->positive && m->value == 0)
+        return "is zero";
+    if (mi && !str_eq(mi->unit, m->unit))
+        return "comes in another unit than the table's";
+    return check_metric(r, m->name) == m ? NULL : "was sent twice";
+}
+
+static void judge_possible(const struct check_info *info, struct check_result *r,
+                           const struct metric *m)
+{
+    const char *why = impossible(info, r, m);
+    if (!why)
+        return;
+    GP_AUTO_FREE char *text = xasprintf("the figure '%s' %s", m->name, why);
+    check_result_worsen(r, VERDICT_ERROR, "not_a_figure", text, "run validate again");
+}
+
+/* A check of GPUs says how many it was about: a pass of fewer than the spec's is none of the rest. */
+static void judge_gpus(const struct spec *spec, const struct check_info *info, struct check_result *r)
+{
+    const struct metric *m = check_metric(r, "gpus");
+    if (!info || info->level != CHECK_GPU || spec->gpu.count <= 0)
+        return;
+    if (m && m->value >= spec->gpu.count)
+        return;
+    GP_AUTO_FREE char *text = xasprintf("it was about %.4g of the %d GPUs of the spec",
+                                        m ? m->value : 0.0, spec->gpu.count);
+    check_result_worsen(r, VERDICT_ERROR, "fewer_gpus", text, info->suggestion);
 }
 
 void validate_apply_floors(const struct spec *spec, struct check_result *r)
 {
     const struct check_info *info = check_find(r->check);
     r->required = validate_required(spec, r->check);
-    take_back(r);
+    take_back(spec, info, r);
     for (size_t i = 0; i < r->metrics.len; i++) {
-        struct metric *m = &r->metrics.items[i];
-        if (!isfinite(m->value))
-            check_result_worsen(r, VERDICT_ERROR, "not_a_number", "a figure is not a number", "");
-        judge_metric(spec, info, r, m);
+        judge_possible(info, r, &r->metrics.items[i]);
+        judge_metric(spec, info, r, &r->metrics.items[i]);
     }
     if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED)
         return;
-    if (nothing_measured(info, r))
-        check_result_worsen(r, VERDICT_ERROR, "not_measured", "the agent sent none of its figures", "");
+    const char *missing = not_measured(info, r);
+    if (missing) {
+        GP_AUTO_FREE char *text = xasprintf("the agent did not send its figure '%s'", missing);
+        check_result_worsen(r, VERDICT_ERROR, "not_measured", text, "run validate again");
+    }
+    judge_gpus(spec, info, r);
     for (size_t i = 0; i < spec->validate.floors.len; i++) {
         const struct spec_floor *f = &spec->validate.floors.items[i];
         if (!str_eq(f->check, r->check) || check_metric(r, f->metric))

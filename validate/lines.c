@@ -47,7 +47,10 @@ static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *er
         return gp_fail(err, GP_EPROTO, "the agent speaks protocol %" PRId64 ", this program %d", v,
                        AGENT_PROTOCOL);
     l->pid = json_int(j, "pid", 0);
+    l->rank = json_int(j, "rank", -1);
+    l->size = json_int(j, "size", 0);
     str_put(l->host, sizeof l->host, json_str(j, "host", ""));
+    str_put(l->boot_id, sizeof l->boot_id, json_str(j, "boot_id", ""));
     return 0;
 }
 
@@ -60,6 +63,7 @@ static int take_result(const json_t *j, struct agent_line *l, struct gp_error *e
 static int take_end(const json_t *j, struct agent_line *l, struct gp_error *err)
 {
     const char *v = json_str(j, "verdict", NULL);
+    str_put(l->reason, sizeof l->reason, json_str(j, "reason", ""));
     return v && verdict_parse(v, &l->verdict) ? 0 : line_fail(err, "has no verdict that is known");
 }
 
@@ -194,6 +198,11 @@ static void stream_result(struct agent_stream *s, struct agent_line *l)
         stream_bad(s, "the agent sent a result that was not asked for:", l->check);
         return;
     }
+    bool good = l->result.verdict == VERDICT_PASS || l->result.verdict == VERDICT_DEGRADED;
+    if (c->state == AGENT_CHECK_WAITING && good) {
+        stream_bad(s, "the agent sent a result of a check that it had not begun:", l->check);
+        return;
+    }
     if (c->state == AGENT_CHECK_DONE) {
         check_result_worsen(&c->result, VERDICT_ERROR, "two_results",
                             "the agent sent two results for it", NULL); /* neither is believed */
@@ -202,9 +211,43 @@ static void stream_result(struct agent_stream *s, struct agent_line *l)
     }
     c->state = AGENT_CHECK_DONE;
     c->result = l->result;
+    s->worst = GP_MAX(s->worst, c->result.verdict);
     l->result = (struct check_result){0};
     if (s->told)
         s->told(s->ctx, c->info, &c->result);
+}
+
+static void stream_hello(struct agent_stream *s, const struct agent_line *l)
+{
+    if (s->hello) {
+        stream_bad(s, "the agent said hello twice: two write as", l->host);
+    } else if (s->want_size && (l->rank != s->want_rank || l->size != s->want_size)) {
+        gp_fail(&s->bad, GP_EPROTO,
+                "rank %" PRId64 " of %" PRId64 " answered, not rank %" PRId64 " of %" PRId64, l->rank,
+                l->size, s->want_rank, s->want_size);
+        s->bad.domain = GP_D_AGENT;
+    } else if (s->want_boot_id[0] && l->boot_id[0] && !str_eq(s->want_boot_id, l->boot_id)) {
+        stream_bad(s, "the node was rebooted since its own checks; it is now in boot", l->boot_id);
+    }
+    s->hello = true;
+    s->pid = l->pid ? l->pid : s->pid;
+    str_put(s->host, sizeof s->host, l->host);
+    str_put(s->boot_id, sizeof s->boot_id, l->boot_id);
+}
+
+/* The agent counts for itself: when its last word is worse than its results, one of them was lost or
+ * something happened after them. */
+static void stream_end(struct agent_stream *s, const struct agent_line *l)
+{
+    s->ended = true;
+    if (l->reason[0] || (l->verdict >= VERDICT_ERROR && l->verdict > s->worst))
+        agent_stream_doubt(s, l->reason[0] ? l->reason : "the agent's last word was worse");
+}
+
+static bool stream_is_hello_due(const struct agent_stream *s, enum agent_line_type type)
+{
+    return !s->hello && (type == AGENT_START || type == AGENT_RESULT || type == AGENT_LISTEN ||
+                         type == AGENT_END);
 }
 
 bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len)
@@ -224,18 +267,18 @@ bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line,
         return false;
     if (s->ended && l.type != AGENT_AT && l.type != AGENT_OTHER)
         stream_bad(s, "the agent went on after its end:", l.check);
+    else if (stream_is_hello_due(s, l.type))
+        stream_bad(s, "the agent did not say hello before its first line, of", l.check);
     else if (l.type == AGENT_START)
         stream_start(s, l.check);
     else if (l.type == AGENT_RESULT)
         stream_result(s, &l);
     else if (l.type == AGENT_END)
-        s->ended = true;
+        stream_end(s, &l);
     else if (l.type == AGENT_LISTEN)
         str_put(s->addr, sizeof s->addr, l.addr);
-    else if (l.type == AGENT_HELLO) {
-        s->pid = l.pid ? l.pid : s->pid;
-        str_put(s->host, sizeof s->host, l.host);
-    }
+    else if (l.type == AGENT_HELLO)
+        stream_hello(s, &l);
     else if (l.type == AGENT_STARTED) {
         s->started = true;
         s->pid = l.pid;
@@ -264,8 +307,24 @@ bool agent_stream_began(const struct agent_stream *s)
     return false;
 }
 
+void agent_stream_doubt(struct agent_stream *s, const char *reason)
+{
+    GP_AUTO_FREE char *text = xasprintf("its result came, but then: %s", reason);
+    for (size_t i = 0; i < s->checks.len; i++) {
+        struct agent_check *c = &s->checks.items[i];
+        bool good = c->result.verdict == VERDICT_PASS || c->result.verdict == VERDICT_DEGRADED;
+        if (c->state != AGENT_CHECK_DONE || !good)
+            continue;
+        check_result_worsen(&c->result, VERDICT_ERROR, "not_ended", text, "run validate again");
+        if (s->told)
+            s->told(s->ctx, c->info, &c->result);
+    }
+}
+
 void agent_stream_finish(struct agent_stream *s, const char *reason)
 {
+    if (!s->ended || s->bad.code)
+        agent_stream_doubt(s, reason);
     for (size_t i = 0; i < s->checks.len; i++) {
         struct agent_check *c = &s->checks.items[i];
         if (c->state == AGENT_CHECK_DONE)

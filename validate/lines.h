@@ -13,10 +13,10 @@
 #define AGENT_LINE_MAX ((size_t)60 << 10) /* bytes; ssh cuts lines at 64 KiB */
 
 enum agent_line_type {
-    AGENT_HELLO,
+    AGENT_HELLO, /* host, boot_id, pid, rank, size */
     AGENT_START,   /* check */
     AGENT_RESULT,  /* check, result */
-    AGENT_END,     /* verdict */
+    AGENT_END,     /* verdict, reason */
     AGENT_STARTED, /* pid: a rank went to the background */
     AGENT_LISTEN,  /* addr: rank 0 waits for the others there */
     AGENT_AT,      /* offset, alive: end of what `follow` had to say */
@@ -27,7 +27,10 @@ struct agent_line {
     char check[64];
     char addr[64];
     char host[80]; /* AGENT_HELLO: the node's own name; "" */
+    char boot_id[40];
+    char reason[200]; /* AGENT_END: why it ended early; "" */
     int64_t pid, offset;
+    int64_t rank, size; /* AGENT_HELLO of a rank; else -1, 0 */
     bool alive;
     enum verdict verdict;
     struct check_result result; /* AGENT_RESULT: owned */
@@ -45,27 +48,37 @@ struct agent_check {
 };
 struct agent_stream {
     VEC_OF(struct agent_check) checks;
-    bool ended;
+    bool hello, ended;
+    enum verdict worst;  /* of what the agent itself said, before it was judged here */
     char addr[64];       /* from AGENT_LISTEN; "" */
     char host[80];       /* from AGENT_HELLO; "" */
+    char boot_id[40];    /* from AGENT_HELLO; "" */
+    /* Set by the owner: whom the hello must come from. size 0: nobody's rank; boot "": any. */
+    int64_t want_rank, want_size;
+    char want_boot_id[40];
     int64_t pid, offset; /* from AGENT_STARTED, AGENT_AT */
     bool started, at, alive;
     struct gp_error bad; /* the first line that could not be read; nothing is read after it */
     char last_err[240];  /* the last line of its stderr: for messages only */
-    /* Told once per start (result NULL) and once per result; may be NULL. The result may be changed:
-     * this is where it is judged. */
+    /* Told once per start (result NULL), once per result, and again when a result is taken back
+     * (agent_stream_doubt); may be NULL. The result may be changed: this is where it is judged. */
     void (*told)(void *ctx, const struct check_info *info, struct check_result *result);
     void *ctx;
 };
 void agent_stream_init(struct agent_stream *s, const struct check_info *const *checks, size_t n);
 void agent_stream_clear(struct agent_stream *s);
-/* Takes one line. False: the stream is not to be read any further (s->bad says why). A result for a
- * check that was not asked for, a second one, and anything after the end are such trouble. */
+/* Takes one line. False: the stream is not to be read any further (s->bad says why). Such trouble is:
+ * anything before the hello, a second hello or one of another rank or boot, a pass of a check that was
+ * not begun, a result that was not asked for, a second one, anything after the end. An end that says
+ * why it was early, or that is worse than the results, takes them back. */
 bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len);
 bool agent_stream_complete(const struct agent_stream *s); /* every check has its result */
 bool agent_stream_began(const struct agent_stream *s);    /* at least one check was started */
-/* Gives every check without a result one: error when it was running, skipped when it never began. */
+/* Gives every check without a result one: error when it was running, skipped when it never began. What
+ * passed before a stream that broke off (no end, or trouble) is taken back. */
 void agent_stream_finish(struct agent_stream *s, const char *reason);
+/* Takes back what passed: pass and degraded become error, because of what came after them. */
+void agent_stream_doubt(struct agent_stream *s, const char *reason);
 
 /* A result made here, not by an agent. metrics empty. */
 void check_result_make(struct check_result *r, const char *check, enum verdict v, const char *code,

@@ -40,7 +40,7 @@ bool agent_line_foreign(bool heard[2], bool is_stderr, const char *line)
 char *agent_end_reason(const struct agent_stream *s, const struct ssh_result *r, int64_t waited_ms)
 {
     const char *last = s->last_err[0] ? s->last_err : NULL;
-    if (s->bad.code)
+    if (s->bad.code && r->end != SSH_LOST) /* a line that was cut with the connection is no trouble */
         return xstrdup(s->bad.msg);
     switch (r->end) {
     case SSH_LOST:

@@ -97,7 +97,8 @@ static int node_exec(struct node_run *run, struct gp_error *err)
         node_kill(run);
     if (res.end != SSH_EXITED)
         node_link_close(run->link);
-    if (agent_stream_complete(&run->stream))
+    bool over = res.end != SSH_TIMED_OUT; /* an agent that cannot end is held by something */
+    if (agent_stream_complete(&run->stream) && run->stream.ended && !run->stream.bad.code && over)
         return 0;
     GP_AUTO_FREE char *why = agent_end_reason(&run->stream, &res, wait_ms);
     if (!agent_stream_began(&run->stream)) {
@@ -107,6 +108,8 @@ static int node_exec(struct node_run *run, struct gp_error *err)
         return rc;
     }
     agent_stream_finish(&run->stream, why);
+    if (!over)
+        agent_stream_doubt(&run->stream, why);
     return 0;
 }
 
@@ -145,6 +148,7 @@ int validate_node(struct node_link *l, const struct validate_env *env, struct re
         free(rn->host);
         rn->host = xstrdup(run.stream.host);
     }
+    str_put(rn->boot_id, sizeof rn->boot_id, run.stream.boot_id);
     agent_stream_clear(&run.stream);
     if (rc < 0 && err)
         *err = own;

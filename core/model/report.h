@@ -41,6 +41,7 @@ const struct metric *check_metric(const struct check_result *r, const char *name
 struct report_node {
     int slot;
     char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
+    char boot_id[40]; /* the boot that its own checks ran in; "": not told. Not in the JSON */
     bool ready;
     VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
 };

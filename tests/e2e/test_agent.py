@@ -159,6 +159,50 @@ def test_a_check_that_never_ends_is_killed_and_fails():
     assert got.returncode == 2
 
 
+def test_a_disk_that_stops_giving_back_fails():
+    """The first blocks came back: without the rest that is no pass."""
+    got = agent("run", "--checks", "host.disk", program=FAULTS, env={"GPUPROV_FAULT": "disk_read:0:0"})
+    result = next(l for l in lines_of(got.stdout) if l["type"] == "result")
+    assert result["verdict"] == "fail" and result["code"] == "disk_read", result
+    assert "after 2 of" in result["message"] and got.returncode == 2
+
+
+def test_a_kernel_log_that_was_not_read_to_its_end_is_no_pass():
+    got = agent("run", "--checks", "host.kernlog", program=FAULTS, env={"GPUPROV_FAULT": "kernlog:0:0"})
+    result = next(l for l in lines_of(got.stdout) if l["type"] == "result")
+    if result["code"] == "unreadable":
+        pytest.skip(result["message"])
+    assert result["verdict"] == "error" and result["code"] in ("not_read", "empty"), result
+
+
+def test_a_worker_that_cannot_be_ended_spoils_the_end():
+    """After the last result nothing else would tell of a driver that holds a process."""
+    got = agent("run", "--checks", "host.cores", program=FAULTS, env={"GPUPROV_FAULT": "unreaped:0:0"})
+    lines = lines_of(got.stdout)
+    assert lines[2]["verdict"] == "pass"
+    assert lines[-1]["verdict"] == "fail" and "driver hang" in lines[-1]["reason"], lines[-1]
+    assert got.returncode == 2
+
+
+def test_a_worker_that_is_killed_while_the_next_check_waits(tmp_path):
+    """SIGKILL and SIGSTOP of the worker at moments of no choice: never a pass of what did not run."""
+    for sig, verdicts in ((signal.SIGKILL, {"error"}), (signal.SIGSTOP, {"fail"})):
+        p = subprocess.Popen([FAULTS, "run", "--checks", "host.memory,host.disk,host.cores"],
+                             stdout=subprocess.PIPE, text=True)
+        lines = [json.loads(p.stdout.readline()) for _ in range(2)]
+        assert lines[1] == {"type": "start", "check": "host.memory"}
+        children = pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children")
+        while not children.read_text().split():
+            time.sleep(0.001)
+        os.kill(int(children.read_text().split()[0]), sig)
+        lines += lines_of(p.communicate(timeout=60)[0])
+        results = [l for l in lines if l["type"] == "result"]
+        assert [r["check"] for r in results] == ["host.memory", "host.disk", "host.cores"]
+        assert results[0]["verdict"] in verdicts, results[0]
+        assert results[2]["verdict"] == "pass"  # in a new worker
+        assert p.returncode != 0 and lines[-1]["type"] == "end"
+
+
 def test_a_check_that_crashes_is_an_error_and_the_rest_runs():
     got = agent("run", "--checks", "host.clock,host.cores", program=FAULTS,
                 env={"GPUPROV_FAULT": "host.clock:1:0"})
@@ -279,6 +323,41 @@ def test_a_sum_that_is_wrong_for_all_is_found(tmp_path, size):
     """All ranks share it, so their parameters stay equal: only the totals tell."""
     every = Gang(tmp_path, size, program=FAULTS, checks="train.ddp", fault="sum:1:21").results()
     assert {r["train.ddp"]["code"] for r in every} == {"wrong_sum"}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_rounding_condemns_nobody_on_another_device(tmp_path, size):
+    """One rank's arithmetic rounds otherwise: its bits differ all the time, and that is no fault."""
+    every = Gang(tmp_path, size, program=FAULTS, checks="train.ddp", fault=f"other-ulp:{size - 1}:0").results()
+    for results in every:
+        train = results["train.ddp"]
+        assert good(train), train
+        assert "culprits" not in train["data"] or train["code"] == "slow_rank", train
+        assert train["data"]["device"] == "other"
+        assert train["data"]["differences_of_rounding"] > 0 or size == 1
+        assert metrics(train)["agreement"] <= 1
+
+
+@pytest.mark.parametrize("size, rank", [(2, 0), (2, 1), (3, 1)])
+def test_more_than_rounding_condemns_on_another_device(tmp_path, size, rank):
+    every = Gang(tmp_path, size, program=FAULTS, checks="train.ddp", fault=f"other-far:{rank}:13").results()
+    for results in every:
+        train = results["train.ddp"]
+        assert train["verdict"] == "fail" and train["code"] == "wrong_gradient", train
+        assert train["data"]["culprits"] == [rank], train
+        assert "than rounding" in train["message"]
+
+
+def test_where_it_was_computed_is_said(tmp_path):
+    """These checks use no GPU, and nobody may take them for a proof of one."""
+    every = Gang(tmp_path, 2, checks="net.pair,train.ddp", extra=["--steps", 20]).results()
+    for results in every:
+        assert results["train.ddp"]["data"]["device"] == results["net.pair"]["data"]["device"] == "host"
+        if results["net.pair"]["verdict"] == "pass":
+            assert "no GPU took part" in results["net.pair"]["message"]
+    (tmp_path / "one").mkdir()
+    train = Gang(tmp_path / "one", 1, checks="train.ddp").results()[0]["train.ddp"]
+    assert "no GPU took part" in train["message"]
 
 
 def test_a_sum_whose_errors_cancel_is_found_by_one_ranks_replay(tmp_path):

@@ -44,12 +44,33 @@ static void spec_done(struct spec *s)
     strv_clear(&s->validate.require);
 }
 
+/* Every figure of the table, each good; but `but`, which is left out. */
+static void good_figures(struct check_result *r, const char *but)
+{
+    const struct check_info *info = check_find(r->check);
+    for (const struct check_metric_info *m = info->metrics; m->name; m++) {
+        if (but && strcmp(m->name, but) == 0)
+            continue;
+        double limit = m->degraded >= 0 ? m->degraded : m->fail >= 0 ? m->fail : 1;
+        figure(r, m->name, m->positive && limit <= 0 ? 1 : limit, m->unit);
+    }
+}
+
+static const char *unit_of(const char *check, const char *metric)
+{
+    for (const struct check_metric_info *m = check_find(check)->metrics; m->name; m++)
+        if (strcmp(m->name, metric) == 0)
+            return m->unit;
+    return "";
+}
+
 /* host.disk write: fails below 1, degraded below 10 MB/s; host.clock offset: a ceiling. */
 static enum verdict judged(const struct spec *s, const char *check, enum verdict v, const char *code,
                            const char *metric, double value)
 {
     struct check_result r = result(check, v, code);
-    figure(&r, metric, value, "x");
+    good_figures(&r, metric);
+    figure(&r, metric, value, unit_of(check, metric));
     validate_apply_floors(s, &r);
     v = r.verdict;
     assert_true(r.required);
@@ -82,10 +103,11 @@ static void test_spec_floor_replaces_the_tables(void **state)
     /* the agent knows the table only */
     assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_write", "write", 0.5), VERDICT_PASS);
     assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_write", "write", 0.1), VERDICT_FAIL);
-    assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_read", "write", 0.5), VERDICT_FAIL);
+    assert_int_equal(judged(&s, "host.disk", VERDICT_FAIL, "low_nothing", "write", 0.5), VERDICT_FAIL);
     spec_done(&s);
     with_floor(&s, "host.disk", "write", 500);
     struct check_result r = result("host.disk", VERDICT_PASS, "");
+    good_figures(&r, "write");
     figure(&r, "write", 400, "MB/s");
     validate_apply_floors(&s, &r);
     assert_int_equal(r.verdict, VERDICT_FAIL);
@@ -101,12 +123,13 @@ static void test_floor_that_was_not_measured(void **state)
 {
     (void)state;
     struct spec s = {0};
-    with_floor(&s, "host.disk", "read", 1);
-    struct check_result r = result("host.disk", VERDICT_PASS, "");
-    figure(&r, "write", 400, "MB/s");
+    with_floor(&s, "host.memory", "copy", 1); /* which the table does not hold it to */
+    struct check_result r = result("host.memory", VERDICT_PASS, "");
+    good_figures(&r, "copy");
     validate_apply_floors(&s, &r);
     assert_int_equal(r.verdict, VERDICT_ERROR);
     assert_string_equal(r.code, "not_measured");
+    assert_non_null(strstr(r.message, "a floor of copy"));
     check_result_clear(&r);
     spec_done(&s);
 }
@@ -160,10 +183,129 @@ static void test_a_pass_without_figures_is_none(void **state)
     validate_apply_floors(&s, &r);
     assert_int_equal(r.verdict, VERDICT_ERROR);
     check_result_clear(&r);
+    /* nor is it a pass with any one missing of those that it is held to */
+    for (const struct check_info *c = check_table; c->id; c++)
+        for (const struct check_metric_info *m = c->metrics; m->name; m++) {
+            bool held = (m->fail >= 0 || m->degraded >= 0) && !m->optional;
+            r = result(c->id, VERDICT_PASS, "");
+            good_figures(&r, m->name);
+            validate_apply_floors(&s, &r);
+            if (r.verdict != (held ? VERDICT_ERROR : VERDICT_PASS))
+                fail_msg("%s without %s: %s", c->id, m->name, verdict_name(r.verdict));
+            check_result_clear(&r);
+        }
     r = result("host.memory", VERDICT_SKIPPED, "");
     validate_apply_floors(&s, &r);
     assert_int_equal(r.verdict, VERDICT_SKIPPED);
     check_result_clear(&r);
+}
+
+/* Each check with one strange figure: never a pass, also where it lies on the good side of the limit. */
+static void test_figures_that_no_measurement_gives(void **state)
+{
+    (void)state;
+    struct spec s = {0};
+    static const double strange[] = {-1, -1e-300, -1e300, (double)NAN, (double)INFINITY, -(double)INFINITY, 0};
+    for (const struct check_info *c = check_table; c->id; c++)
+        for (const struct check_metric_info *m = c->metrics; m->name; m++) {
+            for (size_t i = 0; i < GP_ARRAY_LEN(strange); i++) {
+                if (strange[i] == 0 && !m->positive)
+                    continue;
+                struct check_result r = result(c->id, VERDICT_PASS, "");
+                good_figures(&r, m->name);
+                figure(&r, m->name, strange[i], m->unit);
+                validate_apply_floors(&s, &r);
+                if (r.verdict < VERDICT_ERROR)
+                    fail_msg("%s with %s of %g: %s", c->id, m->name, strange[i], verdict_name(r.verdict));
+                check_result_clear(&r);
+            }
+            struct check_result r = result(c->id, VERDICT_PASS, "");
+            good_figures(&r, m->name);
+            figure(&r, m->name, 1e6, "furlongs"); /* a large figure in another unit */
+            validate_apply_floors(&s, &r);
+            assert_true(r.verdict >= VERDICT_ERROR);
+            check_result_clear(&r);
+            r = result(c->id, VERDICT_PASS, "");
+            good_figures(&r, NULL);
+            validate_apply_floors(&s, &r);
+            assert_int_equal(r.verdict, VERDICT_PASS);
+            figure(&r, m->name, check_metric(&r, m->name)->value, m->unit); /* twice */
+            validate_apply_floors(&s, &r);
+            assert_int_equal(r.verdict, VERDICT_ERROR);
+            check_result_clear(&r);
+        }
+}
+
+/* What an agent condemned for a limit is only taken back where somebody judges that figure again. */
+static void test_what_may_be_taken_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *check, *code;
+        enum verdict agent, want;
+    } cases[] = {
+        {"host.disk", "low_write", VERDICT_FAIL, VERDICT_PASS}, /* it has a limit, and holds it */
+        {"host.disk", "low_nothing", VERDICT_FAIL, VERDICT_FAIL},
+        {"host.memory", "low_copy", VERDICT_FAIL, VERDICT_FAIL}, /* no limit: nobody else's business */
+        {"host.memory", "low_copy", VERDICT_DEGRADED, VERDICT_DEGRADED},
+        {"host.memory", "wrong_memory", VERDICT_FAIL, VERDICT_FAIL},
+        {"host.memory", "low_size", VERDICT_ERROR, VERDICT_ERROR},
+        {"host.memory", "low_size", VERDICT_SKIPPED, VERDICT_SKIPPED},
+    };
+    struct spec s = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct check_result r = result(cases[i].check, cases[i].agent, cases[i].code);
+        good_figures(&r, NULL);
+        validate_apply_floors(&s, &r);
+        if (r.verdict != cases[i].want)
+            fail_msg("case %zu: %s", i, verdict_name(r.verdict));
+        check_result_clear(&r);
+    }
+}
+
+/* A check of GPUs that was about fewer than the spec's has not proven the rest. */
+static void test_fewer_gpus_are_no_pass(void **state)
+{
+    (void)state;
+    static const char *const checks[] = {"gpu.presence", "gpu.memfill"};
+    struct spec s = {.gpu.count = 8};
+    for (size_t c = 0; c < GP_ARRAY_LEN(checks); c++)
+        for (int n = -1; n <= 9; n++) {
+            struct check_result r = result(checks[c], VERDICT_PASS, "");
+            good_figures(&r, "gpus");
+            if (n >= 0)
+                figure(&r, "gpus", n, "GPUs");
+            validate_apply_floors(&s, &r);
+            assert_int_equal(r.verdict, n >= 8 ? VERDICT_PASS : VERDICT_ERROR);
+            check_result_clear(&r);
+        }
+}
+
+/* READY by table: verdict x required x strict. */
+static void test_what_makes_a_node_ready(void **state)
+{
+    (void)state;
+    for (int v = VERDICT_PASS; v <= VERDICT_FAIL; v++)
+        for (int bits = 0; bits < 8; bits++) {
+            bool required = bits & 1, strict = bits & 2, gang = bits & 4;
+            struct report report = {.strict = strict};
+            struct report_node rn = {0};
+            struct check_result sure = result("host.cores", VERDICT_PASS, ""), one;
+            one = result(gang ? "train.ddp" : "host.disk", (enum verdict)v, "");
+            sure.required = true;
+            one.required = required;
+            vec_push(&rn.checks, sure);
+            if (gang)
+                vec_push(&report.gang, one);
+            else
+                vec_push(&rn.checks, one);
+            vec_push(&report.nodes, rn);
+            report_judge(&report);
+            bool want = !required || v == VERDICT_PASS || (v == VERDICT_DEGRADED && !strict);
+            if (report.ready != want)
+                fail_msg("%s, bits %d: ready %d", verdict_name((enum verdict)v), bits, report.ready);
+            report_clear(&report);
+        }
 }
 
 /* --- the gang --- */
@@ -210,9 +352,22 @@ static void gang_done(struct gang_fixture *f)
     vec_free(&f->report.gang);
 }
 
-static void says(struct gang_fixture *f, size_t rank, const char *line)
+static void hears(struct gang_fixture *f, size_t rank, const char *line)
 {
     assert_true(agent_stream_line(&f->ranks[rank].stream, false, line, strlen(line)));
+}
+
+#define HELLO "{\"v\":1,\"type\":\"hello\"}"
+#define DDP_START "{\"type\":\"start\",\"check\":\"train.ddp\"}"
+#define END "{\"type\":\"end\",\"verdict\":\"pass\"}"
+
+/* A rank's whole word: this result, and its end. */
+static void says(struct gang_fixture *f, size_t rank, const char *line)
+{
+    hears(f, rank, HELLO);
+    hears(f, rank, DDP_START);
+    hears(f, rank, line);
+    hears(f, rank, END);
 }
 
 #define DDP_PASS "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"pass\",\"took_ms\":5}"
@@ -251,6 +406,39 @@ static void test_a_lost_rank_is_named(void **state)
     gang_done(&f);
 }
 
+/* A rank that passed and then broke off, or whose node is not there any more, proves nothing. */
+static void test_what_comes_after_a_pass_counts(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct gang_fixture f;
+        gang_setup(&f);
+        says(&f, 0, DDP_PASS);
+        says(&f, 1, DDP_PASS);
+        if (how == 0) { /* its end never came */
+            hears(&f, 2, HELLO);
+            hears(&f, 2, DDP_START);
+            hears(&f, 2, DDP_PASS);
+        } else {
+            says(&f, 2, DDP_PASS);
+        }
+        if (how == 1) /* its end did, and then its node was gone */
+            f.ranks[2].state = RANK_GONE;
+        if (how == 1)
+            f.ranks[2].reason = xstrdup("its node does not answer any more");
+        if (how == 2) { /* babble after the end */
+            const char *more = "[ 12.5] kernel panic";
+            assert_false(agent_stream_line(&f.ranks[2].stream, false, more, strlen(more)));
+        }
+        gang_merge(&f.gang, NULL, &f.report);
+        assert_int_equal(f.report.gang.items[0].verdict, VERDICT_ERROR);
+        assert_non_null(strstr(f.report.gang.items[0].message, "llm/2: its result came, but then: "));
+        assert_int_equal(f.rns[2].checks.items[0].verdict, VERDICT_ERROR);
+        assert_int_equal(f.rns[0].checks.items[0].verdict, VERDICT_PASS);
+        gang_done(&f);
+    }
+}
+
 static void test_blame_goes_to_the_culprit(void **state)
 {
     (void)state;
@@ -276,7 +464,12 @@ int main(void)
         cmocka_unit_test(test_required),
         cmocka_unit_test(test_a_floor_makes_its_check_required),
         cmocka_unit_test(test_a_pass_without_figures_is_none),
+        cmocka_unit_test(test_figures_that_no_measurement_gives),
+        cmocka_unit_test(test_what_may_be_taken_back),
+        cmocka_unit_test(test_fewer_gpus_are_no_pass),
+        cmocka_unit_test(test_what_makes_a_node_ready),
         cmocka_unit_test(test_gang_passes_only_together),
+        cmocka_unit_test(test_what_comes_after_a_pass_counts),
         cmocka_unit_test(test_a_lost_rank_is_named),
         cmocka_unit_test(test_blame_goes_to_the_culprit),
     };

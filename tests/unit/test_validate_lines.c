@@ -112,6 +112,8 @@ static bool feed(struct fixture *f, const char *line)
     return agent_stream_line(&f->s, false, line, strlen(line));
 }
 
+#define HELLO "{\"v\":1,\"type\":\"hello\"}"
+#define END "{\"type\":\"end\",\"verdict\":\"pass\"}"
 #define START(id) "{\"type\":\"start\",\"check\":\"" id "\"}"
 #define PASS(id) "{\"type\":\"result\",\"check\":\"" id "\",\"verdict\":\"pass\"}"
 
@@ -131,14 +133,101 @@ static void test_silence_is_never_a_pass(void **state)
         agent_stream_finish(&f.s, "the connection to the node was lost");
         for (size_t k = 0; k < 3; k++) {
             const struct check_result *r = &f.s.checks.items[k].result;
-            enum verdict want = cut >= 3 + 2 * k   ? VERDICT_PASS
-                                : cut == 2 + 2 * k ? VERDICT_ERROR
-                                                   : VERDICT_SKIPPED;
+            /* without the agent's own end what passed before is not believed either */
+            enum verdict want = cut == GP_ARRAY_LEN(lines) ? VERDICT_PASS
+                                : cut >= 2 + 2 * k         ? VERDICT_ERROR
+                                                           : VERDICT_SKIPPED;
             assert_int_equal(r->verdict, want);
             if (want != VERDICT_PASS)
                 assert_non_null(strstr(r->message, "the connection to the node was lost"));
         }
-        assert_int_equal(f.results, 3);
+        assert_true(f.results >= 3); /* one that is taken back is told again */
+        agent_stream_clear(&f.s);
+    }
+}
+
+/* Whatever the agent says, one wrong line anywhere and nothing is a pass. */
+static void test_one_wrong_line_spoils_it(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {HELLO, START("host.cores"), PASS("host.cores"), START("host.memory"),
+                                        PASS("host.memory"), START("host.disk"), PASS("host.disk"), END};
+    static const char *const wrong[] = {
+        HELLO, "garbage", "{\"type\":\"result\",\"check\":\"host.co", START("host.cores"), PASS("host.disk"),
+        PASS("train.ddp"), START("train.ddp"), END,
+        "{\"type\":\"end\",\"verdict\":\"fail\"}",
+        "{\"type\":\"end\",\"verdict\":\"error\"}",
+        "{\"type\":\"end\",\"verdict\":\"pass\",\"reason\":\"the rank's worker was killed by SIGKILL\"}",
+        "{\"type\":\"result\",\"check\":\"host.cores\",\"verdict\":\"degraded\"}"};
+    for (size_t at = 0; at <= GP_ARRAY_LEN(lines); at++)
+        for (size_t w = 0; w < GP_ARRAY_LEN(wrong); w++) {
+            struct fixture f;
+            open_stream(&f);
+            for (size_t i = 0; i < at; i++)
+                assert_true(feed(&f, lines[i]));
+            feed(&f, wrong[w]);
+            for (size_t i = at; i < GP_ARRAY_LEN(lines); i++)
+                feed(&f, lines[i]);
+            agent_stream_finish(&f.s, "it said strange things");
+            for (size_t k = 0; k < 3; k++)
+                if (f.s.checks.items[k].result.verdict <= VERDICT_DEGRADED)
+                    fail_msg("line %zu, wrong %zu: %s passed", at, w, f.s.checks.items[k].info->id);
+            agent_stream_clear(&f.s);
+        }
+}
+
+/* The end speaks for what came before it. */
+static void test_the_end_may_take_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *second, *end;
+        enum verdict first;
+    } cases[] = {
+        {PASS("host.memory"), END, VERDICT_PASS},
+        {PASS("host.memory"), "{\"type\":\"end\",\"verdict\":\"degraded\"}", VERDICT_PASS},
+        {PASS("host.memory"), "{\"type\":\"end\",\"verdict\":\"fail\"}", VERDICT_ERROR},
+        {PASS("host.memory"), "{\"type\":\"end\",\"verdict\":\"pass\",\"reason\":\"stopped\"}", VERDICT_ERROR},
+        {"{\"type\":\"result\",\"check\":\"host.memory\",\"verdict\":\"fail\"}",
+         "{\"type\":\"end\",\"verdict\":\"fail\"}", VERDICT_PASS},
+        {"{\"type\":\"result\",\"check\":\"host.memory\",\"verdict\":\"fail\"}",
+         "{\"type\":\"end\",\"verdict\":\"fail\",\"reason\":\"driver hang\"}", VERDICT_ERROR},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct fixture f;
+        open_stream(&f);
+        assert_true(feed(&f, HELLO) && feed(&f, START("host.cores")) && feed(&f, PASS("host.cores")));
+        assert_true(feed(&f, START("host.memory")) && feed(&f, cases[i].second));
+        assert_true(feed(&f, cases[i].end));
+        if (f.s.checks.items[0].result.verdict != cases[i].first)
+            fail_msg("case %zu: %s", i, verdict_name(f.s.checks.items[0].result.verdict));
+        agent_stream_clear(&f.s);
+    }
+}
+
+/* Whose hello it is: another rank, another size or another boot is another's result. */
+static void test_the_hello_must_be_the_right_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hello, *says;
+    } cases[] = {
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"boot_id\":\"b\"}", NULL},
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4}", NULL}, /* an unreadable boot id is no other */
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":2,\"size\":4,\"boot_id\":\"b\"}", "rank 2 of 4 answered"},
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":3,\"boot_id\":\"b\"}", "not rank 1 of 4"},
+        {"{\"v\":1,\"type\":\"hello\",\"boot_id\":\"b\"}", "not rank 1 of 4"},
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"boot_id\":\"c\"}", "rebooted"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct fixture f;
+        open_stream(&f);
+        f.s.want_rank = 1;
+        f.s.want_size = 4;
+        str_put(f.s.want_boot_id, sizeof f.s.want_boot_id, "b");
+        assert_int_equal(feed(&f, cases[i].hello), cases[i].says == NULL);
+        if (cases[i].says)
+            assert_non_null(strstr(f.s.bad.msg, cases[i].says));
         agent_stream_clear(&f.s);
     }
 }
@@ -161,13 +250,17 @@ static void bad_stream(const char *const *lines, const char *says)
 static void test_trouble_stops_the_stream(void **state)
 {
     (void)state;
-    bad_stream((const char *const[]){START("host.cores"), "Segmentation fault", NULL}, "JSON");
-    bad_stream((const char *const[]){START("gpu.presence"), NULL}, "not asked for");
-    bad_stream((const char *const[]){PASS("net.pair"), NULL}, "not asked for");
-    bad_stream((const char *const[]){START("host.cores"), START("host.cores"), NULL}, "twice");
-    bad_stream((const char *const[]){PASS("host.cores"), PASS("host.cores"), NULL}, "two results");
-    bad_stream((const char *const[]){"{\"type\":\"end\",\"verdict\":\"pass\"}", PASS("host.disk"), NULL},
-               "after its end");
+    bad_stream((const char *const[]){HELLO, START("host.cores"), "Segmentation fault", NULL}, "JSON");
+    bad_stream((const char *const[]){HELLO, START("gpu.presence"), NULL}, "not asked for");
+    bad_stream((const char *const[]){HELLO, PASS("net.pair"), NULL}, "not asked for");
+    bad_stream((const char *const[]){HELLO, PASS("host.cores"), NULL}, "had not begun");
+    bad_stream((const char *const[]){HELLO, START("host.cores"), START("host.cores"), NULL}, "twice");
+    bad_stream((const char *const[]){HELLO, START("host.cores"), PASS("host.cores"), PASS("host.cores"), NULL},
+               "two results");
+    bad_stream((const char *const[]){HELLO, END, PASS("host.disk"), NULL}, "after its end");
+    bad_stream((const char *const[]){HELLO, HELLO, NULL}, "hello twice");
+    bad_stream((const char *const[]){START("host.cores"), NULL}, "did not say hello");
+    bad_stream((const char *const[]){END, NULL}, "did not say hello");
 }
 
 /* Not even the first one is believed then. */
@@ -176,6 +269,7 @@ static void test_two_results_are_none(void **state)
     (void)state;
     struct fixture f;
     open_stream(&f);
+    assert_true(feed(&f, HELLO));
     assert_true(feed(&f, START("host.cores")));
     assert_true(feed(&f, PASS("host.cores")));
     assert_false(feed(&f, "{\"type\":\"result\",\"check\":\"host.cores\",\"verdict\":\"fail\"}"));
@@ -191,6 +285,7 @@ static void test_stderr_is_only_remembered(void **state)
     assert_true(agent_stream_line(&f.s, true, "boom", 4));
     assert_string_equal(f.s.last_err, "boom");
     assert_false(agent_stream_began(&f.s));
+    assert_true(feed(&f, HELLO));
     assert_true(feed(&f, START("host.cores")));
     assert_true(agent_stream_began(&f.s));
     assert_false(agent_stream_complete(&f.s));
@@ -204,6 +299,9 @@ int main(void)
         cmocka_unit_test(test_result),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_silence_is_never_a_pass),
+        cmocka_unit_test(test_one_wrong_line_spoils_it),
+        cmocka_unit_test(test_the_end_may_take_back),
+        cmocka_unit_test(test_the_hello_must_be_the_right_one),
         cmocka_unit_test(test_trouble_stops_the_stream),
         cmocka_unit_test(test_two_results_are_none),
         cmocka_unit_test(test_stderr_is_only_remembered),

@@ -125,11 +125,13 @@ static int run_node(struct bench *b, const char *script, struct gp_error *err)
 
 #define HELLO "echo '{\"v\":1,\"type\":\"hello\"}';"
 #define START(id) "echo '{\"type\":\"start\",\"check\":\"" id "\"}';"
-/* with a figure that each of the checks used here is held to */
+/* with the figures that each of the checks used here is held to */
 #define PASS(id)                                                                                   \
     "echo '{\"type\":\"result\",\"check\":\"" id "\",\"verdict\":\"pass\",\"metrics\":["              \
     "{\"name\":\"offset\",\"value\":1,\"unit\":\"s\"},{\"name\":\"usable\",\"value\":1,\"unit\":"        \
-    "\"cores\"},{\"name\":\"loss\",\"value\":1.4,\"unit\":\"nats\"}]}';"
+    "\"cores\"},{\"name\":\"loss\",\"value\":1.4,\"unit\":\"nats\"},{\"name\":\"straggler\",\"value\":1,"  \
+    "\"unit\":\"ratio\"},{\"name\":\"agreement\",\"value\":0,\"unit\":\"of bound\"}]}';"
+#define GOOD START("host.clock") PASS("host.clock") START("host.cores") PASS("host.cores")
 #define END "echo '{\"type\":\"end\",\"verdict\":\"pass\"}';"
 
 static void expect(const struct bench *b, size_t i, enum verdict v, const char *says)
@@ -190,6 +192,21 @@ static void test_what_was_not_said_is_no_pass(void **state)
            VERDICT_ERROR, VERDICT_SKIPPED, "agent");
     broken(HELLO START("host.clock") "echo '{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"pass\"}'",
            VERDICT_ERROR, VERDICT_SKIPPED, "not asked for");
+    /* all passed, and then something happened */
+    broken(HELLO GOOD "kill -9 $$", VERDICT_ERROR, VERDICT_ERROR, "but then: the agent was killed by SIGKILL");
+    broken(HELLO GOOD "exit 0", VERDICT_ERROR, VERDICT_ERROR, "but then: the agent ended early");
+    broken(HELLO GOOD END "echo Killed", VERDICT_ERROR, VERDICT_ERROR, "JSON");
+    broken(HELLO GOOD "sleep 0.3; kill -9 $PPID; sleep 5", VERDICT_ERROR, VERDICT_ERROR,
+           "but then: the connection to the node was lost");
+    broken(HELLO GOOD "echo '{\"type\":\"end\",\"verdict\":\"fail\",\"reason\":\"driver hang\"}'; exit 2",
+           VERDICT_ERROR, VERDICT_ERROR, "driver hang");
+    struct bench b;
+    struct gp_error err;
+    assert_int_equal(run_node(&b, GOOD END, &err), -GP_EVALIDATE); /* of no protocol that is known */
+    assert_contains(err.msg, "did not say hello");
+    expect(&b, 0, VERDICT_ERROR, "hello");
+    expect(&b, 1, VERDICT_ERROR, "hello");
+    bench_close(&b);
 }
 
 /* An agent that babbles is ended, not only ignored. */
@@ -254,7 +271,7 @@ static void test_cancel(void **state)
     "case $verb in\n"                                                                              \
     "rank) read -r token; read -r addr; echo \"$token\" >\"$HOME/token\"; echo \"$addr\" "         \
     ">\"$HOME/addr\"; : >\"$dir/alive\"\n"                                                         \
-    "  { " HELLO " [ $rank != 0 ] || echo '{\"type\":\"listen\",\"addr\":\"10.0.0.1:4444\"}'; "    \
+    "  { echo '{\"v\":1,\"type\":\"hello\",\"rank\":'$rank',\"size\":2,\"boot_id\":\"'$BOOT'\"}'; [ $rank != 0 ] || echo '{\"type\":\"listen\",\"addr\":\"10.0.0.1:4444\"}'; "    \
     START("train.ddp") " } >\"$dir/rank.jsonl\"\n"                                                \
     "  echo '{\"type\":\"started\",\"pid\":'$$'}';;\n"                                             \
     "follow) size=$(wc -c <\"$dir/rank.jsonl\"); alive=false; [ ! -e \"$dir/alive\" ] || "         \
@@ -298,6 +315,7 @@ static void test_gang_good(void **state)
     if (run_gang(&b, good, good, &err) != 0)
         fail_msg("%s", err.msg);
     assert_int_equal(b.report.gang.len, 1);
+    assert_int_equal(b.events[EVENT_START], 2); /* on every node that takes part */
     if (b.report.gang.items[0].verdict != VERDICT_PASS)
         fail_msg("%s", b.report.gang.items[0].message);
     assert_true(b.report.gang.items[0].required);
@@ -405,6 +423,85 @@ static void test_gang_lost_rank_is_stopped(void **state)
     GP_AUTO_FREE char *stopped = node_file(1, "stopped");
     assert_contains(stopped, "stopped");
     nothing_left();
+    bench_close(&b);
+}
+
+/* The last line that came before the connection broke was half a line: it is read again, whole. */
+static void test_gang_line_cut_in_half(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    struct bench b;
+    struct gp_error err;
+    GP_AUTO_FREE char *cut = xasprintf("%s/cut", homes[1]);
+    unlink(cut);
+    const char *good = RANK(PASS("train.ddp") END);
+    GP_AUTO_FREE char *cuts = xasprintf(
+        "if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
+        "head -c 60 \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s", good);
+    if (run_gang(&b, good, cuts, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_true(fs_exists(cut));
+    if (b.report.gang.items[0].verdict != VERDICT_PASS)
+        fail_msg("%s", b.report.gang.items[0].message);
+    bench_close(&b);
+}
+
+/* A node that was rebooted after its own checks is another node than the one that they proved. */
+static void test_gang_in_another_boot(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    const char *good = RANK(PASS("train.ddp") END);
+    for (int same = 0; same < 2; same++) {
+        struct bench b;
+        struct gp_error err;
+        GP_AUTO_FREE char *one = xasprintf("BOOT=%s\n%s", same ? "before" : "after", good);
+        bench_open(&b);
+        str_put(b.rns[1].boot_id, sizeof b.rns[1].boot_id, "before");
+        write_agent(0, good);
+        write_agent(1, one);
+        vec_push(&b.plan.gang_checks, check_find("train.ddp"));
+        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
+                                    {&b.links[1], "10.0.0.2", &b.rns[1]}};
+        err = (struct gp_error){0};
+        assert_int_equal(validate_gang(gang, 2, &b.env, &b.report, &err), 0);
+        assert_int_equal(b.report.gang.items[0].verdict, same ? VERDICT_PASS : VERDICT_ERROR);
+        if (!same)
+            assert_contains(b.rns[1].checks.items[0].message, "rebooted since its own checks");
+        bench_close(&b);
+    }
+}
+
+/* Its node goes away after its rank's end, before anything is handed over. */
+static void test_gang_node_dies_after_its_end(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    struct bench b;
+    struct gp_error err;
+    const char *good = RANK(PASS("train.ddp") END);
+    GP_AUTO_FREE char *dies = xasprintf("[ \"$1\" != stop ] || { kill -9 $PPID; exit; }\n%s", good);
+    run_gang(&b, good, dies, &err);
+    assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
+    assert_contains(b.report.gang.items[0].message, "llm/1: ");
+    assert_contains(b.report.gang.items[0].message, "does not answer any more");
+    assert_int_equal(b.rns[1].checks.items[0].verdict, VERDICT_ERROR);
+    bench_close(&b);
+}
+
+/* What SIGKILL does not end is held by a driver, whatever the rank said before. */
+static void test_gang_rank_cannot_be_stopped(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    struct bench b;
+    struct gp_error err;
+    const char *good = RANK(PASS("train.ddp") END);
+    GP_AUTO_FREE char *held = xasprintf("[ \"$1\" != stop ] || exit 2\n%s", good);
+    run_gang(&b, good, held, &err);
+    assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
+    assert_contains(b.rns[1].checks.items[0].message, "driver hang");
     bench_close(&b);
 }
 
@@ -524,6 +621,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gang_rank_dies),
         cmocka_unit_test(test_gang_connection_breaks_once),
         cmocka_unit_test(test_gang_lost_rank_is_stopped),
+        cmocka_unit_test(test_gang_line_cut_in_half),
+        cmocka_unit_test(test_gang_in_another_boot),
+        cmocka_unit_test(test_gang_node_dies_after_its_end),
+        cmocka_unit_test(test_gang_rank_cannot_be_stopped),
         cmocka_unit_test(test_gang_cannot_start),
         cmocka_unit_test(test_gang_node_cannot_be_reached),
         cmocka_unit_test(test_gang_cancel),

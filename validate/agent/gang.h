@@ -19,6 +19,10 @@ bool gang_barrier(struct check_ctx *c, struct agent_result *r);
 /* The element of `v` in the middle (the lower one of two); v is reordered. 0 when n is 0. */
 double gang_median(double *v, size_t n);
 double gang_now_s(void);
+/* Where a check computed, for people: "the CPU, no GPU took part" or "cuda". */
+const char *gang_device_text(const struct device_ops *ops);
+/* The same for programs: data.device is "host" or "cuda". */
+void gang_say_device(struct agent_result *r, const struct device_ops *ops);
 /* 64 bits that any change of a bit changes with near certainty. Not against malice. */
 uint64_t gang_hash(const void *p, size_t n);
 

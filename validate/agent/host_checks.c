@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <sys/timex.h>
@@ -20,9 +21,12 @@
 
 #define CORE_MS 300
 
+#define CORES_MAX CPU_SETSIZE
+
 struct core_job {
     pthread_t thread;
-    bool started;
+    int cpu; /* to run on; -1: any */
+    bool started, misplaced;
     uint32_t digest;
     uint64_t rounds;
 };
@@ -42,6 +46,10 @@ static uint32_t core_round(uint64_t seed) {
 
 static void *core_main(void *arg) {
     struct core_job *j = arg;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    if (j->cpu >= 0) CPU_SET((size_t)j->cpu, &one);
+    j->misplaced = j->cpu >= 0 && sched_setaffinity(0, sizeof one, &one) != 0;
     int64_t end = clock_deadline(CORE_MS);
     j->digest = core_round(1);
     do {
@@ -52,12 +60,26 @@ static void *core_main(void *arg) {
     return NULL;
 }
 
+/* Each thread its own core where there is one for each: else the scheduler might leave one out. With a
+ * quota below the cores it may choose. */
+static void place_jobs(struct core_job *jobs, size_t n) {
+    cpu_set_t all;
+    bool fits = sched_getaffinity(0, sizeof all, &all) == 0 && (size_t)CPU_COUNT(&all) == n;
+    int cpu = -1;
+    for (size_t i = 0; i < n; i++) {
+        jobs[i].cpu = -1;
+        while (fits && cpu + 1 < CORES_MAX && !CPU_ISSET((size_t)++cpu, &all)) {}
+        if (fits) jobs[i].cpu = cpu;
+    }
+}
+
 static void cores_run(struct check_ctx *c, struct agent_result *r) {
     int online = 0;
     double usable = agent_cores(&online);
     (void)c;
-    size_t n = (size_t)GP_MAX(1, GP_MIN((int)(usable + 0.5), 256));
+    size_t n = (size_t)GP_MAX(1, GP_MIN((int)(usable + 0.5), CORES_MAX));
     struct core_job *jobs = xcalloc(n, sizeof *jobs);
+    place_jobs(jobs, n);
     for (size_t i = 0; i < n; i++)
         jobs[i].started = pthread_create(&jobs[i].thread, NULL, core_main, &jobs[i]) == 0;
     uint32_t want = core_round(1);
@@ -69,6 +91,7 @@ static void cores_run(struct check_ctx *c, struct agent_result *r) {
             continue;
         }
         pthread_join(jobs[i].thread, NULL);
+        missing += jobs[i].misplaced;
         wrong += jobs[i].digest != want;
         least = GP_MIN(least, jobs[i].rounds);
         most = GP_MAX(most, jobs[i].rounds);
@@ -78,7 +101,8 @@ static void cores_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "online", online);
     if (most > 0 && missing == 0) agent_metric(r, "evenness", (double)least / (double)most);
     if (missing > 0)
-        agent_set(r, AGENT_ERROR, "no_threads", "%zu of %zu threads could not be started", missing, n);
+        agent_set(r, AGENT_ERROR, "no_threads", "%zu of %zu threads could not be started, or not on their "
+                  "core", missing, n);
     if (wrong > 0)
         agent_set(r, AGENT_FAIL, "wrong_result",
                   "%zu of %zu cores computed another result than the rest", wrong, n);

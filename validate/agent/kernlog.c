@@ -120,7 +120,10 @@ struct kern_seen {
 };
 struct kern_log {
     VEC_OF(struct kern_seen) seen;
-    int64_t lines, lost;
+    int64_t lines;
+    int64_t lost;  /* overwritten before they were read */
+    bool begun;    /* the first record was seen */
+    bool unread;   /* the time was over before the last one */
 };
 
 static void take_line(struct kern_log *k, const char *text) {
@@ -137,12 +140,24 @@ static void take_line(struct kern_log *k, const char *text) {
     vec_push(&k->seen, s);
 }
 
+/* Records count from 0 since boot: the first one that is still there tells how many are not. */
+static void note_first(struct kern_log *k, const char *record) {
+    const char *comma = strchr(record, ',');
+    if (k->begun || comma == NULL) return;
+    k->begun = true;
+    k->lost += strtoll(comma + 1, NULL, 10);
+}
+
 /* /dev/kmsg: one record per read, "prio,seq,usec,flags;text\n tags". */
 static int read_kmsg(struct kern_log *k, int64_t deadline_ms) {
     GP_AUTO_FD int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return -errno;
     char buf[8192];
-    while (clock_left_ms(deadline_ms) > 0) {
+    for (;;) {
+        if (clock_left_ms(deadline_ms) == 0 || agent_fault("kernlog", 0, 0)) {
+            k->unread = true;
+            return 0;
+        }
         ssize_t n = read(fd, buf, sizeof buf - 1);
         if (n < 0 && errno == EAGAIN) return 0;
         if (n < 0 && errno == EINTR) continue;
@@ -152,6 +167,7 @@ static int read_kmsg(struct kern_log *k, int64_t deadline_ms) {
         }
         if (n <= 0) return n < 0 ? -errno : 0;
         buf[n] = '\0';
+        note_first(k, buf);
         /* records that a program wrote (facility above 0) are not the kernel's own words */
         if (strtol(buf, NULL, 10) >= 8) continue;
         char *text = strchr(buf, ';');
@@ -160,7 +176,6 @@ static int read_kmsg(struct kern_log *k, int64_t deadline_ms) {
         if (end != NULL) *end = '\0';
         take_line(k, text);
     }
-    return 0;
 }
 
 static int read_klog(struct kern_log *k) {
@@ -194,6 +209,7 @@ static void report_seen(struct kern_log *k, struct agent_result *r) {
     agent_metric(r, "warnings", counts[KERN_DEGRADED]);
     agent_data_str(r, "seen", all.len > 0 ? all.s : "");
     agent_data_int(r, "lines", k->lines);
+    agent_data_int(r, "overwritten", k->lost);
 }
 
 void kernlog_run(struct check_ctx *c, struct agent_result *r) {
@@ -207,6 +223,13 @@ void kernlog_run(struct check_ctx *c, struct agent_result *r) {
         agent_set(r, AGENT_SKIPPED, "empty", "the kernel log is empty: it says nothing about this node");
     else
         report_seen(&k, r);
-    agent_say(r, "%lld lines since boot, nothing that speaks against the node", (long long)k.lines);
+    if (rc == 0 && k.unread)
+        agent_set(r, AGENT_ERROR, "not_read", "the time was over before the kernel log was read to its end "
+                  "(%lld lines read)", (long long)k.lines);
+    if (k.lost > 0)
+        agent_say(r, "%lld lines, nothing that speaks against the node; %lld older ones since boot were "
+                  "overwritten", (long long)k.lines, (long long)k.lost);
+    else
+        agent_say(r, "%lld lines since boot, nothing that speaks against the node", (long long)k.lines);
     vec_free(&k.seen);
 }

@@ -93,6 +93,13 @@ static void rank_worker(void *arg, int in, int out) {
                            .dev_ops = &device_host,
                            .on_listen = on_listen,
                            .ctx = &o};
+#ifdef GPUPROV_FAULTS
+    /* the host's arithmetic under another name: a device that is not held to the reference's bits */
+    struct device_ops other = device_host;
+    other.name = "other";
+    const char *fault = getenv("GPUPROV_FAULT");
+    if (fault != NULL && str_starts(fault, "other-")) c.dev_ops = &other;
+#endif
     if (comm_tcp.init(&s, &c.comm, &c.comm_err) != 0) c.comm = NULL;
     explicit_bzero(k->token, sizeof k->token);
     c.data = c.comm;
@@ -155,7 +162,7 @@ static void rank_watch(struct rank *k) {
         take_message(k, &m);
     }
     worker_msg_clear(&m);
-    bool reaped = worker_kill(&w, &status);
+    bool reaped = worker_kill(&w, &status) && !agent_fault("unreaped", (int)k->rank, 0);
     worker_status_text(text, sizeof text, status);
     if (!reaped)
         str_put(why, sizeof why, "driver hang: the rank's worker could not be ended by SIGKILL");
@@ -165,7 +172,7 @@ static void rank_watch(struct rank *k) {
         snprintf(why, sizeof why, "the rank's worker %s", text);
     unsaid(k, reaped && err.code != GP_ETIMEOUT ? AGENT_ERROR : AGENT_FAIL,
            reaped ? "no_result" : "driver_hang", why);
-    emit_end(&k->emit, done ? "" : why);
+    emit_end(&k->emit, done && reaped ? "" : why);
 }
 
 /* --- the start --- */

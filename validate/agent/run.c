@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define RUN_MAX_GPUS 64
+#define DISMISS_MS 5000 /* a driver takes down eight contexts in less */
 
 struct run_request {
     int32_t check; /* index into check_table */
@@ -176,7 +177,11 @@ static void ask_gpus(struct run *run, int index, struct agent_result *r) {
         agent_result_clear(&one);
     }
     if (run->gpus > 0) str_addc(&r->data, ']');
-    else agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU to check");
+    if (run->gpus > 0) agent_metric(r, "gpus", run->gpus);
+    if (run->gpus > 0 && run->gpus < run->ctx.gpus_expected)
+        agent_set(r, AGENT_FAIL, "gpu_missing", "only %d of %d GPUs are here to be checked", run->gpus,
+                  run->ctx.gpus_expected);
+    if (run->gpus == 0) agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU to check");
 }
 
 static void run_checks(struct run *run) {
@@ -196,7 +201,21 @@ static void run_checks(struct run *run) {
         emit_result(&run->emit, &r);
         agent_result_clear(&r);
     }
-    for (size_t i = 0; i < GP_ARRAY_LEN(run->workers); i++) worker_kill(&run->workers[i], NULL);
+}
+
+/* Workers end after the last result. One that SIGKILL does not end is held by a driver, and a node that
+ * holds one is not good, whatever its checks said. Returns why, or "". */
+static const char *end_workers(struct run *run) {
+    bool held = false;
+    size_t n = GP_ARRAY_LEN(run->workers);
+    worker_dismiss(run->workers, n, clock_deadline(DISMISS_MS));
+    for (size_t i = 0; i < n; i++) {
+        bool reaped = worker_kill(&run->workers[i], NULL) && !agent_fault("unreaped", (int)i, 0);
+        held = held || !reaped;
+    }
+    if (!held) return "";
+    run->emit.worst = AGENT_FAIL;
+    return "driver hang: a worker could not be ended two seconds after SIGKILL: replace the node";
 }
 
 /* Without --checks: what this program can do and what fits, required ones first. */
@@ -259,7 +278,7 @@ int verb_run(int argc, char **argv) {
     if (run_setup(run, argc, argv, &err) == 0) {
         emit_hello(&run->emit, -1, 0);
         run_checks(run);
-        code = emit_end(&run->emit, "");
+        code = emit_end(&run->emit, end_workers(run));
         if (run->emit.broken) code = AGENT_EXIT_UNKNOWN;
     } else {
         fprintf(stderr, "gpuprov-agent run: %s\n", err.msg);

@@ -36,6 +36,11 @@ static void train_faults(struct train *t, int step) {
     while (agent_fault("hang", rank, step)) pause();
     if (agent_fault("slow", rank, step)) usleep(40000);
     if (agent_fault("nan", rank, step)) t->grad[7] = NAN;
+    /* on a device that is not the host: rounded otherwise, and wrong */
+    float scale = agent_fault("other-ulp", rank, step) ? 1.0f + 0x1p-22f : 1.0f;
+    for (size_t i = 0; scale != 1.0f && i < t->gpt.n_params; i++) t->grad[i] *= scale;
+    if (agent_fault("other-far", rank, step))
+        t->grad[100] += 0.002f * (float)train_largest(t->grad, t->gpt.n_params);
     if (agent_fault("zero", rank, step)) memset(t->grad, 0, t->gpt.n_params * sizeof *t->grad);
     if (!agent_fault("flip", rank, step)) return;
     memcpy(&bits, &t->grad[100], sizeof bits);
@@ -90,8 +95,8 @@ static bool words_good(struct train *t, int step) {
     }
     for (int k = 0; k < n && bad > 0; k++) {
         const struct step_word *w = &t->words[k];
-        const char *what = w->tokens <= 0              ? "worked on no tokens"
-                           : w->tokens < t->gpt.rows ? "worked on tokens that are not the source's"
+        const char *what = w->tokens <= 0               ? "worked on no tokens"
+                           : w->tokens != t->gpt.rows ? "worked on tokens that are not the source's"
                            : !isfinite(w->norm2) || !isfinite(w->loss) ? "computed a gradient that is not finite"
                            : !(w->norm2 > 0)      ? "computed a gradient of zero"
                                                   : NULL;
@@ -202,6 +207,7 @@ static bool one_step(struct train *t, int step) {
     if (step % CHECK_EVERY == 0) {
         if (!train_gradient(t, (c->rank + 1) % c->size, step, &loss)) return false;
         w.next_hash = gang_hash(t->grad, bytes);
+        if (t->peer != NULL) memcpy(t->peer, t->grad, bytes);
         aside = gang_now_s() - began; /* checking is not training */
     }
     double own_began = gang_now_s();
@@ -246,6 +252,7 @@ static bool train_open(struct train *t) {
     t->next = xcalloc((size_t)t->gpt.rows, sizeof *t->next);
     float **flat[] = {&t->grad, &t->sum, &t->params, &t->old_p, &t->old_m, &t->old_v};
     for (size_t i = 0; i < GP_ARRAY_LEN(flat); i++) *flat[i] = xcalloc(n, sizeof(float));
+    if (!train_exact(t)) t->peer = xcalloc(n, sizeof *t->peer);
     t->words = xcalloc(size, sizeof *t->words);
     t->hashes = xcalloc(size, sizeof *t->hashes);
     t->compute = xcalloc(size * (size_t)t->steps, sizeof *t->compute);
@@ -261,7 +268,7 @@ static bool train_open(struct train *t) {
 static void train_close(struct train *t) {
     gpt_close(&t->gpt);
     if (t->dev != NULL) t->c->dev_ops->close(t->dev);
-    float *flat[] = {t->grad, t->sum, t->params, t->old_p, t->old_m, t->old_v};
+    float *flat[] = {t->grad, t->sum, t->params, t->old_p, t->old_m, t->old_v, t->peer};
     for (size_t i = 0; i < GP_ARRAY_LEN(flat); i++) free(flat[i]);
     for (int i = 0; i < REPLAY_MAX; i++) {
         free(t->replay[i].sum);
@@ -326,11 +333,13 @@ static void say_loss(struct train *t) {
     agent_data_int(t->r, "ranks", t->c->size);
     agent_data_int(t->r, "tokens_per_rank_and_step", t->gpt.rows);
     agent_data_int(t->r, "parameters", (int64_t)t->gpt.n_params);
+    if (!train_exact(t)) agent_data_int(t->r, "differences_of_rounding", t->roundings);
     char hash[24];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->hashes[0]);
     agent_data_str(t->r, "parameters_hash", hash);
-    agent_say(t->r, "loss %.3f after %d steps (entropy 1.386), %d rank%s bit-identical after every step",
-              last, t->steps, t->c->size, t->c->size == 1 ? "" : "s");
+    agent_say(t->r, "loss %.3f after %d steps (entropy 1.386), %d rank%s bit-identical after every step; "
+              "computed on %s", last, t->steps, t->c->size, t->c->size == 1 ? "" : "s",
+              gang_device_text(t->c->dev_ops));
 }
 
 static bool train_all(struct train *t) {
@@ -357,7 +366,8 @@ static bool train_all(struct train *t) {
 void train_run(struct check_ctx *c, struct agent_result *r) {
     struct train t = {.c = c, .r = r, .agreement = -1};
     agent_data_int(r, "seed", (int64_t)c->seed);
-    train_all(&t);
+    gang_say_device(r, c->dev_ops);
+    if (!train_all(&t)) agent_set(r, AGENT_ERROR, "not_finished", "training was not done to its end");
     train_close(&t);
 }
 

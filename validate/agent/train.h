@@ -9,6 +9,25 @@
 
 #define REPLAY_MAX 8
 
+/* What is compared bit for bit, and what is not. The host device computes in one stated order, so on it
+ * a gradient is right when it has the reference's bits. Any other device may add up a product in
+ * another order: a gradient of it that is merely rounded otherwise is no fault, and no rank may be
+ * named for it. There, each element must lie within
+ *     2 * gamma(rows + TRAIN_STAGES * GPT_FF) * max|reference|,   gamma(k) = k*u / (1 - k*u), u = 2^-24
+ * of the host reference. The reason: a sum of k products has a relative error of at most gamma(k) in
+ * any order (Higham, Accuracy and Stability, 3.1); on the way forth and back through the model lie
+ * fewer than TRAIN_STAGES sums, each over at most GPT_FF terms, and at its end one over all rows;
+ * layer norm keeps every stage's sizes near 1, so errors add and do not multiply; twice, because the
+ * reference rounds too. It is held against the largest element, because small ones are differences of
+ * large ones. With 256 rows 8.2e-4: a wrong lane or a lost block of a sum is far above it.
+ * Parameters, and the sum that all ranks were handed, are the same bits on all ranks on every device:
+ * the update has one order only. */
+#define TRAIN_STAGES 52
+static inline double train_gamma(int k) {
+    double u = 0x1p-24 * (double)k;
+    return u / (1 - u);
+}
+
 struct step_word { /* what every rank says before each all-reduce */
     uint64_t own_hash, next_hash; /* of its gradient; of its neighbour's, every 4th step */
     float loss;
@@ -32,6 +51,8 @@ struct train {
     struct markov source;
     int32_t *in, *next;
     float *grad, *sum, *params, *old_p, *old_m, *old_v; /* host copies, n_params each */
+    float *peer; /* the neighbour's gradient as this rank computed it; NULL where bits are compared */
+    int roundings; /* comparisons whose bits differed within the bound above */
     float old_beta1_t, old_beta2_t;
     struct step_word *words; /* of all ranks */
     uint64_t *hashes;        /* of all ranks */
@@ -48,7 +69,14 @@ bool train_gradient(struct train *t, int of, int step, float *ret_loss);
 bool train_failed(struct train *t, const struct gp_error *err); /* this rank's own trouble; false */
 void train_batch(struct train *t, int of, int step);
 
-/* Every 4th step's hashes disagree somewhere: finds the rank that computes wrong. */
+/* Whether this run's device is held to the reference's bits; else the largest error of a gradient's
+ * element, as a part of the reference's largest element. */
+bool train_exact(const struct train *t);
+double train_bound(const struct train *t);
+double train_largest(const float *p, size_t n); /* max|p| */
+
+/* Every 4th step's hashes disagree somewhere: finds the rank that computes wrong. True: training goes on,
+ * because nothing but rounding differs. */
 bool train_blame_gradient(struct train *t, int step);
 /* Parameters differ between ranks after `step`: finds the rank that holds wrong ones. */
 bool train_blame_params(struct train *t, int step, uint64_t sum_hash);

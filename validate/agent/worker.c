@@ -89,6 +89,21 @@ int worker_next(struct worker *w, int64_t deadline_ms, struct worker_msg *ret, s
     return 0;
 }
 
+void worker_dismiss(struct worker *w, size_t n, int64_t deadline_ms) {
+    for (size_t i = 0; i < n; i++) {
+        if (w[i].to >= 0) close(w[i].to);
+        w[i].to = -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        siginfo_t info = {0};
+        while (w[i].pid > 0 && clock_left_ms(deadline_ms) > 0 && info.si_pid == 0) {
+            /* left waitable: its status is worker_kill's to take */
+            if (waitid(P_PID, (id_t)w[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) break;
+            if (info.si_pid == 0) gp_sleep(10, NULL, NULL);
+        }
+    }
+}
+
 bool worker_kill(struct worker *w, int *ret_status) {
     bool reaped = true;
     if (ret_status != NULL) *ret_status = 0;

@@ -36,6 +36,9 @@ int worker_next(struct worker *w, int64_t deadline_ms, struct worker_msg *ret, s
 /* Ends the worker (SIGKILL to its group) and waits two seconds. False: it could not be reaped, which
  * means that the kernel or a driver holds it. *ret_status: waitpid's. Safe when none is running. */
 bool worker_kill(struct worker *w, int *ret_status);
+/* Lets workers end by themselves: no more requests come, and each has until deadline_ms. Does not reap
+ * those that have not ended by then: worker_kill does. */
+void worker_dismiss(struct worker *w, size_t n, int64_t deadline_ms);
 void worker_msg_clear(struct worker_msg *m);
 
 /* In the child. False: the parent is gone. */
