@@ -47,6 +47,12 @@ static int run_gang_checks(struct run *run, struct report *report, struct gp_err
     return r;
 }
 
+/* What was not run to its end made nobody ready, whatever its checks said until then. */
+static void withhold(struct report *report) {
+    report->ready = false;
+    for (size_t i = 0; i < report->nodes.len; i++) report->nodes.items[i].ready = false;
+}
+
 int gang_run(struct run *run, struct report *report, struct gp_error *err) {
     struct gp_error failed = {0};
     verdict_collect(run, report);
@@ -54,6 +60,7 @@ int gang_run(struct run *run, struct report *report, struct gp_error *err) {
     if (r == 0) r = run_gang_checks(run, report, &failed);
     verdict_judge(run, report, r != 0 ? failed.msg : "no rank said why");
     if (r == 0 && gp_cancelled(&run->e->cancel)) r = gp_fail(&failed, GP_ECANCELLED, "cancelled");
+    if (r != 0) withhold(report);
     /* a report with failures is a report: it is kept too; a cancelled one says nothing */
     struct gp_error kept = {0};
     int k = gp_cancelled(&run->e->cancel) ? 0 : verdict_record(run, report, &kept);

@@ -14,6 +14,51 @@ int report_stored(struct engine *e, const char *uid, struct report *ret, struct 
     return r;
 }
 
+bool report_proves(const struct run *run, const struct report *report) {
+    bool proves = report->ready && report->nodes.len == (size_t)run->spec->nodes;
+    for (size_t i = 0; proves && i < report->nodes.len; i++) {
+        const struct report_node *rn = &report->nodes.items[i];
+        proves = rn->ready && rn->slot == (int)i && run->nodes[i].exists &&
+                 str_eq(rn->id, run->nodes[i].res.id);
+    }
+    return proves;
+}
+
+static const struct node_record *record_of(const struct node_record_list *all, int slot) {
+    for (size_t i = 0; i < all->list.len; i++)
+        if (all->list.items[i].slot == slot) return &all->list.items[i];
+    return NULL;
+}
+
+/* Why this node is not what the report proved; NULL when it is. Caller frees. */
+static char *why_outdated(const struct report *report, const struct report_node *rn,
+                          const struct node_record *rec) {
+    if (rec == NULL || rec->resource_id == NULL || rec->resource_id[0] == '\0')
+        return xasprintf("%s/%d has no machine any more", report->stack, rn->slot);
+    if (!str_eq(rec->resource_id, rn->id))
+        return xasprintf("%s/%d is another machine now (%s)", report->stack, rn->slot,
+                         rec->resource_id);
+    if (rec->phase != NODE_READY)
+        return xasprintf("%s/%d was not proven again since (phase '%s')", report->stack, rn->slot,
+                         node_phase_name(rec->phase));
+    return NULL;
+}
+
+int report_compare(struct engine *e, const char *uid, struct report *report, struct gp_error *err) {
+    struct node_record_list all = {0};
+    int r = journal_nodes(e->journal, uid, &all, err);
+    for (size_t i = 0; r == 0 && i < report->nodes.len; i++) {
+        struct report_node *rn = &report->nodes.items[i];
+        char *why = rn->ready ? why_outdated(report, rn, record_of(&all, rn->slot)) : NULL;
+        if (why == NULL) continue;
+        rn->ready = report->ready = false;
+        if (report->outdated == NULL) report->outdated = why;
+        else free(why);
+    }
+    node_record_list_clear(&all);
+    return r;
+}
+
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(e->journal, &all, err);
@@ -28,6 +73,7 @@ int engine_report(struct engine *e, const char *name, struct report *ret, struct
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them",
                     name);
     else if (r == 0) r = report_stored(e, found->uid, ret, err);
+    if (r == 0) r = report_compare(e, found->uid, ret, err);
     stack_list_clear(&all);
     return r;
 }

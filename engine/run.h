@@ -152,6 +152,10 @@ int work_tag_host_keys(struct run *run, struct gp_error *err);
 
 /* --- report.c --- */
 int report_stored(struct engine *e, const char *uid, struct report *ret, struct gp_error *err);
+/* Whether the report proves exactly the nodes that the run wants and has. */
+bool report_proves(const struct run *run, const struct report *report);
+/* What the journal's records no longer bear out is not ready any more, and report->outdated says why. */
+int report_compare(struct engine *e, const char *uid, struct report *report, struct gp_error *err);
 
 /* --- target.c --- */
 int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret,

@@ -61,6 +61,10 @@ static bool all_ready(const struct run *run) {
  * does not answer has to be proven again. */
 static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error *err) {
     if (!all_ready(run) || report_stored(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
+    if (!report_proves(run, &ret->report)) { /* records and report of two runs: neither is believed */
+        report_clear(&ret->report);
+        return 0;
+    }
     int r = keys_login(run, false, err);
     if (r == 0) r = work_look_again(run, &ret->nothing_to_do, err);
     if (ret->nothing_to_do) return r;

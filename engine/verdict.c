@@ -98,10 +98,12 @@ static int keep_report(struct run *run, const struct report *report, struct gp_e
     return r;
 }
 
+/* The report first: a run that is cut in between has proven more than its records say, never less. A
+ * node that is READY beside an older report would be handed over with somebody else's proof. */
 int verdict_record(struct run *run, const struct report *report, struct gp_error *err) {
-    int r = 0;
+    int r = keep_report(run, report, err);
     for (int i = 0; r == 0 && i < run->spec->nodes; i++) r = record_node(run, report, i, err);
-    return r == 0 ? keep_report(run, report, err) : r;
+    return r;
 }
 
 /* Names the worst that does not hold: who fails, before who only suffered from it. */

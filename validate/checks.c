@@ -14,8 +14,9 @@ const struct check_info check_table[] = {
      .required = true,
      .finds = "cores that are missing (affinity, cgroup quota), that compute differently from the "
               "others, or that get far less time than the others",
-     .how = "reads affinity and cgroup limits, then runs one thread per usable core on the same "
-            "integer and fp32 arithmetic for 0.3 s and compares all results bit for bit",
+     .how = "reads affinity and cgroup limits, then runs one thread per usable core, each on its own where "
+            "no quota forbids it, on the same integer and fp32 arithmetic for 0.3 s and compares all results "
+            "bit for bit",
      .suggestion = "replace the node if cores disagree; otherwise look for a cgroup or affinity limit",
      .metrics = {{.name = "usable", .unit = "cores", .positive = true, .fail = 0.5, .degraded = -1,
                   .source = "own: below half a core nothing else can be measured"},
@@ -72,7 +73,8 @@ const struct check_info check_table[] = {
      .required = false,
      .finds = "what the kernel has already seen: GPU errors (Xid, SXid), machine checks, memory errors, "
               "failing disks and file systems, processes killed for memory, cores that stood still",
-     .how = "reads the kernel's log since boot; Xid numbers are judged by NVIDIA's catalogue of immediate "
+     .how = "reads what there still is of the kernel's log since boot (how many lines were overwritten is "
+            "said); Xid numbers are judged by NVIDIA's catalogue of immediate "
             "actions; where the log may not be read the check is skipped",
      .suggestion = "replace the node",
      .metrics = {{.name = "failures", .unit = "lines", .ceiling = true, .fail = 0, .degraded = -1,
@@ -114,7 +116,8 @@ const struct check_info check_table[] = {
      .needs = NEED_PEERS,
      .seconds = 8,
      .required = true,
-     .finds = "a pair of nodes whose private network is slow, lossy, one-sided or corrupts data",
+     .finds = "a pair of nodes whose private network is slow, lossy, one-sided or corrupts data (between "
+              "host memories over TCP: nothing is said about GPUs, NVLink or RDMA)",
      .how = "every pair of ranks (every pair of neighbours above 4 ranks), one after the other: 200 "
             "round trips of 8 bytes, then 6 to 64 MiB each way over TCP on the private addresses, every "
             "byte compared",
@@ -132,8 +135,9 @@ const struct check_info check_table[] = {
      .needs = NEED_NOTHING,
      .seconds = 20,
      .required = true,
-     .finds = "a rank that computes wrong, loses or corrupts what it is sent, hangs, dies or lags: what "
-              "would ruin a training run",
+     .finds = "a node whose CPU computes wrong, or that loses or corrupts what it is sent, hangs, dies or "
+              "lags: what would ruin a training run (on the nodes' CPUs, also where there are GPUs: no GPU "
+              "takes part, and none is proven by it)",
      .how = "trains a small GPT data-parallel for 200 steps on a Markov source of 64 symbols (entropy "
             "1.386) and holds every one of: loss below 1.55; parameters bit-identical on all ranks after "
             "every step; known-answer all-reduce exact; the sum of every all-reduced gradient within rounding of the "

@@ -48,7 +48,8 @@ static void add_metrics(struct str *s, const struct check_info *c)
 
 static void add_check(struct str *s, const struct check_info *c)
 {
-    static const char *const levels[] = {"each node", "each GPU", "all nodes together"};
+    static const char *const levels[] = {"each node", "each GPU",
+                                         "all nodes together, on the CPU (device host): no GPU takes part"};
     str_addf(s, "\n## %s\n\n", c->id);
     str_addf(s, "* Runs on: %s\n* Needs: ", levels[c->level]);
     add_needs(s, c->needs);
@@ -68,7 +69,9 @@ char *checks_markdown(void)
             "A verdict is `pass`, `degraded`, `fail`, `error` (the tool's own trouble) or `skipped`\n"
             "with its reason. A node is ready when every required check ran and is pass or degraded\n"
             "(only pass with `validate.strict`). `validate.floors` replaces a limit below by your\n"
-            "own, and makes its check required.\n");
+            "own, and makes its check required. A figure with a limit that is missing, negative, in another\n"
+            "unit or no number at all is `error`; so is a result after which its agent was killed, broke off\n"
+            "or said something worse, and one of a node that does not answer any more.\n");
     for (size_t i = 0; i < check_count(); i++)
         add_check(&s, &check_table[i]);
     return str_steal(&s);

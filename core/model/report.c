@@ -57,6 +57,7 @@ void report_clear(struct report *r) {
     vec_free(&r->nodes);
     for (size_t i = 0; i < r->gang.len; i++) check_result_clear(&r->gang.items[i]);
     vec_free(&r->gang);
+    free(r->outdated);
     free(r->stack);
     free(r->uid);
     free(r->run);

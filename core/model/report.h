@@ -53,6 +53,7 @@ struct report {
     VEC_OF(struct report_node) nodes;
     VEC_OF(struct check_result) gang; /* checks over all nodes together */
     bool ready; /* every node is */
+    char *outdated; /* set when a kept report is read: what has changed since it was written; NULL */
 };
 void report_clear(struct report *r);
 /* Sets ready of each node and of the whole: every required check ran and is pass or degraded (only

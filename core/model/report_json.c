@@ -71,6 +71,7 @@ json_t *report_to_json(const struct report *r) {
     json_object_set_new(j, "took_ms", json_integer(r->took_ms));
     json_object_set_new(j, "strict", json_boolean(r->strict));
     json_object_set_new(j, "ready", json_boolean(r->ready));
+    if (r->outdated != NULL) json_object_set_new(j, "outdated", text_json(r->outdated));
     json_t *nodes = json_array();
     for (size_t i = 0; i < r->nodes.len; i++) {
         const struct report_node *n = &r->nodes.items[i];

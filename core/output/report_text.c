@@ -282,4 +282,8 @@ void report_text(const struct report *r, bool colour, size_t width, struct str *
     for (size_t i = 0; i < r->nodes.len; i++) ready += r->nodes.items[i].ready;
     str_addf(out, "%s: %zu of %zu node%s ready%s, validated %s in %s\n", stack, ready, r->nodes.len,
              r->nodes.len == 1 ? "" : "s", r->strict ? " (strict)" : "", at_s, took);
+    if (r->outdated == NULL) return;
+    str_add(out, "outdated: ");
+    text_fit(out, r->outdated, SIZE_MAX);
+    str_addf(out, ": 'gpuprov up' or 'gpuprov validate %s' proves it again\n", stack);
 }

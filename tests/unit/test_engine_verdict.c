@@ -5,6 +5,8 @@
 
 #include "engine_cloud.h"
 
+#include <sqlite3.h>
+
 static void add_check(struct report_node *rn, const char *id, enum verdict v) {
     struct check_result c = {.check = xstrdup(id), .verdict = v, .required = true,
                              .code = xstrdup(""), .message = xstrdup(""), .suggestion = xstrdup("")};
@@ -105,6 +107,98 @@ static void test_a_cancelled_run_proves_nothing(void **state) {
     report_clear(&report);
 }
 
+/* A report in which everything held, of the nodes as they are. */
+static void proven(struct run *run, struct report *report) {
+    verdict_collect(run, report);
+    for (size_t k = 0; k < run->vplan.gang_checks.len; k++) {
+        struct check_result c = {.check = xstrdup(run->vplan.gang_checks.items[k]->id), .required = true,
+                                 .verdict = VERDICT_PASS, .code = xstrdup(""), .message = xstrdup(""),
+                                 .suggestion = xstrdup("")};
+        vec_push(&report->gang, c);
+    }
+    verdict_judge(run, report, "");
+    assert_true(report->ready);
+}
+
+/* Cut between the two writes: never READY beside a report of another run. */
+static void test_no_node_is_ready_before_its_report_is_kept(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct report report = {0};
+    struct run *run = at_the_barrier(f);
+    proven(run, &report);
+    GP_AUTO_FREE char *path = xasprintf("%s/journal.db", f->dir);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TRIGGER cut BEFORE UPDATE OF report ON stacks BEGIN SELECT "
+                                  "RAISE(ABORT, 'cut'); END", NULL, NULL, NULL), SQLITE_OK);
+    assert_true(verdict_record(run, &report, &err) < 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(run->nodes[i].rec.phase, NODE_WAITING);
+    assert_int_equal(sqlite3_exec(db, "DROP TRIGGER cut", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    err = (struct gp_error){0};
+    for (int i = 0; i < 2; i++) run->nodes[i].rec.phase = NODE_GANG;
+    assert_int_equal(verdict_record(run, &report, &err), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(run->nodes[i].rec.phase, NODE_READY);
+    report_clear(&report);
+}
+
+/* Whether "nothing to do" may be said: only for exactly what the kept report proved. */
+static void test_whose_proof_a_report_is(void **state) {
+    struct fixture *f = *state;
+    struct report report = {0};
+    struct run *run = at_the_barrier(f);
+    proven(run, &report);
+    assert_true(report_proves(run, &report));
+    report.nodes.items[1].ready = false;
+    assert_false(report_proves(run, &report));
+    report.nodes.items[1].ready = true;
+    report.ready = false;
+    assert_false(report_proves(run, &report));
+    report.ready = true;
+    report.nodes.items[1].id[0] = 'X'; /* of another machine */
+    assert_false(report_proves(run, &report));
+    report.nodes.items[1].id[0] = 'i';
+    run->nodes[1].exists = false;
+    assert_false(report_proves(run, &report));
+    run->nodes[1].exists = true;
+    report.nodes.items[1].slot = 0;
+    assert_false(report_proves(run, &report));
+    report.nodes.items[1].slot = 1;
+    assert_true(report_proves(run, &report));
+    report_clear(&report);
+}
+
+/* A kept report speaks for the machines and the run that it was of, and for no other. */
+static void test_a_kept_report_goes_out_of_date(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct report report = {0};
+    struct run *run = at_the_barrier(f);
+    proven(run, &report);
+    for (int i = 0; i < 2; i++) run->nodes[i].rec.phase = NODE_GANG;
+    assert_int_equal(verdict_record(run, &report, &err), 0);
+    report_clear(&report);
+    assert_int_equal(engine_report(f->e, "t", &report, &err), 0);
+    assert_true(report.ready && report.outdated == NULL);
+    report_clear(&report);
+    /* validate began again, and was killed */
+    assert_int_equal(run_node_restart(&run->nodes[1], &err), 0);
+    assert_int_equal(engine_report(f->e, "t", &report, &err), 0);
+    assert_false(report.ready);
+    assert_true(report.nodes.items[0].ready);
+    assert_false(report.nodes.items[1].ready);
+    assert_non_null(strstr(report.outdated, "t/1 was not proven again"));
+    report_clear(&report);
+    run->nodes[1].rec.phase = NODE_READY;
+    resource_set(&run->nodes[1].rec.resource_id, "i-77"); /* up replaced it */
+    assert_int_equal(run_node_save(&run->nodes[1], &err), 0);
+    assert_int_equal(engine_report(f->e, "t", &report, &err), 0);
+    assert_false(report.ready);
+    assert_non_null(strstr(report.outdated, "another machine now (i-77)"));
+    report_clear(&report);
+}
+
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
@@ -112,6 +206,9 @@ int main(void) {
         T(test_the_worst_failure_is_told),
         T(test_a_missing_node_is_not_left_out),
         T(test_a_cancelled_run_proves_nothing),
+        T(test_no_node_is_ready_before_its_report_is_kept),
+        T(test_whose_proof_a_report_is),
+        T(test_a_kept_report_goes_out_of_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
