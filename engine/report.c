@@ -59,6 +59,11 @@ int report_compare(struct engine *e, const char *uid, struct report *report, str
     return r;
 }
 
+static int report_of(struct engine *e, const char *uid, struct report *ret, struct gp_error *err) {
+    int r = report_stored(e, uid, ret, err);
+    return r == 0 ? report_compare(e, uid, ret, err) : r;
+}
+
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(e->journal, &all, err);
@@ -72,8 +77,7 @@ int engine_report(struct engine *e, const char *name, struct report *ret, struct
     if (r == 0 && found == NULL)
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them",
                     name);
-    else if (r == 0) r = report_stored(e, found->uid, ret, err);
-    if (r == 0) r = report_compare(e, found->uid, ret, err);
+    else if (r == 0) r = report_of(e, found->uid, ret, err);
     stack_list_clear(&all);
     return r;
 }

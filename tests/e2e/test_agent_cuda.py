@@ -71,7 +71,7 @@ def test_good():
     assert metrics(presence)["gpus"] == 8
     assert [g["pci"] for g in presence["data"]["gpus"]] == [f"0000:0{i}:00.0" for i in range(1, 9)]
     assert presence["data"]["driver"] == "580.65.06"
-    assert metrics(fill)["wrong_words"] == 0 and metrics(fill)["tested"] > 80
+    assert metrics(fill)["gpus"] == 8 and metrics(fill)["wrong_words"] == 0 and metrics(fill)["tested"] > 80
     assert [g["verdict"] for g in fill["data"]["gpus"]] == ["pass"] * 8
 
 
@@ -114,6 +114,8 @@ def test_fewer_than_bought():
     results, _, status = run(nodes=4, standin="gpus=4", gpus=8)
     assert results["gpu.presence"]["code"] == "gpu_missing" and status == 2
     assert "4 of 8" in results["gpu.presence"]["message"]
+    fill = results["gpu.memfill"]  # what was there is sound, and is not what was bought
+    assert (fill["verdict"], fill["code"], metrics(fill)["gpus"]) == ("fail", "gpu_missing", 4), fill
 
 
 def test_hidden_by_the_environment_is_said():
