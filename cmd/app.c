@@ -6,6 +6,7 @@
 #include "app.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "ssh/ssh.h"
 #include "validate/validate.h"
@@ -75,9 +76,9 @@ static json_t *problems_json(const struct spec_problems *p) {
     json_t *list = json_array();
     for (size_t i = 0; i < p->list.len; i++) {
         const struct spec_problem *x = &p->list.items[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:s}", "line", (json_int_t)x->pos.line,
+        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "line", (json_int_t)x->pos.line,
                                               "column", (json_int_t)x->pos.column, "message",
-                                              x->message));
+                                              json_any_text(x->message)));
     }
     return list;
 }

@@ -128,9 +128,9 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     opt_args_clear(&none);
     if (r != 0) return r;
     const char *name = used + 1 < argc ? argv[used + 1] : NULL;
-    if (common->version) name = "version";
-    if (name == NULL || (common->help && name == NULL)) name = "help";
-    inv->verb = verb_find(name);
+    if (name == NULL) name = "help";
+    inv->verb = verb_find(common->version ? "version" : name);
+    if (common->version) return 0;
     if (inv->verb == NULL) return verb_unknown(name, err);
     int rest_argc = used + 2 < argc ? argc - used - 2 : 0;
     char **rest_argv = argv + used + 2;
@@ -143,6 +143,10 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     sets[1] = (struct opt_set){inv->verb->options, inv->opts};
     if (rest_argc > 0) r = options_parse(sets, 2, rest_argc, rest_argv, false, args, NULL, err);
     if (r != 0) return gp_wrap(err, "%s", inv->verb->name);
+    if (common->version) { /* said after the verb */
+        inv->verb = verb_find("version");
+        return 0;
+    }
     inv->args = args->args.items;
     inv->n_args = (int)args->args.len;
     inv->rest = args->rest;
@@ -154,6 +158,10 @@ static int check_args(const struct invocation *inv, struct gp_error *err) {
     const struct verb *v = inv->verb;
     if (inv->rest != NULL && !(v->flags & VERB_REST))
         return gp_fail(err, GP_EUSAGE, "%s takes nothing after '--'", v->name);
+    for (int i = 0; i < inv->n_args; i++)
+        if (inv->args[i][0] == '\0')
+            return gp_fail(err, GP_EUSAGE, "%s: an argument is empty: usage: gpuprov %s %s", v->name,
+                           v->name, v->argspec);
     if (inv->n_args >= v->min_args && inv->n_args <= v->max_args) return 0;
     if (inv->n_args > v->max_args && (v->flags & VERB_REST))
         return gp_fail(err, GP_EUSAGE, "%s: put '--' before the command '%s'", v->name,
@@ -162,11 +170,20 @@ static int check_args(const struct invocation *inv, struct gp_error *err) {
                    v->argspec[0] ? " " : "", v->argspec);
 }
 
-/* Only stdout's loss is told: a result that nobody could read must not look like success. */
+static bool reader_left(void) {
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLERR) != 0;
+}
+
+/* Only stdout's loss is told: a result that nobody could read must not look like success. What went
+ * wrong while the verb's thread wrote is in that thread's errno, not in this one. */
 static int flush_stdout(struct gp_error *err) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
-    if (errno == EPIPE) return 0;
-    return gp_fail_errno(err, GP_EIO, errno, "could not write the result to stdout");
+    bool before = ferror(stdout) != 0;
+    int e = fflush(stdout) == 0 ? 0 : errno;
+    if ((!before && e == 0) || e == EPIPE || reader_left()) return 0;
+    if (e == 0)
+        return gp_fail(err, GP_EIO, "could not write all of the result to stdout: is its disk full?");
+    return gp_fail_errno(err, GP_EIO, e, "could not write the result to stdout");
 }
 
 static int become(char **argv, struct gp_error *err) {
@@ -216,6 +233,8 @@ int main(int argc, char **argv) {
     if (r == 0) r = flush_stdout(&err);
     if (r == 0 && inv.exec_argv != NULL) r = become(inv.exec_argv, &err);
     if (r != 0) show_error(&inv, &common, &err);
-    if (r != 0 && fflush(stdout) != 0) return gp_exit_code(GP_EIO);
-    return r == 0 ? inv.exit_code : gp_exit_code((enum gp_code)-r);
+    if (r == 0) return inv.exit_code;
+    int code = gp_exit_code((enum gp_code)-r);
+    struct gp_error lost = {0};
+    return flush_stdout(&lost) == 0 ? code : gp_exit_worst(code, gp_exit_code(GP_EIO));
 }

@@ -20,7 +20,7 @@ void price_format(char *dst, size_t n, double usd_per_h) {
 static const char *or_dash(const char *s) { return s != NULL && s[0] != '\0' ? s : "-"; }
 
 static json_t *text_json(const char *s) {
-    return s != NULL && s[0] != '\0' ? json_string(s) : json_null();
+    return s != NULL && s[0] != '\0' ? json_any_text(s) : json_null();
 }
 
 static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }

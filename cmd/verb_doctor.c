@@ -6,6 +6,7 @@
 #include "app.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "providers/local/local.h"
 #include "ssh/ssh.h"
 #include "templates/templates.h"
@@ -118,9 +119,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
     for (size_t i = 0; i < l.list.len; i++) {
         struct item *it = &l.list.items[i];
         if (it->needed && it->found == MISSING) bad = true;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s, s:s*}", "name", it->name,
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:s*}", "name", it->name,
                                               "found", mark(it->found), "needed",
-                                              (int)it->needed, "text", it->text, "how", it->how));
+                                              (int)it->needed, "text", json_any_text(it->text),
+                                              "how", it->how));
         if (!inv->common->json) print_item(it);
         free(it->text);
         free(it->how);

@@ -5,6 +5,7 @@
 #include "app.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +100,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     }
     if (hosts_path != NULL && (r = write_new(hosts_path, hosts, err)) != 0) return r;
     if (inv->common->json)
-        print_json(json_pack("{s:s, s:s?}", "written", path, "hosts", hosts_path));
+        print_json(json_pack("{s:o, s:o}", "written", json_any_text(path), "hosts",
+                             json_any_text(hosts_path)));
     else if (hosts_path != NULL)
         printf("wrote %s and %s; next: name your machines in %s, then gpuprov plan %s\n", path,
                hosts_path, hosts_path, path);

@@ -4,19 +4,16 @@
 
 #include "base/error.h"
 
+#include "base/str.h"
+
 #include <assert.h>
 #include <stdarg.h>
-
-static void one_line(char *s) {
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = *s == '\n' || *s == '\t' ? ' ' : '?';
-}
 
 static void set(struct gp_error *err, enum gp_code code, const char *fmt, va_list ap) {
     assert(err->code == GP_OK && "first error wins: clear a handled error before setting another");
     err->code = code;
     vsnprintf(err->msg, sizeof err->msg, fmt, ap);
-    one_line(err->msg);
+    str_one_line(err->msg);
 }
 
 int gp_fail(struct gp_error *err, enum gp_code code, const char *fmt, ...) {
@@ -40,6 +37,7 @@ int gp_fail_errno(struct gp_error *err, enum gp_code code, int errnum, const cha
         const char *text = strerror_r(errnum, buf, sizeof buf);
         size_t len = strlen(err->msg);
         snprintf(err->msg + len, sizeof err->msg - len, ": %s", text);
+        str_one_line(err->msg); /* it may have been cut within a character */
         const char *name = strerrorname_np(errnum);
         snprintf(err->detail, sizeof err->detail, "%s", name ? name : "errno");
     }
@@ -54,9 +52,9 @@ int gp_wrap(struct gp_error *err, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(err->msg, sizeof err->msg, fmt, ap);
     va_end(ap);
-    one_line(err->msg);
     size_t len = strlen(err->msg);
     snprintf(err->msg + len, sizeof err->msg - len, ": %s", old);
+    str_one_line(err->msg);
     return -(int)err->code;
 }
 

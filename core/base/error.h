@@ -59,7 +59,7 @@ struct gp_error {
 };
 
 /* Sets err (which must not be set already: first error wins; asserted in debug builds) and returns
- * -code. err may be NULL. msg: lower case, one line, no secret. Control characters become '?'. */
+ * -code. err may be NULL. msg: lower case, one line, no secret; str_one_line makes it so. */
 int gp_fail(struct gp_error *err, enum gp_code code, const char *fmt, ...) GP_PRINTF(3, 4);
 
 /* Like gp_fail with ": strerror(errnum)" added and domain OS. */

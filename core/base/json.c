@@ -52,6 +52,15 @@ int json_parse(const char *text, size_t n, const char *what, json_t **ret, struc
     return 0;
 }
 
+json_t *json_any_text(const char *s) {
+    if (s == NULL) return json_null();
+    json_t *j = json_string(s);
+    if (j != NULL) return j;
+    GP_AUTO_FREE char *clean = xstrdup(s);
+    str_one_line(clean);
+    return json_string(clean);
+}
+
 char *json_text(const json_t *j, size_t indent) {
     /* 15 digits: 0.007 stays 0.007 */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) | (indent > 0 ? JSON_INDENT(indent) : JSON_COMPACT);

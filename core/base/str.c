@@ -98,6 +98,33 @@ static size_t utf8_len(const unsigned char *p, size_t n) {
     return len;
 }
 
+/* Whether the sequence of len bytes at p moves a cursor or turns text around: C0, DEL, C1, bidi. */
+static bool steers(const unsigned char *p, size_t len) {
+    if (len == 1) return p[0] < 0x20 || p[0] == 0x7f;
+    if (len == 2) return p[0] == 0xc2 && p[1] < 0xa0;
+    if (len != 3 || p[0] != 0xe2) return false;
+    return (p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
+           (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9);
+}
+
+void str_one_line(char *s) {
+    const unsigned char *p = (const unsigned char *)s;
+    size_t left = strlen(s);
+    while (left > 0) {
+        size_t len = utf8_len(p, left);
+        if (len == 0 || steers(p, len)) {
+            *s++ = *p == '\n' || *p == '\t' ? ' ' : '?';
+            len = len == 0 ? 1 : len;
+        } else {
+            memmove(s, p, len);
+            s += len;
+        }
+        p += len;
+        left -= len;
+    }
+    *s = '\0';
+}
+
 bool str_add_json(struct str *s, const char *text, size_t n) {
     const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {

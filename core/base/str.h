@@ -29,6 +29,9 @@ bool str_vaddf(struct str *s, const char *fmt, va_list ap) GP_PRINTF(2, 0);
 bool str_add_shquoted(struct str *s, const char *text);
 /* Adds text as the inside of a JSON string, escaped, without the quotes; invalid UTF-8 becomes U+FFFD. */
 bool str_add_json(struct str *s, const char *text, size_t n);
+/* Makes text one line that cannot steer a terminal, in place: newline and tab become a blank; other
+ * control characters (C0, DEL, C1, bidi) and invalid UTF-8 become '?'. The result is valid UTF-8. */
+void str_one_line(char *s);
 char *str_steal(struct str *s); /* caller frees; never NULL; s is reset */
 #define GP_AUTO_STR GP_CLEANUP(str_clear)
 

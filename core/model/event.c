@@ -5,6 +5,8 @@
 
 #include "model/event.h"
 
+#include "base/str.h"
+
 #include <stdarg.h>
 #include <time.h>
 
@@ -21,8 +23,7 @@ void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = *p == '\n' || *p == '\t' ? ' ' : '?';
+    str_one_line(text);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     struct event e = {

@@ -21,8 +21,7 @@ static void complain(struct spec_ctx *c, unsigned line, unsigned column, const c
     struct str text = {.max = 1000};
     str_vaddf(&text, fmt, ap);
     struct spec_problem p = {.pos = {line, column}, .message = str_steal(&text)};
-    for (char *s = p.message; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = *s == '\n' || *s == '\t' ? ' ' : '?';
+    str_one_line(p.message);
     vec_push(&c->problems->list, p);
 }
 

@@ -130,6 +130,35 @@ def test_state_folders_that_cannot_be_used(gpuprov, tmp_path):
     assert (tmp_path / ".local/state/gpuprov").is_dir()
 
 
+@pytest.mark.parametrize("args", [["\udcff"], ["down", "\udcffx"], ["check", "/no\udcff.yaml"],
+                                  ["up", "/no/" + "\u4e2d" * 300 + ".yaml"],
+                                  ["up", "/no/x" + "\u4e2d" * 300 + ".yaml"]])
+def test_names_that_are_no_utf8_keep_json_whole(gpuprov, args):
+    r = gpuprov(*args, "--json", code=1)
+    assert r.json["error"]["code"] in ("usage", "not-found", "io") and r.json["error"]["message"] in r.err
+
+
+def test_odd_file_names_in_results(gpuprov, tmp_path):
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff\xc2\x9b31m.yaml")
+    assert gpuprov.json("init", odd)["written"] == f"{tmp_path}/odd??31m.yaml"
+    assert os.path.exists(odd)
+    assert f"'{tmp_path}/odd??31m.yaml' is there already" in gpuprov("init", odd, code=1).err
+
+
+def test_empty_arguments_are_named(gpuprov):
+    for verb in ("up", "down", "ssh", "init", "logs"):
+        r = gpuprov(verb, "", code=1)
+        assert r.err.startswith(f"gpuprov: {verb}: an argument is empty: usage: gpuprov {verb} ")
+        assert len(r.err.splitlines()) == 1
+
+
+def test_version_wherever_it_is_said(gpuprov):
+    version = gpuprov("version").out
+    for args in (["status", "--version"], ["-V", "up", "x", "--format", "y"], ["up", "x.yaml", "-V"]):
+        assert gpuprov(*args).out == version
+    assert not gpuprov.state.exists()
+
+
 def test_output_is_not_coloured_in_a_pipe(gpuprov):
     for args in (["help"], ["doctor"], ["checks"], ["plan", "nosuch.yaml"]):
         r = gpuprov(*args, code=None, env={"TERM": "xterm-256color"})

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -34,6 +35,46 @@ static void grows_and_stops_at_its_maximum(void **state) {
     str_clear(&small);
     assert_int_equal(small.max, 5);
     assert_null(small.s);
+}
+
+static void made_one_line(const char *text, const char *want) {
+    GP_AUTO_FREE char *s = xstrdup(text);
+    str_one_line(s);
+    assert_string_equal(s, want);
+}
+
+static void one_line_steers_no_terminal(void **state) {
+    (void)state;
+    made_one_line("", "");
+    made_one_line("a\tb\nc", "a b c");
+    made_one_line("\x1b[31mred\x7f", "?[31mred?");
+    made_one_line("\xc2\x9b" "31m", "?31m");                    /* CSI as U+009B */
+    made_one_line("\xe2\x80\xae" "evil\xe2\x81\xa9", "?evil?"); /* text turned around */
+    made_one_line("gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80",
+                  "gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80");
+    made_one_line("\xff\xe4\xb8", "???"); /* not UTF-8, and cut within a character */
+}
+
+/* A message that fills the struct is cut between characters: --json needs valid UTF-8. */
+static void long_errors_stay_utf8(void **state) {
+    (void)state;
+    char path[600];
+    for (size_t shift = 0; shift < 3; shift++) {
+        size_t n = shift;
+        memset(path, 'x', shift);
+        for (; n + 3 < sizeof path; n += 3) memcpy(path + n, "\xe4\xb8\xad", 3);
+        path[n] = '\0';
+        struct gp_error plain = {0}, os = {0};
+        gp_fail(&plain, GP_EUSAGE, "'%s'", path);
+        gp_wrap(&plain, "%s", path + shift);
+        gp_fail_errno(&os, GP_EIO, ENOENT, "could not read '%s'", path);
+        GP_AUTO_JSON json_t *a = json_string(plain.msg), *b = json_string(os.msg);
+        assert_non_null(a);
+        assert_non_null(b);
+    }
+    GP_AUTO_JSON json_t *odd = json_any_text("a\xff"), *none = json_any_text(NULL);
+    assert_string_equal(json_string_value(odd), "a?");
+    assert_true(json_is_null(none));
 }
 
 static void formats_longer_than_the_stack_buffer(void **state) {
@@ -301,6 +342,8 @@ static void paths(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_and_stops_at_its_maximum),
+        cmocka_unit_test(one_line_steers_no_terminal),
+        cmocka_unit_test(long_errors_stay_utf8),
         cmocka_unit_test(formats_longer_than_the_stack_buffer),
         cmocka_unit_test(steals),
         cmocka_unit_test(quotes_for_sh),
