@@ -83,6 +83,7 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
     if (r == 0 && ret->left.list.len > 0) say_left(run, ret->left.list.len);
     if (r != 0) r = blind(e, name, ret, r, err);
     run_close(run);
+    if (r == 0) engine_tidy(e);
     return r;
 }
 

@@ -220,6 +220,7 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
         }
     }
     if (first == 0 && asked > 0 && !dry_run) first = gc_journal(e, provider, ret, err);
+    if (!dry_run) engine_tidy(e);
     if (first != 0 || asked > 0) return first;
     if (provider == NULL) return gp_fail(err, GP_EENV, "no provider could be asked");
     return gp_fail(err, GP_EUSAGE, "there is no provider '%s': 'gpuprov providers' lists them",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run over one stack: providers opened once, the event log, the per-stack lock, node records.
+/* One run over one stack: providers opened once, its events, node records.
  * Made and closed by the verb's thread; run_event may be called by any. */
 #include "base/gp_base.h"
 
@@ -8,53 +8,24 @@
 #include "base/fs.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Made with the first event: looking for a stack that is not there leaves no file behind. */
-static int open_log(struct run *run, struct gp_error *err) {
-    GP_AUTO_FREE char *dir = fs_join(run->e->state_dir, "events");
-    int r = fs_mkdirs(dir, 0700, err);
-    if (r != 0) return r;
-    GP_AUTO_FREE char *path = xasprintf("%s/%s.jsonl", dir, run->stack.name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open the event log '%s'", path);
-    run->log = fdopen(fd, "a");
-    if (run->log == NULL) {
-        close(fd);
-        return gp_fail(err, GP_EIO, "could not open the event log '%s'", path);
-    }
-    return 0;
-}
 
 static void log_event(struct run *run, const struct event *e) {
-    GP_AUTO_STR struct str line = {0};
-    str_addf(&line, "{\"t_ms\":%lld,\"run\":\"%s\",\"node\":%d,\"phase\":\"%s\",\"status\":\"%s\"",
-             (long long)e->wall_ms, run->id, e->node, node_phase_name(e->phase),
-             event_status_name(e->status));
-    str_add(&line, ",\"step\":\"");
-    str_add_json(&line, e->step, strlen(e->step));
-    str_add(&line, "\",\"text\":\"");
-    str_add_json(&line, e->text, strlen(e->text));
-    str_add(&line, "\"}\n");
     struct gp_error why = {0};
     pthread_mutex_lock(&run->log_lock);
-    bool failed = run->log == NULL && !run->log_failed && open_log(run, &why) != 0;
-    run->log_failed = run->log_failed || failed;
-    if (run->log != NULL) fwrite(line.s, 1, line.len, run->log);
-    if (run->log != NULL) fflush(run->log);
+    bool tell = event_log_add(&run->log, e, &why) != 0 && !run->log_failed;
+    run->log_failed = run->log_failed || tell;
     pthread_mutex_unlock(&run->log_lock);
-    if (failed) /* nothing else depends on it: a full disk must not keep `down` from its work */
+    if (tell) /* nothing else depends on it: a full disk must not keep `down` from its work */
         event_emit(&run->e->sink, -1, NODE_PLANNED, EVENT_WARN, "log", "%s", why.msg);
 }
 
 static void run_emit(void *ctx, const struct event *e) {
     struct run *run = ctx;
-    if (run->e->sink.emit != NULL) run->e->sink.emit(run->e->sink.ctx, e);
-    if (run->stack.name != NULL) log_event(run, e);
+    struct event full = *e;
+    full.stack = run->stack.name;
+    full.run = run->id;
+    if (run->e->sink.emit != NULL) run->e->sink.emit(run->e->sink.ctx, &full);
+    if (run->log.path != NULL) log_event(run, &full);
 }
 
 void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
@@ -76,6 +47,7 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
     pthread_mutex_init(&run->log_lock, NULL);
     run->sink = (struct event_sink){.emit = run_emit, .ctx = run};
     run->stack.name = xstrdup(name);
+    if (name != NULL) event_log_init(&run->log, e->state_dir, name);
     if (spec != NULL) run->stack.spec_hash = xstrdup(spec->hash);
     run->owner = xstrdup(e->opts.owner);
     int r = fs_random_hex(run->id, 8, err);
@@ -118,8 +90,8 @@ void run_close(struct run *run) {
     validate_plan_clear(&run->vplan);
     spec_free(run->spec_owned);
     free(run->owner);
-    if (run->log != NULL) fclose(run->log);
-    if (run->lock_fd >= 0) close(run->lock_fd);
+    event_log_clear(&run->log);
+    run_unlock(run);
     pthread_mutex_destroy(&run->log_lock);
     free(run);
 }
@@ -162,38 +134,6 @@ int64_t run_pause_ms(const struct run *run) {
         if (run->providers[i]->ops->billed)
             return GP_MIN((int64_t)1000, GP_MAX((int64_t)50, run_settle_ms(run) / 10));
     return 50;
-}
-
-int run_lock(struct run *run, struct gp_error *err) {
-    GP_AUTO_FREE char *dir = fs_join(run->e->state_dir, "locks");
-    int r = fs_mkdirs(dir, 0700, err);
-    if (r != 0) return r;
-    GP_AUTO_FREE char *path = xasprintf("%s/%s@%s", dir, run->stack.name, run->owner);
-    for (char *c = path + strlen(dir) + 1; *c; c++)
-        if (*c == '/') *c = '_';
-    run->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (run->lock_fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
-    bool said = false;
-    while (flock(run->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return gp_fail_errno(err, GP_EIO, errno, "could not lock '%s'", path);
-        if (!said) {
-            char pid[32] = "?";
-            ssize_t n = pread(run->lock_fd, pid, sizeof pid - 1, 0);
-            if (n > 0) pid[n] = '\0';
-            run_event(run, -1, NODE_PLANNED, EVENT_PROGRESS, "lock",
-                      "another gpuprov (pid %s) works on '%s': waiting for it", pid,
-                      run->stack.name);
-            said = true;
-        }
-        r = gp_sleep(100, &run->e->cancel, err);
-        if (r != 0) return r;
-    }
-    char pid[32];
-    int n = snprintf(pid, sizeof pid, "%ld", (long)getpid());
-    if (ftruncate(run->lock_fd, 0) != 0 || pwrite(run->lock_fd, pid, (size_t)n, 0) != n)
-        return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-    return 0;
 }
 
 char *run_stack_dir(const struct run *run) {

@@ -5,6 +5,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "engine/engine.h"
+#include "engine/eventlog.h"
 #include "providers/provider.h"
 #include "validate/validate.h"
 
@@ -40,10 +41,11 @@ struct run {
     struct provider *providers[RUN_MAX_PROVIDERS];
     size_t n_providers;
     struct event_sink sink;      /* forwards to e->sink and to the stack's event log */
-    FILE *log;                   /* opened with the first event */
-    bool log_failed;
+    struct event_log log;        /* under log_lock; path NULL: no stack, no log */
+    bool log_failed;             /* said already */
     pthread_mutex_t log_lock;
-    int lock_fd;
+    int lock_fd;                 /* -1: not held */
+    char *lock_path;
     char id[17];                 /* of this run: 16 hex digits */
     struct run_node *nodes;
     int n_nodes;
@@ -73,9 +75,6 @@ void run_close(struct run *run);
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
 void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
                const char *step, const char *fmt, ...) GP_PRINTF(6, 7);
-/* One run at a time works on a stack from this machine: waits, saying for whom. A lock that the
- * kernel drops with its process. */
-int run_lock(struct run *run, struct gp_error *err);
 /* The longest time that a list of the open providers may lag, and the pause between two lists. */
 int64_t run_settle_ms(const struct run *run);
 int64_t run_pause_ms(const struct run *run);
@@ -87,6 +86,14 @@ int run_node_restart(struct run_node *n, struct gp_error *err);
 int run_node_save(struct run_node *n, struct gp_error *err);
 /* Moves a node on (legal moves only), saves it and says so. */
 int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err);
+
+/* --- lock.c --- */
+/* One run at a time works on a stack from this machine: waits, saying for whom. A lock that the
+ * kernel drops with its process. */
+int run_lock(struct run *run, struct gp_error *err);
+void run_unlock(struct run *run); /* accepts one that is not held */
+/* Removes lock files that nobody holds: what a killed process left. */
+void locks_tidy(const char *state_dir);
 
 /* --- keys.c --- */
 int keys_login(struct run *run, bool make, struct gp_error *err);
@@ -200,5 +207,8 @@ int teardown_extras(struct run *run, struct gp_error *err);
 
 /* Remembers for the second Ctrl-C. */
 void engine_note_billed(struct engine *e, const char *id, bool billed);
+/* Removes what the state folder need not keep: locks that nobody holds, event logs of stacks that are
+ * gone, a month after their last line. Never fails. */
+void engine_tidy(struct engine *e);
 
 #endif

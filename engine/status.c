@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status, logs and the ssh config: reading only. A cloud that cannot be asked is said, and the
+/* status and the ssh config: reading only. A cloud that cannot be asked is said, and the
  * journal's memory shown instead. */
 #include "base/gp_base.h"
 
 #include "engine/run.h"
 
 #include "base/fs.h"
-#include "base/json.h"
 
 /* The journal's own picture, for when the cloud is not asked or does not answer. */
 static int from_memory(struct run *run, struct gp_error *err) {
@@ -76,44 +75,6 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
     }
     stack_list_clear(&all);
     return r;
-}
-
-static void print_event(FILE *to, const json_t *j) {
-    char when[40];
-    time_format_utc(when, sizeof when, json_int(j, "t_ms", 0) / 1000);
-    int64_t node = json_int(j, "node", -1);
-    const char *step = json_str(j, "step", "");
-    char who[32];
-    if (node >= 0) snprintf(who, sizeof who, "node %lld", (long long)node);
-    else snprintf(who, sizeof who, "stack");
-    fprintf(to, "%s %-8s %-10s %-8s %s%s%s\n", when, who, json_str(j, "phase", ""),
-            json_str(j, "status", ""), step, step[0] ? ": " : "", json_str(j, "text", ""));
-}
-
-int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json,
-                struct gp_error *err) {
-    GP_AUTO_FREE char *path = xasprintf("%s/events/%s.jsonl", e->state_dir, name);
-    GP_AUTO_FILE FILE *f = strchr(name, '/') == NULL ? fopen(path, "re") : NULL;
-    if (f == NULL)
-        return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
-    char *line = NULL;
-    size_t cap = 0, said = 0;
-    ssize_t n = 0;
-    while ((n = getline(&line, &cap, f)) > 0) {
-        json_t *j = json_loadb(line, (size_t)n, 0, NULL);
-        if (j != NULL && (slot < 0 || json_int(j, "node", -1) == slot)) {
-            if (json) fwrite(line, 1, (size_t)n, to);
-            else print_event(to, j);
-            said++;
-        }
-        json_decref(j);
-    }
-    free(line);
-    if (said == 0 && slot >= 0)
-        return gp_fail(err, GP_ENOTFOUND, "the logs of '%s' say nothing of a node %d", name, slot);
-    if (said == 0)
-        return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
-    return 0;
 }
 
 int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of event statuses and the one way to emit an event. No output of its own. Any thread: the
+/* Names of event statuses and the one way to emit an event, and its JSON. No output of its own. Any thread: the
  * sink is thread-safe by contract. */
 #include "base/gp_base.h"
 
 #include "model/event.h"
 
+#include "base/clock.h"
 #include "base/str.h"
 
 #include <stdarg.h>
@@ -35,4 +36,30 @@ void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
         .text = text,
     };
     sink->emit(sink->ctx, &e);
+}
+
+static void add_text(struct str *out, const char *key, const char *text) {
+    str_addf(out, ",\"%s\":", key);
+    str_add(out, text != NULL ? "\"" : "null");
+    if (text == NULL) return;
+    str_add_json(out, text, strlen(text));
+    str_addc(out, '"');
+}
+
+void event_jsonl(const struct event *e, struct str *out) {
+    char t[32];
+    time_format_utc(t, sizeof t, e->wall_ms / 1000);
+    t[strcspn(t, "Z")] = '\0';
+    str_addf(out, "{\"t\":\"%s.%03dZ\"", t, (int)(e->wall_ms % 1000));
+    add_text(out, "stack", e->stack);
+    add_text(out, "run", e->run);
+    if (e->node >= 0)
+        str_addf(out, ",\"node\":%d", e->node);
+    else
+        str_add(out, ",\"node\":null");
+    add_text(out, "phase", node_phase_name(e->phase));
+    add_text(out, "status", event_status_name(e->status));
+    add_text(out, "step", e->step);
+    add_text(out, "text", e->text);
+    str_add(out, "}\n");
 }

@@ -22,6 +22,8 @@ struct event {
     enum event_status status;
     const char *step;     /* "packages", "train.ddp"; "" ; borrowed for the call */
     const char *text;     /* one line, no secret; borrowed for the call */
+    const char *stack;    /* NULL: of no stack, or the sink knows; borrowed for the call */
+    const char *run;      /* 16 hex digits, alike in all events of one call of a verb; NULL: not known */
 };
 
 /* Thread-safe sink; implementations copy what they keep and never block on I/O for long. */
@@ -33,5 +35,10 @@ struct event_sink {
 void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
                 enum event_status status, const char *step, const char *fmt, ...)
     GP_PRINTF(6, 7);
+
+struct str;
+/* One event as one JSON line with its newline, as progress, --log and the event log have it: {t, stack,
+ * run, node (null: the whole stack), phase, status, step, text}. step and text must not be NULL. */
+void event_jsonl(const struct event *e, struct str *out);
 
 #endif

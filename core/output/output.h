@@ -28,10 +28,6 @@ int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
 const struct event_sink *progress_sink(struct progress *p);
 void progress_close(struct progress *p);
 
-/* One event as one JSON line with its newline: {t, stack, node (null: the whole), phase, status, step,
- * text}. step and text must not be NULL. */
-void event_jsonl(const char *stack, const struct event *e, struct str *out);
-
 /* A table for the end of every verb: columns fitted to their content, plain ASCII borders none. */
 struct table {
     struct strv head;

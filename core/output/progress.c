@@ -29,24 +29,6 @@ size_t output_width(FILE *to) {
     return ok ? w.ws_col : 100;
 }
 
-void event_jsonl(const char *stack, const struct event *e, struct str *out) {
-    char t[32];
-    time_format_utc(t, sizeof t, e->wall_ms / 1000);
-    t[strcspn(t, "Z")] = '\0';
-    str_addf(out, "{\"t\":\"%s.%03dZ\",\"stack\":\"", t, (int)(e->wall_ms % 1000));
-    str_add_json(out, stack, strlen(stack));
-    if (e->node >= 0)
-        str_addf(out, "\",\"node\":%d", e->node);
-    else
-        str_add(out, "\",\"node\":null");
-    str_addf(out, ",\"phase\":\"%s\",\"status\":\"%s\",\"step\":\"", node_phase_name(e->phase),
-             event_status_name(e->status));
-    str_add_json(out, e->step, strlen(e->step));
-    str_add(out, "\",\"text\":\"");
-    str_add_json(out, e->text, strlen(e->text));
-    str_add(out, "\"}\n");
-}
-
 void progress_label(const struct progress *p, int node, struct str *out) {
     if (node >= 0)
         str_addf(out, "%s/%d", p->stack, node);
@@ -76,9 +58,10 @@ static void emit(void *ctx, const struct event *e) {
     struct event copy = *e;
     if (copy.step == NULL) copy.step = "";
     if (copy.text == NULL) copy.text = "";
+    if (copy.stack == NULL && copy.run == NULL) copy.stack = p->stack;
     if (p->log_fd >= 0) {
         GP_AUTO_STR struct str line = {0};
-        event_jsonl(p->stack, &copy, &line);
+        event_jsonl(&copy, &line);
         /* One write to an O_APPEND file: lines of several threads do not mix. A full disk loses
          * lines of the log, not the work. */
         (void)fs_write_all(p->log_fd, line.s, line.len);
@@ -105,7 +88,7 @@ static int jsonl_begin(struct progress *p, struct gp_error *err) {
 }
 static void jsonl_event(struct progress *p, const struct event *e) {
     GP_AUTO_STR struct str line = {0};
-    event_jsonl(p->stack, e, &line);
+    event_jsonl(e, &line);
     fwrite(line.s, 1, line.len, p->to);
     fflush(p->to);
 }

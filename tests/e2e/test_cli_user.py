@@ -145,6 +145,41 @@ def test_odd_file_names_in_results(gpuprov, tmp_path):
     assert f"'{tmp_path}/odd??31m.yaml' is there already" in gpuprov("init", odd, code=1).err
 
 
+def write_log(gpuprov, lines):
+    """An event log of a stack 'big', as gpuprov writes it."""
+    line = json.dumps({"t": "2026-01-02T03:04:05.678Z", "stack": "big", "run": "0" * 16, "node": 0,
+                       "phase": "checking", "status": "info", "step": "s", "text": "x\u009b31m" * 10})
+    (gpuprov.state / "events").mkdir(parents=True)
+    (gpuprov.state / "events" / "big.jsonl").write_text((line + "\n") * lines)
+
+
+def test_long_results_and_a_reader_that_leaves(gpuprov):
+    """The thread that wrote has seen EPIPE or ENOSPC, main has not."""
+    write_log(gpuprov, 20000)
+    p = gpuprov.popen("logs", "big")
+    assert p.stdout.readline() == ("2026-01-02T03:04:05Z node 0   checking   info     s: "
+                                   + "x?31m" * 10 + "\n")
+    p.stdout.close()
+    assert (p.stderr.read(), p.wait(timeout=30)) == ("", 0)
+    for args in (["logs", "big"], ["logs", "big", "--json"]):
+        with open("/dev/full", "w") as full:
+            p = gpuprov.popen(*args, stdout=full)
+            err = p.communicate(timeout=30)[1]
+        assert p.returncode == 1 and "could not write" in err and len(err.splitlines()) == 1, err
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_a_full_stdout_hides_no_exit_code(gpuprov, spec):
+    path = spec(GOOD + "validate: {time: 1m, floors: {host.cores.usable: 100000}}\n")
+    for more in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            p = gpuprov.popen("up", path, "-q", *more, stdout=full)
+            err = p.communicate(timeout=100)[1]
+        assert p.returncode == 7 and "host.cores" in err, err
+    gpuprov("down", "try")
+
+
 def test_empty_arguments_are_named(gpuprov):
     for verb in ("up", "down", "ssh", "init", "logs"):
         r = gpuprov(verb, "", code=1)
@@ -172,7 +207,8 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     plan = gpuprov("plan", path, code=2)
     assert "deadline after 20m (kept by the provider)" in plan.out
     r = gpuprov("up", path, "--json", timeout=200)
-    assert all(set(e) == {"t", "stack", "node", "phase", "status", "step", "text"} for e in r.events)
+    fields = {"t", "stack", "run", "node", "phase", "status", "step", "text"}
+    assert all(set(e) == fields and e["stack"] == "ux" for e in r.events)
     assert len(r.events) == len(r.err.splitlines())
     report = gpuprov.json("report", "ux")
     assert r.json["report"] == report
@@ -185,7 +221,12 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     assert gpuprov("ssh", "ux", "--", "printf '%s|' 'a  b' \"c'd\"").out == "a  b|c'd|"
     assert "has no node 7" in gpuprov("ssh", "ux/7", "--", "true", code=1).err
     assert "node 7" in gpuprov("logs", "ux/7", code=1).err
+    # what progress said is what the log has, line for line
+    lines = [json.loads(line) for line in gpuprov("logs", "ux", "--json").out.splitlines()]
+    of_up = [e for e in lines if e["run"] == r.events[0]["run"]]
+    assert sorted(map(json.dumps, of_up)) == sorted(map(json.dumps, r.events))
     assert all(json.loads(line)["node"] == 0 for line in gpuprov("logs", "ux/0", "--json").out.splitlines())
+    assert gpuprov("logs", "ux").out.splitlines()[0].startswith(lines[0]["t"][:19] + "Z node 0 ")
     # scp through the printed config
     cfg = tmp_path / "cfg"
     cfg.write_text(gpuprov("ssh", "ux", "--config").out)
@@ -193,4 +234,12 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     subprocess.run(["scp", "-q", "-F", cfg, tmp_path / "a b", "ux-0:/tmp/copied"], check=True,
                    env=gpuprov.env, timeout=60)
     assert gpuprov("ssh", "ux", "--", "cat /tmp/copied").out == "hello"
+    old = gpuprov.state / "events" / "long-gone.jsonl"
+    old.write_text("{}\n")
+    os.utime(old, (0, 0))
+    (gpuprov.state / "locks" / "killed@me").write_text("1")
     assert gpuprov("down", "ux").out == "ux: 2 resources ended, nothing is left\n"
+    # what nobody needs any more goes by itself; what happened can still be read
+    assert not old.exists() and not any((gpuprov.state / "locks").iterdir())
+    assert not any((gpuprov.state / "stacks").iterdir())
+    assert "nothing is left" in gpuprov("logs", "ux").out or "gone" in gpuprov("logs", "ux").out

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb logs: what the event log of a stack says, as lines for people or as they are. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/json.h"
+
+struct show {
+    FILE *to;
+    int slot; /* -1: all */
+    bool json;
+    size_t said;
+};
+
+/* A file is data: what it says must not steer the terminal, whoever wrote it. */
+static void print_event(FILE *to, const json_t *j) {
+    int64_t node = json_int(j, "node", -1);
+    const char *step = json_str(j, "step", "");
+    char who[32], when[24];
+    if (node >= 0) snprintf(who, sizeof who, "node %lld", (long long)node);
+    else snprintf(who, sizeof who, "stack");
+    str_put(when, sizeof when, json_str(j, "t", ""));
+    size_t seconds = strcspn(when, ".");
+    GP_AUTO_FREE char *line = xasprintf("%.*sZ %-8s %-10s %-8s %s%s%s", (int)seconds, when, who,
+                                        json_str(j, "phase", ""), json_str(j, "status", ""), step,
+                                        step[0] ? ": " : "", json_str(j, "text", ""));
+    str_one_line(line);
+    fprintf(to, "%s\n", line);
+}
+
+static void take(void *ctx, const char *line, size_t n) {
+    struct show *s = ctx;
+    GP_AUTO_JSON json_t *j = json_loadb(line, n, 0, NULL);
+    if (j == NULL || (s->slot >= 0 && json_int(j, "node", -1) != s->slot)) return;
+    if (s->json) fwrite(line, 1, n, s->to);
+    else print_event(s->to, j);
+    s->said++;
+}
+
+int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json,
+                struct gp_error *err) {
+    struct show s = {.to = to, .slot = slot, .json = json};
+    struct event_log log;
+    bool found = false;
+    event_log_init(&log, e->state_dir, name);
+    if (strchr(name, '/') == NULL) event_log_read(&log, take, &s, &found);
+    event_log_clear(&log);
+    if (s.said > 0) return 0;
+    if (found && slot >= 0)
+        return gp_fail(err, GP_ENOTFOUND, "the logs of '%s' say nothing of a node %d", name, slot);
+    return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
+}
