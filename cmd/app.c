@@ -14,6 +14,19 @@
 #include <ctype.h>
 #include <sys/stat.h>
 
+/* Before a verb has progress, and for those that never have: warnings on stderr, all of it to --log. */
+static int hear_warnings(struct invocation *inv, struct engine *e, struct gp_error *err) {
+    const struct common_opts *c = inv->common;
+    enum output_mode mode = c->json ? OUTPUT_WARNINGS_JSON : OUTPUT_WARNINGS;
+    if (c->quiet) mode = OUTPUT_QUIET;
+    struct progress *p = NULL;
+    int r = progress_open(mode, stderr, inv->verb->name, 0, c->log, &p, err);
+    if (r != 0) return r;
+    inv->app->warnings = p;
+    e->sink = *progress_sink(p);
+    return 0;
+}
+
 int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err) {
     struct app *app = inv->app;
     if (app->engine != NULL) {
@@ -29,6 +42,10 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
     app->engine_opts.jobs = c->jobs > 0 ? c->jobs : 64;
     struct engine *e = NULL;
     if ((r = engine_open(&app->engine_opts, &e, err)) != 0) return r;
+    if ((r = hear_warnings(inv, e, err)) != 0) {
+        engine_close(e);
+        return r;
+    }
     pthread_mutex_lock(&app->lock);
     app->engine = e;
     if (app->cancelled) engine_cancel(e);
@@ -54,6 +71,8 @@ char *app_billed_ids(struct app *app) {
 void app_clear(struct app *app) {
     engine_close(app->engine);
     app->engine = NULL;
+    progress_close(app->warnings);
+    app->warnings = NULL;
     log_close();
     if (app->libraries) ssh_global_exit();
     pthread_mutex_destroy(&app->lock);
@@ -161,12 +180,31 @@ int app_progress(struct invocation *inv, struct engine *e, const char *stack, in
     /* Trace lines and a live area would overwrite each other. */
     if (mode == OUTPUT_AUTO && c->trace != NULL) mode = OUTPUT_PLAIN;
     int r = progress_open(mode, stderr, stack, nodes, c->log, ret, err);
-    if (r == 0) e->sink = *progress_sink(*ret);
-    return r;
+    if (r != 0) return r;
+    e->sink = *progress_sink(*ret);
+    progress_close(inv->app->warnings);
+    inv->app->warnings = NULL;
+    return 0;
 }
 
 void app_progress_end(struct engine *e, struct progress **p) {
     e->sink = (struct event_sink){0};
     progress_close(*p);
     *p = NULL;
+}
+
+int app_begin(struct invocation *inv, bool spec_only, struct app_work *ret, struct gp_error *err) {
+    const char *arg = inv->args[0];
+    int r = spec_only ? app_spec(inv, arg, &ret->spec, err)
+                      : app_target(inv, arg, &ret->spec, &ret->name, err);
+    if (r == 0 && ret->spec != NULL) ret->name = ret->spec->name;
+    if (r == 0) r = app_engine(inv, &ret->e, err);
+    int nodes = ret->spec != NULL ? ret->spec->nodes : 0;
+    return r == 0 ? app_progress(inv, ret->e, ret->name, nodes, &ret->p, err) : r;
+}
+
+void app_work_clear(struct app_work *w) {
+    if (w->p != NULL) app_progress_end(w->e, &w->p);
+    spec_free(w->spec);
+    *w = (struct app_work){0};
 }

@@ -15,6 +15,7 @@ struct app {
     pthread_mutex_t lock;  /* engine and cancelled */
     struct engine *engine; /* NULL until app_engine */
     struct engine_opts engine_opts;
+    struct progress *warnings; /* until app_progress: what verbs without progress must say all the same */
     bool cancelled;
     bool libraries; /* initialised */
 };
@@ -41,6 +42,18 @@ int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_er
 /* Refuses names that no stack can have. */
 int app_stack_name(const char *name, struct gp_error *err);
 
+/* What a verb works on: its STACK or SPEC argument, the engine, progress. */
+struct app_work {
+    struct spec *spec; /* NULL for a stack's name */
+    const char *name;  /* borrowed */
+    struct engine *e;
+    struct progress *p;
+};
+/* Fills ret from the first argument (spec_only: a stack's name is refused by reading it as a file). */
+int app_begin(struct invocation *inv, bool spec_only, struct app_work *ret, struct gp_error *err);
+void app_work_clear(struct app_work *w); /* accepts one that app_begin did not finish */
+#define GP_AUTO_WORK GP_CLEANUP(app_work_clear)
+
 /* Progress on stderr for the verb, heard by the engine until app_progress_end. */
 int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes,
                  struct progress **ret, struct gp_error *err);
@@ -57,6 +70,8 @@ void print_json(json_t *j);
 void print_error_json(const struct gp_error *err, json_t *problems);
 /* The object itself, for results that have an error beside them. New reference. */
 json_t *error_json(const struct gp_error *err);
+/* A result that has an error beside it: into j as "error", and as one line on stderr. */
+void result_error(struct invocation *inv, json_t *j, const struct gp_error *err);
 /* "text" as {"KEY": "text"} with --json, else as it is. For what has no other form. */
 void print_text(const struct invocation *inv, const char *key, const char *text);
 /* The list of verbs (verb NULL) or one verb's page. */

@@ -60,6 +60,12 @@ const char *ends_text(const char *ends) {
     return "";
 }
 
+void result_error(struct invocation *inv, json_t *j, const struct gp_error *err) {
+    json_object_set_new(j, "error", error_json(err));
+    fprintf(stderr, "gpuprov: %s\n", err->msg);
+    inv->error_shown = true;
+}
+
 void print_error_json(const struct gp_error *err, json_t *problems) {
     json_t *e = error_json(err);
     if (problems != NULL) json_object_set_new(e, "problems", problems);

@@ -10,11 +10,7 @@ static void show(struct invocation *inv, const char *name, const struct down_res
         json_t *j = json_pack("{s:s, s:i, s:o, s:b}", "stack", name, "destroyed", res->destroyed,
                               "left", resources_json(&res->left), "gone",
                               (int)(r == 0 && res->left.list.len == 0));
-        if (r != 0) {
-            json_object_set_new(j, "error", error_json(err));
-            fprintf(stderr, "gpuprov: %s\n", err->msg);
-            inv->error_shown = true;
-        }
+        if (r != 0) result_error(inv, j, err);
         print_json(j);
         return;
     }
@@ -31,18 +27,13 @@ static void show(struct invocation *inv, const char *name, const struct down_res
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
-    GP_AUTO_SPEC struct spec *spec = NULL;
-    const char *name = NULL;
-    int r = app_target(inv, inv->args[0], &spec, &name, err);
+    GP_AUTO_WORK struct app_work w = {0};
+    int r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
-    struct engine *e = NULL;
-    if ((r = app_engine(inv, &e, err)) != 0) return r;
-    struct progress *p = NULL;
-    if ((r = app_progress(inv, e, name, 0, &p, err)) != 0) return r;
     struct down_result res = {0};
-    r = engine_down(e, name, spec, &res, err);
-    app_progress_end(e, &p);
-    show(inv, name, &res, r, err);
+    r = engine_down(w.e, w.name, w.spec, &res, err);
+    app_progress_end(w.e, &w.p);
+    show(inv, w.name, &res, r, err);
     down_result_clear(&res);
     return r;
 }

@@ -38,11 +38,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (inv->common->json) {
         json_t *j = json_pack("{s:b, s:o, s:o}", "dry_run", (int)o->dry_run, "ended",
                               resources_json(&res.ended), "kept", resources_json(&res.kept));
-        if (r != 0) {
-            json_object_set_new(j, "error", error_json(err));
-            fprintf(stderr, "gpuprov: %s\n", err->msg);
-            inv->error_shown = true;
-        }
+        if (r != 0) result_error(inv, j, err);
         print_json(j);
     } else {
         if (res.ended.list.len > 0) show_resources(&res.ended, stdout);

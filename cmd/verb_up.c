@@ -22,11 +22,7 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
         bool has_report = res->report.nodes.len > 0;
         json_object_set_new(j, "report", has_report ? report_to_json(&res->report) : json_null());
         json_object_set_new(j, "nothing_to_do", json_boolean(res->nothing_to_do));
-        if (err->code != GP_OK) {
-            json_object_set_new(j, "error", error_json(err));
-            fprintf(stderr, "gpuprov: %s\n", err->msg);
-            inv->error_shown = true;
-        }
+        if (err->code != GP_OK) result_error(inv, j, err);
         print_json(j);
         return;
     }
@@ -43,17 +39,13 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
-    GP_AUTO_SPEC struct spec *spec = NULL;
-    int r = app_spec(inv, inv->args[0], &spec, err);
-    if (r != 0) return r;
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
-    struct engine *e = NULL;
-    if ((r = app_engine(inv, &e, err)) != 0) return r;
-    struct progress *p = NULL;
-    if ((r = app_progress(inv, e, spec->name, spec->nodes, &p, err)) != 0) return r;
+    GP_AUTO_WORK struct app_work w = {0};
+    int r = app_begin(inv, true, &w, err);
+    if (r != 0) return r;
     struct up_result res = {0};
-    r = engine_up(e, spec, &res, err);
-    app_progress_end(e, &p);
+    r = engine_up(w.e, w.spec, &res, err);
+    app_progress_end(w.e, &w.p);
     show(inv, &res, err);
     up_result_clear(&res);
     return r;

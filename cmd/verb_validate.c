@@ -5,31 +5,28 @@
 
 #include "app.h"
 
-static int run(struct invocation *inv, struct gp_error *err) {
-    GP_AUTO_SPEC struct spec *spec = NULL;
-    const char *name = NULL;
-    int r = app_target(inv, inv->args[0], &spec, &name, err);
-    if (r != 0) return r;
-    struct engine *e = NULL;
-    if ((r = app_engine(inv, &e, err)) != 0) return r;
-    struct progress *p = NULL;
-    if ((r = app_progress(inv, e, name, spec ? spec->nodes : 0, &p, err)) != 0) return r;
-    struct report report = {0};
-    r = engine_validate(e, name, spec, &report, err);
-    app_progress_end(e, &p);
-    if (report.nodes.len > 0 && inv->common->json) {
-        print_json(report_to_json(&report));
-        if (r != 0) {
-            fprintf(stderr, "gpuprov: %s\n", err->msg);
-            inv->error_shown = true;
-        }
-    } else if (report.nodes.len > 0) {
-        GP_AUTO_STR struct str text = {0};
-        report_text(&report, output_colour(stdout), output_width(stdout), &text);
-        fputs(text.s, stdout);
+static void show(struct invocation *inv, const struct report *report, const struct gp_error *err) {
+    if (inv->common->json) {
+        json_t *j = report_to_json(report);
+        if (err->code != GP_OK) result_error(inv, j, err);
+        print_json(j);
+        return;
     }
+    GP_AUTO_STR struct str text = {0};
+    report_text(report, output_colour(stdout), output_width(stdout), &text);
+    fputs(text.s, stdout);
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    GP_AUTO_WORK struct app_work w = {0};
+    int r = app_begin(inv, false, &w, err);
+    if (r != 0) return r;
+    struct report report = {0};
+    r = engine_validate(w.e, w.name, w.spec, &report, err);
+    app_progress_end(w.e, &w.p);
     if (r == 0 && !report.ready)
-        r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; the report says why", name);
+        r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; the report says why", w.name);
+    if (report.nodes.len > 0) show(inv, &report, err);
     report_clear(&report);
     return r;
 }

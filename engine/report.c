@@ -66,6 +66,7 @@ static int report_of(struct engine *e, const char *uid, struct report *ret, stru
 
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
     struct stack_list all = {0};
+    run_say_damaged(e, &e->sink);
     int r = journal_stacks(e->journal, &all, err);
     const struct stack *found = NULL;
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {

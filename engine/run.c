@@ -38,6 +38,13 @@ void run_event(struct run *run, int node, enum node_phase phase, enum event_stat
     event_emit(&run->sink, node, phase, status, step, "%s", text);
 }
 
+void run_say_damaged(struct engine *e, const struct event_sink *sink) {
+    if (!e->journal_damaged) return;
+    event_emit(sink, -1, NODE_PLANNED, EVENT_WARN, "journal",
+               "it was damaged and set aside; what it knew is read again from the clouds' tags");
+    e->journal_damaged = false;
+}
+
 int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
              struct gp_error *err) {
     struct run *run = xcalloc(1, sizeof *run);
@@ -55,12 +62,7 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
         run_close(run);
         return r;
     }
-    if (e->journal_damaged) {
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "journal",
-                  "the journal was damaged and set aside; what it knew is read again from the "
-                  "clouds' tags");
-        e->journal_damaged = false;
-    }
+    run_say_damaged(e, &run->sink);
     *ret = run;
     return 0;
 }

@@ -71,6 +71,8 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
 int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                    struct gp_error *err);
 void run_close(struct run *run);
+/* Once per engine: that the journal was set aside. For verbs that open no run. */
+void run_say_damaged(struct engine *e, const struct event_sink *sink);
 /* Opens a provider once per run; the first decides the owner. */
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
 void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,

@@ -64,6 +64,7 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
                   struct stack_view_list *ret, struct gp_error *err) {
     if (name != NULL || spec != NULL) return status_one(e, name, spec, refresh, ret, err);
     struct stack_list all = {0};
+    run_say_damaged(e, &e->sink);
     int r = journal_stacks(e->journal, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct stack *s = &all.list.items[i];

@@ -38,8 +38,10 @@ int fs_state_dir(char **ret, struct gp_error *err) {
     const char *own = getenv("GPUPROV_STATE_DIR");
     const char *xdg = getenv("XDG_STATE_HOME");
     GP_AUTO_FREE char *dir = NULL;
-    if (own != NULL && own[0] != '\0') {
-        dir = xstrdup(own);
+    bool named = own != NULL && own[0] != '\0';
+    if (named) {
+        GP_AUTO_FREE char *here = getcwd(NULL, 0); /* ssh configs and holders name it from elsewhere */
+        dir = fs_join(here != NULL ? here : ".", own);
     } else if (xdg != NULL && xdg[0] == '/') {
         dir = fs_join(xdg, "gpuprov");
     } else {
@@ -52,7 +54,9 @@ int fs_state_dir(char **ret, struct gp_error *err) {
         r = gp_fail_errno(err, GP_EIO, ENOTDIR, "could not use '%s'", dir);
     if (r == 0 && access(dir, R_OK | W_OK | X_OK) != 0)
         r = gp_fail_errno(err, GP_EIO, errno, "could not use '%s'", dir);
-    if (r != 0) return gp_wrap(err, "the state folder (set XDG_STATE_HOME to move it)");
+    if (r != 0)
+        return gp_wrap(err, "the state folder (%s)", named ? "GPUPROV_STATE_DIR names it"
+                                                           : "set XDG_STATE_HOME to move it");
     *ret = GP_STEAL(dir);
     return 0;
 }

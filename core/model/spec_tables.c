@@ -155,7 +155,7 @@ static const struct spec_field step_fields[] = {
      .pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$",
      .pattern_doc = "letters, digits, '.', '_' and '-', at most 40"},
     {.name = "run", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, run), .required = true,
-     .doc = "a POSIX sh script, run as root; ends with status 0 or the node has failed",
+     .doc = "a POSIX sh script, run as the user that logs in; ends with status 0 or the node has failed",
      .example = "./fetch.sh"},
     {.name = "check", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, check),
      .def_doc = "`run` runs once per node",

@@ -87,7 +87,7 @@ static void put_node(const struct progress *p, struct live *l, struct str *frame
     const struct live_node *n = &l->nodes.items[slot];
     GP_AUTO_STR struct str label = {0}, line = {0};
     char time[16] = "";
-    progress_label(p, (int)slot, &label);
+    progress_label(p, NULL, (int)slot, &label);
     str_add(&line, "  ");
     text_pad(&line, label.s, label_width);
     str_add(&line, "  ");
@@ -150,7 +150,7 @@ static void put_live_area(const struct progress *p, struct live *l, struct str *
     size_t label_width = 0, hidden = 0;
     for (size_t i = 0; i < l->nodes.len; i++) {
         GP_AUTO_STR struct str label = {0};
-        progress_label(p, (int)i, &label);
+        progress_label(p, NULL, (int)i, &label);
         if (shown[i]) label_width = GP_MAX(label_width, text_width(label.s));
         if (!shown[i]) hidden++;
     }
@@ -248,7 +248,7 @@ static int live_begin(struct progress *p, struct gp_error *err) {
 static void keep(const struct progress *p, struct live *l, const struct event *e,
                  const char *said) {
     GP_AUTO_STR struct str label = {0};
-    progress_label(p, e->node, &label);
+    progress_label(p, e, e->node, &label);
     const char *colour = e->status == EVENT_FAIL ? "\033[31m" : "\033[33m";
     if (e->status == EVENT_DONE) colour = "\033[32m";
     if (l->colour) str_add(&l->above, colour);

@@ -10,7 +10,15 @@
 #include "model/stack.h"
 #include "model/spec.h"
 
-enum output_mode { OUTPUT_AUTO, OUTPUT_LIVE, OUTPUT_PLAIN, OUTPUT_JSON, OUTPUT_QUIET };
+enum output_mode {
+    OUTPUT_AUTO,
+    OUTPUT_LIVE,
+    OUTPUT_PLAIN,
+    OUTPUT_JSON,
+    OUTPUT_QUIET,
+    OUTPUT_WARNINGS,     /* only what went wrong, as lines: for verbs that answer at once */
+    OUTPUT_WARNINGS_JSON
+};
 
 struct progress;
 struct progress_ops {

@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "progress_priv.h"
+#include "width.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,16 +30,14 @@ size_t output_width(FILE *to) {
     return ok ? w.ws_col : 100;
 }
 
-void progress_label(const struct progress *p, int node, struct str *out) {
-    if (node >= 0)
-        str_addf(out, "%s/%d", p->stack, node);
-    else
-        str_add(out, p->stack);
+void progress_label(const struct progress *p, const struct event *e, int node, struct str *out) {
+    str_add(out, e != NULL && e->stack != NULL ? e->stack : p->stack);
+    if (node >= 0) str_addf(out, "/%d", node);
 }
 
 void progress_say(const struct progress *p, const struct event *e, struct str *out) {
     GP_AUTO_STR struct str label = {0};
-    progress_label(p, e->node, &label);
+    progress_label(p, e, e->node, &label);
     /* Errors name their node and its phase; the line has said both already. */
     const char *text = e->text;
     if (str_starts(text, label.s) && str_starts(text + label.len, ": ")) text += label.len + 2;
@@ -81,18 +80,34 @@ static void quiet_event(struct progress *p, const struct event *e) {
 static void quiet_end(struct progress *p) { (void)p; }
 const struct progress_ops progress_quiet = {"quiet", quiet_begin, quiet_event, quiet_end};
 
-static int jsonl_begin(struct progress *p, struct gp_error *err) {
-    (void)p;
-    (void)err;
-    return 0;
-}
 static void jsonl_event(struct progress *p, const struct event *e) {
     GP_AUTO_STR struct str line = {0};
     event_jsonl(e, &line);
     fwrite(line.s, 1, line.len, p->to);
     fflush(p->to);
 }
-const struct progress_ops progress_jsonl = {"jsonl", jsonl_begin, jsonl_event, quiet_end};
+const struct progress_ops progress_jsonl = {"jsonl", quiet_begin, jsonl_event, quiet_end};
+
+static bool went_wrong(const struct event *e) {
+    return e->status == EVENT_WARN || e->status == EVENT_FAIL;
+}
+static void warning_event(struct progress *p, const struct event *e) {
+    if (!went_wrong(e)) return;
+    GP_AUTO_STR struct str say = {0}, line = {0};
+    progress_say(p, e, &say);
+    progress_label(p, e, e->node, &line);
+    str_add(&line, ": ");
+    text_fit(&line, say.s, SIZE_MAX);
+    str_addc(&line, '\n');
+    fwrite(line.s, 1, line.len, p->to);
+    fflush(p->to);
+}
+static void warning_jsonl_event(struct progress *p, const struct event *e) {
+    if (went_wrong(e)) jsonl_event(p, e);
+}
+static const struct progress_ops warnings = {"warnings", quiet_begin, warning_event, quiet_end};
+static const struct progress_ops warnings_jsonl = {"warnings-jsonl", quiet_begin,
+                                                   warning_jsonl_event, quiet_end};
 
 static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
     switch (mode) {
@@ -100,6 +115,8 @@ static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
     case OUTPUT_PLAIN: return &progress_plain;
     case OUTPUT_JSON: return &progress_jsonl;
     case OUTPUT_QUIET: return &progress_quiet;
+    case OUTPUT_WARNINGS: return &warnings;
+    case OUTPUT_WARNINGS_JSON: return &warnings_jsonl;
     case OUTPUT_AUTO: break;
     }
     return can_redraw(to) ? &progress_live : &progress_plain;

@@ -20,8 +20,8 @@ struct progress {
 
 extern const struct progress_ops progress_live, progress_plain, progress_jsonl, progress_quiet;
 
-/* "llm/3", or "llm" for -1. */
-void progress_label(const struct progress *p, int node, struct str *out);
+/* "llm/3", or "llm" for node -1. e may be NULL; else its own stack comes before the writer's. */
+void progress_label(const struct progress *p, const struct event *e, int node, struct str *out);
 /* "warning: text", "failed: text", "done" ...: what a line says after phase and step. */
 void progress_say(const struct progress *p, const struct event *e, struct str *out);
 

@@ -177,6 +177,8 @@ def test_a_full_stdout_hides_no_exit_code(gpuprov, spec):
             p = gpuprov.popen("up", path, "-q", *more, stdout=full)
             err = p.communicate(timeout=100)[1]
         assert p.returncode == 7 and "host.cores" in err, err
+    again = gpuprov("validate", "try", "--json", "-q", code=7)
+    assert again.json["error"]["message"] in again.err and again.json["nodes"] and not again.json["ready"]
     gpuprov("down", "try")
 
 
@@ -192,6 +194,34 @@ def test_version_wherever_it_is_said(gpuprov):
     for args in (["status", "--version"], ["-V", "up", "x", "--format", "y"], ["up", "x.yaml", "-V"]):
         assert gpuprov(*args).out == version
     assert not gpuprov.state.exists()
+
+
+def test_verbs_that_answer_at_once_say_what_went_wrong(gpuprov, spec, tmp_path):
+    """They have no progress; a warning (here: the journal was set aside) is not kept back."""
+    path = spec(GOOD)
+    gpuprov("status")
+
+    def damaged(*args, code):
+        (gpuprov.state / "journal.db").write_bytes(b"no database at all " * 100)
+        return gpuprov(*args, code=code)
+    for args, code, who in ((["plan", path], 2, "try"), (["status"], 0, "status"),
+                            (["report", "x"], 1, "report")):
+        r = damaged(*args, code=code)
+        assert r.err.startswith(f"{who}: warning: journal: it was damaged and set aside"), r
+    r = damaged("plan", path, "--json", "--log", tmp_path / "log", code=2)
+    assert [(e["stack"], e["status"], e["step"]) for e in r.events] == [("try", "warn", "journal")]
+    assert (tmp_path / "log").read_text() == r.err and r.json["changes"]
+    assert damaged("plan", path, "-q", code=2).err == ""
+
+
+def test_a_state_folder_is_named_by_what_named_it(gpuprov, tmp_path):
+    r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": "/proc/nowhere"})
+    assert "(GPUPROV_STATE_DIR names it)" in r.err
+    r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": "", "XDG_STATE_HOME": "/proc/nowhere"})
+    assert "set XDG_STATE_HOME" in r.err
+    # a relative one is meant from here, also for who is told of it elsewhere
+    r = gpuprov("doctor", env={"GPUPROV_STATE_DIR": "rel/state"}, cwd=tmp_path)
+    assert f" {tmp_path}/rel/state\n" in r.out
 
 
 def test_output_is_not_coloured_in_a_pipe(gpuprov):
