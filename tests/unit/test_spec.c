@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spec: what is accepted and what it becomes, every refusal with its place, substitution, hash,
+/* The spec: what is accepted and what it becomes, all errors at once, substitution, hash,
  * schema, the manual page and the examples. Runs from the repository's root. UPDATE_GOLDEN=1 rewrites
  * what is compared with files. */
 #include "base/gp_base.h"
 
+#include "spec_fixture.h"
+
 #include "base/fs.h"
 #include "base/json.h"
-#include "model/spec.h"
-#include "validate/validate.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,61 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-/* --- helpers --- */
-
-struct loaded {
-    struct spec *spec;
-    struct spec_problems problems;
-    struct gp_error err;
-    int r;
-};
-
-static void loaded_clear(struct loaded *l) {
-    spec_free(l->spec);
-    spec_problems_clear(&l->problems);
-    *l = (struct loaded){0};
-}
-#define GP_AUTO_LOADED GP_CLEANUP(loaded_clear)
-
-static struct loaded load(const char *text) {
-    struct loaded l = {0};
-    l.r = spec_load_text("t.yaml", text, strlen(text), validate_names(), &l.spec, &l.problems,
-                         &l.err);
-    assert_true((l.r == 0) == (l.spec != NULL));
-    assert_true((l.r == 0) == (l.problems.list.len == 0));
-    return l;
-}
-
-static struct spec *good(const char *text) {
-    struct loaded l = load(text);
-    if (l.r != 0)
-        fail_msg("%s: line %u: %s", text, l.problems.list.items[0].pos.line,
-                 l.problems.list.items[0].message);
-    return l.spec;
-}
-
-/* Exactly one problem, at that place, whose text has `part`. */
-static void bad_at(const char *text, unsigned line, unsigned column, const char *part) {
-    GP_AUTO_LOADED struct loaded l = load(text);
-    if (l.r == 0) fail_msg("accepted: %s", text);
-    assert_int_equal(l.r, -GP_EUSAGE);
-    assert_int_equal(l.err.code, GP_EUSAGE);
-    assert_int_equal(l.err.domain, GP_D_SPEC);
-    const struct spec_problem *p = &l.problems.list.items[0];
-    if (l.problems.list.len != 1)
-        fail_msg("%zu problems in '%s': %s, %s", l.problems.list.len, text, p->message,
-                 p[1].message);
-    if (strstr(p->message, part) == NULL) fail_msg("'%s' has no '%s'", p->message, part);
-    if (p->pos.line != line || p->pos.column != column)
-        fail_msg("%u:%u, not %u:%u: %s", p->pos.line, p->pos.column, line, column, p->message);
-}
-
-/* On line 2, below "name: t". */
-static void bad2(const char *rest, unsigned column, const char *part) {
-    GP_AUTO_FREE char *text = xasprintf("name: t\n%s\n", rest);
-    bad_at(text, 2, column, part);
-}
 
 static void same_as_file(const char *path, const char *text) {
     struct gp_error err = {0};
@@ -227,143 +172,7 @@ static void text_is_text(void **state) {
     assert_int_equal(s->image.kind, IMAGE_ID);
 }
 
-/* --- what is refused, and where --- */
-
-static void refusals(void **state) {
-    (void)state;
-    static const struct {
-        const char *rest;
-        unsigned column;
-        const char *part;
-    } rows[] = {
-        {"nodse: 2", 1, "unknown key 'nodse' in a spec; did you mean 'nodes'?"},
-        {"zzz: 2", 1, "valid here: apiVersion, name, nodes"},
-        {"ttl: 2h", 1, "it belongs to 'limits'"},
-        {"limits: {nodes: 2}", 10, "it belongs to the top level"},
-        {"gpu: {model: H100, memory: 80}", 20, "unknown key 'memory' in gpu"},
-        {"apiVersion: v1", 13, "'apiVersion' cannot be 'v1'"},
-        {"nodes: 0", 8, "from 1 to 512, not '0'"},
-        {"nodes: 513", 8, "from 1 to 512"},
-        {"nodes: two", 8, "whole number"},
-        {"nodes: 1.5", 8, "whole number"},
-        {"nodes: '2'", 8, "without quotes"},
-        {"nodes: 99999999999999999999", 8, "from 1 to 512"},
-        {"nodes:", 7, "has no value"},
-        {"nodes: ~", 8, "has no value"},
-        {"nodes: [2]", 8, "must be text, not a list"},
-        {"gpu: 8:H100", 6, "did you mean 'H100:8'?"},
-        {"gpu: H100:0", 6, "from 1 to 16"},
-        {"gpu: H100:17", 6, "from 1 to 16"},
-        {"gpu: 'H100:'", 6, "from 1 to 16"},
-        {"gpu: 8", 6, "model[:count]"},
-        {"gpu: [H100]", 6, "gpu must be a map"},
-        {"gpu: {count: 8}", 6, "gpu needs 'model'"},
-        {"gpu: {model: H100, count: eight}", 27, "whole number from 1 to 16"},
-        {"order: cheap", 8, "'order' cannot be 'cheap'"},
-        {"order: Listed", 8, "did you mean 'listed'?"},
-        {"offers: []", 9, "needs at least 1"},
-        {"offers: {provider: aws}", 9, "must be a list (put '- '"},
-        {"offers: aws", 9, "must be a list"},
-        {"offers: [aws]", 10, "offers[] must be a map"},
-        {"offers: [{}]", 10, "needs 'provider'"},
-        {"offers: [{provider: amazon}]", 21, "valid here: local, ssh, aws"},
-        {"offers: [{provider: local, market: spot}]", 28, "'market' is for aws"},
-        {"offers: [{provider: local, regions: [a1]}]", 28, "'regions' is for aws"},
-        {"offers: [{provider: aws, hosts: x}]", 26, "'hosts' is for ssh"},
-        {"offers: [{provider: ssh}]", 10, "needs 'hosts'"},
-        {"offers: [{provider: ssh, hosts: no-such-file}]", 33, "there is no hosts file '/"},
-        {"offers: [{provider: aws, market: spott}]", 34, "did you mean 'spot'?"},
-        {"offers: [{provider: aws, regions: us-east-1}]", 35, "must be a list: [us-east-1]"},
-        {"offers: [{provider: aws, regions: [US]}]", 36, "lower-case"},
-        {"offers: [{provider: aws, regions: [us-east-1, us-east-1]}]", 47, "is twice in 'regions'"},
-        {"offers: [{provider: aws, regions: [us-east-1], zones: [us-west-2a]}]", 56,
-         "in none of the regions of this offer (us-east-1)"},
-        {"offers: [{provider: aws, regions: [us-east-1], zones: [us-east-1]}]", 56, "in none of"},
-        {"offers: [{provider: aws, instance_type: big}]", 41, "p5.48xlarge"},
-        {"offers: [{provider: aws, subnet: net}]", 34, "subnet-"},
-        {"limits: {ttl: 12}", 15, "12 without a unit: write 12s, 12m or 12h"},
-        {"limits: {ttl: 12 hours}", 15, "must be a duration such as 12h"},
-        {"limits: {ttl: 30s}", 15, "must be from 1m to 30d"},
-        {"limits: {ttl: 31d}", 15, "must be from 1m to 30d"},
-        {"limits: {ttl: -5m}", 15, "must be a duration"},
-        {"limits: 4h", 9, "limits must be a map: {ttl: ...}"},
-        {"limits:", 8, "has no value"},
-        {"image: ubuntu-24.04", 8, "did you mean {os: ubuntu-24.04}?"},
-        {"image: ami-0123", 8, "did you mean {id: ami-0123}?"},
-        {"image: {os: a-1, id: b}", 18, "both 'os' and 'id'"},
-        {"image: {}", 8, "needs 'os' or 'id'"},
-        {"image: {os: Ubuntu 24}", 13, "such as ubuntu-24.04"},
-        {"access: {public_ip: yes}", 21, "did you mean true (without quotes)?"},
-        {"access: {public_ip: 'true'}", 21, "not the text 'true'"},
-        {"access: {public_ip: off}", 21, "did you mean false"},
-        {"access: {public_ip: maybe}", 21, "must be true or false, not 'maybe'"},
-        {"access: {ssh_from: [10.0.0.1]}", 21, "did you mean '10.0.0.1/32'?"},
-        {"access: {ssh_from: ['10.0.0.9/24']}", 21, "did you mean '10.0.0.0/24'?"},
-        {"access: {ssh_from: ['10.0.0.0/33']}", 21, "from 0 to 32"},
-        {"access: {ssh_from: ['2001:db8::1/64']}", 21, "did you mean '2001:db8::/64'?"},
-        {"access: {ssh_from: [everyone]}", 21, "is not a network"},
-        {"access: {bastion: 'ops@'}", 19, "[user@]host[:port]"},
-        {"access: {bastion: 'a@b:0'}", 19, "from 1 to 65535"},
-        {"access: {bastion: 'a@b; rm'}", 19, "[user@]host[:port]"},
-        {"bootstrap: {packages: ['-y']}", 24, "a package's name"},
-        {"bootstrap: {packages: ['a b']}", 24, "a package's name"},
-        {"bootstrap: {steps: [{name: a, run: x}, {name: a, run: y}]}", 47,
-         "called 'a' already, on line 2"},
-        {"bootstrap: {steps: [{name: a}]}", 21, "needs 'run'"},
-        {"bootstrap: {steps: [{name: a, run: ''}]}", 36, "'run' is empty"},
-        {"validate: {time: 3m}", 18, "valid here: 1m, 5m, 20m"},
-        {"validate: {time: 5}", 18, "without a unit"},
-        {"validate: {require: [train.dpp]}", 22, "did you mean 'train.ddp'?"},
-        {"validate: {require: [gpu.magic.wand]}", 22, "'gpuprov checks' lists them"},
-        {"validate: {floors: {train.dpp.loss: 3}}", 21, "did you mean 'train.ddp'?"},
-        {"validate: {floors: {net.pair.speed: 3 GB/s}}", 21,
-         "has no figure 'speed'; it has: latency (us)"},
-        {"validate: {floors: {net.pair.bandwidth: 300}}", 41, "needs a unit: write it as 300 GB/s"},
-        {"validate: {floors: {net.pair.bandwidth: 300 ms}}", 41, "measured in GB/s, not in ms"},
-        {"validate: {floors: {net.pair.bandwidth: 300 Gb/s}}", 41, "write Gbit/s or GB/s"},
-        {"validate: {floors: {net.pair.bandwidth: 300 gb/s}}", 41, "did you mean 'GB/s'?"},
-        {"validate: {floors: {net.pair.bandwidth: fast}}", 41, "a number and a unit"},
-        {"validate: {floors: {net.pair.bandwidth: -3 GB/s}}", 41, "a number and a unit"},
-        {"validate: {floors: {net.pair: 3}}", 31, "needs a unit"},
-        {"validate: {floors: {net.pair: 3 %}}", 31, "has no figure in %"},
-        {"validate: {floors: {net.pair: 3 GB/s, net.pair.bandwidth: 2 GB/s}}", 39,
-         "has a floor already"},
-        {"validate: {floors: [a]}", 20, "'floors' must be a map"},
-        {"secrets: [{env: PATH, from: env:X}]", 17, "cannot be called 'PATH'"},
-        {"secrets: [{env: LD_PRELOAD, from: env:X}]", 17, "cannot be called"},
-        {"secrets: [{env: GPUPROV_X, from: env:X}]", 17, "cannot be called"},
-        {"secrets: [{env: A-B, from: env:X}]", 17, "a variable's name"},
-        {"secrets: [{env: A, from: hunter2}]", 26, "file:PATH or env:NAME"},
-        {"secrets: [{env: A, from: env:X}, {env: A, from: env:Y}]", 40, "called 'A' already"},
-        {"\"name\": b", 1, "stands twice (first on line 1)"},
-        {"nodes: &x 2", 8, "anchors"},
-        {"nodes: *x", 8, "aliases"},
-        {"nodes: !!int 2", 8, "tags"},
-        {"\tnodes: 2", 1, "tab"},
-        {"bootstrap: {steps: [{name: a, run: \"a\\x1bb\"}]}", 36, "control characters"},
-        {"bootstrap: {steps: [{name: a, run: \"a\\0b\"}]}", 36, "NUL"},
-    };
-    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++)
-        bad2(rows[i].rest, rows[i].column, rows[i].part);
-}
-
-static void names_of_stacks(void **state) {
-    (void)state;
-    bad_at("name: Llm\n", 1, 7, "lower-case");
-    bad_at("name: 1a\n", 1, 7, "starting with a letter");
-    bad_at("name: a_b\n", 1, 7, "lower-case");
-    bad_at("name: ''\n", 1, 7, "lower-case");
-    bad_at("name: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddx\n", 1, 7, "at most 40");
-    bad_at("name: \"a\\nb\"\n", 1, 7, "lower-case");
-    bad_at("nodes: 2\n", 1, 1, "a spec needs 'name', such as name: llm");
-    bad_at("", 1, 1, "the spec is empty");
-    bad_at("# nothing\n---\n", 1, 1, "the spec is empty");
-    bad_at("- a\n", 1, 1, "a spec must be a map");
-    bad_at("just text\n", 1, 1, "a spec must be a map");
-    bad_at("name: a\n---\nname: b\n", 2, 1, "more than one document");
-    bad_at("name: [a\n", 2, 1, "line 1");
-    bad_at("name: t\n# caf\xe9\n", 2, 6, "UTF-8");
-}
+/* --- several errors --- */
 
 static void all_at_once(void **state) {
     (void)state;
@@ -609,7 +418,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(smallest),        cmocka_unit_test(everything),
         cmocka_unit_test(gpu_forms),       cmocka_unit_test(text_is_text),
-        cmocka_unit_test(refusals),        cmocka_unit_test(names_of_stacks),
         cmocka_unit_test(all_at_once),     cmocka_unit_test(hopeless_files_end),
         cmocka_unit_test(carets),          cmocka_unit_test(substitution),
         cmocka_unit_test(hash_of_meaning), cmocka_unit_test(hash_in_another_folder),
