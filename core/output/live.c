@@ -170,13 +170,14 @@ static void terminal_size(FILE *to, size_t *ret_rows, size_t *ret_columns) {
     *ret_columns = ok && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-/* Back to the first line of what is drawn; a terminal that became narrower has wrapped it. */
+/* Back to the first line of what is drawn; a terminal that became narrower has wrapped it. Cleared from
+ * the second line on, then the first: from the screen's first cell on tmux takes it for "clear", and keeps
+ * every frame in its history. */
 static void erase(struct live *l, struct str *frame, size_t columns) {
     size_t up = 0;
     for (size_t i = 0; i < l->drawn.len; i++)
         up += l->drawn.items[i] > columns ? (l->drawn.items[i] + columns - 1) / columns : 1;
-    if (up > 0) str_addf(frame, "\r\033[%zuA", up);
-    str_add(frame, up > 0 ? "\033[J" : "");
+    if (up > 0) str_addf(frame, "\r\033[%zuA\033[B\033[J\033[A\033[K", up);
     l->drawn.len = 0;
 }
 

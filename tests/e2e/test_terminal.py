@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live progress in a real terminal (tmux): what stays on the screen and in its history."""
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
+
+
+class Terminal:
+    """A tmux server of its own; the command's shell stays until it is told to go."""
+
+    def __init__(self, folder, columns, rows, command):
+        self.tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self.done = folder / "done"
+        self.run("new-session", "-d", "-x", str(columns), "-y", str(rows),
+                 f"{command}; echo END; touch {self.done}; cat")
+
+    def run(self, *args):
+        return subprocess.run([*self.tmux, *args], check=True, capture_output=True, text=True).stdout
+
+    def screen(self, history=False):
+        lines = self.run("capture-pane", "-p", *(["-S", "-"] if history else [])).splitlines()
+        return [line for line in lines if line]
+
+    def wait(self, ready, seconds=60):
+        end = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < end, self.screen(history=True)
+            time.sleep(0.02)
+
+    def close(self):
+        subprocess.run([*self.tmux, "kill-server"], capture_output=True)
+
+
+@pytest.fixture
+def terminal(program, tmp_path):
+    driver = program.parent / "tests" / "drivers" / "live_driver"
+    if not driver.exists():
+        pytest.skip(f"{driver} is not built")
+    opened = []
+
+    def start(columns, rows, nodes, step_ms):
+        opened.append(Terminal(tmp_path, columns, rows, f"{driver} {nodes} {step_ms}"))
+        return opened[-1]
+    yield start
+    for t in opened:
+        t.close()
+
+
+HEADING = re.compile(r"llm  \d")
+
+
+def test_only_what_stays_is_in_the_history(terminal):
+    """More nodes than lines: the live area fills the screen from its first row on."""
+    t = terminal(80, 12, 40, 20)
+    t.wait(lambda: any(HEADING.match(line) for line in t.screen()))
+    t.wait(t.done.exists)
+    t.wait(lambda: "END" in t.screen())
+    lines = t.screen(history=True)
+    assert not [line for line in lines if HEADING.match(line) or line.startswith("  ")], lines
+    assert sorted(re.findall(r"^llm/(\d+) ready: in", "\n".join(lines), re.M), key=int) \
+        == [str(n) for n in range(40)]
+    assert lines.count("llm/1 bootstrap: warning: packages: slow mirror") == 1
+
+
+def test_a_resize_in_the_middle_leaves_nothing_behind(terminal):
+    t = terminal(80, 20, 6, 150)
+    t.wait(lambda: any(HEADING.match(line) for line in t.screen()))
+    t.run("resize-window", "-x", "38", "-y", "20")
+    t.wait(lambda: any("ready: in" in line for line in t.screen()))
+    t.wait(t.done.exists)
+    t.wait(lambda: "END" in t.screen())
+    assert not [line for line in t.screen() if HEADING.match(line) or line.startswith("  llm")]
