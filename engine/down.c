@@ -69,6 +69,18 @@ static void say_left(struct run *run, size_t n) {
               n == 1 ? "es" : "");
 }
 
+/* The last word goes into the log too: later nothing else knows it. */
+static void say_end(struct run *run, const struct down_result *ret, int r, const struct gp_error *err) {
+    bool there = run->stack.uid != NULL;
+    if (r != 0 && there && err != NULL)
+        run_event(run, -1, NODE_GONE, EVENT_FAIL, "", "%s", err->msg);
+    else if (r == 0 && ret->left.list.len > 0)
+        say_left(run, ret->left.list.len);
+    else if (r == 0 && ret->destroyed > 0)
+        run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%d resource%s ended, nothing is left",
+                  ret->destroyed, ret->destroyed == 1 ? "" : "s");
+}
+
 int engine_down(struct engine *e, const char *name, const struct spec *spec,
                 struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
@@ -80,8 +92,8 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
     if (r == 0) earlier_uids(run, &earlier);
     if (r == 0) r = teardown(run, ret, err);
     for (size_t i = 0; r == 0 && i < earlier.n; i++) r = end_earlier(run, earlier.v[i], ret, err);
-    if (r == 0 && ret->left.list.len > 0) say_left(run, ret->left.list.len);
     if (r != 0) r = blind(e, name, ret, r, err);
+    if (run != NULL) say_end(run, ret, r, err);
     run_close(run);
     if (r == 0) engine_tidy(e);
     return r;

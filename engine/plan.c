@@ -7,6 +7,7 @@
 /* Every offer of the spec, ranked. An entry that has none is noted; only if all have none it fails. */
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str reasons = {0};
+    GP_AUTO_STRV struct strv missing = {0};
     struct gp_error worst = {0};
     int worst_exit = 0;
     for (size_t i = 0; i < run->spec->offers.len; i++) {
@@ -20,8 +21,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
             if (err != NULL) *err = why;
             return r;
         }
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "offer %zu (%s): %s", i + 1, name,
-                  why.msg);
+        strv_take(&missing, xasprintf("offer %zu (%s): %s", i + 1, name, why.msg));
         str_addf(&reasons, "%s%s: %s", reasons.len ? "; " : "", name, why.msg);
         int code = gp_exit_code(why.code);
         if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
@@ -32,6 +32,8 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     if (ret->list.len == 0)
         return gp_fail(err, worst.code ? worst.code : GP_ECAPACITY, "no offer can be bought: %s",
                        reasons.s ? reasons.s : "the spec lists none");
+    for (size_t i = 0; i < missing.n; i++)
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", missing.v[i]);
     offer_list_sort(ret, run->spec->order);
     return 0;
 }

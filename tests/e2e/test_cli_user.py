@@ -272,4 +272,5 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     # what nobody needs any more goes by itself; what happened can still be read
     assert not old.exists() and not any((gpuprov.state / "locks").iterdir())
     assert not any((gpuprov.state / "stacks").iterdir())
-    assert "nothing is left" in gpuprov("logs", "ux").out or "gone" in gpuprov("logs", "ux").out
+    last = json.loads(gpuprov("logs", "ux", "--json").out.splitlines()[-1])
+    assert (last["status"], last["text"]) == ("done", "2 resources ended, nothing is left")
