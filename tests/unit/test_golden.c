@@ -3,7 +3,8 @@
  * then what the change does to people. */
 #include "base/gp_base.h"
 
-#include "base/fs.h"
+#include "golden.h"
+
 #include "base/json.h"
 #include "cmd/verbs.h"
 #include "output/output.h"
@@ -14,17 +15,6 @@
 #include <cmocka.h>
 
 #define GOLDEN "tests/unit/golden/"
-
-static void same_as_file(const char *path, const char *text) {
-    struct gp_error err = {0};
-    if (getenv("UPDATE_GOLDEN") != NULL) {
-        if (fs_write_atomic(path, text, strlen(text), 0644, &err) != 0) fail_msg("%s", err.msg);
-        return;
-    }
-    GP_AUTO_STR struct str want = {0};
-    if (fs_read(path, (size_t)1 << 20, &want, &err) != 0) fail_msg("%s", err.msg);
-    assert_string_equal(text, want.s);
-}
 
 static void help(void **state) {
     (void)state;

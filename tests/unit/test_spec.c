@@ -4,6 +4,7 @@
  * what is compared with files. */
 #include "base/gp_base.h"
 
+#include "golden.h"
 #include "spec_fixture.h"
 
 #include "base/fs.h"
@@ -15,17 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static void same_as_file(const char *path, const char *text) {
-    struct gp_error err = {0};
-    if (getenv("UPDATE_GOLDEN") != NULL) {
-        if (fs_write_atomic(path, text, strlen(text), 0644, &err) != 0) fail_msg("%s", err.msg);
-        return;
-    }
-    GP_AUTO_STR struct str want = {0};
-    if (fs_read(path, (size_t)1 << 20, &want, &err) != 0) fail_msg("%s", err.msg);
-    assert_string_equal(text, want.s);
-}
 
 /* --- what is accepted --- */
 
