@@ -2,42 +2,15 @@
 """Bad days between the aws provider and EC2: each is made by the fault proxy in front of moto, and what
 is true afterwards is asked of moto, not of gpuprov."""
 import base64
-import http.server
 import json
-import threading
 import time
 
 import ec2
 import faultproxy
 import pytest
+from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
 
 REGION = ec2.REGION
-
-
-@pytest.fixture(scope="module")
-def moto():
-    server = ec2.Moto()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def cloud(moto, tmp_path):
-    """A fresh moto behind a fresh proxy; .drive(VERB) runs the provider through it."""
-    moto.reset()
-    proxy = faultproxy.FaultProxy(moto.url).start()
-
-    class Cloud:
-        pass
-
-    c = Cloud()
-    c.moto, c.proxy, c.tmp = moto, proxy, tmp_path
-    c.spec = ec2.spec(tmp_path, moto.image())
-    (tmp_path / "state").mkdir()
-    c.env = ec2.environment(proxy.url, tmp_path / "state")
-    c.drive = lambda *words, **more: ec2.Drive(dict(c.env, **more), c.spec, *words)
-    yield c
-    proxy.close()
 
 
 def tokens(cloud):
@@ -413,152 +386,6 @@ def test_our_clock_is_wrong(cloud, seconds):
     ok_with_two(cloud, run)
     assert abs(run["skew_s"] - seconds) <= 5
     assert abs(run.of_kind("instance")[0]["expires_s"] - (time.time() + seconds + 3600)) < 120
-
-
-# --- credentials ---
-
-def test_no_credentials(cloud):
-    run = cloud.drive("open", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
-    assert run.rc == 5 and "none found" in run["message"]
-    assert cloud.proxy.calls == []
-
-
-def no_keys(**more):
-    return dict(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="", **more)
-
-
-def scope_key(call):
-    return call.headers["Authorization"].split("Credential=")[1].split("/")[0]
-
-
-def test_profile_and_region_from_files(cloud):
-    (cloud.tmp / "credentials").write_text("[team]\naws_access_key_id = AKTEAM\naws_secret_access_key = abcdefgh\n")
-    (cloud.tmp / "config").write_text("[profile team]\nregion = eu-west-1\n")
-    run = cloud.drive("open", **no_keys(AWS_SHARED_CREDENTIALS_FILE=str(cloud.tmp / "credentials"),
-                                        AWS_CONFIG_FILE=str(cloud.tmp / "config"), AWS_PROFILE="team",
-                                        AWS_REGION=""))
-    assert run["code"] == "ok", run["message"]
-    assert scope_key(cloud.proxy.calls[0]) == "AKTEAM"
-    assert "/eu-west-1/sts/" in cloud.proxy.calls[0].headers["Authorization"]
-    run = cloud.drive("open", **no_keys(AWS_PROFILE="nobody"))
-    assert run.rc == 5 and "'nobody'" in run["message"]
-
-
-def test_assume_role_with_source_profile(cloud):
-    (cloud.tmp / "config").write_text(
-        "[profile base]\naws_access_key_id = AKBASE\naws_secret_access_key = abcdefgh\n"
-        "[profile work]\nrole_arn = arn:aws:iam::123456789012:role/gpu\nsource_profile = base\n"
-        "external_id = ext-1\nrole_session_name = me\n")
-    run = cloud.drive("open", **no_keys(AWS_CONFIG_FILE=str(cloud.tmp / "config"), AWS_PROFILE="work"))
-    assert run["code"] == "ok", run["message"]
-    assume, who = cloud.proxy.calls
-    assert assume.action == "AssumeRole" and scope_key(assume) == "AKBASE"
-    assert assume.params["ExternalId"] == "ext-1" and assume.params["RoleSessionName"] == "me"
-    assert scope_key(who).startswith("ASIA") and who.headers["X-Amz-Security-Token"]
-    assert run["owner"] == "123456789012-gpu"  # no session name in it
-
-
-def test_web_identity_is_unsigned(cloud):
-    (cloud.tmp / "token").write_text("header.payload.signature\n")
-    run = cloud.drive("open", **no_keys(AWS_ROLE_ARN="arn:aws:iam::123456789012:role/ci",
-                                        AWS_WEB_IDENTITY_TOKEN_FILE=str(cloud.tmp / "token"), GPUPROV_TRACE="http"))
-    assert run["code"] == "ok", run["message"]
-    call = cloud.proxy.calls[0]
-    assert call.action == "AssumeRoleWithWebIdentity" and "Authorization" not in call.headers
-    assert call.params["WebIdentityToken"] == "header.payload.signature"
-    assert "header.payload" not in run.stderr
-    assert run["owner"] == "123456789012-ci"
-
-
-def write_process(cloud, text):
-    script = cloud.tmp / "give creds.sh"
-    script.write_text("#!/bin/sh\n" + text)
-    script.chmod(0o755)
-    (cloud.tmp / "config").write_text(f"[default]\ncredential_process = \"{script}\" 'a b'\n")
-    return no_keys(AWS_CONFIG_FILE=str(cloud.tmp / "config"))
-
-
-def test_credential_process_and_an_expired_token(cloud):
-    env = write_process(cloud, f"""echo "$1" >>{cloud.tmp}/asked
-echo '{{"Version":1,"AccessKeyId":"AKPROC","SecretAccessKey":"verysecretvalue","SessionToken":"tok-1234567"}}'
-""")
-    cloud.proxy.rule("DescribeInstances", "error", code="ExpiredToken", status=403)
-    run = cloud.drive("list", GPUPROV_TRACE="http", **env)
-    assert run["code"] == "ok", run["message"]
-    assert (cloud.tmp / "asked").read_text() == "a b\na b\n"  # asked again after ExpiredToken
-    assert "verysecretvalue" not in run.stderr and "tok-1234567" not in run.stderr
-
-
-@pytest.mark.parametrize("text, said", [
-    ("exit 3", "failed with status 3"), ("echo nonsense", "json"),
-    ("echo '{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"B\",\"Expiration\":\"2020-01-01T00:00:00Z\"}'",
-     "expired")])
-def test_credential_process_fails(cloud, text, said):
-    run = cloud.drive("open", **write_process(cloud, text))
-    assert run.rc == 5 and said in run["message"].lower(), run.result
-    assert cloud.proxy.calls == []
-
-
-class Agent(http.server.BaseHTTPRequestHandler):
-    """What ECS's agent and EC2's metadata answer."""
-    seen = []
-    creds = {"AccessKeyId": "AKAGENT", "SecretAccessKey": "abcdefgh", "Token": "tok-abcdef",
-             "Expiration": "2099-01-01T00:00:00Z"}
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self):
-        type(self).seen.append((self.command, self.path, dict(self.headers)))
-        role = "/latest/meta-data/iam/security-credentials/"
-        if self.path == "/latest/api/token" and self.command == "PUT":
-            body = b"imds-token"
-        elif self.path.startswith("/latest/") and self.headers.get("X-aws-ec2-metadata-token") != "imds-token":
-            return self.send_error(401)
-        elif self.path == role:
-            body = b"node-role\n"
-        elif self.path == "/latest/meta-data/placement/region":
-            body = b"eu-central-1"
-        elif self.path in (role + "node-role", "/creds"):
-            body = json.dumps(self.creds).encode()
-        else:
-            return self.send_error(404)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        return None
-
-    do_GET = do_PUT = answer
-
-
-@pytest.fixture
-def agent():
-    Agent.seen = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Agent)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_container_credentials(cloud, agent):
-    run = cloud.drive("open", **no_keys(AWS_CONTAINER_CREDENTIALS_FULL_URI=agent + "/creds",
-                                        AWS_CONTAINER_AUTHORIZATION_TOKEN="let-me-in"))
-    assert run["code"] == "ok", run["message"]
-    assert Agent.seen[0][2]["Authorization"] == "let-me-in"
-    assert scope_key(cloud.proxy.calls[0]) == "AKAGENT"
-    run = cloud.drive("open", **no_keys(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.com/creds",
-                                        AWS_CONTAINER_AUTHORIZATION_TOKEN="let-me-in"))
-    assert run.rc == 5 and "https" in run["message"]
-
-
-def test_instance_metadata_v2(cloud, agent):
-    run = cloud.drive("open", **no_keys(AWS_EC2_METADATA_SERVICE_ENDPOINT=agent, AWS_EC2_METADATA_DISABLED="",
-                                        AWS_REGION="", HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="127.0.0.1"))
-    assert run["code"] == "ok", run["message"]
-    assert Agent.seen[0][:2] == ("PUT", "/latest/api/token")
-    assert scope_key(cloud.proxy.calls[0]) == "AKAGENT"
 
 
 # --- what is bought ---

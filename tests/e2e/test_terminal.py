@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live progress in a real terminal (tmux): what stays on the screen and in its history."""
+import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -7,6 +9,8 @@ import time
 
 import pytest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "live_driver"
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
 
 
@@ -37,14 +41,12 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(program, tmp_path):
-    driver = program.parent / "tests" / "drivers" / "live_driver"
-    if not driver.exists():
-        pytest.skip(f"{driver} is not built")
+def terminal(tmp_path):
+    assert DRIVER.is_file(), f"{DRIVER} is not built: run 'make drivers'"
     opened = []
 
     def start(columns, rows, nodes, step_ms):
-        opened.append(Terminal(tmp_path, columns, rows, f"{driver} {nodes} {step_ms}"))
+        opened.append(Terminal(tmp_path, columns, rows, f"{DRIVER} {nodes} {step_ms}"))
         return opened[-1]
     yield start
     for t in opened:
