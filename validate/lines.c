@@ -49,6 +49,7 @@ static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *er
     l->pid = json_int(j, "pid", 0);
     l->rank = json_int(j, "rank", -1);
     l->size = json_int(j, "size", 0);
+    str_put(l->agent, sizeof l->agent, json_str(j, "agent", ""));
     str_put(l->host, sizeof l->host, json_str(j, "host", ""));
     str_put(l->boot_id, sizeof l->boot_id, json_str(j, "boot_id", ""));
     return 0;
@@ -225,6 +226,10 @@ static void stream_hello(struct agent_stream *s, const struct agent_line *l)
         gp_fail(&s->bad, GP_EPROTO,
                 "rank %" PRId64 " of %" PRId64 " answered, not rank %" PRId64 " of %" PRId64, l->rank,
                 l->size, s->want_rank, s->want_size);
+        s->bad.domain = GP_D_AGENT;
+    } else if (l->agent[0] && !str_eq(l->agent, GP_VERSION)) {
+        gp_fail(&s->bad, GP_EPROTO, "the agent there is of gpuprov %s, this is %s: 'gpuprov up' brings "
+                "its own", l->agent, GP_VERSION);
         s->bad.domain = GP_D_AGENT;
     } else if (s->want_boot_id[0] && l->boot_id[0] && !str_eq(s->want_boot_id, l->boot_id)) {
         stream_bad(s, "the node was rebooted since its own checks; it is now in boot", l->boot_id);

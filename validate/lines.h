@@ -13,7 +13,7 @@
 #define AGENT_LINE_MAX ((size_t)60 << 10) /* bytes; ssh cuts lines at 64 KiB */
 
 enum agent_line_type {
-    AGENT_HELLO, /* host, boot_id, pid, rank, size */
+    AGENT_HELLO, /* agent, host, boot_id, pid, rank, size */
     AGENT_START,   /* check */
     AGENT_RESULT,  /* check, result */
     AGENT_END,     /* verdict, reason */
@@ -26,6 +26,7 @@ struct agent_line {
     enum agent_line_type type;
     char check[64];
     char addr[64];
+    char agent[40]; /* AGENT_HELLO: the gpuprov that it is of; "" */
     char host[80]; /* AGENT_HELLO: the node's own name; "" */
     char boot_id[40];
     char reason[200]; /* AGENT_END: why it ended early; "" */
@@ -68,7 +69,7 @@ struct agent_stream {
 void agent_stream_init(struct agent_stream *s, const struct check_info *const *checks, size_t n);
 void agent_stream_clear(struct agent_stream *s);
 /* Takes one line. False: the stream is not to be read any further (s->bad says why). Such trouble is:
- * anything before the hello, a second hello or one of another rank or boot, a pass of a check that was
+ * anything before the hello, a second hello or one of another rank, boot or gpuprov, a pass of a check that was
  * not begun, a result that was not asked for, a second one, anything after the end. An end that says
  * why it was early, or that is worse than the results, takes them back. */
 bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len);

@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import random
 import secrets
 import signal
 import socket
@@ -431,11 +432,89 @@ def test_a_wrong_token_is_refused_and_the_missing_rank_named(tmp_path):
     assert "refused" in every[0]["train.ddp"]["message"]
 
 
+def test_many_ranks_that_come_at_once_are_all_let_in(tmp_path):
+    """More than the door has places for strangers; none of them may be taken for one."""
+    gang = Gang(tmp_path, 40, checks="net.pair", others=False)
+    with concurrent.futures.ThreadPoolExecutor(39) as pool:
+        list(pool.map(lambda rank: gang.start(rank, gang.addr), range(1, 40)))
+    for results in gang.results():
+        assert good(results["net.pair"]), results
+        assert results["net.pair"]["data"]["pairs_measured"] == 40
+
+
+def test_a_rank_that_comes_twice_is_one(tmp_path):
+    """The second one knows the token and is refused all the same; the gang goes on with the first."""
+    gang = Gang(tmp_path, 3, checks="train.ddp", others=False, deadline="30s")
+    gang.start(1, gang.addr)
+    deadline = time.monotonic() + 20  # until rank 0 has let the first one in
+    while (n := len(established(gang.addr))) < 1:
+        assert time.monotonic() < deadline, n
+        time.sleep(0.02)
+    again = agent("rank", "--dir", tmp_path / "again", "--rank", 1, "--bind", "127.0.0.1", *gang.args,
+                  stdin=f"{gang.token}\n{gang.addr}\n")
+    assert again.returncode == 0, again.stderr
+    path = tmp_path / "again" / "rank.jsonl"
+    while '"end"' not in path.read_text():
+        assert time.monotonic() < deadline + 30
+        time.sleep(0.05)
+    second = {l["check"]: l for l in lines_of(path.read_text()) if l["type"] == "result"}
+    assert second["train.ddp"]["verdict"] == "error", second
+    gang.start(2, gang.addr)
+    for results in gang.results():
+        assert good(results["train.ddp"]), results
+
+
+def established(addr):
+    """Connections to a listener on loopback whose two sides are there."""
+    host, port = addr.rsplit(":", 1)
+    want = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{int(port):04X}"
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row for row in rows if row[1] == want and row[3] == "01"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rank_that_is_killed_at_any_moment_never_passes(tmp_path, seed):
+    """Its watcher or its worker, killed or stopped, at a moment of no choice: a rank that did not end by
+    itself says no pass with an end, and all others end by their deadline and say what they saw."""
+    rnd = random.Random(seed)
+    gang = Gang(tmp_path, 3, checks="net.pair,train.ddp", deadline="12s", stall="1s", extra=["--steps", 20])
+    victim, sig = rnd.randrange(3), rnd.choice([signal.SIGKILL, signal.SIGSTOP])
+    worker, after = rnd.random() < 0.5, rnd.uniform(0, 1.2)
+    time.sleep(after)
+    pids = [gang.pids[victim]]
+    if worker:
+        listed = pathlib.Path(f"/proc/{pids[0]}/task/{pids[0]}/children")
+        pids = [int(p) for p in listed.read_text().split()] if listed.exists() else []
+    before = gang.raw(victim)
+    for pid in pids:
+        try:
+            os.kill(pid, sig)
+        except ProcessLookupError:
+            pids = []
+    over = '"end"' in before or not pids  # it was faster than the signal
+    told = [gang.rank_lines(r) for r in range(3) if r != victim]
+    if sig == signal.SIGSTOP and not worker:
+        assert agent("stop", "--dir", gang.dir(victim)).returncode == 0  # as the controller does
+    told.append(gang.rank_lines(victim))
+    for lines in told[:2]:
+        assert lines[-1]["type"] == "end", lines
+        assert {l["check"] for l in lines if l["type"] == "result"} == {"net.pair", "train.ddp"}
+    if over:
+        return
+    ended = told[2][-1]["type"] == "end" and "reason" not in told[2][-1]
+    trained = [l for l in told[2] if l["type"] == "result" and l["check"] == "train.ddp"]
+    # 20 steps learn too little: "high_loss" is what a rank says that came through to the end
+    whole = bool(ended and trained and trained[0]["code"] in ("high_loss", "slow_rank"))
+    if whole and worker:  # it had sent its last result already
+        assert told[2][-1]["verdict"] == "fail"
+    assert not whole or worker, told[2]
+
+
 def test_strangers_at_the_door_do_no_harm(tmp_path):
     """Port scans, silence and garbage while the ranks meet: they meet all the same."""
     gang = Gang(tmp_path, 2, checks="net.pair", deadline="30s", others=False)
     host, port = gang.addr.rsplit(":", 1)
-    strangers = [socket.create_connection((host, int(port))) for _ in range(40)]
+    strangers = [socket.create_connection((host, int(port))) for _ in range(80)]
     for i, s in enumerate(strangers):
         if i % 3 == 0:
             s.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200))

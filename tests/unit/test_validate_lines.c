@@ -214,6 +214,8 @@ static void test_the_hello_must_be_the_right_one(void **state)
     } cases[] = {
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"boot_id\":\"b\"}", NULL},
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4}", NULL}, /* an unreadable boot id is no other */
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"agent\":\"" GP_VERSION "\"}", NULL},
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"agent\":\"0.0.1\"}", "is of gpuprov 0.0.1"},
         {"{\"v\":1,\"type\":\"hello\",\"rank\":2,\"size\":4,\"boot_id\":\"b\"}", "rank 2 of 4 answered"},
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":3,\"boot_id\":\"b\"}", "not rank 1 of 4"},
         {"{\"v\":1,\"type\":\"hello\",\"boot_id\":\"b\"}", "not rank 1 of 4"},

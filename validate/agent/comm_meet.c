@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PENDING_MAX 32
+#define PENDING_SPARE 32 /* for strangers, beside every rank that may come at once */
 #define HANDSHAKE_MS 5000
 #define RETRY_MS 50
 
@@ -49,8 +49,9 @@ struct meeting {
     uint32_t port;
     int64_t deadline_ms;
     struct place *places;
-    struct pending pending[PENDING_MAX];
-    size_t n_pending;
+    struct pending *pending;
+    struct pollfd *polled; /* the listener, then each pending */
+    size_t n_pending, max_pending;
     int refused;
 };
 
@@ -287,7 +288,7 @@ static void let_in(struct meeting *m) {
     int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
     tune(fd);
-    if (m->n_pending == PENDING_MAX) drop(m, 0, true);
+    if (m->n_pending == m->max_pending) drop(m, 0, true);
     m->pending[m->n_pending++] =
         (struct pending){.fd = fd, .deadline_ms = clock_deadline(HANDSHAKE_MS)};
 }
@@ -300,8 +301,9 @@ static int missing_rank(const struct meeting *m) {
 
 static int accept_higher(struct meeting *m, struct gp_error *err) {
     while (missing_rank(m) >= 0) {
-        struct pollfd p[PENDING_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
+        struct pollfd *p = m->polled;
         size_t n = m->n_pending;
+        p[0] = (struct pollfd){.fd = m->listener, .events = POLLIN};
         for (size_t i = 0; i < n; i++)
             p[i + 1] = (struct pollfd){.fd = m->pending[i].fd, .events = POLLIN};
         poll(p, (nfds_t)n + 1, (int)GP_MIN(200, clock_left_ms(m->deadline_ms)));
@@ -354,12 +356,17 @@ int comm_meet(struct comm *c, const struct comm_setup *s, struct gp_error *err) 
     struct meeting m = {.c = c, .s = s, .listener = -1,
                         .deadline_ms = GP_MIN(c->deadline_ms, clock_deadline(s->meet_ms))};
     m.places = xcalloc((size_t)c->size, sizeof *m.places);
+    m.max_pending = (size_t)c->size + PENDING_SPARE;
+    m.pending = xcalloc(m.max_pending, sizeof *m.pending);
+    m.polled = xcalloc(m.max_pending + 1, sizeof *m.polled);
     c->meeting = true;
     int r = listen_on(&m, err);
     if (r == 0) r = c->rank == 0 ? rank_zero(&m, err) : other_rank(&m, err);
     while (m.n_pending > 0) drop(&m, 0, false);
     if (m.listener >= 0) close(m.listener);
     free(m.places);
+    free(m.pending);
+    free(m.polled);
     c->meeting = false;
     return r;
 }
