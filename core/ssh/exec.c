@@ -89,6 +89,7 @@ static void lines_feed(struct ssh_task *t, int stream, const char *p, size_t n) 
     }
 }
 
+/* Only what ended by itself: half a line may say anything, and a number cut in two is another one. */
 static void lines_finish(struct ssh_task *t) {
     for (int i = 0; i < 2 && t->opts.on_line != NULL && !t->stopped; i++)
         if (t->lines[i].text.len > 0) line_tell(t, i);
@@ -135,7 +136,7 @@ static bool step_start(struct ssh_task *t) {
 static void write_in(struct ssh_task *t) {
     const struct ssh_exec_opts *o = &t->opts;
     struct ssh_session *s = t->session;
-    while (!t->hold_in && !s->dead && t->in_off < o->in_len && ssh_flushed(s)) {
+    while (!s->dead && t->in_off < o->in_len && ssh_flushed(s)) {
         ssize_t n = libssh2_channel_write(t->channel, (const char *)o->in + t->in_off,
                                           o->in_len - t->in_off);
         if (n == LIBSSH2_ERROR_EAGAIN || n == 0) return;
@@ -145,7 +146,7 @@ static void write_in(struct ssh_task *t) {
         }
         t->in_off += (size_t)n;
     }
-    if (!t->hold_in && !t->eof_sent && t->in_off == o->in_len && !s->dead) {
+    if (!t->hold_eof && !t->eof_sent && t->in_off == o->in_len && !s->dead) {
         libssh2_channel_send_eof(t->channel);
         t->eof_sent = true;
     }
@@ -169,8 +170,9 @@ static bool io_pending(const struct ssh_task *t) {
     unsigned long queued = 0;
     libssh2_channel_window_read_ex(t->channel, &queued, NULL);
     if (queued > 0) return true;
-    if (t->hold_in || t->eof_sent || !ssh_flushed(t->session)) return false;
-    return t->in_off == t->opts.in_len || libssh2_channel_window_write(t->channel) > 0;
+    if (t->eof_sent || !ssh_flushed(t->session)) return false;
+    if (t->in_off == t->opts.in_len) return !t->hold_eof;
+    return libssh2_channel_window_write(t->channel) > 0;
 }
 
 static bool step_io(struct ssh_task *t) {
@@ -187,7 +189,6 @@ static bool step_io(struct ssh_task *t) {
             return true;
         }
         if (!ok) {
-            lines_finish(t);
             task_lost(t);
             return false;
         }
@@ -203,7 +204,6 @@ static bool step_io(struct ssh_task *t) {
     int rc = libssh2_channel_wait_closed(t->channel);
     if (rc == LIBSSH2_ERROR_EAGAIN && !t->session->dead) return false;
     if (rc != 0) {
-        lines_finish(t);
         task_lost(t);
         return false;
     }
@@ -294,7 +294,6 @@ void ssh_task_timeout(struct ssh_task *t) {
         ssh_task_step(t);
         return;
     }
-    lines_finish(t);
     task_leave(t);
     task_end(t, SSH_TIMED_OUT, 0);
 }
@@ -322,9 +321,7 @@ int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_o
     return t.rc;
 }
 
-/* The last line that says something: of stderr, else of stdout. */
-static void last_line(const struct ssh_result *r, char *dst, size_t n) {
-    const struct str *from = r->err.len > 0 ? &r->err : &r->out;
+void ssh_last_line(const struct str *from, char *dst, size_t n) {
     const char *start = from->s != NULL ? from->s : "", *end = start + from->len;
     while (end > start && strchr(" \r\n\t", end[-1]) != NULL) end--;
     const char *line = end;
@@ -339,7 +336,7 @@ int ssh_run(struct ssh_session *s, const char *what, const char *command,
     int rc = ssh_exec(s, command, opts, &r, err);
     if (rc != 0) return rc;
     char last[200];
-    last_line(&r, last, sizeof last);
+    ssh_last_line(r.err.len > 0 ? &r.err : &r.out, last, sizeof last);
     const char *sep = last[0] != '\0' ? ": " : "";
     char detail[32];
     switch (r.end) {

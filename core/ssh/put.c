@@ -16,13 +16,15 @@
 
 enum { PUT_FOLDER = 21, PUT_TEMPORARY = 22, PUT_WRITE = 23, PUT_SUM = 24, PUT_RENAME = 25, PUT_IS_FOLDER = 26 };
 
-/* Arguments: path, sha256, mode, gzip|raw, a random name. Few programs: each costs a node a
- * millisecond, and there may be many nodes on one machine. */
+/* Goes to sh by stdin, because not every login shell can be given it as an argument (csh); the bytes
+ * follow on stdin when they are asked for. sh reads all of it, up to the last brace, before it runs any.
+ * p, want, mode, how (gzip|raw) and r (a random name) are set in front. Few programs: each costs a node
+ * a millisecond, and there may be many nodes on one machine. */
 static const char script[] =
-    "echo; " /* ends what a start-up file printed without a newline */
-    "LC_ALL=C; export LC_ALL; p=$1 want=$2 mode=$3 how=$4\n"
+    "echo\n" /* ends what a start-up file printed without a newline */
+    "LC_ALL=C; export LC_ALL\n"
     "case $p in */*) d=${p%/*}/;; *) d=./;; esac\n"
-    "t=$d.gpuprov.$5\n"
+    "t=$d.gpuprov.$r\n"
     "[ ! -d \"$p\" ] || exit 26\n"
     "if [ -f \"$p\" ]; then\n"
     "  set -- $(sha256sum < \"$p\")\n"
@@ -40,7 +42,9 @@ static const char script[] =
     "set -- $(sha256sum < \"$t\")\n"
     "[ \"$1\" = \"$want\" ] || exit 24\n"
     "chmod \"$mode\" \"$t\" && mv -f -- \"$t\" \"$p\" || exit 25\n"
-    "trap - EXIT\n";
+    "trap - EXIT\n"
+    "exit 0\n"
+    "}\n";
 
 struct put {
     struct ssh_task task;
@@ -105,9 +109,10 @@ static bool put_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     bool gzip = strcmp(line, "want gzip") == 0 && p->blob->packed != NULL;
     if (!gzip && strcmp(line, "want raw") != 0) return true;
     p->asked = true;
-    p->task.opts.in = gzip ? p->blob->packed : p->blob->data;
+    p->task.opts.in = gzip ? p->blob->packed : p->blob->data; /* the script has been read */
     p->task.opts.in_len = gzip ? p->blob->packed_n : p->blob->n;
-    p->task.hold_in = false;
+    p->task.in_off = 0;
+    p->task.hold_eof = false;
     return true;
 }
 
@@ -127,9 +132,8 @@ static int put_failed(const struct ssh_session *s, const char *path, size_t n,
                        : r->status == PUT_RENAME     ? "could not rename it into place"
                        : r->status == PUT_IS_FOLDER  ? "there is a folder of this name"
                                                      : "the copy failed";
-    char last[161];
-    str_put(last, sizeof last, said);
-    last[strcspn(last, "\n")] = '\0';
+    char last[161]; /* the last line: start-up files may have written before it */
+    ssh_last_line(&r->err, last, sizeof last);
     return ssh_fail_detail(err, GP_EIO, "PUT", "%s: could not copy to '%s': %s%s%s", s->label, path, what,
                            last[0] != '\0' ? ": " : "", last);
 }
@@ -160,27 +164,28 @@ static int put_outcome(struct put *p, const char *path, const struct ssh_result 
 int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const struct ssh_blob *blob,
                  int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
                  struct gp_error *err) {
-    GP_AUTO_STR struct str command = {0};
+    GP_AUTO_STR struct str in = {0};
     char name[17];
     int rc = fs_random_hex(name, 8, err);
     if (rc != 0) return rc;
-    str_add(&command, "sh -c ");
-    str_add_shquoted(&command, script);
-    str_add(&command, " sh ");
     /* "-x" would be an option for some of the programs */
     GP_AUTO_FREE char *plain = xasprintf("%s%s", path[0] == '-' ? "./" : "", path);
-    str_add_shquoted(&command, plain);
-    str_addf(&command, " %s %04o %s %s", blob->sha256, mode & 07777,
+    str_add(&in, "{ p=");
+    str_add_shquoted(&in, plain);
+    str_addf(&in, " want=%s mode=%04o how=%s r=%s\n", blob->sha256, mode & 07777,
              blob->packed != NULL ? "gzip" : "raw", name);
+    str_add(&in, script);
     struct put p = {.blob = blob};
-    struct ssh_exec_opts opts = {.deadline_ms = deadline_ms,
+    struct ssh_exec_opts opts = {.in = in.s,
+                                 .in_len = in.len,
+                                 .deadline_ms = deadline_ms,
                                  .max_output = 8192,
                                  .cancel = cancel,
                                  .on_line = put_line,
                                  .ctx = &p};
     GP_AUTO_SSH_RESULT struct ssh_result result = {0};
-    ssh_task_init(&p.task, s, command.s, &opts, &result);
-    p.task.hold_in = true;
+    ssh_task_init(&p.task, s, "exec sh -s", &opts, &result);
+    p.task.hold_eof = true;
     struct ssh_task *one = &p.task;
     ssh_tasks_run(&one, 1, cancel);
     rc = put_outcome(&p, path, &result, ret_sent, err);

@@ -53,6 +53,8 @@ void ssh_cleanup(struct ssh_session **s);
 #define GP_AUTO_SSH GP_CLEANUP(ssh_cleanup)
 /* The host key that the server showed: "ssh-ed25519 AAAA..." (borrowed). */
 const char *ssh_host_key(const struct ssh_session *s);
+/* Why the connection ended, after SSH_LOST: "connection reset" (static text). */
+const char *ssh_lost_why(const struct ssh_session *s);
 
 enum ssh_end { SSH_EXITED, SSH_SIGNALED, SSH_LOST, SSH_TIMED_OUT };
 struct ssh_result {
@@ -72,8 +74,10 @@ struct ssh_exec_opts {
     int64_t deadline_ms; /* 0: none */
     size_t max_output;   /* 0: 1 MiB */
     const struct gp_cancel *cancel;
-    /* Told each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it comes;
-     * false: stop (end = SSH_TIMED_OUT with status -1). May be NULL. */
+    /* Told each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it comes; what
+     * came of a line before the connection was lost or the time was up is not told. At the command's
+     * own end the rest without newline is. false: stop (end = SSH_TIMED_OUT with status -1). May be
+     * NULL. */
     bool (*on_line)(void *ctx, bool is_stderr, const char *line, size_t len);
     void *ctx;
 };

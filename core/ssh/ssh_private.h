@@ -80,7 +80,6 @@ short ssh_wait_events(const struct ssh_session *s); /* poll's */
 void ssh_flush(struct ssh_session *s);
 bool ssh_flushed(const struct ssh_session *s);
 void ssh_quick_ack(const struct ssh_session *s);
-const char *ssh_lost_why(const struct ssh_session *s);
 /* gp_fail with libssh2's own words added. */
 int ssh_fail_lib(struct ssh_session *s, struct gp_error *err, enum gp_code code, const char *fmt, ...)
     GP_PRINTF(4, 5);
@@ -165,7 +164,7 @@ struct ssh_task {
     enum ssh_task_phase phase;
     LIBSSH2_CHANNEL *channel;
     size_t in_off;
-    bool hold_in;  /* stdin waits until on_line clears it (put.c) */
+    bool hold_eof; /* more of stdin follows, which on_line puts in place (put.c) */
     bool eof_sent;
     bool stopped;  /* on_line said so */
     bool again;    /* stopped for fairness: step again without waiting */
@@ -180,6 +179,8 @@ void ssh_task_step(struct ssh_task *t); /* until it would block or phase is TASK
 void ssh_task_nudge(struct ssh_task *t); /* keeps a tunnel's silence from meaning nothing */
 void ssh_task_timeout(struct ssh_task *t); /* the deadline passed */
 void ssh_task_cancel(struct ssh_task *t);
+/* The last line of text that says something, at most 160 bytes of it. */
+void ssh_last_line(const struct str *from, char *dst, size_t n);
 int64_t ssh_task_deadline(const struct ssh_task *t); /* when to wake at the latest */
 void ssh_task_clear(struct ssh_task *t);
 int ssh_tasks_run(struct ssh_task **tasks, size_t n, const struct gp_cancel *cancel); /* many.c */

@@ -234,6 +234,26 @@ static void test_lines(void **state) {
     assert_string_equal(next.out.s, "next\n");
 }
 
+/* "::at 12" may be the first half of "::at 123". */
+static void test_half_a_line_is_not_told(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    static const char *const ends[] = {"sleep 0.2; kill -9 $PPID; exec sleep 600", "exec sleep 600"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(ends); i++) {
+        GP_AUTO_SSH struct ssh_session *s = fx_login();
+        GP_AUTO_STR struct str seen = {0};
+        struct ssh_exec_opts o = {
+            .on_line = one_line, .ctx = &seen, .deadline_ms = i ? clock_deadline(500) : 0};
+        GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+        GP_AUTO_FREE char *tail = xasprintf("printf '::at 12'; %s", ends[i]);
+        GP_AUTO_FREE char *endless = fx_endless(tail);
+        exec(s, endless, &o, &r);
+        assert_int_equal(r.end, i ? SSH_TIMED_OUT : SSH_LOST);
+        assert_string_equal(seen.s, "[5:beg]");
+        assert_string_equal(r.out.s, "begun\n::at 12"); /* kept, for a message */
+    }
+}
+
 static void test_too_many_channels(void **state) {
     (void)state;
     NEEDS_SSHD();
@@ -386,6 +406,7 @@ int main(void) {
         cmocka_unit_test(test_stdin),
         cmocka_unit_test(test_100_mb),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_half_a_line_is_not_told),
         cmocka_unit_test(test_too_many_channels),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_put),
