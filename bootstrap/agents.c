@@ -12,15 +12,16 @@
 
 #define AGENT_MAX ((size_t)256 << 20)
 
+/* The form in this program is the one that goes over the wire; the node compares the sum of the other. */
 static int unpack(const struct template_file *f, struct boot_agent *a, struct gp_error *err) {
     z_stream z = {0};
     if (f->size > AGENT_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
         return gp_fail(err, GP_EINTERNAL, "%s cannot be unpacked", f->name);
     size_t cap = f->size * 4 + 4096, len = 0;
     unsigned char *data = xmalloc(cap);
-    GP_AUTO_FREE unsigned char *in = xmalloc(f->size);
-    memcpy(in, f->data, f->size);
-    z.next_in = in;
+    unsigned char *packed = xmalloc(f->size);
+    memcpy(packed, f->data, f->size);
+    z.next_in = packed;
     z.avail_in = (uInt)f->size;
     int rc = Z_OK;
     while (rc == Z_OK && len < AGENT_MAX) {
@@ -33,13 +34,14 @@ static int unpack(const struct template_file *f, struct boot_agent *a, struct gp
     inflateEnd(&z);
     if (rc != Z_STREAM_END) {
         free(data);
+        free(packed);
         return gp_fail(err, GP_EINTERNAL, "%s in this program is damaged", f->name);
     }
+    a->data = data;
+    a->blob = (struct ssh_blob){.data = data, .n = len, .packed = packed, .packed_n = f->size};
     unsigned char digest[SHA256_DIGEST_LENGTH];
     SHA256(data, len, digest);
-    str_hex(a->sha256, digest, sizeof digest);
-    a->data = data;
-    a->size = len;
+    str_hex(a->blob.sha256, digest, sizeof digest);
     return 0;
 }
 
@@ -66,12 +68,14 @@ int boot_agents_load(struct boot *b, struct gp_error *err) {
 static int make_folder(struct boot *b, int64_t deadline_ms, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    str_add(&script, "umask 077; mkdir -p " GP_NODE_DIR "/" BOOT_AGENT_DIR
-                     " && chmod 0700 " GP_NODE_DIR " " GP_NODE_DIR "/" BOOT_AGENT_DIR "\n");
-    int rc = node_sh(b->link, "making ~/.gpuprov", &script, deadline_ms, &r, err);
-    if (rc) return rc;
-    if (r.status != 0) return boot_fail(b->link, "agent", err, str_trim(r.err.s));
-    return 0;
+    /* what a copy left that a reboot cut goes away after a while */
+    str_add(&script, "umask 077; d=" GP_NODE_DIR "/" BOOT_AGENT_DIR "\n"
+                     "mkdir -p \"$d\" && chmod 0700 " GP_NODE_DIR " \"$d\" || exit\n"
+                     "find \"$d\" -name '.gpuprov.*' -mmin +60 -exec rm -f {} + 2>/dev/null; :\n");
+    int rc = node_sh(b->link, "making ~/.gpuprov", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
+    if (rc || r.status == 0) return rc;
+    GP_AUTO_FREE char *said = boot_said(&r);
+    return boot_fail(b->link, "agent", err, said);
 }
 
 /* One file, through lost connections: what came before the line broke is not used. */
@@ -79,24 +83,28 @@ static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
                    struct gp_error *err) {
     GP_AUTO_FREE char *path =
         xasprintf("%s/.gpuprov/" BOOT_AGENT_DIR "/%s", b->facts.home, a->name);
-    for (int tries = 0;; tries++) {
+    for (int lost = 0;;) {
         struct gp_error why = {0};
-        int rc = ssh_put(b->link->session, path, 0700, a->data, a->size, deadline_ms,
-                         b->link->cancel, ret_sent, &why);
-        if (!rc) return 0;
-        if ((why.code != GP_ELOST && why.code != GP_ETIMEOUT) || tries == 5 ||
-            clock_left_ms(deadline_ms) == 0) {
-            if (why.code == GP_ECANCELLED) {
-                if (err) *err = why;
-                return rc;
-            }
+        int rc = ssh_put_blob(b->link->session, path, 0700, &a->blob, deadline_ms, b->link->cancel,
+                              ret_sent, &why);
+        if (!rc) {
+            *ret_sent |= lost > 0; /* it may be there because only the answer was lost */
+            return 0;
+        }
+        if (why.code == GP_ECANCELLED) {
+            if (err) *err = why;
+            return rc;
+        }
+        if (why.code != GP_ELOST || clock_left_ms(deadline_ms) == 0) {
             const char *label = b->link->target.label; /* which boot_fail says itself */
             size_t n = str_starts(why.msg, label) ? strlen(label) : 0;
             return boot_fail(b->link, "agent", err,
                              why.msg + (n > 0 ? n + strspn(why.msg + n, ": ") : 0));
         }
-        rc = node_link_again(b->link, deadline_ms, err);
-        if (rc) return rc;
+        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent",
+                   "connection lost, connects again");
+        rc = node_link_lost(b->link, &lost, deadline_ms, err);
+        if (rc) return gp_wrap(err, "step 'agent'");
     }
 }
 
@@ -114,7 +122,7 @@ static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
                      "    case $at,,$options, in \"$m\",,*,noexec,*) echo \"'$m' is mounted noexec\" >&2 ;; esac\n"
                      "  done </proc/mounts\n"
                      "  exit $s\n}\n");
-    int rc = node_sh(b->link, "trying the agent", &script, deadline_ms, &r, err);
+    int rc = node_sh(b->link, "trying the agent", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
     if (rc || r.status == 0) return rc;
     const char *said = r.err.s ? str_trim(r.err.s) : "";
     const char *last = strrchr(said, '\n');
@@ -132,7 +140,7 @@ int boot_agents_put(struct boot *b, const struct boot_item *it GP_UNUSED, bool *
         bool sent = false;
         if (i > 0 && !b->facts.nvidia) continue;
         event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent",
-                   "sends %s (%.1f MB)", b->agents[i].name, (double)b->agents[i].size / 1e6);
+                   "sends %s (%.1f MB)", b->agents[i].name, (double)b->agents[i].blob.n / 1e6);
         rc = put_one(b, &b->agents[i], deadline_ms, &sent, err);
         *ret_changed |= sent;
         if (!rc) rc = try_one(b, &b->agents[i], deadline_ms, err);

@@ -40,7 +40,6 @@ struct bootstrap_req {
     bool packages_allowed; /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
     const char *image_name;  /* for "no driver: image X has none" */
-    const char *http_proxy;  /* for packages on local nodes ("http://10.91.0.1:3128"); NULL: none */
     const struct bootstrap_secret *secrets;
     size_t n_secrets;
     int64_t deadline_ms;

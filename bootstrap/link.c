@@ -10,6 +10,9 @@
 #define ALIVE_MS 15000
 #define RELOGIN_GRACE_MS 60000 /* a booting node refuses logins for a while */
 #define RETRY_MS 500
+#define RETRY_MAX_MS 8000
+#define LOST_MAX 20 /* connections lost one after the other: some two minutes beside the reconnects */
+#define CUT_MAX 3   /* answers that a shutdown may have cut, before they count as answers */
 
 struct waiting {
     const struct node_link *link;
@@ -41,8 +44,10 @@ int node_link_ensure(struct node_link *l, struct gp_error *err) {
     if (l->session) {
         struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(ALIVE_MS), .cancel = l->cancel};
         GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-        int rc = ssh_exec(l->session, ":", &opts, &r, err);
-        if (rc || r.end == SSH_EXITED) return rc;
+        struct gp_error why = {0};
+        int rc = ssh_exec(l->session, ":", &opts, &r, &why);
+        if (rc == -GP_ECANCELLED && err) *err = why;
+        if (rc == -GP_ECANCELLED || (!rc && r.end == SSH_EXITED)) return rc;
         node_link_close(l);
     }
     return link_open(l, clock_deadline(l->reach_timeout_ms), l->login_grace_ms, NODE_REACHING, err);
@@ -54,19 +59,62 @@ int node_link_again(struct node_link *l, int64_t deadline_ms, struct gp_error *e
     return link_open(l, GP_MIN(reach, deadline_ms), RELOGIN_GRACE_MS, NODE_BOOTSTRAPPING, err);
 }
 
-int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t deadline_ms,
-            struct ssh_result *ret, struct gp_error *err) {
-    for (;;) {
-        struct ssh_exec_opts opts = {.in = script->s,
-                                     .in_len = script->len,
-                                     .deadline_ms = deadline_ms,
-                                     .cancel = l->cancel};
+int node_link_lost(struct node_link *l, int *times, int64_t deadline_ms, struct gp_error *err) {
+    int64_t pause = RETRY_MS;
+    for (int i = 0; i < *times && pause < RETRY_MAX_MS; i++) pause *= 2;
+    if (++*times > LOST_MAX)
+        return gp_fail(err, GP_EREACH,
+                       "%s: the connection was lost %d times one after the other, last: %s",
+                       l->target.label, *times, l->session ? ssh_lost_why(l->session) : "");
+    int rc = gp_sleep(GP_MIN(pause, (int64_t)RETRY_MAX_MS), l->cancel, err);
+    return rc ? rc : node_link_again(l, deadline_ms, err);
+}
+
+char *boot_seal(const struct str *script, size_t *ret_n) {
+    static const char head[] = "{\n", tail[] = "\n} </dev/null\n";
+    *ret_n = sizeof head - 1 + script->len + sizeof tail - 1;
+    char *out = xmalloc(*ret_n + 1);
+    memcpy(out, head, sizeof head - 1);
+    if (script->len > 0) memcpy(out + sizeof head - 1, script->s, script->len);
+    memcpy(out + sizeof head - 1 + script->len, tail, sizeof tail);
+    return out;
+}
+
+int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts,
+              struct ssh_result *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *sealed = boot_seal(script, &opts->in_len);
+    opts->in = sealed;
+    opts->cancel = l->cancel;
+    int rc = ssh_exec(l->session, "exec sh -s", opts, ret, err);
+    explicit_bzero(sealed, opts->in_len); /* secrets */
+    return rc;
+}
+
+bool boot_cut_short(const struct ssh_result *r) {
+    return r->end == SSH_SIGNALED ||
+           (r->end == SSH_EXITED && (r->status == 129 || r->status == 137 || r->status == 143));
+}
+
+int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms,
+            int64_t deadline_ms, struct ssh_result *ret, struct gp_error *err) {
+    for (int lost = 0, cuts = 0;;) {
         if (l->session) {
+            int64_t end = clock_deadline(each_ms);
+            struct ssh_exec_opts opts = {.deadline_ms = GP_MIN(end, deadline_ms)};
+            struct gp_error why = {0};
             ssh_result_clear(ret);
-            int rc = ssh_exec(l->session, "exec sh -s", &opts, ret, err);
-            if (rc) return rc;
-            if (ret->end == SSH_EXITED) return 0;
-            if (ret->end == SSH_SIGNALED)
+            int rc = node_exec(l, script, &opts, ret, &why);
+            bool again = rc ? rc != -GP_ECANCELLED : ret->end == SSH_LOST || boot_cut_short(ret);
+            if (rc || boot_cut_short(ret)) cuts++;
+            if (rc && (!again || cuts > CUT_MAX)) {
+                if (err) *err = why;
+                return rc;
+            }
+            if (!rc && ret->end == SSH_TIMED_OUT)
+                return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label,
+                               what);
+            if (!rc && ret->end == SSH_EXITED && (!again || cuts > CUT_MAX)) return 0;
+            if (!rc && ret->end == SSH_SIGNALED && cuts > CUT_MAX)
                 return gp_fail(err, GP_EBOOTSTRAP, "%s: %s was ended by signal %s on the node",
                                l->target.label, what, ret->signal);
         }
@@ -75,8 +123,7 @@ int node_sh(struct node_link *l, const char *what, const struct str *script, int
                            what);
         event_emit(l->sink, l->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "ssh",
                    "connection lost, connects again");
-        int rc = gp_sleep(RETRY_MS, l->cancel, err);
-        if (!rc) rc = node_link_again(l, deadline_ms, err);
+        int rc = node_link_lost(l, &lost, deadline_ms, err);
         if (rc) return gp_wrap(err, "%s", what);
     }
 }
@@ -85,4 +132,15 @@ int boot_fail(const struct node_link *l, const char *step, struct gp_error *err,
     GP_AUTO_FREE char *clean = log_redacted(text);
     if (err) err->domain = GP_D_NODE;
     return gp_fail(err, GP_EBOOTSTRAP, "%s: step '%s': %s", l->target.label, step, clean);
+}
+
+char *boot_said(const struct ssh_result *r) {
+    const char *error = r->out.s ? strstr(r->out.s, "\n::error ") : NULL;
+    if (error) return xstrndup(error + 9, strcspn(error + 9, "\n"));
+    /* the last line: start-up files may have written before it */
+    GP_AUTO_FREE char *text = xstrdup(r->err.s ? r->err.s : "");
+    char *said = str_trim(text), *line = strrchr(said, '\n');
+    if (line) said = line + 1;
+    if (*said) return xasprintf("%s (status %d)", said, r->status);
+    return xasprintf("status %d", r->status);
 }

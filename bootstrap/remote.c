@@ -11,10 +11,11 @@
 
 #define SLICE_S 40 /* the node is asked again at least this often, so a dead one is noticed */
 #define SLICE_SLACK_MS 30000
-#define SHORT_MS 60000
 #define SAY_EVERY_MS 250 /* what a talkative step says is shown at most this often */
+#define KILL_MS 15000
 #define CUTS_MAX 5       /* reboots that a step of the table, or one with a check, may be cut by */
 #define CUTS_MAX_NO_CHECK 1
+#define DEAF_MAX 3 /* looks in a row that told nothing: a shutdown ends what looks, too */
 
 enum run_end { RUN_GOES_ON, RUN_ENDED, RUN_CUT };
 
@@ -23,7 +24,8 @@ struct run {
     const struct boot_item *it;
     char id[33];
     size_t id_len;
-    int64_t offset;
+    int64_t offset; /* of the first byte of the run's output that was not seen */
+    int lost, deaf; /* looks in a row that the connection did not survive, that told nothing */
     enum run_end end;
     int status;
     bool changed, rebooted;
@@ -78,14 +80,20 @@ static void on_state(struct run *r, const char *text) {
 
 static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     struct run *r = ctx;
-    if (is_stderr || len == 0) return true;
+    if (is_stderr) return true;
+    if (str_starts(line, "::") && strncmp(line + 2, r->id, r->id_len) == 0 &&
+        line[2 + r->id_len] == ' ') {
+        on_state(r, line + 2 + r->id_len + 1);
+        return true;
+    }
+    if (!r->open) return true;
+    /* Counted as it comes, so that nothing is told twice after a lost connection; "at" is exact, also
+     * where a line had no end yet, or was longer than what is told of it. */
+    r->offset += (int64_t)len + 1;
+    if (len == 0) return true;
     if (str_starts(line, "::")) {
         const char *text = line + 2;
-        if (strncmp(text, r->id, r->id_len) == 0 && text[r->id_len] == ' ')
-            on_state(r, text + r->id_len + 1);
-        else if (!r->open)
-            return true;
-        else if (str_starts(text, "progress "))
+        if (str_starts(text, "progress "))
             say(r, EVENT_PROGRESS, text + 9);
         else if (str_starts(text, "warn "))
             say(r, EVENT_WARN, text + 5);
@@ -95,7 +103,8 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
             r->changed = false;
         return true;
     }
-    if (r->open && clock_ms() - r->shown_ms >= SAY_EVERY_MS) say(r, EVENT_PROGRESS, line);
+    replace(&r->last, line);
+    if (clock_ms() - r->shown_ms >= SAY_EVERY_MS) say(r, EVENT_PROGRESS, line);
     return true;
 }
 
@@ -104,6 +113,7 @@ static int start_script(struct run *r, struct str *out, struct gp_error *err) {
     int rc = boot_file("lib", &job, err);
     if (!rc) rc = boot_item_script(r->b, r->it, "apply || exit $?\nverify\n", &job, err);
     if (!rc) rc = boot_file("job", &wrap, err);
+    str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
     if (!rc) rc = boot_file("lib", out, err);
     if (rc) return rc;
     if (r->it->step->secrets) boot_secrets(r->b, out);
@@ -120,44 +130,43 @@ static int run_start(struct run *r, struct gp_error *err) {
     struct node_link *l = r->b->link;
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    GP_AUTO_FREE char *what = xasprintf("starting step '%s'", r->it->name);
     int rc = start_script(r, &script, err);
-    if (!rc) {
-        int64_t end = clock_deadline(SHORT_MS);
-        rc = node_sh(l, r->it->name, &script, GP_MIN(end, r->b->req->deadline_ms), &res, err);
-    }
+    if (!rc)
+        rc = node_sh(l, what, &script, BOOT_SHORT_MS, r->b->req->deadline_ms, &res, err);
     if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
     if (rc) return rc;
-    const char *run = res.out.s ? strstr(res.out.s, "::run ") : NULL;
-    const char *error = res.out.s ? strstr(res.out.s, "::error ") : NULL;
+    const char *run = res.out.s ? strstr(res.out.s, "\n::run ") : NULL;
     if (res.status == 0 && run) {
-        r->id_len = strcspn(run + 6, "\n");
-        if (r->id_len < sizeof r->id) {
-            memcpy(r->id, run + 6, r->id_len);
+        run += strlen("\n::run ");
+        r->id_len = strcspn(run, "\n");
+        if (r->id_len > 0 && r->id_len < sizeof r->id) {
+            memcpy(r->id, run, r->id_len);
             r->id[r->id_len] = '\0';
             return 0;
         }
     }
-    GP_AUTO_FREE char *text = error ? xstrndup(error + 8, strcspn(error + 8, "\n"))
-                              : res.err.len > 0
-                                  ? xstrdup(str_trim(res.err.s))
-                                  : xasprintf("could not be started (status %d)", res.status);
-    return boot_fail(l, r->it->name, err, text);
+    GP_AUTO_FREE char *said = boot_said(&res);
+    return boot_fail(l, r->it->name, err, said);
 }
 
-static void run_kill(struct run *r) {
+/* True: nothing of it runs any more. */
+static bool run_kill(struct run *r) {
     struct gp_error ignored = {0};
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
-    if (boot_file("lib", &script, &ignored)) return;
+    if (boot_file("lib", &script, &ignored)) return false;
     boot_var(&script, "STEP", r->it->id);
     boot_var(&script, "RUN_ID", r->id);
-    if (boot_file("kill", &script, &ignored)) return;
-    (void)node_sh(r->b->link, r->it->name, &script, clock_deadline(10000), &res, &ignored);
+    if (boot_file("kill", &script, &ignored)) return false;
+    int64_t end = clock_deadline(KILL_MS);
+    return node_sh(r->b->link, r->it->name, &script, KILL_MS, end, &res, &ignored) == 0 &&
+           res.status == 0;
 }
 
 static int overrun(struct run *r, struct gp_error *err) {
-    run_kill(r);
-    GP_AUTO_FREE char *text = xasprintf("did not end in its time and was ended%s%s",
+    const char *fate = run_kill(r) ? "was ended" : "could not be ended: it may go on";
+    GP_AUTO_FREE char *text = xasprintf("did not end in its time and %s%s%s", fate,
                                         r->last ? "; it last said: " : "", r->last ? r->last : "");
     return boot_fail(r->b->link, r->it->name, err, text);
 }
@@ -170,6 +179,7 @@ static int run_follow(struct run *r, struct gp_error *err) {
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)r->offset);
     int64_t left_s = clock_left_ms(deadline_ms) / 1000;
+    /* "echo" ends what a start-up file printed without a newline */
     str_addf(&script, "echo; echo '::%s look'\n", r->id);
     int rc = boot_file("lib", &script, err);
     boot_var(&script, "STEP", r->it->id);
@@ -178,26 +188,26 @@ static int run_follow(struct run *r, struct gp_error *err) {
     str_addf(&script, "SLICE=%lld\n", (long long)GP_MIN(left_s, (int64_t)SLICE_S));
     if (!rc) rc = boot_file("follow", &script, err);
     if (rc) return rc;
-    struct ssh_exec_opts opts = {.in = script.s,
-                                 .in_len = script.len,
-                                 .deadline_ms = clock_deadline(SLICE_S * 1000 + SLICE_SLACK_MS),
+    struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(SLICE_S * 1000 + SLICE_SLACK_MS),
                                  .max_output = 4096,
-                                 .cancel = l->cancel,
                                  .on_line = on_line,
                                  .ctx = r};
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    struct gp_error why = {0};
     r->open = r->heard = false;
-    rc = ssh_exec(l->session, "exec sh -s", &opts, &res, err);
-    if (!rc && res.end == SSH_EXITED && !r->heard) {
-        GP_AUTO_FREE char *said = xstrdup(res.err.s ? str_trim(res.err.s) : "");
-        GP_AUTO_FREE char *text = xasprintf("could not be followed (status %d)%s%s", res.status,
-                                            *said ? ": " : "", said);
-        return boot_fail(l, r->it->name, err, text);
+    rc = node_exec(l, &script, &opts, &res, &why);
+    if (r->heard) r->lost = r->deaf = 0;
+    bool over = !rc && res.end == SSH_EXITED;
+    if (over && r->heard) return 0;
+    if (rc == -GP_ECANCELLED || ((rc || over) && ++r->deaf > DEAF_MAX)) {
+        GP_AUTO_FREE char *said = rc ? xstrdup(why.msg) : boot_said(&res);
+        GP_AUTO_FREE char *text = xasprintf("could not be followed: %s", said);
+        if (rc != -GP_ECANCELLED) return boot_fail(l, r->it->name, err, text);
+        if (err) *err = why;
+        return rc;
     }
-    if (rc || res.end == SSH_EXITED) return rc;
     say(r, EVENT_PROGRESS, "connection lost, connects again; the step goes on");
-    rc = gp_sleep(500, l->cancel, err);
-    if (!rc) rc = node_link_again(l, deadline_ms, err);
+    rc = node_link_lost(l, &r->lost, deadline_ms, err);
     return rc ? gp_wrap(err, "step '%s'", r->it->name) : 0;
 }
 

@@ -11,6 +11,7 @@
 
 static int rotate_script(const char *mode, const char *key, struct str *out, struct gp_error *err) {
     GP_AUTO_STR struct str file = {0};
+    str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
     int rc = boot_file("lib", out, err);
     if (!rc) rc = boot_file("rotate", &file, err);
     if (rc) return rc;
@@ -24,11 +25,7 @@ static int rotate_script(const char *mode, const char *key, struct str *out, str
 
 static int rotate_fail(const struct node_link *l, const struct ssh_result *r,
                        struct gp_error *err) {
-    const char *out = r->out.s ? r->out.s : "";
-    const char *error = strstr(out, "::error ");
-    GP_AUTO_FREE char *text = error            ? xstrndup(error + 8, strcspn(error + 8, "\n"))
-                              : r->err.len > 0 ? xstrdup(str_trim(r->err.s))
-                                               : xasprintf("status %d", r->status);
+    GP_AUTO_FREE char *text = boot_said(r);
     if (err) err->domain = GP_D_NODE;
     return gp_fail(err, GP_EBOOTSTRAP, "%s: replacing the first host key: %s", l->target.label,
                    text);
@@ -40,7 +37,7 @@ static int rotate_make(struct node_link *l, int64_t deadline_ms, char **ret_key,
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = rotate_script("make", "", &script, err);
-    if (!rc) rc = node_sh(l, "replacing the first host key", &script, deadline_ms, &r, err);
+    if (!rc) rc = node_sh(l, "replacing the first host key", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
     if (rc) return rc;
     const char *key = r.out.s ? strstr(r.out.s, "::key ") : NULL;
     key = key ? strstr(key, "ssh-ed25519 ") : NULL;
@@ -58,11 +55,11 @@ static int rotate_switch(struct node_link *l, const char *key, int64_t deadline_
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = rotate_script("switch", key, &script, err);
     if (rc) return rc;
-    struct ssh_exec_opts opts = {
-        .in = script.s, .in_len = script.len, .deadline_ms = deadline_ms, .cancel = l->cancel};
-    rc = ssh_exec(l->session, "exec sh -s", &opts, &r, err);
+    int64_t end = clock_deadline(BOOT_SHORT_MS);
+    struct ssh_exec_opts opts = {.deadline_ms = GP_MIN(end, deadline_ms)};
+    rc = node_exec(l, &script, &opts, &r, err);
     if (rc) return rc;
-    if (r.end == SSH_EXITED && r.status != 0) return rotate_fail(l, &r, err);
+    if (r.end == SSH_EXITED && r.status != 0 && !boot_cut_short(&r)) return rotate_fail(l, &r, err);
     return 0;
 }
 

@@ -7,7 +7,8 @@
 
 #include "base/log.h"
 
-#define PROBE_MS 300000 /* a person's checks may take a minute each */
+#define PROBE_MS 240000 /* beside a person's own checks */
+#define CHECK_MS 70000  /* each: lib.sh ends it after a minute and 5 s more */
 
 static int probe_all(struct boot *b, struct gp_error *err) {
     struct node_link *l = b->link;
@@ -15,19 +16,19 @@ static int probe_all(struct boot *b, struct gp_error *err) {
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = boot_probe_script(b, &script, err);
     if (!rc) {
-        int64_t end = clock_deadline(PROBE_MS);
-        rc = node_sh(l, "looking at the node", &script, GP_MIN(end, b->req->deadline_ms), &r, err);
+        int64_t each_ms = PROBE_MS + (int64_t)b->items.len * CHECK_MS;
+        rc = node_sh(l, "looking at the node", &script, each_ms, b->req->deadline_ms, &r, err);
     }
     if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
     if (rc) return rc;
     boot_probe_parse(b, r.out.s ? r.out.s : "", r.out.len);
     const struct boot_facts *f = &b->facts;
     if (!f->home || !f->boot_id[0] || !f->arch[0]) {
-        GP_AUTO_FREE char *said = xstrdup(r.err.s ? str_trim(r.err.s) : "");
+        GP_AUTO_FREE char *said = boot_said(&r);
+        GP_AUTO_FREE char *clean = log_redacted(said);
         return gp_fail(err, GP_EBOOTSTRAP,
-                       "%s: looking at the node: its shell did not answer as a "
-                       "POSIX sh does (status %d)%s%s",
-                       l->target.label, r.status, *said ? ": " : "", said);
+                       "%s: looking at the node: its shell did not answer as a POSIX sh does: %s",
+                       l->target.label, clean);
     }
     if (f->missing)
         return gp_fail(err, GP_EBOOTSTRAP,
@@ -95,7 +96,7 @@ static int boot_id_now(struct boot *b, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     str_add(&script, "echo; echo \"::boot $(cat /proc/sys/kernel/random/boot_id)\"\n");
-    int rc = node_sh(b->link, "reading boot_id", &script, b->req->deadline_ms, &r, err);
+    int rc = node_sh(b->link, "reading boot_id", &script, BOOT_SHORT_MS, b->req->deadline_ms, &r, err);
     const char *said = !rc && r.out.s ? strstr(r.out.s, "\n::boot ") : NULL;
     if (said) {
         said += strlen("\n::boot ");

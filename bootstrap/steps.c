@@ -40,7 +40,6 @@ static void packages_vars(const struct boot *b, const struct boot_item *it GP_UN
     const struct bootstrap_req *req = b->req;
     GP_AUTO_FREE char *list = strv_join(&req->spec->packages, " ");
     boot_var(out, "PACKAGES", list);
-    boot_var(out, "PROXY", req->http_proxy);
     const char *refusal = req->packages_refusal && *req->packages_refusal
                               ? req->packages_refusal
                               : "packages cannot be installed on this node";
@@ -64,7 +63,7 @@ static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSE
                        struct str *out) {
     GP_AUTO_STR struct str list = {0};
     for (size_t i = 0; i < b->n_agents; i++)
-        str_addf(&list, "%s%s:%s", i ? " " : "", b->agents[i].name, b->agents[i].sha256);
+        str_addf(&list, "%s%s:%s", i ? " " : "", b->agents[i].name, b->agents[i].blob.sha256);
     boot_var(out, "ARCH", BOOT_ARCH);
     boot_var(out, "AGENTS", list.s);
 }
@@ -135,7 +134,10 @@ void boot_clear(struct boot *b) {
         free(b->items.items[i].warning);
     }
     vec_free(&b->items);
-    for (size_t i = 0; i < b->n_agents; i++) free(b->agents[i].data);
+    for (size_t i = 0; i < b->n_agents; i++) {
+        ssh_blob_clear(&b->agents[i].blob);
+        free(b->agents[i].data);
+    }
     free(b->facts.home);
     free(b->facts.missing);
 }
@@ -165,10 +167,8 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
 }
 
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err) {
-    /* In a function, so that nothing that reads stdin eats the script. */
     str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
     int rc = boot_file("lib", out, err);
-    str_add(out, "main() {\n");
     if (!rc) rc = boot_file("facts", out, err);
     for (size_t i = 0; i < b->items.len && !rc; i++) {
         const struct boot_item *it = &b->items.items[i];
@@ -177,7 +177,6 @@ int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *er
         rc = boot_item_script(b, it, "probe\n)\n", out, err);
         str_addf(out, "printf '::probe %zu %%s\\n' $?\n", i);
     }
-    str_add(out, "printf '::done\\n'\n}\nmain </dev/null\n");
     if (!rc && out->truncated) return gp_fail(err, GP_EUSAGE, "the steps of the spec are too long");
     return rc;
 }

@@ -49,8 +49,7 @@ struct boot_facts {
 struct boot_agent {
     const char *name;
     unsigned char *data;
-    size_t size;
-    char sha256[65];
+    struct ssh_blob blob; /* of data */
 };
 
 struct boot {
@@ -66,6 +65,7 @@ struct boot {
 #define BOOT_PROBE_TODO 10
 #define BOOT_ARCH "x86_64" /* what the agents are made for */
 #define BOOT_AGENT_DIR "agent"
+#define BOOT_SHORT_MS 60000 /* one attempt at what a healthy node does at once */
 
 /* Fills b->items from the table and the spec. */
 int boot_items_make(struct boot *b, struct gp_error *err);
@@ -85,12 +85,24 @@ int boot_agents_load(struct boot *b, struct gp_error *err);
 int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed,
                     struct gp_error *err);
 
-/* Runs a short script with sh and its own connection care: a lost connection is made again and the
- * script, which must bear that, is run again until deadline_ms. 0: it exited (see ret). */
-int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t deadline_ms,
-            struct ssh_result *ret, struct gp_error *err);
+/* Runs a short script with sh and its own connection care: where the connection or the script was
+ * cut, both are made again, so the script must bear being run twice, also while a first run of it goes
+ * on. One attempt may take each_ms, all of them until deadline_ms. 0: it exited (see ret). Errors:
+ * -GP_ETIMEOUT, -GP_EREACH (lost again and again), those of ssh_open. */
+int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms,
+            int64_t deadline_ms, struct ssh_result *ret, struct gp_error *err);
+/* One attempt of the same: ssh_exec's result is the caller's to judge. opts: all but in and cancel. */
+int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts,
+              struct ssh_result *ret, struct gp_error *err);
+/* It was ended by a signal: a shutdown does that to a script before it does the same to the connection. */
+bool boot_cut_short(const struct ssh_result *r);
+/* The script such that sh reads it whole before it runs any of it: a script of which only the first
+ * part arrived does nothing. */
+char *boot_seal(const struct str *script, size_t *ret_n); /* caller frees */
 /* Closes the session and connects again, until deadline_ms. */
 int node_link_again(struct node_link *l, int64_t deadline_ms, struct gp_error *err);
+/* The same after a pause that grows with *times, which it counts; -GP_EREACH when it was too often. */
+int node_link_lost(struct node_link *l, int *times, int64_t deadline_ms, struct gp_error *err);
 
 /* Runs apply() and verify() of an item detached on the node, follows it through lost connections and
  * reboots, and ends it at the deadline. */
@@ -99,5 +111,8 @@ int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, str
 void boot_hash(char dst[65], const char *const *parts); /* sha256 of NULL-ended parts, hex */
 /* "llm/1: step 'packages': ..." as -GP_EBOOTSTRAP, secrets redacted. */
 int boot_fail(const struct node_link *l, const char *step, struct gp_error *err, const char *text);
+/* Why a short script failed, one line: what it said with "::error", else the last line of its stderr,
+ * else its status. Caller frees. */
+char *boot_said(const struct ssh_result *r);
 
 #endif

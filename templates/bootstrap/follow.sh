@@ -1,39 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
 # Follows a run: STEP, RUN_ID, OFF (what was seen of its output), SLICE (seconds, then gpuprov asks
-# again). Lines that begin with '::RUN_ID' say where it is and how it ended.
+# again). Lines that begin with '::RUN_ID' say where it is and how it ended; the others are its own.
 cd "$HOME/.gpuprov/steps/$STEP" 2>/dev/null && read -r _ boot run <id && [ "$run" = "$RUN_ID" ] || {
     printf '::%s vanished gone\n' "$RUN_ID"
     exit 0
 }
 alive() { read -r p <pid && grep -q "$RUN_ID" "/proc/${p:-x}/cmdline" 2>/dev/null; }
-off=$OFF began=$(date +%s)
+rebooted() { [ "$boot" != "$(cat /proc/sys/kernel/random/boot_id)" ]; }
+# not the time of day, which may be set meanwhile
+seconds() { read -r up _ </proc/uptime && echo "${up%%.*}"; }
+news() { tail -c "+$((off + 1))" out | head -c "$((size - off))"; }
+off=$OFF began=$(seconds) seen=
 while :; do
     lives=
     alive && lives=yes
     read -r rc <rc || rc=run
     [ -n "$rc" ] || rc=run
     if [ "$rc" != run ]; then
-        # something that the step left running may still hold its output: not waited for long
+        # all that it said has come when its last line has: something that it left running may hold
+        # the other end of `out` for ever, and after a MiB of output there is no such line
         n=0
-        until [ -e tail ] || [ $n -ge 10 ]; do
+        until [ -e tail ] || grep -q "^::$RUN_ID over" out || [ $n -ge 50 ]; do
             sleep 0.1
             n=$((n + 1))
         done
     fi
-    size=$(wc -c <out)
+    size=$(wc -c <out) half=
+    [ "$size" -le "$off" ] || half=$(head -c "$size" out | tail -c 1 | tr '\0' x)
+    if [ -n "$half" ] && [ "$rc" = run ]; then
+        # a line without an end: shown when nothing is added to it, unless it is meant for gpuprov
+        whole=$((size - $(news | tail -n 1 | wc -c)))
+        if [ "$size" != "$seen" ] || [ "$(news | tail -n 1 | head -c 1)" = : ]; then
+            seen=$size
+            size=$whole half=
+        fi
+    fi
     if [ "$size" -gt "$off" ]; then
-        tail -c "+$((off + 1))" out | head -c "$((size - off))"
+        news
         off=$size
-        printf '\n::%s at %s\n' "$RUN_ID" "$off"
+        [ -z "$half" ] || echo
+        printf '::%s at %s\n' "$RUN_ID" "$off"
     fi
     if [ "$rc" != run ]; then break; fi
     if [ -z "$lives" ]; then
-        [ "$boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || { printf '::%s vanished reboot\n' "$RUN_ID"; exit 0; }
-        printf '::%s vanished killed\n' "$RUN_ID"
+        if rebooted; then printf '::%s vanished reboot\n' "$RUN_ID"; else printf '::%s vanished killed\n' "$RUN_ID"; fi
         exit 0
     fi
-    if [ $(($(date +%s) - began)) -ge "$SLICE" ]; then
+    if [ $(($(seconds) - began)) -ge "$SLICE" ]; then
         printf '::%s again\n' "$RUN_ID"
         exit 0
     fi
@@ -46,13 +60,17 @@ if [ "$rc" -ne 0 ]; then
         sleep 1
         n=$((n + 1))
     done
-    [ "$boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || { printf '::%s vanished reboot\n' "$RUN_ID"; exit 0; }
+    if rebooted; then
+        printf '::%s vanished reboot\n' "$RUN_ID"
+        exit 0
+    fi
     last='out'
     if [ -s tail ]; then
         last='tail'
-        grep '^::error ' tail | tail -n 1 # said after what `out` holds
+        tr -d '\0' <"$last" | LC_ALL=C grep '^::error ' | tail -n 1 # said after what `out` holds
     fi
-    tail -c 8192 "$last" | tr -d '\r' | grep -v '^::' | grep . | tail -n 1 | sed "s/^/::$RUN_ID last /"
+    tail -c 8192 "$last" | tr -d '\0\r' | LC_ALL=C grep -v '^::' | LC_ALL=C grep . | tail -n 1 |
+        LC_ALL=C sed "s/^/::$RUN_ID last /"
     full_disks / "$HOME" /var /tmp | sed "s/^/::$RUN_ID full /"
 fi
 printf '::%s end %s\n' "$RUN_ID" "$rc"

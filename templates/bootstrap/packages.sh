@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Packages are installed. PACKAGES: names apart by blanks, or name=version; PROXY: "" or the URL of an
-# HTTP proxy; REFUSAL: "" or why nothing may be installed here; BUDGET: seconds to wait for locks.
+# Packages are installed. PACKAGES: names apart by blanks, or name=version; REFUSAL: "" or why nothing
+# may be installed here; BUDGET: seconds to wait for locks.
 # A system of rpm's may hold an apt-get or dpkg too, but then dpkg has no packages.
 is_apt() { command -v apt-get >/dev/null 2>&1 && [ -s /var/lib/dpkg/status ]; }
 installed() {
@@ -63,9 +63,6 @@ apt() {
     set -- env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a APT_LISTCHANGES_FRONTEND=none LC_ALL=C \
         apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
         -o Dpkg::Options::=--force-confold "$@"
-    if [ -n "$PROXY" ]; then
-        set -- "$@" -o "Acquire::http::Proxy=$PROXY" -o "Acquire::https::Proxy=$PROXY"
-    fi
     patiently root "$@"
 }
 said() {
@@ -103,7 +100,7 @@ with_apt() {
 # Left alone, dnf waits for a lock for ever, unseen.
 run_dnf() {
     # shellcheck disable=SC2086
-    patiently root env LC_ALL=C "$dnf" -y --setopt=exit_on_lock=1 ${PROXY:+"--setopt=proxy=$PROXY"} "$@"
+    patiently root env LC_ALL=C "$dnf" -y --setopt=exit_on_lock=1 "$@"
 }
 # Why dnf failed, on one line: its error with the lines that belong to it, and what could not be downloaded.
 dnf_said() {

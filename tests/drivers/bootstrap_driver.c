@@ -3,7 +3,7 @@
  * as JSON lines. Not part of gpuprov.
  *   bootstrap_driver run|rotate HOST USER KEY_FILE HOST_KEY [option value]...
  * HOST_KEY: "ssh-ed25519 AAAA" (several: apart by commas). Options: --package P, --step NAME:CHECK_FILE:RUN_FILE
- * ("-" for no check), --secret ENV:FILE, --deadline-s N, --cloud-init yes, --gpu N, --proxy URL,
+ * ("-" for no check), --secret ENV:FILE, --deadline-s N, --cloud-init yes, --gpu N, --port N,
  * --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
 #include "base/gp_base.h"
 
@@ -94,8 +94,8 @@ static int option(struct driver *d, const char *name, const char *value, struct 
         d->req.wait_cloud_init = true;
     else if (str_eq(name, "--gpu") && number)
         d->spec.gpu.count = (int)n;
-    else if (str_eq(name, "--proxy"))
-        d->req.http_proxy = value;
+    else if (str_eq(name, "--port") && number)
+        d->link.target.port = (uint16_t)n;
     else if (str_eq(name, "--image"))
         d->req.image_name = value;
     else if (str_eq(name, "--commit-file"))

@@ -108,8 +108,8 @@ static void a_hash_changes_with_what_a_step_does(void **state) {
     assert_int_equal(strlen(a), 64);
 }
 
-/* Runs a script as a node would: sh with the script on stdin and an empty home. */
-static void run_sh(const struct str *script, struct str *out) {
+/* Runs what came of a script as a node would: sh with that on stdin and an empty home. */
+static int run_part(const char *text, size_t n, struct str *out) {
     int in[2], back[2];
     assert_int_equal(pipe(in), 0);
     assert_int_equal(pipe(back), 0);
@@ -119,20 +119,43 @@ static void run_sh(const struct str *script, struct str *out) {
         dup2(back[1], 1);
         close(in[1]);
         close(back[0]);
+        close(2); /* half a script is a mistake of syntax */
         execle("/bin/sh", "sh", "-s", (char *)NULL,
                (char *const[]){"HOME=/nonexistent", "PATH=/usr/bin:/bin", NULL});
         _exit(127);
     }
     close(in[0]);
     close(back[1]);
-    assert_int_equal(fs_write_all(in[1], script->s, script->len), 0);
+    assert_int_equal(fs_write_all(in[1], text, n), 0);
     close(in[1]);
     char buf[4096];
-    for (ssize_t n; (n = read(back[0], buf, sizeof buf)) > 0;) str_add_mem(out, buf, (size_t)n);
+    for (ssize_t got; (got = read(back[0], buf, sizeof buf)) > 0;)
+        str_add_mem(out, buf, (size_t)got);
     close(back[0]);
     int status = 0;
     waitpid(pid, &status, 0);
-    assert_int_equal(status, 0);
+    return status;
+}
+
+static void run_sh(const struct str *script, struct str *out) {
+    size_t n = 0;
+    GP_AUTO_FREE char *sealed = boot_seal(script, &n);
+    assert_int_equal(run_part(sealed, n, out), 0);
+}
+
+/* A connection that is lost while a script goes over it ends sh's input where it is: all or nothing. */
+static void half_a_script_does_nothing(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str script = {0};
+    str_add(&script, "echo one\nif true; then\n  echo two # and more\nfi\nNAME='a\nb'; echo \"$NAME\"");
+    size_t n = 0;
+    GP_AUTO_FREE char *sealed = boot_seal(&script, &n);
+    for (size_t part = 0; part <= n; part++) {
+        GP_AUTO_STR struct str out = {0};
+        int status = run_part(sealed, part, &out);
+        if (out.len > 0 || part == n) assert_string_equal(out.s ? out.s : "", "one\ntwo\na\nb\n");
+        if (part == n) assert_int_equal(status, 0);
+    }
 }
 
 static void the_probe_asks_everything_at_once(void **state) {
@@ -207,6 +230,7 @@ int main(void) {
         cmocka_unit_test(steps_follow_the_spec),
         cmocka_unit_test(ids_are_folder_names_and_differ),
         cmocka_unit_test(a_hash_changes_with_what_a_step_does),
+        cmocka_unit_test(half_a_script_does_nothing),
         cmocka_unit_test(the_probe_asks_everything_at_once),
         cmocka_unit_test(answers_are_read_with_care),
         cmocka_unit_test(errors_name_node_and_step),

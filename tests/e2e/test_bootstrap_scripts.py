@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shell that starts and follows a step, run here by sh in a home of the test's own: what is hard to
+bring about on a node at the right moment."""
+import os
+import pathlib
+import shlex
+import subprocess
+import threading
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FRAGMENTS = ROOT / "templates" / "bootstrap"
+
+
+class Home:
+    def __init__(self, path):
+        self.path, self.bin = path, path / "bin"
+        self.bin.mkdir()
+        self.dir = path / ".gpuprov/steps/s"
+        self.env = {"HOME": str(path), "PATH": "%s:%s" % (self.bin, os.environ["PATH"])}
+
+    def tool(self, name, text):
+        (self.bin / name).write_text("#!/bin/sh\n" + text)
+        (self.bin / name).chmod(0o755)
+
+    def sh(self, fragment, **names):
+        """Runs lib.sh and a fragment as the controller sends them."""
+        lines = ["%s=%s" % (k, shlex.quote(str(v))) for k, v in names.items()]
+        script = "{ echo\n%s\n%s\n%s\n} </dev/null\n" % (
+            (FRAGMENTS / "lib.sh").read_text(), "\n".join(lines), (FRAGMENTS / (fragment + ".sh")).read_text())
+        return subprocess.run(["sh", "-s"], input=script, env=self.env, capture_output=True, text=True, timeout=60,
+                              check=False)
+
+    def start(self, run, run_id, job_hash="h"):
+        return self.sh("start", STEP="s", HASH=job_hash, RUN_ID=run_id, JOB=run, WRAP=(FRAGMENTS / "job.sh").read_text())
+
+    def follow(self, run_id, off=0, slice_s=10):
+        done = self.sh("follow", STEP="s", RUN_ID=run_id, OFF=off, SLICE=slice_s)
+        assert done.returncode == 0, done
+        return done.stdout.lstrip("\n")
+
+    def pretend(self, run_id, out):
+        """A run that goes on, of which only its output is there."""
+        self.dir.mkdir(parents=True)
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        (self.dir / "id").write_text("h %s %s\n" % (boot, run_id))
+        (self.dir / "rc").write_text("run       \n")
+        (self.dir / "out").write_text(out)
+        alive = subprocess.Popen(["sh", "-c", "read x", run_id], stdin=subprocess.PIPE)
+        (self.dir / "pid").write_text("%d\n" % alive.pid)
+        return alive
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+def test_two_starts_at_once_start_one_run(home):
+    """The answer to the first was lost, and it is still at work when it is asked for again."""
+    home.dir.mkdir(parents=True)
+    lock = subprocess.Popen(["flock", home.dir / "lock", "sh", "-c", "echo held; read x"], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
+    assert lock.stdout.readline() == "held\n"
+    said = []
+    threads = [threading.Thread(target=lambda: said.append(home.start("echo x >> ~/runs\n", "aaaa"))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    lock.communicate("\n")
+    for t in threads:
+        t.join()
+    assert [(s.returncode, s.stdout) for s in said] == [(0, "\n::run aaaa\n")] * 4, said
+    assert home.follow("aaaa").endswith("::aaaa end 0\n")
+    assert (home.path / "runs").read_text() == "x\n"
+
+
+def test_a_run_whose_place_was_taken_does_nothing(home):
+    alive = home.pretend("bbbb", "")
+    (home.dir / "run").write_text("echo x > ~/ran\n")
+    done = subprocess.run(["sh", FRAGMENTS / "job.sh", "aaaa"], cwd=home.dir, env=home.env, check=False)
+    assert done.returncode == 0 and not (home.path / "ran").exists()
+    assert (home.dir / "pid").read_text() == "%d\n" % alive.pid
+    alive.communicate(b"\n")
+
+
+def test_an_earlier_form_of_a_step_is_ended_with_all_it_started(home):
+    home.start("echo $$ >> ~/pids; sleep 1000 & echo $! >> ~/pids; touch ~/up; wait\n", "aaaa", "old")
+    while not (home.path / "up").exists():
+        pass
+    assert "::run bbbb" in home.start("echo new\n", "bbbb", "new").stdout
+    for pid in (home.path / "pids").read_text().split():
+        stat = pathlib.Path("/proc/%s/stat" % pid)
+        assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    assert home.follow("bbbb") == "new\n\n::bbbb over\n::bbbb at 17\n::bbbb end 0\n"
+
+
+def test_what_is_said_last_is_heard_on_a_slow_node(home):
+    """The status is there before the output has come through."""
+    home.tool("dd", "sleep 2\nexec /bin/dd \"$@\"\n")
+    home.start("echo '::error this is why'; exit 3\n", "aaaa")
+    said = home.follow("aaaa")
+    assert said.startswith("::error this is why\n") and said.endswith("::aaaa end 3\n")
+
+
+def test_what_a_step_leaves_running_is_not_waited_for(home):
+    home.start("echo ready; sleep 1000 & echo $! > ~/pid; exit 4\n", "aaaa")
+    said = home.follow("aaaa")
+    assert said.startswith("ready\n") and "::aaaa last ready\n" in said and said.endswith("::aaaa end 4\n")
+    subprocess.run(["kill", (home.path / "pid").read_text().strip()], check=True)
+
+
+def test_bytes_that_are_no_text(home):
+    home.start("printf 'a\\0b \\377 why\\n' >&2; exit 5\n", "aaaa")
+    home.env["LC_ALL"] = "C.UTF-8"
+    done = subprocess.run(["sh", "-s"], env=home.env, capture_output=True, check=False, input=(
+        "STEP=s RUN_ID=aaaa OFF=0 SLICE=9\n%s\n%s\n" % ((FRAGMENTS / "lib.sh").read_text(),
+                                                       (FRAGMENTS / "follow.sh").read_text())).encode())
+    assert b"::aaaa last ab \xff why\n" in done.stdout, done
+
+
+@pytest.mark.parametrize("half", ["::err", ":", "hf_Geh"])
+def test_half_a_line_waits_for_its_end(home, half):
+    """What is for gpuprov, or may be the first half of a secret, is not told in two halves."""
+    alive = home.pretend("aaaa", "first\n" + half)
+    rest, told = "or x\n", []
+    follower = threading.Thread(target=lambda: told.append(home.follow("aaaa", slice_s=1)))
+    home.tool("sleep", "touch ~/looks; until [ -e ~/go ]; do /bin/sleep 0.02; done\n")
+    follower.start()
+    while not (home.path / "looks").exists():
+        pass
+    with open(home.dir / "out", "a", encoding="ascii") as out:
+        out.write(rest)
+    (home.path / "go").touch()
+    follower.join()
+    size = 6 + len(half + rest)
+    assert told == ["first\n::aaaa at 6\n%s%s::aaaa at %d\n::aaaa again\n" % (half, rest, size)]
+    assert home.follow("aaaa", off=size, slice_s=1) == "::aaaa again\n"
+    alive.communicate(b"\n")
+
+
+def test_a_question_is_shown_once(home):
+    alive = home.pretend("aaaa", "Password: ")
+    assert home.follow("aaaa", slice_s=1) == "Password: \n::aaaa at 10\n::aaaa again\n"
+    assert home.follow("aaaa", off=10, slice_s=1) == "::aaaa again\n"
+    alive.communicate(b"\n")
+
+
+def test_the_time_of_day_may_be_set_meanwhile(home):
+    home.tool("date", "echo $((1000000 - $(cut -d. -f1 /proc/uptime)))\n")
+    alive = home.pretend("aaaa", "")
+    assert home.follow("aaaa", slice_s=1) == "::aaaa again\n"
+    alive.communicate(b"\n")
