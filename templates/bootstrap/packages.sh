@@ -99,7 +99,6 @@ with_apt() {
 }
 # Left alone, dnf waits for a lock for ever, unseen.
 run_dnf() {
-    # shellcheck disable=SC2086
     patiently root env LC_ALL=C "$dnf" -y --setopt=exit_on_lock=1 "$@"
 }
 # Why dnf failed, on one line: its error with the lines that belong to it, and what could not be downloaded.
