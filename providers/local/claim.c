@@ -104,6 +104,11 @@ int local_lock(const char *base, int64_t deadline_ms, const struct gp_cancel *ca
     return 0;
 }
 
+void local_tidy(const char *base) {
+    GP_AUTO_FD int fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) sweep(base);
+}
+
 int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_join(dir, "claim.json");
     GP_AUTO_STR struct str text = {0};

@@ -39,6 +39,8 @@ char *local_dir(const char *base, const char *owner, const char *name);
  * left half-made or half-removed. */
 int local_lock(const char *base, int64_t deadline_ms, const struct gp_cancel *cancel, int *ret_fd,
                struct gp_error *err);
+/* Removes the same, unless somebody has the lock: for those that need no lock. Never waits for it. */
+void local_tidy(const char *base);
 
 /* -GP_ENOTFOUND when there is no such stack. */
 int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *err);

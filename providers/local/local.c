@@ -56,6 +56,7 @@ static int local_open(const struct provider_env *env, struct provider **ret, str
         free(l);
         return r;
     }
+    local_tidy(l->stacks);
     *ret = &l->base;
     return 0;
 }

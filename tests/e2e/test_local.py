@@ -213,6 +213,16 @@ def test_kill_at_random_moments_leaves_nothing(gpuprov, spec, tmp_path, with_jou
         nothing_left(gpuprov, before, tmp_path)
 
 
+def test_what_a_kill_left_half_made_goes_without_a_stack(gpuprov):
+    """Killed before its claim had a name, or half way through removing one: no stack is left to end."""
+    for name in (".new-0123456789abcdef", ".dead-0123456789abcdef-nodes"):
+        folder = gpuprov.state / "local" / name
+        folder.mkdir(parents=True, mode=0o700)
+        (folder / "claim.json").write_text("{")
+    gpuprov("down", "kill", code=None)
+    assert list((gpuprov.state / "local").glob("*")) == []
+
+
 def test_up_after_kill_resumes(gpuprov, spec, tmp_path):
     path = spec(SPEC.format(name="res", nodes=2))
     rng = random.Random(7)
