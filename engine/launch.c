@@ -75,6 +75,10 @@ static int take_created(struct run *run, const struct resource_list *made, const
         if (res->billed) engine_note_billed(run->e, res->id, true);
         run_nodes_alloc(run, res->slot + 1);
         struct run_node *n = &run->nodes[res->slot];
+        if (res->state == RES_GONE) { /* a settled launch whose machine has ended since */
+            n->rec.attempt = GP_MAX(n->rec.attempt, res->attempt);
+            continue;
+        }
         resource_clear(&n->res);
         resource_copy(&n->res, res);
         n->exists = true;
@@ -146,7 +150,13 @@ static int settle_unknown(struct run *run, struct gp_error *err) {
     return r;
 }
 
-static int render_user_data(struct launch *l, struct str *out, struct gp_error *err) {
+/* A node that is launched late has only what is left of its stack's time; a minute at least. */
+static int64_t time_left_s(const struct run *run, const struct provider *p) {
+    return GP_MAX(run->stack.expires_s - clock_wall_s() - p->clock_skew_s, (int64_t)60);
+}
+
+static int render_user_data(struct launch *l, const struct provider *p, struct str *out,
+                            struct gp_error *err) {
     struct run *run = l->run;
     struct cloud_init_req req = {.login_pubkey = run->login_pubkey,
                                  .host_key_private = secret_reveal(&l->host_key),
@@ -154,7 +164,7 @@ static int render_user_data(struct launch *l, struct str *out, struct gp_error *
                                  .stack = run->stack.name,
                                  .uid = run->stack.uid,
                                  .expires_s = run->stack.expires_s,
-                                 .ttl_s = run->spec->ttl_ms / 1000};
+                                 .ttl_s = time_left_s(run, p)};
     return template_cloud_init(&req, out, err);
 }
 
@@ -185,7 +195,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     if (r == 0) r = claim_there_too(run, p, o, err);
     if (r == 0 && p->ops->user_data && l->host_key_public == NULL)
         r = ssh_key_make("gpuprov-first-contact", &l->host_key, &l->host_key_public, err);
-    if (r == 0 && p->ops->user_data) r = render_user_data(l, &user_data, err);
+    if (r == 0 && p->ops->user_data) r = render_user_data(l, p, &user_data, err);
     int attempt = 0;
     for (int s = first; s < first + count; s++)
         attempt = GP_MAX(attempt, run->nodes[s].rec.attempt + 1);
@@ -212,6 +222,8 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     if (p->ops->billed) engine_note_billed(run->e, under_way, true); /* for the second Ctrl-C */
     r = p->ops->create(p, &req, &made, err);
     if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
+    for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, but not written down */
+        if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
     if (r == -GP_EUNKNOWN) {
         gp_error_clear(err);
         r = settle_unknown(run, err);

@@ -132,14 +132,22 @@ static void complete(const struct launch *l, struct resource *r) {
     if (l->gpus >= 0) r->gpus = l->gpus;
 }
 
-/* Ids to disk, then to the caller. */
+/* Ids to disk, then to the caller. Machines that only the journal does not know of are no refusal: the
+ * intent stays open, and the error names them. */
 static int commit(const struct launch *l, struct resource_list *made, struct resource_list *ret,
                   struct gp_error *err) {
-    for (size_t i = 0; i < made->list.len; i++) complete(l, &made->list.items[i]);
-    int r = journal_intent_done(l->a->journal, l->in->id, made, err);
+    GP_AUTO_STR struct str ids = {0};
+    struct gp_error why = {0};
+    for (size_t i = 0; i < made->list.len; i++) {
+        complete(l, &made->list.items[i]);
+        str_addf(&ids, "%s%s", ids.len ? ", " : "", made->list.items[i].id);
+    }
+    int r = journal_intent_done(l->a->journal, l->in->id, made, &why);
     for (size_t i = 0; i < made->list.len; i++) vec_push(&ret->list, made->list.items[i]);
     vec_free(&made->list);
-    return r;
+    if (r == 0) return 0;
+    return gp_fail(err, GP_EBILLED, "launched in %s, but not written down: %.160s: %s: 'gpuprov up' goes "
+                   "on with them, 'gpuprov down' ends them", l->in->region, ids.s, why.msg);
 }
 
 static int refuse(const struct launch *l, const struct gp_error *why, struct gp_error *err) {
@@ -182,6 +190,11 @@ static int unknown(const struct launch *l, const struct gp_error *why, struct gp
     return r;
 }
 
+static int pass(const struct gp_error *why, struct gp_error *err) {
+    if (err != NULL) *err = *why;
+    return -(int)why->code;
+}
+
 static int take_reply(const struct launch *l, const struct aws_reply *reply,
                       struct resource_list *ret, struct gp_error *err) {
     struct resource_list made = {0};
@@ -198,8 +211,16 @@ static int take_reply(const struct launch *l, const struct aws_reply *reply,
     return commit(l, &made, ret, err);
 }
 
-/* Sends until the outcome is known, or as often as makes sense. */
-static int send(const struct launch *l, struct resource_list *ret, struct gp_error *err) {
+/* Whether a refusal speaks of the launch itself. A token that had made machines would be answered with
+ * them; a call that was not let in (throttled, not permitted, not reached) says nothing of an earlier one. */
+static bool settles(const struct gp_error *why) {
+    return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EUSAGE ||
+           why->code == GP_EEXISTS;
+}
+
+/* Sends until the outcome is known, or as often as makes sense. open: an earlier send of the same may
+ * have been acted on. */
+static int send(const struct launch *l, bool open, struct resource_list *ret, struct gp_error *err) {
     struct gp_error why = {0};
     for (int i = 0; i < SENDS_MAX; i++) {
         GP_AUTO_REPLY struct aws_reply reply = {0};
@@ -210,11 +231,15 @@ static int send(const struct launch *l, struct resource_list *ret, struct gp_err
         int r = aws_ec2(l->a, l->in->region, "RunInstances", &body, AWS_ONCE, &reply, &why);
         if (r == 0) r = take_reply(l, &reply, ret, &why);
         if (r == 0) return 0;
+        if (r == -GP_EBILLED) return pass(&why, err);
         bool other_run = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
-        if (r != -GP_EUNKNOWN && !other_run) return refuse(l, &why, err);
+        if (r != -GP_EUNKNOWN && !other_run)
+            return !open || settles(&why) ? refuse(l, &why, err) : unknown(l, &why, err);
+        open = true;
         if (gp_cancelled(l->a->cancel)) return unknown(l, &why, err);
         struct gp_error listed = {0};
         r = adopt(l, other_run ? 10 : 3, ret, &found, &listed);
+        if (r == -GP_EBILLED) return pass(&listed, err);
         for (size_t k = 0; r == 0 && other_run && k < ret->list.len; k++)
             ret->list.items[k].other_run = true;
         if (r == 0 && found) return 0;
@@ -236,6 +261,7 @@ static int replay(struct aws *a, const struct create_req *req, struct resource_l
                        .gpus = (int)json_int(offer, "gpus", -1)};
     struct gp_error why = {0};
     int r = adopt(&l, 3, ret, &found, &why);
+    if (r == -GP_EBILLED) return pass(&why, err);
     if (r != 0) return unknown(&l, &why, err);
     if (found) return 0;
     if (clock_wall_s() - in->created_s > REPLAY_MAX_AGE_S) {
@@ -244,7 +270,7 @@ static int replay(struct aws *a, const struct create_req *req, struct resource_l
                 "it is not repeated", in->slot_first, in->slot_count);
         return refuse(&l, &old, err);
     }
-    return send(&l, ret, err);
+    return send(&l, true, ret, err);
 }
 
 static char *offer_json(const struct offer *o) {
@@ -302,7 +328,7 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     if (r == 0) {
         struct launch l = {.a = a, .in = &in, .owner = req->stack->owner,
                            .price = o->price_usd_per_h, .gpus = o->gpus};
-        r = send(&l, ret, err);
+        r = send(&l, false, ret, err);
     }
     intent_clear(&in);
     return r;

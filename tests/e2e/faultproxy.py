@@ -9,7 +9,8 @@ A rule is a dict; the first one that matches a request acts on it, `times` times
   params     {parameter: value} that the body must have
   do         drop_before  close the connection, nothing forwarded
              drop_after   forward, then close without an answer: the server acted
-             hold_after   forward, then never answer
+             hold_after   forward, then answer when .release() is called (never, if it is not)
+             late         forward after `delay` seconds, also when the client has left by then
              status       answer `status` with `headers`, `body`
              error        answer an EC2 error `code` with `status` (default 400) and `message`
              reply        answer 200 with `body`
@@ -125,7 +126,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                                  f"<{call.action}Response {EC2_NS}><{name}/></{call.action}Response>".encode())
         if do == "skew":
             return self.skewed(proxy, call, rule["seconds"])
+        if do == "late":
+            proxy.hanging.wait(rule["delay"])
         status, headers, body = proxy.forward(call)
+        if do == "hold_after":
+            proxy.released.wait(55)
         if do == "truncate":
             self.send_raw(status, headers, body[:len(body) // 2], len(body))
             return self.drop()
@@ -181,7 +186,7 @@ class FaultProxy:
         self.lock = threading.Lock()
         self.rules, self.calls, self.answers = [], [], {}
         self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
-        self.hanging = threading.Event()
+        self.hanging, self.released = threading.Event(), threading.Event()
         self.server = _Server(("127.0.0.1", port), _Handler)
         self.server.owner = self
         self.port = self.server.server_address[1]
@@ -192,8 +197,12 @@ class FaultProxy:
         self.thread.start()
         return self
 
+    def release(self):
+        self.released.set()
+
     def close(self):
         self.hanging.set()
+        self.released.set()
         self.server.shutdown()
         self.server.server_close()
 

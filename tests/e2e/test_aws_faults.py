@@ -3,6 +3,8 @@
 is true afterwards is asked of moto, not of gpuprov."""
 import base64
 import json
+import sqlite3
+import threading
 import time
 
 import ec2
@@ -118,6 +120,48 @@ def test_list_lags_behind_and_the_token_saves_it(cloud):
     cloud.proxy.rule("RunInstances", "drop_after").rule("DescribeInstances", "empty_list", times=3)
     ok_with_two(cloud, cloud.drive("create"))
     assert cloud.proxy.count("RunInstances") == 2 and len(set(tokens(cloud))) == 1
+
+
+@pytest.mark.parametrize("code, status", [("RequestLimitExceeded", 503), ("UnauthorizedOperation", 403),
+                                          ("ExpiredToken", 400)])
+def test_a_refusal_says_nothing_of_the_send_before_it(cloud, code, status):
+    """The first send was acted on, its reply lost and the list lags; the second one is not let in. That is
+    no "nothing was made": the intent stays open, and the next run finds the machines."""
+    cloud.proxy.rule("RunInstances", "drop_after").rule("RunInstances", "error", times=None, code=code, status=status)
+    cloud.proxy.rule("DescribeInstances", "empty_list", times=None)
+    run = cloud.drive("create")
+    assert run.rc == 8 and run["code"] == "unknown-outcome", run.result
+    assert [i["state"] for i in run.intents("instance")] == ["open"]
+    assert len(run["tried"]) == 1 and len(cloud.moto.instances()) == 2
+    cloud.proxy.clear()
+    ok_with_two(cloud, cloud.drive("create"))
+    assert cloud.proxy.count("RunInstances") == 0
+
+
+def test_a_launch_that_cannot_be_written_down(cloud):
+    """The reply came and the journal takes nothing: exit 8 with the ids, and nothing is called refused."""
+    cloud.proxy.rule("RunInstances", "hold_after", times=None)
+    db = cloud.tmp / "state" / "journal.db"
+
+    def spoil():
+        while not cloud.moto.instances():
+            time.sleep(0.01)
+        with sqlite3.connect(db, timeout=20) as j:
+            j.execute("CREATE TRIGGER full BEFORE INSERT ON resources BEGIN SELECT RAISE(ABORT, 'no room'); END")
+        cloud.proxy.release()
+
+    spoiler = threading.Thread(target=spoil)
+    spoiler.start()
+    run = cloud.drive("create")
+    spoiler.join()
+    alive = [i["InstanceId"] for i in cloud.moto.instances()]
+    assert run.rc == 8 and len(alive) == 2 and all(i in run["message"] for i in alive), run.result
+    assert [i["state"] for i in run.intents("instance")] == ["open"]
+    with sqlite3.connect(db) as j:
+        j.execute("DROP TRIGGER full")
+    cloud.proxy.clear()
+    ok_with_two(cloud, cloud.drive("create"))
+    assert cloud.proxy.count("RunInstances") == 0
 
 
 def test_another_run_launched_these_slots(cloud):
