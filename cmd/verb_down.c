@@ -4,11 +4,16 @@
 
 #include "app.h"
 
+static void show_count(int n, const char *what, const char *how, bool *first) {
+    if (n > 0) printf("%s%d %s%s %s", *first ? "" : ", ", n, what, n == 1 ? "" : "s", how);
+    *first = *first && n == 0;
+}
+
 static void show(struct invocation *inv, const char *name, const struct down_result *res, int r,
                  const struct gp_error *err) {
     if (inv->common->json) {
-        json_t *j = json_pack("{s:s, s:i, s:o, s:b}", "stack", name, "destroyed", res->destroyed,
-                              "left", resources_json(&res->left), "gone",
+        json_t *j = json_pack("{s:s, s:i, s:i, s:o, s:b}", "stack", name, "destroyed",
+                              res->destroyed, "released", res->released, "left", resources_json(&res->left), "gone",
                               (int)(r == 0 && res->left.list.len == 0));
         if (r != 0) result_error(inv, j, err);
         print_json(j);
@@ -16,14 +21,17 @@ static void show(struct invocation *inv, const char *name, const struct down_res
     }
     if (res->left.list.len > 0) show_resources(&res->left, stdout);
     if (r != 0) return;
-    if (res->left.list.len > 0)
-        printf("%s: %d resource%s ended; the above is left and not billed: 'gpuprov gc' ends it\n",
-               name, res->destroyed, res->destroyed == 1 ? "" : "s");
-    else if (res->destroyed > 0)
-        printf("%s: %d resource%s ended, nothing is left\n", name, res->destroyed,
-               res->destroyed == 1 ? "" : "s");
-    else
+    if (res->left.list.len == 0 && res->destroyed + res->released == 0) {
         printf("%s: nothing was there\n", name);
+        return;
+    }
+    bool first = true;
+    printf("%s: ", name);
+    show_count(res->destroyed, "resource", "ended", &first);
+    show_count(res->released, "host", "released", &first);
+    if (first) printf("nothing could be ended yet");
+    printf(res->left.list.len > 0 ? "; the above is left and not billed: 'gpuprov gc' ends it\n"
+                                  : ", nothing is left\n");
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {

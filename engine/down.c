@@ -27,16 +27,43 @@ static void remembered(struct engine *e, const char *name, struct down_result *r
     stack_list_clear(&all);
 }
 
+/* Launches whose outcome nobody knows: what they made may be billed, and has no id here. */
+static void unknown_launches(struct engine *e, const char *name, struct str *out) {
+    struct stack_list all = {0};
+    struct intent_list open = {0};
+    if (journal_stacks(e->journal, &all, NULL) != 0) return;
+    for (size_t i = 0; i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        bool mine = e->opts.owner == NULL || str_eq(e->opts.owner, s->owner);
+        if (mine && strcmp(s->name, name) == 0)
+            (void)journal_intents(e->journal, s->uid, 1u << INTENT_OPEN, &open, NULL);
+    }
+    for (size_t i = 0; i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        const struct provider_ops *ops = provider_find(in->provider);
+        if (in->kind == RES_INSTANCE && (ops == NULL || ops->billed))
+            str_addf(out, "%sthe launch of nodes %d..%d at %s, whose outcome is not known",
+                     out->len ? ", " : "", in->slot_first, in->slot_first + in->slot_count - 1,
+                     in->provider);
+    }
+    intent_list_clear(&open);
+    stack_list_clear(&all);
+}
+
 /* A failure before or between two lists still names what may be billed: exit 8 then. */
 static int blind(struct engine *e, const char *name, struct down_result *ret, int r,
                  struct gp_error *err) {
+    GP_AUTO_STR struct str open = {0};
     if (ret->left.list.len == 0) remembered(e, name, ret);
-    bool billed = false;
+    unknown_launches(e, name, &open);
+    bool billed = open.len > 0;
     for (size_t i = 0; i < ret->left.list.len; i++)
         billed = billed || ret->left.list.items[i].billed;
     if (!billed || err == NULL || err->code == GP_EBILLED) return r;
     struct gp_error why = *err;
     gp_error_clear(err);
+    why.code = GP_EBILLED;
+    if (open.len > 0) gp_wrap(&why, "and %s", open.s);
     return teardown_left(name, ret, &why, err);
 }
 
@@ -58,6 +85,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
               "an earlier stack '%s' (%s) left something: it is ended too", run->stack.name, uid);
     int r = teardown(run, &one, err);
     ret->destroyed += one.destroyed;
+    ret->released += one.released;
     for (size_t i = 0; i < one.left.list.len; i++) add_left(ret, &one.left.list.items[i]);
     down_result_clear(&one);
     return r;
@@ -76,9 +104,10 @@ static void say_end(struct run *run, const struct down_result *ret, int r, const
         run_event(run, -1, NODE_GONE, EVENT_FAIL, "", "%s", err->msg);
     else if (r == 0 && ret->left.list.len > 0)
         say_left(run, ret->left.list.len);
-    else if (r == 0 && ret->destroyed > 0)
-        run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%d resource%s ended, nothing is left",
-                  ret->destroyed, ret->destroyed == 1 ? "" : "s");
+    else if (r == 0 && ret->destroyed + ret->released > 0)
+        run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%d resource%s ended, %d host%s released, nothing is left",
+                  ret->destroyed, ret->destroyed == 1 ? "" : "s", ret->released,
+                  ret->released == 1 ? "" : "s");
 }
 
 int engine_down(struct engine *e, const char *name, const struct spec *spec,
@@ -86,13 +115,19 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
     struct run *run = NULL;
     GP_AUTO_STRV struct strv earlier = {0};
     if (spec != NULL) name = spec->name;
-    int r = run_open_known(e, spec, name, &run, err);
+    int r = run_open_ending(e, spec, name, &run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = reconcile(run, err);
     if (r == 0) earlier_uids(run, &earlier);
     if (r == 0) r = teardown(run, ret, err);
-    for (size_t i = 0; r == 0 && i < earlier.n; i++) r = end_earlier(run, earlier.v[i], ret, err);
-    if (r != 0) r = blind(e, name, ret, r, err);
+    for (size_t i = 0; i < earlier.n && !gp_cancelled(&e->cancel); i++) {
+        struct gp_error why = {0};
+        int one = end_earlier(run, earlier.v[i], ret, &why);
+        if (r != 0 || one == 0) continue;
+        r = one;
+        if (err != NULL) *err = why;
+    }
+    if (r != 0 && (run == NULL || !run->verdict)) r = blind(e, name, ret, r, err);
     if (run != NULL) say_end(run, ret, r, err);
     run_close(run);
     if (r == 0) engine_tidy(e);
@@ -101,5 +136,6 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
 
 void down_result_clear(struct down_result *r) {
     resource_list_clear(&r->left);
+    strv_clear(&r->asked);
     *r = (struct down_result){0};
 }

@@ -95,6 +95,8 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
  * journal, else through every provider in `providers` (NULL: those that have credentials). */
 struct down_result {
     int destroyed;               /* resources ended now */
+    int released;                /* hosts given back: they go on running */
+    struct strv asked;           /* ids of all of these */
     struct resource_list left;   /* what may still be there (billed ones make exit 8) */
 };
 void down_result_clear(struct down_result *r);

@@ -59,6 +59,15 @@ static bool buried(const struct sweep *w, const char *uid) {
     return stone;
 }
 
+/* The stack may have nodes at other clouds too, as this journal knows. */
+static int open_its_others(struct run *run, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++)
+        if (alive(&known.list.items[i])) r = ending_provider(run, known.list.items[i].provider, err);
+    return r;
+}
+
 /* Ends what bears this uid, whatever else has the stack's name by now. */
 static int end_uid(struct sweep *w, const struct resource *of, struct down_result *ret,
                    struct gp_error *err) {
@@ -66,12 +75,14 @@ static int end_uid(struct sweep *w, const struct resource *of, struct down_resul
     struct provider *p = NULL;
     int r = run_open(w->e, NULL, of->stack, &run, err);
     if (r != 0) return r;
+    run->ending = true;
     free(run->owner);
     run->owner = xstrdup(of->owner);
     run->stack.owner = xstrdup(of->owner);
     run->stack.uid = xstrdup(of->uid);
     run->stack.provider = xstrdup(of->provider);
     r = run_provider(run, of->provider, &p, err);
+    if (r == 0) r = open_its_others(run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = teardown(run, ret, err);
     run_close(run);
@@ -153,10 +164,13 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     struct down_result gone = {0};
     struct engine_opts saved = e->opts;
     e->opts.owner = s->owner;
-    int r = run_open_known(e, NULL, s->name, &run, err);
+    int r = run_open_ending(e, NULL, s->name, &run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = reconcile(run, err);
-    if (r == 0 && str_eq(run->stack.uid, s->uid)) r = teardown(run, &gone, err);
+    /* the deadline is one of the cloud's clock: this machine's may be wrong by hours */
+    bool over = r == 0 && str_eq(run->stack.uid, s->uid) &&
+                run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
+    if (over) r = teardown(run, &gone, err);
     for (size_t i = 0; i < gone.left.list.len; i++) keep(&ret->kept, &gone.left.list.items[i]);
     down_result_clear(&gone);
     run_close(run);

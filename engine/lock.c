@@ -63,7 +63,7 @@ static int take_lock(struct run *run, const char *path, int *ret, struct gp_erro
     return 0;
 }
 
-int run_lock(struct run *run, struct gp_error *err) {
+static int hold(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *dir = fs_join(run->e->state_dir, "locks");
     int r = fs_mkdirs(dir, 0700, err);
     if (r != 0) return r;
@@ -72,11 +72,17 @@ int run_lock(struct run *run, struct gp_error *err) {
         if (*c == '/') *c = '_';
     if ((r = take_lock(run, path, &run->lock_fd, err)) != 0) return r;
     run->lock_path = GP_STEAL(path);
-    char pid[32];
+    char pid[32]; /* for whoever waits to read: on a full disk the lock holds without it */
     int n = snprintf(pid, sizeof pid, "%ld", (long)getpid());
-    if (ftruncate(run->lock_fd, 0) != 0 || pwrite(run->lock_fd, pid, (size_t)n, 0) != n)
-        return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", run->lock_path);
+    if (ftruncate(run->lock_fd, 0) == 0) (void)!pwrite(run->lock_fd, pid, (size_t)n, 0);
     return 0;
+}
+
+int run_lock(struct run *run, struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = ending_wrote(run, hold(run, &why), &why);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
 }
 
 void run_unlock(struct run *run) {

@@ -46,17 +46,17 @@ static int spec_from_journal(struct run *run, const char *text, struct gp_error 
 
 /* Providers of everything that the journal knows about the stack; *ret_any: there were some. */
 static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err) {
-    struct provider *p = NULL;
     int r = 0;
     if (run->stack.provider != NULL && run->stack.provider[0] != '\0') {
-        r = run_provider(run, run->stack.provider, &p, err);
+        r = ending_provider(run, run->stack.provider, err);
         *ret_any = true;
     }
     GP_AUTO_RESOURCES struct resource_list list = {0};
     if (r == 0 && run->stack.uid != NULL)
         r = journal_resources(run->e->journal, run->stack.uid, &list, err);
     for (size_t i = 0; r == 0 && i < list.list.len; i++)
-        r = run_provider(run, list.list.items[i].provider, &p, err);
+        if (list.list.items[i].state != RES_GONE)
+            r = ending_provider(run, list.list.items[i].provider, err);
     return r;
 }
 
@@ -119,26 +119,40 @@ static int open_all(struct run *run, struct gp_error *err) {
     return 0;
 }
 
-int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
-                   struct gp_error *err) {
+static int open_stack(struct engine *e, const struct spec *spec, const char *name, bool ending,
+                      struct run **ret, struct gp_error *err) {
     struct run *run = NULL;
     GP_AUTO_FREE char *text = NULL;
     int r = run_open(e, spec, spec != NULL ? spec->name : name, &run, err);
+    if (r == 0) run->ending = ending;
     if (r == 0) r = known_stack(run, &text, err);
     if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0')
         r = spec_from_journal(run, text, err);
     bool any = false;
     if (r == 0) r = open_remembered(run, &any, err);
     for (size_t i = 0; r == 0 && spec != NULL && i < spec->offers.len; i++) {
-        struct provider *p = NULL;
         any = true;
-        r = run_provider(run, spec->offers.items[i].provider, &p, err);
+        r = ending_provider(run, spec->offers.items[i].provider, err);
     }
     if (r == 0 && !any) r = open_all(run, err);
+    if (r == 0 && run->n_providers == 0) {
+        if (err != NULL) *err = run->unseen.items[0].why;
+        r = -(int)run->unseen.items[0].why.code;
+    }
     if (r != 0) {
         run_close(run);
         return r;
     }
     *ret = run;
     return 0;
+}
+
+int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                   struct gp_error *err) {
+    return open_stack(e, spec, name, false, ret, err);
+}
+
+int run_open_ending(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                    struct gp_error *err) {
+    return open_stack(e, spec, name, true, ret, err);
 }

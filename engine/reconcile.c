@@ -38,11 +38,10 @@ static int recall_providers(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
-        struct provider *p = NULL;
         const struct resource *k = &known.list.items[i];
         if (k->state == RES_GONE) continue;
         if (k->billed) engine_note_billed(run->e, k->id, true);
-        r = run_provider(run, k->provider, &p, err);
+        r = ending_provider(run, k->provider, err);
     }
     return r;
 }
@@ -90,8 +89,12 @@ static int adopt_identity(struct run *run, const struct resource_list *seen, str
     stack_clear(&run->stack);
     run->stack = adopted;
     if (before != NULL && run->lock_fd < 0) return 0; /* only looking */
-    int r = before != NULL ? claim_leave_behind(run, before, err) : 0;
-    return r == 0 ? journal_stack_put(run->e->journal, &run->stack, NULL, err) : r;
+    struct gp_error why = {0};
+    int r = before != NULL ? claim_leave_behind(run, before, &why) : 0;
+    if (r == 0) r = journal_stack_put(run->e->journal, &run->stack, NULL, &why);
+    r = ending_wrote(run, r, &why);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
 }
 
 /* Of two machines for one slot the first by id stays, whatever this side's journal says: both sides of
@@ -161,19 +164,21 @@ static void place(struct run *run, const struct resource *res) {
 }
 
 int reconcile_listing(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+    struct gp_error why = {0};
     int r = adopt_identity(run, seen, err);
     if (r != 0) return r;
     resource_list_clear(&run->others);
     run->others_unwanted = 0;
     for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
     for (size_t i = 0; r == 0 && i < seen->list.len; i++) {
-        r = journal_resource_put(run->e->journal, &seen->list.items[i], err);
+        r = ending_wrote(run, journal_resource_put(run->e->journal, &seen->list.items[i], &why), &why);
         place(run, &seen->list.items[i]);
     }
     for (int i = 0; r == 0 && i < run->n_nodes; i++) {
         run->nodes[i].rec.slot = i;
-        r = fit_record(&run->nodes[i], err);
+        r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);
     }
+    if (r != 0 && err != NULL) *err = why;
     return r;
 }
 
@@ -221,6 +226,7 @@ static int regions_of(struct run *run, const struct provider *p, struct strv *re
 }
 
 int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err) {
+    size_t failed = 0;
     for (size_t i = 0; i < run->n_providers; i++) {
         struct provider *p = run->providers[i];
         GP_AUTO_STRV struct strv regions = {0};
@@ -229,9 +235,20 @@ int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error 
         struct list_req req = {.owner = p->owner,
                                .stack = run->stack.name,
                                .regions = regions.n > 0 ? &regions : NULL};
-        r = p->ops->list(p, &req, seen, err);
-        if (r != 0) return gp_wrap(err, "could not list what '%s' has at %s", run->stack.name,
-                                   p->ops->name);
+        struct gp_error why = {0};
+        r = p->ops->list(p, &req, seen, &why);
+        if (r == 0) {
+            ending_seen(run, p->ops->name);
+            continue;
+        }
+        gp_wrap(&why, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
+        bool none = ++failed == run->n_providers && seen->list.len == 0;
+        if (run->ending && !none && r != -GP_ECANCELLED) {
+            ending_unseen(run, p->ops->name, &why);
+            continue;
+        }
+        if (err != NULL) *err = why;
+        return r;
     }
     return 0;
 }
@@ -294,8 +311,9 @@ static int not_listed_yet(struct run *run, const struct resource_list *seen, boo
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
-        bool recent = k->created_s == 0 || clock_wall_s() - k->created_s < LAG_MAX_AGE_S;
-        if (!is_node(k) || k->state == RES_GONE || !recent) continue;
+        bool recent = k->created_s == 0 || run_cloud_s(run, k->provider) - k->created_s < LAG_MAX_AGE_S;
+        if (!is_node(k) || k->state == RES_GONE || !recent || !ending_is_seen(run, k->provider))
+            continue;
         bool there = false;
         for (size_t s = 0; s < seen->list.len; s++)
             there = there || strcmp(seen->list.items[s].id, k->id) == 0;

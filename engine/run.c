@@ -83,6 +83,7 @@ void run_close(struct run *run) {
     for (size_t i = 0; i < run->n_providers; i++) run->providers[i]->ops->close(run->providers[i]);
     offer_list_clear(&run->offers);
     resource_list_clear(&run->others);
+    ending_clear(run);
     stack_clear(&run->stack);
     secret_clear(&run->login_key);
     free(run->login_key_path);
@@ -136,6 +137,13 @@ int64_t run_pause_ms(const struct run *run) {
         if (run->providers[i]->ops->billed)
             return GP_MIN((int64_t)1000, GP_MAX((int64_t)50, run_settle_ms(run) / 10));
     return 50;
+}
+
+int64_t run_cloud_s(const struct run *run, const char *provider) {
+    for (size_t i = 0; i < run->n_providers; i++)
+        if (str_eq(run->providers[i]->ops->name, provider))
+            return clock_wall_s() + run->providers[i]->clock_skew_s;
+    return clock_wall_s();
 }
 
 char *run_stack_dir(const struct run *run) {

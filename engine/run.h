@@ -32,6 +32,12 @@ struct run_node {
     struct run *run;
 };
 
+/* A provider that down or gc could not ask, or not wholly. */
+struct unseen {
+    char *provider;
+    struct gp_error why;
+};
+
 struct run {
     struct engine *e;
     const struct spec *spec;     /* NULL for gc and for a stack known by its name only */
@@ -46,6 +52,10 @@ struct run {
     pthread_mutex_t log_lock;
     int lock_fd;                 /* -1: not held */
     char *lock_path;
+    bool ending;                 /* down, gc: what stands in the way of one thing spares no other */
+    VEC_OF(struct unseen) unseen;
+    struct gp_error unwritten;   /* ending: the first record that could not be written */
+    bool verdict;                /* ending: the last error is ending_verdict's, which names all there is */
     char id[17];                 /* of this run: 16 hex digits */
     struct run_node *nodes;
     int n_nodes;
@@ -70,6 +80,9 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
  * that may hold it opened: the spec's, the journal's, else all that open (with said reasons). */
 int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                    struct gp_error *err);
+/* The same to end it: a provider that does not open is noted as unseen; an error only when none does. */
+int run_open_ending(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                    struct gp_error *err);
 void run_close(struct run *run);
 /* Once per engine: that the journal was set aside. For verbs that open no run. */
 void run_say_damaged(struct engine *e, const struct event_sink *sink);
@@ -80,6 +93,7 @@ void run_event(struct run *run, int node, enum node_phase phase, enum event_stat
 /* The longest time that a list of the open providers may lag, and the pause between two lists. */
 int64_t run_settle_ms(const struct run *run);
 int64_t run_pause_ms(const struct run *run);
+int64_t run_cloud_s(const struct run *run, const char *provider); /* that provider's clock, wall seconds */
 char *run_stack_dir(const struct run *run); /* state/stacks/UID; caller frees */
 void run_nodes_alloc(struct run *run, int n);
 bool run_any_exists(const struct run *run); /* any node has a machine */
@@ -96,6 +110,21 @@ int run_lock(struct run *run, struct gp_error *err);
 void run_unlock(struct run *run); /* accepts one that is not held */
 /* Removes lock files that nobody holds: what a killed process left. */
 void locks_tidy(const char *state_dir);
+
+/* --- ending.c --- */
+/* Opens a provider that may hold something; when ending, one that does not open is noted instead. */
+int ending_provider(struct run *run, const char *name, struct gp_error *err);
+void ending_unseen(struct run *run, const char *provider, const struct gp_error *why);
+void ending_seen(struct run *run, const char *provider);
+/* It is open and its last list was whole: only then does "not listed" mean anything. */
+bool ending_is_seen(const struct run *run, const char *provider);
+/* Passes r on; when ending, a record that could not be written is remembered and said, and 0 returned:
+ * ending what is billed comes before writing it down. err must not be NULL. */
+int ending_wrote(struct run *run, int r, struct gp_error *err);
+/* After everything that could be seen is gone: -GP_EBILLED for what could not be looked at, -GP_EIO for what
+ * could not be written down, else 0. */
+int ending_verdict(struct run *run, const struct down_result *done, struct gp_error *err);
+void ending_clear(struct run *run);
 
 /* --- keys.c --- */
 int keys_login(struct run *run, bool make, struct gp_error *err);
@@ -125,7 +154,8 @@ int reconcile(struct run *run, struct gp_error *err);
 /* Launches whose outcome nobody knows: found by tags, replayed with their own token and body, or, when
  * too old for that, left as a tombstone (up only). */
 int reconcile_settle(struct run *run, struct gp_error *err);
-/* What every open provider has for this stack, in the regions that the spec and the claim name. */
+/* What every open provider has for this stack, in the regions that the spec and the claim name. When ending,
+ * one that cannot be listed is noted as unseen, and an error only when nothing at all was seen. */
 int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err);
 /* Merges one listing into run->nodes / run->others and the journal. */
 int reconcile_listing(struct run *run, const struct resource_list *seen, struct gp_error *err);

@@ -9,6 +9,7 @@
 
 #define TEARDOWN_MS (20 * 60 * 1000)
 #define GROUPS_MS (10 * 60 * 1000)
+#define TRIES 5 /* of a list that fails for a while, in a row */
 
 static bool is_machine(const struct resource *r) {
     return r->kind == RES_INSTANCE || r->kind == RES_HOST;
@@ -29,7 +30,7 @@ static struct round count(const struct run *run, const struct resource_list *see
         const struct resource *r = &seen->list.items[i];
         if (!alive(r) || !ours(run, r)) continue;
         if (is_machine(r)) n.machines++;
-        else if (r->claim) n.claims++;
+        else if (r->claim) n.claims += ending_is_seen(run, r->provider); /* else it stays: it goes last */
         else n.others++;
     }
     return n;
@@ -42,9 +43,25 @@ static bool in_layer(const struct resource *r, enum layer layer) {
     return layer == (r->claim ? LAYER_CLAIM : LAYER_OTHERS);
 }
 
-/* Starts the end of one layer, provider by provider; counts what was asked for the first time. */
+/* What was asked to end, each once; `released`: hosts among them, which go on running. */
+struct asked {
+    struct strv ids;
+    int released;
+};
+
+static void ask_once(struct run *run, const struct resource *r, struct asked *asked) {
+    bool host = r->kind == RES_HOST;
+    if (strv_has(&asked->ids, r->id)) return;
+    strv_add(&asked->ids, r->id);
+    asked->released += host;
+    run_event(run, is_machine(r) ? r->slot : -1, NODE_GONE, EVENT_START, host ? "release" : "destroy",
+              "%s %s", resource_kind_name(r->kind), r->id);
+}
+
+/* Starts the end of one layer, provider by provider. What a provider that could not be listed refuses is
+ * no news: it is said at the end. */
 static int destroy_layer(struct run *run, const struct resource_list *seen, enum layer layer,
-                         struct strv *asked, struct gp_error *err) {
+                         struct asked *asked, struct gp_error *err) {
     int worst = 0;
     for (size_t i = 0; i < run->n_providers; i++) {
         struct provider *p = run->providers[i];
@@ -52,19 +69,17 @@ static int destroy_layer(struct run *run, const struct resource_list *seen, enum
         for (size_t k = 0; k < seen->list.len; k++) {
             const struct resource *r = &seen->list.items[k];
             if (!alive(r) || !ours(run, r) || !in_layer(r, layer) ||
-                strcmp(r->provider, p->ops->name) != 0)
+                strcmp(r->provider, p->ops->name) != 0 ||
+                (layer == LAYER_CLAIM && !ending_is_seen(run, r->provider)))
                 continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */
-            if (!strv_has(asked, r->id)) {
-                strv_add(asked, r->id);
-                run_event(run, is_machine(r) ? r->slot : -1, NODE_GONE, EVENT_START, "destroy",
-                          "%s %s", resource_kind_name(r->kind), r->id);
-            }
+            ask_once(run, r, asked);
         }
         struct gp_error why = {0};
         int r = part.list.len > 0 ? p->ops->destroy(p, &part, &why) : 0;
         vec_free(&part.list);
-        if (r != 0 && worst == 0) {
+        bool blind = run->ending && r != -GP_ECANCELLED && !ending_is_seen(run, p->ops->name);
+        if (r != 0 && worst == 0 && !blind) {
             worst = r;
             if (err != NULL) *err = why;
         }
@@ -88,7 +103,9 @@ static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *e
         const struct provider_ops *ops = provider_find(in->provider);
         if (in->kind != RES_GROUP || ops == NULL) continue;
         int64_t age_ms = (clock_wall_s() - in->created_s) * 1000;
-        if (age_ms >= 0 && age_ms < ops->settle_ms) *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - age_ms);
+        /* one from the future: the clock was set back, so its age is not known */
+        if (age_ms < ops->settle_ms)
+            *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - GP_MAX(age_ms, (int64_t)0));
     }
     intent_list_clear(&open);
     return r;
@@ -101,6 +118,7 @@ static int bury_intents(struct run *run, struct gp_error *err) {
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
         bool launch = in->kind == RES_INSTANCE;
+        if (!ending_is_seen(run, in->provider)) continue; /* nobody has looked for it */
         r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE,
                                TEARDOWN_NOTE, err);
     }
@@ -113,7 +131,7 @@ static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp
     int r = 0;
     for (size_t i = 0; r == 0 && i < ret->left.list.len; i++) {
         const struct resource *left = &ret->left.list.items[i];
-        if (left->uid[0] == '\0' || left->billed) continue;
+        if (left->uid[0] == '\0' || left->billed || !ending_is_seen(run, left->provider)) continue;
         struct intent in = {.uid = xstrdup(left->uid), .provider = xstrdup(left->provider),
                             .region = xstrdup(left->region), .zone = xstrdup(left->zone),
                             .kind = left->kind, .slot_first = -1, .token = xstrdup(left->id),
@@ -175,14 +193,23 @@ int teardown_left(const char *name, const struct down_result *ret, const struct 
                    why->code ? ": " : "", why->msg, name);
 }
 
+/* Of what could be seen: that of an unseen provider is the verdict's to say. */
+static bool billed_left(const struct run *run, const struct down_result *ret) {
+    for (size_t i = 0; i < ret->left.list.len; i++)
+        if (ret->left.list.items[i].billed && ending_is_seen(run, ret->left.list.items[i].provider))
+            return true;
+    return false;
+}
+
 /* State of one teardown between its rounds. */
 struct teardown {
     struct run *run;
     struct down_result *ret;
-    struct strv asked;
+    struct asked asked;
     struct strv absent;    /* known and not alive in the last read */
     int quiet;             /* reads in a row without machines */
     int clean;             /* reads in a row without anything */
+    int blind;             /* reads in a row in which a provider could not be seen */
     bool looked;           /* the first round is over */
     bool claim_seen;       /* the stack's one claim was listed */
     int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
@@ -228,22 +255,42 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list known = {0};
     struct strv absent = {0};
+    struct gp_error why = {0};
     if (run->stack.uid == NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (lives(seen, k->id)) continue;
+        if (!ending_is_seen(run, k->provider)) { /* not listed says nothing */
+            if (alive(k) && !listed(seen, k)) add_left(t->ret, k);
+            continue;
+        }
         strv_add(&absent, k->id);
         if (!settled || !strv_has(&t->absent, k->id)) {
             if (alive(k) && !listed(seen, k)) add_left(t->ret, k);
             continue;
         }
         engine_note_billed(run->e, k->id, false);
-        if (alive(k)) r = journal_resource_gone(run->e->journal, k->provider, k->id, err);
+        if (alive(k))
+            r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);
     }
+    if (r != 0 && why.code != GP_OK && err != NULL) *err = why;
     strv_clear(&t->absent);
     t->absent = absent;
     return r;
+}
+
+static bool worth_repeating(const struct gp_error *e) {
+    return e->code == GP_ETHROTTLED || e->code == GP_EENDPOINT || e->code == GP_EREACH ||
+           e->code == GP_ETIMEOUT || e->code == GP_EPROTO || e->code == GP_ELOST ||
+           e->code == GP_EUNKNOWN;
+}
+
+/* A provider that opened and did not answer may do so in the next round. */
+static bool may_heal(const struct run *run) {
+    for (size_t i = 0; i < run->unseen.len; i++)
+        if (worth_repeating(&run->unseen.items[i].why)) return true;
+    return false;
 }
 
 /* One round: look, end the layer that may end now. *ret_done: nothing is left to do. */
@@ -256,6 +303,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     report_left(run, &seen, t->ret);
     struct round n = count(run, &seen);
     t->claim_seen = t->claim_seen || n.claims > 0;
+    t->blind = run->unseen.len > 0 ? t->blind + 1 : 0;
     bool settled = clock_left_ms(t->settle_until_ms) == 0 &&
                    (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
     r = note_gone(t, &seen, settled, err);
@@ -269,18 +317,12 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     if (t->quiet < 2 || !settled) return 0;
     if (t->groups_until_ms == 0) t->groups_until_ms = clock_deadline(GROUPS_MS);
     if (t->clean >= 2 || clock_left_ms(t->groups_until_ms) == 0) {
-        *ret_done = true;
+        *ret_done = t->blind == 0 || t->blind >= TRIES || !may_heal(run);
         return 0;
     }
     if (n.others > 0) return destroy_layer(run, &seen, LAYER_OTHERS, &t->asked, err);
     if (n.claims > 0) return destroy_layer(run, &seen, LAYER_CLAIM, &t->asked, err);
     return 0;
-}
-
-static bool worth_repeating(const struct gp_error *e) {
-    return e->code == GP_ETHROTTLED || e->code == GP_EENDPOINT || e->code == GP_EREACH ||
-           e->code == GP_ETIMEOUT || e->code == GP_EPROTO || e->code == GP_ELOST ||
-           e->code == GP_EUNKNOWN;
 }
 
 /* How long the list may lag behind what an earlier run asked for. */
@@ -313,7 +355,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
     while (r == 0 && !done) {
         gp_error_clear(&why);
         r = teardown_round(&t, &done, &why);
-        if (r != 0 && worth_repeating(&why) && ++failures < 5) {
+        if (r != 0 && worth_repeating(&why) && ++failures < TRIES) {
             run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy", "%s: trying again", why.msg);
             gp_error_clear(&why);
             r = 0;
@@ -324,12 +366,17 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
             r = gp_fail(&why, GP_ETIMEOUT, "it did not end within %d minutes", TEARDOWN_MS / 60000);
         if (r == 0 && !done) r = gp_sleep(run_pause_ms(run), &run->e->cancel, &why);
     }
-    ret->destroyed = (int)t.asked.n;
-    strv_clear(&t.asked);
+    ret->destroyed = (int)t.asked.ids.n - t.asked.released;
+    ret->released = t.asked.released;
+    strv_copy(&ret->asked, &t.asked.ids);
+    strv_clear(&t.asked.ids);
     strv_clear(&t.absent);
-    if (r == 0) r = bury_intents(run, &why);
-    if (r == 0) r = leave_to_gc(run, ret, &why);
-    if (r == 0 && ret->left.list.len == 0) r = forget(run, &why);
+    if (r == 0) r = ending_wrote(run, bury_intents(run, &why), &why);
+    if (r == 0) r = ending_wrote(run, leave_to_gc(run, ret, &why), &why);
+    if (r == 0 && ret->left.list.len == 0 && run->unseen.len == 0)
+        r = ending_wrote(run, forget(run, &why), &why);
+    if (r == 0 && !billed_left(run, ret)) r = ending_verdict(run, ret, err);
+    if (r != 0 && why.code == GP_OK) return r;
     if (r != 0 || ret->left.list.len > 0) return teardown_left(run->stack.name, ret, &why, err);
     return 0;
 }
@@ -344,9 +391,9 @@ int teardown_extras(struct run *run, struct gp_error *err) {
         for (int i = run->spec->nodes; i < run->n_nodes; i++)
             if (run->nodes[i].exists) vec_push(&extra.list, run->nodes[i].res);
         int r = 0;
-        struct strv asked = {0};
+        struct asked asked = {0};
         if (extra.list.len > 0) r = destroy_layer(run, &extra, LAYER_MACHINES, &asked, err);
-        strv_clear(&asked);
+        strv_clear(&asked.ids);
         bool none = extra.list.len == 0;
         vec_free(&extra.list);
         if (r != 0 || none) return r;

@@ -24,6 +24,8 @@ static struct {
     struct refusal script[16]; /* answer to the n-th create; code 0: it works */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     bool list_fails, open_fails;
+    bool other_open_fails, other_list_fails; /* of the second provider, "local" */
+    int64_t skew_s;                          /* the cloud's clock minus ours */
     int list_fails_at, hide_instances_at; /* the n-th list and all after it; that one list only */
     char tried[512];
     int double_create; /* creates two machines for every slot */
@@ -40,17 +42,26 @@ static void cloud_reset(void) {
     cloud.lose_reply_at = -1;
 }
 
-static int fake_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
-    if (cloud.open_fails) return gp_fail(err, GP_EAUTH, "no credentials");
+static int open_as(const struct provider_ops *ops, const struct provider_env *env,
+                   struct provider **ret) {
     struct fake {
         struct provider base;
         struct journal *journal;
     } *f = xcalloc(1, sizeof *f);
-    f->base.ops = &provider_aws;
+    f->base.ops = ops;
+    f->base.clock_skew_s = cloud.skew_s;
     f->base.owner = xstrdup(env->owner ? env->owner : "me");
     f->journal = env->journal;
     *ret = &f->base;
     return 0;
+}
+static int fake_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    if (cloud.open_fails) return gp_fail(err, GP_EAUTH, "no credentials");
+    return open_as(&provider_aws, env, ret);
+}
+static int other_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    if (cloud.other_open_fails) return gp_fail(err, GP_EENV, "no way in there");
+    return open_as(&provider_local, env, ret);
 }
 static struct journal *journal_of(struct provider *p) {
     struct fake {
@@ -159,13 +170,16 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
             snprintf(id, sizeof id, "i-%d%s", s, twin ? "-twin" : "");
             bool there = false;
             for (size_t i = 0; i < cloud.things.list.len; i++)
-                there = there || strcmp(cloud.things.list.items[i].id, id) == 0;
+                there = there || (strcmp(cloud.things.list.items[i].id, id) == 0 &&
+                                  cloud.things.list.items[i].state != RES_GONE);
             struct resource *res = there ? NULL : add(RES_INSTANCE, id, req->stack, s);
             if (res != NULL) res->attempt = req->attempt;
         }
         for (size_t i = 0; i < cloud.things.list.len; i++) {
             snprintf(id, sizeof id, "i-%d", s);
-            if (strcmp(cloud.things.list.items[i].id, id) != 0) continue;
+            if (strcmp(cloud.things.list.items[i].id, id) != 0 ||
+                cloud.things.list.items[i].state == RES_GONE)
+                continue;
             struct resource copy = {0};
             resource_copy(&copy, &cloud.things.list.items[i]);
             vec_push(&ret->list, copy);
@@ -183,10 +197,11 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
 
 static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
                      struct gp_error *err) {
-    (void)p;
-    cloud.lists++;
+    bool other = p->ops == &provider_local;
+    if (other && cloud.other_list_fails) return gp_fail(err, GP_EENDPOINT, "it does not answer");
+    if (!other) cloud.lists++;
     bool from_here = cloud.list_fails_at > 0 && cloud.lists >= cloud.list_fails_at;
-    if (cloud.list_fails || from_here) return gp_fail(err, GP_EAUTH, "no credentials");
+    if (!other && (cloud.list_fails || from_here)) return gp_fail(err, GP_EAUTH, "no credentials");
     for (size_t i = 0; i < cloud.things.list.len; i++) {
         struct resource *r = &cloud.things.list.items[i];
         if (r->state == RES_STOPPING && --cloud.gone_after <= 0) {
@@ -194,9 +209,9 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
             r->billed = false;
         }
         if (req->stack != NULL && strcmp(req->stack, r->stack) != 0) continue;
-        if (strcmp(req->owner, r->owner) != 0) continue;
-        if (r->kind == RES_INSTANCE && cloud.lists <= cloud.list_lag) continue;
-        if (r->kind == RES_INSTANCE && cloud.lists == cloud.hide_instances_at) continue;
+        if (strcmp(req->owner, r->owner) != 0 || strcmp(r->provider, p->ops->name) != 0) continue;
+        if (!other && r->kind == RES_INSTANCE && cloud.lists <= cloud.list_lag) continue;
+        if (!other && r->kind == RES_INSTANCE && cloud.lists == cloud.hide_instances_at) continue;
         if (r->kind == RES_GROUP && r->state == RES_GONE) continue;
         struct resource copy = {0};
         resource_copy(&copy, r);
@@ -206,18 +221,20 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
 }
 
 static int fake_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
-    (void)p;
     (void)err;
     for (size_t i = 0; i < what->list.len; i++) {
         for (size_t k = 0; k < cloud.things.list.len; k++) {
             struct resource *r = &cloud.things.list.items[k];
-            if (strcmp(r->id, what->list.items[i].id) != 0 || r->state == RES_GONE) continue;
+            if (strcmp(r->id, what->list.items[i].id) != 0 || r->state == RES_GONE ||
+                strcmp(r->provider, p->ops->name) != 0)
+                continue;
             if (r->kind == RES_INSTANCE) r->state = RES_STOPPING;
             else {
                 bool used = cloud.group_lingers;
                 for (size_t m = 0; m < cloud.things.list.len; m++)
                     used = used || (cloud.things.list.items[m].kind == RES_INSTANCE &&
                                     strcmp(cloud.things.list.items[m].uid, r->uid) == 0 &&
+                                    strcmp(cloud.things.list.items[m].provider, r->provider) == 0 &&
                                     cloud.things.list.items[m].state != RES_GONE);
                 if (!used) r->state = RES_GONE;
             }
@@ -231,8 +248,14 @@ const struct provider_ops provider_aws = {
     .billed = true, .boot_timeout_ms = 1000, .settle_ms = 300, .open = fake_open, .close = fake_close,
     .offers = fake_offers, .prepare = fake_prepare, .create = fake_create, .list = fake_list,
     .destroy = fake_destroy};
-const struct provider_ops *const provider_registry[] = {&provider_aws, NULL};
+/* A second cloud, where tests put things by hand. */
+const struct provider_ops provider_local = {
+    .name = "local", .summary = "in memory", .ends = ENDS_SERVER, .unique_claim = true,
+    .boot_timeout_ms = 1000, .open = other_open, .close = fake_close, .offers = fake_offers,
+    .prepare = fake_prepare, .create = fake_create, .list = fake_list, .destroy = fake_destroy};
+const struct provider_ops *const provider_registry[] = {&provider_aws, &provider_local, NULL};
 const struct provider_ops *provider_find(const char *name) {
+    if (strcmp(name, "local") == 0) return &provider_local;
     return strcmp(name, "aws") == 0 ? &provider_aws : NULL;
 }
 bool provider_packages_ok(const char *provider, const char **ret_why) {

@@ -5,6 +5,8 @@
 
 #include "engine_cloud.h"
 
+#include <sqlite3.h>
+
 static struct intent_list stones_of(struct fixture *f) {
     struct intent_list l = {0};
     struct gp_error err = {0};
@@ -31,6 +33,167 @@ static void test_no_credentials_at_all(void **state) {
     assert_non_null(strstr(err.msg, "i-1"));
     assert_int_equal(res.left.list.len, 2);
     down_result_clear(&res);
+}
+
+/* Machines of the same stack at two clouds. */
+static void launch_at_both(struct fixture *f) {
+    struct gp_error err = {0};
+    spec_free(f->spec);
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: local}]\n");
+    assert_int_equal(launch(f, &err), 0);
+    resource_set(&add(RES_INSTANCE, "node-2", &f->run->stack, 2)->provider, "local");
+    const struct resource *r = &cloud.things.list.items[cloud.things.list.len - 1];
+    assert_int_equal(journal_resource_put(f->e->journal, r, &err), 0);
+}
+
+static bool is_gone(const char *id) {
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (strcmp(cloud.things.list.items[i].id, id) == 0)
+            return cloud.things.list.items[i].state == RES_GONE;
+    return false;
+}
+
+static void down_fails(struct fixture *f, enum gp_code code, const char *says, const char *id) {
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    assert_int_equal(engine_down(f->e, NULL, f->spec, &res, &err), -(int)code);
+    if (strstr(err.msg, says) == NULL || strstr(err.msg, id) == NULL) fail_msg("%s", err.msg);
+    down_result_clear(&res);
+}
+
+/* One of two clouds does not open: all of the other one is ended, what is known of the first is kept in the
+ * journal, and the next down with credentials ends it. */
+static void test_one_of_two_has_no_credentials(void **state) {
+    struct fixture *f = *state;
+    launch_at_both(f);
+    cloud.open_fails = true;
+    down_fails(f, GP_EBILLED, "aws could not be looked at", "i-1");
+    assert_true(is_gone("node-2"));
+    assert_int_equal(running(), 2);
+    cloud.open_fails = false;
+    down_ok(f);
+}
+
+/* Without a record of anything there it is said all the same: nobody has looked. */
+static void test_one_of_two_cannot_be_looked_at(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack there = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaa"),
+                          .spec_hash = xstrdup("")};
+    spec_free(f->spec);
+    load(f, "name: t\nnodes: 2\noffers: [{provider: local}, {provider: aws}]\n");
+    resource_set(&add(RES_INSTANCE, "node-0", &there, 0)->provider, "local");
+    stack_clear(&there);
+    cloud.open_fails = true;
+    down_fails(f, GP_EBILLED, "aws could not be looked at", "no credentials");
+    assert_true(is_gone("node-0"));
+    (void)err;
+}
+
+/* One that opens and then does not answer is the same. */
+static void test_one_of_two_does_not_answer(void **state) {
+    struct fixture *f = *state;
+    launch_at_both(f);
+    cloud.other_list_fails = true;
+    down_fails(f, GP_EENDPOINT, "local could not be looked at", "node-2");
+    assert_true(is_gone("i-0"));
+    assert_true(is_gone("i-1"));
+    cloud.other_list_fails = false;
+    down_ok(f);
+}
+
+/* gc, which knows a stack's uid from one cloud, calls nothing gone that another one holds. */
+static void test_gc_asks_the_other_cloud_too(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    launch_at_both(f);
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
+    cloud.other_open_fails = true;
+    struct gc_result res = {0};
+    assert_int_not_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
+    gc_result_clear(&res);
+    assert_int_equal(running(), 1);
+    gp_error_clear(&err);
+    struct resource_list known = {0};
+    assert_int_equal(journal_resources(f->e->journal, f->run->stack.uid, &known, &err), 0);
+    bool kept = false;
+    for (size_t i = 0; i < known.list.len; i++)
+        kept = kept || (strcmp(known.list.items[i].id, "node-2") == 0 &&
+                        known.list.items[i].state != RES_GONE);
+    resource_list_clear(&known);
+    assert_true(kept);
+    cloud.other_open_fails = false;
+    down_ok(f);
+}
+
+/* This machine's clock is five hours ahead: what has hours left in the cloud's clock is not expired. */
+static void test_gc_by_the_clouds_clock(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    struct stack s = {0};
+    stack_copy(&s, &f->run->stack);
+    s.expires_s = clock_wall_s() - 3600; /* as the wrong clock sees it */
+    assert_int_equal(journal_stack_put(f->e->journal, &s, NULL, &err), 0);
+    stack_clear(&s);
+    cloud.skew_s = -5 * 3600;
+    struct gc_result res = {0};
+    assert_int_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
+    gc_result_clear(&res);
+    assert_int_equal(running(), 2);
+    cloud.skew_s = 0;
+    assert_int_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
+    gc_result_clear(&res);
+    assert_int_equal(running(), 0);
+}
+
+/* A launch of unknown outcome and no way to look: nothing has an id, and still it may be billed. */
+static void test_blind_with_an_open_launch(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.lose_reply_at = 0;
+    cloud.never_made = true;
+    for (int i = 1; i < 5; i++) cloud.script[i] = (struct refusal){GP_EUNKNOWN, GP_SCOPE_FATAL, "lost"};
+    (void)launch(f, &err);
+    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE, .slot_count = 2, .attempt = 9, .created_s = clock_wall_s()};
+    gp_error_clear(&err);
+    assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
+    intent_clear(&in);
+    cloud.open_fails = true;
+    down_fails(f, GP_EBILLED, "launch of nodes 0..1 at aws", "no credentials");
+}
+
+/* A journal that takes nothing any more (a full disk) keeps no machine alive. */
+static void test_a_journal_that_cannot_be_written(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    GP_AUTO_FREE char *db = fs_join(f->dir, "journal.db");
+    sqlite3 *j = NULL;
+    assert_int_equal(sqlite3_open(db, &j), SQLITE_OK);
+    static const char *const tables[] = {"stacks", "intents", "resources", "nodes"};
+    static const char *const acts[] = {"INSERT", "UPDATE", "DELETE"};
+    for (size_t t = 0; t < 4; t++)
+        for (size_t a = 0; a < 3; a++) {
+            GP_AUTO_FREE char *sql = xasprintf("CREATE TRIGGER no_%s_%s BEFORE %s ON %s BEGIN SELECT "
+                                               "RAISE(ABORT, 'no room'); END", tables[t], acts[a],
+                                               acts[a], tables[t]);
+            assert_int_equal(sqlite3_exec(j, sql, NULL, NULL, NULL), SQLITE_OK);
+        }
+    down_fails(f, GP_EIO, "gone", "i-0");
+    assert_int_equal(alive(), 0);
+    for (size_t t = 0; t < 4; t++)
+        for (size_t a = 0; a < 3; a++) {
+            GP_AUTO_FREE char *sql = xasprintf("DROP TRIGGER no_%s_%s", tables[t], acts[a]);
+            assert_int_equal(sqlite3_exec(j, sql, NULL, NULL, NULL), SQLITE_OK);
+        }
+    sqlite3_close(j);
+    down_ok(f);
+    struct stack_list all = {0};
+    assert_int_equal(journal_stacks(f->e->journal, &all, &err), 0);
+    assert_int_equal(all.list.len, 0);
 }
 
 static void test_list_fails_in_the_middle(void **state) {
@@ -172,6 +335,13 @@ int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
         T(test_no_credentials_at_all),
+        T(test_one_of_two_has_no_credentials),
+        T(test_one_of_two_cannot_be_looked_at),
+        T(test_one_of_two_does_not_answer),
+        T(test_gc_asks_the_other_cloud_too),
+        T(test_gc_by_the_clouds_clock),
+        T(test_blind_with_an_open_launch),
+        T(test_a_journal_that_cannot_be_written),
         T(test_list_fails_in_the_middle),
         T(test_gone_needs_two_reads),
         T(test_earlier_stack_of_the_name),
