@@ -325,6 +325,25 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     return 0;
 }
 
+/* A young claim of which this journal knows nothing: it was lost, or another machine's run was cut (or is at
+ * work), and a launch may be on its way. Until the claim has settled, no list of machines is believed; an
+ * older launch is fenced out by the end of its group, which the cloud refuses while a machine uses it. */
+static int unremembered(struct run *run, int64_t *ret_ms, struct gp_error *err) {
+    struct intent_list any = {0};
+    *ret_ms = 0;
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_intents(run->e->journal, run->stack.uid, ~0u, &any, err);
+    for (size_t i = 0; r == 0 && any.list.len == 0 && i < run->others.list.len; i++) {
+        const struct resource *c = &run->others.list.items[i];
+        const struct provider_ops *ops = provider_find(c->provider);
+        if (!c->claim || !ours(run, c) || ops == NULL || !ops->billed) continue;
+        int64_t age_ms = GP_MAX(run_cloud_s(run, c->provider) - c->created_s, (int64_t)0) * 1000;
+        *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - age_ms);
+    }
+    intent_list_clear(&any);
+    return r;
+}
+
 /* How long the list may lag behind what an earlier run asked for. */
 static int settling(struct teardown *t, struct gp_error *err) {
     struct run *run = t->run;
@@ -334,9 +353,14 @@ static int settling(struct teardown *t, struct gp_error *err) {
     for (size_t i = 0; i < open.list.len; i++)
         unknown = unknown || open.list.items[i].kind == RES_INSTANCE;
     intent_list_clear(&open);
-    int64_t claims_ms = 0, launch_ms = unknown ? run_settle_ms(run) : 0;
+    int64_t claims_ms = 0, young_ms = 0, launch_ms = unknown ? run_settle_ms(run) : 0;
     if (r == 0) r = claims_under_way(run, &claims_ms, err);
-    t->settle_until_ms = clock_deadline(launch_ms);
+    if (r == 0) r = unremembered(run, &young_ms, err);
+    if (r == 0 && young_ms > launch_ms)
+        run_event(run, -1, NODE_GONE, EVENT_PROGRESS, "settle",
+                  "the claim is young and this journal knows no launch under it: looking for what another "
+                  "run may have launched, for up to %lld s", (long long)(young_ms + 999) / 1000);
+    t->settle_until_ms = clock_deadline(GP_MAX(launch_ms, young_ms));
     t->claim_until_ms = clock_deadline(claims_ms);
     int64_t ms = GP_MAX(launch_ms, claims_ms);
     if (r == 0 && ms > 0)

@@ -60,10 +60,13 @@ static _Noreturn void end_here(struct holder *h, bool remove) {
     _exit(0);
 }
 
+/* Removed, or moved: what is not where its name says cannot be found by anybody who would end it. */
 static bool claim_is_gone(const struct holder *h) {
-    struct stat st;
-    (void)h;
-    return stat("claim.json", &st) != 0 && errno == ENOENT; /* the folder is our cwd */
+    GP_AUTO_FREE char *path = fs_join(h->cfg.dir, "claim.json");
+    struct stat here, there; /* the folder is our cwd */
+    if (stat("claim.json", &here) != 0) return errno == ENOENT;
+    if (stat(path, &there) != 0) return errno == ENOENT || errno == ENOTDIR;
+    return here.st_dev != there.st_dev || here.st_ino != there.st_ino;
 }
 
 static int step(int r, const char *what, struct gp_error *err) {

@@ -376,6 +376,90 @@ def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
     cloud.nothing_left()
 
 
+@pytest.mark.parametrize("at", ["bootstrap: hello", "check: host.memory"])
+def test_killed_after_the_nodes_are_there_up_goes_on(cloud, machine, spec, at):
+    """kill -9 while the nodes are set up, and while they are checked: the next `up` goes on with the same
+    machines, and `down` leaves nothing."""
+    gpuprov, path = machine(), spec(nodes=2, require="train.ddp")
+    path.write_text(path.read_text().replace("echo hello >", "sleep 1; echo hello >"))
+    p = gpuprov.popen("up", path)
+    seen = []
+    for line in p.stderr:
+        seen.append(line)
+        if at in line:
+            break
+    assert p.poll() is None, seen
+    p.kill()
+    p.communicate()
+    launched = sorted(i["InstanceId"] for i in cloud.alive("llm"))
+    assert len(launched) == 2
+    up = gpuprov.json("up", path, timeout=200)
+    assert up["report"]["ready"] is True
+    assert sorted(n["id"] for n in up["stack"]["nodes"]) == launched == sorted(i["InstanceId"] for i in cloud.alive())
+    gpuprov("down", "llm")
+    cloud.nothing_left()
+
+
+@pytest.mark.parametrize("at", ["bootstrap: hello", "check: host.memory"])
+def test_killed_after_the_nodes_are_there_down_leaves_nothing(cloud, machine, spec, at):
+    gpuprov, path = machine(), spec(nodes=1, require="host.memory")
+    p = gpuprov.popen("up", path)
+    assert any(at in line for line in p.stderr)
+    p.kill()
+    p.communicate()
+    assert len(cloud.alive("llm")) == 1
+    gpuprov("down", path)
+    cloud.nothing_left()
+
+
+def test_killed_and_forgotten_while_the_launch_is_on_its_way(cloud, machine, spec, proxies):
+    """The journal is lost, the claim is seconds old and the launch reaches the cloud after `down` began: the
+    claim is not believed to be all there is before its settling time is over."""
+    gpuprov, path, proxy = machine(), spec(offers=[THERE]), proxies()
+    proxy.rule("RunInstances", "late", delay=8)
+    p = gpuprov.popen("up", path, env=through(proxy))
+    wait_call(p, proxy, lambda: proxy.count("RunInstances") > 0)
+    p.kill()
+    p.communicate()
+    forget(gpuprov)
+    assert cloud.alive("llm") == []
+    said = gpuprov("down", path, env=through(proxy))
+    assert proxy.busy == 0 and "looking for what another run may have launched" in said.err, said
+    cloud.nothing_left()
+
+
+def test_down_on_a_full_disk(cloud, program, spec, proxies, tmp_path):
+    """The disk of this machine is full: what is billed is ended and proven gone first, then it is said, with
+    the ids, what could not be written down."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], check=True)
+    try:
+        gpuprov, path, proxy = InLab(cloud.lab, program, small / "state", tmp_path), spec(offers=[THERE]), proxies()
+        proxy.rule("RunInstances", "hold_after", times=None)
+        p = gpuprov.popen("up", path, env=through(proxy))
+        alive = labs.wait_for("the instances", lambda: cloud.alive("llm"), 30)
+        p.kill()
+        p.communicate()
+        with open(small / "fill", "wb", buffering=0) as f:
+            for size in (65536, 4096, 512, 1):
+                try:
+                    while True:
+                        f.write(b"x" * size)
+                except OSError:
+                    pass
+        last = gpuprov("down", "llm", code=1, timeout=200).err.splitlines()[-1]
+        assert "disk is full" in last and "gpuprov down llm" in last, last
+        assert all(i["InstanceId"] in last for i in alive), last
+        cloud.nothing_left()
+        (small / "fill").unlink()
+        gpuprov("down", "llm")
+        assert gpuprov.json("status")["stacks"] == []
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+        cloud.sweep()
+
+
 def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
     """Same account, same spec, no shared memory: one launch, and whoever comes second says what to do."""
     proxy = proxies(tokens=True)

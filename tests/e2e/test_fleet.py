@@ -68,7 +68,8 @@ def test_up_to_down(inside, fleet, tmp_path):
     # the user's own ssh, through the bastion
     assert inside("ssh", "fleet/1", "--", "hostname").out.strip() == "h2"
     down = inside("down", "fleet")
-    assert "fleet" in down.out
+    assert down.out == "fleet: 2 hosts released, nothing is left\n"
+    assert "release: host" in down.err and "destroy" not in down.err, down
     assert inside.json("status")["stacks"] == []
     assert traces(fleet) == []
     assert boots == [h.sh("cat /proc/sys/kernel/random/boot_id").stdout for h in fleet.nodes]

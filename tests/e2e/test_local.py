@@ -255,6 +255,50 @@ def test_a_full_disk_here_loses_nothing(gpuprov, spec, tmp_path):
         subprocess.run(["umount", "-l", small], check=True)
 
 
+def fill(folder):
+    """Until not one byte more fits."""
+    with open(folder / "fill", "wb", buffering=0) as f:
+        for size in (65536, 4096, 512, 1):
+            try:
+                while True:
+                    f.write(b"x" * size)
+            except OSError:
+                pass
+
+
+def test_down_on_a_full_disk(gpuprov, spec, tmp_path):
+    """What runs is ended first; then it is said what could not be written down, and what to do."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", small], check=True)
+    try:
+        env = {"GPUPROV_STATE_DIR": str(small / "state")}
+        text = SPEC.format(name="full", nodes=1).replace("train.ddp", "host.memory")
+        gpuprov("up", spec(text), env=env, code=None, timeout=120)  # host.disk wants more room than there is
+        assert stack_members(small / "state")
+        fill(small)
+        r = gpuprov("down", "full", env=env, code=None)
+        assert not stack_members(small / "state"), r
+        assert r.code == 0 or (r.code == 1 and "gpuprov down full" in r.err and "disk is full" in r.err), r
+        (small / "fill").unlink()
+        gpuprov("down", "full", env=env)
+        assert gpuprov.json("status", env=env)["stacks"] == []
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_down_when_another_cloud_has_no_credentials(gpuprov, spec):
+    """The nodes here are ended all the same, and exit 8 says where nobody could look."""
+    path = spec(SPEC.format(name="both", nodes=1).replace(
+        "{provider: local}", "{provider: local}, {provider: aws, regions: [us-east-1]}"))
+    gpuprov("up", path, env={"AWS_EC2_METADATA_DISABLED": "true"}, timeout=120)
+    assert stack_members(gpuprov.state)
+    r = gpuprov("down", path, env={"AWS_EC2_METADATA_DISABLED": "true"}, code=8)
+    last = r.err.splitlines()[-1]
+    assert "aws could not be looked at" in last and "gpuprov down both" in last, r
+    assert not stack_members(gpuprov.state) and not any((gpuprov.state / "local").iterdir())
+
+
 def test_packages_install_through_the_stack(gpuprov, spec):
     path = spec(SPEC.format(name="pkg", nodes=1).replace("bootstrap:", "bootstrap:\n  packages: [hello]"))
     gpuprov("up", path, timeout=300)

@@ -441,6 +441,25 @@ static void test_folder_removed_by_hand(void **state) {
     assert_nothing_left();
 }
 
+/* The state folder moved away: nobody can find that stack by its name, so it ends. */
+static void test_folder_moved(void **state) {
+    (void)state;
+    need_local();
+    struct up u;
+    up_open(&u, "mv", 1, 3600);
+    OK(up_try(&u, 0, 1, 1, err));
+    GP_AUTO_FREE char *stacks = fs_join(w.state, "local");
+    GP_AUTO_FREE char *dir = local_dir(stacks, u.p->owner, "mv");
+    GP_AUTO_FREE char *away = fs_join(w.state, "elsewhere");
+    assert_int_equal(rename(dir, away), 0);
+    for (int64_t end = clock_deadline(10000); count_holders() > 0 && clock_left_ms(end) > 0;)
+        gp_sleep(20, NULL, NULL);
+    assert_int_equal(count_holders(), 0);
+    OK(fs_remove_tree(away, err));
+    up_close(&u);
+    assert_nothing_left();
+}
+
 struct racer {
     struct up u;
     pthread_t thread;
@@ -632,7 +651,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_reboot_and_poweroff), cmocka_unit_test(test_one_node_ends),
         cmocka_unit_test(test_deadline),       cmocka_unit_test(test_holder_killed),
-        cmocka_unit_test(test_folder_removed_by_hand), cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_folder_removed_by_hand), cmocka_unit_test(test_folder_moved),
+        cmocka_unit_test(test_two_at_once),
         cmocka_unit_test(test_killed_at_any_moment), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
