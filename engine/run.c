@@ -51,6 +51,7 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
     run->e = e;
     run->spec = spec;
     run->lock_fd = -1;
+    run->end_ms = (int64_t)20 * 60 * 1000;
     pthread_mutex_init(&run->log_lock, NULL);
     run->sink = (struct event_sink){.emit = run_emit, .ctx = run};
     run->stack.name = xstrdup(name);

@@ -59,6 +59,7 @@ struct run {
     char id[17];                 /* of this run: 16 hex digits */
     struct run_node *nodes;
     int n_nodes;
+    int64_t end_ms;              /* how long machines may take to end */
     struct offer_list offers;    /* of up: ranked, asked once */
     struct resource_list others; /* everything of the stack that is not a node in use */
     int others_unwanted;         /* of these: second machines and stopped ones */

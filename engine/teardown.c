@@ -7,7 +7,6 @@
 
 #include "base/fs.h"
 
-#define TEARDOWN_MS (20 * 60 * 1000)
 #define GROUPS_MS (10 * 60 * 1000)
 #define TRIES 5 /* of a list that fails for a while, in a row */
 
@@ -371,7 +370,7 @@ static int settling(struct teardown *t, struct gp_error *err) {
 }
 
 int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
-    struct teardown t = {.run = run, .ret = ret, .deadline_ms = clock_deadline(TEARDOWN_MS)};
+    struct teardown t = {.run = run, .ret = ret, .deadline_ms = clock_deadline(run->end_ms)};
     struct gp_error why = {0};
     int r = settling(&t, &why);
     bool done = false;
@@ -387,7 +386,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
             failures = 0;
         }
         if (r == 0 && !done && clock_left_ms(t.deadline_ms) == 0)
-            r = gp_fail(&why, GP_ETIMEOUT, "it did not end within %d minutes", TEARDOWN_MS / 60000);
+            r = gp_fail(&why, GP_ETIMEOUT, "it did not end within %d minutes", (int)(run->end_ms / 60000));
         if (r == 0 && !done) r = gp_sleep(run_pause_ms(run), &run->e->cancel, &why);
     }
     ret->destroyed = (int)t.asked.ids.n - t.asked.released;
@@ -406,6 +405,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
 }
 
 int teardown_extras(struct run *run, struct gp_error *err) {
+    int64_t deadline = clock_deadline(run->end_ms);
     for (;;) {
         struct resource_list extra = {0};
         for (size_t i = 0; i < run->others.list.len; i++) {
@@ -419,6 +419,10 @@ int teardown_extras(struct run *run, struct gp_error *err) {
         if (extra.list.len > 0) r = destroy_layer(run, &extra, LAYER_MACHINES, &asked, err);
         strv_clear(&asked.ids);
         bool none = extra.list.len == 0;
+        if (r == 0 && !none && clock_left_ms(deadline) == 0)
+            r = gp_fail(err, GP_EBILLED, "%s is not wanted and does not end within %d minutes: look at it in "
+                        "the cloud's console, or 'gpuprov down %s'", extra.list.items[0].id,
+                        (int)(run->end_ms / 60000), run->stack.name);
         vec_free(&extra.list);
         if (r != 0 || none) return r;
         r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);

@@ -78,13 +78,21 @@ static bool damaged(const struct journal *j) {
     return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
 }
 
+/* "...unable to get the page. error code=266": what the disk said, and not what is on it. */
+static bool says_unreadable(const char *said) {
+    const char *code = strstr(said, "error code=");
+    long n = code != NULL ? strtol(code + strlen("error code="), NULL, 10) & 0xff : 0;
+    return n == SQLITE_IOERR || n == SQLITE_NOMEM;
+}
+
 static bool quick_check_ok(struct journal *j) {
     sqlite3_stmt *s = prepare(j, "PRAGMA quick_check(1)");
-    bool ok = s != NULL && sqlite3_step(s) == SQLITE_ROW &&
-              strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
-    bool was_damage = !ok && (s == NULL ? damaged(j) : sqlite3_errcode(j->db) != SQLITE_BUSY);
+    int rc = s != NULL ? sqlite3_step(s) : SQLITE_ERROR;
+    const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
+    /* a disk that cannot be read for a moment is no damage: only what was read and is wrong counts */
+    bool ok = said != NULL ? strcmp(said, "ok") == 0 || says_unreadable(said) : !damaged(j);
     sqlite3_finalize(s);
-    return ok || !was_damage;
+    return ok;
 }
 
 static int migrate(struct journal *j, struct gp_error *err) {

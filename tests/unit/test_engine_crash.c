@@ -200,6 +200,19 @@ static void test_a_stopped_node_is_not_ready(void **state) {
     assert_int_equal(cloud.creates, 2);
 }
 
+/* A second machine that does not end is waited for with a deadline, and named: it is billed. */
+static void test_an_extra_that_does_not_end(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    add(RES_INSTANCE, "i-9", &f->run->stack, 1);
+    cloud.gone_after = 1000000;
+    assert_int_equal(reconcile(f->run, &err), 0);
+    f->run->end_ms = 200;
+    assert_int_equal(teardown_extras(f->run, &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "i-9"));
+}
+
 /* A machine that vanishes while its node is waited for is heard of by its thread. */
 static void test_watch_hears_of_a_machine_that_vanished(void **state) {
     struct fixture *f = *state;
@@ -266,6 +279,7 @@ int main(void) {
         T(test_status_changes_no_record),
         T(test_a_nonsense_slot),
         T(test_a_stopped_node_is_not_ready),
+        T(test_an_extra_that_does_not_end),
         T(test_watch_hears_of_a_machine_that_vanished),
         T(test_ctrl_c_in_a_create),
         T(test_ctrl_c_with_an_unknown_outcome),

@@ -235,9 +235,57 @@ static void test_threads_and_two_connections(void **state) {
     journal_close(b);
 }
 
+/* A disk whose reads fail for a moment: the VFS of SQLite with another xRead. */
+static sqlite3_io_methods sick;
+static const sqlite3_io_methods *well;
+static int reads_until_sick;
+
+static int sick_read(sqlite3_file *f, void *to, int n, sqlite3_int64 at) {
+    if (n >= 4096 && reads_until_sick-- <= 0) return SQLITE_IOERR_READ; /* whole pages only */
+    return well->xRead(f, to, n, at);
+}
+static int sick_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out) {
+    sqlite3_vfs *real = vfs->pAppData;
+    int rc = real->xOpen(real, name, f, flags, out);
+    if (rc != SQLITE_OK || f->pMethods == NULL || !(flags & SQLITE_OPEN_MAIN_DB)) return rc;
+    well = f->pMethods;
+    sick = *well;
+    sick.xRead = sick_read;
+    f->pMethods = &sick;
+    return rc;
+}
+
+/* An error of reading is not damage: the journal is not set aside for it, whenever it comes. */
+static void test_a_disk_that_cannot_be_read_for_a_moment(void **state) {
+    struct fixture *f = *state;
+    const char *path = f->path;
+    struct journal *j = NULL;
+    struct gp_error err = {0};
+    assert_int_equal(journal_open(path, &j, NULL, &err), 0);
+    journal_close(j);
+    sqlite3_vfs *real = sqlite3_vfs_find(NULL), shim = *real;
+    shim.zName = "sick";
+    shim.pAppData = real;
+    shim.xOpen = sick_open;
+    assert_int_equal(sqlite3_vfs_register(&shim, 1), SQLITE_OK);
+    int refused = 0;
+    for (int n = 0; n < 12; n++) {
+        bool damaged = false;
+        gp_error_clear(&err);
+        reads_until_sick = n;
+        int r = journal_open(path, &j, &damaged, &err);
+        refused += r != 0;
+        if (r == 0) journal_close(j);
+        assert_false(damaged);
+    }
+    sqlite3_vfs_unregister(&shim);
+    assert_int_not_equal(refused, 0);
+}
+
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(test_a_disk_that_cannot_be_read_for_a_moment),
         T(test_stack_survives_reopen), T(test_intent_and_ids_together), T(test_gone_is_terminal),
         T(test_forget_keeps_tombstones), T(test_damaged_is_set_aside), T(test_newer_is_refused),
         T(test_threads_and_two_connections),
