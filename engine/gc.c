@@ -128,12 +128,15 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
 static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     GP_AUTO_STRV struct strv done = {0};
     struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
-    int r = w->p->ops->list(w->p, &req, &w->all, err);
-    if (r == 0)
-        r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, err);
-    if (r != 0) return r;
+    int first = w->p->ops->list(w->p, &req, &w->all, err); /* what it did show is swept all the same */
+    if (first == -GP_ECANCELLED) return first;
+    struct gp_error stones = {0};
+    int r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, &stones);
+    if (r != 0 && first == 0) {
+        first = r;
+        if (err != NULL) *err = stones;
+    }
     w->now_s = clock_wall_s() + w->p->clock_skew_s;
-    int first = 0;
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         if (!alive(res) || strv_has(&done, res->uid)) continue;
@@ -233,7 +236,14 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
             if (err != NULL) *err = why;
         }
     }
-    if (first == 0 && asked > 0 && !dry_run) first = gc_journal(e, provider, ret, err);
+    if (asked > 0 && !dry_run && !gp_cancelled(&e->cancel)) {
+        struct gp_error why = {0};
+        int r = gc_journal(e, provider, ret, &why);
+        if (r != 0 && first == 0) {
+            first = r;
+            if (err != NULL) *err = why;
+        }
+    }
     if (!dry_run) engine_tidy(e);
     if (first != 0 || asked > 0) return first;
     if (provider == NULL) return gp_fail(err, GP_EENV, "no provider could be asked");

@@ -91,7 +91,8 @@ struct provider_ops {
     int (*create)(struct provider *p, const struct create_req *req, struct resource_list *ret,
                   struct gp_error *err);
     /* Resources of EVERY kind the provider makes, by tag, the claim included. An empty list proves
-     * nothing: callers read twice. Terminal ones may be listed as RES_GONE for a while. */
+     * nothing: callers read twice. Terminal ones may be listed as RES_GONE for a while. On an error
+     * ret holds what could be read: that is there, and what is not in it proves nothing. */
     int (*list)(struct provider *p, const struct list_req *req, struct resource_list *ret,
                 struct gp_error *err);
     /* Starts the end of every resource given (instances before groups); missing ones are success.

@@ -220,11 +220,17 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
                              &regions, err);
         if (r != 0) return r;
     }
-    for (size_t i = 0; i < regions.n; i++) {
+    int first = 0;
+    for (size_t i = 0; i < regions.n && first != -GP_ECANCELLED; i++) {
+        struct gp_error e = {0};
+        int r = 0;
         if (!aws_region_valid(regions.v[i])) /* it comes from a journal or a reply */
-            return gp_fail(err, GP_EUSAGE, "aws: '%s' is no region", regions.v[i]);
-        int r = list_region(a, regions.v[i], &w, req->nodes_only, ret, err);
-        if (r != 0) return gp_wrap(err, "listing what '%s' owns", req->owner);
+            r = gp_fail(&e, GP_EUSAGE, "aws: '%s' is no region", regions.v[i]);
+        else
+            r = list_region(a, regions.v[i], &w, req->nodes_only, ret, &e);
+        if (r == 0 || (first != 0 && r != -GP_ECANCELLED)) continue;
+        first = r; /* one region that does not answer hides no other one */
+        if (err != NULL) *err = e;
     }
-    return 0;
+    return first != 0 ? gp_wrap(err, "listing what '%s' owns", req->owner) : 0;
 }

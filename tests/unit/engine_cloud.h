@@ -24,6 +24,7 @@ static struct {
     struct refusal script[16]; /* answer to the n-th create; code 0: it works */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     bool list_fails, open_fails;
+    bool list_is_partial; /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
     int64_t skew_s;                          /* the cloud's clock minus ours */
     int list_fails_at, hide_instances_at; /* the n-th list and all after it; that one list only */
@@ -217,6 +218,7 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
         resource_copy(&copy, r);
         vec_push(&ret->list, copy);
     }
+    if (!other && cloud.list_is_partial) return gp_fail(err, GP_EAUTH, "r9 is not for you");
     return 0;
 }
 

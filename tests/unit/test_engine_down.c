@@ -148,6 +148,33 @@ static void test_gc_by_the_clouds_clock(void **state) {
     assert_int_equal(running(), 0);
 }
 
+/* One region does not answer: what the others hold is ended, by down and by gc, and it is said. */
+static void test_one_region_is_not_seen(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.list_is_partial = true;
+    down_fails(f, GP_EBILLED, "aws could not be looked at", "r9 is not for you");
+    assert_int_equal(running(), 0);
+    cloud.list_is_partial = false;
+    down_ok(f);
+}
+
+static void test_gc_with_a_region_that_is_not_seen(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaa"),
+                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
+    add(RES_INSTANCE, "i-old", &old, 0);
+    stack_clear(&old);
+    cloud.list_is_partial = true;
+    struct gc_result res = {0};
+    assert_int_not_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
+    assert_non_null(strstr(err.msg, "r9"));
+    gc_result_clear(&res);
+    assert_int_equal(running(), 0);
+}
+
 /* A launch of unknown outcome and no way to look: nothing has an id, and still it may be billed. */
 static void test_blind_with_an_open_launch(void **state) {
     struct fixture *f = *state;
@@ -340,6 +367,8 @@ int main(void) {
         T(test_one_of_two_does_not_answer),
         T(test_gc_asks_the_other_cloud_too),
         T(test_gc_by_the_clouds_clock),
+        T(test_one_region_is_not_seen),
+        T(test_gc_with_a_region_that_is_not_seen),
         T(test_blind_with_an_open_launch),
         T(test_a_journal_that_cannot_be_written),
         T(test_list_fails_in_the_middle),
