@@ -291,7 +291,7 @@ def test_down_when_another_cloud_has_no_credentials(gpuprov, spec):
     """The nodes here are ended all the same, and exit 8 says where nobody could look."""
     path = spec(SPEC.format(name="both", nodes=1).replace(
         "{provider: local}", "{provider: local}, {provider: aws, regions: [us-east-1]}"))
-    gpuprov("up", path, env={"AWS_EC2_METADATA_DISABLED": "true"}, timeout=120)
+    gpuprov("up", path, env={"AWS_EC2_METADATA_DISABLED": "true"}, code=None, timeout=120)  # proven or not: they are there
     assert stack_members(gpuprov.state)
     r = gpuprov("down", path, env={"AWS_EC2_METADATA_DISABLED": "true"}, code=8)
     last = r.err.splitlines()[-1]
