@@ -87,7 +87,7 @@ void check_event(const struct event_sink *sink, int slot, enum node_phase phase,
                  const struct check_info *info, const struct check_result *r)
 {
     if (!r) {
-        event_emit(sink, slot, phase, EVENT_START, info->id, "at most %d s", info->seconds);
+        event_emit(sink, slot, phase, EVENT_START, info->id, "up to %d s on a sound node", info->seconds);
         return;
     }
     enum event_status st = r->verdict == VERDICT_PASS   ? EVENT_DONE

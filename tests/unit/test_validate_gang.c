@@ -111,6 +111,33 @@ static void test_start_up_files_that_print(void **state)
     }
 }
 
+static void test_the_time_that_is_left_is_the_gangs(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    static const struct { int64_t time_ms, least_s, most_s; } cases[] = {
+        {0, 20, 60},          /* never under the row's seconds */
+        {300000, 280, 320}, /* a small or busy machine may use what the spec gives */
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct bench b;
+        struct gp_error err = {0};
+        bench_open(&b);
+        b.spec.validate.time_ms = cases[i].time_ms;
+        for (size_t n = 0; n < 2; n++)
+            write_agent(n, "[ $1 != rank ] || echo \"$@\" >\"$HOME/args\"\n" RANK(PASS("train.ddp") END));
+        vec_push(&b.plan.gang_checks, check_find("train.ddp"));
+        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
+                                    {&b.links[1], "10.0.0.2", &b.rns[1]}};
+        assert_int_equal(validate_gang(gang, 2, &b.env, &b.report, &err), 0);
+        GP_AUTO_FREE char *args = node_file(1, "args");
+        const char *at = strstr(args, "--deadline ");
+        assert_non_null(at);
+        assert_in_range(strtol(at + 11, NULL, 10), cases[i].least_s, cases[i].most_s);
+        bench_close(&b);
+    }
+}
+
 static void test_gang_rank_dies(void **state)
 {
     (void)state;
@@ -354,6 +381,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gang_good),
         cmocka_unit_test(test_start_up_files_that_print),
+        cmocka_unit_test(test_the_time_that_is_left_is_the_gangs),
         cmocka_unit_test(test_gang_rank_dies),
         cmocka_unit_test(test_gang_connection_breaks_once),
         cmocka_unit_test(test_gang_lost_rank_is_stopped),
