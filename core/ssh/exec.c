@@ -13,6 +13,8 @@
 #define STEP_BYTES ((size_t)1 << 20) /* of one session before others get their turn */
 #define COMMAND_MAX 30000 /* it travels in one packet */
 #define CLOSE_MS 500
+#define OPEN_AGAIN_MS 3000 /* for how long a refused channel is asked for again */
+#define OPEN_PAUSE_MS 50
 #define NUDGE_MS 5000  /* a tunnel has no TCP to notice a dead host */
 #define SILENT_MS 30000
 
@@ -103,6 +105,18 @@ static void take_output(struct ssh_task *t, int stream, const char *p, size_t n)
 
 /* --- the phases; each returns true to be called again at once --- */
 
+/* A server may look at the request for a channel before it has put the last one away: with few
+ * MaxSessions the first answer is no. Asked again for a moment. */
+static bool open_again(struct ssh_task *t) {
+    struct ssh_session *s = t->session;
+    if (!s->had_channel || s->dead || libssh2_session_last_errno(s->lib) != LIBSSH2_ERROR_CHANNEL_FAILURE)
+        return false;
+    if (t->open_until_ms == 0) t->open_until_ms = clock_deadline(OPEN_AGAIN_MS);
+    if (clock_left_ms(t->open_until_ms) == 0) return false;
+    t->open_at_ms = clock_deadline(OPEN_PAUSE_MS);
+    return true;
+}
+
 static bool step_open(struct ssh_task *t) {
     LIBSSH2_SESSION *lib = t->session->lib;
     if (strlen(t->command) > COMMAND_MAX) {
@@ -111,12 +125,16 @@ static bool step_open(struct ssh_task *t) {
         t->phase = TASK_DONE;
         return false;
     }
+    if (t->open_at_ms != 0 && clock_left_ms(t->open_at_ms) > 0) return false;
+    t->open_at_ms = 0;
     t->channel = libssh2_channel_open_session(lib);
     if (t->channel != NULL) {
+        t->session->had_channel = true;
         t->phase = TASK_START;
         return true;
     }
     if (libssh2_session_last_errno(lib) == LIBSSH2_ERROR_EAGAIN && !t->session->dead) return false;
+    if (open_again(t)) return false;
     task_failed(t, "the server opens no further channel",
                 "MaxSessions in its sshd_config, or commands of before still run");
     return false;
@@ -306,6 +324,7 @@ void ssh_task_cancel(struct ssh_task *t) {
 
 int64_t ssh_task_deadline(const struct ssh_task *t) {
     if (t->phase == TASK_CLOSE) return t->close_by_ms;
+    if (t->phase == TASK_OPEN && t->open_at_ms != 0) return GP_MIN(t->opts.deadline_ms, t->open_at_ms);
     if (t->session->tunnel != NULL) return GP_MIN(t->opts.deadline_ms, clock_deadline(NUDGE_MS));
     return t->opts.deadline_ms;
 }

@@ -16,6 +16,7 @@ struct ssh_session {
     bool tcp;        /* fd is TCP: quick acknowledgements are asked for */
     bool dead;       /* lost, or left in the middle of a call: nothing goes in or out any more */
     bool ready;      /* logged in */
+    bool had_channel;/* the server gave one before */
     int lost_errno;  /* why the transport ended; 0: the other side closed it */
     /* What the transport did not take yet. libssh2 is never told of a full socket: a call of its
      * that was cut short must be repeated with the same pointers before any other, which no caller
@@ -169,6 +170,7 @@ struct ssh_task {
     bool stopped;  /* on_line said so */
     bool again;    /* stopped for fairness: step again without waiting */
     int64_t close_by_ms;
+    int64_t open_at_ms, open_until_ms; /* refused a channel: when to ask again, and how long; 0: not */
     struct ssh_line lines[2];
     int rc;
     struct gp_error err;
