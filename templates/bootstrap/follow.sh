@@ -2,7 +2,7 @@
 # shellcheck shell=sh disable=SC2015,SC2094
 # Follows a run: STEP, RUN_ID, OFF (what was seen of its output), SLICE (seconds, then gpuprov asks
 # again). Lines that begin with '::RUN_ID' say where it is and how it ended; the others are its own.
-cd "$HOME/.gpuprov/steps/$STEP" 2>/dev/null && read -r _ boot run <id && [ "$run" = "$RUN_ID" ] || {
+cd "$NODE_DIR/steps/$STEP" 2>/dev/null && read -r _ boot run <id && [ "$run" = "$RUN_ID" ] || {
     printf '::%s vanished gone\n' "$RUN_ID"
     exit 0
 }

@@ -4,7 +4,7 @@
 # this run; JOB, WRAP: the scripts. Says which run is going now: this one, or one of an earlier gpuprov
 # that does the same. Places for pid and status are taken before, so that a full disk cannot hide them.
 umask 077
-d=$HOME/.gpuprov/steps/$STEP
+d=$NODE_DIR/steps/$STEP
 because() { full_disks "$HOME" | sed 's/^/: the disk is full: /'; }
 said=$(mkdir -p "$d" 2>&1) && cd "$d" || fail "cannot make $d: ${said##*: }$(because)"
 # When the answer was lost and gpuprov asks again, the first start may still be at it. The lock goes

@@ -5,7 +5,7 @@
 probe() {
     if [ -n "$CHECK" ]; then
         holds "$CHECK" && return 0
-    elif [ "$(cat "$HOME/.gpuprov/marks/$MARK" 2>/dev/null)" = "$HASH" ]; then
+    elif [ "$(cat "$NODE_DIR/marks/$MARK" 2>/dev/null)" = "$HASH" ]; then
         return 0
     fi
     return 10
@@ -32,8 +32,8 @@ verify() {
         holds "$CHECK" || fail "ran, but its check does not hold: $CHECK"
         return 0
     fi
-    mkdir -p "$HOME/.gpuprov/marks" && printf '%s\n' "$HASH" >"$HOME/.gpuprov/marks/$MARK.new" &&
-        sync "$HOME/.gpuprov/marks/$MARK.new" &&
-        mv "$HOME/.gpuprov/marks/$MARK.new" "$HOME/.gpuprov/marks/$MARK" ||
+    mkdir -p "$NODE_DIR/marks" && printf '%s\n' "$HASH" >"$NODE_DIR/marks/$MARK.new" &&
+        sync "$NODE_DIR/marks/$MARK.new" &&
+        mv "$NODE_DIR/marks/$MARK.new" "$NODE_DIR/marks/$MARK" ||
         fail 'ran, but that could not be noted: is the disk full?'
 }

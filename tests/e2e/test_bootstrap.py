@@ -221,7 +221,7 @@ def test_huge_output(node):
     out = node.run(*node.step("loud", "yes | head -c 100000000; echo; echo the end >&2; exit 4\n"),
                    error="ended with status 4; it last said: the end")
     assert len(out.log) < 1000
-    used = node.host.sh("du -sk /home/ops/.gpuprov/steps").stdout.split()[0]
+    used = node.host.sh("du -sk /home/ops/.gpuprov/nodes").stdout.split()[0]
     assert int(used) < 2000
 
 
@@ -288,12 +288,34 @@ def test_killed_and_run_again_finds_the_step(node):
     assert node.host.file("/home/ops/runs").read_text() == "x\n"
 
 
+def test_a_home_that_two_nodes_share(lab, node, tmp_path):
+    """What was done on one node is not done on the other, at the same time or later."""
+    lab.next += 1
+    other = lab.add("light", "h%d" % lab.next, "10.77.1.%d" % lab.next, start=False)
+    lab.repo.use(other)
+    other.start()
+    try:
+        other.wait_ssh()
+        lab.host_sh("bind", other.name, node.host.name, "/home/ops")
+        second = Node(lab, other, tmp_path)
+        options = node.step("s", "uname -n >> ~/ran; sleep 1\n")
+        p = second.popen(*options)
+        node.run(*options)
+        out, log = p.communicate(timeout=120)
+        assert p.returncode == 0, (out, log)
+        ran = node.host.file("/home/ops/ran").read_text().split()
+        assert sorted(ran) == sorted([node.host.name, other.name])
+        assert node.run(*options).result["applied"] == second.run(*options).result["applied"] == 0
+    finally:
+        other.remove()
+
+
 def test_a_run_that_ends_while_the_next_one_starts(node):
     """An earlier gpuprov's run of the step ends well after this one has looked: not run twice."""
     once = node.step("once", "echo x >> ~/runs\n")
     node.run(*once)
-    node.host.sh("mv /home/ops/.gpuprov/marks /home/ops/kept")
-    out = node.run(*node.step("first", "mkdir -p ~/.gpuprov/marks; mv ~/kept/* ~/.gpuprov/marks\n"), *once)
+    node.host.sh("mv /home/ops/.gpuprov/nodes/*/marks /home/ops/kept")
+    out = node.run(*node.step("first", "cd ~/.gpuprov/nodes/*/; mkdir -p marks; mv ~/kept/* marks\n"), *once)
     assert out.result["applied"] == 1 and node.host.file("/home/ops/runs").read_text() == "x\n"
 
 

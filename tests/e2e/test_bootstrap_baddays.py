@@ -139,7 +139,7 @@ def test_what_follows_a_step_is_killed(node):
 
 def test_a_home_that_is_read_only(node):
     node.host.sh("mount --bind /home/ops /home/ops; mount -o remount,ro,bind /home/ops")
-    node.run(*node.step("s", "true\n"), error="step 's': cannot make /home/ops/.gpuprov/steps/s-")
+    node.run(*node.step("s", "true\n"), error="step 's': cannot make /home/ops/.gpuprov/nodes/")
     out = node.run(*node.step("s", "true\n"), error="Read-only file system")
     assert out.result["rc"] == -8
 

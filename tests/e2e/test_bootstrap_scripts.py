@@ -11,13 +11,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FRAGMENTS = ROOT / "templates" / "bootstrap"
+_ID = pathlib.Path("/etc/machine-id")
+MACHINE_ID = _ID.read_text().strip() if _ID.is_file() else ""
 
 
 class Home:
     def __init__(self, path):
         self.path, self.bin = path, path / "bin"
         self.bin.mkdir()
-        self.dir = path / ".gpuprov/steps/s"
+        self.dir = path / ".gpuprov/nodes" / (os.uname().nodename + "-" + MACHINE_ID) / "steps/s"
         self.env = {"HOME": str(path), "PATH": "%s:%s" % (self.bin, os.environ["PATH"])}
 
     def tool(self, name, text):

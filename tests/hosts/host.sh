@@ -6,6 +6,7 @@
 #   add LAB BASE KIND NAME ADDRESS/LEN [PUBLIC]   KIND: light (an sshd) or systemd (a booted Debian)
 #   start LAB NAME                 boots what `add` made (the caller may put files in between)
 #   exec LAB NAME CMD...           runs a command inside a host
+#   bind LAB NAME OTHER PATH       PATH of the host OTHER, in place of the host's own
 #   del LAB NAME                   pulls the plug and removes the host
 set -eu
 
@@ -152,6 +153,9 @@ exec)
     d=$lab/hosts/$1
     shift
     exec nsenter -t "$(init_pid)" --mount --uts --ipc --net --pid --root --wd "$@" ;;
+bind)
+    d=$lab/hosts/$1
+    nsenter -t "$(init_pid)" --mount mount --bind "$lab/hosts/$2/m$3" "$d/m$3" ;;
 del) name=$1 d=$lab/hosts/$1; del ;;
 *) echo "host.sh: unknown command '$command'" >&2; exit 2 ;;
 esac
