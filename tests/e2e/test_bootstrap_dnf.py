@@ -95,11 +95,6 @@ def test_repository_down(node):
              "(Curl error (7): Couldn't connect to server for http://10.77.0.1:8081/repodata/repomd.xml)")
 
 
-def test_through_a_proxy(node):
-    node.run("--package", "gp-one", "--proxy", "http://10.77.0.1:8082",
-             error="(Curl error (7): Couldn't connect to server for http://10.77.0.1:8080/repodata/repomd.xml)")
-
-
 def test_a_list_that_is_old(node):
     """The image brought a list with a version that the repository has no more."""
     repo = node.lab.repo
