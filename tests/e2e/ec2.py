@@ -22,36 +22,58 @@ CLEAN = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/nonexistent",
          "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "NO_PROXY": "", "no_proxy": ""}
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
+# moto's server on a socket that is listening already: nobody else can have the port, and what connects
+# before moto is ready waits. Ends with its parent.
+SERVER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[2]):
+    sys.exit("the test has ended")
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+make_server("127.0.0.1", int(os.environ["MOTO_PORT"]), DomainDispatcherApplication(create_backend_app), threaded=True,
+            request_handler=MotoRequestHandler, fd=int(sys.argv[1])).serve_forever()
+"""
+
+
+class NobodyListens:
+    """An address of loopback that refuses connections for as long as this is open."""
+
+    def __init__(self):
+        self.sock = socket.socket()
+        self.sock.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.sock.getsockname()[1]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
 
 
 class Moto:
-    """moto_server on a port of its own. strict: signatures are checked after `free` calls."""
+    """moto's server on a port of its own. strict_after: signatures are checked after that many calls."""
 
     def __init__(self, strict_after=None, extra=None):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        env = dict(os.environ, MOTO_EC2_LOAD_DEFAULT_AMIS="false", **(extra or {}))
-        if strict_after is not None:
-            env["INITIAL_NO_AUTH_ACTION_COUNT"] = str(strict_after)
-        server = pathlib.Path(sys.executable).parent / "moto_server"
-        self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([str(server), "-H", "127.0.0.1", "-p", str(self.port)],
-                                        env=env, stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(self.url + "/moto-api/", timeout=5).close()
-                return
-            except urllib.error.HTTPError:
-                return
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    self.log.seek(0)
-                    raise RuntimeError("moto_server: " + self.log.read().decode()[-800:])
-                time.sleep(0.1)
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+            self.port = listening.getsockname()[1]
+            self.url = f"http://127.0.0.1:{self.port}"
+            env = dict(os.environ, MOTO_EC2_LOAD_DEFAULT_AMIS="false", MOTO_PORT=str(self.port), **(extra or {}))
+            if strict_after is not None:
+                env["INITIAL_NO_AUTH_ACTION_COUNT"] = str(strict_after)
+            self.log = tempfile.TemporaryFile()
+            fd = listening.fileno()
+            self.process = subprocess.Popen([sys.executable, "-c", SERVER, str(fd), str(os.getpid())], env=env,
+                                            pass_fds=[fd], stdout=self.log, stderr=self.log)
+        try:
+            urllib.request.urlopen(self.url + "/moto-api/", timeout=120).close()
+        except urllib.error.HTTPError:
+            pass
+        except OSError as e:
+            self.process.kill()
+            self.process.wait()
+            self.log.seek(0)
+            raise RuntimeError("moto: " + self.log.read().decode()[-800:]) from e
 
     def close(self):
         self.process.terminate()

@@ -389,7 +389,8 @@ def test_claim_goes_last(cloud):
 # --- reaching it ---
 
 def test_endpoint_down(cloud):
-    run = cloud.drive("open", AWS_ENDPOINT_URL=f"http://127.0.0.1:{ec2.free_port()}")
+    with ec2.NobodyListens() as nobody:
+        run = cloud.drive("open", AWS_ENDPOINT_URL=nobody.url)
     assert run.rc == 1 and "does not answer" in run["message"] and "endpoint" in run["message"]
 
 
@@ -500,6 +501,7 @@ def test_own_address_is_asked_for(cloud, moto):
     assert run["code"] == "ok", run["message"]
     rules = [r for r in moto.groups()[0]["IpPermissions"] if r["IpProtocol"] == "tcp"]
     assert [x["CidrIp"] for r in rules for x in r["IpRanges"]] == ["198.51.100.7/32"]
-    run = ec2.Drive(dict(cloud.env, GPUPROV_CHECKIP_URL=f"http://127.0.0.1:{ec2.free_port()}"),
-                    ec2.spec(cloud.tmp, moto.image(), access={}, name="other"), "prepare")
+    with ec2.NobodyListens() as nobody:
+        run = ec2.Drive(dict(cloud.env, GPUPROV_CHECKIP_URL=nobody.url),
+                        ec2.spec(cloud.tmp, moto.image(), access={}, name="other"), "prepare")
     assert run.rc != 0 and "access.ssh_from" in run["message"]

@@ -30,7 +30,7 @@ def lab(tmp_path_factory):
         made.repo = Repo(tmp / "repo")
         made.repo.add("gp-one")
         made.repo.add("gp-two", depends="gp-one", version="2.1-1")
-        made.repo.add("gp-slow", postinst="echo slow >&2; sleep 3\n")
+        made.repo.add("gp-slow", postinst="[ -e /go ] || sleep 1000\n")
         made.repo.add("gp-broken", postinst="echo broken by design >&2; exit 3\n")
         made.repo.serve(made, "10.77.0.1")
         made.next = 2
@@ -226,6 +226,7 @@ def test_huge_output(node):
 
 
 def test_a_step_that_never_ends(node):
+    node.run()  # all of the time below is the step's
     out = node.run("--deadline-s", "5", *node.step("never", "echo begins; sleep 1000 & yes\n"),
                    error="step 'never': did not end in its time and was ended")
     assert out.result["rc"] == -8
@@ -338,7 +339,8 @@ def test_a_step_that_always_reboots(node):
 def test_reboot_in_the_middle_of_apt(node):
     def reboot(_):
         labs.wait_for("dpkg at work", lambda: node.host.sh(
-            "pgrep -f [g]p-slow.postinst", check=False).stdout, 30)
+            "pgrep -f [g]p-slow.postinst", check=False).stdout, 60)
+        node.host.put("/go", "")  # for the second time
         node.host.sh("reboot", check=False)
     out = node.run("--package", "gp-slow", during=reboot)
     assert node.host.boots == 2

@@ -58,19 +58,41 @@ def wait_for(what, seconds=30):
     return got
 
 
-def ranks(gpuprov):
-    return {pid: words for pid, words in agents(gpuprov).items() if words[1] == "rank"}
+def ranks(gpuprov, number):
+    return {pid: words for pid, words in agents(gpuprov).items()
+            if words[1] == "rank" and words[words.index("--rank") + 1] == str(number)}
 
 
-def training(gpuprov, seen):
-    """Waits until the run that began after `seen` is at train.ddp."""
-    log = gpuprov.state / "events" / "gang.jsonl"
-    wait_for(lambda: '"step":"train.ddp"' in log.read_text()[seen:])
-    assert ranks(gpuprov)
+def send(pids, signum):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # the rest of a rank ends with its half
+            os.kill(pid, signum)
 
 
-def log_size(gpuprov):
-    return len((gpuprov.state / "events" / "gang.jsonl").read_text())
+def in_training(pid, words):
+    """Whether a rank has begun train.ddp and not said its result, by the file that it writes."""
+    said = pathlib.Path(f"/proc/{pid}/root{words[words.index('--dir') + 1]}/rank.jsonl")
+    with contextlib.suppress(OSError):  # the rank has ended
+        lines = [line for line in said.read_text().splitlines() if '"train.ddp"' in line]
+        return len(lines) > 0 and not any('"result"' in line for line in lines)
+    return False
+
+
+def halted(gpuprov, number, *args):
+    """A validate whose rank `number` stands still in train.ddp: (process, the rank's pids). A machine that
+    was through with the training before it could be halted does it again."""
+    for _ in range(5):
+        p = gpuprov.popen("validate", "gang", *args)
+        wait_for(lambda: p.poll() is not None or
+                 any(in_training(*rank) for rank in ranks(gpuprov, number).items()), 100)
+        pids = ranks(gpuprov, number)
+        send(pids, signal.SIGSTOP)
+        if pids and all(in_training(*rank) for rank in pids.items()):
+            return p, pids
+        send(pids, signal.SIGCONT)
+        _, err = p.communicate(timeout=200)
+        assert p.returncode == 0, err
+    raise AssertionError("the training was over each time before a rank could be halted")
 
 
 def nothing_runs(gpuprov, said):
@@ -87,22 +109,16 @@ def test_a_gang_and_its_bad_days(gpuprov, spec):
     for node in up["report"]["nodes"]:
         assert {c["check"]: c["verdict"] for c in node["checks"]}["train.ddp"] == "pass"
 
-    seen = log_size(gpuprov)
-    p = gpuprov.popen("validate", "gang")
-    training(gpuprov, seen)
+    p, pids = halted(gpuprov, 1)
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=30)
+    _, err = p.communicate(timeout=60)
     assert p.returncode == 130, err
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids), err
     nothing_runs(gpuprov, err)
 
-    seen = log_size(gpuprov)
-    p = gpuprov.popen("validate", "gang", "--json")
-    training(gpuprov, seen)
-    for pid, words in ranks(gpuprov).items():
-        if words[words.index("--rank") + 1] == "2":
-            with contextlib.suppress(ProcessLookupError):  # the rest of a rank ends with its half
-                os.kill(pid, signal.SIGKILL)
-    out, err = p.communicate(timeout=60)
+    p, pids = halted(gpuprov, 2, "--json")
+    send(pids, signal.SIGKILL)
+    out, err = p.communicate(timeout=100)
     assert p.returncode == 7, err
     assert "gang/2: train.ddp: " in err.splitlines()[-1], err
     nothing_runs(gpuprov, err)

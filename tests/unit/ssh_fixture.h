@@ -84,27 +84,32 @@ FX void fx_write(const char *path, const char *text, unsigned mode) {
     assert_int_equal(fs_write_atomic(path, text, strlen(text), mode, NULL), 0);
 }
 
-/* A listening socket on a free loopback port. */
-FX int fx_listen(uint16_t *ret_port) {
+/* A socket that holds a free loopback port on which nothing listens. */
+FX int fx_bind(uint16_t *ret_port) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof sa;
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&sa, n), 0);
-    assert_int_equal(listen(fd, 16), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &n), 0);
     *ret_port = ntohs(sa.sin_port);
     return fd;
 }
 
-FX bool fx_accepts(uint16_t port) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in sa = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    char c = 0;
-    bool ok = connect(fd, (struct sockaddr *)&sa, sizeof sa) == 0 && recv(fd, &c, 1, 0) == 1;
-    close(fd);
-    return ok;
+/* One that listens. */
+FX int fx_listen(uint16_t *ret_port) {
+    int fd = fx_bind(ret_port);
+    assert_int_equal(listen(fd, 16), 0);
+    return fd;
+}
+
+/* Whether the sshd of dir has said that it listens: its own word, because on its port another program
+ * may answer. */
+FX bool fx_listens(const char *dir) {
+    GP_AUTO_FREE char *log = fs_join(dir, "log");
+    GP_AUTO_STR struct str text = {0};
+    return fs_read(log, 1 << 20, &text, NULL) == 0 && text.s != NULL &&
+           strstr(text.s, "Server listening on 127.0.0.1 ") != NULL;
 }
 
 FX pid_t fx_spawn_sshd(const char *dir, uint16_t port) {
@@ -122,14 +127,16 @@ FX pid_t fx_spawn_sshd(const char *dir, uint16_t port) {
     _exit(127);
 }
 
-/* Starts what dir/sshd_config describes, on a free port (or the one given), once it greets. */
+/* Starts what dir/sshd_config describes, on a free port (or the one given), once it listens. */
 FX void fx_sshd_run(struct sshd *s, uint16_t port) {
     for (int tries = 0; tries < 20; tries++) {
         s->port = port;
         if (port == 0) close(fx_listen(&s->port));
+        GP_AUTO_FREE char *log = fs_join(s->dir, "log");
+        unlink(log);
         s->pid = fx_spawn_sshd(s->dir, s->port);
         assert_true(s->pid > 0);
-        while (!fx_accepts(s->port)) {
+        while (!fx_listens(s->dir)) {
             if (waitpid(s->pid, NULL, WNOHANG) == s->pid) {
                 s->pid = 0;
                 break;
@@ -170,9 +177,10 @@ FX void fx_sshd_start(struct sshd *s, const char *name, const char *host_key_typ
     GP_AUTO_FREE char *text = xasprintf("%sListenAddress 127.0.0.1\nHostKey %s\nUsePAM no\nPidFile none\n"
                                         "StrictModes no\nPermitRootLogin yes\nUseDNS no\n"
                                         "PasswordAuthentication no\nMaxStartups 100:30:200\n"
-                                        "KbdInteractiveAuthentication no\nLogLevel ERROR\n"
-                                        "AuthorizedKeysFile %s/authorized_keys\n",
-                                        extra, key, fx.dir);
+                                        "KbdInteractiveAuthentication no\nLogLevel INFO\n"
+                                        "AuthorizedKeysFile %s/authorized_keys\n"
+                                        "SetEnv HOME=%s\n", /* not with this user's own start-up files */
+                                        extra, key, fx.dir, fx.dir);
     fx_write(conf, text, 0600);
     fx_sshd_run(s, 0);
 }

@@ -52,9 +52,13 @@ static void test_run_messages(void **state) {
     assert_string_equal(err.msg, "llm/1: step 'x' failed with exit status 3: two");
     assert_string_equal(err.detail, "exit 3");
     gp_error_clear(&err);
-    struct ssh_exec_opts o = {.deadline_ms = clock_deadline(1000)};
     GP_AUTO_FREE char *endless = fx_endless("exec sleep 600");
-    assert_int_equal(ssh_run(s, "step 'y'", endless, &o, NULL, &err), -GP_ETIMEOUT);
+    for (int64_t ms = 500; ms <= 32000; ms *= 2) { /* enough for its first word */
+        gp_error_clear(&err);
+        struct ssh_exec_opts o = {.deadline_ms = clock_deadline(ms)};
+        assert_int_equal(ssh_run(s, "step 'y'", endless, &o, NULL, &err), -GP_ETIMEOUT);
+        if (strstr(err.msg, "begun") != NULL) break;
+    }
     assert_string_equal(err.msg, "llm/1: step 'y' did not end in its time: begun");
     gp_error_clear(&err);
     GP_AUTO_FREE char *big = xmalloc(40001);
@@ -64,14 +68,24 @@ static void test_run_messages(void **state) {
     assert_int_equal(ssh_exec(s, big, NULL, &r, &err), -GP_EINTERNAL);
 }
 
-/* The server's process for this connection dies in the middle. */
+static bool make_file(void *ctx, bool is_stderr, const char *line, size_t len) {
+    (void)is_stderr, (void)line, (void)len;
+    fx_write(ctx, "", 0600);
+    return true;
+}
+
+/* The server's process for this connection dies in the middle, once the first line has come. */
 static void test_lost(void **state) {
     (void)state;
     NEEDS_SSHD();
     GP_AUTO_SSH struct ssh_session *s = fx_login();
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    GP_AUTO_FREE char *endless = fx_endless("sleep 0.2; kill -9 $PPID; exec sleep 600");
-    exec(s, endless, NULL, &r);
+    GP_AUTO_FREE char *heard = fx_path("heard");
+    GP_AUTO_FREE char *dies = xasprintf("until [ -e %s ]; do sleep 0.02; done; kill -9 $PPID; "
+                                        "exec sleep 600", heard);
+    GP_AUTO_FREE char *endless = fx_endless(dies);
+    struct ssh_exec_opts hear = {.on_line = make_file, .ctx = heard};
+    exec(s, endless, &hear, &r);
     assert_int_equal(r.end, SSH_LOST);
     assert_string_equal(r.out.s, "begun\n");
     GP_AUTO_SSH_RESULT struct ssh_result again = {0};

@@ -318,7 +318,7 @@ static void test_refused_port(void **state) {
     struct gp_error err = {0};
     struct counter c = {0};
     fx_target(&t, &fx.a);
-    close(fx_listen(&t.port));
+    GP_AUTO_FD int fd = fx_bind(&t.port);
     struct ssh_open_opts o = {
         .deadline_ms = clock_deadline(400), .waiting = count_waits, .ctx = &c};
     assert_int_equal(ssh_open(&t, &o, &s, &err), -GP_EREACH);
@@ -365,13 +365,8 @@ static void test_cut_attempt_is_not_the_reason(void **state) {
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     GP_AUTO_SSH struct ssh_session *s = NULL;
     struct gp_error err = {0};
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof sa;
-    GP_AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fx_target(&t, &fx.a);
-    assert_int_equal(bind(fd, (struct sockaddr *)&sa, n), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &n), 0);
-    t.port = ntohs(sa.sin_port);
+    GP_AUTO_FD int fd = fx_bind(&t.port);
     struct ssh_open_opts o = {
         .deadline_ms = clock_deadline(600), .waiting = start_silent, .ctx = &fd};
     assert_int_equal(ssh_open(&t, &o, &s, &err), -GP_EREACH);
@@ -455,11 +450,10 @@ static void test_cancel(void **state) {
     NEEDS_SSHD();
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     fx_target(&t, &fx.a);
-    close(fx_listen(&t.port));
+    GP_AUTO_FD int fd = fx_bind(&t.port);
     cancel_open(&t); /* between attempts */
-    GP_AUTO_FD int fd = fx_listen(&t.port);
+    assert_int_equal(listen(fd, 16), 0);
     cancel_open(&t); /* waiting for a banner */
-    (void)fd;
 }
 
 static void test_name_that_is_not(void **state) {
