@@ -11,6 +11,9 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
+# Files side by side: most of their time is waiting. A file's tests stay together and in order.
+E2E_JOBS ?= 3
+PYTEST = $(PYTHON) -m pytest -n $(E2E_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 
 # Under a sanitizer the first finding ends the program. TSan wants a known memory layout.
@@ -59,10 +62,10 @@ contract: $(CONTRACT_BIN) all unit
 fuzz-replay: $(FUZZ_BIN) contract
 	@$(TEST_ENV) $(TEST_RUN) sh tests/run.sh fuzz $(FUZZ_BIN)
 e2e: all fuzz-replay
-	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
+	@$(TEST_ENV) $(TEST_RUN) $(PYTEST) tests/e2e
 # the same without what comes before it
 e2e-only: all
-	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
+	@$(TEST_ENV) $(TEST_RUN) $(PYTEST) tests/e2e
 .PHONY: e2e-only
 
 # clang's libFuzzer: the whole library is built with its instrumentation, in a folder of its own.

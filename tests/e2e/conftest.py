@@ -18,7 +18,7 @@ def built_program():
     path = os.environ.get("GPUPROV_BIN") or ROOT / os.environ.get("B", "build") / "gpuprov"
     path = pathlib.Path(path).resolve()
     if not path.is_file():
-        pytest.exit(f"{path} is not built: run 'make'", returncode=2)
+        pytest.fail(f"{path} is not built: run 'make'", pytrace=False)
     return path
 
 
@@ -60,7 +60,7 @@ class Gpuprov:
         return subprocess.Popen([str(self.program), *map(str, args)], text=True,
                                 errors="replace", env={**self.env, **(env or {})}, start_new_session=True, **kw)
 
-    def __call__(self, *args, code=0, timeout=120, env=None, cwd=None):
+    def __call__(self, *args, code=0, timeout=300, env=None, cwd=None):
         p = self.popen(*args, env=env, cwd=cwd)
         try:
             out, err = p.communicate(timeout=timeout)
@@ -119,7 +119,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "shared: needs the API data beside the project")
 
 
+# Files that take minutes, the longest first: begun last, one would keep all others waiting.
+LONG = ["test_ec2.py", "test_local.py", "test_agent.py", "test_bootstrap.py", "test_fleet.py", "test_aws_faults.py"]
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
     why = None
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:

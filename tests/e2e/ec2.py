@@ -66,7 +66,7 @@ class Moto:
             self.process = subprocess.Popen([sys.executable, "-c", SERVER, str(fd), str(os.getpid())], env=env,
                                             pass_fds=[fd], stdout=self.log, stderr=self.log)
         try:
-            urllib.request.urlopen(self.url + "/moto-api/", timeout=120).close()
+            urllib.request.urlopen(self.url + "/moto-api/", timeout=300).close()
         except urllib.error.HTTPError:
             pass
         except OSError as e:
@@ -82,7 +82,7 @@ class Moto:
 
     def reset(self):
         urllib.request.urlopen(urllib.request.Request(self.url + "/moto-api/reset", method="POST"),
-                               timeout=30).close()
+                               timeout=120).close()
 
     def client(self, service="ec2", region=REGION, key="testing", secret="testing-secret"):
         return boto3.client(service, region_name=region, endpoint_url=self.url,
@@ -129,7 +129,7 @@ def environment(url, state, **more):
 class Drive:
     """One run of tests/drivers/provider_drive."""
 
-    def __init__(self, env, spec_path, *words, timeout=120):
+    def __init__(self, env, spec_path, *words, timeout=300):
         started = time.monotonic()
         done = subprocess.run([str(BUILD / "tests/drivers/provider_drive"), "aws", str(spec_path), *words],
                               env=env, capture_output=True, text=True, timeout=timeout, check=False)

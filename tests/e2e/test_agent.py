@@ -26,7 +26,7 @@ def needed():
         assert path.exists(), f"{path} is not built: make agent agent-faults"
 
 
-def agent(*args, program=AGENT, stdin="", env=None, timeout=120):
+def agent(*args, program=AGENT, stdin="", env=None, timeout=300):
     own = {k: v for k, v in os.environ.items() if not k.startswith("GPUPROV_FAULT")}
     return subprocess.run([str(program), *map(str, args)], input=stdin, capture_output=True, text=True,
                           env={**own, **(env or {})}, timeout=timeout)
@@ -47,7 +47,7 @@ class Gang:
         self.pids = {}
         self.start(0, "")
         self.addr = None
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while self.addr is None and time.monotonic() < deadline_s:
             lines, at = self.follow(0, 0, 1000)
             self.addr = next((l["addr"] for l in lines if l["type"] == "listen"), None)
@@ -220,7 +220,7 @@ def test_a_full_disk_is_told():
     who = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
     if subprocess.run([*who, "true"]).returncode:
         pytest.skip("mount namespaces are refused here")
-    got = subprocess.run([*who, "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    got = subprocess.run([*who, "sh", "-c", script], capture_output=True, text=True, timeout=300)
     result = next((l for l in lines_of(got.stdout) if l["type"] == "result"), got)
     assert result["verdict"] == "fail" and result["code"] == "disk_full", result
 
@@ -266,14 +266,17 @@ def test_the_bits_depend_on_neither_compiler_flags_nor_the_cpu(tmp_path):
     sources += [ROOT / "validate/checks.c"]
     common = ["-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", "-fno-math-errno", "-I", ROOT / "core",
               "-I", ROOT, '-DGP_VERSION="test"', *sources, "-lm"]
-    hashes = {}
-    for name, flags in {"O0": ["-O0"], "native": ["-O3", "-march=native"], "shipped": None}.items():
+
+    def hash_of(name, flags):
         program = tmp_path / f"agent-{name}" if flags else AGENT
         if flags:
             subprocess.run(["cc", *flags, *common, "-o", program], check=True, cwd=ROOT)
         (tmp_path / name).mkdir()
         gang = Gang(tmp_path / name, 1, program=program, checks="train.ddp", extra=["--steps", 20])
-        hashes[name] = gang.results()[0]["train.ddp"]["data"]["parameters_hash"]
+        return gang.results()[0]["train.ddp"]["data"]["parameters_hash"]
+    builds = {"O0": ["-O0"], "native": ["-O3", "-march=native"], "shipped": None}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        hashes = dict(zip(builds, pool.map(hash_of, builds, builds.values())))
     assert len(set(hashes.values())) == 1, hashes
 
 
@@ -378,7 +381,7 @@ def test_a_rank_that_dies_is_named_by_the_others(tmp_path):
 
 def test_a_rank_that_hangs_is_named_by_the_others(tmp_path):
     every = Gang(tmp_path, 3, program=FAULTS, checks="train.ddp", fault="hang:2:12", stall="1s",
-                 deadline="8s").results()
+                 deadline="15s").results()
     for rank in (0, 1):
         train = every[rank]["train.ddp"]
         assert train["code"] == "rank_lost" and train["data"]["culprits"] == [2], train
@@ -388,8 +391,8 @@ def test_a_rank_that_hangs_is_named_by_the_others(tmp_path):
 
 def test_a_stopped_rank_is_named_by_the_others(tmp_path):
     """SIGSTOP: the connection stays, nothing answers. No fault build is needed."""
-    gang = Gang(tmp_path, 3, checks="train.ddp", stall="1s", deadline="8s", extra=["--steps", 100000])
-    deadline = time.monotonic() + 15
+    gang = Gang(tmp_path, 3, checks="train.ddp", stall="1s", deadline="15s", extra=["--steps", 100000])
+    deadline = time.monotonic() + 60
     while "train.ddp" not in gang.raw(1) and time.monotonic() < deadline:
         time.sleep(0.05)
     worker = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(gang.pids[1])], capture_output=True,
@@ -423,7 +426,7 @@ def test_bytes_that_change_on_the_way_are_found(tmp_path):
 # --- who may take part, and how it ends ---
 
 def test_a_wrong_token_is_refused_and_the_missing_rank_named(tmp_path):
-    gang = Gang(tmp_path, 2, checks="train.ddp", deadline="8s", others=False)
+    gang = Gang(tmp_path, 2, checks="train.ddp", deadline="15s", others=False)
     gang.start(1, gang.addr, token=secrets.token_hex(32))
     every = gang.results()
     assert every[1]["train.ddp"]["verdict"] == "error" and "token" in every[1]["train.ddp"]["message"]
@@ -536,7 +539,7 @@ def test_only_private_addresses(tmp_path, bind, rendezvous, text):
     got = agent("rank", "--dir", tmp_path / "r", "--rank", rank, "--size", 2, "--bind", bind, "--check",
                 "train.ddp", "--deadline", "5s", stdin=f"{secrets.token_hex(32)}\n{rendezvous}\n")
     assert got.returncode == 0, got.stderr
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while '"end"' not in (tmp_path / "r/rank.jsonl").read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert text in (tmp_path / "r/rank.jsonl").read_text()

@@ -74,7 +74,7 @@ class Node:
                                keys or self.host.host_key(), *options],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *options, error=None, timeout=120, during=None, **kw):
+    def run(self, *options, error=None, timeout=300, during=None, **kw):
         """error: None: must end well; text: must fail and say that. during(lines): called in a
         thread with the growing list of lines."""
         p = self.popen(*options, **kw)
@@ -107,7 +107,7 @@ class Node:
         return out
 
 
-def saw(lines, text, seconds=30):
+def saw(lines, text, seconds=60):
     labs.wait_for("a line with " + text, lambda: any(text in line for line in lines), seconds)
 
 
@@ -191,7 +191,7 @@ def test_dpkg_lock_held(node):
               "while not __import__('os').path.exists('/release'): time.sleep(.05)\n")
     node.host.put("/holder.py", holder)
     node.host.sh("setsid python3 /holder.py </dev/null >/dev/null 2>&1 &")
-    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 20)
+    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 60)
 
     def release(lines):
         saw(lines, "waits for another package manager")
@@ -239,7 +239,7 @@ def test_start_up_files_that_print(node):
     noise = "echo ran >> ~/bashrc-ran\necho welcome\necho to err >&2\nprintf 'today:'\n"
     node.host.put("/home/ops/.bashrc", noise, 0o644, 1000)
     options = ["--package", "gp-one", *node.step("s", "echo working; echo 1 >> log\n")]
-    out = node.run(*options, timeout=60)
+    out = node.run(*options)
     assert out.result["applied"] == 3 and len(out.result["boot_id"]) == 36, out
     assert "working" in out.texts("s")
     assert node.host.file("/home/ops/bashrc-ran").exists()
@@ -276,7 +276,7 @@ def test_cable_pulled_in_the_middle(node):
 def test_killed_and_run_again_finds_the_step(node):
     options = node.step("long", "echo begins; echo x >> ~/runs; until [ -e /go ]; do sleep .1; done\n")
     p = node.popen(*options)
-    labs.wait_for("the step", lambda: node.host.file("/home/ops/runs").exists(), 30)
+    labs.wait_for("the step", lambda: node.host.file("/home/ops/runs").exists(), 60)
     # the driver is nsenter's own process: it became it
     os.kill(p.pid, signal.SIGKILL)
     p.wait()

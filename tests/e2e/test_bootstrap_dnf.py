@@ -111,7 +111,7 @@ def test_a_list_that_is_old(node):
 def test_lock_held(node, lock):
     node.host.put("/holder.py", HOLD)
     node.host.sh("mkdir -p /var/cache/dnf; setsid python3 /holder.py %s </dev/null >/dev/null 2>&1 &" % lock)
-    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 20)
+    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 60)
 
     def release(lines):
         saw(lines, "waits for another package manager")

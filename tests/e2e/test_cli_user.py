@@ -53,12 +53,12 @@ def test_a_node_where_a_stack_is_wanted(gpuprov):
 
 
 def test_status_of_a_slip_is_an_error(gpuprov, spec):
-    r = gpuprov("status", "nothere", "--json", code=1, timeout=60)
+    r = gpuprov("status", "nothere", "--json", code=1, timeout=300)
     assert r.json["error"]["code"] == "not-found" and "nothere" in r.err
     # nothing is remembered of it
     assert "no logs" in gpuprov("logs", "nothere", code=1).err
     # a spec's stack may not be there yet
-    gpuprov("status", spec(GOOD), timeout=60)
+    gpuprov("status", spec(GOOD), timeout=300)
 
 
 def test_a_spec_from_a_slow_pipe(gpuprov):
@@ -75,7 +75,7 @@ def test_a_spec_from_a_slow_pipe(gpuprov):
         os.write(write, GOOD[8:].encode())
         os.close(write)
     threading.Thread(target=feed).start()
-    out, err = p.communicate(timeout=30)
+    out, err = p.communicate(timeout=120)
     assert p.returncode == 0, err
     assert "stack 'try'" in out
 
@@ -112,7 +112,7 @@ def test_a_closed_descriptor_is_no_other_file(gpuprov, fd, tmp_path):
     argv = [str(gpuprov.program), "gc", "local"]
     p = subprocess.Popen(["sh", "-c", f'exec "$@" {fd}{"<" if fd == 0 else ">"}&-', "sh", *argv],
                          env=gpuprov.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=300)
     assert p.returncode == (1 if fd == 1 else 0), err
     if fd == 1:
         assert "could not write the result" in err
@@ -236,7 +236,7 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     path = spec("name: ux\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\n")
     plan = gpuprov("plan", path, code=2)
     assert "deadline after 20m (kept by the provider)" in plan.out
-    r = gpuprov("up", path, "--json", timeout=200)
+    r = gpuprov("up", path, "--json", timeout=300)
     fields = {"t", "stack", "run", "node", "phase", "status", "step", "text"}
     assert all(set(e) == fields and e["stack"] == "ux" for e in r.events)
     assert len(r.events) == len(r.err.splitlines())
@@ -262,7 +262,7 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     cfg.write_text(gpuprov("ssh", "ux", "--config").out)
     (tmp_path / "a b").write_text("hello")
     subprocess.run(["scp", "-q", "-F", cfg, tmp_path / "a b", "ux-0:/tmp/copied"], check=True,
-                   env=gpuprov.env, timeout=60)
+                   env=gpuprov.env, timeout=300)
     assert gpuprov("ssh", "ux", "--", "cat /tmp/copied").out == "hello"
     old = gpuprov.state / "events" / "long-gone.jsonl"
     old.write_text("{}\n")

@@ -324,7 +324,7 @@ def test_the_journal_is_lost(cloud, machine, spec, key):
     """Tags alone are enough to see and to end; with the login key also to go on. A changed host key is
     never accepted, whoever asks."""
     first, path = machine(), spec(nodes=1, require="host.memory", access=", key: %s" % key)
-    up = first.json("up", path, timeout=120)
+    up = first.json("up", path, timeout=300)
     [one] = cloud.alive()
     forget(first)
     seen = first.json("status", "llm")["stacks"][0]
@@ -338,10 +338,10 @@ def test_the_journal_is_lost(cloud, machine, spec, key):
     assert "login key of 'llm' is not on this machine" in said and "gpuprov down llm" in said
 
     adopting = machine()
-    adopted = adopting.json("up", path, timeout=120)
+    adopted = adopting.json("up", path, timeout=300)
     assert adopted["report"]["ready"] is True
     assert [n["id"] for n in adopted["stack"]["nodes"]] == [one["InstanceId"]]
-    assert adopting.json("validate", path, timeout=120)["ready"] is True
+    assert adopting.json("validate", path, timeout=300)["ready"] is True
     assert [i["InstanceId"] for i in cloud.alive()] == [one["InstanceId"]]
 
     host = cloud.lab.host(one["InstanceId"])
@@ -351,7 +351,7 @@ def test_the_journal_is_lost(cloud, machine, spec, key):
             "systemctl restart ssh")
     assert host.host_key() != was
     for who, verb in ((adopting, "validate"), (machine(), "up")):  # the journal pins it, and the tag does
-        said = who(verb, path, code=5, timeout=60).err
+        said = who(verb, path, code=5, timeout=300).err
         assert "llm/0" in said and "is pinned" in said
     assert adopting("ssh", "llm/0", "--", "true", code=255).out == ""
 
@@ -369,7 +369,7 @@ def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
     p.kill()
     p.communicate()
     proxy.clear()
-    up = gpuprov.json("up", path, env=through(proxy), timeout=120)
+    up = gpuprov.json("up", path, env=through(proxy), timeout=300)
     assert up["report"]["ready"] is True and proxy.count("RunInstances") == 0
     assert [n["id"] for n in up["stack"]["nodes"]] == [i["InstanceId"] for i in cloud.alive()]
     gpuprov("down", path)
@@ -466,7 +466,7 @@ def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
     path = spec(nodes=1, require="host.memory", access=", key: %s" % key)
     both = [machine(), machine()]
     started = [g.popen("up", path, "--json", env=through(proxy)) for g in both]
-    ended = [(p.communicate(timeout=120), p.returncode) for p in started]
+    ended = [(p.communicate(timeout=300), p.returncode) for p in started]
     assert len(cloud.alive()) == 1 and len(cloud.groups()) == 1
     codes = [code for _, code in ended]
     assert 0 in codes, ended
@@ -474,7 +474,7 @@ def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
         if code:
             assert code == 6 and "launched by another run" in err, err
     for gpuprov in both:  # afterwards both know the same stack
-        up = gpuprov.json("up", path, env=through(proxy), timeout=120)
+        up = gpuprov.json("up", path, env=through(proxy), timeout=300)
         assert up["stack"]["phase"] == "ready"
     both[1]("down", "llm")
     cloud.nothing_left()
@@ -551,7 +551,7 @@ def test_the_cloud_refuses(cloud, machine, spec, proxies, code, rules, says):
     for action, do, more in rules:
         proxy.rule(action, do, times=None, **more)
     path = spec(offers=[THERE])
-    said = gpuprov("up", path, code=code, env=through(proxy), timeout=60)
+    said = gpuprov("up", path, code=code, env=through(proxy), timeout=300)
     last = said.err.splitlines()[-1]
     assert last.startswith("gpuprov: ") and all(word in last for word in says), said
     assert "<" not in last
@@ -598,7 +598,7 @@ def test_with_every_signature_checked(program, tmp_path):
                                     access="", image=cloud.images[HERE]))
         said = gpuprov("up", path, code=5, env={"AWS_SECRET_ACCESS_KEY": "not-the-secret"}).err
         assert "AWS_PROFILE" in said and "not-the-secret" not in said
-        up = gpuprov.json("up", path, timeout=200)
+        up = gpuprov.json("up", path, timeout=300)
         assert up["report"]["ready"] is True and len(cloud.alive()) == 2
         gpuprov("down", "llm")
         cloud.nothing_left()
@@ -618,10 +618,10 @@ def own_end(program, tmp):
         try:
             [one] = labs.wait_for("the instance", cloud.alive, 60)
             host = lab.host(one["InstanceId"])
-            host.wait_ssh(60)
+            host.wait_ssh()
             # the wall clock counts only where it is known to be right, which nothing in a lab says
             host.sh("mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized")
-            _, err = p.communicate(timeout=150)
+            _, err = p.communicate(timeout=300)
         finally:
             p.kill()
         assert p.returncode == 6 and "llm/0" in err and "ended while it was in phase" in err, err

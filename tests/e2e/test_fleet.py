@@ -58,12 +58,12 @@ def traces(fleet):
 def test_up_to_down(inside, fleet, tmp_path):
     spec = write(tmp_path / "spec.yaml", SPEC)
     boots = [h.sh("cat /proc/sys/kernel/random/boot_id").stdout for h in fleet.nodes]
-    up = inside.json("up", spec, timeout=200)
+    up = inside.json("up", spec, timeout=300)
     status = inside.json("status", "fleet")
     nodes = status["stacks"][0]["nodes"] if "stacks" in status else status["nodes"]
     assert len(nodes) == 2, status
     assert "READY" in json.dumps(up).upper()
-    again = inside("up", spec, timeout=200)
+    again = inside("up", spec, timeout=300)
     assert "create" not in again.err, again
     # the user's own ssh, through the bastion
     assert inside("ssh", "fleet/1", "--", "hostname").out.strip() == "h2"
@@ -78,11 +78,11 @@ def test_up_to_down(inside, fleet, tmp_path):
 def test_a_host_is_in_one_stack_at_a_time(inside, fleet, tmp_path):
     first = write(tmp_path / "a.yaml", dict(SPEC, name="first", nodes=2))
     second = write(tmp_path / "b.yaml", dict(SPEC, name="second", nodes=2))
-    inside("up", first, timeout=200)
+    inside("up", first, timeout=300)
     refused = inside("up", second, code=3)
     assert "3 hosts, 1 free where 2 are needed, 2 held by others such as 'first'" in refused.err, refused
     inside("down", "first")
-    inside("up", second, timeout=200)
+    inside("up", second, timeout=300)
     inside("down", "second")
 
 
@@ -93,7 +93,7 @@ def test_a_changed_host_key_is_never_accepted(inside, fleet, tmp_path):
     other = lines[2].split()[1:]
     known.write_text("\n".join([" ".join([line.split()[0], *other]) if line.startswith(fleet.nodes[0].address + " ")
                                 else line for line in lines]) + "\n")
-    out = inside("up", spec, "--accept-new-host-key", code=5, timeout=200)
+    out = inside("up", spec, "--accept-new-host-key", code=5, timeout=300)
     assert "fleet/0" in out.err and "host key" in out.err and "changed" in out.err, out
     assert fleet.nodes[0].host_key() not in known.read_text()
     inside("down", "fleet")
@@ -109,7 +109,7 @@ def test_an_unknown_host_must_be_accepted_aloud(inside, fleet, tmp_path):
     home_known.write_text("%s %s\n" % (fleet.bastion.address, fleet.bastion.host_key()))
     out = inside("up", spec, code=3)
     assert "--accept-new-host-key" in out.err, out
-    inside("up", spec, "--accept-new-host-key", timeout=200)
+    inside("up", spec, "--accept-new-host-key", timeout=300)
     assert "%s %s" % (host.address, host.host_key()) in home_known.read_text()
     inside("status", "fleet")
     inside("down", "fleet")
@@ -121,7 +121,7 @@ def test_a_host_that_does_not_answer(inside, fleet, tmp_path):
                                                  "known_hosts": str(tmp_path / "known_hosts"),
                                                  "bastion": "ops@" + fleet.bastion.address},
                                     "hosts": [fleet.nodes[0].address]})
-    out = inside("up", spec, code=6, timeout=200)
+    out = inside("up", spec, code=6, timeout=300)
     assert "fleet/0: " in out.err and "could not connect to %s:2222" % fleet.nodes[0].address in out.err, out
     inside("down", "fleet")
     assert inside.json("status")["stacks"] == []
@@ -131,7 +131,7 @@ def test_a_login_that_is_refused(inside, fleet, tmp_path):
     spec = write(tmp_path / "spec.yaml", dict(SPEC, nodes=1))
     text = (tmp_path / "fleet.yaml").read_text().replace("user: ops", "user: nobody")
     (tmp_path / "fleet.yaml").write_text(text)
-    out = inside("up", spec, code=5, timeout=200)
+    out = inside("up", spec, code=5, timeout=300)
     assert "login as 'nobody'" in out.err and "was refused" in out.err and str(fleet.key) in out.err, out
     inside("down", "fleet")
 
@@ -155,6 +155,6 @@ def test_killed_in_the_middle(inside, fleet, tmp_path):
         p.communicate()
         inside("down", "fleet", code=None)
         assert inside.json("status")["stacks"] == []
-    inside("up", spec, timeout=200)
+    inside("up", spec, timeout=300)
     inside("down", "fleet")
     assert traces(fleet) == []

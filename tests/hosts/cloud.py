@@ -70,7 +70,7 @@ class Ec2Lab(Lab):
             [sys.executable, "-c", "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
             env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         probe = "exec 3<>/dev/tcp/%s/%d" % (ADDRESS, PORT)
-        wait_for("moto", lambda: self.run(["bash", "-c", probe], capture_output=True).returncode == 0, 60)
+        wait_for("moto", lambda: self.run(["bash", "-c", probe], capture_output=True).returncode == 0, 120)
         if self.signatures:
             self._make_user()
 
@@ -132,7 +132,7 @@ class Ec2Lab(Lab):
         path = self.path("instances", instance_id + ".json")
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def host(self, instance_id, seconds=30):
+    def host(self, instance_id, seconds=120):
         """The host behind an instance, once it is started."""
         said = wait_for("a host behind " + instance_id,
                         lambda: self.about(instance_id) if self.about(instance_id) else None, seconds)
@@ -140,7 +140,7 @@ class Ec2Lab(Lab):
             raise RuntimeError("no host behind %s: %s" % (instance_id, said))
         return Host(self, "systemd", said["host"], said["private"], said["public"])
 
-    def wait_no_host(self, instance_id, seconds=30):
+    def wait_no_host(self, instance_id, seconds=120):
         wait_for("the end of the host of " + instance_id, lambda: "ended" in self.about(instance_id), seconds)
 
     def log(self, name):

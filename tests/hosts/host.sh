@@ -58,7 +58,7 @@ X
         ip -n "$name" addr add "$public/32" dev eth0
         ip route replace "$public/32" via "${addr%/*}"
     fi
-    echo made >"$d/state"
+    say made
 }
 
 # Every host gets control groups of its own: two systemds in one group end each other's units.
@@ -68,6 +68,12 @@ own_cgroup() {
         mkdir -p "$top/gp-${lab##*/}/$name"
         echo 0 >"$top/gp-${lab##*/}/$name/cgroup.procs"
     done
+}
+
+# What the host is in: made, running, rebooting or off, and its number of boots. Whole at any moment.
+say() {
+    echo "$*" >"$d/state.new"
+    mv "$d/state.new" "$d/state"
 }
 
 # One boot of a host; returns how pid 1 ended.
@@ -96,19 +102,19 @@ supervise() {
     set +e
     own_cgroup
     boots=0 kind=$(cat "$d/kind")
-    while [ "$boots" -lt 50 ]; do
+    while [ "$boots" -lt 50 ] && [ ! -e "$d/down" ]; do
         boots=$((boots + 1))
-        echo "running $boots" >"$d/state"
+        say running "$boots"
         "boot_$kind"
         rc=$?
         echo "boot $boots ended: $rc" >>"$d/boots.log"
         [ -e "$d/down" ] && break
         # restart: 133 from nspawn, 128+SIGHUP from a light host's pid 1
         case $kind.$rc in systemd.133 | light.129) ;; *) break ;; esac
-        echo "rebooting $boots" >"$d/state"
+        say rebooting "$boots"
         [ -e "$d/boot-delay" ] && sleep "$(cat "$d/boot-delay")"
     done
-    echo "off $boots" >"$d/state"
+    say off "$boots"
 }
 
 # Process id of a host's pid 1, as the lab sees it.
@@ -128,10 +134,14 @@ init_pid() {
 del() {
     [ -d "$d" ] || return 0
     touch "$d/down"
-    if init=$(init_pid); then kill -9 "$init" 2>/dev/null || true; fi
-    kill -9 "$(cat "$d/pid")" 2>/dev/null || true
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-        case $(cat "$d/state") in running* | rebooting*) sleep 0.05 ;; *) break ;; esac
+    # again and again: a boot may have been about to begin
+    n=0
+    while [ $n -lt 600 ]; do
+        case $(cat "$d/state") in running* | rebooting*) ;; *) break ;; esac
+        if init=$(init_pid 2>/dev/null); then kill -9 "$init" 2>/dev/null || true; fi
+        kill -9 "$(cat "$d/pid" 2>/dev/null)" 2>/dev/null || true
+        sleep 0.05
+        n=$((n + 1))
     done
     umount -l "$d/m"
     ip netns del "$name"
@@ -147,7 +157,7 @@ add) add "$@" ;;
 supervise) name=$1 d=$lab/hosts/$1; supervise ;;
 start)
     d=$lab/hosts/$1
-    echo "running 0" >"$d/state"
+    say running 0
     setsid "$0" supervise "$lab" "$1" </dev/null >"$d/supervise.log" 2>&1 & ;;
 exec)
     d=$lab/hosts/$1

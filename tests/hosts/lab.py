@@ -117,10 +117,10 @@ class Host:
         return int(self._state()[1])
 
     def _state(self):
-        text = (self.dir / "state").read_text().split() if (self.dir / "state").exists() else []
-        return (text + ["0"])[:2] if text else ("off", "0")
+        text = (self.dir / "state").read_text().split() if (self.dir / "state").exists() else ["off"]
+        return (text + ["0"])[:2]
 
-    def sh(self, script, check=True, timeout=60):
+    def sh(self, script, check=True, timeout=120):
         """Runs sh -c inside the host as root."""
         done = self.lab.host_sh("exec", self.name, "sh", "-c", script, check=False, timeout=timeout)
         if check and done.returncode != 0:
@@ -133,7 +133,7 @@ class Host:
         done = self.lab.run(["timeout", "2", "bash", "-c", probe], capture_output=True)
         return done.stdout[:4] in (b"SSH-", "SSH-")
 
-    def wait_ssh(self, seconds=60):
+    def wait_ssh(self, seconds=120):
         wait_for("ssh on " + self.name, self.ssh_up, seconds)
 
     def host_key(self):
@@ -152,7 +152,7 @@ class Host:
         self.sh("pkill -KILL -f '^sshd(-session)?: .*@' || true")
 
     def remove(self):
-        self.lab.host_sh("del", self.name, timeout=60)
+        self.lab.host_sh("del", self.name)
         self.lab.hosts.pop(self.name, None)
 
 
@@ -179,7 +179,7 @@ class Lab:
              "--mount-proc", "--propagation", "private", sys.executable, "-c", _INIT],
             stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
         try:
-            self.pid = wait_for("the lab's first process", self._first_child, 20)
+            self.pid = wait_for("the lab's first process", self._first_child, 60)
             self.host_sh("setup", self.cidr, *self.nets)
         except BaseException:
             self.close()
