@@ -380,7 +380,7 @@ def test_a_rank_that_dies_is_named_by_the_others(tmp_path):
 
 
 def test_a_rank_that_hangs_is_named_by_the_others(tmp_path):
-    every = Gang(tmp_path, 3, program=FAULTS, checks="train.ddp", fault="hang:2:12", stall="1s",
+    every = Gang(tmp_path, 3, program=FAULTS, checks="train.ddp", fault="hang:2:12", stall="3s",
                  deadline="15s").results()
     for rank in (0, 1):
         train = every[rank]["train.ddp"]
@@ -391,7 +391,7 @@ def test_a_rank_that_hangs_is_named_by_the_others(tmp_path):
 
 def test_a_stopped_rank_is_named_by_the_others(tmp_path):
     """SIGSTOP: the connection stays, nothing answers. No fault build is needed."""
-    gang = Gang(tmp_path, 3, checks="train.ddp", stall="1s", deadline="15s", extra=["--steps", 100000])
+    gang = Gang(tmp_path, 3, checks="train.ddp", stall="3s", deadline="20s", extra=["--steps", 100000])
     deadline = time.monotonic() + 60
     while "train.ddp" not in gang.raw(1) and time.monotonic() < deadline:
         time.sleep(0.05)
