@@ -4,12 +4,16 @@
 
 #include "providers/local/ask.h"
 
+#include "providers/local/claim.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#define READY_STEP_MS 20
 
 /* Through a descriptor of the folder, since its path may be longer than a socket's name. */
 static int reach(const char *dir, int *ret_fd, struct gp_error *err) {
@@ -25,6 +29,22 @@ static int reach(const char *dir, int *ret_fd, struct gp_error *err) {
     *ret_fd = fd;
     fd = -1;
     return 0;
+}
+
+int local_await(const char *dir, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err) {
+    for (;;) {
+        GP_AUTO_FD int fd = -1;
+        struct gp_error why = {0};
+        int r = reach(dir, &fd, &why);
+        if (r == 0) return 0;
+        GP_AUTO_FD int alive = r == -GP_ENOTFOUND ? local_holder_pidfd(dir) : -1;
+        if (alive < 0 || clock_left_ms(deadline_ms) == 0) {
+            if (err != NULL) *err = why;
+            return r;
+        }
+        r = gp_sleep(READY_STEP_MS, cancel, err);
+        if (r != 0) return r;
+    }
 }
 
 static int lost(struct gp_error *err, const char *dir, const char *why) {

@@ -352,6 +352,7 @@ static int ask_for_nodes(struct local *l, const struct local_claim *c, const cha
     GP_AUTO_FREE char *line = xasprintf("create %s", body);
     int r = json_parse(body, strlen(body), "the intent's body", &want, err);
     if (r == 0) r = ensure_holder(l, c, (int)json_int(want, "nodes", 1), err);
+    if (r == 0) r = local_await(c->dir, clock_deadline(START_MS), l->cancel, err);
     if (r == 0) r = local_ask(c->dir, line, clock_deadline(CREATE_MS), l->cancel, &answer, err);
     if (r == 0) r = json_parse(answer.s, answer.len, "the holder's answer", &j, err);
     if (r != 0) return r;

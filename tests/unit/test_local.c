@@ -219,6 +219,9 @@ static void assert_nothing_left(void) {
     int lock = -1;
     OK(local_lock(stacks, clock_deadline(10000), NULL, &lock, err)); /* sweeps */
     close(lock);
+    /* a starter whose controller was killed looks, finds no claim and goes; a holder would stay */
+    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;)
+        gp_sleep(20, NULL, NULL);
     assert_int_equal(count_holders(), 0);
     for (size_t i = 0; i < w.uids.n; i++) {
         GP_AUTO_FREE char *cgroup = local_cgroup(w.uids.v[i]);
@@ -450,6 +453,40 @@ static void test_holder_killed(void **state) {
     assert_string_equal(u.stack.uid, uid);
     GP_AUTO_FREE char *name = on(the(&u.made, RES_INSTANCE, 0), "hostname");
     assert_string_equal(name, "killed-0");
+    up_down(&u);
+    up_close(&u);
+    assert_nothing_left();
+}
+
+struct renamer {
+    char *from, *to;
+};
+
+static void *rename_soon(void *arg) {
+    const struct renamer *r = arg;
+    gp_sleep(100, NULL, NULL);
+    assert_int_equal(rename(r->from, r->to), 0);
+    return NULL;
+}
+
+/* The record of a holder is there before it can be asked: a create in between waits. */
+static void test_holder_that_is_setting_up(void **state) {
+    (void)state;
+    need_local();
+    struct up u;
+    up_open(&u, "slow", 1, 3600);
+    OK(up_try(&u, 0, 1, 1, err));
+    GP_AUTO_FREE char *stacks = fs_join(w.state, "local");
+    GP_AUTO_FREE char *dir = local_dir(stacks, u.p->owner, "slow");
+    struct renamer r = {.from = fs_join(dir, "later"), .to = fs_join(dir, "ctl")};
+    pthread_t thread;
+    assert_int_equal(rename(r.to, r.from), 0);
+    assert_int_equal(pthread_create(&thread, NULL, rename_soon, &r), 0);
+    OK(up_try(&u, 0, 1, 1, err));
+    pthread_join(thread, NULL);
+    assert_non_null(find(&u.made, RES_INSTANCE, 0));
+    free(r.from);
+    free(r.to);
     up_down(&u);
     up_close(&u);
     assert_nothing_left();
@@ -689,7 +726,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_reboot_and_poweroff), cmocka_unit_test(test_one_node_ends),
         cmocka_unit_test(test_deadline),       cmocka_unit_test(test_holder_killed),
-        cmocka_unit_test(test_folder_removed_by_hand), cmocka_unit_test(test_folder_moved),
+        cmocka_unit_test(test_holder_that_is_setting_up), cmocka_unit_test(test_folder_removed_by_hand), cmocka_unit_test(test_folder_moved),
         cmocka_unit_test(test_two_at_once),
         cmocka_unit_test(test_killed_at_any_moment), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
