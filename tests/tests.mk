@@ -12,7 +12,7 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
 # Files side by side: much of their time is waiting. A file's tests stay together and in order. More than
-# the cores can carry makes sound gangs late: train.ddp has 35 s.
+# the cores can carry makes sound gangs late.
 E2E_JOBS ?= $(if $(filter 1 2 3,$(shell nproc)),2,3)
 PYTEST = $(PYTHON) -m pytest -n $(E2E_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
