@@ -104,10 +104,14 @@ static void say_end(struct run *run, const struct down_result *ret, int r, const
         run_event(run, -1, NODE_GONE, EVENT_FAIL, "", "%s", err->msg);
     else if (r == 0 && ret->left.list.len > 0)
         say_left(run, ret->left.list.len);
-    else if (r == 0 && ret->destroyed + ret->released > 0)
-        run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%d resource%s ended, %d host%s released, nothing is left",
-                  ret->destroyed, ret->destroyed == 1 ? "" : "s", ret->released,
-                  ret->released == 1 ? "" : "s");
+    else if (r == 0 && ret->destroyed + ret->released > 0) {
+        GP_AUTO_STR struct str what = {0};
+        if (ret->destroyed > 0)
+            str_addf(&what, "%d resource%s ended, ", ret->destroyed, ret->destroyed == 1 ? "" : "s");
+        if (ret->released > 0)
+            str_addf(&what, "%d host%s released, ", ret->released, ret->released == 1 ? "" : "s");
+        run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%snothing is left", what.s);
+    }
 }
 
 int engine_down(struct engine *e, const char *name, const struct spec *spec,
