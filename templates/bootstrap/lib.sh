@@ -2,6 +2,7 @@
 # shellcheck shell=sh disable=SC2015,SC2094
 # Sent in front of every fragment. Lines that begin with '::' are for gpuprov.
 # A home may be shared by many nodes (NFS): what runs and what was done is kept for each of them.
+# shellcheck disable=SC2034 # the fragments use it
 NODE_DIR=$HOME/.gpuprov/nodes/$(uname -n)-$(cat /etc/machine-id 2>/dev/null)
 say() { printf '::progress %s\n' "$*"; }
 warn() { printf '::warn %s\n' "$*"; }

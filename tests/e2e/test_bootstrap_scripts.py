@@ -5,11 +5,14 @@ import os
 import pathlib
 import shlex
 import subprocess
+import sys
 import threading
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "hosts"))
+import lab as labs  # noqa: E402
 FRAGMENTS = ROOT / "templates" / "bootstrap"
 _ID = pathlib.Path("/etc/machine-id")
 MACHINE_ID = _ID.read_text().strip() if _ID.is_file() else ""
@@ -88,8 +91,7 @@ def test_a_run_whose_place_was_taken_does_nothing(home):
 
 def test_an_earlier_form_of_a_step_is_ended_with_all_it_started(home):
     home.start("echo $$ >> ~/pids; sleep 1000 & echo $! >> ~/pids; touch ~/up; wait\n", "aaaa", "old")
-    while not (home.path / "up").exists():
-        pass
+    labs.wait_for("the earlier form", (home.path / "up").exists, 60)
     assert "::run bbbb" in home.start("echo new\n", "bbbb", "new").stdout
     for pid in (home.path / "pids").read_text().split():
         stat = pathlib.Path("/proc/%s/stat" % pid)
@@ -126,26 +128,26 @@ def test_half_a_line_waits_for_its_end(home, half):
     """What is for gpuprov, or may be the first half of a secret, is not told in two halves."""
     alive = home.pretend("aaaa", "first\n" + half)
     rest, told = "or x\n", []
-    follower = threading.Thread(target=lambda: told.append(home.follow("aaaa", slice_s=1)))
+    follower = threading.Thread(target=lambda: told.append(home.follow("aaaa", slice_s=3600)))
     home.tool("sleep", "touch ~/looks; until [ -e ~/go ]; do /bin/sleep 0.02; done\n")
     follower.start()
-    while not (home.path / "looks").exists():
-        pass
+    labs.wait_for("the first look", (home.path / "looks").exists, 60)
     with open(home.dir / "out", "a", encoding="ascii") as out:
         out.write(rest)
+    alive.communicate(b"\n")
     (home.path / "go").touch()
     follower.join()
     size = 6 + len(half + rest)
-    assert told == ["first\n::aaaa at 6\n%s%s::aaaa at %d\n::aaaa again\n" % (half, rest, size)]
-    assert home.follow("aaaa", off=size, slice_s=1) == "::aaaa again\n"
-    alive.communicate(b"\n")
+    assert told == ["first\n::aaaa at 6\n%s%s::aaaa at %d\n::aaaa vanished killed\n" % (half, rest, size)]
+    assert home.follow("aaaa", off=size) == "::aaaa vanished killed\n"
 
 
 def test_a_question_is_shown_once(home):
     alive = home.pretend("aaaa", "Password: ")
-    assert home.follow("aaaa", slice_s=1) == "Password: \n::aaaa at 10\n::aaaa again\n"
-    assert home.follow("aaaa", off=10, slice_s=1) == "::aaaa again\n"
-    alive.communicate(b"\n")
+    home.tool("sleep", "echo x >> ~/looks; [ $(wc -l < ~/looks) -lt 4 ] || kill %d\n" % alive.pid)
+    assert home.follow("aaaa", slice_s=3600) == "Password: \n::aaaa at 10\n::aaaa vanished killed\n"
+    assert home.follow("aaaa", off=10) == "::aaaa vanished killed\n"
+    alive.wait()
 
 
 def test_the_time_of_day_may_be_set_meanwhile(home):
