@@ -120,7 +120,8 @@ def pytest_configure(config):
 
 
 # Files that take minutes, the longest first: begun last, one would keep all others waiting.
-LONG = ["test_ec2.py", "test_local.py", "test_agent.py", "test_bootstrap.py", "test_fleet.py", "test_aws_faults.py"]
+LONG = ["test_ec2.py", "test_ec2_killed.py", "test_local.py", "test_agent.py", "test_bootstrap.py", "test_fleet.py",
+        "test_aws_faults.py"]
 
 
 def pytest_collection_modifyitems(items):
