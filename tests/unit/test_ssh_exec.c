@@ -276,9 +276,11 @@ static void test_too_many_channels(void **state) {
     struct gp_error err = {0};
     assert_int_equal(fx_open(&t, 30000, &s, &err), 0);
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    for (int i = 0; i < 50; i++) /* one after the other is one at a time, however slow the server is */
-        if (ssh_exec(s, "true", NULL, &r, &err) != 0 || r.end != SSH_EXITED)
+    for (int i = 0; i < 50; i++) { /* one after the other is one at a time, however slow the server is */
+        GP_AUTO_SSH_RESULT struct ssh_result fine = {0};
+        if (ssh_exec(s, "true", NULL, &fine, &err) != 0 || fine.end != SSH_EXITED)
             fail_msg("command %d: %s", i, err.msg);
+    }
     struct ssh_exec_opts o = {.deadline_ms = clock_deadline(1000)};
     GP_AUTO_FREE char *endless = fx_endless("exec sleep 600");
     exec(s, endless, &o, &r);
