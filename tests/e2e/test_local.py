@@ -199,6 +199,8 @@ def deadline(program, tmp):
         gpuprov("down", "ttl")
     assert up.code == 0, up
     wait_for(lambda: not stack_members(gpuprov.state), 300)
+    # the holder's last act, and it may still be at it: nobody else removes it
+    wait_for(lambda: not list((gpuprov.state / "local").glob("*")), 60)
     gone = gpuprov("ssh", "ttl/0", "--", "true", code=None)
     assert gone.code != 0
     gpuprov("gc")
