@@ -8,13 +8,15 @@
 
 /* A CHECK_GPU row has the figure "gpus": on how many it ran; fewer than the spec's is no pass. */
 enum check_level { CHECK_NODE, CHECK_GPU, CHECK_GANG };
-enum check_need { NEED_NOTHING = 0, NEED_GPU = 1, NEED_ROOT = 2, NEED_PEERS = 4 /* 2+ nodes */ };
+enum check_need { NEED_NOTHING = 0, NEED_GPU = 1, NEED_ROOT = 2, NEED_PEERS = 4 /* 2+ nodes */,
+                  NEED_GPUS = 8 /* 2+ GPUs: in the node (CHECK_GPU), in the gang (CHECK_GANG) */ };
 
 struct check_metric_info {
     const char *name, *unit; /* NULL name ends the list */
     bool ceiling;            /* a limit from above (latency, clock offset) */
     bool positive;           /* zero is impossible: it means that nothing was measured */
     bool optional;           /* some sound nodes have no such figure, though it has a limit */
+    bool by_model;           /* limits come from the GPU model table; fail and degraded are -1 here */
     double fail, degraded;   /* default limits; negative: none (only reported) */
     const char *source;      /* where the limits come from; "" with none */
 };
@@ -24,8 +26,12 @@ struct check_info {
     unsigned needs;
     int seconds;          /* what it takes at most on a sound node, for choosing within validate.time */
     bool required;        /* by default; validate.require adds to these */
+    bool together;        /* CHECK_GPU: GPUs run side by side, because that does not disturb the figure;
+                           * else one after the other while the others are idle. Each such check begins
+                           * when no GPU is busy any more */
     const char *finds, *how, *suggestion; /* for docs/checks.md */
-    struct check_metric_info metrics[8];
+    const char *gpu_only; /* what of it only a real GPU can show, and no test of ours does; or NULL */
+    struct check_metric_info metrics[16];
 };
 extern const struct check_info check_table[]; /* id NULL ends */
 const struct check_info *check_find(const char *id);

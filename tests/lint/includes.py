@@ -17,7 +17,7 @@ MAY = {
     "bootstrap": ["bootstrap", "core", "templates"],
     "templates": ["templates", "core"],
     "validate": ["validate", "core", "templates", "bootstrap"],
-    "validate/agent": ["validate/agent", "validate/checks.h", "core/base"],
+    "validate/agent": ["validate/agent", "validate/checks.h", "validate/models.h", "core/base"],
     "core/base": ["core/base"],
     "core/model": ["core/base", "core/model"],
     "core/journal": ["core/base", "core/model", "core/journal"],

@@ -10,6 +10,7 @@
 #include "comm.h"
 #include "device.h"
 #include "validate/checks.h"
+#include "validate/models.h"
 
 #define AGENT_PROTOCOL 1
 #define AGENT_LINE_MAX (60 << 10) /* bytes with the newline; longer lines are never written */
@@ -73,7 +74,9 @@ struct check_ctx {
     bool has_controller_now;
     int64_t clock_offset_ms;  /* this node's wall clock minus the controller's; includes the command's
                                * way to the node, so it is too large by up to a second or two */
-    int gpu;                  /* CHECK_GPU: which; -1 otherwise */
+    int gpu;                  /* CHECK_GPU: which; -1 otherwise. A rank's own GPU; -1: none */
+    int gpus;                 /* GPUs of this node that have a worker (or a rank) */
+    const struct gpu_model *model; /* of gpu, once it is open; NULL: none, or not in the table */
     int gpus_expected;        /* --gpus: what was bought; -1: not said */
     struct device *dev;       /* CHECK_GPU with a GPU: opened once per worker; else NULL */
     /* CHECK_GANG only */
@@ -107,6 +110,10 @@ struct agent_kind {
     int (*gpu_count)(void);
     /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
     void (*device_failed)(struct agent_result *r, const struct gp_error *err);
+    /* Around every check that uses a GPU, in its worker: counters (ECC, remaps, NVLink, PCIe, Xid,
+     * throttling) are read before and after, and what moved makes the verdict worse. May be NULL. */
+    void (*before)(struct check_ctx *c);
+    void (*after)(struct check_ctx *c, struct agent_result *r);
     /* Adds members, each with a leading comma, to the hello line (libraries found...). May be NULL.
      * Called in the parent: must not start CUDA (it would not survive fork). */
     void (*hello)(struct str *json);

@@ -26,11 +26,12 @@ struct comm_setup {
     void *ctx;
 };
 
-enum comm_type { COMM_F32, COMM_BYTES };
+enum comm_type { COMM_F32, COMM_F16, COMM_BF16, COMM_I32 };
 
 struct all_reduce_args {
-    dev_addr buf; /* fp32 sum, in place */
+    dev_addr buf; /* sum, in place */
     size_t count; /* elements */
+    enum comm_type type; /* tcp: COMM_F32 only, else -GP_EENV */
     /* Optional. A communicator that sees partial sums shows each to this: v[0..n) at element `first`
      * as received, the sum over `ranks` ranks from rank `start` upwards (modulo size). */
     void (*partial)(void *ctx, int chunk, int start, int ranks, size_t first, const float *v, size_t n);
@@ -43,12 +44,16 @@ struct comm_ops {
     const char *name; /* "tcp", "nccl" */
     /* Meets all peers. Blocks until the deadline at most. */
     int (*init)(const struct comm_setup *s, struct comm **ret, struct gp_error *err);
-    /* The result is bit-identical on all ranks. */
+    /* The result is bit-identical on all ranks. Ordered after what the device was given before the
+     * call; may return before it is done, so that it runs while the device computes on: nothing may
+     * touch buf until flush. */
     int (*all_reduce)(struct comm *c, const struct all_reduce_args *a, struct gp_error *err);
     int (*broadcast)(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err);
     /* Each rank gives `bytes` at send; recv gets size * bytes, in rank order. */
     int (*all_gather)(struct comm *c, dev_addr send, dev_addr recv, size_t bytes, struct gp_error *err);
     int (*barrier)(struct comm *c, struct gp_error *err);
+    /* Waits for every all_reduce begun (deadline: monotonic ms, -GP_ETIMEOUT). Nothing to do: at once. */
+    int (*flush)(struct comm *c, int64_t deadline_ms, struct gp_error *err);
     /* Ends it and frees c. reason NULL: the ordinary end, after a barrier. Otherwise peers are told
      * why at once and whom it concerns (culprit -1: nobody). Never blocks for more than a second. */
     void (*abort)(struct comm *c, const char *reason, int culprit);

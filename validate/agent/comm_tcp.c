@@ -173,10 +173,17 @@ static int tcp_barrier(struct comm *c, struct gp_error *err) {
     return r;
 }
 
+/* Every all_reduce has ended when it returns. */
+static int tcp_flush(struct comm *c, int64_t deadline_ms, struct gp_error *err) {
+    (void)c, (void)deadline_ms, (void)err;
+    return 0;
+}
+
 const struct comm_ops comm_tcp = {.name = "tcp",
                                   .init = tcp_init,
                                   .all_reduce = tcp_all_reduce,
                                   .broadcast = tcp_broadcast,
                                   .all_gather = tcp_all_gather,
                                   .barrier = tcp_barrier,
+                                  .flush = tcp_flush,
                                   .abort = tcp_abort};

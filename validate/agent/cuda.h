@@ -95,6 +95,33 @@ struct nvml_facts {
 };
 void nvml_look(struct nvml_facts *ret);
 
+/* --- an opened CUDA device, beyond device_ops --- */
+
+const struct cuda_api *cuda_of(const struct device *d);
+cu_context cuda_context(const struct device *d);
+/* Everything that device_ops queues goes here: a stream of its own that waits for no other. */
+cu_stream cuda_stream(const struct device *d);
+/* A driver attribute (CU_ATTR_...); negative when it does not say. */
+int cuda_attribute(const struct device *d, int attribute);
+
+/* GPU time by the driver's events: marks 0 to CUDA_MARKS - 1 are recorded in the device's stream; once
+ * sync has returned, seconds between two of them. Rates are measured this way only, never by the
+ * host's clock. */
+#define CUDA_MARKS 64
+int cuda_mark(struct device *d, int mark, struct gp_error *err);
+int cuda_elapsed(struct device *d, int from, int to, double *ret_s, struct gp_error *err);
+
+/* Page-locked host memory, near the GPU where the kernel allows the choice. Freed with the device. */
+int cuda_host_alloc(struct device *d, size_t bytes, void **ret, struct gp_error *err);
+void cuda_host_free(struct device *d, void *p);
+/* As device_ops.copy, but only queued; host memory must be page-locked. */
+int cuda_copy_queue(struct device *d, const struct copy_args *a, struct gp_error *err);
+/* Queues a copy to memory of another device that this process has opened too. enable: first asks the
+ * driver for direct access; *ret_direct: whether there is (else the copy goes through the host). */
+int cuda_peer_enable(struct device *d, struct device *other, bool *ret_direct, struct gp_error *err);
+int cuda_copy_peer(struct device *d, dev_addr src, struct device *other, dev_addr dst, size_t bytes,
+                   struct gp_error *err);
+
 /* Free and total memory of an opened CUDA device. */
 int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err);
 

@@ -32,6 +32,7 @@ struct gemm_args {
     int m, n, k, batch; /* batch >= 1 */
     dev_addr a, b, c;
     bool trans_a, trans_b, accumulate;
+    bool out_same; /* C has the type of A and B (F16, BF16), rounded once at the end, instead of fp32 */
     int64_t stride_a, stride_b, stride_c;
 };
 
@@ -67,7 +68,7 @@ struct device_ops {
     void (*free)(struct device *d, dev_addr p); /* 0 is fine */
     /* Ordered with the launches before it; has finished when it returns. */
     int (*copy)(struct device *d, const struct copy_args *a, struct gp_error *err);
-    /* -GP_EENV for a type that this device has not (host: F32 only). May return before it is done. */
+    /* -GP_EENV for a type that this device has not. May return before it is done. */
     int (*gemm)(struct device *d, const struct gemm_args *a, struct gp_error *err);
     /* -GP_EINTERNAL for an unknown kernel name. May return before it is done. */
     int (*launch)(struct device *d, const struct launch_args *a, struct gp_error *err);
