@@ -5,6 +5,7 @@ STANDIN_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Wall -
 STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.so.1
 
 $(B)/tests/standin/libcuda.so.1: tests/standins/libcuda.c tests/standins/standin.h \
+  tests/standins/kernels_train.c tests/standins/kernels_train.h \
   $(B)/agent-obj/kernels_host.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $(filter %.c %.o,$^) -o $@
@@ -26,7 +27,8 @@ DEVICE_TEST_OBJ := $(patsubst %,$(B)/agent-obj/%.o,validate/checks validate/agen
 ifneq ($(CUDA_TOOLKITS),)
 DEVICE_TEST_OBJ += $(B)/agent-obj/fatbins.o $(B)/agent-obj/fatbin_data.o
 endif
-$(B)/tests/contract/test_device: tests/contract/test_device.c $(DEVICE_TEST_OBJ) | $(STANDIN_LIBS)
+$(B)/tests/contract/test_device $(B)/tests/contract/test_train_kernels: \
+  $(B)/tests/contract/%: tests/contract/%.c $(DEVICE_TEST_OBJ) | $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(SAY) "  test $@"
 	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) $(if $(CUDA_TOOLKITS),,-DNO_FATBINS) -no-pie $< $(DEVICE_TEST_OBJ) \

@@ -11,12 +11,12 @@ AGENT_CUDA_OBJ := $(sort $(AGENT_CUDA_SRC:%.c=$(B)/agent-obj/%.o)) $(B)/agent-ob
   $(B)/agent-obj/fatbin_data.o
 
 # --- kernels on the CPU, for the stand-in driver of the tests ---
-$(B)/agent-obj/kernels_host.o: validate/agent/kernels/all.cu $(CUDA_KERNELS)
+$(B)/agent-obj/kernels_host.o: validate/agent/kernels/all.cu $(CUDA_KERNELS) validate/agent/numeric.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off $(WARN) $(if $(DEV),-Werror) -c $< -o $@
+	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off -fno-math-errno $(WARN) $(if $(DEV),-Werror) -c $< -o $@
 
 ifneq ($(CUDA_TOOLKITS),)
-$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/fatbins.sh validate/agent/toolkits.sh
+$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/numeric.h validate/agent/fatbins.sh validate/agent/toolkits.sh
 	$(SAY) "  nvcc $(@D)"
 	$(Q)sh validate/agent/fatbins.sh $(@D) validate/agent/kernels/all.cu
 $(B)/gen/cuda/fatbins.S: $(B)/gen/cuda/fatbins.c ;

@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exp, log and tanh in fp32 out of + - * / and bit operations only: the same bits on every CPU (and,
- * without contraction, on a GPU), which libm does not promise. Compile with -ffp-contract=off. */
+ * without contraction, on a GPU), which libm does not promise. Compile with -ffp-contract=off. Also read
+ * by nvcc: the kernels use the very same functions (NUM_FUNC says how they are declared there). */
 #ifndef GP_AGENT_NUMERIC_H
 #define GP_AGENT_NUMERIC_H
 
-#include "base/gp_base.h"
+#include <stdint.h>
+#include <string.h>
 
-static inline float num_from_bits(uint32_t u) {
+#ifndef NUM_FUNC
+#define NUM_FUNC static inline
+#endif
+
+NUM_FUNC float num_from_bits(uint32_t u) {
     float f = 0;
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-static inline uint32_t num_bits(float f) {
+NUM_FUNC uint32_t num_bits(float f) {
     uint32_t u = 0;
     memcpy(&u, &f, sizeof u);
     return u;
 }
 
 /* e^x, relative error below 3e-7 for x in [-87, 88]; clamped outside; NaN stays NaN. */
-static inline float num_exp(float x) {
+NUM_FUNC float num_exp(float x) {
     if (x != x) return x;
     if (x > 88.0f) x = 88.0f;
     if (x < -87.0f) return 0.0f;
@@ -39,7 +45,7 @@ static inline float num_exp(float x) {
 }
 
 /* ln x for normal x > 0, relative error below 3e-7 away from 1, absolute 1e-7 near it. */
-static inline float num_log(float x) {
+NUM_FUNC float num_log(float x) {
     if (!(x > 0.0f)) return num_from_bits(0x7fc00000u);
     uint32_t u = num_bits(x);
     int32_t e = (int32_t)(u >> 23) - 127;
@@ -61,17 +67,22 @@ static inline float num_log(float x) {
 }
 
 /* tanh x, absolute error below 3e-7. */
-static inline float num_tanh(float x) {
+NUM_FUNC float num_tanh(float x) {
     float a = x < 0.0f ? -x : x;
     if (a > 9.0f) return x < 0.0f ? -1.0f : 1.0f;
     float t = 1.0f - 2.0f / (num_exp(a * 2.0f) + 1.0f);
     return x < 0.0f ? -t : t;
 }
 
-static inline float num_sqrt(float x) { return __builtin_sqrtf(x); } /* IEEE: exactly rounded */
+/* IEEE: exactly rounded */
+#ifdef __CUDACC__
+NUM_FUNC float num_sqrt(float x) { return __fsqrt_rn(x); }
+#else
+NUM_FUNC float num_sqrt(float x) { return __builtin_sqrtf(x); }
+#endif
 
 /* splitmix64: the source of everything random that must be the same everywhere. */
-static inline uint64_t num_mix(uint64_t z) {
+NUM_FUNC uint64_t num_mix(uint64_t z) {
     z += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;

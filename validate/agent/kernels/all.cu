@@ -2,3 +2,4 @@
 /* Every kernel in one fatbin. */
 #include "gemm.cu"
 #include "memory.cu"
+#include "train.cu"
