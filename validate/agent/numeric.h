@@ -81,6 +81,33 @@ NUM_FUNC float num_sqrt(float x) { return __fsqrt_rn(x); }
 NUM_FUNC float num_sqrt(float x) { return __builtin_sqrtf(x); }
 #endif
 
+/* --- 16-bit floats as bit patterns, rounded to nearest even; NaN stays NaN --- */
+
+NUM_FUNC float num_from_bf16(uint16_t h) { return num_from_bits((uint32_t)h << 16); }
+
+NUM_FUNC uint16_t num_to_bf16(float x) {
+    uint32_t u = num_bits(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+NUM_FUNC float num_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
+    if (rest >= 0x0f800000u) return num_from_bits(sign | (rest + 0x70000000u)); /* infinity, NaN */
+    /* times 2^112: exact, also for subnormals */
+    return num_from_bits(num_bits(num_from_bits(rest) * num_from_bits(0x77800000u)) | sign);
+}
+
+NUM_FUNC uint16_t num_to_f16(float x) {
+    uint32_t u = num_bits(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to 65536 and above */
+    if (a < 0x38800000u) { /* subnormal: adding 1/2 rounds to a multiple of 2^-24 */
+        return (uint16_t)(sign | (num_bits(num_from_bits(a) + 0.5f) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((a - 0x38000000u + 0xfffu + (a >> 13 & 1u)) >> 13));
+}
+
 /* splitmix64: the source of everything random that must be the same everywhere. */
 NUM_FUNC uint64_t num_mix(uint64_t z) {
     z += 0x9e3779b97f4a7c15u;
