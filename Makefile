@@ -28,7 +28,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wmissi
   -Wjump-misses-init -Wduplicated-cond -Wlogical-op -fno-common
 OPT ?= -O2 -g
 HARD := -fvisibility=hidden -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fPIE
-INCLUDES = -Icore -I. -I$(B)/gen
+INCLUDES = -Icore -I. -I$(B) -I$(B)/gen
 CFLAGS_ALL = -std=c11 -D_GNU_SOURCE $(OPT) $(HARD) $(WARN) $(if $(DEV),-Werror) $(INCLUDES) \
   -DGP_VERSION='"$(VERSION)"' $(CFLAGS)
 LDFLAGS_ALL = -pie -Wl,-z,relro,-z,now $(LDFLAGS)
@@ -61,6 +61,13 @@ all: $(B)/gpuprov
 no-deps:
 	@echo "gpuprov: libraries to build with are missing (of: $(PKGS)): run 'make deps'" >&2; exit 1
 
+# the GPU model table, as C
+MODELS_INC := $(B)/gen/gpu_models.inc
+$(MODELS_INC): validate/gpu_models.tsv validate/gpu_models.awk
+	@mkdir -p $(@D)
+	$(Q)LC_ALL=C awk -f validate/gpu_models.awk $< >$@.new && mv $@.new $@
+
+$(B)/obj/validate/models.o: $(MODELS_INC)
 $(B)/obj/%.o: %.c | $(if $(HAVE_DEPS),,no-deps)
 	@mkdir -p $(@D)
 	$(SAY) "  cc $<"

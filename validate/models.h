@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU model table (gpu_models.tsv, compiled in): what a GPU of each model is by its data sheet, and
  * what sound ones were measured to reach, each with its source. Known to controller and agents.
- * Facts and look-ups only; depends on core/base. Pure; any thread. */
+ * Facts and look-ups only; depends on core/base. Pure; any thread; all strings are static. */
 #ifndef GP_MODELS_H
 #define GP_MODELS_H
 
@@ -13,26 +13,67 @@ struct gpu_model; /* a row; static, never freed */
  * names the subsystem goes before one that does not. NULL: no such model. */
 const struct gpu_model *gpu_model_find(unsigned device, unsigned subsystem);
 const char *gpu_model_name(const struct gpu_model *m); /* "H100 SXM5 80GB" */
+const char *gpu_model_id(const struct gpu_model *m);   /* "h100-sxm5-80": the same in all releases */
+const struct gpu_model *gpu_model_by_id(const char *id); /* NULL: none */
+
+/* Names as people, clouds and drivers write them: "H100", "nvidia-h100-80gb", "NVIDIA H100 80GB HBM3".
+ * Case, blanks, dashes and the words NVIDIA, Tesla and GeForce do not count. A short name can stand for
+ * several models ("A100": four of them); gpu_model_named gives the first, gpu_model_is asks for one. */
+const struct gpu_model *gpu_model_named(const char *text); /* NULL: no model is called so */
+bool gpu_model_is(const struct gpu_model *m, const char *text);
+const char *gpu_model_alias(const struct gpu_model *m, size_t i); /* NULL ends */
 
 /* What was measured on sound GPUs of this model. */
 struct gpu_figure {
-    double measured;       /* in the metric's unit */
-    double fail, degraded; /* 80 % and 90 % of it unless the row says otherwise; never above the spec */
+    double measured; /* in the metric's unit; negative: only somebody's limit was published */
+    double fail, degraded; /* 80 % and 90 % of it; of a published limit: itself and 5 % more */
     const char *source;
 };
-/* The figure of a check's metric ("gpu.bandwidth", "copy"); gpus, bytes and nvls matter for "nccl.*":
- * the row for that many GPUs and the nearest size that is not above bytes; 0 where it does not apply.
- * False: nothing is known, so the figure is unrated. */
+/* The figure of a check's metric ("gpu.bandwidth", "copy"). gpus, bytes, nvls and nvlink matter for
+ * "nccl.*" and "gpu.p2p": the row for that many GPUs and the nearest size that is not above bytes; 0 and
+ * false where they do not apply. False: nothing is known, so the figure is unrated. */
 struct gpu_figure_key {
     const char *check, *metric;
     int gpus;
     int64_t bytes;
-    bool nvls;
+    bool nvls;   /* NCCL reduced in the NVSwitch (NVLink SHARP) */
+    bool nvlink; /* all pairs talk over NVLink; models with NVSwitch have no row that needs it */
 };
 bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *key,
                       struct gpu_figure *ret);
-/* A value of the data sheet: "memory_gib", "memory_gb_per_s", "bf16_tflops", "nvlink_gb_per_s", ...
- * Negative: not known. */
+
+/* A value of the data sheet: "memory_gib" (as sold; drivers report up to 8 % less), "memory_gb_per_s",
+ * "ecc" (1: on as delivered), "bf16_tflops" (dense; fp32, tf32, fp16, fp8 too), "nvlink_links",
+ * "nvlink_gb_per_s" (all links, one direction), "nvlink_gpus", "nvlink_bridge" (1: links only with a bridge),
+ * "pcie_gen", "pcie_width", "pcie_min_width" (fewer lanes that clouds wire), "tdp_w", "cc". Negative: not
+ * known, or the GPU has no such thing. */
 double gpu_model_spec(const struct gpu_model *m, const char *name);
+/* The most that the data sheet allows that figure to be; negative: it says nothing about it. */
+double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key);
+/* Can this be a sound GPU's figure? Between half the data sheet's and all of it (NVLS: a quarter more, as
+ * busbw counts a ring's traffic). A limit outside of that is dead: it fails nobody, or everybody. True also
+ * where the data sheet says nothing. why: one line when not. For tables, fleet baselines and calibration. */
+bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value,
+                          char *why, size_t why_size);
+
+/* Going through the table, for pages and tests. */
+const struct gpu_model *gpu_model_at(size_t i); /* NULL ends */
+struct gpu_row {
+    const struct gpu_model *model; /* whose own row it is; others may be like it */
+    const char *check, *metric, *unit, *source;
+    double value;
+    bool is_floor;    /* somebody's limit, not a measurement */
+    int gpus, nvls;   /* 0: any; nvls -1: any */
+    int64_t bytes;
+    bool nvlink;
+};
+bool gpu_row_at(size_t i, struct gpu_row *ret); /* false ends */
+struct gpu_spec_row {
+    const struct gpu_model *model;
+    const char *name, *source;
+    double value;
+};
+bool gpu_spec_at(size_t i, struct gpu_spec_row *ret);
+bool gpu_pci_at(size_t i, const struct gpu_model **ret, unsigned *ret_device, unsigned *ret_subsystem);
 
 #endif
