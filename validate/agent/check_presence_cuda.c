@@ -5,27 +5,28 @@
 
 #include "cuda.h"
 #include "gpu.h"
+#include "nvml_cuda.h"
 
 static void look_nvml(struct agent_result *r, int count)
 {
-    struct nvml_facts ml;
-    nvml_look(&ml);
-    if (!ml.found) {
-        agent_data_str(r, "nvml", ml.why);
-        if (ml.code == 18) { /* NVML_ERROR_LIB_RM_VERSION_MISMATCH */
-            agent_set(r, AGENT_FAIL, "nvml_mismatch", "%s", ml.why);
-            agent_suggest(r, "%s", cuda_advice(CU_DRIVER_MISMATCH));
-        } else if (ml.code) {
-            agent_set(r, AGENT_DEGRADED, "nvml", "%s", ml.why);
-            agent_suggest(r, "look at what nvidia-smi says; monitoring will not work on this node");
-        }
+    struct gp_error err = {0};
+    struct nvml_system ml;
+    if (nvml_start(&err) < 0) {
+        bool mismatch = str_eq(err.detail, "18");
+        agent_data_str(r, "nvml", err.msg);
+        agent_set_error(r, mismatch ? AGENT_FAIL : AGENT_DEGRADED, mismatch ? "nvml_mismatch" : "nvml",
+                        &err);
+        agent_suggest(r, "%s", nvml_advice(&err));
         return;
     }
+    nvml_system_read(&ml);
     agent_data_str(r, "driver", ml.driver);
-    agent_data_int(r, "nvml_gpus", ml.count);
+    agent_data_str(r, "nvml", ml.nvml);
+    agent_data_int(r, "nvml_gpus", ml.gpus);
     const char *hidden = getenv("CUDA_VISIBLE_DEVICES");
-    if (ml.count >= 0 && ml.count != count && !hidden) {
-        agent_set(r, AGENT_DEGRADED, "counts_differ", "CUDA offers %d GPUs, NVML %d", count, ml.count);
+    if (ml.gpus >= 0 && ml.gpus != count && !hidden) {
+        agent_set(r, AGENT_DEGRADED, "counts_differ", "CUDA offers %d GPUs, NVML %lld", count,
+                  (long long)ml.gpus);
         agent_suggest(r, "look for 'NVRM: Xid' in the kernel log: a GPU may have fallen off the bus");
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's driver API and NVML, reached by dlopen at run time: what load_cuda.c finds, device_cuda.c
+/* NVIDIA's driver API, reached by dlopen at run time: what load_cuda.c finds, device_cuda.c
  * computes with and the GPU checks ask. Only declarations that we call, by hand, so that the agent
  * builds without the toolkit's headers. One process loads once; not thread-safe. */
 #ifndef GP_AGENT_CUDA_H
@@ -84,16 +84,6 @@ void cuda_verdict(struct agent_result *r, const struct gp_error *err);
 /* Opens one of the candidates by the agent's search order (GPUPROV_LIBRARY_PATH, the loader's own,
  * the usual folders). NULL: none; why: what the loader said last. */
 void *library_open(const char *name, struct str *ret_path, struct str *why);
-
-/* What NVML says, for comparison. found false: no library or it did not start (why). */
-struct nvml_facts {
-    bool found;
-    int count;          /* -1: not said */
-    int code;           /* NVML's return value when it did not start; 0 */
-    char driver[96];    /* "580.65.06" */
-    char why[240];
-};
-void nvml_look(struct nvml_facts *ret);
 
 /* --- an opened CUDA device, beyond device_ops --- */
 

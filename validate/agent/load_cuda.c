@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds libcuda and NVML at run time and gives their errors words. Never links against them, keeps
+/* Finds libcuda at run time and gives its errors words. Never links against them, keeps
  * what was found until the process ends. Called in a worker process, never before a fork. */
 #include "base/gp_base.h"
 
@@ -236,59 +236,4 @@ void cuda_verdict(struct agent_result *r, const struct gp_error *err)
     } else {
         agent_set_error(r, AGENT_ERROR, "cuda", err);
     }
-}
-
-/* --- NVML --- */
-
-struct nvml_api {
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*count)(unsigned *ret);
-    int (*driver)(char *dst, unsigned n);
-    const char *(*error)(int code);
-};
-
-static const struct {
-    const char *name;
-    size_t offset;
-} nvml_symbols[] = {
-    {"nvmlInit_v2", offsetof(struct nvml_api, init)},
-    {"nvmlShutdown", offsetof(struct nvml_api, shutdown)},
-    {"nvmlDeviceGetCount_v2", offsetof(struct nvml_api, count)},
-    {"nvmlSystemGetDriverVersion", offsetof(struct nvml_api, driver)},
-    {"nvmlErrorString", offsetof(struct nvml_api, error)},
-};
-
-void nvml_look(struct nvml_facts *ret)
-{
-    *ret = (struct nvml_facts){.count = -1};
-    GP_AUTO_STR struct str path = {0};
-    GP_AUTO_STR struct str why = {0};
-    void *lib = library_open("libnvidia-ml.so.1", &path, &why);
-    if (!lib) {
-        str_put(ret->why, sizeof ret->why, why.s);
-        return;
-    }
-    struct nvml_api ml = {0};
-    for (size_t i = 0; i < GP_ARRAY_LEN(nvml_symbols); i++) {
-        void *f = dlsym(lib, nvml_symbols[i].name);
-        if (!f) {
-            snprintf(ret->why, sizeof ret->why, "%s lacks %s", path.s, nvml_symbols[i].name);
-            return;
-        }
-        memcpy((char *)&ml + nvml_symbols[i].offset, &f, sizeof f);
-    }
-    ret->code = ml.init();
-    if (ret->code) {
-        snprintf(ret->why, sizeof ret->why, "NVML does not start: %s (%d)", ml.error(ret->code),
-                 ret->code);
-        return;
-    }
-    ret->found = true;
-    unsigned n = 0;
-    if (ml.count(&n) == 0)
-        ret->count = (int)n;
-    if (ml.driver(ret->driver, sizeof ret->driver))
-        ret->driver[0] = 0;
-    ml.shutdown();
 }
