@@ -215,6 +215,185 @@ static void test_memory_kernels(void **state)
     ops->close(d);
 }
 
+/* Times are the stand-in's virtual ones, of its model H100 with noise of 2 %. */
+static void near_rate(double bytes, double seconds, double gb_per_s)
+{
+    double rate = bytes / 1e9 / seconds;
+    if (rate < 0.97 * gb_per_s || rate > 1.03 * gb_per_s)
+        fail_msg("%g GB/s, not about %g", rate, gb_per_s);
+}
+
+static void test_marks_and_queued_copies(void **state)
+{
+    (void)state;
+    enum { BYTES = 8 << 20 };
+    struct device *d = NULL;
+    struct gp_error err = {0};
+    dev_addr a = 0, b = 0;
+    void *in = NULL, *out = NULL;
+    double s[3] = {0};
+    open_device(&device_cuda, &d);
+    assert_int_equal(device_cuda.alloc(d, BYTES, &a, &err), 0);
+    assert_int_equal(device_cuda.alloc(d, BYTES, &b, &err), 0);
+    assert_int_equal(cuda_host_alloc(d, BYTES, &in, &err), 0);
+    assert_int_equal(cuda_host_alloc(d, BYTES, &out, &err), 0);
+    for (size_t i = 0; i < BYTES; i++)
+        ((unsigned char *)in)[i] = (unsigned char)(i * 7 / 3);
+    struct copy_args c[3] = {{.kind = COPY_TO_DEVICE, .dev = a, .host = in, .bytes = BYTES},
+                             {.kind = COPY_WITHIN, .dev = b, .dev_src = a, .bytes = BYTES},
+                             {.kind = COPY_FROM_DEVICE, .dev = b, .host = out, .bytes = BYTES}};
+    assert_int_equal(cuda_elapsed(d, 0, 1, &s[0], &err), -GP_EINTERNAL); /* not recorded yet */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cuda_mark(d, i, &(struct gp_error){0}), 0);
+        assert_int_equal(cuda_copy_queue(d, &c[i], &(struct gp_error){0}), 0);
+    }
+    assert_int_equal(cuda_mark(d, 3, &(struct gp_error){0}), 0);
+    assert_int_equal(device_cuda.sync(d, clock_deadline(10000), &(struct gp_error){0}), 0);
+    assert_memory_equal(in, out, BYTES);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(cuda_elapsed(d, i, i + 1, &s[i], &(struct gp_error){0}), 0);
+    near_rate(BYTES, s[0], 55);
+    near_rate(2.0 * BYTES, s[1], 2950);
+    near_rate(BYTES, s[2], 54);
+    assert_int_equal(cuda_mark(d, CUDA_MARKS, &(struct gp_error){0}), -GP_EINTERNAL);
+    /* memory that is not page-locked is refused by the driver, not waited for */
+    c[2].host = malloc(BYTES);
+    assert_int_equal(cuda_copy_queue(d, &c[2], &(struct gp_error){0}), -GP_EENV);
+    assert_int_equal(device_cuda.copy(d, &c[2], &(struct gp_error){0}), 0);
+    assert_memory_equal(in, c[2].host, BYTES);
+    free(c[2].host);
+    cuda_host_free(d, in); /* out is freed with the device */
+    device_cuda.close(d);
+}
+
+static void test_peers(void **state)
+{
+    (void)state;
+    enum { BYTES = 4 << 20 };
+    struct device *d[2] = {NULL, NULL};
+    dev_addr at[2] = {0, 0};
+    static unsigned char in[BYTES], out[BYTES];
+    struct gp_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(device_cuda.open(i, &d[i], &err), 0);
+        assert_int_equal(device_cuda.alloc(d[i], BYTES, &at[i], &err), 0);
+    }
+    for (size_t i = 0; i < BYTES; i++)
+        in[i] = (unsigned char)(i % 251);
+    struct copy_args c = {.kind = COPY_TO_DEVICE, .dev = at[0], .host = in, .bytes = BYTES};
+    assert_int_equal(device_cuda.copy(d[0], &c, &err), 0);
+    double s[2] = {0};
+    bool direct = false;
+    for (int pass = 0; pass < 2; pass++) {
+        assert_int_equal(cuda_mark(d[0], 0, &err), 0);
+        assert_int_equal(cuda_copy_peer(d[0], at[0], d[1], at[1], BYTES, &err), 0);
+        assert_int_equal(cuda_mark(d[0], 1, &err), 0);
+        assert_int_equal(device_cuda.sync(d[0], clock_deadline(10000), &err), 0);
+        assert_int_equal(cuda_elapsed(d[0], 0, 1, &s[pass], &err), 0);
+        assert_int_equal(cuda_peer_enable(d[0], d[1], &direct, &err), 0);
+        assert_true(direct); /* and again: already enabled is no error */
+    }
+    near_rate(BYTES, s[1], 390);
+    assert_true(s[0] > 5 * s[1]); /* through the host */
+    c = (struct copy_args){.kind = COPY_FROM_DEVICE, .dev = at[1], .host = out, .bytes = BYTES};
+    assert_int_equal(device_cuda.copy(d[1], &c, &err), 0);
+    assert_memory_equal(in, out, BYTES);
+    device_cuda.close(d[0]);
+    device_cuda.close(d[1]);
+}
+
+static void test_attributes(void **state)
+{
+    (void)state;
+    struct device *d = NULL;
+    unsigned device = 0, subsystem = 0;
+    open_device(&device_cuda, &d);
+    assert_int_equal(cuda_attribute(d, CU_ATTR_SMS), 132);
+    assert_true(cuda_pci_ids(d, &device, &subsystem));
+    assert_int_equal(device, 0x2330);
+    assert_int_equal(subsystem, 0x16c1);
+    device_cuda.close(d);
+}
+
+/* Shared memory, phases, atomics, warps, the multiprocessor's number; and a faulty multiprocessor. */
+static void test_block_kernels(void **state)
+{
+    (void)state;
+    enum { COUNT = 10000, BLOCKS = 16 };
+    static int x[COUNT];
+    int tree[BLOCKS], warps[BLOCKS], sm[BLOCKS], seen[3] = {0, 1 << 30, -1}, want[BLOCKS] = {0};
+    struct device *d = NULL;
+    struct gp_error err = {0};
+    open_device(&device_cuda, &d);
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = i * 37 % 1001 - 500;
+        want[i / 256 % BLOCKS] += x[i];
+    }
+    for (int bad = 0; bad < 2; bad++) {
+        const struct device_ops *ops = &device_cuda;
+        union kernel_arg args[6] = {{.p = put(ops, d, x, sizeof x)},        {.i = COUNT},
+                                    {.p = put(ops, d, tree, sizeof tree)},  {.p = put(ops, d, warps, sizeof warps)},
+                                    {.p = put(ops, d, sm, sizeof sm)},      {.p = put(ops, d, seen, sizeof seen)}};
+        struct launch_args l = {.kernel = "gp_test_sums", .items = COUNT, .block = 256, .grid = BLOCKS,
+                                .args = args, .n_args = 6};
+        setenv("GPUPROV_STANDIN", bad ? "sm=5,sm_bit=9" : "", 1);
+        assert_int_equal(ops->launch(d, &l, &err), 0);
+        unsetenv("GPUPROV_STANDIN");
+        int got[3];
+        get(ops, d, args[2].p, tree, sizeof tree);
+        get(ops, d, args[3].p, warps, sizeof warps);
+        get(ops, d, args[4].p, sm, sizeof sm);
+        get(ops, d, args[5].p, got, sizeof got);
+        for (int b = 0; b < BLOCKS; b++) {
+            assert_int_equal(tree[b], bad && b == 5 ? want[b] ^ 1 << 9 : want[b]);
+            assert_int_equal(warps[b], want[b]);
+            assert_int_equal(sm[b], b);
+        }
+        assert_int_equal(got[1], 0);
+        assert_int_equal(got[2], COUNT - 1);
+        if (!bad)
+            assert_int_equal(got[0], 256 * BLOCKS);
+    }
+    device_cuda.close(d);
+}
+
+/* A device that misbehaves: what its calls say, and that none of them blocks. */
+static void test_bad_days(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *standin;
+        int copies; /* that work before */
+        int code;
+        const char *says;
+    } days[] = {
+        {"lost_after=3", 3, -GP_EENV, "(999)"},
+        {"lost_after=2,lost=719", 2, -GP_EENV, "LAUNCH_FAILED"},
+        {"hang_after=2", 2, -GP_ETIMEOUT, "had not ended"},
+        {"pinned=2", 0, -GP_EENV, "page-lock"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(days); i++) {
+        struct device *d = NULL;
+        struct gp_error err = {0};
+        dev_addr at = 0;
+        int word = 7, rc = 0, good = 0;
+        open_device(&device_cuda, &d);
+        assert_int_equal(device_cuda.alloc(d, sizeof word, &at, &err), 0);
+        setenv("GPUPROV_STANDIN", days[i].standin, 1);
+        for (; rc == 0 && good < 10; good += rc == 0) {
+            struct copy_args c = {.kind = COPY_TO_DEVICE, .dev = at, .host = &word, .bytes = sizeof word,
+                                  .deadline_ms = clock_deadline(50)};
+            rc = device_cuda.copy(d, &c, &err);
+        }
+        assert_int_equal(rc, days[i].code);
+        assert_int_equal(good, days[i].copies);
+        if (!strstr(err.msg, days[i].says))
+            fail_msg("'%s' does not say '%s'", err.msg, days[i].says);
+        device_cuda.close(d);
+        unsetenv("GPUPROV_STANDIN");
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -237,6 +416,11 @@ int main(int argc, char **argv)
         {.name = "test_memory_kernels (cuda)",
          .test_func = test_memory_kernels,
          .initial_state = (void *)(uintptr_t)&device_cuda},
+        cmocka_unit_test(test_marks_and_queued_copies),
+        cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_attributes),
+        cmocka_unit_test(test_block_kernels),
+        cmocka_unit_test(test_bad_days),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

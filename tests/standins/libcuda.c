@@ -1,57 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for libcuda.so.1: the part of the driver API that the agent calls, in host memory, with
- * the agent's own kernels (compiled by gcc) stepped through every block and thread. GPUPROV_STANDIN
- * chooses what it is and how it misbehaves:
+ * the agent's own kernels (compiled by gcc) stepped through every block and thread, and a virtual clock
+ * (libcuda_clock.c): what a copy, kernel or product takes is modelled, so events give the same figures
+ * on every machine. Here: devices, contexts, modules, streams, events. GPUPROV_STANDIN chooses what it
+ * is and how it misbehaves:
+ *   profile=h100  (a100, t4, unknown) the model: name, PCI id, multiprocessors, rates
+ *   seed=1        of the noise of +-2 % on what each piece of work takes; noise=0: none
  *   gpus=8 memory_mib=64 held_mib=0 driver=13000 differs=1 (the last GPU is another model)
- *   init=802 count=100 context=46 module=209 alloc=999 (the error that this step gives)
- *   gpu=3     the misbehaviour below is this GPU's only
+ *   init=802 count=100 context=46 module=209 alloc=999 pinned=2 (the error that this step gives)
+ *   peer=0 (no direct access between GPUs)  peer_enable=217 (the error of enabling it)
+ * Misbehaviour; gpu=3: only of this GPU:
+ *   slow=50       everything runs at 50 % of its rate; one kind: slow_copy (the GPU's own memory),
+ *                 slow_h2d slow_d2h slow_peer (to or from it) slow_gemm
+ *   decay=60 decay_after=5  after 5 ms of the GPU's (virtual) time rates fall to 60 %
  *   flip=12345 bit=7  that word of the first chunk loses its bit after each fill (stuck=0: reads right
- *                     when read again)
- *   query=214 (what a finished launch gives)  hang=1 (never finishes)  hang_init=1  lazy=1 (kernels do
- *   nothing)  die=1 (the process is killed at a launch)
- * One process, one thread. */
-#include "kernels_train.h"
-#include "standin.h"
-#include "validate/agent/kernels/kportable.h"
-#include "validate/agent/kernels/memory.h"
+ *                 when read again)
+ *   gemm_bit=20   bit 20 of one element of every matrix product flips; gemm_nan=1: it becomes NaN;
+ *                 gemm_at=5 (element; default the middle one), gemm_every=3 (each third product only)
+ *   sm=17 sm_bit=30  a bit of one word is wrong in what each block writes that runs on multiprocessor 17
+ *   peer_bit=3    that bit of the first byte of each copy to or from it is wrong
+ *   query=214     what a finished launch gives
+ *   lost_after=9 lost=999  falls off the bus: after 9 pieces of work since it was opened (kernels,
+ *                 copies, products) every call gives 999
+ *   hang=1        nothing ever finishes; hang_after=9: from the tenth piece of work on
+ *   hang_init=1   lazy=1 (kernels do nothing)  die=1 (the process is killed at a launch)
+ * One process, one thread; several GPUs may be opened in it. */
+#include "standin_gpu.h"
 
-#include <signal.h>
-#include <stdint.h>
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#define GET(key, def) standin_get("GPUPROV_STANDIN", key, def)
-#define EXPORT __attribute__((visibility("default")))
+static int started;
+static struct sgpu gpus[GPUS_MAX];
+static struct sstream default_streams[GPUS_MAX];
+struct sgpu *standin_now;
 
-_Thread_local struct kstep kstep;
-
-void gp_mem_fill(ki64 n, ku64 *base, ki64 words, int pattern, ku64 seed);
-void gp_mem_verify(ki64 n, const ku64 *base, ki64 words, int pattern, ku64 seed,
-                   struct mem_found *found);
-void gp_gemm_f32(ki64 n, const float *a, const float *b, float *c, int m, int cols, int k, int flags,
-                 ki64 stride_a, ki64 stride_b, ki64 stride_c);
-
-enum { ALLOCS_MAX = 4096 };
-static struct {
-    int started, device; /* device: whose context is current; -1 none */
-    int fault;           /* error that the next query gives */
-    struct {
-        char *p;
-        size_t bytes;
-    } allocs[ALLOCS_MAX];
-    size_t n_allocs, used;
-    uint64_t *flipped; /* the word that lost its bit, to be given back when stuck=0 */
-} gpu = {.device = -1};
-
-static int mine(void)
+int standin_mine(const struct sgpu *g)
 {
     long long only = GET("gpu", -1);
-    return only < 0 || only == gpu.device;
+    return only < 0 || (g && only == g->index);
 }
 
-static long long fault(const char *key)
+long long standin_fault(const char *key)
 {
-    return mine() ? GET(key, 0) : 0;
+    return standin_mine(standin_now) ? GET(key, 0) : 0;
+}
+
+int standin_status(const struct sgpu *g)
+{
+    if (!g)
+        return 201;
+    long long after = standin_mine(g) ? GET("lost_after", -1) : -1;
+    return after >= 0 && g->launches > after ? (int)GET("lost", 999) : 0;
+}
+
+int standin_hangs(const struct sgpu *g)
+{
+    long long after = standin_mine(g) ? GET("hang_after", -1) : -1;
+    return (standin_mine(g) && GET("hang", 0)) || (after >= 0 && g->launches > after);
+}
+
+EXPORT int standin_gpu_current(void)
+{
+    return standin_now ? standin_now->index : -1;
+}
+
+EXPORT int standin_gpu_begin(void)
+{
+    if (!standin_now)
+        return 201;
+    standin_now->launches++;
+    int r = standin_status(standin_now);
+    if (r)
+        return r;
+    return standin_hangs(standin_now) ? -1 : 0;
 }
 
 EXPORT int cuInit(unsigned flags)
@@ -60,7 +83,7 @@ EXPORT int cuInit(unsigned flags)
     while (GET("hang_init", 0))
         pause();
     int r = (int)GET("init", 0);
-    gpu.started = r == 0;
+    started = r == 0;
     return r;
 }
 
@@ -77,168 +100,109 @@ EXPORT int cuGetErrorName(int code, const char **ret)
     return 0;
 }
 
+static int gpu_count(void)
+{
+    long long n = GET("gpus", 8);
+    return n > GPUS_MAX ? GPUS_MAX : (int)n;
+}
+
 EXPORT int cuDeviceGetCount(int *ret)
 {
-    int r = gpu.started ? (int)GET("count", 0) : 3;
+    int r = started ? (int)GET("count", 0) : 3;
     if (r == 0)
-        *ret = (int)GET("gpus", 8);
+        *ret = gpu_count();
     return r;
 }
 
 EXPORT int cuDeviceGet(int *ret, int index)
 {
-    if (!gpu.started)
+    if (!started)
         return 3;
-    if (index < 0 || index >= GET("gpus", 8))
+    if (index < 0 || index >= gpu_count())
         return 101;
+    gpus[index].index = index;
+    default_streams[index].gpu = &gpus[index];
     *ret = index;
     return 0;
 }
 
-static int differs(int d)
+int standin_differs(int d)
 {
-    return GET("differs", 0) && d == GET("gpus", 8) - 1;
+    return GET("differs", 0) && d == gpu_count() - 1;
 }
 
 EXPORT int cuDeviceGetName(char *dst, int n, int d)
 {
-    snprintf(dst, (size_t)n, "%s", differs(d) ? "Stand-in GPU (half)" : "Stand-in GPU");
-    return 0;
+    snprintf(dst, (size_t)n, "%s%s", standin_profile()->name, standin_differs(d) ? " (half)" : "");
+    return standin_status(&gpus[d]);
 }
 
-static size_t memory_bytes(int d)
+size_t standin_memory(int d)
 {
-    return ((size_t)GET("memory_mib", 64) << 20) / (differs(d) ? 2 : 1);
+    return ((size_t)GET("memory_mib", 64) << 20) / (standin_differs(d) ? 2 : 1);
 }
 
 EXPORT int cuDeviceTotalMem_v2(size_t *ret, int d)
 {
-    *ret = memory_bytes(d);
-    return 0;
+    *ret = standin_memory(d);
+    return standin_status(&gpus[d]);
 }
 
 EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int d)
 {
-    (void)d;
-    *ret = attribute == 75 ? 9 : attribute == 16 ? 132 : 0;
-    return 0;
+    const struct profile *p = standin_profile();
+    switch (attribute) {
+    case 1: *ret = 1024; break;           /* threads of a block */
+    case 8: *ret = 48 << 10; break;       /* shared memory of a block */
+    case 10: *ret = 32; break;            /* threads of a warp */
+    case 13: *ret = p->clock_khz; break;
+    case 16: *ret = p->sms; break;
+    case 32: *ret = 1; break;             /* ECC is on */
+    case 36: *ret = p->memory_clock_khz; break;
+    case 37: *ret = p->bus_bits; break;
+    case 38: *ret = (int)p->l2_bytes; break;
+    case 40: *ret = 2; break;             /* copy engines */
+    case 41: *ret = 1; break;             /* unified addressing */
+    case 75: *ret = p->major; break;
+    case 76: *ret = p->minor; break;
+    case 97: *ret = p->major >= 9 ? 227 << 10 : p->major == 8 ? 163 << 10 : 64 << 10; break;
+    case 139: *ret = (standin_differs(d) ? 0x7fff : p->pci_id) << 16 | 0x10de; break;
+    case 140: *ret = 0x16c1 << 16 | 0x10de; break;
+    default: *ret = 0; break;
+    }
+    return standin_status(&gpus[d]);
 }
 
 EXPORT int cuDeviceGetPCIBusId(char *dst, int n, int d)
 {
     snprintf(dst, (size_t)n, "0000:%02x:00.0", d + 1);
-    return 0;
+    return standin_status(&gpus[d]);
 }
+
+/* --- contexts, modules --- */
 
 EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d)
 {
-    gpu.device = d;
-    int r = (int)fault("context");
-    *ret = r ? NULL : &gpu;
+    standin_now = &gpus[d];
+    standin_now->launches = 0;
+    int r = (int)standin_fault("context");
+    *ret = r ? NULL : &gpus[d];
     return r;
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int d)
 {
-    (void)d;
-    gpu.device = -1;
+    if (standin_now == &gpus[d])
+        standin_now = NULL;
     return 0;
 }
 
 EXPORT int cuCtxSetCurrent(void *ctx)
 {
-    return ctx == &gpu ? 0 : 201;
-}
-
-static size_t held(void)
-{
-    return (size_t)GET("held_mib", 0) << 20;
-}
-
-EXPORT int cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
-{
-    if (gpu.device < 0)
+    if (ctx && (ctx < (void *)gpus || ctx >= (void *)(gpus + GPUS_MAX)))
         return 201;
-    *ret_total = memory_bytes(gpu.device);
-    *ret_free = *ret_total - held() - gpu.used;
+    standin_now = ctx;
     return 0;
-}
-
-EXPORT int cuMemAlloc_v2(uint64_t *ret, size_t bytes)
-{
-    if (gpu.device < 0)
-        return 201;
-    if (fault("alloc"))
-        return (int)fault("alloc");
-    if (gpu.n_allocs == ALLOCS_MAX || gpu.used + held() + bytes > memory_bytes(gpu.device))
-        return 2;
-    char *p = aligned_alloc(512, (bytes + 511) / 512 * 512);
-    if (!p)
-        return 2;
-    memset(p, 0xa5, bytes); /* device memory is not zeroed */
-    gpu.allocs[gpu.n_allocs].p = p;
-    gpu.allocs[gpu.n_allocs++].bytes = bytes;
-    gpu.used += bytes;
-    *ret = (uint64_t)(uintptr_t)p;
-    return 0;
-}
-
-EXPORT int cuMemFree_v2(uint64_t at)
-{
-    for (size_t i = 0; i < gpu.n_allocs; i++) {
-        if ((uint64_t)(uintptr_t)gpu.allocs[i].p != at)
-            continue;
-        gpu.used -= gpu.allocs[i].bytes;
-        free(gpu.allocs[i].p);
-        gpu.allocs[i] = gpu.allocs[--gpu.n_allocs];
-        return 0;
-    }
-    return 1;
-}
-
-/* Is [at, at + bytes) inside one allocation? */
-static int inside(uint64_t at, size_t bytes)
-{
-    for (size_t i = 0; i < gpu.n_allocs; i++) {
-        uint64_t p = (uint64_t)(uintptr_t)gpu.allocs[i].p;
-        if (at >= p && at - p <= gpu.allocs[i].bytes && bytes <= gpu.allocs[i].bytes - (at - p))
-            return 1;
-    }
-    return 0;
-}
-
-EXPORT int cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes)
-{
-    if (!inside(dst, bytes))
-        return 1;
-    memcpy((void *)(uintptr_t)dst, src, bytes);
-    return 0;
-}
-
-EXPORT int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes)
-{
-    if (!inside(src, bytes))
-        return 1;
-    if (gpu.flipped && bytes == 8 && src == (uint64_t)(uintptr_t)gpu.flipped && !GET("stuck", 1)) {
-        *gpu.flipped ^= 1ull << GET("bit", 0);
-        gpu.flipped = NULL;
-    }
-    memcpy(dst, (void *)(uintptr_t)src, bytes);
-    return 0;
-}
-
-EXPORT int cuMemcpyDtoD_v2(uint64_t dst, uint64_t src, size_t bytes)
-{
-    if (!inside(dst, bytes) || !inside(src, bytes))
-        return 1;
-    memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, bytes);
-    return 0;
-}
-
-EXPORT int cuStreamQuery(void *stream)
-{
-    (void)stream;
-    return fault("hang") ? 600 : gpu.fault;
 }
 
 EXPORT int cuModuleLoadData(void **ret, const void *image)
@@ -249,89 +213,122 @@ EXPORT int cuModuleLoadData(void **ret, const void *image)
         return 200;
     if ((uintptr_t)image % 16)
         return 716;
-    int r = (int)fault("module");
-    *ret = r ? NULL : &gpu;
+    int r = standin_status(standin_now);
+    if (r == 0)
+        r = (int)standin_fault("module");
+    *ret = r ? NULL : standin_now;
     return r;
 }
 
 EXPORT int cuModuleUnload(void *m)
 {
-    return m == &gpu ? 0 : 1;
-}
-
-/* --- kernels: one step is one thread of one block --- */
-
-#define ARG(type, i) (*(type *)p[i])
-
-static void step_fill(void **p)
-{
-    gp_mem_fill(ARG(ki64, 0), ARG(ku64 *, 1), ARG(ki64, 2), ARG(int, 3), ARG(ku64, 4));
-}
-
-static void step_verify(void **p)
-{
-    gp_mem_verify(ARG(ki64, 0), ARG(const ku64 *, 1), ARG(ki64, 2), ARG(int, 3), ARG(ku64, 4),
-                  ARG(struct mem_found *, 5));
-}
-
-static void step_gemm(void **p)
-{
-    gp_gemm_f32(ARG(ki64, 0), ARG(const float *, 1), ARG(const float *, 2), ARG(float *, 3),
-                ARG(int, 4), ARG(int, 5), ARG(int, 6), ARG(int, 7), ARG(ki64, 8), ARG(ki64, 9),
-                ARG(ki64, 10));
-}
-
-static const struct standin_kernel kernels[] = {
-    {"gp_mem_fill", step_fill}, {"gp_mem_verify", step_verify}, {"gp_gemm_f32", step_gemm},
-    {0, 0}};
-
-static const struct standin_kernel *find(const struct standin_kernel *in, const char *name)
-{
-    while (in->name && strcmp(in->name, name) != 0)
-        in++;
-    return in->name ? in : NULL;
-}
-
-EXPORT int cuModuleGetFunction(void **ret, void *m, const char *name)
-{
-    const struct standin_kernel *k = find(kernels, name);
-    if (!k)
-        k = find(train_kernels, name);
-    if (m != &gpu || !k)
-        return 500;
-    memcpy(ret, &k, sizeof k); /* what the driver calls a handle */
-    return 0;
-}
-
-static void flip(void **p)
-{
-    ku64 *base = ARG(ku64 *, 1);
-    long long word = mine() ? GET("flip", -1) : -1;
-    if (word < 0 || word >= ARG(ki64, 2) || (char *)base != gpu.allocs[1].p)
-        return; /* allocation 0 is what the verify kernel writes to */
-    base[word] ^= 1ull << GET("bit", 0);
-    gpu.flipped = (uint64_t *)&base[word];
+    return m && m == standin_now ? 0 : 1;
 }
 
 EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
-    const struct standin_kernel *k = f;
-    (void)shared, (void)stream, (void)extra;
-    if (gpu.device < 0 || gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx || bx > 1024)
+    (void)extra;
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx || bx > 1024 || shared)
         return 1;
-    if (fault("die"))
-        raise(SIGKILL);
-    gpu.fault = (int)fault("query");
-    if (fault("lazy") || gpu.fault)
-        return 0;
-    for (unsigned b = 0; b < gx; b++) {
-        for (unsigned t = 0; t < bx; t++) {
-            kstep = (struct kstep){b, t, bx, gx};
-            k->step(params);
-        }
-    }
-    if (k->step == step_fill)
-        flip(params);
+    return standin_run(f, gx, bx, params, stream);
+}
+
+/* --- streams and events --- */
+
+struct sstream *standin_stream(void *stream)
+{
+    return stream ? stream : &default_streams[standin_now->index];
+}
+
+EXPORT int cuStreamCreate(void **ret, unsigned flags)
+{
+    if (flags > 1)
+        return 1;
+    int r = standin_status(standin_now);
+    if (r)
+        return r;
+    struct sstream *s = calloc(1, sizeof *s);
+    if (!s)
+        return 2;
+    s->gpu = standin_now;
+    *ret = s;
     return 0;
+}
+
+EXPORT int cuStreamDestroy_v2(void *stream)
+{
+    free(stream);
+    return 0;
+}
+
+static int finished(const struct sgpu *g)
+{
+    int r = standin_status(g);
+    if (r)
+        return r;
+    return standin_hangs(g) ? 600 : g->fault;
+}
+
+EXPORT int cuStreamQuery(void *stream)
+{
+    return standin_now ? finished(standin_stream(stream)->gpu) : 201;
+}
+
+EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    const struct sevent *e = event;
+    struct sstream *s = standin_stream(stream);
+    if (flags)
+        return 1;
+    if (e->recorded)
+        s->ns = fmax(s->ns, e->ns);
+    return standin_status(s->gpu);
+}
+
+EXPORT int cuEventCreate(void **ret, unsigned flags)
+{
+    (void)flags;
+    int r = standin_status(standin_now);
+    if (r)
+        return r;
+    struct sevent *e = calloc(1, sizeof *e);
+    if (!e)
+        return 2;
+    e->gpu = standin_now;
+    *ret = e;
+    return 0;
+}
+
+EXPORT int cuEventDestroy_v2(void *event)
+{
+    free(event);
+    return 0;
+}
+
+EXPORT int cuEventRecord(void *event, void *stream)
+{
+    struct sevent *e = event;
+    struct sstream *s = standin_stream(stream);
+    if (e->gpu != s->gpu)
+        return 400;
+    e->recorded = 1;
+    e->ns = s->ns;
+    return standin_status(s->gpu);
+}
+
+EXPORT int cuEventQuery(void *event)
+{
+    return finished(((struct sevent *)event)->gpu);
+}
+
+EXPORT int cuEventElapsedTime(float *ret_ms, void *from, void *to)
+{
+    const struct sevent *a = from, *b = to;
+    if (!a->recorded || !b->recorded || a->gpu != b->gpu)
+        return 400;
+    int r = finished(a->gpu);
+    if (r == 0)
+        *ret_ms = (float)((b->ns - a->ns) / 1e6);
+    return r;
 }

@@ -6,18 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number after "key=" in the variable, or def. */
-static inline long long standin_get(const char *variable, const char *key, long long def)
+/* What follows "key=" in the variable (to the next comma), or NULL. */
+static inline const char *standin_text(const char *variable, const char *key)
 {
     const char *s = getenv(variable);
     size_t n = strlen(key);
     while (s && *s) {
         if (strncmp(s, key, n) == 0 && s[n] == '=')
-            return strtoll(s + n + 1, NULL, 0);
+            return s + n + 1;
         s = strchr(s, ',');
         s = s ? s + 1 : NULL;
     }
-    return def;
+    return NULL;
+}
+
+/* The number after "key=" in the variable, or def. */
+static inline long long standin_get(const char *variable, const char *key, long long def)
+{
+    const char *s = standin_text(variable, key);
+    return s ? strtoll(s, NULL, 0) : def;
 }
 
 #endif

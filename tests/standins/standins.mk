@@ -4,11 +4,15 @@ STANDIN_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Wall -
   $(if $(DEV),-Werror) -I.
 STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.so.1
 
-$(B)/tests/standin/libcuda.so.1: tests/standins/libcuda.c tests/standins/standin.h \
-  tests/standins/kernels_train.c tests/standins/kernels_train.h \
-  $(B)/agent-obj/kernels_host.o
+$(B)/agent-obj/kernels_test.o: tests/standins/kernels_test.cu validate/agent/kernels/kportable.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $(filter %.c %.o,$^) -o $@
+	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off $(WARN) $(if $(DEV),-Werror) -I. -c $< -o $@
+# Its soname is how the other stand-ins find the one that is loaded, for its clock.
+$(B)/tests/standin/libcuda.so.1: $(sort $(wildcard tests/standins/libcuda*.c tests/standins/kernels_*.c)) \
+  $(wildcard tests/standins/*.h validate/agent/kernels/*.h) $(B)/agent-obj/kernels_host.o \
+  $(B)/agent-obj/kernels_test.o
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs -Wl,-soname,libcuda.so.1 $(filter %.c %.o,$^) -lm -o $@
 $(B)/tests/standin/libnvidia-ml.so.1: tests/standins/libnvidia-ml.c tests/standins/standin.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $< -o $@
@@ -23,7 +27,7 @@ endif
 # The device seam's suite links the agent's objects instead of the library.
 DEVICE_TEST_OBJ := $(patsubst %,$(B)/agent-obj/%.o,validate/checks validate/agent/result \
   validate/agent/device_host validate/agent/host_kernels validate/agent/device_cuda \
-  validate/agent/load_cuda validate/agent/compat_cuda $(basename $(AGENT_BASE)))
+  validate/agent/measure_cuda validate/agent/load_cuda validate/agent/compat_cuda $(basename $(AGENT_BASE)))
 ifneq ($(CUDA_TOOLKITS),)
 DEVICE_TEST_OBJ += $(B)/agent-obj/fatbins.o $(B)/agent-obj/fatbin_data.o
 endif

@@ -13,6 +13,7 @@ typedef struct CUctx_st *cu_context;
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
 typedef struct CUstream_st *cu_stream;
+typedef struct CUevent_st *cu_event;
 
 enum { /* CUresult values that are told apart */
     CU_OUT_OF_MEMORY = 2,
@@ -26,6 +27,8 @@ enum { /* CUresult values that are told apart */
     CU_INVALID_IMAGE = 200,
     CU_UNSUPPORTED_PTX = 222,
     CU_NOT_READY = 600,
+    CU_PEER_UNSUPPORTED = 217,
+    CU_PEER_ENABLED = 704,
     CU_ILLEGAL_ADDRESS = 700,
     CU_LAUNCH_FAILED = 719,
     CU_SYSTEM_NOT_READY = 802,
@@ -34,7 +37,22 @@ enum { /* CUresult values that are told apart */
     CU_UNKNOWN = 999
 };
 
-enum { CU_ATTR_ECC = 32, CU_ATTR_MAJOR = 75, CU_ATTR_MINOR = 76, CU_ATTR_SMS = 16 };
+enum { /* CUdevice_attribute */
+    CU_ATTR_SHARED_PER_BLOCK = 8,
+    CU_ATTR_CLOCK_KHZ = 13,
+    CU_ATTR_SMS = 16,
+    CU_ATTR_COMPUTE_MODE = 20,
+    CU_ATTR_ECC = 32,
+    CU_ATTR_MEMORY_CLOCK_KHZ = 36,
+    CU_ATTR_MEMORY_BUS_BITS = 37,
+    CU_ATTR_L2_BYTES = 38,
+    CU_ATTR_COPY_ENGINES = 40,
+    CU_ATTR_MAJOR = 75,
+    CU_ATTR_MINOR = 76,
+    CU_ATTR_SHARED_OPTIN = 97,
+    CU_ATTR_PCI_IDS = 139, /* device << 16 | vendor; drivers of CUDA 12.8 and later */
+    CU_ATTR_PCI_SUBSYSTEM = 140
+};
 
 struct cuda_api {
     cu_result (*init)(unsigned flags);
@@ -52,10 +70,24 @@ struct cuda_api {
     cu_result (*memory_info)(size_t *ret_free, size_t *ret_total);
     cu_result (*memory_alloc)(dev_addr *ret, size_t bytes);
     cu_result (*memory_free)(dev_addr p);
-    cu_result (*copy_to)(dev_addr dst, const void *src, size_t bytes);
-    cu_result (*copy_from)(void *dst, dev_addr src, size_t bytes);
-    cu_result (*copy_within)(dev_addr dst, dev_addr src, size_t bytes);
+    cu_result (*host_alloc)(void **ret, size_t bytes, unsigned flags);
+    cu_result (*host_free)(void *p);
+    cu_result (*copy_to)(dev_addr dst, const void *src, size_t bytes, cu_stream s);
+    cu_result (*copy_from)(void *dst, dev_addr src, size_t bytes, cu_stream s);
+    cu_result (*copy_within)(dev_addr dst, dev_addr src, size_t bytes, cu_stream s);
+    cu_result (*copy_peer)(dev_addr dst, cu_context dst_context, dev_addr src, cu_context src_context,
+                           size_t bytes, cu_stream s);
+    cu_result (*peer_can)(int *ret, cu_device d, cu_device other);
+    cu_result (*peer_enable)(cu_context other, unsigned flags);
+    cu_result (*stream_new)(cu_stream *ret, unsigned flags);
+    cu_result (*stream_free)(cu_stream s);
     cu_result (*stream_query)(cu_stream s);
+    cu_result (*stream_wait)(cu_stream s, cu_event e, unsigned flags);
+    cu_result (*event_new)(cu_event *ret, unsigned flags);
+    cu_result (*event_free)(cu_event e);
+    cu_result (*event_record)(cu_event e, cu_stream s);
+    cu_result (*event_query)(cu_event e);
+    cu_result (*event_elapsed)(float *ret_ms, cu_event from, cu_event to);
     cu_result (*module_load)(cu_module *ret, const void *image);
     cu_result (*module_unload)(cu_module m);
     cu_result (*module_function)(cu_function *ret, cu_module m, const char *name);
@@ -81,8 +113,8 @@ const char *cuda_advice(cu_result r);
 /* Turns an error of cuda_start, device_cuda.open or a launch into a verdict with advice. */
 void cuda_verdict(struct agent_result *r, const struct gp_error *err);
 
-/* Opens one of the candidates by the agent's search order (GPUPROV_LIBRARY_PATH, the loader's own,
- * the usual folders). NULL: none; why: what the loader said last. */
+/* Opens a library by the agent's search order (GPUPROV_LIBRARY_PATH, the loader's own, the usual
+ * folders). NULL: none; why: what the loader said last. */
 void *library_open(const char *name, struct str *ret_path, struct str *why);
 
 /* --- an opened CUDA device, beyond device_ops --- */
@@ -93,6 +125,9 @@ cu_context cuda_context(const struct device *d);
 cu_stream cuda_stream(const struct device *d);
 /* A driver attribute (CU_ATTR_...); negative when it does not say. */
 int cuda_attribute(const struct device *d, int attribute);
+/* Its PCI ids without the vendor ("2330"; subsystem 0 when not said), from the driver, else from
+ * sysfs. False: neither says. */
+bool cuda_pci_ids(const struct device *d, unsigned *ret_device, unsigned *ret_subsystem);
 
 /* GPU time by the driver's events: marks 0 to CUDA_MARKS - 1 are recorded in the device's stream; once
  * sync has returned, seconds between two of them. Rates are measured this way only, never by the
@@ -101,10 +136,11 @@ int cuda_attribute(const struct device *d, int attribute);
 int cuda_mark(struct device *d, int mark, struct gp_error *err);
 int cuda_elapsed(struct device *d, int from, int to, double *ret_s, struct gp_error *err);
 
-/* Page-locked host memory, near the GPU where the kernel allows the choice. Freed with the device. */
+/* Page-locked host memory, near the GPU where the kernel allows the choice. Freed with the device;
+ * at most until then. bytes > 0. */
 int cuda_host_alloc(struct device *d, size_t bytes, void **ret, struct gp_error *err);
 void cuda_host_free(struct device *d, void *p);
-/* As device_ops.copy, but only queued; host memory must be page-locked. */
+/* As device_ops.copy, but only queued; host memory must come from cuda_host_alloc (of any device). */
 int cuda_copy_queue(struct device *d, const struct copy_args *a, struct gp_error *err);
 /* Queues a copy to memory of another device that this process has opened too. enable: first asks the
  * driver for direct access; *ret_direct: whether there is (else the copy goes through the host). */

@@ -19,6 +19,7 @@ struct copy_args {
     dev_addr dev_src; /* source of WITHIN */
     void *host;       /* other end of TO (only read) and FROM */
     size_t bytes;
+    int64_t deadline_ms; /* monotonic: give up then; 0: a minute after the call */
 };
 
 enum gemm_type { GEMM_F32 = 0, GEMM_TF32, GEMM_F16, GEMM_BF16, GEMM_FP8_E4M3, GEMM_INT8 };
@@ -66,7 +67,8 @@ struct device_ops {
     /* Memory, 256-byte aligned, contents undefined. -GP_EENV "out of device memory" with the size. */
     int (*alloc)(struct device *d, size_t bytes, dev_addr *ret, struct gp_error *err);
     void (*free)(struct device *d, dev_addr p); /* 0 is fine */
-    /* Ordered with the launches before it; has finished when it returns. */
+    /* Ordered with the launches before it; has finished when it returns. Their faults come out here
+     * too. -GP_ETIMEOUT when the deadline passes. */
     int (*copy)(struct device *d, const struct copy_args *a, struct gp_error *err);
     /* -GP_EENV for a type that this device has not. May return before it is done. */
     int (*gemm)(struct device *d, const struct gemm_args *a, struct gp_error *err);

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_ops on NVIDIA's driver API: the primary context, the default stream, kernels from the
- * embedded fatbins by name. gemm is our own fp32 kernel in the host's order; other types are not
- * there. One thread per device; opened in a worker process. */
+/* device_ops on NVIDIA's driver API: the primary context, one stream of its own that waits for no
+ * other, kernels from the embedded fatbins by name. gemm is our own fp32 kernel in the host's order;
+ * other types are not there. Nothing in here blocks inside the driver behind a kernel: copies and
+ * syncs poll. One thread per device; opened in a worker process. */
 #include "base/gp_base.h"
 
-#include "cuda.h"
+#include "device_cuda.h"
 
 #include "base/clock.h"
-#include "base/vec.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <time.h>
 
-struct device {
-    const struct cuda_api *cu;
-    cu_device dev;
-    cu_context ctx;
-    cu_module module;
-    int index, driver;
-    VEC_OF(dev_addr) held;
-};
+enum { STREAM_NON_BLOCKING = 1, STAGING_BYTES = 4 << 20, COPY_LIMIT_MS = 60000 };
 
-static int device_fail(struct device *d, cu_result r, struct gp_error *err, const char *what)
+int device_fail(struct device *d, cu_result r, struct gp_error *err, const char *what)
 {
     return cuda_fail(err, r, "gpu %d: %s", d->index, what);
+}
+
+int device_use(struct device *d, struct gp_error *err)
+{
+    cu_result r = d->cu->context_use(d->ctx);
+    return r ? device_fail(d, r, err, "use its context") : 0;
 }
 
 /* The newest fatbin that this driver can read; one that lacks this GPU's code gives way to the next. */
@@ -68,21 +67,30 @@ static int device_start(struct device *d, struct gp_error *err)
         d->ctx = NULL;
         return device_fail(d, r, err, "make a context");
     }
-    r = cu->context_use(d->ctx);
-    return r ? device_fail(d, r, err, "use its context") : load_kernels(d, err);
+    int rc = device_use(d, err);
+    if (rc == 0 && (r = cu->stream_new(&d->stream, STREAM_NON_BLOCKING))) {
+        d->stream = NULL;
+        return device_fail(d, r, err, "make a stream");
+    }
+    return rc < 0 ? rc : load_kernels(d, err);
 }
 
 static void cuda_close(struct device *d)
 {
     if (!d)
         return;
-    for (size_t i = 0; i < d->held.len; i++)
-        d->cu->memory_free(d->held.items[i]);
-    vec_free(&d->held);
-    if (d->module)
-        d->cu->module_unload(d->module);
-    if (d->ctx)
+    if (d->ctx && !d->hung && device_use(d, NULL) == 0) {
+        for (size_t i = 0; i < d->held.len; i++)
+            d->cu->memory_free(d->held.items[i]);
+        measure_close(d);
+        if (d->module)
+            d->cu->module_unload(d->module);
+        if (d->stream)
+            d->cu->stream_free(d->stream);
         d->cu->context_release(d->dev);
+    }
+    vec_free(&d->held);
+    vec_free(&d->pinned);
     free(d);
 }
 
@@ -107,6 +115,9 @@ static int cuda_open(int index, struct device **ret, struct gp_error *err)
 static int cuda_alloc(struct device *d, size_t bytes, dev_addr *ret, struct gp_error *err)
 {
     dev_addr p = 0;
+    int use = device_use(d, err);
+    if (use < 0)
+        return use;
     cu_result r = d->cu->memory_alloc(&p, bytes);
     if (r == CU_OUT_OF_MEMORY) {
         int rc = gp_fail(err, GP_EENV, "gpu %d: out of device memory (%zu bytes asked for)", d->index,
@@ -128,27 +139,101 @@ static void cuda_free(struct device *d, dev_addr p)
         if (d->held.items[i] != p)
             continue;
         d->held.items[i] = d->held.items[--d->held.len];
-        d->cu->memory_free(p);
+        if (!d->hung && device_use(d, NULL) == 0)
+            d->cu->memory_free(p);
         return;
     }
 }
 
-static int cuda_copy(struct device *d, const struct copy_args *a, struct gp_error *err)
+/* Polls: a driver call that waits could not be given up. Short work is spun for, because a sleep takes
+ * longer than it. */
+static int cuda_sync(struct device *d, int64_t deadline_ms, struct gp_error *err)
 {
+    int rc = device_use(d, err);
+    long pause_us = 20;
+    for (int polls = 0; rc == 0; polls++) {
+        cu_result r = d->cu->stream_query(d->stream);
+        if (r == 0)
+            return 0;
+        if (r != CU_NOT_READY)
+            return device_fail(d, r, err, "run a kernel");
+        if (clock_left_ms(deadline_ms) == 0) {
+            d->hung = true;
+            return gp_fail(err, GP_ETIMEOUT, "gpu %d: its work had not ended at the deadline", d->index);
+        }
+        if (polls < 64)
+            continue;
+        struct timespec t = {.tv_nsec = pause_us * 1000};
+        nanosleep(&t, NULL);
+        pause_us = GP_MIN(pause_us * 2, 2000);
+    }
+    return rc;
+}
+
+int cuda_copy_queue(struct device *d, const struct copy_args *a, struct gp_error *err)
+{
+    int rc = device_use(d, err);
+    if (rc < 0)
+        return rc;
     cu_result r = 0;
     if (a->kind == COPY_TO_DEVICE)
-        r = d->cu->copy_to(a->dev, a->host, a->bytes);
+        r = d->cu->copy_to(a->dev, a->host, a->bytes, d->stream);
     else if (a->kind == COPY_FROM_DEVICE)
-        r = d->cu->copy_from(a->host, a->dev, a->bytes);
+        r = d->cu->copy_from(a->host, a->dev, a->bytes, d->stream);
     else
-        r = d->cu->copy_within(a->dev, a->dev_src, a->bytes);
-    return r ? device_fail(d, r, err, "copy") : 0;
+        r = d->cu->copy_within(a->dev, a->dev_src, a->bytes, d->stream);
+    return r ? device_fail(d, r, err, "copy memory") : 0;
+}
+
+static bool is_pinned(const struct device *d, const void *p, size_t bytes)
+{
+    for (size_t i = 0; i < d->pinned.len; i++) {
+        uintptr_t at = (uintptr_t)d->pinned.items[i].p;
+        if ((uintptr_t)p >= at && (uintptr_t)p - at <= d->pinned.items[i].bytes &&
+            bytes <= d->pinned.items[i].bytes - ((uintptr_t)p - at))
+            return true;
+    }
+    return false;
+}
+
+/* Host memory that is not page-locked goes through a piece that is: the driver would block on it until
+ * the work before it has ended, with no way to give up. */
+static int copy_staged(struct device *d, const struct copy_args *a, int64_t deadline_ms,
+                       struct gp_error *err)
+{
+    int rc = d->staging ? 0 : cuda_host_alloc(d, STAGING_BYTES, &d->staging, err);
+    for (size_t at = 0; rc == 0 && at < a->bytes; at += STAGING_BYTES) {
+        struct copy_args part = {.kind = a->kind,
+                                 .dev = a->dev + at,
+                                 .host = d->staging,
+                                 .bytes = GP_MIN(a->bytes - at, (size_t)STAGING_BYTES)};
+        if (a->kind == COPY_TO_DEVICE)
+            memcpy(d->staging, (const char *)a->host + at, part.bytes);
+        rc = cuda_copy_queue(d, &part, err);
+        if (rc == 0)
+            rc = cuda_sync(d, deadline_ms, err);
+        if (rc == 0 && a->kind == COPY_FROM_DEVICE)
+            memcpy((char *)a->host + at, d->staging, part.bytes);
+    }
+    return rc;
+}
+
+static int cuda_copy(struct device *d, const struct copy_args *a, struct gp_error *err)
+{
+    int64_t deadline_ms = a->deadline_ms ? a->deadline_ms : clock_deadline(COPY_LIMIT_MS);
+    if (a->kind != COPY_WITHIN && !is_pinned(d, a->host, a->bytes))
+        return copy_staged(d, a, deadline_ms, err);
+    int rc = cuda_copy_queue(d, a, err);
+    return rc < 0 ? rc : cuda_sync(d, deadline_ms, err);
 }
 
 static int cuda_launch(struct device *d, const struct launch_args *a, struct gp_error *err)
 {
     enum { ARGS_MAX = 24, BLOCK = 256, GRID_MAX = 1 << 20 };
     cu_function f = NULL;
+    int rc = device_use(d, err);
+    if (rc < 0)
+        return rc;
     if (a->n_args > ARGS_MAX || d->cu->module_function(&f, d->module, a->kernel))
         return gp_fail(err, GP_EINTERNAL, "gpu %d: no kernel is called '%s'", d->index, a->kernel);
     if (a->items <= 0)
@@ -162,8 +247,8 @@ static int cuda_launch(struct device *d, const struct launch_args *a, struct gp_
     }
     unsigned block = a->block ? a->block : BLOCK;
     int64_t grid = a->grid ? a->grid : (n + block - 1) / block;
-    cu_result r = d->cu->launch(f, (unsigned)GP_MIN(grid, GRID_MAX), 1, 1, block, 1, 1, 0, NULL,
-                                params, NULL);
+    cu_result r = d->cu->launch(f, (unsigned)GP_MIN(grid, GRID_MAX), 1, 1, block, 1, 1, 0,
+                                d->stream, params, NULL);
     return r ? device_fail(d, r, err, "launch") : 0;
 }
 
@@ -189,23 +274,11 @@ static int cuda_gemm(struct device *d, const struct gemm_args *a, struct gp_erro
     return cuda_launch(d, &l, err);
 }
 
-static int cuda_sync(struct device *d, int64_t deadline_ms, struct gp_error *err)
-{
-    for (long pause_us = 20;; pause_us = GP_MIN(pause_us * 2, 2000)) {
-        cu_result r = d->cu->stream_query(NULL);
-        if (r == 0)
-            return 0;
-        if (r != CU_NOT_READY)
-            return device_fail(d, r, err, "run a kernel");
-        if (clock_left_ms(deadline_ms) == 0)
-            return gp_fail(err, GP_ETIMEOUT, "gpu %d: its work had not ended at the deadline", d->index);
-        struct timespec t = {.tv_nsec = pause_us * 1000};
-        nanosleep(&t, NULL);
-    }
-}
-
 int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err)
 {
+    int rc = device_use(d, err);
+    if (rc < 0)
+        return rc;
     cu_result r = d->cu->memory_info(ret_free, ret_total);
     return r ? device_fail(d, r, err, "ask for its memory") : 0;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An opened CUDA device, for the files that implement it: device_cuda.c (device_ops),
+ * measure_cuda.c (marks, page-locked memory, other GPUs), gemm_cuda.c (matrix products). Checks use
+ * cuda.h only. */
+#ifndef GP_AGENT_DEVICE_CUDA_H
+#define GP_AGENT_DEVICE_CUDA_H
+
+#include "cuda.h"
+
+#include "base/vec.h"
+
+struct pinned {
+    void *p;
+    size_t bytes;
+};
+
+struct device {
+    const struct cuda_api *cu;
+    cu_device dev;
+    cu_context ctx;
+    cu_module module;
+    cu_stream stream;
+    int index, driver;
+    bool hung; /* a wait timed out: the driver is not called again, as it would block */
+    VEC_OF(dev_addr) held;
+    VEC_OF(struct pinned) pinned;
+    void *staging; /* page-locked, for copies from and to other host memory; made at the first */
+    cu_event marks[CUDA_MARKS];
+};
+
+int device_fail(struct device *d, cu_result r, struct gp_error *err, const char *what);
+/* Makes its context this thread's: before every call that uses the current one. */
+int device_use(struct device *d, struct gp_error *err);
+/* Frees what measure_cuda.c made. The device's context must be the current one. */
+void measure_close(struct device *d);
+
+#endif
