@@ -7,34 +7,46 @@
 #include "validate/lines.h"
 #include "validate/validate.h"
 
-enum rank_state {
-    RANK_IDLE,    /* not started */
-    RANK_RUNNING,
-    RANK_DONE,    /* said its end */
-    RANK_GONE     /* reason says why; nothing that it said before counts as passed */
+enum place_state {
+    PLACE_IDLE,    /* not started */
+    PLACE_RUNNING,
+    PLACE_DONE,    /* all its ranks said their end */
+    PLACE_GONE     /* reason says why; nothing that they said before counts as passed */
 };
 struct gang;
-struct gang_rank {
+/* A node's part: its ranks (one, or one for each GPU) run in one process tree, write one file, and are
+ * started, followed and stopped by one command each. */
+struct gang_place {
     struct gang *gang;
     struct gang_node *node;
-    size_t index;
-    enum rank_state state;
-    struct agent_stream stream;
-    char *reason; /* RANK_GONE, or what came after its end; owned */
-    int rereads;  /* connections lost so far */
-    bool asked;   /* a command that starts it was sent, and it was not stopped since */
-    bool following; /* what comes is the rank's file, so its lines move stream.offset */
+    size_t first, count; /* its ranks */
+    enum place_state state;
+    char *reason;  /* PLACE_GONE, or what came after its end; owned */
+    int rereads;   /* connections lost so far */
+    bool asked;    /* a command that starts it was sent, and it was not stopped since */
+    bool following; /* what comes is the ranks' file, so its lines move the offset */
     bool heard[2]; /* see agent_line_foreign; of the command that runs now */
-    bool began;   /* set by gang_merge: it began a check */
+};
+struct gang_rank {
+    struct gang_place *place;
+    size_t index;
+    int gpu; /* of its node; -1: none */
+    struct agent_stream stream; /* the first rank's also has what is said of the place: listen, at */
+    bool began; /* set by gang_merge: it began a check */
 };
 struct gang {
     const struct validate_env *env;
-    size_t n, n_checks;
+    size_t n, n_places, n_checks; /* n: ranks */
+    int gpus; /* per node, a rank each; 0: one rank per node, on the host */
     const struct check_info *const *checks;
     int64_t seconds; /* what the checks take at most together */
     struct secret token;
+    struct gang_place *places;
     struct gang_rank *ranks;
 };
+
+/* "llm/1", or "llm/1 gpu 3" where the rank has one. Caller frees. */
+char *gang_rank_label(const struct gang_rank *r);
 
 /* Fills report->gang and each node's share from what the ranks said; a rank without a result makes
  * the gang's result an error that names its node. why: the trouble that ended everything, or NULL. */

@@ -57,21 +57,73 @@ static void find_blame(const struct gang *g, size_t check, size_t rank, bool *re
     }
 }
 
-static void share(struct gang *g, size_t check, size_t rank)
+/* A rank's own result as seen by all: blamed by others, or only suffering from another one's fault. */
+static void rank_result(const struct gang *g, size_t check, size_t rank, struct check_result *ret)
 {
-    struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
+    const struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
     bool known = false, blamed = false;
     const char *text = "";
     find_blame(g, check, rank, &known, &blamed, &text);
-    struct check_result own;
-    result_copy(&own, r);
+    result_copy(ret, r);
     if (blamed)
-        check_result_worsen(&own, VERDICT_FAIL, "blamed", text, r->suggestion);
-    if (known && !blamed && own.verdict == VERDICT_FAIL) {
-        own.verdict = VERDICT_PASS;
-        check_result_worsen(&own, VERDICT_ERROR, "peer", r->message, "another node is to blame");
+        check_result_worsen(ret, VERDICT_FAIL, "blamed", text, r->suggestion);
+    if (known && !blamed && ret->verdict == VERDICT_FAIL) {
+        ret->verdict = VERDICT_PASS;
+        check_result_worsen(ret, VERDICT_ERROR, "peer", r->message, "another node is to blame");
     }
-    vec_push(&g->ranks[rank].node->rn->checks, own);
+}
+
+/* A node's share: the worst of its ranks; with several of them each one's word is in data.ranks_here. */
+static void share(struct gang *g, size_t check, struct gang_place *p)
+{
+    struct check_result all;
+    rank_result(g, check, p->first, &all);
+    json_t *here = p->count > 1 ? json_array() : NULL;
+    for (size_t i = 0; here && i < p->count; i++) {
+        const struct gang_rank *rank = &g->ranks[p->first + i];
+        struct check_result one;
+        rank_result(g, check, rank->index, &one);
+        json_array_append_new(here, json_pack("{s:i, s:i, s:s, s:s, s:s}", "rank", (int)rank->index,
+                                              "gpu", rank->gpu, "verdict", verdict_name(one.verdict),
+                                              "code", one.code, "message", one.message));
+        GP_AUTO_FREE char *text = xasprintf("gpu %d: %s", rank->gpu, one.message);
+        check_result_worsen(&all, one.verdict, one.code, text, one.suggestion);
+        check_result_clear(&one);
+    }
+    if (here && !all.data)
+        all.data = json_object();
+    if (here)
+        json_object_set_new(all.data, "ranks_here", here);
+    vec_push(&p->node->rn->checks, all);
+}
+
+/* Ranks are the agents' word; people want the machine and the GPU. */
+static void name_culprits(const struct gang *g, size_t check, struct check_result *all)
+{
+    GP_AUTO_STR struct str names = {.max = 200};
+    GP_AUTO_JSON json_t *who = json_array();
+    for (size_t i = 0; i < g->n; i++) {
+        bool known = false, blamed = false;
+        const char *text = "";
+        const struct gang_rank *r = &g->ranks[i];
+        find_blame(g, check, i, &known, &blamed, &text);
+        if (!blamed)
+            continue;
+        GP_AUTO_FREE char *label = gang_rank_label(r);
+        str_addf(&names, "%s%s", names.len ? ", " : "", label);
+        json_t *one = json_pack("{s:i, s:s}", "rank", (int)i, "node", r->place->node->link->target.label);
+        if (r->gpu >= 0)
+            json_object_set_new(one, "gpu", json_integer(r->gpu));
+        json_array_append_new(who, one);
+    }
+    if (!names.len)
+        return;
+    if (!all->data)
+        all->data = json_object();
+    json_object_set(all->data, "blamed", who);
+    char *text = xasprintf("%s (to blame: %s)", all->message, names.s);
+    free(all->message);
+    all->message = text;
 }
 
 static void merge_check(struct gang *g, size_t check, struct report *report)
@@ -81,13 +133,15 @@ static void merge_check(struct gang *g, size_t check, struct report *report)
     for (size_t i = 0; i < g->n; i++) {
         const struct gang_rank *r = &g->ranks[i];
         const struct check_result *one = &r->stream.checks.items[check].result;
-        GP_AUTO_FREE char *text = xasprintf("%s: %s", r->node->link->target.label, one->message);
+        GP_AUTO_FREE char *label = gang_rank_label(r);
+        GP_AUTO_FREE char *text = xasprintf("%s: %s", label, one->message);
         check_result_worsen(&all, one->verdict, one->code, text, one->suggestion);
         all.took_ms = GP_MAX(all.took_ms, one->took_ms);
     }
+    name_culprits(g, check, &all);
     vec_push(&report->gang, all);
-    for (size_t i = 0; i < g->n; i++)
-        share(g, check, i);
+    for (size_t i = 0; i < g->n_places; i++)
+        share(g, check, &g->places[i]);
 }
 
 void gang_merge(struct gang *g, const char *why, struct report *report)
@@ -95,12 +149,13 @@ void gang_merge(struct gang *g, const char *why, struct report *report)
     for (size_t i = 0; i < g->n; i++) {
         struct gang_rank *r = &g->ranks[i];
         r->began = agent_stream_began(&r->stream);
-        for (size_t k = 0; r->state == RANK_GONE && k < g->n_checks; k++)
+        const struct gang_place *p = r->place;
+        for (size_t k = 0; p->state == PLACE_GONE && k < g->n_checks; k++)
             if (r->stream.checks.items[k].state == AGENT_CHECK_WAITING)
                 r->stream.checks.items[k].state = AGENT_CHECK_RUNNING; /* it was asked: an error */
-        const char *reason = why ? why : r->reason ? r->reason : "the rank never began";
+        const char *reason = why ? why : p->reason ? p->reason : "the rank never began";
         agent_stream_finish(&r->stream, reason);
-        if (r->state == RANK_GONE)
+        if (p->state == PLACE_GONE)
             agent_stream_doubt(&r->stream, reason);
     }
     for (size_t k = 0; k < g->n_checks; k++)

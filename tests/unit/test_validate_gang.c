@@ -3,6 +3,8 @@
  * nodes that go away at each stage; and once the real agent. */
 #include "validate_bench.h"
 
+#include "base/json.h"
+
 /* A rank that writes its lines to a file and is "alive" as long as the file `alive` is there. MORE is
  * what it writes after it was followed once, so that rank 0 has not ended before the others begin. */
 #define RANK(MORE)                                                                                 \
@@ -370,6 +372,108 @@ static void test_real_agent(void **state)
     bench_close(&b);
 }
 
+/* One rank for each GPU: two nodes with two each are four ranks, two processes trees, and one pair. The
+ * static agent has no CUDA, so the ranks only meet; what they find of GPUs is not this test's. */
+static void test_ranks_of_gpus(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    if (!fs_exists(real_agent)) {
+        print_message("skipped: %s is not built\n", real_agent);
+        skip();
+    }
+    struct bench b;
+    struct gp_error err = {0};
+    bench_open(&b);
+    for (size_t i = 0; i < 2; i++) {
+        GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/agent/gpuprov-agent", homes[i]);
+        assert_int_equal(RUN("cp", real_agent, path), 0);
+    }
+    vec_push(&b.plan.gang_checks, check_find("net.pair"));
+    b.env.nvidia_expected = true;
+    b.env.gpus_expected = 2;
+    struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]},
+                                {&b.links[1], "127.0.0.1", &b.rns[1]}};
+    if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
+        fail_msg("%s", err.msg);
+    const struct check_result *net = &b.report.gang.items[0];
+    if (net->verdict != VERDICT_PASS && net->verdict != VERDICT_DEGRADED)
+        fail_msg("%s: %s", verdict_name(net->verdict), net->message);
+    assert_int_equal(json_integer_value(json_at(net->data, "pairs_measured")), 1);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(b.rns[i].checks.len, 1);
+        const json_t *here = json_at(b.rns[i].checks.items[0].data, "ranks_here");
+        assert_int_equal(json_array_size(here), 2);
+        for (size_t k = 0; k < 2; k++) {
+            const json_t *one = json_array_get(here, k);
+            assert_int_equal(json_int(one, "rank", -1), 2 * i + k);
+            assert_int_equal(json_int(one, "gpu", -1), k);
+        }
+    }
+    nothing_left();
+    bench_close(&b);
+}
+
+/* Of two ranks on a node one dies and one blames it: the report names node and GPU. A line that names a
+ * rank of another node is believed by nobody. */
+static void test_gpu_is_named(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    static const char good[] = "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"pass\",\"metrics\":["
+        "{\"name\":\"loss\",\"value\":1.4,\"unit\":\"nats\"},{\"name\":\"straggler\",\"value\":1,\"unit\":\"ratio\"},"
+        "{\"name\":\"agreement\",\"value\":0,\"unit\":\"of bound\"}],";
+    for (int foreign = 0; foreign < 2; foreign++) {
+        GP_AUTO_FREE char *script = xasprintf(
+            "verb=$1; shift; dir=; from=0; rank=;\n"
+            "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; esac; shift 2; done\n"
+            "l() { echo \"$1\" >>\"$dir/rank.jsonl\"; }\n"
+            "case $verb in\n"
+            "rank) read -r token; read -r addr; next=$((rank + 1))\n"
+            "  for r in $rank $next; do l '{\"v\":1,\"type\":\"hello\",\"rank\":'$r',\"size\":4}'; done\n"
+            "  [ $rank != 0 ] || l '{\"type\":\"listen\",\"addr\":\"10.0.0.1:4444\"}'\n"
+            "  echo '{\"type\":\"started\",\"pid\":'$$'}';;\n"
+            "follow) next=$((rank + 1)); case $dir in *rank0) a=0; b=1;; *) a=2; b=3;; esac\n"
+            "  if [ ! -e $dir/told ] && [ $(wc -l <$dir/rank.jsonl) -ge $((a == 0 ? 3 : 2)) ] && [ $from != 0 ]; then : >$dir/told\n"
+            "  for r in $a $b; do l '{\"type\":\"start\",\"check\":\"train.ddp\",\"rank\":'$r'}'; done\n"
+            "  if [ $a = 0 ]; then for r in 0 %d; do l '{\"type\":\"result\",\"check\":\"train.ddp\",\"rank\":'$r',\"verdict\":\"fail\","
+            "\"code\":\"wrong\",\"message\":\"rank 3 computes wrong\",\"data\":{\"culprits\":[3]}}'; done\n"
+            "  else for r in 2 3; do l '%s\"rank\":'$r'}'; done; fi\n"
+            "  for r in $a $b; do l '{\"type\":\"end\",\"verdict\":\"fail\",\"rank\":'$r'}'; done; fi\n"
+            "  size=$(wc -c <\"$dir/rank.jsonl\"); tail -c +$((from + 1)) \"$dir/rank.jsonl\"\n"
+            "  echo '{\"type\":\"at\",\"offset\":'$size',\"alive\":true}';;\n"
+            "stop) ;; esac", foreign ? 2 : 1, good);
+        struct bench b;
+        struct gp_error err = {0};
+        bench_open(&b);
+        for (size_t i = 0; i < 2; i++)
+            write_agent(i, script);
+        vec_push(&b.plan.gang_checks, check_find("train.ddp"));
+        b.env.nvidia_expected = true;
+        b.env.gpus_expected = 2;
+        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
+                                    {&b.links[1], "10.0.0.2", &b.rns[1]}};
+        if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
+            fail_msg("%s", err.msg);
+        const struct check_result *all = &b.report.gang.items[0];
+        assert_int_equal(all->verdict, VERDICT_FAIL);
+        assert_contains(all->message, "to blame: llm/1 gpu 1");
+        const json_t *blamed = json_array_get(json_at(all->data, "blamed"), 0);
+        assert_int_equal(json_int(blamed, "rank", -1), 3);
+        assert_int_equal(json_int(blamed, "gpu", -1), 1);
+        assert_string_equal(json_str(blamed, "node", ""), "llm/1");
+        /* node 1 holds the blamed rank; node 0's ranks only suffered from it */
+        assert_int_equal(b.rns[1].checks.items[0].verdict, VERDICT_FAIL);
+        assert_int_equal(b.rns[0].checks.items[0].verdict, VERDICT_ERROR);
+        if (foreign) {
+            const json_t *here = json_at(b.rns[0].checks.items[0].data, "ranks_here");
+            assert_contains(json_str(json_array_get(here, 1), "message", ""), "does not run on this node");
+        }
+        nothing_left();
+        bench_close(&b);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -393,6 +497,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gang_node_cannot_be_reached),
         cmocka_unit_test(test_gang_cancel),
         cmocka_unit_test(test_real_agent),
+        cmocka_unit_test(test_ranks_of_gpus),
+        cmocka_unit_test(test_gpu_is_named),
     };
     int failed = cmocka_run_group_tests(tests, setup, teardown);
     free(real_agent);

@@ -67,6 +67,17 @@ void agent_result_line(const struct agent_result *r, struct str *ret);
 /* A double as JSON has it: 6 significant digits, no NaN or infinity (null). */
 void agent_json_num(struct str *s, double v);
 
+/* A rank of a gang, as all others know it. */
+struct gang_who {
+    char host[64];
+    int32_t gpu;     /* -1: none */
+    int32_t node;    /* the first rank of its node: ranks with the same one share a machine */
+    int32_t open;    /* its GPU could be opened (1) or not (0: why) */
+    int32_t alike;   /* several ranks share its GPU: logic only, no figure */
+    char pci[24];
+    char why[160];
+};
+
 /* What a check is given. */
 struct check_ctx {
     const char *host;         /* hostname, for messages */
@@ -81,9 +92,13 @@ struct check_ctx {
     struct device *dev;       /* CHECK_GPU with a GPU: opened once per worker; else NULL */
     /* CHECK_GANG only */
     struct comm *comm; /* of comm_tcp, host memory: records, rendezvous, net.pair */
-    const struct device_ops *dev_ops; /* what train.ddp computes on */
+    const struct device_ops *dev_ops; /* what train.ddp computes on; with GPUs dev is its device */
     const struct comm_ops *data_ops;  /* what its gradients go through, and the communicator */
     struct comm *data;
+    const struct gang_who *who; /* per rank: where it is and what it has */
+    char no_gpu[320]; /* a gang of GPUs that does without them: why. Its train.ddp proves no GPU */
+    int no_gpu_culprit; /* the rank that this is about; -1: nobody */
+    bool no_gpu_fail;   /* it is a fault (a GPU or a link), not something that is missing */
     int rank, size;
     uint64_t seed;
     int steps; /* of train.ddp */

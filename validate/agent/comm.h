@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device.h"
 
+struct gang_who;
 struct comm; /* each implementation's own; used by one thread */
 
 #define COMM_TOKEN_MAX 64
@@ -24,6 +25,9 @@ struct comm_setup {
     struct device *dev;
     void (*on_listen)(void *ctx, const char *addr); /* rank 0 only, once it can be reached */
     void *ctx;
+    struct comm *meet; /* nccl only: a tcp communicator of the same ranks. The unique id goes over it,
+                        * failures are told over it, and it answers while NCCL works. Kept by nccl */
+    const struct gang_who *who; /* nccl only: per rank, for messages */
 };
 
 enum comm_type { COMM_F32, COMM_F16, COMM_BF16, COMM_I32 };
@@ -62,6 +66,10 @@ struct comm_ops {
 /* The rank that an error of a comm_ops call blames (kept in err->detail), or -1. */
 int comm_culprit(const struct gp_error *err);
 int comm_blame(struct gp_error *err, int rank); /* sets it; returns -err->code */
+
+/* For a rank that is busy elsewhere: answers its peers, hears what they say. Never blocks. Fails as an
+ * operation would when a peer is gone or ended it. */
+int comm_tcp_serve(struct comm *tcp, struct gp_error *err);
 
 extern const struct comm_ops comm_tcp;
 extern const struct comm_ops comm_nccl; /* only in gpuprov-agent-cuda */

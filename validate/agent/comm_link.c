@@ -337,6 +337,11 @@ int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, vo
     return rc;
 }
 
+int comm_tcp_serve(struct comm *c, struct gp_error *err) {
+    c->moved_ms = clock_ms(); /* being busy is no stall of the others */
+    return serve(c, 0, err);
+}
+
 void comm_flush_and_close(struct comm *c, int64_t ms) {
     int64_t end = clock_deadline(ms);
     bool shut = false;

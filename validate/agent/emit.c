@@ -57,8 +57,11 @@ void emit_hello(struct emit *e, int rank, int size) {
 
 void emit_start(struct emit *e, const struct check_info *check) {
     if (e->text) return;
-    GP_AUTO_FREE char *t = xasprintf("{\"type\":\"start\",\"check\":\"%s\"}\n", check->id);
-    emit_line(e, t, strlen(t));
+    GP_AUTO_STR struct str s = {0};
+    str_addf(&s, "{\"type\":\"start\",\"check\":\"%s\"", check->id);
+    if (e->ranked) str_addf(&s, ",\"rank\":%d", e->rank);
+    str_add(&s, "}\n");
+    emit_line(e, s.s, s.len);
 }
 
 static void result_text(const struct agent_result *r, struct str *s) {
@@ -99,6 +102,7 @@ int emit_end(struct emit *e, const char *reason) {
     } else {
         str_addf(&s, "{\"type\":\"end\",\"verdict\":\"%s\"", agent_verdict_name(v));
         if (reason[0] != '\0') member(&s, "reason", reason);
+        if (e->ranked) str_addf(&s, ",\"rank\":%d", e->rank);
         str_add(&s, "}\n");
     }
     emit_line(e, s.s, s.len);

@@ -19,6 +19,15 @@ bool gang_barrier(struct check_ctx *c, struct agent_result *r);
 /* The element of `v` in the middle (the lower one of two); v is reordered. 0 when n is 0. */
 double gang_median(double *v, size_t n);
 double gang_now_s(void);
+/* All ranks tell each other where they are (c->who). False: c->comm_err is set. */
+bool gang_meet(struct check_ctx *c, int node);
+/* Before the first check that is about GPUs: opens this rank's GPU and meets the others over NCCL, when
+ * all have both; else sets c->no_gpu, and device and communicator stay the host's. All ranks call it. */
+void gang_open_gpus(struct check_ctx *c);
+void gang_close_gpus(struct check_ctx *c, const char *reason, int culprit);
+bool gang_has_gpus(const struct check_ctx *c); /* some rank was given a GPU */
+/* "rank 5 (node-b, gpu 3)" */
+void gang_name(const struct check_ctx *c, int rank, char *dst, size_t n);
 /* Where a check computed, for people: "the CPU, no GPU took part" or "cuda". */
 const char *gang_device_text(const struct device_ops *ops);
 /* The same for programs: data.device is "host" or "cuda". */

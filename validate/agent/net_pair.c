@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.pair: round trips and bandwidth between pairs of ranks over their private addresses, every byte
- * compared. All pairs up to 4 ranks one after the other, neighbours above (disjoint pairs at once). */
+/* net.pair: round trips and bandwidth between pairs of nodes over their private addresses, every byte
+ * compared. Of each node its first rank takes part; the others only hear the records. All pairs up to 4
+ * nodes one after the other, neighbours above (disjoint pairs at once). */
 #include "base/gp_base.h"
 
 #include "gang.h"
@@ -25,7 +26,9 @@ struct pair_record { /* what each rank says after a round */
 struct pair_state {
     struct check_ctx *c;
     unsigned char *out, *in, *want;
-    struct pair_record *all; /* of one round */
+    struct pair_record *all; /* of one round, per rank */
+    int *nodes;           /* the first rank of each node */
+    int n_nodes, me;      /* me: which of them this rank is; -1: none */
     double worst_us, worst_gb_s;
     uint64_t wrong;
     int worst_a, worst_b; /* the slowest pair */
@@ -162,22 +165,33 @@ static bool round_of(struct pair_state *s, struct agent_result *r, int peer) {
 }
 
 static bool all_pairs(struct pair_state *s, struct agent_result *r) {
-    for (int a = 0; a < s->c->size; a++)
-        for (int b = a + 1; b < s->c->size; b++)
-            if (!round_of(s, r, s->c->rank == a ? b : s->c->rank == b ? a : -1)) return false;
+    for (int a = 0; a < s->n_nodes; a++)
+        for (int b = a + 1; b < s->n_nodes; b++)
+            if (!round_of(s, r, s->me == a ? s->nodes[b] : s->me == b ? s->nodes[a] : -1)) return false;
     return true;
 }
 
 static bool neighbours(struct pair_state *s, struct agent_result *r) {
-    int n = s->c->size, me = s->c->rank;
+    int n = s->n_nodes, me = s->me;
     for (int round = 0; round < 2; round++) { /* (0,1)(2,3)...; then (1,2)(3,4)... */
         int lower = (me - round) % 2 == 0 ? me : me - 1;
         int peer = lower == me ? me + 1 : lower;
-        if (lower < 0 || peer >= n || peer < 0) peer = -1;
-        if (!round_of(s, r, peer)) return false;
+        bool none = me < 0 || lower < 0 || peer >= n || peer < 0;
+        if (!round_of(s, r, none ? -1 : s->nodes[peer])) return false;
     }
     int last = n - 1; /* closes the ring */
-    return round_of(s, r, me == 0 ? last : me == last ? 0 : -1);
+    return round_of(s, r, me == 0 ? s->nodes[last] : me == last ? s->nodes[0] : -1);
+}
+
+/* Pairs on one machine would measure its memory, not the network. */
+static void find_nodes(struct pair_state *s) {
+    s->nodes = xcalloc((size_t)s->c->size, sizeof *s->nodes);
+    s->me = -1;
+    for (int i = 0; i < s->c->size; i++) {
+        if (s->c->who[i].node != i) continue;
+        if (i == s->c->rank) s->me = s->n_nodes;
+        s->nodes[s->n_nodes++] = i;
+    }
 }
 
 static void conclude(struct pair_state *s, struct agent_result *r) {
@@ -190,13 +204,13 @@ static void conclude(struct pair_state *s, struct agent_result *r) {
         int who = 0;
         for (int k = 1; k < s->c->size; k++)
             if (s->wrong_from[k] > s->wrong_from[who]) who = k;
-        bool clear = s->c->size > 2 && s->wrong_from[who] > 1; /* two heard it wrong, from one */
+        bool clear = s->n_nodes > 2 && s->wrong_from[who] > 1; /* two heard it wrong, from one */
         if (clear) agent_culprit(r, who);
         agent_set(r, AGENT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s",
                   (unsigned long long)s->wrong, clear ? "; to blame: rank " : "",
                   clear ? r->culprits.s : "");
     }
-    size_t n = (size_t)s->c->size, due = n <= ALL_PAIRS_MAX ? n * (n - 1) / 2 : n;
+    size_t n = (size_t)s->n_nodes, due = n <= ALL_PAIRS_MAX ? n * (n - 1) / 2 : n;
     if (s->said != due)
         agent_set(r, AGENT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
     agent_say(r, "%zu pair%s; slowest: ranks %d and %d with %.3g GB/s; longest round trip %.0f us; host "
@@ -205,18 +219,20 @@ static void conclude(struct pair_state *s, struct agent_result *r) {
 }
 
 void net_pair_run(struct check_ctx *c, struct agent_result *r) {
-    if (c->size < 2) {
+    struct pair_state s = {.c = c, .worst_gb_s = -1};
+    find_nodes(&s);
+    if (s.n_nodes < 2) {
+        free(s.nodes);
         agent_set(r, AGENT_SKIPPED, "one_rank", "one node has no pair");
         return;
     }
-    struct pair_state s = {.c = c, .worst_gb_s = -1};
     str_init(&s.text, 16384);
     s.out = xmalloc(BLOCK);
     s.in = xmalloc(BLOCK);
     s.want = xmalloc(BLOCK);
     s.all = xcalloc((size_t)c->size, sizeof *s.all);
     s.wrong_from = xcalloc((size_t)c->size, sizeof *s.wrong_from);
-    bool ok = c->size <= ALL_PAIRS_MAX ? all_pairs(&s, r) : neighbours(&s, r);
+    bool ok = s.n_nodes <= ALL_PAIRS_MAX ? all_pairs(&s, r) : neighbours(&s, r);
     if (ok) conclude(&s, r);
     else agent_set(r, AGENT_ERROR, "not_finished", "the pairs were not measured to the last one");
     gang_say_device(r, &device_host);
@@ -226,4 +242,5 @@ void net_pair_run(struct check_ctx *c, struct agent_result *r) {
     free(s.want);
     free(s.all);
     free(s.wrong_from);
+    free(s.nodes);
 }

@@ -12,7 +12,8 @@ enum worker_msg_kind {
     MSG_START = 1, /* uint32: a check's index in check_table */
     MSG_RESULT,    /* a result, worker_put_result's form */
     MSG_LINE,      /* text: one JSON line to pass on */
-    MSG_DONE       /* the request is done */
+    MSG_DONE,      /* the request is done */
+    MSG_LISTEN     /* text: where rank 0 of a gang waits for the others */
 };
 struct worker_msg {
     enum worker_msg_kind kind;

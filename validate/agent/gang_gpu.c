@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ranks of a gang compute on and talk through: their GPUs and NCCL when every rank has both,
+ * else the host, and then why. All ranks take the same decision, because each hears all. One thread. */
+#include "base/gp_base.h"
+
+#include "gang.h"
+
+#include "base/clock.h"
+
+#include <sys/utsname.h>
+
+static struct gang_who *who_of(struct check_ctx *c) {
+    static struct gang_who *all; /* one gang per process; lives as long as it */
+    if (all == NULL) all = xcalloc((size_t)c->size, sizeof *all);
+    return all;
+}
+
+static bool tell(struct check_ctx *c, const struct gang_who *own) {
+    struct gang_who *all = who_of(c);
+    c->who = all;
+    if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)own, (dev_addr)(uintptr_t)all, sizeof *own,
+                            &c->comm_err) != 0)
+        return false;
+    for (int i = 0; i < c->size; i++) {
+        all[i].host[sizeof all[i].host - 1] = all[i].why[sizeof all[i].why - 1] = '\0';
+        all[i].pci[sizeof all[i].pci - 1] = '\0';
+        for (char *p = all[i].host; *p != '\0'; p++) /* it comes from another machine */
+            if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+    }
+    return true;
+}
+
+bool gang_meet(struct check_ctx *c, int node) {
+    struct utsname u;
+    struct gang_who own = {.gpu = c->gpu, .node = node};
+    if (uname(&u) == 0) str_put(own.host, sizeof own.host, u.nodename);
+    return tell(c, &own);
+}
+
+bool gang_has_gpus(const struct check_ctx *c) {
+    for (int i = 0; c->who != NULL && i < c->size; i++)
+        if (c->who[i].gpu >= 0) return true;
+    return c->gpu >= 0;
+}
+
+void gang_name(const struct check_ctx *c, int rank, char *dst, size_t n) {
+    bool known = c->who != NULL && rank >= 0 && rank < c->size;
+    if (known && c->who[rank].gpu >= 0)
+        snprintf(dst, n, "rank %d (%s, gpu %d)", rank, c->who[rank].host, c->who[rank].gpu);
+    else if (known && c->who[rank].host[0] != '\0')
+        snprintf(dst, n, "rank %d (%s)", rank, c->who[rank].host);
+    else
+        snprintf(dst, n, "rank %d", rank);
+}
+
+/* This rank's GPU, in own->open and own->why. */
+static void open_own(struct check_ctx *c, struct gang_who *own) {
+    struct gp_error err = {0};
+    if (c->gpu < 0) {
+        str_put(own->why, sizeof own->why, "this rank was given no GPU");
+    } else if (agent_kind.device == &device_host) {
+        str_put(own->why, sizeof own->why, "the agent there is the one without CUDA");
+    } else if (agent_kind.device->open(c->gpu, &c->dev, &err) != 0) {
+        c->dev = NULL;
+        str_put(own->why, sizeof own->why, err.msg);
+    } else {
+        own->open = 1;
+    }
+}
+
+static void without(struct check_ctx *c, int rank, const char *why) {
+    char name[120];
+    gang_name(c, rank, name, sizeof name);
+    snprintf(c->no_gpu, sizeof c->no_gpu, "%s: %s", name, why);
+    c->no_gpu_culprit = rank;
+}
+
+/* One GPU alone has nobody to talk to: its collectives are copies, staged by tcp. */
+static int meet_alone(struct check_ctx *c, struct gp_error *err) {
+    static const unsigned char token[16]; /* nobody else can come to a gang of one */
+    struct comm_setup s = {.size = 1,
+                           .bind_ip = "127.0.0.1",
+                           .rendezvous = "",
+                           .token = token,
+                           .token_len = sizeof token,
+                           .deadline_ms = c->deadline_ms,
+                           .meet_ms = 1000,
+                           .stall_ms = 1000,
+                           .dev_ops = agent_kind.device,
+                           .dev = c->dev};
+    return comm_tcp.init(&s, &c->data, err);
+}
+
+static int meet_nccl(struct check_ctx *c, struct gp_error *err) {
+    struct comm_setup s = {.rank = c->rank,
+                           .size = c->size,
+                           .deadline_ms = c->deadline_ms,
+                           .dev_ops = agent_kind.device,
+                           .dev = c->dev,
+                           .meet = c->comm,
+                           .who = c->who};
+    return agent_kind.comm->init(&s, &c->data, err);
+}
+
+void gang_open_gpus(struct check_ctx *c) {
+    static bool tried;
+    if (tried || !gang_has_gpus(c)) return;
+    tried = true;
+    c->no_gpu_culprit = -1;
+    struct gang_who own = c->who[c->rank];
+    open_own(c, &own);
+    if (!tell(c, &own)) return;
+    for (int i = 0; i < c->size && c->no_gpu[0] == '\0'; i++)
+        if (!c->who[i].open) without(c, i, c->who[i].why);
+    struct gp_error err = {0};
+    if (c->no_gpu[0] == '\0') {
+        bool alone = c->size == 1;
+        if ((alone ? meet_alone(c, &err) : meet_nccl(c, &err)) == 0) {
+            c->data_ops = alone ? &comm_tcp : agent_kind.comm;
+            c->dev_ops = agent_kind.device;
+            return;
+        }
+        str_put(c->no_gpu, sizeof c->no_gpu, err.msg);
+        c->no_gpu_culprit = comm_culprit(&err);
+        c->no_gpu_fail = err.code != GP_EENV;
+    }
+    c->data = c->comm;
+    agent_kind.device->close(c->dev);
+    c->dev = NULL;
+}
+
+void gang_close_gpus(struct check_ctx *c, const char *reason, int culprit) {
+    if (c->data != c->comm && c->data != NULL) c->data_ops->abort(c->data, reason, culprit);
+    c->data = c->comm;
+    if (c->dev != NULL) agent_kind.device->close(c->dev);
+    c->dev = NULL;
+}
