@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Judges one check's figures by the limits of the table and of the spec. A limit can only make a
+/* Judges one check's figures by the limits of the check table, of the GPU model table (as the agent, which
+ * knows the model, sent them) and of the spec, which goes before both. A limit can only make a
  * verdict worse; a floor that was asked for and not measured is an error, never a pass. Pure; any
  * thread. */
 #include "base/gp_base.h"
@@ -64,10 +65,14 @@ static bool holds(double value, double limit, bool ceiling)
     return ceiling ? value <= limit : value >= limit;
 }
 
-static void set_limit(struct metric *m, double limit, bool ceiling, const char *source)
+/* fail, degraded: negative where there is none. */
+static void set_limit(struct metric *m, double fail, double degraded, bool ceiling, const char *source)
 {
     m->has_floor = true;
-    m->floor = limit;
+    m->floor = fail >= 0 ? fail : degraded;
+    m->has_degraded = fail >= 0 && degraded >= 0;
+    m->degraded = m->has_degraded ? degraded : 0;
+    m->unrated = false;
     m->ceiling = ceiling;
     free(m->source);
     m->source = xstrdup(source);
@@ -83,28 +88,38 @@ static void missed(struct check_result *r, const struct metric *m, double limit,
     check_result_worsen(r, v, code, text, info ? info->suggestion : "");
 }
 
+/* By the limits that are set. */
+static void judge_limits(struct check_result *r, struct metric *m, bool fails,
+                         const struct check_info *info)
+{
+    if (!holds(m->value, m->floor, m->ceiling))
+        missed(r, m, m->floor, fails ? VERDICT_FAIL : VERDICT_DEGRADED, info);
+    else if (m->has_degraded && !holds(m->value, m->degraded, m->ceiling))
+        missed(r, m, m->degraded, VERDICT_DEGRADED, info);
+}
+
 static void judge_metric(const struct spec *spec, const struct check_info *info,
                          struct check_result *r, struct metric *m)
 {
     const struct check_metric_info *mi = metric_info(info, m->name);
     const struct spec_floor *own = spec_floor_of(spec, r->check, m->name);
+    bool fails = true;
     if (own) {
-        set_limit(m, own->value, mi && mi->ceiling, "spec");
-        if (!holds(m->value, own->value, m->ceiling))
-            missed(r, m, own->value, VERDICT_FAIL, info);
+        set_limit(m, own->value, -1, mi && mi->ceiling, "spec");
+    } else if (mi && mi->by_model) {
+        m->unrated = !m->has_floor; /* an agent that sent no limit knew none */
+    } else if (mi && (mi->fail >= 0 || mi->degraded >= 0)) {
+        set_limit(m, mi->fail, mi->degraded, mi->ceiling, mi->source);
+        fails = mi->fail >= 0;
+    } else {
         return;
     }
-    if (!mi || (mi->fail < 0 && mi->degraded < 0))
-        return;
-    set_limit(m, mi->fail >= 0 ? mi->fail : mi->degraded, mi->ceiling, mi->source);
-    if (mi->fail >= 0 && !holds(m->value, mi->fail, mi->ceiling))
-        missed(r, m, mi->fail, VERDICT_FAIL, info);
-    else if (mi->degraded >= 0 && !holds(m->value, mi->degraded, mi->ceiling))
-        missed(r, m, mi->degraded, VERDICT_DEGRADED, info);
+    if (!m->unrated)
+        judge_limits(r, m, fails, info);
 }
 
-/* The agent judges by the table alone, and says low_METRIC or high_METRIC. Where it condemned for a
- * limit of the table, its word is taken back so that the spec's own floor can decide. */
+/* The agent judges by the tables alone, and says low_METRIC or high_METRIC. Where it condemned for a
+ * limit of theirs, its word is taken back so that the spec's own floor can decide. */
 static void take_back(const struct spec *spec, const struct check_info *info, struct check_result *r)
 {
     if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_DEGRADED)

@@ -21,6 +21,9 @@ struct metric {
     bool has_floor;
     double floor; /* lower limit, or upper limit when `ceiling` */
     bool ceiling;
+    bool has_degraded; /* there is a second limit, at which degraded begins */
+    double degraded;
+    bool unrated;  /* nothing is known to compare it with: it has no part in the verdict */
     char *source; /* where the floor comes from: "spec", "table: ..."; "" */
 };
 
@@ -63,7 +66,7 @@ json_t *report_to_json(const struct report *r);  /* new reference; "schema": "gp
 int report_from_json(const json_t *j, struct report *ret, struct gp_error *err);
 /* One agent line's "result" object to a check_result; unknown fields are ignored:
  * {"check","verdict","required","code","message","suggestion","took_ms","metrics":[{"name","value",
- * "unit","floor"|"ceiling","source"}],"data"}. "check" and "verdict" are needed; a null value is NaN. */
+ * "unit","floor"|"ceiling","degraded","unrated","source"}],"data"}. "check" and "verdict" are needed; a null value is NaN. */
 int check_result_from_json(const json_t *j, struct check_result *ret, struct gp_error *err);
 json_t *check_result_to_json(const struct check_result *r);
 

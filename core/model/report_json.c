@@ -31,6 +31,8 @@ static json_t *metric_to_json(const struct metric *m) {
     json_object_set_new(j, "unit", text_json(m->unit));
     if (m->has_floor)
         json_object_set_new(j, m->ceiling ? "ceiling" : "floor", number_json(m->floor));
+    if (m->has_degraded) json_object_set_new(j, "degraded", number_json(m->degraded));
+    if (m->unrated) json_object_set_new(j, "unrated", json_true());
     if (m->source != NULL && m->source[0] != '\0')
         json_object_set_new(j, "source", text_json(m->source));
     return j;
@@ -94,12 +96,16 @@ static int metric_from_json(const json_t *j, struct metric *ret, struct gp_error
     const char *name = json_str(j, "name", "");
     if (name[0] == '\0') return gp_fail(err, GP_EPROTO, "a metric has no name");
     const json_t *ceiling = json_at(j, "ceiling"), *floor = json_at(j, "floor");
+    const json_t *degraded = json_at(j, "degraded");
     *ret = (struct metric){
         .name = xstrdup(name),
         .value = json_num(j, "value", NAN),
         .unit = xstrdup(json_str(j, "unit", "")),
         .has_floor = json_is_number(ceiling) || json_is_number(floor),
         .ceiling = json_is_number(ceiling),
+        .has_degraded = json_is_number(degraded),
+        .degraded = json_is_number(degraded) ? json_number_value(degraded) : 0,
+        .unrated = json_bool(j, "unrated", false),
         .source = xstrdup(json_str(j, "source", "")),
     };
     if (ret->has_floor) ret->floor = json_number_value(ret->ceiling ? ceiling : floor);

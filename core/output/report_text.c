@@ -100,6 +100,10 @@ static void add_wrapped(struct str *out, size_t at, size_t indent, size_t width,
 /* "at least 1.2 (spec)": what the figure had to reach and who says so. */
 static void limit_text(const struct metric *m, struct str *out) {
     char v[48];
+    if (m->unrated) {
+        str_add(out, "unrated: nobody's figure for this GPU is known");
+        return;
+    }
     figure(v, sizeof v, m->floor);
     str_addf(out, "%s %s", m->ceiling ? "at most" : "at least", v);
     const char *source = or_empty(m->source);
@@ -125,7 +129,7 @@ static void add_metrics(const struct check_result *c, const struct layout *at, s
         add_blanks(out, indent);
         text_pad(out, or_empty(m->name), name_width);
         str_add(out, "  ");
-        if (!m->has_floor) {
+        if (!m->has_floor && !m->unrated) {
             text_fit(out, value.s, SIZE_MAX);
             str_addc(out, '\n');
             continue;

@@ -238,7 +238,8 @@ static void no_colour_when_asked(void **state) {
 
 static void add_metric(struct check_result *c, const char *name, double v, const char *unit,
                        double floor, const char *source) {
-    struct metric m = {xstrdup(name), v, xstrdup(unit), true, floor, false, xstrdup(source)};
+    struct metric m = {.name = xstrdup(name), .value = v, .unit = xstrdup(unit), .has_floor = true,
+                       .floor = floor, .source = xstrdup(source)};
     vec_push(&c->metrics, m);
 }
 

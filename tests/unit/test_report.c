@@ -109,9 +109,12 @@ static struct report sample(void) {
     c.suggestion = xstrdup("replace it");
     c.took_ms = 1500;
     struct metric m[] = {
-        {xstrdup("bandwidth"), 0.02, xstrdup("GB/s"), true, 0.05, false, xstrdup("spec")},
-        {xstrdup("latency"), 30, xstrdup("us"), true, 2000, true, xstrdup("table")},
-        {xstrdup("broken"), NAN, xstrdup(""), false, 0, false, NULL},
+        {.name = xstrdup("bandwidth"), .value = 0.02, .unit = xstrdup("GB/s"), .has_floor = true,
+         .floor = 0.05, .has_degraded = true, .degraded = 0.1, .source = xstrdup("spec")},
+        {.name = xstrdup("latency"), .value = 30, .unit = xstrdup("us"), .has_floor = true, .floor = 2000,
+         .ceiling = true, .source = xstrdup("table")},
+        {.name = xstrdup("broken"), .value = NAN, .unit = xstrdup("")},
+        {.name = xstrdup("copy"), .value = 2900, .unit = xstrdup("GB/s"), .unrated = true},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(m); i++) vec_push(&c.metrics, m[i]);
     c.data = json_pack("{s:[f,f]}", "loss", 4.2, 1.4);
@@ -143,6 +146,8 @@ static void there_and_back(void **state) {
     assert_string_equal(b.nodes.items[0].host, "ip-10-0-0-1?");
     assert_true(isnan(check_metric(c, "broken")->value));
     assert_true(check_metric(c, "latency")->ceiling);
+    assert_true(check_metric(c, "bandwidth")->has_degraded && check_metric(c, "bandwidth")->degraded == 0.1);
+    assert_true(check_metric(c, "copy")->unrated && !check_metric(c, "broken")->unrated);
     assert_null(check_metric(c, "none"));
     assert_false(b.ready); /* degraded, and strict */
     report_clear(&a);

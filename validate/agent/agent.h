@@ -22,6 +22,10 @@ const char *agent_verdict_name(enum agent_verdict v);
 struct agent_metric {
     const struct check_metric_info *info;
     double value;
+    /* What it was judged by, for figures that the GPU model table limits (agent_judge_limits). */
+    double fail, degraded, measured; /* as struct gpu_figure; source NULL: not judged so */
+    const char *source; /* static */
+    bool unrated;       /* the table knows nothing to compare it with */
 };
 
 /* One check's outcome. agent_result_init, then what follows; starts as pass. */
@@ -36,6 +40,10 @@ struct agent_result {
     int64_t took_ms;
     struct agent_metric metrics[GP_ARRAY_LEN(((struct check_info *)0)->metrics)];
     size_t n_metrics;
+    /* By what BY_MODEL figures are judged: whose figures, and measured under which conditions (gpus, bytes,
+     * nvls, nvlink; models.h). agent_about sets the first from the context; nccl.* sets the rest. */
+    const struct gpu_model *model;
+    struct gpu_figure_key about;
     struct str culprits;     /* gang: the ranks to blame, "1,3"; said as data.culprits; "" : nobody */
     struct str data;         /* members of the JSON object "data", without braces */
 };
@@ -60,7 +68,9 @@ void agent_data_int(struct agent_result *r, const char *key, int64_t value);
 void agent_data_bool(struct agent_result *r, const char *key, bool value);
 void agent_data_nums(struct agent_result *r, const char *key, const double *v, size_t n); /* array */
 void agent_culprit(struct agent_result *r, int rank);
-/* Metrics against the table's limits: the default judge. */
+/* Metrics against the check table's limits, and BY_MODEL ones against the GPU model table's for r->model: the
+ * default judge. Marks what cannot be compared as unrated. A figure that the model's GPUs are known to have
+ * and that was not measured is an error. */
 void agent_judge_limits(struct agent_result *r);
 /* The line {"type":"result",...}\n, at most AGENT_LINE_MAX (data is dropped, and said, if it must be). */
 void agent_result_line(const struct agent_result *r, struct str *ret);
@@ -104,6 +114,9 @@ struct check_ctx {
     int steps; /* of train.ddp */
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
+
+/* What r's BY_MODEL figures are judged by: the GPU of c and how many there are. Before agent_judge_limits. */
+void agent_about(struct agent_result *r, const struct check_ctx *c);
 
 struct check_ops {
     const char *id; /* a row of check_table; NULL ends a list */

@@ -143,19 +143,97 @@ void agent_culprit(struct agent_result *r, int rank) {
     str_add(&r->culprits, text);
 }
 
+static void judge_fixed(struct agent_result *r, const struct agent_metric *metric) {
+    const struct check_metric_info *m = metric->info;
+    double v = metric->value;
+    const char *rel = m->ceiling ? "above" : "below";
+    char code[48];
+    snprintf(code, sizeof code, "%s_%s", m->ceiling ? "high" : "low", m->name);
+    if (m->fail >= 0 && (m->ceiling ? v > m->fail : v < m->fail))
+        agent_set(r, AGENT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit,
+                  rel, m->fail, m->source);
+    else if (m->degraded >= 0 && (m->ceiling ? v > m->degraded : v < m->degraded))
+        agent_set(r, AGENT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit,
+                  rel, m->degraded, m->source);
+}
+
+void agent_about(struct agent_result *r, const struct check_ctx *c) {
+    r->model = c->model;
+    r->about.gpus = c->gpus;
+}
+
+static bool figure_of(const struct agent_result *r, const struct check_metric_info *m,
+                      struct gpu_figure *ret) {
+    struct gpu_figure_key key = r->about;
+    key.check = r->check->id;
+    key.metric = m->name;
+    return r->model != NULL && gpu_model_figure(r->model, &key, ret);
+}
+
+static void judge_by_model(struct agent_result *r, struct agent_metric *metric) {
+    const struct check_metric_info *m = metric->info;
+    struct gpu_figure f;
+    metric->unrated = !figure_of(r, m, &f);
+    if (metric->unrated) return;
+    metric->fail = f.fail;
+    metric->degraded = f.degraded;
+    metric->measured = f.measured;
+    metric->source = f.source;
+    char code[48], share[64];
+    snprintf(code, sizeof code, "low_%s", m->name);
+    snprintf(share, sizeof share, "%.0f %% of the %.4g", 100 * metric->value / f.measured, f.measured);
+    if (metric->value >= f.degraded) return;
+    enum agent_verdict v = metric->value < f.fail ? AGENT_FAIL : AGENT_DEGRADED;
+    if (f.measured > 0)
+        agent_set(r, v, code, "%s is %.4g %s, %s that a sound %s reaches (%s)", m->name, metric->value,
+                  m->unit, share, gpu_model_name(r->model), f.source);
+    else
+        agent_set(r, v, code, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, metric->value, m->unit,
+                  v == AGENT_FAIL ? "below the limit of" : "hardly above the limit of", f.fail,
+                  gpu_model_name(r->model), f.source);
+}
+
+static bool has_metric(const struct agent_result *r, const struct check_metric_info *m) {
+    for (size_t i = 0; i < r->n_metrics; i++)
+        if (r->metrics[i].info == m) return true;
+    return false;
+}
+
 void agent_judge_limits(struct agent_result *r) {
     for (size_t i = 0; i < r->n_metrics; i++) {
-        const struct check_metric_info *m = r->metrics[i].info;
-        double v = r->metrics[i].value;
-        const char *rel = m->ceiling ? "above" : "below";
-        char code[48];
-        snprintf(code, sizeof code, "%s_%s", m->ceiling ? "high" : "low", m->name);
-        if (m->fail >= 0 && (m->ceiling ? v > m->fail : v < m->fail))
-            agent_set(r, AGENT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v,
-                      m->unit, rel, m->fail, m->source);
-        else if (m->degraded >= 0 && (m->ceiling ? v > m->degraded : v < m->degraded))
-            agent_set(r, AGENT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v,
-                      m->unit, rel, m->degraded, m->source);
+        if (r->metrics[i].info->by_model) judge_by_model(r, &r->metrics[i]);
+        else judge_fixed(r, &r->metrics[i]);
+    }
+    if (r->verdict != AGENT_PASS && r->verdict != AGENT_DEGRADED) return;
+    const struct check_metric_info *m = r->check->metrics;
+    struct gpu_figure f;
+    for (size_t i = 0; i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL; i++)
+        if (m[i].by_model && !m[i].optional && !has_metric(r, &m[i]) && figure_of(r, &m[i], &f))
+            agent_set(r, AGENT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one",
+                      m[i].name, gpu_model_name(r->model));
+}
+
+/* What the figure had to reach, and who says so. */
+static void add_limit(const struct agent_metric *metric, struct str *s) {
+    const struct check_metric_info *m = metric->info;
+    if (metric->unrated) str_add(s, ",\"unrated\":true");
+    double fail = m->by_model ? (metric->source != NULL ? metric->fail : -1) : m->fail;
+    double degraded = m->by_model ? (metric->source != NULL ? metric->degraded : -1) : m->degraded;
+    if (fail < 0 && degraded < 0) return;
+    str_add(s, ",\"floor\":");
+    agent_json_num(s, fail >= 0 ? fail : degraded);
+    if (fail >= 0 && degraded >= 0) {
+        str_add(s, ",\"degraded\":");
+        agent_json_num(s, degraded);
+    }
+    if (m->ceiling) str_add(s, ",\"ceiling\":true");
+    str_add(s, ",\"source\":");
+    if (metric->source != NULL && metric->measured > 0) {
+        GP_AUTO_FREE char *text = xasprintf("measured elsewhere: %.6g; %s", metric->measured,
+                                            metric->source);
+        quoted(s, text);
+    } else {
+        quoted(s, metric->source != NULL ? metric->source : m->source);
     }
 }
 
@@ -169,14 +247,7 @@ static void add_metrics(const struct agent_result *r, struct str *s) {
         agent_json_num(s, r->metrics[i].value);
         str_add(s, ",\"unit\":");
         quoted(s, m->unit);
-        double limit = m->fail >= 0 ? m->fail : m->degraded;
-        if (limit >= 0) {
-            str_add(s, ",\"floor\":");
-            agent_json_num(s, limit);
-            if (m->ceiling) str_add(s, ",\"ceiling\":true");
-            str_add(s, ",\"source\":");
-            quoted(s, m->source);
-        }
+        add_limit(&r->metrics[i], s);
         str_addc(s, '}');
     }
     str_addc(s, ']');

@@ -55,6 +55,7 @@ static void run_one(struct check_ctx *c, const struct check_info *info, struct a
     }
     ops->run(c, r);
     if (r->verdict == AGENT_SKIPPED || r->verdict == AGENT_ERROR) return;
+    agent_about(r, c);
     if (ops->judge != NULL) ops->judge(c, r);
     else agent_judge_limits(r);
 }
