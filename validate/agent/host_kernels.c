@@ -4,6 +4,7 @@
 #include "base/gp_base.h"
 
 #include "host_kernels.h"
+#include "host_mixed.h"
 #include "numeric.h"
 
 #define F(i) ((float *)(uintptr_t)a[i].p)
@@ -274,5 +275,7 @@ const struct host_kernel host_kernels[] = {
     {"scale", 2, scale},
     {"softmax_xent", 5, softmax_xent},
     {"adamw", 10, adamw},
+#define HOST_MIXED_ROW(name, n) {#name, n, host_##name},
+    HOST_MIXED(HOST_MIXED_ROW)
     {.name = NULL},
 };

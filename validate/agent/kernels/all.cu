@@ -3,3 +3,4 @@
 #include "gemm.cu"
 #include "memory.cu"
 #include "train.cu"
+#include "train_mixed.cu"
