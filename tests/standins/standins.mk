@@ -26,13 +26,13 @@ endif
 
 # The device seam's suite links the agent's objects instead of the library.
 DEVICE_TEST_OBJ := $(patsubst %,$(B)/agent-obj/%.o,validate/checks validate/agent/result \
-  validate/agent/device_host validate/agent/host_kernels validate/agent/host_mixed \
-  validate/agent/device_cuda validate/agent/measure_cuda validate/agent/load_cuda \
-  validate/agent/compat_cuda $(basename $(AGENT_BASE)))
+  validate/agent/device_host validate/agent/host_gemm validate/agent/host_kernels \
+  validate/agent/host_mixed validate/agent/device_cuda validate/agent/measure_cuda \
+  validate/agent/load_cuda validate/agent/compat_cuda $(basename $(AGENT_BASE)))
 ifneq ($(CUDA_TOOLKITS),)
 DEVICE_TEST_OBJ += $(B)/agent-obj/fatbins.o $(B)/agent-obj/fatbin_data.o
 endif
-$(B)/tests/contract/test_device $(B)/tests/contract/test_train_kernels: \
+$(B)/tests/contract/test_device $(B)/tests/contract/test_gemm $(B)/tests/contract/test_train_kernels: \
   $(B)/tests/contract/%: tests/contract/%.c $(DEVICE_TEST_OBJ) | $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(SAY) "  test $@"

@@ -11,6 +11,7 @@
 #include "validate/agent/train_model.h"
 
 #include "validate/agent/device_host.c"
+#include "validate/agent/host_gemm.c"
 #include "validate/agent/host_kernels.c"
 #include "validate/agent/kernlog.c"
 #include "validate/agent/result.c"
@@ -206,7 +207,9 @@ static void test_host_gemm(void **state) {
         assert_int_equal(device_host.gemm(dev, &x, NULL), 0);
         for (int i = 0; i < M * N; i++) assert_true(got[i] == 2 * want[i]);
     }
-    struct gemm_args other = {.type = GEMM_BF16, .batch = 1};
+    struct gemm_args other = {.type = GEMM_TYPES, .m = 1, .n = 1, .k = 1, .batch = 1};
+    assert_int_equal(device_host.gemm(dev, &other, NULL), -GP_EINTERNAL);
+    other = (struct gemm_args){.type = GEMM_INT8, .out_same = true, .m = 1, .n = 1, .k = 1, .batch = 1};
     assert_int_equal(device_host.gemm(dev, &other, NULL), -GP_EENV);
     struct launch_args unknown = {.kernel = "no_such_kernel"};
     assert_int_equal(device_host.launch(dev, &unknown, NULL), -GP_EINTERNAL);

@@ -22,18 +22,21 @@ struct copy_args {
     int64_t deadline_ms; /* monotonic: give up then; 0: a minute after the call */
 };
 
-enum gemm_type { GEMM_F32 = 0, GEMM_TF32, GEMM_F16, GEMM_BF16, GEMM_FP8_E4M3, GEMM_INT8 };
+enum gemm_type { GEMM_F32 = 0, GEMM_TF32, GEMM_F16, GEMM_BF16, GEMM_FP8_E4M3, GEMM_INT8, GEMM_TYPES };
 
 /* C = op(A) * op(B), or C += with `accumulate`; row-major, dense (leading dimension = columns).
  * op(A) is m x k, op(B) is k x n, C is m x n and always fp32 (INT8: int32). `batch` of them, each
- * `stride_*` ELEMENTS apart (0 with batch 1). The host device sums over k in rising order from 0
- * (or from C), one fp32 addition at a time: its result is the reference. */
+ * `stride_*` ELEMENTS apart (0 with batch 1). A and B hold bit patterns of the type (TF32: of fp32, of
+ * which the low 13 bits do not count; FP8: E4M3, one byte). The host device sums over k in rising order
+ * from 0 (or from C), one fp32 addition at a time: its result is the reference. Another device may add in
+ * any order and round in between, unless in_order asks for the reference's bits. */
 struct gemm_args {
     enum gemm_type type;
     int m, n, k, batch; /* batch >= 1 */
     dev_addr a, b, c;
     bool trans_a, trans_b, accumulate;
     bool out_same; /* C has the type of A and B (F16, BF16), rounded once at the end, instead of fp32 */
+    bool in_order; /* F32 only: bit for bit the host's result; slow */
     int64_t stride_a, stride_b, stride_c;
 };
 

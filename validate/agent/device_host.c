@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host device: plain C, one thread, everything done when a call returns. Its sums run in one
- * stated order (k rising), so it is the reference that other devices are judged against. */
+/* The host device: plain C, everything done when a call returns. Its sums run in one stated order
+ * (host_gemm.c, host_kernels.c), so it is the reference that other devices are judged against. */
 #include "base/gp_base.h"
 
 #include "device.h"
+#include "host_gemm.h"
 #include "host_kernels.h"
 
 #include <errno.h>
@@ -15,8 +16,7 @@ struct host_block {
 };
 struct device {
     struct host_block *blocks;
-    float *scratch; /* a transposed operand */
-    size_t scratch_n;
+    struct host_scratch scratch;
 };
 
 static void *ptr(dev_addr p) { return (void *)(uintptr_t)p; }
@@ -42,7 +42,7 @@ static void host_free(struct device *d, dev_addr p) {
 static void host_close(struct device *d) {
     if (d == NULL) return;
     while (d->blocks != NULL) host_free(d, d->blocks->p);
-    free(d->scratch);
+    free(d->scratch.p);
     free(d);
 }
 
@@ -66,51 +66,8 @@ static int host_copy(struct device *d, const struct copy_args *a, struct gp_erro
     return 0;
 }
 
-/* c[0..n) += over k of a[k * stride] * b[k][0..n): each element's additions run with k rising. */
-static void row_times(float *restrict c, const float *restrict a, int64_t stride,
-                      const float *restrict b, int k_n, int n) {
-    int k = 0;
-    for (; k + 4 <= k_n; k += 4) {
-        float a0 = a[k * stride], a1 = a[(k + 1) * stride], a2 = a[(k + 2) * stride],
-              a3 = a[(k + 3) * stride];
-        const float *b0 = b + (int64_t)k * n;
-        for (int j = 0; j < n; j++)
-            c[j] = (((c[j] + a0 * b0[j]) + a1 * b0[n + j]) + a2 * b0[2 * n + j]) + a3 * b0[3 * n + j];
-    }
-    for (; k < k_n; k++) {
-        float a0 = a[k * stride];
-        for (int j = 0; j < n; j++) c[j] = c[j] + a0 * b[(int64_t)k * n + j];
-    }
-}
-
-/* dst (cols x rows) = src (rows x cols) turned. */
-static void transpose(float *dst, const float *src, int rows, int cols) {
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < cols; j++) dst[(int64_t)j * rows + i] = src[(int64_t)i * cols + j];
-}
-
 static int host_gemm(struct device *d, const struct gemm_args *a, struct gp_error *err) {
-    if (a->type != GEMM_F32)
-        return gp_fail(err, GP_EENV, "the host device multiplies fp32 matrices only");
-    size_t bn = (size_t)a->k * (size_t)a->n;
-    if (a->trans_b && d->scratch_n < bn) {
-        d->scratch = xrealloc(d->scratch, bn * sizeof *d->scratch);
-        d->scratch_n = bn;
-    }
-    for (int g = 0; g < a->batch; g++) {
-        const float *pa = (const float *)ptr(a->a) + g * a->stride_a;
-        const float *pb = (const float *)ptr(a->b) + g * a->stride_b;
-        float *pc = (float *)ptr(a->c) + g * a->stride_c;
-        if (a->trans_b) {
-            transpose(d->scratch, pb, a->n, a->k);
-            pb = d->scratch;
-        }
-        if (!a->accumulate) memset(pc, 0, (size_t)a->m * (size_t)a->n * sizeof *pc);
-        for (int i = 0; i < a->m; i++)
-            row_times(pc + (int64_t)i * a->n, a->trans_a ? pa + i : pa + (int64_t)i * a->k,
-                      a->trans_a ? a->m : 1, pb, a->k, a->n);
-    }
-    return 0;
+    return host_gemm_run(a, &d->scratch, err);
 }
 
 static int host_launch(struct device *d, const struct launch_args *a, struct gp_error *err) {

@@ -108,6 +108,24 @@ NUM_FUNC uint16_t num_to_f16(float x) {
     return (uint16_t)(sign | ((a - 0x38000000u + 0xfffu + (a >> 13 & 1u)) >> 13));
 }
 
+/* fp8 E4M3: 4 bits of exponent, 3 of mantissa, largest 448, no infinity. */
+NUM_FUNC float num_from_e4m3(uint8_t h) {
+    uint32_t sign = (uint32_t)(h & 0x80u) << 24, rest = h & 0x7fu;
+    if (rest == 0x7fu) return num_from_bits(sign | 0x7fc00000u);
+    /* times 2^120: exact, also for subnormals */
+    return num_from_bits(num_bits(num_from_bits(rest << 20) * num_from_bits(0x7b800000u)) | sign);
+}
+
+/* What is too large becomes 448, as the GPU's conversion has it. */
+NUM_FUNC uint8_t num_to_e4m3(float x) {
+    uint32_t u = num_bits(x), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
+    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu);
+    if (a < 0x3c800000u) /* subnormal: adding 2^14 rounds to a multiple of 2^-9 */
+        return (uint8_t)(sign | (num_bits(num_from_bits(a) + 16384.0f) - 0x46800000u));
+    return (uint8_t)(sign | ((a - 0x3c000000u + 0x7ffffu + (a >> 20 & 1u)) >> 20));
+}
+
 /* splitmix64: the source of everything random that must be the same everywhere. */
 NUM_FUNC uint64_t num_mix(uint64_t z) {
     z += 0x9e3779b97f4a7c15u;

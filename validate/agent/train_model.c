@@ -38,7 +38,7 @@ static void launch(struct call *c, const char *kernel, int64_t items, const unio
 
 static void gemm(struct call *c, int m, int n, int k, dev_addr a, bool ta, dev_addr b, bool tb,
                  dev_addr out) {
-    struct gemm_args x = {.type = GEMM_F32, .m = m, .n = n, .k = k, .batch = 1, .a = a, .b = b,
+    struct gemm_args x = {.type = GEMM_F32, .in_order = true, .m = m, .n = n, .k = k, .batch = 1, .a = a, .b = b,
                           .c = out, .trans_a = ta, .trans_b = tb};
     if (c->rc == 0) c->rc = c->g->ops->gemm(c->g->dev, &x, c->err);
 }
