@@ -24,17 +24,14 @@ ifneq ($(CUDA_TOOLKITS),)
 test-programs e2e e2e-only: $(B)/agent/gpuprov-agent-cuda
 endif
 
-# The device seam's suite links the agent's objects instead of the library.
-DEVICE_TEST_OBJ := $(patsubst %,$(B)/agent-obj/%.o,validate/checks validate/agent/result \
-  validate/agent/device_host validate/agent/host_gemm validate/agent/host_kernels \
-  validate/agent/host_mixed validate/agent/device_cuda validate/agent/measure_cuda \
-  validate/agent/load_cuda validate/agent/compat_cuda $(basename $(AGENT_BASE)))
-ifneq ($(CUDA_TOOLKITS),)
-DEVICE_TEST_OBJ += $(B)/agent-obj/fatbins.o $(B)/agent-obj/fatbin_data.o
-endif
+# The device seam's suites link the CUDA agent's objects (without its main and its table of checks)
+# instead of the library.
+DEVICE_TEST_OBJ := $(filter-out %/agent/main.o %/agent/kind_cuda.o \
+  $(if $(CUDA_TOOLKITS),,%/fatbins.o %/fatbin_data.o),$(AGENT_CUDA_OBJ))
 $(B)/tests/contract/test_device $(B)/tests/contract/test_gemm $(B)/tests/contract/test_train_kernels: \
   $(B)/tests/contract/%: tests/contract/%.c $(DEVICE_TEST_OBJ) | $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(SAY) "  test $@"
-	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) $(if $(CUDA_TOOLKITS),,-DNO_FATBINS) -no-pie $< $(DEVICE_TEST_OBJ) \
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) $(if $(CUDA_TOOLKITS),,-DNO_FATBINS) -no-pie -Wl,--gc-sections $< \
+	  $(DEVICE_TEST_OBJ) \
 	  -lcmocka -ldl -lpthread -lm -o $@

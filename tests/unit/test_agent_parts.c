@@ -13,6 +13,7 @@
 #include "validate/agent/device_host.c"
 #include "validate/agent/host_gemm.c"
 #include "validate/agent/host_kernels.c"
+#include "validate/agent/host_mixed.c"
 #include "validate/agent/kernlog.c"
 #include "validate/agent/result.c"
 #include "validate/agent/sha256.c"
