@@ -26,6 +26,9 @@ struct check_info {
     unsigned needs;
     int seconds;          /* what it takes at most on a sound node, for choosing within validate.time */
     bool required;        /* by default; validate.require adds to these */
+    int telling;          /* how often it is this check that finds a bad node, 1 (seldom; 0 counts as 1)
+                           * to 10; with `seconds` it gives the order (pick.h) */
+    bool stretch;         /* a longer look finds more: it gets what --time leaves (check_ctx.budget_ms) */
     bool together;        /* CHECK_GPU: GPUs run side by side, because that does not disturb the figure;
                            * else one after the other while the others are idle. Each such check begins
                            * when no GPU is busy any more */

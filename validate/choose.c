@@ -1,34 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the checks of a spec: all that apply and fit validate.time, required ones first, then
- * cheapest first. Pure: the table, the spec and nothing else. Any thread. */
+ * the cheapest and most telling (pick.h). Pure: the table, the spec and nothing else. Any thread. */
 #include "base/gp_base.h"
 
 #include "validate/judge.h"
 #include "validate/validate.h"
 
 #include "base/clock.h"
+#include "validate/pick.h"
 
-struct chosen {
-    const struct check_info *info;
-    bool required;
-};
-struct chosen_list {
-    VEC_OF(struct chosen) list;
+struct pick_list {
+    VEC_OF(struct pick) list;
 };
 
-static void chosen_clear(struct chosen_list *c)
+static void pick_list_clear(struct pick_list *c)
 {
     vec_free(&c->list);
-}
-
-static int by_cost(const void *a, const void *b)
-{
-    const struct chosen *x = a, *y = b;
-    if (x->required != y->required)
-        return x->required ? -1 : 1;
-    if (x->info->seconds != y->info->seconds)
-        return x->info->seconds < y->info->seconds ? -1 : 1;
-    return x->info < y->info ? -1 : x->info > y->info; /* the table's order */
 }
 
 /* Why this check cannot run for this spec at all; NULL when it can. */
@@ -38,6 +25,9 @@ static const char *cannot(const struct spec *spec, const struct check_info *info
         return "the spec asks for no gpu";
     if ((info->needs & NEED_PEERS) && spec->nodes < 2)
         return "needs two nodes or more";
+    int gpus = spec->gpu.count * (info->level == CHECK_GANG ? GP_MAX(spec->nodes, 1) : 1);
+    if ((info->needs & NEED_GPUS) && gpus < 2)
+        return "needs two GPUs or more";
     return NULL;
 }
 
@@ -89,7 +79,7 @@ static void take(struct validate_plan *p, const struct check_info *info)
         vec_push(&p->node_checks, info);
 }
 
-static int too_short(const struct spec *spec, const struct chosen_list *all, int64_t need_s,
+static int too_short(const struct spec *spec, const struct pick_list *all, int64_t need_s,
                      struct gp_error *err)
 {
     GP_AUTO_STR struct str names = {.max = 300};
@@ -104,15 +94,13 @@ static int too_short(const struct spec *spec, const struct chosen_list *all, int
                    need, names.s);
 }
 
-static void plan_add(struct validate_plan *p, const struct spec *spec, const struct chosen_list *all)
+static void plan_add(struct validate_plan *p, const struct spec *spec, const struct pick_list *all)
 {
-    int64_t left_s = spec->validate.time_ms / 1000;
     char have[32];
     duration_format(have, sizeof have, spec->validate.time_ms);
     for (size_t i = 0; i < all->list.len; i++) {
-        const struct chosen *c = &all->list.items[i];
-        if (c->required || c->info->seconds <= left_s) {
-            left_s -= c->info->seconds;
+        const struct pick *c = &all->list.items[i];
+        if (c->taken) {
             take(p, c->info);
             continue;
         }
@@ -122,6 +110,23 @@ static void plan_add(struct validate_plan *p, const struct spec *spec, const str
     }
 }
 
+/* Node checks that can look longer get half of what the time gives beyond the stated seconds, or all of
+ * it where there is nothing else; gang checks have the rest. */
+static int64_t node_time_ms(const struct spec *spec, const struct validate_plan *p)
+{
+    int64_t node_ms = 0, gang_ms = 0;
+    bool stretch = false;
+    for (size_t i = 0; i < p->node_checks.len; i++) {
+        node_ms += (int64_t)p->node_checks.items[i]->seconds * 1000;
+        stretch = stretch || p->node_checks.items[i]->stretch;
+    }
+    for (size_t i = 0; i < p->gang_checks.len; i++)
+        gang_ms += (int64_t)p->gang_checks.items[i]->seconds * 1000;
+    int64_t spare_ms = GP_MAX(spec->validate.time_ms - node_ms - gang_ms, 0);
+    int64_t longer_ms = !stretch ? 0 : gang_ms ? spare_ms / 2 : spare_ms;
+    return node_ms + longer_ms;
+}
+
 int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err)
 {
     int rc = check_required(spec, err);
@@ -129,9 +134,8 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
         rc = check_floors(spec, err);
     if (rc < 0)
         return rc;
-    GP_CLEANUP(chosen_clear) struct chosen_list all = {0};
+    GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
-    int64_t need_s = 0;
     for (size_t i = 0; i < check_count(); i++) {
         const struct check_info *info = &check_table[i];
         const char *why = cannot(spec, info);
@@ -139,15 +143,14 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
             leave_out(&p, info, why);
             continue;
         }
-        struct chosen c = {info, validate_required(spec, info->id)};
-        need_s += c.required ? info->seconds : 0;
+        struct pick c = {.info = info, .required = validate_required(spec, info->id)};
         vec_push(&all.list, c);
     }
-    if (all.list.len)
-        qsort(all.list.items, all.list.len, sizeof all.list.items[0], by_cost);
+    int64_t need_s = pick_take(all.list.items, all.list.len, spec->validate.time_ms);
     if (need_s * 1000 > spec->validate.time_ms)
         return too_short(spec, &all, need_s, err);
     plan_add(&p, spec, &all);
+    p.node_time_ms = node_time_ms(spec, &p);
     *ret = p;
     p = (struct validate_plan){0};
     return 0;

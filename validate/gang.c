@@ -465,8 +465,7 @@ static int gang_run(struct gang *g, struct gp_error *err)
 static int64_t gang_seconds(const struct gang *g)
 {
     const struct validate_plan *plan = g->env->plan;
-    int64_t left = g->env->spec->validate.time_ms / 1000 -
-                   check_seconds(plan->node_checks.items, plan->node_checks.len);
+    int64_t left = (g->env->spec->validate.time_ms - plan->node_time_ms) / 1000;
     return GP_MAX(left, check_seconds(g->checks, g->n_checks));
 }
 

@@ -9,6 +9,8 @@
 
 /* Longer than any check's own deadline on the node: what the controller waits beyond it. */
 #define AGENT_GRACE_MS 30000
+/* What loading a driver may take on a node before the clock of its checks starts. */
+#define AGENT_LOAD_MS 120000
 
 /* sh: sets $A to the agent's path (the CUDA one when asked for and there) and runs "$A" with `args`
  * appended, as root where asked and possible without a password. */

@@ -43,14 +43,32 @@ static int64_t wall_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* The node checks that have floors of the spec's own: there the table's limit is not the last word. */
+static char *own_floors(const struct validate_env *env)
+{
+    GP_AUTO_STR struct str s = {0};
+    const struct validate_plan *plan = env->plan;
+    for (size_t i = 0; i < plan->node_checks.len; i++) {
+        const char *id = plan->node_checks.items[i]->id;
+        bool own = false;
+        for (size_t k = 0; k < env->spec->validate.floors.len; k++)
+            own = own || str_eq(env->spec->validate.floors.items[k].check, id);
+        if (own)
+            str_addf(&s, "%s%s", s.len ? "," : " --floors ", id);
+    }
+    return xstrdup(s.s ? s.s : "");
+}
+
 static void node_command(const struct validate_env *env, struct str *cmd)
 {
     const struct check_info *const *checks = env->plan->node_checks.items;
     size_t n = env->plan->node_checks.len;
     GP_AUTO_FREE char *ids = check_ids(checks, n);
-    GP_AUTO_FREE char *args = xasprintf(
-        "run --time %" PRId64 "s --checks %s --now-ms %" PRId64 " --gpus %d",
-        check_seconds(checks, n) + AGENT_GRACE_MS / 2000, ids, wall_ms(), env->gpus_expected);
+    GP_AUTO_FREE char *floors = own_floors(env);
+    GP_AUTO_FREE char *args =
+        xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d%s%s",
+                  env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, floors,
+                  env->all ? " --all" : "");
     agent_command(cmd, env->nvidia_expected, check_any_needs(checks, n, NEED_ROOT), args);
     agent_command_end(cmd);
 }
@@ -80,8 +98,9 @@ static int node_exec(struct node_run *run, struct gp_error *err)
         return rc;
     GP_AUTO_STR struct str cmd = {0};
     node_command(run->env, &cmd);
-    int64_t wait_ms =
-        check_seconds(plan->node_checks.items, plan->node_checks.len) * 1000 + AGENT_GRACE_MS;
+    int64_t stated_ms = check_seconds(plan->node_checks.items, plan->node_checks.len) * 1000;
+    int64_t load_ms = run->env->nvidia_expected ? AGENT_LOAD_MS : 0;
+    int64_t wait_ms = load_ms + GP_MAX(plan->node_time_ms, stated_ms) + AGENT_GRACE_MS;
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(wait_ms),
                                  .max_output = 1 << 16,
                                  .cancel = run->env->cancel,

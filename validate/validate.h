@@ -12,9 +12,11 @@
 struct validate_plan {
     VEC_OF(const struct check_info *) node_checks; /* CHECK_NODE and, with gpus, CHECK_GPU */
     VEC_OF(const struct check_info *) gang_checks;
+    int64_t node_time_ms; /* what the node checks may take together; loading is not counted in */
     struct strv left_out; /* "id (reason)": said in the report as skipped */
 };
-/* What runs for this spec: all that apply and fit v->time, cheapest first, required ones first of all.
+/* What runs for this spec: all that apply and fit v->time, required ones first, then the cheapest
+ * and most telling (pick.h).
  * A required check that does not fit or cannot apply (peers with one node is not "cannot": train.ddp
  * runs with one rank): -GP_EUSAGE, so that `check` refuses it. Pure. */
 int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
@@ -26,6 +28,7 @@ struct validate_env {
     const char *stack, *uid, *run; /* run: 16 hex digits, new for each validation */
     bool nvidia_expected;
     int gpus_expected; /* per node; 0: none bought */
+    bool all;          /* a node's checks go on after a certain failure */
     struct gp_cancel *cancel;
     const struct event_sink *sink;
 };

@@ -152,7 +152,7 @@ def test_bad_usage_is_one_line_and_could_not_tell(args, text):
 
 
 def test_a_check_that_never_ends_is_killed_and_fails():
-    got = agent("run", "--checks", "host.clock,host.cores", program=FAULTS,
+    got = agent("run", "--all", "--checks", "host.clock,host.cores", program=FAULTS,
                 env={"GPUPROV_FAULT": "host.clock:0:0"})
     results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
     assert results["host.clock"]["code"] == "overrun" and results["host.clock"]["verdict"] == "fail"
@@ -188,7 +188,7 @@ def test_a_worker_that_cannot_be_ended_spoils_the_end():
 def test_a_worker_that_is_killed_while_the_next_check_waits(tmp_path):
     """SIGKILL and SIGSTOP of the worker at moments of no choice: never a pass of what did not run."""
     for sig, verdicts in ((signal.SIGKILL, {"error"}), (signal.SIGSTOP, {"fail"})):
-        p = subprocess.Popen([FAULTS, "run", "--checks", "host.memory,host.disk,host.cores"],
+        p = subprocess.Popen([FAULTS, "run", "--all", "--checks", "host.memory,host.disk,host.cores"],
                              stdout=subprocess.PIPE, text=True)
         lines = [json.loads(p.stdout.readline()) for _ in range(2)]
         assert lines[1] == {"type": "start", "check": "host.memory"}
@@ -263,9 +263,9 @@ def test_the_bits_depend_on_neither_compiler_flags_nor_the_cpu(tmp_path):
     sources = sorted((ROOT / "validate/agent").glob("*.c"))
     sources = [s for s in sources if not s.name.endswith("_cuda.c")]
     sources += [ROOT / "core/base" / f"{n}.c" for n in ("alloc", "error", "str", "clock", "fs")]
-    sources += [ROOT / "validate/checks.c"]
+    sources += [ROOT / "validate" / f"{n}.c" for n in ("checks", "pick", "models")]
     common = ["-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", "-fno-math-errno", "-I", ROOT / "core",
-              "-I", ROOT, '-DGP_VERSION="test"', *sources, "-lm"]
+              "-I", ROOT, "-I", BUILD, '-DGP_VERSION="test"', *sources, "-lm"]
 
     def hash_of(name, flags):
         program = tmp_path / f"agent-{name}" if flags else AGENT

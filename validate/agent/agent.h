@@ -92,6 +92,8 @@ struct gang_who {
 struct check_ctx {
     const char *host;         /* hostname, for messages */
     int64_t deadline_ms;      /* monotonic: give up by then (a killed worker says less) */
+    int64_t budget_ms;        /* how long it should look: its share of the time, for this GPU where GPUs
+                               * take turns. Stated seconds, or more in a row with `stretch` */
     bool has_controller_now;
     int64_t clock_offset_ms;  /* this node's wall clock minus the controller's; includes the command's
                                * way to the node, so it is too large by up to a second or two */
@@ -118,6 +120,11 @@ struct check_ctx {
 /* What r's BY_MODEL figures are judged by: the GPU of c and how many there are. Before agent_judge_limits. */
 void agent_about(struct agent_result *r, const struct check_ctx *c);
 
+struct gpu_identity {
+    char pci[32];               /* "0000:01:00.0"; "" */
+    unsigned device, subsystem; /* PCI ids without the vendor; 0: not known */
+};
+
 struct check_ops {
     const char *id; /* a row of check_table; NULL ends a list */
     /* Can it run here? false after agent_set(r, AGENT_SKIPPED, ...) with the reason. NULL: always. */
@@ -136,6 +143,11 @@ struct agent_kind {
     const struct check_ops *gpu_checks; /* id NULL ends; may be empty */
     /* GPUs to make workers for, counted without starting the driver (/dev/nvidiaN). NULL: 0. */
     int (*gpu_count)(void);
+    /* Loads the driver's library and starts it, without a context: the host's worker, before the clock
+     * runs. NULL: nothing to load. */
+    int (*start)(struct gp_error *err);
+    /* Which GPU it is, once it is open. Fields that are not known stay as they are. NULL: cannot tell. */
+    void (*identify)(int index, struct gpu_identity *ret);
     /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
     void (*device_failed)(struct agent_result *r, const struct gp_error *err);
     /* Around every check that uses a GPU, in its worker: counters (ECC, remaps, NVLink, PCIe, Xid,

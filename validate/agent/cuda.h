@@ -151,6 +151,9 @@ int cuda_copy_peer(struct device *d, dev_addr src, struct device *other, dev_add
 /* Free and total memory of an opened CUDA device. */
 int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err);
 
+/* agent_kind.identify: PCI ids from the driver, else from sysfs. */
+void cuda_identify(int index, struct gpu_identity *ret);
+
 /* The checks of kind_cuda.c; each in its own file. */
 void gpu_presence_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_memfill_cuda(struct check_ctx *c, struct agent_result *r);

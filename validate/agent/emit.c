@@ -4,6 +4,7 @@
 
 #include "emit.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 
 #include <sys/utsname.h>
@@ -44,15 +45,57 @@ void emit_hello(struct emit *e, int rank, int size) {
     if (rank >= 0) str_addf(&s, ",\"rank\":%d,\"size\":%d", rank, size);
     if (agent_kind.hello != NULL) agent_kind.hello(&s);
     str_add(&s, "}\n");
+    e->began_ms = clock_ms();
     if (!e->text) {
         emit_line(e, s.s, s.len);
         return;
     }
+    int gpus = agent_dev_nvidia_count();
     GP_AUTO_FREE char *t =
-        xasprintf("%s: gpuprov-agent %s (%s), %s, %.4g of %d cores, %.1f GiB, %d nvidia device files\n",
+        xasprintf("%s: gpuprov-agent %s (%s), %s, %.4g of %d cores, %.4g GiB, %d GPU device file%s\n",
                   u.nodename, GP_VERSION, agent_kind.name, u.machine, cores, online,
-                  (double)memory / (1 << 30), agent_dev_nvidia_count());
+                  (double)memory / (1 << 30), gpus, gpus == 1 ? "" : "s");
     emit_line(e, t, strlen(t));
+}
+
+static void loaded_text(const struct emit *e, const struct emit_gpu *gpus, size_t n, struct str *s) {
+    str_addf(s, "%-9s the driver, in %.2f s\n", "loaded", (double)e->load_ms / 1000);
+    for (size_t i = 0; i < n; i++) {
+        const struct emit_gpu *g = &gpus[i];
+        str_addf(s, "%-9s gpu %d", "", g->gpu);
+        if (g->id->pci[0] != '\0') str_addf(s, " at %s", g->id->pci);
+        if (g->code[0] != '\0') str_addf(s, ": %s", g->message);
+        else if (g->model != NULL) str_addf(s, ": %s", gpu_model_name(g->model));
+        else if (g->id->device != 0)
+            str_addf(s, ": PCI id 10de:%04x is not in the model table, so rates are unrated", g->id->device);
+        else str_add(s, ": model not known, so rates are unrated");
+        str_addc(s, '\n');
+    }
+}
+
+static void loaded_json(const struct emit *e, const struct emit_gpu *gpus, size_t n, struct str *s) {
+    str_addf(s, "{\"type\":\"loaded\",\"load_ms\":%lld,\"gpus\":[", (long long)e->load_ms);
+    for (size_t i = 0; i < n; i++) {
+        const struct emit_gpu *g = &gpus[i];
+        str_addf(s, "%s{\"gpu\":%d,\"load_ms\":%lld", i > 0 ? "," : "", g->gpu, (long long)g->load_ms);
+        if (g->id->pci[0] != '\0') member(s, "pci", g->id->pci);
+        if (g->id->device != 0) str_addf(s, ",\"pci_id\":\"%04x\"", g->id->device);
+        if (g->id->subsystem != 0) str_addf(s, ",\"subsystem\":\"%04x\"", g->id->subsystem);
+        if (g->model != NULL) member(s, "model", gpu_model_name(g->model));
+        if (g->code[0] != '\0') {
+            member(s, "code", g->code);
+            member(s, "message", g->message);
+        }
+        str_addc(s, '}');
+    }
+    str_add(s, "]}\n");
+}
+
+void emit_loaded(struct emit *e, const struct emit_gpu *gpus, size_t n) {
+    GP_AUTO_STR struct str s = {0};
+    if (e->text) loaded_text(e, gpus, n, &s);
+    else loaded_json(e, gpus, n, &s);
+    emit_line(e, s.s, s.len);
 }
 
 void emit_start(struct emit *e, const struct check_info *check) {
@@ -64,16 +107,22 @@ void emit_start(struct emit *e, const struct check_info *check) {
     emit_line(e, s.s, s.len);
 }
 
+/* One line per check, then one per figure that has a limit, then what to do. */
 static void result_text(const struct agent_result *r, struct str *s) {
     str_addf(s, "%-9s %-14s", agent_verdict_name(r->verdict), r->check->id);
-    for (size_t i = 0; i < r->n_metrics; i++)
-        str_addf(s, " %s %.4g %s;", r->metrics[i].info->name, r->metrics[i].value,
-                 r->metrics[i].info->unit);
+    if (r->took_ms > 0) str_addf(s, " %6.2f s ", (double)r->took_ms / 1000);
+    else str_addf(s, " %8s ", "");
     str_addf(s, " %s\n", r->message);
+    for (size_t i = 0; i < r->n_metrics; i++) {
+        const struct agent_metric *m = &r->metrics[i];
+        double limit = m->info->fail >= 0 ? m->info->fail : m->info->degraded;
+        str_addf(s, "%-9s %14s  %10.4g %s", "", m->info->name, m->value, m->info->unit);
+        if (limit >= 0) str_addf(s, " (%s %.4g)", m->info->ceiling ? "at most" : "at least", limit);
+        str_addc(s, '\n');
+    }
     bool blamed = r->verdict == AGENT_DEGRADED || r->verdict == AGENT_FAIL;
-    if (blamed)
-        str_addf(s, "%-9s %-14s to do: %s\n", "", "",
-                 r->suggestion[0] != '\0' ? r->suggestion : r->check->suggestion);
+    const char *advice = r->suggestion[0] != '\0' ? r->suggestion : blamed ? r->check->suggestion : "";
+    if (advice[0] != '\0') str_addf(s, "%-9s to do: %s\n", "", advice);
 }
 
 void emit_result(struct emit *e, const struct agent_result *r) {
@@ -96,9 +145,10 @@ int emit_end(struct emit *e, const char *reason) {
     if (e->ran == 0 && reason[0] == '\0') reason = "no check ran";
     GP_AUTO_STR struct str s = {0};
     if (e->text) {
-        str_addf(&s, "%s: %zu failed, %zu degraded, %zu errors, %zu skipped%s%s\n",
-                 agent_verdict_name(v), e->failed, e->degraded, e->errors, e->skipped,
-                 reason[0] != '\0' ? "; " : "", reason);
+        str_addf(&s, "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, "
+                 "%zu not run%s%s\n", agent_verdict_name(v), e->ran, e->ran == 1 ? "" : "s",
+                 (double)(clock_ms() - e->began_ms) / 1000, e->failed, e->degraded, e->errors,
+                 e->skipped, reason[0] != '\0' ? "; " : "", reason);
     } else {
         str_addf(&s, "{\"type\":\"end\",\"verdict\":\"%s\"", agent_verdict_name(v));
         if (reason[0] != '\0') member(&s, "reason", reason);

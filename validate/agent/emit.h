@@ -14,8 +14,19 @@ struct emit {
     enum agent_verdict worst; /* of what counts: skipped counts only for required checks */
     size_t ran;               /* results that were not skipped */
     size_t failed, degraded, skipped, errors;
+    int64_t began_ms, load_ms; /* monotonic; load_ms 0: nothing was loaded */
+};
+/* One GPU of the line "loaded". */
+struct emit_gpu {
+    int gpu;
+    int64_t load_ms;
+    const struct gpu_identity *id;
+    const struct gpu_model *model; /* NULL: not in the table */
+    const char *code, *message;    /* "" when it can be used */
 };
 void emit_hello(struct emit *e, int rank, int size);
+/* The driver is loaded and the clock starts: how long it took (load_ms), and which GPUs it found. */
+void emit_loaded(struct emit *e, const struct emit_gpu *gpus, size_t n);
 void emit_start(struct emit *e, const struct check_info *check);
 void emit_result(struct emit *e, const struct agent_result *r);
 void emit_line(struct emit *e, const char *line, size_t n); /* ends with '\n' already */

@@ -29,12 +29,20 @@ static void hello(struct str *json)
     str_addc(json, ']');
 }
 
+static int start(struct gp_error *err)
+{
+    const struct cuda_api *cu = NULL;
+    return cuda_start(&cu, err);
+}
+
 const struct agent_kind agent_kind = {
     .name = "cuda",
     .device = &device_cuda,
     .comm = &comm_tcp,
     .gpu_checks = gpu_checks_cuda,
     .gpu_count = agent_dev_nvidia_count,
+    .start = start,
+    .identify = cuda_identify,
     .device_failed = cuda_verdict,
     .hello = hello,
 };

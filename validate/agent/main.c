@@ -14,7 +14,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } verbs[] = {
-    {"run", verb_run, "[--time 1m] [--checks a,b] [--gpus N] [--now-ms MS] [--json|--text]"},
+    {"run", verb_run, "[--time 1m] [--all] [--checks a,b] [--gpus N] [--text]"},
     {"rank", verb_rank, "--dir DIR --rank R --size N --bind IP --check a,b [--deadline 60s] "
                         "[--stall 20s] [--seed S] [--steps N]; token and rendezvous on stdin"},
     {"follow", verb_follow, "--dir DIR [--from OFFSET] [--wait MS]"},

@@ -75,18 +75,29 @@ static bool take_msg(struct worker *w, struct worker_msg *ret) {
     return true;
 }
 
-int worker_next(struct worker *w, int64_t deadline_ms, struct worker_msg *ret, struct gp_error *err) {
-    while (!take_msg(w, ret)) {
-        int r = gp_wait_fd(w->from, POLLIN, deadline_ms, NULL, NULL, err);
-        if (r != 0) return r;
+int worker_take(struct worker *w, struct worker_msg *ret, bool *ret_got, struct gp_error *err) {
+    *ret_got = take_msg(w, ret);
+    while (!*ret_got) {
+        struct pollfd p = {.fd = w->from, .events = POLLIN};
+        if (poll(&p, 1, 0) <= 0) return 0;
         char buf[16384];
         ssize_t n = read(w->from, buf, sizeof buf);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return gp_fail(err, GP_ELOST, "the worker ended");
         if (!str_add_mem(&w->buf, buf, (size_t)n))
             return gp_fail(err, GP_EPROTO, "the worker sent too much");
+        *ret_got = take_msg(w, ret);
     }
     return 0;
+}
+
+int worker_next(struct worker *w, int64_t deadline_ms, struct worker_msg *ret, struct gp_error *err) {
+    for (bool got = false;;) {
+        int r = worker_take(w, ret, &got, err);
+        if (r != 0 || got) return r;
+        r = gp_wait_fd(w->from, POLLIN, deadline_ms, NULL, NULL, err);
+        if (r != 0) return r;
+    }
 }
 
 void worker_dismiss(struct worker *w, size_t n, int64_t deadline_ms) {

@@ -34,6 +34,9 @@ struct worker {
 int worker_start(struct worker *w, worker_fn *fn, void *arg, struct gp_error *err);
 /* The next message. -GP_ETIMEOUT at the deadline, -GP_ELOST when the worker ended without one. */
 int worker_next(struct worker *w, int64_t deadline_ms, struct worker_msg *ret, struct gp_error *err);
+/* The next message if it is there already; never waits. *ret_got false: not yet. -GP_ELOST when the
+ * worker ended without one. */
+int worker_take(struct worker *w, struct worker_msg *ret, bool *ret_got, struct gp_error *err);
 /* Ends the worker (SIGKILL to its group) and waits two seconds. False: it could not be reaped, which
  * means that the kernel or a driver holds it. *ret_status: waitpid's. Safe when none is running. */
 bool worker_kill(struct worker *w, int *ret_status);
