@@ -206,6 +206,14 @@ static bool wants_json(int argc, char **argv) {
     return false;
 }
 
+/* Schedulers read these exit codes: 1 would be "degraded", so that wrong usage is 3 there. */
+static bool node_check_language(int argc, char **argv, const struct verb *verb) {
+    if (verb != NULL && verb->flags & VERB_NODE_CHECK) return true;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--node-check") == 0) return true;
+    return false;
+}
+
 /* A descriptor 0 to 2 that came closed would be the next socket or file that is opened, and progress
  * would be written into that. stdout stays one that cannot be written: its loss is told. */
 static void keep_standard_fds(void) {
@@ -234,6 +242,7 @@ int main(int argc, char **argv) {
     if (r == 0 && inv.exec_argv != NULL) r = become(inv.exec_argv, &err);
     if (r != 0) show_error(&inv, &common, &err);
     if (r == 0) return inv.exit_code;
+    if (node_check_language(argc, argv, inv.verb)) return NODE_CHECK_UNKNOWN;
     int code = gp_exit_code((enum gp_code)-r);
     struct gp_error lost = {0};
     return flush_stdout(&lost) == 0 ? code : gp_exit_worst(code, gp_exit_code(GP_EIO));

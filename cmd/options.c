@@ -84,6 +84,14 @@ static int set_duration(const struct opt *o, const char *value, void *field,
     return 0;
 }
 
+static int add_to_list(const struct opt *o, const char *value, struct opt_list *list,
+                       struct gp_error *err) {
+    if (list->n == GP_ARRAY_LEN(list->v))
+        return gp_fail(err, GP_EUSAGE, "--%s may be given %zu times at most", o->name, list->n);
+    list->v[list->n++] = value;
+    return 0;
+}
+
 static int set_value(const struct opt *o, void *values, const char *value, struct gp_error *err) {
     void *field = (char *)values + o->offset;
     bool on = true;
@@ -95,6 +103,7 @@ static int set_value(const struct opt *o, void *values, const char *value, struc
             return gp_fail(err, GP_EUSAGE, "--%s is empty: it takes %s", o->name, o->arg);
         memcpy(field, &value, sizeof value);
         return 0;
+    case OPT_LIST: return add_to_list(o, value, field, err);
     case OPT_INT: return set_int(o, value, field, err);
     case OPT_DURATION: return set_duration(o, value, field, err);
     case OPT_ENUM:

@@ -13,7 +13,13 @@ enum opt_type {
     OPT_TEXT,     /* const char *, borrowed from argv */
     OPT_INT,      /* int, within [min, max] */
     OPT_DURATION, /* int64_t, ms; "4h", "90s"; within [min, max] */
-    OPT_ENUM      /* int: index into `arg`, "text|json" */
+    OPT_ENUM,     /* int: index into `arg`, "text|json" */
+    OPT_LIST      /* struct opt_list: may be repeated */
+};
+
+struct opt_list {
+    const char *v[16]; /* borrowed from argv */
+    size_t n;
 };
 
 /* One row; name NULL ends a table. A value absent from argv leaves the field as it was. */

@@ -12,6 +12,7 @@ static const char *type_name(enum opt_type t) {
     case OPT_TEXT: return "text";
     case OPT_INT: return "integer";
     case OPT_DURATION: return "duration";
+    case OPT_LIST: return "list";
     case OPT_ENUM: return "enum";
     }
     return "?";

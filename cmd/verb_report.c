@@ -1,49 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov report STACK: the last validation report, as text or JSON. */
+/* gpuprov report STACK: the last validation report in any form, into a file or on stdout; certificates. */
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "reports.h"
 
-#include "base/json.h"
-
-enum format { FORMAT_TEXT, FORMAT_JSON };
 struct opts {
     int format;
+    const char *output;
+    struct report_opts reports;
 };
 static const struct opt options[] = {
     {.name = "format", .letter = 'f', .type = OPT_ENUM, .offset = offsetof(struct opts, format),
-     .arg = "text|json", .help = "how it is written (default text; --json is json)"},
+     .arg = REPORT_FORMS, .help = "how it is written (default text; --json is json in one line)"},
+    {.name = "output", .letter = 'o', .type = OPT_TEXT, .offset = offsetof(struct opts, output), .arg = "FILE",
+     .help = "into this file, whole or not at all, instead of stdout"},
+    REPORT_ROWS(struct opts, reports),
     {0}};
+
+static int print(const struct report *r, const struct report_ops *form, struct gp_error *err) {
+    const struct report_style style = output_style(stdout);
+    GP_AUTO_STR struct str text = {.max = (size_t)256 << 20};
+    int rc = form->write(r, &style, &text, err);
+    if (rc == 0) fwrite(text.s, 1, text.len, stdout);
+    return rc;
+}
+
+static int write_it(struct invocation *inv, const struct report *r, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    const struct report_ops *form = report_forms[o->format];
+    int rc = report_opts_write(inv, &o->reports, r, err);
+    if (rc != 0) return rc;
+    if (o->output != NULL) return report_save(r, form, o->output, err);
+    if (!inv->common->json) return print(r, form, err);
+    print_json(report_to_json(r));
+    return 0;
+}
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_SPEC struct spec *spec = NULL;
     const char *name = NULL;
-    int r = app_target(inv, inv->args[0], &spec, &name, err);
-    if (r != 0) return r;
     struct engine *e = NULL;
-    if ((r = app_engine(inv, &e, err)) != 0) return r;
+    int r = report_opts_check(&o->reports, err);
+    if (r == 0) r = app_target(inv, inv->args[0], &spec, &name, err);
+    if (r == 0) r = app_engine(inv, &e, err);
+    if (r != 0) return r;
     struct report report = {0};
     if ((r = engine_report(e, name, &report, err)) != 0) return r;
-    if (inv->common->json) {
-        print_json(report_to_json(&report));
-    } else if (o->format == FORMAT_JSON) {
-        GP_AUTO_JSON json_t *j = report_to_json(&report);
-        GP_AUTO_FREE char *text = json_text(j, 2);
-        puts(text);
-    } else {
-        GP_AUTO_STR struct str text = {0};
-        report_text(&report, output_colour(stdout), output_width(stdout), &text);
-        fputs(text.s, stdout);
-    }
+    r = write_it(inv, &report, err);
     report_clear(&report);
-    return 0;
+    return r;
 }
 
 const struct verb verb_report = {
     .name = "report",
     .argspec = "STACK|SPEC",
-    .help = "the last validation report as text or JSON",
+    .help = "the last validation report: text, JSON, JUnit, Prometheus or HTML; certificates",
+    .details = "  The HTML file holds its plots and needs nothing else. docs/report.schema.json describes the JSON.\n"
+               "  docs/reports.md describes every form, and certificates.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -4,14 +4,17 @@
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "reports.h"
 
 struct opts {
     bool accept_new_host_key;
+    struct report_opts reports;
 };
 static const struct opt options[] = {
     {.name = "accept-new-host-key", .type = OPT_FLAG,
      .offset = offsetof(struct opts, accept_new_host_key),
      .help = "ssh: trust and keep the key of a host that no known_hosts file names"},
+    REPORT_ROWS(struct opts, reports),
     {0}};
 
 static void show(struct invocation *inv, const struct up_result *res, const struct gp_error *err) {
@@ -29,7 +32,8 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
     /* What was cut short by a signal is no verdict on a node. */
     if (res->report.nodes.len > 0 && !res->nothing_to_do && err->code != GP_ECANCELLED) {
         GP_AUTO_STR struct str text = {0};
-        report_brief(&res->report, output_colour(stdout), output_width(stdout), &text);
+        const struct report_style style = output_style(stdout);
+        report_brief(&res->report, &style, &text);
         fputs(text.s, stdout);
         putchar('\n');
     }
@@ -41,12 +45,14 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     GP_AUTO_WORK struct app_work w = {0};
-    int r = app_begin(inv, true, &w, err);
+    int r = report_opts_check(&o->reports, err);
+    if (r == 0) r = app_begin(inv, true, &w, err);
     if (r != 0) return r;
     struct up_result res = {0};
     r = engine_up(w.e, w.spec, &res, err);
     app_progress_end(w.e, &w.p);
     show(inv, &res, err);
+    if (!gp_cancelled(&w.e->cancel)) r = report_opts_after(inv, &o->reports, &res.report, r, err);
     up_result_clear(&res);
     return r;
 }

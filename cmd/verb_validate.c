@@ -4,6 +4,12 @@
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "reports.h"
+
+struct opts {
+    struct report_opts reports;
+};
+static const struct opt options[] = {REPORT_ROWS(struct opts, reports), {0}};
 
 static void show(struct invocation *inv, const struct report *report, const struct gp_error *err) {
     if (inv->common->json) {
@@ -13,13 +19,16 @@ static void show(struct invocation *inv, const struct report *report, const stru
         return;
     }
     GP_AUTO_STR struct str text = {0};
-    report_text(report, output_colour(stdout), output_width(stdout), &text);
+    const struct report_style style = output_style(stdout);
+    report_text(report, &style, &text);
     fputs(text.s, stdout);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
     GP_AUTO_WORK struct app_work w = {0};
-    int r = app_begin(inv, false, &w, err);
+    int r = report_opts_check(&o->reports, err);
+    if (r == 0) r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
     struct report report = {0};
     r = engine_validate(w.e, w.name, w.spec, &report, err);
@@ -27,6 +36,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r == 0 && !report.ready)
         r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; the report says why", w.name);
     if (report.nodes.len > 0) show(inv, &report, err);
+    if (!gp_cancelled(&w.e->cancel)) r = report_opts_after(inv, &o->reports, &report, r, err);
     report_clear(&report);
     return r;
 }
@@ -36,6 +46,8 @@ const struct verb verb_validate = {
     .argspec = "STACK|SPEC",
     .help = "runs the suite again on the nodes of a stack",
     .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
     .min_args = 1,
     .max_args = 1,
 };

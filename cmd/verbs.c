@@ -26,7 +26,7 @@ const struct opt common_options[] = {
 const struct verb *const verb_table[] = {
     &verb_init,   &verb_check,   &verb_plan,    &verb_up,        &verb_status,
     &verb_validate, &verb_ssh,   &verb_logs,    &verb_report,    &verb_down,
-    &verb_gc,     &verb_schema,  &verb_checks,  &verb_providers, &verb_doctor,
+    &verb_verify, &verb_gc,     &verb_schema,  &verb_checks,  &verb_providers, &verb_doctor,
     &verb_version, &verb_completion, &verb_help_verb, &verb_dial,
     &verb_holder, NULL};
 

@@ -20,6 +20,7 @@ enum verb_flags {
     VERB_HIDDEN = 1, /* not in help or completion */
     VERB_PLAIN = 2,  /* short, buys nothing: runs in the main thread, no library is initialised */
     VERB_REST = 4,   /* takes "-- CMD..." */
+    VERB_NODE_CHECK = 16, /* exits 0 pass, 1 degraded, 2 fail, 3 could not tell (wrong usage too) */
     VERB_RAW = 8     /* argv is passed on as it is (args[-1] is the verb); signals are left alone */
 };
 
@@ -58,7 +59,7 @@ void verb_help(const struct verb *verb, struct str *out);
 
 /* Verbs, each in its own file. */
 extern const struct verb verb_init, verb_check, verb_plan, verb_up, verb_status, verb_ssh,
-    verb_validate, verb_report, verb_logs, verb_down, verb_gc, verb_doctor, verb_version,
+    verb_validate, verb_report, verb_verify, verb_logs, verb_down, verb_gc, verb_doctor, verb_version,
     verb_schema, verb_providers, verb_checks, verb_completion, verb_help_verb, verb_dial,
     verb_holder;
 

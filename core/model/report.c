@@ -5,6 +5,8 @@
 
 #include "model/report.h"
 
+#include <math.h>
+
 static const char *const verdict_names[] = {
     [VERDICT_PASS] = "pass",   [VERDICT_DEGRADED] = "degraded", [VERDICT_SKIPPED] = "skipped",
     [VERDICT_ERROR] = "error", [VERDICT_FAIL] = "fail",
@@ -42,6 +44,38 @@ const struct metric *check_metric(const struct check_result *r, const char *name
     for (size_t i = 0; i < r->metrics.len; i++)
         if (str_eq(r->metrics.items[i].name, name)) return &r->metrics.items[i];
     return NULL;
+}
+
+const json_t *check_gpu(const struct check_result *r, size_t i) {
+    return json_array_get(json_object_get(r->data, "gpus"), i);
+}
+
+static const struct check_result *presence(const struct report_node *n) {
+    for (size_t i = 0; i < n->checks.len; i++)
+        if (str_eq(n->checks.items[i].check, "gpu.presence")) return &n->checks.items[i];
+    return NULL;
+}
+
+const char *report_node_gpu(const struct report_node *n, int gpu, const char *member) {
+    const struct check_result *c = presence(n);
+    const json_t *g = NULL;
+    for (size_t i = 0; c != NULL && (g = check_gpu(c, i)) != NULL; i++)
+        if (json_integer_value(json_object_get(g, "gpu")) == gpu || (!json_object_get(g, "gpu") && (int)i == gpu))
+            break;
+    const char *text = json_string_value(json_object_get(g, member));
+    return text != NULL ? text : "";
+}
+
+const char *report_node_driver(const struct report_node *n) {
+    const struct check_result *c = presence(n);
+    const char *text = c != NULL ? json_string_value(json_object_get(c->data, "driver")) : NULL;
+    return text != NULL ? text : "";
+}
+
+bool metric_holds(const struct metric *m) {
+    if (!isfinite(m->value)) return false;
+    if (!m->has_floor) return true;
+    return m->ceiling ? m->value <= m->floor : m->value >= m->floor;
 }
 
 void report_clear(struct report *r) {
@@ -85,4 +119,35 @@ void report_judge(struct report *r) {
         n->ready = t.required > 0 && t.held == t.required;
         r->ready = r->ready && n->ready;
     }
+}
+
+enum node_check verdict_node_check(enum verdict v) {
+    switch (v) {
+    case VERDICT_PASS: return NODE_CHECK_PASS;
+    case VERDICT_DEGRADED: return NODE_CHECK_DEGRADED;
+    case VERDICT_FAIL: return NODE_CHECK_FAIL;
+    case VERDICT_ERROR:
+    case VERDICT_SKIPPED: return NODE_CHECK_UNKNOWN;
+    }
+    return NODE_CHECK_UNKNOWN;
+}
+
+/* A certain failure says more than what could not be told, and that more than a slow figure. */
+static void worsen(enum node_check *all, const struct check_result *list, size_t n) {
+    static const int rank[] = {[NODE_CHECK_PASS] = 0, [NODE_CHECK_DEGRADED] = 1,
+                               [NODE_CHECK_UNKNOWN] = 2, [NODE_CHECK_FAIL] = 3};
+    for (size_t i = 0; i < n; i++) {
+        enum node_check one = verdict_node_check(list[i].verdict);
+        if (list[i].required && rank[one] > rank[*all]) *all = one;
+    }
+}
+
+enum node_check report_node_check(const struct report *r) {
+    enum node_check all = NODE_CHECK_PASS;
+    for (size_t i = 0; i < r->nodes.len; i++)
+        worsen(&all, r->nodes.items[i].checks.items, r->nodes.items[i].checks.len);
+    worsen(&all, r->gang.items, r->gang.len);
+    if (all == NODE_CHECK_DEGRADED && r->strict) return NODE_CHECK_FAIL;
+    if (all <= NODE_CHECK_DEGRADED && !r->ready) return NODE_CHECK_UNKNOWN;
+    return all;
 }

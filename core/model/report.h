@@ -25,7 +25,10 @@ struct metric {
     double degraded;
     bool unrated;  /* nothing is known to compare it with: it has no part in the verdict */
     char *source; /* where the floor comes from: "spec", "table: ..."; "" */
+    double measured; /* what sound GPUs of this model reach; 0: not known or not a matter of the model */
 };
+/* Above its floor, or below its ceiling. True when it has none; false when it is not finite. */
+bool metric_holds(const struct metric *m);
 
 struct check_result {
     char *check;    /* id: "train.ddp" */
@@ -40,14 +43,22 @@ struct check_result {
 };
 void check_result_clear(struct check_result *r);
 const struct metric *check_metric(const struct check_result *r, const char *name); /* or NULL */
+/* GPU i of a check that says figures per GPU (data.gpus); NULL past the last. Borrowed. Its members:
+ * "gpu" (index), "verdict", "metrics" {name: value}, and the check's own. */
+const json_t *check_gpu(const struct check_result *r, size_t i);
 
 struct report_node {
     int slot;
     char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
-    char boot_id[40]; /* the boot that its own checks ran in; "": not told. Not in the JSON */
+    char boot_id[40]; /* the boot that its own checks ran in; "": not told */
     bool ready;
     VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
 };
+
+/* What gpu.presence said of a node: one of its GPUs (by the driver's index), its driver. "" where not
+ * said. Borrowed. */
+const char *report_node_gpu(const struct report_node *n, int gpu, const char *member);
+const char *report_node_driver(const struct report_node *n);
 
 struct report {
     char *stack, *uid, *run; /* run: id of this validation */
@@ -62,11 +73,17 @@ void report_clear(struct report *r);
 /* Sets ready of each node and of the whole: every required check ran and is pass or degraded (only
  * pass with strict), and there was at least one required check. */
 void report_judge(struct report *r);
+/* In the node-check language, which schedulers read: 0 pass, 1 degraded, 2 fail, 3 could not tell. A
+ * required check that did not run (error, skipped) is 3, never 0. */
+enum node_check { NODE_CHECK_PASS, NODE_CHECK_DEGRADED, NODE_CHECK_FAIL, NODE_CHECK_UNKNOWN };
+enum node_check verdict_node_check(enum verdict v);
+enum node_check report_node_check(const struct report *r);
 json_t *report_to_json(const struct report *r);  /* new reference; "schema": "gpuprov/report/v1" */
 int report_from_json(const json_t *j, struct report *ret, struct gp_error *err);
 /* One agent line's "result" object to a check_result; unknown fields are ignored:
  * {"check","verdict","required","code","message","suggestion","took_ms","metrics":[{"name","value",
- * "unit","floor"|"ceiling","degraded","unrated","source"}],"data"}. "check" and "verdict" are needed; a null value is NaN. */
+ * "unit","floor"|"ceiling","degraded","unrated","measured","source"}],"data"}. "check" and "verdict" are
+ * needed; a null value is NaN. */
 int check_result_from_json(const json_t *j, struct check_result *ret, struct gp_error *err);
 json_t *check_result_to_json(const struct check_result *r);
 

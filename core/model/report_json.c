@@ -35,6 +35,8 @@ static json_t *metric_to_json(const struct metric *m) {
     if (m->unrated) json_object_set_new(j, "unrated", json_true());
     if (m->source != NULL && m->source[0] != '\0')
         json_object_set_new(j, "source", text_json(m->source));
+    if (m->measured > 0) json_object_set_new(j, "measured", number_json(m->measured));
+    if (m->unrated) json_object_set_new(j, "unrated", json_true());
     return j;
 }
 
@@ -83,6 +85,7 @@ json_t *report_to_json(const struct report *r) {
         json_object_set_new(node, "place", text_json(n->place));
         json_object_set_new(node, "address", text_json(n->address));
         json_object_set_new(node, "host", text_json(n->host));
+        json_object_set_new(node, "boot_id", text_json(n->boot_id));
         json_object_set_new(node, "ready", json_boolean(n->ready));
         json_object_set_new(node, "checks", checks_to_json(n->checks.items, n->checks.len));
         json_array_append_new(nodes, node);
@@ -107,6 +110,8 @@ static int metric_from_json(const json_t *j, struct metric *ret, struct gp_error
         .degraded = json_is_number(degraded) ? json_number_value(degraded) : 0,
         .unrated = json_bool(j, "unrated", false),
         .source = xstrdup(json_str(j, "source", "")),
+        .measured = json_num(j, "measured", 0),
+        .unrated = json_bool(j, "unrated", false),
     };
     if (ret->has_floor) ret->floor = json_number_value(ret->ceiling ? ceiling : floor);
     return 0;
@@ -156,6 +161,7 @@ static int read_node(const json_t *j, struct report *r, struct gp_error *err) {
     n->place = xstrdup(json_str(j, "place", ""));
     n->address = xstrdup(json_str(j, "address", ""));
     n->host = xstrdup(json_str(j, "host", ""));
+    str_put(n->boot_id, sizeof n->boot_id, json_str(j, "boot_id", ""));
     n->ready = json_bool(j, "ready", false);
     const json_t *checks = json_at(j, "checks");
     for (size_t i = 0; i < json_array_size(checks); i++) {

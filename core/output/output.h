@@ -46,11 +46,6 @@ void table_row(struct table *t, const char *first, ...) __attribute__((sentinel)
 void table_print(const struct table *t, FILE *to);
 void table_clear(struct table *t);
 
-/* Report in short, for the end of `up`: how many checks held on each node, what did not, and the figures
- * of the checks over all nodes. Lines are broken between words at width columns (0: never). */
-void report_brief(const struct report *r, bool colour, size_t width, struct str *out);
-/* Report as text: per node and for the gang, each figure beside its floor and where that comes from. */
-void report_text(const struct report *r, bool colour, size_t width, struct str *out);
 /* Columns to break lines at: the terminal's, else 100. */
 size_t output_width(FILE *to);
 bool output_colour(FILE *to); /* terminal, TERM, NO_COLOR */

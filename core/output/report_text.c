@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A validation report for people: per node and for the gang, each figure beside what it must reach
- * and where that comes from. Lines are broken to a width. Judges nothing. Pure; any thread. */
+ * and where that comes from, with a bar. Lines are broken to a width. Judges nothing. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "output.h"
+#include "report.h"
 
 #include "base/clock.h"
+#include "report_parts.h"
 #include "width.h"
 
 #include <math.h>
@@ -31,38 +32,14 @@ enum { NAME_COLUMN = 12 }; /* of a check's name, and of its figures below it */
 
 /* Where things stand: the width to break lines at (0: never), and the column of what is said. */
 struct layout {
-    bool colour;
-    size_t width, name_width, indent;
+    bool colour, utf8;
+    size_t width, name_width, indent, bar;
 };
-
-static const char *or_empty(const char *s) { return s != NULL ? s : ""; }
-
-/* Four digits that count, never an exponent: 46.41, 58750, 0.007. */
-static void figure(char *dst, size_t n, double v) {
-    if (!isfinite(v)) {
-        str_put(dst, n, "not measured");
-        return;
-    }
-    int digits = 3;
-    for (double a = fabs(v); a >= 10 && digits > 0; a /= 10) digits--;
-    for (double a = fabs(v); a > 0 && a < 1 && digits < 9; a *= 10) digits++;
-    snprintf(dst, n, "%.*f", digits, v);
-    if (strchr(dst, '.') == NULL) return;
-    char *end = dst + strlen(dst);
-    while (end[-1] == '0') *--end = '\0';
-    if (end[-1] == '.') end[-1] = '\0';
-}
-
-/* A share is a plain number: "efficiency 0.68". */
-static const char *unit_of(const struct metric *m) {
-    const char *unit = or_empty(m->unit);
-    return strcmp(unit, "ratio") == 0 ? "" : unit;
-}
 
 static void add_value(const struct metric *m, struct str *out) {
     char v[48];
-    figure(v, sizeof v, m->value);
-    const char *unit = isfinite(m->value) ? unit_of(m) : "";
+    report_figure(v, sizeof v, m->value);
+    const char *unit = isfinite(m->value) ? report_unit(m) : "";
     str_addf(out, "%s%s%s", v, unit[0] ? " " : "", unit);
 }
 
@@ -104,55 +81,79 @@ static void limit_text(const struct metric *m, struct str *out) {
         str_add(out, "unrated: nobody's figure for this GPU is known");
         return;
     }
-    figure(v, sizeof v, m->floor);
+    if (!m->has_floor) return;
+    report_figure(v, sizeof v, m->floor);
     str_addf(out, "%s %s", m->ceiling ? "at most" : "at least", v);
-    const char *source = or_empty(m->source);
+    const char *source = report_text_of(m->source);
     /* "own" is the tables' word for a limit of gpuprov's own. */
     bool own = str_starts(source, "own: ");
     if (source[0] != '\0') str_addf(out, " (%s%s)", own ? "gpuprov: " : "", own ? source + 5 : source);
 }
 
-/* One line per figure: name, value, limit, each in its column. */
-static void add_metrics(const struct check_result *c, const struct layout *at, struct str *out) {
-    const size_t indent = NAME_COLUMN;
-    size_t name_width = 0, value_width = 0;
-    for (size_t i = 0; i < c->metrics.len; i++) {
-        GP_AUTO_STR struct str value = {0};
-        add_value(&c->metrics.items[i], &value);
-        name_width = GP_MAX(name_width, text_width(or_empty(c->metrics.items[i].name)));
-        value_width = GP_MAX(value_width, text_width(value.s));
-    }
+/* Columns of a bar that leave room for the words beside it. */
+static size_t bar_width(size_t width) {
+    return width == 0 || width >= 120 ? 24 : width >= 100 ? 16 : width >= 80 ? 10 : 0;
+}
+
+struct columns {
+    size_t name, value;
+    bool bar; /* at least one figure has a limit that a bar can show */
+};
+
+static struct columns columns_of(const struct check_result *c) {
+    struct columns w = {0};
     for (size_t i = 0; i < c->metrics.len; i++) {
         const struct metric *m = &c->metrics.items[i];
-        GP_AUTO_STR struct str value = {0}, limit = {0};
+        GP_AUTO_STR struct str value = {0};
         add_value(m, &value);
-        add_blanks(out, indent);
-        text_pad(out, or_empty(m->name), name_width);
-        str_add(out, "  ");
-        if (!m->has_floor && !m->unrated) {
-            text_fit(out, value.s, SIZE_MAX);
-            str_addc(out, '\n');
-            continue;
-        }
-        text_pad(out, value.s, value_width);
-        str_add(out, "  ");
-        limit_text(m, &limit);
-        size_t column = indent + name_width + 2 + value_width + 2;
-        add_wrapped(out, column, column, at->width, limit.s);
+        w.name = GP_MAX(w.name, text_width(report_text_of(m->name)));
+        w.value = GP_MAX(w.value, text_width(value.s));
+        w.bar = w.bar || report_bar_fits(m);
     }
+    return w;
+}
+
+/* One line per figure: name, value, bar, limit, each in its column. */
+static void add_metric(const struct metric *m, const struct columns *w, const struct layout *at,
+                       struct str *out) {
+    GP_AUTO_STR struct str value = {0}, limit = {0};
+    add_value(m, &value);
+    limit_text(m, &limit);
+    add_blanks(out, NAME_COLUMN);
+    text_pad(out, report_text_of(m->name), w->name);
+    str_add(out, "  ");
+    if (limit.len == 0) {
+        text_fit(out, value.s, SIZE_MAX);
+        str_addc(out, '\n');
+        return;
+    }
+    text_pad(out, value.s, w->value);
+    str_add(out, "  ");
+    size_t column = NAME_COLUMN + w->name + 2 + w->value + 2;
+    if (w->bar && at->bar > 0) {
+        report_bar(out, m, at->bar, at->colour, at->utf8);
+        str_add(out, "  ");
+        column += at->bar + 2;
+    }
+    add_wrapped(out, column, column, at->width, limit.s);
+}
+
+static void add_metrics(const struct check_result *c, const struct layout *at, struct str *out) {
+    struct columns w = columns_of(c);
+    for (size_t i = 0; i < c->metrics.len; i++) add_metric(&c->metrics.items[i], &w, at, out);
 }
 
 /* "  pass      host.cores  2 of 2 cores usable" and, broken, what follows it. */
 static void add_head(const struct check_result *c, const struct layout *at, struct str *out) {
     str_add(out, "  ");
     paint(out, at->colour, verdict_colour(c->verdict), verdict_name(c->verdict), NAME_COLUMN - 2);
-    text_pad(out, or_empty(c->check), at->name_width);
+    text_pad(out, report_text_of(c->check), at->name_width);
     str_add(out, "  ");
     GP_AUTO_STR struct str said = {0};
-    str_add(&said, or_empty(c->message));
+    str_add(&said, report_text_of(c->message));
     if (c->required && c->verdict != VERDICT_PASS) str_add(&said, " [required]");
     add_wrapped(out, at->indent, at->indent, at->width, said.s != NULL ? said.s : "");
-    if (c->verdict == VERDICT_PASS || or_empty(c->suggestion)[0] == '\0') return;
+    if (c->verdict == VERDICT_PASS || report_text_of(c->suggestion)[0] == '\0') return;
     GP_AUTO_FREE char *line = xasprintf("do: %s", c->suggestion);
     add_blanks(out, at->indent);
     add_wrapped(out, at->indent, at->indent + 4, at->width, line);
@@ -164,7 +165,7 @@ static void add_check(const struct check_result *c, const struct layout *at, str
 }
 
 static size_t widest(const struct check_result *c, size_t n, size_t width) {
-    for (size_t i = 0; i < n; i++) width = GP_MAX(width, text_width(or_empty(c[i].check)));
+    for (size_t i = 0; i < n; i++) width = GP_MAX(width, text_width(report_text_of(c[i].check)));
     return width;
 }
 
@@ -175,19 +176,40 @@ static size_t widest_of_all(const struct report *r) {
     return width;
 }
 
-static struct layout layout_of(const struct report *r, bool colour, size_t width) {
+static struct layout layout_of(const struct report *r, const struct report_style *style) {
     size_t names = widest_of_all(r);
-    return (struct layout){colour, width, names, NAME_COLUMN + names + 2};
+    return (struct layout){.colour = style->colour,
+                           .utf8 = style->utf8,
+                           .width = style->width,
+                           .name_width = names,
+                           .indent = NAME_COLUMN + names + 2,
+                           .bar = bar_width(style->width)};
+}
+
+/* What a place for ASCII alone can show of it: an ellipsis becomes '~', anything else '?'. */
+static void add_plain(struct str *out, const struct str *text, bool utf8) {
+    if (utf8) {
+        str_add_mem(out, text->s, text->len);
+        return;
+    }
+    for (const char *s = text->s; *s != '\0'; s++) {
+        if ((unsigned char)*s < 0x80) {
+            str_addc(out, *s);
+            continue;
+        }
+        str_addc(out, str_starts(s, "\xe2\x80\xa6") ? '~' : '?');
+        while (((unsigned char)s[1] & 0xc0) == 0x80) s++;
+    }
 }
 
 static void add_part(struct str *line, const char *before, const char *part) {
-    if (or_empty(part)[0] != '\0') str_addf(line, "%s%s", before, part);
+    if (report_text_of(part)[0] != '\0') str_addf(line, "%s%s", before, part);
 }
 
 /* "llm/1  READY  aws us-east-2a, 10.0.0.1, host ip-10-0-0-1, i-1". */
 static void add_node_head(const struct report *r, const struct report_node *n, bool colour,
                           struct str *out) {
-    GP_AUTO_FREE char *name = xasprintf("%s/%d", or_empty(r->stack), n->slot);
+    GP_AUTO_FREE char *name = xasprintf("%s/%d", report_text_of(r->stack), n->slot);
     text_fit(out, name, SIZE_MAX);
     str_add(out, "  ");
     const char *word = n->ready ? "READY" : "NOT READY";
@@ -228,7 +250,7 @@ static void add_counts(const struct report_node *n, struct str *out) {
 static void add_figures(const struct check_result *c, const struct layout *at, struct str *out) {
     GP_AUTO_STR struct str line = {0};
     for (size_t m = 0; m < c->metrics.len; m++) {
-        str_addf(&line, "%s%s ", m > 0 ? ", " : "", or_empty(c->metrics.items[m].name));
+        str_addf(&line, "%s%s ", m > 0 ? ", " : "", report_text_of(c->metrics.items[m].name));
         add_value(&c->metrics.items[m], &line);
     }
     if (line.len == 0) return;
@@ -236,11 +258,12 @@ static void add_figures(const struct check_result *c, const struct layout *at, s
     add_wrapped(out, at->indent, at->indent, at->width, line.s);
 }
 
-void report_brief(const struct report *r, bool colour, size_t width, struct str *out) {
-    struct layout at = layout_of(r, colour, width);
+static void brief(const struct report *r, const struct report_style *style, struct str *out) {
+    struct layout at = layout_of(r, style);
+    bool colour = style->colour;
     for (size_t i = 0; i < r->nodes.len; i++) {
         const struct report_node *n = &r->nodes.items[i];
-        GP_AUTO_FREE char *name = xasprintf("%s/%d", or_empty(r->stack), n->slot);
+        GP_AUTO_FREE char *name = xasprintf("%s/%d", report_text_of(r->stack), n->slot);
         text_fit(out, name, SIZE_MAX);
         str_add(out, "  ");
         paint(out, colour, n->ready ? "\033[32m" : "\033[31m", n->ready ? "READY" : "NOT READY",
@@ -263,12 +286,19 @@ void report_brief(const struct report *r, bool colour, size_t width, struct str 
     }
 }
 
-void report_text(const struct report *r, bool colour, size_t width, struct str *out) {
-    struct layout at = layout_of(r, colour, width);
-    const char *stack = or_empty(r->stack);
+void report_brief(const struct report *r, const struct report_style *style, struct str *out) {
+    GP_AUTO_STR struct str text = {0};
+    str_add(&text, "");
+    brief(r, style, &text);
+    add_plain(out, &text, style->utf8);
+}
+
+static void full(const struct report *r, const struct report_style *style, struct str *out) {
+    struct layout at = layout_of(r, style);
+    const char *stack = report_text_of(r->stack);
     for (size_t i = 0; i < r->nodes.len; i++) {
         const struct report_node *n = &r->nodes.items[i];
-        add_node_head(r, n, colour, out);
+        add_node_head(r, n, style->colour, out);
         str_addc(out, '\n');
         for (size_t k = 0; k < n->checks.len; k++)
             if (!told_together(r, &n->checks.items[k])) add_check(&n->checks.items[k], &at, out);
@@ -291,3 +321,18 @@ void report_text(const struct report *r, bool colour, size_t width, struct str *
     text_fit(out, r->outdated, SIZE_MAX);
     str_addf(out, ": 'gpuprov up' or 'gpuprov validate %s' proves it again\n", stack);
 }
+
+void report_text(const struct report *r, const struct report_style *style, struct str *out) {
+    GP_AUTO_STR struct str text = {.max = (size_t)256 << 20};
+    full(r, style, &text);
+    add_plain(out, &text, style->utf8);
+}
+
+static int write_text(const struct report *r, const struct report_style *style, struct str *out,
+                      struct gp_error *err) {
+    (void)err;
+    report_text(r, style, out);
+    return 0;
+}
+
+const struct report_ops report_form_text = {"text", "txt", write_text};

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "cmd/verbs.h"
 #include "output/output.h"
+#include "output/report.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,9 +56,9 @@ static void reports(void **state) {
     (void)state;
     struct report r = load();
     GP_AUTO_STR struct str text = {0}, brief = {0};
-    report_text(&r, false, 100, &text);
+    report_text(&r, &(struct report_style){.utf8 = true, .width = 100}, &text);
     same_as_file(GOLDEN "report.txt", text.s);
-    report_brief(&r, false, 100, &brief);
+    report_brief(&r, &(struct report_style){.utf8 = true, .width = 100}, &brief);
     same_as_file(GOLDEN "report-brief.txt", brief.s);
     report_clear(&r);
 }
@@ -68,7 +69,7 @@ static void reports_fit(void **state) {
     struct report r = load();
     for (size_t width = 72; width <= 200; width += 16) {
         GP_AUTO_STR struct str text = {0};
-        report_text(&r, false, width, &text);
+        report_text(&r, &(struct report_style){.width = width}, &text);
         GP_AUTO_STRV struct strv lines = {0};
         strv_split(&lines, text.s, "\n");
         assert_true(lines.n > 10);

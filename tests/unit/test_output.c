@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "output/output.h"
+#include "output/report.h"
 #include "output/width.h"
 
 #include <jansson.h>
@@ -260,16 +261,21 @@ static void report_says_why(void **state) {
     vec_push(&n.checks, good);
     vec_push(&r.nodes, n);
     GP_AUTO_STR struct str out = {0};
-    report_text(&r, false, 100, &out);
+    report_text(&r, &(struct report_style){.utf8 = true, .width = 100}, &out);
     assert_non_null(strstr(out.s, "llm/1  NOT READY  aws us-east-2a, 10.0.0.1, host h, i-1\n"));
     assert_non_null(strstr(out.s, "fail      net.bandwidth  slower than it must be [required]\n"));
-    assert_non_null(strstr(out.s, "            bandwidth  0.4 GB/s  at least 1.2 (spec)\n"));
+    assert_non_null(strstr(out.s, "            bandwidth  0.4 GB/s  \xe2\x94\x81"));
     assert_non_null(strstr(out.s, "do: look at the ?[1mfabric\n"));
     assert_non_null(strstr(out.s, "pass      host.cpu       2 cores\n"));
     assert_non_null(strstr(out.s, "llm: 0 of 1 node ready, validated 2027-01-15T08:00:00Z in 4.2s"));
+    assert_non_null(strstr(out.s, "  at least 1.2 (spec)\n"));
     assert_null(strchr(out.s, '\033'));
+    GP_AUTO_STR struct str plain = {0};
+    report_text(&r, &(struct report_style){.width = 80}, &plain);
+    assert_non_null(strstr(plain.s, "            bandwidth  0.4 GB/s  ===------|  at least 1.2 (spec)\n"));
+    for (const char *s = plain.s; *s != '\0'; s++) assert_true((unsigned char)*s < 0x80);
     GP_AUTO_STR struct str coloured = {0};
-    report_text(&r, true, 100, &coloured);
+    report_text(&r, &(struct report_style){.colour = true, .width = 100}, &coloured);
     assert_non_null(strstr(coloured.s, "\033[31mfail"));
     report_clear(&r);
 }

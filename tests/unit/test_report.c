@@ -110,7 +110,7 @@ static struct report sample(void) {
     c.took_ms = 1500;
     struct metric m[] = {
         {.name = xstrdup("bandwidth"), .value = 0.02, .unit = xstrdup("GB/s"), .has_floor = true,
-         .floor = 0.05, .has_degraded = true, .degraded = 0.1, .source = xstrdup("spec")},
+         .floor = 0.05, .has_degraded = true, .degraded = 0.1, .measured = 0.12, .source = xstrdup("spec")},
         {.name = xstrdup("latency"), .value = 30, .unit = xstrdup("us"), .has_floor = true, .floor = 2000,
          .ceiling = true, .source = xstrdup("table")},
         {.name = xstrdup("broken"), .value = NAN, .unit = xstrdup("")},

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forms that a report is written in, and writing one into a file. Judges nothing. Any thread. */
+#include "base/gp_base.h"
+
+#include "report.h"
+
+#include "base/fs.h"
+#include "output.h"
+
+#include <langinfo.h>
+
+const struct report_ops *const report_forms[] = {
+    &report_form_text,       &report_form_json, &report_form_junit,
+    &report_form_prometheus, &report_form_html, NULL,
+};
+
+const struct report_ops *report_form(const char *name) {
+    for (size_t i = 0; report_forms[i] != NULL; i++)
+        if (strcmp(report_forms[i]->name, name) == 0) return report_forms[i];
+    return NULL;
+}
+
+struct report_style output_style(FILE *to) {
+    return (struct report_style){.colour = output_colour(to),
+                                 .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
+                                 .width = output_width(to)};
+}
+
+int report_save(const struct report *r, const struct report_ops *form, const char *path,
+                struct gp_error *err) {
+    const struct report_style style = {.utf8 = true, .width = 120};
+    GP_AUTO_STR struct str text = {.max = (size_t)256 << 20};
+    int rc = form->write(r, &style, &text, err);
+    if (rc == 0 && text.truncated)
+        rc = gp_fail(err, GP_EIO, "the report is larger than 256 MiB as %s", form->name);
+    if (rc == 0) rc = fs_write_atomic(path, text.s, text.len, 0644, err);
+    return rc != 0 ? gp_wrap(err, "the report as %s", form->name) : 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Report writers: one struct report, several forms. Each writer is pure: it appends to a string and
+ * judges nothing. Adding a form is one file and one row in report.c. Any thread. */
+#ifndef GP_OUTPUT_REPORT_H
+#define GP_OUTPUT_REPORT_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "model/report.h"
+
+#include <stdio.h>
+
+/* How text may look where it is going. */
+struct report_style {
+    bool colour;
+    bool utf8;    /* false: ASCII only, what is not becomes '?' */
+    size_t width; /* columns to break lines at; 0: never */
+};
+struct report_style output_style(FILE *to); /* the terminal's, or what a file may hold */
+
+struct report_ops {
+    const char *name;      /* as --format says: "junit" */
+    const char *extension; /* of a file of this form, without the dot: "xml" */
+    /* Appends the whole report. -GP_EIO: larger than a report of this form may be. style may be
+     * ignored; never NULL. */
+    int (*write)(const struct report *r, const struct report_style *style, struct str *out,
+                 struct gp_error *err);
+};
+extern const struct report_ops *const report_forms[]; /* NULL ends; in the order of REPORT_FORMS */
+#define REPORT_FORMS "text|json|junit|prometheus|html"
+const struct report_ops *report_form(const char *name); /* NULL: there is none */
+
+/* Writes a report into a file: whole or not at all (a reader never sees half of one), mode 0644. */
+int report_save(const struct report *r, const struct report_ops *form, const char *path,
+                struct gp_error *err);
+
+/* In short, for the end of `up`: how many checks held on each node, what did not, and the figures of the
+ * checks over all nodes. */
+void report_brief(const struct report *r, const struct report_style *style, struct str *out);
+/* Per node and for the gang, each figure with a bar beside its limit, and where that comes from. */
+void report_text(const struct report *r, const struct report_style *style, struct str *out);
+/* One line: "fail: gpu.memory: gpu 3: 12 wrong words", "pass: 14 checks held, 2 skipped". */
+void report_line(const struct report *r, struct str *out);
+
+extern const struct report_ops report_form_text, report_form_json, report_form_junit,
+    report_form_prometheus, report_form_html;
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the report writers share: figures as people read them, bars, escaping. Pure; any thread. */
+#include "base/gp_base.h"
+
+#include "report_parts.h"
+
+#include <math.h>
+
+const char *report_text_of(const char *s) { return s != NULL ? s : ""; }
+
+void report_figure(char *dst, size_t n, double v) {
+    if (!isfinite(v)) {
+        str_put(dst, n, "not measured");
+        return;
+    }
+    int digits = 3;
+    for (double a = fabs(v); a >= 10 && digits > 0; a /= 10) digits--;
+    for (double a = fabs(v); a > 0 && a < 1 && digits < 9; a *= 10) digits++;
+    snprintf(dst, n, "%.*f", digits, v);
+    if (strchr(dst, '.') == NULL) return;
+    char *end = dst + strlen(dst);
+    while (end[-1] == '0') *--end = '\0';
+    if (end[-1] == '.') end[-1] = '\0';
+}
+
+/* A share is a plain number: "efficiency 0.68". */
+const char *report_unit(const struct metric *m) {
+    const char *unit = report_text_of(m->unit);
+    return strcmp(unit, "ratio") == 0 ? "" : unit;
+}
+
+/* --- bars --- */
+
+struct glyphs {
+    const char *full, *empty, *mark_full, *mark_empty;
+};
+static const struct glyphs box = {"\xe2\x94\x81", "\xe2\x94\x80", "\xe2\x95\x8b", "\xe2\x94\xbc"};
+static const struct glyphs ascii = {"=", "-", "#", "|"};
+
+bool report_bar_fits(const struct metric *m) {
+    return m->has_floor && m->floor > 0 && isfinite(m->floor) && isfinite(m->value) && m->value >= 0;
+}
+
+/* The whole bar is the larger of value, limit and what the model reaches, so that a mark inside the
+ * filled part means "above the floor". */
+void report_bar(struct str *out, const struct metric *m, size_t width, bool colour, bool utf8) {
+    if (!report_bar_fits(m)) {
+        for (size_t i = 0; i < width; i++) str_addc(out, ' ');
+        return;
+    }
+    const struct glyphs *g = utf8 ? &box : &ascii;
+    double top = fmax(fmax(m->value, m->floor), isfinite(m->measured) ? m->measured : 0);
+    size_t filled = (size_t)lround(m->value / top * (double)width);
+    size_t mark = GP_MIN((size_t)(m->floor / top * (double)width), width - 1);
+    /* Rounding must not show what does not hold on the wrong side of its mark. */
+    if (m->value >= m->floor) filled = GP_MAX(filled, mark + 1);
+    else filled = GP_MIN(filled, mark);
+    if (colour) str_add(out, metric_holds(m) ? "\033[32m" : "\033[31m");
+    for (size_t i = 0; i < width; i++) {
+        bool full = i < filled;
+        if (i == mark) str_add(out, full ? g->mark_full : g->mark_empty);
+        else str_add(out, full ? g->full : g->empty);
+    }
+    if (colour) str_add(out, "\033[0m");
+}
+
+/* --- escaping --- */
+
+/* One UTF-8 character that XML 1.0 may hold; 0: not one. */
+static size_t xml_char(const char *s) {
+    const unsigned char *p = (const unsigned char *)s;
+    if (p[0] < 0x80) return p[0] >= 0x20 || p[0] == '\t' || p[0] == '\n' || p[0] == '\r' ? 1 : 0;
+    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
+    uint32_t c = p[0] & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    bool bad = c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) || c == 0xfffe ||
+               c == 0xffff || (c >= 0x80 && c < 0xa0) || (c >= 0x202a && c <= 0x202e) ||
+               (c >= 0x2066 && c <= 0x2069);
+    return bad ? 0 : len;
+}
+
+void report_escape(struct str *out, const char *text) {
+    for (const char *s = report_text_of(text); *s != '\0';) {
+        size_t n = xml_char(s);
+        switch (n == 1 ? *s : 0) {
+        case '&': str_add(out, "&amp;"); break;
+        case '<': str_add(out, "&lt;"); break;
+        case '>': str_add(out, "&gt;"); break;
+        case '"': str_add(out, "&quot;"); break;
+        case '\'': str_add(out, "&#39;"); break;
+        default:
+            if (n == 0) str_add(out, "\xef\xbf\xbd");
+            else str_add_mem(out, s, n);
+        }
+        s += n == 0 ? 1 : n;
+    }
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Certificates on disk: the key that signs them (one per stack, one for what is validated without a
+ * stack), the files, and which keys this machine made itself. */
+#include "base/gp_base.h"
+
+#include "engine/certify.h"
+
+#include "base/fs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A uid out of a certificate is anybody's text: only what a uid can be becomes part of a path. */
+static bool is_uid(const char *uid) {
+    size_t n = uid != NULL ? strlen(uid) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isxdigit((unsigned char)uid[i]) && !islower((unsigned char)uid[i])) return false;
+    return n > 0 && n <= 64;
+}
+
+static char *key_folder(const char *state_dir, const char *uid) {
+    GP_AUTO_FREE char *dir = is_uid(uid) ? xasprintf("%s/stacks/%s", state_dir, uid) : NULL;
+    return dir != NULL && fs_exists(dir) ? GP_STEAL(dir) : xstrdup(state_dir);
+}
+
+/* The public half is written first: a private key on disk always has its public one beside it. */
+static int make_key(const char *path, const char *pub_path, struct sign_key *ret, struct gp_error *err) {
+    int r = sign_key_make(ret, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *pub = sign_public_pem(&ret->pub);
+    r = fs_write_atomic(pub_path, pub, strlen(pub), 0644, err);
+    return r == 0 ? fs_write_atomic(path, secret_reveal(&ret->pem), ret->pem.len, 0600, err) : r;
+}
+
+static int signing_key(const char *state_dir, const char *uid, struct sign_key *ret,
+                       struct gp_error *err) {
+    GP_AUTO_FREE char *dir = key_folder(state_dir, uid);
+    GP_AUTO_FREE char *path = fs_join(dir, "signing_key"), *pub_path = fs_join(dir, "signing_key.pub");
+    GP_AUTO_STR struct str text = {0};
+    if (!fs_exists(path)) return make_key(path, pub_path, ret, err);
+    int r = fs_read(path, 65536, &text, err);
+    if (r == 0) r = sign_key_load(text.s, text.len, ret, err);
+    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    return r == 0 ? 0 : gp_wrap(err, "the signing key '%s'", path);
+}
+
+static bool is_file_name(const char *path) { return str_ends(path, ".json"); }
+
+static char *path_of(const char *to, const struct report *r, const struct report_node *n) {
+    if (is_file_name(to)) return xstrdup(to);
+    return xasprintf("%s/%s-%d.certificate.json", to, r->stack, n->slot);
+}
+
+/* A node that does not hold any more must not keep the certificate that an earlier run gave it. */
+static int withdraw(const char *path, struct gp_error *err) {
+    if (unlink(path) == 0 || errno == ENOENT) return 0;
+    return gp_fail_errno(err, GP_EIO, errno, "could not remove the old certificate '%s'", path);
+}
+
+int certify(const char *state_dir, const struct report *r, const char *to, int64_t ttl_ms,
+            struct certified *ret, struct gp_error *err) {
+    GP_AUTO_SIGN_KEY struct sign_key key = {0};
+    if (is_file_name(to) && r->nodes.len != 1)
+        return gp_fail(err, GP_EUSAGE, "'%s' is one file and there are %zu nodes: name a folder", to,
+                       r->nodes.len);
+    int rc = is_file_name(to) ? 0 : fs_mkdirs(to, 0755, err);
+    if (rc == 0) rc = signing_key(state_dir, r->uid, &key, err);
+    if (rc != 0) return rc;
+    ret->key = key.pub;
+    for (size_t i = 0; i < r->nodes.len; i++) {
+        const struct report_node *n = &r->nodes.items[i];
+        GP_AUTO_FREE char *path = path_of(to, r, n), *text = NULL;
+        struct gp_error why = {0};
+        rc = certificate_make(r, i, ttl_ms / 1000, &key, &text, &why);
+        if (rc == -GP_EVALIDATE) {
+            strv_add(&ret->refused, why.msg);
+            rc = withdraw(path, err);
+        } else if (rc == 0) {
+            rc = fs_write_atomic(path, text, strlen(text), 0644, err);
+            strv_add(&ret->paths, path);
+        } else if (err != NULL) {
+            *err = why;
+        }
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+void certified_clear(struct certified *c) {
+    strv_clear(&c->paths);
+    strv_clear(&c->refused);
+}
+
+bool certify_known(const char *state_dir, const struct certificate *c) {
+    GP_AUTO_FREE char *own = key_folder(state_dir, c->uid);
+    const char *dirs[] = {own, state_dir};
+    for (size_t i = 0; i < GP_ARRAY_LEN(dirs); i++) {
+        GP_AUTO_FREE char *path = fs_join(dirs[i], "signing_key.pub");
+        GP_AUTO_STR struct str text = {0};
+        struct sign_public pub = {0};
+        if (fs_read(path, 4096, &text, NULL) == 0 && sign_public_parse(text.s, &pub) &&
+            strcmp(pub.fingerprint, c->key.fingerprint) == 0)
+            return true;
+    }
+    return false;
+}
