@@ -36,7 +36,6 @@ static json_t *metric_to_json(const struct metric *m) {
     if (m->source != NULL && m->source[0] != '\0')
         json_object_set_new(j, "source", text_json(m->source));
     if (m->measured > 0) json_object_set_new(j, "measured", number_json(m->measured));
-    if (m->unrated) json_object_set_new(j, "unrated", json_true());
     return j;
 }
 
@@ -111,7 +110,6 @@ static int metric_from_json(const json_t *j, struct metric *ret, struct gp_error
         .unrated = json_bool(j, "unrated", false),
         .source = xstrdup(json_str(j, "source", "")),
         .measured = json_num(j, "measured", 0),
-        .unrated = json_bool(j, "unrated", false),
     };
     if (ret->has_floor) ret->floor = json_number_value(ret->ceiling ? ceiling : floor);
     return 0;

@@ -277,7 +277,8 @@ void plot_bars_svg(const struct plot_bars *p, struct str *out) {
                  bars[i].bad ? "bar bad" : "bar", BAR_LEFT, y + 3, w, BAR_H - 6);
         text_at(out, PLOT_W - 6, y + 14, "end", text);
     }
-    if (p->measured > 0) mark(out, "measured", "this model reaches", BAR_LEFT + p->measured / top * span, h, p->measured);
+    if (p->measured > 0)
+        mark(out, "measured", "this model reaches", BAR_LEFT + p->measured / top * span, h, p->measured);
     if (p->floor > 0)
         mark(out, "floor", p->ceiling ? "at most" : "at least", BAR_LEFT + p->floor / top * span, h, p->floor);
     str_add(out, "</svg></figure>\n");

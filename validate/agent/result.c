@@ -229,9 +229,12 @@ static void add_limit(const struct agent_metric *metric, struct str *s) {
     if (m->ceiling) str_add(s, ",\"ceiling\":true");
     str_add(s, ",\"source\":");
     if (metric->source != NULL && metric->measured > 0) {
+        GP_AUTO_STR struct str number = {0};
         GP_AUTO_FREE char *text = xasprintf("measured elsewhere: %.6g; %s", metric->measured,
                                             metric->source);
         quoted(s, text);
+        agent_json_num(&number, metric->measured);
+        str_addf(s, ",\"measured\":%s", number.s); /* what reports draw beside it */
     } else {
         quoted(s, metric->source != NULL ? metric->source : m->source);
     }
