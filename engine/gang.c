@@ -56,6 +56,7 @@ static void withhold(struct report *report) {
 int gang_run(struct run *run, struct report *report, struct gp_error *err) {
     struct gp_error failed = {0};
     verdict_collect(run, report);
+    validate_peers(&run->venv, report);
     int r = node_failures(run, &failed);
     if (r == 0) r = run_gang_checks(run, report, &failed);
     verdict_judge(run, report, r != 0 ? failed.msg : "no rank said why");

@@ -17,6 +17,7 @@ struct check_metric_info {
     bool positive;           /* zero is impossible: it means that nothing was measured */
     bool optional;           /* some sound nodes have no such figure, though it has a limit */
     bool by_model;           /* limits come from the GPU model table; fail and degraded are -1 here */
+    bool peers;              /* a rate that sound peers share: compared over GPUs and nodes (so is by_model) */
     double fail, degraded;   /* default limits; negative: none (only reported) */
     const char *source;      /* where the limits come from; "" with none */
 };

@@ -49,6 +49,10 @@ struct gang_node {
 int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env,
                   struct report *report, struct gp_error *err);
 
+/* Compares the GPUs of all nodes with each other (peers.h), once the nodes' own checks ran: what is out of
+ * line becomes degraded(outlier) in its node's check, and is said as an event. */
+void validate_peers(const struct validate_env *env, struct report *report);
+
 /* Applies required/floors/strict of the spec to results (sets has_floor, floor, verdict). Pure. */
 void validate_apply_floors(const struct spec *spec, struct check_result *r);
 /* The check table's names and figures, for spec_load. */

@@ -68,6 +68,9 @@ void agent_data_int(struct agent_result *r, const char *key, int64_t value);
 void agent_data_bool(struct agent_result *r, const char *key, bool value);
 void agent_data_nums(struct agent_result *r, const char *key, const double *v, size_t n); /* array */
 void agent_culprit(struct agent_result *r, int rank);
+/* The same check's results of all GPUs of a node, each judged: what is out of line with the others (peers.h)
+ * becomes degraded(outlier). Before they are merged into one. */
+void agent_peers(struct agent_result *ones, size_t n);
 /* Metrics against the check table's limits, and BY_MODEL ones against the GPU model table's for r->model: the
  * default judge. Marks what cannot be compared as unrated. A figure that the model's GPUs are known to have
  * and that was not measured is an error. */

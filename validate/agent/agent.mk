@@ -8,7 +8,7 @@ AGENT_CFLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno
   $(if $(DEV),-Werror) -Icore -I. -I$(B) -DGP_VERSION='"$(VERSION)"'
 AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/clock.c core/base/fs.c
 # everything both programs share; kind_host.c and *_cuda.c are what they do not
-AGENT_SRC := $(AGENT_BASE) validate/checks.c validate/models.c validate/pick.c \
+AGENT_SRC := $(AGENT_BASE) validate/checks.c validate/models.c validate/peers.c validate/pick.c \
   $(sort $(filter-out validate/agent/kind_%.c validate/agent/%_cuda.c,$(wildcard validate/agent/*.c)))
 AGENT_HOST_SRC := $(AGENT_SRC) validate/agent/kind_host.c
 AGENT_HOST_OBJ := $(AGENT_HOST_SRC:%.c=$(B)/agent-obj/%.o)
