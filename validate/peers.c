@@ -38,7 +38,7 @@ bool peers_compare(const double *v, size_t n, bool ceiling, bool *ret_outlier, s
     double median = peers_median(v, n), mad = peers_mad(v, n, median);
     if (!(median > 0))
         return false;
-    double bound = fmax(PEERS_SHARE * median, PEERS_MADS * 1.4826 * mad);
+    double bound = GP_MAX(PEERS_SHARE * median, PEERS_MADS * 1.4826 * mad);
     *ret = (struct peers){.median = median, .mad = mad};
     for (size_t i = 0; i < n; i++) {
         ret_outlier[i] = (ceiling ? v[i] - median : median - v[i]) > bound;

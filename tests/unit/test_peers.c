@@ -111,6 +111,20 @@ static void test_gpus_of_a_node(void **state)
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
 
+static void test_models_of_a_node(void **state)
+{
+    (void)state;
+    struct agent_result r[8];
+    for (int g = 0; g < 8; g++) {
+        agent_result_init(&r[g], &bandwidth);
+        r[g].model = gpu_model_find(g < 4 ? 0x2330 : 0x2331, 0);
+        agent_metric(&r[g], "read", g < 4 ? 2500 : g == 7 ? 1200 : 1600);
+    }
+    agent_peers(r, 8);
+    for (int g = 0; g < 8; g++) assert_int_equal(r[g].verdict, g == 7 ? AGENT_DEGRADED : AGENT_PASS);
+    for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
+}
+
 static void test_a_worse_verdict_stays(void **state)
 {
     (void)state;
@@ -226,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_what_is_an_outlier),
         cmocka_unit_test(test_no_false_alarm),
         cmocka_unit_test(test_gpus_of_a_node),
+        cmocka_unit_test(test_models_of_a_node),
         cmocka_unit_test(test_a_worse_verdict_stays),
         cmocka_unit_test(test_nodes_of_a_run),
         cmocka_unit_test(test_models_are_not_mixed),

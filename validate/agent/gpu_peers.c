@@ -14,14 +14,16 @@ static const struct agent_metric *metric_of(const struct agent_result *r,
     return NULL;
 }
 
-static void compare(struct agent_result *ones, size_t n, const struct check_metric_info *info) {
+/* The GPUs of one model: another model has other figures. */
+static void compare(struct agent_result *ones, size_t n, const struct gpu_model *model,
+                    const struct check_metric_info *info) {
     GP_AUTO_FREE double *values = xcalloc(n, sizeof *values);
     GP_AUTO_FREE size_t *whose = xcalloc(n, sizeof *whose);
     GP_AUTO_FREE bool *outlier = xcalloc(n, sizeof *outlier);
     size_t have = 0;
     for (size_t i = 0; i < n; i++) {
         const struct agent_metric *m = metric_of(&ones[i], info);
-        if (m == NULL) continue;
+        if (m == NULL || ones[i].model != model) continue;
         whose[have] = i;
         values[have++] = m->value;
     }
@@ -41,7 +43,11 @@ static void compare(struct agent_result *ones, size_t n, const struct check_metr
 }
 
 void agent_peers(struct agent_result *ones, size_t n) {
-    const struct check_metric_info *m = n > 0 ? ones[0].check->metrics : NULL;
-    for (size_t i = 0; n > 0 && i < GP_ARRAY_LEN(ones[0].check->metrics) && m[i].name != NULL; i++)
-        if (m[i].by_model || m[i].peers) compare(ones, n, &m[i]);
+    for (size_t first = 0; first < n; first++) {
+        bool seen = false;
+        for (size_t i = 0; i < first && !seen; i++) seen = ones[i].model == ones[first].model;
+        const struct check_metric_info *m = ones[first].check->metrics;
+        for (size_t i = 0; !seen && i < GP_ARRAY_LEN(ones[first].check->metrics) && m[i].name; i++)
+            if (m[i].by_model || m[i].peers) compare(ones, n, ones[first].model, &m[i]);
+    }
 }
