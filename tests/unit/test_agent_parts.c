@@ -95,9 +95,18 @@ static void test_kernel_log_policy(void **state) {
         {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed to Node Reboot Required",
          KERN_FAIL, "xid_154"},
         {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed to None", KERN_NOTE, "xid_154"},
+        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 "
+         "(None)", KERN_NOTE, "xid_154"},
+        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and "
+         "Reset)", KERN_FAIL, "xid_154"},
+        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x9 (?)",
+         KERN_DEGRADED, "xid_154"},
+        {"NVRM: Xid (PCI:0000:3b:00): 45, pid=7, Ch 8", KERN_NOTE, "xid_45"},
+        {"NVRM: Xid (PCI:0000:3b:00): 94, Contained error", KERN_FAIL, "xid_94"},
+        {"NVRM: Xid (PCI:0000:3b:00): 159, UVM", KERN_DEGRADED, "xid_159"},
         {"NVRM: Xid (PCI:0000:3b:00): 999, new", KERN_DEGRADED, "xid_999"},
-        {"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 38", KERN_DEGRADED, "sxid"},
-        {"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30", KERN_FAIL, "sxid"},
+        {"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 38", KERN_DEGRADED, "sxid_12028"},
+        {"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30", KERN_FAIL, "sxid_20034"},
         {"mce: [Hardware Error]: Machine check: Processor context corrupt", KERN_FAIL, "machine_check"},
         {"EDAC MC0: 1 CE memory read error on CPU_SrcID#0", KERN_DEGRADED, "memory_corrected"},
         {"EDAC MC0: 1 UE memory read error on CPU_SrcID#0", KERN_FAIL, "memory_uncorrected"},
@@ -108,11 +117,20 @@ static void test_kernel_log_policy(void **state) {
         {"pcieport 0000:00:01.0: AER: Corrected error received", KERN_DEGRADED, "pcie_corrected"},
         {"pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received", KERN_FAIL, "pcie_uncorrected"},
         {"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.65.06", KERN_NONE, ""},
+        {"NVRM: Xid (0000:3b:00): 79, as old drivers said it", KERN_FAIL, "xid_79"},
         {"NVRM: Xid (", KERN_NONE, ""},
         {"", KERN_NONE, ""},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
         struct kern_finding f = kernlog_judge(cases[i].line);
+        if (strstr(cases[i].line, "NVRM: Xid (PCI") != NULL) {
+            assert_string_equal(f.pci, "0000:3b:00");
+            assert_true(f.xid != XID_NONE && !f.nvswitch);
+        }
+        if (strstr(cases[i].line, "SXid") != NULL) {
+            assert_string_equal(f.pci, "0000:c1:00");
+            assert_true(f.xid == XID_NONE && f.nvswitch);
+        }
         assert_int_equal(f.action, cases[i].action);
         assert_string_equal(f.code, cases[i].code);
         assert_true(f.action == KERN_NONE || f.advice[0] != '\0');

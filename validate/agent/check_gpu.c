@@ -86,6 +86,7 @@ static bool no_cuda(struct check_ctx *c, struct agent_result *r)
 
 const struct check_ops gpu_checks_host[] = {
     {.id = "gpu.presence", .run = presence_host},
+    {.id = "gpu.health", .needs = no_cuda, .run = presence_host},
     {.id = "gpu.memfill", .needs = no_cuda, .run = presence_host},
     {.id = NULL},
 };

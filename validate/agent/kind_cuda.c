@@ -5,6 +5,7 @@
 
 #include "cuda.h"
 #include "gpu.h"
+#include "health_cuda.h"
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r)
 {
@@ -16,6 +17,7 @@ static bool needs_device(struct check_ctx *c, struct agent_result *r)
 
 static const struct check_ops gpu_checks_cuda[] = {
     {.id = "gpu.presence", .run = gpu_presence_cuda},
+    {.id = "gpu.health", .needs = needs_device, .run = gpu_health_cuda},
     {.id = "gpu.memfill", .needs = needs_device, .run = gpu_memfill_cuda},
     {.id = NULL},
 };
@@ -44,5 +46,7 @@ const struct agent_kind agent_kind = {
     .start = start,
     .identify = cuda_identify,
     .device_failed = cuda_verdict,
+    .before = health_before,
+    .after = health_after,
     .hello = hello,
 };
