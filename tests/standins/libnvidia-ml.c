@@ -16,13 +16,16 @@
  *   clock=1980 (MHz) ecc_mode=1 ecc_default=1 mig=0 persistence=1 compute_mode=0
  *   fabric=3 fabric_status=0 fabric_health=0x2aa
  *   pid=1234 (a compute process) graphics=1234  xid=79 (an event, once)
- *   lost=1 (every call about the GPU gives 15; after= counts)  hang=1 (that call never returns)
+ *   kmsg=79 (writes the line of that Xid to /dev/kmsg, once, at read after+1; only where that is a plain
+ *   file of the test's)  lost=1 (every call about the GPU gives 15; after= counts)  hang=1 (that call never returns)
  *   lacks=ecc (functions of an older driver: the symbols with this word give "not supported")
  * One process; any thread. */
 #include "standin.h"
 
 #include <stdatomic.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VAR "GPUPROV_STANDIN_NVML"
@@ -476,6 +479,22 @@ struct field {
     unsigned long long value;
 };
 
+/* A line as the driver's kernel module writes it; never into the machine's own log. */
+static void write_kmsg(device d)
+{
+    struct stat st;
+    long long xid = counter(d, "kmsg", 0);
+    if (!xid || atomic_exchange(&d->xid_given, 1))
+        return;
+    int fd = open("/dev/kmsg", O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        dprintf(fd, "3,99,2000,-;NVRM: Xid (PCI:0000:%02x:00): %lld, pid=1, name=standin\n", d->index + 1,
+                xid);
+    close(fd);
+}
+
 static int one_field(device d, struct field *f)
 {
     f->type = 3;
@@ -484,6 +503,7 @@ static int one_field(device d, struct field *f)
         if (lacks("recovery"))
             return NOT_SUPPORTED;
         atomic_fetch_add(&d->reads, 1);
+        write_kmsg(d);
         f->type = 1;
         f->value = (unsigned long long)counter(d, "recovery", 0);
         return 0;

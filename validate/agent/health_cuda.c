@@ -20,9 +20,10 @@
 
 struct summary {
     int64_t samples, hw_slow, sw_slow; /* how many, and how many of them with such a reason */
-    int64_t temperature_c, memory_c, power_mw, sm_mhz_min, sm_mhz_max; /* NVML_NOT_TOLD: never told */
-    int64_t pcie_gen, pcie_width;      /* the best that was seen */
-    int64_t reasons;                   /* all that were seen */
+    int64_t temperature_c, memory_c, power_mw, sm_mhz_min,
+        sm_mhz_max;               /* NVML_NOT_TOLD: never told */
+    int64_t pcie_gen, pcie_width; /* the best that was seen */
+    int64_t reasons;              /* all that were seen */
     bool lost;
 };
 
@@ -37,18 +38,16 @@ static struct {
     int log_rc;
     pthread_t thread;
     bool sampling;
-    int stop; /* eventfd; -1 */
+    int stop;             /* eventfd; -1 */
     pthread_mutex_t lock; /* of what follows */
     struct summary seen;
 } health = {.stop = -1, .log = KERN_LOG_NONE, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
-                  const char *fmt, ...)
-{
+void health_blame(struct agent_result *r, enum agent_verdict v, const char *code,
+                  const char *advice, const char *fmt, ...) {
     char text[sizeof r->message];
     va_list ap;
-    if (v <= r->verdict)
-        return;
+    if (v <= r->verdict) return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
@@ -56,15 +55,17 @@ void health_blame(struct agent_result *r, enum agent_verdict v, const char *code
     agent_suggest(r, "%s", advice);
 }
 
-/* --- samples --- */
-
-static void keep_max(int64_t *to, int64_t v)
-{
-    *to = GP_MAX(*to, v);
+const struct gpu_model *health_model(const struct check_ctx *c, const struct nvml_facts *f) {
+    if (c->model != NULL) return c->model;
+    if (f->pci_device < 0) return NULL;
+    return gpu_model_find((unsigned)f->pci_device, (unsigned)GP_MAX(f->pci_subsystem, (int64_t)0));
 }
 
-static void sample_once(void)
-{
+/* --- samples --- */
+
+static void keep_max(int64_t *to, int64_t v) { *to = GP_MAX(*to, v); }
+
+static void sample_once(void) {
     struct nvml_sample s;
     nvml_sample_read(health.device, &s);
     pthread_mutex_lock(&health.lock);
@@ -87,52 +88,46 @@ static void sample_once(void)
     pthread_mutex_unlock(&health.lock);
 }
 
-static void *sample_main(void *arg)
-{
+static void *sample_main(void *arg) {
     int stop = *(const int *)arg;
-    do
-        sample_once();
+    do sample_once();
     while (gp_wait_fd(stop, POLLIN, clock_deadline(SAMPLE_MS), NULL, NULL, NULL) == -GP_ETIMEOUT);
     return NULL;
 }
 
-void health_copy_runs(void)
-{
-    if (health.on)
-        sample_once();
+void health_copy_runs(void) {
+    if (health.on) sample_once();
 }
 
-static void sampling_start(void)
-{
-    health.seen = (struct summary){.temperature_c = NVML_NOT_TOLD, .memory_c = NVML_NOT_TOLD,
-                                   .power_mw = NVML_NOT_TOLD, .sm_mhz_min = NVML_NOT_TOLD,
-                                   .sm_mhz_max = NVML_NOT_TOLD, .pcie_gen = NVML_NOT_TOLD,
-                                   .pcie_width = NVML_NOT_TOLD, .reasons = NVML_NOT_TOLD};
+static void sampling_start(void) {
+    health.seen = (struct summary){.temperature_c = NVML_NOT_TOLD,
+                                   .memory_c = NVML_NOT_TOLD,
+                                   .power_mw = NVML_NOT_TOLD,
+                                   .sm_mhz_min = NVML_NOT_TOLD,
+                                   .sm_mhz_max = NVML_NOT_TOLD,
+                                   .pcie_gen = NVML_NOT_TOLD,
+                                   .pcie_width = NVML_NOT_TOLD,
+                                   .reasons = NVML_NOT_TOLD};
     health.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (health.stop < 0)
-        return;
+    if (health.stop < 0) return;
     health.sampling = pthread_create(&health.thread, NULL, sample_main, &health.stop) == 0;
 }
 
-static void sampling_end(void)
-{
+static void sampling_end(void) {
     uint64_t one = 1;
     if (health.sampling && write(health.stop, &one, sizeof one) == (ssize_t)sizeof one)
         pthread_join(health.thread, NULL);
-    if (health.stop >= 0)
-        close(health.stop);
+    if (health.stop >= 0) close(health.stop);
     health.stop = -1;
     health.sampling = false;
 }
 
 /* --- before --- */
 
-void health_before(struct check_ctx *c)
-{
+void health_before(struct check_ctx *c) {
     health.on = false;
     health.err = (struct gp_error){0};
-    if (c->gpu < 0 || nvml_device_of(c->gpu, &health.device, &health.err) < 0)
-        return;
+    if (c->gpu < 0 || nvml_device_of(c->gpu, &health.device, &health.err) < 0) return;
     nvml_facts_read(health.device, &health.facts);
     health.log_rc = kernlog_open(&health.log, true);
     nvml_xids_watch(health.device);
@@ -144,44 +139,38 @@ void health_before(struct check_ctx *c)
 
 /* --- after --- */
 
-int64_t health_replay_budget(int64_t gen, int64_t width, int64_t ms)
-{
+int64_t health_replay_budget(int64_t gen, int64_t width, int64_t ms) {
     static const double gb_per_s[] = {0, 2.5, 5, 8, 16, 32, 64}; /* Gbit/s a lane, by generation */
-    if (gen < 1 || gen >= (int64_t)GP_ARRAY_LEN(gb_per_s) || width < 1)
-        return -1;
+    if (gen < 1 || gen >= (int64_t)GP_ARRAY_LEN(gb_per_s) || width < 1) return -1;
     double a_minute = (double)width * gb_per_s[gen] * 0.06;
     double all = a_minute * GP_MAX(1.0, (double)ms / 60000.0);
     int64_t whole = (int64_t)all;
     return whole + ((double)whole < all);
 }
 
-void health_log_address(const char *pci, char *dst, size_t n)
-{
+void health_log_address(const char *pci, char *dst, size_t n) {
     const char *colon = strchr(pci, ':');
     const char *from = colon && colon - pci > 4 ? colon - 4 : pci;
     str_put(dst, n, from);
     for (char *p = dst; *p; p++) {
-        if (*p == '.')
-            *p = 0;
-        if (*p >= 'A' && *p <= 'F')
-            *p = (char)(*p - 'A' + 'a');
-        if (!*p)
-            break;
+        if (*p == '.') *p = 0;
+        if (*p >= 'A' && *p <= 'F') *p = (char)(*p - 'A' + 'a');
+        if (!*p) break;
     }
 }
 
 /* What one finding means; ours: nothing but our own check ran. */
 static void judge_log(const struct kern_finding *f, const char *text, bool ours, const char *check,
-                      struct agent_result *r)
-{
+                      struct agent_result *r) {
     enum agent_verdict v = f->action == KERN_FAIL ? AGENT_FAIL : AGENT_DEGRADED;
     if (ours && (f->xid == XID_APPLICATION || f->xid == XID_UNKNOWN))
         v = AGENT_FAIL; /* our own program is the application, and it has no such fault */
     else if (f->action < KERN_DEGRADED)
         return;
-    const char *advice = ours && f->xid == XID_APPLICATION
-                             ? "our own check provoked it: run it again, replace the node if it comes back"
-                             : f->advice;
+    const char *advice =
+        ours && f->xid == XID_APPLICATION
+            ? "our own check provoked it: run it again, replace the node if it comes back"
+            : f->advice;
     if (ours)
         health_blame(r, v, f->code, advice, "while %s ran the kernel said: %.240s", check, text);
     else
@@ -189,8 +178,7 @@ static void judge_log(const struct kern_finding *f, const char *text, bool ours,
 }
 
 int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check,
-                        struct agent_result *r)
-{
+                        struct agent_result *r) {
     const char *text = NULL;
     int64_t n = 0;
     char address[24];
@@ -199,8 +187,7 @@ int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const ch
         struct kern_finding f = kernlog_judge(text);
         bool about = f.nvswitch || (f.xid != XID_NONE && str_eq(f.pci, address)) ||
                      (str_eq(f.code, "gpu_lost") && strstr(text, address));
-        if (!about)
-            continue;
+        if (!about) continue;
         n++;
         judge_log(&f, text, ours, check, r);
     }
@@ -215,16 +202,15 @@ struct moved {
 };
 
 /* The difference when both were told; 0 else. */
-static int64_t delta(struct moved *m, const char *name, int64_t before, int64_t now)
-{
-    if (before < 0 || now < 0 || now == before)
-        return 0;
+static int64_t delta(struct moved *m, const char *name, int64_t before, int64_t now) {
+    if (before < 0 || now < 0 || now == before) return 0;
     str_addf(&m->data, "%s\"%s\":%lld", m->data.len ? "," : "", name, (long long)(now - before));
-    return GP_MAX(now - before, (int64_t)0); /* a counter that went back was reset, by a reset GPU too */
+    return GP_MAX(now - before,
+                  (int64_t)0); /* a counter that went back was reset, by a reset GPU too */
 }
 
-static void moved_ecc(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n)
-{
+static void moved_ecc(struct moved *m, const struct nvml_counters *b,
+                      const struct nvml_counters *n) {
     static const char *const places[NVML_ECC_PLACES] = {"", "_dram", "_sram"};
     int64_t most = 0;
     const char *where = "";
@@ -236,21 +222,20 @@ static void moved_ecc(struct moved *m, const struct nvml_counters *b, const stru
         snprintf(name, sizeof name, "ecc_uncorrected%s", places[p]);
         int64_t d = delta(m, name, b->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p],
                           n->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p]);
-        if (d > 0)
-            where = p == NVML_SRAM ? " in SRAM" : p == NVML_DRAM ? " in DRAM" : where;
+        if (d > 0) where = p == NVML_SRAM ? " in SRAM" : p == NVML_DRAM ? " in DRAM" : where;
         most = GP_MAX(most, d);
     }
-    if (most == 0)
-        return;
-    health_blame(m->r, AGENT_FAIL, "ecc_uncorrected",
- "reset the GPU so that the rows are remapped, then validate again; replace the node "
-                        "if it comes back",
- "%lld new uncorrectable ECC error%s%s while %s ran",
-              (long long)most, most == 1 ? "" : "s", where, m->check);
+    if (most == 0) return;
+    health_blame(
+        m->r, AGENT_FAIL, "ecc_uncorrected",
+        "reset the GPU so that the rows are remapped, then validate again; replace the node "
+        "if it comes back",
+        "%lld new uncorrectable ECC error%s%s while %s ran", (long long)most, most == 1 ? "" : "s",
+        where, m->check);
 }
 
-static void moved_pages(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n)
-{
+static void moved_pages(struct moved *m, const struct nvml_counters *b,
+                        const struct nvml_counters *n) {
     int64_t failed = delta(m, "remap_failed", b->remap_failed, n->remap_failed);
     int64_t pending = delta(m, "remap_pending", b->remap_pending, n->remap_pending);
     int64_t rows = delta(m, "remapped_uncorrected", b->remap_uncorrected, n->remap_uncorrected);
@@ -260,36 +245,35 @@ static void moved_pages(struct moved *m, const struct nvml_counters *b, const st
     int64_t waits = delta(m, "retired_pending", b->retired_pending, n->retired_pending);
     if (failed) {
         health_blame(m->r, AGENT_FAIL, "remap_failed",
- "the GPU has no spare rows left there: replace the node (RMA)",
- "a memory row could not be remapped while %s ran",
-                  m->check);
+                     "the GPU has no spare rows left there: replace the node (RMA)",
+                     "a memory row could not be remapped while %s ran", m->check);
     }
     if (rows || pending || pages || waits) {
         health_blame(m->r, AGENT_FAIL, "remapped",
- "reset the GPU, then validate again; replace the node if it comes back",
- "memory went bad while %s ran: %lld rows remapped, %lld "
-                  "pages retired%s", m->check, (long long)rows, (long long)pages,
-                  pending || waits ? ", a reset is due" : "");
+                     "reset the GPU, then validate again; replace the node if it comes back",
+                     "memory went bad while %s ran: %lld rows remapped, %lld "
+                     "pages retired%s",
+                     m->check, (long long)rows, (long long)pages,
+                     pending || waits ? ", a reset is due" : "");
     }
     if (soft) {
         health_blame(m->r, AGENT_DEGRADED, "remapped",
- "validate again at a longer time; replace the node if it comes back",
- "%lld rows remapped for corrected errors while %s ran",
-                  (long long)soft, m->check);
+                     "validate again at a longer time; replace the node if it comes back",
+                     "%lld rows remapped for corrected errors while %s ran", (long long)soft,
+                     m->check);
     }
 }
 
-static void moved_links(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n,
-                        int64_t ms)
-{
+static void moved_links(struct moved *m, const struct nvml_counters *b,
+                        const struct nvml_counters *n, int64_t ms) {
     for (int i = 0; i < b->links && i < n->links; i++) {
         char name[48];
         snprintf(name, sizeof name, "nvlink_%d_active", i);
         delta(m, name, b->link[i].active, n->link[i].active);
         if (b->link[i].active == 1 && n->link[i].active == 0) {
             health_blame(m->r, AGENT_FAIL, "nvlink_down",
- "drain and reset the GPU; replace the node if it comes back",
- "NVLink %d went down while %s ran", i, m->check);
+                         "drain and reset the GPU; replace the node if it comes back",
+                         "NVLink %d went down while %s ran", i, m->check);
         }
         for (int k = 0; k < NVML_LINK_ERRORS; k++) {
             snprintf(name, sizeof name, "nvlink_%d_%s", i, nvml_link_error_names[k]);
@@ -297,42 +281,42 @@ static void moved_links(struct moved *m, const struct nvml_counters *b, const st
             /* CRC errors are repeated by the link: only many of them cost anything */
             if (d == 0 || (k == NVML_LINK_CRC && d * 1000 < 100 * GP_MAX(ms, (int64_t)1000)))
                 continue;
-            health_blame(m->r, AGENT_FAIL, "nvlink_errors",
- "drain and reset the GPU, look at the link's other end; replace the node if it "
-                                "comes back",
- "NVLink %d: %lld new %s errors while %s ran", i,
-                      (long long)d, nvml_link_error_names[k], m->check);
+            health_blame(
+                m->r, AGENT_FAIL, "nvlink_errors",
+                "drain and reset the GPU, look at the link's other end; replace the node if it "
+                "comes back",
+                "NVLink %d: %lld new %s errors while %s ran", i, (long long)d,
+                nvml_link_error_names[k], m->check);
         }
     }
 }
 
-static void moved_pcie(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n,
-                       int64_t ms)
-{
+static void moved_pcie(struct moved *m, const struct nvml_counters *b,
+                       const struct nvml_counters *n, int64_t ms) {
     int64_t fatal = delta(m, "pcie_fatal", b->pcie_fatal, n->pcie_fatal);
     int64_t nonfatal = delta(m, "pcie_nonfatal", b->pcie_nonfatal, n->pcie_nonfatal);
     int64_t replays = delta(m, "pcie_replays", b->pcie_replays, n->pcie_replays);
     if (fatal || nonfatal) {
         health_blame(m->r, AGENT_FAIL, "pcie_errors",
- "replace the node: the link between host and GPU loses data",
- "%lld new uncorrectable PCIe errors while %s ran",
-                  (long long)(fatal + nonfatal), m->check);
+                     "replace the node: the link between host and GPU loses data",
+                     "%lld new uncorrectable PCIe errors while %s ran",
+                     (long long)(fatal + nonfatal), m->check);
     }
     int64_t budget = health_replay_budget(health.seen.pcie_gen, health.seen.pcie_width, ms);
-    int64_t most = str_eq(m->check, "gpu.bandwidth") ? 80 : 160; /* DCGM's for pcie, targeted_stress */
-    if (budget < 0 || replays <= budget)
-        return;
+    int64_t most =
+        str_eq(m->check, "gpu.bandwidth") ? 80 : 160; /* DCGM's for pcie, targeted_stress */
+    if (budget < 0 || replays <= budget) return;
     health_blame(m->r, replays > GP_MAX(most, budget) ? AGENT_FAIL : AGENT_DEGRADED, "pcie_replays",
- "the link between host and GPU is marginal: replace the node if it comes back",
- "%lld new PCIe replays while %s ran, where %lld are allowed at generation %lld with %lld lanes",
-              (long long)replays, m->check, (long long)budget, (long long)health.seen.pcie_gen,
-              (long long)health.seen.pcie_width);
+                 "the link between host and GPU is marginal: replace the node if it comes back",
+                 "%lld new PCIe replays while %s ran, where %lld are allowed at generation %lld "
+                 "with %lld lanes",
+                 (long long)replays, m->check, (long long)budget, (long long)health.seen.pcie_gen,
+                 (long long)health.seen.pcie_width);
 }
 
 /* Which part of the load the clocks were held down; by the driver's own clock where it tells. */
 static double slow_share(struct moved *m, const char *name, int64_t before, int64_t now, int64_t ms,
-                         int64_t sampled)
-{
+                         int64_t sampled) {
     double share = 0;
     int64_t d = delta(m, name, before, now);
     if (before >= 0 && now >= 0)
@@ -342,9 +326,8 @@ static double slow_share(struct moved *m, const char *name, int64_t before, int6
     return GP_MIN(share, 1.0);
 }
 
-static void moved_clocks(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n,
-                         int64_t ms)
-{
+static void moved_clocks(struct moved *m, const struct nvml_counters *b,
+                         const struct nvml_counters *n, int64_t ms) {
     const struct summary *s = &health.seen;
     double hw = slow_share(m, "hw_thermal_slowdown_ns", b->slow_ns[NVML_SLOW_HW_THERMAL],
                            n->slow_ns[NVML_SLOW_HW_THERMAL], ms, s->hw_slow);
@@ -353,53 +336,56 @@ static void moved_clocks(struct moved *m, const struct nvml_counters *b, const s
     double sw = slow_share(m, "sw_thermal_slowdown_ns", b->slow_ns[NVML_SLOW_SW_THERMAL],
                            n->slow_ns[NVML_SLOW_SW_THERMAL], ms, s->sw_slow);
     double sampled = s->samples > 0 ? (double)s->hw_slow / (double)s->samples : 0;
+    if (str_eq(m->check, "gpu.health")) sampled = 0; /* no load: it says itself what it sees */
     double worst = GP_MAX(GP_MAX(hw, brake), sampled);
-    delta(m, "power_cap_ns", b->slow_ns[NVML_SLOW_POWER], n->slow_ns[NVML_SLOW_POWER]); /* normal at load */
+    delta(m, "power_cap_ns", b->slow_ns[NVML_SLOW_POWER],
+          n->slow_ns[NVML_SLOW_POWER]); /* normal at load */
     if (worst > 0) {
         char text[160];
         nvml_reasons_text(s->reasons > 0 ? s->reasons & NVML_REASONS_HW : 0, text, sizeof text);
-        health_blame(m->r, worst >= 0.1 ? AGENT_FAIL : AGENT_DEGRADED, "hw_slowdown",
- "cooling or power supply is not enough: replace the node, or have it serviced",
- "the hardware held the clocks down for %.0f %% of %s (seen: %s; up to %lld C, %.0f W)",
-                  worst * 100, m->check, text, (long long)s->temperature_c,
-                  s->power_mw < 0 ? -1.0 : (double)s->power_mw / 1000);
+        health_blame(
+            m->r, worst >= 0.1 ? AGENT_FAIL : AGENT_DEGRADED, "hw_slowdown",
+            "cooling or power supply is not enough: replace the node, or have it serviced",
+            "the hardware held the clocks down for %.0f %% of %s (seen: %s; up to %lld C, %.0f W)",
+            worst * 100, m->check, text, (long long)s->temperature_c,
+            s->power_mw < 0 ? -1.0 : (double)s->power_mw / 1000);
     }
     if (sw > 0.01) {
         health_blame(m->r, AGENT_DEGRADED, "sw_thermal_slowdown",
- "cooling is not enough: look at fans and inlet temperature",
- "the driver held the clocks down for heat for %.0f %% of %s (up to %lld C)", sw * 100,
-                  m->check, (long long)s->temperature_c);
+                     "cooling is not enough: look at fans and inlet temperature",
+                     "the driver held the clocks down for heat for %.0f %% of %s (up to %lld C)",
+                     sw * 100, m->check, (long long)s->temperature_c);
     }
 }
 
 /* Only where data ran between host and GPU: an idle link trains down. */
-static void link_under_load(struct moved *m, const struct check_ctx *c)
-{
+static void link_under_load(struct moved *m, const struct check_ctx *c) {
     const struct summary *s = &health.seen;
-    if (!str_eq(m->check, "gpu.bandwidth") || s->pcie_gen < 0 || s->pcie_width < 0)
-        return;
-    double lanes = c->model ? gpu_model_spec(c->model, "pcie_min_width") : -1;
-    if (c->model && lanes < 0)
-        lanes = gpu_model_spec(c->model, "pcie_width");
+    if (!str_eq(m->check, "gpu.bandwidth") || s->pcie_gen < 0 || s->pcie_width < 0) return;
+    const struct gpu_model *model = health_model(c, &health.facts);
+    double lanes = model != NULL ? gpu_model_spec(model, "pcie_min_width") : -1;
+    if (model != NULL && lanes < 0) lanes = gpu_model_spec(model, "pcie_width");
     bool narrow = s->pcie_width < health.facts.pcie_width_max;
-    static const char advice[] = "power the machine off and on so that the link trains again; replace the node "
-                                 "if it stays";
+    static const char advice[] =
+        "power the machine off and on so that the link trains again; replace the node "
+        "if it stays";
     if ((double)s->pcie_width < lanes || (narrow && lanes < 0)) {
-        health_blame(m->r, AGENT_FAIL, "pcie_width", advice, "PCIe ran with %lld lanes under load, where %lld are there",
-                  (long long)s->pcie_width,
-                  (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
+        health_blame(m->r, AGENT_FAIL, "pcie_width", advice,
+                     "PCIe ran with %lld lanes under load, where %lld are there",
+                     (long long)s->pcie_width,
+                     (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
     } else if (narrow) {
-        health_blame(m->r, AGENT_DEGRADED, "pcie_width", advice, "PCIe ran with %lld of %lld lanes under load",
-                  (long long)s->pcie_width, (long long)health.facts.pcie_width_max);
+        health_blame(m->r, AGENT_DEGRADED, "pcie_width", advice,
+                     "PCIe ran with %lld of %lld lanes under load", (long long)s->pcie_width,
+                     (long long)health.facts.pcie_width_max);
     }
     if (s->pcie_gen < 3 || s->pcie_gen < health.facts.pcie_gen_max)
         health_blame(m->r, s->pcie_gen < 3 ? AGENT_FAIL : AGENT_DEGRADED, "pcie_gen", advice,
-                  "PCIe ran at generation %lld under load, where GPU and slot can do %lld",
-                  (long long)s->pcie_gen, (long long)health.facts.pcie_gen_max);
+                     "PCIe ran at generation %lld under load, where GPU and slot can do %lld",
+                     (long long)s->pcie_gen, (long long)health.facts.pcie_gen_max);
 }
 
-static void xids(struct moved *m)
-{
+static void xids(struct moved *m) {
     int64_t seen[16];
     int n = nvml_xids_take(seen, (int)GP_ARRAY_LEN(seen));
     for (int i = 0; i < n; i++) {
@@ -417,16 +403,13 @@ static void xids(struct moved *m)
     kernlog_close(&health.log);
 }
 
-static void add_number(struct str *s, const char *name, int64_t v, double unit)
-{
-    if (v < 0)
-        return;
+static void add_number(struct str *s, const char *name, int64_t v, double unit) {
+    if (v < 0) return;
     str_addf(s, "%s\"%s\":", s->len ? "," : "", name);
     agent_json_num(s, (double)v / unit);
 }
 
-static void add_load(struct agent_result *r, int64_t ms)
-{
+static void add_load(struct agent_result *r, int64_t ms) {
     const struct summary *s = &health.seen;
     GP_AUTO_STR struct str j = {0};
     char reasons[160];
@@ -445,11 +428,9 @@ static void add_load(struct agent_result *r, int64_t ms)
     str_addf(&r->data, "%s\"load\":{%s}", r->data.len ? "," : "", j.s);
 }
 
-void health_after(struct check_ctx *c, struct agent_result *r)
-{
+void health_after(struct check_ctx *c, struct agent_result *r) {
     if (!health.on) {
-        if (health.err.code)
-            agent_data_str(r, "counters", health.err.msg);
+        if (health.err.code) agent_data_str(r, "counters", health.err.msg);
         return;
     }
     sampling_end();
@@ -460,15 +441,14 @@ void health_after(struct check_ctx *c, struct agent_result *r)
     health.on = false;
     if (now.lost || health.seen.lost) {
         health_blame(r, AGENT_FAIL, "gpu_lost",
- "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
- "the GPU fell off the bus while %s ran", m.check);
+                     "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
+                     "the GPU fell off the bus while %s ran", m.check);
     }
     xids(&m);
     if (health.before.recovery >= 0 && now.recovery > 0 && now.recovery != health.before.recovery) {
-        health_blame(r, AGENT_FAIL, "recovery_action",
- nvml_recovery_advice(now.recovery),
- "since %s ran the driver asks to %s", m.check,
-                  nvml_recovery_name(now.recovery));
+        health_blame(r, AGENT_FAIL, "recovery_action", nvml_recovery_advice(now.recovery),
+                     "since %s ran the driver asks to %s", m.check,
+                     nvml_recovery_name(now.recovery));
     }
     moved_ecc(&m, &health.before, &now);
     moved_pages(&m, &health.before, &now);
@@ -477,7 +457,6 @@ void health_after(struct check_ctx *c, struct agent_result *r)
     moved_clocks(&m, &health.before, &now, ms);
     link_under_load(&m, c);
     add_load(r, ms);
-    if (m.data.len)
-        str_addf(&r->data, ",\"moved\":{%s}", m.data.s);
+    if (m.data.len) str_addf(&r->data, ",\"moved\":{%s}", m.data.s);
     str_clear(&m.data);
 }

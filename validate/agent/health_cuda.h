@@ -27,6 +27,8 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r);
 void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
                   const char *fmt, ...) GP_PRINTF(5, 6);
 
+/* The row of the model table for this GPU; NULL: none. */
+const struct gpu_model *health_model(const struct check_ctx *c, const struct nvml_facts *f);
 /* Errors that the link may have had in that time: ceil(lanes * Gb/s * 0.06) a minute, which is a bit error
  * rate of 1e-12; at least a minute's. -1: generation or width is not known. */
 int64_t health_replay_budget(int64_t gen, int64_t width, int64_t ms);

@@ -9,7 +9,8 @@
 
 #include <dlfcn.h>
 
-#define SYMBOL(member, name) {name, offsetof(struct nvml_api, member)}
+#define SYMBOL(member, name)                                                                       \
+    { name, offsetof(struct nvml_api, member) }
 static const struct {
     const char *name;
     size_t offset;
@@ -67,8 +68,7 @@ struct nvml_api nvml_api;
 static struct str path;
 static bool started;
 
-static int fail(struct gp_error *err, const char *detail, const char *text, const char *what)
-{
+static int fail(struct gp_error *err, const char *detail, const char *text, const char *what) {
     int rc = gp_fail(err, GP_EENV, "%s: %s", text, what);
     if (err) {
         err->domain = GP_D_NODE;
@@ -77,20 +77,17 @@ static int fail(struct gp_error *err, const char *detail, const char *text, cons
     return rc;
 }
 
-static int fail_rc(struct gp_error *err, int rc, const char *text)
-{
+static int fail_rc(struct gp_error *err, int rc, const char *text) {
     char number[16];
     GP_AUTO_FREE char *what = xasprintf("%s (%d)", nvml_api.error(rc), rc);
     snprintf(number, sizeof number, "%d", rc);
     return fail(err, number, text, what);
 }
 
-static int load(struct gp_error *err)
-{
+static int load(struct gp_error *err) {
     GP_AUTO_STR struct str why = {0};
     void *lib = library_open("libnvidia-ml.so.1", &path, &why);
-    if (!lib)
-        return fail(err, "NO_NVML", "NVML's library cannot be loaded", why.s);
+    if (!lib) return fail(err, "NO_NVML", "NVML's library cannot be loaded", why.s);
     struct nvml_api found = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
@@ -102,77 +99,63 @@ static int load(struct gp_error *err)
     return 0;
 }
 
-int nvml_start(struct gp_error *err)
-{
-    if (started)
-        return 0;
+int nvml_start(struct gp_error *err) {
+    if (started) return 0;
     int rc = nvml_api.init ? 0 : load(err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     int r = nvml_api.init();
-    if (r)
-        return fail_rc(err, r, "NVML does not start");
+    if (r) return fail_rc(err, r, "NVML does not start");
     started = true;
     return 0;
 }
 
-const char *nvml_path(void)
-{
-    return path.s ? path.s : "";
-}
+const char *nvml_path(void) { return path.s ? path.s : ""; }
 
-const char *nvml_advice(const struct gp_error *err)
-{
+const char *nvml_advice(const struct gp_error *err) {
     static const struct {
         const char *detail, *advice;
     } words[] = {
-        {"NO_NVML", "install the driver's libnvidia-ml (part of nvidia-utils or nvidia-driver-NVML); "
-                    "in a container pass the 'utility' capability of the driver"},
+        {"NO_NVML",
+         "install the driver's libnvidia-ml (part of nvidia-utils or nvidia-driver-NVML); "
+         "in a container pass the 'utility' capability of the driver"},
         {"OLD_NVML", "install a newer driver branch"},
         {"9", "load the driver's kernel module (modprobe nvidia), and look at 'dkms status'"},
         {"15", "look for 'NVRM: Xid' in the kernel log (79: fallen off the bus); replace the node"},
         {"16", "reset the GPU (nvidia-smi -r) or reboot"},
         {"17", "let this cgroup use /dev/nvidia*: generate CDI files, or restart the container"},
-        {"18", "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
-               "packages"},
-        {"999", "in a container: a daemon-reload took its devices away, use CDI; else look for 'NVRM' in "
-                "the kernel log"},
+        {"18",
+         "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
+         "packages"},
+        {"999",
+         "in a container: a daemon-reload took its devices away, use CDI; else look for 'NVRM' in "
+         "the kernel log"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
-        if (str_eq(words[i].detail, err->detail))
-            return words[i].advice;
+        if (str_eq(words[i].detail, err->detail)) return words[i].advice;
     return "";
 }
 
-void nvml_system_read(struct nvml_system *ret)
-{
+void nvml_system_read(struct nvml_system *ret) {
     unsigned n = 0;
     int cuda = 0;
     *ret = (struct nvml_system){.gpus = NVML_NOT_TOLD, .cuda = NVML_NOT_TOLD};
-    if (nvml_api.count(&n) == 0)
-        ret->gpus = (int64_t)n;
-    if (nvml_api.cuda_version && nvml_api.cuda_version(&cuda) == 0)
-        ret->cuda = cuda;
-    if (nvml_api.driver_version(ret->driver, sizeof ret->driver))
-        ret->driver[0] = 0;
+    if (nvml_api.count(&n) == 0) ret->gpus = (int64_t)n;
+    if (nvml_api.cuda_version && nvml_api.cuda_version(&cuda) == 0) ret->cuda = cuda;
+    if (nvml_api.driver_version(ret->driver, sizeof ret->driver)) ret->driver[0] = 0;
     if (!nvml_api.nvml_version || nvml_api.nvml_version(ret->nvml, sizeof ret->nvml))
         ret->nvml[0] = 0;
 }
 
-int nvml_device_at(const char *pci, nvml_device *ret, struct gp_error *err)
-{
+int nvml_device_at(const char *pci, nvml_device *ret, struct gp_error *err) {
     int rc = nvml_start(err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     int r = nvml_api.by_pci(pci, ret);
-    if (!r)
-        return 0;
+    if (!r) return 0;
     GP_AUTO_FREE char *text = xasprintf("NVML does not know the GPU at %s", pci);
     return fail_rc(err, r, text);
 }
 
-int nvml_device_of(int gpu, nvml_device *ret, struct gp_error *err)
-{
+int nvml_device_of(int gpu, nvml_device *ret, struct gp_error *err) {
     static int known = -1;
     static nvml_device device;
     const struct cuda_api *cu = NULL;
@@ -183,16 +166,12 @@ int nvml_device_of(int gpu, nvml_device *ret, struct gp_error *err)
         return 0;
     }
     int rc = cuda_start(&cu, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     cu_result r = cu->device_get(&d, gpu);
-    if (!r)
-        r = cu->device_pci(pci, sizeof pci, d);
-    if (r)
-        return cuda_fail(err, r, "gpu %d: ask for its PCI address", gpu);
+    if (!r) r = cu->device_pci(pci, sizeof pci, d);
+    if (r) return cuda_fail(err, r, "gpu %d: ask for its PCI address", gpu);
     rc = nvml_device_at(pci, &device, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     known = gpu;
     *ret = device;
     return 0;
@@ -202,10 +181,8 @@ int nvml_device_of(int gpu, nvml_device *ret, struct gp_error *err)
 
 static nvml_event_set xids;
 
-void nvml_xids_watch(nvml_device d)
-{
-    if (xids)
-        nvml_api.event_set_free(xids);
+void nvml_xids_watch(nvml_device d) {
+    if (xids) nvml_api.event_set_free(xids);
     xids = NULL;
     if (!nvml_api.event_set_new || !nvml_api.event_set_free || !nvml_api.event_register ||
         !nvml_api.event_wait || nvml_api.event_set_new(&xids)) {
@@ -218,15 +195,12 @@ void nvml_xids_watch(nvml_device d)
     }
 }
 
-int nvml_xids_take(int64_t *ret, int max)
-{
+int nvml_xids_take(int64_t *ret, int max) {
     int n = 0;
     struct nvml_event e;
-    if (!xids)
-        return -1;
+    if (!xids) return -1;
     for (int tries = 0; tries < 1000 && nvml_api.event_wait(xids, &e, 0) == 0; tries++)
-        if (e.type == NVML_EVENT_XID && n < max)
-            ret[n++] = (int64_t)e.data;
+        if (e.type == NVML_EVENT_XID && n < max) ret[n++] = (int64_t)e.data;
     nvml_api.event_set_free(xids);
     xids = NULL;
     return n;
