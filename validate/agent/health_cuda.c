@@ -434,7 +434,7 @@ void health_after(struct check_ctx *c, struct agent_result *r) {
         return;
     }
     sampling_end();
-    int64_t ms = clock_ms() - health.began_ms;
+    int64_t ms = GP_MAX(clock_ms() - health.began_ms, (int64_t)1);
     struct nvml_counters now;
     struct moved m = {.r = r, .check = r->check->id};
     nvml_counters_read(health.device, &now);
