@@ -11,6 +11,14 @@ struct opts {
 };
 static const struct opt options[] = {REPORT_ROWS(struct opts, reports), {0}};
 
+struct opts {
+    bool all;
+};
+static const struct opt options[] = {
+    {.name = "all", .type = OPT_FLAG, .offset = offsetof(struct opts, all),
+     .help = "runs every check of a node, also after one has failed"},
+    {0}};
+
 static void show(struct invocation *inv, const struct report *report, const struct gp_error *err) {
     if (inv->common->json) {
         json_t *j = report_to_json(report);
@@ -30,6 +38,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     int r = report_opts_check(&o->reports, err);
     if (r == 0) r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
+    const struct opts *o = inv->opts;
+    w.e->opts.check_all = o->all;
     struct report report = {0};
     r = engine_validate(w.e, w.name, w.spec, &report, err);
     app_progress_end(w.e, &w.p);

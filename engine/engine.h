@@ -18,6 +18,7 @@ struct engine_opts {
     const char *owner;     /* --owner or GPUPROV_OWNER; NULL: the provider's principal */
     int jobs;              /* --jobs: nodes worked on at once; default 64 */
     bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
+    bool check_all;        /* validate --all: a node's checks go on after a certain failure */
 };
 
 struct engine {

@@ -14,6 +14,7 @@ void work_begin(struct run *run) {
                                       .run = run->id,
                                       .nvidia_expected = run->spec->gpu.count > 0,
                                       .gpus_expected = run->spec->gpu.count,
+                                      .all = run->e->opts.check_all,
                                       .cancel = &run->e->cancel,
                                       .sink = &run->sink};
 }

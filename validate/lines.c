@@ -86,6 +86,11 @@ static int take_started(const json_t *j, struct agent_line *l, struct gp_error *
     return take_int(j, "pid", &l->pid, err);
 }
 
+static int take_loaded(const json_t *j, struct agent_line *l, struct gp_error *err)
+{
+    return take_int(j, "load_ms", &l->load_ms, err);
+}
+
 static int take_listen(const json_t *j, struct agent_line *l, struct gp_error *err)
 {
     return take_text(j, "addr", l->addr, sizeof l->addr, err);
@@ -96,10 +101,10 @@ static const struct line_kind {
     enum agent_line_type type;
     int (*take)(const json_t *j, struct agent_line *l, struct gp_error *err);
 } line_kinds[] = {
-    {"hello", AGENT_HELLO, take_hello},       {"start", AGENT_START, take_start},
-    {"result", AGENT_RESULT, take_result},    {"end", AGENT_END, take_end},
-    {"started", AGENT_STARTED, take_started}, {"listen", AGENT_LISTEN, take_listen},
-    {"at", AGENT_AT, take_at},
+    {"hello", AGENT_HELLO, take_hello},       {"loaded", AGENT_LOADED, take_loaded},
+    {"start", AGENT_START, take_start},       {"result", AGENT_RESULT, take_result},
+    {"end", AGENT_END, take_end},             {"started", AGENT_STARTED, take_started},
+    {"listen", AGENT_LISTEN, take_listen},    {"at", AGENT_AT, take_at},
 };
 
 int agent_line_decode(const char *line, size_t len, struct agent_line *ret, struct gp_error *err)
@@ -147,7 +152,7 @@ void check_result_make(struct check_result *r, const char *check, enum verdict v
 
 void agent_stream_init(struct agent_stream *s, const struct check_info *const *checks, size_t n)
 {
-    *s = (struct agent_stream){0};
+    *s = (struct agent_stream){.load_ms = -1};
     for (size_t i = 0; i < n; i++) {
         struct agent_check c = {.info = checks[i], .state = AGENT_CHECK_WAITING};
         vec_push(&s->checks, c);
@@ -251,8 +256,8 @@ static void stream_end(struct agent_stream *s, const struct agent_line *l)
 
 static bool stream_is_hello_due(const struct agent_stream *s, enum agent_line_type type)
 {
-    return !s->hello && (type == AGENT_START || type == AGENT_RESULT || type == AGENT_LISTEN ||
-                         type == AGENT_END);
+    return !s->hello && (type == AGENT_START || type == AGENT_LOADED || type == AGENT_RESULT ||
+                         type == AGENT_LISTEN || type == AGENT_END);
 }
 
 bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len)
@@ -274,6 +279,8 @@ bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line,
         stream_bad(s, "the agent went on after its end:", l.check);
     else if (stream_is_hello_due(s, l.type))
         stream_bad(s, "the agent did not say hello before its first line, of", l.check);
+    else if (l.type == AGENT_LOADED)
+        s->load_ms = l.load_ms;
     else if (l.type == AGENT_START)
         stream_start(s, l.check);
     else if (l.type == AGENT_RESULT)

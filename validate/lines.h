@@ -14,6 +14,7 @@
 
 enum agent_line_type {
     AGENT_HELLO, /* agent, host, boot_id, pid, rank, size */
+    AGENT_LOADED,  /* load_ms: the driver is loaded, and the time of the checks begins */
     AGENT_START,   /* check */
     AGENT_RESULT,  /* check, result */
     AGENT_END,     /* verdict, reason */
@@ -30,7 +31,7 @@ struct agent_line {
     char host[80]; /* AGENT_HELLO: the node's own name; "" */
     char boot_id[40];
     char reason[200]; /* AGENT_END: why it ended early; "" */
-    int64_t pid, offset;
+    int64_t pid, offset, load_ms;
     int64_t rank, size; /* AGENT_HELLO of a rank; else -1, 0 */
     bool alive;
     enum verdict verdict;
@@ -58,6 +59,7 @@ struct agent_stream {
     int64_t want_rank, want_size;
     char want_boot_id[40];
     int64_t pid, offset; /* from AGENT_STARTED, AGENT_AT */
+    int64_t load_ms;     /* from AGENT_LOADED; -1: not told */
     bool started, at, alive;
     struct gp_error bad; /* the first line that could not be read; nothing is read after it */
     char last_err[240];  /* the last line of its stderr: for messages only */

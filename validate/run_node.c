@@ -13,12 +13,14 @@
 #include <time.h>
 
 #define NODE_KILL_MS 5000
+#define NODE_AGAIN_MS 60000 /* for a node whose connection was lost: did it reboot? */
 
 struct node_run {
     const struct validate_env *env;
     struct node_link *link;
     struct agent_stream stream;
     bool heard[2]; /* see agent_line_foreign */
+    bool loaded;   /* said already */
 };
 
 static void node_told(void *ctx, const struct check_info *info, struct check_result *r)
@@ -32,8 +34,17 @@ static void node_told(void *ctx, const struct check_info *info, struct check_res
 static bool node_line(void *ctx, bool is_stderr, const char *line, size_t len)
 {
     struct node_run *run = ctx;
-    return agent_line_foreign(run->heard, is_stderr, line) ||
-           agent_stream_line(&run->stream, is_stderr, line, len);
+    if (agent_line_foreign(run->heard, is_stderr, line))
+        return true;
+    bool on = agent_stream_line(&run->stream, is_stderr, line, len);
+    if (run->stream.load_ms >= 0 && !run->loaded) {
+        char took[32];
+        duration_format(took, sizeof took, run->stream.load_ms);
+        event_emit(run->env->sink, run->link->slot, NODE_CHECKING, EVENT_INFO, "load",
+                   "the driver was loaded in %s", took);
+        run->loaded = true;
+    }
+    return on;
 }
 
 static int64_t wall_ms(void)
@@ -89,6 +100,29 @@ static void node_kill(struct node_run *run)
     ssh_exec(run->link->session, cmd.s, &opts, &res, &ignored);
 }
 
+/* After a lost connection: is the node in another boot than the one whose agent spoke? NULL when that
+ * cannot be told or it is not; else what happened, for people. Caller frees. */
+static char *node_rebooted(struct node_run *run)
+{
+    struct gp_error ignored = {0};
+    if (!run->stream.boot_id[0] || gp_cancelled(run->env->cancel))
+        return NULL;
+    int64_t reach_ms = run->link->reach_timeout_ms;
+    run->link->reach_timeout_ms = GP_MIN(reach_ms, NODE_AGAIN_MS);
+    int rc = node_link_ensure(run->link, &ignored);
+    run->link->reach_timeout_ms = reach_ms;
+    if (rc < 0)
+        return NULL;
+    GP_AUTO_STR struct str cmd = {0};
+    str_add(&cmd, "cat /proc/sys/kernel/random/boot_id");
+    struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(NODE_KILL_MS), .cancel = run->env->cancel};
+    GP_AUTO_SSH_RESULT struct ssh_result res = {0};
+    if (ssh_exec(run->link->session, cmd.s, &opts, &res, &ignored) < 0 || res.end != SSH_EXITED ||
+        res.status != 0 || !res.out.s || strstr(res.out.s, run->stream.boot_id))
+        return NULL;
+    return xstrdup("the node rebooted while its checks ran");
+}
+
 /* Runs the agent; 0 when it was run, however it ended (the stream is complete or finished then). */
 static int node_exec(struct node_run *run, struct gp_error *err)
 {
@@ -126,7 +160,8 @@ static int node_exec(struct node_run *run, struct gp_error *err)
         err->domain = GP_D_AGENT;
         return rc;
     }
-    agent_stream_finish(&run->stream, why);
+    GP_AUTO_FREE char *reboot = res.end == SSH_LOST ? node_rebooted(run) : NULL;
+    agent_stream_finish(&run->stream, reboot ? reboot : why);
     if (!over)
         agent_stream_doubt(&run->stream, why);
     return 0;
@@ -168,6 +203,7 @@ int validate_node(struct node_link *l, const struct validate_env *env, struct re
         rn->host = xstrdup(run.stream.host);
     }
     str_put(rn->boot_id, sizeof rn->boot_id, run.stream.boot_id);
+    rn->load_ms = GP_MAX(run.stream.load_ms, 0);
     agent_stream_clear(&run.stream);
     if (rc < 0 && err)
         *err = own;

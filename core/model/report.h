@@ -51,6 +51,7 @@ struct report_node {
     int slot;
     char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
     char boot_id[40]; /* the boot that its own checks ran in; "": not told */
+    int64_t load_ms; /* how long the node's driver took to load, before the clock of its checks; 0: none */
     bool ready;
     VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
 };

@@ -143,7 +143,8 @@ def test_gpu_checks_of_the_static_agent_are_skipped_not_passed():
     (["run", "--time", "60"], "is not a duration"),
     (["run", "--frobnicate"], "unknown option"),
     (["follow", "--dir", "/nonexistent"], "/nonexistent"),
-    (["dance"], "unknown verb"),
+    (["dance"], "unknown verb: dance"),
+    (["checks", "--loud"], "unknown option"),
 ])
 def test_bad_usage_is_one_line_and_could_not_tell(args, text):
     got = agent(*args)

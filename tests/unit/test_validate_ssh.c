@@ -69,6 +69,62 @@ static void test_what_was_not_said_is_no_pass(void **state)
     bench_close(&b);
 }
 
+/* Another boot than the one that the agent spoke of: the controller looks, and says so. */
+static void test_a_reboot_is_told(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    struct bench b;
+    struct gp_error err;
+    static const char hello[] = "echo '{\"v\":1,\"type\":\"hello\",\"boot_id\":\"0b0b0b0b-1111\"}';";
+    GP_AUTO_FREE char *cut =
+        xasprintf("%s" START("host.clock") PASS("host.clock") START("host.cores") "sleep 0.3; kill -9 $PPID; sleep 5", hello);
+    assert_int_equal(run_node(&b, cut, &err), 0);
+    expect(&b, 0, VERDICT_ERROR, "but then: the node rebooted while its checks ran");
+    expect(&b, 1, VERDICT_ERROR, "no result: the node rebooted while its checks ran");
+    bench_close(&b);
+    /* the same boot: only the connection was lost */
+    GP_AUTO_STR struct str boot = {0};
+    assert_int_equal(fs_read("/proc/sys/kernel/random/boot_id", 64, &boot, NULL), 0);
+    GP_AUTO_FREE char *same = xasprintf("echo '{\"v\":1,\"type\":\"hello\",\"boot_id\":\"%s\"}';" START("host.clock")
+                                        "sleep 0.3; kill -9 $PPID; sleep 5", str_trim(boot.s));
+    assert_int_equal(run_node(&b, same, &err), 0);
+    expect(&b, 0, VERDICT_ERROR, "no result: the connection to the node was lost");
+    bench_close(&b);
+}
+
+static void test_what_the_agent_is_asked(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    struct bench b;
+    struct gp_error err = {0};
+    bench_open(&b);
+    b.env.all = true;
+    b.plan.node_time_ms = 90000;
+    struct spec_floor f = {.check = xstrdup("host.cores"), .metric = xstrdup("usable"), .value = 1,
+                           .unit = xstrdup("cores")};
+    vec_push(&b.spec.validate.floors, f);
+    write_agent(0, "echo \"$*\" >\"$HOME/args\";" HELLO
+                   "echo '{\"type\":\"loaded\",\"load_ms\":2100,\"gpus\":[]}';" GOOD END);
+    vec_push(&b.plan.node_checks, check_find("host.clock"));
+    vec_push(&b.plan.node_checks, check_find("host.cores"));
+    assert_int_equal(validate_node(&b.links[0], &b.env, &b.rns[0], &err), 0);
+    expect(&b, 0, VERDICT_PASS, "");
+    expect(&b, 1, VERDICT_PASS, "");
+    assert_int_equal(b.rns[0].load_ms, 2100);
+    assert_int_equal(b.events[EVENT_INFO], 1);
+    GP_AUTO_FREE char *args = node_file(0, "args");
+    assert_contains(args, "run --time 90000ms ");
+    assert_contains(args, " --floors host.cores");
+    assert_contains(args, " --all");
+    free(f.check);
+    free(f.metric);
+    free(f.unit);
+    vec_free(&b.spec.validate.floors);
+    bench_close(&b);
+}
+
 /* An agent that babbles is ended, not only ignored. */
 static void test_babbling_agent_is_ended(void **state)
 {
@@ -125,6 +181,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_what_was_not_said_is_no_pass),
+        cmocka_unit_test(test_a_reboot_is_told),
+        cmocka_unit_test(test_what_the_agent_is_asked),
         cmocka_unit_test(test_babbling_agent_is_ended),
         cmocka_unit_test(test_no_agent),
         cmocka_unit_test(test_cancel),

@@ -107,22 +107,49 @@ void emit_start(struct emit *e, const struct check_info *check) {
     emit_line(e, s.s, s.len);
 }
 
-/* One line per check, then one per figure that has a limit, then what to do. */
+/* Four digits that count, never an exponent. */
+static void add_number(struct str *s, double v) {
+    double size = v < 0 ? -v : v;
+    int places = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : size >= 0.01 ? 4 : 6;
+    char text[64];
+    snprintf(text, sizeof text, "%.*f", places, v);
+    if (strchr(text, '.') != NULL) {
+        size_t n = strlen(text);
+        while (text[n - 1] == '0') text[--n] = '\0';
+        if (text[n - 1] == '.') text[n - 1] = '\0';
+    }
+    str_add(s, text);
+}
+
+/* The figure beside what it must reach, and what sound GPUs of this model were measured to reach. */
+static void figure_text(const struct agent_metric *m, struct str *s) {
+    double fail = m->info->by_model ? (m->source != NULL ? m->fail : -1) : m->info->fail;
+    double degraded = m->info->by_model ? (m->source != NULL ? m->degraded : -1) : m->info->degraded;
+    GP_AUTO_STR struct str value = {0};
+    add_number(&value, m->value);
+    str_addf(s, "%26s %10s %s", m->info->name, value.s, m->info->unit);
+    if (fail >= 0 || degraded >= 0) {
+        str_add(s, m->info->ceiling ? ", at most " : ", at least ");
+        add_number(s, fail >= 0 ? fail : degraded);
+    }
+    if (m->source != NULL && m->measured > 0) {
+        str_add(s, "; measured elsewhere ");
+        add_number(s, m->measured);
+    }
+    if (m->unrated) str_add(s, ", unrated: nothing is known to compare it with");
+    str_addc(s, '\n');
+}
+
+/* One line per check, one per figure, and what to do. */
 static void result_text(const struct agent_result *r, struct str *s) {
-    str_addf(s, "%-9s %-14s", agent_verdict_name(r->verdict), r->check->id);
+    str_addf(s, "%-9s %-16s", agent_verdict_name(r->verdict), r->check->id);
     if (r->took_ms > 0) str_addf(s, " %6.2f s ", (double)r->took_ms / 1000);
     else str_addf(s, " %8s ", "");
     str_addf(s, " %s\n", r->message);
-    for (size_t i = 0; i < r->n_metrics; i++) {
-        const struct agent_metric *m = &r->metrics[i];
-        double limit = m->info->fail >= 0 ? m->info->fail : m->info->degraded;
-        str_addf(s, "%-9s %14s  %10.4g %s", "", m->info->name, m->value, m->info->unit);
-        if (limit >= 0) str_addf(s, " (%s %.4g)", m->info->ceiling ? "at most" : "at least", limit);
-        str_addc(s, '\n');
-    }
+    for (size_t i = 0; i < r->n_metrics; i++) figure_text(&r->metrics[i], s);
     bool blamed = r->verdict == AGENT_DEGRADED || r->verdict == AGENT_FAIL;
     const char *advice = r->suggestion[0] != '\0' ? r->suggestion : blamed ? r->check->suggestion : "";
-    if (advice[0] != '\0') str_addf(s, "%-9s to do: %s\n", "", advice);
+    if (advice[0] != '\0') str_addf(s, "%26s %s\n", "to do:", advice);
 }
 
 void emit_result(struct emit *e, const struct agent_result *r) {

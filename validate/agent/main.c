@@ -12,13 +12,9 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *help;
 } verbs[] = {
-    {"run", verb_run, "[--time 1m] [--all] [--checks a,b] [--gpus N] [--text]"},
-    {"rank", verb_rank, "--dir DIR --rank R --size N --bind IP --check a,b [--deadline 60s] "
-                        "[--stall 20s] [--seed S] [--steps N]; token and rendezvous on stdin"},
-    {"follow", verb_follow, "--dir DIR [--from OFFSET] [--wait MS]"},
-    {"stop", verb_stop, "--dir DIR"},
+    {"run", verb_run},       {"rank", verb_rank}, {"follow", verb_follow},
+    {"stop", verb_stop},     {"checks", verb_checks},
 };
 
 int args_parse(int argc, char **argv, const struct arg *args, struct gp_error *err) {
@@ -85,22 +81,27 @@ const struct check_ops *agent_check_ops(const char *id) {
     return NULL;
 }
 
-static int usage(void) {
-    for (size_t i = 0; i < GP_ARRAY_LEN(verbs); i++)
-        fprintf(stderr, "gpuprov-agent %s %s\n", verbs[i].name, verbs[i].help);
-    fprintf(stderr, "gpuprov-agent version\n");
+static bool asks_help(const char *arg) {
+    return str_eq(arg, "--help") || str_eq(arg, "-h") || str_eq(arg, "help");
+}
+
+static int usage(const char *what, const char *name) {
+    fprintf(stderr, "gpuprov-agent: %s%s; 'gpuprov-agent --help' lists what there is\n", what, name);
     return AGENT_EXIT_UNKNOWN;
 }
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
-    if (argc < 2) return usage();
+    if (argc < 2) return usage("no verb is given", "");
+    if (asks_help(argv[1]) || (argc == 3 && asks_help(argv[2]))) {
+        agent_help(stdout);
+        return 0;
+    }
     if (str_eq(argv[1], "version") || str_eq(argv[1], "--version")) {
         printf("gpuprov-agent %s %s protocol %d\n", GP_VERSION, agent_kind.name, AGENT_PROTOCOL);
         return 0;
     }
     for (size_t i = 0; i < GP_ARRAY_LEN(verbs); i++)
         if (str_eq(verbs[i].name, argv[1])) return verbs[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "gpuprov-agent: unknown verb '%s'\n", argv[1]);
-    return usage();
+    return usage("unknown verb: ", argv[1]);
 }

@@ -5,6 +5,8 @@
 
 #include "agent.h"
 
+#include <stdio.h>
+
 enum arg_type { ARG_TEXT, ARG_INT, ARG_MS, ARG_FLAG };
 struct arg {
     const char *name; /* "--time"; NULL ends the list */
@@ -26,6 +28,8 @@ int verb_run(int argc, char **argv);
 int verb_rank(int argc, char **argv);
 int verb_follow(int argc, char **argv);
 int verb_stop(int argc, char **argv);
+int verb_checks(int argc, char **argv);
+void agent_help(FILE *to);
 
 #define AGENT_EXIT_UNKNOWN 3 /* "could not tell": also bad usage, as schedulers read it */
 
