@@ -7,16 +7,13 @@
 #include "reports.h"
 
 struct opts {
-    struct report_opts reports;
-};
-static const struct opt options[] = {REPORT_ROWS(struct opts, reports), {0}};
-
-struct opts {
     bool all;
+    struct report_opts reports;
 };
 static const struct opt options[] = {
     {.name = "all", .type = OPT_FLAG, .offset = offsetof(struct opts, all),
      .help = "runs every check of a node, also after one has failed"},
+    REPORT_ROWS(struct opts, reports),
     {0}};
 
 static void show(struct invocation *inv, const struct report *report, const struct gp_error *err) {
@@ -38,7 +35,6 @@ static int run(struct invocation *inv, struct gp_error *err) {
     int r = report_opts_check(&o->reports, err);
     if (r == 0) r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
-    const struct opts *o = inv->opts;
     w.e->opts.check_all = o->all;
     struct report report = {0};
     r = engine_validate(w.e, w.name, w.spec, &report, err);
