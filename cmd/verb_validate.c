@@ -7,12 +7,17 @@
 #include "reports.h"
 
 struct opts {
-    bool all;
+    bool all, calibrate;
+    const char *baseline;
     struct report_opts reports;
 };
 static const struct opt options[] = {
     {.name = "all", .type = OPT_FLAG, .offset = offsetof(struct opts, all),
      .help = "runs every check of a node, also after one has failed"},
+    {.name = "calibrate", .type = OPT_FLAG, .offset = offsetof(struct opts, calibrate),
+     .help = "makes a sound run's rates your fleet's baseline"},
+    {.name = "baseline", .type = OPT_TEXT, .offset = offsetof(struct opts, baseline), .arg = "FILE",
+     .help = "hold rates against it, or write it (default: the spec's)"},
     REPORT_ROWS(struct opts, reports),
     {0}};
 
@@ -36,6 +41,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r == 0) r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
     w.e->opts.check_all = o->all;
+    w.e->baseline = o->baseline;
+    w.e->calibrate = o->calibrate;
     struct report report = {0};
     r = engine_validate(w.e, w.name, w.spec, &report, err);
     app_progress_end(w.e, &w.p);

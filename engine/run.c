@@ -92,6 +92,7 @@ void run_close(struct run *run) {
     for (size_t i = 0; i < run->n_secrets; i++) secret_clear(&run->secrets[i].value);
     free(run->secrets);
     validate_plan_clear(&run->vplan);
+    baseline_clear(&run->baseline);
     spec_free(run->spec_owned);
     free(run->owner);
     event_log_clear(&run->log);

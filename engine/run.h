@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/eventlog.h"
 #include "providers/provider.h"
+#include "validate/baseline.h"
 #include "validate/validate.h"
 
 #include <pthread.h>
@@ -72,6 +73,7 @@ struct run {
     int64_t started_ms;               /* monotonic: when the work on the nodes began */
     struct validate_plan vplan;
     struct validate_env venv;
+    struct baseline baseline; /* path NULL: none */
 };
 
 /* --- run.c --- */
@@ -103,6 +105,14 @@ int run_node_restart(struct run_node *n, struct gp_error *err);
 int run_node_save(struct run_node *n, struct gp_error *err);
 /* Moves a node on (legal moves only), saves it and says so. */
 int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err);
+
+/* --- baseline.c --- */
+/* Reads the baseline that this run is held against, where there is one, before anything is bought. */
+int baseline_open(struct run *run, struct gp_error *err);
+/* Holds the nodes' rates (gang: those of all together) against it, and says when it knows nothing of them. */
+void baseline_hold(struct run *run, struct report *report, bool gang);
+/* --calibrate: writes one of a report in which all is well. */
+int baseline_write(struct run *run, struct report *report, struct gp_error *err);
 
 /* --- lock.c --- */
 /* One run at a time works on a stack from this machine: waits, saying for whom. A lock that the

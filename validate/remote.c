@@ -6,6 +6,7 @@
 #include "validate/remote.h"
 
 #include "validate/judge.h"
+#include "validate/samples.h"
 
 void agent_command(struct str *cmd, bool cuda, bool as_root, const char *args)
 {
@@ -98,6 +99,16 @@ void check_event(const struct event_sink *sink, int slot, enum node_phase phase,
     bool text = r->message && *r->message;
     event_emit(sink, slot, phase, st, info->id, "%s%s%s", verdict_name(r->verdict),
                text ? ": " : "", text ? r->message : "");
+}
+
+void validate_worsen(const struct validate_env *env, const struct sample *one, enum verdict v,
+                     const char *code, const char *message)
+{
+    bool was_better = one->result->verdict < v;
+    check_result_worsen(one->result, v, code, message, one->info->suggestion);
+    if (was_better)
+        check_event(env->sink, one->node ? one->node->slot : -1, one->node ? NODE_CHECKING : NODE_GANG,
+                    one->info, one->result);
 }
 
 bool check_left_out(const struct validate_env *env, bool gang, size_t *i, struct check_result *ret)

@@ -49,6 +49,7 @@ void spec_free(struct spec *s) {
         free(s->validate.floors.items[i].unit);
     }
     vec_free(&s->validate.floors);
+    free(s->validate.baseline);
     for (size_t i = 0; i < s->secrets.len; i++) {
         free(s->secrets.items[i].env);
         free(s->secrets.items[i].from);

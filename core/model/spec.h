@@ -64,6 +64,7 @@ struct spec_validate {
     struct strv require;  /* check ids; the defaults of the table are added at use */
     VEC_OF(struct spec_floor) floors;
     bool strict;
+    char *baseline; /* absolute path; NULL: the state folder's, where there is one */
 };
 
 struct spec_secret {

@@ -103,6 +103,7 @@ static json_t *validate_json(const struct spec_validate *v, bool hash) {
     }
     json_object_set_new(j, "floors", floors);
     json_object_set_new(j, "strict", json_boolean(v->strict));
+    put_path(j, "baseline", v->baseline, hash);
     return j;
 }
 

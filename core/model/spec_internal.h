@@ -104,6 +104,7 @@ void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_validate(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_gpu_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
 void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
 void spec_check_cidr(struct spec_ctx *c, const struct yaml_node *at);

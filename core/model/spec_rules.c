@@ -231,6 +231,15 @@ void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to)
     s->from = xasprintf("file:%s", path);
 }
 
+void spec_rule_validate(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec_validate *v = to;
+    (void)map;
+    if (v->baseline == NULL) return;
+    char *path = absolute(c, v->baseline);
+    free(v->baseline);
+    v->baseline = path;
+}
+
 void spec_check_known(struct spec_ctx *c, const struct yaml_node *at) {
     if (c->names == NULL) return;
     VEC_OF(const char *) ids = {0};

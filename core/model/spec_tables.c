@@ -192,10 +192,15 @@ static const struct spec_field validate_fields[] = {
      .example = "{net.pair.bandwidth: 10 Gbit/s}"},
     {.name = "strict", .type = SPEC_BOOL, .offset = offsetof(struct spec_validate, strict),
      .def = "false", .doc = "whether degraded counts as failed", .example = "true"},
+    {.name = "baseline", .type = SPEC_TEXT, .offset = offsetof(struct spec_validate, baseline),
+     .def_doc = "`baseline.json` of the state folder, where there is one",
+     .doc = "your fleet's own figures, relative to the spec, which later runs are held against too; `gpuprov "
+            "validate STACK --calibrate` writes it",
+     .example = "baseline.json"},
     {0}};
 static const struct spec_block validate_block = {
     .path = "validate", .doc = "What a node must prove before it is ready.",
-    .fields = validate_fields};
+    .fields = validate_fields, .rules = spec_rule_validate};
 
 static const struct spec_field secret_fields[] = {
     {.name = "env", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, env), .required = true,

@@ -2,18 +2,12 @@
 /* Outliers among peers: within a node (the agent's part) and over nodes (the controller's). */
 #include "base/gp_base.h"
 
-#include "base/json.h"
+#include "rates.h"
+
 #include "validate/peers.h"
-#include "validate/validate.h"
 
 #include "validate/agent/gpu_peers.c"
 #include "validate/agent/result.c"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_which)
 {
@@ -142,44 +136,6 @@ static void test_a_worse_verdict_stays(void **state)
 
 /* --- over nodes --- */
 
-/* The first rate of the check table that is compared: tests follow the rows. */
-static const struct check_metric_info *any_rate(const struct check_info **ret)
-{
-    for (const struct check_info *c = check_table; c->id; c++)
-        for (const struct check_metric_info *m = c->metrics; c->level == CHECK_GPU && m->name; m++)
-            if (m->by_model || m->peers) {
-                *ret = c;
-                return m;
-            }
-    fail_msg("no check of a GPU has a rate that is compared");
-    abort();
-}
-
-static void add_node(struct report *r, const char *pci_id, const double *v, size_t n)
-{
-    const struct check_info *info = NULL;
-    const struct check_metric_info *m = any_rate(&info);
-    struct report_node rn = {.slot = (int)r->nodes.len};
-    struct check_result presence = {.check = xstrdup("gpu.presence"), .data = json_object()};
-    struct check_result c = {.check = xstrdup(info->id), .data = json_object(), .code = xstrdup(""),
-                             .message = xstrdup(""), .suggestion = xstrdup("")};
-    json_t *seen = json_array(), *gpus = json_array();
-    double worst = v[0];
-    assert_non_null(info);
-    for (size_t i = 0; i < n; i++) {
-        json_array_append_new(seen, json_pack("{s:i,s:s}", "gpu", (int)i, "pci_id", pci_id));
-        json_array_append_new(gpus, json_pack("{s:i,s:{s:f}}", "gpu", (int)i, "metrics", m->name, v[i]));
-        worst = fmin(worst, v[i]);
-    }
-    json_object_set_new(presence.data, "gpus", seen);
-    json_object_set_new(c.data, "gpus", gpus);
-    struct metric one = {.name = xstrdup(m->name), .value = worst, .unit = xstrdup(m->unit)};
-    vec_push(&c.metrics, one);
-    vec_push(&rn.checks, presence);
-    vec_push(&rn.checks, c);
-    vec_push(&r->nodes, rn);
-}
-
 static int events;
 static void count_event(void *ctx, const struct event *e)
 {
@@ -195,11 +151,6 @@ static void compare_nodes(struct report *r)
     validate_peers(&env, r);
 }
 
-static const struct check_result *second(const struct report *r, size_t node)
-{
-    return &r->nodes.items[node].checks.items[1];
-}
-
 static void test_nodes_of_a_run(void **state)
 {
     (void)state;
@@ -208,9 +159,9 @@ static void test_nodes_of_a_run(void **state)
     add_node(&r, "2330", (const double[]){2505, 2000}, 2);
     add_node(&r, "2330", (const double[]){2490, 2500}, 2);
     compare_nodes(&r);
-    assert_int_equal(second(&r, 0)->verdict, VERDICT_PASS);
-    assert_int_equal(second(&r, 2)->verdict, VERDICT_PASS);
-    const struct check_result *bad = second(&r, 1);
+    assert_int_equal(rated(&r, 0)->verdict, VERDICT_PASS);
+    assert_int_equal(rated(&r, 2)->verdict, VERDICT_PASS);
+    const struct check_result *bad = rated(&r, 1);
     assert_int_equal(bad->verdict, VERDICT_DEGRADED);
     assert_string_equal(bad->code, "outlier");
     assert_true(str_starts(bad->message, "gpu 1: "));
@@ -228,7 +179,7 @@ static void test_models_are_not_mixed(void **state)
     add_node(&r, "2331", (const double[]){1600}, 1); /* another model, alone */
     add_node(&r, "2330", (const double[]){2500, 2500}, 2);
     compare_nodes(&r);
-    for (size_t i = 0; i < 3; i++) assert_int_equal(second(&r, i)->verdict, VERDICT_PASS);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(rated(&r, i)->verdict, VERDICT_PASS);
     assert_int_equal(events, 0);
     report_clear(&r);
 }
