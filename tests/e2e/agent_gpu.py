@@ -66,3 +66,8 @@ def run(gpus=8, nodes=None, bought=None, standin="", nvml="", libraries=STANDIN,
 
 def metrics(result):
     return {m["name"]: m["value"] for m in result["metrics"]}
+
+
+def gpu_data(result):
+    """data.gpus by number."""
+    return {g["gpu"]: g for g in result["data"]["gpus"]}

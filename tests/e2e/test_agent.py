@@ -129,7 +129,7 @@ def test_a_wrong_clock_is_told(offset_s, verdict):
 
 
 def test_gpu_checks_of_the_static_agent_are_skipped_not_passed():
-    got = agent("run", "--checks", "gpu.memfill")
+    got = agent("run", "--checks", "gpu.memory")
     lines = lines_of(got.stdout)
     result = next(l for l in lines if l["type"] == "result")
     assert result["verdict"] == "skipped" and "no GPU" in result["message"], result

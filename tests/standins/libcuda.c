@@ -11,14 +11,16 @@
  *   peer=0 (no direct access between GPUs)  peer_enable=217 (the error of enabling it)
  * Misbehaviour; gpu=3: only of this GPU:
  *   slow=50       everything runs at 50 % of its rate; one kind: slow_copy (the GPU's own memory),
- *                 slow_h2d slow_d2h slow_peer (to or from it) slow_gemm
+ *                 slow_h2d slow_d2h slow_peer (to or from it; slow_way=12: only from GPU 1 to GPU 2)
+ *                 slow_gemm
  *   decay=60 decay_after=5  after 5 ms of the GPU's (virtual) time rates fall to 60 %
- *   flip=12345 bit=7  that word of the first chunk loses its bit after each fill (stuck=0: reads right
- *                 when read again)
+ *   flip=12345 bit=7  that word of the memory that was filled first loses its bit whenever a kernel
+ *                 writes it (stuck=0: reads right when the host reads it)
  *   gemm_bit=20   bit 20 of one element of every matrix product flips; gemm_nan=1: it becomes NaN;
  *                 gemm_at=5 (element; default the middle one), gemm_every=3 (each third product only)
  *   sm=17 sm_bit=30  a bit of one word is wrong in what each block writes that runs on multiprocessor 17
- *   peer_bit=3    that bit of the first byte of each copy to or from it is wrong
+ *   peer_bit=3    that bit of the first byte of each copy to or from it is wrong; peer_times=6: of the
+ *                 first six only; h2d_bit, d2h_bit: of each copy of 8 MiB or more from and to the host
  *   query=214     what a finished launch gives
  *   lost_after=9 lost=999  falls off the bus: after 9 pieces of work since it was opened (kernels,
  *                 copies, products) every call gives 999
@@ -185,6 +187,7 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d)
 {
     standin_now = &gpus[d];
     standin_now->launches = 0;
+    standin_now->filled = NULL;
     int r = (int)standin_fault("context");
     *ret = r ? NULL : &gpus[d];
     return r;

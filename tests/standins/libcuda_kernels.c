@@ -81,16 +81,18 @@ EXPORT void standin_gpu_spoil(void *at, size_t elements, size_t size)
         p[(size_t)bit / 8 % size] ^= (unsigned char)(1u << (bit % 8));
 }
 
-/* Memory that was filled loses a bit of a word. */
-static void flip(void **p)
+/* The word of the memory that was filled first which loses a bit whenever it is written; NULL: none, or
+ * this kernel does not write it. */
+static ku64 *flip_word(const struct standin_kernel *k, void **p)
 {
     struct sgpu *g = standin_now;
+    if (strcmp(k->name, "gp_mem_fill") != 0 && strcmp(k->name, "gp_mem_invert") != 0)
+        return NULL;
     ku64 *base = ARG(ku64 *, 1);
+    if (!g->filled)
+        g->filled = base;
     long long word = standin_mine(g) ? GET("flip", -1) : -1;
-    if (word < 0 || word >= ARG(ki64, 2) || (char *)base != g->allocs[1].p)
-        return; /* allocation 0 is what the verify kernel writes to */
-    base[word] ^= 1ull << GET("bit", 0);
-    g->flipped = (uint64_t *)&base[word];
+    return word >= 0 && word < ARG(ki64, 2) && base == g->filled ? &base[word] : NULL;
 }
 
 static void spend(void *stream, const struct kernel_cost *c)
@@ -123,6 +125,7 @@ int standin_run(const void *kernel, unsigned grid, unsigned block, void **p, voi
         return 0;
     long long bad = standin_mine(standin_now) ? GET("sm", -1) : -1;
     long long sms = standin_profile()->sms;
+    ku64 *flips = flip_word(k, p), was = flips ? *flips : 0;
     for (unsigned b = 0; b < grid; b++) {
         if (bad >= 0 && c.out && (long long)b % sms == bad)
             step_faulty(k, b, grid, block, p, &c);
@@ -131,7 +134,9 @@ int standin_run(const void *kernel, unsigned grid, unsigned block, void **p, voi
     }
     if (c.product && c.out)
         standin_gpu_spoil(c.out, c.out_elements, c.out_size);
-    if (strcmp(k->name, "gp_mem_fill") == 0)
-        flip(p);
+    if (flips && *flips != was) {
+        *flips ^= 1ull << GET("bit", 0);
+        standin_now->flipped = (uint64_t *)flips;
+    }
     return 0;
 }

@@ -124,6 +124,14 @@ static int is_pinned(const void *p, size_t bytes)
     return 0;
 }
 
+/* What crosses the link to the host in large pieces arrives with a wrong bit. */
+static void spoil_link(const char *key, void *dst, size_t bytes)
+{
+    long long bit = standin_mine(standin_now) ? GET(key, -1) : -1;
+    if (bit >= 0 && bytes >= (size_t)8 << 20)
+        *(unsigned char *)dst ^= (unsigned char)(1u << (bit & 7));
+}
+
 /* Does the work of a queued copy: 0 go on, else *ret is what the call gives. */
 static int refused(int *ret)
 {
@@ -140,6 +148,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, voi
     if (!standin_inside(standin_now, dst, bytes) || !is_pinned(src, bytes))
         return 1;
     memcpy((void *)(uintptr_t)dst, src, bytes);
+    spoil_link("h2d_bit", (void *)(uintptr_t)dst, bytes);
     standin_gpu_spend(stream, WORK_H2D, (double)bytes);
     return 0;
 }
@@ -157,6 +166,7 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *str
         g->flipped = NULL;
     }
     memcpy(dst, (void *)(uintptr_t)src, bytes);
+    spoil_link("d2h_bit", dst, bytes);
     standin_gpu_spend(stream, WORK_D2H, (double)bytes);
     return 0;
 }
@@ -212,11 +222,15 @@ EXPORT int cuMemcpyPeerAsync(uint64_t dst, void *dst_ctx, uint64_t src, void *sr
         return 1;
     memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, bytes);
     long long only = GET("gpu", -1), bit = GET("peer_bit", -1);
-    if (bit >= 0 && bytes && (only < 0 || only == from->index || only == to->index))
-        *(unsigned char *)(uintptr_t)dst ^= (unsigned char)(1u << (bit & 7));
+    long long times = GET("peer_times", -1);
+    static long long spoilt;
+    if (bit >= 0 && bytes && (times < 0 || spoilt < times) && (only < 0 || only == from->index || only == to->index))
+        *(unsigned char *)(uintptr_t)dst ^= (unsigned char)(1u << (bit & 7)), spoilt++;
     int direct = (int)((from->peers >> to->index | to->peers >> from->index) & 1);
     struct sgpu *slow = only == to->index ? to : from; /* a link is as slow as its worse end */
-    double ns = direct ? standin_cost_ns(slow, WORK_PEER, (double)bytes)
+    long long way = GET("slow_way", -1);
+    double full = way < 0 || way == from->index * 10 + to->index ? 1 : (double)GET("slow_peer", 100) / 100;
+    double ns = direct ? standin_cost_ns(slow, WORK_PEER, full * (double)bytes)
                        : standin_cost_ns(from, WORK_D2H, (double)bytes) +
                              standin_cost_ns(to, WORK_H2D, (double)bytes);
     (void)g;

@@ -51,6 +51,7 @@ struct sgpu { /* one GPU; a context is a pointer to it */
     uint64_t draws;     /* of the noise */
     double total_ns;    /* work done in all streams */
     int fault;          /* the error that the next query gives */
+    void *filled;       /* what a fill kernel wrote to first */
     uint64_t *flipped;  /* the word that lost its bit, to be given back when stuck=0 */
     unsigned long long peers; /* bit i: access to GPU i is on */
 };

@@ -46,7 +46,7 @@ static void test_all_apply(void **state)
     assert_int_equal(validate_choose(&s, &p, &err), 0);
     assert_int_equal(p.node_checks.len + p.gang_checks.len, check_count());
     assert_int_equal(p.left_out.n, 0);
-    assert_true(has(&p, "gpu.memfill") && has(&p, "train.ddp") && has(&p, "net.pair"));
+    assert_true(has(&p, "gpu.memory") && has(&p, "train.ddp") && has(&p, "net.pair"));
     for (size_t i = 1; i < p.node_checks.len; i++) { /* required first, then cheapest for what they tell */
         const struct check_info *a = p.node_checks.items[i - 1], *b = p.node_checks.items[i];
         assert_true(a->required >= b->required);
@@ -84,8 +84,8 @@ static void test_required_must_exist_apply_and_fit(void **state)
 {
     (void)state;
     struct spec s = make_spec(1, 0, 5 * 60000);
-    refuse(&s, "gpu.memfil", "did you mean 'gpu.memfill'");
-    refuse(&s, "gpu.memfill", "asks for no gpu");
+    refuse(&s, "gpu.memor", "did you mean 'gpu.memory'");
+    refuse(&s, "gpu.memory", "asks for no gpu");
     refuse(&s, "net.pair", "needs two nodes");
     struct spec tiny = make_spec(2, 8, 3000);
     refuse(&tiny, "host.kernlog", "too short");

@@ -267,7 +267,7 @@ static void test_what_may_be_taken_back(void **state)
 static void test_fewer_gpus_are_no_pass(void **state)
 {
     (void)state;
-    static const char *const checks[] = {"gpu.presence", "gpu.memfill"};
+    static const char *const checks[] = {"gpu.presence", "gpu.memory"};
     struct spec s = {.gpu.count = 8};
     for (size_t c = 0; c < GP_ARRAY_LEN(checks); c++)
         for (int n = -1; n <= 9; n++) {

@@ -154,9 +154,8 @@ int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp
 /* agent_kind.identify: PCI ids from the driver, else from sysfs. */
 void cuda_identify(int index, struct gpu_identity *ret);
 
-/* The checks of kind_cuda.c; each in its own file. */
+/* Of kind_cuda.c; the checks of what GPUs compute, store and move are in samples.h. */
 void gpu_presence_cuda(struct check_ctx *c, struct agent_result *r);
-void gpu_memfill_cuda(struct check_ctx *c, struct agent_result *r);
 
 /* Fatbins that this build carries, newest toolkit first; cuda 0 ends. */
 struct cuda_fatbin {

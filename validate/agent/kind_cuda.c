@@ -6,6 +6,7 @@
 #include "cuda.h"
 #include "gpu.h"
 #include "health_cuda.h"
+#include "samples.h"
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r)
 {
@@ -18,7 +19,9 @@ static bool needs_device(struct check_ctx *c, struct agent_result *r)
 static const struct check_ops gpu_checks_cuda[] = {
     {.id = "gpu.presence", .run = gpu_presence_cuda},
     {.id = "gpu.health", .needs = needs_device, .run = gpu_health_cuda},
-    {.id = "gpu.memfill", .needs = needs_device, .run = gpu_memfill_cuda},
+    {.id = "gpu.memory", .needs = needs_device, .run = gpu_memory_cuda},
+    {.id = "gpu.bandwidth", .needs = needs_device, .run = gpu_bandwidth_cuda},
+    {.id = "gpu.p2p", .run = gpu_p2p_cuda},
     {.id = NULL},
 };
 

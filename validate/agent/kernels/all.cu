@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kernel in one fatbin. */
+#include "checksum.cu"
 #include "gemm.cu"
 #include "memory.cu"
+#include "stream.cu"
 #include "train.cu"
 #include "train_mixed.cu"
