@@ -313,6 +313,18 @@ static void test_e4m3(void **state)
     assert_int_equal(num_to_e4m3(NAN) & 127, 127);
 }
 
+static int own_kernels(void **state)
+{
+    (void)state;
+    return setenv("GPUPROV_CUBLASLT", "off", 1);
+}
+
+static int cublaslt_again(void **state)
+{
+    (void)state;
+    return unsetenv("GPUPROV_CUBLASLT");
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -322,11 +334,20 @@ int main(int argc, char **argv)
         *slash = 0;
     GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
     setenv("GPUPROV_LIBRARY_PATH", folder, 0);
+#define CUDA(f) {.name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda}
 #define HOST(f) {.name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host}
     const struct CMUnitTest tests[] = {
         HOST(test_every_type_and_form),
+        CUDA(test_every_type_and_form),
+        {.name = "test_every_type_and_form (own kernels)",
+         .test_func = test_every_type_and_form,
+         .setup_func = own_kernels,
+         .teardown_func = cublaslt_again,
+         .initial_state = (void *)(uintptr_t)&device_cuda},
         HOST(test_refused),
+        CUDA(test_refused),
         HOST(test_nan_is_seen),
+        CUDA(test_nan_is_seen),
         cmocka_unit_test(test_threads_do_not_change_the_result),
         cmocka_unit_test(test_e4m3),
     };

@@ -60,7 +60,12 @@ int standin_status(const struct sgpu *g)
 int standin_hangs(const struct sgpu *g)
 {
     long long after = standin_mine(g) ? GET("hang_after", -1) : -1;
-    return (standin_mine(g) && GET("hang", 0)) || (after >= 0 && g->launches > after);
+    return g->stuck || (standin_mine(g) && GET("hang", 0)) || (after >= 0 && g->launches > after);
+}
+
+EXPORT void standin_gpu_hang(void)
+{
+    standin_now->stuck = 1;
 }
 
 EXPORT int standin_gpu_current(void)
@@ -188,6 +193,7 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d)
     standin_now = &gpus[d];
     standin_now->launches = 0;
     standin_now->filled = NULL;
+    standin_now->stuck = 0;
     int r = (int)standin_fault("context");
     *ret = r ? NULL : &gpus[d];
     return r;

@@ -50,6 +50,7 @@ struct sgpu { /* one GPU; a context is a pointer to it */
     long long launches; /* pieces of work begun */
     uint64_t draws;     /* of the noise */
     double total_ns;    /* work done in all streams */
+    int stuck;          /* standin_gpu_hang */
     int fault;          /* the error that the next query gives */
     void *filled;       /* what a fill kernel wrote to first */
     uint64_t *flipped;  /* the word that lost its bit, to be given back when stuck=0 */
@@ -96,6 +97,8 @@ EXPORT double standin_gpu_time(void *stream);
 EXPORT void standin_gpu_set_time(void *stream, double ns);
 /* Spoils a result of `elements` of `size` bytes as the knobs gemm_bit and gemm_nan say. */
 EXPORT void standin_gpu_spoil(void *at, size_t elements, size_t size);
+/* What the current GPU was given never ends. */
+EXPORT void standin_gpu_hang(void);
 /* Does [at, at + bytes) lie in memory of the current GPU? */
 EXPORT int standin_gpu_holds(uint64_t at, size_t bytes);
 

@@ -2,7 +2,8 @@
 # Stand-ins for NVIDIA's libraries: what the CUDA agent is tested against where no GPU is.
 STANDIN_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra \
   $(if $(DEV),-Werror) -I.
-STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.so.1
+STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.so.1 \
+  $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12
 
 $(B)/agent-obj/kernels_test.o: tests/standins/kernels_test.cu validate/agent/kernels/kportable.h
 	@mkdir -p $(@D)
@@ -16,6 +17,15 @@ $(B)/tests/standin/libcuda.so.1: $(sort $(wildcard tests/standins/libcuda*.c tes
 $(B)/tests/standin/libnvidia-ml.so.1: tests/standins/libnvidia-ml.c tests/standins/standin.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $< -o $@
+
+# Version 12 lies in a folder of its own, because 13 is looked for first.
+$(B)/tests/standin/libcublasLt.so.13: STANDIN_VERSION = 130100
+$(B)/tests/standin-12/libcublasLt.so.12: STANDIN_VERSION = 120908
+$(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12: tests/standins/libcublasLt.c \
+  $(wildcard tests/standins/*.h) validate/agent/numeric.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STANDIN_CFLAGS) -Icore -ffp-contract=off -O3 -DSTANDIN_VERSION=$(STANDIN_VERSION) -shared \
+	  -Wl,-z,defs $< -ldl -o $@
 
 .PHONY: standins
 standins: $(STANDIN_LIBS)

@@ -114,7 +114,7 @@ const char *cuda_advice(cu_result r);
 void cuda_verdict(struct agent_result *r, const struct gp_error *err);
 
 /* Opens a library by the agent's search order (GPUPROV_LIBRARY_PATH, the loader's own, the usual
- * folders). NULL: none; why: what the loader said last. */
+ * folders, CUDA toolkits, Python's packages). NULL: none; why: what the loader said last. */
 void *library_open(const char *name, struct str *ret_path, struct str *why);
 
 /* --- an opened CUDA device, beyond device_ops --- */
@@ -147,6 +147,21 @@ int cuda_copy_queue(struct device *d, const struct copy_args *a, struct gp_error
 int cuda_peer_enable(struct device *d, struct device *other, bool *ret_direct, struct gp_error *err);
 int cuda_copy_peer(struct device *d, dev_addr src, struct device *other, dev_addr dst, size_t bytes,
                    struct gp_error *err);
+
+/* Matrix products. Starts what multiplies (cuBLASLt may take a minute to load from a cold disk); else the
+ * first product does. Never fails for want of cuBLASLt: our own kernels multiply then. */
+int cuda_gemm_start(struct device *d, struct gp_error *err);
+/* By what device_ops.gemm multiplies: "cuBLASLt 13.1.0"; "own kernels (WHY)" where none can be used:
+ * their rate says little about the GPU. Lives as long as the device. GPUPROV_CUBLASLT=off asks for it. */
+const char *cuda_gemm_by(struct device *d);
+/* The same product by our own tensor-core kernels (not F32, whose own kernel is in_order; FP16 from sm_75
+ * on, FP8 from sm_89, the others sm_80), also where cuBLASLt is there. sms: where each tile of C was
+ * computed, an int32 (%smid) for every CUDA_TILE x CUDA_TILE elements, row by row, batch by batch;
+ * 0: not asked for. May return before it is done. */
+#define CUDA_TILE 128
+int cuda_gemm_own(struct device *d, const struct gemm_args *a, dev_addr sms, struct gp_error *err);
+/* Does the GPU have this type, for device_ops.gemm? err says what it lacks. */
+int cuda_gemm_has(struct device *d, enum gemm_type type, struct gp_error *err);
 
 /* Free and total memory of an opened CUDA device. */
 int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device_ops on NVIDIA's driver API: the primary context, one stream of its own that waits for no
- * other, kernels from the embedded fatbins by name. gemm is our own fp32 kernel in the host's order;
- * other types are not there. Nothing in here blocks inside the driver behind a kernel: copies and
- * syncs poll. One thread per device; opened in a worker process. */
+ * other, kernels from the embedded fatbins by name (matrix products: gemm_cuda.c). Nothing in here
+ * blocks inside the driver behind a kernel: copies and syncs poll. One thread per device; opened in a
+ * worker process. */
 #include "base/gp_base.h"
 
 #include "device_cuda.h"
@@ -79,7 +79,9 @@ static void cuda_close(struct device *d)
 {
     if (!d)
         return;
-    if (d->ctx && !d->hung && device_use(d, NULL) == 0) {
+    bool driver = d->ctx && !d->hung && device_use(d, NULL) == 0;
+    gemm_close(d, driver);
+    if (driver) {
         for (size_t i = 0; i < d->held.len; i++)
             d->cu->memory_free(d->held.items[i]);
         measure_close(d);
@@ -252,28 +254,6 @@ static int cuda_launch(struct device *d, const struct launch_args *a, struct gp_
     return r ? device_fail(d, r, err, "launch") : 0;
 }
 
-static int cuda_gemm(struct device *d, const struct gemm_args *a, struct gp_error *err)
-{
-    if (a->type != GEMM_F32)
-        return gp_fail(err, GP_EENV, "gpu %d: this agent multiplies matrices in fp32 only", d->index);
-    union kernel_arg args[10] = {{.p = a->a},
-                                 {.p = a->b},
-                                 {.p = a->c},
-                                 {.i32 = a->m},
-                                 {.i32 = a->n},
-                                 {.i32 = a->k},
-                                 {.i32 = (a->trans_a ? 1 : 0) | (a->trans_b ? 2 : 0) |
-                                         (a->accumulate ? 4 : 0)},
-                                 {.i = a->stride_a},
-                                 {.i = a->stride_b},
-                                 {.i = a->stride_c}};
-    struct launch_args l = {.kernel = "gp_gemm_f32",
-                            .items = (int64_t)a->m * a->n * a->batch,
-                            .args = args,
-                            .n_args = GP_ARRAY_LEN(args)};
-    return cuda_launch(d, &l, err);
-}
-
 int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err)
 {
     int rc = device_use(d, err);
@@ -290,7 +270,7 @@ const struct device_ops device_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .copy = cuda_copy,
-    .gemm = cuda_gemm,
+    .gemm = device_gemm,
     .launch = cuda_launch,
     .sync = cuda_sync,
 };

@@ -14,6 +14,8 @@ struct pinned {
     size_t bytes;
 };
 
+struct gemm_state; /* gemm_cuda.c's */
+
 struct device {
     const struct cuda_api *cu;
     cu_device dev;
@@ -26,6 +28,7 @@ struct device {
     VEC_OF(struct pinned) pinned;
     void *staging; /* page-locked, for copies from and to other host memory; made at the first */
     cu_event marks[CUDA_MARKS];
+    struct gemm_state *gemm; /* made at the first product */
 };
 
 int device_fail(struct device *d, cu_result r, struct gp_error *err, const char *what);
@@ -33,5 +36,9 @@ int device_fail(struct device *d, cu_result r, struct gp_error *err, const char 
 int device_use(struct device *d, struct gp_error *err);
 /* Frees what measure_cuda.c made. The device's context must be the current one. */
 void measure_close(struct device *d);
+/* device_ops.gemm. */
+int device_gemm(struct device *d, const struct gemm_args *a, struct gp_error *err);
+/* Frees what gemm_cuda.c made; driver: also what lies in the driver and on the GPU. */
+void gemm_close(struct device *d, bool driver);
 
 #endif

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # fatbins.sh FOLDER SOURCE.cu: compiles the kernels with every toolkit of toolkits.sh and writes
 # FOLDER/fatbins.S and FOLDER/fatbins.c (the table cuda_fatbins, newest first).
-# -fmad=false: products and sums are rounded one by one, as on the host.
+# -fmad=false: products and sums are rounded one by one, as on the host. CUDA_ARCHS="90" (the environment)
+# builds for these architectures only, which is quicker; other GPUs are then told that there is no code.
 set -eu
 out=$1
 source=$2
 here=$(dirname "$0")
 mkdir -p "$out"
-wanted='70 75 80 86 89 90 100 103 120 121'
+wanted=${CUDA_ARCHS:-70 75 80 86 89 90 100 103 120 121}
 
 {
     printf '/* made by fatbins.sh */\n.section .rodata\n'

@@ -6,6 +6,7 @@
 #include "cuda.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdarg.h>
 
 static const char *const usual_folders[] = {
@@ -33,6 +34,44 @@ static void *try_open(const char *folder, const char *name, struct str *ret_path
     return lib;
 }
 
+/* Where toolkits and Python's packages (nvidia-cublas-cu12, nvidia-nccl-cu13...) keep theirs; $NAME is a
+ * variable of the environment. Of several matches the last one goes first: it is the newest. */
+static const char *const more_folders[] = {
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda-*/lib64",
+    "$VIRTUAL_ENV/lib/python3*/site-packages/nvidia/*/lib",
+    "$CONDA_PREFIX/lib",
+    "$CONDA_PREFIX/lib/python3*/site-packages/nvidia/*/lib",
+    "$HOME/.local/lib/python3*/site-packages/nvidia/*/lib",
+    "/usr/lib/python3*/dist-packages/nvidia/*/lib",
+    "/usr/local/lib/python3*/dist-packages/nvidia/*/lib",
+    "/usr/local/lib/python3*/site-packages/nvidia/*/lib",
+    "/opt/*/lib/python3*/site-packages/nvidia/*/lib",
+    "/opt/conda/lib",
+};
+
+static void *search(const char *pattern, const char *name, struct str *ret_path, struct str *why)
+{
+    GP_AUTO_STR struct str folders = {0};
+    if (pattern[0] == '$') {
+        const char *rest = strchr(pattern, '/');
+        GP_AUTO_FREE char *variable = xstrndup(pattern + 1, (size_t)(rest - pattern) - 1);
+        const char *value = getenv(variable);
+        if (!value || !value[0])
+            return NULL;
+        str_addf(&folders, "%s%s/%s", value, rest, name);
+    } else {
+        str_addf(&folders, "%s/%s", pattern, name);
+    }
+    glob_t found = {0};
+    void *lib = NULL;
+    if (glob(folders.s, 0, NULL, &found) == 0)
+        for (size_t i = found.gl_pathc; !lib && i > 0; i--)
+            lib = try_open("", found.gl_pathv[i - 1], ret_path, why);
+    globfree(&found);
+    return lib;
+}
+
 void *library_open(const char *name, struct str *ret_path, struct str *why)
 {
     GP_AUTO_STRV struct strv own = {0};
@@ -45,6 +84,8 @@ void *library_open(const char *name, struct str *ret_path, struct str *why)
         lib = try_open("", name, ret_path, why);
     for (size_t i = 0; !lib && i < GP_ARRAY_LEN(usual_folders); i++)
         lib = try_open(usual_folders[i], name, ret_path, why);
+    for (size_t i = 0; !lib && i < GP_ARRAY_LEN(more_folders); i++)
+        lib = search(more_folders[i], name, ret_path, why);
     return lib;
 }
 

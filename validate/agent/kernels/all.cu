@@ -2,6 +2,7 @@
 /* Every kernel in one fatbin. */
 #include "checksum.cu"
 #include "gemm.cu"
+#include "gemm_mma.cu"
 #include "memory.cu"
 #include "stream.cu"
 #include "train.cu"

@@ -74,6 +74,10 @@ extern struct kstep kstep; /* one thread steps */
 
 enum { KTHREADS_MAX = 1024 };
 
+typedef struct { /* as nvcc has it: 16 bytes moved at once */
+    unsigned x, y, z, w;
+} __attribute__((aligned(16), may_alias)) uint4;
+
 #define KERNEL(name, ...)                 \
     void name(ki64 n, __VA_ARGS__);       \
     void name(ki64 n, __VA_ARGS__)
