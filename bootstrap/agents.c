@@ -45,6 +45,19 @@ static int unpack(const struct template_file *f, struct boot_agent *a, struct gp
     return 0;
 }
 
+int bootstrap_agent(const char *name, void **ret, size_t *ret_n, struct gp_error *err) {
+    GP_AUTO_FREE char *file = xasprintf(BOOT_AGENT_DIR "/%s.gz", name);
+    const struct template_file *f = template_find(file);
+    struct boot_agent a = {0};
+    if (f == NULL) return gp_fail(err, GP_ENOTFOUND, "this gpuprov was built without %s", name);
+    int rc = unpack(f, &a, err);
+    if (rc != 0) return rc;
+    free(a.blob.packed);
+    *ret = a.data;
+    *ret_n = a.blob.n;
+    return 0;
+}
+
 int boot_agents_load(struct boot *b, struct gp_error *err) {
     static const char *const names[] = {"gpuprov-agent", "gpuprov-agent-cuda"};
     for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {

@@ -66,6 +66,10 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
                               int (*commit)(void *ctx, const char *next_public, struct gp_error *err),
                               void *ctx, char **ret_key, struct gp_error *err);
 
+/* An agent's program out of this one: "gpuprov-agent", "gpuprov-agent-cuda". Caller frees *ret.
+ * -GP_ENOTFOUND: this build carries none. */
+int bootstrap_agent(const char *name, void **ret, size_t *ret_n, struct gp_error *err);
+
 /* Path of the agent folder on a node, for sh: "$HOME/.gpuprov". */
 #define GP_NODE_DIR "\"$HOME\"/.gpuprov"
 

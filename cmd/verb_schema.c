@@ -1,20 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov schema: the JSON Schema of a spec, or its manual page, from the decode tables. */
+/* gpuprov schema: the JSON Schema of a spec, or its manual page, from the decode tables; of a report. */
 #include "base/gp_base.h"
 
 #include "app.h"
 
+#include "templates/templates.h"
+
 struct opts {
-    bool markdown;
+    bool markdown, report;
 };
 static const struct opt options[] = {
     {.name = "markdown", .type = OPT_FLAG, .offset = offsetof(struct opts, markdown),
      .help = "the same tables as docs/spec.md"},
+    {.name = "report", .type = OPT_FLAG, .offset = offsetof(struct opts, report),
+     .help = "of a validation report instead"},
     {0}};
 
 static int run(struct invocation *inv, struct gp_error *err) {
-    (void)err;
     const struct opts *o = inv->opts;
+    if (o->report && o->markdown) return gp_fail(err, GP_EUSAGE, "--report has no --markdown form");
+    if (o->report) {
+        const struct template_file *f = template_find("docs/report.schema.json");
+        if (f == NULL) return gp_fail(err, GP_EINTERNAL, "the report's schema is not in this program");
+        fwrite(f->data, 1, f->size, stdout);
+        return 0;
+    }
     if (o->markdown) {
         GP_AUTO_FREE char *page = spec_markdown();
         print_text(inv, "markdown", page);
@@ -29,7 +39,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_schema = {
     .name = "schema",
     .argspec = "",
-    .help = "prints the JSON Schema of a spec, for editors",
+    .help = "prints the JSON Schema of a spec, for editors, or of a report",
     .details = "  In an editor with a YAML language server:\n"
                "    gpuprov schema >gpuprov.schema.json\n"
                "    # yaml-language-server: $schema=gpuprov.schema.json   (first line of the spec)\n",

@@ -1,25 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov validate STACK|SPEC: runs the suite again on the nodes of a stack. Exit 7 when it does not
- * hold. */
+/* gpuprov validate: the suite again on the nodes of a stack, on the hosts of a file, or on this machine.
+ * Exit 7 when it does not hold; with --node-check one line and the exit codes that schedulers read. */
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "base/json.h"
 #include "reports.h"
 
+enum { NODE_CHECK_MS = 30000 };
+
 struct opts {
-    bool all, calibrate;
-    const char *baseline;
+    bool local, node_check, strict, all, accept_new_host_key;
+    bool calibrate;
+    const char *hosts, *gpu, *baseline;
+    int64_t time_ms;
     struct report_opts reports;
 };
 static const struct opt options[] = {
+    {.name = "local", .type = OPT_FLAG, .offset = offsetof(struct opts, local),
+     .help = "this machine, without a stack and without SSH"},
+    {.name = "hosts", .type = OPT_TEXT, .offset = offsetof(struct opts, hosts), .arg = "FILE",
+     .help = "the machines of a hosts file, without a stack"},
+    {.name = "node-check", .type = OPT_FLAG, .offset = offsetof(struct opts, node_check),
+     .help = "this machine, for schedulers: one line; exit 0, 1, 2 or 3"},
+    {.name = "gpu", .type = OPT_TEXT, .offset = offsetof(struct opts, gpu), .arg = "MODEL:N",
+     .help = "GPUs that each machine must have (default: what is there)"},
+    {.name = "time", .type = OPT_DURATION, .offset = offsetof(struct opts, time_ms), .arg = "TIME",
+     .min = 1000, .help = "for the checks (default 5m; --node-check 30s)"},
     {.name = "all", .type = OPT_FLAG, .offset = offsetof(struct opts, all),
      .help = "runs every check of a node, also after one has failed"},
     {.name = "calibrate", .type = OPT_FLAG, .offset = offsetof(struct opts, calibrate),
      .help = "makes a sound run's rates your fleet's baseline"},
     {.name = "baseline", .type = OPT_TEXT, .offset = offsetof(struct opts, baseline), .arg = "FILE",
      .help = "hold rates against it, or write it (default: the spec's)"},
+    {.name = "strict", .type = OPT_FLAG, .offset = offsetof(struct opts, strict),
+     .help = "degraded is a failure"},
+    {.name = "accept-new-host-key", .type = OPT_FLAG, .offset = offsetof(struct opts, accept_new_host_key),
+     .help = "--hosts: trust and keep keys that no known_hosts file names"},
     REPORT_ROWS(struct opts, reports),
     {0}};
+
+static bool is_bare(const struct opts *o) { return o->local || o->node_check || o->hosts != NULL; }
+
+static int check_opts(const struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    int places = inv->n_args + o->local + o->node_check + (o->hosts != NULL);
+    if (places != 1)
+        return gp_fail(err, GP_EUSAGE, "validate takes one of STACK, SPEC, --hosts FILE, --local and --node-check");
+    if (!is_bare(o) && (o->gpu != NULL || o->time_ms > 0 || o->strict))
+        return gp_fail(err, GP_EUSAGE, "--gpu, --time and --strict are for machines without a stack: a stack's spec "
+                       "says them");
+    if (is_bare(o) && o->calibrate)
+        return gp_fail(err, GP_EUSAGE, "--calibrate needs a stack: its spec names the baseline");
+    if (o->baseline != NULL && (o->local || o->node_check))
+        return gp_fail(err, GP_EUSAGE, "--baseline is for a stack or --hosts: one machine has no fleet beside it");
+    return report_opts_check(&o->reports, err);
+}
 
 static void show(struct invocation *inv, const struct report *report, const struct gp_error *err) {
     if (inv->common->json) {
@@ -34,33 +70,85 @@ static void show(struct invocation *inv, const struct report *report, const stru
     fputs(text.s, stdout);
 }
 
-static int run(struct invocation *inv, struct gp_error *err) {
+/* The verdict is the exit code; what kept us from one is 3, in the same line. */
+static int node_check(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    struct engine *e = NULL;
+    struct report report = {0};
+    struct gp_error why = {0};
+    struct bare_req req = {.gpu = o->gpu, .time_ms = o->time_ms > 0 ? o->time_ms : NODE_CHECK_MS, .strict = o->strict};
+    int r = app_engine(inv, &e, err);
+    if (r != 0) return r;
+    e->sink = (struct event_sink){0};
+    r = engine_validate_local(e, &req, &report, &why);
+    inv->exit_code = r != 0 ? NODE_CHECK_UNKNOWN : (int)report_node_check(&report);
+    if (r == 0 && report_opts_write(inv, &o->reports, &report, &why) != 0) inv->exit_code = NODE_CHECK_UNKNOWN;
+    GP_AUTO_STR struct str line = {0};
+    if (why.code != GP_OK) str_addf(&line, "unknown: %s", why.msg);
+    else report_line(&report, &line);
+    if (inv->common->json) {
+        json_t *j = report_to_json(&report);
+        json_object_set_new(j, "line", json_any_text(line.s));
+        print_json(j);
+    } else {
+        puts(line.s);
+    }
+    report_clear(&report);
+    return 0;
+}
+
+static int bare(struct invocation *inv, const char *name, struct report *ret, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    GP_AUTO_WORK struct app_work w = {.name = name};
+    struct bare_req req = {.gpu = o->gpu, .time_ms = o->time_ms, .strict = o->strict};
+    int r = app_engine(inv, &w.e, err);
+    if (r == 0) r = app_progress(inv, w.e, name, 1, &w.p, err);
+    if (r != 0) return r;
+    w.e->baseline = o->baseline;
+    r = o->local ? engine_validate_local(w.e, &req, ret, err)
+                 : engine_validate_hosts(w.e, o->hosts, &req, ret, err);
+    app_progress_end(w.e, &w.p);
+    return r;
+}
+
+static int of_stack(struct invocation *inv, struct report *ret, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_WORK struct app_work w = {0};
-    int r = report_opts_check(&o->reports, err);
-    if (r == 0) r = app_begin(inv, false, &w, err);
+    int r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
-    w.e->opts.check_all = o->all;
     w.e->baseline = o->baseline;
     w.e->calibrate = o->calibrate;
-    struct report report = {0};
-    r = engine_validate(w.e, w.name, w.spec, &report, err);
+    r = engine_validate(w.e, w.name, w.spec, ret, err);
     app_progress_end(w.e, &w.p);
+    return r;
+}
+
+static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    struct report report = {0};
+    int r = check_opts(inv, err);
+    if (r != 0) return r;
+    inv->app->engine_opts.scratch = is_bare(o);
+    inv->app->engine_opts.check_all = o->all;
+    inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
+    if (o->node_check) return node_check(inv, err);
+    r = is_bare(o) ? bare(inv, o->local ? "local" : "hosts", &report, err) : of_stack(inv, &report, err);
     if (r == 0 && !report.ready)
-        r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; the report says why", w.name);
+        r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; the report says why", report.stack);
     if (report.nodes.len > 0) show(inv, &report, err);
-    if (!gp_cancelled(&w.e->cancel)) r = report_opts_after(inv, &o->reports, &report, r, err);
+    if (err->code != GP_ECANCELLED) r = report_opts_after(inv, &o->reports, &report, r, err);
     report_clear(&report);
     return r;
 }
 
 const struct verb verb_validate = {
     .name = "validate",
-    .argspec = "STACK|SPEC",
-    .help = "runs the suite again on the nodes of a stack",
+    .argspec = "[STACK|SPEC]",
+    .help = "runs the suite again: on a stack's nodes, on the hosts of a file, on this machine",
+    .details = "  --local and --hosts make no stack: nothing is kept but the report. --node-check prints one line\n"
+               "  and exits 0 pass, 1 degraded, 2 fail, 3 could not tell (templates/slurm, examples/kubernetes).\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
-    .min_args = 1,
     .max_args = 1,
 };

@@ -24,6 +24,7 @@ bool certify_known(const char *state_dir, const struct certificate *c);
 /* From /proc: the boot, NVIDIA's driver and its GPUs. -GP_EENV: the boot cannot be read. */
 int machine_read(struct machine *ret, struct gp_error *err);
 #define GP_AUTO_MACHINE GP_CLEANUP(machine_clear)
-int machine_gpu_count(void); /* /dev/nvidiaN there are: asks no driver */
+/* /dev/nvidiaN there are; with none, NVIDIA GPUs on the PCI bus. Asks no driver. */
+int machine_gpu_count(void);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/fs.h"
 #include "engine/run.h"
 
+#include <errno.h>
+
 /* The list behind engine_billed_ids: its lock is held for a few instructions, never across I/O. */
 struct billed {
     pthread_mutex_t lock;
@@ -18,6 +20,19 @@ struct engine_private {
     struct billed billed;
 };
 
+/* Nothing of it outlives the process: a folder for sockets and keys, removed at close. */
+static int open_scratch(struct engine *e, struct gp_error *err) {
+    const char *tmp = getenv("TMPDIR");
+    char *dir = xasprintf("%s/gpuprov.XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
+    if (mkdtemp(dir) == NULL) {
+        gp_fail_errno(err, GP_EENV, errno, "could not make a folder '%s'", dir);
+        free(dir);
+        return -GP_EENV;
+    }
+    e->state_dir = dir;
+    return journal_open(NULL, &e->journal, NULL, err);
+}
+
 int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err) {
     struct engine_private *p = xcalloc(1, sizeof *p);
     struct engine *e = &p->pub;
@@ -27,8 +42,9 @@ int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_e
     e->cancel.efd = -1;
     bool damaged = false;
     int r = gp_cancel_init(&e->cancel, err);
-    if (r == 0) r = fs_state_dir(&e->state_dir, err);
-    if (r == 0) {
+    if (r == 0 && opts->scratch) r = open_scratch(e, err);
+    if (r == 0 && !opts->scratch) r = fs_state_dir(&e->state_dir, err);
+    if (r == 0 && !opts->scratch) {
         GP_AUTO_FREE char *path = fs_join(e->state_dir, "journal.db");
         r = journal_open(path, &e->journal, &damaged, err);
     }
@@ -45,6 +61,7 @@ void engine_close(struct engine *e) {
     if (e == NULL) return;
     struct engine_private *p = (struct engine_private *)e;
     journal_close(e->journal);
+    if (e->opts.scratch && e->state_dir != NULL) fs_remove_tree(e->state_dir, NULL);
     gp_cancel_clear(&e->cancel);
     free(e->state_dir);
     strv_clear(&p->billed.ids);

@@ -19,6 +19,7 @@ struct engine_opts {
     int jobs;              /* --jobs: nodes worked on at once; default 64 */
     bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
     bool check_all;        /* validate --all: a node's checks go on after a certain failure */
+    bool scratch;          /* journal in memory, state in a folder that goes when the engine is closed */
 };
 
 struct engine {
@@ -121,6 +122,19 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
 /* Runs the suite again on the nodes of a stack. */
 int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
                     struct gp_error *err);
+/* What is validated without a stack: nothing is made, billed or kept but the report. */
+struct bare_req {
+    const char *gpu;   /* "H100:8" of each machine; NULL: what is there (local), what the file says (hosts) */
+    int64_t time_ms;   /* for the checks; 0: 5 minutes */
+    bool strict;
+};
+/* The machine that this runs on: node checks, by the agent as a child. */
+int engine_validate_local(struct engine *e, const struct bare_req *req, struct report *ret,
+                          struct gp_error *err);
+/* Every machine of a hosts file (providers/ssh/hosts.h), over SSH, gang checks too. The engine was opened
+ * with `scratch`. What stays on a host is the agent in ~/.gpuprov. */
+int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req,
+                          struct report *ret, struct gp_error *err);
 /* The last report. -GP_ENOTFOUND with what to do. */
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err);
 /* Events of a stack (JSON lines, newest last) to `to`; slot -1: all. */

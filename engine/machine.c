@@ -69,6 +69,24 @@ int machine_read(struct machine *ret, struct gp_error *err) {
     return 0;
 }
 
+static bool is_gpu(const char *device) {
+    GP_AUTO_FREE char *vendor_path = xasprintf("/sys/bus/pci/devices/%s/vendor", device);
+    GP_AUTO_FREE char *class_path = xasprintf("/sys/bus/pci/devices/%s/class", device);
+    GP_AUTO_STR struct str vendor = {0}, class = {0};
+    /* 0300 VGA, 0302 3D controller: not the audio and USB functions of the same card */
+    return read_fact(vendor_path, &vendor) && str_starts(vendor.s, "0x10de") &&
+           read_fact(class_path, &class) && (str_starts(class.s, "0x0300") || str_starts(class.s, "0x0302"));
+}
+
+static int count_on_bus(void) {
+    int n = 0;
+    DIR *d = opendir("/sys/bus/pci/devices");
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.' && is_gpu(e->d_name)) n++;
+    if (d != NULL) closedir(d);
+    return n;
+}
+
 int machine_gpu_count(void) {
     int n = 0;
     DIR *d = opendir("/dev");
@@ -77,5 +95,5 @@ int machine_gpu_count(void) {
         if (str_starts(e->d_name, "nvidia") && str_to_i64(e->d_name + strlen("nvidia"), 0, 255, &index)) n++;
     }
     if (d != NULL) closedir(d);
-    return n;
+    return n > 0 ? n : count_on_bus(); /* a driver that is not there must not look like no GPU */
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Embeds templates/** and the agents into the program by .incbin; a table of {name, data, size}.
-# AGENT_GZ (from agent.mk): the compressed agents that this build could make.
-EMBED_FILES := $(TEMPLATE_FILES) $(AGENT_GZ)
+# The reports' schema is a published file that the program prints too. AGENT_GZ (from agent.mk): the compressed agents that this build could make.
+EMBED_FILES := $(TEMPLATE_FILES) docs/report.schema.json $(AGENT_GZ)
 
 $(B)/gen/embed.S: $(EMBED_FILES) templates/embed.mk Makefile
 	@mkdir -p $(@D)

@@ -105,7 +105,7 @@ static void plan_add(struct validate_plan *p, const struct spec *spec, const str
             continue;
         }
         GP_AUTO_FREE char *why =
-            xasprintf("takes %d s, which validate.time %s does not leave", c->info->seconds, have);
+            xasprintf("takes %d s, which the time of %s does not leave", c->info->seconds, have);
         leave_out(p, c->info, why);
     }
 }
@@ -154,6 +154,24 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
     *ret = p;
     p = (struct validate_plan){0};
     return 0;
+}
+
+void validate_choose_local(const struct spec *spec, struct validate_plan *ret)
+{
+    GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
+    for (size_t i = 0; i < check_count(); i++) {
+        const struct check_info *info = &check_table[i];
+        const char *why = info->level == CHECK_GANG ? "runs over nodes that are reached over SSH"
+                                                    : cannot(spec, info);
+        struct pick c = {.info = info};
+        if (why)
+            leave_out(ret, info, why);
+        else
+            vec_push(&all.list, c);
+    }
+    pick_take(all.list.items, all.list.len, spec->validate.time_ms);
+    plan_add(ret, spec, &all);
+    ret->node_time_ms = GP_MAX(node_time_ms(spec, ret), 1000);
 }
 
 void validate_plan_clear(struct validate_plan *p)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What run_node.c and gang.c share: the agent's place on a node, how a command's end reads, events. */
+/* What run_node.c, run_local.c and gang.c share: the agent's place on a node, how a command's end reads, events. */
 #ifndef GP_VALIDATE_REMOTE_H
 #define GP_VALIDATE_REMOTE_H
 
@@ -15,6 +15,12 @@
 /* sh: sets $A to the agent's path (the CUDA one when asked for and there) and runs "$A" with `args`
  * appended, as root where asked and possible without a password. */
 void agent_command(struct str *cmd, bool cuda, bool as_root, const char *args);
+
+/* `run` and its options for the node checks of this validation: words with blanks between them, none of
+ * which needs quoting. Caller frees. */
+char *agent_run_args(const struct validate_env *env);
+/* How long to wait for its end: loading, the checks' time, and what a watchdog needs. */
+int64_t agent_run_wait_ms(const struct validate_env *env);
 
 /* Makes of *cmd what a login shell of any kind can run: sh, which first writes AGENT_MARK as a line of
  * its own to stdout and stderr. */

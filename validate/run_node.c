@@ -70,17 +70,30 @@ static char *own_floors(const struct validate_env *env)
     return xstrdup(s.s ? s.s : "");
 }
 
+char *agent_run_args(const struct validate_env *env)
+{
+    const struct check_info *const *checks = env->plan->node_checks.items;
+    GP_AUTO_FREE char *ids = check_ids(checks, env->plan->node_checks.len);
+    GP_AUTO_FREE char *floors = own_floors(env);
+    return xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d%s%s",
+                     env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, floors,
+                     env->all ? " --all" : "");
+}
+
+int64_t agent_run_wait_ms(const struct validate_env *env)
+{
+    const struct validate_plan *plan = env->plan;
+    int64_t stated_ms = check_seconds(plan->node_checks.items, plan->node_checks.len) * 1000;
+    int64_t load_ms = env->nvidia_expected ? AGENT_LOAD_MS : 0;
+    return load_ms + GP_MAX(plan->node_time_ms, stated_ms) + AGENT_GRACE_MS;
+}
+
 static void node_command(const struct validate_env *env, struct str *cmd)
 {
     const struct check_info *const *checks = env->plan->node_checks.items;
-    size_t n = env->plan->node_checks.len;
-    GP_AUTO_FREE char *ids = check_ids(checks, n);
-    GP_AUTO_FREE char *floors = own_floors(env);
-    GP_AUTO_FREE char *args =
-        xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d%s%s",
-                  env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, floors,
-                  env->all ? " --all" : "");
-    agent_command(cmd, env->nvidia_expected, check_any_needs(checks, n, NEED_ROOT), args);
+    GP_AUTO_FREE char *args = agent_run_args(env);
+    agent_command(cmd, env->nvidia_expected,
+                  check_any_needs(checks, env->plan->node_checks.len, NEED_ROOT), args);
     agent_command_end(cmd);
 }
 
@@ -126,15 +139,12 @@ static char *node_rebooted(struct node_run *run)
 /* Runs the agent; 0 when it was run, however it ended (the stream is complete or finished then). */
 static int node_exec(struct node_run *run, struct gp_error *err)
 {
-    const struct validate_plan *plan = run->env->plan;
     int rc = node_link_ensure(run->link, err);
     if (rc < 0)
         return rc;
     GP_AUTO_STR struct str cmd = {0};
     node_command(run->env, &cmd);
-    int64_t stated_ms = check_seconds(plan->node_checks.items, plan->node_checks.len) * 1000;
-    int64_t load_ms = run->env->nvidia_expected ? AGENT_LOAD_MS : 0;
-    int64_t wait_ms = load_ms + GP_MAX(plan->node_time_ms, stated_ms) + AGENT_GRACE_MS;
+    int64_t wait_ms = agent_run_wait_ms(run->env);
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(wait_ms),
                                  .max_output = 1 << 16,
                                  .cancel = run->env->cancel,

@@ -20,6 +20,9 @@ struct validate_plan {
  * A required check that does not fit or cannot apply (peers with one node is not "cannot": train.ddp
  * runs with one rank): -GP_EUSAGE, so that `check` refuses it. Pure. */
 int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
+/* The same for the machine that this program runs on: node checks alone, and none is asked for more than
+ * the time leaves; what is left out is said. Gang checks need nodes that are reached over SSH. Pure. */
+void validate_choose_local(const struct spec *spec, struct validate_plan *ret);
 void validate_plan_clear(struct validate_plan *p);
 
 struct validate_env {
@@ -37,6 +40,9 @@ struct validate_env {
  * which case every check is recorded as error with that reason. */
 int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn,
                   struct gp_error *err);
+
+/* The same on this machine: the agent out of this program, as a child. Nothing is written anywhere. */
+int validate_local(const struct validate_env *env, struct report_node *rn, struct gp_error *err);
 
 struct gang_node {
     struct node_link *link;

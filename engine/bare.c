@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Validation without a stack: this machine, or the machines of a hosts file. Nothing is bought, claimed or
+ * kept. The hosts' validation is the ordinary story over a journal in memory, so that a machine is reached,
+ * trusted and proven by the same code as a bought one. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "engine/certify.h"
+#include "providers/ssh/hosts.h"
+
+#include <unistd.h>
+
+enum { DEFAULT_MS = 5 * 60 * 1000 };
+
+/* A spec in memory, decoded like a file so that its rules hold. ret_time is set past them: a scheduler's
+ * seconds are none of the spec's choices. */
+static int make_spec(json_t *j, const struct bare_req *req, struct spec **ret, struct gp_error *err) {
+    if (req->gpu != NULL) json_object_set_new(j, "gpu", json_any_text(req->gpu));
+    GP_AUTO_FREE char *text = json_text(j, 0);
+    struct spec_problems problems = {0};
+    int r = spec_load_text("(no spec)", text, strlen(text), validate_names(), ret, &problems, err);
+    if (r != 0 && problems.list.len > 0) {
+        gp_error_clear(err);
+        gp_fail(err, GP_EUSAGE, "%s", problems.list.items[0].message);
+    }
+    spec_problems_clear(&problems);
+    if (r != 0) return r;
+    (*ret)->validate.time_ms = req->time_ms > 0 ? req->time_ms : DEFAULT_MS;
+    (*ret)->validate.strict = req->strict;
+    return 0;
+}
+
+/* --- this machine --- */
+
+static int local_spec(const struct bare_req *req, struct spec **ret, struct gp_error *err) {
+    GP_AUTO_JSON json_t *j = json_pack("{s:s}", "name", "local");
+    int r = make_spec(j, req, ret, err);
+    if (r == 0 && req->gpu == NULL) (*ret)->gpu.count = machine_gpu_count();
+    return r;
+}
+
+static void name_node(struct report_node *rn) {
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0) str_put(host, sizeof host, "localhost");
+    rn->id = xstrdup(host);
+    rn->place = xstrdup("this machine");
+    rn->address = xstrdup("");
+}
+
+int engine_validate_local(struct engine *e, const struct bare_req *req, struct report *ret,
+                          struct gp_error *err) {
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    GP_CLEANUP(validate_plan_clear) struct validate_plan plan = {0};
+    char run_id[17];
+    int r = local_spec(req, &spec, err);
+    if (r == 0) r = fs_random_hex(run_id, 8, err);
+    if (r != 0) return r;
+    validate_choose_local(spec, &plan);
+    struct validate_env env = {.spec = spec, .plan = &plan, .stack = "local", .uid = "", .run = run_id,
+                               .nvidia_expected = spec->gpu.count > 0, .gpus_expected = spec->gpu.count,
+                               .all = e->opts.check_all, .cancel = &e->cancel, .sink = &e->sink};
+    struct report_node rn = {0};
+    ret->stack = xstrdup("local");
+    ret->uid = xstrdup("");
+    ret->run = xstrdup(run_id);
+    ret->strict = spec->validate.strict;
+    ret->started_s = clock_wall_s();
+    int64_t began_ms = clock_ms();
+    name_node(&rn);
+    r = validate_local(&env, &rn, err);
+    vec_push(&ret->nodes, rn);
+    ret->took_ms = clock_ms() - began_ms;
+    report_judge(ret);
+    if (r == 0) return 0;
+    ret->ready = ret->nodes.items[0].ready = false;
+    return r;
+}
+
+/* --- the machines of a hosts file --- */
+
+/* One --gpu for all, or what the file says of every one alike. Caller frees; NULL: none. */
+static int gpu_of_all(const struct ssh_host_list *hosts, char **ret, struct gp_error *err) {
+    const struct ssh_host *first = &hosts->list.items[0];
+    for (size_t i = 1; i < hosts->list.len; i++) {
+        const struct ssh_host *h = &hosts->list.items[i];
+        if (h->gpus != first->gpus || !str_eq(h->gpu_model, first->gpu_model))
+            return gp_fail(err, GP_EUSAGE, "the hosts have different GPUs (%s and %s): give --gpu MODEL:N "
+                           "where the file is wrong, else a file for each kind", first->address, h->address);
+    }
+    *ret = first->gpus > 0 && first->gpu_model != NULL ? xasprintf("%s:%d", first->gpu_model, first->gpus)
+                                                       : NULL;
+    return 0;
+}
+
+static int hosts_spec(const char *path, const struct bare_req *req, struct spec **ret, struct gp_error *err) {
+    GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
+    GP_AUTO_FREE char *gpu = NULL;
+    int r = ssh_hosts_load(path, &hosts, err);
+    if (r == 0 && hosts.list.len == 0) r = gp_fail(err, GP_EUSAGE, "'%s' names no host", path);
+    if (r == 0 && req->gpu == NULL) r = gpu_of_all(&hosts, &gpu, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *absolute = realpath(path, NULL);
+    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:i, s:[{s:s}]}", "name", "hosts", "nodes",
+                                       (int)hosts.list.len, "offers", "provider", "ssh");
+    json_object_set_new(json_at(j, "offers.0"), "hosts", json_any_text(absolute));
+    struct bare_req own = *req;
+    if (own.gpu == NULL) own.gpu = gpu;
+    return make_spec(j, &own, ret, err);
+}
+
+int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req,
+                          struct report *ret, struct gp_error *err) {
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    int r = hosts_spec(hosts, req, &spec, err);
+    if (r != 0) return r;
+    struct up_result up = {0};
+    r = engine_up(e, spec, &up, err);
+    *ret = up.report;
+    up.report = (struct report){0};
+    up_result_clear(&up);
+    return r;
+}
