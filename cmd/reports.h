@@ -33,4 +33,7 @@ int report_opts_write(struct invocation *inv, const struct report_opts *o, const
 int report_opts_after(struct invocation *inv, const struct report_opts *o, const struct report *r, int ret_r,
                       struct gp_error *err);
 
+/* report --history, as text. */
+void show_history(const json_t *history, FILE *to);
+
 #endif

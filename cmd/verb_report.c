@@ -7,6 +7,7 @@
 
 struct opts {
     int format;
+    bool history;
     const char *output;
     struct report_opts reports;
 };
@@ -15,6 +16,8 @@ static const struct opt options[] = {
      .arg = REPORT_FORMS, .help = "how it is written (default text; --json is json in one line)"},
     {.name = "output", .letter = 'o', .type = OPT_TEXT, .offset = offsetof(struct opts, output), .arg = "FILE",
      .help = "into this file, whole or not at all, instead of stdout"},
+    {.name = "history", .type = OPT_FLAG, .offset = offsetof(struct opts, history),
+     .help = "how each figure went over the runs of this stack (--json: all of them)"},
     REPORT_ROWS(struct opts, reports),
     {0}};
 
@@ -37,6 +40,19 @@ static int write_it(struct invocation *inv, const struct report *r, struct gp_er
     return 0;
 }
 
+static int history(struct invocation *inv, struct engine *e, const char *name, struct gp_error *err) {
+    json_t *j = NULL;
+    int r = engine_history(e, name, &j, err);
+    if (r != 0) return r;
+    if (inv->common->json) {
+        print_json(j);
+        return 0;
+    }
+    show_history(j, stdout);
+    json_decref(j);
+    return 0;
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_SPEC struct spec *spec = NULL;
@@ -46,6 +62,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r == 0) r = app_target(inv, inv->args[0], &spec, &name, err);
     if (r == 0) r = app_engine(inv, &e, err);
     if (r != 0) return r;
+    if (o->history) return history(inv, e, name, err);
     struct report report = {0};
     if ((r = engine_report(e, name, &report, err)) != 0) return r;
     r = write_it(inv, &report, err);

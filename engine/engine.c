@@ -97,7 +97,9 @@ char *engine_billed_ids(struct engine *e) {
 void engine_tidy(struct engine *e) {
     struct stack_list known = {0};
     locks_tidy(e->state_dir);
-    if (journal_stacks(e->journal, &known, NULL) == 0)
+    if (journal_stacks(e->journal, &known, NULL) == 0) {
         event_log_tidy(e->state_dir, &known, clock_wall_s());
+        history_tidy(e->state_dir, &known, clock_wall_s());
+    }
     stack_list_clear(&known);
 }

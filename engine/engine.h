@@ -137,6 +137,10 @@ int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare
                           struct report *ret, struct gp_error *err);
 /* The last report. -GP_ENOTFOUND with what to do. */
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err);
+/* The figures of the stack's runs, oldest first: {"schema": "gpuprov/history/v1", "stack", "runs": [{"run",
+ * "uid", "started", "took_ms", "ready", "nodes", "figures": [{"check", "metric", "unit", "n", "median", "worst",
+ * "worst_node", "worst_gpu"}]}]}. New reference. -GP_ENOTFOUND: none was kept. */
+int engine_history(struct engine *e, const char *name, json_t **ret, struct gp_error *err);
 /* Events of a stack (JSON lines, newest last) to `to`; slot -1: all. */
 int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json,
                 struct gp_error *err);

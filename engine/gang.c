@@ -66,6 +66,7 @@ int gang_run(struct run *run, struct report *report, struct gp_error *err) {
     /* a report with failures is a report: it is kept too; a cancelled one says nothing */
     struct gp_error kept = {0};
     int k = gp_cancelled(&run->e->cancel) ? 0 : verdict_record(run, report, &kept);
+    if (!gp_cancelled(&run->e->cancel)) history_add(run, report);
     if (r != 0 || k != 0) {
         if (err != NULL) *err = r != 0 ? failed : kept;
         return r != 0 ? r : k;

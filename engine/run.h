@@ -114,6 +114,12 @@ void baseline_hold(struct run *run, struct report *report, bool gang);
 /* --calibrate: writes one of a report in which all is well. */
 int baseline_write(struct run *run, struct report *report, struct gp_error *err);
 
+/* --- history.c --- */
+/* Adds the report's figures to the stack's history. Never fails: what could not be kept is said. */
+void history_add(struct run *run, struct report *report);
+/* Removes histories of stacks that are not known and had no run for half a year. Never fails. */
+void history_tidy(const char *state_dir, const struct stack_list *known, int64_t now_s);
+
 /* --- lock.c --- */
 /* One run at a time works on a stack from this machine: waits, saying for whom. A lock that the
  * kernel drops with its process. */
