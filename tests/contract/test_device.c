@@ -176,31 +176,41 @@ static void test_memory_kernels(void **state)
     struct device *d = NULL;
     open_device(ops, &d);
     enum { WORDS = 5000, ITEMS = 130 };
-    static uint64_t words[WORDS];
-    struct mem_found found[ITEMS];
-    dev_addr at = put(ops, d, words, sizeof words);
-    dev_addr out = put(ops, d, found, sizeof found);
-    union kernel_arg args[5] = {{.p = at}, {.i = WORDS}, {.i32 = MEM_RANDOM}, {.u = 7}, {.p = out}};
+    static uint64_t words[WORDS], seen[ITEMS];
+    struct mem_log log;
+    dev_addr at = put(ops, d, words, sizeof words), log_at = put(ops, d, &log, sizeof log);
+    dev_addr seen_at = put(ops, d, seen, sizeof seen);
+    union kernel_arg args[7] = {{.p = at},  {.i = WORDS},     {.i32 = MEM_RANDOM}, {.u = 7},
+                                {.u = 0}, {.p = log_at}, {.p = seen_at}};
     static const unsigned shapes[][2] = {{0, 0}, {32, 1}, {64, 7}, {128, 2}};
     for (size_t s = 0; s < GP_ARRAY_LEN(shapes); s++) {
         struct gp_error err = {0};
         struct launch_args l = {.kernel = "gp_mem_fill", .items = ITEMS, .block = shapes[s][0],
-                                .grid = shapes[s][1], .args = args, .n_args = 4};
+                                .grid = shapes[s][1], .args = args, .n_args = 5};
         assert_int_equal(ops->launch(d, &l, &err), 0);
         get(ops, d, at, words, sizeof words);
         words[4711] ^= (uint64_t)1 << 63;
-        struct copy_args back = {.kind = COPY_TO_DEVICE, .dev = at, .host = words, .bytes = sizeof words};
-        assert_int_equal(ops->copy(d, &back, &err), 0);
+        memset(seen, 0, sizeof seen);
+        memset(&log, 0, sizeof log);
+        struct copy_args back[3] = {
+            {.kind = COPY_TO_DEVICE, .dev = at, .host = words, .bytes = sizeof words},
+            {.kind = COPY_TO_DEVICE, .dev = log_at, .host = &log, .bytes = sizeof log},
+            {.kind = COPY_TO_DEVICE, .dev = seen_at, .host = seen, .bytes = sizeof seen}};
+        for (size_t i = 0; i < GP_ARRAY_LEN(back); i++)
+            assert_int_equal(ops->copy(d, &back[i], &err), 0);
         l.kernel = "gp_mem_verify";
-        l.n_args = 5;
+        l.n_args = 7;
         assert_int_equal(ops->launch(d, &l, &err), 0);
-        get(ops, d, out, found, sizeof found);
-        for (size_t i = 0; i < ITEMS; i++) {
-            assert_int_equal(found[i].wrong, i == 4711 % ITEMS);
-            if (found[i].wrong)
-                assert_true(found[i].index == 4711 &&
-                            (found[i].got ^ found[i].want) == (uint64_t)1 << 63);
-        }
+        get(ops, d, log_at, &log, sizeof log);
+        get(ops, d, seen_at, seen, sizeof seen);
+        assert_int_equal(log.wrong, 1);
+        assert_int_equal(log.logged, 1);
+        assert_true(log.words[0].at == at + 4711 * 8 &&
+                    (log.words[0].got ^ log.words[0].want) == (uint64_t)1 << 63);
+        uint64_t all = 0;
+        for (size_t i = 0; i < ITEMS; i++)
+            all += seen[i];
+        assert_int_equal(all, WORDS);
     }
     ops->close(d);
 }

@@ -10,9 +10,11 @@
 
 #include "base/clock.h"
 
+#include <dlfcn.h>
 #include <math.h>
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -313,6 +315,231 @@ static void test_e4m3(void **state)
     assert_int_equal(num_to_e4m3(NAN) & 127, 127);
 }
 
+/* --- the CUDA device's multipliers --- */
+
+static double seconds_of(struct device *d, struct product *p)
+{
+    double s = 0;
+    struct gp_error err = {0};
+    assert_int_equal(cuda_mark(d, 0, &err), 0);
+    if (device_cuda.gemm(d, &p->g, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(cuda_mark(d, 1, &err), 0);
+    assert_int_equal(device_cuda.sync(d, clock_deadline(10000), &err), 0);
+    assert_int_equal(cuda_elapsed(d, 0, 1, &s, &err), 0);
+    return s;
+}
+
+/* A and B of a square product, left on the device. */
+static void lay_out(struct device *d, struct product *p, enum gemm_type type, int size)
+{
+    *p = (struct product){.g = {.type = type, .m = size, .n = size, .k = size, .batch = 1,
+                                .trans_b = true}};
+    fill(p, true);
+    dev_addr *at[3] = {&p->g.a, &p->g.b, &p->g.c};
+    void *from[3] = {p->a, p->b, p->c};
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = p->na * (i < 2 ? kinds[type].size : 4);
+        assert_int_equal(device_cuda.alloc(d, bytes, at[i], &(struct gp_error){0}), 0);
+        copy(&device_cuda, d, COPY_TO_DEVICE, *at[i], from[i], bytes);
+    }
+}
+
+/* The stand-in's third algorithm is the fastest, and only trying shows it. */
+static void test_fastest_algorithm_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        enum gemm_type type;
+        double tflops; /* of the stand-in's model */
+    } rates[] = {{GEMM_F32, 52}, {GEMM_TF32, 400}, {GEMM_F16, 760},
+                 {GEMM_BF16, 770}, {GEMM_FP8_E4M3, 1480}, {GEMM_INT8, 1450}};
+    struct device *d = opened(&device_cuda);
+    assert_string_equal(cuda_gemm_by(d), "cuBLASLt 13.1.0");
+    for (size_t i = 0; i < GP_ARRAY_LEN(rates); i++) {
+        struct product p;
+        lay_out(d, &p, rates[i].type, 128);
+        seconds_of(d, &p); /* tries them */
+        double got = 2 * 128.0 * 128 * 128 / seconds_of(d, &p) / 1e12;
+        if (got < 0.97 * rates[i].tflops || got > 1.03 * rates[i].tflops)
+            fail_msg("%s: %g TFLOP/s, not about %g", kinds[rates[i].type].name, got, rates[i].tflops);
+        clear(&p);
+    }
+    device_cuda.close(d);
+}
+
+static void by(const char *cublaslt, const char *standin, const char *says)
+{
+    setenv("GPUPROV_STANDIN_CUBLASLT", cublaslt, 1);
+    setenv("GPUPROV_STANDIN", standin, 1);
+    struct device *d = opened(&device_cuda);
+    if (!strstr(cuda_gemm_by(d), says))
+        fail_msg("'%s' does not say '%s'", cuda_gemm_by(d), says);
+    one(&device_cuda, d, (struct gemm_args){.type = GEMM_BF16, .m = 20, .n = 30, .k = 40, .batch = 1}, true);
+    device_cuda.close(d);
+    unsetenv("GPUPROV_STANDIN_CUBLASLT");
+    unsetenv("GPUPROV_STANDIN");
+}
+
+/* A folder with the stand-in driver and no cuBLASLt; the caller frees the path. */
+static char *bare_folder(const char *standin)
+{
+    static char folder[] = "/tmp/gpuprov-bare-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    GP_AUTO_FREE char *from = realpath(standin, NULL);
+    GP_AUTO_FREE char *target = xasprintf("%s/libcuda.so.1", from);
+    GP_AUTO_FREE char *link = xasprintf("%s/libcuda.so.1", folder);
+    assert_int_equal(symlink(target, link), 0);
+    return xstrdup(folder);
+}
+
+static void remove_folder(const char *folder)
+{
+    GP_AUTO_FREE char *link = xasprintf("%s/libcuda.so.1", folder);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void test_which_library(void **state)
+{
+    (void)state;
+    by("", "", "cuBLASLt 13.1.0");
+    by("version=120908", "", "cuBLASLt 12.9.8");
+    by("version=140000", "", "own kernels (");
+    by("version=140000", "", "version 140000 is not one that this agent knows");
+    by("create=1", "", "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)");
+    setenv("GPUPROV_CUBLASLT", "off", 1);
+    by("", "", "own kernels (GPUPROV_CUBLASLT=off)");
+    unsetenv("GPUPROV_CUBLASLT");
+    bool has_12 = false;
+    for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++)
+        has_12 |= f->cuda < 13000;
+    if (has_12) /* else the agent itself wants the newer driver */
+        by("", "driver=12040", "wants a driver of CUDA 13, this one offers 12.4");
+}
+
+static bool real_library(void)
+{
+    void *lib = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        lib = dlopen("/usr/local/cuda/lib64/libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+    return lib != NULL;
+}
+
+/* The toolkit's own cuBLASLt loads and finds no driver that it can use: said, and not taken. Then the
+ * next one is: version 12 by its file's name. */
+static void test_real_library_without_a_gpu(void **state)
+{
+    (void)state;
+    if (!real_library()) {
+        print_message("skipped: no CUDA toolkit with libcublasLt.so.13 is installed\n");
+        skip();
+    }
+    GP_AUTO_FREE char *was = xstrdup(getenv("GPUPROV_LIBRARY_PATH"));
+    GP_AUTO_FREE char *bare = bare_folder(was);
+    GP_AUTO_FREE char *with_12 = xasprintf("%s:%s-12", bare, was);
+    setenv("GPUPROV_LIBRARY_PATH", bare, 1);
+    by("", "", "own kernels (");
+    by("", "", "libcublasLt.so.13: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)");
+    setenv("GPUPROV_LIBRARY_PATH", with_12, 1);
+    by("", "", "cuBLASLt 12.9.8");
+    setenv("GPUPROV_LIBRARY_PATH", was, 1);
+    remove_folder(bare);
+}
+
+/* What goes wrong in a product, and what is said of it. */
+static void test_products_go_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cublaslt, *standin;
+        enum gemm_type type;
+        int code;
+        const char *says;
+    } days[] = {
+        {"status=15", "", GEMM_BF16, -GP_EENV, "none of its algorithms runs: CUBLAS_STATUS_NOT_SUPPORTED (15)"},
+        {"offers=0", "", GEMM_F16, -GP_EENV, "no algorithm"},
+        {"status=14", "", GEMM_F32, -GP_EENV, "CUBLAS_STATUS_INTERNAL_ERROR (14)"},
+        {"broken=1", "", GEMM_BF16, 0, ""}, /* the next one is taken */
+        {"", "lost_after=3", GEMM_BF16, -GP_EENV, "CUDA_ERROR_UNKNOWN (999)"},
+        {"", "profile=t4", GEMM_BF16, -GP_EENV, "no bf16 matrix products on compute capability 7.5"},
+        {"", "profile=t4", GEMM_F16, 0, ""},
+        {"", "profile=t4", GEMM_INT8, 0, ""},
+        {"", "profile=a100", GEMM_FP8_E4M3, -GP_EENV, "no fp8 matrix products on compute capability 8.0"},
+        {"create=1", "profile=t4", GEMM_INT8, -GP_EENV, "compute capability 7.5 without cuBLASLt"},
+        {"create=1", "profile=t4", GEMM_F16, 0, ""},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(days); i++) {
+        setenv("GPUPROV_STANDIN_CUBLASLT", days[i].cublaslt, 1);
+        setenv("GPUPROV_STANDIN", days[i].standin, 1);
+        struct device *d = opened(&device_cuda);
+        struct product p = {.g = {.type = days[i].type, .m = 32, .n = 48, .k = 64, .batch = 1}};
+        struct gp_error err = {0};
+        fill(&p, true);
+        int rc = run(&device_cuda, d, &p, &err);
+        if (rc != days[i].code || (rc && !strstr(err.msg, days[i].says)))
+            fail_msg("%s %s: %d '%s'", days[i].cublaslt, days[i].standin, rc, err.msg);
+        clear(&p);
+        device_cuda.close(d);
+    }
+    unsetenv("GPUPROV_STANDIN_CUBLASLT");
+    unsetenv("GPUPROV_STANDIN");
+}
+
+/* Our own kernels say where each tile was computed; a faulty multiprocessor spoils its tiles only. */
+static void test_tiles_name_their_multiprocessor(void **state)
+{
+    (void)state;
+    enum { SIZE = 300, TILES = 9, BAD = 4 };
+    struct device *d = opened(&device_cuda);
+    int sms[TILES];
+    dev_addr at = 0;
+    assert_int_equal(device_cuda.alloc(d, sizeof sms, &at, &(struct gp_error){0}), 0);
+    for (int type = GEMM_TF32; type < GEMM_TYPES; type++) {
+        struct product p;
+        lay_out(d, &p, (enum gemm_type)type, SIZE);
+        setenv("GPUPROV_STANDIN", "sm=4,sm_bit=22", 1);
+        assert_int_equal(cuda_gemm_own(d, &p.g, at, &(struct gp_error){0}), 0);
+        unsetenv("GPUPROV_STANDIN");
+        copy(&device_cuda, d, COPY_FROM_DEVICE, p.g.c, p.c, p.nc * 4);
+        copy(&device_cuda, d, COPY_FROM_DEVICE, at, sms, sizeof sms);
+        int wrong[TILES] = {0};
+        for (size_t i = 0; i < p.nc; i++) {
+            double sum_abs = 0;
+            size_t tile = i / SIZE / CUDA_TILE * 3 + i % SIZE / CUDA_TILE;
+            wrong[tile] += c_value(&p.g, p.c, i) != want(&p, i, &sum_abs);
+        }
+        for (int t = 0; t < TILES; t++) {
+            assert_int_equal(sms[t], t);
+            assert_int_equal(wrong[t], t == BAD);
+        }
+        dev_addr gone[3] = {p.g.a, p.g.b, p.g.c};
+        for (int i = 0; i < 3; i++)
+            device_cuda.free(d, gone[i]);
+        clear(&p);
+    }
+    struct gemm_args f32 = {.type = GEMM_F32, .m = 1, .n = 1, .k = 1, .batch = 1};
+    assert_int_equal(cuda_gemm_own(d, &f32, 0, &(struct gp_error){0}), -GP_EENV);
+    device_cuda.close(d);
+}
+
+/* A product that never ends is given up at the deadline, also while algorithms are tried. */
+static void test_hang(void **state)
+{
+    (void)state;
+    struct device *d = opened(&device_cuda);
+    struct product p;
+    struct gp_error err = {0};
+    lay_out(d, &p, GEMM_BF16, 32);
+    seconds_of(d, &p);
+    setenv("GPUPROV_STANDIN_CUBLASLT", "hang=1", 1);
+    assert_int_equal(device_cuda.gemm(d, &p.g, &err), 0);
+    unsetenv("GPUPROV_STANDIN_CUBLASLT");
+    assert_int_equal(device_cuda.sync(d, clock_deadline(30), &err), -GP_ETIMEOUT);
+    clear(&p);
+    device_cuda.close(d);
+}
+
 static int own_kernels(void **state)
 {
     (void)state;
@@ -350,6 +577,12 @@ int main(int argc, char **argv)
         CUDA(test_nan_is_seen),
         cmocka_unit_test(test_threads_do_not_change_the_result),
         cmocka_unit_test(test_e4m3),
+        cmocka_unit_test(test_fastest_algorithm_is_found),
+        cmocka_unit_test(test_which_library),
+        cmocka_unit_test(test_real_library_without_a_gpu),
+        cmocka_unit_test(test_products_go_wrong),
+        cmocka_unit_test(test_tiles_name_their_multiprocessor),
+        cmocka_unit_test(test_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

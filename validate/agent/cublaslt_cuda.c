@@ -159,6 +159,7 @@ struct blas *blas_open(struct device *d, struct str *said)
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
     struct blas *b = xcalloc(1, sizeof *b);
     GP_AUTO_STR struct str all = {.max = 1000};
+    void *tried[GP_ARRAY_LEN(names)] = {NULL};
     b->d = d;
     for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
         GP_AUTO_STR struct str path = {0};
@@ -166,7 +167,8 @@ struct blas *blas_open(struct device *d, struct str *said)
         size_t v = 0;
         void *lib = library_open(names[i], &path, &why);
         str_reset(&why);
-        if (!lib)
+        tried[i] = lib;
+        if (!lib || (i > 0 && lib == tried[0]) || (i > 1 && lib == tried[1]))
             continue;
         if (start(b, lib, &why, &v)) {
             str_addf(said, "cuBLASLt %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
