@@ -45,3 +45,9 @@ $(B)/tests/contract/test_device $(B)/tests/contract/test_gemm $(B)/tests/contrac
 	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) $(if $(CUDA_TOOLKITS),,-DNO_FATBINS) -no-pie -Wl,--gc-sections $< \
 	  $(DEVICE_TEST_OBJ) \
 	  -lcmocka -ldl -lpthread -lm -o $@
+# The same for what needs no driver: the static agent's objects.
+AGENT_TEST_OBJ := $(filter-out %/agent/main.o,$(AGENT_HOST_OBJ))
+$(B)/tests/unit/test_train_parts: tests/unit/test_train_parts.c $(AGENT_TEST_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  test $@"
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -no-pie -Wl,--gc-sections $< $(AGENT_TEST_OBJ) -lcmocka -lpthread -lm -o $@

@@ -176,7 +176,7 @@ static void test_gradient_is_the_gradient(void **state) {
     assert_int_equal(gpt_open(&device_host, dev, 2, &g, NULL), 0);
     assert_int_equal(gpt_init(&g, 5, NULL), 0);
     markov_init(&m, 5);
-    for (int b = 0; b < 2; b++) markov_sequence(&m, 5, 0, b, in + b * GPT_CTX, next + b * GPT_CTX);
+    for (int b = 0; b < 2; b++) markov_sequence(&m, 5, 0, b, GPT_CTX, in + b * GPT_CTX, next + b * GPT_CTX);
     float *p = xcalloc(g.n_params, sizeof *p), *d = xcalloc(g.n_params, sizeof *d);
     assert_int_equal(gpt_gradient(&g, in, next, &loss, NULL), 0);
     assert_true(fabsf(loss - 4.16f) < 0.4f); /* ln 64: nothing learnt */

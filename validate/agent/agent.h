@@ -114,8 +114,13 @@ struct check_ctx {
     char no_gpu[320]; /* a gang of GPUs that does without them: why. Its train.ddp proves no GPU */
     int no_gpu_culprit; /* the rank that this is about; -1: nobody */
     bool no_gpu_fail;   /* it is a fault (a GPU or a link), not something that is missing */
+    /* Replaces data by a new communicator that uses NCCL_ALGO=Ring NCCL_PROTO=Simple only; on failure
+     * nothing may use it. NULL: data has no other way to add. */
+    int (*data_plain)(struct check_ctx *c, struct gp_error *err);
     int rank, size;
     uint64_t seed;
+    unsigned precisions; /* of train.ddp: bits 1 << GEMM_F32 (always done), 1 << GEMM_BF16, 1 << GEMM_F16;
+                          * 0: the device's own choice (all on a GPU, fp32 on the host) */
     int steps; /* of train.ddp */
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
@@ -153,6 +158,9 @@ struct agent_kind {
     void (*identify)(int index, struct gpu_identity *ret);
     /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
     void (*device_failed)(struct agent_result *r, const struct gp_error *err);
+    /* What an open device is, in words: devices of which it says the same must give the same bits for
+     * the same work (GPU model, driver, libraries). NULL: the CPU, which always does. */
+    void (*device_kind)(struct device *d, char *dst, size_t n);
     /* Around every check that uses a GPU, in its worker: counters (ECC, remaps, NVLink, PCIe, Xid,
      * throttling) are read before and after, and what moved makes the verdict worse. May be NULL. */
     void (*before)(struct check_ctx *c);

@@ -122,8 +122,23 @@ static void make_plan(struct rank *k, int64_t began_ms) {
         k->emits[i] = (struct emit){.ranked = k->ranks > 1, .rank = p->first + i};
 }
 
+/* "fp32" alone, or with "bf16", "fp16". NULL: the device's own choice. */
+static int precisions_parse(const char *text, unsigned *ret, struct gp_error *err) {
+    GP_AUTO_STRV struct strv names = {0};
+    if (text == NULL) return 0;
+    strv_split(&names, text, ",");
+    *ret = 1u << GEMM_F32;
+    for (size_t i = 0; i < names.n; i++) {
+        if (str_eq(names.v[i], "bf16")) *ret |= 1u << GEMM_BF16;
+        else if (str_eq(names.v[i], "fp16")) *ret |= 1u << GEMM_F16;
+        else if (!str_eq(names.v[i], "fp32"))
+            return gp_fail(err, GP_EUSAGE, "--precision: '%s' is none of fp32, bf16, fp16", names.v[i]);
+    }
+    return 0;
+}
+
 static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *err) {
-    const char *ids = NULL;
+    const char *ids = NULL, *precision = NULL;
     struct rank_plan *p = &k->plan;
     k->deadline_in_ms = 120000;
     k->ranks = 1;
@@ -142,6 +157,7 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
                                {"--stall", ARG_MS, false, &p->stall_ms},
                                {"--seed", ARG_INT, false, &p->seed},
                                {"--steps", ARG_INT, false, &p->steps},
+                               {"--precision", ARG_TEXT, false, &precision},
                                {.name = NULL}};
     int64_t began = clock_ms();
     int r = args_parse(argc, argv, args, err);
@@ -156,6 +172,7 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
         r = gp_fail(err, GP_EUSAGE, "--gpu is the number of the first rank's GPU");
     if (r == 0 && (p->steps < 20 || p->steps > 100000 || p->seed < 0))
         r = gp_fail(err, GP_EUSAGE, "--steps is from 20 to 100000, --seed not negative");
+    if (r == 0) r = precisions_parse(precision, &p->precisions, err);
     if (r == 0) make_plan(k, began);
     return r == 0 ? read_stdin(k, err) : r;
 }

@@ -83,6 +83,7 @@ void rank_worker(void *arg, int in, int out) {
                           .size = k->size,
                           .seed = (uint64_t)k->seed,
                           .steps = (int)k->steps,
+                          .precisions = k->precisions,
                           .dev_ops = &device_host,
                           .data_ops = &comm_tcp};
     struct comm_setup s = {.rank = c.rank,

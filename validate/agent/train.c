@@ -15,7 +15,6 @@
 #define LOSS_WINDOW 10 /* steps averaged */
 #define CHECK_EVERY 4  /* steps between comparisons with the neighbour */
 #define GLOBAL_BATCH 32
-#define MICRO_MIN 8
 
 bool train_failed(struct train *t, const struct gp_error *err) {
     gang_broken(t->c, t->r, err, true);
@@ -24,8 +23,8 @@ bool train_failed(struct train *t, const struct gp_error *err) {
 
 void train_batch(struct train *t, int of, int step) {
     for (int b = 0; b < t->micro; b++)
-        markov_sequence(&t->source, t->c->seed, step, (int64_t)of * t->micro + b, t->in + b * GPT_CTX,
-                        t->next + b * GPT_CTX);
+        markov_sequence(&t->source, t->c->seed, step, (int64_t)of * t->micro + b, GPT_CTX,
+                        t->in + b * GPT_CTX, t->next + b * GPT_CTX);
 }
 
 #ifdef GPUPROV_FAULTS
@@ -163,7 +162,8 @@ static bool reduce_and_update(struct train *t, int step) {
         t->grad[4] -= 0.25f;
         if (gpt_put(&t->gpt, t->gpt.grads, t->grad, &err) != 0) return train_failed(t, &err);
     }
-    if (c->data_ops->all_reduce(c->data, &a, &err) != 0) {
+    if (c->data_ops->all_reduce(c->data, &a, &err) != 0 ||
+        c->data_ops->flush(c->data, c->deadline_ms, &err) != 0) {
         gang_broken(c, t->r, &err, false);
         return false;
     }
@@ -243,7 +243,8 @@ static bool train_open(struct train *t) {
     t->micro = GP_MAX(MICRO_MIN, (GLOBAL_BATCH + c->size - 1) / c->size);
     t->steps = c->steps;
     t->replays = GP_MIN(GP_MAX(2, GP_MIN(REPLAY_MAX, 32 / c->size)), t->steps);
-    if (c->dev_ops->open(0, &t->dev, &err) != 0 ||
+    t->dev = c->dev; /* a rank's own GPU is open already */
+    if ((t->dev == NULL && c->dev_ops->open(0, &t->dev, &err) != 0) ||
         gpt_open(c->dev_ops, t->dev, t->micro, &t->gpt, &err) != 0 ||
         gpt_init(&t->gpt, c->seed, &err) != 0)
         return train_failed(t, &err);
@@ -267,7 +268,7 @@ static bool train_open(struct train *t) {
 
 static void train_close(struct train *t) {
     gpt_close(&t->gpt);
-    if (t->dev != NULL) t->c->dev_ops->close(t->dev);
+    if (t->dev != NULL && t->dev != t->c->dev) t->c->dev_ops->close(t->dev);
     float *flat[] = {t->grad, t->sum, t->params, t->old_p, t->old_m, t->old_v, t->peer};
     for (size_t i = 0; i < GP_ARRAY_LEN(flat); i++) free(flat[i]);
     for (int i = 0; i < REPLAY_MAX; i++) {
@@ -358,8 +359,9 @@ static bool train_all(struct train *t) {
     say_loss(t);
     if (!train_replay(t)) return false;
     t->hashes[0] = final_hash;
-    say_speed(t);
     agent_metric(t->r, "agreement", t->agreement);
+    if (!train_stages(t)) return false;
+    if (!t->timed) say_speed(t);
     return true;
 }
 

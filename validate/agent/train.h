@@ -8,9 +8,11 @@
 #include "train_model.h"
 
 #define REPLAY_MAX 8
+#define MICRO_MIN 8 /* sequences per rank and step, at least */
 
-/* What is compared bit for bit, and what is not. The host device computes in one stated order, so on it
- * a gradient is right when it has the reference's bits. Any other device may add up a product in
+/* What is compared bit for bit, and what is not. The fp32 model is computed in one stated order, on the
+ * host and by the CUDA kernels alike, so there a gradient is right when it has the reference's bits. Any
+ * other device may add up a product in
  * another order: a gradient of it that is merely rounded otherwise is no fault, and no rank may be
  * named for it. There, each element must lie within
  *     2 * gamma(rows + TRAIN_STAGES * GPT_FF) * max|reference|,   gamma(k) = k*u / (1 - k*u), u = 2^-24
@@ -62,6 +64,10 @@ struct train {
     double train_s, comm_s;
     /* results of the replay, the same on all ranks */
     double one_rank_tokens_per_s, agreement;
+    /* of the runs in bf16 and fp16 */
+    double reference_part; /* largest difference from the host reference, as a part of its bound */
+    int referenced;
+    bool timed; /* the figures of speed are theirs */
 };
 
 /* Gradient of rank `of`'s micro-batch at `step` into g->grads and t->grad. False: the check returns. */
@@ -80,6 +86,9 @@ double train_largest(const float *p, size_t n); /* max|p| */
 bool train_blame_gradient(struct train *t, int step);
 /* Parameters differ between ranks after `step`: finds the rank that holds wrong ones. */
 bool train_blame_params(struct train *t, int step, uint64_t sum_hash);
+
+/* bf16 and fp16, after the fp32 model held (train_stages.c). False: the check returns. */
+bool train_stages(struct train *t);
 
 /* Rank 0 alone repeats the first steps over the whole global batch; the others wait. */
 bool train_replay(struct train *t);

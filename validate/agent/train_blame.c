@@ -9,7 +9,9 @@
 
 #include <math.h>
 
-bool train_exact(const struct train *t) { return t->c->dev_ops == &device_host; }
+bool train_exact(const struct train *t) {
+    return t->c->dev_ops == &device_host || t->c->dev_ops == agent_kind.device;
+}
 
 double train_bound(const struct train *t) {
     return train_exact(t) ? 0 : 2 * train_gamma(t->gpt.rows + TRAIN_STAGES * GPT_FF);

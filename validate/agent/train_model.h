@@ -20,9 +20,9 @@ struct markov {
     unsigned char next[GPT_VOCAB][4];
 };
 void markov_init(struct markov *m, uint64_t seed);
-/* Sequence `index` of step `step`: GPT_CTX inputs and the GPT_CTX symbols that follow each. */
-void markov_sequence(const struct markov *m, uint64_t seed, int step, int64_t index, int32_t *ret_in,
-                     int32_t *ret_next);
+/* Sequence `index` of step `step`: n inputs and the n symbols that follow each. */
+void markov_sequence(const struct markov *m, uint64_t seed, int step, int64_t index, int n,
+                     int32_t *ret_in, int32_t *ret_next);
 
 struct gpt_block { /* element offsets into the parameters */
     size_t ln1_g, ln1_b, qkv_w, qkv_b, out_w, out_b, ln2_g, ln2_b, up_w, up_b, down_w, down_b;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two proofs of a mixed-precision run: a rank's gradient against the host reference on the same batch,
+ * within what rounding explains (mixed_bound); and training that goes on from a saved state with the same
+ * bits. Runs in lock-step on all ranks. */
+#include "base/gp_base.h"
+
+#include "train_mixed.h"
+
+#include <math.h>
+
+/* Largest difference as a part of the bound; huge for what is no number. */
+static double part(double diff, double bound) {
+    double v = fabs(diff) / bound;
+    return v < 1e9 ? v : 1e9;
+}
+
+static double largest_part(const struct mixed *m, const float *own, const float *ref) {
+    size_t n = m->gpt.n_params;
+    double bound = mixed_bound(m->plan, false) * train_largest(ref, n), worst = 0, own2 = 0, ref2 = 0;
+    for (size_t i = 0; i < n; i++) {
+        worst = GP_MAX(worst, part((double)own[i] - (double)ref[i], bound));
+        own2 += (double)own[i] * (double)own[i];
+        ref2 += (double)ref[i] * (double)ref[i];
+    }
+    return GP_MAX(worst, part(sqrt(own2) - sqrt(ref2), mixed_bound(m->plan, false) * sqrt(ref2)));
+}
+
+bool mixed_reference(struct mixed *m, int of, int step, float *ret_grad, float *ret_loss) {
+    struct gp_error err = {0};
+    GP_AUTO_FREE float *params = xcalloc(m->gpt.n_params, sizeof *params);
+    struct device *host = NULL;
+    struct mx_gpt g = {0};
+    bool ok = mx_get(&m->gpt, m->gpt.params, params, &err) == 0 && device_host.open(0, &host, &err) == 0 &&
+              mx_open(&device_host, host, &m->plan->shape, m->plan->type, m->plan->batch, &g, &err) == 0 &&
+              mx_put(&g, g.params, params, &err) == 0 && mx_weights(&g, &err) == 0;
+    if (!ok) mixed_failed(m, &err);
+    m->keep = true;
+    ok = ok && mixed_gradient(m, &g, of, step, ret_loss);
+    m->keep = false;
+    ok = ok && (mx_get(&g, g.grads, ret_grad, &err) == 0 || mixed_failed(m, &err));
+    mx_close(&g);
+    if (host != NULL) device_host.close(host);
+    return ok;
+}
+
+bool mixed_against_reference(struct mixed *m, int step, float loss) {
+    struct gp_error err = {0};
+    size_t n = m->gpt.n_params;
+    float want = 0;
+    double own = 0;
+    GP_AUTO_FREE float *grad = xcalloc(n, sizeof *grad);
+    GP_AUTO_FREE float *ref = xcalloc(n, sizeof *ref);
+    GP_AUTO_FREE double *all = xcalloc((size_t)m->c->size, sizeof *all);
+    if (mx_get(&m->gpt, m->gpt.grads, grad, &err) != 0) return mixed_failed(m, &err);
+    if (!mixed_reference(m, m->c->rank, step, ref, &want)) return false;
+    own = largest_part(m, grad, ref);
+    own = GP_MAX(own, part((double)loss - (double)want, mixed_bound(m->plan, true) * fabs((double)want)));
+    if (!gang_gather(m->c, m->r, &own, all, sizeof own)) return false;
+    for (int k = 0; k < m->c->size; k++) {
+        m->reference_part = GP_MAX(m->reference_part, all[k]);
+        if (!(all[k] <= 1)) agent_culprit(m->r, k);
+    }
+    m->referenced++;
+    if (m->reference_part <= 1) return true;
+    agent_set(m->r, AGENT_FAIL, "beyond_reference",
+              "%s, step %d: rank %s is %.3g times as far from the host reference as rounding can be",
+              m->plan->name, step, m->r->culprits.s, m->reference_part);
+    return false;
+}
+
+/* --- save, go on, restore, go on --- */
+
+struct saved {
+    float *p, *m, *v; /* host memory, n_params each */
+    float beta1_t, beta2_t;
+    struct loss_scale scale;
+};
+
+static bool save(struct mixed *m, struct saved *s) {
+    struct gp_error err = {0};
+    size_t n = m->gpt.n_params;
+    float **to[] = {&s->p, &s->m, &s->v};
+    for (size_t i = 0; i < GP_ARRAY_LEN(to); i++) *to[i] = xcalloc(n, sizeof(float));
+    s->beta1_t = m->gpt.beta1_t;
+    s->beta2_t = m->gpt.beta2_t;
+    s->scale = m->scale;
+    if (mx_get(&m->gpt, m->gpt.params, s->p, &err) != 0 || mx_get(&m->gpt, m->gpt.m, s->m, &err) != 0 ||
+        mx_get(&m->gpt, m->gpt.v, s->v, &err) != 0)
+        return mixed_failed(m, &err);
+    return true;
+}
+
+static bool load(struct mixed *m, const struct saved *s) {
+    struct gp_error err = {0};
+    m->gpt.beta1_t = s->beta1_t;
+    m->gpt.beta2_t = s->beta2_t;
+    m->scale = s->scale;
+    if (mx_put(&m->gpt, m->gpt.params, s->p, &err) != 0 || mx_put(&m->gpt, m->gpt.m, s->m, &err) != 0 ||
+        mx_put(&m->gpt, m->gpt.v, s->v, &err) != 0 || mx_weights(&m->gpt, &err) != 0)
+        return mixed_failed(m, &err);
+    return true;
+}
+
+struct continued { /* one way on: this rank's gradients, and the parameters after them */
+    uint64_t own[MIXED_RESTORED], params[MIXED_RESTORED];
+};
+
+static bool go_on(struct mixed *m, int step, struct continued *ret) {
+    struct gp_error err = {0};
+    int kept = m->n_losses;
+    for (int i = 0; i < MIXED_RESTORED; i++) {
+        if (!mixed_step(m, step + 1 + i, true, &ret->own[i])) return false;
+        if (mx_hash(&m->gpt, m->gpt.params, m->gpt.n_params, &ret->params[i], &err) != 0)
+            return mixed_failed(m, &err);
+    }
+    m->n_losses = kept; /* these steps are not part of the curve */
+    return true;
+}
+
+bool mixed_restore(struct mixed *m, int step) {
+    struct saved s = {0};
+    struct continued first = {0}, again = {0};
+    bool ok = save(m, &s) && go_on(m, step, &first) && load(m, &s);
+#ifdef GPUPROV_FAULTS
+    if (ok && agent_fault("mx-restore", m->c->rank, step)) m->gpt.beta1_t = 0.5f;
+#endif
+    ok = ok && go_on(m, step, &again) && load(m, &s);
+    free(s.p);
+    free(s.m);
+    free(s.v);
+    if (!ok) return false;
+    int64_t differs = 0;
+    GP_AUTO_FREE int64_t *all = xcalloc((size_t)m->c->size, sizeof *all);
+    /* 2: its gradient of the first step differs, before anybody else's work reached it */
+    if (memcmp(&first, &again, sizeof first) != 0) differs = first.own[0] != again.own[0] ? 2 : 1;
+    if (!gang_gather(m->c, m->r, &differs, all, sizeof differs)) return false;
+    bool any = false;
+    for (int k = 0; k < m->c->size; k++) {
+        any = any || all[k] != 0;
+        if (all[k] == 2) agent_culprit(m->r, k);
+    }
+    if (!any) return true;
+    agent_set(m->r, AGENT_FAIL, "not_repeatable",
+              "%s: training that goes on from the state saved after step %d does not give the same bits "
+              "again%s%s", m->plan->name, step, m->r->culprits.len > 0 ? "; to blame: rank " : "",
+              m->r->culprits.len > 0 ? m->r->culprits.s : "");
+    return false;
+}
