@@ -9,6 +9,7 @@
 #include "validate/judge.h"
 #include "validate/remote.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <time.h>
 
@@ -70,14 +71,28 @@ static char *own_floors(const struct validate_env *env)
     return xstrdup(s.s ? s.s : "");
 }
 
+/* " --gpu-model H100"; "" when none was bought. Blanks and dashes do not count in such names. */
+static char *bought_model(const struct validate_env *env)
+{
+    const char *name = env->spec->gpu.model;
+    if (env->gpus_expected <= 0 || !name || !*name)
+        return xstrdup("");
+    char *s = xasprintf(" --gpu-model %s", name);
+    for (char *p = s + strlen(" --gpu-model "); *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._", *p))
+            *p = '-';
+    return s;
+}
+
 char *agent_run_args(const struct validate_env *env)
 {
     const struct check_info *const *checks = env->plan->node_checks.items;
     GP_AUTO_FREE char *ids = check_ids(checks, env->plan->node_checks.len);
     GP_AUTO_FREE char *floors = own_floors(env);
-    return xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d%s%s",
-                     env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, floors,
-                     env->all ? " --all" : "");
+    GP_AUTO_FREE char *model = bought_model(env);
+    return xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d%s%s%s",
+                     env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, model,
+                     floors, env->all ? " --all" : "");
 }
 
 int64_t agent_run_wait_ms(const struct validate_env *env)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for libnvidia-ml.so.1: H100-like GPUs at 0000:01:00.0, 0000:02:00.0, ... that are well
  * until GPUPROV_STANDIN_NVML says otherwise:
+ * (number and model of the GPUs are libcuda's, as GPUPROV_STANDIN says, unless said here)
  *   gpus=8 init=18 (the error of nvmlInit)  driver=580.65.06 nvml=13.580.65.06 cuda=13000
  *   name=NVIDIA_H100_80GB_HBM3 (_ is a space)  device=0x2330 subsystem=0x16c1 memory_mib=81559
  *   gpu=3     all below is this GPU's only
@@ -11,10 +12,10 @@
  *   remap_corrected=N remap=N (uncorrectable) remap_pending=1 remap_failed=1
  *   retired=N retired_dbe=N retired_pending=1
  *   links=18 link_down=3 (that link) link_error=K (0 replay, 1 recovery, 2 crc, 4 ecc) link_errors=N
- *   replays=N pcie_fatal=N pcie_nonfatal=N pcie_gen=5 pcie_width=16 pcie_gen_max=5 pcie_width_max=16
+ *   replays=N pcie_fatal=N pcie_nonfatal=N pcie_gen=5 pcie_width=16 pcie_gen_max pcie_width_max
  *   reasons=0x40 slow_ns=N (of the HW thermal slowdown) temperature=45 slowdown=92 power=300000 (mW)
  *   clock=1980 (MHz) ecc_mode=1 ecc_default=1 mig=0 persistence=1 compute_mode=0
- *   fabric=3 fabric_status=0 fabric_health=0x2aa
+ *   fabric=3 fabric_status=0 fabric_health=0x1aa
  *   pid=1234 (a compute process) graphics=1234  xid=79 (an event, once)
  *   kmsg=79 (writes the line of that Xid to /dev/kmsg, once, at read after+1; only where that is a plain
  *   file of the test's)  lost=1 (every call about the GPU gives 15; after= counts)  hang=1 (that call never returns)
@@ -57,6 +58,30 @@ static void words(const char *key, const char *def, char *dst, unsigned n)
         s = strchr(s, ',');
         s = s ? s + 1 : NULL;
     }
+}
+
+/* The models that the stand-in for libcuda has. */
+static const struct profile {
+    const char *key, *name;
+    long long device, memory_mib, links, gen;
+} profiles[] = {{"h100", "NVIDIA H100 80GB HBM3", 0x2330, 81559, 18, 5},
+                {"a100", "NVIDIA A100-SXM4-80GB", 0x20b2, 81920, 12, 4},
+                {"t4", "Tesla T4", 0x1eb8, 15360, 0, 3},
+                {"unknown", "NVIDIA Stand-in", 0x7ffe, 81559, 0, 5}};
+
+static const struct profile *profile(void)
+{
+    const char *s = getenv("GPUPROV_STANDIN");
+    const char *at = s ? strstr(s, "profile=") : NULL;
+    for (size_t i = 0; at && i < sizeof profiles / sizeof profiles[0]; i++)
+        if (strncmp(at + 8, profiles[i].key, strlen(profiles[i].key)) == 0)
+            return &profiles[i];
+    return &profiles[0];
+}
+
+static long long gpu_count(void)
+{
+    return GET("gpus", standin_get("GPUPROV_STANDIN", "gpus", 8));
 }
 
 static int mine(device d)
@@ -118,7 +143,7 @@ EXPORT int nvmlShutdown(void)
 
 EXPORT int nvmlDeviceGetCount_v2(unsigned *ret)
 {
-    *ret = (unsigned)GET("gpus", 8);
+    *ret = (unsigned)gpu_count();
     return 0;
 }
 
@@ -168,7 +193,7 @@ EXPORT const char *nvmlErrorString(int code)
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, device *ret)
 {
     unsigned domain = 0, bus = 0;
-    if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || domain != 0 || bus < 1 || bus > GET("gpus", 8))
+    if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || domain != 0 || bus < 1 || bus > gpu_count())
         return NOT_FOUND;
     *ret = &gpus[bus - 1];
     return 0;
@@ -177,7 +202,7 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, device *ret)
 EXPORT int nvmlDeviceGetName(device d, char *dst, unsigned n)
 {
     BEGIN(d, "name");
-    words(mine(d) ? "name" : "", "NVIDIA H100 80GB HBM3", dst, n);
+    words(mine(d) ? "name" : "", profile()->name, dst, n);
     return 0;
 }
 
@@ -205,7 +230,7 @@ EXPORT int nvmlDeviceGetVbiosVersion(device d, char *dst, unsigned n)
 EXPORT int nvmlDeviceGetPciInfo_v3(device d, char *pci)
 {
     unsigned ids[5] = {0, (unsigned)d->index + 1, 0,
-                       (unsigned)get(d, "device", 0x2330) << 16 | 0x10de,
+                       (unsigned)get(d, "device", profile()->device) << 16 | 0x10de,
                        (unsigned)get(d, "subsystem", 0x16c1) << 16 | 0x10de};
     BEGIN(d, "pci");
     snprintf(pci, 16, "0000:%02X:00.0", d->index + 1);
@@ -217,7 +242,7 @@ EXPORT int nvmlDeviceGetPciInfo_v3(device d, char *pci)
 EXPORT int nvmlDeviceGetMemoryInfo(device d, unsigned long long *m)
 {
     BEGIN(d, "memory");
-    m[0] = (unsigned long long)get(d, "memory_mib", 81559) << 20;
+    m[0] = (unsigned long long)get(d, "memory_mib", profile()->memory_mib) << 20;
     m[1] = m[0] - (500ull << 20);
     m[2] = 500ull << 20;
     return 0;
@@ -260,7 +285,7 @@ EXPORT int nvmlDeviceGetComputeMode(device d, int *ret)
 
 EXPORT int nvmlDeviceGetGpuFabricInfoV(device d, unsigned char *info)
 {
-    unsigned version = 0, health = (unsigned)get(d, "fabric_health", 0x2aa);
+    unsigned version = 0, health = (unsigned)get(d, "fabric_health", 0x1aa);
     int status = (int)get(d, "fabric_status", 0);
     memcpy(&version, info, sizeof version);
     BEGIN(d, "fabric");
@@ -361,7 +386,7 @@ static int number(device d, const char *key, long long def, unsigned *ret)
 
 EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(device d, unsigned *ret)
 {
-    return number(d, "pcie_gen", 5, ret);
+    return number(d, "pcie_gen", profile()->gen, ret);
 }
 
 EXPORT int nvmlDeviceGetCurrPcieLinkWidth(device d, unsigned *ret)
@@ -371,7 +396,7 @@ EXPORT int nvmlDeviceGetCurrPcieLinkWidth(device d, unsigned *ret)
 
 EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(device d, unsigned *ret)
 {
-    return number(d, "pcie_gen_max", 5, ret);
+    return number(d, "pcie_gen_max", profile()->gen, ret);
 }
 
 EXPORT int nvmlDeviceGetMaxPcieLinkWidth(device d, unsigned *ret)
@@ -455,7 +480,7 @@ EXPORT int nvmlDeviceGetRetiredPagesPendingStatus(device d, int *ret)
 EXPORT int nvmlDeviceGetNvLinkState(device d, unsigned link, int *ret)
 {
     BEGIN(d, "nvlink");
-    if (link >= (unsigned)get(d, "links", 18))
+    if (link >= (unsigned)get(d, "links", profile()->links))
         return INVALID;
     *ret = counter(d, "link_down", -1) != (long long)link;
     return 0;
@@ -464,7 +489,7 @@ EXPORT int nvmlDeviceGetNvLinkState(device d, unsigned link, int *ret)
 EXPORT int nvmlDeviceGetNvLinkErrorCounter(device d, unsigned link, int kind, unsigned long long *ret)
 {
     BEGIN(d, "nvlink");
-    if (link >= (unsigned)get(d, "links", 18))
+    if (link >= (unsigned)get(d, "links", profile()->links))
         return INVALID;
     /* all on link 3 */
     *ret = link == 3 && kind == get(d, "link_error", 0) ? (unsigned long long)counter(d, "link_errors", 0) : 0;
@@ -508,7 +533,7 @@ static int one_field(device d, struct field *f)
         f->value = (unsigned long long)counter(d, "recovery", 0);
         return 0;
     case 91:
-        f->value = (unsigned long long)get(d, "links", 18);
+        f->value = (unsigned long long)get(d, "links", profile()->links);
         return 0;
     case 82:
         f->value = 50;

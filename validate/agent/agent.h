@@ -104,6 +104,7 @@ struct check_ctx {
     int gpus;                 /* GPUs of this node that have a worker (or a rank) */
     const struct gpu_model *model; /* of gpu, once it is open; NULL: none, or not in the table */
     int gpus_expected;        /* --gpus: what was bought; -1: not said */
+    const char *gpu_model_bought; /* --gpu-model: its name in the spec or the offer; NULL: not said */
     struct device *dev;       /* CHECK_GPU with a GPU: opened once per worker; else NULL */
     /* CHECK_GANG only */
     struct comm *comm; /* of comm_tcp, host memory: records, rendezvous, net.pair */

@@ -9,8 +9,8 @@
 
 #include <dirent.h>
 
-/* Display and 3D controllers of NVIDIA on the PCI bus; -1 when the bus cannot be read. */
-static int pci_gpus(void)
+/* Devices of NVIDIA on the PCI bus whose class begins so; -1 when the bus cannot be read. */
+static int pci_count(const char *class_starts)
 {
     static const char folder[] = "/sys/bus/pci/devices";
     DIR *d = opendir(folder);
@@ -26,15 +26,25 @@ static int pci_gpus(void)
         GP_AUTO_STR struct str c = {0};
         if (fs_read(vendor, 64, &v, NULL) || fs_read(class, 64, &c, NULL))
             continue;
-        n += str_starts(v.s, "0x10de") && str_starts(c.s, "0x03");
+        n += str_starts(v.s, "0x10de") && str_starts(c.s, class_starts);
     }
     closedir(d);
     return n;
 }
 
+int gpu_pci_count(void)
+{
+    return pci_count("0x03"); /* display and 3D controllers */
+}
+
+int gpu_pci_switches(void)
+{
+    return pci_count("0x0680"); /* other bridges */
+}
+
 static void no_nodes(const struct check_ctx *c, struct agent_result *r)
 {
-    int bus = pci_gpus();
+    int bus = gpu_pci_count();
     bool module = fs_exists("/proc/driver/nvidia/version");
     agent_set(r, AGENT_FAIL, "no_device_nodes", "no GPU device nodes: %d GPU%s bought, no /dev/nvidia* "
               "here; %s", c->gpus_expected, c->gpus_expected == 1 ? "" : "s",

@@ -13,4 +13,8 @@ extern const struct check_ops gpu_checks_host[];
  * else *ret_nodes is the number of /dev/nvidiaN. */
 bool gpu_presence_nodes(const struct check_ctx *c, struct agent_result *r, int *ret_nodes);
 
+/* GPUs and NVSwitches of NVIDIA on the PCI bus; -1 when the bus cannot be read. */
+int gpu_pci_count(void);
+int gpu_pci_switches(void);
+
 #endif

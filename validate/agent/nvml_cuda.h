@@ -65,6 +65,7 @@ struct nvml_facts {
     struct nvml_process processes[NVML_PROCESSES_MAX];
 };
 void nvml_facts_read(nvml_device d, struct nvml_facts *ret);
+void nvml_facts_none(struct nvml_facts *ret); /* nothing is told */
 /* What is wrong by fabric_health, as a word for messages; NULL: nothing. */
 const char *nvml_fabric_sick(int64_t health);
 

@@ -151,8 +151,20 @@ static void read_modes(nvml_device d, struct nvml_facts *f) {
     f->compute_mode = mode(nvml_api.compute_mode, d, &f->lost);
 }
 
+void nvml_facts_none(struct nvml_facts *ret) {
+    *ret = (struct nvml_facts){.pci_device = NVML_NOT_TOLD, .pci_subsystem = NVML_NOT_TOLD,
+                               .memory_bytes = NVML_NOT_TOLD, .ecc = NVML_NOT_TOLD,
+                               .ecc_pending = NVML_NOT_TOLD, .ecc_default = NVML_NOT_TOLD,
+                               .mig = NVML_NOT_TOLD, .persistence = NVML_NOT_TOLD,
+                               .compute_mode = NVML_NOT_TOLD, .power_limit_mw = NVML_NOT_TOLD,
+                               .slowdown_c = NVML_NOT_TOLD, .shutdown_c = NVML_NOT_TOLD,
+                               .gpu_max_c = NVML_NOT_TOLD, .pcie_gen_max = NVML_NOT_TOLD,
+                               .pcie_width_max = NVML_NOT_TOLD, .fabric_state = NVML_NOT_TOLD,
+                               .fabric_status = NVML_NOT_TOLD, .fabric_health = NVML_NOT_TOLD};
+}
+
 void nvml_facts_read(nvml_device d, struct nvml_facts *ret) {
-    *ret = (struct nvml_facts){.memory_bytes = NVML_NOT_TOLD};
+    nvml_facts_none(ret);
     text(nvml_api.name, d, ret->name, sizeof ret->name, &ret->lost);
     text(nvml_api.uuid, d, ret->uuid, sizeof ret->uuid, &ret->lost);
     text(nvml_api.serial, d, ret->serial, sizeof ret->serial, &ret->lost);

@@ -55,6 +55,7 @@ int run_setup(struct run *run, int argc, char **argv, struct gp_error *err)
                                {"--all", ARG_FLAG, false, &run->all},
                                {"--floors", ARG_TEXT, false, &floors},
                                {"--gpus", ARG_INT, false, &gpus},
+                               {"--gpu-model", ARG_TEXT, false, &run->ctx.gpu_model_bought},
                                {"--load-limit", ARG_MS, false, &run->load_limit_ms},
                                {"--now-ms", ARG_INT, false, &now_ms},
                                {"--json", ARG_FLAG, false, &json},
