@@ -7,7 +7,7 @@ L := $(B)/lint
 LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' $(PKG_CFLAGS)
 
 .PHONY: lint-all lint-analyze lint-tidy
-lint-all: lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok check-abi
+lint-all: lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok check-abi check-size
 	@echo "lint: clean"
 
 # gcc's analyzer understands the cleanup attribute: it is the gate.

@@ -216,12 +216,21 @@ EXPORT int cuCtxSetCurrent(void *ctx)
 
 EXPORT int cuModuleLoadData(void **ret, const void *image)
 {
-    /* A fatbin's magic: what is embedded must be one. */
-    static const unsigned char magic[4] = {0x50, 0xed, 0x55, 0xba};
-    if (memcmp(image, magic, sizeof magic) != 0)
-        return 200;
+    /* A fatbin, PTX, or a cubin, which is an ELF file for one architecture. */
+    static const unsigned char fatbin[4] = {0x50, 0xed, 0x55, 0xba};
+    const unsigned char *at = image;
     if ((uintptr_t)image % 16)
         return 716;
+    if (memcmp(at, "\177ELF", 4) == 0) {
+        unsigned flags = 0, sm = 0;
+        memcpy(&flags, at + 48, sizeof flags);
+        sm = (flags & 0xff) >= 50 ? flags & 0xff : flags >> 8 & 0xff; /* older and newer toolkits */
+        const struct profile *p = standin_profile();
+        if ((int)sm / 10 != p->major || (int)sm % 10 > p->minor)
+            return 209;
+    } else if (memcmp(at, fatbin, sizeof fatbin) != 0 && memcmp(at, "//", 2) != 0) {
+        return 200;
+    }
     int r = standin_status(standin_now);
     if (r == 0)
         r = (int)standin_fault("module");

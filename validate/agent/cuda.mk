@@ -16,9 +16,13 @@ $(B)/agent-obj/kernels_host.o: validate/agent/kernels/all.cu $(CUDA_KERNELS) val
 	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off -fno-math-errno $(WARN) $(if $(DEV),-Werror) -c $< -o $@
 
 ifneq ($(CUDA_TOOLKITS),)
-$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/numeric.h validate/agent/fatbins.sh validate/agent/toolkits.sh
+$(B)/gen/nvrtc: validate/agent/tools/nvrtc.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra $(if $(DEV),-Werror) $< -ldl -o $@
+$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/numeric.h validate/agent/fatbins.sh \
+  validate/agent/toolkits.sh $(B)/gen/nvrtc
 	$(SAY) "  nvcc $(@D)"
-	$(Q)sh validate/agent/fatbins.sh $(@D) validate/agent/kernels/all.cu
+	$(Q)sh validate/agent/fatbins.sh $(@D) validate/agent/kernels/all.cu $(B)/gen/nvrtc
 $(B)/gen/cuda/fatbins.S: $(B)/gen/cuda/fatbins.c ;
 
 $(B)/agent-obj/fatbins.o: $(B)/gen/cuda/fatbins.c
@@ -49,4 +53,9 @@ gpu-check:
 check-abi:
 	@echo "check-abi: no CUDA toolkit, so there is no gpuprov-agent-cuda to check"
 endif
+# What is sent to a node stays small: bytes, compressed.
+.PHONY: check-size
+check-size: $(AGENT_GZ)
+	@sh validate/agent/checksize.sh 1000000 $(B)/agent/gpuprov-agent.gz \
+	  $(if $(CUDA_TOOLKITS),3000000 $(B)/agent/gpuprov-agent-cuda.gz)
 -include $(filter %.d,$(AGENT_CUDA_OBJ:.o=.d))

@@ -29,8 +29,9 @@ static void hello(struct str *json)
 {
     str_add(json, ",\"fatbins\":[");
     for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++)
-        str_addf(json, "%s\"%d.%d\"", f == cuda_fatbins ? "" : ",", f->cuda / 1000,
-                 f->cuda % 1000 / 10);
+        if (f == cuda_fatbins || f->cuda != f[-1].cuda)
+            str_addf(json, "%s\"%d.%d\"", f == cuda_fatbins ? "" : ",", f->cuda / 1000,
+                     f->cuda % 1000 / 10);
     str_addc(json, ']');
 }
 

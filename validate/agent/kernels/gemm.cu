@@ -13,6 +13,7 @@ KERNEL(gp_gemm_f32, const float *a, const float *b, float *c, int m, int cols, i
         const float *x = a + batch * stride_a, *y = b + batch * stride_b;
         float *z = c + batch * stride_c + e;
         float sum = flags & 4 ? *z : 0.0f;
+        KNOUNROLL
         for (ki64 j = 0; j < k; j++)
             sum += x[flags & 1 ? j * m + row : row * k + j] * y[flags & 2 ? col * k + j : j * cols + col];
         *z = sum;

@@ -28,6 +28,7 @@ KERNEL(gp_gemm_pack, void *dst, const void *src, int size, int turned, ki64 rows
 }
 
 #define MMA_ROW 20 /* words of a row of a tile: 16, and 4 so that a warp's reads fall into 32 banks */
+#define MMA_OUT_ROW (MMA_TILE + 4)
 
 /* 16 bytes of row `row` of a matrix; zero outside of it. */
 KFUNC uint4 mma_load(const unsigned char *base, ki64 row, ki64 rows, ki64 byte, ki64 k_bytes)
@@ -50,8 +51,9 @@ KFUNC void mma_fetch(unsigned *to_a, unsigned *to_b, int tid, const struct gemm_
     }
 }
 
-KFUNC void mma_store_float(const struct gemm_mma *g, ki64 at, float x)
+KFUNC void mma_store_float(const struct gemm_mma *g, ki64 at, unsigned bits)
 {
+    float x = num_from_bits(bits);
     if (g->out == MMA_OUT_WORD) {
         float *c = (float *)g->c + at;
         *c = g->accumulate ? *c + x : x;
@@ -64,38 +66,43 @@ KFUNC void mma_store_float(const struct gemm_mma *g, ki64 at, float x)
         *c = num_to_bf16(g->accumulate ? num_from_bf16(*c) + x : x);
 }
 
-KFUNC void mma_store_int(const struct gemm_mma *g, ki64 at, int x)
+KFUNC void mma_store_int(const struct gemm_mma *g, ki64 at, unsigned x)
 {
     unsigned *c = (unsigned *)g->c + at;
-    *c = (g->accumulate ? *c : 0u) + (unsigned)x;
+    *c = (g->accumulate ? *c : 0u) + x;
 }
 
 #define MMA_NAME gp_mma_f16
 #define MMA_KIND KMMA_F16
 #define MMA_SUM float
+#define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
 #include "gemm_mma_body.h"
 
 #define MMA_NAME gp_mma_bf16
 #define MMA_KIND KMMA_BF16
 #define MMA_SUM float
+#define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
 #include "gemm_mma_body.h"
 
 #define MMA_NAME gp_mma_tf32
 #define MMA_KIND KMMA_TF32
 #define MMA_SUM float
+#define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
 #include "gemm_mma_body.h"
 
 #define MMA_NAME gp_mma_e4m3
 #define MMA_KIND KMMA_E4M3
 #define MMA_SUM float
+#define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
 #include "gemm_mma_body.h"
 
 #define MMA_NAME gp_mma_s8
 #define MMA_KIND KMMA_S8
 #define MMA_SUM int
+#define MMA_WORD (unsigned)
 #define MMA_STORE mma_store_int
 #include "gemm_mma_body.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of gemm_mma.cu's kernels, included once for each type: MMA_NAME, MMA_KIND, MMA_SUM, MMA_STORE
- * say which. n: tiles (of all matrices of the batch); sms: where each tile ran, may be NULL. */
+/* The body of gemm_mma.cu's kernels, included once for each type: MMA_NAME, MMA_KIND, MMA_SUM, MMA_WORD,
+ * MMA_STORE say which. n: tiles (of all matrices of the batch); sms: where each tile ran, may be NULL. */
 KBLOCK_KERNEL(MMA_NAME, 256, const unsigned char *a_all, const unsigned char *b_all, void *c_all, int m,
               int cols, ki64 k_bytes, int accumulate, int out, ki64 stride_a, ki64 stride_b,
               ki64 stride_c, int *sms)
@@ -55,21 +55,35 @@ KBLOCK_KERNEL(MMA_NAME, 256, const unsigned char *a_all, const unsigned char *b_
             }
             KSYNC;
         }
-        KTHREADS {
-            int warp = tid / 32, lane = tid % 32;
-            KUNROLL
-            for (int e = 0; e < 64; e++) {
-                ki64 r = row + warp / 4 * 64 + e / 16 * 16 + lane / 4 + e / 2 % 2 * 8;
-                ki64 c = col + warp % 4 * 32 + e / 4 % 4 * 8 + lane % 4 * 2 + e % 2;
-                if (r < m && c < cols)
-                    MMA_STORE(&g, batch * stride_c + r * cols + c, K(sum)[e]);
+        /* 32 rows at a time through shared memory: rows of C are written in one go. */
+        KUNROLL
+        for (int i = 0; i < 4; i++) {
+            KTHREADS {
+                int warp = tid / 32, lane = tid % 32;
+                unsigned *to = tile_a + (warp / 4 * 16 + lane / 4) * MMA_OUT_ROW + warp % 4 * 32 + lane % 4 * 2;
+                KUNROLL
+                for (int e = 0; e < 16; e++)
+                    to[e / 2 % 2 * 8 * MMA_OUT_ROW + e / 4 * 8 + e % 2] = MMA_WORD(K(sum)[i * 16 + e]);
             }
-            if (sms && tid == 0)
-                sms[tile] = KSMID;
+            KSYNC;
+            KTHREADS {
+                KNOUNROLL
+                for (int e = tid; e < 32 * MMA_TILE; e += KBLOCK_THREADS) {
+                    ki64 r = row + e / (16 * MMA_TILE) * 64 + i * 16 + e / MMA_TILE % 16;
+                    ki64 c = col + e % MMA_TILE;
+                    if (r < m && c < cols)
+                        MMA_STORE(&g, batch * stride_c + r * cols + c,
+                                  tile_a[e / MMA_TILE * MMA_OUT_ROW + e % MMA_TILE]);
+                }
+                if (sms && tid == 0)
+                    sms[tile] = KSMID;
+            }
+            KSYNC;
         }
     }
 }
 #undef MMA_NAME
 #undef MMA_KIND
 #undef MMA_SUM
+#undef MMA_WORD
 #undef MMA_STORE

@@ -40,6 +40,8 @@ typedef long long ki64;
 #define KLOCALS(T, name, len) T name[len]
 #define K(name) name
 #define KUNROLL _Pragma("unroll")
+#define KNOUNROLL _Pragma("unroll 1")
+#define KALIGNED(n) __align__(n) /* struct KALIGNED(16) name { ... } */
 #define KATOMIC_ADD(p, v) atomicAdd(p, v)
 #define KATOMIC_MIN(p, v) atomicMin(p, v)
 #define KATOMIC_MAX(p, v) atomicMax(p, v)
@@ -104,6 +106,8 @@ typedef struct { /* as nvcc has it: 16 bytes moved at once */
     k_poison(name, sizeof *name * (unsigned)KBLOCK_THREADS)
 #define K(name) name[tid]
 #define KUNROLL
+#define KNOUNROLL
+#define KALIGNED(n) __attribute__((aligned(n)))
 #define K_ATOMIC(p, v, expr)                \
     __extension__({                         \
         __typeof__(p) k_p = (p);            \

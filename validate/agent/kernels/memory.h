@@ -18,9 +18,9 @@ enum mem_pattern {
 enum { MEM_LOG_MAX = 32 };
 
 /* What a thread moves at once. */
-struct mem_pair {
+struct KALIGNED(16) mem_pair {
     unsigned long long v[2];
-} __attribute__((aligned(16)));
+};
 
 struct mem_wrong {
     unsigned long long at, got, want; /* at: device address of the 8-byte word */

@@ -27,9 +27,9 @@
 #define MX_SUMMED(at) (((part[at] + part[(at) + 1]) + part[(at) + 2]) + part[(at) + 3])
 #define MX_LARGEST(at) K_MAX2(K_MAX2(part[at], part[(at) + 1]), K_MAX2(part[(at) + 2], part[(at) + 3]))
 
-struct mx_half8 {
+struct KALIGNED(16) mx_half8 {
     unsigned w[4];
-} __attribute__((aligned(16)));
+};
 struct mx_float8 {
     struct mx_half8 half[2]; /* as bits */
 };
