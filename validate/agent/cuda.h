@@ -166,6 +166,8 @@ int cuda_gemm_has(struct device *d, enum gemm_type type, struct gp_error *err);
 /* Free and total memory of an opened CUDA device. */
 int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp_error *err);
 
+/* agent_kind.device_kind: the GPU's name, its SMs, the driver's and cuBLASLt's versions. */
+void cuda_device_kind(struct device *d, char *dst, size_t n);
 /* agent_kind.identify: PCI ids from the driver, else from sysfs. */
 void cuda_identify(int index, struct gpu_identity *ret);
 

@@ -50,6 +50,7 @@ const struct agent_kind agent_kind = {
     .start = start,
     .identify = cuda_identify,
     .device_failed = cuda_verdict,
+    .device_kind = cuda_device_kind,
     .before = health_before,
     .after = health_after,
     .hello = hello,

@@ -226,3 +226,14 @@ void measure_close(struct device *d)
     for (size_t i = 0; i < d->pinned.len; i++)
         d->cu->host_free(d->pinned.items[i].p);
 }
+
+void cuda_device_kind(struct device *d, char *dst, size_t n)
+{
+    char name[96] = "";
+    int driver = 0;
+    dst[0] = '\0';
+    if (d->cu->device_name(name, (int)sizeof name, d->dev) || d->cu->driver_version(&driver))
+        return;
+    snprintf(dst, n, "%s, %d SMs, driver %d, %s", name, cuda_attribute(d, CU_ATTR_SMS), driver,
+             cuda_gemm_by(d));
+}
