@@ -173,6 +173,7 @@ void cuda_identify(int index, struct gpu_identity *ret);
 
 /* Of kind_cuda.c; the checks of what GPUs compute, store and move are in samples.h. */
 void gpu_presence_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r);
 
 /* Fatbins that this build carries, newest toolkit first; cuda 0 ends. */
 struct cuda_fatbin {
