@@ -83,11 +83,13 @@ static int fill(struct stress *s, dev_addr to, size_t bytes, uint64_t seed, stru
     return rc;
 }
 
+#define SMALL_GPU (4096 * MIB) /* below it nobody trains: a short and small load will do */
+
 /* 8192 on a GPU of 16 GiB and more; smaller ones get what keeps them busy. */
 static int edge(size_t total)
 {
-    int n = 8192;
-    while (n > 256 && 6 * (size_t)n * (size_t)n > total / 32)
+    int n = total < SMALL_GPU ? 128 : 8192;
+    while (n > 2048 && 6 * (size_t)n * (size_t)n > total / 32)
         n /= 2;
     return n;
 }
@@ -111,15 +113,27 @@ static int prepare(struct stress *s, const struct load_type *type, int n, struct
     return rc;
 }
 
-/* All bits of C, as one number; *ret_odd counts zeros, infinities and NaN, which these operands never
- * give. */
+/* Zero, infinite or not a number: what these operands never give. */
+static bool is_odd(const struct stress *s, uint32_t v)
+{
+    switch (s->c_bytes / ((size_t)s->gemm.n * (size_t)s->gemm.n) == 4 ? GEMM_F32 : s->type->type) {
+    case GEMM_BF16:
+        return (v & 0x7f80) == 0x7f80 || !(v & 0x7fff);
+    case GEMM_F16:
+        return (v & 0x7c00) == 0x7c00 || !(v & 0x7fff);
+    default:
+        return (v & 0x7f800000) == 0x7f800000 || !(v & 0x7fffffff);
+    }
+}
+
+/* All bits of C, as one number; adds to *ret_odd what is no ordinary number. */
 static int look_at_result(struct stress *s, uint64_t *ret_hash, size_t *ret_odd, struct gp_error *err)
 {
     size_t n = GP_MIN(s->c_bytes, BLOCK_BYTES);
+    size_t each = s->c_bytes / ((size_t)s->gemm.n * (size_t)s->gemm.n);
     unsigned char *block = xmalloc(n);
     uint64_t hash = 0xcbf29ce484222325u;
     int rc = 0;
-    *ret_odd = 0;
     for (size_t at = 0; rc == 0 && at < s->c_bytes; at += n) {
         struct copy_args copy = {.kind = COPY_FROM_DEVICE,
                                  .dev = s->gemm.c + at,
@@ -127,14 +141,11 @@ static int look_at_result(struct stress *s, uint64_t *ret_hash, size_t *ret_odd,
                                  .bytes = GP_MIN(n, s->c_bytes - at),
                                  .deadline_ms = s->c->deadline_ms};
         rc = s->ops->copy(s->dev, &copy, err);
-        for (size_t i = 0; rc == 0 && i + 8 <= copy.bytes; i += 8) {
-            uint64_t word = 0;
-            memcpy(&word, block + i, sizeof word);
-            hash = (hash ^ word) * 0x100000001b3u;
-            hash ^= hash >> 29;
-            uint32_t top = (uint32_t)(word >> 32);
-            uint32_t exponent = s->type->type == GEMM_F16 ? (top >> 26) & 0x1f : (top >> 23) & 0xff;
-            *ret_odd += exponent == (s->type->type == GEMM_F16 ? 0x1fu : 0xffu) || (top << 1) == 0;
+        for (size_t i = 0; rc == 0 && i < copy.bytes; i += each) {
+            uint32_t v = 0;
+            memcpy(&v, block + i, each); /* little endian */
+            hash = (hash ^ v) * 0x100000001b3u;
+            *ret_odd += is_odd(s, v);
         }
     }
     free(block);
@@ -214,11 +225,10 @@ static int stretch(struct stress *s, int products, double *ret_s, struct gp_erro
     return 0;
 }
 
-/* For as long as the check is given, less what came before; a GPU with less than 4 GiB, which nobody
- * trains on, for less in proportion. */
+/* For as long as the check is given, less what came before; a small GPU for less in proportion. */
 static int load(struct stress *s, size_t total, int64_t began_ms, struct gp_error *err)
 {
-    double part = GP_MIN(1.0, (double)total / (double)(4096 * MIB)), gpu_s = 0;
+    double part = GP_MIN(1.0, (double)total / (double)SMALL_GPU), gpu_s = 0;
     int64_t want_ms = (int64_t)((double)(s->c->budget_ms - (clock_ms() - began_ms) - 1000) * part);
     int64_t from = clock_ms(), until = GP_MIN(from + GP_MAX(want_ms, 100), s->c->deadline_ms - 2000);
     int64_t each_ms = GP_MAX(GP_MIN(SAMPLE_MS, (until - from) / 40), 1);
@@ -231,7 +241,7 @@ static int load(struct stress *s, size_t total, int64_t began_ms, struct gp_erro
             products *= 2;
         else if (took > 2 * each_ms && products > 1)
             products /= 2;
-        if (s->samples.len < 16 && clock_ms() > s->c->deadline_ms - 1000)
+        if (rc == 0 && s->samples.len < 16 && clock_ms() > s->c->deadline_ms - 1000)
             return gp_fail(err, GP_ETIMEOUT, "gpu %d: only %zu stretches of matrix products in %.1f s",
                            s->c->gpu, s->samples.len, (double)(clock_ms() - from) / 1000);
     }
@@ -324,7 +334,7 @@ static void judge(struct stress *s, struct agent_result *r)
 static void judge_bits(struct stress *s, uint64_t first, uint64_t last, size_t odd, struct agent_result *r)
 {
     if (odd)
-        agent_set(r, AGENT_FAIL, "not_finite",
+        agent_set(r, AGENT_FAIL, "odd_values",
                   "gpu %d: %zu values of a product of ordinary numbers are zero, infinite or not a number",
                   s->c->gpu, odd);
     else if (first != last)
@@ -340,7 +350,7 @@ void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r)
 {
     GP_CLEANUP(stress_clear) struct stress s = {.c = c, .dev = c->dev, .ops = agent_kind.device};
     struct gp_error err = {0};
-    size_t avail = 0, total = 0, odd = 0, odd_last = 0;
+    size_t avail = 0, total = 0, odd = 0;
     uint64_t first = 0, last = 0;
     int64_t began = clock_ms();
     if (nvml_start(&s.nvml_err) || nvml_device_of(c->gpu, &s.nvml, &s.nvml_err))
@@ -353,7 +363,7 @@ void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r)
     if (rc == 0)
         rc = load(&s, total, began, &err);
     if (rc == 0 && !s.lost)
-        rc = look_at_result(&s, &last, &odd_last, &err);
+        rc = look_at_result(&s, &last, &odd, &err);
     if (s.lost) {
         agent_set(r, AGENT_FAIL, "gpu_lost", "gpu %d: fell off the bus after %.1f s of load", c->gpu,
                   (double)s.load_ms / 1000);
@@ -361,7 +371,7 @@ void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r)
     } else if (rc) {
         cuda_verdict(r, &err);
     } else {
-        judge_bits(&s, first, last, odd + odd_last, r);
+        judge_bits(&s, first, last, odd, r);
         judge(&s, r);
     }
 }
