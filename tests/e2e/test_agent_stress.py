@@ -31,7 +31,7 @@ def test_a_load_that_holds():
 
 
 @pytest.mark.parametrize("standin,nvml,verdict,code", [
-    ("gpu=1,decay=60,decay_work=14", "", "fail", "low_decay"),
+    ("gpu=1,fade=40", "", "fail", "low_decay"),
     ("", "gpu=1,reasons=0x48,temperature=93", "fail", "hw_slowdown"),
     ("", "gpu=1,reasons=0x88", "fail", "hw_brake"),
     ("", "gpu=1,reasons=0x20", "degraded", "sw_thermal"),

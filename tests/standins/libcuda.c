@@ -13,8 +13,8 @@
  *   slow=50       everything runs at 50 % of its rate; one kind: slow_copy (the GPU's own memory),
  *                 slow_h2d slow_d2h slow_peer (to or from it; slow_way=12: only from GPU 1 to GPU 2)
  *                 slow_gemm
- *   decay=60 decay_after=5  after 5 ms of the GPU's (virtual) time rates fall to 60 %; decay_work=9: after 9
- *                 pieces of work
+ *   decay=60 decay_after=5  after 5 ms of the GPU's (virtual) time rates fall to 60 %; fade=40: every piece
+ *                 of work runs at 40 per mille less than the one before it
  *   flip=12345 bit=7  that word of the memory that was filled first loses its bit whenever a kernel
  *                 writes it (stuck=0: reads right when the host reads it)
  *   gemm_bit=20   bit 20 of one element of every matrix product flips; gemm_nan=1: it becomes NaN;

@@ -156,7 +156,7 @@ struct agent_kind {
      * runs. NULL: nothing to load. */
     int (*start)(struct gp_error *err);
     /* Which GPU it is, once it is open. Fields that are not known stay as they are. NULL: cannot tell. */
-    void (*identify)(struct device *d, int index, struct gpu_identity *ret);
+    void (*identify)(int index, struct gpu_identity *ret);
     /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
     void (*device_failed)(struct agent_result *r, const struct gp_error *err);
     /* What an open device is, in words: devices of which it says the same must give the same bits for

@@ -1,12 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPU is it: the PCI ids that the model table is keyed by, from the driver or the PCI bus
- * (measure_cuda.c), else from NVML. What neither says stays unknown. One thread. */
+/* Which GPU is it: the PCI ids that the model table is keyed by, from the driver (12.9 and newer say
+ * them), from the PCI bus in sysfs, or from NVML. What neither says stays unknown. One thread. */
 #include "base/gp_base.h"
 
 #include "cuda.h"
 #include "nvml_cuda.h"
 
+#include "base/fs.h"
+
 #include <ctype.h>
+
+enum { NVIDIA = 0x10de };
+
+static unsigned sysfs_number(const char *pci, const char *file)
+{
+    GP_AUTO_FREE char *path = xasprintf("/sys/bus/pci/devices/%s/%s", pci, file);
+    GP_AUTO_STR struct str s = {0};
+    if (fs_read(path, 64, &s, NULL))
+        return 0;
+    return (unsigned)strtoul(s.s, NULL, 16) & 0xffff;
+}
+
+/* The driver packs vendor (low half) and id (high half) into one number. */
+static bool from_driver(const struct cuda_api *cu, cu_device d, struct gpu_identity *ret)
+{
+    int device = 0, subsystem = 0;
+    if (cu->device_attribute(&device, CU_ATTR_PCI_IDS, d) ||
+        ((unsigned)device & 0xffff) != NVIDIA)
+        return false;
+    ret->device = (unsigned)device >> 16;
+    if (!cu->device_attribute(&subsystem, CU_ATTR_PCI_SUBSYSTEM, d))
+        ret->subsystem = (unsigned)subsystem >> 16;
+    return true;
+}
+
+static bool from_sysfs(struct gpu_identity *ret)
+{
+    if (!ret->pci[0] || sysfs_number(ret->pci, "vendor") != NVIDIA)
+        return false;
+    ret->device = sysfs_number(ret->pci, "device");
+    ret->subsystem = sysfs_number(ret->pci, "subsystem_device");
+    return ret->device != 0;
+}
 
 static void from_nvml(int index, struct gpu_identity *ret)
 {
@@ -19,14 +54,16 @@ static void from_nvml(int index, struct gpu_identity *ret)
     ret->subsystem = f.pci_subsystem > 0 ? (unsigned)f.pci_subsystem : 0;
 }
 
-void cuda_identify(struct device *d, int index, struct gpu_identity *ret)
+void cuda_identify(int index, struct gpu_identity *ret)
 {
-    cu_device dev = 0;
-    const struct cuda_api *cu = cuda_of(d);
-    if (cu->device_get(&dev, index) || cu->device_pci(ret->pci, sizeof ret->pci, dev))
+    const struct cuda_api *cu = NULL;
+    cu_device d = 0;
+    if (cuda_load(&cu, NULL) || cu->device_get(&d, index))
+        return;
+    if (cu->device_pci(ret->pci, sizeof ret->pci, d))
         ret->pci[0] = 0;
     for (char *p = ret->pci; *p; p++)
         *p = (char)tolower((unsigned char)*p);
-    if (!cuda_pci_ids(d, &ret->device, &ret->subsystem))
+    if (!from_driver(cu, d, ret) && !from_sysfs(ret))
         from_nvml(index, ret);
 }

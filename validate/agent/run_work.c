@@ -37,7 +37,7 @@ static void load(struct check_ctx *c, struct run_said *said)
         c->dev = NULL;
         said_from_error(said, &err);
     } else if (agent_kind.identify) {
-        agent_kind.identify(c->dev, c->gpu, &said->id);
+        agent_kind.identify(c->gpu, &said->id);
         said->model = gpu_model_find(said->id.device, said->id.subsystem);
     }
     c->model = said->model;
