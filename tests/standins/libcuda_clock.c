@@ -5,6 +5,8 @@
  * DCGM, gpu-fryer, mamf-finder, nvbandwidth), so a clean stand-in is a sound GPU. */
 #include "standin_gpu.h"
 
+#include <math.h>
+
 static const struct profile profiles[] = {
     {.key = "h100", .name = "NVIDIA H100 80GB HBM3", .pci_id = 0x2330, .major = 9, .minor = 0,
      .sms = 132, .clock_khz = 1980000, .memory_clock_khz = 2619000, .bus_bits = 5120,
