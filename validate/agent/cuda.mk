@@ -18,7 +18,7 @@ $(B)/agent-obj/kernels_host.o: validate/agent/kernels/all.cu $(CUDA_KERNELS) val
 ifneq ($(CUDA_TOOLKITS),)
 $(B)/gen/nvrtc: validate/agent/tools/nvrtc.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra $(if $(DEV),-Werror) $< -ldl -o $@
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra $(if $(DEV),-Werror) -Icore $< -ldl -o $@
 $(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/numeric.h validate/agent/fatbins.sh \
   validate/agent/toolkits.sh $(B)/gen/nvrtc
 	$(SAY) "  nvcc $(@D)"

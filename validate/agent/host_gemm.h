@@ -13,6 +13,6 @@ struct host_scratch {
 
 /* As device_ops.gemm, addresses being pointers. Large products use several threads; each element is
  * summed by one of them, so their number does not change the result. */
-int host_gemm_run(const struct gemm_args *a, struct host_scratch *scratch, struct gp_error *err);
+int host_gemm_run(const struct gemm_args *g, struct host_scratch *scratch, struct gp_error *err);
 
 #endif

@@ -5,10 +5,9 @@
  *   nvrtc LIBRARY sm_90 SOURCE OUT            a cubin
  *   nvrtc LIBRARY compute_120 SOURCE OUT      PTX, with the zero byte that the driver wants
  * The two C headers that the kernels read are given here: NVRTC has none. */
+#include "base/gp_base.h"
+
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static int (*supported_count)(int *);
 static int (*supported)(int *);
