@@ -50,10 +50,10 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
     if (!is_bare(o) && (o->gpu != NULL || o->time_ms > 0 || o->strict))
         return gp_fail(err, GP_EUSAGE, "--gpu, --time and --strict are for machines without a stack: a stack's spec "
                        "says them");
-    if (is_bare(o) && o->calibrate)
-        return gp_fail(err, GP_EUSAGE, "--calibrate needs a stack: its spec names the baseline");
-    if (o->baseline != NULL && (o->local || o->node_check))
-        return gp_fail(err, GP_EUSAGE, "--baseline is for a stack or --hosts: one machine has no fleet beside it");
+    if (is_bare(o) && o->calibrate && o->baseline == NULL)
+        return gp_fail(err, GP_EUSAGE, "--calibrate without a stack needs --baseline FILE: nothing else is kept");
+    if (o->node_check && o->calibrate)
+        return gp_fail(err, GP_EUSAGE, "--calibrate goes with --local, --hosts or a stack, not with --node-check");
     return report_opts_check(&o->reports, err);
 }
 
@@ -80,6 +80,7 @@ static int node_check(struct invocation *inv, struct gp_error *err) {
     int r = app_engine(inv, &e, err);
     if (r != 0) return r;
     e->sink = (struct event_sink){0};
+    e->baseline = o->baseline;
     r = engine_validate_local(e, &req, &report, &why);
     inv->exit_code = r != 0 ? NODE_CHECK_UNKNOWN : (int)report_node_check(&report);
     if (r == 0 && report_opts_write(inv, &o->reports, &report, &why) != 0) inv->exit_code = NODE_CHECK_UNKNOWN;
@@ -105,6 +106,7 @@ static int bare(struct invocation *inv, const char *name, struct report *ret, st
     if (r == 0) r = app_progress(inv, w.e, name, 1, &w.p, err);
     if (r != 0) return r;
     w.e->baseline = o->baseline;
+    w.e->calibrate = o->calibrate;
     r = o->local ? engine_validate_local(w.e, &req, ret, err)
                  : engine_validate_hosts(w.e, o->hosts, &req, ret, err);
     app_progress_end(w.e, &w.p);

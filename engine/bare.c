@@ -54,9 +54,11 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
                           struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     GP_CLEANUP(validate_plan_clear) struct validate_plan plan = {0};
+    GP_CLEANUP(baseline_clear) struct baseline baseline = {0};
     char run_id[17];
     int r = local_spec(req, &spec, err);
     if (r == 0) r = fs_random_hex(run_id, 8, err);
+    if (r == 0) r = baseline_open(e, spec, &baseline, err);
     if (r != 0) return r;
     validate_choose_local(spec, &plan);
     struct validate_env env = {.spec = spec, .plan = &plan, .stack = "local", .uid = "", .run = run_id,
@@ -73,8 +75,9 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
     r = validate_local(&env, &rn, err);
     vec_push(&ret->nodes, rn);
     ret->took_ms = clock_ms() - began_ms;
+    baseline_hold(&baseline, &env, ret, false);
     report_judge(ret);
-    if (r == 0) return 0;
+    if (r == 0) return e->calibrate ? baseline_write(e, &env, ret, err) : 0;
     ret->ready = ret->nodes.items[0].ready = false;
     return r;
 }

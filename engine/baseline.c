@@ -6,43 +6,48 @@
 #include "base/fs.h"
 #include "engine/run.h"
 
-/* *ret_named: somebody asked for it, so it must be there. Caller frees. */
-static char *path_of(const struct run *run, bool *ret_named) {
-    const char *option = run->e->baseline, *own = run->spec->validate.baseline;
-    *ret_named = option != NULL || own != NULL;
-    if (option != NULL) return fs_expand_home(option);
-    return own != NULL ? xstrdup(own) : fs_join(run->e->state_dir, "baseline.json");
+/* *ret_named: somebody asked for it, so it must be there. Caller frees; NULL: none, without a state folder. */
+static char *path_of(const struct engine *e, const struct spec *spec, bool *ret_named) {
+    const char *own = spec->validate.baseline;
+    *ret_named = e->baseline != NULL || own != NULL;
+    if (e->baseline != NULL) return fs_expand_home(e->baseline);
+    if (own != NULL) return xstrdup(own);
+    return e->opts.scratch ? NULL : fs_join(e->state_dir, "baseline.json");
 }
 
-int baseline_open(struct run *run, struct gp_error *err) {
-    if (run->e->calibrate) return 0; /* what is measured now is the measure */
+int baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret,
+                  struct gp_error *err) {
+    if (e->calibrate) return 0; /* what is measured now is the measure */
     bool named = false;
-    GP_AUTO_FREE char *path = path_of(run, &named);
-    if (!named && !fs_exists(path)) return 0;
-    int r = baseline_load(path, &run->baseline, err);
-    return r == -GP_ENOTFOUND ? gp_wrap(err, "'gpuprov validate STACK --calibrate' writes one") : r;
+    GP_AUTO_FREE char *path = path_of(e, spec, &named);
+    if (path == NULL || (!named && !fs_exists(path))) return 0;
+    int r = baseline_load(path, ret, err);
+    return r == -GP_ENOTFOUND ? gp_wrap(err, "'gpuprov validate --calibrate' writes one") : r;
 }
 
-void baseline_hold(struct run *run, struct report *report, bool gang) {
-    if (run->baseline.path == NULL) return;
-    baseline_judge(&run->baseline, &run->venv, report, gang);
-    GP_AUTO_FREE char *unknown = gang ? NULL : baseline_unknown(&run->baseline, report);
+void baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report,
+                   bool gang) {
+    if (b->path == NULL) return;
+    baseline_judge(b, env, report, gang);
+    GP_AUTO_FREE char *unknown = gang ? NULL : baseline_unknown(b, report);
     if (unknown != NULL)
-        run_event(run, -1, NODE_CHECKING, EVENT_INFO, "baseline", "%s has nothing about %s: 'gpuprov "
-                  "validate %s --calibrate' adds it", run->baseline.path, unknown, run->stack.name);
+        event_emit(env->sink, -1, NODE_CHECKING, EVENT_INFO, "baseline", "%s has nothing about %s: "
+                   "'gpuprov validate --calibrate' adds it", b->path, unknown);
 }
 
 /* An older file keeps what it says about other models and drivers. */
-int baseline_write(struct run *run, struct report *report, struct gp_error *err) {
+int baseline_write(const struct engine *e, const struct validate_env *env, struct report *report,
+                   struct gp_error *err) {
     bool named = false;
     size_t n = 0;
-    GP_AUTO_FREE char *path = path_of(run, &named);
+    GP_AUTO_FREE char *path = path_of(e, env->spec, &named);
     GP_CLEANUP(baseline_clear) struct baseline b = {0};
+    if (path == NULL) return gp_fail(err, GP_EUSAGE, "--calibrate without a stack needs --baseline FILE");
     int r = fs_exists(path) ? baseline_load(path, &b, err) : 0;
     if (r == 0) r = baseline_calibrate(&b, report, &n, err);
     if (r == 0) r = baseline_save(&b, path, err);
     if (r == 0)
-        run_event(run, -1, NODE_READY, EVENT_DONE, "baseline", "%zu figure%s written to %s", n,
-                  n == 1 ? "" : "s", path);
+        event_emit(env->sink, -1, NODE_READY, EVENT_DONE, "baseline", "%zu figure%s written to %s", n,
+                   n == 1 ? "" : "s", path);
     return r;
 }

@@ -29,7 +29,7 @@ struct engine {
     struct gp_cancel cancel;
     struct event_sink sink; /* emit may be NULL */
     const char *baseline;   /* --baseline FILE, borrowed; NULL: the spec's, else the state folder's */
-    bool calibrate;         /* --calibrate: engine_validate makes a baseline instead of holding against one */
+    bool calibrate;         /* --calibrate: a validation makes a baseline instead of being held against one */
     bool journal_damaged;   /* it was set aside at open; what it knew is found again by tags */
 };
 /* Opens the state folder and the journal. Allocates; close frees. */

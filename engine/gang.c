@@ -57,7 +57,7 @@ int gang_run(struct run *run, struct report *report, struct gp_error *err) {
     struct gp_error failed = {0};
     verdict_collect(run, report);
     validate_peers(&run->venv, report);
-    baseline_hold(run, report, false);
+    baseline_hold(&run->baseline, &run->venv, report, false);
     int r = node_failures(run, &failed);
     if (r == 0) r = run_gang_checks(run, report, &failed);
     verdict_judge(run, report, r != 0 ? failed.msg : "no rank said why");
@@ -71,5 +71,6 @@ int gang_run(struct run *run, struct report *report, struct gp_error *err) {
         if (err != NULL) *err = r != 0 ? failed : kept;
         return r != 0 ? r : k;
     }
-    return report->ready ? 0 : verdict_error(run, report, err);
+    if (!report->ready) return verdict_error(run, report, err);
+    return run->e->calibrate ? baseline_write(run->e, &run->venv, report, err) : 0;
 }

@@ -108,11 +108,14 @@ int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *e
 
 /* --- baseline.c --- */
 /* Reads the baseline that this run is held against, where there is one, before anything is bought. */
-int baseline_open(struct run *run, struct gp_error *err);
+int baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret,
+                  struct gp_error *err);
 /* Holds the nodes' rates (gang: those of all together) against it, and says when it knows nothing of them. */
-void baseline_hold(struct run *run, struct report *report, bool gang);
+void baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report,
+                   bool gang);
 /* --calibrate: writes one of a report in which all is well. */
-int baseline_write(struct run *run, struct report *report, struct gp_error *err);
+int baseline_write(const struct engine *e, const struct validate_env *env, struct report *report,
+                   struct gp_error *err);
 
 /* --- history.c --- */
 /* Adds the report's figures to the stack's history. Never fails: what could not be kept is said. */

@@ -81,7 +81,7 @@ static bool was_refused(int r) {
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     struct provider *home = NULL;
     int r = validate_choose(run->spec, &run->vplan, err);
-    if (r == 0) r = baseline_open(run, err);
+    if (r == 0) r = baseline_open(run->e, run->spec, &run->baseline, err);
     if (r == 0) r = read_secrets(run, err);
     if (r == 0) r = run_provider(run, run->spec->offers.items[0].provider, &home, err);
     if (r == 0) open_others(run);

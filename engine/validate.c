@@ -23,14 +23,13 @@ int engine_validate(struct engine *e, const char *name, const struct spec *spec,
     int r = run_open_known(e, spec, name, &run, err);
     if (r == 0) r = find_stack(run, err);
     if (r == 0) r = validate_choose(run->spec, &run->vplan, err);
-    if (r == 0) r = baseline_open(run, err);
+    if (r == 0) r = baseline_open(e, run->spec, &run->baseline, err);
     if (r == 0) {
         work_begin(run);
         ret->started_s = clock_wall_s();
         r = work_on_nodes(run, node_run_validate, err);
     }
     if (r == 0) r = gang_run(run, ret, err);
-    if (r == 0 && e->calibrate) r = baseline_write(run, ret, err);
     if (r != 0 && run != NULL && run->stack.uid != NULL)
         run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
     run_close(run);

@@ -65,7 +65,7 @@ void verdict_judge(struct run *run, struct report *report, const char *gang_why)
         struct check_result c = did_not_run(run, id, gang_why);
         vec_push(&report->gang, c);
     }
-    baseline_hold(run, report, true);
+    baseline_hold(&run->baseline, &run->venv, report, true);
     report->took_ms = clock_ms() - run->started_ms;
     report_judge(report);
 }

@@ -42,10 +42,11 @@ static void identify(struct sample *one, const struct report_node *rn, int gpu)
     const json_t *g = gpu_at(json_at(data, "gpus"), GP_MAX(gpu, 0));
     const char *id = json_str(g, "pci_id", ""), *sub = json_str(g, "pci_subsystem", "");
     str_put(one->driver, sizeof one->driver, json_str(data, "driver", ""));
-    if (!*id)
-        return;
     const struct gpu_model *m =
-        gpu_model_find((unsigned)strtoul(id, NULL, 16), (unsigned)strtoul(sub, NULL, 16));
+        *id ? gpu_model_find((unsigned)strtoul(id, NULL, 16), (unsigned)strtoul(sub, NULL, 16))
+            : gpu_model_named(json_str(g, "name", ""));
+    if (!m && !*id)
+        return;
     if (m)
         str_put(one->model, sizeof one->model, gpu_model_id(m));
     else

@@ -115,7 +115,7 @@ def test_no_driver(gpus, tmp_path):
 @pytest.mark.parametrize("args,said", [
     (["--time", "3"], "duration with its unit"),
     (["--gpu", "H100:none"], "H100:none"),
-    (["--calibrate"], "--calibrate needs a stack"),
+    (["--calibrate"], "--calibrate without a stack needs --baseline FILE"),
     (["--local"], "one of STACK"),
     (["llm"], "one of STACK"),
 ])

@@ -126,7 +126,8 @@ struct check_ctx {
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
 
-/* What r's BY_MODEL figures are judged by: the GPU of c and how many there are. Before agent_judge_limits. */
+/* What r's BY_MODEL figures are judged by, where the check did not say: the GPU of c and how many there are. run
+ * calls it before judging. */
 void agent_about(struct agent_result *r, const struct check_ctx *c);
 
 struct gpu_identity {

@@ -158,8 +158,8 @@ static void judge_fixed(struct agent_result *r, const struct agent_metric *metri
 }
 
 void agent_about(struct agent_result *r, const struct check_ctx *c) {
-    r->model = c->model;
-    r->about.gpus = c->gpus;
+    if (r->model == NULL) r->model = c->model; /* a check of several GPUs has said whose figures it has */
+    if (r->about.gpus == 0) r->about.gpus = c->gpus;
 }
 
 static bool figure_of(const struct agent_result *r, const struct check_metric_info *m,
