@@ -40,7 +40,7 @@ static void identify(struct sample *one, const struct report_node *rn, int gpu)
     const struct check_result *presence = result_of(rn, "gpu.presence");
     const json_t *data = presence ? presence->data : NULL;
     const json_t *g = gpu_at(json_at(data, "gpus"), GP_MAX(gpu, 0));
-    const char *id = json_str(g, "pci_id", ""), *sub = json_str(g, "pci_subsystem", "");
+    const char *id = json_str(g, "pci_id", ""), *sub = json_str(g, "subsystem", "");
     str_put(one->driver, sizeof one->driver, json_str(data, "driver", ""));
     const struct gpu_model *m =
         *id ? gpu_model_find((unsigned)strtoul(id, NULL, 16), (unsigned)strtoul(sub, NULL, 16))

@@ -220,7 +220,8 @@ static void say_matrix(const struct p2p *p)
 /* NVLink by the model's data sheet: then every pair must reach the other directly. */
 static void judge_direct(const struct p2p *p, const struct gpu_model *model)
 {
-    if (!model || gpu_model_spec(model, "nvlink_gb_per_s") <= 0)
+    if (!model || gpu_model_spec(model, "nvlink_gb_per_s") <= 0 ||
+        gpu_model_spec(model, "nvlink_bridge") > 0) /* a bridge may be there or not */
         return;
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->n; j++)
@@ -278,6 +279,8 @@ static void judge(const struct p2p *p)
     agent_metric(p->r, "gpus", p->n);
     str_addf(&p->r->data, ",\"best_pair\":[%d,%d],\"worst_pair\":[%d,%d]", best.from, best.to, worst.from,
              worst.to);
+    p->r->model = model;
+    p->r->about.gpus = p->n;
     judge_direct(p, model);
     judge_rates(p, model, &worst);
     agent_say(p->r, "%d pairs; gpu %d to gpu %d is the fastest with %.4g GB/s, gpu %d to gpu %d the "
