@@ -158,6 +158,9 @@ struct agent_kind {
     int (*start)(struct gp_error *err);
     /* Which GPU it is, once it is open. Fields that are not known stay as they are. NULL: cannot tell. */
     void (*identify)(int index, struct gpu_identity *ret);
+    /* Adds the other processes that hold this GPU: "1234 (python3), 1240"; nothing where that cannot be
+     * told. May be NULL. */
+    void (*holders)(int index, struct str *ret);
     /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
     void (*device_failed)(struct agent_result *r, const struct gp_error *err);
     /* What an open device is, in words: devices of which it says the same must give the same bits for

@@ -170,6 +170,8 @@ int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp
 void cuda_device_kind(struct device *d, char *dst, size_t n);
 /* agent_kind.identify: PCI ids from the driver, else from sysfs. */
 void cuda_identify(int index, struct gpu_identity *ret);
+/* agent_kind.holders: other processes on that GPU, as NVML says: "1234 (python3), 1240". */
+void cuda_holders(int index, struct str *ret);
 
 /* Of kind_cuda.c; the checks of what GPUs compute, store and move are in samples.h. */
 void gpu_presence_cuda(struct check_ctx *c, struct agent_result *r);

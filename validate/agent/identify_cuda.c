@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which GPU is it: the PCI ids that the model table is keyed by, from the driver (12.9 and newer say
- * them), from the PCI bus in sysfs, or from NVML. What neither says stays unknown. One thread. */
+ * them), from the PCI bus in sysfs, or from NVML. What neither says stays unknown. And who else
+ * is on it. One thread. */
 #include "base/gp_base.h"
 
 #include "cuda.h"
@@ -9,6 +10,8 @@
 #include "base/fs.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <unistd.h>
 
 enum { NVIDIA = 0x10de };
 
@@ -66,4 +69,21 @@ void cuda_identify(int index, struct gpu_identity *ret)
         *p = (char)tolower((unsigned char)*p);
     if (!from_driver(cu, d, ret) && !from_sysfs(ret))
         from_nvml(index, ret);
+}
+
+void cuda_holders(int index, struct str *ret)
+{
+    nvml_device d = NULL;
+    struct nvml_facts f;
+    if (nvml_start(NULL) || nvml_device_of(index, &d, NULL))
+        return;
+    nvml_facts_read(d, &f);
+    int64_t own = getpid();
+    for (size_t i = 0; i < f.n_processes && i < 8; i++) {
+        const struct nvml_process *p = &f.processes[i];
+        if (p->pid == own)
+            continue;
+        str_addf(ret, "%s%" PRId64 "%s%s%s", ret->len ? ", " : "", p->pid, p->name[0] ? " (" : "", p->name,
+                 p->name[0] ? ")" : "");
+    }
 }

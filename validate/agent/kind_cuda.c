@@ -50,6 +50,7 @@ const struct agent_kind agent_kind = {
     .gpu_count = agent_dev_nvidia_count,
     .start = start,
     .identify = cuda_identify,
+    .holders = cuda_holders,
     .device_failed = cuda_verdict,
     .device_kind = cuda_device_kind,
     .before = health_before,

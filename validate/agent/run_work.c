@@ -26,6 +26,18 @@ static void said_from_error(struct run_said *said, const struct gp_error *err)
     agent_result_clear(&r);
 }
 
+/* A GPU that cannot be used because another process has it: which one. */
+static void add_holders(const struct check_ctx *c, struct run_said *said)
+{
+    GP_AUTO_STR struct str who = {.max = 200};
+    if (!agent_kind.holders || (!str_eq(said->code, "cuda_46") && !str_eq(said->code, "cuda_2")))
+        return;
+    agent_kind.holders(c->gpu, &who);
+    size_t n = strlen(said->message);
+    if (who.len)
+        snprintf(said->message + n, sizeof said->message - n, "; process %s is on it", who.s);
+}
+
 static void load(struct check_ctx *c, struct run_said *said)
 {
     struct gp_error err = {0};
@@ -36,6 +48,7 @@ static void load(struct check_ctx *c, struct run_said *said)
     } else if (agent_kind.device->open(c->gpu, &c->dev, &err)) {
         c->dev = NULL;
         said_from_error(said, &err);
+        add_holders(c, said);
     } else if (agent_kind.identify) {
         agent_kind.identify(c->gpu, &said->id);
         said->model = gpu_model_find(said->id.device, said->id.subsystem);
