@@ -74,7 +74,6 @@ struct case_ {
     void *a, *b;
     unsigned *c;
     ku64 *partial, *sums;
-    struct known_log log;
 };
 static void make_a(void *v) {
     struct case_ *t = v;
@@ -94,11 +93,6 @@ static void sum_tiles(void *v) {
     struct case_ *t = v;
     gp_tile_sums((ki64)(t->p.m / t->p.tile) * (t->p.n / t->p.tile), t->partial, t->p.n, t->p.tile, t->sums);
 }
-static void compare(void *v) {
-    struct case_ *t = v;
-    gp_known_compare(96, t->c, t->p.m, t->p.n, t->p.bits, &t->log);
-}
-
 static void test_brute_force(void **state) {
     (void)state;
     for (int type = KNOWN_F32; type <= KNOWN_E4M3; type++) {
@@ -129,24 +123,19 @@ static void test_brute_force(void **state) {
         step(sum_columns, &t);
         step(sum_tiles, &t);
         assert_memory_equal(t.sums, t.p.sums, tiles * 8);
-        step(compare, &t);
-        assert_true(t.log.seen == m * n && t.log.wrong == 0);
         uint64_t fold = known_fold(t.sums, tiles);
         /* any one bit of any element, NaN included, changes its tile's sum and no other */
         for (size_t at = 5; at < m * n; at += 997) {
             unsigned keep = t.c[at];
             t.c[at] = at % 2 ? 0x7fc00000u : keep ^ 1u << at % 31;
             if (t.c[at] == keep) continue;
-            memset(&t.log, 0, sizeof t.log);
             step(sum_columns, &t);
             step(sum_tiles, &t);
-            step(compare, &t);
             for (size_t i = 0; i < tiles; i++) {
                 bool mine = i == at / n / 32 * 3 + at % n / 32;
                 assert_true((t.sums[i] != t.p.sums[i]) == mine);
             }
             assert_true(known_fold(t.sums, tiles) != fold);
-            assert_true(t.log.wrong == 1 && t.log.items[0].row == at / n && t.log.items[0].col == at % n);
             t.c[at] = keep;
         }
         known_product_clear(&t.p);

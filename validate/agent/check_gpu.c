@@ -100,5 +100,7 @@ const struct check_ops gpu_checks_host[] = {
     {.id = "gpu.memory", .needs = no_cuda, .run = presence_host},
     {.id = "gpu.bandwidth", .needs = no_cuda, .run = presence_host},
     {.id = "gpu.p2p", .needs = no_cuda, .run = presence_host},
+    {.id = "gpu.gemm", .needs = no_cuda, .run = presence_host},
+    {.id = "gpu.sdc", .needs = no_cuda, .run = presence_host},
     {.id = NULL},
 };

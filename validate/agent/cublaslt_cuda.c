@@ -5,6 +5,7 @@
 #include "base/gp_base.h"
 
 #include "cublaslt_cuda.h"
+#include "numeric.h"
 
 #include "base/clock.h"
 
@@ -408,16 +409,31 @@ static int prepare(struct blas *b, struct gp_error *err)
     return rc == 0 && r ? device_fail(b->d, r, err, "make an event") : rc;
 }
 
+static const struct plan *plan_find(const struct blas *b, const struct gemm_args *key)
+{
+    for (size_t i = 0; i < b->plans.len; i++)
+        if (same_key(&b->plans.items[i].key, key))
+            return &b->plans.items[i];
+    return NULL;
+}
+
+uint64_t blas_algorithm(const struct blas *b, const struct gemm_args *a)
+{
+    struct gemm_args key = key_of(a);
+    const struct plan *p = plan_find(b, &key);
+    uint64_t h = 0;
+    for (size_t i = 0; p && i < GP_ARRAY_LEN(p->algo.opaque); i++)
+        h = num_mix(h ^ p->algo.opaque[i]);
+    return h;
+}
+
 int blas_gemm(struct blas *b, const struct gemm_args *a, struct gp_error *err)
 {
     struct gemm_args key = key_of(a);
     int rc = prepare(b, err);
     if (rc < 0)
         return rc;
-    struct plan *p = NULL;
-    for (size_t i = 0; !p && i < b->plans.len; i++)
-        if (same_key(&b->plans.items[i].key, &key))
-            p = &b->plans.items[i];
+    const struct plan *p = plan_find(b, &key);
     if (!p) {
         struct plan made = {.key = key};
         int status = plan_describe(b, &made);

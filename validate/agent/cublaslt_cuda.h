@@ -14,6 +14,8 @@ struct blas *blas_open(struct device *d, struct str *said);
 /* The first product of a shape tries the algorithms (and blocks for that); later ones are queued. FP8 and
  * INT8: A as it is and B transposed, sizes and addresses multiples of 16. */
 int blas_gemm(struct blas *b, const struct gemm_args *a, struct gp_error *err);
+/* Which algorithm the shape of this product is multiplied with, as a number; 0: none was chosen yet. */
+uint64_t blas_algorithm(const struct blas *b, const struct gemm_args *a);
 /* driver: also what lies in the driver and on the GPU. */
 void blas_close(struct blas *b, bool driver);
 

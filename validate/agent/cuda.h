@@ -154,6 +154,9 @@ int cuda_gemm_start(struct device *d, struct gp_error *err);
 /* By what device_ops.gemm multiplies: "cuBLASLt 13.1.0"; "own kernels (WHY)" where none can be used:
  * their rate says little about the GPU. Lives as long as the device. GPUPROV_CUBLASLT=off asks for it. */
 const char *cuda_gemm_by(struct device *d);
+/* With which algorithm device_ops.gemm multiplies a product of this shape, as a number; the fastest is
+ * chosen by its time, so two GPUs of a model may differ. 0: our own kernels. After the first such product. */
+uint64_t cuda_gemm_algorithm(struct device *d, const struct gemm_args *a);
 /* The same product by our own tensor-core kernels (not F32, whose own kernel is in_order; FP16 from sm_75
  * on, FP8 from sm_89, the others sm_80), also where cuBLASLt is there. sms: where each tile of C was
  * computed, an int32 (%smid) for every CUDA_TILE x CUDA_TILE elements, row by row, batch by batch;

@@ -60,6 +60,11 @@ const char *cuda_gemm_by(struct device *d)
     return cuda_gemm_start(d, NULL) < 0 ? "nothing: the GPU's context cannot be used" : d->gemm->by.s;
 }
 
+uint64_t cuda_gemm_algorithm(struct device *d, const struct gemm_args *a)
+{
+    return d->gemm && d->gemm->blas ? blas_algorithm(d->gemm->blas, a) : 0;
+}
+
 void gemm_close(struct device *d, bool driver)
 {
     if (!d->gemm)

@@ -379,6 +379,9 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
         ask_in_turn(run, pick, asks);
     for (int g = 0; g < run->gpus; g++)
         each[g] = asks[g].r;
+    const struct check_ops *ops = agent_check_ops(info->id);
+    if (ops && ops->compare)
+        ops->compare(each, (size_t)run->gpus);
     agent_peers(each, (size_t)run->gpus);
     run_merge(r, each, (size_t)run->gpus);
     r->took_ms = clock_ms() - began;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Silent corruption: operands of known-answer and of random products, checksums of a product's tiles,
- * the elements of a tile that is wrong, and the same exact product on every SM, so that a faulty one
- * is named. Also compiled by gcc for the tests. */
+ * and the same exact product on every SM, so that a faulty one is named. Also compiled by gcc for the tests. */
 #include "known.h"
 
 /* n elements, `depth` of each outer index; outer_major: depth runs fastest in memory. */
@@ -45,30 +44,6 @@ KERNEL(gp_tile_sums, const ku64 *partial, ki64 cols, int tile, ku64 *sums)
         for (int c = 0; c < tile; c++)
             sum += from[c];
         sums[i] = sum;
-    }
-}
-
-/* Every element against the table of the answer, of KNOWN_ROWS x KNOWN_COLS fp32 numbers' bits. */
-KERNEL(gp_known_compare, const unsigned *c, ki64 rows, ki64 cols, const unsigned *answer,
-       struct known_log *log)
-{
-    KITEMS(i) {
-        ku64 did = 0;
-        for (ki64 e = i; e < rows * cols; e += n) {
-            ki64 row = e / cols, col = e % cols;
-            unsigned want = answer[row % KNOWN_ROWS * KNOWN_COLS + col % KNOWN_COLS];
-            unsigned got = known_bits(c[e]);
-            did++;
-            if (got == want)
-                continue;
-            KATOMIC_ADD(&log->wrong, 1);
-            ku64 slot = KATOMIC_ADD(&log->logged, 1);
-            if (slot < KNOWN_LOG_MAX) {
-                struct known_wrong w = {(ku64)row, (ku64)col, got, want};
-                log->items[slot] = w;
-            }
-        }
-        KATOMIC_ADD(&log->seen, did);
     }
 }
 

@@ -100,18 +100,4 @@ KFUNC ku64 known_weight(int tile, int row, int col)
     return 2ull * ((ku64)row * (ku64)tile + (ku64)col) + 1;
 }
 
-/* --- what kernels report --- */
-
-enum { KNOWN_LOG_MAX = 16 };
-
-struct known_wrong {
-    unsigned long long row, col;
-    unsigned got, want; /* fp32 bits */
-};
-/* Zeroed before. */
-struct known_log {
-    unsigned long long seen, wrong, logged;
-    struct known_wrong items[KNOWN_LOG_MAX];
-};
-
 #endif
