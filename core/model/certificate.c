@@ -98,6 +98,22 @@ static void signed_bytes(struct str *out, const char *payload, size_t n) {
     str_add_mem(out, payload, n);
 }
 
+int certificate_sign(const char *payload, size_t n, const struct sign_key *key, char **ret,
+                     struct gp_error *err) {
+    GP_AUTO_STR struct str bytes = {0};
+    signed_bytes(&bytes, payload, n);
+    unsigned char sig[SIGN_BYTES];
+    int rc = sign_data(key, bytes.s, bytes.len, sig, err);
+    if (rc != 0) return rc;
+    GP_AUTO_FREE char *body = base64_text(payload, n), *sig64 = base64_text(sig, sizeof sig);
+    GP_AUTO_JSON json_t *envelope =
+        json_pack("{s:s, s:s, s:[{s:s, s:s}]}", "payloadType", CERTIFICATE_TYPE, "payload", body,
+                  "signatures", "keyid", key->pub.fingerprint, "sig", sig64);
+    GP_AUTO_FREE char *text = json_text(envelope, 1);
+    *ret = xasprintf("%s\n", text);
+    return 0;
+}
+
 int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const struct sign_key *key,
                      char **ret, struct gp_error *err) {
     const struct report_node *n = &r->nodes.items[i];
@@ -109,18 +125,7 @@ int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const stru
                        "it again", r->stack, n->slot);
     GP_AUTO_JSON json_t *j = payload_of(r, n, ttl_s, key);
     GP_AUTO_FREE char *payload = json_text(j, 0);
-    GP_AUTO_STR struct str bytes = {0};
-    signed_bytes(&bytes, payload, strlen(payload));
-    unsigned char sig[SIGN_BYTES];
-    int rc = sign_data(key, bytes.s, bytes.len, sig, err);
-    if (rc != 0) return rc;
-    GP_AUTO_FREE char *body = base64_text(payload, strlen(payload)), *sig64 = base64_text(sig, sizeof sig);
-    GP_AUTO_JSON json_t *envelope =
-        json_pack("{s:s, s:s, s:[{s:s, s:s}]}", "payloadType", CERTIFICATE_TYPE, "payload", body,
-                  "signatures", "keyid", key->pub.fingerprint, "sig", sig64);
-    GP_AUTO_FREE char *text = json_text(envelope, 1);
-    *ret = xasprintf("%s\n", text);
-    return 0;
+    return certificate_sign(payload, strlen(payload), key, ret, err);
 }
 
 /* --- reading --- */

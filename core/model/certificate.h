@@ -31,6 +31,9 @@ void certificate_clear(struct certificate *c);
  * frees. -GP_EVALIDATE: the node is not ready, so there is nothing to certify. */
 int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const struct sign_key *key,
                      char **ret, struct gp_error *err);
+/* The envelope around a payload as it is. Caller frees. */
+int certificate_sign(const char *payload, size_t n, const struct sign_key *key, char **ret,
+                     struct gp_error *err);
 /* Decodes and checks the signature against the key that the certificate itself names.
  * -GP_EPROTO: cut short, not a certificate, of another version, or (detail "SIGNATURE") changed since
  * it was signed. Neither expiry nor trust in the key is looked at. */
