@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov init [FILE]: writes a commented starter spec; never over a file that is there. */
+/* gpuprov init [FILE]: writes a commented starter spec, or Slurm's hooks; never over a file that is there. */
 #include "base/gp_base.h"
 
 #include "app.h"
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "templates/templates.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +14,13 @@
 
 struct opts {
     int provider;
+    const char *slurm;
 };
 static const struct opt options[] = {
     {.name = "provider", .letter = 'p', .type = OPT_ENUM, .offset = offsetof(struct opts, provider),
      .arg = "local|ssh|aws", .help = "where the nodes of the starter are (default local)"},
+    {.name = "slurm", .type = OPT_TEXT, .offset = offsetof(struct opts, slurm), .arg = "DIR",
+     .help = "writes Slurm's healthcheck.sh and prolog.sh there instead"},
     {0}};
 
 enum { INIT_LOCAL, INIT_SSH, INIT_AWS }; /* as in the option's words and in bodies */
@@ -70,26 +74,46 @@ static const char hosts[] =
     "  - {address: 192.0.2.1}       # yours instead\n"
     "  - {address: 192.0.2.2}\n";
 
-static int write_new(const char *path, const char *text, struct gp_error *err) {
-    GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+static int write_new(const char *path, const char *text, size_t n, mode_t mode, struct gp_error *err) {
+    GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0 && errno == EEXIST)
         return gp_fail(err, GP_EEXISTS, "'%s' is there already: give another name", path);
     if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-    int e = fs_write_all(fd, text, strlen(text));
+    int e = fs_write_all(fd, text, n);
     if (e == 0) return 0;
     unlink(path);
     return gp_fail_errno(err, GP_EIO, -e, "could not write '%s'", path);
 }
 
+static int write_slurm(struct invocation *inv, const char *dir, struct gp_error *err) {
+    static const char *const names[] = {"healthcheck.sh", "prolog.sh"};
+    GP_AUTO_JSON json_t *written = json_array();
+    int r = fs_mkdirs(dir, 0755, err);
+    for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(names); i++) {
+        GP_AUTO_FREE char *from = xasprintf("slurm/%s", names[i]), *to = fs_join(dir, names[i]);
+        const struct template_file *f = template_find(from);
+        if (f == NULL) return gp_fail(err, GP_EINTERNAL, "%s is not in this program", from);
+        r = write_new(to, (const char *)f->data, f->size, 0755, err);
+        json_array_append_new(written, json_any_text(to));
+    }
+    if (r != 0) return r;
+    if (inv->common->json) print_json(json_pack("{s:O}", "written", written));
+    else printf("wrote %s/healthcheck.sh and %s/prolog.sh; next: name them in slurm.conf, as they say\n", dir, dir);
+    return 0;
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
+    if (o->slurm != NULL && inv->n_args > 0)
+        return gp_fail(err, GP_EUSAGE, "--slurm DIR writes no spec: leave '%s' out", inv->args[0]);
+    if (o->slurm != NULL) return write_slurm(inv, o->slurm, err);
     const char *path = inv->n_args == 1 ? inv->args[0] : "gpuprov.yaml";
     GP_AUTO_FREE char *text = xasprintf("%s%s", head, bodies[o->provider]);
     if (strcmp(path, "-") == 0) {
         print_text(inv, "spec", text);
         return 0;
     }
-    int r = write_new(path, text, err);
+    int r = write_new(path, text, strlen(text), 0644, err);
     if (r != 0) return r;
     /* A hosts file that is there already is the user's. */
     GP_AUTO_FREE char *hosts_path = NULL;
@@ -98,7 +122,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
         free(hosts_path);
         hosts_path = NULL;
     }
-    if (hosts_path != NULL && (r = write_new(hosts_path, hosts, err)) != 0) return r;
+    if (hosts_path != NULL && (r = write_new(hosts_path, hosts, strlen(hosts), 0644, err)) != 0) return r;
     if (inv->common->json)
         print_json(json_pack("{s:o, s:o}", "written", json_any_text(path), "hosts",
                              json_any_text(hosts_path)));

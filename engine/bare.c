@@ -57,10 +57,10 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
     GP_CLEANUP(baseline_clear) struct baseline baseline = {0};
     char run_id[17];
     int r = local_spec(req, &spec, err);
+    if (r == 0) r = validate_choose_local(spec, &plan, err);
     if (r == 0) r = fs_random_hex(run_id, 8, err);
     if (r == 0) r = baseline_open(e, spec, &baseline, err);
     if (r != 0) return r;
-    validate_choose_local(spec, &plan);
     struct validate_env env = {.spec = spec, .plan = &plan, .stack = "local", .uid = "", .run = run_id,
                                .nvidia_expected = spec->gpu.count > 0, .gpus_expected = spec->gpu.count,
                                .all = e->opts.check_all, .cancel = &e->cancel, .sink = &e->sink};

@@ -156,22 +156,31 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
     return 0;
 }
 
-void validate_choose_local(const struct spec *spec, struct validate_plan *ret)
+/* Where there are GPUs, a verdict that says nothing of them would be none. */
+static bool first_of_all(const struct check_info *info)
+{
+    return str_eq(info->id, "gpu.presence");
+}
+
+int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err)
 {
     GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     for (size_t i = 0; i < check_count(); i++) {
         const struct check_info *info = &check_table[i];
         const char *why = info->level == CHECK_GANG ? "runs over nodes that are reached over SSH"
                                                     : cannot(spec, info);
-        struct pick c = {.info = info};
+        struct pick c = {.info = info, .required = first_of_all(info)};
         if (why)
             leave_out(ret, info, why);
         else
             vec_push(&all.list, c);
     }
-    pick_take(all.list.items, all.list.len, spec->validate.time_ms);
+    int64_t need_s = pick_take(all.list.items, all.list.len, spec->validate.time_ms);
+    if (need_s * 1000 > spec->validate.time_ms)
+        return too_short(spec, &all, need_s, err);
     plan_add(ret, spec, &all);
     ret->node_time_ms = GP_MAX(node_time_ms(spec, ret), 1000);
+    return 0;
 }
 
 void validate_plan_clear(struct validate_plan *p)

@@ -20,9 +20,10 @@ struct validate_plan {
  * A required check that does not fit or cannot apply (peers with one node is not "cannot": train.ddp
  * runs with one rank): -GP_EUSAGE, so that `check` refuses it. Pure. */
 int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
-/* The same for the machine that this program runs on: node checks alone, and none is asked for more than
- * the time leaves; what is left out is said. Gang checks need nodes that are reached over SSH. Pure. */
-void validate_choose_local(const struct spec *spec, struct validate_plan *ret);
+/* The same for the machine that this program runs on: node checks alone. Where there are GPUs
+ * gpu.presence must fit the time (-GP_EUSAGE); of the rest what fits, what is left out is said. Gang checks
+ * need nodes that are reached over SSH. Pure. */
+int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
 void validate_plan_clear(struct validate_plan *p);
 
 struct validate_env {
