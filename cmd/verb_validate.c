@@ -5,13 +5,14 @@
 
 #include "app.h"
 #include "base/json.h"
+#include "engine/kubernetes.h"
 #include "reports.h"
 
 enum { NODE_CHECK_MS = 30000 };
 
 struct opts {
     bool local, node_check, strict, all, accept_new_host_key;
-    bool calibrate;
+    bool calibrate, kubernetes;
     const char *hosts, *gpu, *baseline;
     int64_t time_ms;
     struct report_opts reports;
@@ -23,6 +24,8 @@ static const struct opt options[] = {
      .help = "the machines of a hosts file, without a stack"},
     {.name = "node-check", .type = OPT_FLAG, .offset = offsetof(struct opts, node_check),
      .help = "this machine, for schedulers: one line; exit 0, 1, 2 or 3"},
+    {.name = "kubernetes", .type = OPT_FLAG, .offset = offsetof(struct opts, kubernetes),
+     .help = "with --node-check, in a pod: sets the condition of node $NODE_NAME"},
     {.name = "gpu", .type = OPT_TEXT, .offset = offsetof(struct opts, gpu), .arg = "MODEL:N",
      .help = "GPUs that each machine must have (default: what is there)"},
     {.name = "time", .type = OPT_DURATION, .offset = offsetof(struct opts, time_ms), .arg = "TIME",
@@ -54,6 +57,10 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "--calibrate without a stack needs --baseline FILE: nothing else is kept");
     if (o->node_check && o->calibrate)
         return gp_fail(err, GP_EUSAGE, "--calibrate goes with --local, --hosts or a stack, not with --node-check");
+    const char *node = getenv("NODE_NAME");
+    if (o->kubernetes && (!o->node_check || node == NULL || node[0] == '\0'))
+        return gp_fail(err, GP_EUSAGE, "--kubernetes goes with --node-check, and NODE_NAME in the environment "
+                       "(fieldRef: spec.nodeName)");
     return report_opts_check(&o->reports, err);
 }
 
@@ -68,6 +75,15 @@ static void show(struct invocation *inv, const struct report *report, const stru
     const struct report_style style = output_style(stdout);
     report_text(report, &style, &text);
     fputs(text.s, stdout);
+}
+
+/* A verdict that nobody hears of is no pass for a Job either. */
+static void tell_kubernetes(struct invocation *inv, struct engine *e, const struct report *report) {
+    struct gp_error why = {0};
+    enum node_check verdict = (enum node_check)inv->exit_code;
+    if (kubernetes_condition(getenv("NODE_NAME"), report, verdict, &e->cancel, &why) == 0) return;
+    fprintf(stderr, "gpuprov: %s\n", why.msg);
+    if (verdict <= NODE_CHECK_DEGRADED) inv->exit_code = NODE_CHECK_UNKNOWN;
 }
 
 /* The verdict is the exit code; what kept us from one is 3, in the same line. */
@@ -94,6 +110,7 @@ static int node_check(struct invocation *inv, struct gp_error *err) {
     } else {
         puts(line.s);
     }
+    if (o->kubernetes) tell_kubernetes(inv, e, &report);
     report_clear(&report);
     return 0;
 }

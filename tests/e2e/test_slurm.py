@@ -40,7 +40,7 @@ CONF = """
 ClusterName=t
 SlurmctldHost=n1(10.99.0.1)
 AuthType=auth/munge
-AuthInfo=socket={t}/munge/s
+AuthInfo=socket={t}/munge/s,cred_expire=5
 CredType=cred/munge
 SlurmUser=root
 StateSaveLocation={t}/state
@@ -149,7 +149,7 @@ def test_slurmd_drains_and_resumes(cluster):
 
 def test_a_job_meets_the_prolog(cluster):
     """The node turned bad after its last health check: the job does not run, goes back to the queue, and runs
-    when the node is good again."""
+    when the node is good again (Slurm holds a requeued job until its credential has expired)."""
     cluster.start()
     cluster.settings(**MISSING)
     job = cluster("sbatch", "--parsable", "-o", "/dev/null", "--wrap", f"echo ran >>{cluster.folder}/ran")
