@@ -24,7 +24,7 @@ static int pci_count(const char *class_starts)
         GP_AUTO_FREE char *class = xasprintf("%s/%s/class", folder, e->d_name);
         GP_AUTO_STR struct str v = {0};
         GP_AUTO_STR struct str c = {0};
-        if (fs_read(vendor, 64, &v, NULL) || fs_read(class, 64, &c, NULL))
+        if (fs_read(vendor, 64, &v, NULL) || fs_read(class, 64, &c, NULL) || !v.s || !c.s)
             continue;
         n += str_starts(v.s, "0x10de") && str_starts(c.s, class_starts);
     }

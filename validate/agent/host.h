@@ -7,6 +7,13 @@
 
 void disk_run(struct check_ctx *c, struct agent_result *r);
 void kernlog_run(struct check_ctx *c, struct agent_result *r);
+void stream_run(struct check_ctx *c, struct agent_result *r);
+void limits_run(struct check_ctx *c, struct agent_result *r);
+void rdma_run(struct check_ctx *c, struct agent_result *r);
+void container_run(struct check_ctx *c, struct agent_result *r);
+
+int64_t agent_memory_available(void); /* bytes that can be had without swapping */
+int host_rdma_devices(void);          /* InfiniBand, RoCE and EFA devices with a driver */
 
 enum kern_action { KERN_NONE, KERN_NOTE, KERN_DEGRADED, KERN_FAIL };
 enum xid_kind {

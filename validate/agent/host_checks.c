@@ -144,7 +144,7 @@ static double copy_gb_per_s(char *p, size_t bytes, int64_t deadline_ms) {
     return best;
 }
 
-static int64_t mem_available(void) {
+int64_t agent_memory_available(void) {
     GP_AUTO_STR struct str s = {0};
     long long kib = 0;
     if (fs_read("/proc/meminfo", 65536, &s, NULL) == 0) {
@@ -157,7 +157,7 @@ static int64_t mem_available(void) {
 }
 
 static void memory_run(struct check_ctx *c, struct agent_result *r) {
-    int64_t machine = 0, usable = agent_memory_bytes(&machine), available = mem_available();
+    int64_t machine = 0, usable = agent_memory_bytes(&machine), available = agent_memory_available();
     size_t bytes = GP_MIN(MEM_MAX, (size_t)GP_MAX((int64_t)1 << 20, GP_MIN(usable, available) / 8));
     bytes &= ~(size_t)0xfffff;
     agent_metric(r, "size", (double)usable / (1 << 30));
@@ -223,5 +223,9 @@ const struct check_ops host_checks[] = {
     {.id = "host.disk", .run = disk_run},
     {.id = "host.clock", .run = clock_run},
     {.id = "host.kernlog", .run = kernlog_run},
+    {.id = "host.bandwidth", .run = stream_run},
+    {.id = "host.limits", .run = limits_run},
+    {.id = "host.rdma", .run = rdma_run},
+    {.id = "host.container", .run = container_run},
     {.id = NULL},
 };

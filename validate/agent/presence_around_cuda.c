@@ -93,7 +93,7 @@ static void judge_fabric_manager(bool started, const char *driver, int64_t deadl
 static void kernel_module_version(char *dst, size_t n) {
     GP_AUTO_STR struct str s = {0};
     dst[0] = '\0';
-    if (fs_read("/proc/driver/nvidia/version", 4096, &s, NULL) < 0) return;
+    if (fs_read("/proc/driver/nvidia/version", 4096, &s, NULL) < 0 || s.s == NULL) return;
     const char *p = strstr(s.s, "Kernel Module");
     p = p != NULL ? strpbrk(p, "0123456789\n") : NULL;
     /* "Kernel Module for x86_64  580.65.06": the version is the one with a dot */

@@ -145,7 +145,7 @@ static int ours(int64_t pid) {
     GP_AUTO_STR struct str s = {0};
     GP_AUTO_FREE char *path = xasprintf("/proc/%lld/stat", (long long)pid);
     int parent = 0;
-    if (fs_read(path, 4096, &s, NULL) < 0) return -1;
+    if (fs_read(path, 4096, &s, NULL) < 0 || s.s == NULL) return -1;
     const char *end = strrchr(s.s, ')'); /* its name may hold anything */
     if (end == NULL || sscanf(end + 1, " %*c %d", &parent) != 1) return -1;
     return parent == (int)getppid() || pid == (int64_t)getpid();
