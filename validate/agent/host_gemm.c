@@ -19,48 +19,58 @@ static const size_t type_size[GEMM_TYPES] = {
 union word {
     float f;
     uint32_t u; /* of an int32, which wraps */
-};
+} __attribute__((may_alias)); /* device memory holds what other code put there */
 
-/* Element i, turned into fp32 (INT8: into int32). Device memory holds what other code put there. */
-static union word element(const void *p, enum gemm_type type, int64_t i) {
-    union word w = {.u = 0};
-    uint16_t half = 0;
-    int8_t byte = 0;
-    size_t size = type_size[type];
-    memcpy(size == 4 ? (void *)&w : size == 2 ? (void *)&half : (void *)&byte,
-           (const char *)p + i * (int64_t)size, size);
+typedef uint16_t __attribute__((may_alias)) half_word;
+
+/* n elements, `step` apart in each, turned into fp32 (INT8: into int32). */
+static void convert(union word *restrict to, int64_t to_step, const void *from, int64_t from_step,
+                    enum gemm_type type, int64_t n) {
+    const half_word *half = from;
+    const uint8_t *byte = from;
+    const union word *word = from;
     switch (type) {
-    case GEMM_TF32: w.u &= 0xffffe000u; break;
-    case GEMM_F16: w.f = num_from_f16(half); break;
-    case GEMM_BF16: w.f = num_from_bf16(half); break;
-    case GEMM_FP8_E4M3: w.f = num_from_e4m3((uint8_t)byte); break;
-    case GEMM_INT8: w.u = (uint32_t)byte; break;
-    default: break;
+    case GEMM_TF32:
+        for (int64_t i = 0; i < n; i++) to[i * to_step].u = word[i * from_step].u & 0xffffe000u;
+        break;
+    case GEMM_F16:
+        for (int64_t i = 0; i < n; i++) to[i * to_step].f = num_from_f16(half[i * from_step]);
+        break;
+    case GEMM_BF16:
+        for (int64_t i = 0; i < n; i++) to[i * to_step].f = num_from_bf16(half[i * from_step]);
+        break;
+    case GEMM_FP8_E4M3:
+        for (int64_t i = 0; i < n; i++) to[i * to_step].f = num_from_e4m3(byte[i * from_step]);
+        break;
+    case GEMM_INT8:
+        for (int64_t i = 0; i < n; i++) to[i * to_step].u = (uint32_t)(int8_t)byte[i * from_step];
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) to[i * to_step] = word[i * from_step];
     }
-    return w;
 }
 
-/* c[0..n) += over k of a[k] * b[k][0..n): each element's additions run with k rising. */
-static void row_times(union word *restrict c, const union word *restrict a,
-                      const union word *restrict b, int k_n, int n) {
+/* c[0..n) += over k of a[k] * b[k][0..n): each element's additions run with k rising. Apart, so that the
+ * compiler knows plain floats that do not overlap. */
+static __attribute__((noinline)) void row_times(float *restrict c, const float *restrict a,
+                                                const float *restrict b, int k_n, int n) {
     int k = 0;
     for (; k + 4 <= k_n; k += 4) {
-        float a0 = a[k].f, a1 = a[k + 1].f, a2 = a[k + 2].f, a3 = a[k + 3].f;
-        const union word *b0 = b + (int64_t)k * n;
+        float a0 = a[k], a1 = a[k + 1], a2 = a[k + 2], a3 = a[k + 3];
+        const float *b0 = b + (int64_t)k * n;
         for (int j = 0; j < n; j++)
-            c[j].f = (((c[j].f + a0 * b0[j].f) + a1 * b0[n + j].f) + a2 * b0[2 * n + j].f) +
-                     a3 * b0[3 * n + j].f;
+            c[j] = (((c[j] + a0 * b0[j]) + a1 * b0[n + j]) + a2 * b0[2 * n + j]) + a3 * b0[3 * n + j];
     }
     for (; k < k_n; k++) {
-        float a0 = a[k].f;
-        for (int j = 0; j < n; j++) c[j].f = c[j].f + a0 * b[(int64_t)k * n + j].f;
+        float a0 = a[k];
+        for (int j = 0; j < n; j++) c[j] = c[j] + a0 * b[(int64_t)k * n + j];
     }
 }
 
-static void row_times_int(union word *restrict c, const union word *restrict a,
-                          const union word *restrict b, int k_n, int n) {
+static __attribute__((noinline)) void row_times_int(uint32_t *restrict c, const uint32_t *restrict a,
+                                                    const uint32_t *restrict b, int k_n, int n) {
     for (int k = 0; k < k_n; k++)
-        for (int j = 0; j < n; j++) c[j].u += a[k].u * b[(int64_t)k * n + j].u;
+        for (int j = 0; j < n; j++) c[j] += a[k] * b[(int64_t)k * n + j];
 }
 
 /* One matrix of the batch; b: op(B), k x n, as 4-byte elements. */
@@ -76,20 +86,21 @@ struct work {
 
 static void one_row(struct work *w, int i) {
     const struct gemm_args *g = w->g;
-    union word *a = w->row, *c = w->row + g->k;
-    int64_t at = (int64_t)i * g->n;
+    int64_t at = (int64_t)i * g->n, size = (int64_t)type_size[g->type];
     bool half = g->out_same;
-    for (int k = 0; k < g->k; k++)
-        a[k] = element(w->a, g->type, g->trans_a ? (int64_t)k * g->m + i : (int64_t)i * g->k + k);
-    for (int j = 0; j < g->n; j++)
-        c[j] = !g->accumulate ? (union word){.u = 0} : element(w->c, half ? g->type : GEMM_F32, at + j);
-    if (g->type == GEMM_INT8) row_times_int(c, a, w->b, g->k, g->n);
-    else row_times(c, a, w->b, g->k, g->n);
-    for (int j = 0; half && j < g->n; j++) {
-        uint16_t h = g->type == GEMM_F16 ? num_to_f16(c[j].f) : num_to_bf16(c[j].f);
-        memcpy((char *)w->c + (at + j) * 2, &h, sizeof h);
+    const union word *a = (const union word *)w->a + (int64_t)i * g->k;
+    union word *c = half ? w->row + g->k : (union word *)w->c + at;
+    if (g->trans_a || g->type != GEMM_F32) {
+        convert(w->row, 1, (const char *)w->a + (g->trans_a ? i : (int64_t)i * g->k) * size,
+                g->trans_a ? g->m : 1, g->type, g->k);
+        a = w->row;
     }
-    if (!half) memcpy((char *)w->c + at * 4, c, (size_t)g->n * sizeof *c);
+    if (!g->accumulate) memset(c, 0, (size_t)g->n * sizeof *c);
+    else if (half) convert(c, 1, (const half_word *)w->c + at, 1, g->type, g->n);
+    if (g->type == GEMM_INT8) row_times_int(&c->u, &a->u, &w->b->u, g->k, g->n);
+    else row_times(&c->f, &a->f, &w->b->f, g->k, g->n);
+    for (int j = 0; half && j < g->n; j++)
+        ((half_word *)w->c)[at + j] = g->type == GEMM_F16 ? num_to_f16(c[j].f) : num_to_bf16(c[j].f);
 }
 
 static void *rows_main(void *arg) {
@@ -141,17 +152,18 @@ int host_gemm_run(const struct gemm_args *g, struct host_scratch *scratch, struc
         scratch->p = xrealloc(scratch->p, need);
         scratch->bytes = need;
     }
-    union word *b = scratch->p;
+    union word *own = scratch->p;
     struct work all[THREADS_MAX] = {{.g = g}};
-    for (int t = 0; t < threads; t++) all[t] = (struct work){.g = g, .row = b + bn + row * (size_t)t};
+    for (int t = 0; t < threads; t++) all[t] = (struct work){.g = g, .row = own + bn + row * (size_t)t};
     int64_t size = (int64_t)type_size[g->type], c_size = g->out_same ? 2 : 4;
     for (int s = 0; s < g->batch; s++) {
         const char *pb = (const char *)(uintptr_t)g->b + s * g->stride_b * size;
-        for (int k = 0; k < g->k; k++)
-            for (int j = 0; j < g->n; j++)
-                b[(int64_t)k * g->n + j] =
-                    element(pb, g->type, g->trans_b ? (int64_t)j * g->k + k : (int64_t)k * g->n + j);
-        multiply(all, threads, (const char *)(uintptr_t)g->a + s * g->stride_a * size, b,
+        bool as_it_lies = g->type == GEMM_F32 && !g->trans_b;
+        for (int r = 0; g->trans_b && r < g->n; r++)
+            convert(own + r, g->n, pb + (int64_t)r * g->k * size, 1, g->type, g->k);
+        if (!g->trans_b && !as_it_lies) convert(own, 1, pb, 1, g->type, (int64_t)bn);
+        multiply(all, threads, (const char *)(uintptr_t)g->a + s * g->stride_a * size,
+                 as_it_lies ? (const union word *)(const void *)pb : own,
                  (char *)(uintptr_t)g->c + s * g->stride_c * c_size);
     }
     return 0;
