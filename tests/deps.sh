@@ -51,6 +51,10 @@ part_test() {
   need strace strace
   need util-linux setarch
   need iproute2 ip
+  # the hooks for Slurm are tested against a real one, in namespaces
+  need slurmctld slurmctld
+  need slurmd slurmd
+  need munge munged
 }
 
 part_lint() {

@@ -127,7 +127,7 @@ static void check_table_of(struct str *out, const struct check_result *list, siz
 
 static void add_node(const struct report *r, const struct report_node *n, struct str *out) {
     GP_AUTO_STR struct str where = {0};
-    const char *parts[] = {n->place, n->address, n->host, n->id};
+    const char *parts[] = {n->place, n->address, n->host, str_eq(n->id, n->host) ? NULL : n->id};
     for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++)
         if (report_text_of(parts[i])[0] != '\0')
             str_addf(&where, "%s%s", where.len > 0 ? ", " : "", parts[i]);

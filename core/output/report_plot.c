@@ -11,7 +11,7 @@ enum {
     PLOT_W = 620, PLOT_H = 260, LEFT = 64, RIGHT = 16, TOP = 14, BOTTOM = 44,
     CHAR_W = 7,   /* a character of the page's 12 px, rounded up */
     LEGEND_H = 18,
-    TICKS = 6, COLOURS = 8,
+    TICKS = 6, COLOURS = 8, DOTS_MAX = 100,
     BAR_H = 20, BAR_LEFT = 92, BAR_RIGHT = 82, BARS_MAX = 64
 };
 
@@ -145,7 +145,7 @@ static void draw_axes(const struct plot *p, const struct axis *x, const struct a
     str_add(out, "</text>");
 }
 
-static void draw_series(const struct plot_series *s, size_t i, const struct axis *x,
+static void draw_series(const struct plot_series *s, size_t i, bool dots, const struct axis *x,
                         const struct axis *y, struct str *out) {
     if (s->points.len == 0) return;
     str_addf(out, "<path class=\"line s%zu\" d=\"", i % COLOURS);
@@ -153,7 +153,7 @@ static void draw_series(const struct plot_series *s, size_t i, const struct axis
         str_addf(out, "%c%.1f %.1f", k == 0 ? 'M' : 'L', place(x, s->points.items[k].x),
                  place(y, s->points.items[k].y));
     str_add(out, "\"/>");
-    if (s->points.len > 64) return;
+    if (!dots) return;
     for (size_t k = 0; k < s->points.len; k++) {
         char vx[48], vy[48];
         const struct plot_point *at = &s->points.items[k];
@@ -187,8 +187,9 @@ void plot_lines(const struct plot *p, struct str *out) {
     struct axis x = {.log = p->log_x, .bytes = p->log_x, .from = LEFT, .to = PLOT_W - RIGHT};
     struct axis y = {.log = p->log_y};
     bool first_x = true, first_y = true;
+    size_t points = 0;
     for (size_t i = 0; i < p->series.len; i++)
-        for (size_t k = 0; k < p->series.items[i].points.len; k++) {
+        for (size_t k = 0; k < p->series.items[i].points.len; k++, points++) {
             include_value(&x, p->series.items[i].points.items[k].x, &first_x);
             include_value(&y, p->series.items[i].points.items[k].y, &first_y);
         }
@@ -208,7 +209,7 @@ void plot_lines(const struct plot *p, struct str *out) {
         str_addf(out, "<path class=\"level\" d=\"M%.1f %.1fH%.1f\"/>", x.from, at, x.to);
         text_at(out, x.to - 2, at - 5, "end", p->level_label);
     }
-    for (size_t i = 0; i < p->series.len; i++) draw_series(&p->series.items[i], i, &x, &y, out);
+    for (size_t i = 0; i < p->series.len; i++) draw_series(&p->series.items[i], i, points <= DOTS_MAX, &x, &y, out);
     str_add(out, "</svg></figure>\n");
 }
 

@@ -218,7 +218,7 @@ static void add_node_head(const struct report *r, const struct report_node *n, b
     add_part(&rest, "  ", n->place);
     add_part(&rest, ", ", n->address);
     add_part(&rest, ", host ", n->host);
-    add_part(&rest, ", ", n->id);
+    if (!str_eq(n->id, n->host)) add_part(&rest, ", ", n->id);
     if (rest.s != NULL) text_fit(out, rest.s, SIZE_MAX);
 }
 

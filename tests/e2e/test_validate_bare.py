@@ -87,10 +87,12 @@ def test_good_gpus(gpus, tmp_path):
     assert out["line"].startswith("pass: ") and out["ready"], out["line"]
     seen = verdicts(out)
     assert seen["gpu.presence"] == "pass" and not {"fail", "error"} & set(seen.values()), seen
-    assert (tmp_path / "n.prom").read_text().count('gpu="7"') > 4
+    assert (tmp_path / "n.prom").read_text().count('gpu="7",uuid="GPU-') > 4
     presence = next(c for c in out["nodes"][0]["checks"] if c["check"] == "gpu.presence")
-    certified = json.loads(gpus(8, "verify", tmp_path / "cert.json", "--json", code=None).stdout)["certificate"]
-    assert [g["uuid"] for g in certified["gpus"]] == [g["uuid"] for g in presence["data"]["gpus"] if "uuid" in g]
+    said = gpus(8, "verify", tmp_path / "cert.json", "--json", code=FAIL).stdout
+    certified = json.loads(said)["certificate"] # the stand-in's GPUs are not in this machine's /proc
+    assert [g["uuid"] for g in certified["gpus"]] == [g["uuid"] for g in presence["data"]["gpus"]]
+    assert len(certified["gpus"]) == 8 and certified["driver"] and "is not in this machine" in said
 
 
 def test_what_is_there_is_what_is_checked(gpus):
