@@ -16,6 +16,7 @@ static const char help_text[] =
     "      --checks a,b         these, in this order, whatever they take ('gpuprov-agent checks' lists them)\n"
     "      --all                go on after the first certain failure\n"
     "      --gpus N             how many GPUs must be here; fewer fail\n"
+    "      --gpu-model NAME     which model they must be\n"
     "      --load-limit 2m      how long the driver may take to load, before the time of the checks starts\n"
     "      --floors a,b         a missed limit of these does not end the run: the caller judges by its own\n"
     "      --now-ms MS          the caller's clock, milliseconds since 1970, for host.clock\n"
