@@ -143,6 +143,9 @@ struct check_ops {
     void (*run)(struct check_ctx *c, struct agent_result *r);
     /* Turns figures into the verdict. NULL: agent_judge_limits. Not called when skipped or error. */
     void (*judge)(struct check_ctx *c, struct agent_result *r);
+    /* CHECK_GPU: what it needs of libraries, in its worker, before the clock runs and with the GPU open; what
+     * is wrong with them the check says. NULL: nothing. */
+    void (*load)(struct check_ctx *c);
     /* CHECK_GPU, in the parent: what the GPUs' results say about each other, before they are merged; makes
      * some of them worse. NULL: nothing. */
     void (*compare)(struct agent_result *each, size_t n);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.bandwidth, first half (the second is check_hostlink_cuda.c): how fast a GPU copies and reads its own memory. Several shapes of our kernels and the
- * driver's own copy are timed by the GPU's clock; the best shape's median is the figure, because the
- * question is what the memory can do. What was copied and read is verified. One worker per GPU. */
+/* gpu.bandwidth, first half (the second is check_hostlink_cuda.c): how fast a GPU copies and reads its
+ * own memory. Several shapes of our kernels and the driver's own copy are timed by the GPU's clock; the
+ * best shape's median is the figure, because the question is what the memory can do. What was copied and
+ * read is verified. One worker per GPU. */
 #include "base/gp_base.h"
 
 #include "cuda.h"
