@@ -302,6 +302,56 @@ static void test_peers(void **state)
     device_cuda.close(d[1]);
 }
 
+/* GB/s of copies within GPU 0 and to it, by a stand-in that is told how to be. */
+static void rates_of(const char *standin, double *ret_within, double *ret_to)
+{
+    enum { BYTES = 4 << 20 };
+    struct device *d = NULL;
+    struct gp_error err = {0};
+    dev_addr a = 0, b = 0;
+    void *host = NULL;
+    double s[2] = {0};
+    setenv("GPUPROV_STANDIN", standin, 1);
+    open_device(&device_cuda, &d);
+    assert_int_equal(device_cuda.alloc(d, BYTES, &a, &err), 0);
+    assert_int_equal(device_cuda.alloc(d, BYTES, &b, &err), 0);
+    assert_int_equal(cuda_host_alloc(d, BYTES, &host, &err), 0);
+    struct copy_args c[2] = {{.kind = COPY_WITHIN, .dev = b, .dev_src = a, .bytes = BYTES},
+                             {.kind = COPY_TO_DEVICE, .dev = a, .host = host, .bytes = BYTES}};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cuda_mark(d, i, &err), 0);
+        assert_int_equal(cuda_copy_queue(d, &c[i], &err), 0);
+    }
+    assert_int_equal(cuda_mark(d, 2, &err), 0);
+    assert_int_equal(device_cuda.sync(d, clock_deadline(10000), &err), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cuda_elapsed(d, i, i + 1, &s[i], &err), 0);
+    *ret_within = 2.0 * BYTES / 1e9 / s[0];
+    *ret_to = BYTES / 1e9 / s[1];
+    device_cuda.close(d);
+    unsetenv("GPUPROV_STANDIN");
+}
+
+static void test_slow_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *standin;
+        double within, to; /* percent of the model's */
+    } knobs[] = {{"slow=50", 50, 50},           {"slow_copy=40", 40, 100}, {"slow_h2d=30", 100, 30},
+                 {"slow=50,slow_copy=50", 25, 50}, {"gpu=1,slow=50", 100, 100}, {"noise=0", 100, 100},
+                 {"decay=60,decay_after=0", 60, 60}, {"seed=7", 100, 100}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(knobs); i++) {
+        double within = 0, to = 0;
+        rates_of(knobs[i].standin, &within, &to);
+        near_rate(within * 1e9, 1, 29.5 * knobs[i].within);
+        near_rate(to * 1e9, 1, 0.55 * knobs[i].to);
+    }
+    double t4 = 0, to = 0;
+    rates_of("profile=t4", &t4, &to);
+    near_rate(t4 * 1e9, 1, 250);
+}
+
 static void test_attributes(void **state)
 {
     (void)state;
@@ -418,6 +468,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_marks_and_queued_copies),
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_attributes),
+        cmocka_unit_test(test_slow_gpus),
         cmocka_unit_test(test_block_kernels),
         cmocka_unit_test(test_bad_days),
     };
