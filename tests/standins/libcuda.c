@@ -195,6 +195,7 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d)
     standin_now->launches = 0;
     standin_now->filled = NULL;
     standin_now->stuck = 0;
+    standin_now->total_ns = 0;
     int r = (int)standin_fault("context");
     *ret = r ? NULL : &gpus[d];
     return r;
