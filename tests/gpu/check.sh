@@ -83,7 +83,10 @@ while [ "$round" -le "$rounds" ]; do
     round=$((round + 1))
 done
 # What needs several GPUs or minutes is compared once.
-figures "$work/full.jsonl" | awk '$1 ~ /^(nccl|train)\./ { print "ours", $1, $2, $3 }' >>"$work/pairs"
+figures "$work/full.jsonl" | awk '$1 ~ /^nccl\./ { print "ours", $1, $2, $3 }' >>"$work/pairs"
+# Training on one GPU, as the other program does it; sizes are taken from this result.
+"$agent" train --gpu 0 --json >"$work/train.jsonl" 2>"$work/train.err" || say "train: $(tail -n 1 "$work/train.err")"
+figures "$work/train.jsonl" | awk '$2 == "tokens_per_s" { print "ours", $1, $2, $3 }' >>"$work/pairs"
 for tool in $OTHERS_ONCE; do
     "once_$tool" "$work" 2>"$work/$tool.err" | awk '{ print "other", $1, $2, $3, $4 }' >>"$work/pairs" ||
         say "$tool: $(tail -n 1 "$work/$tool.err")"

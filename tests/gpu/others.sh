@@ -17,7 +17,7 @@ fi
 # shellcheck disable=SC2154
 other_torch() { CUDA_VISIBLE_DEVICES=0 "$PYTHON" "$here/torch_rates.py"; }
 once_torch_train() {
-    CUDA_VISIBLE_DEVICES=0 "$PYTHON" "$here/train_torch.py" |
+    CUDA_VISIBLE_DEVICES=0 "$PYTHON" "$here/train_torch.py" --like "$1/train.jsonl" |
         awk '/"mode"/ { m = $0; sub(/.*"mode": *"/, "", m); sub(/".*/, "", m); t = $0; sub(/.*"tokens_per_s": */, "", t); sub(/[,}].*/, "", t); print "train.ddp tokens_per_s", t, "pytorch-" m }'
 }
 

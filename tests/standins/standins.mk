@@ -38,7 +38,8 @@ endif
 # instead of the library.
 DEVICE_TEST_OBJ := $(filter-out %/agent/main.o %/agent/kind_cuda.o \
   $(if $(CUDA_TOOLKITS),,%/fatbins.o %/fatbin_data.o),$(AGENT_CUDA_OBJ))
-$(B)/tests/contract/test_device $(B)/tests/contract/test_gemm $(B)/tests/contract/test_train_kernels: \
+$(B)/tests/contract/test_device $(B)/tests/contract/test_gemm $(B)/tests/contract/test_train_kernels \
+$(B)/tests/contract/test_train_gang: \
   $(B)/tests/contract/%: tests/contract/%.c $(DEVICE_TEST_OBJ) | $(STANDIN_LIBS)
 	@mkdir -p $(@D)
 	$(SAY) "  test $@"

@@ -26,6 +26,9 @@ static const char help_text[] =
     "Exit status of run: 0 pass, 1 degraded, 2 fail, 3 could not tell (a required check that did not run, bad\n"
     "usage). Libraries are also looked for in GPUPROV_LIBRARY_PATH. Run as root it reads the kernel's log too.\n"
     "\n"
+    "  gpuprov-agent train [--gpu 0] [--time 8s] [--precision bf16|fp16] [--json]\n"
+    "     the timed model of train.ddp alone, on one GPU: its rate, to be held against another program's\n"
+    "\n"
     "gpuprov itself starts these for checks over several nodes:\n";
 
 void agent_help(FILE *to)

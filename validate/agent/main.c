@@ -14,7 +14,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } verbs[] = {
     {"run", verb_run},       {"rank", verb_rank}, {"follow", verb_follow},
-    {"stop", verb_stop},     {"checks", verb_checks},
+    {"stop", verb_stop},     {"checks", verb_checks}, {"train", verb_train},
 };
 
 int args_parse(int argc, char **argv, const struct arg *args, struct gp_error *err) {

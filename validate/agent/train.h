@@ -89,6 +89,8 @@ bool train_blame_params(struct train *t, int step, uint64_t sum_hash);
 
 /* bf16 and fp16, after the fp32 model held (train_stages.c). False: the check returns. */
 bool train_stages(struct train *t);
+/* Only the run that is timed, for comparison with other programs; figures and data as train.ddp's. */
+void train_speed(struct check_ctx *c, struct agent_result *r, enum gemm_type type, double seconds);
 
 /* Rank 0 alone repeats the first steps over the whole global batch; the others wait. */
 bool train_replay(struct train *t);

@@ -53,7 +53,12 @@ static void mixed_faults(struct mixed *m, int step) {
         poke(&m->gpt, m->gpt.grads, 100, 1u << 13, 0);
     }
 }
+
+void mixed_fault_restored(struct mixed *m, int step) {
+    if (agent_fault("mx-restore", m->c->rank, step)) poke(&m->gpt, m->gpt.m, 9, 1u << 3, 0);
+}
 #else
+void mixed_fault_restored(struct mixed *m, int step) { (void)m, (void)step; }
 static void mixed_faults(struct mixed *m, int step) { (void)m, (void)step; }
 #endif
 

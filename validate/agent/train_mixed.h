@@ -77,6 +77,7 @@ bool mixed_gradient(struct mixed *m, struct mx_gpt *g, int of, int step, float *
 bool mixed_reduce(struct mixed *m); /* sums what is in the gradient over the ranks, and waits */
 /* One step from the gradient to the update. hash: where this rank's gradient hash goes; may be NULL. */
 bool mixed_step(struct mixed *m, int step, bool checked, uint64_t *own_hash);
+void mixed_fault_restored(struct mixed *m, int step); /* does nothing but in test builds */
 float mixed_rate(const struct mixed *m, int step);
 
 /* --- train_mixed_blame.c --- */

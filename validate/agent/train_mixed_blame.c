@@ -95,9 +95,9 @@ struct far { /* from the reference: sum of squares, and the largest */
 static struct far distance(const float *v, const float *ref, size_t n) {
     struct far f = {0};
     for (size_t i = 0; i < n; i++) {
-        double d = (double)v[i] - (double)ref[i];
-        f.all += d * d;
-        f.largest = GP_MAX(f.largest, d * d);
+        double d = (double)v[i] - (double)ref[i], square = d * d < 1e60 ? d * d : 1e60; /* NaN too */
+        f.all += square;
+        f.largest = GP_MAX(f.largest, square);
     }
     return f;
 }
@@ -217,6 +217,19 @@ static bool blame_sum(struct mixed *m, int step, size_t at) {
     return false;
 }
 
+/* More than half hold the same parameters: the others. */
+static void blame_minority(struct mixed *m) {
+    int n = m->c->size;
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+        for (int k = 0; k < n; k++) same += m->hashes[k] == m->hashes[i];
+        if (2 * same <= n) continue;
+        for (int k = 0; k < n; k++)
+            if (m->hashes[k] != m->hashes[i]) agent_culprit(m->r, k);
+        return;
+    }
+}
+
 /* The same sums gave other parameters: the update has one order only, so the host's bits decide. */
 static bool blame_update(struct mixed *m, int step) {
     struct gp_error err = {0};
@@ -238,8 +251,13 @@ static bool blame_update(struct mixed *m, int step) {
     mx_close(&g);
     if (host != NULL) device_host.close(host);
     if (!ok && m->plan->small) return mixed_failed(m, &err);
+    /* where the ranks did not start from the same state, none of them knows what is right */
+    GP_AUTO_FREE uint64_t *wants = xcalloc((size_t)m->c->size, sizeof *wants);
+    if (!gang_gather(m->c, m->r, &want, wants, sizeof want)) return false;
+    for (int k = 1; k < m->c->size; k++) ok = ok && wants[k] == wants[0];
     for (int k = 0; k < m->c->size && ok; k++)
         if (m->hashes[k] != want) agent_culprit(m->r, k);
+    if (!m->plan->small) blame_minority(m); /* too large to be repeated on the host */
     agent_set(m->r, AGENT_FAIL, "parameters_differ",
               "%s, step %d: parameters differ between ranks; to blame: rank %s", m->plan->name, step,
               m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");

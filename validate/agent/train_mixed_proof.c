@@ -101,6 +101,38 @@ static bool load(struct mixed *m, const struct saved *s) {
     return true;
 }
 
+/* Of everything that the next step depends on. */
+static bool state_hash(struct mixed *m, uint64_t *ret) {
+    struct gp_error err = {0};
+    const dev_addr flat[] = {m->gpt.params, m->gpt.m, m->gpt.v};
+    float rest[] = {m->gpt.beta1_t, m->gpt.beta2_t, m->scale.scale};
+    uint64_t h[GP_ARRAY_LEN(flat) + 1] = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(flat); i++)
+        if (mx_hash(&m->gpt, flat[i], m->gpt.n_params, &h[i], &err) != 0) return mixed_failed(m, &err);
+    h[GP_ARRAY_LEN(flat)] = gang_hash(rest, sizeof rest);
+    *ret = gang_hash(h, sizeof h);
+    return true;
+}
+
+/* The saved state, on the device again and looked at. False: a verdict was set, or it failed. */
+static bool load_and_look(struct mixed *m, const struct saved *s, int step, uint64_t want) {
+    uint64_t got = 0;
+    int64_t wrong = 0;
+    GP_AUTO_FREE int64_t *all = xcalloc((size_t)m->c->size, sizeof *all);
+    if (!load(m, s)) return false;
+    mixed_fault_restored(m, step);
+    if (!state_hash(m, &got)) return false;
+    wrong = got != want;
+    if (!gang_gather(m->c, m->r, &wrong, all, sizeof wrong)) return false;
+    for (int k = 0; k < m->c->size; k++)
+        if (all[k]) agent_culprit(m->r, k);
+    if (m->r->culprits.len == 0) return true;
+    agent_set(m->r, AGENT_FAIL, "not_repeatable",
+              "%s: the state saved after step %d is another one when it is restored; to blame: rank %s",
+              m->plan->name, step, m->r->culprits.s);
+    return false;
+}
+
 struct continued { /* one way on: this rank's gradients, and the parameters after them */
     uint64_t own[MIXED_RESTORED], params[MIXED_RESTORED];
 };
@@ -120,11 +152,9 @@ static bool go_on(struct mixed *m, int step, struct continued *ret) {
 bool mixed_restore(struct mixed *m, int step) {
     struct saved s = {0};
     struct continued first = {0}, again = {0};
-    bool ok = save(m, &s) && go_on(m, step, &first) && load(m, &s);
-#ifdef GPUPROV_FAULTS
-    if (ok && agent_fault("mx-restore", m->c->rank, step)) m->gpt.beta1_t = 0.5f;
-#endif
-    ok = ok && go_on(m, step, &again) && load(m, &s);
+    uint64_t before = 0;
+    bool ok = state_hash(m, &before) && save(m, &s) && go_on(m, step, &first) &&
+              load_and_look(m, &s, step, before) && go_on(m, step, &again) && load(m, &s);
     free(s.p);
     free(s.m);
     free(s.v);

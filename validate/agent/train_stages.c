@@ -19,7 +19,7 @@ static const struct {
     {{GPT_VOCAB, 1024, 1024, 8, 12, 4096}, 8},  /* 152 million, 8 GiB */
     {{GPT_VOCAB, 512, 512, 8, 8, 2048}, 8},     /* 26 million, 1 GiB */
 };
-enum { SMALL_STEPS = 24, TIMED_STEPS = 400, TIMED_S = 8, BUCKET = 6553600 /* 25 MiB */ };
+enum { SMALL_STEPS = 24, TIMED_STEPS = 4000, TIMED_S = 8, BUCKET = 6553600 /* 25 MiB */ };
 
 /* --- what the devices can --- */
 
@@ -88,6 +88,8 @@ static void say_run(struct mixed *m, const char *key) {
     say_losses(m, s);
     str_addf(s, ",\"type\":\"%s\",\"parameters\":%zu,\"width\":%d,\"layers\":%d,\"context\":%d", p->name,
              m->gpt.n_params, p->shape.dim, p->shape.layers, p->shape.ctx);
+    str_addf(s, ",\"heads\":%d,\"inner\":%d,\"vocabulary\":%d,\"batch\":%d", p->shape.heads, p->shape.ff,
+             p->shape.vocab, p->batch);
     str_addf(s, ",\"micro_batches\":%d,\"tokens_per_rank_and_step\":%d,\"buckets\":%d", p->micros,
              m->gpt.rows * p->micros, m->n_buckets);
     str_addf(s, ",\"skipped_steps\":%d", m->scale.skipped);
@@ -130,9 +132,17 @@ static void say_spread(struct mixed *m) {
     agent_data_nums(m->r, "step_ms_0_10_50_90_100", at, GP_ARRAY_LEN(at));
 }
 
+static void find_model(struct check_ctx *c) {
+    struct gpu_identity id = {0};
+    if (c->model != NULL || c->gpu < 0 || agent_kind.identify == NULL) return;
+    agent_kind.identify(c->gpu, &id);
+    c->model = gpu_model_find(id.device, id.subsystem);
+}
+
 static void say_speed(struct mixed *m) {
     const struct mixed_plan *p = m->plan;
     struct check_ctx *c = m->c;
+    find_model(c);
     double own = (double)m->gpt.rows * p->micros, step = median_of(m->step_s, m->n_step);
     double alone = median_of(m->compute_s, m->n_compute) + m->update_s;
     double comm = median_of(m->comm_s, m->n_compute), shown = GP_MAX(step - alone, 0);
@@ -178,7 +188,8 @@ static bool small_run(struct train *t, enum gemm_type type) {
     return one_run(t, &p, p.name, false);
 }
 
-static bool timed_run(struct train *t, enum gemm_type type) {
+/* seconds: how long the large model trains */
+static bool timed_run(struct train *t, enum gemm_type type, double seconds) {
     struct mixed_plan p = {.name = type == GEMM_BF16 ? "bf16" : "fp16",
                            .type = type,
                            .shape = small_shape,
@@ -196,7 +207,7 @@ static bool timed_run(struct train *t, enum gemm_type type) {
         p.shape = sizes[i].shape;
         p.batch = sizes[i].batch;
         p.steps = TIMED_STEPS;
-        p.seconds = TIMED_S;
+        p.seconds = seconds;
         p.check_every = 16;
         p.small = false;
     }
@@ -227,5 +238,17 @@ bool train_stages(struct train *t) {
         return false;
     }
     t->timed = !host && timed >= 0;
-    return !t->timed || timed_run(t, (enum gemm_type)timed);
+    return !t->timed || timed_run(t, (enum gemm_type)timed, TIMED_S);
+}
+
+void train_speed(struct check_ctx *c, struct agent_result *r, enum gemm_type type, double seconds) {
+    struct train t = {.c = c, .r = r, .dev = c->dev, .steps = TIMED_STEPS};
+    bool works = false;
+    gang_say_device(r, c->dev_ops);
+    if (!type_works(&t, type, &works)) return;
+    if (works && timed_run(&t, type, seconds))
+        agent_say(r, "%s on %s", type == GEMM_BF16 ? "bf16" : "fp16", gang_device_text(c->dev_ops));
+    if (!works)
+        agent_set(r, AGENT_ERROR, "no_precision", "this device does not multiply %s matrices",
+                  type == GEMM_BF16 ? "bf16" : "fp16");
 }

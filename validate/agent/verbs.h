@@ -29,6 +29,7 @@ int verb_rank(int argc, char **argv);
 int verb_follow(int argc, char **argv);
 int verb_stop(int argc, char **argv);
 int verb_checks(int argc, char **argv);
+int verb_train(int argc, char **argv);
 void agent_help(FILE *to);
 
 #define AGENT_EXIT_UNKNOWN 3 /* "could not tell": also bad usage, as schedulers read it */
