@@ -116,6 +116,7 @@ lint:
 docs: all
 	$(B)/gpuprov schema --markdown >docs/spec.md
 	$(B)/gpuprov checks --markdown >docs/checks.md
+	$(B)/gpuprov checks --models >docs/gpu-models.md
 
 format:
 	clang-format -i $(LIB_SRC) $(CMD_SRC) $(wildcard validate/agent/*.[ch] core/*/*.h */*.h */*/*.h \

@@ -7,11 +7,13 @@
 #include "validate/validate.h"
 
 struct opts {
-    bool markdown;
+    bool markdown, models;
 };
 static const struct opt options[] = {
     {.name = "markdown", .type = OPT_FLAG, .offset = offsetof(struct opts, markdown),
      .help = "the same table as docs/checks.md"},
+    {.name = "models", .type = OPT_FLAG, .offset = offsetof(struct opts, models),
+     .help = "what GPUs of each model reach, as docs/gpu-models.md"},
     {0}};
 
 static const char *level_name(enum check_level l) {
@@ -28,6 +30,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     if (o->markdown) {
         GP_AUTO_FREE char *text = checks_markdown();
+        print_text(inv, "markdown", text);
+        return 0;
+    }
+    if (o->models) {
+        GP_AUTO_FREE char *text = models_markdown();
         print_text(inv, "markdown", text);
         return 0;
     }

@@ -51,7 +51,7 @@ const struct gpu_model *gpu_model_at(size_t i)
     return i < GP_ARRAY_LEN(models) ? &models[i] : NULL;
 }
 
-static const struct gpu_model *like(const struct gpu_model *m)
+const struct gpu_model *gpu_model_like(const struct gpu_model *m)
 {
     return m->like < 0 ? NULL : &models[m->like];
 }
@@ -150,7 +150,7 @@ const struct gpu_model *gpu_model_named(const char *text)
 
 double gpu_model_spec(const struct gpu_model *m, const char *name)
 {
-    for (; m; m = like(m))
+    for (; m; m = gpu_model_like(m))
         for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++)
             if (specs[i].model == index_of(m) && str_eq(specs[i].key, name))
                 return specs[i].value;
@@ -161,8 +161,8 @@ double gpu_model_spec(const struct gpu_model *m, const char *name)
 static double pcie_limit(const struct gpu_model *m)
 {
     double gen = gpu_model_spec(m, "pcie_gen"), width = gpu_model_spec(m, "pcie_width");
-    double lane = 8.0 / 8 * 128 / 130; /* GB/s */
-    for (double g = 3; g < gen; g++)
+    double lane = 8.0 / 8 * 128 / 130; /* GB/s; each generation doubles it */
+    for (int g = 3; g < (int)gen; g++)
         lane *= 2;
     return gen < 3 || width <= 0 ? -1 : lane * width;
 }
@@ -217,7 +217,7 @@ bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *ke
                       struct gpu_figure *ret)
 {
     const struct model_figure *best = NULL;
-    for (; m && !best; m = like(m))
+    for (; m && !best; m = gpu_model_like(m))
         for (size_t i = 0; i < GP_ARRAY_LEN(figures); i++) {
             const struct model_figure *f = &figures[i];
             if (f->model == index_of(m) && applies(f, key) && (!best || f->bytes > best->bytes))

@@ -56,6 +56,9 @@ double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *k
 bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value,
                           char *why, size_t why_size);
 
+/* The model whose figures stand for what m has none of; NULL: none. */
+const struct gpu_model *gpu_model_like(const struct gpu_model *m);
+
 /* Going through the table, for pages and tests. */
 const struct gpu_model *gpu_model_at(size_t i); /* NULL ends */
 struct gpu_row {

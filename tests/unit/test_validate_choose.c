@@ -5,6 +5,7 @@
 #include "validate/validate.h"
 
 #include "base/fs.h"
+#include "validate/models.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -157,7 +158,7 @@ static void test_page_has_every_check_and_limit(void **state)
     (void)state;
     GP_AUTO_FREE char *page = checks_markdown();
     for (size_t i = 0; i < check_count(); i++) {
-        GP_AUTO_FREE char *head = xasprintf("\n## %s\n", check_table[i].id);
+        GP_AUTO_FREE char *head = xasprintf("\n### %s\n", check_table[i].id);
         assert_non_null(strstr(page, head));
     }
     assert_non_null(strstr(page, "| `wrong_words` | words | more than 0 words | - | memory is exact |"));
@@ -171,6 +172,25 @@ static void test_page_has_every_check_and_limit(void **state)
         fail_msg("docs/checks.md is not what the table says: run 'make docs'");
 }
 
+static void test_page_of_models(void **state)
+{
+    (void)state;
+    GP_AUTO_FREE char *page = models_markdown();
+    const struct gpu_model *m = NULL;
+    for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++) {
+        GP_AUTO_FREE char *head = xasprintf("\n## %s\n", gpu_model_name(m));
+        assert_non_null(strstr(page, head));
+    }
+    GP_AUTO_STR struct str kept = {0};
+    struct gp_error err = {0};
+    if (getenv("UPDATE_GOLDEN"))
+        assert_int_equal(fs_write_atomic("docs/gpu-models.md", page, strlen(page), 0644, &err), 0);
+    if (fs_read("docs/gpu-models.md", 1 << 20, &kept, &err) < 0)
+        fail_msg("%s", err.msg);
+    if (!str_eq(kept.s, page))
+        fail_msg("docs/gpu-models.md is not what the table says: run 'make docs'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_is_left_out),
         cmocka_unit_test(test_the_table_is_sound),
         cmocka_unit_test(test_page_has_every_check_and_limit),
+        cmocka_unit_test(test_page_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
