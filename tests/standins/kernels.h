@@ -69,6 +69,6 @@ struct standin_kernel {
 #define ROW(kernel) .name = #kernel, .step = step_##kernel, .blocks = blocks_##kernel
 
 /* name NULL ends each. */
-extern const struct standin_kernel kernels_memory[], kernels_gemm[], kernels_sdc[], kernels_test[], kernels_train[];
+extern const struct standin_kernel kernels_collective[], kernels_memory[], kernels_gemm[], kernels_sdc[], kernels_test[], kernels_train[];
 
 #endif

@@ -276,9 +276,28 @@ EXPORT int cuStreamCreate(void **ret, unsigned flags)
     return 0;
 }
 
+EXPORT unsigned long long standin_gpu_later(void *stream)
+{
+    return ++standin_stream(stream)->issued;
+}
+
+EXPORT void standin_gpu_ended(void *stream, double ns)
+{
+    struct sstream *s = stream;
+    unsigned long long ticket = s->ended + 1;
+    s->ns = s->at[ticket % TICKETS] = ns;
+    __atomic_store_n(&s->ended, ticket, __ATOMIC_RELEASE);
+}
+
+static int stream_idle(const struct sstream *s)
+{
+    return __atomic_load_n(&s->ended, __ATOMIC_ACQUIRE) >= s->issued;
+}
+
 EXPORT int cuStreamDestroy_v2(void *stream)
 {
-    free(stream);
+    if (stream_idle(stream)) /* else somebody still works in it */
+        free(stream);
     return 0;
 }
 
@@ -292,7 +311,20 @@ static int finished(const struct sgpu *g)
 
 EXPORT int cuStreamQuery(void *stream)
 {
-    return standin_now ? finished(standin_stream(stream)->gpu) : 201;
+    if (!standin_now)
+        return 201;
+    int r = finished(standin_stream(stream)->gpu);
+    return r == 0 && !stream_idle(standin_stream(stream)) ? 600 : r;
+}
+
+static int event_reached(const struct sevent *e)
+{
+    return !e->ticket || __atomic_load_n(&e->stream->ended, __ATOMIC_ACQUIRE) >= e->ticket;
+}
+
+static double event_ns(const struct sevent *e)
+{
+    return e->ticket ? e->stream->at[e->ticket % TICKETS] : e->ns;
 }
 
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
@@ -301,8 +333,10 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     struct sstream *s = standin_stream(stream);
     if (flags)
         return 1;
+    while (e->recorded && !event_reached(e))
+        usleep(100); /* everything is done at once here, so what comes next must wait now */
     if (e->recorded)
-        s->ns = fmax(s->ns, e->ns);
+        s->ns = fmax(s->ns, event_ns(e));
     return standin_status(s->gpu);
 }
 
@@ -333,13 +367,17 @@ EXPORT int cuEventRecord(void *event, void *stream)
     if (e->gpu != s->gpu)
         return 400;
     e->recorded = 1;
+    e->stream = s;
+    e->ticket = stream_idle(s) ? 0 : s->issued;
     e->ns = s->ns;
     return standin_status(s->gpu);
 }
 
 EXPORT int cuEventQuery(void *event)
 {
-    return finished(((struct sevent *)event)->gpu);
+    const struct sevent *e = event;
+    int r = finished(e->gpu);
+    return r == 0 && !event_reached(e) ? 600 : r;
 }
 
 EXPORT int cuEventElapsedTime(float *ret_ms, void *from, void *to)
@@ -348,7 +386,9 @@ EXPORT int cuEventElapsedTime(float *ret_ms, void *from, void *to)
     if (!a->recorded || !b->recorded || a->gpu != b->gpu)
         return 400;
     int r = finished(a->gpu);
+    if (r == 0 && (!event_reached(a) || !event_reached(b)))
+        r = 600;
     if (r == 0)
-        *ret_ms = (float)((b->ns - a->ns) / 1e6);
+        *ret_ms = (float)((event_ns(b) - event_ns(a)) / 1e6);
     return r;
 }

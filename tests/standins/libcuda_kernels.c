@@ -8,7 +8,7 @@
 
 struct kstep kstep;
 
-static const struct standin_kernel *const families[] = {kernels_memory, kernels_gemm, kernels_sdc, kernels_train,
+static const struct standin_kernel *const families[] = {kernels_collective, kernels_memory, kernels_gemm, kernels_sdc, kernels_train,
                                                      kernels_test};
 
 EXPORT int cuModuleGetFunction(void **ret, void *m, const char *name)

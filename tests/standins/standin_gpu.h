@@ -56,14 +56,20 @@ struct sgpu { /* one GPU; a context is a pointer to it */
     uint64_t *flipped;  /* the word that lost its bit, to be given back when stuck=0 */
     unsigned long long peers; /* bit i: access to GPU i is on */
 };
+enum { TICKETS = 4096 };
 struct sstream {
     struct sgpu *gpu;
     double ns; /* its own time */
+    /* Work of another library that ends later (a collective): tickets given out, and ended in order. */
+    unsigned long long issued, ended;
+    double at[TICKETS]; /* the stream's time when each ended */
 };
 struct sevent {
     struct sgpu *gpu;
     int recorded;
     double ns;
+    struct sstream *stream;
+    unsigned long long ticket; /* it is reached when this one has ended */
 };
 
 extern struct sgpu *standin_now; /* whose context is current; NULL none */
@@ -95,6 +101,10 @@ EXPORT int standin_gpu_can(enum standin_work w);
 /* The time of a stream, ns, and setting it (a collective ends for all at once). */
 EXPORT double standin_gpu_time(void *stream);
 EXPORT void standin_gpu_set_time(void *stream, double ns);
+/* Work in a stream that ends later, in any thread: a ticket now, its end (in the order of tickets; ns: the
+ * stream's time then) when it is done. Until then the stream and events after it are not ready. */
+EXPORT unsigned long long standin_gpu_later(void *stream);
+EXPORT void standin_gpu_ended(void *stream, double ns);
 /* Spoils a result of `elements` of `size` bytes as the knobs gemm_bit and gemm_nan say. */
 EXPORT void standin_gpu_spoil(void *at, size_t elements, size_t size);
 /* What the current GPU was given never ends. */

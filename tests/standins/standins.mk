@@ -3,7 +3,8 @@
 STANDIN_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra \
   $(if $(DEV),-Werror) -I.
 STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.so.1 \
-  $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12
+  $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12 \
+  $(B)/tests/standin/libnccl.so.2
 
 $(B)/agent-obj/kernels_test.o: tests/standins/kernels_test.cu validate/agent/kernels/kportable.h
 	@mkdir -p $(@D)
@@ -17,6 +18,10 @@ $(B)/tests/standin/libcuda.so.1: $(sort $(wildcard tests/standins/libcuda*.c tes
 $(B)/tests/standin/libnvidia-ml.so.1: tests/standins/libnvidia-ml.c tests/standins/standin.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $< -o $@
+$(B)/tests/standin/libnccl.so.2: $(wildcard tests/standins/libnccl*.c) tests/standins/libnccl.h \
+  tests/standins/standin_gpu.h tests/standins/standin.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $(filter %.c,$^) -lpthread -ldl -lm -o $@
 
 # Version 12 lies in a folder of its own, because 13 is looked for first.
 $(B)/tests/standin/libcublasLt.so.13: STANDIN_VERSION = 130100

@@ -85,7 +85,7 @@ struct gang_who {
     char host[64];
     int32_t gpu;     /* -1: none */
     int32_t node;    /* the first rank of its node: ranks with the same one share a machine */
-    int32_t open;    /* its GPU could be opened (1) or not (0: why) */
+    int32_t open;    /* its GPU could be opened: 1; no: 0 something is missing, -1 its fault (why) */
     int32_t alike;   /* several ranks share its GPU: logic only, no figure */
     char pci[24];
     char why[160];
@@ -114,15 +114,18 @@ struct check_ctx {
     const struct gang_who *who; /* per rank: where it is and what it has */
     char no_gpu[320]; /* a gang of GPUs that does without them: why. Its train.ddp proves no GPU */
     int no_gpu_culprit; /* the rank that this is about; -1: nobody */
+    struct comm *stuck; /* NCCL that did not start, for the search of who is to blame; or NULL */
     bool no_gpu_fail;   /* it is a fault (a GPU or a link), not something that is missing */
     /* Replaces data by a new communicator that uses NCCL_ALGO=Ring NCCL_PROTO=Simple only; on failure
      * nothing may use it. NULL: data has no other way to add. */
     int (*data_plain)(struct check_ctx *c, struct gp_error *err);
+    bool same_gpu; /* all ranks of this node are on one GPU: logic only, no figure */
     int rank, size;
     uint64_t seed;
     unsigned precisions; /* of train.ddp: bits 1 << GEMM_F32 (always done), 1 << GEMM_BF16, 1 << GEMM_F16;
                           * 0: the device's own choice (all on a GPU, fp32 on the host) */
     int steps; /* of train.ddp */
+    int64_t stall_ms; /* how long a peer, or a collective beyond what it should take, may say nothing */
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
 

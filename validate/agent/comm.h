@@ -46,7 +46,8 @@ struct all_reduce_args {
  * comm_culprit(err) names the rank to blame. After a failure only abort may be called. */
 struct comm_ops {
     const char *name; /* "tcp", "nccl" */
-    /* Meets all peers. Blocks until the deadline at most. */
+    /* Meets all peers. Blocks until the deadline at most. On failure *ret may be set: a dead communicator
+     * that only abort, and a search for who is to blame, take. */
     int (*init)(const struct comm_setup *s, struct comm **ret, struct gp_error *err);
     /* The result is bit-identical on all ranks. Ordered after what the device was given before the
      * call; may return before it is done, so that it runs while the device computes on: nothing may

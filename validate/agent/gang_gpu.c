@@ -32,7 +32,7 @@ static bool tell(struct check_ctx *c, const struct gang_who *own) {
 
 bool gang_meet(struct check_ctx *c, int node) {
     struct utsname u;
-    struct gang_who own = {.gpu = c->gpu, .node = node};
+    struct gang_who own = {.gpu = c->gpu, .node = node, .alike = c->same_gpu};
     if (uname(&u) == 0) str_put(own.host, sizeof own.host, u.nodename);
     return tell(c, &own);
 }
@@ -61,10 +61,18 @@ static void open_own(struct check_ctx *c, struct gang_who *own) {
     } else if (agent_kind.device == &device_host) {
         str_put(own->why, sizeof own->why, "the agent there is the one without CUDA");
     } else if (agent_kind.device->open(c->gpu, &c->dev, &err) != 0) {
+        int64_t code = 0;
         c->dev = NULL;
+        /* the driver's own number, or a hang: the GPU's fault; else something is missing */
+        if (err.code == GP_ETIMEOUT || str_to_i64(err.detail, 1, 100000, &code)) own->open = -1;
         str_put(own->why, sizeof own->why, err.msg);
     } else {
+        struct gpu_identity id = {.pci = ""};
         own->open = 1;
+        if (agent_kind.identify == NULL) return;
+        agent_kind.identify(c->gpu, &id);
+        c->model = gpu_model_find(id.device, id.subsystem);
+        str_put(own->pci, sizeof own->pci, id.pci);
     }
 }
 
@@ -73,6 +81,7 @@ static void without(struct check_ctx *c, int rank, const char *why) {
     gang_name(c, rank, name, sizeof name);
     snprintf(c->no_gpu, sizeof c->no_gpu, "%s: %s", name, why);
     c->no_gpu_culprit = rank;
+    c->no_gpu_fail = c->who[rank].open < 0;
 }
 
 /* One GPU alone has nobody to talk to: its collectives are copies, staged by tcp. */
@@ -95,11 +104,21 @@ static int meet_nccl(struct check_ctx *c, struct gp_error *err) {
     struct comm_setup s = {.rank = c->rank,
                            .size = c->size,
                            .deadline_ms = c->deadline_ms,
+                           .stall_ms = c->stall_ms,
                            .dev_ops = agent_kind.device,
                            .dev = c->dev,
                            .meet = c->comm,
                            .who = c->who};
     return agent_kind.comm->init(&s, &c->data, err);
+}
+
+/* The same ranks once more, by the algorithm that adds in one way only. NCCL reads these when it starts. */
+static int meet_plain(struct check_ctx *c, struct gp_error *err) {
+    setenv("NCCL_ALGO", "Ring", 1);
+    setenv("NCCL_PROTO", "Simple", 1);
+    c->data_ops->abort(c->data, NULL, -1);
+    c->data = NULL;
+    return meet_nccl(c, err);
 }
 
 void gang_open_gpus(struct check_ctx *c) {
@@ -111,25 +130,32 @@ void gang_open_gpus(struct check_ctx *c) {
     open_own(c, &own);
     if (!tell(c, &own)) return;
     for (int i = 0; i < c->size && c->no_gpu[0] == '\0'; i++)
-        if (!c->who[i].open) without(c, i, c->who[i].why);
+        if (c->who[i].open != 1) without(c, i, c->who[i].why);
     struct gp_error err = {0};
     if (c->no_gpu[0] == '\0') {
         bool alone = c->size == 1;
+        c->data = NULL;
         if ((alone ? meet_alone(c, &err) : meet_nccl(c, &err)) == 0) {
             c->data_ops = alone ? &comm_tcp : agent_kind.comm;
             c->dev_ops = agent_kind.device;
+            if (!alone) c->data_plain = meet_plain;
             return;
         }
         str_put(c->no_gpu, sizeof c->no_gpu, err.msg);
         c->no_gpu_culprit = comm_culprit(&err);
         c->no_gpu_fail = err.code != GP_EENV;
+        if (err.code == GP_ELOST) c->comm_err = err; /* the ranks do not hear each other any more */
+        c->stuck = c->data;
     }
     c->data = c->comm;
+    if (c->stuck != NULL) return; /* its device too is still needed */
     agent_kind.device->close(c->dev);
     c->dev = NULL;
 }
 
 void gang_close_gpus(struct check_ctx *c, const char *reason, int culprit) {
+    if (c->stuck != NULL) agent_kind.comm->abort(c->stuck, reason != NULL ? reason : "not started", culprit);
+    c->stuck = NULL;
     if (c->data != c->comm && c->data != NULL) c->data_ops->abort(c->data, reason, culprit);
     c->data = c->comm;
     if (c->dev != NULL) agent_kind.device->close(c->dev);

@@ -6,6 +6,7 @@
 #include "cuda.h"
 #include "gpu.h"
 #include "health_cuda.h"
+#include "nccl_cuda.h"
 #include "samples.h"
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r)
@@ -27,6 +28,8 @@ static const struct check_ops gpu_checks_cuda[] = {
     {.id = "gpu.sdc", .needs = needs_device, .run = gpu_sdc_cuda, .compare = gpu_sdc_compare,
      .load = gpu_gemm_load},
     {.id = "gpu.stress", .needs = needs_device, .run = gpu_stress_cuda, .load = gpu_gemm_load},
+    {.id = "nccl.values", .needs = nccl_needs, .run = nccl_values_run},
+    {.id = "nccl.bandwidth", .needs = nccl_needs, .run = nccl_bandwidth_run, .judge = nccl_bandwidth_judge},
     {.id = NULL},
 };
 
@@ -49,7 +52,7 @@ static int start(struct gp_error *err)
 const struct agent_kind agent_kind = {
     .name = "cuda",
     .device = &device_cuda,
-    .comm = &comm_tcp,
+    .comm = &comm_nccl,
     .gpu_checks = gpu_checks_cuda,
     .gpu_count = agent_dev_nvidia_count,
     .start = start,

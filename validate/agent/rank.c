@@ -151,6 +151,7 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
                                {"--ranks", ARG_INT, false, &k->ranks},
                                {"--size", ARG_INT, true, &k->size},
                                {"--gpu", ARG_INT, false, &k->gpu},
+                               {"--same-gpu", ARG_FLAG, false, &p->same_gpu},
                                {"--bind", ARG_TEXT, true, &p->bind},
                                {"--check", ARG_TEXT, true, &ids},
                                {"--deadline", ARG_MS, false, &k->deadline_in_ms},

@@ -13,6 +13,7 @@ struct rank_plan { /* what the ranks of this process share */
     const char *bind;       /* private address of this node */
     int first, count, size; /* ranks [first, first + count) of size */
     int gpu;                /* of the first rank, the next ones follow; -1: no GPU takes part */
+    bool same_gpu;          /* all on that one GPU, each as if it were a node of its own */
     int64_t deadline_ms;    /* monotonic: the workers' own */
     int64_t meet_ms, stall_ms;
     int64_t seed, steps;

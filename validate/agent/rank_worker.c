@@ -56,15 +56,26 @@ static void one_check(struct check_ctx *c, int index, int out) {
         agent_set(&r, AGENT_ERROR, "comm_failed", "not run: %s", c->comm_err.msg);
         if (comm_culprit(&c->comm_err) >= 0) agent_culprit(&r, comm_culprit(&c->comm_err));
     } else if (ops->needs == NULL || ops->needs(c, &r)) {
+        bool counted = c->dev != NULL && agent_kind.before != NULL && agent_kind.after != NULL;
+        if (counted) agent_kind.before(c);
         ops->run(c, &r);
         if (r.verdict != AGENT_SKIPPED && r.verdict != AGENT_ERROR)
             (ops->judge != NULL ? ops->judge(c, &r) : agent_judge_limits(&r));
+        if (counted) agent_kind.after(c, &r);
     }
     if (str_eq(info->id, "train.ddp") && c->no_gpu[0] != '\0')
         agent_set(&r, AGENT_ERROR, "no_gpu_training", "no GPU took part: %s", c->no_gpu);
     r.took_ms = clock_ms() - began;
     worker_put_result(out, &r);
     agent_result_clear(&r);
+}
+
+/* NCCL refuses two ranks of one machine on one GPU; ranks of different machines are not compared. */
+static void as_node_of_its_own(int rank) {
+    char id[40];
+    snprintf(id, sizeof id, "gpuprov-rank-%d", rank);
+    setenv("NCCL_HOSTID", id, 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
 }
 
 /* The node's first rank: all ranks of one plan are on one machine. */
@@ -76,7 +87,8 @@ void rank_worker(void *arg, int in, int out) {
     char addr[sizeof k->rendezvous];
     memcpy(addr, k->rendezvous, sizeof addr);
     struct check_ctx c = {.deadline_ms = k->deadline_ms,
-                          .gpu = k->gpu < 0 ? -1 : k->gpu + k->starting,
+                          .gpu = k->gpu < 0 ? -1 : k->same_gpu ? k->gpu : k->gpu + k->starting,
+                          .same_gpu = k->same_gpu,
                           .gpus = k->gpu < 0 ? 0 : k->count,
                           .gpus_expected = -1,
                           .rank = k->first + k->starting,
@@ -84,6 +96,7 @@ void rank_worker(void *arg, int in, int out) {
                           .seed = (uint64_t)k->seed,
                           .steps = (int)k->steps,
                           .precisions = k->precisions,
+                          .stall_ms = k->stall_ms,
                           .dev_ops = &device_host,
                           .data_ops = &comm_tcp};
     struct comm_setup s = {.rank = c.rank,
@@ -105,6 +118,7 @@ void rank_worker(void *arg, int in, int out) {
     const char *fault = getenv("GPUPROV_FAULT");
     if (fault != NULL && str_starts(fault, "other-")) c.dev_ops = &other;
 #endif
+    if (k->same_gpu) as_node_of_its_own(c.rank);
     bool found = c.rank == 0 || addr[0] != '\0' || hear_address(k, in, addr, &c.comm_err);
     if (!found || comm_tcp.init(&s, &c.comm, &c.comm_err) != 0) c.comm = NULL;
     explicit_bzero(k->token, sizeof k->token);

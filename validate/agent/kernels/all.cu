@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kernel in one fatbin. */
 #include "checksum.cu"
+#include "collective.cu"
 #include "gemm.cu"
 #include "gemm_mma.cu"
 #include "memory.cu"

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds libnccl.so.2 at run time: where the other libraries are looked for, then in the site-packages of
+ * Pythons (PyTorch brings its own NCCL). Called in a worker process. */
+#include "base/gp_base.h"
+
+#include "nccl_cuda.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+
+static const struct {
+    const char *name;
+    size_t offset;
+} symbols[] = {
+    {"ncclGetVersion", offsetof(struct nccl_api, get_version)},
+    {"ncclGetErrorString", offsetof(struct nccl_api, error_string)},
+    {"ncclGetLastError", offsetof(struct nccl_api, last_error)},
+    {"ncclGetUniqueId", offsetof(struct nccl_api, unique_id)},
+    {"ncclCommInitRankConfig", offsetof(struct nccl_api, init)},
+    {"ncclCommGetAsyncError", offsetof(struct nccl_api, async_error)},
+    {"ncclCommAbort", offsetof(struct nccl_api, abort)},
+    {"ncclCommFinalize", offsetof(struct nccl_api, finalize)},
+    {"ncclCommDestroy", offsetof(struct nccl_api, destroy)},
+    {"ncclCommSplit", offsetof(struct nccl_api, split)},
+    {"ncclAllReduce", offsetof(struct nccl_api, all_reduce)},
+    {"ncclAllGather", offsetof(struct nccl_api, all_gather)},
+    {"ncclReduceScatter", offsetof(struct nccl_api, reduce_scatter)},
+    {"ncclBroadcast", offsetof(struct nccl_api, broadcast)},
+    {"ncclSend", offsetof(struct nccl_api, send)},
+    {"ncclRecv", offsetof(struct nccl_api, recv)},
+    {"ncclGroupStart", offsetof(struct nccl_api, group_start)},
+    {"ncclGroupEnd", offsetof(struct nccl_api, group_end)},
+};
+
+static struct nccl_api api;
+static struct str api_path;
+static int api_version;
+
+const char *nccl_path(void) { return api_path.s != NULL ? api_path.s : ""; }
+
+void nccl_version_text(int version, char dst[16])
+{
+    /* below 2.9: 2708; from 2.9 on: 20906 */
+    int major = version < 10000 ? version / 1000 : version / 10000;
+    int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
+    snprintf(dst, 16, "%d.%d.%d", major % 1000, minor, version % 100);
+}
+
+/* Pythons bring it as a package of its own. */
+static void *open_of_python(struct str *ret_path)
+{
+    static const char *const places[] = {
+        "/usr/lib/python3*/*-packages",     "/usr/local/lib/python3*/*-packages",
+        "/opt/*/lib/python3*/site-packages", "/opt/*/envs/*/lib/python3*/site-packages",
+    };
+    static const char *const homes[][2] = {{"VIRTUAL_ENV", "lib/python3*/site-packages"},
+                                           {"CONDA_PREFIX", "lib/python3*/site-packages"},
+                                           {"HOME", ".local/lib/python3*/site-packages"}};
+    GP_AUTO_STRV struct strv all = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(homes); i++) {
+        const char *home = getenv(homes[i][0]);
+        if (home && *home)
+            strv_take(&all, xasprintf("%s/%s/nvidia/nccl/lib/libnccl.so.2", home, homes[i][1]));
+    }
+    for (size_t i = 0; i < GP_ARRAY_LEN(places); i++)
+        strv_take(&all, xasprintf("%s/nvidia/nccl/lib/libnccl.so.2", places[i]));
+    void *lib = NULL;
+    for (size_t i = 0; i < all.n && !lib; i++) {
+        glob_t g = {0};
+        if (glob(all.v[i], 0, NULL, &g) == 0)
+            for (size_t k = 0; k < g.gl_pathc && !lib; k++) {
+                lib = dlopen(g.gl_pathv[k], RTLD_NOW | RTLD_LOCAL);
+                if (lib)
+                    str_add(ret_path, g.gl_pathv[k]);
+            }
+        globfree(&g);
+    }
+    return lib;
+}
+
+static int judge_version(struct gp_error *err)
+{
+    char have[16], oldest[16];
+    nccl_version_text(api_version, have);
+    nccl_version_text(NCCL_VERSION_OLDEST, oldest);
+    if (api_version < NCCL_VERSION_OLDEST)
+        return gp_fail(err, GP_EENV, "%s is NCCL %s: %s or newer is needed", nccl_path(), have, oldest);
+    if (api_version >= 30000)
+        return gp_fail(err, GP_EENV, "%s is NCCL %s, a major version that this gpuprov does not know",
+                       nccl_path(), have);
+    return 0;
+}
+
+int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *err)
+{
+    if (!api_version) {
+        GP_AUTO_STR struct str why = {0};
+        void *lib = library_open("libnccl.so.2", &api_path, &why);
+        if (!lib)
+            lib = open_of_python(&api_path);
+        if (!lib)
+            return gp_fail(err, GP_EENV, "NCCL cannot be loaded: %s", why.s);
+        for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
+            void *f = dlsym(lib, symbols[i].name);
+            if (!f)
+                return gp_fail(err, GP_EENV, "%s lacks %s: it is older than NCCL 2.18", nccl_path(),
+                               symbols[i].name);
+            memcpy((char *)&api + symbols[i].offset, &f, sizeof f);
+        }
+        int version = 0;
+        if (api.get_version(&version) || version <= 0)
+            return gp_fail(err, GP_EENV, "%s does not say its version", nccl_path());
+        api_version = version;
+    }
+    *ret = &api;
+    *ret_version = api_version;
+    return judge_version(err);
+}

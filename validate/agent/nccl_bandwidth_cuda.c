@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nccl.bandwidth: how fast the collectives are, by nccl-tests' formulas, over message sizes; the figure is
+ * all_reduce's bus bandwidth at the largest size. Time is the GPU's, by events around many calls, of the
+ * slowest rank. A slow gang is searched for the rank or link that makes it slow. One thread. */
+#include "base/gp_base.h"
+
+#include "nccl_check_cuda.h"
+
+#include "base/clock.h"
+
+#define MOST_BYTES ((size_t)8 << 30)
+#define SMALL_GPU ((size_t)1 << 30) /* with less free memory: less of it and few calls, so that it stays quick */
+enum { PART_OF_FREE = 3, PART_OF_SMALL = 12, CURVE_MAX = 64 };
+
+struct point {
+    int op;
+    size_t bytes;
+    double time_us, algbw, busbw;
+};
+struct bandwidth {
+    struct check_ctx *c;
+    struct agent_result *r;
+    struct nccl_buffers b;
+    int64_t until_ms;
+    struct point points[CURVE_MAX];
+    size_t n;
+    double last_gb_s; /* what the last size gave, to say how long the next one may take */
+};
+
+static int calls_of(const struct bandwidth *w, size_t bytes)
+{
+    if (w->b.bytes < SMALL_GPU / PART_OF_SMALL) return bytes > w->b.bytes / 2 ? 1 : 2;
+    return bytes >= ((size_t)1 << 30) ? 5 : 20;
+}
+
+/* One size of one collective. The slowest rank's time counts, and all ranks know it. */
+static int measure(struct bandwidth *w, struct comm *comm, enum nccl_op op, size_t bytes, double *ret_us,
+                   struct gp_error *err)
+{
+    int calls = calls_of(w, bytes), warm = GP_MIN(calls, bytes >= ((size_t)64 << 20) ? 1 : 5);
+    size_t real = 0, count = nccl_elements(op, COMM_F32, bytes, w->c->size, &real);
+    double rate = w->last_gb_s > 0 ? w->last_gb_s : 0.5;
+    int64_t expected = (int64_t)((double)real * (calls + warm) / rate / 1e6) + 1000;
+    double spent = 0;
+    struct gp_error own = {0};
+    int rc = nccl_follow_device(comm, &own);
+    if (rc != 0) nccl_keep(comm, &own);
+    for (int i = 0; i < warm; i++) nccl_queue_plain(&w->b, comm, op, COMM_F32, count, 0);
+    nccl_mark(comm, 0, NULL);
+    for (int i = 0; i < calls; i++) nccl_queue_plain(&w->b, comm, op, COMM_F32, count, 0);
+    nccl_mark(comm, 1, NULL);
+    rc = nccl_wait(comm, expected, err);
+    if (rc == 0) rc = nccl_elapsed(comm, &spent, err);
+    *ret_us = rc == 0 ? spent / calls * 1e6 : 0;
+    return rc;
+}
+
+static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes)
+{
+    struct check_ctx *c = w->c;
+    struct gp_error err = {0};
+    double us = 0, *all = xcalloc((size_t)c->size, sizeof *all);
+    size_t real = 0;
+    bool ok = measure(w, c->data, op, bytes, &us, &err) == 0;
+    if (!ok) nccl_broken(c, w->r, &w->b, &err, w->until_ms);
+    ok = ok && gang_gather(c, w->r, &us, all, sizeof us);
+    for (int i = 0; ok && i < c->size; i++) us = GP_MAX(us, all[i]);
+    free(all);
+    if (!ok) return false;
+    nccl_elements(op, COMM_F32, bytes, c->size, &real);
+    struct point p = {.op = (int)op, .bytes = real, .time_us = us};
+    p.algbw = us > 0 ? (double)real / us / 1e3 : 0;
+    p.busbw = p.algbw * nccl_bus_factor(op, c->size);
+    w->last_gb_s = p.algbw;
+    if (w->n < CURVE_MAX) w->points[w->n++] = p;
+    return true;
+}
+
+/* Whether a size would take longer than there is; rank 0's clock decides for all. */
+static bool time_for(struct bandwidth *w, size_t bytes, bool *ret_yes)
+{
+    double rate = w->last_gb_s > 0 ? w->last_gb_s : 1;
+    double ms = (double)bytes * (2 * calls_of(w, bytes)) / rate / 1e6;
+    int32_t yes = (double)clock_left_ms(w->until_ms) > ms;
+    bool ok = gang_broadcast(w->c, w->r, &yes, sizeof yes, 0);
+    *ret_yes = yes;
+    return ok;
+}
+
+static bool curve(struct bandwidth *w)
+{
+    bool yes = true;
+    for (size_t bytes = 8; bytes < w->b.bytes; bytes *= 4)
+        if (!point_of(w, NCCL_ALL_REDUCE, bytes)) return false;
+    if (!time_for(w, w->b.bytes, &yes)) return false;
+    if (yes && !point_of(w, NCCL_ALL_REDUCE, w->b.bytes)) return false;
+    const struct point last = w->points[w->n - 1];
+    for (int op = NCCL_ALL_GATHER; op < NCCL_OPS; op++) {
+        const size_t sizes[] = {(size_t)1 << 20, last.bytes};
+        for (size_t s = 0; s < GP_ARRAY_LEN(sizes); s++) {
+            if (sizes[s] > last.bytes || (s > 0 && sizes[s] == sizes[0])) continue;
+            if (!time_for(w, sizes[s], &yes)) return false;
+            if (yes && !point_of(w, (enum nccl_op)op, sizes[s])) return false;
+        }
+    }
+    return true;
+}
+
+static const struct point *largest(const struct bandwidth *w)
+{
+    const struct point *best = NULL;
+    for (size_t i = 0; i < w->n; i++)
+        if (w->points[i].op == NCCL_ALL_REDUCE && (best == NULL || w->points[i].bytes > best->bytes))
+            best = &w->points[i];
+    return best;
+}
+
+static void add_points(struct bandwidth *w)
+{
+    struct str *s = &w->r->data;
+    str_add(s, s->len ? ",\"sizes\":[" : "\"sizes\":[");
+    for (size_t i = 0; i < w->n; i++) {
+        const struct point *p = &w->points[i];
+        str_addf(s, "%s{\"op\":\"%s\",\"type\":\"float\",\"bytes\":%zu,\"time_us\":", i ? "," : "",
+                 nccl_op_name((enum nccl_op)p->op), p->bytes);
+        agent_json_num(s, p->time_us);
+        str_add(s, ",\"algbw\":");
+        agent_json_num(s, p->algbw);
+        str_add(s, ",\"busbw\":");
+        agent_json_num(s, p->busbw);
+        str_addc(s, '}');
+    }
+    str_addc(s, ']');
+}
+
+static int ranks_of_first_node(const struct check_ctx *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->size; i++) n += c->who[i].node == 0;
+    return n;
+}
+
+/* What the table knows of gangs like this one: GPUs of one node. */
+static bool known_rate(const struct check_ctx *c, const struct point *p, const struct nccl_transport *t,
+                       struct gpu_figure *ret)
+{
+    if (c->model == NULL || ranks_of_first_node(c) != c->size || nccl_one_gpu_for_all(c)) return false;
+    const struct gpu_figure_key key = {.check = "nccl.bandwidth", .metric = "busbw", .gpus = c->size,
+                                       .bytes = (int64_t)p->bytes, .nvls = t->nvls, .nvlink = t->nvlink};
+    return gpu_model_figure(c->model, &key, ret);
+}
+
+static void judge(struct bandwidth *w, const struct point *p, const struct nccl_transport *t)
+{
+    struct check_ctx *c = w->c;
+    struct agent_result *r = w->r;
+    struct gpu_figure f = {0};
+    GP_AUTO_STR struct str who = {.max = 300};
+    bool known = known_rate(c, p, t, &f);
+    agent_data_bool(r, "rated", known);
+    if (known) {
+        agent_data_num(r, "measured_elsewhere", f.measured);
+        agent_data_num(r, "fail_below", f.fail);
+        agent_data_str(r, "source", f.source);
+    }
+    bool low = known && p->busbw < f.degraded;
+    /* without a row the peers decide: halves and pairs are compared with each other */
+    if (low || (!known && c->size > 2 && !nccl_one_gpu_for_all(c)))
+        nccl_isolate(c, r, &w->b, NCCL_SLOW, GP_MIN(w->b.bytes, (size_t)64 << 20), w->until_ms, &who);
+    if (low)
+        agent_set(r, p->busbw < f.fail ? AGENT_FAIL : AGENT_DEGRADED, "low_busbw",
+                  "all_reduce over %d GPUs reaches %.4g GB/s with %.4g MiB, %.4g GB/s is usual (%s)%s", c->size,
+                  p->busbw, (double)p->bytes / (1 << 20), f.degraded, f.source, who.len ? who.s : "");
+    else if (r->culprits.len > 0)
+        agent_set(r, AGENT_DEGRADED, "uneven", "all_reduce is much slower with some ranks than with others%s",
+                  who.s);
+}
+
+void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r)
+{
+    struct bandwidth w = {.c = c, .r = r};
+    struct nccl_transport t = {0};
+    char version[16];
+    nccl_version_text(nccl_version(c->data), version);
+    agent_data_str(r, "version", version);
+    w.until_ms = GP_MIN(c->deadline_ms, clock_deadline((int64_t)r->check->seconds * 1000));
+    size_t total = 0, free_bytes = 0;
+    bool small = cuda_memory(c->dev, &free_bytes, &total, NULL) == 0 && total < SMALL_GPU;
+    if (!nccl_buffers_open(c, r, MOST_BYTES, small ? PART_OF_SMALL : PART_OF_FREE, &w.b)) return;
+    bool ok = curve(&w);
+    w.until_ms = GP_MIN(c->deadline_ms, clock_deadline((int64_t)r->check->seconds * 2000));
+    const struct point *p = largest(&w);
+    if (ok && p != NULL && nccl_transport_judge(c, r, nccl_log_path(c->data), &t)) {
+        add_points(&w);
+        agent_metric(r, "busbw", p->busbw);
+        agent_metric(r, "latency", w.points[0].time_us);
+        agent_data_int(r, "bytes", (int64_t)p->bytes);
+        agent_data_bool(r, "nvls", t.nvls);
+        judge(&w, p, &t);
+        agent_say(r, "all_reduce over %d GPUs: %.4g GB/s bus bandwidth with %.4g MiB%s%s", c->size, p->busbw,
+                  (double)p->bytes / (1 << 20), nccl_one_gpu_for_all(c) ? "; one GPU for all ranks: " : "",
+                  nccl_one_gpu_for_all(c) ? "logic only, no bandwidth figure" : "");
+    }
+    if (nccl_one_gpu_for_all(c)) agent_data_bool(r, "logic_only", true);
+    nccl_buffers_close(&w.b);
+}
+
+/* Judged while it ran: the figure's size, and NVLS, decide which row of the model table applies. */
+void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r)
+{
+    (void)c;
+    if (r->n_metrics == 0 && r->verdict == AGENT_PASS)
+        agent_set(r, AGENT_ERROR, "not_measured", "no size was measured in the time");
+}
