@@ -210,3 +210,54 @@ def test_a_kernel_log_that_cannot_be_read_is_said():
     assert gpu["kernel_log"].startswith("not read") and gpu["load"]["kernel_log"] == "not readable"
     results, _, status = agent_gpu.run(gpus=1, checks="host.kernlog", kmsg=None)
     assert results["host.kernlog"]["verdict"] == "skipped" or "since boot" in results["host.kernlog"]["message"]
+
+
+@pytest.mark.parametrize("text,verdict,code", [
+    ("", "pass", ""),
+    ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 38", "degraded", "sxid_12028"),
+    ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30", "fail", "sxid_20034"),
+    ("NVRM: Xid (PCI:0000:02:00): 45, pid=7, Ch 8", "degraded", "xid_45"),  # alone
+    ("NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot "
+     "Required)", "fail", "xid_154"),
+])
+def test_the_node_as_a_whole(text, verdict, code):
+    results, _, _ = agent_gpu.run(gpus=1, checks="host.kernlog", kmsg=GOOD + (line(text) if text else ""))
+    result = results["host.kernlog"]
+    assert (result["verdict"], result["code"]) == (verdict, code), result
+
+
+def test_a_cleanup_after_another_error_is_no_news():
+    text = line("NVRM: Xid (PCI:0000:02:00): 13, Exception") + line("NVRM: Xid (PCI:0000:02:00): 45, Ch 8")
+    results, _, _ = agent_gpu.run(gpus=1, checks="host.kernlog", kmsg=GOOD + text)
+    assert results["host.kernlog"]["verdict"] == "pass"
+
+
+# --- under a real load: copies between host and GPU ---
+
+@pytest.mark.parametrize("nvml,verdict,code,words", [
+    ("", "pass", "", ""),
+    ("pcie_gen=4", "degraded", "pcie_gen", "generation 4 under load, where GPU and slot can do 5"),
+    ("pcie_gen=2", "fail", "pcie_gen", "generation 2"),
+    ("pcie_width=8", "fail", "pcie_width", "8 lanes under load, where 16 are there"),
+    ("pcie_gen=4,pcie_gen_max=4", "pass", "", ""),  # the slot can do no more
+    ("after=1,replays=90", "fail", "pcie_replays", "90 new PCIe replays while gpu.bandwidth ran"),
+    ("reasons=0x80", "fail", "hw_slowdown", "HW power brake"),
+    ("reasons=0x4", "pass", "", ""),  # the power cap is normal at load
+    ("after=1,ecc=1", "fail", "ecc_uncorrected", "while gpu.bandwidth ran"),
+    ("after=1,xid=74", "fail", "xid_74", "while gpu.bandwidth ran"),
+])
+def test_counters_around_a_load(nvml, verdict, code, words):
+    results, _, _ = agent_gpu.run(gpus=2, checks="gpu.bandwidth", nvml=f"gpu=1,{nvml}")
+    result = results["gpu.bandwidth"]
+    assert (result["verdict"], result["code"]) == (verdict, code), result
+    assert words in result["message"]
+    if code:
+        assert result["message"].startswith("gpu 1:")
+        assert [g["verdict"] for g in result["data"]["gpus"]] == ["pass", verdict]
+
+
+def test_a_machine_where_pcie_was_wired_narrow_on_purpose():
+    # T4: clouds are known to wire 8 lanes of 16; fewer than both ends can do is still told
+    results, _, _ = agent_gpu.run(gpus=1, checks="gpu.bandwidth", standin="profile=t4",
+                                  nvml="pcie_width=8,pcie_width_max=8")
+    assert results["gpu.bandwidth"]["verdict"] == "pass", results["gpu.bandwidth"]

@@ -300,7 +300,7 @@ static void moved_pcie(struct moved *m, const struct nvml_counters *b,
         health_blame(m->r, AGENT_FAIL, "pcie_errors",
                      "replace the node: the link between host and GPU loses data",
                      "%lld new uncorrectable PCIe errors while %s ran",
-                     (long long)(fatal + nonfatal), m->check);
+                     (long long)fatal + (long long)nonfatal, m->check);
     }
     int64_t budget = health_replay_budget(health.seen.pcie_gen, health.seen.pcie_width, ms);
     int64_t most =

@@ -7,6 +7,7 @@
 #include "host.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,9 +15,9 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
-#define WORDS_MAX                                                                                  \
-    ((size_t)1 << 20) /* 8 MiB an array: three of them are more than a core's share of cache */
+#define WORDS_USUAL ((size_t)1 << 20) /* 8 MiB an array */
 #define WORDS_MIN ((size_t)1 << 16)
 #define ROUNDS_MAX 20
 #define TIME_MS 1000
@@ -88,6 +89,24 @@ static void *job_main(void *arg) {
     return NULL;
 }
 
+/* Bytes of all last-level caches of the machine; 0: not told. */
+static size_t caches(void) {
+    size_t sum = 0;
+    for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
+        GP_AUTO_STR struct str size = {0};
+        GP_AUTO_STR struct str shared = {0};
+        GP_AUTO_FREE char *folder = xasprintf("/sys/devices/system/cpu/cpu%ld/cache/index3", cpu);
+        GP_AUTO_FREE char *size_path = xasprintf("%s/size", folder);
+        GP_AUTO_FREE char *shared_path = xasprintf("%s/shared_cpu_list", folder);
+        if (fs_read(size_path, 64, &size, NULL) < 0 || fs_read(shared_path, 4096, &shared, NULL) < 0 ||
+            size.s == NULL || shared.s == NULL)
+            continue;
+        /* counted once, by the first core that shares it; "32768K" */
+        if (strtol(shared.s, NULL, 10) == cpu) sum += (size_t)strtoul(size.s, NULL, 10) << 10;
+    }
+    return sum;
+}
+
 /* Cores that threads are tied to: all that this process may use, in their order; cpu -1 beyond. */
 static void place(struct job *jobs, size_t n) {
     cpu_set_t all;
@@ -120,11 +139,14 @@ static bool run_jobs(struct stream *s, struct job *jobs, struct agent_result *r)
 }
 
 void stream_run(struct check_ctx *c, struct agent_result *r) {
-    struct stream s = {.words = WORDS_MAX};
+    struct stream s = {.words = WORDS_USUAL};
     (void)c;
     s.threads = (size_t)GP_MAX(1, GP_MIN((int)(agent_cores(NULL) + 0.5), CPU_SETSIZE));
     size_t most =
         (size_t)GP_MAX((int64_t)0, agent_memory_available() / 4) / (s.threads * 3 * sizeof(double));
+    size_t wanted = s.words, cache = caches();
+    if (s.words * sizeof(double) * s.threads < 4 * cache)
+        wanted = s.words = 4 * cache / (sizeof(double) * s.threads); /* STREAM's rule for each array */
     while (s.words > most && s.words > WORDS_MIN) s.words /= 2;
     size_t bytes = s.threads * 3 * s.words * sizeof(double);
     double *p = s.words > most
@@ -153,6 +175,8 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
     double triad = s.best_s[TRIAD] > 0 ? 3 * array / s.best_s[TRIAD] / 1e9 : 0;
     agent_metric(r, "copy", copy);
     agent_metric(r, "triad", triad);
+    agent_data_bool(r, "larger_than_caches", s.words == wanted && cache > 0);
+    agent_data_int(r, "cache_mib", (int64_t)(cache >> 20));
     agent_data_int(r, "threads", (int64_t)s.threads);
     agent_data_int(r, "array_mib", (int64_t)((s.threads * s.words * sizeof(double)) >> 20));
     if (wrong > 0) agent_set(r, AGENT_FAIL, "wrong_memory", "%zu values came out wrong", wrong);

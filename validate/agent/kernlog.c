@@ -229,10 +229,11 @@ static char *take_line(struct kern_log *k) {
 /* The device gives a record with each read. 1: there is more in the buffer; 0: no more now. */
 static int fill(struct kern_log *k) {
     char some[RECORD_MAX];
-    size_t left = k->buf.len - k->at;
-    if (left > 0) memmove(k->buf.s, k->buf.s + k->at, left);
+    char *s = k->buf.s;
+    size_t left = s != NULL ? k->buf.len - k->at : 0;
+    for (size_t i = 0; i < left; i++) s[i] = s[k->at + i];
+    if (s != NULL) s[left] = '\0';
     k->buf.len = left;
-    if (k->buf.s != NULL) k->buf.s[left] = '\0';
     k->at = 0;
     for (;;) {
         ssize_t n = read(k->fd, some, sizeof some);

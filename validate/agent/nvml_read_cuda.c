@@ -249,7 +249,7 @@ static bool read_link(nvml_device d, unsigned i, struct nvml_link *link, bool *l
         if (told(nvml_api.link_errors(d, i, (int)k, &v), lost))
             link->errors[places[k]] = sum(link->errors[places[k]], (int64_t)v);
     }
-    int64_t v[GP_ARRAY_LEN(newer)];
+    int64_t v[GP_ARRAY_LEN(newer)] = {0};
     int64_t *const to[] = {&v[0], &v[1], &v[2], &v[3], &v[4]};
     fields(d, i, newer, to, (int)GP_ARRAY_LEN(newer), lost);
     for (size_t k = 0; k < GP_ARRAY_LEN(newer); k++)
