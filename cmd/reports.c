@@ -39,7 +39,7 @@ int report_opts_check(const struct report_opts *o, struct gp_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < o->files.n; i++) {
         const struct report_ops *form = NULL;
-        const char *path = NULL;
+        const char *path = "";
         r = split(o->files.v[i], &form, &path, err);
         if (r == 0) r = folder_is_there(path, err);
     }
@@ -69,7 +69,7 @@ int report_opts_write(struct invocation *inv, const struct report_opts *o, const
                       struct gp_error *err) {
     for (size_t i = 0; i < o->files.n; i++) {
         const struct report_ops *form = NULL;
-        const char *path = NULL;
+        const char *path = "";
         int rc = split(o->files.v[i], &form, &path, err);
         if (rc == 0) rc = report_save(r, form, path, err);
         if (rc != 0) return rc;

@@ -93,18 +93,17 @@ static void tick_text(char *dst, size_t n, const struct axis *a, double v) {
     else report_figure(dst, n, v);
 }
 
-/* The next tick after v; what comes past the end is no tick. */
-static double next_tick(const struct axis *a, double v) {
-    if (!a->log) return v + step_of(a->high - a->low, TICKS);
-    double base = a->bytes ? 2 : 10;
-    double decades = log(a->high / a->low) / log(base);
-    return v * pow(base, fmax(1, ceil(decades / TICKS)));
-}
-
-static double first_tick(const struct axis *a) {
-    if (a->log) return a->low;
-    double step = step_of(a->high - a->low, TICKS);
-    return ceil(a->low / step - 1e-9) * step;
+/* Tick i of an axis; false past its end. */
+static bool tick(const struct axis *a, int i, double *ret) {
+    if (a->log) {
+        double base = a->bytes ? 2 : 10;
+        double decades = log(a->high / a->low) / log(base);
+        *ret = a->low * pow(base, i * fmax(1, ceil(decades / TICKS)));
+    } else {
+        double step = step_of(a->high - a->low, TICKS);
+        *ret = (ceil(a->low / step - 1e-9) + i) * step;
+    }
+    return *ret <= a->high + (a->high - a->low) * 1e-9;
 }
 
 /* --- lines --- */
@@ -125,13 +124,14 @@ static void text_at(struct str *out, double x, double y, const char *anchor, con
 
 static void draw_axes(const struct plot *p, const struct axis *x, const struct axis *y, struct str *out) {
     char text[48];
-    for (double v = first_tick(y); v <= y->high * (1 + 1e-9); v = next_tick(y, v)) {
+    double v = 0;
+    for (int i = 0; tick(y, i, &v); i++) {
         double at = place(y, v);
         tick_text(text, sizeof text, y, v);
         str_addf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", x->from, at, x->to);
         text_at(out, x->from - 6, at + 4, "end", text);
     }
-    for (double v = first_tick(x); v <= x->high * (1 + 1e-9); v = next_tick(x, v)) {
+    for (int i = 0; tick(x, i, &v); i++) {
         double at = place(x, v);
         tick_text(text, sizeof text, x, v);
         str_addf(out, "<path class=\"axis\" d=\"M%.1f %.1fv4\"/>", at, y->from);
