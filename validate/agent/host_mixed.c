@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What training in bf16 and fp16 needs beside matrix products, in plain C: the reference of
  * kernels/train_mixed.cu, with the same sums in the same order. Rows are summed by 128 lanes, lane l
- * over the groups of eight l, l + 128, ..., then 32 lanes by halves, then those four one by one. `bf`: bf16, else fp16. Pure. */
+ * over the groups of eight l, l + 128, ..., then 32 lanes by halves, then those four one by one. `bf`:
+ * bf16, else fp16. Pure. */
 #include "base/gp_base.h"
 
 #include "host_mixed.h"

@@ -48,8 +48,9 @@ static void mixed_faults(struct mixed *m, int step) {
     if (agent_fault("mx-flip", rank, step)) poke(&m->gpt, m->gpt.grads, 100, 1u << 13, 0);
     if (agent_fault("mx-sign", rank, step)) poke(&m->gpt, m->gpt.grads, 100, 1u << 31, 0);
     if (agent_fault("mx-nan", rank, step)) poke(&m->gpt, m->gpt.grads, 7, 0x7fc00000u, ~0u);
-    if (agent_fault("mx-once", rank, step) && step % m->plan->check_every == 0) {
-        setenv("GPUPROV_FAULT", "", 1);
+    static bool once;
+    if (agent_fault("mx-once", rank, step) && step % m->plan->check_every == 0 && !once) {
+        once = true;
         poke(&m->gpt, m->gpt.grads, 100, 1u << 13, 0);
     }
 }
