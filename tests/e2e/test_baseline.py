@@ -133,7 +133,12 @@ def test_history(gpuprov, tmp_path):
         names = [f"{f['check']}.{f['metric']}" for f in kept["runs"][1]["figures"]]
         assert "train.ddp.tokens_per_s" in names and kept["runs"][0]["run"] != kept["runs"][1]["run"]
         assert "nothing to calibrate" in gpuprov("validate", "hist", "--calibrate", code=7).err
+        kept = gpuprov.state / "history" / "hist.json"
+        assert len(json.loads(kept.read_text())["runs"]) == 3
+        kept.write_text('{"schema": "something else"}')
+        assert "set aside" in gpuprov("validate", "hist").err  # it stops no run, and nothing is thrown away
+        assert kept.with_name("hist.json.damaged").read_text() == '{"schema": "something else"}'
     finally:
         gpuprov("down", "hist")
-    assert "3 runs" in gpuprov("report", "hist", "--history").out  # it outlives the nodes
+    assert "1 run from" in gpuprov("report", "hist", "--history").out  # it outlives the nodes
     assert "no history" in gpuprov("report", "other", "--history", code=1).err
