@@ -316,6 +316,7 @@ struct gang_fixture {
     struct node_link links[3];
     struct report_node rns[3];
     struct gang_node nodes[3];
+    struct gang_place places[3];
     struct gang_rank ranks[3];
     const struct check_info *checks[1];
     struct gang gang;
@@ -327,12 +328,14 @@ static void gang_setup(struct gang_fixture *f)
     *f = (struct gang_fixture){.checks = {check_find("train.ddp")}};
     f->env = (struct validate_env){.spec = &f->spec};
     f->gang = (struct gang){
-        .env = &f->env, .n = 3, .n_checks = 1, .checks = f->checks, .ranks = f->ranks};
+        .env = &f->env, .n = 3, .n_places = 3, .n_checks = 1, .checks = f->checks,
+        .places = f->places, .ranks = f->ranks};
     for (size_t i = 0; i < 3; i++) {
         f->links[i] = (struct node_link){.slot = (int)i, .target.label = xasprintf("llm/%zu", i)};
         f->nodes[i] = (struct gang_node){.link = &f->links[i], .rn = &f->rns[i]};
-        f->ranks[i] = (struct gang_rank){
-            .gang = &f->gang, .node = &f->nodes[i], .index = i, .state = RANK_DONE};
+        f->places[i] = (struct gang_place){
+            .gang = &f->gang, .node = &f->nodes[i], .first = i, .count = 1, .state = PLACE_DONE};
+        f->ranks[i] = (struct gang_rank){.place = &f->places[i], .index = i, .gpu = -1};
         agent_stream_init(&f->ranks[i].stream, f->checks, 1);
     }
 }
@@ -342,7 +345,7 @@ static void gang_done(struct gang_fixture *f)
     for (size_t i = 0; i < 3; i++) {
         agent_stream_clear(&f->ranks[i].stream);
         free(f->links[i].target.label);
-        free(f->ranks[i].reason);
+        free(f->places[i].reason);
         for (size_t k = 0; k < f->rns[i].checks.len; k++)
             check_result_clear(&f->rns[i].checks.items[k]);
         vec_free(&f->rns[i].checks);
@@ -396,8 +399,8 @@ static void test_a_lost_rank_is_named(void **state)
     gang_setup(&f);
     says(&f, 0, DDP_PASS);
     says(&f, 1, DDP_PASS);
-    f.ranks[2].state = RANK_GONE;
-    f.ranks[2].reason = xstrdup("the connection to the node was lost");
+    f.places[2].state = PLACE_GONE;
+    f.places[2].reason = xstrdup("the connection to the node was lost");
     gang_merge(&f.gang, NULL, &f.report);
     assert_int_equal(f.report.gang.items[0].verdict, VERDICT_ERROR);
     assert_non_null(strstr(f.report.gang.items[0].message, "llm/2: "));
@@ -423,9 +426,9 @@ static void test_what_comes_after_a_pass_counts(void **state)
             says(&f, 2, DDP_PASS);
         }
         if (how == 1) /* its end did, and then its node was gone */
-            f.ranks[2].state = RANK_GONE;
+            f.places[2].state = PLACE_GONE;
         if (how == 1)
-            f.ranks[2].reason = xstrdup("its node does not answer any more");
+            f.places[2].reason = xstrdup("its node does not answer any more");
         if (how == 2) { /* babble after the end */
             const char *more = "[ 12.5] kernel panic";
             assert_false(agent_stream_line(&f.ranks[2].stream, false, more, strlen(more)));
