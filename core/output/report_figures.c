@@ -139,20 +139,35 @@ static double median_of(const json_t *list) {
 }
 
 /* How far ranks lie apart: one that is half as slow again as the median rank is marked. */
-static void ranks(const struct check_result *c, const char *member, const char *what, struct str *out) {
+static void ranks(const struct check_result *c, const char *member, const char *what, const char *unit,
+                  bool rate, struct str *out) {
     const json_t *list = json_object_get(c->data, member);
     GP_AUTO_FREE char *title = xasprintf("%s: %s", c->check, what);
-    struct plot_bars p = {.title = title, .unit = "ms", .ceiling = true, .floor = median_of(list) * 1.5};
+    double middle = median_of(list);
+    struct plot_bars p = {.title = title, .unit = unit, .ceiling = !rate, .floor = rate ? middle / 1.5 : middle * 1.5};
     if (!isfinite(p.floor)) return;
     for (size_t i = 0; i < json_array_size(list); i++) {
         struct plot_bar bar = {.value = number(json_array_get(list, i))};
         if (!isfinite(bar.value)) continue;
-        bar.bad = bar.value > p.floor;
+        bar.bad = rate ? bar.value < p.floor : bar.value > p.floor;
         snprintf(bar.label, sizeof bar.label, "rank %zu", i);
         vec_push(&p.bars, bar);
     }
     plot_bars_svg(&p, out);
     plot_bars_clear(&p);
+}
+
+/* The spread of the steps' times: how long the quickest part of them took. */
+static void step_spread(const struct check_result *c, struct str *out) {
+    static const double parts[] = {0, 10, 50, 90, 100};
+    const json_t *list = json_object_get(c->data, "step_ms_0_10_50_90_100");
+    GP_AUTO_FREE char *title = xasprintf("%s: spread of the time per step", c->check);
+    struct plot p = {.title = title, .x_label = "% of the steps, quickest first", .y_label = "ms", .level = NAN};
+    struct plot_series *s = plot_add(&p, "");
+    for (size_t i = 0; i < GP_ARRAY_LEN(parts) && i < json_array_size(list); i++)
+        plot_point(s, parts[i], number(json_array_get(list, i)));
+    plot_lines(&p, out);
+    plot_clear(&p);
 }
 
 /* Every step's time, where a check says them. */
@@ -207,8 +222,9 @@ static void of_all(const struct check_result *c, struct str *out) {
     busbw(c, out);
     loss(c, out);
     step_times(c, out);
-    ranks(c, "step_ms_per_rank", "median step per rank", out);
-    ranks(c, "gradient_ms_per_rank", "median gradient time per rank", out);
+    step_spread(c, out);
+    ranks(c, "gradient_ms_per_rank", "median gradient time per rank", "ms", false, out);
+    ranks(c, "tokens_per_s_per_rank", "rate per rank", "tokens/s", true, out);
 }
 
 void report_figures(const struct report *r, struct str *out) {

@@ -12,7 +12,7 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from test_agent_cuda import AGENT, NAMESPACE, STANDIN, namespace  # noqa: E402
+from agent_gpu import AGENT, NAMESPACE, STANDIN, namespace  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
