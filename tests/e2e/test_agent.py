@@ -264,7 +264,7 @@ def test_the_bits_depend_on_neither_compiler_flags_nor_the_cpu(tmp_path):
     sources = sorted((ROOT / "validate/agent").glob("*.c"))
     sources = [s for s in sources if not s.name.endswith("_cuda.c")]
     sources += [ROOT / "core/base" / f"{n}.c" for n in ("alloc", "error", "str", "clock", "fs")]
-    sources += [ROOT / "validate" / f"{n}.c" for n in ("checks", "pick", "models")]
+    sources += [ROOT / "validate" / f"{n}.c" for n in ("checks", "pick", "models", "peers")]
     common = ["-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", "-fno-math-errno", "-I", ROOT / "core",
               "-I", ROOT, "-I", BUILD, '-DGP_VERSION="test"', *sources, "-lm"]
 
