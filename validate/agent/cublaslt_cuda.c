@@ -7,8 +7,6 @@
 #include "cublaslt_cuda.h"
 #include "numeric.h"
 
-#include "base/clock.h"
-
 #include <dlfcn.h>
 
 enum { /* cublasStatus_t */
@@ -327,7 +325,7 @@ static int time_one(struct blas *b, const struct plan *p, const struct gemm_args
         r = d->cu->event_record(b->to, d->stream);
     if (r)
         return device_fail(d, r, err, "record an event");
-    int rc = device_cuda.sync(d, clock_deadline(TRY_LIMIT_MS), err);
+    int rc = device_cuda.sync(d, device_deadline(d, TRY_LIMIT_MS), err);
     if (rc < 0)
         return rc;
     r = d->cu->event_elapsed(&ms, b->from, b->to);

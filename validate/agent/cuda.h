@@ -129,6 +129,10 @@ int cuda_attribute(const struct device *d, int attribute);
  * sysfs. False: neither says. */
 bool cuda_pci_ids(const struct device *d, unsigned *ret_device, unsigned *ret_subsystem);
 
+/* Until when what waits inside the device (copies without a deadline of their own, trials of algorithms)
+ * may wait, monotonic ms: the running check's deadline. 0: as long as each allows itself. */
+void cuda_deadline(struct device *d, int64_t deadline_ms);
+
 /* GPU time by the driver's events: marks 0 to CUDA_MARKS - 1 are recorded in the device's stream; once
  * sync has returned, seconds between two of them. Rates are measured this way only, never by the
  * host's clock. */

@@ -20,6 +20,17 @@ int device_fail(struct device *d, cu_result r, struct gp_error *err, const char 
     return cuda_fail(err, r, "gpu %d: %s", d->index, what);
 }
 
+void cuda_deadline(struct device *d, int64_t deadline_ms)
+{
+    d->deadline_ms = deadline_ms;
+}
+
+int64_t device_deadline(const struct device *d, int64_t limit_ms)
+{
+    int64_t own = clock_deadline(limit_ms);
+    return d->deadline_ms ? GP_MIN(own, d->deadline_ms) : own;
+}
+
 int device_use(struct device *d, struct gp_error *err)
 {
     cu_result r = d->cu->context_use(d->ctx);
@@ -222,7 +233,7 @@ static int copy_staged(struct device *d, const struct copy_args *a, int64_t dead
 
 static int cuda_copy(struct device *d, const struct copy_args *a, struct gp_error *err)
 {
-    int64_t deadline_ms = a->deadline_ms ? a->deadline_ms : clock_deadline(COPY_LIMIT_MS);
+    int64_t deadline_ms = a->deadline_ms ? a->deadline_ms : device_deadline(d, COPY_LIMIT_MS);
     if (a->kind != COPY_WITHIN && !is_pinned(d, a->host, a->bytes))
         return copy_staged(d, a, deadline_ms, err);
     int rc = cuda_copy_queue(d, a, err);

@@ -23,6 +23,7 @@ struct device {
     cu_module module;
     cu_stream stream;
     int index, driver;
+    int64_t deadline_ms; /* cuda_deadline */
     bool hung; /* a wait timed out: the driver is not called again, as it would block */
     VEC_OF(dev_addr) held;
     VEC_OF(struct pinned) pinned;
@@ -32,6 +33,8 @@ struct device {
 };
 
 int device_fail(struct device *d, cu_result r, struct gp_error *err, const char *what);
+/* In limit_ms, or at the check's deadline if that comes first. */
+int64_t device_deadline(const struct device *d, int64_t limit_ms);
 /* Makes its context this thread's: before every call that uses the current one. */
 int device_use(struct device *d, struct gp_error *err);
 /* Frees what measure_cuda.c made. The device's context must be the current one. */

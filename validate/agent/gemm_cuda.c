@@ -8,8 +8,6 @@
 #include "device_cuda.h"
 #include "kernels/gemm.h"
 
-#include "base/clock.h"
-
 struct piece {
     dev_addr p;
     size_t bytes;
@@ -118,7 +116,7 @@ static int piece_grow(struct device *d, struct piece *p, size_t bytes, struct gp
     enum { LIMIT_MS = 60000 };
     if (p->bytes >= bytes)
         return 0;
-    int rc = device_cuda.sync(d, clock_deadline(LIMIT_MS), err);
+    int rc = device_cuda.sync(d, device_deadline(d, LIMIT_MS), err);
     if (rc < 0)
         return rc;
     device_cuda.free(d, p->p);

@@ -33,6 +33,14 @@ static const struct check_ops gpu_checks_cuda[] = {
     {.id = NULL},
 };
 
+/* What waits inside the device gives up in time to say so. */
+static void before(struct check_ctx *c)
+{
+    if (c->dev)
+        cuda_deadline(c->dev, c->deadline_ms);
+    health_before(c);
+}
+
 static void hello(struct str *json)
 {
     str_add(json, ",\"fatbins\":[");
@@ -60,7 +68,7 @@ const struct agent_kind agent_kind = {
     .holders = cuda_holders,
     .device_failed = cuda_verdict,
     .device_kind = cuda_device_kind,
-    .before = health_before,
+    .before = before,
     .after = health_after,
     .hello = hello,
 };
