@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from test_agent import BUILD, FAULTS, Gang, good, metrics
+from test_agent_nccl import Ranks
 
 CUDA_AGENT = BUILD / "agent" / "gpuprov-agent-cuda"
 STANDIN = BUILD / "tests" / "standin"
@@ -66,6 +67,7 @@ def test_the_host_does_fp32_unless_asked(tmp_path):
     (4, "mx-param:0:6", 0, "parameters_differ", "rank 0"),
     (2, "mx-sum:0:6", 0, "wrong_sum", "rank 0"),
     (4, "mx-sum:3:6", 3, "wrong_sum", "rank 3"),
+    (2, "mx-wire:1:6", 1, "wrong_sum", "handed"),
     (2, "mx-restore:1:0", 1, "not_repeatable", "restored"),
 ])
 @pytest.mark.parametrize("precision", ["bf16"])
@@ -161,3 +163,34 @@ def test_the_timed_model_alone(gpu):
     assert metrics(result)["tokens_per_s"] > 0 and result["data"]["timed"]["batch"] > 0
     refused = subprocess.run([CUDA_AGENT, "train", "--precision", "fp64"], env=env, capture_output=True, text=True)
     assert refused.returncode == 3 and "neither bf16 nor fp16" in refused.stderr
+
+
+# --- over NCCL's stand-in: a rank for each GPU ---
+
+def gang_of_gpus(folder, size, driver="", nccl=""):
+    gang = Ranks(folder, [size], checks="train.ddp", standin=driver, nccl=nccl, more=["--steps", "20"])
+    return [r["train.ddp"] for r in gang.results()]
+
+
+def test_gpus_train_together(tmp_path, gpu):
+    every = gang_of_gpus(tmp_path, 2)
+    for result in every:
+        assert held(result), result
+        figures = metrics(result)
+        assert 0 < figures["reference"] < 0.2 and 0 <= figures["overlap"] <= 1, figures
+        assert len(result["data"]["tokens_per_s_per_rank"]) == 2
+    assert len({r["data"]["parameters_hash"] for r in every}) == 1
+
+
+@pytest.mark.parametrize("size, rank, bit", [(2, 0, 13), (2, 1, 31), (4, 2, 13), (4, 3, 31)])
+def test_a_gpu_of_a_gang_that_computes_wrong_is_named(tmp_path, gpu, size, rank, bit):
+    """A mantissa bit, and the sign."""
+    for result in gang_of_gpus(tmp_path, size, driver=f"gpu={rank},gemm_bit={bit}"):
+        assert (result["verdict"], result["code"]) == ("fail", "wrong_gradient"), result
+        assert result["data"]["culprits"] == [rank], result
+
+
+def test_a_sum_that_nccl_spoils_is_found(tmp_path, gpu):
+    """Not in the first collectives: those of the fp32 model are sound, and the next run finds it."""
+    for result in gang_of_gpus(tmp_path, 2, nccl="rank=1,bit=20,sums=1,from=60"):
+        assert result["verdict"] == "fail" and result["code"] in ("wrong_sum", "sum_disagrees"), result

@@ -174,9 +174,14 @@ static bool checked_gradient(struct mixed *m, int step, uint64_t *own_hash) {
     for (int k = 0; k < n; k++) finite = finite && isfinite(m->words[k].norm2);
     if (finite && m->referenced < m->plan->reference_steps && !mixed_against_reference(m, step, w.loss))
         return false;
+    if (!mixed_sample_own(m, step)) return false;
     double began = gang_now_s();
     if (!mixed_reduce(m)) return false;
     m->comm_s[m->n_compute] = gang_now_s() - began;
+#ifdef GPUPROV_FAULTS
+    if (agent_fault("mx-wire", m->c->rank, step)) poke(&m->gpt, m->gpt.grads, 100, 1u << 22, 0);
+#endif
+    if (finite && !mixed_sample_sum(m, step)) return false;
     m->compute_s[m->n_compute++] = w.compute_s;
     return true;
 }
@@ -296,7 +301,7 @@ bool mixed_open(struct mixed *m, struct check_ctx *c, struct agent_result *r, st
 void mixed_close(struct mixed *m) {
     mx_close(&m->gpt);
     void *all[] = {m->in, m->next, m->words, m->hashes, m->losses, m->step_s, m->compute_s, m->comm_s,
-                   m->rank_s, m->buckets, m->old_p, m->old_m, m->old_v, m->kinds};
+                   m->rank_s, m->buckets, m->old_p, m->old_m, m->old_v, m->kinds, m->sample};
     for (size_t i = 0; i < GP_ARRAY_LEN(all); i++) free(all[i]);
 }
 

@@ -52,6 +52,8 @@ struct mixed {
     struct mixed_word *words; /* of all ranks */
     uint64_t *hashes;         /* of all ranks */
     uint64_t *kinds;          /* of all ranks' devices; 0: not known */
+    float *sample;            /* a stretch of each rank's own gradient, one after the other */
+    size_t sample_at, sample_n;
     int roundings;            /* gradients that differed between devices of different kinds */
     double norm;              /* of the last summed gradient, unscaled and averaged */
     float *old_p, *old_m, *old_v; /* before the last update; small runs only */
@@ -87,6 +89,10 @@ bool mixed_kinds(struct mixed *m);
 bool mixed_blame_gradient(struct mixed *m, int step);
 /* A gradient that is not finite is fine while the loss scale can fall. False: a verdict was set. */
 bool mixed_words_good(struct mixed *m, int step);
+/* A stretch of the gradient, all of a small one: every rank's own before the sum, then whether what this
+ * rank was handed is their sum within the rounding of its additions. False: a verdict was set. */
+bool mixed_sample_own(struct mixed *m, int step);
+bool mixed_sample_sum(struct mixed *m, int step);
 /* Whether all ranks hold the same sum, before the update. False: a verdict was set. */
 bool mixed_sums_equal(struct mixed *m, int step);
 /* Parameters (m->hashes) differ after `step`, though the sums did not. Always false. */

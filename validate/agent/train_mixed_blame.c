@@ -196,6 +196,34 @@ static bool sum_plausible(const float *sum, const float *all, size_t n, int size
     return true;
 }
 
+bool mixed_sample_own(struct mixed *m, int step) {
+    size_t n = GP_MIN(WINDOW, m->gpt.n_params), places = m->gpt.n_params - n + 1;
+    GP_AUTO_FREE float *own = xcalloc(n, sizeof *own);
+    if (m->sample == NULL) m->sample = xcalloc(n * (size_t)m->c->size, sizeof(float));
+    m->sample_n = n;
+    m->sample_at = (size_t)step * 7919 * 512 % places;
+    return window(m, m->sample_at, n, own) && gang_gather(m->c, m->r, own, m->sample, n * sizeof *own);
+}
+
+bool mixed_sample_sum(struct mixed *m, int step) {
+    int64_t good = 0, bad = 0;
+    GP_AUTO_FREE float *sum = xcalloc(m->sample_n, sizeof *sum);
+    GP_AUTO_FREE int64_t *said = xcalloc((size_t)m->c->size, sizeof *said);
+    if (!window(m, m->sample_at, m->sample_n, sum)) return false;
+    good = sum_plausible(sum, m->sample, m->sample_n, m->c->size);
+    if (!gang_gather(m->c, m->r, &good, said, sizeof good)) return false;
+    for (int k = 0; k < m->c->size; k++) bad += said[k] == 0;
+    if (bad == 0) return true;
+    for (int k = 0; k < m->c->size && bad < m->c->size; k++) /* all of them: nobody knows who sent it */
+        if (said[k] == 0) agent_culprit(m->r, k);
+    agent_set(m->r, AGENT_FAIL, "wrong_sum",
+              "%s, step %d: what the ranks were handed is not the sum of their own gradients; to blame: rank "
+              "%s", m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
+    if (m->r->culprits.len == 0)
+        agent_suggest(m->r, "nccl.values names the GPU or link; without GPUs look at net.pair");
+    return false;
+}
+
 static bool blame_sum(struct mixed *m, int step, size_t at) {
     size_t n = GP_MIN(WINDOW, m->gpt.n_params - at), size = (size_t)m->c->size;
     float loss = 0;
