@@ -104,6 +104,17 @@ def test_no_nvml_library(tmp_path):
     assert "libnvidia-ml" in result["message"]
 
 
+def test_functions_that_an_old_library_has_not(tmp_path):
+    (tmp_path / "libcuda.so.1").symlink_to(agent_gpu.STANDIN / "libcuda.so.1")
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(agent_gpu.BUILD / "tests/standin-old/libnvidia-ml.so.1")
+    result, _, status = health(libraries=tmp_path)
+    assert (result["verdict"], result["code"], status) == ("skipped", "not_told", 3), result
+    results, _, status = agent_gpu.run(gpus=2, libraries=tmp_path, checks="gpu.presence")
+    gpu = results["gpu.presence"]["data"]["gpus"][0]
+    assert (results["gpu.presence"]["verdict"], status) == ("pass", 0)
+    assert gpu["pci_id"] == "2330" and not {"uuid", "serial", "ecc", "mig", "memory_mib"} & set(gpu)
+
+
 def test_a_call_that_hangs_is_ended_by_the_watchdog():
     result, _, status = health("hang=1,after=0,gpu=1", seconds=4)
     assert (result["verdict"], result["code"], status) == ("fail", "overrun", 2)

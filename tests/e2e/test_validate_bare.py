@@ -103,6 +103,7 @@ def test_what_is_there_is_what_is_checked(gpus):
 
 @pytest.mark.parametrize("n,args,standin,code,word,said", [
     (7, ["--gpu", "H100:8"], "", FAIL, "fail", "gpu.presence"),
+    (8, ["--gpu", "A100-SXM4-80GB:8"], "", FAIL, "fail", "'A100-SXM4-80GB' was bought"),
     (8, [], "init=802", FAIL, "fail", "fabric"),
     (8, [], "init=999", FAIL, "fail", "gpu.presence"),
 ])

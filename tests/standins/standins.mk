@@ -15,6 +15,12 @@ $(B)/tests/standin/libcuda.so.1: $(sort $(wildcard tests/standins/libcuda*.c tes
   $(B)/agent-obj/kernels_test.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs -Wl,-soname,libcuda.so.1 $(filter %.c %.o,$^) -lm -o $@
+# The same of an old driver: most functions are not there at all.
+STANDIN_LIBS += $(B)/tests/standin-old/libnvidia-ml.so.1
+$(B)/tests/standin-old/libnvidia-ml.so.1: tests/standins/libnvidia-ml.c tests/standins/standin.h \
+  tests/standins/libnvidia-ml-old.map
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,--version-script=tests/standins/libnvidia-ml-old.map $< -o $@
 $(B)/tests/standin/libnvidia-ml.so.1: tests/standins/libnvidia-ml.c tests/standins/standin.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs $< -o $@
