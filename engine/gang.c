@@ -57,6 +57,7 @@ int gang_run(struct run *run, struct report *report, struct gp_error *err) {
     struct gp_error failed = {0};
     verdict_collect(run, report);
     validate_peers(&run->venv, report);
+    validate_products(&run->venv, report);
     baseline_hold(&run->baseline, &run->venv, report, false);
     int r = node_failures(run, &failed);
     if (r == 0) r = run_gang_checks(run, report, &failed);

@@ -59,6 +59,9 @@ int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *
 /* Compares the GPUs of all nodes with each other (peers.h), once the nodes' own checks ran: what is out of
  * line becomes degraded(outlier) in its node's check, and is said as an event. */
 void validate_peers(const struct validate_env *env, struct report *report);
+/* The same for what GPUs computed: random products of gpu.sdc that differ from the majority's of the same
+ * model, library and algorithm fail; without a majority all of them are degraded. */
+void validate_products(const struct validate_env *env, struct report *report);
 
 /* Applies required/floors/strict of the spec to results (sets has_floor, floor, verdict). Pure. */
 void validate_apply_floors(const struct spec *spec, struct check_result *r);
