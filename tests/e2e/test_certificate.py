@@ -248,3 +248,29 @@ def test_another_machine(of_gpus, on, machine, said_why, code):
 def test_elsewhere_the_machine_is_not_looked_at(of_gpus, on):
     told = on(of_gpus, PASS, "550.54.14", "0" * 8 + BOOT[8:], C)
     assert "this machine" not in told
+
+
+# --- of a stack ---
+
+def test_of_a_stack(gpuprov, spec, tmp_path):
+    """up gives one per node; the key is the stack's own and goes with it; report gives them again."""
+    path = spec("name: cert\nnodes: 2\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\n")
+    folder = tmp_path / "certs"
+    up = gpuprov("up", path, "--certificate", folder, "--report", f"html={tmp_path / 'up.html'}")
+    names = ["cert-0.certificate.json", "cert-1.certificate.json"]
+    assert sorted(p.name for p in folder.iterdir()) == names and (tmp_path / "up.html").exists(), up
+    first, second = (payload(folder / n) for n in names)
+    assert (first["stack"], first["node"], second["node"]) == ("cert", 0, 1) and first["instance"] != second["instance"]
+    assert {c["check"] for c in first["gang"]} >= {"train.ddp"} and first["uid"] == second["uid"] != ""
+    keys = list((gpuprov.state / "stacks").glob("*/signing_key"))
+    assert [k.parent.name for k in keys] == [first["uid"]] and keys[0].stat().st_mode & 0o777 == 0o600
+    assert said(gpuprov, folder / names[0], PASS).startswith(f"pass: cert/0, run {first['run']}")
+    again = tmp_path / "again"
+    gpuprov("report", "cert", "--certificate", again)
+    assert payload(again / names[1]) == second, "the same proof, the same time"
+    pub = tmp_path / "pub.pem"
+    pub.write_bytes((keys[0].parent / "signing_key.pub").read_bytes())
+    gpuprov("down", "cert")
+    assert list((gpuprov.state / "stacks").glob("*/signing_key")) == []
+    assert "which nothing here vouches for" in said(gpuprov, folder / names[0], UNKNOWN)
+    said(gpuprov, folder / names[0], PASS, "--key", pub)
