@@ -24,6 +24,7 @@ static void figure_clear(struct baseline_figure *f)
     free(f->check);
     free(f->metric);
     free(f->unit);
+    free(f->by);
     free(f->date);
     *f = (struct baseline_figure){0};
 }
@@ -40,7 +41,7 @@ void baseline_clear(struct baseline *b)
 static bool same(const struct baseline_figure *a, const struct baseline_figure *b)
 {
     return str_eq(a->model, b->model) && str_eq(a->driver, b->driver) && str_eq(a->check, b->check) &&
-           str_eq(a->metric, b->metric) && a->gpus == b->gpus;
+           str_eq(a->metric, b->metric) && str_eq(a->by, b->by) && a->gpus == b->gpus;
 }
 
 /* In the place of the same one, or at the end. */
@@ -105,6 +106,7 @@ static int read_figure(const json_t *j, struct baseline *b, struct gp_error *err
                                 .check = xstrdup(json_str(j, "check", "")),
                                 .metric = xstrdup(json_str(j, "metric", "")),
                                 .unit = xstrdup(json_str(j, "unit", "")),
+                                .by = xstrdup(json_str(j, "by", "")),
                                 .date = xstrdup(json_str(j, "date", "")),
                                 .gpus = (int)json_int(j, "gpus", 0),
                                 .n = json_int(j, "n", 0),
@@ -164,6 +166,8 @@ int baseline_save(const struct baseline *b, const char *path, struct gp_error *e
         json_object_set_new(one, "check", json_any_text(f->check));
         json_object_set_new(one, "metric", json_any_text(f->metric));
         json_object_set_new(one, "unit", json_any_text(f->unit));
+        if (*f->by)
+            json_object_set_new(one, "by", json_any_text(f->by));
         if (f->gpus)
             json_object_set_new(one, "gpus", json_integer(f->gpus));
         json_object_set_new(one, "n", json_integer(f->n));
@@ -209,7 +213,7 @@ static int all_sound(const struct report *r, struct gp_error *err)
 static bool alike(const struct sample *a, const struct sample *b)
 {
     return a->metric == b->metric && a->gpus == b->gpus && str_eq(a->model, b->model) &&
-           str_eq(a->driver, b->driver);
+           str_eq(a->driver, b->driver) && str_eq(a->by, b->by);
 }
 
 /* One figure of all samples that are like the i-th. */
@@ -227,6 +231,7 @@ static struct baseline_figure figure_of(const struct samples *all, size_t i, con
                                     .check = xstrdup(one->info->id),
                                     .metric = xstrdup(one->metric->name),
                                     .unit = xstrdup(one->metric->unit),
+                                    .by = xstrdup(one->by),
                                     .date = xstrdup(date),
                                     .gpus = one->gpus,
                                     .n = (int64_t)n,

@@ -13,6 +13,7 @@ struct validate_env;
 struct baseline_figure {
     char *model, *driver; /* as struct sample has them */
     char *check, *metric, *unit;
+    char *by;             /* as struct sample has it; "" */
     char *date;           /* "2026-11-21" */
     int gpus;             /* of a gang's figure; 0 otherwise */
     int64_t n;            /* how many values it was made of */

@@ -14,7 +14,8 @@ static const struct baseline_figure *figure_of(const struct baseline *b, const s
     for (size_t i = 0; i < b->figures.len; i++) {
         const struct baseline_figure *f = &b->figures.items[i];
         if (str_eq(f->model, one->model) && str_eq(f->driver, one->driver) &&
-            str_eq(f->check, one->info->id) && str_eq(f->metric, one->metric->name) && f->gpus == one->gpus)
+            str_eq(f->check, one->info->id) && str_eq(f->metric, one->metric->name) &&
+            str_eq(f->by, one->by) && f->gpus == one->gpus)
             return f;
     }
     return NULL;

@@ -53,6 +53,16 @@ static void identify(struct sample *one, const struct report_node *rn, int gpu)
         snprintf(one->model, sizeof one->model, "pci-%s", id);
 }
 
+/* "cuBLASLt 13.0.2" to "cuBLASLt": another library has other rates, a newer one is held against the older. */
+static void take_by(struct sample *one, const json_t *from)
+{
+    str_put(one->by, sizeof one->by, json_str(from, "by", ""));
+    size_t n = strcspn(one->by, "0123456789");
+    while (n > 0 && one->by[n - 1] == ' ')
+        n--;
+    one->by[n] = 0;
+}
+
 static void take_node(struct samples *s, struct sample one)
 {
     const json_t *gpus = json_at(one.result->data, "gpus");
@@ -64,6 +74,7 @@ static void take_node(struct samples *s, struct sample one)
         if (!json_is_number(v) || one.gpu < 0 || str_eq(verdict, "error") || str_eq(verdict, "skipped"))
             continue;
         identify(&one, one.node, one.gpu);
+        take_by(&one, g);
         one.value = json_number_value(v);
         vec_push(&s->list, one);
     }
@@ -71,6 +82,7 @@ static void take_node(struct samples *s, struct sample one)
         return;
     one.gpu = -1;
     identify(&one, one.node, -1);
+    take_by(&one, one.result->data);
     vec_push(&s->list, one);
 }
 

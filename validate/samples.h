@@ -16,6 +16,7 @@ struct sample {
     int gpus;         /* of a gang's figure: how many GPUs took part; 0 otherwise */
     char model[40];   /* id of the GPU model table, or "pci-2bb1" for one that is not in it; "" not known */
     char driver[40];  /* "580.65.06"; "" not known */
+    char by[40];      /* what did the work, where there is a choice, without its version: "cuBLASLt"; else "" */
     double value;
 };
 struct samples {

@@ -261,6 +261,39 @@ static void test_what_it_does_not_know(void **state)
     baseline_clear(&b);
 }
 
+static void done_by(struct report *r, const char *by)
+{
+    for (size_t i = 0; i < r->nodes.len; i++)
+        json_object_set_new(json_at(rated(r, i)->data, "gpus.0"), "by", json_string(by));
+}
+
+static void test_by_another_library_is_another_figure(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *by;
+        enum verdict want;
+    } cases[] = {{"cuBLASLt 13.1.0", VERDICT_FAIL}, {"own kernels", VERDICT_PASS}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct baseline b = {.path = xstrdup("baseline.json")};
+        struct report r = {0};
+        struct gp_error err = {0};
+        struct validate_env env = {0};
+        size_t n = 0;
+        fleet(&r, (const double[]){1000}, (const double[]){1000}, 1);
+        done_by(&r, "cuBLASLt 12.8.4");
+        assert_int_equal(baseline_calibrate(&b, &r, &n, &err), 0);
+        assert_string_equal(b.figures.items[0].by, "cuBLASLt");
+        report_clear(&r);
+        fleet(&r, (const double[]){500}, (const double[]){500}, 1);
+        done_by(&r, cases[i].by);
+        baseline_judge(&b, &env, &r, false);
+        assert_int_equal(rated(&r, 0)->verdict, cases[i].want);
+        report_clear(&r);
+        baseline_clear(&b);
+    }
+}
+
 static void test_a_floor_of_the_spec_goes_first(void **state)
 {
     (void)state;
@@ -293,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_later_runs_are_held_against_it),
         cmocka_unit_test(test_what_it_does_not_know),
+        cmocka_unit_test(test_by_another_library_is_another_figure),
         cmocka_unit_test(test_a_floor_of_the_spec_goes_first),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
