@@ -25,7 +25,7 @@ enum { COMPUTE_32F = 68, COMPUTE_32I = 72, COMPUTE_32F_FAST_TF32 = 77 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_FAST_ACCUM = 25 };
 enum { LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_STRIDE = 6 };
 enum { PREF_WORKSPACE = 1, PREF_ALIGN_A = 5, PREF_ALIGN_B, PREF_ALIGN_C, PREF_ALIGN_D };
-enum { CANDIDATES = 24, TIMED_RUNS = 2, AGAIN_RUNS = 10, TRY_LIMIT_MS = 20000 };
+enum { CANDIDATES = 24, TIMED_RUNS = 2, AGAIN_RUNS = 10, TRY_LIMIT_MS = 5000 };
 #define SHORT_S 3e-4 /* of products that take less, the close ones are timed again, longer */
 #define WORKSPACE_MAX ((size_t)64 << 20)
 #define TRY_BUDGET_S 0.4 /* of GPU time; the heuristic's order puts the likely ones first */
