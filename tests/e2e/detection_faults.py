@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The faults of test_detection.py: one row each."""
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Fault:
+    id: str
+    fault: str  # for people
+    check: str  # the check that must tell
+    verdict: str
+    code: str
+    named: str  # a pattern that its message must hold: who
+    run: dict = field(default_factory=dict)  # of agent_gpu.run
+
+
+def row(id, fault, check, verdict, code, named="", checks=None, **run):
+    run.setdefault("gpus", 2)
+    return Fault(id, fault, check, verdict, code, named, {"checks": checks or check, **run})
+
+
+def driver():
+    words = {34: "the toolkit's stub instead of the driver", 35: "a driver older than its library", 100: "a driver that sees no GPU",
+             802: "an NVSwitch fabric that is not up", 803: "a driver of two versions", 804: "a forward-compatibility library on a GPU that forbids it",
+             999: "a driver that starts with 'unknown error'"}
+    for code, text in words.items():
+        yield row(f"driver-{code}", text, "gpu.presence", "fail", f"cuda_{code}", r"\w+ \(\d+\)", standin=f"init={code}")
+    yield row("no-driver", "no driver library", "gpu.presence", "fail", "no_driver", r"libcuda.so.1", libraries="/nonexistent")
+    yield row("seven", "7 of 8 GPUs", "gpu.presence", "fail", "gpu_missing", r"7 of 8", gpus=7, bought=8, nodes=7)
+    yield row("differs", "one GPU of another model", "gpu.presence", "fail", "gpu_differs", r"gpu 1", standin="differs=1")
+
+
+
+def one(check, gpu=1, size="", **common):
+    """Rows of one check whose fault is one GPU's. size: of the stand-in's memory."""
+    def make(id, text, verdict, code, standin="", nvml="", named=rf"gpu {gpu}\b", **run):
+        only = {"standin": f"gpu={gpu},{size}{standin}" if standin else "", "nvml": f"gpu={gpu},{nvml}" if nvml else ""}
+        return row(f"{check.removeprefix('gpu.')}-{id}", text, check, verdict, code, named, **{**only, **common, **run})
+    return make
+
+
+def inventory():
+    f = one("gpu.presence")
+    yield f("busy", "another process holds a GPU that only one may use", "fail", "gpu_busy", nvml="pid=1234,compute_mode=3",
+            named=r"gpu 1\b.*1234")
+
+
+def health():
+    f = one("gpu.health")
+    for n, text in enumerate(["a GPU reset is due", "a reboot is due", "its peer-to-peer must be drained",
+                              "it must be drained and reset"], 1):
+        yield f(f"recovery-{n}", f"NVML: {text}", "fail", "recovery_action", nvml=f"recovery={n}")
+    yield f("ecc", "an uncorrectable ECC error since boot", "fail", "ecc_uncorrected", nvml="ecc=1")
+    yield f("sram", "uncorrectable SRAM errors in its past", "degraded", "sram_scars", nvml="ecc_old=2,sram=1")
+    yield f("pending", "a row remap that waits for a reset", "fail", "remap_pending", nvml="remap_pending=1")
+    yield f("unmapped", "a row that could not be remapped", "fail", "remap_failed", nvml="remap_failed=1")
+    yield f("remaps", "512 remapped rows", "fail", "remapped_rows", nvml="remap=512")
+    yield f("pages", "63 retired pages", "fail", "retired_pages", nvml="retired=63")
+    yield f("link", "an NVLink that is down", "fail", "nvlink_down", nvml="link_down=3", named=r"gpu 1\b.*down: 3")
+    yield f("hot", "a GPU at its slowdown temperature", "fail", "hot", nvml="temperature=92")
+    yield f("gone", "a GPU that has fallen off the bus", "fail", "gpu_lost", nvml="lost=1,after=0")
+    moved = "while a check runs: "
+    yield f("new-ecc", moved + "an uncorrectable ECC error", "fail", "ecc_uncorrected", nvml="after=2,ecc=1")
+    yield f("new-remap", moved + "a row is remapped", "fail", "remapped", nvml="after=2,remap=1")
+    yield f("new-link", moved + "an NVLink goes down", "fail", "nvlink_down", nvml="after=2,link_down=7")
+    yield f("new-replay", moved + "NVLink replays", "fail", "nvlink_errors", nvml="after=2,link_error=0,link_errors=1")
+    yield f("pcie", moved + "more PCIe replays than its lanes may have", "degraded", "pcie_replays", nvml="after=2,replays=32")
+    yield f("slowdown", moved + "hardware slowdown", "fail", "hw_slowdown", nvml="after=2,slow_ns=60000000000")
+    yield f("xid", moved + "an Xid event", "fail", "xid_79", nvml="after=2,xid=79")
+    yield f("xid-line", "an Xid line in the kernel log", "fail", "xid_48",
+            kmsg="4,7,1000,-;NVRM: Xid (PCI:0000:02:00): 48, pid=1, DBE\n SUBSYSTEM=pci\n")
+    yield f("sxid-line", "an SXid line of an NVSwitch", "fail", "sxid_20034", named=r"nvswitch3",
+            kmsg="4,7,1000,-;nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30\n SUBSYSTEM=pci\n")
+    yield f("nvml-hangs", "a call of NVML that never returns", "fail", "overrun", nvml="hang=1,after=0", seconds=4)
+    yield f("nvml-gone", "no NVML", "error", "nvml", nvml="init=9", named="")
+
+
+def everywhere(check, **common):
+    """What any check of a GPU may meet."""
+    f = one(check, **common)
+    yield f("lost", "the GPU falls off the bus in the middle", "fail", "cuda_999", standin="lost_after=9")
+    yield f("hang", "work on the GPU never ends", "fail", "gpu_hang", standin="hang_after=12", seconds=4)
+    yield f("crash", "a GPU with an uncorrectable error under a kernel", "fail", "cuda_214", standin="query=214")
+    yield f("died", "the worker is killed", "error", "crashed", standin="die=1")
+
+
+def memory():
+    f = one("gpu.memory", size="memory_mib=16,")
+    yield f("stuck", "a stuck bit in memory", "fail", "memory_wrong", standin="flip=12345,bit=7", named=r"gpu 1\b.*bits 0x80")
+    yield f("flip", "a bit in memory that flips once", "fail", "memory_wrong", standin="flip=12345,bit=7,stuck=0",
+            named=r"gpu 1\b.*bits 0x80")
+    yield f("little", "another process holds half of the memory", "degraded", "low_tested", standin="held_mib=8")
+    yield f("none", "another process holds all memory", "error", "no_memory", standin="held_mib=13")
+    yield from everywhere("gpu.memory", size="memory_mib=16,")
+
+
+def bandwidth():
+    f = one("gpu.bandwidth")
+    for kind, figure, text in [("copy", "read", "memory"), ("h2d", "h2d", "the way from the host"), ("d2h", "d2h", "the way to the host")]:
+        yield f(f"slow-{kind}", f"{text} at half the rate", "fail", f"low_{figure}", standin=f"slow_{kind}=50")
+    yield f("dull", "memory at 88 % of what its model reaches", "degraded", "low_read", standin="slow_copy=76")
+    yield f("h2d-bit", "a wrong bit on the way from the host", "fail", "h2d_wrong", standin="h2d_bit=2", named=r"gpu 1\b.*bits 0x4")
+    yield f("d2h-bit", "a wrong bit on the way to the host", "fail", "d2h_wrong", standin="d2h_bit=5", named=r"gpu 1\b.*bits 0x20")
+    yield from everywhere("gpu.bandwidth")
+
+
+def p2p():
+    f = one("gpu.p2p", gpus=3, size="memory_mib=32,")
+    yield f("slow", "a GPU whose links to others run at half the rate", "fail", "slow_pair", standin="slow_peer=50")
+    yield f("indirect", "GPUs with NVLink that cannot reach each other", "fail", "p2p_not_direct", standin="peer=0",
+            named=r"gpu \d.*gpu \d")
+    yield f("bit", "a link between GPUs that flips a bit", "fail", "p2p_wrong", standin="peer_bit=3",
+            named=r"gpu 1\b.*bits 0x8")
+
+
+FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p()]
