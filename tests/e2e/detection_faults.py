@@ -27,22 +27,29 @@ def driver():
         yield row(f"driver-{code}", text, "gpu.presence", "fail", f"cuda_{code}", r"\w+ \(\d+\)", standin=f"init={code}")
     yield row("no-driver", "no driver library", "gpu.presence", "fail", "no_driver", r"libcuda.so.1", libraries="/nonexistent")
     yield row("seven", "7 of 8 GPUs", "gpu.presence", "fail", "gpu_missing", r"7 of 8", gpus=7, bought=8, nodes=7)
-    yield row("differs", "one GPU of another model", "gpu.presence", "fail", "gpu_differs", r"gpu 1", standin="differs=1")
+    yield row("model", "another model than was bought", "gpu.presence", "fail", "gpu_model", r"gpu 0 is '[^']*' \([^)]*\)", more=("--gpu-model", "A100"))
+    yield row("differs", "one GPU that differs from the others", "gpu.presence", "degraded", "mixed", r"gpu 1", standin="differs=1")
 
 
 
 def one(check, gpu=1, size="", **common):
     """Rows of one check whose fault is one GPU's. size: of the stand-in's memory."""
-    def make(id, text, verdict, code, standin="", nvml="", named=rf"gpu {gpu}\b", **run):
+    def make(id, text, verdict, code, standin="", nvml="", named=rf"gpu {gpu}\b", check=check, **run):
         only = {"standin": f"gpu={gpu},{size}{standin}" if standin else "", "nvml": f"gpu={gpu},{nvml}" if nvml else ""}
-        return row(f"{check.removeprefix('gpu.')}-{id}", text, check, verdict, code, named, **{**only, **common, **run})
+        return row(f"{check}-{id}", text, check, verdict, code, named, **{**only, **common, **run})
     return make
 
 
 def inventory():
     f = one("gpu.presence")
-    yield f("busy", "another process holds a GPU that only one may use", "fail", "gpu_busy", nvml="pid=1234,compute_mode=3",
-            named=r"gpu 1\b.*1234")
+    yield f("mode", "a compute mode that lets one process at a time in", "degraded", "compute_mode", nvml="compute_mode=3")
+    yield f("mig", "a GPU cut into MIG instances", "fail", "mig", nvml="mig=1")
+    yield f("ecc", "memory that runs without ECC", "degraded", "ecc_off", nvml="ecc_mode=0")
+    yield f("memory", "half of the model's memory", "fail", "memory_size", nvml="memory_mib=40000")
+    yield f("fabric", "a GPU that has not joined the NVSwitch fabric", "fail", "fabric", nvml="fabric=2")
+    yield f("versions", "NVML and driver of two versions", "fail", "nvml_mismatch", nvml="driver=570.1", named=r"570\.1")
+    yield f("busy", "another process holds a GPU that only one may use", "fail", "cuda_46", standin="context=46",
+            check="gpu.bandwidth")
 
 
 def health():
@@ -113,4 +120,14 @@ def p2p():
             named=r"gpu 1\b.*bits 0x8")
 
 
-FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p()]
+def stress():
+    f = one("gpu.stress")
+    yield f("fades", "a GPU that slows down under a lasting load", "fail", "low_decay", standin="fade=40")
+    yield f("thermal", "hardware thermal slowdown under load", "fail", "hw_slowdown", nvml="reasons=0x48,temperature=93")
+    yield f("brake", "the power brake under load", "fail", "hw_brake", nvml="reasons=0x88")
+    yield f("software", "software thermal slowdown under load", "degraded", "sw_thermal", nvml="reasons=0x20")
+    yield f("nan", "NaN in a product under load", "fail", "odd_values", standin="gemm_nan=1")
+    yield from list(everywhere("gpu.stress"))[:2]
+
+
+FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *stress()]
