@@ -120,6 +120,29 @@ def p2p():
             named=r"gpu 1\b.*bits 0x8")
 
 
+def gemm():
+    f = one("gpu.gemm")
+    yield f("half", "products at half the rate", "fail", "low_bf16", standin="slow_gemm=50")
+    yield f("dull", "products at 85 %", "degraded", "low_bf16", standin="slow_gemm=85")
+    yield f("nan", "NaN in a product", "fail", "gemm_nan", standin="gemm_nan=1")
+    yield f("blas-nan", "a library that spoils its result", "fail", "gemm_nan", env={"GPUPROV_STANDIN_CUBLASLT": "nan=1,gpu=1"})
+    yield from everywhere("gpu.gemm")
+
+
+def sdc():
+    f = one("gpu.sdc")
+    tile = r"gpu 1\b.*tile \(\d+, \d+\)"
+    yield f("mantissa", "the last bit of one element of each product", "fail", "sdc_wrong", standin="gemm_bit=0", named=tile)
+    yield f("sign", "the sign of one element of each product", "fail", "sdc_wrong", standin="gemm_bit=31", named=tile)
+    yield f("seldom", "one bit in every second product", "fail", "sdc_wrong", standin="gemm_bit=3,gemm_every=2", named=tile)
+    yield f("nan", "NaN in a product", "fail", "sdc_wrong", standin="gemm_nan=1")
+    yield f("tile", "a wrong tile of the library's", "fail", "sdc_wrong", named=tile, env={"GPUPROV_STANDIN_CUBLASLT": "tile=1,gpu=1"})
+    yield f("sm", "one multiprocessor that computes wrong", "fail", "sdc_wrong", standin="sm=17,sm_bit=30",
+            named=r"gpu 1\b.*multiprocessor 17 of 132")
+    yield f("lazy", "kernels that do nothing", "fail", "sdc_wrong", standin="lazy=1")
+    yield from list(everywhere("gpu.sdc"))[:3]
+
+
 def stress():
     f = one("gpu.stress")
     yield f("fades", "a GPU that slows down under a lasting load", "fail", "low_decay", standin="fade=40")
@@ -130,4 +153,4 @@ def stress():
     yield from list(everywhere("gpu.stress"))[:2]
 
 
-FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *stress()]
+FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *gemm(), *sdc(), *stress()]
