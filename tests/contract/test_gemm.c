@@ -359,6 +359,8 @@ static void test_fastest_algorithm_is_found(void **state)
     for (size_t i = 0; i < GP_ARRAY_LEN(rates); i++) {
         struct product p;
         lay_out(d, &p, rates[i].type, 128);
+        seconds_of(d, &p); /* the first, which is not the fastest, on every GPU alike */
+        p.g.fastest = true;
         seconds_of(d, &p); /* tries them */
         double got = 2 * 128.0 * 128 * 128 / seconds_of(d, &p) / 1e12;
         if (got < 0.97 * rates[i].tflops || got > 1.03 * rates[i].tflops)

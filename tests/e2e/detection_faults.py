@@ -122,8 +122,8 @@ def p2p():
 
 def gemm():
     f = one("gpu.gemm")
-    yield f("half", "products at half the rate", "fail", "low_bf16", standin="slow_gemm=50")
-    yield f("dull", "products at 85 %", "degraded", "low_bf16", standin="slow_gemm=85")
+    yield f("half", "products at half the rate", "fail", "low_fp32", standin="slow_gemm=50")
+    yield f("dull", "products at 85 %", "degraded", "low_bf16", standin="slow_gemm=85,noise=0")
     yield f("nan", "NaN in a product", "fail", "gemm_nan", standin="gemm_nan=1")
     yield f("blas-nan", "a library that spoils its result", "fail", "gemm_nan", env={"GPUPROV_STANDIN_CUBLASLT": "nan=1,gpu=1"})
     yield from everywhere("gpu.gemm")

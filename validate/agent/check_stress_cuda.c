@@ -100,7 +100,8 @@ static int prepare(struct stress *s, const struct load_type *type, int n, struct
     s->type = type;
     s->c_bytes = (size_t)n * (size_t)n * (type->out_same ? type->bytes : 4);
     s->gemm = (struct gemm_args){
-        .type = type->type, .m = n, .n = n, .k = n, .batch = 1, .out_same = type->out_same};
+        .type = type->type, .m = n, .n = n, .k = n, .batch = 1, .out_same = type->out_same,
+        .fastest = true};
     int rc = s->ops->alloc(s->dev, in, &s->gemm.a, err);
     if (rc == 0)
         rc = s->ops->alloc(s->dev, in, &s->gemm.b, err);

@@ -372,7 +372,23 @@ static int try_all(struct blas *b, struct plan *p, const struct gemm_args *g, de
     return rc;
 }
 
-/* The fastest one that runs. With accumulate the trials write elsewhere, because each adds to C. */
+/* The first in the heuristic's order that runs at all: no clock decides, so equal GPUs choose alike. */
+static int take_first(struct blas *b, struct plan *p, const struct gemm_args *g, dev_addr out,
+                      const struct blas_candidate *found, int n, struct gp_error *err)
+{
+    int last = BLAS_NOT_SUPPORTED;
+    for (int i = 0; i < n; i++) {
+        if (found[i].state || found[i].workspace > b->workspace_bytes)
+            continue;
+        p->algo = found[i].algo;
+        last = plan_run(b, p, g, out, &found[i].algo);
+        if (last == 0)
+            return 0;
+    }
+    return blas_fail(b, g, last, "none of its algorithms runs", err);
+}
+
+/* The first or the fastest one that runs. With accumulate the trials write elsewhere, because each adds to C. */
 static int plan_choose(struct blas *b, struct plan *p, const struct gemm_args *g, struct gp_error *err)
 {
     struct blas_candidate found[CANDIDATES];
@@ -384,7 +400,7 @@ static int plan_choose(struct blas *b, struct plan *p, const struct gemm_args *g
     size_t bytes = (size_t)(g->stride_c * (g->batch - 1) + (int64_t)g->m * g->n) * 4;
     if (g->accumulate && device_cuda.alloc(b->d, bytes, &out, NULL) < 0)
         return 0; /* no room for trials: the heuristic's first */
-    int rc = try_all(b, p, g, out, found, n, err);
+    int rc = g->fastest ? try_all(b, p, g, out, found, n, err) : take_first(b, p, g, out, found, n, err);
     if (out != g->c && !b->d->hung)
         device_cuda.free(b->d, out);
     return rc;
@@ -412,7 +428,7 @@ static bool same_key(const struct gemm_args *x, const struct gemm_args *y)
     return x->type == y->type && x->m == y->m && x->n == y->n && x->k == y->k && x->batch == y->batch &&
            x->a == y->a && x->b == y->b && x->c == y->c && x->trans_a == y->trans_a &&
            x->trans_b == y->trans_b && x->accumulate == y->accumulate && x->out_same == y->out_same &&
-           x->stride_a == y->stride_a && x->stride_b == y->stride_b && x->stride_c == y->stride_c;
+           x->stride_a == y->stride_a && x->stride_b == y->stride_b && x->stride_c == y->stride_c && x->fastest == y->fastest;
 }
 
 /* What all products share: made at the first. The workspace is what Hopper's kernels want, less where the

@@ -38,6 +38,10 @@ struct gemm_args {
     bool out_same; /* C has the type of A and B (F16, BF16), rounded once at the end, instead of fp32 */
     bool in_order; /* F32 only: bit for bit the host's result; slow */
     int64_t stride_a, stride_b, stride_c;
+    /* cuda: the first product of a shape tries what the library has and keeps the fastest: for rates.
+     * Else the library's own first choice, which is the same on all GPUs of a kind, so that their bits
+     * may be compared. */
+    bool fastest;
 };
 
 /* One 8-byte argument of a kernel; a kernel reads the member it declares (little endian, so a pointer
