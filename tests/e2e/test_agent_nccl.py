@@ -363,3 +363,38 @@ def test_overrides_are_said(tmp_path):
     told = Ranks(tmp_path, [2], checks="nccl.bandwidth", env=[{"NCCL_ALGO": "Ring"}]).results()[0]["nccl.bandwidth"]
     assert "NCCL_ALGO=Ring (environment)" in told["data"]["overrides"]
     assert "NCCL_P2P_LEVEL=LOC" in told["data"]["overrides"] and "stale" not in told["data"]["overrides"]
+
+
+# --- without a controller ---
+
+def run_alone(tmp_path, gpus, time_, nccl="", env=None, standin="", more=()):
+    """`run` on a node of its own, which was not told which checks; what it said of the gang's."""
+    import agent_gpu
+    own = {"GPUPROV_STANDIN_NCCL": nccl, "HOME": str(tmp_path), "GPUPROV_STANDIN": f"gpus={gpus},{standin}",
+           "GPUPROV_STANDIN_NVML": f"gpus={gpus}", "GPUPROV_LIBRARY_PATH": str(STANDIN), "SETUP": ":", "KMSG": "",
+           **(env or {})}
+    base = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "CUDA_VISIBLE"))}
+    done = subprocess.run([*agent_gpu.namespace(), "sh", "-c", agent_gpu.NAMESPACE, "sh", str(gpus), str(AGENT), "run",
+                           "--time", time_, "--gpus", str(gpus), *more], env={**base, **own}, capture_output=True,
+                          text=True, timeout=500)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {l["check"]: l for l in lines if l["type"] == "result"}, lines[-1], done.returncode
+
+
+def test_a_node_by_itself_runs_the_gang_of_its_gpus(tmp_path):
+    told, end, _ = run_alone(tmp_path, 2, "3m", nccl="", more=["--all"])
+    assert told["nccl.values"]["verdict"] == told["nccl.bandwidth"]["verdict"] == "pass", told
+    assert "rank" not in told["nccl.values"] and figures(told["nccl.values"])["wrong"] == 0
+    assert "train.ddp" in told and "net.pair" not in told
+
+
+def test_a_node_by_itself_names_the_gpu(tmp_path):
+    told, end, status = run_alone(tmp_path, 3, "3m", nccl="rank=1,bit=20", more=["--all"])
+    assert (told["nccl.values"]["verdict"], told["nccl.values"]["data"]["culprits"]) == ("fail", [1])
+    assert "gpu 1)" in told["nccl.values"]["message"] and (end["verdict"], status) == ("fail", 2)
+
+
+def test_one_gpu_runs_the_logic_only_where_it_is_asked_for(tmp_path):
+    told, _, _ = run_alone(tmp_path, 1, "3m", env={"GPUPROV_NCCL_SAME_GPU": "2"}, more=["--all"])
+    assert told["nccl.bandwidth"]["verdict"] == "pass" and told["nccl.bandwidth"]["data"]["logic_only"]
+    assert "no bandwidth figure" in told["nccl.bandwidth"]["message"]

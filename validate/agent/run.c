@@ -6,6 +6,7 @@
 #include "run.h"
 
 #include "base/clock.h"
+#include "gang_local.h"
 
 #include <unistd.h>
 
@@ -112,6 +113,35 @@ static void say_left_out(struct run *run)
     }
 }
 
+/* What is about all GPUs together, when nobody said which checks: what the time allows, in the table's order.
+ * Without a controller it is not required, so what does not fit is only said. */
+static void run_gang(struct run *run, struct str *why)
+{
+    struct gang_local gang = {.gpus = run->gpus};
+    int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
+    if (run->named || gang_local_ranks(run->gpus) < 2 || run->emit.broken)
+        return;
+    for (int i = 0; check_table[i].id; i++) {
+        const struct check_info *c = &check_table[i];
+        if (c->level != CHECK_GANG || (c->needs & NEED_PEERS) || !agent_check_ops(c->id))
+            continue;
+        bool failed = run->emit.failed && !run->all;
+        if (!failed && c->seconds <= left_s) {
+            gang.checks.items[gang.checks.n++] = i;
+            left_s -= c->seconds;
+            continue;
+        }
+        struct check_info unasked = *c;
+        unasked.required = false;
+        not_run(run, &unasked, failed ? "stopped" : "left_out",
+                failed ? "a check failed before (--all runs the rest too)"
+                       : "it takes longer than --time leaves");
+    }
+    gang.deadline_ms = run->hard_ms + RUN_LOAD_MS; /* loading has its own limit */
+    if (gang.checks.n)
+        gang_run_local(&gang, &run->emit, why);
+}
+
 static int run_all(struct run *run)
 {
     emit_hello(&run->emit, -1, 0);
@@ -122,8 +152,11 @@ static int run_all(struct run *run)
     say_left_out(run);
     GP_AUTO_STR struct str left = {0};
     places_end(run, &left);
-    if (!left.len)
-        return emit_end(&run->emit, "");
+    if (!left.len) {
+        GP_AUTO_STR struct str early = {0};
+        run_gang(run, &early);
+        return emit_end(&run->emit, early.len ? early.s : "");
+    }
     run->emit.worst = AGENT_FAIL;
     GP_AUTO_FREE char *why =
         xasprintf("driver hang: SIGKILL did not end %s: it is still on the node; replace the node", left.s);

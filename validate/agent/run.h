@@ -45,6 +45,7 @@ struct run {
     struct pick picks[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* in the order of the run */
     size_t n_picks;
     bool all;                  /* --all: a failure does not end it */
+    bool named;                /* --checks: these and no others */
     struct check_list own_floors; /* --floors: the caller judges the limits of these by its own */
     int64_t time_ms, load_limit_ms;
     int64_t hard_ms;           /* monotonic: every check has ended by then; set when loading is done */

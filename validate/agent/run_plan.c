@@ -79,6 +79,7 @@ int run_setup(struct run *run, int argc, char **argv, struct gp_error *err)
     run->ctx.host = run->host;
     if (floors)
         rc = check_list_parse(floors, false, &run->own_floors, err);
+    run->named = ids != NULL;
     if (rc == 0 && ids)
         rc = take_named(run, ids, err);
     if (rc)
