@@ -381,20 +381,30 @@ def run_alone(tmp_path, gpus, time_, nccl="", env=None, standin="", more=()):
     return {l["check"]: l for l in lines if l["type"] == "result"}, lines[-1], done.returncode
 
 
+NCCL = ["--checks", "host.clock,nccl.values,nccl.bandwidth", "--all"]
+
+
 def test_a_node_by_itself_runs_the_gang_of_its_gpus(tmp_path):
-    told, end, _ = run_alone(tmp_path, 2, "3m", nccl="", more=["--all"])
+    told, end, _ = run_alone(tmp_path, 4, "1m", more=NCCL)
     assert told["nccl.values"]["verdict"] == told["nccl.bandwidth"]["verdict"] == "pass", told
     assert "rank" not in told["nccl.values"] and figures(told["nccl.values"])["wrong"] == 0
-    assert "train.ddp" in told and "net.pair" not in told
 
 
 def test_a_node_by_itself_names_the_gpu(tmp_path):
-    told, end, status = run_alone(tmp_path, 3, "3m", nccl="rank=1,bit=20", more=["--all"])
+    told, end, status = run_alone(tmp_path, 3, "1m", nccl="rank=1,bit=20", more=NCCL)
     assert (told["nccl.values"]["verdict"], told["nccl.values"]["data"]["culprits"]) == ("fail", [1])
     assert "gpu 1)" in told["nccl.values"]["message"] and (end["verdict"], status) == ("fail", 2)
 
 
+def test_a_local_rank_that_dies_is_no_pass(tmp_path):
+    told, end, _ = run_alone(tmp_path, 3, "1m", nccl="die=1,die_from=5", more=NCCL)
+    assert told["nccl.values"]["verdict"] == "fail" and told["nccl.values"]["data"]["culprits"] == [1]
+    assert end["verdict"] == "fail" and "SIGKILL" in end["reason"]
+
+
 def test_one_gpu_runs_the_logic_only_where_it_is_asked_for(tmp_path):
-    told, _, _ = run_alone(tmp_path, 1, "3m", env={"GPUPROV_NCCL_SAME_GPU": "2"}, more=["--all"])
+    told, _, status = run_alone(tmp_path, 1, "1m", more=NCCL)
+    assert (told["nccl.values"]["verdict"], told["nccl.values"]["code"]) == ("skipped", "one_gpu") and status == 3
+    told, _, _ = run_alone(tmp_path, 1, "1m", env={"GPUPROV_NCCL_SAME_GPU": "2"}, more=NCCL)
     assert told["nccl.bandwidth"]["verdict"] == "pass" and told["nccl.bandwidth"]["data"]["logic_only"]
     assert "no bandwidth figure" in told["nccl.bandwidth"]["message"]

@@ -119,9 +119,21 @@ static void run_gang(struct run *run, struct str *why)
 {
     struct gang_local gang = {.gpus = run->gpus};
     int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
-    if (run->named || gang_local_ranks(run->gpus) < 2 || run->emit.broken)
+    bool alone = gang_local_ranks(run->gpus) < 2;
+    if (run->emit.broken || (alone && !run->named))
         return;
-    for (int i = 0; check_table[i].id; i++) {
+    for (size_t i = 0; i < run->gang.n; i++) {
+        const struct check_info *c = &check_table[run->gang.items[i]];
+        if (alone)
+            not_run(run, c, "one_gpu", "this node has no two GPUs");
+        else if (!agent_check_ops(c->id))
+            not_run(run, c, "no_code", "this agent has no code for it");
+        else if (run->emit.failed && !run->all)
+            not_run(run, c, "stopped", "a check failed before (--all runs the rest too)");
+        else
+            gang.checks.items[gang.checks.n++] = run->gang.items[i];
+    }
+    for (int i = 0; check_table[i].id && !run->named; i++) {
         const struct check_info *c = &check_table[i];
         if (c->level != CHECK_GANG || (c->needs & NEED_PEERS) || !agent_check_ops(c->id))
             continue;
@@ -137,7 +149,7 @@ static void run_gang(struct run *run, struct str *why)
                 failed ? "a check failed before (--all runs the rest too)"
                        : "it takes longer than --time leaves");
     }
-    gang.deadline_ms = run->hard_ms + RUN_LOAD_MS; /* loading has its own limit */
+    gang.deadline_ms = GP_MAX(run->hard_ms, clock_deadline(run->time_ms)) + RUN_LOAD_MS; /* its loading's limit */
     if (gang.checks.n)
         gang_run_local(&gang, &run->emit, why);
 }

@@ -35,7 +35,19 @@ static void add(struct run *run, const struct check_info *info)
 static int take_named(struct run *run, const char *ids, struct gp_error *err)
 {
     struct check_list list = {.n = 0};
-    int rc = check_list_parse(ids, false, &list, err);
+    GP_AUTO_STRV struct strv names = {0};
+    GP_AUTO_STR struct str node = {0};
+    GP_AUTO_STR struct str gang = {0};
+    strv_split(&names, ids, ",");
+    for (size_t i = 0; i < names.n; i++) {
+        const struct check_info *c = check_find(names.v[i]);
+        /* with several GPUs a node is a gang by itself; pairs of nodes it has not */
+        struct str *to = c && c->level == CHECK_GANG && !(c->needs & NEED_PEERS) ? &gang : &node;
+        str_addf(to, "%s%s", to->len ? "," : "", names.v[i]);
+    }
+    int rc = gang.len ? check_list_parse(gang.s, true, &run->gang, err) : 0;
+    if (rc == 0 && (node.len || !gang.len))
+        rc = check_list_parse(node.len ? node.s : ids, false, &list, err);
     for (size_t i = 0; rc == 0 && i < list.n; i++) {
         add(run, &check_table[list.items[i]]);
         run->picks[i].taken = true;
