@@ -118,6 +118,7 @@ int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare
                           struct report *ret, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     int r = hosts_spec(hosts, req, &spec, err);
+    if (r == 0) r = engine_scratch_folder(e, err);
     if (r != 0) return r;
     struct up_result up = {0};
     r = engine_up(e, spec, &up, err);

@@ -20,8 +20,7 @@ struct engine_private {
     struct billed billed;
 };
 
-/* Nothing of it outlives the process: a folder for sockets and keys, removed at close. */
-static int open_scratch(struct engine *e, struct gp_error *err) {
+int engine_scratch_folder(struct engine *e, struct gp_error *err) {
     const char *tmp = getenv("TMPDIR");
     char *dir = xasprintf("%s/gpuprov.XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (mkdtemp(dir) == NULL) {
@@ -30,7 +29,7 @@ static int open_scratch(struct engine *e, struct gp_error *err) {
         return -GP_EENV;
     }
     e->state_dir = dir;
-    return journal_open(NULL, &e->journal, NULL, err);
+    return 0;
 }
 
 int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err) {
@@ -42,7 +41,7 @@ int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_e
     e->cancel.efd = -1;
     bool damaged = false;
     int r = gp_cancel_init(&e->cancel, err);
-    if (r == 0 && opts->scratch) r = open_scratch(e, err);
+    if (r == 0 && opts->scratch) r = journal_open(NULL, &e->journal, NULL, err);
     if (r == 0 && !opts->scratch) r = fs_state_dir(&e->state_dir, err);
     if (r == 0 && !opts->scratch) {
         GP_AUTO_FREE char *path = fs_join(e->state_dir, "journal.db");

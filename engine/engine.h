@@ -19,7 +19,7 @@ struct engine_opts {
     int jobs;              /* --jobs: nodes worked on at once; default 64 */
     bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
     bool check_all;        /* validate --all: a node's checks go on after a certain failure */
-    bool scratch;          /* journal in memory, state in a folder that goes when the engine is closed */
+    bool scratch;          /* for machines without a stack: journal in memory, no state folder */
 };
 
 struct engine {

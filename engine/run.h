@@ -257,6 +257,9 @@ int teardown_left(const char *name, const struct down_result *ret, const struct 
 /* Ends what up does not want: second machines, stopped ones, slots past the spec. Waits until gone. */
 int teardown_extras(struct run *run, struct gp_error *err);
 
+/* A private folder in place of the state folder, for an engine that was opened with `scratch`; removed when it
+ * is closed. */
+int engine_scratch_folder(struct engine *e, struct gp_error *err);
 /* Remembers for the second Ctrl-C. */
 void engine_note_billed(struct engine *e, const char *id, bool billed);
 /* Removes what the state folder need not keep: locks that nobody holds, event logs of stacks that are

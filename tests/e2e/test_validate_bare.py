@@ -66,6 +66,12 @@ def test_nothing_stays(gpuprov, tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["home"]
 
 
+def test_where_nothing_can_be_written(gpuprov):
+    """A container with a root that is read-only, /tmp included: a verdict needs no place."""
+    assert gpuprov("validate", "--node-check", "--time", "5s", env={"TMPDIR": "/nowhere", "GPUPROV_STATE_DIR": "/proc/x",
+                                                                   "HOME": "/nowhere"}).out.startswith("pass: ")
+
+
 def test_the_agent_dies_with_it(gpuprov):
     p = gpuprov.popen("validate", "--local", "--json")
     for line in p.stderr:
