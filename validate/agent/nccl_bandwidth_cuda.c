@@ -158,7 +158,10 @@ static void judge(struct bandwidth *w, const struct point *p, const struct nccl_
     GP_AUTO_STR struct str who = {.max = 300};
     bool known = known_rate(c, p, t, &f);
     agent_data_bool(r, "rated", known);
-    if (known) {
+    if (known) { /* so that the figure itself says what it was held to; else it is unrated */
+        r->model = c->model;
+        r->about = (struct gpu_figure_key){.gpus = c->size, .bytes = (int64_t)p->bytes, .nvls = t->nvls,
+                                           .nvlink = t->nvlink};
         agent_data_num(r, "measured_elsewhere", f.measured);
         agent_data_num(r, "fail_below", f.fail);
         agent_data_str(r, "source", f.source);
@@ -211,4 +214,5 @@ void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r)
     (void)c;
     if (r->n_metrics == 0 && r->verdict == AGENT_PASS)
         agent_set(r, AGENT_ERROR, "not_measured", "no size was measured in the time");
+    agent_judge_limits(r);
 }
