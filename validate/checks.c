@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check table: one row per check, by family in rows/. Facts only; the code that runs is the agent's. Limits are what a
- * sound machine of any make reaches; a negative limit means that the figure is only reported. */
+/* The check table: one row per check, by family in rows/. Facts only; the code that runs is the agent's.
+ * Limits are what a sound machine of any make reaches; a negative one means that the figure is only
+ * reported. */
 #include "base/gp_base.h"
 
 #include "validate/checks.h"
