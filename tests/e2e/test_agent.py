@@ -138,7 +138,7 @@ def test_gpu_checks_of_the_static_agent_are_skipped_not_passed():
 
 @pytest.mark.parametrize("args, text", [
     (["run", "--checks", "host.nothing"], "there are: host.cores"),
-    (["run", "--checks", "train.ddp"], "is not a node check"),
+    (["run", "--checks", "net.pair"], "is not a node check"),
     (["run", "--checks", "host.disk,host.disk"], "named twice"),
     (["run", "--time", "60"], "is not a duration"),
     (["run", "--frobnicate"], "unknown option"),
