@@ -11,7 +11,8 @@ class Fault:
     verdict: str
     code: str
     named: str  # a pattern that its message must hold: who
-    run: dict = field(default_factory=dict)  # of agent_gpu.run
+    run: dict = field(default_factory=dict)  # of agent_gpu.run, or of a gang: Ranks
+    ranks: int = 0  # a gang of so many ranks, one per GPU
 
 
 def row(id, fault, check, verdict, code, named="", checks=None, **run):
@@ -153,4 +154,38 @@ def stress():
     yield from list(everywhere("gpu.stress"))[:2]
 
 
-FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *gemm(), *sdc(), *stress()]
+def gang(id, ranks, text, check, verdict, code, named, checks=None, **run):
+    return Fault(f"{check}-{id}", f"{text} ({ranks} ranks)", check, verdict, code, named, {"checks": checks or check, **run}, ranks)
+
+
+def nccl():
+    def f(id, ranks, text, code, nccl="", named=r"rank (\d+) \([^)]*\)", check="nccl.values", verdict="fail", **run):
+        return gang(id, ranks, text, check, verdict, code, named, nccl=nccl, **run)
+    for ranks in (2, 4):
+        yield f(f"mantissa-{ranks}", ranks, "a rank that sends a flipped mantissa bit", "wrong_values", "rank=1,bit=20")
+        yield f(f"sign-{ranks}", ranks, "a rank that sends a flipped sign", "wrong_values", "rank=1,sign=1")
+    yield f("nan", 4, "a rank that sends NaN", "wrong_values", "rank=2,nan=1")
+    yield f("sums", 4, "a rank whose sums alone are wrong", "wrong_values", "rank=1,sums=1,bit=20")
+    yield f("late", 4, "one wrong element late in the sweep", "wrong_values", "rank=3,from=100,bit=12")
+    yield f("never", 4, "a GPU that never comes to a collective", "nccl_failed|rank_lost", "hang=2", stall="2s")
+    yield f("start", 3, "a rank that does not come to NCCL's start", "nccl_start", "init_hang=1", stall="1s")
+    yield f("async", 3, "an error of NCCL's own", "nccl_failed|rank_lost", "async_rank=1,async=2,from=4")
+    yield f("dies", 3, "a rank that is killed", "rank_lost", "die=2,die_from=9")
+    yield f("bus", 4, "a GPU that falls off the bus in a collective", "nccl_failed|rank_lost", standin="gpu=1,lost_after=90")
+    yield f("slow-rank", 4, "a rank at a quarter of its rate", "uneven", "rank=2,slow=25", check="nccl.bandwidth", verdict="degraded")
+    yield f("slow-link", 4, "a slow link between two GPUs", "uneven", "link_a=1,link_b=2,slow=25", check="nccl.bandwidth",
+            verdict="degraded", named=r"the link between [^:;,]*")
+
+
+def train():
+    def f(id, ranks, text, code, named, **run):
+        return gang(id, ranks, text, "train.ddp", "fail", code, named, more=["--steps", "20"], **run)
+    for ranks, rank in ((2, 1), (4, 2)):
+        yield f(f"mantissa-{ranks}", ranks, "training: a GPU that flips a mantissa bit in its products", "wrong_gradient",
+                rf"rank {rank}\b", standin=f"gpu={rank},gemm_bit=13")
+        yield f(f"sign-{ranks}", ranks, "training: a GPU that flips a sign in its products", "wrong_gradient",
+                rf"rank {rank}\b", standin=f"gpu={rank},gemm_bit=31")
+    yield f("nan", 2, "training: NaN in the products of one GPU", "bad_gradient", r"rank 1\b", standin="gpu=1,gemm_nan=1")
+
+
+FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *gemm(), *sdc(), *stress(), *nccl(), *train()]
