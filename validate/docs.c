@@ -141,7 +141,8 @@ static const struct family families[] = {
     {"gpu.", "Its GPUs",
      "One worker process for each GPU lives through the suite, so that the driver starts once; a check "
      "begins when no GPU is busy any more. The driver's counters (ECC, remapped rows, NVLink, PCIe, "
-     "throttling, Xid) are read before and after each check that loads a GPU, and what moved is held against that check."},
+     "throttling, Xid) are read before and after each check that loads a GPU, and what moved is "
+     "held against that check."},
     {"nccl.", "NCCL",
      "One process for each GPU of all nodes, over the communicator that a training run would have."},
     {"", "All nodes together", "After every node's own checks; one that failed there takes no part."}};
