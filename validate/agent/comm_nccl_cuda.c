@@ -5,6 +5,7 @@
  * own. The unique id is made by rank 0 and goes over the authenticated tcp links. One thread. */
 #include "base/gp_base.h"
 
+#include "gang.h"
 #include "nccl_cuda.h"
 
 #include "base/clock.h"
@@ -271,9 +272,9 @@ static void open_log(struct comm *c)
     c->log = memfd_create("gpuprov-nccl", MFD_CLOEXEC);
     if (c->log < 0) return;
     snprintf(c->log_path, sizeof c->log_path, "/proc/self/fd/%d", c->log);
-    setenv("NCCL_DEBUG", "INFO", 1);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING,GRAPH", 1);
-    setenv("NCCL_DEBUG_FILE", c->log_path, 1);
+    nccl_setting("NCCL_DEBUG", "INFO");
+    nccl_setting("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING,GRAPH");
+    nccl_setting("NCCL_DEBUG_FILE", c->log_path);
 }
 
 static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_error *err)

@@ -114,8 +114,8 @@ static int meet_nccl(struct check_ctx *c, struct gp_error *err) {
 
 /* The same ranks once more, by the algorithm that adds in one way only. NCCL reads these when it starts. */
 static int meet_plain(struct check_ctx *c, struct gp_error *err) {
-    setenv("NCCL_ALGO", "Ring", 1);
-    setenv("NCCL_PROTO", "Simple", 1);
+    nccl_setting("NCCL_ALGO", "Ring");
+    nccl_setting("NCCL_PROTO", "Simple");
     c->data_ops->abort(c->data, NULL, -1);
     c->data = NULL;
     return meet_nccl(c, err);

@@ -298,31 +298,35 @@ static bool tell_pair(struct search *s, struct span pair)
     return !s->out_of_time;
 }
 
+/* a's halves with b's, straight (turn 0) and then crosswise; a side of one rank is with one half a turn. */
+static bool join_halves(struct search *s, struct span a, struct span b, int turn)
+{
+    clear_colors(s);
+    for (int k = 0; k < 2; k++) {
+        int other = k ^ turn;
+        if ((a.n == 1 && k == 1) || (b.n == 1 && other == 1)) continue;
+        paint(s, a.n == 1 ? a : half(a, k), k);
+        paint(s, b.n == 1 ? b : half(b, other), k);
+    }
+    return run_round(s);
+}
+
 /* Both sides are good, together they are not. */
 static bool narrow_cross(struct search *s, struct span a, struct span b)
 {
     while (a.n > 1 || b.n > 1) {
         int bad_at = -1, bads = 0;
         for (int turn = 0; turn < 2; turn++) {
-            /* a's halves with b's, straight and then crosswise; a side of one rank is with one half a turn */
-            clear_colors(s);
+            if (!join_halves(s, a, b, turn)) return false;
             for (int k = 0; k < 2; k++) {
-                int other = k ^ turn;
-                if ((a.n == 1 && k == 1) || (b.n == 1 && other == 1)) continue;
-                struct span x = a.n == 1 ? a : half(a, k), y = b.n == 1 ? b : half(b, other);
-                paint(s, x, k);
-                paint(s, y, k);
+                if (!bad(s, k)) continue;
+                bads++;
+                bad_at = turn * 2 + k;
             }
-            if (!run_round(s)) return false;
-            for (int k = 0; k < 2; k++)
-                if (bad(s, k)) {
-                    bads++;
-                    bad_at = turn * 2 + k;
-                }
         }
-        int lone = a.n == 1 && b.n > 1 ? a.first : b.n == 1 && a.n > 1 ? b.first : -1;
-        if (bads == 2 && lone >= 0) {
-            s->guilty[lone] = true; /* bad with everybody */
+        bool lone = a.n == 1 || b.n == 1;
+        if (bads == 2 && lone) {
+            s->guilty[a.n == 1 ? a.first : b.first] = true; /* bad with everybody */
             return true;
         }
         if (bad_at < 0) {

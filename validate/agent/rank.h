@@ -41,6 +41,6 @@ struct rank_ears {
 void ranks_watch(struct rank_plan *plan, const struct rank_ears *ears);
 
 /* The worker's part (rank_worker.c): worker_fn with a struct rank_plan. */
-void rank_worker(void *plan, int in, int out);
+void rank_worker(void *arg, int in, int out);
 
 #endif

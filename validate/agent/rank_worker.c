@@ -74,8 +74,8 @@ static void one_check(struct check_ctx *c, int index, int out) {
 static void as_node_of_its_own(int rank) {
     char id[40];
     snprintf(id, sizeof id, "gpuprov-rank-%d", rank);
-    setenv("NCCL_HOSTID", id, 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    nccl_setting("NCCL_HOSTID", id);
+    nccl_setting("NCCL_SOCKET_IFNAME", "lo");
 }
 
 /* The node's first rank: all ranks of one plan are on one machine. */
