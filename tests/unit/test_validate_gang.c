@@ -474,6 +474,60 @@ static void test_gpu_is_named(void **state)
     }
 }
 
+/* The real CUDA agent over the stand-ins for NVIDIA's libraries, on two nodes of two GPUs: sound, and with a
+ * GPU that adds up wrong. */
+static void test_nccl_over_two_nodes(void **state)
+{
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_FREE char *cuda = xasprintf("%s-cuda", real_agent);
+    GP_AUTO_FREE char *standin = xasprintf("%.*s/../tests/standin",
+                                           (int)(strrchr(real_agent, '/') - real_agent), real_agent);
+    GP_AUTO_FREE char *folder = realpath(standin, NULL);
+    GP_AUTO_FREE char *program = realpath(cuda, NULL);
+    GP_AUTO_FREE char *nccl = xasprintf("%s/libnccl.so.2", folder ? folder : "");
+    if (!program || !fs_exists(nccl)) {
+        print_message("skipped: this build has no CUDA agent, or no stand-ins\n");
+        skip();
+    }
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct bench b;
+        struct gp_error err = {0};
+        bench_open(&b);
+        for (size_t i = 0; i < 2; i++) {
+            GP_AUTO_FREE char *host = xasprintf("%s/.gpuprov/agent/gpuprov-agent", homes[i]);
+            GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/agent/gpuprov-agent-cuda", homes[i]);
+            assert_int_equal(RUN("cp", real_agent, host), 0);
+            GP_AUTO_FREE char *text = xasprintf(
+                "#!/bin/sh\nexport GPUPROV_LIBRARY_PATH=%s GPUPROV_STANDIN=gpus=2 GPUPROV_STANDIN_NVML=gpus=2 "
+                "NCCL_HOSTID=node%zu GPUPROV_STANDIN_NCCL=%s\nexec %s \"$@\"\n",
+                folder, i, wrong ? "rank=3,sums=1,sign=1" : "", program);
+            fx_write(path, text, 0700);
+        }
+        vec_push(&b.plan.gang_checks, check_find("nccl.values"));
+        b.env.nvidia_expected = true;
+        b.env.gpus_expected = 2;
+        struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]},
+                                    {&b.links[1], "127.0.0.1", &b.rns[1]}};
+        if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
+            fail_msg("%s", err.msg);
+        const struct check_result *all = &b.report.gang.items[0];
+        if (all->verdict != (wrong ? VERDICT_FAIL : VERDICT_PASS))
+            fail_msg("%s: %s", verdict_name(all->verdict), all->message);
+        if (wrong) {
+            assert_contains(all->message, "to blame: llm/1 gpu 1)");
+            assert_int_equal(b.rns[0].checks.items[0].verdict, VERDICT_ERROR);
+            assert_int_equal(b.rns[1].checks.items[0].verdict, VERDICT_FAIL);
+        }
+        nothing_left();
+        bench_close(&b);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/agent/gpuprov-agent-cuda", homes[i]);
+        unlink(path);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -499,6 +553,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_real_agent),
         cmocka_unit_test(test_ranks_of_gpus),
         cmocka_unit_test(test_gpu_is_named),
+        cmocka_unit_test(test_nccl_over_two_nodes),
     };
     int failed = cmocka_run_group_tests(tests, setup, teardown);
     free(real_agent);
