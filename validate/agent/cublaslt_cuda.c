@@ -428,7 +428,8 @@ static bool same_key(const struct gemm_args *x, const struct gemm_args *y)
     return x->type == y->type && x->m == y->m && x->n == y->n && x->k == y->k && x->batch == y->batch &&
            x->a == y->a && x->b == y->b && x->c == y->c && x->trans_a == y->trans_a &&
            x->trans_b == y->trans_b && x->accumulate == y->accumulate && x->out_same == y->out_same &&
-           x->stride_a == y->stride_a && x->stride_b == y->stride_b && x->stride_c == y->stride_c && x->fastest == y->fastest;
+           x->stride_a == y->stride_a && x->stride_b == y->stride_b && x->stride_c == y->stride_c &&
+           x->fastest == y->fastest;
 }
 
 /* What all products share: made at the first. The workspace is what Hopper's kernels want, less where the
