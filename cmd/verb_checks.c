@@ -44,7 +44,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     for (const struct check_info *c = check_table; c->id != NULL; c++) {
         char seconds[16];
         snprintf(seconds, sizeof seconds, "%d", c->seconds);
-        table_row(&t, c->id, level_name(c->level), seconds, c->required ? "yes" : "no", c->finds,
+        table_row(&t, c->id, level_name(c->level), seconds, c->core ? "always" : c->required ? "yes" : "no", c->finds,
                   NULL);
         json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s}", "id", c->id, "level",
                                               level_name(c->level), "seconds", c->seconds,

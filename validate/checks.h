@@ -26,7 +26,8 @@ struct check_info {
     enum check_level level;
     unsigned needs;
     int seconds;          /* what it takes at most on a sound node, for choosing within validate.time */
-    bool required;        /* by default; validate.require adds to these */
+    bool required;        /* by default, where the time reaches; validate.require adds to these */
+    bool core;            /* required whatever the time: without it a verdict would say nothing */
     int telling;          /* how often it is this check that finds a bad node, 1 (seldom; 0 counts as 1)
                            * to 10; with `seconds` it gives the order (pick.h) */
     bool stretch;         /* a longer look finds more: it gets what --time leaves (check_ctx.budget_ms) */

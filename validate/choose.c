@@ -83,14 +83,14 @@ static int too_short(const struct spec *spec, const struct pick_list *all, int64
                      struct gp_error *err)
 {
     GP_AUTO_STR struct str names = {.max = 300};
-    for (size_t i = 0; i < all->list.len && all->list.items[i].required; i++)
+    for (size_t i = 0; i < all->list.len && all->list.items[i].core; i++)
         str_addf(&names, "%s%s %ds", i ? ", " : "", all->list.items[i].info->id,
                  all->list.items[i].info->seconds);
     char have[32], need[32];
     duration_format(have, sizeof have, spec->validate.time_ms);
     duration_format(need, sizeof need, need_s * 1000);
     return gp_fail(err, GP_EUSAGE,
-                   "validate.time: %s is too short for the required checks, which take %s (%s)", have,
+                   "validate.time: %s is too short for the checks that it cannot leave out, which take %s (%s)", have,
                    need, names.s);
 }
 
@@ -143,7 +143,9 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
             leave_out(&p, info, why);
             continue;
         }
-        struct pick c = {.info = info, .required = validate_required(spec, info->id)};
+        struct pick c = {.info = info,
+                         .core = info->core || validate_demanded(spec, info->id),
+                         .required = info->required};
         vec_push(&all.list, c);
     }
     int64_t need_s = pick_take(all.list.items, all.list.len, spec->validate.time_ms);
@@ -169,7 +171,7 @@ int validate_choose_local(const struct spec *spec, struct validate_plan *ret, st
         const struct check_info *info = &check_table[i];
         const char *why = info->level == CHECK_GANG ? "runs over nodes that are reached over SSH"
                                                     : cannot(spec, info);
-        struct pick c = {.info = info, .required = first_of_all(info)};
+        struct pick c = {.info = info, .core = first_of_all(info)};
         if (why)
             leave_out(ret, info, why);
         else

@@ -125,7 +125,9 @@ static void add_check(struct str *s, const struct check_info *c)
     add_needs(s, c);
     str_addf(s, "; takes at most %d s on a sound node%s; %s.\n", c->seconds,
              c->stretch ? ", and what `validate.time` leaves beyond that" : "",
-             c->required ? "required" : "required only when `validate.require` names it");
+             c->core       ? "required, whatever the time"
+             : c->required ? "required where the time reaches"
+                           : "required only when `validate.require` names it");
     sentence(s, "Finds", c->finds);
     sentence(s, "How", c->how);
     sentence(s, "When it does not hold:", c->suggestion);
@@ -171,7 +173,7 @@ static void add_glance(struct str *s)
                  c->level == CHECK_NODE  ? "each node"
                  : c->level == CHECK_GPU ? "each GPU"
                                          : "all nodes",
-                 c->seconds, c->required ? "yes" : "", rates.s ? rates.s : "");
+                 c->seconds, c->core ? "always" : c->required ? "yes" : "", rates.s ? rates.s : "");
     }
 }
 

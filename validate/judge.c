@@ -10,13 +10,18 @@
 
 #include <math.h>
 
+bool validate_demanded(const struct spec *spec, const char *check)
+{
+    bool demanded = strv_has(&spec->validate.require, check);
+    for (size_t i = 0; i < spec->validate.floors.len && !demanded; i++)
+        demanded = str_eq(spec->validate.floors.items[i].check, check);
+    return demanded;
+}
+
 bool validate_required(const struct spec *spec, const char *check)
 {
     const struct check_info *info = check_find(check);
-    bool required = (info && info->required) || strv_has(&spec->validate.require, check);
-    for (size_t i = 0; i < spec->validate.floors.len && !required; i++) /* a floor is a demand */
-        required = str_eq(spec->validate.floors.items[i].check, check);
-    return required;
+    return (info && info->required) || validate_demanded(spec, check);
 }
 
 static int severity(enum verdict v)

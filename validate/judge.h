@@ -6,7 +6,9 @@
 #include "model/report.h"
 #include "model/spec.h"
 
-/* Required by the table, by validate.require or by a floor of the spec. */
+/* Asked for by name: by validate.require, or by a floor of the spec. */
+bool validate_demanded(const struct spec *spec, const char *check);
+/* Demanded, or required by the table. */
 bool validate_required(const struct spec *spec, const char *check);
 /* Replaces verdict, code, message and suggestion when v is worse than what is there. suggestion may
  * be NULL. */

@@ -11,6 +11,8 @@
 static int by_worth(const void *a, const void *b)
 {
     const struct pick *x = a, *y = b;
+    if (x->core != y->core)
+        return x->core ? -1 : 1;
     if (x->required != y->required)
         return x->required ? -1 : 1;
     int64_t cx = (int64_t)x->info->seconds * GP_MAX(y->info->telling, 1);
@@ -28,15 +30,15 @@ void pick_sort(struct pick *list, size_t n)
 
 int64_t pick_take(struct pick *list, size_t n, int64_t time_ms)
 {
-    int64_t left_ms = time_ms, required_s = 0;
+    int64_t left_ms = time_ms, core_s = 0;
     pick_sort(list, n);
     for (size_t i = 0; i < n; i++) {
         int64_t cost_ms = (int64_t)list[i].info->seconds * 1000;
         list[i].taken = cost_ms <= left_ms;
         left_ms -= list[i].taken ? cost_ms : 0;
-        required_s += list[i].required ? list[i].info->seconds : 0;
+        core_s += list[i].core ? list[i].info->seconds : 0;
     }
-    return required_s;
+    return core_s;
 }
 
 int64_t pick_seconds(const struct pick *list, size_t n)

@@ -8,17 +8,18 @@
 
 struct pick {
     const struct check_info *info;
-    bool required;
+    bool core;         /* must be taken: of the core, or asked for by name */
+    bool required;     /* by default; left out, and said, where the time does not reach */
     bool taken;        /* set by pick_take */
     int64_t budget_ms; /* set by pick_share: what it may use; at least its stated seconds */
 };
 
-/* Sorts: required ones first, then by stated seconds over how telling the check is. Where each check
+/* Sorts: core ones first, then required ones, each by stated seconds over how telling the check is. Where each check
  * costs c seconds and finds a bad node with probability p, the order by c / p finds it soonest. */
 void pick_sort(struct pick *list, size_t n);
 
 /* Sorts, then takes from the front what still fits time_ms by its stated seconds. Returns the seconds
- * that the required ones take together; more than time_ms means that not all of them were taken. */
+ * that the core ones take together; more than time_ms means that not all of them were taken. */
 int64_t pick_take(struct pick *list, size_t n, int64_t time_ms);
 
 /* Divides the time of those taken: each gets its stated seconds, and what time_ms gives beyond one

@@ -50,7 +50,7 @@ def test_fault(fault, tmp_path):
 
 
 def clean(seed):
-    return seed, agent_gpu.run(gpus=1 + seed % 2, standin=f"seed={seed},memory_mib=16,profile={('h100', 'a100', 't4', 'unknown')[seed % 4]}",
+    return seed, agent_gpu.run(gpus=1 + seed % 2, standin=f"seed={seed},memory_mib=48,profile={('h100', 'a100', 't4', 'unknown')[seed % 4]}",
                                checks=ALL_CHECKS, seconds=120)
 
 

@@ -70,7 +70,9 @@ int verb_checks(int argc, char **argv)
     size_t n = 0;
     for (size_t i = 0; check_table[i].id && n < GP_ARRAY_LEN(list); i++)
         if (agent_check_ops(check_table[i].id))
-            list[n++] = (struct pick){.info = &check_table[i], .required = check_table[i].required};
+            list[n++] = (struct pick){.info = &check_table[i],
+                                      .core = check_table[i].core,
+                                      .required = check_table[i].required};
     pick_sort(list, n);
     printf("%-16s %5s  %-8s  %-9s  %s\n", "check", "takes", "required", "where", "what it finds");
     for (size_t i = 0; i < n; i++) {
@@ -79,9 +81,9 @@ int verb_checks(int argc, char **argv)
                             : c->level == CHECK_GPU ? "each GPU"
                                                     : "node";
         int indent = printf("%-16s %4ds%s %-8s  %-9s  ", c->id, c->seconds, c->stretch ? "+" : " ",
-                            c->required ? "yes" : "", where);
+                            c->core ? "core" : c->required ? "yes" : "", where);
         print_wrapped(c->finds, indent);
     }
-    printf("\n+ looks longer when --time gives more than a minute. In the order in which 'run' takes them.\n");
+    printf("\ncore: whatever the time; yes: where it reaches. + looks longer when --time gives more than a minute. In the order in which 'run' takes them.\n");
     return 0;
 }

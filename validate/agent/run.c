@@ -108,8 +108,11 @@ static void say_left_out(struct run *run)
         const struct pick *p = &run->picks[i];
         GP_AUTO_FREE char *why =
             xasprintf("takes %d s, which --time %s does not leave", p->info->seconds, have);
+        /* the core counts; what else the time leaves out is only said */
+        struct check_info unasked = *p->info;
+        unasked.required = p->core;
         if (!p->taken)
-            not_run(run, p->info, "left_out", why);
+            not_run(run, &unasked, "left_out", why);
     }
 }
 

@@ -28,7 +28,7 @@ static bool applies(const struct run *run, const struct check_info *c)
 static void add(struct run *run, const struct check_info *info)
 {
     if (run->n_picks < GP_ARRAY_LEN(run->picks))
-        run->picks[run->n_picks++] = (struct pick){.info = info, .required = info->required};
+        run->picks[run->n_picks++] = (struct pick){.info = info, .core = info->core, .required = info->required};
 }
 
 /* With --checks: those, in that order, whatever they take. */
