@@ -169,8 +169,9 @@ int validate_choose_local(const struct spec *spec, struct validate_plan *ret, st
     GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     for (size_t i = 0; i < check_count(); i++) {
         const struct check_info *info = &check_table[i];
-        const char *why = info->level == CHECK_GANG ? "runs over nodes that are reached over SSH"
-                                                    : cannot(spec, info);
+        /* Between GPUs of one machine the agent runs a gang by itself; without them there is none. */
+        const char *why = info->level == CHECK_GANG && spec->gpu.count < 2 ? "needs two GPUs or nodes"
+                                                                           : cannot(spec, info);
         struct pick c = {.info = info, .core = first_of_all(info)};
         if (why)
             leave_out(ret, info, why);
@@ -181,6 +182,9 @@ int validate_choose_local(const struct spec *spec, struct validate_plan *ret, st
     if (need_s * 1000 > spec->validate.time_ms)
         return too_short(spec, &all, need_s, err);
     plan_add(ret, spec, &all);
+    for (size_t i = 0; i < ret->gang_checks.len; i++)
+        vec_push(&ret->node_checks, ret->gang_checks.items[i]);
+    ret->gang_checks.len = 0;
     ret->node_time_ms = GP_MAX(node_time_ms(spec, ret), 1000);
     return 0;
 }

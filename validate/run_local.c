@@ -254,6 +254,7 @@ int validate_local(const struct validate_env *env, struct report_node *rn, struc
     }
     struct check_result left;
     for (size_t i = 0; check_left_out(env, false, &i, &left);) vec_push(&rn->checks, left);
+    for (size_t i = 0; check_left_out(env, true, &i, &left);) vec_push(&rn->checks, left);
     rn->host = xstrdup(run.stream.host);
     str_put(rn->boot_id, sizeof rn->boot_id, run.stream.boot_id);
     agent_stream_clear(&run.stream);

@@ -22,7 +22,7 @@ struct validate_plan {
 int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
 /* The same for the machine that this program runs on: node checks alone. Where there are GPUs
  * gpu.presence must fit the time (-GP_EUSAGE); of the rest what fits, what is left out is said. Gang checks
- * need nodes that are reached over SSH. Pure. */
+ * between the GPUs of the machine are among node_checks: one agent runs all. Pure. */
 int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
 void validate_plan_clear(struct validate_plan *p);
 

@@ -234,6 +234,9 @@ void report_figures(const struct report *r, struct str *out) {
             if (!drawn_before(r, i, c->check)) gpu_rates(r, c, out);
         }
     for (size_t k = 0; k < r->gang.len; k++) of_all(&r->gang.items[k], out);
+    /* One machine by itself says what its GPUs did together among its own checks. */
+    for (size_t i = 0; r->gang.len == 0 && i < r->nodes.len; i++)
+        for (size_t k = 0; k < r->nodes.items[i].checks.len; k++) of_all(&r->nodes.items[i].checks.items[k], out);
     for (size_t i = 0; i < r->nodes.len; i++)
         for (size_t k = 0; k < r->nodes.items[i].checks.len; k++)
             samples(&r->nodes.items[i], &r->nodes.items[i].checks.items[k], out);
