@@ -255,11 +255,9 @@ def without_nccl(folder):
 
 
 def test_no_nccl_is_no_pass_of_gpu_training(tmp_path):
-    env = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", "LD_LIBRARY_PATH": ""}
-    if subprocess.run("ldconfig -p | grep -q libnccl.so.2", shell=True).returncode == 0:
-        pytest.skip("this machine has NCCL where the loader finds it")
-    gang = Ranks(tmp_path, [2], checks="nccl.values,train.ddp", libraries=without_nccl(tmp_path), env=[env],
-                 more=["--steps", "40"], stall="20s")
+    """A library that cannot be used is as good as none; which of the two it was is in the message."""
+    gang = Ranks(tmp_path, [2], checks="nccl.values,train.ddp", nccl="version=21700", more=["--steps", "40"],
+                 stall="20s")
     for told in gang.results():
         assert (told["nccl.values"]["verdict"], told["nccl.values"]["code"]) == ("error", "no_nccl")
         assert "libnccl.so.2" in told["nccl.values"]["message"]
