@@ -132,6 +132,10 @@ def main():
     files = [p for d in CODE for p in (ROOT / d).rglob("*.[ch]")]
     for p in sorted(files):
         check(str(p.relative_to(ROOT)), problems)
+    for p in sorted(p for p in (ROOT / "tests").rglob("*") if p.suffix in (".c", ".h", ".py", ".sh")):
+        n = len(p.read_text(encoding="utf-8").splitlines())
+        if n > MAX_LINES:
+            problems.append((str(p.relative_to(ROOT)), n, f"more than {MAX_LINES} lines"))
     for path, line, rule in problems:
         print(f"{path}:{line}: {rule}")
     if not files:

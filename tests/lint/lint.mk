@@ -41,7 +41,7 @@ $(L)/shellcheck.ok: $(LINT_SH)
 	@shellcheck -S warning $(LINT_SH)
 	@touch $@
 
-$(L)/includes.ok: $(LINT_C) $(LINT_H) tests/lint/includes.py
+$(L)/includes.ok: $(LINT_C) $(LINT_H) $(wildcard tests/*/*.[ch] tests/*/*.py) tests/lint/includes.py
 	@mkdir -p $(@D)
 	@echo "  includes"
 	@$(PYTHON) tests/lint/includes.py

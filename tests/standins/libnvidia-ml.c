@@ -42,24 +42,6 @@ static struct gpu {
 } gpus[GPUS_MAX];
 typedef struct gpu *device;
 
-/* The text after "key=", with _ for a space; def when there is none. */
-static void words(const char *key, const char *def, char *dst, unsigned n)
-{
-    const char *s = getenv(VAR);
-    size_t k = strlen(key);
-    snprintf(dst, n, "%s", def);
-    while (s && *s) {
-        if (strncmp(s, key, k) == 0 && s[k] == '=') {
-            snprintf(dst, n, "%.*s", (int)strcspn(s + k + 1, ","), s + k + 1);
-            for (char *p = dst; *p; p++)
-                *p = *p == '_' ? ' ' : *p;
-            return;
-        }
-        s = strchr(s, ',');
-        s = s ? s + 1 : NULL;
-    }
-}
-
 /* The models that the stand-in for libcuda has. */
 static const struct profile {
     const char *key, *name;
@@ -104,7 +86,7 @@ static long long counter(device d, const char *key, long long def)
 static int lacks(const char *what)
 {
     char text[128];
-    words("lacks", "", text, sizeof text);
+    standin_words(VAR, "lacks", "", text, sizeof text);
     return text[0] && strstr(what, text) != NULL;
 }
 
@@ -149,13 +131,13 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned *ret)
 
 EXPORT int nvmlSystemGetDriverVersion(char *dst, unsigned n)
 {
-    words("driver", "580.65.06", dst, n);
+    standin_words(VAR, "driver", "580.65.06", dst, n);
     return 0;
 }
 
 EXPORT int nvmlSystemGetNVMLVersion(char *dst, unsigned n)
 {
-    words("nvml", "13.580.65.06", dst, n);
+    standin_words(VAR, "nvml", "13.580.65.06", dst, n);
     return 0;
 }
 
@@ -202,7 +184,7 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, device *ret)
 EXPORT int nvmlDeviceGetName(device d, char *dst, unsigned n)
 {
     BEGIN(d, "name");
-    words(mine(d) ? "name" : "", profile()->name, dst, n);
+    standin_words(VAR, mine(d) ? "name" : "", profile()->name, dst, n);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #ifndef GP_STANDIN_H
 #define GP_STANDIN_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,20 @@ static inline long long standin_get(const char *variable, const char *key, long 
 {
     const char *s = standin_text(variable, key);
     return s ? strtoll(s, NULL, 0) : def;
+}
+
+/* The text after "key=" in the variable, with _ for a space; def when there is none. */
+static inline void standin_words(const char *variable, const char *key, const char *def, char *dst,
+                                 size_t n)
+{
+    const char *s = standin_text(variable, key);
+    if (!s) {
+        snprintf(dst, n, "%s", def);
+        return;
+    }
+    snprintf(dst, n, "%.*s", (int)strcspn(s, ","), s);
+    for (char *p = dst; *p; p++)
+        *p = *p == '_' ? ' ' : *p;
 }
 
 #endif
