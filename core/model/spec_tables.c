@@ -181,7 +181,8 @@ static const struct spec_block bootstrap_block = {
 
 static const struct spec_field validate_fields[] = {
     {.name = "time", .type = SPEC_DURATION, .offset = offsetof(struct spec_validate, time_ms),
-     .choices = times, .def = "5m", .doc = "what fits is chosen: the core always, then required checks, then others, cheapest first",
+     .choices = times, .def = "5m", 
+     .doc = "what fits is chosen: the core always, then required checks, then others, cheapest first",
      .example = "20m"},
     {.name = "require", .type = SPEC_TEXTS, .offset = offsetof(struct spec_validate, require),
      .doc = "checks that must hold besides those that always must: not run is not ready",

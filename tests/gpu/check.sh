@@ -3,7 +3,8 @@
 # check.sh AGENT FOLDER: on a machine with NVIDIA GPUs, runs the whole suite of gpuprov-agent-cuda for
 # five minutes and for one, then, side by side on GPU 0, what is installed here of other tools that
 # measure the same, and writes FOLDER/MODEL.md. Needs sh and awk; every other tool only adds a comparison,
-# and what was not compared is said. GPUPROV_GPU_CHECK_TIME=5m, GPUPROV_GPU_CHECK_ROUNDS=3. It ends with 1
+# and what was not compared is said. GPUPROV_GPU_CHECK_TIME=5m, GPUPROV_GPU_CHECK_ROUNDS=3,
+# GPUPROV_GPU_CHECK_CHECKS=a,b instead of all that the time chooses. It ends with 1
 # when the suite does not pass or a ratio is below its goal; no GPU setting is changed.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,9 +12,12 @@ agent=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 out=$2
 time=${GPUPROV_GPU_CHECK_TIME:-5m}
 rounds=${GPUPROV_GPU_CHECK_ROUNDS:-3}
+checks=${GPUPROV_GPU_CHECK_CHECKS:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
+: >"$work/pairs"
+: >"$work/missing"
 
 say() { printf 'gpu-check: %s\n' "$*" >&2; }
 
@@ -35,6 +39,16 @@ figures() {
             print check, name, value, unit
         } }' "$1"
 }
+# The same of GPU 0 alone, which is the one that other tools measure: "CHECK METRIC VALUE".
+first_gpu() {
+    awk '/^\{"type":"result"/ {
+        check = $0; sub(/^\{"type":"result","check":"/, "", check); sub(/".*/, "", check)
+        at = index($0, "\"gpus\":[{\"gpu\":0,"); if (!at) next
+        rest = substr($0, at); at = index(rest, "\"metrics\":{"); if (!at) next
+        rest = substr(rest, at + 11); sub(/\}.*/, "", rest); n = split(rest, one, ",")
+        for (i = 1; i <= n; i++) { split(one[i], part, ":"); gsub(/"/, "", part[1]); print check, part[1], part[2] }
+    }' "$1"
+}
 verdicts() {
     awk '/^\{"type":"result"/ {
         check = $0; sub(/^\{"type":"result","check":"/, "", check); sub(/".*/, "", check)
@@ -47,6 +61,9 @@ first_text() { # member FILE: the first string member of that name in the invent
     awk -v key="\"$1\":\"" '/"check":"gpu.presence"/ {
         data = substr($0, index($0, "\"data\":{")); at = index(data, key)
         if (at) { data = substr(data, at + length(key)); sub(/".*/, "", data); print data; exit } }' "$2"
+}
+cuda_version() { # the driver's, 13000 as 13.0
+    awk '/"check":"gpu.presence"/ && match($0, /"cuda":[0-9]+/) { v = substr($0, RSTART + 7, RLENGTH - 7); print int(v / 1000) "." int(v % 1000 / 10); exit }' "$1"
 }
 end_verdict() { awk '/^\{"type":"end"/ { v = substr($0, index($0, "\"verdict\":\"") + 11); sub(/".*/, "", v); print v }' "$1"; }
 
@@ -61,21 +78,19 @@ ours() { # NAME ARGS...: the agent's lines to $work/NAME.jsonl, its status to $w
 }
 
 say "the suite at $time on $gpus GPUs"
-ours full --time "$time" --all --gpus "$gpus"
+ours full --time "$time" --all --gpus "$gpus" ${checks:+--checks "$checks"}
 say "the suite at 1m"
-ours minute --time 1m --gpus "$gpus"
+ours minute --time 1m --gpus "$gpus" ${checks:+--checks "$checks"}
 
 # Other tools: each prints "CHECK METRIC VALUE TOOL" for what it measured on GPU 0.
 # shellcheck source=tests/gpu/others.sh
 . "$here/others.sh"
 
 say "side by side, $rounds rounds"
-: >"$work/pairs"
-: >"$work/missing"
 round=1
 while [ "$round" -le "$rounds" ]; do
-    CUDA_VISIBLE_DEVICES=0 ours "round$round" --time 1m --checks gpu.bandwidth,gpu.gemm
-    figures "$work/round$round.jsonl" | awk '{ print "ours", $1, $2, $3 }' >>"$work/pairs"
+    ours "round$round" --time 1m --gpus "$gpus" --checks gpu.bandwidth,gpu.gemm
+    first_gpu "$work/round$round.jsonl" | awk '{ print "ours", $1, $2, $3 }' >>"$work/pairs"
     for tool in $OTHERS; do
         "other_$tool" "$work" 2>"$work/$tool.err" | awk '{ print "other", $1, $2, $3, $4 }' >>"$work/pairs" ||
             say "$tool: $(tail -n 1 "$work/$tool.err")"
@@ -110,7 +125,7 @@ mkdir -p "$out"
     printf '# %s\n\n' "$model"
     printf 'Made by `make gpu-check` on %s: %s GPU%s, driver %s, CUDA %s, %s.\n\n' "$(date -u +%Y-%m-%d)" "$gpus" \
         "$([ "$gpus" -eq 1 ] || echo s)" "$(first_text driver "$work/full.jsonl")" \
-        "$(first_text cuda "$work/full.jsonl")" "$("$agent" version)"
+        "$(cuda_version "$work/full.jsonl")" "$("$agent" version)"
     printf '`run --time %s --all`: **%s** in %s s. `run --time 1m`: **%s** in %s s (goal: under 60).\n\n' "$time" \
         "$(end_verdict "$work/full.jsonl")" "$(cat "$work/full.seconds")" \
         "$(end_verdict "$work/minute.jsonl")" "$(cat "$work/minute.seconds")"
