@@ -20,7 +20,8 @@ needed = agent_gpu.needed
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "detection.md"
 RUNS = int(os.environ.get("DETECTION_RUNS", "40"))
-ALL_CHECKS = ("gpu.presence,gpu.health,gpu.memory,gpu.bandwidth,gpu.p2p,gpu.gemm,gpu.sdc,gpu.stress")
+ONE_GPU = "gpu.presence,gpu.health,gpu.memory,gpu.bandwidth,gpu.gemm,gpu.sdc"
+ALL_CHECKS = ONE_GPU + ",gpu.p2p,gpu.stress"
 seen = {}
 
 
@@ -50,16 +51,19 @@ def test_fault(fault, tmp_path):
 
 
 def clean(seed):
-    return seed, agent_gpu.run(gpus=1 + seed % 2, standin=f"seed={seed},memory_mib=48,profile={('h100', 'a100', 't4', 'unknown')[seed % 4]}",
-                               checks=ALL_CHECKS, seconds=120)
+    """Every eighth has two GPUs, which pairs need, and a lasting load."""
+    pair = seed % 8 == 0
+    model = ("h100", "a100", "t4", "unknown")[seed // 8 % 4]
+    return seed, agent_gpu.run(gpus=2 if pair else 1, standin=f"seed={seed},memory_mib=40,profile={model}", seconds=120,
+                               checks=ALL_CHECKS if pair else ONE_GPU)
 
 
 def test_sound_machines_pass():
     with ThreadPoolExecutor(2) as pool:
         for seed, (results, end, status) in pool.map(clean, range(1, RUNS + 1)):
             bad = {k: (r["verdict"], r["code"], r["message"]) for k, r in results.items()
-                   if r["verdict"] not in ("pass", "skipped")}
-            assert not bad and len(results) == len(ALL_CHECKS.split(",")), (seed, bad)
+                   if r["verdict"] != "pass"}
+            assert not bad and end["verdict"] == "pass" and status == 0, (seed, bad)
 
 
 def page():
