@@ -70,7 +70,7 @@ int comm_blame(struct gp_error *err, int rank); /* sets it; returns -err->code *
 
 /* For a rank that is busy elsewhere: answers its peers, hears what they say. Never blocks. Fails as an
  * operation would when a peer is gone or ended it. */
-int comm_tcp_serve(struct comm *tcp, struct gp_error *err);
+int comm_tcp_serve(struct comm *c, struct gp_error *err);
 
 extern const struct comm_ops comm_tcp;
 extern const struct comm_ops comm_nccl; /* only in gpuprov-agent-cuda */
