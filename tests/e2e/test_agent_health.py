@@ -253,6 +253,8 @@ def test_a_cleanup_after_another_error_is_no_news():
     ("pcie_gen=4,pcie_gen_max=4", "pass", "", ""),  # the slot can do no more
     ("after=1,replays=90", "fail", "pcie_replays", "90 new PCIe replays while gpu.bandwidth ran"),
     ("reasons=0x80", "fail", "hw_slowdown", "HW power brake"),
+    ("reasons=0x8", "fail", "hw_slowdown", "HW slowdown"),
+    ("reasons=0x8,reasons_at=2", "pass", "", ""),  # alone and for a moment: a change of clocks
     ("reasons=0x4", "pass", "", ""),  # the power cap is normal at load
     ("after=1,ecc=1", "fail", "ecc_uncorrected", "while gpu.bandwidth ran"),
     ("after=1,xid=74", "fail", "xid_74", "while gpu.bandwidth ran"),

@@ -35,6 +35,8 @@ def test_a_load_that_holds():
     ("", "gpu=1,reasons=0x48,temperature=93", "fail", "hw_slowdown"),
     ("", "gpu=1,reasons=0x88", "fail", "hw_brake"),
     ("", "gpu=1,reasons=0x20", "degraded", "sw_thermal"),
+    ("", "gpu=1,reasons=0x8", "fail", "hw_slowdown"),
+    ("", "gpu=1,reasons=0x8,reasons_at=9", "pass", ""),  # once and alone: a change of clocks
     ("", "gpu=1,reasons=0x4", "pass", ""),  # at its power limit: that is what it was built for
     ("gpu=1,gemm_nan=1", "", "fail", "odd_values"),
     ("gpu=1,hang_after=20", "", "fail", "gpu_hang"),
@@ -50,6 +52,16 @@ def test_a_load_that_does_not(standin, nvml, verdict, code):
         assert gpus[1]["verdict"] == verdict and result["message"].startswith("gpu 1:"), result
     if "temperature=93" in nvml:
         assert "93 C" in result["message"] and metrics(result)["temperature"] == 93
+
+
+def test_a_gpu_without_bf16_draws_its_power_with_fp16():
+    result, _, _ = stress("profile=t4", gpus=1)
+    assert (result["verdict"], result["data"]["gpus"][0]["type"]) == ("pass", "fp16"), result
+
+
+def test_without_cublaslt_the_products_are_small_and_our_own():
+    result, _, _ = stress("profile=t4", gpus=1, env={"GPUPROV_CUBLASLT": "off"})
+    assert (result["verdict"], result["data"]["gpus"][0]["type"]) == ("pass", "fp16"), result
 
 
 def test_without_nvml_it_cannot_tell(tmp_path):

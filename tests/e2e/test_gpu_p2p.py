@@ -84,3 +84,10 @@ def test_a_hang_is_given_up():
     got, _, status = p2p("gpu=1,hang_after=12", nodes=2, seconds=4)
     assert (got["verdict"], got["code"], status) == ("fail", "gpu_hang", 2)
     assert "gpu 1" in got["message"]
+
+
+def test_more_gpus_than_one_has_room_for_as_peers():
+    # without NVSwitch a GPU takes eight peers at a time; access is given back after each pair
+    got, _, status = p2p("profile=t4", nodes=10)
+    assert (got["verdict"], status) == ("pass", 0), got["message"]
+    assert not got["data"]["not_direct"]

@@ -62,7 +62,7 @@ struct layout {
 };
 struct pref {
     uint64_t workspace;
-    uint32_t align[4];
+    uint32_t align[4], reduce;
 };
 struct algo {
     uint64_t which, align[3], rest[4];
@@ -165,6 +165,8 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void *p, int attribute, const vo
     struct pref *f = p;
     if (attribute == 1 && bytes == 8)
         memcpy(&f->workspace, value, 8);
+    else if (attribute == 3 && bytes == 4)
+        memcpy(&f->reduce, value, 4);
     else if (attribute >= 5 && attribute <= 8 && bytes == 4)
         memcpy(&f->align[attribute - 5], value, 4);
     else

@@ -205,8 +205,21 @@ EXPORT int cuCtxEnablePeerAccess(void *other, unsigned flags)
         return 217;
     if (g->peers >> to->index & 1)
         return 704;
+    if (__builtin_popcountll(g->peers) >= 8) /* as without NVSwitch */
+        return 711;
     g->peers |= 1ull << to->index;
     return 0;
+}
+
+EXPORT int cuCtxDisablePeerAccess(void *other)
+{
+    struct sgpu *g = standin_now, *to = other;
+    int r = standin_status(g);
+    if (r == 0 && !(g->peers >> to->index & 1))
+        r = 705;
+    if (r == 0)
+        g->peers &= ~(1ull << to->index);
+    return r;
 }
 
 EXPORT int cuMemcpyPeerAsync(uint64_t dst, void *dst_ctx, uint64_t src, void *src_ctx, size_t bytes,

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-enum { HW = 0x8, SW = 0x20, CAP = 0x4, N = 100 };
-static const struct stress_reasons why = {.hw = HW, .sw_thermal = SW, .power_cap = CAP};
+enum { PERHAPS = 0x8, HW = 0x40, SW = 0x20, CAP = 0x4, N = 100 };
+static const struct stress_reasons why = {.hw = HW | PERHAPS, .hw_certain = HW, .sw_thermal = SW, .power_cap = CAP};
 
 static void steady(struct stress_sample *s)
 {
@@ -52,6 +52,20 @@ static void test_decay_and_dips(void **state)
     assert_true(fabs(f.decay - 0.6) < 1e-9);
     assert_true(fabs(f.dips - 10) < 1e-9);
     assert_true(f.hottest == 91 && f.hw == 1 && f.hw_seen == HW && f.sw_thermal == 1);
+}
+
+static void test_a_moment_of_what_may_be_a_change_of_clocks(void **state)
+{
+    (void)state;
+    struct stress_sample s[N];
+    struct stress_figures f;
+    steady(s);
+    s[40].reasons = s[60].reasons = PERHAPS | CAP; /* alone each time */
+    stress_figures(s, N, &why, &f);
+    assert_true(f.hw == 0 && f.hw_seen == 0);
+    s[61].reasons = s[62].reasons = PERHAPS;
+    stress_figures(s, N, &why, &f);
+    assert_true(f.hw == 2 && f.hw_seen == PERHAPS);
 }
 
 static void test_what_is_not_told_is_no_figure(void **state)
@@ -102,6 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steady),
         cmocka_unit_test(test_decay_and_dips),
+        cmocka_unit_test(test_a_moment_of_what_may_be_a_change_of_clocks),
         cmocka_unit_test(test_what_is_not_told_is_no_figure),
         cmocka_unit_test(test_thinning_keeps_the_extremes),
     };

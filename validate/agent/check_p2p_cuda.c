@@ -11,6 +11,7 @@
 
 #define MIB ((size_t)1 << 20)
 enum { SAMPLES = 5, WARM = 1, GPUS_MAX = 16 };
+#define MOST_S 3.0 /* of copies, all pairs together: through the host 56 pairs are slow */
 
 struct peer {
     struct device *dev;
@@ -163,7 +164,8 @@ static int run_pair(struct p2p *p, int from, int to, struct gp_error *err)
     struct pair_result *pr = &p->pairs[from][to];
     struct samples s = {0};
     struct measured m = {.queue = queue, .arg = p, .dev = x->dev, .n = SAMPLES, .warm = WARM,
-                         .work = (double)p->bytes, .unit = 1e9};
+                         .work = (double)p->bytes, .unit = 1e9,
+                         .most_s = MOST_S / (p->n * (p->n - 1))};
     struct pattern want = pattern_of(p, from, y->to);
     struct mem_log log = {0};
     p->from = from;
@@ -179,7 +181,7 @@ static int run_pair(struct p2p *p, int from, int to, struct gp_error *err)
         rc = second_look(p, pr, &log, err);
     pr->rate = samples_median(&s);
     pr->done = rc == 0;
-    return rc;
+    return rc < 0 ? rc : cuda_peer_disable(x->dev, y->dev, err);
 }
 
 /* --- what it means --- */

@@ -7,6 +7,7 @@
 #include "cuda.h"
 #include "gpu.h"
 #include "nvml_cuda.h"
+#include "products.h"
 #include "stress.h"
 
 #include "base/clock.h"
@@ -20,7 +21,10 @@
 #define PRODUCTS_MAX 4096     /* queued at once */
 
 static const struct stress_reasons reasons = {
-    .hw = NVML_REASONS_HW, .sw_thermal = NVML_REASON_SW_THERMAL, .power_cap = NVML_REASON_POWER_CAP};
+    .hw = NVML_REASONS_HW,
+    .hw_certain = NVML_REASONS_HW_CERTAIN,
+    .sw_thermal = NVML_REASON_SW_THERMAL,
+    .power_cap = NVML_REASON_POWER_CAP};
 
 /* What tensor cores draw most power with, and what there is instead. */
 static const struct load_type {
@@ -85,13 +89,14 @@ static int fill(struct stress *s, dev_addr to, size_t bytes, uint64_t seed, stru
 
 #define SMALL_GPU (4096 * MIB) /* below it nobody trains: a short and small load will do */
 
-/* 8192 on a GPU of 16 GiB and more; smaller ones get what keeps them busy. */
-static int edge(size_t total)
+/* 8192 on a GPU of 16 GiB and more; smaller ones get what keeps them busy. Where our own fp32 kernel
+ * multiplies, a product of 8192 takes seconds. */
+static int edge(struct device *d, size_t total)
 {
     int n = total < SMALL_GPU ? 128 : 8192;
     while (n > 2048 && 6 * (size_t)n * (size_t)n > total / 32)
         n /= 2;
-    return n;
+    return product_by_own(d) ? GP_MIN(n, 2048) : n;
 }
 
 static int prepare(struct stress *s, const struct load_type *type, int n, struct gp_error *err)
@@ -160,17 +165,21 @@ static int one_product(struct stress *s, struct gp_error *err)
     return rc ? rc : s->ops->sync(s->dev, s->c->deadline_ms, err);
 }
 
-/* The first type that this device has. A type that it lacks says -GP_EENV without a driver's number. */
+/* The first type that this device has, by what its architecture says, then by a first product. */
 static int choose_type(struct stress *s, int n, struct gp_error *err)
 {
     for (size_t i = 0; i < GP_ARRAY_LEN(load_types); i++) {
+        bool last = i + 1 == GP_ARRAY_LEN(load_types);
         struct gp_error own = {0};
-        int rc = prepare(s, &load_types[i], n, &own);
-        bool ready = rc == 0;
-        if (ready)
+        int rc = cuda_gemm_has(s->dev, load_types[i].type, &own);
+        bool lacking = rc < 0 && str_eq(own.detail, "NO_SUCH_TYPE");
+        if (rc == 0)
+            rc = prepare(s, &load_types[i], n, &own);
+        if (rc == 0) {
             rc = one_product(s, &own);
-        bool lacking = ready && rc == -GP_EENV && !own.detail[0] && i + 1 < GP_ARRAY_LEN(load_types);
-        if (!lacking) {
+            lacking = rc == -GP_EENV && !own.detail[0]; /* the library has no such product */
+        }
+        if (!lacking || last) {
             if (rc)
                 *err = own;
             return rc;
@@ -358,7 +367,7 @@ void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r)
         s.nvml = NULL;
     int rc = cuda_memory(c->dev, &avail, &total, &err);
     if (rc == 0)
-        rc = choose_type(&s, edge(total), &err);
+        rc = choose_type(&s, edge(c->dev, total), &err);
     if (rc == 0)
         rc = look_at_result(&s, &first, &odd, &err);
     if (rc == 0)

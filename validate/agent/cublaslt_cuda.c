@@ -24,7 +24,8 @@ enum { /* cudaDataType_t */
 enum { COMPUTE_32F = 68, COMPUTE_32I = 72, COMPUTE_32F_FAST_TF32 = 77 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_FAST_ACCUM = 25 };
 enum { LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_STRIDE = 6 };
-enum { PREF_WORKSPACE = 1, PREF_ALIGN_A = 5, PREF_ALIGN_B, PREF_ALIGN_C, PREF_ALIGN_D };
+enum { REDUCE_COMPUTE_TYPE = 2 }; /* cublasLtReductionScheme_t, a mask */
+enum { PREF_WORKSPACE = 1, PREF_REDUCTION_MASK = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B, PREF_ALIGN_C, PREF_ALIGN_D };
 enum { CANDIDATES = 24, TIMED_RUNS = 2, AGAIN_RUNS = 10, TRY_LIMIT_MS = 5000 };
 #define SHORT_S 3e-4 /* of products that take less, the close ones are timed again, longer */
 #define WORKSPACE_MAX ((size_t)64 << 20)
@@ -292,10 +293,14 @@ static int plan_candidates(struct blas *b, const struct plan *p, struct blas_can
     void *pref = NULL;
     int r = b->api.pref_new(&pref);
     uint64_t bytes = b->workspace_bytes;
+    uint32_t reduce = REDUCE_COMPUTE_TYPE;
     uint32_t align[4] = {(uint32_t)p->key.b, (uint32_t)p->key.a, (uint32_t)p->key.c,
                          (uint32_t)p->key.c};
     if (r == 0)
         r = b->api.pref_set(pref, PREF_WORKSPACE, &bytes, sizeof bytes);
+    /* Parts of a sum are added up in fp32 too, never rounded to 16 bits in between. */
+    if (r == 0)
+        r = b->api.pref_set(pref, PREF_REDUCTION_MASK, &reduce, sizeof reduce);
     for (int i = 0; r == 0 && i < 4; i++)
         r = b->api.pref_set(pref, PREF_ALIGN_A + i, &align[i], sizeof align[i]);
     if (r == 0)

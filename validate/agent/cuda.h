@@ -28,7 +28,9 @@ enum { /* CUresult values that are told apart */
     CU_UNSUPPORTED_PTX = 222,
     CU_NOT_READY = 600,
     CU_PEER_UNSUPPORTED = 217,
+    CU_INVALID_PTX = 218,
     CU_PEER_ENABLED = 704,
+    CU_PEER_NOT_ENABLED = 705,
     CU_ILLEGAL_ADDRESS = 700,
     CU_LAUNCH_FAILED = 719,
     CU_SYSTEM_NOT_READY = 802,
@@ -79,6 +81,7 @@ struct cuda_api {
                            size_t bytes, cu_stream s);
     cu_result (*peer_can)(int *ret, cu_device d, cu_device other);
     cu_result (*peer_enable)(cu_context other, unsigned flags);
+    cu_result (*peer_disable)(cu_context other);
     cu_result (*stream_new)(cu_stream *ret, unsigned flags);
     cu_result (*stream_free)(cu_stream s);
     cu_result (*stream_query)(cu_stream s);
@@ -149,6 +152,8 @@ int cuda_copy_queue(struct device *d, const struct copy_args *a, struct gp_error
 /* Queues a copy to memory of another device that this process has opened too. enable: first asks the
  * driver for direct access; *ret_direct: whether there is (else the copy goes through the host). */
 int cuda_peer_enable(struct device *d, struct device *other, bool *ret_direct, struct gp_error *err);
+/* Takes the access back: without NVSwitch a GPU has room for eight such peers at a time. */
+int cuda_peer_disable(struct device *d, struct device *other, struct gp_error *err);
 int cuda_copy_peer(struct device *d, dev_addr src, struct device *other, dev_addr dst, size_t bytes,
                    struct gp_error *err);
 

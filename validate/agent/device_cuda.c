@@ -50,7 +50,9 @@ static int load_kernels(struct device *d, struct gp_error *err)
         if (last == 0)
             return 0;
         d->module = NULL;
-        if (last != CU_NO_BINARY && last != CU_INVALID_IMAGE && last != CU_UNSUPPORTED_PTX)
+        if (last == CU_INVALID_IMAGE || last == CU_INVALID_PTX) /* code for another architecture, too */
+            last = CU_NO_BINARY;
+        if (last != CU_NO_BINARY && last != CU_UNSUPPORTED_PTX)
             break;
     }
     if (d->driver / 1000 >= least)

@@ -20,6 +20,7 @@
 
 struct summary {
     int64_t samples, hw_slow, sw_slow; /* how many, and how many of them with such a reason */
+    int64_t last_reasons;              /* of the sample before */
     int64_t temperature_c, memory_c, power_mw, sm_mhz_min,
         sm_mhz_max;               /* NVML_NOT_TOLD: never told */
     int64_t pcie_gen, pcie_width; /* the best that was seen */
@@ -82,7 +83,10 @@ static void sample_once(void) {
         to->sm_mhz_min = s.sm_mhz;
     if (s.reasons >= 0) {
         to->reasons = GP_MAX(to->reasons, (int64_t)0) | s.reasons;
-        to->hw_slow += (s.reasons & NVML_REASONS_HW) != 0;
+        bool again = (to->last_reasons & NVML_REASONS_HW) != 0;
+        to->hw_slow += (s.reasons & NVML_REASONS_HW_CERTAIN) != 0 ||
+                       (again && (s.reasons & NVML_REASONS_HW) != 0);
+        to->last_reasons = s.reasons;
         to->sw_slow += (s.reasons & NVML_REASON_SW_THERMAL) != 0;
     }
     pthread_mutex_unlock(&health.lock);

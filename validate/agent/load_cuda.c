@@ -118,6 +118,7 @@ static const struct {
     {"cuMemcpyPeerAsync", offsetof(struct cuda_api, copy_peer)},
     {"cuDeviceCanAccessPeer", offsetof(struct cuda_api, peer_can)},
     {"cuCtxEnablePeerAccess", offsetof(struct cuda_api, peer_enable)},
+    {"cuCtxDisablePeerAccess", offsetof(struct cuda_api, peer_disable)},
     {"cuStreamCreate", offsetof(struct cuda_api, stream_new)},
     {"cuStreamDestroy_v2", offsetof(struct cuda_api, stream_free)},
     {"cuStreamQuery", offsetof(struct cuda_api, stream_query)},
@@ -284,7 +285,7 @@ void cuda_verdict(struct agent_result *r, const struct gp_error *err)
     } else if (str_to_i64(err->detail, 1, 100000, &code)) {
         GP_AUTO_FREE char *name = xasprintf("cuda_%s", err->detail);
         /* No memory and no code for this GPU say nothing about the GPU. */
-        bool ours = code == CU_OUT_OF_MEMORY || code == CU_NO_BINARY;
+        bool ours = code == CU_OUT_OF_MEMORY || code == CU_NO_BINARY || code == CU_UNSUPPORTED_PTX;
         agent_set_error(r, ours ? AGENT_ERROR : AGENT_FAIL, name, err);
         agent_suggest(r, "%s", cuda_advice((cu_result)code));
     } else {

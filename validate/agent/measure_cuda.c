@@ -208,6 +208,15 @@ int cuda_peer_enable(struct device *d, struct device *other, bool *ret_direct, s
     return 0;
 }
 
+int cuda_peer_disable(struct device *d, struct device *other, struct gp_error *err)
+{
+    int rc = device_use(d, err);
+    cu_result r = rc == 0 ? d->cu->peer_disable(other->ctx) : 0;
+    if (r && r != CU_PEER_NOT_ENABLED)
+        return cuda_fail(err, r, "gpu %d: give up the memory of gpu %d", d->index, other->index);
+    return rc;
+}
+
 int cuda_copy_peer(struct device *d, dev_addr src, struct device *other, dev_addr dst, size_t bytes,
                    struct gp_error *err)
 {

@@ -120,6 +120,8 @@ const char *nvml_recovery_advice(int64_t action); /* "" for none */
 #define NVML_REASON_HW_THERMAL 0x40
 #define NVML_REASON_HW_BRAKE 0x80
 #define NVML_REASON_DISPLAY 0x100
+/* HW_SLOWDOWN alone may be a change of clocks: drivers say it for a moment then. */
+#define NVML_REASONS_HW_CERTAIN (NVML_REASON_HW_THERMAL | NVML_REASON_HW_BRAKE)
 #define NVML_REASONS_HW (NVML_REASON_HW_SLOWDOWN | NVML_REASON_HW_THERMAL | NVML_REASON_HW_BRAKE)
 
 struct nvml_sample {

@@ -23,13 +23,16 @@ double samples_median(const struct samples *s); /* the lower one of two; 0 with 
 void samples_say(const struct samples *s, struct agent_result *r, const char *key);
 
 /* Queues `n` repeats of `queue` with a mark between any two, waits, and adds what each repeat reached
- * in GB/s or TFLOP/s to ret: work / seconds / unit (1e9, 1e12). The first `warm` repeats do not count. */
+ * in GB/s or TFLOP/s to ret: work / seconds / unit (1e9, 1e12). The first `warm` repeats do not count.
+ * most_s: repeats of more GPU time than that in all are left out, by what the first one took; one is always
+ * taken. 0: no such limit. */
 struct measured {
     int (*queue)(void *arg, struct gp_error *err);
     void *arg;
     struct device *dev; /* NULL: the check's own */
     int n, warm; /* n <= SAMPLES_MAX */
     double work, unit;
+    double most_s;
 };
 int samples_take(struct check_ctx *c, const struct measured *m, struct samples *ret, struct gp_error *err);
 

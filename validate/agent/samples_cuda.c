@@ -55,11 +55,12 @@ void samples_say(const struct samples *s, struct agent_result *r, const char *ke
     str_addf(&r->data, ",\"samples\":%zu}", t.n);
 }
 
-int samples_take(struct check_ctx *c, const struct measured *m, struct samples *ret, struct gp_error *err)
+static int take_some(struct check_ctx *c, const struct measured *m, int warm, int n, struct samples *ret,
+                     struct gp_error *err)
 {
     struct device *d = m->dev ? m->dev : c->dev;
-    int rc = 0, n = GP_MIN(m->n, SAMPLES_MAX);
-    for (int i = 0; rc == 0 && i < m->warm; i++)
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < warm; i++)
         rc = m->queue(m->arg, err);
     if (rc == 0)
         rc = cuda_mark(d, 0, err);
@@ -77,6 +78,18 @@ int samples_take(struct check_ctx *c, const struct measured *m, struct samples *
             samples_add(ret, s > 0 ? m->work / s / m->unit : 0);
     }
     return rc;
+}
+
+int samples_take(struct check_ctx *c, const struct measured *m, struct samples *ret, struct gp_error *err)
+{
+    int n = GP_MIN(m->n, SAMPLES_MAX);
+    if (m->most_s <= 0)
+        return take_some(c, m, m->warm, n, ret, err);
+    int rc = take_some(c, m, m->warm, 1, ret, err);
+    double rate = rc == 0 ? ret->v[ret->n - 1] : 0, left = n - 1;
+    if (rate > 0)
+        left = GP_MIN(left, m->most_s * rate * m->unit / m->work - 1);
+    return rc < 0 || left < 1 ? rc : take_some(c, m, 0, (int)left, ret, err);
 }
 
 /* --- patterns --- */

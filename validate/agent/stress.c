@@ -62,8 +62,11 @@ void stress_figures(const struct stress_sample *s, size_t n, const struct stress
         if (w[i].reasons < 0)
             continue;
         ret->reasons_told = true;
-        ret->hw += (w[i].reasons & why->hw) != 0;
-        ret->hw_seen |= w[i].reasons & why->hw;
+        bool again = i > 0 && w[i - 1].reasons > 0 && (w[i - 1].reasons & why->hw) != 0;
+        if ((w[i].reasons & why->hw_certain) != 0 || (again && (w[i].reasons & why->hw) != 0)) {
+            ret->hw++;
+            ret->hw_seen |= w[i].reasons & why->hw;
+        }
         ret->sw_thermal += (w[i].reasons & why->sw_thermal) != 0;
         ret->power_cap += (w[i].reasons & why->power_cap) != 0;
     }

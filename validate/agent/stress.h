@@ -11,9 +11,10 @@ struct stress_sample {
     double clock_mhz, temperature_c, power_w;
     int64_t reasons;               /* why clocks are lower, as NVML's bits (nvml_cuda.h); -1 */
 };
-/* What of `reasons` condemns, degrades, or is only said. */
+/* What of `reasons` condemns, degrades, or is only said. Of hw what is not hw_certain counts only in a sample
+ * that follows another with a hw reason. */
 struct stress_reasons {
-    int64_t hw, sw_thermal, power_cap;
+    int64_t hw, hw_certain, sw_thermal, power_cap;
 };
 struct stress_figures {
     bool told;              /* there is something after the warm-up */
