@@ -77,32 +77,32 @@ KFUNC void mma_store_int(const struct gemm_mma *g, ki64 at, unsigned x)
 #define MMA_SUM float
 #define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
-#include "gemm_mma_body.h"
+#include "gemm_mma_body.inc"
 
 #define MMA_NAME gp_mma_bf16
 #define MMA_KIND KMMA_BF16
 #define MMA_SUM float
 #define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
-#include "gemm_mma_body.h"
+#include "gemm_mma_body.inc"
 
 #define MMA_NAME gp_mma_tf32
 #define MMA_KIND KMMA_TF32
 #define MMA_SUM float
 #define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
-#include "gemm_mma_body.h"
+#include "gemm_mma_body.inc"
 
 #define MMA_NAME gp_mma_e4m3
 #define MMA_KIND KMMA_E4M3
 #define MMA_SUM float
 #define MMA_WORD num_bits
 #define MMA_STORE mma_store_float
-#include "gemm_mma_body.h"
+#include "gemm_mma_body.inc"
 
 #define MMA_NAME gp_mma_s8
 #define MMA_KIND KMMA_S8
 #define MMA_SUM int
 #define MMA_WORD (unsigned)
 #define MMA_STORE mma_store_int
-#include "gemm_mma_body.h"
+#include "gemm_mma_body.inc"
