@@ -162,20 +162,20 @@ def test_one_wrong_element_late_in_the_sweep_is_found(tmp_path):
 # --- what does not end ---
 
 def test_a_gpu_that_never_comes_to_a_collective_is_named(tmp_path):
-    for told in Ranks(tmp_path, [4], nccl="hang=2", stall="2s").results():
+    for told in Ranks(tmp_path, [4], nccl="hang=2", stall="6s").results():
         values = told["nccl.values"]
         assert (values["verdict"], values["data"]["culprits"]) == ("fail", [2]), values
         assert "had not ended at its deadline" in values["message"]
 
 
 def test_a_rank_that_does_not_come_to_nccls_start_is_named(tmp_path):
-    for told in Ranks(tmp_path, [4], nccl="init_hang=1", stall="1s").results():
+    for told in Ranks(tmp_path, [4], nccl="init_hang=1", stall="4s").results():
         values = told["nccl.values"]
         assert (values["verdict"], values["code"], values["data"]["culprits"]) == ("fail", "nccl_start", [1]), values
 
 
 def test_a_rank_that_hangs_in_a_call_is_named_by_the_others(tmp_path):
-    every = Ranks(tmp_path, [3], nccl="block=1,block_from=7", stall="2s", deadline="20s").results()
+    every = Ranks(tmp_path, [3], nccl="block=1,block_from=7", stall="6s", deadline="20s").results()
     for rank in (0, 2):
         assert every[rank]["nccl.values"]["data"]["culprits"] == [1], every[rank]
     assert every[1]["nccl.values"]["verdict"] == "fail"
@@ -203,7 +203,7 @@ def test_an_error_of_nccl_itself_is_told_with_its_words(tmp_path):
 
 
 def test_an_error_at_nccls_start_is_told_with_its_words(tmp_path):
-    for told in Ranks(tmp_path, [3], nccl="init_error=3,init_rank=2", stall="1s").results():
+    for told in Ranks(tmp_path, [3], nccl="init_error=3,init_rank=2", stall="4s").results():
         values = told["nccl.values"]
         assert (values["code"], values["data"]["culprits"]) == ("nccl_start", [2]), values
         assert "internal error" in values["message"]
@@ -282,7 +282,7 @@ def test_the_toolkits_nccl_without_a_driver(tmp_path):
 
 def test_two_ranks_on_one_gpu_are_refused_by_nccl_and_allowed_for_logic(tmp_path):
     hidden = [{"NCCL_HOSTID": "same"}, {"NCCL_HOSTID": "same"}]
-    for told in Ranks(tmp_path, [1, 1], env=hidden, stall="1s").results():
+    for told in Ranks(tmp_path, [1, 1], env=hidden, stall="4s").results():
         assert told["nccl.values"]["code"] == "nccl_start" and "uplicate GPU" in told["nccl.values"]["message"]
     folder = tmp_path / "logic"
     folder.mkdir()
