@@ -196,14 +196,21 @@ def test_a_fault_ends_the_run_whoever_judges_limits():
     assert results["host.clock"]["code"] == "overrun" and results["host.cores"]["code"] == "stopped"
 
 
-def test_what_does_not_fit_the_time_is_said_and_no_pass():
+def test_what_does_not_fit_the_time_is_said():
     got = agent("run", "--time", "4s", "--now-ms", int(time.time() * 1000))
     results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
     disk = results["host.disk"]
     assert (disk["verdict"], disk["code"]) == ("skipped", "left_out")
     assert disk["message"] == "not run: takes 6 s, which --time 4.0s does not leave"
     assert results["host.cores"]["verdict"] == results["host.memory"]["verdict"] == "pass"
-    assert got.returncode == 3  # host.disk is required
+    assert got.returncode == 0  # the core was run
+
+
+def test_without_all_of_the_core_nothing_is_a_pass():
+    got = agent("run", "--time", "2s", "--now-ms", int(time.time() * 1000))
+    results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
+    assert results["host.cores"]["verdict"] == "pass" and results["host.memory"]["code"] == "left_out"
+    assert lines_of(got.stdout)[-1]["verdict"] == "skipped" and got.returncode == 3
 
 
 # --- for people ---
@@ -214,7 +221,7 @@ def test_text_says_each_figure_beside_its_limit_and_what_was_not_run():
     assert any(l.startswith("pass") and "host.memory" in l for l in lines)
     assert any("wrong_words" in l and "0 words, at most 0" in l for l in lines), got.stdout
     assert any(l.startswith("skipped") and "host.disk" in l and "takes 6 s" in l for l in lines)
-    assert lines[-1].startswith("skipped: ") and "not run" in lines[-1], lines[-1]
+    assert lines[-1].startswith("pass: ") and "6 not run" in lines[-1], lines[-1]
     assert "e+" not in got.stdout and got.stderr == ""
 
 

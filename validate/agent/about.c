@@ -84,7 +84,7 @@ int verb_checks(int argc, char **argv)
                             c->core ? "core" : c->required ? "yes" : "", where);
         print_wrapped(c->finds, indent);
     }
-    printf("\ncore: whatever the time; yes: where it reaches. + looks longer when --time gives more than a minute. "
-           "In the order in which 'run' takes them.\n");
+    printf("\ncore: whatever the time; yes: where the time reaches. + looks longer when --time gives more\n"
+           "than a minute. In the order in which 'run' takes them.\n");
     return 0;
 }
