@@ -12,7 +12,7 @@
 struct voice {
     const struct sample *gpu;
     const char *sum;
-    char *way; /* model, size, library, algorithm: voices of one way are compared; owned */
+    char *way; /* model, size, architecture, library, algorithm: voices of one way are compared; owned */
     bool done;
 };
 struct voices {
@@ -56,8 +56,10 @@ static void collect(struct voices *v, const struct samples *all, const char *lis
         if (!g || !*text_of(g, list, type))
             continue;
         struct voice x = {.gpu = one, .sum = text_of(g, list, type)};
-        x.way = xasprintf("%s %lld %s %s", one->model,
-                          (long long)json_integer_value(json_object_get(g, "edge")), own || !by ? "" : by,
+        x.way = xasprintf("%s %lld %lld %lld %s %s", one->model,
+                          (long long)json_integer_value(json_object_get(g, "edge")),
+                          (long long)json_integer_value(json_object_get(g, "capability")),
+                          (long long)json_integer_value(json_object_get(g, "sms")), own || !by ? "" : by,
                           own ? "" : text_of(g, "algorithms", type));
         vec_push(&v->list, x);
     }

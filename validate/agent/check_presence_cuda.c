@@ -52,7 +52,9 @@ static void look_gpus(const struct check_ctx *c, int count, bool nvml, struct ag
             break;
         }
         if (i == 0) first = seen;
-        if (!str_eq(seen.name, first.name) || seen.bytes != first.bytes)
+        /* a page more or less that the driver keeps for itself is no other model */
+        size_t more = GP_MAX(seen.bytes, first.bytes), less = GP_MIN(seen.bytes, first.bytes);
+        if (!str_eq(seen.name, first.name) || more - less > more / 64)
             health_blame(
                 r, AGENT_DEGRADED, "mixed",
                 "one GPU differs from the others: a part may be disabled; replace the node",

@@ -137,6 +137,8 @@ static void judge(const struct sdc *s)
     agent_data_int(s->r, "rounds", s->rounds);
     agent_data_int(s->r, "edge", s->edge);
     agent_data_str(s->r, "by", cuda_gemm_by(s->d));
+    agent_data_int(s->r, "capability",
+                   10 * cuda_attribute(s->d, CU_ATTR_MAJOR) + cuda_attribute(s->d, CU_ATTR_MINOR));
     say_checksums(s);
     say_types(s);
     say_wrong(s);
