@@ -251,6 +251,8 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
     (void)extra;
     if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx || bx > 1024 || shared)
         return 1;
+    if (stream && ((const struct sstream *)stream)->gpu != standin_now)
+        return 400; /* the stream is another context's */
     return standin_run(f, gx, bx, params, stream);
 }
 
