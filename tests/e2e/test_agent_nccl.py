@@ -333,6 +333,15 @@ def test_all_gpus_of_a_node_are_held_to_the_model(tmp_path, knobs, verdict):
         assert speed["code"] == "low_busbw" and "culprits" not in speed["data"]
 
 
+def test_a_slow_network_ends_the_curve_early(tmp_path):
+    """A few KB/s between two nodes: sizes that would take minutes are left out, and nothing fails for it."""
+    hosts = [{"NCCL_HOSTID": "a"}, {"NCCL_HOSTID": "b"}]
+    gang = Ranks(tmp_path, [1, 1], checks="nccl.bandwidth", env=hosts, nccl="net=1,peak=1,half_mib=100000")
+    speed = gang.results()[0]["nccl.bandwidth"]
+    assert speed["verdict"] == "pass" and speed["data"]["bytes"] == 524288, speed
+    assert max(s["bytes"] for s in speed["data"]["sizes"]) == 524288
+
+
 def test_socket_fallback_is_told(tmp_path):
     """With an active port of InfiniBand or EFA it fails; without one it is only said."""
     hosts = [{"NCCL_HOSTID": "a"}, {"NCCL_HOSTID": "b"}]
