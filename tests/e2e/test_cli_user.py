@@ -8,7 +8,7 @@ import threading
 import pytest
 
 GOOD = "name: try\noffers: [{provider: local}]\n"
-VERBS = ["init", "check", "plan", "up", "status", "ssh", "validate", "report", "logs", "down", "gc",
+VERBS = ["init", "check", "plan", "up", "status", "ssh", "validate", "report", "verify", "logs", "down", "gc",
          "doctor", "version", "schema", "providers", "checks", "completion", "help"]
 
 
