@@ -75,7 +75,7 @@ static double share(const struct sgpu *g, enum standin_work w)
         s *= (double)GET(knob[w], 100) / 100;
     if (g->total_ns >= 1e6 * (double)GET("decay_after", 0))
         s *= (double)GET("decay", 100) / 100;
-    s *= pow(1 - (double)GET("fade", 0) / 1000, (double)g->launches);
+    s *= fmax(pow(1 - (double)GET("fade", 0) / 1000, (double)g->launches), 1e-24);
     return s > 0 ? s : 1e-3;
 }
 

@@ -291,7 +291,10 @@ static void add_samples(struct stress *s, struct agent_result *r)
     str_add(&r->data, "\"samples\":[");
     for (size_t i = 0; i < n; i++) {
         const struct stress_sample *x = &s->samples.items[i];
-        str_addf(&r->data, "%s{\"t\":%.4g,\"rate\":%.4g", i ? "," : "", x->at_s, x->rate);
+        str_addf(&r->data, "%s{\"t\":", i ? "," : "");
+        agent_json_num(&r->data, x->at_s);
+        str_add(&r->data, ",\"rate\":");
+        agent_json_num(&r->data, x->rate);
         if (x->clock_mhz >= 0)
             str_addf(&r->data, ",\"clock\":%.0f", x->clock_mhz);
         if (x->temperature_c >= 0)
