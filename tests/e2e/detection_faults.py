@@ -10,7 +10,7 @@ class Fault:
     check: str  # the check that must tell
     verdict: str
     code: str
-    named: str  # a pattern that its message must hold: who
+    named: str  # a pattern that its message must hold: who; its groups, if it has any, stand in the page
     run: dict = field(default_factory=dict)  # of agent_gpu.run, or of a gang: Ranks
     ranks: int = 0  # a gang of so many ranks, one per GPU
 
@@ -64,7 +64,7 @@ def health():
     yield f("unmapped", "a row that could not be remapped", "fail", "remap_failed", nvml="remap_failed=1")
     yield f("remaps", "512 remapped rows", "fail", "remapped_rows", nvml="remap=512")
     yield f("pages", "63 retired pages", "fail", "retired_pages", nvml="retired=63")
-    yield f("link", "an NVLink that is down", "fail", "nvlink_down", nvml="link_down=3", named=r"gpu 1\b.*down: 3")
+    yield f("link", "an NVLink that is down", "fail", "nvlink_down", nvml="link_down=3", named=r"(gpu 1)\b.*(down: 3)")
     yield f("hot", "a GPU at its slowdown temperature", "fail", "hot", nvml="temperature=92")
     yield f("gone", "a GPU that has fallen off the bus", "fail", "gpu_lost", nvml="lost=1,after=0")
     moved = "while a check runs: "
@@ -94,9 +94,9 @@ def everywhere(check, **common):
 
 def memory():
     f = one("gpu.memory", size="memory_mib=16,")
-    yield f("stuck", "a stuck bit in memory", "fail", "memory_wrong", standin="flip=12345,bit=7", named=r"gpu 1\b.*bits 0x80")
+    yield f("stuck", "a stuck bit in memory", "fail", "memory_wrong", standin="flip=12345,bit=7", named=r"(gpu 1)\b.*(bits 0x80)")
     yield f("flip", "a bit in memory that flips once", "fail", "memory_wrong", standin="flip=12345,bit=7,stuck=0",
-            named=r"gpu 1\b.*bits 0x80")
+            named=r"(gpu 1)\b.*(bits 0x80)")
     yield f("little", "another process holds half of the memory", "degraded", "low_tested", standin="held_mib=8")
     yield f("none", "another process holds all memory", "error", "no_memory", standin="held_mib=13")
     yield from everywhere("gpu.memory", size="memory_mib=16,")
@@ -107,8 +107,8 @@ def bandwidth():
     for kind, figure, text in [("copy", "read", "memory"), ("h2d", "h2d", "the way from the host"), ("d2h", "d2h", "the way to the host")]:
         yield f(f"slow-{kind}", f"{text} at half the rate", "fail", f"low_{figure}", standin=f"slow_{kind}=50")
     yield f("dull", "memory at 88 % of what its model reaches", "degraded", "low_read", standin="slow_copy=76")
-    yield f("h2d-bit", "a wrong bit on the way from the host", "fail", "h2d_wrong", standin="h2d_bit=2", named=r"gpu 1\b.*bits 0x4")
-    yield f("d2h-bit", "a wrong bit on the way to the host", "fail", "d2h_wrong", standin="d2h_bit=5", named=r"gpu 1\b.*bits 0x20")
+    yield f("h2d-bit", "a wrong bit on the way from the host", "fail", "h2d_wrong", standin="h2d_bit=2", named=r"(gpu 1)\b.*(bits 0x4)")
+    yield f("d2h-bit", "a wrong bit on the way to the host", "fail", "d2h_wrong", standin="d2h_bit=5", named=r"(gpu 1)\b.*(bits 0x20)")
     yield from everywhere("gpu.bandwidth")
 
 
@@ -118,7 +118,7 @@ def p2p():
     yield f("indirect", "GPUs with NVLink that cannot reach each other", "fail", "p2p_not_direct", standin="peer=0",
             named=r"gpu \d.*gpu \d")
     yield f("bit", "a link between GPUs that flips a bit", "fail", "p2p_wrong", standin="peer_bit=3",
-            named=r"gpu 1\b.*bits 0x8")
+            named=r"(gpu 1)\b.*(bits 0x8)")
 
 
 def gemm():
@@ -132,14 +132,14 @@ def gemm():
 
 def sdc():
     f = one("gpu.sdc")
-    tile = r"gpu 1\b.*tile \(\d+, \d+\)"
+    tile = r"(gpu 1)\b.*(tile \(\d+, \d+\))"
     yield f("mantissa", "the last bit of one element of each product", "fail", "sdc_wrong", standin="gemm_bit=0", named=tile)
     yield f("sign", "the sign of one element of each product", "fail", "sdc_wrong", standin="gemm_bit=31", named=tile)
     yield f("seldom", "one bit in every second product", "fail", "sdc_wrong", standin="gemm_bit=3,gemm_every=2", named=tile)
     yield f("nan", "NaN in a product", "fail", "sdc_wrong", standin="gemm_nan=1")
     yield f("tile", "a wrong tile of the library's", "fail", "sdc_wrong", named=tile, env={"GPUPROV_STANDIN_CUBLASLT": "tile=1,gpu=1"})
     yield f("sm", "one multiprocessor that computes wrong", "fail", "sdc_wrong", standin="sm=17,sm_bit=30",
-            named=r"gpu 1\b.*multiprocessor 17 of 132")
+            named=r"(gpu 1)\b.*(multiprocessor 17 of 132)")
     yield f("lazy", "kernels that do nothing", "fail", "sdc_wrong", standin="lazy=1")
     yield from list(everywhere("gpu.sdc"))[:3]
 

@@ -47,7 +47,8 @@ def test_fault(fault, tmp_path):
         assert end["verdict"] == "fail" and status == 2
     assert told["suggestion"] or fault.verdict in ("skipped", "error"), told
     culprits = told["data"].get("culprits")  # of a gang: who sees it first may say it in other words
-    seen[fault.id] = (fault, "rank " + ", ".join(map(str, culprits)) if culprits else names.group(0) if names else "")
+    who = ", ".join(names.groups()) or names.group(0) if names else ""
+    seen[fault.id] = (fault, "rank " + ", ".join(map(str, culprits)) if culprits else who)
 
 
 def clean(seed):
