@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forms of words that come from outside (cloud tags and replies, files, environment, options): a word
+ * that does not have its form never becomes a path, a shell word, an address or a decision. Every function
+ * accepts NULL (false), reads nothing else and may be called by any thread. */
+#ifndef GP_BASE_FORM_H
+#define GP_BASE_FORM_H
+
+#include "base/gp_base.h"
+
+/* A stack's uid: 16 of 0-9a-f. */
+bool form_uid(const char *s);
+/* A spec's hash: 64 of 0-9a-f. */
+bool form_spec_hash(const char *s);
+/* A stack's name, as the spec has it: a-z, then a-z, 0-9 and '-', at most 40 in all. */
+bool form_stack(const char *s);
+/* An owner: a letter or digit, then letters, digits and ._+=,@- ; at most 128 in all. What AWS allows in the
+ * names of users and roles; no '/' (it is part of file and group names), no '*', '?' and '$' (EC2's filters
+ * and IAM's policies give them a meaning). */
+bool form_owner(const char *s);
+/* FORM_OWNER_TEXT says it in an error. */
+#define FORM_OWNER_TEXT "a letter or digit, then letters, digits and ._+=,@-, at most 128 in all"
+/* A host key's fingerprint: "SHA256:" and 43 of base64, as ssh-keygen -l prints it. */
+bool form_fingerprint(const char *s);
+/* An IPv4 or IPv6 address without a zone. */
+bool form_address(const char *s);
+/* A host's name or address as ssh may be given it: letters, digits, '.', '-', '_', ':' and '%', not first '-';
+ * at most 255. */
+bool form_host(const char *s);
+/* A login name: letters, digits and ._@+- , not first '-'; at most 64. */
+bool form_login(const char *s);
+/* A cloud's name of a region, zone, type or state: letters, digits, '.', '-' and '_'; 1 to 64, not first '-'
+ * or '.'. */
+bool form_word(const char *s);
+/* prefix and 8 to 17 hex digits: "i-0123456789abcdef0". */
+bool form_ec2_id(const char *s, const char *prefix);
+
+#endif
