@@ -73,6 +73,7 @@ void app_clear(struct app *app) {
     app->engine = NULL;
     progress_close(app->warnings);
     app->warnings = NULL;
+    strv_clear(&app->only);
     log_close();
     if (app->libraries) ssh_global_exit();
     pthread_mutex_destroy(&app->lock);

@@ -15,6 +15,7 @@ struct app {
     pthread_mutex_t lock;  /* engine and cancelled */
     struct engine *engine; /* NULL until app_engine */
     struct engine_opts engine_opts;
+    struct strv only; /* --in */
     struct progress *warnings; /* until app_progress: what verbs without progress must say all the same */
     bool cancelled;
     bool libraries; /* initialised */
@@ -58,6 +59,18 @@ void app_work_clear(struct app_work *w); /* accepts one that app_begin did not f
 int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes,
                  struct progress **ret, struct gp_error *err);
 void app_progress_end(struct engine *e, struct progress **p);
+
+/* --- places.c --- */
+/* The option --in of verbs that look; its row. */
+#define PLACES_ROW(struct_, member)                                                         \
+    {.name = "in", .type = OPT_TEXT, .offset = offsetof(struct_, member), .arg = "PLACES",     \
+     .help = "look only there: PROVIDER or PROVIDER/REGION, separated by commas"}
+/* Its value (NULL: not given) becomes the engine's limit. Before app_engine. */
+int app_places(struct invocation *inv, const char *list, struct gp_error *err);
+json_t *looked_json(const struct coverage *c); /* new reference */
+/* Two lines: where was looked, where not; why not is in the error. owner may be NULL. */
+void show_looked(const struct coverage *c, const char *owner, FILE *to);
+void show_unreadable(const struct resource_list *l, FILE *to);
 
 /* stdout: the short table that ends every verb. */
 void show_stack(const struct stack_view *v, FILE *to);

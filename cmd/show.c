@@ -121,7 +121,8 @@ void show_stack(const struct stack_view *v, FILE *to) {
     if (v->nodes.len > 0) table_print(&t, to);
     table_clear(&t);
     GP_AUTO_STR struct str line = {0};
-    str_addf(&line, "%s: %s", v->stack.name, or_dash(v->phase));
+    str_addf(&line, "%s: %s%s", v->stack.name, or_dash(v->phase),
+             v->remembered ? ", as this machine remembers" : "");
     if (v->price_usd_per_h > 0) {
         char price[32];
         price_format(price, sizeof price, v->price_usd_per_h);
@@ -147,6 +148,8 @@ void show_stack(const struct stack_view *v, FILE *to) {
                 u->state == INTENT_TOMBSTONE ? "'gpuprov gc' looks for it"
                                              : "'gpuprov up' or 'down' settles it");
     }
+    show_unreadable(&v->unreadable, to);
+    if (!coverage_whole(&v->looked)) show_looked(&v->looked, v->stack.owner, to);
 }
 
 static json_t *resource_json(const struct resource *r) {
@@ -159,6 +162,7 @@ static json_t *resource_json(const struct resource *r) {
     json_object_set_new(j, "slot", r->slot >= 0 ? json_integer(r->slot) : json_null());
     json_object_set_new(j, "state_reason", text_json(r->state_reason));
     json_object_set_new(j, "expires", time_json(r->expires_s));
+    if (r->unreadable[0] != '\0') json_object_set_new(j, "unreadable", text_json(r->unreadable));
     return j;
 }
 
@@ -228,5 +232,8 @@ json_t *stack_view_json(const struct stack_view *v) {
     json_object_set_new(j, "nodes", nodes);
     json_object_set_new(j, "others", resources_json(&v->others));
     json_object_set_new(j, "unknown", intents_json(&v->unknown));
+    json_object_set_new(j, "unreadable", resources_json(&v->unreadable));
+    json_object_set_new(j, "looked", looked_json(&v->looked));
+    json_object_set_new(j, "remembered", json_boolean(v->remembered));
     return j;
 }

@@ -4,23 +4,33 @@
 
 #include "app.h"
 
+#include "base/json.h"
+
 static void show_count(int n, const char *what, const char *how, bool *first) {
     if (n > 0) printf("%s%d %s%s %s", *first ? "" : ", ", n, what, n == 1 ? "" : "s", how);
     *first = *first && n == 0;
 }
 
-static void show(struct invocation *inv, const char *name, const struct down_result *res, int r,
-                 const struct gp_error *err) {
-    if (inv->common->json) {
-        json_t *j = json_pack("{s:s, s:i, s:i, s:o, s:b}", "stack", name, "destroyed",
-                              res->destroyed, "released", res->released, "left", resources_json(&res->left), "gone",
-                              (int)(r == 0 && res->left.list.len == 0));
-        if (r != 0) result_error(inv, j, err);
-        print_json(j);
-        return;
-    }
-    if (res->left.list.len > 0) show_resources(&res->left, stdout);
-    if (r != 0) return;
+/* true: it was looked for everywhere and nothing is left; false: something is left; null: not known. */
+static json_t *gone_json(const struct down_result *res, int r) {
+    if (res->left.list.len > 0) return json_false();
+    bool billed = false;
+    for (size_t i = 0; i < res->unreadable.list.len; i++) billed = billed || res->unreadable.list.items[i].billed;
+    return r == 0 && !billed && coverage_whole(&res->looked) ? json_true() : json_null();
+}
+
+static void show_json(struct invocation *inv, const char *name, const struct down_result *res, int r,
+                      const struct gp_error *err) {
+    json_t *j = json_pack("{s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "stack", name, "owner",
+                          res->owner != NULL ? json_any_text(res->owner) : json_null(), "destroyed",
+                          res->destroyed, "released", res->released, "left", resources_json(&res->left),
+                          "unreadable", resources_json(&res->unreadable), "looked",
+                          looked_json(&res->looked), "gone", gone_json(res, r));
+    if (r != 0) result_error(inv, j, err);
+    print_json(j);
+}
+
+static void show_ended(const char *name, const struct down_result *res) {
     if (res->left.list.len == 0 && res->destroyed + res->released == 0) {
         printf("%s: nothing was there\n", name);
         return;
@@ -34,9 +44,28 @@ static void show(struct invocation *inv, const char *name, const struct down_res
                                   : ", nothing is left\n");
 }
 
+static void show(struct invocation *inv, const char *name, const struct down_result *res, int r,
+                 const struct gp_error *err) {
+    if (inv->common->json) {
+        show_json(inv, name, res, r, err);
+        return;
+    }
+    if (res->left.list.len > 0) show_resources(&res->left, stdout);
+    show_unreadable(&res->unreadable, stdout);
+    if (r == 0) show_ended(name, res);
+    show_looked(&res->looked, res->owner, stdout);
+}
+
+struct opts {
+    const char *in;
+};
+static const struct opt options[] = {PLACES_ROW(struct opts, in), {0}};
+
 static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
     GP_AUTO_WORK struct app_work w = {0};
-    int r = app_begin(inv, false, &w, err);
+    int r = app_places(inv, o->in, err);
+    if (r == 0) r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
     struct down_result res = {0};
     r = engine_down(w.e, w.name, w.spec, &res, err);
@@ -50,7 +79,11 @@ const struct verb verb_down = {
     .name = "down",
     .argspec = "STACK|SPEC",
     .help = "destroys everything the stack owns and proves that it is gone",
+    .details = "  'Nothing is left' is said only of the places that were looked at, which are named; a place that\n"
+               "  could not be looked at makes the exit code 8 where it may be billed.\n",
     .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
     .min_args = 1,
     .max_args = 1,
 };

@@ -8,10 +8,12 @@
 
 struct opts {
     bool dry_run;
+    const char *in;
 };
 static const struct opt options[] = {
     {.name = "dry-run", .letter = 'n', .type = OPT_FLAG, .offset = offsetof(struct opts, dry_run),
      .help = "only lists what would be ended"},
+    PLACES_ROW(struct opts, in),
     {0}};
 
 static int check_provider(const char *name, struct gp_error *err) {
@@ -23,29 +25,38 @@ static int check_provider(const char *name, struct gp_error *err) {
     return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; there are: %s", name, list);
 }
 
+static void show(struct invocation *inv, const struct gc_result *res, bool dry_run, int r,
+                 const struct gp_error *err) {
+    if (inv->common->json) {
+        json_t *j = json_pack("{s:b, s:o, s:o, s:o, s:o, s:b}", "dry_run", (int)dry_run, "ended",
+                              resources_json(&res->ended), "kept", resources_json(&res->kept), "unreadable",
+                              resources_json(&res->unreadable), "looked", looked_json(&res->looked), "complete",
+                              (int)(r == 0 && coverage_whole(&res->looked)));
+        if (r != 0) result_error(inv, j, err);
+        print_json(j);
+        return;
+    }
+    if (res->ended.list.len > 0) show_resources(&res->ended, stdout);
+    show_unreadable(&res->unreadable, stdout);
+    printf("gc: %zu %s, %zu %s\n", res->ended.list.len, dry_run ? "would be ended" : "ended",
+           res->kept.list.len, r == 0 ? "within their deadline" : "still there");
+    show_looked(&res->looked, NULL, stdout);
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     const char *provider = inv->n_args == 1 ? inv->args[0] : NULL;
-    int r = 0;
-    if (provider != NULL && (r = check_provider(provider, err)) != 0) return r;
     struct engine *e = NULL;
-    if ((r = app_engine(inv, &e, err)) != 0) return r;
     struct progress *p = NULL;
-    if ((r = app_progress(inv, e, "gc", 0, &p, err)) != 0) return r;
+    int r = provider != NULL ? check_provider(provider, err) : 0;
+    if (r == 0) r = app_places(inv, o->in, err);
+    if (r == 0) r = app_engine(inv, &e, err);
+    if (r == 0) r = app_progress(inv, e, "gc", 0, &p, err);
+    if (r != 0) return r;
     struct gc_result res = {0};
     r = engine_gc(e, provider, o->dry_run, &res, err);
     app_progress_end(e, &p);
-    if (inv->common->json) {
-        json_t *j = json_pack("{s:b, s:o, s:o}", "dry_run", (int)o->dry_run, "ended",
-                              resources_json(&res.ended), "kept", resources_json(&res.kept));
-        if (r != 0) result_error(inv, j, err);
-        print_json(j);
-    } else {
-        if (res.ended.list.len > 0) show_resources(&res.ended, stdout);
-        printf("gc: %zu %s, %zu %s\n", res.ended.list.len,
-               o->dry_run ? "would be ended" : "ended", res.kept.list.len,
-               r == 0 ? "within their deadline" : "still there");
-    }
+    show(inv, &res, o->dry_run, r, err);
     gc_result_clear(&res);
     return r;
 }

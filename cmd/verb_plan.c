@@ -11,6 +11,7 @@ static const char *action_name(enum plan_action a) {
     case PLAN_KEEP: return "keep";
     case PLAN_RESUME: return "resume";
     case PLAN_DESTROY: return "destroy";
+    case PLAN_SETTLE: return "settle";
     }
     return "?";
 }
@@ -31,7 +32,8 @@ static json_t *offers_json(const struct offer_list *l) {
     return list;
 }
 
-static void print_plan_json(const struct spec *spec, const struct plan *p) {
+static void print_plan_json(struct invocation *inv, const struct spec *spec, const struct plan *p, int r,
+                            const struct gp_error *err) {
     json_t *items = json_array(), *notes = json_array();
     for (size_t i = 0; i < p->items.len; i++) {
         const struct plan_item *it = &p->items.items[i];
@@ -44,10 +46,12 @@ static void print_plan_json(const struct spec *spec, const struct plan *p) {
     for (size_t i = 0; i < p->notes.n; i++)
         json_array_append_new(notes, json_string(p->notes.v[i]));
     json_t *price = p->price_usd_per_h >= 0 ? json_real(p->price_usd_per_h) : json_null();
-    print_json(json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:s, s:o}", "stack", spec->name, "changes",
+    json_t *j = json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:s, s:o, s:o}", "stack", spec->name, "changes",
                          (int)p->changes, "items", items, "offers", offers_json(&p->offers),
                          "price_usd_per_h", price, "ttl_s", (json_int_t)(p->ttl_ms / 1000), "ends",
-                         p->ends ? p->ends : "", "notes", notes));
+                         p->ends ? p->ends : "", "notes", notes, "looked", looked_json(&p->looked));
+    if (r != 0) result_error(inv, j, err);
+    print_json(j);
 }
 
 /* Where `up` goes when the first has no room. */
@@ -67,7 +71,7 @@ static void print_others(const struct offer_list *l) {
 
 static void print_plan(const struct spec *spec, const struct plan *p) {
     static const char mark[] = {[PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~',
-                                [PLAN_DESTROY] = '-'};
+                                [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
     for (size_t i = 0; i < p->items.len; i++) {
         const struct plan_item *it = &p->items.items[i];
         bool why = it->why != NULL && it->why[0] != '\0';
@@ -81,9 +85,11 @@ static void print_plan(const struct spec *spec, const struct plan *p) {
         printf("%s: %d node%s, %s, deadline after %s (%s)\n", spec->name, spec->nodes,
                spec->nodes == 1 ? "" : "s", price, ttl, ends_text(p->ends));
     else
-        printf("%s: nothing to do\n", spec->name);
+        printf("%s: nothing to do: every node runs and was proven ('gpuprov up' looks at the nodes themselves)\n",
+               spec->name);
     print_others(&p->offers);
     for (size_t i = 0; i < p->notes.n; i++) printf("note: %s\n", p->notes.v[i]);
+    if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, NULL, stdout);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -95,11 +101,12 @@ static int run(struct invocation *inv, struct gp_error *err) {
     struct plan plan = {0};
     r = engine_plan(e, spec, &plan, err);
     if (r == 0) {
+        inv->exit_code = plan.changes ? 2 : 0;
+        if (!plan.changes) r = look_gap_error(&plan.looked, "nothing to do, as far as was looked", err);
         if (inv->common->json)
-            print_plan_json(spec, &plan);
+            print_plan_json(inv, spec, &plan, r, err);
         else
             print_plan(spec, &plan);
-        inv->exit_code = plan.changes ? 2 : 0;
     }
     plan_clear(&plan);
     return r;

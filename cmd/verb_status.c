@@ -6,25 +6,30 @@
 
 struct opts {
     bool refresh;
+    const char *in;
 };
 static const struct opt options[] = {
     {.name = "refresh", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct opts, refresh),
      .help = "ask the providers (one named stack is always asked)"},
+    PLACES_ROW(struct opts, in),
     {0}};
 
-static void show(struct invocation *inv, const struct stack_view_list *l) {
+static void show(struct invocation *inv, const struct stack_view_list *l, int r, const struct gp_error *err) {
     if (inv->common->json) {
         json_t *list = json_array();
         for (size_t i = 0; i < l->list.len; i++)
             json_array_append_new(list, stack_view_json(&l->list.items[i]));
-        print_json(json_pack("{s:o}", "stacks", list));
+        json_t *j = json_pack("{s:o}", "stacks", list);
+        if (r != 0) result_error(inv, j, err);
+        print_json(j);
         return;
     }
     for (size_t i = 0; i < l->list.len; i++) {
         if (i > 0) putchar('\n');
         show_stack(&l->list.items[i], stdout);
     }
-    if (l->list.len == 0) puts("no stacks");
+    if (l->list.len == 0)
+        puts("this machine remembers no stacks; clouds were not asked: 'gpuprov gc --dry-run' lists what is there");
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -32,6 +37,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     const char *name = NULL;
     int r = 0;
+    if ((r = app_places(inv, o->in, err)) != 0) return r;
     if (inv->n_args == 1 && (r = app_target(inv, inv->args[0], &spec, &name, err)) != 0) return r;
     struct engine *e = NULL;
     if ((r = app_engine(inv, &e, err)) != 0) return r;
@@ -39,10 +45,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
     r = engine_status(e, name, spec, o->refresh || name != NULL, &list, err);
     /* A name that no cloud and no journal knows is a slip of the keyboard, not a stack. A spec's may
      * not be there yet. */
-    bool known = list.list.len > 0 && list.list.items[0].stack.uid != NULL;
+    bool known = list.list.len > 0 && (list.list.items[0].stack.uid != NULL ||
+                                       list.list.items[0].unreadable.list.len > 0);
     if (r == 0 && name != NULL && spec == NULL && !known)
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists them", name);
-    if (r == 0) show(inv, &list);
+    if (r == 0 || list.list.len > 0) show(inv, &list, r, err);
     stack_view_list_clear(&list);
     return r;
 }

@@ -25,6 +25,7 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
         bool has_report = res->report.nodes.len > 0;
         json_object_set_new(j, "report", has_report ? report_to_json(&res->report) : json_null());
         json_object_set_new(j, "nothing_to_do", json_boolean(res->nothing_to_do));
+        json_object_set_new(j, "looked", looked_json(&res->looked));
         if (err->code != GP_OK) result_error(inv, j, err);
         print_json(j);
         return;
@@ -38,6 +39,7 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
         putchar('\n');
     }
     if (res->nothing_to_do) puts("nothing to do: every node is ready already");
+    if (res->nothing_to_do) show_looked(&res->looked, NULL, stdout);
     if (has_view) show_stack(&res->view, stdout);
 }
 

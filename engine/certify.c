@@ -5,6 +5,7 @@
 
 #include "engine/certify.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 
 #include <ctype.h>
@@ -12,16 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A uid out of a certificate is anybody's text: only what a uid can be becomes part of a path. */
-static bool is_uid(const char *uid) {
-    size_t n = uid != NULL ? strlen(uid) : 0;
-    for (size_t i = 0; i < n; i++)
-        if (!isxdigit((unsigned char)uid[i]) && !islower((unsigned char)uid[i])) return false;
-    return n > 0 && n <= 64;
-}
-
 static char *key_folder(const char *state_dir, const char *uid) {
-    GP_AUTO_FREE char *dir = is_uid(uid) ? xasprintf("%s/stacks/%s", state_dir, uid) : NULL;
+    GP_AUTO_FREE char *dir = form_uid(uid) ? xasprintf("%s/stacks/%s", state_dir, uid) : NULL;
     return dir != NULL && fs_exists(dir) ? GP_STEAL(dir) : xstrdup(state_dir);
 }
 

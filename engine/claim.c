@@ -110,18 +110,36 @@ int claim_leave_behind(struct run *run, const char *uid, struct gp_error *err) {
             r = journal_intent_end(run->e->journal, open.list.items[i].id, INTENT_TOMBSTONE,
                                    TEARDOWN_NOTE, err);
     intent_list_clear(&open);
-    GP_AUTO_FREE char *dir = xasprintf("%s/stacks/%s", run->e->state_dir, uid);
+    GP_AUTO_FREE char *dir = NULL;
+    if (r == 0) r = run_stack_dir(run->e, uid, &dir, err);
     if (r == 0) r = fs_remove_tree(dir, err);
     return r == 0 ? journal_stack_forget(run->e->journal, uid, err) : r;
 }
 
+/* What a spec may change under machines: who may reach them. */
+static int apply_to_machines(struct run *run, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    int r = 0;
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        struct resource copy = {0};
+        resource_copy(&copy, &run->others.list.items[i]);
+        vec_push(&known.list, copy);
+    }
+    for (size_t i = 0; r == 0 && i < run->n_providers; i++) {
+        struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .known = &known};
+        r = run->providers[i]->ops->prepare(run->providers[i], &req, err);
+    }
+    return r;
+}
+
 int claim_take(struct run *run, struct gp_error *err) {
     struct provider *home = run->providers[0];
-    if (run_any_exists(run)) return 0;
+    if (run_any_exists(run)) return apply_to_machines(run, err);
     GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
     GP_AUTO_FREE char *region = xstrdup(before != NULL ? run->stack.region : NULL);
     bool known = before != NULL && (!home->ops->unique_claim || is_listed(run));
-    if (!known) begin_stack(run, region);
+    begin_stack(run, region); /* no machine is there: the spec decides, whatever a claim says */
+    if (known) run->stack.uid = xstrdup(before);
     struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
     int r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);

@@ -124,6 +124,7 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
     if (r == 0) r = reconcile(run, err);
     if (r == 0) earlier_uids(run, &earlier);
     if (r == 0) r = teardown(run, ret, err);
+    if (run != NULL) ret->owner = xstrdup(run->owner);
     for (size_t i = 0; i < earlier.n && !gp_cancelled(&e->cancel); i++) {
         struct gp_error why = {0};
         int one = end_earlier(run, earlier.v[i], ret, &why);
@@ -132,7 +133,12 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
         if (err != NULL) *err = why;
     }
     if (r != 0 && (run == NULL || !run->verdict)) r = blind(e, name, ret, r, err);
-    if (run != NULL) say_end(run, ret, r, err);
+    if (run != NULL) {
+        coverage_merge(&ret->looked, &run->looked);
+        ret->unreadable = run->unreadable;
+        run->unreadable = (struct resource_list){0};
+        say_end(run, ret, r, err);
+    }
     run_close(run);
     if (r == 0) engine_tidy(e);
     return r;
@@ -140,6 +146,9 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
 
 void down_result_clear(struct down_result *r) {
     resource_list_clear(&r->left);
+    resource_list_clear(&r->unreadable);
+    coverage_clear(&r->looked);
     strv_clear(&r->asked);
+    free(r->owner);
     *r = (struct down_result){0};
 }

@@ -6,52 +6,28 @@
 
 #include "engine/run.h"
 
-static struct unseen *find(const struct run *run, const char *provider) {
-    for (size_t i = 0; i < run->unseen.len; i++)
-        if (strcmp(run->unseen.items[i].provider, provider) == 0) return &run->unseen.items[i];
-    return NULL;
-}
-
-void ending_clear(struct run *run) {
-    for (size_t i = 0; i < run->unseen.len; i++) free(run->unseen.items[i].provider);
-    vec_free(&run->unseen);
-}
-
-void ending_unseen(struct run *run, const char *provider, const struct gp_error *why) {
-    struct unseen *u = find(run, provider);
-    if (u != NULL) {
-        u->why = *why;
-        return;
-    }
-    struct unseen one = {.provider = xstrdup(provider), .why = *why};
-    vec_push(&run->unseen, one);
-    run_event(run, -1, NODE_GONE, EVENT_WARN, "providers", "%s could not be looked at: %s", provider,
-              why->msg);
-}
-
-void ending_seen(struct run *run, const char *provider) {
-    const struct unseen *u = find(run, provider);
-    if (u == NULL) return;
-    size_t at = (size_t)(u - run->unseen.items);
-    free(run->unseen.items[at].provider);
-    run->unseen.items[at] = run->unseen.items[--run->unseen.len];
-}
-
-bool ending_is_seen(const struct run *run, const char *provider) {
-    if (find(run, provider) != NULL) return false;
+bool ending_is_seen(const struct run *run, const char *provider, const char *region) {
+    const struct look *there = coverage_find(&run->looked, provider, region);
+    const struct look *whole = coverage_find(&run->looked, provider, "");
+    if (there != NULL) return there->checked;
+    if (whole != NULL && !whole->checked) return false;
     for (size_t i = 0; i < run->n_providers; i++)
-        if (strcmp(run->providers[i]->ops->name, provider) == 0) return true;
+        if (strcmp(run->providers[i]->ops->name, provider) == 0) return look_allows(run->e, provider, region);
     return false;
 }
 
 int ending_provider(struct run *run, const char *name, struct gp_error *err) {
+    const struct provider_ops *ops = provider_find(name);
+    const struct look *before = coverage_find(&run->looked, name, "");
     struct provider *p = NULL;
     struct gp_error why = {0};
-    if (run->ending && find(run, name) != NULL) return 0; /* said already */
-    int r = run_provider(run, name, &p, &why);
+    bool note = run->ending || run->looking;
+    if (note && before != NULL && !before->checked) return 0; /* noted already */
+    int r = look_allows(run->e, name, "") ? run_provider(run, name, &p, &why)
+                                          : gp_fail(&why, GP_EUSAGE, "left out by --in");
     if (r == 0) return 0;
-    if (run->ending && r != -GP_ECANCELLED) {
-        ending_unseen(run, name, &why);
+    if (note && r != -GP_ECANCELLED) {
+        coverage_put(&run->looked, name, "", run->owner, ops == NULL || ops->billed, &why);
         return 0;
     }
     if (err != NULL) *err = why;
@@ -70,28 +46,46 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
     return 0;
 }
 
-static bool any_billed(const struct run *run) {
-    for (size_t i = 0; i < run->unseen.len; i++) {
-        const struct provider_ops *ops = provider_find(run->unseen.items[i].provider);
-        if (ops == NULL || ops->billed) return true;
+/* Things with the stack's name and tags that say no more whose they are: never ended, never called gone. */
+static int verdict_of_unreadable(struct run *run, struct gp_error *err) {
+    GP_AUTO_STR struct str ids = {0};
+    const struct resource *first = NULL;
+    bool billed = false;
+    for (size_t i = 0; i < run->unreadable.list.len; i++) {
+        const struct resource *r = &run->unreadable.list.items[i];
+        str_addf(&ids, "%s%s", i == 0 ? "" : ", ", r->id);
+        billed = billed || r->billed;
+        if (first == NULL || (r->billed && !first->billed)) first = r;
     }
-    return false;
+    if (first == NULL) return 0;
+    run_event(run, -1, NODE_GONE, EVENT_WARN, "tags", "left alone: %s in %s: %s", ids.s, first->region,
+              first->unreadable);
+    if (!billed) return 0;
+    return gp_fail(err, GP_EBILLED, "'%s': its name is on %.200s in %s, which may be billed, and whose it is cannot be "
+                   "told (%s): look at it in the cloud's console", run->stack.name, ids.s, first->region,
+                   first->unreadable);
+}
+
+static int verdict_of_gaps(struct run *run, const struct down_result *done, struct gp_error *err) {
+    const struct look *gap = coverage_gap(&run->looked);
+    GP_AUTO_STR struct str ids = {0}, gaps = {0};
+    if (gap == NULL) return 0;
+    for (size_t i = 0; i < done->left.list.len; i++)
+        str_addf(&ids, "%s%s", i == 0 ? " (known there: " : ", ", done->left.list.items[i].id);
+    if (ids.len > 0) str_addc(&ids, ')');
+    coverage_text(&run->looked, false, 6, &gaps);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code,
+                   "'%s': not looked at: %.120s%s%s: %.160s; mend that and repeat 'gpuprov down %s', or name the "
+                   "places to look at with --in", run->stack.name, gaps.s,
+                   gap->billed ? ", where it may still be billed" : "", ids.s ? ids.s : "", gap->why.msg,
+                   run->stack.name);
 }
 
 int ending_verdict(struct run *run, const struct down_result *done, struct gp_error *err) {
-    run->verdict = run->unseen.len > 0 || run->unwritten.code != GP_OK;
-    if (run->unseen.len > 0) {
-        const struct unseen *u = &run->unseen.items[0];
-        GP_AUTO_STR struct str ids = {0};
-        for (size_t i = 0; i < done->left.list.len; i++)
-            str_addf(&ids, "%s%s", i == 0 ? " (known there: " : ", ", done->left.list.items[i].id);
-        if (ids.len > 0) str_addc(&ids, ')');
-        return gp_fail(err, any_billed(run) ? GP_EBILLED : u->why.code,
-                       "'%s': all that could be seen is ended, but %s could not be looked at: what it has "
-                       "may still be billed%s: %.200s; then repeat 'gpuprov down %s'", run->stack.name,
-                       u->provider, ids.s ? ids.s : "", u->why.msg, run->stack.name);
-    }
-    if (run->unwritten.code == GP_OK) return 0;
+    int r = verdict_of_gaps(run, done, err);
+    if (r == 0) r = verdict_of_unreadable(run, err);
+    run->verdict = r != 0 || run->unwritten.code != GP_OK;
+    if (r != 0 || run->unwritten.code == GP_OK) return r;
     GP_AUTO_FREE char *ids = done->asked.n > 0 ? strv_join(&done->asked, ", ") : xstrdup("nothing");
     return gp_fail(err, GP_EIO, "'%s': all that is billed is gone (ended now: %.120s), but that could not be written "
                    "down: %.240s; then repeat 'gpuprov down %s'", run->stack.name, ids,

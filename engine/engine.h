@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "journal/journal.h"
+#include "model/coverage.h"
 #include "model/event.h"
 #include "model/offer.h"
 #include "model/report.h"
@@ -19,6 +20,7 @@ struct engine_opts {
     int jobs;              /* --jobs: nodes worked on at once; default 64 */
     bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
     bool check_all;        /* validate --all: a node's checks go on after a certain failure */
+    const struct strv *only; /* --in: the places to look at, "aws" or "aws/us-east-1"; NULL or empty: all */
     bool scratch;          /* for machines without a stack: journal in memory, no state folder */
 };
 
@@ -32,6 +34,10 @@ struct engine {
     bool calibrate;         /* --calibrate: a validation makes a baseline instead of being held against one */
     bool journal_damaged;   /* it was set aside at open; what it knew is found again by tags */
 };
+/* 0 when all was looked at; else -GP_EBILLED where something billed may be, or the reason's own code. */
+int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err);
+/* -GP_EUSAGE unless each of `places` (--in) names a provider, or one and a region. */
+int look_check_places(const struct strv *places, struct gp_error *err);
 /* Opens the state folder and the journal. Allocates; close frees. */
 int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err);
 void engine_close(struct engine *e);
@@ -58,6 +64,9 @@ struct stack_view {
     double price_usd_per_h, spent_usd; /* negative: not known */
     char *ends;             /* "server", "guest", "gc-only", "never" */
     struct intent_list unknown; /* outcome not known yet */
+    struct coverage looked;     /* what this rests on */
+    struct resource_list unreadable; /* bears the stack's name with tags that were not understood */
+    bool remembered;            /* from this machine's memory alone: nothing was asked */
 };
 void stack_view_clear(struct stack_view *v);
 struct stack_view_list {
@@ -66,7 +75,7 @@ struct stack_view_list {
 void stack_view_list_clear(struct stack_view_list *l);
 
 /* --- plan --- */
-enum plan_action { PLAN_CREATE, PLAN_KEEP, PLAN_RESUME, PLAN_DESTROY };
+enum plan_action { PLAN_CREATE, PLAN_KEEP, PLAN_RESUME, PLAN_DESTROY, PLAN_SETTLE };
 struct plan_item {
     enum plan_action action;
     int slot_first, slot_count;
@@ -79,6 +88,7 @@ struct plan {
     double price_usd_per_h;       /* of the whole stack; negative: not known */
     int64_t ttl_ms;
     char *ends;                   /* who ends it */
+    struct coverage looked;       /* what this rests on */
     struct strv notes;            /* "local: nodes share this machine's kernel: no security boundary" */
     bool changes;                 /* exit 2 */
 };
@@ -90,6 +100,7 @@ struct up_result {
     struct stack_view view;
     struct report report;
     bool nothing_to_do; /* all nodes were ready already */
+    struct coverage looked;
 };
 void up_result_clear(struct up_result *r);
 /* Makes it so; resumes what an earlier run left. ret is filled as far as it got, also on failure. */
@@ -102,18 +113,24 @@ struct down_result {
     int released;                /* hosts given back: they go on running */
     struct strv asked;           /* ids of all of these */
     struct resource_list left;   /* what may still be there (billed ones make exit 8) */
+    struct resource_list unreadable; /* bears the stack's name with tags that were not understood: left alone */
+    struct coverage looked;      /* where was looked, and where not: "nothing is left" is true of the first */
+    char *owner;                 /* whose stack; NULL: no provider opened and none was given */
 };
 void down_result_clear(struct down_result *r);
 int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
                 struct gp_error *err);
 
-/* name NULL: every stack of the journal. refresh: ask the clouds (else the journal's memory). */
+/* name NULL: every stack of the journal. refresh: ask the clouds (else the journal's memory). What could not
+ * be asked is shown from memory and makes the result an error (-GP_EBILLED where it may be billed). */
 int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
                   struct stack_view_list *ret, struct gp_error *err);
 
 /* Ends what outlived its deadline (dry_run: only lists), tombstones and leftovers, every region. */
 struct gc_result {
     struct resource_list ended, kept; /* kept: of live stacks within their deadline */
+    struct resource_list unreadable;  /* of this owner by its tag, but whose is not understood: left alone */
+    struct coverage looked;           /* where was looked, and where not */
 };
 void gc_result_clear(struct gc_result *r);
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret,

@@ -18,6 +18,7 @@ static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 /* One provider's things, and the tombstones that may speak of them. */
 struct sweep {
     struct engine *e;
+    struct run *run; /* what was looked at */
     struct provider *p;
     struct resource_list all;
     struct intent_list stones;
@@ -128,11 +129,16 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
 static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     GP_AUTO_STRV struct strv done = {0};
     struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
-    int first = w->p->ops->list(w->p, &req, &w->all, err); /* what it did show is swept all the same */
-    if (first == -GP_ECANCELLED) return first;
+    struct gp_error seen = {0};
+    int first = look_list(w->run, w->p, &req, &w->all, &seen); /* what it did show is swept all the same */
+    if (first == -GP_ECANCELLED) {
+        if (err != NULL) *err = seen;
+        return first;
+    }
+    first = 0; /* said at the end, with all other places */
     struct gp_error stones = {0};
     int r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, &stones);
-    if (r != 0 && first == 0) {
+    if (r != 0) {
         first = r;
         if (err != NULL) *err = stones;
     }
@@ -148,12 +154,13 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
             if (err != NULL) *err = why;
         }
     }
-    return first == 0 && !dry_run ? clear_tombstones(w, err) : first;
+    bool whole = coverage_whole(&w->run->looked); /* only then nothing is there */
+    return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
 }
 
-static int gc_provider(struct engine *e, struct provider *p, bool dry_run, struct gc_result *ret,
+static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct gc_result *ret,
                        struct gp_error *err) {
-    struct sweep w = {.e = e, .p = p};
+    struct sweep w = {.e = run->e, .run = run, .p = p};
     int r = sweep(&w, dry_run, ret, err);
     resource_list_clear(&w.all);
     intent_list_clear(&w.stones);
@@ -201,58 +208,74 @@ static int gc_journal(struct engine *e, const char *provider, struct gc_result *
     return r != 0 ? r : first;
 }
 
-/* *ret_asked: the provider could be asked. One without credentials is said and left, unless named. */
-static int gc_one(struct engine *e, const struct provider_ops *ops, bool named, bool dry_run,
-                  struct gc_result *ret, bool *ret_asked, struct gp_error *err) {
+/* *ret_asked: the provider could be asked. One that could not is a gap in what was looked at. */
+static int gc_one(struct engine *e, const struct provider_ops *ops, bool dry_run, struct gc_result *ret,
+                  bool *ret_asked, struct gp_error *err) {
     struct run *run = NULL; /* one run each: owners differ by cloud */
     struct provider *p = NULL;
     struct gp_error why = {0};
-    int r = run_open(e, NULL, NULL, &run, &why);
-    if (r == 0) r = run_provider(run, ops->name, &p, &why);
+    int r = run_open(e, NULL, NULL, &run, err);
+    if (r != 0) return r;
+    run->ending = true;
+    r = run_provider(run, ops->name, &p, &why);
     *ret_asked = r == 0;
     if (r == 0) {
-        r = gc_provider(e, p, dry_run, ret, &why);
-    } else if (!named && run != NULL && why.code != GP_ECANCELLED) {
-        run_event(run, -1, NODE_GONE, EVENT_INFO, "gc", "%s is not asked: %s", ops->name, why.msg);
+        r = gc_provider(run, p, dry_run, ret, &why);
+    } else if (r != -GP_ECANCELLED) {
+        coverage_put(&run->looked, ops->name, "", e->opts.owner, ops->billed, &why);
         r = 0;
     }
+    look_report(run);
+    coverage_merge(&ret->looked, &run->looked);
+    for (size_t i = 0; i < run->unreadable.list.len; i++) keep(&ret->unreadable, &run->unreadable.list.items[i]);
     if (r != 0 && err != NULL) *err = why;
     run_close(run);
     return r;
 }
 
+/* What keeps "that is all" from being true: places nobody looked at, machines whose tags are not understood. */
+static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
+    int r = look_gap_error(&ret->looked, "gc", err);
+    for (size_t i = 0; r == 0 && i < ret->unreadable.list.len; i++) {
+        const struct resource *u = &ret->unreadable.list.items[i];
+        if (u->billed)
+            r = gp_fail(err, GP_EBILLED, "gc: %s in %s may be billed, and whose it is cannot be told (%s): look at "
+                        "it in the cloud's console", u->id, u->region, u->unreadable);
+    }
+    return r;
+}
+
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret,
               struct gp_error *err) {
-    int first = 0, asked = 0;
+    struct gp_error first = {0};
+    int asked = 0;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
         if (provider != NULL ? strcmp(provider, ops->name) != 0 : ops->ends == ENDS_NEVER) continue;
+        if (provider == NULL && !look_allows(e, ops->name, "")) continue;
         struct gp_error why = {0};
         bool answered = false;
-        int r = gc_one(e, ops, provider != NULL, dry_run, ret, &answered, &why);
+        int r = gc_one(e, ops, dry_run, ret, &answered, &why);
         asked += answered;
-        if (r != 0 && first == 0) {
-            first = r;
-            if (err != NULL) *err = why;
-        }
+        if (r != 0 && first.code == GP_OK) first = why;
     }
     if (asked > 0 && !dry_run && !gp_cancelled(&e->cancel)) {
         struct gp_error why = {0};
-        int r = gc_journal(e, provider, ret, &why);
-        if (r != 0 && first == 0) {
-            first = r;
-            if (err != NULL) *err = why;
-        }
+        if (gc_journal(e, provider, ret, &why) != 0 && first.code == GP_OK) first = why;
     }
     if (!dry_run) engine_tidy(e);
-    if (first != 0 || asked > 0) return first;
-    if (provider == NULL) return gp_fail(err, GP_EENV, "no provider could be asked");
-    return gp_fail(err, GP_EUSAGE, "there is no provider '%s': 'gpuprov providers' lists them",
-                   provider);
+    struct gp_error gap = {0};
+    if (gc_verdict(ret, &gap) != 0 && (first.code == GP_OK || gap.code == GP_EBILLED) && first.code != GP_ECANCELLED)
+        first = gap;
+    if (first.code == GP_OK && asked == 0) return gp_fail(err, GP_EENV, "no provider could be asked");
+    if (err != NULL) *err = first;
+    return -(int)first.code;
 }
 
 void gc_result_clear(struct gc_result *r) {
     resource_list_clear(&r->ended);
     resource_list_clear(&r->kept);
+    resource_list_clear(&r->unreadable);
+    coverage_clear(&r->looked);
     *r = (struct gc_result){0};
 }

@@ -46,7 +46,9 @@ static int make_key(struct run *run, const char *dir, const char *path, struct g
 int keys_login(struct run *run, bool make, struct gp_error *err) {
     if (run->login_pubkey != NULL) return 0;
     if (run->spec != NULL && run->spec->access.key != NULL) return from_spec(run, err);
-    GP_AUTO_FREE char *dir = run_stack_dir(run);
+    GP_AUTO_FREE char *dir = NULL;
+    int rc = run_stack_dir(run->e, run->stack.uid, &dir, err);
+    if (rc != 0) return rc;
     GP_AUTO_FREE char *path = fs_join(dir, "login_key");
     if (!fs_exists(path)) {
         if (!make)

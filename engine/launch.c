@@ -144,7 +144,7 @@ static int settle_unknown(struct run *run, struct gp_error *err) {
     struct intent_list open = {0};
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++)
-        if (open.list.items[i].kind == RES_INSTANCE)
+        if (open.list.items[i].kind == RES_INSTANCE && str_eq(open.list.items[i].spec_hash, run->spec->hash))
             r = launch_replay(run, &open.list.items[i], err);
     intent_list_clear(&open);
     return r;
@@ -176,7 +176,7 @@ static int claim_there_too(struct run *run, struct provider *p, const struct off
     stack_copy(&there, &run->stack);
     free(there.region);
     there.region = xstrdup(o->region);
-    struct prepare_req req = {.stack = &there, .spec = run->spec};
+    struct prepare_req req = {.stack = &there, .spec = run->spec, .further = true};
     int r = p->ops->prepare(p, &req, err);
     if (r == 0 && strcmp(there.uid, run->stack.uid) != 0)
         r = gp_fail(err, GP_EEXISTS, "%s has another stack '%s' (uid %s): end it first, or choose "

@@ -67,7 +67,7 @@ static int hold(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *dir = fs_join(run->e->state_dir, "locks");
     int r = fs_mkdirs(dir, 0700, err);
     if (r != 0) return r;
-    GP_AUTO_FREE char *path = xasprintf("%s/%s@%s", dir, run->stack.name, run->owner);
+    GP_AUTO_FREE char *path = xasprintf("%s/%s@%s", dir, run->stack.name, run->owner ? run->owner : "");
     for (char *c = path + strlen(dir) + 1; *c; c++)
         if (*c == '/') *c = '_';
     if ((r = take_lock(run, path, &run->lock_fd, err)) != 0) return r;

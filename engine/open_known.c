@@ -64,81 +64,80 @@ static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err)
 static int has_it(struct run *run, struct provider *p, bool *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL};
-    int r = p->ops->list(p, &req, &seen, err);
+    int r = look_list(run, p, &req, &seen, err);
     *ret = false;
-    for (size_t i = 0; r == 0 && i < seen.list.len; i++)
+    for (size_t i = 0; i < seen.list.len; i++) /* what could be read is there, whatever could not */
         if (seen.list.items[i].state != RES_GONE) *ret = true;
+    for (size_t i = 0; i < run->unreadable.list.len; i++)
+        if (str_eq(run->unreadable.list.items[i].provider, p->ops->name)) *ret = true;
     return r;
 }
 
 /* Every provider that opens is asked, each for the owner that one is there: a cloud's principal and the
  * name of a person on this machine differ. *ret_holder: the one that has the stack, or NULL. */
-static int ask_all(struct run *run, struct provider **ret_holder, struct str *reasons,
-                   struct gp_error *err) {
-    struct gp_error unanswered = {0};
+static int ask_all(struct run *run, struct provider **ret_holder, struct gp_error *err) {
     *ret_holder = NULL;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
-        if (ops->ends == ENDS_NEVER) continue; /* hosts of others: nothing to find without a spec */
+        /* hosts of others: nothing to find without a spec */
+        if (ops->ends == ENDS_NEVER || !look_allows(run->e, ops->name, "")) continue;
         struct gp_error why = {0};
         struct provider *p = NULL;
+        bool has = false;
         free(run->owner);
         run->owner = xstrdup(run->e->opts.owner);
         int r = run_provider(run, ops->name, &p, &why);
-        bool opened = r == 0, has = false;
+        if (r != 0 && r != -GP_ECANCELLED)
+            coverage_put(&run->looked, ops->name, "", run->owner, ops->billed, &why);
         if (r == 0) r = has_it(run, p, &has, &why);
         if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
         if (has && *ret_holder != NULL)
             return gp_fail(err, GP_EUSAGE, "there are stacks '%s' at %s and at %s: give the spec file "
                            "instead of the name", run->stack.name, (*ret_holder)->ops->name, ops->name);
         if (has) *ret_holder = p;
-        if (r == 0) continue;
-        if (opened) unanswered = why;
-        /* Said, not logged: nothing has happened to a stack, and there may be none of the name. */
-        event_emit(&run->e->sink, -1, NODE_PLANNED, EVENT_INFO, "providers", "%s %s: %s", ops->name,
-                   opened ? "did not answer" : "is not asked", why.msg);
-        str_addf(reasons, "%s%s: %s", reasons->len ? "; " : "", ops->name, why.msg);
-    }
-    if (*ret_holder == NULL && unanswered.code != GP_OK) {
-        if (err != NULL) *err = unanswered;
-        return gp_wrap(err, "whether there is a stack '%s' is not known", run->stack.name);
     }
     return 0;
 }
 
 static int open_all(struct run *run, struct gp_error *err) {
-    GP_AUTO_STR struct str reasons = {0};
     struct provider *holder = NULL;
-    int r = ask_all(run, &holder, &reasons, err);
+    int r = ask_all(run, &holder, err);
     if (r != 0) return r;
-    if (run->n_providers == 0)
-        return gp_fail(err, GP_EENV, "no provider can be asked about '%s': %s", run->stack.name,
-                       reasons.s ? reasons.s : "");
     free(run->owner);
-    run->owner = xstrdup(holder != NULL ? holder->owner : run->providers[0]->owner);
+    run->owner = NULL;
+    if (holder != NULL) run->owner = xstrdup(holder->owner);
+    else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
+    else if (run->n_providers > 0) run->owner = xstrdup(run->providers[0]->owner);
+    if (holder == NULL && !run->ending) return look_gap_error(&run->looked, "whether there is such a stack is not known", err);
     return 0;
 }
 
-static int open_stack(struct engine *e, const struct spec *spec, const char *name, bool ending,
-                      struct run **ret, struct gp_error *err) {
-    struct run *run = NULL;
-    GP_AUTO_FREE char *text = NULL;
-    int r = run_open(e, spec, spec != NULL ? spec->name : name, &run, err);
-    if (r == 0) run->ending = ending;
-    if (r == 0) r = known_stack(run, &text, err);
-    if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0')
-        r = spec_from_journal(run, text, err);
+static int open_providers(struct run *run, const struct spec *spec, struct gp_error *err) {
     bool any = false;
-    if (r == 0) r = open_remembered(run, &any, err);
+    int r = open_remembered(run, &any, err);
     for (size_t i = 0; r == 0 && spec != NULL && i < spec->offers.len; i++) {
         any = true;
         r = ending_provider(run, spec->offers.items[i].provider, err);
     }
-    if (r == 0 && !any) r = open_all(run, err);
-    if (r == 0 && run->n_providers == 0) {
-        if (err != NULL) *err = run->unseen.items[0].why;
-        r = -(int)run->unseen.items[0].why.code;
-    }
+    return r == 0 && !any ? open_all(run, err) : r;
+}
+
+enum open_mode { OPEN_STRICT, OPEN_LOOKING, OPEN_ENDING, OPEN_NOTHING };
+
+static int open_stack(struct engine *e, const struct spec *spec, const char *name, enum open_mode mode,
+                      struct run **ret, struct gp_error *err) {
+    struct run *run = NULL;
+    GP_AUTO_FREE char *text = NULL;
+    int r = run_open(e, spec, spec != NULL ? spec->name : name, &run, err);
+    if (r == 0) run->ending = mode == OPEN_ENDING;
+    if (r == 0) run->looking = mode == OPEN_LOOKING;
+    if (r == 0) r = known_stack(run, &text, err);
+    if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0')
+        r = spec_from_journal(run, text, err);
+    if (r == 0 && mode != OPEN_NOTHING) r = open_providers(run, spec, err);
+    if (r == 0 && run->n_providers == 0 && mode == OPEN_STRICT)
+        r = look_gap_error(&run->looked, "no provider could be asked", err);
+    if (r == 0 && run->owner == NULL && e->opts.owner != NULL) run->owner = xstrdup(e->opts.owner);
     if (r != 0) {
         run_close(run);
         return r;
@@ -149,10 +148,20 @@ static int open_stack(struct engine *e, const struct spec *spec, const char *nam
 
 int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                    struct gp_error *err) {
-    return open_stack(e, spec, name, false, ret, err);
+    return open_stack(e, spec, name, OPEN_STRICT, ret, err);
 }
 
 int run_open_ending(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                     struct gp_error *err) {
-    return open_stack(e, spec, name, true, ret, err);
+    return open_stack(e, spec, name, OPEN_ENDING, ret, err);
+}
+
+int run_open_looking(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                     struct gp_error *err) {
+    return open_stack(e, spec, name, OPEN_LOOKING, ret, err);
+}
+
+int run_open_remembered(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                        struct gp_error *err) {
+    return open_stack(e, spec, name, OPEN_NOTHING, ret, err);
 }

@@ -4,6 +4,8 @@
 
 #include "engine/run.h"
 
+#include "base/json.h"
+
 /* Every offer of the spec, ranked. An entry that has none is noted; only if all have none it fails. */
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str reasons = {0};
@@ -128,14 +130,43 @@ static void price_plan(struct plan *plan, const struct run *run, int missing) {
     plan->price_usd_per_h = per_h;
 }
 
+static const char *type_of(const struct intent *in, json_t *offer) {
+    const char *type = json_str(offer, "instance_type", "");
+    return type[0] != '\0' ? type : resource_kind_name(in->kind);
+}
+
+/* Launches whose outcome is not known: what `up` does about them comes before anything else. */
+static int add_open_intents(struct run *run, struct plan *plan, struct gp_error *err) {
+    struct intent_list open = {0};
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        GP_AUTO_JSON json_t *offer = NULL;
+        char at[32];
+        if (in->kind != RES_INSTANCE) continue;
+        if (json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0) offer = NULL;
+        time_format_utc(at, sizeof at, in->created_s);
+        add_item(plan, PLAN_SETTLE, in->slot_first, in->slot_count,
+                 str_eq(in->spec_hash, run->spec->hash) ? "its outcome is not known: looked for, then repeated"
+                                                        : "for an earlier spec: looked for, not repeated",
+                 "the launch of %d x %s at %s %s, asked for at %s", in->slot_count, type_of(in, offer),
+                 in->provider, in->zone[0] ? in->zone : in->region, at);
+    }
+    intent_list_clear(&open);
+    return r;
+}
+
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct plan plan = {.ttl_ms = spec->ttl_ms};
     struct provider *home = NULL;
     int r = run_open(e, spec, spec->name, &run, err);
     if (r == 0) r = run_provider(run, spec->offers.items[0].provider, &home, err);
+    if (r == 0) run_open_further(run);
     if (r == 0) r = reconcile(run, err);
     if (r == 0) r = claim_may_go_on(run, err);
+    if (r == 0) r = add_open_intents(run, &plan, err);
     int first = 0, missing = r == 0 ? count_missing(run, &first) : 0;
     if (r == 0 && missing > 0) r = plan_offers(run, &plan.offers, err);
     if (r == 0) {
@@ -155,6 +186,7 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
         add_existing(run, &plan);
         add_unwanted(run, &plan);
         price_plan(&plan, run, missing);
+        coverage_merge(&plan.looked, &run->looked);
         *ret = plan;
     } else {
         plan_clear(&plan);
@@ -170,6 +202,7 @@ void plan_clear(struct plan *p) {
     }
     vec_free(&p->items);
     offer_list_clear(&p->offers);
+    coverage_clear(&p->looked);
     strv_clear(&p->notes);
     free(p->ends);
     *p = (struct plan){0};

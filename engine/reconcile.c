@@ -21,8 +21,12 @@ static bool has_slot(const struct run *run, const struct resource *r) {
 static int recall(struct run *run, struct gp_error *err) {
     struct stack known = {0};
     struct gp_error why = {0};
+    if (run->owner == NULL) return 0; /* no provider opened: nothing is known of whose stack it would be */
     int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, NULL, &why);
-    if (r == -GP_ENOTFOUND) return 0;
+    if (r == -GP_ENOTFOUND) {
+        run->adopted = run->stack.uid == NULL;
+        return 0;
+    }
     if (r != 0) {
         if (err != NULL) *err = why;
         return r;
@@ -72,6 +76,12 @@ static int adopt_identity(struct run *run, const struct resource_list *seen, str
         if (from == NULL || (r->claim && !from->claim)) from = r;
     }
     if (from == NULL) return 0;
+    int64_t expires_s = from->expires_s; /* machines have their own, in the call that made them */
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (is_node(r) && r->state != RES_GONE && strcmp(r->uid, from->uid) == 0 && r->expires_s > 0)
+            expires_s = r->expires_s;
+    }
     GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
     if (before != NULL && (strcmp(before, from->uid) == 0 || !from->claim)) return 0;
     if (before != NULL)
@@ -85,7 +95,7 @@ static int adopt_identity(struct run *run, const struct resource_list *seen, str
                             .provider = xstrdup(from->provider),
                             .region = xstrdup(from->region),
                             .created_s = from->created_s,
-                            .expires_s = from->expires_s};
+                            .expires_s = expires_s};
     stack_clear(&run->stack);
     run->stack = adopted;
     if (before != NULL && run->lock_fd < 0) return 0; /* only looking */
@@ -182,74 +192,17 @@ int reconcile_listing(struct run *run, const struct resource_list *seen, struct 
     return r;
 }
 
-static void add_once(struct strv *to, const char *region) {
-    if (region != NULL && region[0] != '\0' && !strv_has(to, region)) strv_add(to, region);
-}
-
-/* Where a provider may have something of this stack: the spec's regions, the claim's, and those of what
- * the journal knows, done or not. Empty: not known, so everywhere. */
-static int regions_of(struct run *run, const struct provider *p, struct strv *ret,
-                      struct gp_error *err) {
-    const char *name = p->ops->name;
-    bool named = true;
-    if (run->spec == NULL) return 0; /* a stack known by its tags: the claim's region says nothing */
-    for (size_t k = 0; k < run->spec->offers.len; k++) {
-        const struct spec_offer *o = &run->spec->offers.items[k];
-        if (strcmp(o->provider, name) != 0) continue;
-        named = named && o->regions.n > 0;
-        for (size_t i = 0; i < o->regions.n; i++) add_once(ret, o->regions.v[i]);
-    }
-    bool home = run->stack.region != NULL && run->stack.region[0] != '\0' &&
-                str_eq(run->stack.provider, name);
-    /* an offer without regions means the provider's default one, which is where the claim went: it is
-       known once there is a claim; before that every region is asked */
-    if (!named && !home) {
-        strv_clear(ret);
-        return 0;
-    }
-    if (home) add_once(ret, run->stack.region);
-    if (run->stack.uid == NULL) return 0;
-    GP_AUTO_RESOURCES struct resource_list known = {0};
-    struct intent_list open = {0};
-    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
-    if (r == 0)
-        r = journal_intents(run->e->journal, run->stack.uid,
-                            1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &open, err);
-    for (size_t i = 0; i < known.list.len; i++)
-        if (known.list.items[i].state != RES_GONE &&
-            strcmp(known.list.items[i].provider, name) == 0)
-            add_once(ret, known.list.items[i].region);
-    for (size_t i = 0; i < open.list.len; i++)
-        if (str_eq(open.list.items[i].provider, name)) add_once(ret, open.list.items[i].region);
-    intent_list_clear(&open);
-    return r;
-}
-
 int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err) {
-    size_t failed = 0;
+    resource_list_clear(&run->unreadable);
     for (size_t i = 0; i < run->n_providers; i++) {
         struct provider *p = run->providers[i];
-        GP_AUTO_STRV struct strv regions = {0};
-        int r = regions_of(run, p, &regions, err);
-        if (r != 0) return r;
-        struct list_req req = {.owner = p->owner,
-                               .stack = run->stack.name,
-                               .regions = regions.n > 0 ? &regions : NULL};
         struct gp_error why = {0};
-        r = p->ops->list(p, &req, seen, &why);
-        if (r == 0) {
-            ending_seen(run, p->ops->name);
-            continue;
-        }
-        gp_wrap(&why, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
-        bool none = ++failed == run->n_providers && seen->list.len == 0;
-        if (run->ending && !none && r != -GP_ECANCELLED) {
-            ending_unseen(run, p->ops->name, &why);
-            continue;
-        }
+        int r = look_for_stack(run, p, seen, &why);
+        if (r == 0 || (run->ending && r != -GP_ECANCELLED)) continue;
         if (err != NULL) *err = why;
-        return r;
+        return gp_wrap(err, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
     }
+    look_report(run);
     return 0;
 }
 
@@ -276,11 +229,39 @@ static int replay(struct run *run, const struct intent *in, struct gp_error *err
     return 0;
 }
 
-static int settle_launch(struct run *run, const struct intent *in, struct gp_error *err) {
+static bool all_there(const struct run *run, const struct intent *in) {
     bool all = true;
     for (int s = in->slot_first; s < in->slot_first + in->slot_count; s++)
         all = all && s >= 0 && s < run->n_nodes && run->nodes[s].exists;
-    if (all) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
+    return all;
+}
+
+/* A launch for another spec is never repeated: it would buy what nobody asks for any more. It is looked for as
+ * long as a list may lag; what comes of it later is a second machine, which `up` and gc end. */
+static int settle_by_listing(struct run *run, const struct intent *in, struct gp_error *err) {
+    int64_t until = clock_deadline(run_settle_ms(run));
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
+              "a launch of nodes %d..%d for an earlier spec has no known outcome: it is not repeated, but looked for",
+              in->slot_first, in->slot_first + in->slot_count - 1);
+    for (;;) {
+        int r = reconcile(run, err);
+        if (r != 0) return r;
+        if (all_there(run, in))
+            return gp_fail(err, GP_EUSAGE, "'%s': nodes %d..%d were launched for an earlier spec: 'gpuprov down %s' "
+                           "first, then 'gpuprov up'", run->stack.name, in->slot_first,
+                           in->slot_first + in->slot_count - 1, run->stack.name);
+        if (clock_left_ms(until) == 0) break;
+        r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
+        if (r != 0) return r;
+    }
+    return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, TEARDOWN_NOTE, err);
+}
+
+static int settle_launch(struct run *run, const struct intent *in, struct gp_error *err) {
+    if (all_there(run, in))
+        return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
+    bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
+    if (!same_spec) return settle_by_listing(run, in, err);
     if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return replay(run, in, err);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
               "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
@@ -312,7 +293,8 @@ static int not_listed_yet(struct run *run, const struct resource_list *seen, boo
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         bool recent = k->created_s == 0 || run_cloud_s(run, k->provider) - k->created_s < LAG_MAX_AGE_S;
-        if (!is_node(k) || k->state == RES_GONE || !recent || !ending_is_seen(run, k->provider))
+        if (!is_node(k) || k->state == RES_GONE || !recent ||
+            !ending_is_seen(run, k->provider, k->region))
             continue;
         bool there = false;
         for (size_t s = 0; s < seen->list.len; s++)

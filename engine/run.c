@@ -5,6 +5,7 @@
 
 #include "engine/run.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 
 #include <assert.h>
@@ -47,6 +48,8 @@ void run_say_damaged(struct engine *e, const struct event_sink *sink) {
 
 int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
              struct gp_error *err) {
+    if (name != NULL && !form_stack(name)) /* it becomes part of paths */
+        return gp_fail(err, GP_EUSAGE, "'%.80s' is no name of a stack", name);
     struct run *run = xcalloc(1, sizeof *run);
     run->e = e;
     run->spec = spec;
@@ -84,7 +87,11 @@ void run_close(struct run *run) {
     for (size_t i = 0; i < run->n_providers; i++) run->providers[i]->ops->close(run->providers[i]);
     offer_list_clear(&run->offers);
     resource_list_clear(&run->others);
-    ending_clear(run);
+    coverage_clear(&run->looked);
+    resource_list_clear(&run->unreadable);
+    strv_clear(&run->scope);
+    free(run->scope_provider);
+    free(run->said_gaps);
     stack_clear(&run->stack);
     secret_clear(&run->login_key);
     free(run->login_key_path);
@@ -127,6 +134,18 @@ int run_provider(struct run *run, const char *name, struct provider **ret, struc
     return 0;
 }
 
+void run_open_further(struct run *run) {
+    for (size_t i = 1; i < run->spec->offers.len; i++) {
+        const char *name = run->spec->offers.items[i].provider;
+        const struct provider_ops *ops = provider_find(name);
+        struct provider *p = NULL;
+        struct gp_error why = {0};
+        if (run_provider(run, name, &p, &why) == 0) continue;
+        coverage_put(&run->looked, name, "", run->owner, ops == NULL || ops->billed, &why);
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s", name, why.msg);
+    }
+}
+
 int64_t run_settle_ms(const struct run *run) {
     int64_t ms = 0;
     for (size_t i = 0; i < run->n_providers; i++)
@@ -148,8 +167,11 @@ int64_t run_cloud_s(const struct run *run, const char *provider) {
     return clock_wall_s();
 }
 
-char *run_stack_dir(const struct run *run) {
-    return xasprintf("%s/stacks/%s", run->e->state_dir, run->stack.uid);
+int run_stack_dir(const struct engine *e, const char *uid, char **ret, struct gp_error *err) {
+    if (!form_uid(uid)) /* it may come from a journal that somebody else wrote */
+        return gp_fail(err, GP_EENV, "'%.80s' is no uid of a stack: its folder is not touched", uid ? uid : "");
+    *ret = xasprintf("%s/stacks/%s", e->state_dir, uid);
+    return 0;
 }
 
 void run_nodes_alloc(struct run *run, int n) {

@@ -33,12 +33,6 @@ struct run_node {
     struct run *run;
 };
 
-/* A provider that down or gc could not ask, or not wholly. */
-struct unseen {
-    char *provider;
-    struct gp_error why;
-};
-
 struct run {
     struct engine *e;
     const struct spec *spec;     /* NULL for gc and for a stack known by its name only */
@@ -54,7 +48,13 @@ struct run {
     int lock_fd;                 /* -1: not held */
     char *lock_path;
     bool ending;                 /* down, gc: what stands in the way of one thing spares no other */
-    VEC_OF(struct unseen) unseen;
+    bool looking;                /* status: what cannot be asked is shown from memory */
+    struct coverage looked;      /* where was looked so far, and where not */
+    char *said_gaps;             /* as last reported */
+    struct resource_list unreadable; /* with the stack's name, but with tags that say whose it is no more */
+    struct strv scope;           /* regions that the claim names: nothing of the stack is elsewhere... */
+    char *scope_provider;        /* ...at this provider; NULL: no such claim was seen */
+    bool adopted;                /* the journal did not know the stack when the run began */
     struct gp_error unwritten;   /* ending: the first record that could not be written */
     bool verdict;                /* ending: the last error is ending_verdict's, which names all there is */
     char id[17];                 /* of this run: 16 hex digits */
@@ -83,21 +83,32 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
  * that may hold it opened: the spec's, the journal's, else all that open (with said reasons). */
 int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                    struct gp_error *err);
-/* The same to end it: a provider that does not open is noted as unseen; an error only when none does. */
+/* The same to end it: a provider that does not open is noted in run->looked. */
 int run_open_ending(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                     struct gp_error *err);
+/* The journal's memory of it alone: no provider is opened. */
+int run_open_remembered(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                        struct gp_error *err);
+/* The same to show it: likewise noted. */
+int run_open_looking(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                     struct gp_error *err);
 void run_close(struct run *run);
 /* Once per engine: that the journal was set aside. For verbs that open no run. */
 void run_say_damaged(struct engine *e, const struct event_sink *sink);
 /* Opens a provider once per run; the first decides the owner. */
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
+/* The further providers of the spec: nodes may be there too. One that does not open is reported and noted in
+ * run->looked. */
+void run_open_further(struct run *run);
 void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
                const char *step, const char *fmt, ...) GP_PRINTF(6, 7);
 /* The longest time that a list of the open providers may lag, and the pause between two lists. */
 int64_t run_settle_ms(const struct run *run);
 int64_t run_pause_ms(const struct run *run);
 int64_t run_cloud_s(const struct run *run, const char *provider); /* that provider's clock, wall seconds */
-char *run_stack_dir(const struct run *run); /* state/stacks/UID; caller frees */
+/* state/stacks/UID, the stack's own folder; caller frees. A uid without its form is refused (-GP_EENV): this is
+ * the one place that makes a path of it. */
+int run_stack_dir(const struct engine *e, const char *uid, char **ret, struct gp_error *err);
 void run_nodes_alloc(struct run *run, int n);
 bool run_any_exists(const struct run *run); /* any node has a machine */
 /* Starts a node's story again at NODE_REACHING (validate, a changed spec, a crash in between). */
@@ -131,20 +142,32 @@ void run_unlock(struct run *run); /* accepts one that is not held */
 /* Removes lock files that nobody holds: what a killed process left. */
 void locks_tidy(const char *state_dir);
 
+/* --- look.c --- */
+/* p->list for this run: what is understood and of the wanted owner and stack comes back in ret, each once;
+ * run->looked and run->unreadable are brought up to date. On an error ret holds what was seen. */
+int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,
+              struct gp_error *err);
+/* All that the provider has of the run's stack, wherever it may be: the regions of spec, claim and journal;
+ * where that is not sure (the journal did not know the stack, its claim is not seen), every region. Fails when
+ * one of the regions that are known to matter could not be looked at, or nothing could. */
+int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err);
+/* Emits which places are not looked at, when that changed. */
+void look_report(struct run *run);
+/* Whether --in lets the place be looked at; region "": some region of it. */
+bool look_allows(const struct engine *e, const char *provider, const char *region);
+
 /* --- ending.c --- */
-/* Opens a provider that may hold something; when ending, one that does not open is noted instead. */
+/* Opens a provider that may hold something; when ending, one that does not open is noted as not looked at
+ * instead. */
 int ending_provider(struct run *run, const char *name, struct gp_error *err);
-void ending_unseen(struct run *run, const char *provider, const struct gp_error *why);
-void ending_seen(struct run *run, const char *provider);
-/* It is open and its last list was whole: only then does "not listed" mean anything. */
-bool ending_is_seen(const struct run *run, const char *provider);
+/* It is open and its last list of that region was whole: only then does "not listed" mean anything. */
+bool ending_is_seen(const struct run *run, const char *provider, const char *region);
 /* Passes r on; when ending, a record that could not be written is remembered and said, and 0 returned:
  * ending what is billed comes before writing it down. err must not be NULL. */
 int ending_wrote(struct run *run, int r, struct gp_error *err);
 /* After everything that could be seen is gone: -GP_EBILLED for what could not be looked at, -GP_EIO for what
  * could not be written down, else 0. */
 int ending_verdict(struct run *run, const struct down_result *done, struct gp_error *err);
-void ending_clear(struct run *run);
 
 /* --- keys.c --- */
 int keys_login(struct run *run, bool make, struct gp_error *err);
@@ -174,8 +197,8 @@ int reconcile(struct run *run, struct gp_error *err);
 /* Launches whose outcome nobody knows: found by tags, replayed with their own token and body, or, when
  * too old for that, left as a tombstone (up only). */
 int reconcile_settle(struct run *run, struct gp_error *err);
-/* What every open provider has for this stack, in the regions that the spec and the claim name. When ending,
- * one that cannot be listed is noted as unseen, and an error only when nothing at all was seen. */
+/* What every open provider has for this stack (look_for_stack). When ending, one that cannot be listed is
+ * only noted in run->looked. */
 int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err);
 /* Merges one listing into run->nodes / run->others and the journal. */
 int reconcile_listing(struct run *run, const struct resource_list *seen, struct gp_error *err);

@@ -26,34 +26,50 @@ static int from_memory(struct run *run, struct gp_error *err) {
     return r == 0 ? reconcile_listing(run, &known, err) : r;
 }
 
+/* The stack lives at a provider that costs money, and nobody could look. */
+static bool may_be_billed(const struct run *run) {
+    for (size_t i = 0; i < run->n_providers; i++)
+        if (run->providers[i]->ops->billed) return true;
+    const struct look *gap = coverage_gap(&run->looked);
+    return gap != NULL && gap->billed;
+}
+
+static int ask(struct run *run, struct gp_error *err) {
+    const struct look *gap = coverage_gap(&run->looked);
+    if (gap == NULL || gap->region[0] != '\0' || run->stack.uid == NULL) return reconcile(run, err);
+    if (err != NULL) *err = gap->why; /* a provider that has something of it did not open */
+    return -(int)gap->why.code;
+}
+
+/* What the view rests on: the clouds as far as they were read, else this machine's memory. */
 static int one_view(struct run *run, bool refresh, struct stack_view_list *ret,
                     struct gp_error *err) {
-    struct gp_error why = {0};
-    int r = refresh ? reconcile(run, &why) : from_memory(run, &why);
-    if (r != 0 && refresh && why.code != GP_ECANCELLED) {
+    struct gp_error why = {0}, second = {0};
+    struct stack_view v = {.remembered = !refresh};
+    int r = refresh ? ask(run, &why) : from_memory(run, &why);
+    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    if (r != 0 && refresh) {
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "status",
                   "shown from this machine's memory only: %s", why.msg);
-        gp_error_clear(&why);
-        r = from_memory(run, &why);
+        v.remembered = true;
+        if (from_memory(run, &second) != 0) r = -(int)second.code;
+        else second = (struct gp_error){0};
     }
-    if (r != 0) {
-        if (err != NULL) *err = why;
-        return r;
-    }
-    struct stack_view v = {0};
-    r = view_fill(run, &v, err);
-    if (r != 0) {
-        stack_view_clear(&v);
-        return r;
-    }
-    vec_push(&ret->list, v);
-    return 0;
+    int shown = second.code == GP_OK && (r == 0 || refresh) ? view_fill(run, &v, &second) : -1;
+    if (shown == 0) vec_push(&ret->list, v);
+    else stack_view_clear(&v);
+    if (r == 0 && shown != 0) why = second;
+    if (r == 0 && shown == 0 && refresh) r = look_gap_error(&run->looked, run->stack.name, &why);
+    if (r == 0 && shown == 0) return 0;
+    if (r != 0 && refresh && why.code != GP_EBILLED && may_be_billed(run)) why.code = GP_EBILLED;
+    if (err != NULL) *err = why;
+    return -(int)why.code;
 }
 
 static int status_one(struct engine *e, const char *name, const struct spec *spec, bool refresh,
                       struct stack_view_list *ret, struct gp_error *err) {
     struct run *run = NULL;
-    int r = run_open_known(e, spec, name, &run, err);
+    int r = refresh ? run_open_looking(e, spec, name, &run, err) : run_open_remembered(e, spec, name, &run, err);
     if (r != 0) return r;
     r = one_view(run, refresh, ret, err);
     run_close(run);
@@ -65,17 +81,25 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
     if (name != NULL || spec != NULL) return status_one(e, name, spec, refresh, ret, err);
     struct stack_list all = {0};
     run_say_damaged(e, &e->sink);
-    int r = journal_stacks(e->journal, &all, err);
+    int r = journal_stacks(e->journal, &all, err), first = 0;
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct stack *s = &all.list.items[i];
         if (e->opts.owner != NULL && strcmp(e->opts.owner, s->owner) != 0) continue;
         struct engine_opts saved = e->opts;
         e->opts.owner = s->owner;
-        r = status_one(e, s->name, NULL, refresh, ret, err);
+        struct gp_error why = {0};
+        int one = status_one(e, s->name, NULL, refresh, ret, &why); /* one that cannot be asked hides no other */
         e->opts = saved;
+        if (one == 0) continue;
+        int code = gp_exit_code(why.code);
+        if (first == 0 || gp_exit_worst(code, gp_exit_code((enum gp_code)-first)) == code) {
+            first = one;
+            if (err != NULL) *err = why;
+        }
+        if (one == -GP_ECANCELLED) break;
     }
     stack_list_clear(&all);
-    return r;
+    return r != 0 ? r : first;
 }
 
 int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path,
@@ -88,7 +112,8 @@ int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, 
     if (r == 0 && run->stack.uid == NULL)
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
     if (r == 0) r = keys_login(run, false, err);
-    GP_AUTO_FREE char *dir = r == 0 ? run_stack_dir(run) : NULL;
+    GP_AUTO_FREE char *dir = NULL;
+    if (r == 0) r = run_stack_dir(e, run->stack.uid, &dir, err);
     if (r == 0) r = fs_mkdirs(dir, 0700, err);
     int usable = 0;
     for (int i = 0; r == 0 && i < run->n_nodes; i++) {

@@ -23,13 +23,18 @@ static bool ours(const struct run *run, const struct resource *r) {
     return run->stack.uid == NULL || strcmp(r->uid, run->stack.uid) == 0;
 }
 
+/* The claim goes last: while some place was not looked at it stays, and with it the list of all places. */
+static bool claim_may_go(const struct run *run, const struct resource *claim) {
+    return ending_is_seen(run, claim->provider, claim->region) && coverage_whole(&run->looked);
+}
+
 static struct round count(const struct run *run, const struct resource_list *seen) {
     struct round n = {0};
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
         if (!alive(r) || !ours(run, r)) continue;
         if (is_machine(r)) n.machines++;
-        else if (r->claim) n.claims += ending_is_seen(run, r->provider); /* else it stays: it goes last */
+        else if (r->claim) n.claims += claim_may_go(run, r);
         else n.others++;
     }
     return n;
@@ -57,6 +62,13 @@ static void ask_once(struct run *run, const struct resource *r, struct asked *as
               "%s %s", resource_kind_name(r->kind), r->id);
 }
 
+static bool provider_is_seen(const struct run *run, const char *name) {
+    for (size_t i = 0; i < run->looked.list.len; i++)
+        if (!run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, name) == 0)
+            return false;
+    return true;
+}
+
 /* Starts the end of one layer, provider by provider. What a provider that could not be listed refuses is
  * no news: it is said at the end. */
 static int destroy_layer(struct run *run, const struct resource_list *seen, enum layer layer,
@@ -69,7 +81,7 @@ static int destroy_layer(struct run *run, const struct resource_list *seen, enum
             const struct resource *r = &seen->list.items[k];
             if (!alive(r) || !ours(run, r) || !in_layer(r, layer) ||
                 strcmp(r->provider, p->ops->name) != 0 ||
-                (layer == LAYER_CLAIM && !ending_is_seen(run, r->provider)))
+                (layer == LAYER_CLAIM && !claim_may_go(run, r)))
                 continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */
             ask_once(run, r, asked);
@@ -77,7 +89,7 @@ static int destroy_layer(struct run *run, const struct resource_list *seen, enum
         struct gp_error why = {0};
         int r = part.list.len > 0 ? p->ops->destroy(p, &part, &why) : 0;
         vec_free(&part.list);
-        bool blind = run->ending && r != -GP_ECANCELLED && !ending_is_seen(run, p->ops->name);
+        bool blind = run->ending && r != -GP_ECANCELLED && !provider_is_seen(run, p->ops->name);
         if (r != 0 && worst == 0 && !blind) {
             worst = r;
             if (err != NULL) *err = why;
@@ -117,7 +129,7 @@ static int bury_intents(struct run *run, struct gp_error *err) {
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
         bool launch = in->kind == RES_INSTANCE;
-        if (!ending_is_seen(run, in->provider)) continue; /* nobody has looked for it */
+        if (!ending_is_seen(run, in->provider, in->region)) continue; /* nobody has looked for it */
         r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE,
                                TEARDOWN_NOTE, err);
     }
@@ -130,7 +142,9 @@ static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp
     int r = 0;
     for (size_t i = 0; r == 0 && i < ret->left.list.len; i++) {
         const struct resource *left = &ret->left.list.items[i];
-        if (left->uid[0] == '\0' || left->billed || !ending_is_seen(run, left->provider)) continue;
+        if (left->uid[0] == '\0' || left->billed ||
+            !ending_is_seen(run, left->provider, left->region))
+            continue;
         struct intent in = {.uid = xstrdup(left->uid), .provider = xstrdup(left->provider),
                             .region = xstrdup(left->region), .zone = xstrdup(left->zone),
                             .kind = left->kind, .slot_first = -1, .token = xstrdup(left->id),
@@ -145,8 +159,9 @@ static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp
 
 static int forget(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
-    GP_AUTO_FREE char *dir = run_stack_dir(run);
-    int r = fs_remove_tree(dir, err);
+    GP_AUTO_FREE char *dir = NULL;
+    int r = run_stack_dir(run->e, run->stack.uid, &dir, err);
+    if (r == 0) r = fs_remove_tree(dir, err);
     if (r == 0) r = journal_stack_forget(run->e->journal, run->stack.uid, err);
     if (r != 0) return r;
     free(run->stack.uid);
@@ -194,9 +209,10 @@ int teardown_left(const char *name, const struct down_result *ret, const struct 
 
 /* Of what could be seen: that of an unseen provider is the verdict's to say. */
 static bool billed_left(const struct run *run, const struct down_result *ret) {
-    for (size_t i = 0; i < ret->left.list.len; i++)
-        if (ret->left.list.items[i].billed && ending_is_seen(run, ret->left.list.items[i].provider))
-            return true;
+    for (size_t i = 0; i < ret->left.list.len; i++) {
+        const struct resource *r = &ret->left.list.items[i];
+        if (r->billed && ending_is_seen(run, r->provider, r->region)) return true;
+    }
     return false;
 }
 
@@ -260,7 +276,7 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (lives(seen, k->id)) continue;
-        if (!ending_is_seen(run, k->provider)) { /* not listed says nothing */
+        if (!ending_is_seen(run, k->provider, k->region)) { /* not listed says nothing */
             if (alive(k) && !listed(seen, k)) add_left(t->ret, k);
             continue;
         }
@@ -287,8 +303,10 @@ static bool worth_repeating(const struct gp_error *e) {
 
 /* A provider that opened and did not answer may do so in the next round. */
 static bool may_heal(const struct run *run) {
-    for (size_t i = 0; i < run->unseen.len; i++)
-        if (worth_repeating(&run->unseen.items[i].why)) return true;
+    for (size_t i = 0; i < run->looked.list.len; i++) {
+        const struct look *l = &run->looked.list.items[i];
+        if (!l->checked && worth_repeating(&l->why)) return true;
+    }
     return false;
 }
 
@@ -302,7 +320,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     report_left(run, &seen, t->ret);
     struct round n = count(run, &seen);
     t->claim_seen = t->claim_seen || n.claims > 0;
-    t->blind = run->unseen.len > 0 ? t->blind + 1 : 0;
+    t->blind = coverage_whole(&run->looked) ? 0 : t->blind + 1;
     bool settled = clock_left_ms(t->settle_until_ms) == 0 &&
                    (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
     r = note_gone(t, &seen, settled, err);
@@ -396,7 +414,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
     strv_clear(&t.absent);
     if (r == 0) r = ending_wrote(run, bury_intents(run, &why), &why);
     if (r == 0) r = ending_wrote(run, leave_to_gc(run, ret, &why), &why);
-    if (r == 0 && ret->left.list.len == 0 && run->unseen.len == 0)
+    if (r == 0 && ret->left.list.len == 0 && coverage_whole(&run->looked))
         r = ending_wrote(run, forget(run, &why), &why);
     if (r == 0 && !billed_left(run, ret)) r = ending_verdict(run, ret, err);
     if (r != 0 && why.code == GP_OK) return r;

@@ -17,17 +17,6 @@ static int read_secrets(struct run *run, struct gp_error *err) {
     return 0;
 }
 
-/* The further clouds of the spec: nodes may be there too. One without credentials is said and left. */
-static void open_others(struct run *run) {
-    for (size_t i = 1; i < run->spec->offers.len; i++) {
-        struct provider *p = NULL;
-        struct gp_error why = {0};
-        if (run_provider(run, run->spec->offers.items[i].provider, &p, &why) != 0)
-            run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s",
-                      run->spec->offers.items[i].provider, why.msg);
-    }
-}
-
 static bool any_missing(const struct run *run) {
     for (int i = 0; i < run->spec->nodes; i++)
         if (i >= run->n_nodes || !run->nodes[i].exists) return true;
@@ -84,7 +73,7 @@ static int get_machines(struct run *run, struct up_result *ret, struct gp_error 
     if (r == 0) r = baseline_open(run->e, run->spec, &run->baseline, err);
     if (r == 0) r = read_secrets(run, err);
     if (r == 0) r = run_provider(run, run->spec->offers.items[0].provider, &home, err);
-    if (r == 0) open_others(run);
+    if (r == 0) run_open_further(run);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = reconcile(run, err);
     if (r == 0) r = claim_may_go_on(run, err);
@@ -136,6 +125,8 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret,
         run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
         say_what_is_there(run);
     }
+    coverage_merge(&ret->looked, &run->looked);
+    if (r == 0 && ret->nothing_to_do) r = look_gap_error(&run->looked, "every node is ready, but", err);
     struct gp_error second = {0};
     int v = run->stack.uid != NULL ? view_fill(run, &ret->view, &second) : 0;
     if (v != 0 && r == 0) {

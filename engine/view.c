@@ -100,6 +100,12 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
         resource_copy(&copy, &run->others.list.items[i]);
         vec_push(&v->others.list, copy);
     }
+    for (size_t i = 0; i < run->unreadable.list.len; i++) {
+        struct resource copy = {0};
+        resource_copy(&copy, &run->unreadable.list.items[i]);
+        vec_push(&v->unreadable.list, copy);
+    }
+    coverage_merge(&v->looked, &run->looked);
     v->phase = xstrdup(phase_of(v));
     v->ends = xstrdup(ends_of(run));
     add_price(v);
@@ -123,6 +129,8 @@ void stack_view_clear(struct stack_view *v) {
     }
     vec_free(&v->nodes);
     resource_list_clear(&v->others);
+    resource_list_clear(&v->unreadable);
+    coverage_clear(&v->looked);
     intent_list_clear(&v->unknown);
     *v = (struct stack_view){0};
 }
@@ -135,5 +143,6 @@ void stack_view_list_clear(struct stack_view_list *l) {
 void up_result_clear(struct up_result *r) {
     stack_view_clear(&r->view);
     report_clear(&r->report);
+    coverage_clear(&r->looked);
     *r = (struct up_result){0};
 }

@@ -43,20 +43,33 @@ static void bury(struct watch *w, int slot, const char *why) {
     gp_cancel_set(&w->run->nodes[slot].cancel);
 }
 
+/* The slot that waits for this machine, by its id: tags may have been changed under it. -1: none. */
+static int slot_of(const struct watch *w, const struct resource *r) {
+    for (int i = 0; i < w->run->n_nodes; i++) {
+        const struct seen *s = &w->seen[i];
+        if (s->wanted && strcmp(r->id, s->id) == 0 && strcmp(r->provider, s->provider) == 0) return i;
+    }
+    return -1;
+}
+
 static void take(struct watch *w, const struct resource *r) {
-    if (r->slot < 0 || r->slot >= w->run->n_nodes) return;
-    struct seen *s = &w->seen[r->slot];
-    if (!s->wanted || strcmp(r->id, s->id) != 0) return;
+    int slot = slot_of(w, r);
+    if (slot < 0) return;
+    struct seen *s = &w->seen[slot];
     pthread_mutex_lock(&w->lock);
     resource_clear(&s->res);
     resource_copy(&s->res, r);
+    s->res.slot = slot;
+    resource_set(&s->res.owner, w->run->stack.owner);
+    resource_set(&s->res.stack, w->run->stack.name);
+    resource_set(&s->res.uid, w->run->stack.uid);
     s->valid = true;
     pthread_mutex_unlock(&w->lock);
     s->absent = -1; /* counted up below */
     if (r->state == RES_PENDING || r->state == RES_RUNNING) return;
     GP_AUTO_FREE char *why = xasprintf("%s%s%s", resource_state_name(r->state),
                                        r->state_reason[0] ? ": " : "", r->state_reason);
-    bury(w, r->slot, why);
+    bury(w, slot, why);
 }
 
 /* After a whole list of one provider: what was there and is missing three times in a row is gone. */

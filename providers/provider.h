@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "journal/journal.h"
+#include "model/coverage.h"
 #include "model/event.h"
 #include "model/offer.h"
 #include "model/spec.h"
@@ -37,10 +38,16 @@ struct provider {
 
 struct prepare_req {
     struct stack *stack; /* in: owner, name, spec_hash, region (home), expires_s, uid (NULL: a new one is
-                            made; set: a further provider of a stack claimed elsewhere uses it).
-                            out: uid, created_s, region,
-                            and, when somebody's claim already existed, its spec_hash and expires_s */
+                            made, set: a claim with it may be there).
+                            out: uid, region and the times. The times of a claim that was there
+                            already are taken over only when another run of the same spec made it a moment
+                            ago; else the spec's are written to the claim: nobody else's deadline, spec or
+                            access counts for machines that are not there yet. */
     const struct spec *spec;
+    bool further; /* the stack is claimed at another provider: the claim here bears that uid */
+    /* NULL, or all that is known of a stack that has machines: nothing is claimed then. What the spec may
+       change under machines is applied: who may reach them. Borrowed. */
+    const struct resource_list *known;
 };
 
 struct create_req {
@@ -61,7 +68,9 @@ struct list_req {
     const char *owner;  /* never NULL */
     const char *stack;  /* NULL: every stack of the owner */
     const struct strv *regions; /* NULL: every region the provider can see (gc) */
+    bool everywhere; /* every region the provider can see, and `regions` in any case */
     bool nodes_only; /* a poll of nodes: what is no RES_INSTANCE or RES_HOST may be left out */
+    struct coverage *looked; /* out, may be NULL: each region, whether it was listed wholly or why not */
 };
 
 /* At most 8 slots. Unless said otherwise a slot is never NULL. */
@@ -92,7 +101,9 @@ struct provider_ops {
                   struct gp_error *err);
     /* Resources of EVERY kind the provider makes, by tag, the claim included. An empty list proves
      * nothing: callers read twice. Terminal ones may be listed as RES_GONE for a while. On an error
-     * ret holds what could be read: that is there, and what is not in it proves nothing. */
+     * ret holds what could be read: that is there, and what is not in it proves nothing; req->looked
+     * tells which places were read wholly. Tags are decoded (model/tags.h): what is not understood comes
+     * with `unreadable`, never with a made-up identity. */
     int (*list)(struct provider *p, const struct list_req *req, struct resource_list *ret,
                 struct gp_error *err);
     /* Starts the end of every resource given (instances before groups); missing ones are success.

@@ -20,6 +20,7 @@ static const struct column intent_columns[] = {
     C(COL_INT, intent, slot_count), C(COL_INT, intent, attempt),   C(COL_TEXT, intent, token),
     C(COL_TEXT, intent, body),      C(COL_TEXT, intent, offer),    C(COL_I64, intent, created_s),
     C(COL_I64, intent, deadline_s), C(COL_INT, intent, state),     C(COL_TEXT, intent, note),
+    C(COL_TEXT, intent, spec_hash),
 };
 static const struct column resource_columns[] = {
     C(COL_TEXT, resource, provider),     C(COL_TEXT, resource, id),
@@ -36,7 +37,7 @@ static const struct column resource_columns[] = {
     C(COL_TEXT, resource, dial_socket),  C(COL_TEXT, resource, user),
     C(COL_TEXT, resource, host_keys),    C(COL_TEXT, resource, bastion),
     C(COL_TEXT, resource, login_key),    C(COL_TEXT, resource, known_hosts),
-    C(COL_INT, resource, gpus),
+    C(COL_INT, resource, gpus),          C(COL_TEXT, resource, regions),
 };
 static const struct column node_columns[] = {
     C(COL_INT, node_record, slot),            C(COL_INT, node_record, attempt),

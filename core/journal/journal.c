@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 #define BUSY_MS 10000
 
 struct journal {
@@ -114,8 +114,15 @@ static int migrate(struct journal *j, struct gp_error *err) {
         columns_create_sql(&table_nodes, &sql);
         str_add(&sql, "CREATE INDEX IF NOT EXISTS resources_uid ON resources(uid);"
                       "CREATE INDEX IF NOT EXISTS intents_uid ON intents(uid);");
-        str_addf(&sql, "PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, sql.s, "make the tables", err);
+    }
+    /* 2: which spec a launch was for; where a claim's stack may have resources */
+    if (r == 0 && version == 1)
+        r = exec_sql(j, "ALTER TABLE intents ADD COLUMN spec_hash TEXT;"
+                        "ALTER TABLE resources ADD COLUMN regions TEXT;", "migrate to schema 2", err);
+    if (r == 0 && version < SCHEMA_VERSION) {
+        GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
+        r = exec_sql(j, set, "set the schema's version", err);
     }
     return finish(j, r, err);
 }
@@ -314,6 +321,7 @@ int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *er
 
 void intent_clear(struct intent *i) {
     free(i->uid);
+    free(i->spec_hash);
     free(i->provider);
     free(i->region);
     free(i->zone);

@@ -42,6 +42,7 @@ enum intent_state {
 struct intent {
     int64_t id;            /* set by journal_intent */
     char *uid;             /* stack uid */
+    char *spec_hash;       /* of the spec that asked for it; "" or NULL: not known (schema 1), or no node */
     char *provider, *region, *zone;
     enum resource_kind kind;
     int slot_first, slot_count, attempt; /* -1, 0, 0 for what is not a node */

@@ -78,6 +78,7 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, dial_socket),  offsetof(struct resource, user),
     offsetof(struct resource, host_keys),    offsetof(struct resource, bastion),
     offsetof(struct resource, login_key),    offsetof(struct resource, known_hosts),
+    offsetof(struct resource, regions),      offsetof(struct resource, unreadable),
 };
 
 static char **string_of(struct resource *r, size_t i) {

@@ -63,6 +63,9 @@ struct resource {
     char *bastion;         /* "user@host[:port]"; "" */
     char *login_key;       /* ssh: private key path from the hosts file; "" */
     char *known_hosts;     /* ssh: path; "" */
+    char *regions;         /* of a claim: where its stack may have resources (tags.h); "": not known */
+    char *unreadable;      /* why its tags were not understood, one line; "": they were. Without owner, stack
+                              and uid it is nobody's: reported, never opened, ended or written down */
     int gpus;              /* how many the node was bought with; -1: not known */
     bool other_run;        /* found where this run was about to launch it: its first-contact key is that
                               other run's */

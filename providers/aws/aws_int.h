@@ -9,6 +9,7 @@
 #include "base/secret.h"
 #include "base/str.h"
 #include "base/xml.h"
+#include "model/tags.h"
 #include "providers/aws/errors.h"
 #include "providers/http.h"
 #include "providers/provider.h"
@@ -52,6 +53,7 @@ struct aws {
     char *account, *principal; /* of GetCallerIdentity */
     char *fallback_region;     /* of the spec's first aws offer; NULL */
     struct aws_cache *cache;   /* images, types, groups already looked up (cache.c) */
+    bool borrowed;             /* credentials are another thread's too: used, never renewed */
 };
 
 /* Makes a->cred usable for the next five minutes: the chain of the AWS CLI, refreshed when it
@@ -127,11 +129,8 @@ int64_t aws_now_s(const struct aws *a); /* the cloud's clock */
 
 /* --- tags --- */
 #define AWS_TAG "gpuprov:"
-struct aws_tags {
-    const char *owner, *stack, *uid, *spec, *expires, *created, *slots, *attempt, *price, *hostkey,
-        *claim;
-};
-void aws_tags_read(const struct xml_node *item, struct aws_tags *ret); /* "" when absent */
+/* The item's tagSet through the codec (model/tags.h). Caller clears. */
+void aws_tags_decode(const struct xml_node *item, struct tags *ret);
 
 /* --- what can be bought (types.c, images.c, prices.c, quota.c) --- */
 struct aws_type {
@@ -190,25 +189,38 @@ int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *ty
 int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err);
 const char *aws_quota_code(const char *type, enum spec_market market); /* "L-417A185B"; NULL */
 
-/* --- groups (claim.c decides, group.c calls) --- */
+/* --- groups (claim.c decides, group.c reads and makes, rules.c opens and closes) --- */
+struct aws_rule {        /* one source of one ingress permission, as EC2 lists it; strings owned */
+    char *protocol;      /* "tcp", "-1" */
+    char *from, *to;     /* ports; "" where EC2 names none */
+    enum { AWS_FROM_IPV4, AWS_FROM_IPV6, AWS_FROM_PREFIX_LIST, AWS_FROM_GROUP } kind;
+    char *source;        /* CIDR, prefix list id or group id */
+    char *account;       /* of the group; "" */
+};
 struct aws_group {
-    char *id, *name, *vpc, *owner, *stack, *uid, *spec;
-    int64_t created_s, expires_s;
-    bool claim;
-    bool members;    /* everything between its members is open */
-    struct strv ssh; /* CIDRs from which SSH is open */
+    char *id, *name, *vpc; /* id NULL: there is none */
+    struct tags tags;
+    VEC_OF(struct aws_rule) rules;
 };
 void aws_group_clear(struct aws_group *g);
-/* "gpuprov-OWNER-STACK", or with "-UID" (uid not NULL) for a group that is no claim. Caller frees. */
+/* "gpuprov-OWNER/STACK", or with "/UID" (uid not NULL) for a group that is no claim: neither a stack's name
+ * nor an owner has a '/', so no two stacks have the same. Caller frees. */
 char *aws_group_name(const char *owner, const char *stack, const char *uid);
 /* By name in one VPC; ret->id stays NULL when absent. */
 int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name,
                    struct aws_group *ret, struct gp_error *err);
+int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aws_group *ret,
+                    struct gp_error *err); /* the same by id; absent: id stays NULL */
+/* -GP_EEXISTS when the group is not this stack's: no tags of gpuprov, wrong ones, or another's. uid NULL:
+ * any uid that decodes. */
+int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char *uid, struct gp_error *err);
 /* After its intent; *ret is what was made, without rules. -GP_EEXISTS: the name is taken;
- * -GP_EUNKNOWN: read it back (the intent stays open); both are for the caller to go on with. */
+ * -GP_EUNKNOWN: read it back (the intent stays open); both are for the caller to go on with. regions: for a
+ * claim, where its stack may have resources (tags.h). */
 int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc,
-                     const char *name, bool claim, struct aws_group *ret, struct gp_error *err);
-/* Lets SSH in from where the spec says and everything between the group's members; adds only. */
+                     const char *name, const char *regions, struct aws_group *ret, struct gp_error *err);
+/* Makes the group's ingress exactly this: SSH from where the spec says, everything between its members.
+ * What lets in anything else is revoked, and that is reported. New rules come before old ones go. */
 int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
                     const struct aws_group *g, struct gp_error *err);
 /* Ends every open group intent of this name: done where its uid is the group's, failed elsewhere. */
@@ -259,8 +271,12 @@ int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted 
                      struct resource_list *ret, struct gp_error *err);
 /* Adds tag filters from number n on; returns the next free number. */
 int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
-/* One <item> of instancesSet. */
-void aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret);
+/* One <item> of instancesSet, decoded; ret is valid in every case. -GP_EPROTO: its id is no id. */
+int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret,
+                      struct gp_error *err);
+/* work(a, i, ctx) for every i below n, in up to eight threads; returns when all are done. Credentials were
+ * made sure of (aws_creds_ensure); work may list, and uses nothing of the cache. */
+void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx);
 
 static inline struct aws *aws_of(struct provider *p) { return (struct aws *)(void *)p; }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 
+#define CLAIM_SHARED_S 600 /* how long after its making a claim is another run's that may be at work */
 #define CLAIM_FRESH_MS (60 * 1000) /* later it is read again before something is launched into it */
 
 static int on_vpc(void *ctx, const struct xml_node *item, struct gp_error *err) {
@@ -45,28 +46,87 @@ static int claim_vpc(struct aws *a, const char *region, const struct spec *spec,
     return r;
 }
 
-static int check_owner(const struct aws_group *g, const struct stack *s, struct gp_error *err) {
-    if (str_eq(g->owner, s->owner) && str_eq(g->stack, s->name) && g->uid[0] != '\0') return 0;
-    if (g->owner[0] == '\0' || g->uid[0] == '\0')
-        return gp_fail(err, GP_EEXISTS, "aws: the security group '%s' (%s) exists but has no gpuprov "
-                       "tags: remove it, or choose another stack name", g->name, g->id);
-    return gp_fail(err, GP_EEXISTS, "aws: '%s' (%s) belongs to the stack '%s' of '%s': choose another "
-                   "stack name or --owner", g->name, g->id, g->stack, g->owner);
+/* Where a stack of this spec may have something at EC2, and where an earlier spec may have had: what `down`
+ * and others look at. */
+static char *claim_regions(const struct aws *a, const struct spec *spec, const struct stack *s,
+                           const char *before) {
+    GP_AUTO_STRV struct strv all = {0};
+    if (str_eq(before, TAGS_EVERYWHERE)) return xstrdup(TAGS_EVERYWHERE);
+    tags_regions_split(before, &all);
+    strv_add(&all, s->region);
+    for (size_t i = 0; i < spec->offers.len; i++) {
+        const struct spec_offer *o = &spec->offers.items[i];
+        if (!str_eq(o->provider, "aws")) continue;
+        for (size_t k = 0; k < o->regions.n; k++) strv_add(&all, o->regions.v[k]);
+        if (o->regions.n == 0) strv_add(&all, aws_home(a));
+    }
+    return tags_regions_text(&all);
 }
 
-static void take_claim(struct stack *s, const struct aws_group *g) {
+/* A claim that another run of the same spec made a moment ago: both go on with its times, so that both send
+ * the same. Any other claim without machines is as old as it may be: the spec decides. */
+static bool shares_times(const struct aws *a, const struct tags *t, const struct stack *s) {
+    int64_t age_s = aws_now_s(a) - t->created_s;
+    int64_t ttl_s = s->expires_s - s->created_s;
+    return t->created_s > 0 && age_s < CLAIM_SHARED_S && age_s > -CLAIM_SHARED_S &&
+           str_eq(t->spec_hash, s->spec_hash) && llabs(t->expires_s - t->created_s - ttl_s) <= 60;
+}
+
+static void add_new_tag(struct str *body, int *n, const char *key, const char *value) {
+    (*n)++;
+    aws_paramf(body, key, "Tag.%d.Key", *n);
+    aws_paramf(body, value, "Tag.%d.Value", *n);
+}
+
+/* Brings the claim's own tags to what the stack is now. */
+static int retag(struct aws *a, const struct stack *s, const char *regions, bool times,
+                 struct aws_group *g, struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    char when[32];
+    int n = 0;
+    aws_begin(&body, "CreateTags");
+    aws_param(&body, "ResourceId.1", g->id);
+    if (!str_eq(g->tags.regions, regions)) add_new_tag(&body, &n, AWS_TAG "regions", regions);
+    if (times) {
+        time_format_utc(when, sizeof when, s->created_s);
+        add_new_tag(&body, &n, AWS_TAG "created", when);
+        time_format_utc(when, sizeof when, s->expires_s);
+        add_new_tag(&body, &n, AWS_TAG "expires", when);
+        add_new_tag(&body, &n, AWS_TAG "spec", s->spec_hash);
+    }
+    if (n == 0) return 0;
+    int r = aws_ec2(a, s->region, "CreateTags", &body, 0, &reply, err);
+    if (r != 0) return gp_wrap(err, "could not bring the claim %s up to date", g->id);
+    resource_set(&g->tags.regions, regions);
+    if (!times) return 0;
+    g->tags.created_s = s->created_s;
+    g->tags.expires_s = s->expires_s;
+    resource_set(&g->tags.spec_hash, s->spec_hash);
+    return 0;
+}
+
+/* Goes on with the claim as the cloud has it. made: by this very call. */
+static int take_claim(struct aws *a, const struct prepare_req *req, bool made, struct aws_group *g,
+                      struct gp_error *err) {
+    struct stack *s = req->stack;
+    GP_AUTO_FREE char *regions = claim_regions(a, req->spec, s, g->tags.regions);
+    bool shared = made || shares_times(a, &g->tags, s);
     free(s->uid);
-    s->uid = xstrdup(g->uid);
-    free(s->spec_hash);
-    s->spec_hash = xstrdup(g->spec);
-    if (g->created_s > 0) s->created_s = g->created_s;
-    if (g->expires_s > 0) s->expires_s = g->expires_s;
+    s->uid = xstrdup(g->tags.uid);
+    if (shared) {
+        s->created_s = g->tags.created_s;
+        s->expires_s = g->tags.expires_s;
+    }
+    return retag(a, s, regions, !shared, g, err);
 }
 
 /* Reads or makes the claim; at the end *g is what the cloud holds. One that nobody saw is not read
  * first: where it is there after all EC2 refuses the name, and then it is read. */
-static int claim(struct aws *a, struct stack *s, const char *vpc, const char *name,
-                 struct aws_group *g, struct gp_error *err) {
+static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, const char *name,
+                 bool *ret_made, struct aws_group *g, struct gp_error *err) {
+    struct stack *s = req->stack;
+    GP_AUTO_FREE char *regions = claim_regions(a, req->spec, s, NULL);
     char uid[17];
     int r = fs_random_hex(uid, 8, err);
     if (r != 0) return r;
@@ -77,11 +137,12 @@ static int claim(struct aws *a, struct stack *s, const char *vpc, const char *na
         if (r != 0 || g->id != NULL) return r;
         if (i > 0 && gp_sleep(100 << i, a->cancel, NULL) != 0)
             return gp_fail(err, GP_ECANCELLED, "cancelled");
-        struct stack fresh = {.owner = s->owner, .name = s->name, .uid = uid,
+        struct stack fresh = {.owner = s->owner, .name = s->name, .uid = req->further ? s->uid : uid,
                               .spec_hash = s->spec_hash, .created_s = aws_now_s(a),
                               .expires_s = s->expires_s};
         gp_error_clear(&last);
-        r = aws_group_create(a, &fresh, s->region, vpc, name, true, g, &last);
+        r = aws_group_create(a, &fresh, s->region, vpc, name, regions, g, &last);
+        *ret_made = r == 0;
         if (r == 0) return 0;
         /* The name is taken, or nobody knows: both are settled by reading it. */
         if (r != -GP_EEXISTS && r != -GP_EUNKNOWN) break;
@@ -96,7 +157,7 @@ static int claim(struct aws *a, struct stack *s, const char *vpc, const char *na
 static void remember(struct aws *a, const char *region, const struct aws_group *g) {
     resource_set(&a->cache->claim.region, region);
     resource_set(&a->cache->claim.vpc, g->vpc);
-    resource_set(&a->cache->claim.uid, g->uid);
+    resource_set(&a->cache->claim.uid, g->tags.uid);
     resource_set(&a->cache->claim.id, g->id);
     a->cache->claim.until_ms = clock_deadline(CLAIM_FRESH_MS);
 }
@@ -107,23 +168,49 @@ static bool remembered(const struct aws *a, const char *region, const char *vpc,
            str_eq(a->cache->claim.uid, uid);
 }
 
+/* A stack that has machines keeps its claim as it is: its groups let in what the spec says now, and the claim
+ * names the regions of this spec too. */
+static int apply_access(struct aws *a, const struct prepare_req *req, struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {
+        const struct resource *k = &req->known->list.items[i];
+        struct aws_group g = {0};
+        bool its = k->kind == RES_GROUP && k->state != RES_GONE && str_eq(k->provider, "aws") &&
+                   str_eq(k->uid, req->stack->uid);
+        if (!its) continue;
+        r = aws_group_by_id(a, k->region, k->id, &g, err);
+        if (r == 0 && g.id != NULL) r = aws_group_is_of(&g, req->stack, req->stack->uid, err);
+        if (r == 0 && g.id != NULL) r = aws_group_rules(a, req->spec, k->region, &g, err);
+        if (r == 0 && g.id != NULL && g.tags.claim) {
+            struct stack at = *req->stack;
+            at.region = k->region;
+            GP_AUTO_FREE char *regions = claim_regions(a, req->spec, &at, g.tags.regions);
+            r = retag(a, &at, regions, false, &g, err);
+        }
+        aws_group_clear(&g);
+    }
+    return r != 0 ? gp_wrap(err, "access of stack '%s'", req->stack->name) : 0;
+}
+
 int aws_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     struct aws *a = aws_of(p);
     struct stack *s = req->stack;
     GP_AUTO_FREE char *vpc = NULL;
     GP_AUTO_FREE char *name = aws_group_name(s->owner, s->name, NULL);
     struct aws_group g = {0};
+    bool made = false;
+    if (req->known != NULL) return apply_access(a, req, err);
     if (s->region == NULL || s->region[0] == '\0') {
         free(s->region);
         s->region = xstrdup(aws_home(a));
     }
     int r = claim_vpc(a, s->region, req->spec, &vpc, err);
-    if (r == 0) r = claim(a, s, vpc, name, &g, err);
-    if (r == 0) r = check_owner(&g, s, err);
+    if (r == 0) r = claim(a, req, vpc, name, &made, &g, err);
+    if (r == 0) r = aws_group_is_of(&g, s, req->further ? s->uid : NULL, err);
     if (r == 0) r = aws_group_settle(a, s->region, &g, err);
+    if (r == 0) r = take_claim(a, req, made, &g, err);
     if (r == 0) {
         struct resource one;
-        take_claim(s, &g);
         aws_group_resource(&g, s->region, &one);
         r = journal_resource_put(a->journal, &one, err);
         resource_clear(&one);
@@ -144,12 +231,12 @@ int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec
     GP_AUTO_FREE char *own_name = aws_group_name(stack->owner, stack->name, stack->uid);
     struct aws_group g = {0};
     int r = aws_group_find(a, region, vpc, claim_name, &g, err);
-    if (r == 0 && (g.id == NULL || !str_eq(g.uid, stack->uid))) {
+    if (r == 0 && (g.id == NULL || !str_eq(g.tags.uid, stack->uid))) {
         aws_group_clear(&g); /* another region or VPC: a group beside the claim */
         r = aws_group_find(a, region, vpc, own_name, &g, err);
         if (r == 0 && g.id == NULL) {
             struct gp_error e = {0};
-            r = aws_group_create(a, stack, region, vpc, own_name, false, &g, &e);
+            r = aws_group_create(a, stack, region, vpc, own_name, NULL, &g, &e);
             if (r == -GP_EEXISTS || r == -GP_EUNKNOWN) {
                 aws_group_clear(&g);
                 r = aws_group_find(a, region, vpc, own_name, &g, err);
@@ -162,6 +249,7 @@ int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec
             }
         }
     }
+    if (r == 0) r = aws_group_is_of(&g, stack, stack->uid, err);
     if (r == 0) r = aws_group_rules(a, spec, region, &g, err);
     if (r == 0) *ret_id = xstrdup(g.id);
     aws_group_clear(&g);

@@ -30,10 +30,9 @@ static char *token_of(const struct aws *a, const struct create_req *req) {
 static void add_tags(struct str *body, int n, const char *type, const struct create_req *req) {
     char expires[32], slots[32], attempt[16], price[32] = "";
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", req->stack->name);
-    if (req->offer->price_usd_per_h >= 0)
-        snprintf(price, sizeof price, "%.6g", req->offer->price_usd_per_h);
+    tags_price_text(price, sizeof price, req->offer->price_usd_per_h);
     time_format_utc(expires, sizeof expires, req->stack->expires_s);
-    snprintf(slots, sizeof slots, "%d+%d", req->slot_first, req->slot_count);
+    tags_slots_text(slots, sizeof slots, req->slot_first, req->slot_count);
     snprintf(attempt, sizeof attempt, "%d", req->attempt);
     const struct {
         const char *key, *value;
@@ -161,7 +160,7 @@ static int refuse(const struct launch *l, const struct gp_error *why, struct gp_
 static int adopt(const struct launch *l, int reads, struct resource_list *ret, bool *ret_found,
                  struct gp_error *err) {
     char slots[32], attempt[16];
-    snprintf(slots, sizeof slots, "%d+%d", l->in->slot_first, l->in->slot_count);
+    tags_slots_text(slots, sizeof slots, l->in->slot_first, l->in->slot_count);
     snprintf(attempt, sizeof attempt, "%d", l->in->attempt);
     struct aws_wanted w = {.owner = l->owner, .uid = l->in->uid, .slots = slots, .attempt = attempt};
     *ret_found = false;
@@ -201,12 +200,14 @@ static int take_reply(const struct launch *l, const struct aws_reply *reply,
     const struct xml_node *set = xml_find(reply->xml, "instancesSet");
     for (size_t i = 0; set != NULL && i < set->children.len; i++) {
         struct resource r;
-        aws_instance_read(set->children.items[i], l->in->region, &r);
-        vec_push(&made.list, r);
+        bool whole = aws_instance_read(set->children.items[i], l->in->region, &r, NULL) == 0 &&
+                     str_eq(r.uid, l->in->uid) && r.slot >= 0;
+        if (whole) vec_push(&made.list, r);
+        else resource_clear(&r);
     }
-    if (made.list.len == 0) {
+    if (made.list.len != (size_t)l->in->slot_count) { /* cut, or not understood: the tags will tell */
         resource_list_clear(&made);
-        return gp_fail(err, GP_EUNKNOWN, "ec2 RunInstances in %s: no ids in the reply", l->in->region);
+        return gp_fail(err, GP_EUNKNOWN, "ec2 RunInstances in %s: it does not name the nodes that were asked for", l->in->region);
     }
     return commit(l, &made, ret, err);
 }
@@ -317,8 +318,8 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     if (r == 0) r = place(a, req, &subnet, &group, err);
     if (r == 0) r = build(req, image, subnet, group, token, &body, err);
     if (r != 0) return r;
-    struct intent in = {.uid = xstrdup(req->stack->uid), .provider = xstrdup("aws"),
-                        .region = xstrdup(o->region), .zone = xstrdup(o->zone),
+    struct intent in = {.uid = xstrdup(req->stack->uid), .spec_hash = xstrdup(req->spec->hash),
+                        .provider = xstrdup("aws"), .region = xstrdup(o->region), .zone = xstrdup(o->zone),
                         .kind = RES_INSTANCE, .slot_first = req->slot_first,
                         .slot_count = req->slot_count, .attempt = req->attempt,
                         .token = GP_STEAL(token), .body = str_steal(&body), .offer = offer_json(o),

@@ -1,73 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Security groups: find, create after an intent, rules. A group's name is unique in its VPC, which
- * makes it its own idempotency token. Which group is the claim is claim.c's business. One thread. */
+/* Security groups: find, create after an intent. A group's name is unique in its VPC, which makes it its own
+ * idempotency token. Which group is the claim is claim.c's business, whom it lets in rules.c's. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
 
-#include <arpa/inet.h>
-#include <ctype.h>
+static void rule_clear(struct aws_rule *r) {
+    free(r->protocol);
+    free(r->from);
+    free(r->to);
+    free(r->source);
+    free(r->account);
+}
 
 void aws_group_clear(struct aws_group *g) {
     free(g->id);
     free(g->name);
     free(g->vpc);
-    free(g->owner);
-    free(g->stack);
-    free(g->uid);
-    free(g->spec);
-    strv_clear(&g->ssh);
+    tags_clear(&g->tags);
+    for (size_t i = 0; i < g->rules.len; i++) rule_clear(&g->rules.items[i]);
+    vec_free(&g->rules);
     *g = (struct aws_group){0};
 }
 
 char *aws_group_name(const char *owner, const char *stack, const char *uid) {
-    char *name = xasprintf("gpuprov-%s-%s%s%s", owner, stack, uid != NULL ? "-" : "",
-                           uid != NULL ? uid : "");
-    for (char *p = name; *p != '\0'; p++)
-        if (!isalnum((unsigned char)*p) && strchr(" ._-:/()#,@[]+=&;{}!$*", *p) == NULL) *p = '-';
-    return name;
+    return xasprintf("gpuprov-%s/%s%s%s", owner, stack, uid != NULL ? "/" : "", uid != NULL ? uid : "");
 }
 
-static void read_rules(const struct xml_node *item, struct aws_group *g) {
-    const struct xml_node *set = xml_find(item, "ipPermissions");
-    for (size_t i = 0; set != NULL && i < set->children.len; i++) {
-        const struct xml_node *p = set->children.items[i];
-        const char *protocol = xml_str(p, "ipProtocol", "");
-        const struct xml_node *groups = xml_find(p, "groups");
-        for (size_t k = 0; groups != NULL && k < groups->children.len; k++)
-            if (strcmp(protocol, "-1") == 0 &&
-                strcmp(xml_str(groups->children.items[k], "groupId", ""), g->id) == 0)
-                g->members = true;
-        if (strcmp(protocol, "tcp") != 0 || strcmp(xml_str(p, "fromPort", ""), "22") != 0 ||
-            strcmp(xml_str(p, "toPort", ""), "22") != 0)
-            continue;
-        const struct xml_node *v4 = xml_find(p, "ipRanges"), *v6 = xml_find(p, "ipv6Ranges");
-        for (size_t k = 0; v4 != NULL && k < v4->children.len; k++)
-            strv_add(&g->ssh, xml_str(v4->children.items[k], "cidrIp", ""));
-        for (size_t k = 0; v6 != NULL && k < v6->children.len; k++)
-            strv_add(&g->ssh, xml_str(v6->children.items[k], "cidrIpv6", ""));
+static void read_sources(const struct xml_node *permission, struct aws_group *g) {
+    static const struct {
+        const char *set, *source, *account;
+    } kinds[] = {[AWS_FROM_IPV4] = {"ipRanges", "cidrIp", "-"},
+                 [AWS_FROM_IPV6] = {"ipv6Ranges", "cidrIpv6", "-"},
+                 [AWS_FROM_PREFIX_LIST] = {"prefixListIds", "prefixListId", "-"},
+                 [AWS_FROM_GROUP] = {"groups", "groupId", "userId"}};
+    for (size_t kind = 0; kind < GP_ARRAY_LEN(kinds); kind++) {
+        const struct xml_node *set = xml_find(permission, kinds[kind].set);
+        for (size_t i = 0; set != NULL && i < set->children.len; i++) {
+            const struct xml_node *item = set->children.items[i];
+            struct aws_rule r = {.protocol = xstrdup(xml_str(permission, "ipProtocol", "")),
+                                 .from = xstrdup(xml_str(permission, "fromPort", "")),
+                                 .to = xstrdup(xml_str(permission, "toPort", "")),
+                                 .kind = (int)kind,
+                                 .source = xstrdup(xml_str(item, kinds[kind].source, "")),
+                                 .account = xstrdup(xml_str(item, kinds[kind].account, ""))};
+            vec_push(&g->rules, r);
+        }
     }
 }
 
 static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct aws_group *g = ctx;
-    struct aws_tags tags;
-    (void)err;
+    const char *id = xml_str(item, "groupId", "");
     if (g->id != NULL) return 0;
-    aws_tags_read(item, &tags);
-    g->id = xstrdup(xml_str(item, "groupId", ""));
+    if (!form_ec2_id(id, "sg-"))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeSecurityGroups: an id that is no id of a group");
+    aws_tags_decode(item, &g->tags);
+    g->id = xstrdup(id);
     g->name = xstrdup(xml_str(item, "groupName", ""));
+    str_one_line(g->name);
     g->vpc = xstrdup(xml_str(item, "vpcId", ""));
-    g->owner = xstrdup(tags.owner);
-    g->stack = xstrdup(tags.stack);
-    g->uid = xstrdup(tags.uid);
-    g->spec = xstrdup(tags.spec);
-    g->claim = strcmp(tags.claim, "1") == 0;
-    if (!time_parse_utc(tags.expires, &g->expires_s)) g->expires_s = 0;
-    if (!time_parse_utc(tags.created, &g->created_s)) g->created_s = 0;
-    read_rules(item, g);
+    const struct xml_node *set = xml_find(item, "ipPermissions");
+    for (size_t i = 0; set != NULL && i < set->children.len; i++) read_sources(set->children.items[i], g);
     return 0;
 }
 
@@ -81,19 +78,35 @@ int aws_group_find(struct aws *a, const char *region, const char *vpc, const cha
                         ret, err);
 }
 
+int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aws_group *ret,
+                    struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeSecurityGroups");
+    aws_filter(&body, 1, "group-id", id);
+    return aws_describe(a, region, "DescribeSecurityGroups", &body, 0, "securityGroupInfo", on_group,
+                        ret, err);
+}
+
+int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char *uid,
+                    struct gp_error *err) {
+    const struct tags *t = &g->tags;
+    if (t->bad[0] != '\0' || !tags_identify(t))
+        return gp_fail(err, GP_EEXISTS, "aws: the security group '%s' (%s) exists, but %s: remove it, or choose "
+                       "another stack name", g->name, g->id,
+                       t->bad[0] != '\0' ? t->bad : "it has no tags of gpuprov");
+    if (str_eq(t->owner, s->owner) && str_eq(t->stack, s->name) && (uid == NULL || str_eq(t->uid, uid)))
+        return 0;
+    return gp_fail(err, GP_EEXISTS, "aws: '%s' (%s) belongs to the stack '%s' (%s) of '%s': choose another "
+                   "stack name or --owner", g->name, g->id, t->stack, t->uid, t->owner);
+}
+
 void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret) {
     resource_init(ret, RES_GROUP, "aws");
     resource_set(&ret->region, region);
     resource_set(&ret->id, g->id);
-    resource_set(&ret->owner, g->owner);
-    resource_set(&ret->stack, g->stack);
-    resource_set(&ret->uid, g->uid);
-    resource_set(&ret->spec_hash, g->spec);
-    ret->slot = -1;
+    tags_to_resource(&g->tags, -1, ret);
     ret->state = RES_RUNNING;
-    ret->claim = g->claim;
-    ret->created_s = g->created_s;
-    ret->expires_s = g->expires_s;
+    ret->price_usd_per_h = 0;
 }
 
 /* --- create --- */
@@ -104,12 +117,11 @@ static void add_tag(struct str *body, int *n, const char *key, const char *value
     aws_paramf(body, value, "TagSpecification.1.Tag.%d.Value", *n);
 }
 
-static void group_body(const struct stack *s, const char *vpc, const char *name, bool claim,
+static void group_body(const struct stack *s, const char *vpc, const char *name, const char *regions,
                        struct str *body) {
     char when[32];
     int n = 0;
-    GP_AUTO_FREE char *text = aws_group_name(s->owner, s->name, NULL);
-    GP_AUTO_FREE char *about = xasprintf("gpuprov: nodes of the stack %s", text + strlen("gpuprov-"));
+    GP_AUTO_FREE char *about = xasprintf("gpuprov: nodes of the stack %s/%s", s->owner, s->name);
     aws_begin(body, "CreateSecurityGroup");
     aws_param(body, "GroupName", name);
     aws_param(body, "GroupDescription", about);
@@ -124,14 +136,32 @@ static void group_body(const struct stack *s, const char *vpc, const char *name,
     add_tag(body, &n, AWS_TAG "created", when);
     time_format_utc(when, sizeof when, s->expires_s);
     add_tag(body, &n, AWS_TAG "expires", when);
-    if (claim) add_tag(body, &n, AWS_TAG "claim", "1");
+    if (regions == NULL) return;
+    add_tag(body, &n, AWS_TAG "claim", "1");
+    add_tag(body, &n, AWS_TAG "regions", regions);
+}
+
+/* What a group that was made just now has: the tags that were sent. */
+static void made_group(const struct stack *s, const char *id, const char *vpc, const char *name,
+                       const char *regions, struct aws_group *ret) {
+    *ret = (struct aws_group){.id = xstrdup(id), .name = xstrdup(name), .vpc = xstrdup(vpc)};
+    tags_init(&ret->tags);
+    resource_set(&ret->tags.owner, s->owner);
+    resource_set(&ret->tags.stack, s->name);
+    resource_set(&ret->tags.uid, s->uid);
+    resource_set(&ret->tags.spec_hash, s->spec_hash);
+    resource_set(&ret->tags.regions, regions);
+    ret->tags.created_s = s->created_s;
+    ret->tags.expires_s = s->expires_s;
+    ret->tags.claim = regions != NULL;
 }
 
 int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc,
-                     const char *name, bool claim, struct aws_group *ret, struct gp_error *err) {
+                     const char *name, const char *regions, struct aws_group *ret,
+                     struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
-    group_body(s, vpc, name, claim, &body);
+    group_body(s, vpc, name, regions, &body);
     struct intent in = {.uid = xstrdup(s->uid), .provider = xstrdup("aws"),
                         .region = xstrdup(region), .zone = xstrdup(""), .kind = RES_GROUP,
                         .slot_first = -1, .token = xstrdup(name), .body = xstrdup(body.s),
@@ -142,15 +172,12 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
         struct gp_error e = {0};
         r = aws_ec2(a, region, "CreateSecurityGroup", &body, AWS_ONCE, &reply, &e);
         const char *id = xml_str(reply.xml, "groupId", "");
-        if (r == 0 && id[0] == '\0') {
+        if (r == 0 && !form_ec2_id(id, "sg-")) {
             r = gp_fail(&e, GP_EUNKNOWN, "ec2 CreateSecurityGroup in %s: no id in the reply", region);
         } else if (r == 0) {
             struct resource_list made = {0};
-            struct aws_group g = {.id = xstrdup(id), .name = xstrdup(name), .vpc = xstrdup(vpc),
-                                  .owner = xstrdup(s->owner), .stack = xstrdup(s->name),
-                                  .uid = xstrdup(s->uid), .spec = xstrdup(s->spec_hash),
-                                  .created_s = s->created_s, .expires_s = s->expires_s,
-                                  .claim = claim};
+            struct aws_group g;
+            made_group(s, id, vpc, name, regions, &g);
             struct resource one;
             aws_group_resource(&g, region, &one);
             vec_push(&made.list, one);
@@ -181,7 +208,7 @@ int aws_group_settle(struct aws *a, const char *region, const struct aws_group *
         if (in->kind != RES_GROUP || !str_eq(in->provider, "aws") || !str_eq(in->region, region) ||
             !str_eq(in->token, g->name))
             continue;
-        if (!str_eq(in->uid, g->uid)) {
+        if (!str_eq(in->uid, g->tags.uid)) {
             r = journal_intent_end(a->journal, in->id, INTENT_FAILED, "another claim won", err);
             continue;
         }
@@ -193,92 +220,5 @@ int aws_group_settle(struct aws *a, const char *region, const struct aws_group *
         resource_list_clear(&made);
     }
     intent_list_clear(&open);
-    return r;
-}
-
-/* --- rules --- */
-
-static int public_cidr(struct aws *a, const char **ret, struct gp_error *err) {
-    const char *own = getenv("GPUPROV_CHECKIP_URL");
-    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
-    if (a->cache->public_cidr == NULL) {
-        GP_AUTO_RESP struct http_resp resp = {0};
-        struct http_req req = {.what = "this controller's public address", .method = "GET",
-                               .url = url, .repeatable = true, .tries = 3, .timeout_ms = 10000,
-                               .max_body = 4096};
-        int r = http_call(a->http, &req, &resp, err);
-        if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
-        char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
-        unsigned char raw[16];
-        bool v4 = inet_pton(AF_INET, text, raw) == 1, v6 = inet_pton(AF_INET6, text, raw) == 1;
-        if (resp.status != 200 || (!v4 && !v6))
-            return gp_fail(err, GP_EENV, "%s did not tell this controller's public address (HTTP %d): "
-                           "give access.ssh_from", url, resp.status);
-        a->cache->public_cidr = xasprintf("%s/%d", text, v4 ? 32 : 128);
-    }
-    *ret = a->cache->public_cidr;
-    return 0;
-}
-
-static void permit_members(struct str *body, int n, const char *group) {
-    aws_paramf(body, "-1", "IpPermissions.%d.IpProtocol", n);
-    aws_paramf(body, group, "IpPermissions.%d.Groups.1.GroupId", n);
-}
-
-static void permit_ssh(struct str *body, int n, const char *cidr) {
-    aws_paramf(body, "tcp", "IpPermissions.%d.IpProtocol", n);
-    aws_paramf(body, "22", "IpPermissions.%d.FromPort", n);
-    aws_paramf(body, "22", "IpPermissions.%d.ToPort", n);
-    if (strchr(cidr, ':') != NULL)
-        aws_paramf(body, cidr, "IpPermissions.%d.Ipv6Ranges.1.CidrIpv6", n);
-    else
-        aws_paramf(body, cidr, "IpPermissions.%d.IpRanges.1.CidrIp", n);
-}
-
-static int authorize(struct aws *a, const char *region, const char *id, const char *const *cidrs,
-                     size_t n, bool members, struct gp_error *err) {
-    GP_AUTO_STR struct str body = {0};
-    GP_AUTO_REPLY struct aws_reply reply = {0};
-    struct gp_error e = {0};
-    int count = 0;
-    aws_begin(&body, "AuthorizeSecurityGroupIngress");
-    aws_param(&body, "GroupId", id);
-    if (members) permit_members(&body, ++count, id);
-    for (size_t i = 0; i < n; i++) permit_ssh(&body, ++count, cidrs[i]);
-    if (count == 0) return 0;
-    int r = aws_ec2(a, region, "AuthorizeSecurityGroupIngress", &body, 0, &reply, &e);
-    if (r == -GP_EEXISTS && count > 1) { /* somebody added one of them meanwhile: one by one */
-        r = authorize(a, region, id, NULL, 0, members, err);
-        for (size_t i = 0; r == 0 && i < n; i++) r = authorize(a, region, id, &cidrs[i], 1, false, err);
-        return r;
-    }
-    if (r == -GP_EEXISTS) return 0;
-    if (r != 0 && err != NULL) *err = e;
-    return r;
-}
-
-int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
-                    const struct aws_group *g, struct gp_error *err) {
-    GP_AUTO_FREE char *key = xasprintf("%s/%s", region, g->id);
-    if (strv_has(&a->cache->groups_ready, key)) return 0;
-    GP_AUTO_STRV struct strv missing = {0};
-    const char *own = NULL;
-    int r = spec->access.ssh_from.n == 0 ? public_cidr(a, &own, err) : 0;
-    if (own != NULL && !strv_has(&g->ssh, own)) strv_add(&missing, own);
-    for (size_t i = 0; i < spec->access.ssh_from.n; i++)
-        if (!strv_has(&g->ssh, spec->access.ssh_from.v[i]))
-            strv_add(&missing, spec->access.ssh_from.v[i]);
-    for (int i = 0; r == 0; i++) { /* a new group may be unknown for a moment */
-        struct gp_error e = {0};
-        int one = authorize(a, region, g->id, (const char *const *)missing.v, missing.n, !g->members,
-                            &e);
-        if (one == 0) break;
-        if (one != -GP_ENOTFOUND || i == 4) {
-            if (err != NULL) *err = e;
-            return one;
-        }
-        if (gp_sleep(500 << i, a->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
-    }
-    if (r == 0) strv_add(&a->cache->groups_ready, key);
     return r;
 }

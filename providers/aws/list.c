@@ -6,52 +6,42 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
 #include "providers/catalog/catalog.h"
 
-void aws_tags_read(const struct xml_node *item, struct aws_tags *ret) {
-    const struct {
-        const char *key;
-        const char **to;
-    } map[] = {
-        {"owner", &ret->owner},     {"stack", &ret->stack},     {"uid", &ret->uid},
-        {"spec", &ret->spec},       {"expires", &ret->expires}, {"created", &ret->created},
-        {"slots", &ret->slots},     {"attempt", &ret->attempt}, {"price", &ret->price},
-        {"hostkey", &ret->hostkey}, {"claim", &ret->claim},
-    };
-    for (size_t i = 0; i < GP_ARRAY_LEN(map); i++) *map[i].to = "";
+void aws_tags_decode(const struct xml_node *item, struct tags *ret) {
     const struct xml_node *set = xml_find(item, "tagSet");
+    tags_init(ret);
     for (size_t k = 0; set != NULL && k < set->children.len; k++) {
         const char *key = xml_str(set->children.items[k], "key", "");
-        if (!str_starts(key, AWS_TAG)) continue;
-        for (size_t i = 0; i < GP_ARRAY_LEN(map); i++)
-            if (strcmp(key + strlen(AWS_TAG), map[i].key) == 0)
-                *map[i].to = xml_str(set->children.items[k], "value", "");
+        if (str_starts(key, AWS_TAG))
+            tags_read(ret, key + strlen(AWS_TAG), xml_str(set->children.items[k], "value", ""));
     }
 }
 
-static void set_common(struct resource *r, const struct xml_node *item, const char *region) {
-    struct aws_tags tags;
-    aws_tags_read(item, &tags);
+/* The tags of an item, decoded, and its region. launch_index -1: it is no node. */
+static void set_common(struct resource *r, const struct xml_node *item, const char *region,
+                       int launch_index) {
+    struct tags tags;
+    aws_tags_decode(item, &tags);
     resource_set(&r->region, region);
-    resource_set(&r->owner, tags.owner);
-    resource_set(&r->stack, tags.stack);
-    resource_set(&r->uid, tags.uid);
-    resource_set(&r->spec_hash, tags.spec);
-    resource_set(&r->host_keys, tags.hostkey);
-    if (!time_parse_utc(tags.expires, &r->expires_s)) r->expires_s = 0;
-    int64_t attempt = 0;
-    r->attempt = str_to_i64(tags.attempt, 0, 1000000, &attempt) ? (int)attempt : 0;
-    r->slot = -1;
+    tags_to_resource(&tags, launch_index, r);
+    tags_clear(&tags);
 }
 
-/* "FIRST+COUNT" and the launch index inside the call. */
-static int slot_of(const char *slots, const char *index) {
-    int64_t first = 0, i = 0;
-    GP_AUTO_FREE char *head = xstrndup(slots, strcspn(slots, "+"));
-    if (!str_to_i64(head, 0, 100000, &first)) return -1;
-    if (!str_to_i64(index, 0, 100000, &i)) return -1;
-    return (int)(first + i);
+/* An id of another form comes from no EC2: the whole reply is not used. */
+static int take_id(struct resource *r, const struct xml_node *item, const char *path, const char *prefix,
+                   struct gp_error *err) {
+    const char *id = xml_str(item, path, "");
+    resource_set(&r->id, form_ec2_id(id, prefix) ? id : "");
+    if (r->id[0] != '\0') return 0;
+    return gp_fail(err, GP_EPROTO, "ec2 in %s: a reply has an id that is no id of EC2 (%s...)", r->region,
+                   prefix);
 }
+
+static const char *word_or(const char *text) { return form_word(text) ? text : ""; }
+
+static const char *address_or(const char *text) { return form_address(text) ? text : ""; }
 
 static enum resource_state instance_state(const char *name) {
     if (strcmp(name, "pending") == 0) return RES_PENDING;
@@ -61,29 +51,50 @@ static enum resource_state instance_state(const char *name) {
     return RES_STOPPING; /* shutting-down, stopping, and whatever comes next: not gone */
 }
 
-void aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret) {
-    struct aws_tags tags;
+/* An instance of an IPv6-only subnet has no other address. */
+static const char *ipv6_of(const struct xml_node *item) {
+    const char *own = address_or(xml_str(item, "ipv6Address", ""));
+    if (own[0] != '\0') return own;
+    const struct xml_node *set = xml_find(item, "networkInterfaceSet");
+    for (size_t i = 0; set != NULL && i < set->children.len; i++) {
+        own = address_or(xml_str(set->children.items[i], "ipv6AddressesSet/item/ipv6Address", ""));
+        if (own[0] != '\0') return own;
+    }
+    return "";
+}
+
+static void set_addresses(struct resource *r, const struct xml_node *item) {
+    const char *v4 = address_or(xml_str(item, "privateIpAddress", ""));
+    const char *v6 = ipv6_of(item);
+    resource_set(&r->private_ip, v4[0] != '\0' ? v4 : v6);
+    resource_set(&r->public_ip, v4[0] != '\0' ? address_or(xml_str(item, "ipAddress", "")) : v6);
+}
+
+int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret,
+                      struct gp_error *err) {
+    int64_t index = 0;
     resource_init(ret, RES_INSTANCE, "aws");
-    set_common(ret, item, region);
-    aws_tags_read(item, &tags);
-    const char *type = xml_str(item, "instanceType", "");
+    if (!str_to_i64(xml_str(item, "amiLaunchIndex", "0"), 0, TAGS_SLOTS_MAX - 1, &index))
+        index = TAGS_SLOTS_MAX;
+    set_common(ret, item, region, (int)index);
+    int rc = take_id(ret, item, "instanceId", "i-", err);
+    const char *type = word_or(xml_str(item, "instanceType", ""));
     const struct catalog_row *known = catalog_aws_type(type);
-    resource_set(&ret->id, xml_str(item, "instanceId", ""));
-    resource_set(&ret->zone, xml_str(item, "placement/availabilityZone", ""));
+    resource_set(&ret->zone, word_or(xml_str(item, "placement/availabilityZone", "")));
     resource_set(&ret->instance_type, type);
-    resource_set(&ret->private_ip, xml_str(item, "privateIpAddress", ""));
-    resource_set(&ret->public_ip, xml_str(item, "ipAddress", ""));
+    set_addresses(ret, item);
     resource_set(&ret->user, "gpuprov");
     ret->state = instance_state(xml_str(item, "instanceState/name", ""));
     const char *reason = xml_str(item, "stateReason/message", xml_str(item, "reason", ""));
     resource_set(&ret->state_reason, reason);
+    str_one_line(ret->state_reason);
     ret->billed = ret->state != RES_GONE;
-    ret->slot = slot_of(tags.slots, xml_str(item, "amiLaunchIndex", ""));
     ret->gpus = known != NULL ? known->gpus : -1;
     bool spot = strcmp(xml_str(item, "instanceLifecycle", ""), "spot") == 0;
-    if (!str_to_double(tags.price, &ret->price_usd_per_h))
-        ret->price_usd_per_h = spot ? -1 : catalog_aws_price(type, region);
+    if (ret->price_usd_per_h < 0 && !spot) ret->price_usd_per_h = catalog_aws_price(type, region);
+    ret->created_s = 0;
     if (!time_parse_utc(xml_str(item, "launchTime", ""), &ret->created_s)) ret->created_s = 0;
+    return rc;
 }
 
 int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w) {
@@ -109,25 +120,30 @@ struct listing {
 
 static int on_reservation(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct listing *l = ctx;
-    (void)err;
     const struct xml_node *set = xml_find(item, "instancesSet");
-    for (size_t i = 0; set != NULL && i < set->children.len; i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && set != NULL && i < set->children.len; i++) {
         struct resource r;
-        aws_instance_read(set->children.items[i], l->region, &r);
-        vec_push(&l->out->list, r);
+        rc = aws_instance_read(set->children.items[i], l->region, &r, err);
+        if (rc == 0) vec_push(&l->out->list, r);
+        else resource_clear(&r);
     }
-    return 0;
+    return rc;
+}
+
+static int keep(struct listing *l, struct resource *r, int rc) {
+    if (rc == 0) vec_push(&l->out->list, *r);
+    else resource_clear(r);
+    return rc;
 }
 
 static int on_volume(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct listing *l = ctx;
     struct resource r;
-    (void)err;
-    const char *status = xml_str(item, "status", "");
+    const char *status = word_or(xml_str(item, "status", ""));
     resource_init(&r, RES_VOLUME, "aws");
-    set_common(&r, item, l->region);
-    resource_set(&r.id, xml_str(item, "volumeId", ""));
-    resource_set(&r.zone, xml_str(item, "availabilityZone", ""));
+    set_common(&r, item, l->region, -1);
+    resource_set(&r.zone, word_or(xml_str(item, "availabilityZone", "")));
     resource_set(&r.state_reason, status);
     r.state = strcmp(status, "deleted") == 0    ? RES_GONE
               : strcmp(status, "deleting") == 0 ? RES_STOPPING
@@ -136,27 +152,17 @@ static int on_volume(void *ctx, const struct xml_node *item, struct gp_error *er
                                                 : RES_STOPPED; /* left behind by its instance */
     r.billed = r.state != RES_GONE && r.state != RES_STOPPING;
     r.price_usd_per_h = -1;
-    r.gpus = -1;
-    vec_push(&l->out->list, r);
-    return 0;
+    return keep(l, &r, take_id(&r, item, "volumeId", "vol-", err));
 }
 
 static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct listing *l = ctx;
     struct resource r;
-    struct aws_tags tags;
-    (void)err;
     resource_init(&r, RES_GROUP, "aws");
-    set_common(&r, item, l->region);
-    aws_tags_read(item, &tags);
-    resource_set(&r.id, xml_str(item, "groupId", ""));
+    set_common(&r, item, l->region, -1);
     r.state = RES_RUNNING;
-    r.claim = strcmp(tags.claim, "1") == 0;
-    if (!time_parse_utc(tags.created, &r.created_s)) r.created_s = 0;
     r.price_usd_per_h = 0;
-    r.gpus = -1;
-    vec_push(&l->out->list, r);
-    return 0;
+    return keep(l, &r, take_id(&r, item, "groupId", "sg-", err));
 }
 
 static void add_live_filter(struct str *body, int n) {
@@ -201,9 +207,56 @@ static int list_region(struct aws *a, const char *region, const struct aws_wante
 }
 
 static int on_region(void *ctx, const struct xml_node *item, struct gp_error *err) {
-    (void)err;
-    strv_add(ctx, xml_str(item, "regionName", ""));
+    const char *name = xml_str(item, "regionName", "");
+    if (!aws_region_valid(name)) return gp_fail(err, GP_EPROTO, "ec2 DescribeRegions: a name that is no region");
+    if (!strv_has(ctx, name)) strv_add(ctx, name);
     return 0;
+}
+
+/* The regions to look in: those asked for and, everywhere, all that the account has enabled. */
+static int regions_of(struct aws *a, const struct list_req *req, struct strv *ret, struct gp_error *err) {
+    if (req->regions != NULL) strv_copy(ret, req->regions);
+    if (req->regions != NULL && !req->everywhere) return 0;
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeRegions");
+    int r = aws_describe(a, aws_home(a), "DescribeRegions", &body, 0, "regionInfo", on_region, ret, err);
+    if (r != 0 && ret->n == 0) strv_add(ret, aws_home(a));
+    return r;
+}
+
+/* One region in one of several threads. */
+struct part {
+    const struct aws_wanted *wanted;
+    bool nodes_only;
+    const struct strv *regions;
+    struct resource_list *lists; /* one for each region */
+    struct gp_error *errs;
+};
+
+static void list_part(struct aws *a, size_t i, void *ctx) {
+    const struct part *p = ctx;
+    const char *region = p->regions->v[i];
+    if (aws_region_valid(region)) /* it may come from a journal or a tag */
+        list_region(a, region, p->wanted, p->nodes_only, &p->lists[i], &p->errs[i]);
+    else
+        gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is no region", region);
+}
+
+/* What was seen, and where; the first error. One region that does not answer hides no other one. */
+static int collect(const struct part *p, const struct list_req *req, struct resource_list *ret,
+                   struct gp_error *err) {
+    int first = 0;
+    for (size_t i = 0; i < p->regions->n; i++) {
+        const struct gp_error *e = &p->errs[i];
+        for (size_t k = 0; k < p->lists[i].list.len; k++) vec_push(&ret->list, p->lists[i].list.items[k]);
+        vec_free(&p->lists[i].list);
+        if (req->looked != NULL)
+            coverage_put(req->looked, "aws", p->regions->v[i], req->owner, true, e->code ? e : NULL);
+        if (e->code == GP_OK || (first != 0 && e->code != GP_ECANCELLED)) continue;
+        first = -(int)e->code;
+        if (err != NULL) *err = *e;
+    }
+    return first;
 }
 
 int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
@@ -211,26 +264,26 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
     struct aws *a = aws_of(p);
     struct aws_wanted w = {.owner = req->owner, .stack = req->stack};
     GP_AUTO_STRV struct strv regions = {0};
-    if (req->regions != NULL) {
-        strv_copy(&regions, req->regions);
-    } else {
-        GP_AUTO_STR struct str body = {0};
-        aws_begin(&body, "DescribeRegions"); /* those that the account has enabled */
-        int r = aws_describe(a, aws_home(a), "DescribeRegions", &body, 0, "regionInfo", on_region,
-                             &regions, err);
-        if (r != 0) return r;
+    struct gp_error unknown = {0};
+    int r = aws_creds_ensure(a, false, err);
+    if (r != 0) return r;
+    int all = regions_of(a, req, &regions, &unknown);
+    if (all != 0 && req->looked != NULL) /* which regions there are is not known */
+        coverage_put(req->looked, "aws", "", req->owner, true, &unknown);
+    else if (req->looked != NULL && coverage_find(req->looked, "aws", "") != NULL)
+        coverage_put(req->looked, "aws", "", req->owner, true, NULL);
+    struct part part = {.wanted = &w, .nodes_only = req->nodes_only, .regions = &regions,
+                        .lists = xcalloc(regions.n + 1, sizeof *part.lists),
+                        .errs = xcalloc(regions.n + 1, sizeof *part.errs)};
+    aws_side_by_side(a, regions.n, list_part, &part);
+    struct gp_error first = {0};
+    r = collect(&part, req, ret, &first);
+    free(part.lists);
+    free(part.errs);
+    if (r != -GP_ECANCELLED && all != 0) {
+        r = all;
+        first = unknown;
     }
-    int first = 0;
-    for (size_t i = 0; i < regions.n && first != -GP_ECANCELLED; i++) {
-        struct gp_error e = {0};
-        int r = 0;
-        if (!aws_region_valid(regions.v[i])) /* it comes from a journal or a reply */
-            r = gp_fail(&e, GP_EUSAGE, "aws: '%s' is no region", regions.v[i]);
-        else
-            r = list_region(a, regions.v[i], &w, req->nodes_only, ret, &e);
-        if (r == 0 || (first != 0 && r != -GP_ECANCELLED)) continue;
-        first = r; /* one region that does not answer hides no other one */
-        if (err != NULL) *err = e;
-    }
-    return first != 0 ? gp_wrap(err, "listing what '%s' owns", req->owner) : 0;
+    if (r != 0 && err != NULL) *err = first;
+    return r != 0 ? gp_wrap(err, "listing what '%s' owns", req->owner) : 0;
 }

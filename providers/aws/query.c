@@ -264,7 +264,7 @@ int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret,
         if (call->flags & AWS_UNSIGNED) {
             cred = NULL;
         } else if (cred == NULL) {
-            int r = aws_creds_ensure(a, false, err);
+            int r = a->borrowed ? 0 : aws_creds_ensure(a, false, err);
             if (r != 0) return r;
             cred = &a->cred;
         }
@@ -280,7 +280,7 @@ int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret,
             corrected = true;
             continue;
         }
-        if (row->class == AWS_STALE && !refreshed && call->cred == NULL) {
+        if (row->class == AWS_STALE && !refreshed && call->cred == NULL && !a->borrowed) {
             refreshed = true;
             struct gp_error again = {0};
             if (aws_creds_ensure(a, true, &again) == 0) continue;

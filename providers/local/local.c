@@ -29,6 +29,7 @@
 #define LIST_MS 10000
 #define KILL_MS 30000
 #define DYING_MS 3000
+#define CLAIM_SHARED_S 600 /* how long after its making a claim may be a run's that is at work */
 #define NODE_MIB 128 /* what one node should have at least, for max_count */
 
 struct local {
@@ -227,22 +228,29 @@ static void take_claim(struct stack *s, const struct local_claim *c, bool existe
     free(s->uid);
     s->uid = xstrdup(c->uid);
     s->created_s = c->created_s;
-    if (!existed) return;
-    free(s->spec_hash);
-    s->spec_hash = xstrdup(c->spec_hash);
-    s->expires_s = c->expires_s;
+    if (existed) s->expires_s = c->expires_s;
 }
 
-/* A stack whose deadline has passed has ended by itself; what it left makes room. */
+/* Another run of the same spec made it a moment ago and may be at work: both go on with its times. Any other
+ * claim without nodes makes room, so that the spec's deadline counts. */
+static bool shares_times(const struct local_claim *c, const struct stack *s) {
+    int64_t now = clock_wall_s(), ttl_s = s->expires_s - s->created_s;
+    return c->expires_s > now && llabs(now - c->created_s) < CLAIM_SHARED_S && str_eq(c->spec_hash, s->spec_hash) &&
+           llabs(c->expires_s - c->created_s - ttl_s) <= 60;
+}
+
+/* What an expired stack, or a run that was cut before its first node, left makes room. */
 static int clear_expired(struct local *l, const struct local_claim *c, struct gp_error *err) {
     int r = local_holder_kill(c->dir, clock_deadline(KILL_MS), err);
     return r != 0 ? r : local_remove(l->stacks, c->dir, c->uid, err);
 }
 
-static int claim_new(struct local *l, struct stack *s, const char *dir, struct gp_error *err) {
+static int claim_new(struct local *l, const struct prepare_req *req, const char *dir, struct gp_error *err) {
+    struct stack *s = req->stack;
     char uid[17];
     int r = fs_random_hex(uid, 8, err);
     if (r != 0) return r;
+    if (req->further) str_put(uid, sizeof uid, s->uid);
     struct local_claim c = {.dir = xstrdup(dir),
                             .owner = xstrdup(s->owner),
                             .name = xstrdup(s->name),
@@ -285,17 +293,18 @@ static int local_prepare(struct provider *p, const struct prepare_req *req, stru
     GP_AUTO_FD int lock = -1;
     GP_AUTO_CLAIM struct local_claim c = {0};
     struct gp_error why = {0};
+    if (req->known != NULL) return 0; /* nothing of the spec changes who may reach a local node */
     int r = local_lock(l->stacks, clock_deadline(LOCK_MS), l->cancel, &lock, err);
     if (r != 0) return r;
     r = local_claim_read(dir, &c, &why);
-    if (r == 0 && c.expires_s > clock_wall_s()) {
+    if (r == 0 && shares_times(&c, s)) {
         take_claim(s, &c, true);
         return 0;
     }
     if (r == 0) r = clear_expired(l, &c, err);
     else if (r == -GP_ENOTFOUND) r = 0;
     else return gp_fail(err, why.code, "%s", why.msg);
-    return r == 0 ? claim_new(l, s, dir, err) : r;
+    return r == 0 ? claim_new(l, req, dir, err) : r;
 }
 
 /* --- create --- */
@@ -374,7 +383,9 @@ static int ask_for_nodes(struct local *l, const struct local_claim *c, const cha
 static int commit_intent(struct local *l, const struct create_req *q, const char *token, char *body,
                          int64_t *ret_id, struct gp_error *err) {
     GP_AUTO_FREE char *t = xstrdup(token);
+    GP_AUTO_FREE char *hash = xstrdup(q->spec->hash);
     struct intent in = {.uid = q->stack->uid,
+                        .spec_hash = hash,
                         .provider = (char[]){"local"},
                         .region = (char[]){REGION},
                         .zone = (char[]){""},
@@ -482,14 +493,23 @@ static int list_stack(struct local *l, const struct local_claim *c, struct resou
     return 0;
 }
 
-static int local_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-                      struct gp_error *err) {
-    struct local *l = self(p);
+static int list_claims(struct local *l, const struct list_req *req, struct resource_list *ret,
+                       struct gp_error *err) {
     GP_AUTO_CLAIMS struct local_claims claims = {0};
-    if (req->regions != NULL && !strv_has(req->regions, REGION)) return 0;
     int r = local_claims_read(l->stacks, req->owner, req->stack, &claims, err);
     for (size_t i = 0; r == 0 && i < claims.list.len; i++)
         r = list_stack(l, &claims.list.items[i], ret, err);
+    return r;
+}
+
+static int local_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
+                      struct gp_error *err) {
+    struct gp_error why = {0};
+    if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, REGION)) return 0;
+    int r = list_claims(self(p), req, ret, &why);
+    if (req->looked != NULL)
+        coverage_put(req->looked, "local", REGION, req->owner, false, r != 0 ? &why : NULL);
+    if (r != 0 && err != NULL) *err = why;
     return r;
 }
 

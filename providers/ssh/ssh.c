@@ -226,6 +226,7 @@ static int ssh_offers(struct provider *p, const struct spec *spec, size_t index,
 static int ssh_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     struct ssh_provider *s = self(p);
     struct stack *k = req->stack;
+    if (req->known != NULL) return 0; /* who may reach these machines is not ours to say */
     if (k->region == NULL || strcmp(k->region, REGION) != 0) {
         free(k->region);
         k->region = xstrdup(REGION);
@@ -239,10 +240,6 @@ static int ssh_prepare(struct provider *p, const struct prepare_req *req, struct
     r = journal_stack_get(s->journal, k->owner, k->name, &known, NULL, &why);
     if (r == 0 && known.uid != NULL && known.uid[0] != '\0') {
         k->uid = GP_STEAL(known.uid);
-        k->created_s = known.created_s;
-        k->expires_s = known.expires_s;
-        free(k->spec_hash);
-        k->spec_hash = GP_STEAL(known.spec_hash);
         stack_clear(&known);
         return 0;
     }
@@ -387,7 +384,12 @@ static int ssh_list(struct provider *p, const struct list_req *req, struct resou
     struct ssh_provider *s = self(p);
     GP_AUTO_RESOURCES struct resource_list known = {0};
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
-    int r = journal_resources(s->journal, NULL, &known, err);
+    struct gp_error why = {0};
+    if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, REGION)) return 0;
+    int r = journal_resources(s->journal, NULL, &known, &why);
+    if (req->looked != NULL)
+        coverage_put(req->looked, "ssh", REGION, req->owner, false, r != 0 ? &why : NULL);
+    if (r != 0 && err != NULL) *err = why;
     if (r != 0) return r;
     for (size_t i = 0; s->spec != NULL && i < s->spec->offers.len; i++) {
         /* A file that is gone or wrong by now must not keep `down` from releasing. */

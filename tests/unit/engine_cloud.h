@@ -113,12 +113,13 @@ static struct resource *add(enum resource_kind kind, const char *id, const struc
 }
 
 static int fake_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
+    if (req->known != NULL) return 0;
     for (size_t i = 0; i < cloud.things.list.len; i++) {
         struct resource *r = &cloud.things.list.items[i];
         if (!r->claim || strcmp(r->stack, req->stack->name) != 0 || r->state == RES_GONE) continue;
         free(req->stack->uid);
         req->stack->uid = xstrdup(r->uid);
-        req->stack->expires_s = r->expires_s;
+        r->expires_s = req->stack->expires_s;
         return 0;
     }
     if (req->stack->uid == NULL) {
@@ -130,7 +131,7 @@ static int fake_prepare(struct provider *p, const struct prepare_req *req, struc
                         .kind = RES_GROUP, .slot_first = -1, .created_s = clock_wall_s()};
     int r = journal_intent(journal_of(p), &in, err);
     if (r == 0) {
-        add(RES_GROUP, "sg-1", req->stack, -1);
+        resource_set(&add(RES_GROUP, "sg-1", req->stack, -1)->regions, "r1 r2");
         r = journal_intent_end(journal_of(p), in.id, INTENT_DONE, "", err);
     }
     intent_clear(&in);
@@ -148,7 +149,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
         engine_cancel(cloud.cancel_in_create);
     }
     struct intent in = {.provider = xstrdup("aws"), .uid = xstrdup(req->stack->uid),
-                        .kind = RES_INSTANCE, .slot_first = req->slot_first,
+                        .spec_hash = xstrdup(req->spec->hash), .kind = RES_INSTANCE, .slot_first = req->slot_first,
                         .slot_count = req->slot_count, .attempt = req->attempt,
                         .created_s = clock_wall_s()};
     if (req->replay != NULL) in.id = req->replay->id;
@@ -196,6 +197,23 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
     return r;
 }
 
+/* The regions that this list looks in, and that it does wholly. */
+static void fake_looked(struct provider *p, const struct list_req *req) {
+    static const char *const regions[] = {"r1", "r2"};
+    if (req->looked == NULL) return;
+    if (p->ops == &provider_local) {
+        coverage_put(req->looked, "local", "here", req->owner, false, NULL);
+        return;
+    }
+    struct gp_error denied = {0};
+    if (cloud.list_is_partial) {
+        gp_fail(&denied, GP_EAUTH, "r9 is not for you");
+        coverage_put(req->looked, "aws", "r9", req->owner, true, &denied);
+    }
+    for (size_t i = 0; i < GP_ARRAY_LEN(regions); i++)
+        coverage_put(req->looked, "aws", regions[i], req->owner, true, NULL);
+}
+
 static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
                      struct gp_error *err) {
     bool other = p->ops == &provider_local;
@@ -218,6 +236,7 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
         resource_copy(&copy, r);
         vec_push(&ret->list, copy);
     }
+    fake_looked(p, req);
     if (!other && cloud.list_is_partial) return gp_fail(err, GP_EAUTH, "r9 is not for you");
     return 0;
 }

@@ -28,7 +28,8 @@ static const char instance[] =
 static void read_one(const char *text, struct resource *r) {
     GP_AUTO_XML struct xml_node *root = NULL;
     assert_int_equal(xml_parse(text, strlen(text), "test", &root, NULL), 0);
-    aws_instance_read(root, "us-east-1", r);
+    struct gp_error err = {0};
+    assert_int_equal(aws_instance_read(root, "us-east-1", r, &err), 0);
 }
 
 static void test_instance(void **state) {

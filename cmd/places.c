@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places: the option --in that limits where is looked, and how results name the places that were looked at
+ * and those that were not. Pure but for the printing. */
+#include "base/gp_base.h"
+
+#include "app.h"
+
+#include "base/json.h"
+
+#define SHOWN 6 /* regions of one provider that a line names */
+
+int app_places(struct invocation *inv, const char *list, struct gp_error *err) {
+    struct strv *only = &inv->app->only;
+    if (list == NULL) return 0;
+    strv_split(only, list, ", ");
+    if (only->n == 0) return gp_fail(err, GP_EUSAGE, "--in: no place: give PROVIDER or PROVIDER/REGION");
+    int r = look_check_places(only, err);
+    inv->app->engine_opts.only = only;
+    return r == 0 ? 0 : gp_wrap(err, "--in");
+}
+
+json_t *looked_json(const struct coverage *c) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->list.len; i++) {
+        const struct look *l = &c->list.items[i];
+        json_t *j = json_pack("{s:s, s:o, s:o, s:b}", "provider", l->provider, "region",
+                              l->region[0] != '\0' ? json_string(l->region) : json_null(), "owner",
+                              l->owner[0] != '\0' ? json_any_text(l->owner) : json_null(), "checked",
+                              (int)l->checked);
+        if (!l->checked) json_object_set_new(j, "error", error_json(&l->why));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+void show_looked(const struct coverage *c, const char *owner, FILE *to) {
+    GP_AUTO_STR struct str seen = {0}, gaps = {0};
+    const struct look *gap = coverage_gap(c);
+    coverage_text(c, true, SHOWN, &seen);
+    coverage_text(c, false, SHOWN, &gaps);
+    if (seen.len > 0)
+        fprintf(to, "looked at%s%s: %s\n", owner != NULL ? " for owner " : "", owner != NULL ? owner : "", seen.s);
+    if (gap != NULL) fprintf(to, "not looked at: %s\n", gaps.s);
+}
+
+void show_unreadable(const struct resource_list *l, FILE *to) {
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        fprintf(to, "left alone: %s %s in %s %s: %s\n", resource_kind_name(r->kind), r->id, r->provider,
+                r->zone[0] != '\0' ? r->zone : r->region, r->unreadable);
+    }
+}

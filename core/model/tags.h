@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tags codec: the one place where tags of cloud resources are decoded and encoded. Anyone in the account
+ * may have written them, so a value that does not have exactly the form that gpuprov writes is not used: its
+ * field stays "not known", and `bad` reports it. Keys are without the provider's prefix ("uid", not
+ * "gpuprov:uid"). Pure; any thread. */
+#ifndef GP_MODEL_TAGS_H
+#define GP_MODEL_TAGS_H
+
+#include "base/str.h"
+#include "model/stack.h"
+
+#define TAGS_SLOTS_MAX 4096      /* nodes of a stack; a tag that names a higher slot is bad */
+#define TAGS_VALUE_MAX 256       /* EC2's limit of a value, in characters */
+#define TAGS_EVERYWHERE "*"      /* regions: all of them */
+
+/* What the tags of one resource say. All strings owned; "" (0, -1): absent or bad. */
+struct tags {
+    char *owner, *stack, *uid, *spec_hash, *hostkey;
+    char *regions;               /* of a claim: where its stack may have resources, "a b" or "*" */
+    int64_t created_s, expires_s; /* wall */
+    int slot_first, slot_count;  /* -1, 0: none */
+    int attempt;
+    double price_usd_per_h;      /* negative: not known */
+    bool claim;
+    unsigned seen;               /* keys that were there, as bits; private */
+    char bad[160];               /* the first tag that did not decode and why, one line; "" */
+};
+void tags_init(struct tags *t);  /* "" everywhere */
+void tags_clear(struct tags *t);
+/* One tag. Keys that are not gpuprov's are ignored; one that comes twice is bad. */
+void tags_read(struct tags *t, const char *key, const char *value);
+/* Owner, stack and uid are there and decode: only such a resource can be anybody's at all. */
+bool tags_identify(const struct tags *t);
+/* Fills the resource's owner, stack, uid, spec_hash, host_keys, regions, attempt, times, price, claim and
+ * `unreadable`; its slot is FIRST + launch_index when that lies within COUNT (launch_index -1: none).
+ * A resource without identity keeps owner, stack and uid "". */
+void tags_to_resource(const struct tags *t, int launch_index, struct resource *r);
+
+/* --- encoding: what tags_read decodes to the same --- */
+void tags_slots_text(char *dst, size_t n, int first, int count);
+void tags_price_text(char *dst, size_t n, double usd_per_h); /* "" when not known */
+/* Names in sorted order, each once; TAGS_EVERYWHERE when it would not fit a tag. Caller frees. */
+char *tags_regions_text(const struct strv *regions);
+/* The names of a regions value; false: everywhere, or not known (NULL, ""). */
+bool tags_regions_split(const char *text, struct strv *ret);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking: the one place where the engine asks a provider what is there. Decides where to look, keeps what
+ * is nobody's apart, and remembers which places were looked at, since every statement of absence or readiness
+ * rests on that. The verb's thread, or the watcher's for its own list. */
+#include "base/gp_base.h"
+
+#include "engine/run.h"
+
+#include "base/form.h"
+#include "model/tags.h"
+
+/* --- --in: places that the user limits a look to --- */
+
+bool look_allows(const struct engine *e, const char *provider, const char *region) {
+    const struct strv *only = e->opts.only;
+    if (only == NULL || only->n == 0) return true;
+    GP_AUTO_FREE char *place = xasprintf("%s/%s", provider, region);
+    bool whole = strv_has(only, provider);
+    if (whole || region[0] != '\0') return whole || strv_has(only, place);
+    for (size_t i = 0; i < only->n; i++) /* some region of it */
+        if (str_starts(only->v[i], place)) return true;
+    return false;
+}
+
+static bool limits_regions(const struct engine *e, const char *provider) {
+    return e->opts.only != NULL && e->opts.only->n > 0 && !strv_has(e->opts.only, provider);
+}
+
+/* The regions of a provider that --in names. */
+static void named_regions(const struct engine *e, const char *provider, struct strv *ret) {
+    GP_AUTO_FREE char *prefix = xasprintf("%s/", provider);
+    for (size_t i = 0; i < e->opts.only->n; i++)
+        if (str_starts(e->opts.only->v[i], prefix)) strv_add(ret, e->opts.only->v[i] + strlen(prefix));
+}
+
+int look_check_places(const struct strv *places, struct gp_error *err) {
+    for (size_t i = 0; i < places->n; i++) {
+        const char *slash = strchr(places->v[i], '/');
+        GP_AUTO_FREE char *name = xstrndup(places->v[i], strcspn(places->v[i], "/"));
+        if (provider_find(name) == NULL || (slash != NULL && !form_word(slash + 1)))
+            return gp_fail(err, GP_EUSAGE, "'%s' is no place: give PROVIDER or PROVIDER/REGION, such as aws or "
+                           "aws/us-east-1", places->v[i]);
+    }
+    return 0;
+}
+
+static void left_out(struct run *run, const char *provider, const char *region) {
+    const struct provider_ops *ops = provider_find(provider);
+    struct gp_error why = {0};
+    gp_fail(&why, GP_EUSAGE, "left out by --in");
+    coverage_put(&run->looked, provider, region, run->owner, ops == NULL || ops->billed, &why);
+}
+
+/* --- one list --- */
+
+/* Tags that somebody changed take no machine of ours away: the journal knows its id. */
+static void recognize(struct run *run, struct resource *r) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (journal_resources(run->e->journal, NULL, &known, NULL) != 0) return;
+    for (size_t i = 0; i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (strcmp(k->provider, r->provider) != 0 || strcmp(k->id, r->id) != 0 || !form_uid(k->uid)) continue;
+        resource_set(&r->owner, k->owner);
+        resource_set(&r->stack, k->stack);
+        resource_set(&r->uid, k->uid);
+        r->slot = r->slot >= 0 ? r->slot : k->slot;
+        r->attempt = GP_MAX(r->attempt, k->attempt);
+        r->claim = r->claim || k->claim;
+        if (r->expires_s == 0) r->expires_s = k->expires_s;
+    }
+}
+
+static bool is_known(const struct resource_list *l, const struct resource *r) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (strcmp(l->list.items[i].id, r->id) == 0 && strcmp(l->list.items[i].provider, r->provider) == 0)
+            return true;
+    return false;
+}
+
+/* What is of nobody is kept apart; what is another owner's or stack's is not looked at at all. */
+static void sort_out(struct run *run, const struct list_req *req, struct resource_list *all,
+                     struct resource_list *ret) {
+    for (size_t i = 0; i < all->list.len; i++) {
+        struct resource *r = &all->list.items[i];
+        if (r->uid[0] == '\0') recognize(run, r);
+        bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
+        if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
+        else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->unreadable, r))
+            vec_push(&run->unreadable.list, *r);
+        else resource_clear(r);
+    }
+    vec_free(&all->list);
+}
+
+int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,
+              struct gp_error *err) {
+    struct resource_list all = {0};
+    struct coverage looked = {0};
+    struct list_req req = *wanted;
+    GP_AUTO_STRV struct strv regions = {0};
+    struct gp_error why = {0};
+    const char *name = p->ops->name;
+    req.looked = &looked;
+    if (limits_regions(run->e, name)) {
+        named_regions(run->e, name, &regions);
+        for (size_t i = 0; wanted->regions != NULL && i < wanted->regions->n; i++)
+            if (!strv_has(&regions, wanted->regions->v[i])) left_out(run, name, wanted->regions->v[i]);
+        req.regions = &regions;
+        req.everywhere = false;
+    }
+    int r = p->ops->list(p, &req, &all, &why);
+    if (r != 0 && looked.list.len == 0 && r != -GP_ECANCELLED)
+        coverage_put(&looked, name, "", p->owner, p->ops->billed, &why);
+    if (r != -GP_ECANCELLED) coverage_merge(&run->looked, &looked);
+    coverage_clear(&looked);
+    sort_out(run, &req, &all, ret);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
+/* --- where a stack may be --- */
+
+static void add_once(struct strv *to, const char *region) {
+    if (region != NULL && region[0] != '\0' && !strv_has(to, region)) strv_add(to, region);
+}
+
+/* The spec's regions, the claim's, and those of what the journal knows, done or not. */
+static int known_regions(struct run *run, const char *provider, struct strv *ret, struct gp_error *err) {
+    for (size_t k = 0; run->spec != NULL && k < run->spec->offers.len; k++) {
+        const struct spec_offer *o = &run->spec->offers.items[k];
+        for (size_t i = 0; strcmp(o->provider, provider) == 0 && i < o->regions.n; i++)
+            add_once(ret, o->regions.v[i]);
+    }
+    if (str_eq(run->stack.provider, provider)) add_once(ret, run->stack.region);
+    for (size_t i = 0; i < run->scope.n; i++)
+        if (str_eq(run->scope_provider, provider)) add_once(ret, run->scope.v[i]);
+    if (run->stack.uid == NULL) return 0;
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct intent_list open = {0};
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    if (r == 0)
+        r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &open,
+                            err);
+    for (size_t i = 0; i < known.list.len; i++)
+        if (known.list.items[i].state != RES_GONE && strcmp(known.list.items[i].provider, provider) == 0)
+            add_once(ret, known.list.items[i].region);
+    for (size_t i = 0; i < open.list.len; i++)
+        if (str_eq(open.list.items[i].provider, provider)) add_once(ret, open.list.items[i].region);
+    intent_list_clear(&open);
+    return r;
+}
+
+/* A claim's tag names all regions of its stack: it is written before anything is made in them. */
+static void take_scope(struct run *run, const struct resource_list *seen, const char *provider) {
+    const char *uid = run->stack.uid;
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        GP_AUTO_STRV struct strv names = {0};
+        if (!r->claim || r->state == RES_GONE || strcmp(r->provider, provider) != 0) continue;
+        if (uid != NULL && strcmp(r->uid, uid) != 0) continue;
+        if (r->unreadable[0] != '\0' || !tags_regions_split(r->regions, &names)) continue;
+        strv_clear(&run->scope);
+        strv_copy(&run->scope, &names);
+        free(run->scope_provider);
+        run->scope_provider = xstrdup(provider);
+    }
+}
+
+static bool in_scope(const void *ctx, const char *region) { return strv_has(ctx, region); }
+
+/* Regions in which this list must have looked; false: one of them was not, and *err says why. */
+static bool all_checked(const struct run *run, const char *provider, const struct strv *regions,
+                        struct gp_error *err) {
+    for (size_t i = 0; i < regions->n; i++) {
+        const struct look *l = coverage_find(&run->looked, provider, regions->v[i]);
+        if (l != NULL && l->checked) continue;
+        if (err != NULL && l != NULL) *err = l->why;
+        return false;
+    }
+    return true;
+}
+
+/* Something of this provider was looked at. */
+static bool any_checked(const struct run *run, const char *provider) {
+    for (size_t i = 0; i < run->looked.list.len; i++)
+        if (run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, provider) == 0)
+            return true;
+    return false;
+}
+
+static bool is_home(const struct run *run, const char *provider) {
+    return run->stack.provider == NULL || run->stack.provider[0] == '\0' ||
+           strcmp(run->stack.provider, provider) == 0;
+}
+
+int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err) {
+    const char *name = p->ops->name;
+    GP_AUTO_STRV struct strv regions = {0}, more = {0};
+    struct gp_error why = {0};
+    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = &regions};
+    int r = known_regions(run, name, &regions, err);
+    if (r != 0) return r;
+    bool scoped = str_eq(run->scope_provider, name);
+    req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
+    r = look_list(run, p, &req, seen, &why);
+    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    take_scope(run, seen, name);
+    scoped = str_eq(run->scope_provider, name);
+    for (size_t i = 0; scoped && i < run->scope.n; i++)
+        if (!req.everywhere && !strv_has(&regions, run->scope.v[i])) strv_add(&more, run->scope.v[i]);
+    bool lost = !scoped && !req.everywhere && is_home(run, name); /* no claim where it should be */
+    if (more.n > 0 || lost) {
+        struct list_req rest = req;
+        rest.regions = more.n > 0 ? &more : &regions;
+        rest.everywhere = lost;
+        r = look_list(run, p, &rest, seen, &why);
+        if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
+        take_scope(run, seen, name);
+        for (size_t i = 0; i < more.n; i++) strv_add(&regions, more.v[i]);
+    }
+    for (size_t i = 0; scoped && i < run->scope.n; i++) add_once(&regions, run->scope.v[i]);
+    if (scoped) coverage_forget(&run->looked, name, in_scope, &regions);
+    gp_error_clear(&why);
+    if (all_checked(run, name, &regions, &why) && any_checked(run, name)) return 0;
+    if (why.code == GP_OK) {
+        const struct look *gap = coverage_gap(&run->looked);
+        if (gap != NULL) why = gap->why;
+        else gp_fail(&why, GP_EUSAGE, "%s: left out by --in", name);
+    }
+    if (err != NULL) *err = why;
+    return -(int)why.code;
+}
+
+/* --- what is said of it --- */
+
+void look_report(struct run *run) {
+    GP_AUTO_STR struct str gaps = {0};
+    coverage_text(&run->looked, false, 6, &gaps);
+    if (str_eq(gaps.s, run->said_gaps != NULL ? run->said_gaps : "")) return;
+    free(run->said_gaps);
+    run->said_gaps = xstrdup(gaps.s);
+    const struct look *gap = coverage_gap(&run->looked);
+    if (gap == NULL) return;
+    run_event(run, -1, run->ending ? NODE_GONE : NODE_PLANNED, run->ending ? EVENT_WARN : EVENT_INFO, "look",
+              "not looked at: %s: %s", gaps.s, gap->why.msg);
+}
+
+int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err) {
+    GP_AUTO_STR struct str gaps = {0};
+    const struct look *gap = coverage_gap(looked);
+    if (gap == NULL) return 0;
+    coverage_text(looked, false, 6, &gaps);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code,
+                   "%s: not looked at: %s (%.160s)%s; give credentials for it, or name the places to look at with "
+                   "--in", what, gaps.s, gap->why.msg,
+                   gap->billed ? ": what is there may still be billed" : "");
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whom a security group lets in: exactly what the spec says, whoever made its rules. Rules that are missing
+ * are added first, then those that nobody asked for are revoked and reported. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/aws/aws_int.h"
+
+#include "base/form.h"
+
+#include <arpa/inet.h>
+
+static int public_cidr(struct aws *a, const char **ret, struct gp_error *err) {
+    const char *own = getenv("GPUPROV_CHECKIP_URL");
+    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
+    if (a->cache->public_cidr == NULL) {
+        GP_AUTO_RESP struct http_resp resp = {0};
+        struct http_req req = {.what = "this controller's public address", .method = "GET",
+                               .url = url, .repeatable = true, .tries = 3, .timeout_ms = 10000,
+                               .max_body = 4096};
+        int r = http_call(a->http, &req, &resp, err);
+        if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
+        char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
+        if (resp.status != 200 || !form_address(text))
+            return gp_fail(err, GP_EENV, "%s did not tell this controller's public address (HTTP %d): "
+                           "give access.ssh_from", url, resp.status);
+        a->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
+    }
+    *ret = a->cache->public_cidr;
+    return 0;
+}
+
+/* --- what is wanted --- */
+
+struct cidr {
+    unsigned char bytes[16];
+    int family, bits;
+};
+
+static bool cidr_read(const char *text, struct cidr *ret) {
+    const char *slash = strchr(text, '/');
+    int64_t bits = 0;
+    if (slash == NULL) return false;
+    GP_AUTO_FREE char *address = xstrndup(text, (size_t)(slash - text));
+    *ret = (struct cidr){.family = strchr(address, ':') == NULL ? AF_INET : AF_INET6};
+    int64_t most = ret->family == AF_INET ? 32 : 128;
+    if (!str_to_i64(slash + 1, 0, most, &bits)) return false;
+    if (inet_pton(ret->family, address, ret->bytes) != 1) return false;
+    ret->bits = (int)bits;
+    for (int64_t i = bits; i < most; i++) ret->bytes[i / 8] &= (unsigned char)~(0x80 >> (i % 8));
+    return true;
+}
+
+/* EC2 shows a network in its shortest form: not always as it was asked for. */
+static bool same_cidr(const char *x, const char *y) {
+    struct cidr a, b;
+    if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
+    return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+}
+
+static bool is_ssh(const struct aws_rule *r) {
+    return strcmp(r->protocol, "tcp") == 0 && strcmp(r->from, "22") == 0 && strcmp(r->to, "22") == 0 &&
+           (r->kind == AWS_FROM_IPV4 || r->kind == AWS_FROM_IPV6);
+}
+
+static bool is_members(const struct aws_group *g, const struct aws_rule *r) {
+    return r->kind == AWS_FROM_GROUP && strcmp(r->protocol, "-1") == 0 && strcmp(r->source, g->id) == 0;
+}
+
+static bool has_ssh(const struct aws_group *g, const char *cidr) {
+    for (size_t i = 0; i < g->rules.len; i++)
+        if (is_ssh(&g->rules.items[i]) && same_cidr(g->rules.items[i].source, cidr)) return true;
+    return false;
+}
+
+static bool has_members(const struct aws_group *g) {
+    for (size_t i = 0; i < g->rules.len; i++)
+        if (is_members(g, &g->rules.items[i])) return true;
+    return false;
+}
+
+static bool wanted(const struct aws_group *g, const struct aws_rule *r, const struct strv *from) {
+    if (is_members(g, r)) return true;
+    for (size_t i = 0; is_ssh(r) && i < from->n; i++)
+        if (same_cidr(r->source, from->v[i])) return true;
+    return false;
+}
+
+/* --- add and revoke --- */
+
+static void put_rule(struct str *body, int n, const struct aws_rule *r) {
+    static const char *const names[] = {[AWS_FROM_IPV4] = "IpRanges.1.CidrIp",
+                                        [AWS_FROM_IPV6] = "Ipv6Ranges.1.CidrIpv6",
+                                        [AWS_FROM_PREFIX_LIST] = "PrefixListIds.1.PrefixListId",
+                                        [AWS_FROM_GROUP] = "Groups.1.GroupId"};
+    aws_paramf(body, r->protocol, "IpPermissions.%d.IpProtocol", n);
+    if (r->from[0] != '\0') aws_paramf(body, r->from, "IpPermissions.%d.FromPort", n);
+    if (r->to[0] != '\0') aws_paramf(body, r->to, "IpPermissions.%d.ToPort", n);
+    aws_paramf(body, r->source, "IpPermissions.%d.%s", n, names[r->kind]);
+    if (r->account[0] != '\0') aws_paramf(body, r->account, "IpPermissions.%d.Groups.1.UserId", n);
+}
+
+struct rules {
+    VEC_OF(struct aws_rule) list; /* strings borrowed */
+};
+
+static int change(struct aws *a, const char *action, const char *region, const char *group,
+                  const struct aws_rule *rules, size_t n, struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    aws_begin(&body, action);
+    aws_param(&body, "GroupId", group);
+    for (size_t i = 0; i < n; i++) put_rule(&body, (int)i + 1, &rules[i]);
+    return aws_ec2(a, region, action, &body, 0, &reply, err);
+}
+
+/* All in one call; where one of them is there (or gone) already, one by one. */
+static int change_all(struct aws *a, const char *action, int done_already, const char *region,
+                      const char *group, const struct rules *r, struct gp_error *err) {
+    struct gp_error e = {0};
+    if (r->list.len == 0) return 0;
+    int rc = change(a, action, region, group, r->list.items, r->list.len, &e);
+    bool partly = rc == done_already && r->list.len > 1;
+    for (size_t i = 0; partly && i < r->list.len; i++) {
+        gp_error_clear(&e);
+        rc = change(a, action, region, group, &r->list.items[i], 1, &e);
+        if (rc != 0 && rc != done_already) break;
+    }
+    if (rc == 0 || rc == done_already) return 0;
+    if (err != NULL) *err = e;
+    return rc;
+}
+
+static char empty[] = "", tcp[] = "tcp", ssh_port[] = "22", any[] = "-1";
+
+static void find_missing(const struct aws_group *g, const struct strv *from, struct rules *ret) {
+    if (!has_members(g)) {
+        struct aws_rule members = {.protocol = any, .from = empty, .to = empty, .kind = AWS_FROM_GROUP,
+                                   .source = g->id, .account = empty};
+        vec_push(&ret->list, members);
+    }
+    for (size_t i = 0; i < from->n; i++) {
+        struct aws_rule ssh = {.protocol = tcp, .from = ssh_port, .to = ssh_port, .account = empty,
+                               .kind = strchr(from->v[i], ':') != NULL ? AWS_FROM_IPV6 : AWS_FROM_IPV4,
+                               .source = from->v[i]};
+        if (!has_ssh(g, from->v[i])) vec_push(&ret->list, ssh);
+    }
+}
+
+static int add_missing(struct aws *a, const char *region, const struct aws_group *g,
+                       const struct rules *missing, struct gp_error *err) {
+    for (int i = 0;; i++) { /* a new group may be unknown for a moment */
+        struct gp_error e = {0};
+        int r = change_all(a, "AuthorizeSecurityGroupIngress", -GP_EEXISTS, region, g->id, missing, &e);
+        if (r == 0) return 0;
+        if (r != -GP_ENOTFOUND || i == 4) {
+            if (err != NULL) *err = e;
+            return r;
+        }
+        if (gp_sleep(500 << i, a->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    }
+}
+
+static void say_revoked(struct aws *a, const struct aws_group *g, const struct aws_rule *r) {
+    bool ports = r->from[0] != '\0' && strcmp(r->from, r->to) != 0;
+    GP_AUTO_FREE char *text =
+        xasprintf("security group %s let in %s%s%s%s%s from %s, which access.ssh_from does not name: revoked", g->id,
+                  strcmp(r->protocol, "-1") == 0 ? "everything" : r->protocol, r->from[0] ? " " : "", r->from,
+                  ports ? "-" : "", ports ? r->to : "", r->source);
+    str_one_line(text);
+    event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "access", "%s", text);
+}
+
+int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
+                    const struct aws_group *g, struct gp_error *err) {
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", region, g->id);
+    if (strv_has(&a->cache->groups_ready, key)) return 0;
+    GP_AUTO_STRV struct strv from = {0};
+    const char *own = NULL;
+    int r = spec->access.ssh_from.n == 0 ? public_cidr(a, &own, err) : 0;
+    if (r != 0) return r;
+    if (own != NULL) strv_add(&from, own);
+    else strv_copy(&from, &spec->access.ssh_from);
+    struct rules missing = {0}, foreign = {0};
+    find_missing(g, &from, &missing);
+    for (size_t i = 0; i < g->rules.len; i++)
+        if (!wanted(g, &g->rules.items[i], &from)) vec_push(&foreign.list, g->rules.items[i]);
+    r = add_missing(a, region, g, &missing, err);
+    if (r == 0) r = change_all(a, "RevokeSecurityGroupIngress", -GP_ENOTFOUND, region, g->id, &foreign, err);
+    for (size_t i = 0; r == 0 && i < foreign.list.len; i++) say_revoked(a, g, &foreign.list.items[i]);
+    vec_free(&missing.list);
+    vec_free(&foreign.list);
+    if (r == 0) strv_add(&a->cache->groups_ready, key);
+    return r;
+}
