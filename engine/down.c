@@ -59,6 +59,7 @@ static int blind(struct engine *e, const char *name, struct down_result *ret, in
     bool billed = open.len > 0;
     for (size_t i = 0; i < ret->left.list.len; i++)
         billed = billed || ret->left.list.items[i].billed;
+    if (open.len > 0 && err != NULL && err->code == GP_EBILLED) return gp_wrap(err, "%s", open.s);
     if (!billed || err == NULL || err->code == GP_EBILLED) return r;
     struct gp_error why = *err;
     gp_error_clear(err);
@@ -132,7 +133,7 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
         r = one;
         if (err != NULL) *err = why;
     }
-    if (r != 0 && (run == NULL || !run->verdict)) r = blind(e, name, ret, r, err);
+    if (r != 0 && (run == NULL || !run->verdict || r == -GP_EBILLED)) r = blind(e, name, ret, r, err);
     if (run != NULL) {
         coverage_merge(&ret->looked, &run->looked);
         ret->unreadable = run->unreadable;

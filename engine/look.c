@@ -180,6 +180,17 @@ static bool all_checked(const struct run *run, const char *provider, const struc
     return true;
 }
 
+/* A region that matters and that the list has no word of was not looked at: the whole list failed. */
+static void note_missing(struct run *run, const struct provider *p, const struct strv *regions,
+                         const struct gp_error *why) {
+    struct gp_error silent = {0};
+    gp_fail(&silent, GP_EPROTO, "%s did not list that region", p->ops->name);
+    for (size_t i = 0; i < regions->n; i++)
+        if (coverage_find(&run->looked, p->ops->name, regions->v[i]) == NULL)
+            coverage_put(&run->looked, p->ops->name, regions->v[i], p->owner, p->ops->billed,
+                         why->code != GP_OK ? why : &silent);
+}
+
 /* Something of this provider was looked at. */
 static bool any_checked(const struct run *run, const char *provider) {
     for (size_t i = 0; i < run->looked.list.len; i++)
@@ -200,6 +211,7 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = &regions};
     int r = known_regions(run, name, &regions, err);
     if (r != 0) return r;
+    coverage_drop(&run->looked, name); /* what an earlier look saw says nothing of now */
     bool scoped = str_eq(run->scope_provider, name);
     req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
     r = look_list(run, p, &req, seen, &why);
@@ -219,6 +231,8 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
         for (size_t i = 0; i < more.n; i++) strv_add(&regions, more.v[i]);
     }
     for (size_t i = 0; scoped && i < run->scope.n; i++) add_once(&regions, run->scope.v[i]);
+    if (r == 0) gp_error_clear(&why);
+    note_missing(run, p, &regions, &why);
     if (scoped) coverage_forget(&run->looked, name, in_scope, &regions);
     gp_error_clear(&why);
     if (all_checked(run, name, &regions, &why) && any_checked(run, name)) return 0;

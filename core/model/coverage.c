@@ -63,6 +63,16 @@ void coverage_forget(struct coverage *c, const char *provider,
     c->list.len = n;
 }
 
+void coverage_drop(struct coverage *c, const char *provider) {
+    size_t n = 0;
+    for (size_t i = 0; i < c->list.len; i++) {
+        struct look *l = &c->list.items[i];
+        if (strcmp(l->provider, provider) == 0) look_clear(l);
+        else c->list.items[n++] = *l;
+    }
+    c->list.len = n;
+}
+
 bool coverage_whole(const struct coverage *c) { return coverage_gap(c) == NULL; }
 
 const struct look *coverage_gap(const struct coverage *c) {

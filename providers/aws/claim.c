@@ -67,7 +67,7 @@ static char *claim_regions(const struct aws *a, const struct spec *spec, const s
  * the same. Any other claim without machines is as old as it may be: the spec decides. */
 static bool shares_times(const struct aws *a, const struct tags *t, const struct stack *s) {
     int64_t age_s = aws_now_s(a) - t->created_s;
-    int64_t ttl_s = s->expires_s - s->created_s;
+    int64_t ttl_s = s->expires_s - (s->created_s > 0 ? s->created_s : aws_now_s(a));
     return t->created_s > 0 && age_s < CLAIM_SHARED_S && age_s > -CLAIM_SHARED_S &&
            str_eq(t->spec_hash, s->spec_hash) && llabs(t->expires_s - t->created_s - ttl_s) <= 60;
 }

@@ -270,8 +270,6 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
     int all = regions_of(a, req, &regions, &unknown);
     if (all != 0 && req->looked != NULL) /* which regions there are is not known */
         coverage_put(req->looked, "aws", "", req->owner, true, &unknown);
-    else if (req->looked != NULL && coverage_find(req->looked, "aws", "") != NULL)
-        coverage_put(req->looked, "aws", "", req->owner, true, NULL);
     struct part part = {.wanted = &w, .nodes_only = req->nodes_only, .regions = &regions,
                         .lists = xcalloc(regions.n + 1, sizeof *part.lists),
                         .errs = xcalloc(regions.n + 1, sizeof *part.errs)};

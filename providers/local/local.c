@@ -232,9 +232,9 @@ static void take_claim(struct stack *s, const struct local_claim *c, bool existe
 }
 
 /* Another run of the same spec made it a moment ago and may be at work: both go on with its times. Any other
- * claim without nodes makes room, so that the spec's deadline counts. */
+ * claim whose holder never ran makes room, so that the spec's deadline counts. */
 static bool shares_times(const struct local_claim *c, const struct stack *s) {
-    int64_t now = clock_wall_s(), ttl_s = s->expires_s - s->created_s;
+    int64_t now = clock_wall_s(), ttl_s = s->expires_s - (s->created_s > 0 ? s->created_s : now);
     return c->expires_s > now && llabs(now - c->created_s) < CLAIM_SHARED_S && str_eq(c->spec_hash, s->spec_hash) &&
            llabs(c->expires_s - c->created_s - ttl_s) <= 60;
 }
@@ -297,7 +297,8 @@ static int local_prepare(struct provider *p, const struct prepare_req *req, stru
     int r = local_lock(l->stacks, clock_deadline(LOCK_MS), l->cancel, &lock, err);
     if (r != 0) return r;
     r = local_claim_read(dir, &c, &why);
-    if (r == 0 && shares_times(&c, s)) {
+    GP_AUTO_FD int alive = r == 0 ? local_holder_pidfd(dir) : -1; /* it may have nodes by now */
+    if (r == 0 && c.expires_s > clock_wall_s() && (alive >= 0 || shares_times(&c, s))) {
         take_claim(s, &c, true);
         return 0;
     }

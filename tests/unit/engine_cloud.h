@@ -203,6 +203,8 @@ static void fake_looked(struct provider *p, const struct list_req *req) {
     if (req->looked == NULL) return;
     if (p->ops == &provider_local) {
         coverage_put(req->looked, "local", "here", req->owner, false, NULL);
+        for (size_t i = 0; req->regions != NULL && i < req->regions->n; i++)
+            coverage_put(req->looked, "local", req->regions->v[i], req->owner, false, NULL);
         return;
     }
     struct gp_error denied = {0};
@@ -212,6 +214,8 @@ static void fake_looked(struct provider *p, const struct list_req *req) {
     }
     for (size_t i = 0; i < GP_ARRAY_LEN(regions); i++)
         coverage_put(req->looked, "aws", regions[i], req->owner, true, NULL);
+    for (size_t i = 0; !cloud.list_is_partial && req->regions != NULL && i < req->regions->n; i++)
+        coverage_put(req->looked, "aws", req->regions->v[i], req->owner, true, NULL);
 }
 
 static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret,

@@ -11,13 +11,13 @@
 #include <cmocka.h>
 
 static const char instance[] =
-    "<item><instanceId>i-1</instanceId><instanceState><code>16</code><name>running</name>"
+    "<item><instanceId>i-0123456789abcdef0</instanceId><instanceState><code>16</code><name>running</name>"
     "</instanceState><amiLaunchIndex>2</amiLaunchIndex><instanceType>p5.48xlarge</instanceType>"
     "<launchTime>2026-11-21T05:00:00.000Z</launchTime><placement><availabilityZone>us-east-1a"
     "</availabilityZone></placement><privateIpAddress>10.0.0.4</privateIpAddress>"
     "<ipAddress>203.0.113.9</ipAddress><tagSet>"
     "<item><key>Name</key><value>x</value></item>"
-    "<item><key>gpuprov:owner</key><value>me &amp; you</value></item>"
+    "<item><key>gpuprov:owner</key><value>me@you</value></item>"
     "<item><key>gpuprov:stack</key><value>llm</value></item>"
     "<item><key>gpuprov:uid</key><value>0123456789abcdef</value></item>"
     "<item><key>gpuprov:slots</key><value>4+8</value></item>"
@@ -36,8 +36,8 @@ static void test_instance(void **state) {
     (void)state;
     struct resource r;
     read_one(instance, &r);
-    assert_string_equal(r.id, "i-1");
-    assert_string_equal(r.owner, "me & you");
+    assert_string_equal(r.id, "i-0123456789abcdef0");
+    assert_string_equal(r.owner, "me@you");
     assert_string_equal(r.zone, "us-east-1a");
     assert_string_equal(r.public_ip, "203.0.113.9");
     assert_string_equal(r.user, "gpuprov");
@@ -60,7 +60,7 @@ static void test_price(void **state) {
     } rows[] = {{"1.25", 1.25}, {"", -1}, {"nan", -1}, {"x", -1}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         GP_AUTO_FREE char *text =
-            xasprintf("<item><instanceLifecycle>spot</instanceLifecycle><instanceType>p5.48xlarge</instanceType>"
+            xasprintf("<item><instanceId>i-01234567</instanceId><instanceLifecycle>spot</instanceLifecycle><instanceType>p5.48xlarge</instanceType>"
                       "<tagSet><item><key>gpuprov:price</key><value>%s</value></item></tagSet></item>",
                       rows[i].tag);
         struct resource r;
@@ -81,7 +81,7 @@ static void test_instance_states(void **state) {
                 {"stopped", RES_STOPPED, true},        {"terminated", RES_GONE, false},
                 {"something-new", RES_STOPPING, true}};
     for (size_t i = 0; i < GP_ARRAY_LEN(want); i++) {
-        GP_AUTO_FREE char *text = xasprintf("<item><instanceId>i</instanceId><instanceState><name>%s</name>"
+        GP_AUTO_FREE char *text = xasprintf("<item><instanceId>i-01234567</instanceId><instanceState><name>%s</name>"
                                             "</instanceState></item>", want[i].name);
         struct resource r;
         read_one(text, &r);
@@ -97,7 +97,7 @@ static void test_bad_slots(void **state) {
     static const char *const bad[] = {"", "+", "x+2", "-1+2", "99999999999+1"};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         GP_AUTO_FREE char *text =
-            xasprintf("<item><amiLaunchIndex>0</amiLaunchIndex><tagSet><item><key>gpuprov:slots</key>"
+            xasprintf("<item><instanceId>i-01234567</instanceId><amiLaunchIndex>0</amiLaunchIndex><tagSet><item><key>gpuprov:slots</key>"
                       "<value>%s</value></item></tagSet></item>", bad[i]);
         struct resource r;
         read_one(text, &r);
@@ -148,10 +148,56 @@ static void test_quotas(void **state) {
 
 static void test_group_names(void **state) {
     (void)state;
-    GP_AUTO_FREE char *claim = aws_group_name("123-me@x", "llm", NULL);
-    GP_AUTO_FREE char *other = aws_group_name("a\"b<c>", "s", "0011223344556677");
-    assert_string_equal(claim, "gpuprov-123-me@x-llm");
-    assert_string_equal(other, "gpuprov-a-b-c--s-0011223344556677");
+    static const struct {
+        const char *owner, *stack;
+    } pairs[] = {{"123-me@x", "llm"}, {"ci", "gpu-x"}, {"ci-gpu", "x"}, {"ci-gpu-x", "x"}};
+    struct strv seen = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(pairs); i++) {
+        GP_AUTO_FREE char *claim = aws_group_name(pairs[i].owner, pairs[i].stack, NULL);
+        GP_AUTO_FREE char *other = aws_group_name(pairs[i].owner, pairs[i].stack, "0011223344556677");
+        assert_false(strv_has(&seen, claim) || strv_has(&seen, other)); /* no two stacks share a name */
+        strv_add(&seen, claim);
+        strv_add(&seen, other);
+    }
+    assert_string_equal(seen.v[0], "gpuprov-123-me@x/llm");
+    assert_string_equal(seen.v[1], "gpuprov-123-me@x/llm/0011223344556677");
+    strv_clear(&seen);
+}
+
+static void test_foreign_replies(void **state) {
+    (void)state;
+    static const char *const ids[] = {"", "i-", "i-1", "../x", "i-0123456789abcdef0;id", "I-01234567", "sg-01234567"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(ids); i++) {
+        GP_AUTO_XML struct xml_node *root = NULL;
+        GP_AUTO_FREE char *text = xasprintf("<item><instanceId>%s</instanceId></item>", ids[i]);
+        struct resource r;
+        struct gp_error err = {0};
+        assert_int_equal(xml_parse(text, strlen(text), "test", &root, NULL), 0);
+        assert_int_equal(aws_instance_read(root, "us-east-1", &r, &err), -GP_EPROTO);
+        assert_string_equal(r.id, "");
+        resource_clear(&r);
+    }
+    struct resource r;
+    read_one("<item><instanceId>i-01234567</instanceId><privateIpAddress>10.0.0.1;x</privateIpAddress>"
+             "<ipAddress>$(id)</ipAddress><instanceType>a b</instanceType><placement><availabilityZone>../z"
+             "</availabilityZone></placement><reason>a\nb</reason></item>", &r);
+    assert_string_equal(r.private_ip, "");
+    assert_string_equal(r.public_ip, "");
+    assert_string_equal(r.instance_type, "");
+    assert_string_equal(r.zone, "");
+    assert_null(strpbrk(r.state_reason, "\n\x1b"));
+    resource_clear(&r);
+}
+
+/* IPv6-only: no IPv4 address anywhere. */
+static void test_ipv6_only(void **state) {
+    (void)state;
+    struct resource r;
+    read_one("<item><instanceId>i-01234567</instanceId><networkInterfaceSet><item><ipv6AddressesSet><item>"
+             "<ipv6Address>2001:db8::5</ipv6Address></item></ipv6AddressesSet></item></networkInterfaceSet></item>", &r);
+    assert_string_equal(r.private_ip, "2001:db8::5");
+    assert_string_equal(r.public_ip, "2001:db8::5");
+    resource_clear(&r);
 }
 
 static void test_bodies(void **state) {
@@ -187,6 +233,8 @@ int main(void) {
         cmocka_unit_test(test_bad_slots),  cmocka_unit_test(test_price),
         cmocka_unit_test(test_gpu_names),
         cmocka_unit_test(test_quotas),     cmocka_unit_test(test_group_names),
+        cmocka_unit_test(test_foreign_replies),
+        cmocka_unit_test(test_ipv6_only),
         cmocka_unit_test(test_bodies),     cmocka_unit_test(test_policy),
     };
     return cmocka_run_group_tests_name("aws decoding", tests, NULL, NULL);

@@ -166,7 +166,7 @@ static void test_foreign_owner_is_not_touched(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     struct stack theirs = {.owner = xstrdup("colleague"), .name = xstrdup("t"),
-                           .uid = xstrdup("ffff"), .spec_hash = xstrdup("")};
+                           .uid = xstrdup("ffffffffffffffff"), .spec_hash = xstrdup("")};
     add(RES_INSTANCE, "i-theirs", &theirs, 0);
     stack_clear(&theirs);
     assert_int_equal(launch(f, &err), 0);
@@ -179,7 +179,7 @@ static void test_foreign_owner_is_not_touched(void **state) {
 static void test_gc_ends_only_the_expired(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaa"),
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                         .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
@@ -200,8 +200,10 @@ static void test_status_from_memory_when_blind(void **state) {
     assert_int_equal(launch(f, &err), 0);
     cloud.list_fails = true;
     struct stack_view_list views = {0};
-    assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), 0);
+    assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), -GP_EBILLED); /* and it is shown */
     assert_int_equal(views.list.len, 1);
+    assert_true(views.list.items[0].remembered);
+    assert_false(coverage_whole(&views.list.items[0].looked));
     assert_int_equal(views.list.items[0].nodes.len, 2);
     assert_string_equal(views.list.items[0].nodes.items[1].id, "i-1");
     stack_view_list_clear(&views);

@@ -38,7 +38,7 @@ static void test_refused_takes_its_claim_back(void **state) {
 static void test_somebody_elses_claim_stays(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack theirs = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("cccc"),
+    struct stack theirs = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("cccccccccccccccc"),
                            .spec_hash = xstrdup(""), .expires_s = clock_wall_s() + 600};
     add(RES_GROUP, "sg-1", &theirs, -1);
     stack_clear(&theirs);
@@ -85,7 +85,7 @@ static void test_a_leftover_is_not_the_stack(void **state) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaa"),
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                         .spec_hash = xstrdup("")};
     resource_list_clear(&cloud.things);
     add(RES_INSTANCE, "i-late", &old, 0);

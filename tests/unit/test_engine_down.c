@@ -67,7 +67,7 @@ static void test_one_of_two_has_no_credentials(void **state) {
     struct fixture *f = *state;
     launch_at_both(f);
     cloud.open_fails = true;
-    down_fails(f, GP_EBILLED, "aws could not be looked at", "i-1");
+    down_fails(f, GP_EBILLED, "not looked at: aws", "i-1");
     assert_true(is_gone("node-2"));
     assert_int_equal(running(), 2);
     cloud.open_fails = false;
@@ -78,14 +78,14 @@ static void test_one_of_two_has_no_credentials(void **state) {
 static void test_one_of_two_cannot_be_looked_at(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack there = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaa"),
+    struct stack there = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                           .spec_hash = xstrdup("")};
     spec_free(f->spec);
     load(f, "name: t\nnodes: 2\noffers: [{provider: local}, {provider: aws}]\n");
     resource_set(&add(RES_INSTANCE, "node-0", &there, 0)->provider, "local");
     stack_clear(&there);
     cloud.open_fails = true;
-    down_fails(f, GP_EBILLED, "aws could not be looked at", "no credentials");
+    down_fails(f, GP_EBILLED, "not looked at: aws", "no credentials");
     assert_true(is_gone("node-0"));
     (void)err;
 }
@@ -95,7 +95,7 @@ static void test_one_of_two_does_not_answer(void **state) {
     struct fixture *f = *state;
     launch_at_both(f);
     cloud.other_list_fails = true;
-    down_fails(f, GP_EENDPOINT, "local could not be looked at", "node-2");
+    down_fails(f, GP_EENDPOINT, "not looked at: local", "node-2");
     assert_true(is_gone("i-0"));
     assert_true(is_gone("i-1"));
     cloud.other_list_fails = false;
@@ -148,22 +148,56 @@ static void test_gc_by_the_clouds_clock(void **state) {
     assert_int_equal(running(), 0);
 }
 
+static struct resource *claim(void) {
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].claim) return &cloud.things.list.items[i];
+    fail_msg("there is no claim");
+    abort();
+}
+
 /* One region does not answer: what the others hold is ended, by down and by gc, and it is said. */
 static void test_one_region_is_not_seen(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
+    resource_set(&claim()->regions, "r1 r9"); /* the stack may have something there */
     cloud.list_is_partial = true;
-    down_fails(f, GP_EBILLED, "aws could not be looked at", "r9 is not for you");
+    down_fails(f, GP_EBILLED, "not looked at: aws r9", "r9 is not for you");
     assert_int_equal(running(), 0);
+    assert_int_equal(claim()->state, RES_RUNNING); /* it goes last, and names the regions */
     cloud.list_is_partial = false;
     down_ok(f);
+}
+
+/* The same where nothing is known of the stack's regions: one that was denied may hold it. */
+static void test_a_claim_that_names_no_regions(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    resource_set(&claim()->regions, "");
+    cloud.list_is_partial = true;
+    down_fails(f, GP_EBILLED, "not looked at: aws r9", "r9 is not for you");
+    assert_int_equal(running(), 0);
+}
+
+/* A region that is denied and in which the stack, by its claim, never was is no news. */
+static void test_a_denied_region_that_does_not_matter(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.list_is_partial = true;
+    struct down_result res = {0};
+    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
+    assert_true(coverage_whole(&res.looked));
+    assert_non_null(coverage_find(&res.looked, "aws", "r1"));
+    assert_null(coverage_find(&res.looked, "aws", "r9"));
+    down_result_clear(&res);
 }
 
 static void test_gc_with_a_region_that_is_not_seen(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaa"),
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                         .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
@@ -252,7 +286,7 @@ static void test_earlier_stack_of_the_name(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaa"),
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                         .spec_hash = xstrdup("")};
     add(RES_INSTANCE, "i-late", &old, 0);
     stack_clear(&old);
@@ -292,7 +326,7 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
 static void test_gc_clears_tombstones(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct intent in = {.uid = xstrdup("bbbb"), .provider = xstrdup("aws"), .kind = RES_INSTANCE,
+    struct intent in = {.uid = xstrdup("bbbbbbbbbbbbbbbb"), .provider = xstrdup("aws"), .kind = RES_INSTANCE,
                         .slot_count = 2, .created_s = clock_wall_s() - 7200,
                         .deadline_s = clock_wall_s() - 3600, .state = INTENT_TOMBSTONE,
                         .note = xstrdup(TEARDOWN_NOTE)};
@@ -330,7 +364,7 @@ static void test_gc_tells_uids_apart(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaa"),
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                         .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
@@ -345,7 +379,7 @@ static void test_gc_tells_uids_apart(void **state) {
 static void test_gc_that_fails(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaa"),
+    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
                         .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
@@ -368,6 +402,8 @@ int main(void) {
         T(test_gc_asks_the_other_cloud_too),
         T(test_gc_by_the_clouds_clock),
         T(test_one_region_is_not_seen),
+        T(test_a_claim_that_names_no_regions),
+        T(test_a_denied_region_that_does_not_matter),
         T(test_gc_with_a_region_that_is_not_seen),
         T(test_blind_with_an_open_launch),
         T(test_a_journal_that_cannot_be_written),

@@ -15,6 +15,30 @@ static void send_off(const struct resource *r, const char *command) {
     OK(ssh_exec(s, command, &o, &result, err));
 }
 
+/* A claim that nobody made a node under says nothing about the deadline of another spec. */
+static void test_stale_claim(void **state) {
+    (void)state;
+    need_local();
+    struct up u, other;
+    up_open(&u, "stale", 1, 30 * 86400);
+    struct prepare_req prepare = {.stack = &u.stack, .spec = &u.spec};
+    OK(provider_local.prepare(u.p, &prepare, err));
+    up_open(&other, "stale", 1, 3600);
+    int64_t wanted = other.stack.expires_s;
+    prepare.stack = &other.stack;
+    OK(provider_local.prepare(other.p, &prepare, err));
+    assert_int_equal(other.stack.expires_s, wanted);
+    assert_string_not_equal(other.stack.uid, u.stack.uid);
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    up_list(&other, &all);
+    assert_int_equal(all.list.len, 1);
+    assert_int_equal(all.list.items[0].expires_s, wanted);
+    up_down(&other);
+    up_close(&u);
+    up_close(&other);
+    assert_nothing_left();
+}
+
 static void test_story(void **state) {
     (void)state;
     need_local();
@@ -23,13 +47,16 @@ static void test_story(void **state) {
     struct prepare_req prepare = {.stack = &u.stack, .spec = &u.spec};
     OK(provider_local.prepare(u.p, &prepare, err));
     GP_AUTO_FREE char *uid = xstrdup(u.stack.uid);
-    up_open(&other, "story", 2, 7200);
+    up_open(&other, "story", 2, 3610); /* the same spec, a moment later */
     prepare.stack = &other.stack;
     OK(provider_local.prepare(other.p, &prepare, err));
     assert_string_equal(other.stack.uid, uid); /* the winner's, with the winner's deadline */
     assert_int_equal(other.stack.expires_s, u.stack.expires_s);
     OK(up_try(&u, 0, 2, 1, err));
     assert_int_equal(u.made.list.len, 2);
+    other.stack.expires_s += 7200; /* another deadline does not end what runs */
+    OK(provider_local.prepare(other.p, &prepare, err));
+    assert_string_equal(other.stack.uid, uid);
     /* the same launch again, from a controller that knows nothing: the same nodes */
     OK(up_try(&other, 0, 2, 1, err));
     for (int i = 0; i < 2; i++) {
@@ -260,6 +287,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_proxy_rules),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_story),
+        cmocka_unit_test(test_stale_claim),
         cmocka_unit_test(test_walls),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_reboot_and_poweroff),
