@@ -312,10 +312,10 @@ static void test_tag(void **state) {
     struct resource copy = {0};
     resource_copy(&copy, by_slot(&w.made, 1));
     vec_push(&one.list, copy);
-    OK(w.ops->tag(w.p, &one, "hostkey", "SHA256:contract", err));
+    OK(w.ops->tag(w.p, &one, "hostkey", "SHA256:contractcontractcontractcontractcontractcon", err));
     list_nodes(w.p, 2, &l);
-    assert_string_equal(by_slot(&l, 1)->host_keys, "SHA256:contract");
-    assert_string_not_equal(by_slot(&l, 0)->host_keys, "SHA256:contract");
+    assert_string_equal(by_slot(&l, 1)->host_keys, "SHA256:contractcontractcontractcontractcontractcon");
+    assert_string_not_equal(by_slot(&l, 0)->host_keys, "SHA256:contractcontractcontractcontractcontractcon");
 }
 
 static void test_foreign_owner(void **state) {

@@ -55,7 +55,7 @@ def test_request(cloud):
     assert tags["gpuprov:uid"] == run["uid"] and tags["gpuprov:stack"] == "contract"
     assert one["MetadataOptions"]["HttpTokens"] == "required"
     group = cloud.moto.groups()[0]
-    assert group["GroupName"] == "gpuprov-123456789012-moto-contract"
+    assert group["GroupName"] == "gpuprov-123456789012-moto/contract"
     assert [g["GroupId"] for g in one["NetworkInterfaces"][0]["Groups"]] == [group["GroupId"]]
     rules = group["IpPermissions"]
     assert {(r["IpProtocol"], r.get("FromPort")) for r in rules} == {("tcp", 22), ("-1", None)} or \
@@ -252,9 +252,9 @@ def test_claim_outlives_a_volume_that_the_list_did_not_show(cloud):
 
 
 def test_a_stranger_holds_the_name(cloud):
-    cloud.moto.client().create_security_group(GroupName="gpuprov-123456789012-moto-contract", Description="x")
+    cloud.moto.client().create_security_group(GroupName="gpuprov-123456789012-moto/contract", Description="x")
     run = cloud.drive("prepare")
-    assert run["code"] == "exists" and "no gpuprov tags" in run["message"]
+    assert run["code"] == "exists" and "no tags of gpuprov" in run["message"]
     assert cloud.proxy.count("CreateTags") == cloud.proxy.count("AuthorizeSecurityGroupIngress") == 0
 
 

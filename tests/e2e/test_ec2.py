@@ -50,7 +50,7 @@ def as_asked(cloud, one, nodes, market):
 
 def closed_but_for_ssh(cloud, uid):
     [group] = cloud.groups()
-    assert group["GroupName"] == "gpuprov-123456789012-moto-llm"
+    assert group["GroupName"] == "gpuprov-123456789012-moto/llm"
     assert tags(group)["gpuprov:uid"] == uid and tags(group)["gpuprov:claim"] == "1"
     for rule in group["IpPermissions"]:
         if rule["IpProtocol"] == "-1":
