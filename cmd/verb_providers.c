@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpuprov providers [NAME]: what nodes can come from and who ends them; aws --policy prints the least
- * IAM policy. */
+ * IAM policy of one owner. Only that without --owner opens a provider. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -13,7 +13,7 @@ struct opts {
 };
 static const struct opt options[] = {
     {.name = "policy", .type = OPT_FLAG, .offset = offsetof(struct opts, policy),
-     .help = "aws: print the least IAM policy that gpuprov needs"},
+     .help = "aws: print the least IAM policy of --owner (else the principal)"},
     {0}};
 
 static const char *ends_name(enum provider_ends e) {
@@ -26,13 +26,34 @@ static const char *ends_name(enum provider_ends e) {
     return "?";
 }
 
-static int print_policy(const char *name, struct gp_error *err) {
+/* --owner, or whom the credentials stand for. Caller frees *ret. */
+static int owner_of(struct invocation *inv, char **ret, struct gp_error *err) {
+    struct engine *e = NULL;
+    struct provider *p = NULL;
+    inv->app->engine_opts.scratch = true; /* nothing is launched: no journal on disk */
+    int r = app_engine(inv, &e, err);
+    if (r != 0) return r;
+    if (e->opts.owner != NULL) {
+        *ret = xstrdup(e->opts.owner);
+        return 0;
+    }
+    struct provider_env env = {.cancel = &e->cancel, .journal = e->journal, .sink = &e->sink};
+    if ((r = provider_aws.open(&env, &p, err)) != 0)
+        return gp_wrap(err, "the policy is for one owner: give --owner NAME, or credentials of AWS");
+    *ret = xstrdup(p->owner);
+    provider_aws.close(p);
+    return 0;
+}
+
+static int print_policy(struct invocation *inv, const char *name, struct gp_error *err) {
     if (name == NULL || strcmp(name, "aws") != 0)
         return gp_fail(err, GP_EUSAGE, "--policy is of aws: gpuprov providers aws --policy");
-    GP_AUTO_FREE char *policy = aws_policy_json();
-    fputs(policy, stdout);
-    if (!str_ends(policy, "\n")) putchar('\n');
-    return 0;
+    GP_AUTO_FREE char *owner = NULL;
+    GP_AUTO_FREE char *policy = NULL;
+    int r = owner_of(inv, &owner, err);
+    if (r == 0) r = aws_policy_json(owner, &policy, err);
+    if (r == 0) fputs(policy, stdout);
+    return r;
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -41,7 +62,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (only != NULL && provider_find(only) == NULL)
         return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; 'gpuprov providers' lists them",
                        only);
-    if (o->policy) return print_policy(only, err);
+    if (o->policy) return print_policy(inv, only, err);
     json_t *list = json_array();
     struct table t = {0};
     table_head(&t, "provider", "ends", "billed", "what", NULL);
@@ -73,5 +94,4 @@ const struct verb verb_providers = {
     .options = options,
     .opts_size = sizeof(struct opts),
     .max_args = 1,
-    .flags = VERB_PLAIN,
 };

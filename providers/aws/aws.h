@@ -3,8 +3,10 @@
 #ifndef GP_AWS_H
 #define GP_AWS_H
 
-/* The least IAM policy that `plan`, `up`, `status`, `down` and `gc` need, as JSON with a newline at
- * its end. Caller frees. No I/O. */
-char *aws_policy_json(void);
+#include "base/error.h"
+
+/* The least IAM policy that `plan`, `up`, `status`, `down` and `gc` of this owner need, as JSON with a
+ * newline at its end. *ret: caller frees. -GP_EUSAGE: no owner by its form (form_owner). No I/O. */
+int aws_policy_json(const char *owner, char **ret, struct gp_error *err);
 
 #endif

@@ -1,117 +1,133 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The least IAM policy, for `gpuprov providers aws --policy`. Reads cannot be limited to resources in
- * EC2; whatever makes, changes or ends something is tied to gpuprov's own tags. Pure. */
+/* The least IAM policy of one owner, for `gpuprov providers aws --policy`. EC2's reads cannot be limited
+ * to resources; every statement that makes, changes or ends something is tied to the owner's tag. The tags
+ * that say whose a thing is (owner, stack, uid) are set when it is made and never later. Pure. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws.h"
 
-static const char policy[] =
-"{\n"
-"  \"Version\": \"2012-10-17\",\n"
-"  \"Statement\": [\n"
-"    {\n"
-"      \"Sid\": \"Look\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": [\n"
-"        \"ec2:DescribeImages\",\n"
-"        \"ec2:DescribeInstances\",\n"
-"        \"ec2:DescribeInstanceTypeOfferings\",\n"
-"        \"ec2:DescribeInstanceTypes\",\n"
-"        \"ec2:DescribeRegions\",\n"
-"        \"ec2:DescribeSecurityGroups\",\n"
-"        \"ec2:DescribeSpotPriceHistory\",\n"
-"        \"ec2:DescribeSubnets\",\n"
-"        \"ec2:DescribeVolumes\",\n"
-"        \"ec2:DescribeVpcs\",\n"
-"        \"servicequotas:GetServiceQuota\"\n"
-"      ],\n"
-"      \"Resource\": \"*\"\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"NamesOfImages\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": \"ssm:GetParameter\",\n"
-"      \"Resource\": \"arn:*:ssm:*::parameter/aws/service/*\"\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"CreateTagged\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": [\"ec2:RunInstances\", \"ec2:CreateSecurityGroup\"],\n"
-"      \"Resource\": [\n"
-"        \"arn:*:ec2:*:*:instance/*\",\n"
-"        \"arn:*:ec2:*:*:volume/*\",\n"
-"        \"arn:*:ec2:*:*:network-interface/*\",\n"
-"        \"arn:*:ec2:*:*:spot-instances-request/*\",\n"
-"        \"arn:*:ec2:*:*:security-group/*\"\n"
-"      ],\n"
-"      \"Condition\": {\"StringLike\": {\"aws:RequestTag/gpuprov:owner\": \"?*\"}}\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"CreateFrom\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": [\"ec2:RunInstances\", \"ec2:CreateSecurityGroup\"],\n"
-"      \"Resource\": [\n"
-"        \"arn:*:ec2:*::image/*\",\n"
-"        \"arn:*:ec2:*:*:subnet/*\",\n"
-"        \"arn:*:ec2:*:*:vpc/*\"\n"
-"      ]\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"LaunchIntoOwnGroup\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": \"ec2:RunInstances\",\n"
-"      \"Resource\": \"arn:*:ec2:*:*:security-group/*\",\n"
-"      \"Condition\": {\"StringLike\": {\"aws:ResourceTag/gpuprov:owner\": \"?*\"}}\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"TagWhatIsBeingMade\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": \"ec2:CreateTags\",\n"
-"      \"Resource\": \"*\",\n"
-"      \"Condition\": {\"StringEquals\": {\"ec2:CreateAction\": [\"RunInstances\", "
-"\"CreateSecurityGroup\"]}}\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"TagHostKey\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": \"ec2:CreateTags\",\n"
-"      \"Resource\": \"arn:*:ec2:*:*:instance/*\",\n"
-"      \"Condition\": {\n"
-"        \"StringLike\": {\"aws:ResourceTag/gpuprov:owner\": \"?*\"},\n"
-"        \"ForAllValues:StringEquals\": {\"aws:TagKeys\": [\"gpuprov:hostkey\"]}\n"
-"      }\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"EndOwn\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": [\n"
-"        \"ec2:TerminateInstances\",\n"
-"        \"ec2:DeleteVolume\",\n"
-"        \"ec2:DeleteSecurityGroup\",\n"
-"        \"ec2:AuthorizeSecurityGroupIngress\"\n"
-"      ],\n"
-"      \"Resource\": [\n"
-"        \"arn:*:ec2:*:*:instance/*\",\n"
-"        \"arn:*:ec2:*:*:volume/*\",\n"
-"        \"arn:*:ec2:*:*:security-group/*\"\n"
-"      ],\n"
-"      \"Condition\": {\"StringLike\": {\"aws:ResourceTag/gpuprov:owner\": \"?*\"}}\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"FirstSpotRequest\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": \"iam:CreateServiceLinkedRole\",\n"
-"      \"Resource\": \"arn:*:iam::*:role/aws-service-role/spot.amazonaws.com/*\",\n"
-"      \"Condition\": {\"StringEquals\": {\"iam:AWSServiceName\": \"spot.amazonaws.com\"}}\n"
-"    },\n"
-"    {\n"
-"      \"Sid\": \"OnlyForOffersWithARole\",\n"
-"      \"Effect\": \"Allow\",\n"
-"      \"Action\": \"iam:PassRole\",\n"
-"      \"Resource\": \"arn:*:iam::*:role/*\",\n"
-"      \"Condition\": {\"StringEquals\": {\"iam:PassedToService\": \"ec2.amazonaws.com\"}}\n"
-"    }\n"
-"  ]\n"
-"}\n";
+#include "base/form.h"
+#include "base/json.h"
 
-char *aws_policy_json(void) { return xstrdup(policy); }
+#include <stdarg.h>
+
+#define TAG_OF_REQUEST "aws:RequestTag/gpuprov:owner"
+#define TAG_OF_RESOURCE "aws:ResourceTag/gpuprov:owner"
+
+/* A list of text, ended by NULL. */
+static json_t *list(const char *first, ...) {
+    json_t *l = json_array();
+    va_list ap;
+    va_start(ap, first);
+    for (const char *s = first; s != NULL; s = va_arg(ap, const char *))
+        json_array_append_new(l, json_string(s));
+    va_end(ap);
+    return l;
+}
+
+/* Takes over actions, resources and condition (NULL: none). */
+static void allow(json_t *statements, const char *sid, json_t *actions, json_t *resources,
+                  json_t *condition) {
+    json_t *s = json_pack("{s:s, s:s, s:o, s:o}", "Sid", sid, "Effect", "Allow", "Action", actions,
+                          "Resource", resources);
+    if (condition != NULL) json_object_set_new(s, "Condition", condition);
+    json_array_append_new(statements, s);
+}
+
+static json_t *equals(const char *key, const char *value) {
+    return json_pack("{s:{s:s}}", "StringEquals", key, value);
+}
+
+/* Only these tags, and at least one: a request without tags would satisfy ForAllValues alone. */
+static json_t *own_with_tags(const char *owner, json_t *keys) {
+    return json_pack("{s:{s:s}, s:{s:o}, s:{s:s}}", "StringEquals", TAG_OF_RESOURCE, owner,
+                     "ForAllValues:StringEquals", "aws:TagKeys", keys, "Null", "aws:TagKeys", "false");
+}
+
+static void add_reads(json_t *to) {
+    allow(to, "Look",
+          list("ec2:DescribeImages", "ec2:DescribeInstances", "ec2:DescribeInstanceTypeOfferings",
+               "ec2:DescribeInstanceTypes", "ec2:DescribeRegions", "ec2:DescribeSecurityGroups",
+               "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeVolumes",
+               "ec2:DescribeVpcs", "servicequotas:GetServiceQuota", NULL),
+          list("*", NULL), NULL);
+    allow(to, "NamesOfImages", list("ssm:GetParameter", NULL),
+          list("arn:*:ssm:*::parameter/aws/service/*", NULL), NULL);
+}
+
+static void add_creates(json_t *to, const char *owner) {
+    allow(to, "LaunchTagged", list("ec2:RunInstances", NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:network-interface/*",
+               "arn:*:ec2:*:*:spot-instances-request/*", NULL),
+          equals(TAG_OF_REQUEST, owner));
+    allow(to, "LaunchFrom", list("ec2:RunInstances", NULL),
+          list("arn:*:ec2:*::image/*", "arn:*:ec2:*:*:subnet/*", NULL), NULL);
+    allow(to, "LaunchIntoOwnGroup", list("ec2:RunInstances", NULL),
+          list("arn:*:ec2:*:*:security-group/*", NULL), equals(TAG_OF_RESOURCE, owner));
+    allow(to, "CreateGroupTagged", list("ec2:CreateSecurityGroup", NULL),
+          list("arn:*:ec2:*:*:security-group/*", NULL), equals(TAG_OF_REQUEST, owner));
+    allow(to, "CreateGroupIn", list("ec2:CreateSecurityGroup", NULL),
+          list("arn:*:ec2:*:*:vpc/*", NULL), NULL);
+}
+
+static void add_tags(json_t *to, const char *owner) {
+    allow(to, "TagWhatIsBeingMade", list("ec2:CreateTags", NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:network-interface/*",
+               "arn:*:ec2:*:*:spot-instances-request/*", "arn:*:ec2:*:*:security-group/*", NULL),
+          json_pack("{s:{s:o, s:s}}", "StringEquals", "ec2:CreateAction",
+                    list("RunInstances", "CreateSecurityGroup", NULL), TAG_OF_REQUEST, owner));
+    allow(to, "TagClaim", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:security-group/*", NULL),
+          own_with_tags(owner, list("gpuprov:expires", "gpuprov:created", "gpuprov:spec",
+                                    "gpuprov:regions", NULL)));
+    allow(to, "TagHostKey", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
+          own_with_tags(owner, list("gpuprov:hostkey", NULL)));
+}
+
+static void add_own(json_t *to, const char *owner) {
+    allow(to, "EndOwn",
+          list("ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:security-group/*",
+               NULL),
+          equals(TAG_OF_RESOURCE, owner));
+    allow(to, "RulesOfOwnGroup",
+          list("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", NULL),
+          list("arn:*:ec2:*:*:security-group/*", NULL), equals(TAG_OF_RESOURCE, owner));
+}
+
+/* What EC2 does in the caller's name. */
+static void add_through_ec2(json_t *to) {
+    static const char kms[] = "arn:*:kms:*:*:key/*";
+    allow(to, "FirstSpotRequest", list("iam:CreateServiceLinkedRole", NULL),
+          list("arn:*:iam::*:role/aws-service-role/spot.amazonaws.com/*", NULL),
+          equals("iam:AWSServiceName", "spot.amazonaws.com"));
+    allow(to, "OnlyForOffersWithARole", list("iam:PassRole", NULL), list("arn:*:iam::*:role/*", NULL),
+          json_pack("{s:{s:o}}", "StringEquals", "iam:PassedToService",
+                    list("ec2.amazonaws.com", "ec2.amazonaws.com.cn", NULL)));
+    allow(to, "OnlyForOwnDiskKey",
+          list("kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext",
+               "kms:ReEncryptFrom", "kms:ReEncryptTo", NULL),
+          list(kms, NULL),
+          json_pack("{s:{s:o}}", "StringLike", "kms:ViaService",
+                    list("ec2.*.amazonaws.com", "ec2.*.amazonaws.com.cn", NULL)));
+    allow(to, "GrantOwnDiskKey", list("kms:CreateGrant", NULL), list(kms, NULL),
+          json_pack("{s:{s:o}, s:{s:s}}", "StringLike", "kms:ViaService",
+                    list("ec2.*.amazonaws.com", "ec2.*.amazonaws.com.cn", NULL), "Bool",
+                    "kms:GrantIsForAWSResource", "true"));
+}
+
+int aws_policy_json(const char *owner, char **ret, struct gp_error *err) {
+    if (!form_owner(owner)) /* '*', '?' and '$' mean something in a policy */
+        return gp_fail(err, GP_EUSAGE, "the owner '%.140s' cannot be one: give %s",
+                       owner != NULL ? owner : "", FORM_OWNER_TEXT);
+    json_t *statements = json_array();
+    add_reads(statements);
+    add_creates(statements, owner);
+    add_tags(statements, owner);
+    add_own(statements, owner);
+    add_through_ec2(statements);
+    GP_AUTO_JSON json_t *policy =
+        json_pack("{s:s, s:o}", "Version", "2012-10-17", "Statement", statements);
+    GP_AUTO_FREE char *text = json_text(policy, 2);
+    *ret = xasprintf("%s\n", text);
+    return 0;
+}

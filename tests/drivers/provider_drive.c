@@ -3,7 +3,7 @@
  * thing, prints one JSON object. It has no engine: what a slot returns is what is printed.
  *
  * provider_drive PROVIDER SPEC VERB [ARG]
- *   open | offers | prepare | list | policy
+ *   open | offers | prepare | list
  *   create [ATTEMPT]    claim, first offer, slots 0..nodes-1; on capacity the next offer, as err->scope
  *                       allows; an open intent of the journal is replayed first
  *   destroy             until the list is empty twice
@@ -14,7 +14,6 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "providers/aws/aws.h"
 #include "providers/provider.h"
 
 #include <pthread.h>
@@ -200,12 +199,6 @@ int main(int argc, char **argv) {
     struct gp_error err = {0};
     struct spec_problems problems = {0};
     bool damaged = false;
-    if (argc == 2 && strcmp(argv[1], "policy") == 0) {
-        GP_AUTO_FREE char *text = aws_policy_json();
-        fputs(text, stdout);
-        json_decref(d.out);
-        return 0;
-    }
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
         fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy [ATTEMPT]\n",
               stderr);

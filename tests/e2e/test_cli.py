@@ -155,7 +155,7 @@ def test_schema_is_a_json_schema(gpuprov):
 def test_providers_and_checks(gpuprov):
     names = [p["name"] for p in gpuprov.json("providers")["providers"]]
     assert names == ["local", "ssh", "aws"]
-    policy = json.loads(gpuprov("providers", "aws", "--policy").out)
+    policy = json.loads(gpuprov("providers", "aws", "--policy", "--owner", "me").out)
     actions = json.dumps(policy)
     assert "ec2:RunInstances" in actions and '"*:*"' not in actions and '"ec2:*"' not in actions
     checks = {c["id"]: c for c in gpuprov.json("checks")["checks"]}

@@ -28,7 +28,7 @@ def test_every_verb_in_the_json_help(gpuprov):
 @pytest.mark.parametrize("args, key", [
     (["init", "-"], "spec"), (["completion", "bash"], "script"), (["completion", "fish"], "script"),
     (["schema", "--markdown"], "markdown"), (["checks", "--markdown"], "markdown"),
-    (["schema"], "$schema"), (["providers", "aws", "--policy"], "Statement"),
+    (["schema"], "$schema"), (["providers", "aws", "--policy", "--owner", "me"], "Statement"),
 ])
 def test_json_of_texts(gpuprov, args, key):
     assert key in gpuprov.json(*args)

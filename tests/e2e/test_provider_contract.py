@@ -46,7 +46,7 @@ def test_ssh(tmp_path):
     run_contract(dict(env, GPUPROV_STATE_DIR=str(tmp_path / "state")), "ssh", spec)
 
 
-def test_aws_strict_signatures_and_policy(tmp_path):
+def test_aws_strict_signatures_and_policy(tmp_path, program):
     """moto recomputes every signature, and the account may do only the actions of `--policy` (moto knows
     neither EC2's resources nor conditions: they are taken off)."""
     moto = ec2.Moto(strict_after=4)
@@ -55,7 +55,7 @@ def test_aws_strict_signatures_and_policy(tmp_path):
         iam = moto.client("iam")
         iam.create_user(UserName="gp")
         key = iam.create_access_key(UserName="gp")["AccessKey"]
-        policy = subprocess.run([str(ec2.BUILD / "tests/drivers/provider_drive"), "policy"], check=True,
+        policy = subprocess.run([str(program), "providers", "aws", "--policy", "--owner", "me"], check=True,
                                 capture_output=True, text=True).stdout
         policy = json.loads(policy)
         for statement in policy["Statement"]:

@@ -212,10 +212,13 @@ static void test_bodies(void **state) {
                              "&Filter.1.Name=tag%3Agpuprov%3Auid&Filter.1.Value.1=1");
 }
 
+/* What its statements allow is tests/e2e/test_aws_policy.py's. */
 static void test_policy(void **state) {
     (void)state;
-    GP_AUTO_FREE char *text = aws_policy_json();
+    GP_AUTO_FREE char *text = NULL;
     GP_AUTO_JSON json_t *j = NULL;
+    struct gp_error e = {0};
+    assert_int_equal(aws_policy_json("me", &text, NULL), 0);
     assert_int_equal(json_parse(text, strlen(text), "policy", &j, NULL), 0);
     assert_string_equal(json_str(j, "Version", ""), "2012-10-17");
     size_t n = json_array_size(json_at(j, "Statement"));
@@ -223,8 +226,16 @@ static void test_policy(void **state) {
     for (size_t i = 0; i < n; i++) {
         const json_t *s = json_array_get(json_at(j, "Statement"), i);
         assert_string_equal(json_str(s, "Effect", ""), "Allow");
-        assert_null(strstr(json_str(s, "Action", ""), "*"));
+        for (size_t k = 0; k < json_array_size(json_at(s, "Action")); k++)
+            assert_null(strchr(json_string_value(json_array_get(json_at(s, "Action"), k)), '*'));
     }
+    static const char *const bad[] = {"", "*", "a?", "${aws:username}", "a\"b", "a\nb"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++, e = (struct gp_error){0}) {
+        char *none = NULL;
+        assert_int_equal(aws_policy_json(bad[i], &none, &e), -GP_EUSAGE);
+        assert_null(none);
+    }
+    assert_int_equal(aws_policy_json(NULL, &text, &e), -GP_EUSAGE);
 }
 
 int main(void) {
