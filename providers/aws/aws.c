@@ -8,6 +8,7 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
 
 void aws_cache_free(struct aws_cache *c) {
     if (c == NULL) return;
@@ -56,6 +57,18 @@ static char *principal_of(const char *arn) {
     return xstrdup(parts.v[parts.n - 1]);
 }
 
+/* ACCOUNT-NAME in the form of an owner: it becomes part of tags, filters and group names. */
+static char *owner_of(const char *account, const char *principal) {
+    char *owner = xasprintf("%s-%s", account, principal);
+    for (char *p = owner; *p != '\0'; p++) {
+        char one[3] = {'x', *p, '\0'};
+        if (!form_owner(one)) *p = '-';
+    }
+    return owner;
+}
+
+static bool account_valid(const char *s) { return strlen(s) == 12 && strspn(s, "0123456789") == 12; }
+
 static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
     GP_AUTO_REPLY struct aws_reply reply = {0};
     struct aws_call call = {.service = "sts", .region = aws_home(a), .action = "GetCallerIdentity",
@@ -64,11 +77,15 @@ static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
     if (r != 0) return r;
     const char *account = xml_str(reply.xml, "GetCallerIdentityResult/Account", "");
     const char *arn = xml_str(reply.xml, "GetCallerIdentityResult/Arn", "");
-    if (account[0] == '\0' || arn[0] == '\0')
-        return gp_fail(err, GP_EPROTO, "sts GetCallerIdentity: no account in the reply");
+    if (!account_valid(account) || !str_starts(arn, "arn:"))
+        return gp_fail(err, GP_EPROTO, "sts GetCallerIdentity: no account of 12 digits and no ARN in the "
+                       "reply: check AWS_ENDPOINT_URL");
     a->account = xstrdup(account);
     a->principal = principal_of(arn);
-    a->base.owner = owner != NULL ? xstrdup(owner) : xasprintf("%s-%s", account, a->principal);
+    a->base.owner = owner != NULL ? xstrdup(owner) : owner_of(account, a->principal);
+    if (owner == NULL && !form_owner(a->base.owner))
+        return gp_fail(err, GP_EPROTO, "sts GetCallerIdentity: '%.140s' is too long for an owner: give "
+                       "--owner NAME", a->base.owner);
     return 0;
 }
 

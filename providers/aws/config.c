@@ -51,8 +51,9 @@ const char *aws_config_get(const struct aws_config *c, const char *profile, cons
 
 /* A region becomes part of a host name. */
 bool aws_region_valid(const char *region) {
-    size_t n = strlen(region);
-    return n >= 4 && n <= 40 && strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+    size_t n = region != NULL ? strnlen(region, 41) : 0;
+    return n >= 4 && n <= 40 && strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == n &&
+           region[0] >= 'a' && region[0] <= 'z' && region[n - 1] != '-';
 }
 
 int aws_config_load(struct aws_config *c, struct gp_error *err) {
@@ -145,6 +146,7 @@ static char *configured_endpoint(const struct aws_config *c, const char *service
 }
 
 char *aws_endpoint(const struct aws_config *c, const char *service, const char *region) {
+    if (!aws_region_valid(region)) return NULL;
     char *own = configured_endpoint(c, service);
     if (own == NULL) return xasprintf("https://%s.%s.%s", service, region, suffix_of(region));
     size_t n = strlen(own);

@@ -192,6 +192,7 @@ static bool may_send_token(const char *url) {
     if (str_starts(url, "https://")) return true;
     if (!str_starts(url, "http://")) return false;
     const char *host = url + 7;
+    if (memchr(host, '@', strcspn(host, "/?#")) != NULL) return false; /* "localhost:80@elsewhere" */
     size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
     GP_AUTO_FREE char *name = xstrndup(host, n);
     for (size_t i = 0; i < GP_ARRAY_LEN(hosts); i++)
@@ -268,12 +269,36 @@ static int imds_get(struct aws *a, const char *path, const char *token, struct h
     return r;
 }
 
+static bool role_name_valid(const char *s) {
+    size_t n = strlen(s);
+    return n >= 1 && n <= 64 && s[0] != '.' &&
+           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+=,.@_-") == n;
+}
+
+/* Where nothing else names a region. None there: the caller's default; one that is no region: an error,
+ * because the calls of this run would otherwise go to another region than the machine's. */
+static int imds_region(struct aws *a, const char *token, struct gp_error *err) {
+    GP_AUTO_RESP struct http_resp resp = {0};
+    if (imds_get(a, "meta-data/placement/region", token, &resp, NULL) != 0 || resp.body.len == 0)
+        return 0;
+    bool whole = strlen(resp.body.s) == resp.body.len;
+    const char *region = str_trim(resp.body.s);
+    if (!whole || !aws_region_valid(region))
+        return gp_fail(err, GP_EPROTO, "instance metadata: placement/region is no region: set AWS_REGION");
+    a->cfg.region = xstrdup(region);
+    return 0;
+}
+
 static int imds_role(struct aws *a, const char *token, struct aws_cred *ret, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_JSON json_t *j = NULL;
     int r = imds_get(a, "meta-data/iam/security-credentials/", token, &resp, err);
     if (r != 0 || resp.body.len == 0) return r;
     GP_AUTO_FREE char *role = xstrndup(resp.body.s, strcspn(resp.body.s, "\r\n"));
+    if (!role_name_valid(role)) /* it becomes part of a URL */
+        return gp_fail(err, GP_EPROTO, "instance metadata: its security-credentials list begins with no "
+                       "role name: give credentials another way, or set "
+                       "AWS_EC2_METADATA_DISABLED=true");
     GP_AUTO_FREE char *path = xasprintf("meta-data/iam/security-credentials/%s", role);
     r = imds_get(a, path, token, &resp, err);
     if (r != 0) return r;
@@ -282,10 +307,13 @@ static int imds_role(struct aws *a, const char *token, struct aws_cred *ret, str
     if (r == 0) r = aws_cred_from_json(j, "Token", "instance metadata", ret, err);
     if (r != 0) return r;
     ret->source = xasprintf("instance metadata (role %s)", role);
-    if (a->cfg.region == NULL && imds_get(a, "meta-data/placement/region", token, &resp, NULL) == 0 &&
-        resp.body.len > 0)
-        a->cfg.region = xstrdup(resp.body.s);
-    return 0;
+    return a->cfg.region == NULL ? imds_region(a, token, err) : 0;
+}
+
+static bool token_valid(const struct str *s) {
+    for (size_t i = 0; i < s->len; i++)
+        if (s->s[i] <= ' ' || s->s[i] > '~') return false;
+    return true;
 }
 
 int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err) {
@@ -295,7 +323,10 @@ int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err) {
     struct gp_error e = {0};
     int r = imds_get(a, "api/token", NULL, &resp, &e);
     if (r == 0 && resp.body.len == 0) return 0;
-    if (r == 0) {
+    if (r == 0 && !token_valid(&resp.body)) {
+        r = gp_fail(&e, GP_EPROTO, "instance metadata: its token is no header's value: give credentials "
+                    "another way, or set AWS_EC2_METADATA_DISABLED=true");
+    } else if (r == 0) {
         GP_AUTO_FREE char *token = xstrdup(resp.body.s);
         r = imds_role(a, token, ret, &e);
         explicit_bzero(token, strlen(token));

@@ -217,6 +217,9 @@ static bool outcome_open(const struct call_ctx *c, const struct http_resp *resp,
 static int attempt(struct aws *a, const struct aws_call *call, const struct aws_cred *cred,
                    struct aws_reply *ret, struct gp_error *err) {
     GP_AUTO_FREE char *endpoint = aws_endpoint(&a->cfg, call->service, call->region);
+    if (endpoint == NULL)
+        return gp_fail(err, GP_EUSAGE, "%s %s: '%.40s' is no region of aws: correct regions or "
+                       "AWS_REGION", call->service, call->action, call->region);
     GP_AUTO_FREE char *what = xasprintf("%s %s in %s", call->service, call->action, call->region);
     GP_AUTO_FREE char *url = xasprintf("%s/", endpoint);
     const char *host = strstr(url, "://");

@@ -93,6 +93,7 @@ def test_credential_process_fails(cloud, text, said):
 class Agent(http.server.BaseHTTPRequestHandler):
     """What ECS's agent and EC2's metadata answer."""
     seen = []
+    token, region, role = b"imds-token", b"eu-central-1", b"node-role\n"
     creds = {"AccessKeyId": "AKAGENT", "SecretAccessKey": "abcdefgh", "Token": "tok-abcdef",
              "Expiration": "2099-01-01T00:00:00Z"}
 
@@ -103,13 +104,13 @@ class Agent(http.server.BaseHTTPRequestHandler):
         type(self).seen.append((self.command, self.path, dict(self.headers)))
         role = "/latest/meta-data/iam/security-credentials/"
         if self.path == "/latest/api/token" and self.command == "PUT":
-            body = b"imds-token"
+            body = self.token
         elif self.path.startswith("/latest/") and self.headers.get("X-aws-ec2-metadata-token") != "imds-token":
             return self.send_error(401)
         elif self.path == role:
-            body = b"node-role\n"
+            body = self.role
         elif self.path == "/latest/meta-data/placement/region":
-            body = b"eu-central-1"
+            body = self.region
         elif self.path in (role + "node-role", "/creds"):
             body = json.dumps(self.creds).encode()
         else:
@@ -125,7 +126,7 @@ class Agent(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def agent():
-    Agent.seen = []
+    Agent.seen, Agent.token, Agent.region, Agent.role = [], b"imds-token", b"eu-central-1", b"node-role\n"
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Agent)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -139,9 +140,16 @@ def test_container_credentials(cloud, agent):
     assert run["code"] == "ok", run["message"]
     assert Agent.seen[0][2]["Authorization"] == "let-me-in"
     assert scope_key(cloud.proxy.calls[0]) == "AKAGENT"
-    run = cloud.drive("open", **no_keys(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.com/creds",
+
+@pytest.mark.parametrize("where", ["http://example.com", "http://localhost:80@AGENT", "http://[::1]@AGENT",
+                                   "http://169.254.170.2@AGENT", "ftp://AGENT"])
+def test_container_credentials_from_elsewhere(cloud, agent, where):
+    """AGENT is what curl would connect to."""
+    uri = where.replace("AGENT", agent.removeprefix("http://")) + "/creds"
+    run = cloud.drive("open", **no_keys(AWS_CONTAINER_CREDENTIALS_FULL_URI=uri,
                                         AWS_CONTAINER_AUTHORIZATION_TOKEN="let-me-in"))
-    assert run.rc == 5 and "https" in run["message"]
+    assert run.rc == 5 and "https" in run["message"], run.result
+    assert Agent.seen == []
 
 
 def test_instance_metadata_v2(cloud, agent):
@@ -150,3 +158,44 @@ def test_instance_metadata_v2(cloud, agent):
     assert run["code"] == "ok", run["message"]
     assert Agent.seen[0][:2] == ("PUT", "/latest/api/token")
     assert scope_key(cloud.proxy.calls[0]) == "AKAGENT"
+
+
+def metadata(agent, **more):
+    return no_keys(AWS_EC2_METADATA_SERVICE_ENDPOINT=agent, AWS_EC2_METADATA_DISABLED="", NO_PROXY="127.0.0.1", **more)
+
+
+def test_region_of_instance_metadata(cloud, agent):
+    Agent.region = b"eu-central-1\n"
+    run = cloud.drive("prepare", **metadata(agent, AWS_REGION=""))
+    assert run["code"] == "ok", run["message"]
+    assert "/latest/meta-data/placement/region" in [s[1] for s in Agent.seen]
+
+
+@pytest.mark.parametrize("region", [b"evil.example/", b"us-east-1.evil.example", b"us-east-1@evil.example", b"US-EAST-1",
+                                    b"us-east-1\0x", b"-us-east-1", b"us east 1", b"x" * 60, b"<html>"])
+def test_region_of_instance_metadata_that_is_none(cloud, agent, region):
+    """It would become part of a host name."""
+    Agent.region = region
+    run = cloud.drive("open", **metadata(agent, AWS_REGION=""))
+    assert run["code"] == "protocol" and "set AWS_REGION" in run["message"], run.result
+    assert "evil" not in run["message"] and cloud.proxy.calls == []
+    run = cloud.drive("open", **metadata(agent, AWS_REGION="us-east-1"))  # nobody asks for it then
+    assert run["code"] == "ok", run["message"]
+
+
+@pytest.mark.parametrize("role", [b"../../user-data", b"a b", b"<html>", b"x" * 65, b"a?b", b"a%2e"])
+def test_role_of_instance_metadata_that_is_none(cloud, agent, role):
+    """It would become part of a URL."""
+    Agent.role = role
+    run = cloud.drive("open", **metadata(agent))
+    assert run["code"] == "protocol" and "role name" in run["message"], run.result
+    assert [s[1] for s in Agent.seen] == ["/latest/api/token", "/latest/meta-data/iam/security-credentials/"]
+
+
+@pytest.mark.parametrize("token", [b"a\r\nX-Forwarded-For: 127.0.0.1", b"a b", b"a\0b", b"\xff"])
+def test_token_of_instance_metadata_that_is_none(cloud, agent, token):
+    """It would become part of a request's headers."""
+    Agent.token = token
+    run = cloud.drive("open", **metadata(agent))
+    assert run["code"] == "protocol" and "token" in run["message"], run.result
+    assert [s[1] for s in Agent.seen] == ["/latest/api/token"]

@@ -95,13 +95,38 @@ static void test_region_order(void **state) {
 
 static void test_region_is_no_host(void **state) {
     (void)state;
-    static const char *const bad[] = {"evil.example/", "us-east-1@x", "US-EAST-1", "x", ""};
-    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) assert_false(aws_region_valid(bad[i]));
-    assert_true(aws_region_valid("us-gov-west-1"));
+    static const char *const bad[] = {"evil.example/", "us-east-1@x", "US-EAST-1", "x",     "",
+                                      "-us-east-1",    "us-east-1-",  "1us-east",  "us\neast", NULL};
     struct aws_config c = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        assert_false(aws_region_valid(bad[i]));
+        assert_null(aws_endpoint(&c, "ec2", bad[i]));
+    }
+    assert_true(aws_region_valid("us-gov-west-1") && aws_region_valid("ap-southeast-5"));
     setenv("AWS_REGION", "evil.example/", 1);
     assert_int_equal(aws_config_load(&c, NULL), -GP_EUSAGE);
     aws_config_clear(&c);
+}
+
+/* Whatever a region came from (a journal, a reply, metadata): no call goes out with one that is none. */
+static void test_call_refuses_a_region(void **state) {
+    (void)state;
+    struct aws a = {0};
+    static const char *const bad[] = {"evil.example/", "us-east-1.evil.example", "us-east-1@x", ""};
+    setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1", 1); /* neither with an endpoint of one's own */
+    assert_int_equal(aws_config_load(&a.cfg, NULL), 0);
+    assert_int_equal(http_open(NULL, NULL, &a.http, NULL), 0);
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        GP_AUTO_REPLY struct aws_reply reply = {0};
+        struct gp_error e = {0};
+        struct aws_call call = {.service = i % 2 ? "sts" : "ec2", .region = bad[i], .action = "X",
+                                .body = "", .flags = AWS_UNSIGNED};
+        assert_int_equal(aws_call(&a, &call, &reply, &e), -GP_EUSAGE);
+        assert_non_null(strstr(e.msg, "is no region"));
+        assert_false(reply.sent);
+    }
+    http_close(a.http);
+    aws_config_clear(&a.cfg);
 }
 
 static void test_unknown_profile(void **state) {
@@ -259,6 +284,7 @@ int main(void) {
         cmocka_unit_test_setup(test_split, each),
         cmocka_unit_test_setup(test_region_order, each),
         cmocka_unit_test_setup(test_region_is_no_host, each),
+        cmocka_unit_test_setup(test_call_refuses_a_region, each),
         cmocka_unit_test_setup(test_unknown_profile, each),
         cmocka_unit_test_setup(test_endpoints, each),
         cmocka_unit_test_setup(test_chain_order, each),
