@@ -39,7 +39,8 @@ void aws_config_clear(struct aws_config *c);
 /* A key of a profile, credentials file first for keys, config file else; NULL when absent. */
 const char *aws_config_get(const struct aws_config *c, const char *profile, const char *key);
 bool aws_config_has(const struct aws_config *c, const char *profile);
-/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end. Caller frees. */
+/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end; NULL: the region is none by its
+ * form. Caller frees. */
 char *aws_endpoint(const struct aws_config *c, const char *service, const char *region);
 
 struct aws {
@@ -143,20 +144,36 @@ struct aws_types {
     VEC_OF(struct aws_type) list;
 };
 void aws_types_clear(struct aws_types *t);
+/* What an old GPU needs of an image's driver: the open kernel modules begin with Turing. */
+struct aws_old_gpu {
+    const char *model, *architecture;
+    int last_branch; /* of the driver that still has this architecture */
+};
+const struct aws_old_gpu *aws_old_gpu(const char *gpu_name); /* NULL: the open modules drive it */
 bool aws_gpu_matches(const char *wanted, const struct aws_type *t);
 int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
                    const struct spec_offer *offer, struct aws_types *ret, struct gp_error *err);
 /* Where these types are sold: appended as "type/zone", one call for all. n > 0. */
 int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n,
                    struct strv *ret, struct gp_error *err);
+#define AWS_DISKS_MAX 16 /* EBS devices of an image beside its root */
+struct aws_disk {
+    char device[32]; /* "/dev/sdb" */
+    int gib;         /* 0: the snapshot's own */
+};
 struct aws_image {
     char *region, *id, *name, *arch, *root_device;
     int root_gib;
+    struct aws_disk disks[AWS_DISKS_MAX]; /* what an instance gets beside its root volume */
+    int n_disks;
 };
 void aws_image_clear(struct aws_image *i);
-/* Borrowed from the cache. */
-int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const char *arch,
-                   const struct aws_image **ret, struct gp_error *err);
+/* One <item> of imagesSet. -GP_EPROTO: a field without its form, or more disks than AWS_DISKS_MAX. */
+int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret,
+                   struct gp_error *err);
+/* For this type (its architecture, its GPU). Borrowed from the cache. */
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec,
+                   const struct aws_type *type, const struct aws_image **ret, struct gp_error *err);
 int aws_image_by_id(struct aws *a, const char *region, const char *id,
                     const struct aws_image **ret, struct gp_error *err);
 struct aws_subnet {
@@ -167,6 +184,8 @@ struct aws_subnets {
     VEC_OF(struct aws_subnet) list;
 };
 void aws_subnets_clear(struct aws_subnets *s);
+/* One <item> of subnetSet. -GP_EPROTO: a field without its form. */
+int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct gp_error *err);
 /* The default subnet of every zone, or the one named. Empty: no default VPC. Remembered. */
 int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
                      struct gp_error *err);

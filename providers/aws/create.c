@@ -16,6 +16,16 @@
 
 /* --- the body --- */
 
+struct where {
+    char *subnet, *group; /* owned */
+};
+
+static void where_clear(struct where *w) {
+    free(w->subnet);
+    free(w->group);
+}
+#define GP_AUTO_WHERE GP_CLEANUP(where_clear)
+
 static char *token_of(const struct aws *a, const struct create_req *req) {
     const struct offer *o = req->offer;
     char hex[65];
@@ -63,15 +73,32 @@ static int add_user_data(struct str *body, const char *text, struct gp_error *er
     return 0;
 }
 
-static void add_place(struct str *body, const struct create_req *req, const char *subnet,
-                      const char *group) {
+static void add_place(struct str *body, const struct create_req *req, const struct where *at) {
     aws_param(body, "Placement.AvailabilityZone", req->offer->zone);
     aws_param(body, "NetworkInterface.1.DeviceIndex", "0");
-    aws_param(body, "NetworkInterface.1.SubnetId", subnet);
+    aws_param(body, "NetworkInterface.1.SubnetId", at->subnet);
     aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress",
               req->spec->access.public_ip ? "true" : "false");
     aws_param(body, "NetworkInterface.1.DeleteOnTermination", "true");
-    aws_param(body, "NetworkInterface.1.SecurityGroupId.1", group);
+    aws_param(body, "NetworkInterface.1.SecurityGroupId.1", at->group);
+}
+
+/* The root volume, and every further EBS device of the image: an image's own mapping leaves those behind,
+ * billed, when a node ends itself. */
+static void add_disks(struct str *body, const struct aws_image *image, int root_gib) {
+    aws_param(body, "BlockDeviceMapping.1.DeviceName", image->root_device);
+    aws_param_int(body, "BlockDeviceMapping.1.Ebs.VolumeSize", root_gib);
+    aws_param(body, "BlockDeviceMapping.1.Ebs.VolumeType", "gp3");
+    aws_param(body, "BlockDeviceMapping.1.Ebs.Encrypted", "true");
+    aws_param(body, "BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true");
+    for (int i = 0; i < image->n_disks; i++) {
+        const struct aws_disk *d = &image->disks[i];
+        GP_AUTO_FREE char *gib = xasprintf("%d", d->gib);
+        aws_paramf(body, d->device, "BlockDeviceMapping.%d.DeviceName", i + 2);
+        if (d->gib > 0) aws_paramf(body, gib, "BlockDeviceMapping.%d.Ebs.VolumeSize", i + 2);
+        aws_paramf(body, "true", "BlockDeviceMapping.%d.Ebs.Encrypted", i + 2);
+        aws_paramf(body, "true", "BlockDeviceMapping.%d.Ebs.DeleteOnTermination", i + 2);
+    }
 }
 
 static void add_market(struct str *body, enum spec_market market) {
@@ -82,8 +109,8 @@ static void add_market(struct str *body, enum spec_market market) {
     aws_param(body, "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate");
 }
 
-static int build(const struct create_req *req, const struct aws_image *image, const char *subnet,
-                 const char *group, const char *token, struct str *body, struct gp_error *err) {
+static int build(const struct create_req *req, const struct aws_image *image, const struct where *at,
+                 const char *token, struct str *body, struct gp_error *err) {
     const struct offer *o = req->offer;
     const struct spec_offer *want = &req->spec->offers.items[o->spec_index];
     int disk_gib = GP_MAX(image->root_gib, o->gpus > 0 ? 100 : 20);
@@ -98,13 +125,8 @@ static int build(const struct create_req *req, const struct aws_image *image, co
     aws_param(body, "MetadataOptions.HttpTokens", "required");
     /* Containers on the node reach the role's credentials only when a role was asked for. */
     aws_param_int(body, "MetadataOptions.HttpPutResponseHopLimit", want->role != NULL ? 2 : 1);
-    aws_param(body, "BlockDeviceMapping.1.DeviceName",
-              image->root_device[0] ? image->root_device : "/dev/sda1");
-    aws_param_int(body, "BlockDeviceMapping.1.Ebs.VolumeSize", disk_gib);
-    aws_param(body, "BlockDeviceMapping.1.Ebs.VolumeType", "gp3");
-    aws_param(body, "BlockDeviceMapping.1.Ebs.Encrypted", "true");
-    aws_param(body, "BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true");
-    add_place(body, req, subnet, group);
+    add_disks(body, image, disk_gib);
+    add_place(body, req, at);
     add_market(body, o->market);
     if (want->role != NULL)
         aws_param(body, str_starts(want->role, "arn:") ? "IamInstanceProfile.Arn"
@@ -282,7 +304,7 @@ static char *offer_json(const struct offer *o) {
     return j != NULL ? json_text(j, 0) : xstrdup("{}");
 }
 
-static int place(struct aws *a, const struct create_req *req, char **ret_subnet, char **ret_group,
+static int place(struct aws *a, const struct create_req *req, struct where *ret,
                  struct gp_error *err) {
     const struct offer *o = req->offer;
     struct aws_subnets subnets = {0};
@@ -293,8 +315,8 @@ static int place(struct aws *a, const struct create_req *req, char **ret_subnet,
     for (size_t i = 0; r == 0 && i < subnets.list.len && in == NULL; i++)
         if (strcmp(subnets.list.items[i].zone, o->zone) == 0) in = &subnets.list.items[i];
     if (r == 0 && in != NULL) {
-        r = aws_group_ensure(a, req->stack, req->spec, o->region, in->vpc, ret_group, err);
-        if (r == 0) *ret_subnet = xstrdup(in->id);
+        r = aws_group_ensure(a, req->stack, req->spec, o->region, in->vpc, &ret->group, err);
+        if (r == 0) ret->subnet = xstrdup(in->id);
     } else if (r == 0) {
         r = gp_fail(err, GP_EUSAGE, "aws: zone %s has no default subnet: give a subnet", o->zone);
         if (err != NULL) err->scope = GP_SCOPE_ZONE;
@@ -308,15 +330,14 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     struct aws *a = aws_of(p);
     const struct offer *o = req->offer;
     if (req->replay != NULL) return replay(a, req, ret, err);
-    GP_AUTO_FREE char *subnet = NULL;
-    GP_AUTO_FREE char *group = NULL;
+    GP_AUTO_WHERE struct where at = {0};
     GP_AUTO_FREE char *token = token_of(a, req);
     GP_AUTO_STR struct str body = {0};
     const struct aws_image *image = NULL;
     int r = aws_quota_check(a, o, req->slot_count, err);
     if (r == 0) r = aws_image_by_id(a, o->region, o->image, &image, err);
-    if (r == 0) r = place(a, req, &subnet, &group, err);
-    if (r == 0) r = build(req, image, subnet, group, token, &body, err);
+    if (r == 0) r = place(a, req, &at, err);
+    if (r == 0) r = build(req, image, &at, token, &body, err);
     if (r != 0) return r;
     struct intent in = {.uid = xstrdup(req->stack->uid), .spec_hash = xstrdup(req->spec->hash),
                         .provider = xstrdup("aws"), .region = xstrdup(o->region), .zone = xstrdup(o->zone),

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which image a node boots: by id, by OS name, or automatically (with a GPU the newest AWS Deep
- * Learning Base OSS image, which has the driver; without one Ubuntu LTS). Public SSM parameters name
- * the newest; where they cannot be asked, DescribeImages by owner and name does. One thread. */
+ * Learning Base image that has a driver for it: OSS, before Turing Proprietary; without one Ubuntu LTS).
+ * Public SSM parameters name the newest; where they cannot be asked, DescribeImages by owner and name
+ * does. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
 
+#include "base/form.h"
+
 struct os_row {
     const char *name, *arch;
-    const char *ssm;            /* public parameter with the newest id */
+    const char *ssm;            /* public parameter with the newest id; NULL: none */
     const char *owner, *filter; /* the same by DescribeImages */
 };
 #define CANONICAL "099720109477"
@@ -50,6 +53,12 @@ static const struct os_row gpu_rows[] = {
      "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
      "amazon", "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)*"},
 };
+/* The same for what the open kernel modules do not drive; no public parameter is known to name these. */
+static const struct os_row old_gpu_rows[] = {
+    {"auto", "x86_64", NULL, "amazon",
+     "Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu *"},
+};
+#define OLD_IMAGES_LAST_BRANCH 580 /* what these have is too new for Kepler */
 #define NEWEST_LTS "ubuntu-24.04"
 
 void aws_image_clear(struct aws_image *i) {
@@ -61,33 +70,85 @@ void aws_image_clear(struct aws_image *i) {
     *i = (struct aws_image){0};
 }
 
+/* --- decoding --- */
+
+/* "/dev/sda1", "/dev/xvdb", "/dev/nvme1n1"; old images say "sdb". */
+static bool device_valid(const char *s) {
+    const char *name = str_starts(s, "/dev/") ? s + strlen("/dev/") : s;
+    size_t n = strlen(name);
+    return n >= 3 && n <= 16 && name[0] >= 'a' && name[0] <= 'z' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789") == n;
+}
+
+static int read_disk(const struct xml_node *d, struct aws_image *image, struct gp_error *err) {
+    const char *device = xml_str(d, "deviceName", "");
+    int64_t gib = 0;
+    if (xml_find(d, "ebs") == NULL) return 0; /* the machine's own disks: they end with it */
+    if (!device_valid(device) || !str_to_i64(xml_str(d, "ebs/volumeSize", "0"), 0, 65536, &gib))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeImages: a disk of %s has no device name or no size in "
+                       "GiB: give another image.id", image->id);
+    if (strcmp(device, image->root_device) == 0) {
+        image->root_gib = (int)gib;
+        return 0;
+    }
+    if (image->n_disks == AWS_DISKS_MAX)
+        return gp_fail(err, GP_EPROTO, "aws: image %s has more than %d disks beside its root: give another "
+                       "image.id", image->id, AWS_DISKS_MAX);
+    struct aws_disk *to = &image->disks[image->n_disks++];
+    to->gib = (int)gib;
+    str_put(to->device, sizeof to->device, device);
+    return 0;
+}
+
+int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret,
+                   struct gp_error *err) {
+    const char *id = xml_str(item, "imageId", ""), *root = xml_str(item, "rootDeviceName", "");
+    const char *arch = xml_str(item, "architecture", "x86_64");
+    if (!form_ec2_id(id, "ami-") || !form_word(arch) || (root[0] != '\0' && !device_valid(root)))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeImages in %s: an entry without an image's id, "
+                       "architecture and root device: give another image.id", region);
+    struct aws_image image = {.region = xstrdup(region), .id = xstrdup(id), .arch = xstrdup(arch),
+                              .name = xstrdup(xml_str(item, "name", "")),
+                              .root_device = xstrdup(root[0] != '\0' ? root : "/dev/sda1")};
+    str_one_line(image.name);
+    int r = 0;
+    const struct xml_node *set = xml_find(item, "blockDeviceMapping");
+    for (size_t i = 0; r == 0 && set != NULL && i < set->children.len; i++)
+        r = read_disk(set->children.items[i], &image, err);
+    if (r == 0) {
+        *ret = image;
+        return 0;
+    }
+    aws_image_clear(&image);
+    return r;
+}
+
+/* --- DescribeImages --- */
+
 struct newest {
     const char *region;
+    const char *id; /* the only one asked for; NULL: any */
     struct aws_image image;
     char created[32]; /* ISO: sorts as text */
 };
 
 static int on_image(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct newest *n = ctx;
-    (void)err;
+    struct aws_image image = {0};
     const char *created = xml_str(item, "creationDate", "");
     if (strcmp(xml_str(item, "imageState", "available"), "available") != 0) return 0;
     if (n->image.id != NULL && strcmp(created, n->created) <= 0) return 0;
-    aws_image_clear(&n->image);
-    str_put(n->created, sizeof n->created, created);
-    n->image.region = xstrdup(n->region);
-    n->image.id = xstrdup(xml_str(item, "imageId", ""));
-    n->image.name = xstrdup(xml_str(item, "name", ""));
-    n->image.arch = xstrdup(xml_str(item, "architecture", "x86_64"));
-    n->image.root_device = xstrdup(xml_str(item, "rootDeviceName", ""));
-    const struct xml_node *set = xml_find(item, "blockDeviceMapping");
-    for (size_t i = 0; set != NULL && i < set->children.len; i++) {
-        const struct xml_node *d = set->children.items[i];
-        int64_t gib = 0;
-        if (strcmp(xml_str(d, "deviceName", ""), n->image.root_device) == 0 &&
-            str_to_i64(xml_str(d, "ebs/volumeSize", "0"), 0, 65536, &gib))
-            n->image.root_gib = (int)gib;
+    int r = aws_image_read(item, n->region, &image, err);
+    if (r != 0) return r;
+    if (n->id != NULL && strcmp(n->id, image.id) != 0) {
+        r = gp_fail(err, GP_EPROTO, "ec2 DescribeImages in %s: asked for %s, got %s: run the same command "
+                    "again", n->region, n->id, image.id);
+        aws_image_clear(&image);
+        return r;
     }
+    aws_image_clear(&n->image);
+    n->image = image;
+    str_put(n->created, sizeof n->created, created);
     return 0;
 }
 
@@ -97,6 +158,7 @@ static int describe_id(struct aws *a, const char *region, const char *id, struct
     aws_begin(&body, "DescribeImages");
     aws_param(&body, "ImageId.1", id);
     ret->region = region;
+    ret->id = id;
     return aws_describe(a, region, "DescribeImages", &body, 0, "imagesSet", on_image, ret, err);
 }
 
@@ -112,15 +174,21 @@ static int describe_newest(struct aws *a, const char *region, const struct os_ro
     return aws_describe(a, region, "DescribeImages", &body, 0, "imagesSet", on_image, ret, err);
 }
 
-/* The id that a public parameter names; NULL when it cannot be had, for whatever reason. */
-static char *from_ssm(struct aws *a, const char *region, const char *name) {
+/* The id that a public parameter names; NULL when it cannot be asked for or does not exist. One that holds
+ * something else is an error. */
+static int from_ssm(struct aws *a, const char *region, const char *name, char **ret,
+                    struct gp_error *err) {
     GP_AUTO_FREE char *body = xasprintf("{\"Name\":\"%s\"}", name);
     struct aws_call call = {.service = "ssm", .region = region, .action = "GetParameter",
                             .body = body, .flags = AWS_OPTIONAL};
     GP_AUTO_REPLY struct aws_reply reply = {0};
-    if (aws_call(a, &call, &reply, NULL) != 0) return NULL;
+    if (aws_call(a, &call, &reply, NULL) != 0) return 0;
     const char *id = json_str(reply.json, "Parameter.Value", "");
-    return str_starts(id, "ami-") ? xstrdup(id) : NULL;
+    if (!form_ec2_id(id, "ami-"))
+        return gp_fail(err, GP_EPROTO, "ssm GetParameter in %s: %s holds no image id: give image.id",
+                       region, name);
+    *ret = xstrdup(id);
+    return 0;
 }
 
 static const struct aws_image *keep(struct aws *a, const char *key, struct newest *n) {
@@ -155,13 +223,22 @@ int aws_image_by_id(struct aws *a, const char *region, const char *id,
 
 static int by_row(struct aws *a, const char *region, const struct os_row *row,
                   const struct aws_image **ret, struct gp_error *err) {
-    GP_AUTO_FREE char *key = xasprintf("%s/%s", region, row->ssm);
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", region, row->ssm != NULL ? row->ssm : row->filter);
     *ret = cached(a, key);
     if (*ret != NULL) return 0;
     struct newest n = {0};
-    int r = 0;
-    GP_AUTO_FREE char *id = from_ssm(a, region, row->ssm);
-    if (id != NULL && describe_id(a, region, id, &n, NULL) != 0) aws_image_clear(&n.image);
+    GP_AUTO_FREE char *id = NULL;
+    int r = row->ssm != NULL ? from_ssm(a, region, row->ssm, &id, err) : 0;
+    if (r != 0) return r;
+    if (id != NULL) {
+        struct gp_error e = {0};
+        r = describe_id(a, region, id, &n, &e);
+        if (r == -GP_EPROTO && err != NULL) *err = e;
+        if (r == -GP_EPROTO) return r;
+        if (r != 0) aws_image_clear(&n.image);
+    }
+    r = 0;
+    n.id = NULL;
     if (n.image.id == NULL) r = describe_newest(a, region, row, &n, err);
     if (r == 0 && n.image.id != NULL) *ret = keep(a, key, &n);
     aws_image_clear(&n.image);
@@ -177,25 +254,41 @@ static int no_os(const char *name, struct gp_error *err) {
                    name, all);
 }
 
-int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const char *arch,
-                   const struct aws_image **ret, struct gp_error *err) {
+static int no_image(const char *region, const char *name, const struct aws_type *t,
+                    const struct aws_old_gpu *old, struct gp_error *err) {
+    int r = 0;
+    if (old != NULL)
+        r = gp_fail(err, GP_ECAPACITY, "aws %s: no image is known for %s: its %s (%s) is older than the open "
+                    "kernel modules, which begin with Turing, and the region has no 'Deep Learning Base "
+                    "Proprietary Nvidia Driver GPU AMI (Ubuntu ...)': give image.id with the proprietary "
+                    "driver of branch %d or older", region, t->name, old->model, old->architecture,
+                    old->last_branch);
+    else
+        r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region, name, t->arch);
+    if (err != NULL) err->scope = GP_SCOPE_REGION;
+    return r;
+}
+
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec,
+                   const struct aws_type *type, const struct aws_image **ret, struct gp_error *err) {
     if (spec->image.kind == IMAGE_ID) return aws_image_by_id(a, region, spec->image.value, ret, err);
     bool gpu = spec->image.kind == IMAGE_AUTO && spec->gpu.model != NULL;
+    const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;
     const char *name = gpu ? "auto" : spec->image.kind == IMAGE_OS ? spec->image.value : NEWEST_LTS;
-    const struct os_row *rows = gpu ? gpu_rows : os_rows;
-    size_t n = gpu ? GP_ARRAY_LEN(gpu_rows) : GP_ARRAY_LEN(os_rows);
+    const struct os_row *rows = old != NULL ? old_gpu_rows : gpu ? gpu_rows : os_rows;
+    size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows)
+               : gpu       ? GP_ARRAY_LEN(gpu_rows)
+                           : GP_ARRAY_LEN(os_rows);
     bool known = false;
     *ret = NULL;
+    if (old != NULL && old->last_branch < OLD_IMAGES_LAST_BRANCH) n = 0;
     for (size_t i = 0; i < n && *ret == NULL; i++) {
-        if (strcmp(rows[i].name, name) != 0 || strcmp(rows[i].arch, arch) != 0) continue;
+        if (strcmp(rows[i].name, name) != 0 || strcmp(rows[i].arch, type->arch) != 0) continue;
         known = true;
         int r = by_row(a, region, &rows[i], ret, err);
         if (r != 0) return r;
     }
-    if (!known) return no_os(name, err);
     if (*ret != NULL) return 0;
-    int r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region,
-                    gpu ? "Deep Learning Base OSS" : name, arch);
-    if (err != NULL) err->scope = GP_SCOPE_REGION;
-    return r;
+    if (!known && old == NULL) return no_os(name, err);
+    return no_image(region, gpu ? "Deep Learning Base OSS" : name, type, old, err);
 }

@@ -6,6 +6,7 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
 #include "providers/catalog/catalog.h"
 
 #define TYPES_MAX 12 /* sizes of one GPU: g4dn.xlarge to 16xlarge */
@@ -40,15 +41,24 @@ static void remember(struct aws *a, const char *region, const struct aws_subnets
     }
 }
 
+int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct gp_error *err) {
+    const char *id = xml_str(item, "subnetId", ""), *vpc = xml_str(item, "vpcId", "");
+    const char *zone = xml_str(item, "availabilityZone", "");
+    if (!form_ec2_id(id, "subnet-") || !form_ec2_id(vpc, "vpc-") || !form_word(zone))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeSubnets: an entry without the ids of a subnet and a VPC, "
+                       "and a zone: run the same command again");
+    *ret = (struct aws_subnet){
+        .id = xstrdup(id), .zone = xstrdup(zone), .vpc = xstrdup(vpc),
+        .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0};
+    return 0;
+}
+
 static int on_subnet(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct aws_subnets *all = ctx;
-    (void)err;
-    struct aws_subnet s = {.id = xstrdup(xml_str(item, "subnetId", "")),
-                           .zone = xstrdup(xml_str(item, "availabilityZone", "")),
-                           .vpc = xstrdup(xml_str(item, "vpcId", "")),
-                           .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0};
-    vec_push(&all->list, s);
-    return 0;
+    struct aws_subnet s = {0};
+    int r = aws_subnet_read(item, &s, err);
+    if (r == 0) vec_push(&all->list, s);
+    return r;
 }
 
 int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
@@ -125,7 +135,7 @@ static int offers_of_type(struct search *s, const struct aws_type *t, struct gp_
     for (size_t i = 0; i < s->subnets.list.len; i++)
         any = any || wanted_in(s, t, s->subnets.list.items[i].zone);
     if (!any) return 0;
-    int r = aws_image_find(s->a, s->region, s->spec, t->arch, &image, err);
+    int r = aws_image_find(s->a, s->region, s->spec, t, &image, err);
     if (r == 0 && strcmp(image->arch, t->arch) != 0)
         r = gp_fail(err, GP_EUSAGE, "aws %s: image %s is for %s, but %s is %s", s->region, image->id,
                     image->arch, t->name, t->arch);

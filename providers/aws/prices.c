@@ -6,6 +6,9 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
+
+#define PRICE_MAX_USD_PER_H 10000 /* the dearest type costs a tenth of it */
 
 void aws_spots_clear(struct aws_spots *s) {
     for (size_t i = 0; i < s->list.len; i++) {
@@ -18,9 +21,14 @@ void aws_spots_clear(struct aws_spots *s) {
 static int on_price(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct aws_spots *all = ctx;
     struct aws_spot s = {0};
-    (void)err;
     const char *zone = xml_str(item, "availabilityZone", ""), *type = xml_str(item, "instanceType", "");
-    if (!str_to_double(xml_str(item, "spotPrice", ""), &s.usd_per_h) || zone[0] == '\0') return 0;
+    if (!form_word(zone) || !form_word(type))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeSpotPriceHistory: an entry without a zone and an "
+                       "instance type: run the same command again");
+    if (!str_to_double(xml_str(item, "spotPrice", ""), &s.usd_per_h) || !(s.usd_per_h >= 0) ||
+        s.usd_per_h > PRICE_MAX_USD_PER_H)
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeSpotPriceHistory: the price of %s in %s is no price "
+                       "in USD per hour: run the same command again", type, zone);
     if (!time_parse_utc(xml_str(item, "timestamp", ""), &s.at_s)) s.at_s = 0;
     for (size_t i = 0; i < all->list.len; i++) {
         struct aws_spot *have = &all->list.items[i];

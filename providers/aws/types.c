@@ -5,6 +5,8 @@
 
 #include "providers/aws/aws_int.h"
 
+#include "base/form.h"
+
 #include <ctype.h>
 
 /* Without a GPU: small current x86 types, the cheap ones first; the first that a zone sells. */
@@ -69,6 +71,22 @@ bool aws_gpu_matches(const char *wanted, const struct aws_type *t) {
     return gib > want.memory_gb * 0.9 && gib < want.memory_gb * 1.1;
 }
 
+/* The NVIDIA GPUs of EC2 that are older than Turing, by the API's names. Whatever is not here gets the
+ * open kernel modules. Kepler's last branch is 470; Maxwell, Pascal and Volta end with 580. */
+static const struct aws_old_gpu old_gpus[] = {
+    {"V100", "Volta", 580},   {"P100", "Pascal", 580}, {"P40", "Pascal", 580},
+    {"P4", "Pascal", 580},    {"M60", "Maxwell", 580}, {"M40", "Maxwell", 580},
+    {"M4", "Maxwell", 580},   {"K80", "Kepler", 470},  {"K520", "Kepler", 470},
+};
+
+const struct aws_old_gpu *aws_old_gpu(const char *gpu_name) {
+    struct gpu_name have;
+    parse_gpu(gpu_name, &have);
+    for (size_t i = 0; i < GP_ARRAY_LEN(old_gpus); i++)
+        if (strcmp(old_gpus[i].model, have.model) == 0) return &old_gpus[i];
+    return NULL;
+}
+
 /* --- DescribeInstanceTypes --- */
 
 static int xml_number(const struct xml_node *n, const char *path) {
@@ -85,7 +103,9 @@ static bool has_item(const struct xml_node *n, const char *path, const char *val
 
 static int on_type(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct aws_types *all = ctx;
-    (void)err;
+    if (!form_word(xml_str(item, "instanceType", "")))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeInstanceTypes: an entry without a type's name: run the "
+                       "same command again");
     const struct xml_node *gpu = xml_find(item, "gpuInfo/gpus/item");
     bool arm = has_item(item, "processorInfo/supportedArchitectures", "arm64");
     struct aws_type t = {
@@ -222,10 +242,12 @@ int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
 }
 
 static int on_offering(void *ctx, const struct xml_node *item, struct gp_error *err) {
-    (void)err;
     const char *type = xml_str(item, "instanceType", ""), *zone = xml_str(item, "location", "");
+    if (!form_word(type) || !form_word(zone))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeInstanceTypeOfferings: an entry without a type and a "
+                       "zone: run the same command again");
     GP_AUTO_FREE char *key = xasprintf("%s/%s", type, zone);
-    if (zone[0] != '\0' && !strv_has(ctx, key)) strv_add(ctx, key);
+    if (!strv_has(ctx, key)) strv_add(ctx, key);
     return 0;
 }
 

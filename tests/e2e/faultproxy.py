@@ -14,6 +14,7 @@ A rule is a dict; the first one that matches a request acts on it, `times` times
              status       answer `status` with `headers`, `body`
              error        answer an EC2 error `code` with `status` (default 400) and `message`
              reply        answer 200 with `body`
+             edit         forward, answer with `old` replaced by `new` everywhere (bytes)
              truncate     forward, answer half of the body with a whole Content-Length
              cut_xml      forward, answer half of the body as if it were all
              huge         answer `size` bytes
@@ -131,6 +132,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         status, headers, body = proxy.forward(call)
         if do == "hold_after":
             proxy.released.wait(55)
+        if do == "edit":
+            body = body.replace(rule["old"], rule["new"])
         if do == "truncate":
             self.send_raw(status, headers, body[:len(body) // 2], len(body))
             return self.drop()

@@ -132,6 +132,132 @@ static void test_gpu_names(void **state) {
     assert_false(aws_gpu_matches("H100-PCIE", &p5));
 }
 
+/* --- images and subnets --- */
+
+static int image_of(const char *inside, struct aws_image *image, struct gp_error *err) {
+    GP_AUTO_FREE char *text = xasprintf("<item>%s</item>", inside);
+    GP_AUTO_XML struct xml_node *root = NULL;
+    assert_int_equal(xml_parse(text, strlen(text), "test", &root, NULL), 0);
+    return aws_image_read(root, "us-east-1", image, err);
+}
+
+#define IMAGE_ID "<imageId>ami-0123456789abcdef0</imageId>"
+#define DISK(device, size) \
+    "<item><deviceName>" device "</deviceName><ebs><volumeSize>" size "</volumeSize></ebs></item>"
+
+static void test_image_disks(void **state) {
+    (void)state;
+    struct aws_image i = {0};
+    assert_int_equal(image_of(IMAGE_ID "<name>base</name><architecture>arm64</architecture>"
+                              "<rootDeviceName>/dev/xvda</rootDeviceName><blockDeviceMapping>"
+                              DISK("/dev/xvda", "75") DISK("/dev/sdb", "30")
+                              "<item><deviceName>xvdc</deviceName><ebs/></item>"
+                              "<item><deviceName>/dev/sdc</deviceName><virtualName>ephemeral0</virtualName></item>"
+                              "<item><deviceName>/dev/sdd</deviceName><noDevice/></item>"
+                              "</blockDeviceMapping>", &i, NULL), 0);
+    assert_string_equal(i.arch, "arm64");
+    assert_int_equal(i.root_gib, 75);
+    assert_int_equal(i.n_disks, 2);
+    assert_string_equal(i.disks[0].device, "/dev/sdb");
+    assert_int_equal(i.disks[0].gib, 30);
+    assert_string_equal(i.disks[1].device, "xvdc");
+    assert_int_equal(i.disks[1].gib, 0);
+    aws_image_clear(&i);
+}
+
+/* Without a root device's name the root is /dev/sda1, and no further disk. */
+static void test_image_root(void **state) {
+    (void)state;
+    struct aws_image i = {0};
+    assert_int_equal(image_of(IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sda1", "8") DISK("/dev/sdb", "9")
+                              "</blockDeviceMapping>", &i, NULL), 0);
+    assert_string_equal(i.root_device, "/dev/sda1");
+    assert_int_equal(i.root_gib, 8);
+    assert_int_equal(i.n_disks, 1);
+    aws_image_clear(&i);
+}
+
+static void test_images_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "", "<imageId>img-1</imageId>", "<imageId>ami-0123456789abcdefg</imageId>",
+        IMAGE_ID "<rootDeviceName>/etc/passwd</rootDeviceName>",
+        IMAGE_ID "<architecture>x86 64</architecture>",
+        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sd b", "1") "</blockDeviceMapping>",
+        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/", "1") "</blockDeviceMapping>",
+        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sdb", "1.5") "</blockDeviceMapping>",
+        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sdb", "65537") "</blockDeviceMapping>",
+        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "1")
+            "</blockDeviceMapping>"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        struct aws_image image = {0};
+        struct gp_error e = {0};
+        if (image_of(bad[i], &image, &e) != -GP_EPROTO) fail_msg("taken: %s", bad[i]);
+        assert_null(image.id);
+        assert_true(e.msg[0] != '\0');
+    }
+}
+
+static int subnet_of(const char *id, const char *vpc, const char *zone, const char *more,
+                     struct aws_subnet *s) {
+    GP_AUTO_FREE char *text = xasprintf("<item><subnetId>%s</subnetId><vpcId>%s</vpcId><availabilityZone>%s"
+                                        "</availabilityZone>%s</item>", id, vpc, zone, more);
+    GP_AUTO_XML struct xml_node *root = NULL;
+    assert_int_equal(xml_parse(text, strlen(text), "test", &root, NULL), 0);
+    struct gp_error e = {0};
+    return aws_subnet_read(root, s, &e);
+}
+
+static void test_subnets(void **state) {
+    (void)state;
+    static const struct {
+        const char *more;
+        bool ipv6_only, is_default;
+    } good[] = {{"", false, false},
+                {"<ipv6Native>false</ipv6Native><defaultForAz>true</defaultForAz>", false, true},
+                {"<ipv6Native>true</ipv6Native><assignIpv6AddressOnCreation>true"
+                 "</assignIpv6AddressOnCreation>", true, false},
+                {"<cidrBlock>10.0.0.0/24</cidrBlock><assignIpv6AddressOnCreation>true"
+                 "</assignIpv6AddressOnCreation><ipv6Native>false</ipv6Native>", false, false}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(good); i++) {
+        struct aws_subnet s = {0};
+        assert_int_equal(subnet_of("subnet-0123abcd", "vpc-0123abcd", "us-east-1a", good[i].more, &s), 0);
+        assert_int_equal(s.is_default, good[i].is_default);
+        struct aws_subnets all = {0};
+        vec_push(&all.list, s);
+        aws_subnets_clear(&all);
+    }
+    static const char *const bad[][3] = {{"", "vpc-0123abcd", "us-east-1a"},
+                                         {"subnet-0123abcd", "", "us-east-1a"},
+                                         {"subnet-0123abcd", "vpc-0123abcd", ""},
+                                         {"subnet-0123ABCD", "vpc-0123abcd", "us-east-1a"},
+                                         {"subnet-0123abcd", "vpc-0123abcd", "us east"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        struct aws_subnet s = {0};
+        assert_int_equal(subnet_of(bad[i][0], bad[i][1], bad[i][2], "", &s), -GP_EPROTO);
+    }
+}
+
+static void test_old_gpus(void **state) {
+    (void)state;
+    static const struct {
+        const char *gpu, *architecture;
+        int branch;
+    } old[] = {{"V100", "Volta", 580},  {"Tesla V100", "Volta", 580}, {"P100", "Pascal", 580},
+               {"P4", "Pascal", 580},   {"M60", "Maxwell", 580},      {"K80", "Kepler", 470},
+               {"Tesla K80", "Kepler", 470}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(old); i++) {
+        const struct aws_old_gpu *o = aws_old_gpu(old[i].gpu);
+        assert_non_null(o);
+        assert_string_equal(o->architecture, old[i].architecture);
+        assert_int_equal(o->last_branch, old[i].branch);
+    }
+    /* every other NVIDIA name of DescribeInstanceTypes */
+    static const char *const newer[] = {"T4", "T4g", "A10G", "A100", "L4", "L40S", "H100", "H200", "B200",
+                                        "B300", "GB200", "RTX PRO Server 6000", "RTX PRO 4500", ""};
+    for (size_t i = 0; i < GP_ARRAY_LEN(newer); i++) assert_null(aws_old_gpu(newer[i]));
+}
+
 static void test_quotas(void **state) {
     (void)state;
     assert_string_equal(aws_quota_code("p5.48xlarge", MARKET_ON_DEMAND), "L-417A185B");
@@ -242,7 +368,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_instance),   cmocka_unit_test(test_instance_states),
         cmocka_unit_test(test_bad_slots),  cmocka_unit_test(test_price),
-        cmocka_unit_test(test_gpu_names),
+        cmocka_unit_test(test_gpu_names),  cmocka_unit_test(test_old_gpus),
+        cmocka_unit_test(test_image_disks), cmocka_unit_test(test_image_root),
+        cmocka_unit_test(test_images_refused),
+        cmocka_unit_test(test_subnets),
         cmocka_unit_test(test_quotas),     cmocka_unit_test(test_group_names),
         cmocka_unit_test(test_foreign_replies),
         cmocka_unit_test(test_ipv6_only),

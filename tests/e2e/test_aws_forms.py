@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words from AWS that do not have their form are never used: the call ends with one line that names the
+call, and nothing is launched."""
+import json
+
+import ec2
+import pytest
+from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+
+REGION = ec2.REGION
+
+
+def refused(cloud, verb, call, **env):
+    run = cloud.drive(verb, **env)
+    assert run["code"] == "protocol" and run.rc == 1, run.result
+    assert call in run["message"] and "\n" not in run["message"], run["message"]
+    assert cloud.proxy.count("RunInstances") == 0 and cloud.moto.instances() == []
+    return run["message"]
+
+
+@pytest.mark.parametrize("action, old, new", [
+    ("DescribeSubnets", b"<subnetId>subnet-", b"<subnetId>vpc-"),
+    ("DescribeSubnets", b"<vpcId>vpc-", b"<vpcId>../"),
+    ("DescribeSubnets", b"<availabilityZone>us-", b"<availabilityZone>us/"),
+    ("DescribeSubnets", b"<availabilityZone>us-", b"<availabilityZone>-o "),
+    ("DescribeInstanceTypes", b"<instanceType>g4dn", b"<instanceType>g4/dn"),
+    ("DescribeInstanceTypeOfferings", b"<instanceType>g4dn", b"<instanceType>g4 dn"),
+    ("DescribeInstanceTypeOfferings", b"<location>us-", b"<location>us;"),
+    ("DescribeImages", b"<imageId>ami-", b"<imageId>img-"),
+    ("DescribeImages", b"<rootDeviceName>/dev/", b"<rootDeviceName>/etc/"),
+    ("DescribeImages", b"<volumeSize>15", b"<volumeSize>-15"),
+    ("DescribeSpotPriceHistory", b"<spotPrice>0", b"<spotPrice>-1"),
+    ("DescribeSpotPriceHistory", b"<spotPrice>0", b"<spotPrice>99999"),
+    ("DescribeSpotPriceHistory", b"<spotPrice>0", b"<spotPrice>nan"),
+    ("DescribeSpotPriceHistory", b"<spotPrice>0", b"<spotPrice>1e999"),
+    ("DescribeSpotPriceHistory", b"<availabilityZone>us-", b"<availabilityZone>us "),
+])
+def test_replies_without_their_form(cloud, action, old, new):
+    cloud.proxy.rule(action, "edit", times=None, old=old, new=new)
+    refused(cloud, "create", action)
+
+
+def test_another_image_than_the_one_asked_for(cloud):
+    body = (b"<DescribeImagesResponse><imagesSet><item><imageId>ami-ffffffffffffffff0</imageId></item></imagesSet>"
+            b"</DescribeImagesResponse>")
+    cloud.proxy.rule("DescribeImages", "reply", times=None, body=body)
+    assert "ami-ffffffffffffffff0" in refused(cloud, "create", "DescribeImages")
+
+
+@pytest.mark.parametrize("value", ["img-0123456789abcdef0", "ami-xyz", "ami-0123456789abcdef0&Owner.1=me", "", "ami-"])
+def test_a_parameter_that_holds_no_image_id(cloud, value):
+    cloud.spec = ec2.spec(cloud.tmp, {"os": "ubuntu-24.04"}, gpu=None)
+    body = json.dumps({"Parameter": {"Name": "x", "Value": value}}).encode()
+    cloud.proxy.rule("GetParameter", "reply", times=None, body=body)
+    assert "image.id" in refused(cloud, "offers", "GetParameter")
+
+
+# --- who we are ---
+
+def identity(cloud, account, arn):
+    cloud.proxy.rule("GetCallerIdentity", "reply", times=None, body=(
+        "<GetCallerIdentityResponse><GetCallerIdentityResult>"
+        f"<Arn>{arn}</Arn><UserId>x</UserId><Account>{account}</Account>"
+        "</GetCallerIdentityResult></GetCallerIdentityResponse>").encode())
+
+
+@pytest.mark.parametrize("account, arn", [
+    ("12345678901", "arn:aws:iam::12345678901:user/x"), ("1234567890123", "arn:aws:iam::1:user/x"),
+    ("12345678901*", "arn:aws:iam::1:user/x"), ("", "arn:aws:iam::1:user/x"), ("123456789012", "nobody"),
+    ("123456789012", "arn:aws:iam::123456789012:user/" + "x" * 130)])
+def test_an_identity_without_its_form(cloud, account, arn):
+    identity(cloud, account, arn)
+    refused(cloud, "open", "GetCallerIdentity")
+
+
+@pytest.mark.parametrize("arn, owner", [
+    ("arn:aws:iam::123456789012:user/team/ann.lee+gpu@x", "123456789012-ann.lee+gpu@x"),
+    ("arn:aws:iam::123456789012:root", "123456789012-root"),
+    ("arn:aws:sts::123456789012:assumed-role/ops/i-0abc", "123456789012-ops"),
+    ("arn:aws:sts::123456789012:federated-user/a*b?c$d e", "123456789012-a-b-c-d-e"),
+    ("arn:aws:iam::123456789012:user/zo\u00eb", "123456789012-zo--")])
+def test_the_owner_that_an_identity_gives(cloud, arn, owner):
+    identity(cloud, "123456789012", arn)
+    run = cloud.drive("open")
+    assert run["code"] == "ok" and run["owner"] == owner, run.result
