@@ -179,6 +179,7 @@ int aws_image_by_id(struct aws *a, const char *region, const char *id,
 struct aws_subnet {
     char *id, *zone, *vpc;
     bool is_default;
+    bool ipv6_only; /* its nodes have no IPv4 address at all */
 };
 struct aws_subnets {
     VEC_OF(struct aws_subnet) list;

@@ -18,6 +18,7 @@
 
 struct where {
     char *subnet, *group; /* owned */
+    bool ipv6_only;
 };
 
 static void where_clear(struct where *w) {
@@ -77,8 +78,13 @@ static void add_place(struct str *body, const struct create_req *req, const stru
     aws_param(body, "Placement.AvailabilityZone", req->offer->zone);
     aws_param(body, "NetworkInterface.1.DeviceIndex", "0");
     aws_param(body, "NetworkInterface.1.SubnetId", at->subnet);
-    aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress",
-              req->spec->access.public_ip ? "true" : "false");
+    if (at->ipv6_only) { /* EC2 refuses AssociatePublicIpAddress there: IPv6 addresses are public */
+        aws_param_int(body, "NetworkInterface.1.Ipv6AddressCount", 1);
+        aws_param(body, "MetadataOptions.HttpProtocolIpv6", "enabled"); /* the user-data comes by it */
+    } else {
+        aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress",
+                  req->spec->access.public_ip ? "true" : "false");
+    }
     aws_param(body, "NetworkInterface.1.DeleteOnTermination", "true");
     aws_param(body, "NetworkInterface.1.SecurityGroupId.1", at->group);
 }
@@ -317,6 +323,7 @@ static int place(struct aws *a, const struct create_req *req, struct where *ret,
     if (r == 0 && in != NULL) {
         r = aws_group_ensure(a, req->stack, req->spec, o->region, in->vpc, &ret->group, err);
         if (r == 0) ret->subnet = xstrdup(in->id);
+        ret->ipv6_only = in->ipv6_only;
     } else if (r == 0) {
         r = gp_fail(err, GP_EUSAGE, "aws: zone %s has no default subnet: give a subnet", o->zone);
         if (err != NULL) err->scope = GP_SCOPE_ZONE;

@@ -35,7 +35,8 @@ static void remember(struct aws *a, const char *region, const struct aws_subnets
         const struct aws_subnet *s = &found->list.items[i];
         if (aws_subnet_seen(a, region, s->id) != NULL) continue;
         struct aws_subnet copy = {.id = xstrdup(s->id), .zone = xstrdup(s->zone),
-                                  .vpc = xstrdup(s->vpc), .is_default = s->is_default};
+                                  .vpc = xstrdup(s->vpc), .is_default = s->is_default,
+                                  .ipv6_only = s->ipv6_only};
         vec_push(&a->cache->subnets.list, copy);
         strv_add(&a->cache->subnet_regions, region);
     }
@@ -49,7 +50,8 @@ int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct 
                        "and a zone: run the same command again");
     *ret = (struct aws_subnet){
         .id = xstrdup(id), .zone = xstrdup(zone), .vpc = xstrdup(vpc),
-        .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0};
+        .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0,
+        .ipv6_only = strcmp(xml_str(item, "ipv6Native", ""), "true") == 0};
     return 0;
 }
 

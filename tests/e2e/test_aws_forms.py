@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words from AWS that do not have their form are never used: the call ends with one line that names the
-call, and nothing is launched."""
+call, and nothing is launched. And what a subnet without IPv4 changes in a launch."""
 import json
 
 import ec2
@@ -83,3 +83,41 @@ def test_the_owner_that_an_identity_gives(cloud, arn, owner):
     identity(cloud, "123456789012", arn)
     run = cloud.drive("open")
     assert run["code"] == "ok" and run["owner"] == owner, run.result
+
+
+# --- subnets without IPv4 ---
+
+def subnets(cloud):
+    client = cloud.moto.client()
+    vpc = client.create_vpc(CidrBlock="10.9.0.0/16", AmazonProvidedIpv6CidrBlock=True)["Vpc"]["VpcId"]
+    block = client.describe_vpcs(VpcIds=[vpc])["Vpcs"][0]["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"]
+    net = block.split("::")[0].rsplit("/")[0]
+    only = client.create_subnet(VpcId=vpc, Ipv6CidrBlock=f"{net}::/64", Ipv6Native=True,
+                                AvailabilityZone=REGION + "a")["Subnet"]["SubnetId"]
+    both = client.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24", AvailabilityZone=REGION + "a")["Subnet"]["SubnetId"]
+    return only, both
+
+
+def request(cloud, subnet, **access):
+    cloud.spec = ec2.spec(cloud.tmp, cloud.moto.image(), access=dict({"ssh_from": ["2001:db8::/32"]}, **access),
+                          offers=[{"provider": "aws", "regions": [REGION], "subnet": subnet}])
+    cloud.drive("create")  # what moto makes of it is not asked
+    p = cloud.proxy.of("RunInstances")[-1].params
+    assert p["NetworkInterface.1.SubnetId"] == subnet
+    return {k: p.get(k) for k in ("NetworkInterface.1.AssociatePublicIpAddress", "NetworkInterface.1.Ipv6AddressCount",
+                                  "MetadataOptions.HttpProtocolIpv6")}
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_a_launch_into_a_subnet_without_ipv4(cloud, public):
+    only, both = subnets(cloud)
+    assert request(cloud, only, public_ip=public) == {
+        "NetworkInterface.1.AssociatePublicIpAddress": None, "NetworkInterface.1.Ipv6AddressCount": "1",
+        "MetadataOptions.HttpProtocolIpv6": "enabled"}
+
+
+def test_a_launch_into_any_other_subnet(cloud):
+    only, both = subnets(cloud)
+    assert request(cloud, both) == {
+        "NetworkInterface.1.AssociatePublicIpAddress": "true", "NetworkInterface.1.Ipv6AddressCount": None,
+        "MetadataOptions.HttpProtocolIpv6": None}

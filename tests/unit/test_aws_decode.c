@@ -222,6 +222,7 @@ static void test_subnets(void **state) {
     for (size_t i = 0; i < GP_ARRAY_LEN(good); i++) {
         struct aws_subnet s = {0};
         assert_int_equal(subnet_of("subnet-0123abcd", "vpc-0123abcd", "us-east-1a", good[i].more, &s), 0);
+        assert_int_equal(s.ipv6_only, good[i].ipv6_only);
         assert_int_equal(s.is_default, good[i].is_default);
         struct aws_subnets all = {0};
         vec_push(&all.list, s);
