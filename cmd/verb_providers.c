@@ -39,7 +39,8 @@ static int owner_of(struct invocation *inv, char **ret, struct gp_error *err) {
     }
     struct provider_env env = {.cancel = &e->cancel, .journal = e->journal, .sink = &e->sink};
     if ((r = provider_aws.open(&env, &p, err)) != 0)
-        return gp_wrap(err, "the policy is for one owner: give --owner NAME, or credentials of AWS");
+        return gp_wrap(err,
+                       "the policy is for one owner: give --owner NAME, or credentials of AWS");
     *ret = xstrdup(p->owner);
     provider_aws.close(p);
     return 0;

@@ -67,7 +67,9 @@ static char *owner_of(const char *account, const char *principal) {
     return owner;
 }
 
-static bool account_valid(const char *s) { return strlen(s) == 12 && strspn(s, "0123456789") == 12; }
+static bool account_valid(const char *s) {
+    return strlen(s) == 12 && strspn(s, "0123456789") == 12;
+}
 
 static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
     GP_AUTO_REPLY struct aws_reply reply = {0};
@@ -78,14 +80,17 @@ static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
     const char *account = xml_str(reply.xml, "GetCallerIdentityResult/Account", "");
     const char *arn = xml_str(reply.xml, "GetCallerIdentityResult/Arn", "");
     if (!account_valid(account) || !str_starts(arn, "arn:"))
-        return gp_fail(err, GP_EPROTO, "sts GetCallerIdentity: no account of 12 digits and no ARN in the "
+        return gp_fail(err, GP_EPROTO,
+                       "sts GetCallerIdentity: no account of 12 digits and no ARN in the "
                        "reply: check AWS_ENDPOINT_URL");
     a->account = xstrdup(account);
     a->principal = principal_of(arn);
     a->base.owner = owner != NULL ? xstrdup(owner) : owner_of(account, a->principal);
     if (owner == NULL && !form_owner(a->base.owner))
-        return gp_fail(err, GP_EPROTO, "sts GetCallerIdentity: '%.140s' is too long for an owner: give "
-                       "--owner NAME", a->base.owner);
+        return gp_fail(err, GP_EPROTO,
+                       "sts GetCallerIdentity: '%.140s' is too long for an owner: give "
+                       "--owner NAME",
+                       a->base.owner);
     return 0;
 }
 

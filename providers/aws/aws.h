@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 
-/* The least IAM policy that `plan`, `up`, `status`, `down` and `gc` of this owner need, as JSON with a
- * newline at its end. *ret: caller frees. -GP_EUSAGE: no owner by its form (form_owner). No I/O. */
+/* The least IAM policy that `plan`, `up`, `status`, `down` and `gc` of this owner need, as JSON
+ * with a newline at its end. *ret: caller frees. -GP_EUSAGE: no owner by its form (form_owner).
+ * No I/O. */
 int aws_policy_json(const char *owner, char **ret, struct gp_error *err);
 
 #endif

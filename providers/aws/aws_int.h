@@ -39,8 +39,8 @@ void aws_config_clear(struct aws_config *c);
 /* A key of a profile, credentials file first for keys, config file else; NULL when absent. */
 const char *aws_config_get(const struct aws_config *c, const char *profile, const char *key);
 bool aws_config_has(const struct aws_config *c, const char *profile);
-/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end; NULL: the region is none by its
- * form. Caller frees. */
+/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end; NULL: the region is none by
+ * its form. Caller frees. */
 char *aws_endpoint(const struct aws_config *c, const char *service, const char *region);
 
 struct aws {
@@ -168,7 +168,7 @@ struct aws_image {
     int n_disks;
 };
 void aws_image_clear(struct aws_image *i);
-/* One <item> of imagesSet. -GP_EPROTO: a field without its form, or more disks than AWS_DISKS_MAX. */
+/* One <item> of imagesSet. -GP_EPROTO: a field without its form, more disks than AWS_DISKS_MAX. */
 int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret,
                    struct gp_error *err);
 /* For this type (its architecture, its GPU). Borrowed from the cache. */

@@ -80,7 +80,8 @@ static void add_place(struct str *body, const struct create_req *req, const stru
     aws_param(body, "NetworkInterface.1.SubnetId", at->subnet);
     if (at->ipv6_only) { /* EC2 refuses AssociatePublicIpAddress there: IPv6 addresses are public */
         aws_param_int(body, "NetworkInterface.1.Ipv6AddressCount", 1);
-        aws_param(body, "MetadataOptions.HttpProtocolIpv6", "enabled"); /* the user-data comes by it */
+        /* The user-data comes by it. */
+        aws_param(body, "MetadataOptions.HttpProtocolIpv6", "enabled");
     } else {
         aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress",
                   req->spec->access.public_ip ? "true" : "false");
@@ -89,8 +90,8 @@ static void add_place(struct str *body, const struct create_req *req, const stru
     aws_param(body, "NetworkInterface.1.SecurityGroupId.1", at->group);
 }
 
-/* The root volume, and every further EBS device of the image: an image's own mapping leaves those behind,
- * billed, when a node ends itself. */
+/* The root volume, and every further EBS device of the image: an image's own mapping leaves those
+ * behind, billed, when a node ends itself. */
 static void add_disks(struct str *body, const struct aws_image *image, int root_gib) {
     aws_param(body, "BlockDeviceMapping.1.DeviceName", image->root_device);
     aws_param_int(body, "BlockDeviceMapping.1.Ebs.VolumeSize", root_gib);
@@ -115,8 +116,9 @@ static void add_market(struct str *body, enum spec_market market) {
     aws_param(body, "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate");
 }
 
-static int build(const struct create_req *req, const struct aws_image *image, const struct where *at,
-                 const char *token, struct str *body, struct gp_error *err) {
+static int build(const struct create_req *req, const struct aws_image *image,
+                 const struct where *at, const char *token, struct str *body,
+                 struct gp_error *err) {
     const struct offer *o = req->offer;
     const struct spec_offer *want = &req->spec->offers.items[o->spec_index];
     int disk_gib = GP_MAX(image->root_gib, o->gpus > 0 ? 100 : 20);

@@ -192,7 +192,8 @@ static bool may_send_token(const char *url) {
     if (str_starts(url, "https://")) return true;
     if (!str_starts(url, "http://")) return false;
     const char *host = url + 7;
-    if (memchr(host, '@', strcspn(host, "/?#")) != NULL) return false; /* "localhost:80@elsewhere" */
+    if (memchr(host, '@', strcspn(host, "/?#")) != NULL)
+        return false; /* "localhost:80@elsewhere" */
     size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
     GP_AUTO_FREE char *name = xstrndup(host, n);
     for (size_t i = 0; i < GP_ARRAY_LEN(hosts); i++)
@@ -275,8 +276,8 @@ static bool role_name_valid(const char *s) {
            strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+=,.@_-") == n;
 }
 
-/* Where nothing else names a region. None there: the caller's default; one that is no region: an error,
- * because the calls of this run would otherwise go to another region than the machine's. */
+/* Where nothing else names a region. None there: the caller's default; one that is no region: an
+ * error, because the calls of this run would otherwise go to another region than the machine's. */
 static int imds_region(struct aws *a, const char *token, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
     if (imds_get(a, "meta-data/placement/region", token, &resp, NULL) != 0 || resp.body.len == 0)
@@ -284,7 +285,8 @@ static int imds_region(struct aws *a, const char *token, struct gp_error *err) {
     bool whole = strlen(resp.body.s) == resp.body.len;
     const char *region = str_trim(resp.body.s);
     if (!whole || !aws_region_valid(region))
-        return gp_fail(err, GP_EPROTO, "instance metadata: placement/region is no region: set AWS_REGION");
+        return gp_fail(err, GP_EPROTO,
+                       "instance metadata: placement/region is no region: set AWS_REGION");
     a->cfg.region = xstrdup(region);
     return 0;
 }
@@ -296,7 +298,8 @@ static int imds_role(struct aws *a, const char *token, struct aws_cred *ret, str
     if (r != 0 || resp.body.len == 0) return r;
     GP_AUTO_FREE char *role = xstrndup(resp.body.s, strcspn(resp.body.s, "\r\n"));
     if (!role_name_valid(role)) /* it becomes part of a URL */
-        return gp_fail(err, GP_EPROTO, "instance metadata: its security-credentials list begins with no "
+        return gp_fail(err, GP_EPROTO,
+                       "instance metadata: its security-credentials list begins with no "
                        "role name: give credentials another way, or set "
                        "AWS_EC2_METADATA_DISABLED=true");
     GP_AUTO_FREE char *path = xasprintf("meta-data/iam/security-credentials/%s", role);
@@ -324,7 +327,8 @@ int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err) {
     int r = imds_get(a, "api/token", NULL, &resp, &e);
     if (r == 0 && resp.body.len == 0) return 0;
     if (r == 0 && !token_valid(&resp.body)) {
-        r = gp_fail(&e, GP_EPROTO, "instance metadata: its token is no header's value: give credentials "
+        r = gp_fail(&e, GP_EPROTO,
+                    "instance metadata: its token is no header's value: give credentials "
                     "another way, or set AWS_EC2_METADATA_DISABLED=true");
     } else if (r == 0) {
         GP_AUTO_FREE char *token = xstrdup(resp.body.s);

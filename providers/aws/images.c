@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which image a node boots: by id, by OS name, or automatically (with a GPU the newest AWS Deep
- * Learning Base image that has a driver for it: OSS, before Turing Proprietary; without one Ubuntu LTS).
- * Public SSM parameters name the newest; where they cannot be asked, DescribeImages by owner and name
- * does. One thread. */
+ * Learning Base image that has a driver for it: OSS, before Turing Proprietary; without one
+ * Ubuntu LTS). Public SSM parameters name the newest; where they cannot be asked, DescribeImages
+ * by owner and name does. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -53,7 +53,8 @@ static const struct os_row gpu_rows[] = {
      "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
      "amazon", "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)*"},
 };
-/* The same for what the open kernel modules do not drive; no public parameter is known to name these. */
+/* The same for what the open kernel modules do not drive; no public parameter is known for
+ * these. */
 static const struct os_row old_gpu_rows[] = {
     {"auto", "x86_64", NULL, "amazon",
      "Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu *"},
@@ -85,15 +86,19 @@ static int read_disk(const struct xml_node *d, struct aws_image *image, struct g
     int64_t gib = 0;
     if (xml_find(d, "ebs") == NULL) return 0; /* the machine's own disks: they end with it */
     if (!device_valid(device) || !str_to_i64(xml_str(d, "ebs/volumeSize", "0"), 0, 65536, &gib))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeImages: a disk of %s has no device name or no size in "
-                       "GiB: give another image.id", image->id);
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeImages: a disk of %s has no device name or no size in "
+                       "GiB: give another image.id",
+                       image->id);
     if (strcmp(device, image->root_device) == 0) {
         image->root_gib = (int)gib;
         return 0;
     }
     if (image->n_disks == AWS_DISKS_MAX)
-        return gp_fail(err, GP_EPROTO, "aws: image %s has more than %d disks beside its root: give another "
-                       "image.id", image->id, AWS_DISKS_MAX);
+        return gp_fail(err, GP_EPROTO,
+                       "aws: image %s has more than %d disks beside its root: give another "
+                       "image.id",
+                       image->id, AWS_DISKS_MAX);
     struct aws_disk *to = &image->disks[image->n_disks++];
     to->gib = (int)gib;
     str_put(to->device, sizeof to->device, device);
@@ -141,8 +146,10 @@ static int on_image(void *ctx, const struct xml_node *item, struct gp_error *err
     int r = aws_image_read(item, n->region, &image, err);
     if (r != 0) return r;
     if (n->id != NULL && strcmp(n->id, image.id) != 0) {
-        r = gp_fail(err, GP_EPROTO, "ec2 DescribeImages in %s: asked for %s, got %s: run the same command "
-                    "again", n->region, n->id, image.id);
+        r = gp_fail(err, GP_EPROTO,
+                    "ec2 DescribeImages in %s: asked for %s, got %s: run the same command "
+                    "again",
+                    n->region, n->id, image.id);
         aws_image_clear(&image);
         return r;
     }
@@ -174,8 +181,8 @@ static int describe_newest(struct aws *a, const char *region, const struct os_ro
     return aws_describe(a, region, "DescribeImages", &body, 0, "imagesSet", on_image, ret, err);
 }
 
-/* The id that a public parameter names; NULL when it cannot be asked for or does not exist. One that holds
- * something else is an error. */
+/* The id that a public parameter names; NULL when it cannot be asked for or does not exist. One
+ * that holds something else is an error. */
 static int from_ssm(struct aws *a, const char *region, const char *name, char **ret,
                     struct gp_error *err) {
     GP_AUTO_FREE char *body = xasprintf("{\"Name\":\"%s\"}", name);
@@ -185,8 +192,8 @@ static int from_ssm(struct aws *a, const char *region, const char *name, char **
     if (aws_call(a, &call, &reply, NULL) != 0) return 0;
     const char *id = json_str(reply.json, "Parameter.Value", "");
     if (!form_ec2_id(id, "ami-"))
-        return gp_fail(err, GP_EPROTO, "ssm GetParameter in %s: %s holds no image id: give image.id",
-                       region, name);
+        return gp_fail(err, GP_EPROTO,
+                       "ssm GetParameter in %s: %s holds no image id: give image.id", region, name);
     *ret = xstrdup(id);
     return 0;
 }
@@ -258,19 +265,23 @@ static int no_image(const char *region, const char *name, const struct aws_type 
                     const struct aws_old_gpu *old, struct gp_error *err) {
     int r = 0;
     if (old != NULL)
-        r = gp_fail(err, GP_ECAPACITY, "aws %s: no image is known for %s: its %s (%s) is older than the open "
-                    "kernel modules, which begin with Turing, and the region has no 'Deep Learning Base "
-                    "Proprietary Nvidia Driver GPU AMI (Ubuntu ...)': give image.id with the proprietary "
-                    "driver of branch %d or older", region, t->name, old->model, old->architecture,
-                    old->last_branch);
+        r = gp_fail(
+            err, GP_ECAPACITY,
+            "aws %s: no image is known for %s: its %s (%s) is older than the open "
+            "kernel modules, which begin with Turing, and the region has no 'Deep Learning Base "
+            "Proprietary Nvidia Driver GPU AMI (Ubuntu ...)': give image.id with the proprietary "
+            "driver of branch %d or older",
+            region, t->name, old->model, old->architecture, old->last_branch);
     else
-        r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region, name, t->arch);
+        r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region, name,
+                    t->arch);
     if (err != NULL) err->scope = GP_SCOPE_REGION;
     return r;
 }
 
 int aws_image_find(struct aws *a, const char *region, const struct spec *spec,
-                   const struct aws_type *type, const struct aws_image **ret, struct gp_error *err) {
+                   const struct aws_type *type, const struct aws_image **ret,
+                   struct gp_error *err) {
     if (spec->image.kind == IMAGE_ID) return aws_image_by_id(a, region, spec->image.value, ret, err);
     bool gpu = spec->image.kind == IMAGE_AUTO && spec->gpu.model != NULL;
     const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;

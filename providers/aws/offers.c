@@ -46,7 +46,8 @@ int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct 
     const char *id = xml_str(item, "subnetId", ""), *vpc = xml_str(item, "vpcId", "");
     const char *zone = xml_str(item, "availabilityZone", "");
     if (!form_ec2_id(id, "subnet-") || !form_ec2_id(vpc, "vpc-") || !form_word(zone))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeSubnets: an entry without the ids of a subnet and a VPC, "
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeSubnets: an entry without the ids of a subnet and a VPC, "
                        "and a zone: run the same command again");
     *ret = (struct aws_subnet){
         .id = xstrdup(id), .zone = xstrdup(zone), .vpc = xstrdup(vpc),

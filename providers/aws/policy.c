@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The least IAM policy of one owner, for `gpuprov providers aws --policy`. EC2's reads cannot be limited
- * to resources; every statement that makes, changes or ends something is tied to the owner's tag. The tags
- * that say whose a thing is (owner, stack, uid) are set when it is made and never later. Pure. */
+/* The least IAM policy of one owner, for `gpuprov providers aws --policy`. EC2's reads cannot be
+ * limited to resources; every statement that makes, changes or ends something is tied to the
+ * owner's tag. The tags that say whose a thing is (owner, stack, uid) are set when it is made
+ * and never later. Pure. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws.h"
@@ -41,7 +42,8 @@ static json_t *equals(const char *key, const char *value) {
 /* Only these tags, and at least one: a request without tags would satisfy ForAllValues alone. */
 static json_t *own_with_tags(const char *owner, json_t *keys) {
     return json_pack("{s:{s:s}, s:{s:o}, s:{s:s}}", "StringEquals", TAG_OF_RESOURCE, owner,
-                     "ForAllValues:StringEquals", "aws:TagKeys", keys, "Null", "aws:TagKeys", "false");
+                     "ForAllValues:StringEquals", "aws:TagKeys", keys, "Null", "aws:TagKeys",
+                     "false");
 }
 
 static void add_reads(json_t *to) {
@@ -57,8 +59,8 @@ static void add_reads(json_t *to) {
 
 static void add_creates(json_t *to, const char *owner) {
     allow(to, "LaunchTagged", list("ec2:RunInstances", NULL),
-          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:network-interface/*",
-               "arn:*:ec2:*:*:spot-instances-request/*", NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*",
+               "arn:*:ec2:*:*:network-interface/*", "arn:*:ec2:*:*:spot-instances-request/*", NULL),
           equals(TAG_OF_REQUEST, owner));
     allow(to, "LaunchFrom", list("ec2:RunInstances", NULL),
           list("arn:*:ec2:*::image/*", "arn:*:ec2:*:*:subnet/*", NULL), NULL);
@@ -72,11 +74,13 @@ static void add_creates(json_t *to, const char *owner) {
 
 static void add_tags(json_t *to, const char *owner) {
     allow(to, "TagWhatIsBeingMade", list("ec2:CreateTags", NULL),
-          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:network-interface/*",
-               "arn:*:ec2:*:*:spot-instances-request/*", "arn:*:ec2:*:*:security-group/*", NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*",
+               "arn:*:ec2:*:*:network-interface/*", "arn:*:ec2:*:*:spot-instances-request/*",
+               "arn:*:ec2:*:*:security-group/*", NULL),
           json_pack("{s:{s:o, s:s}}", "StringEquals", "ec2:CreateAction",
                     list("RunInstances", "CreateSecurityGroup", NULL), TAG_OF_REQUEST, owner));
-    allow(to, "TagClaim", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:security-group/*", NULL),
+    allow(to, "TagClaim", list("ec2:CreateTags", NULL),
+          list("arn:*:ec2:*:*:security-group/*", NULL),
           own_with_tags(owner, list("gpuprov:expires", "gpuprov:created", "gpuprov:spec",
                                     "gpuprov:regions", NULL)));
     allow(to, "TagHostKey", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
@@ -86,8 +90,8 @@ static void add_tags(json_t *to, const char *owner) {
 static void add_own(json_t *to, const char *owner) {
     allow(to, "EndOwn",
           list("ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", NULL),
-          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:security-group/*",
-               NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*",
+               "arn:*:ec2:*:*:security-group/*", NULL),
           equals(TAG_OF_RESOURCE, owner));
     allow(to, "RulesOfOwnGroup",
           list("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", NULL),
@@ -100,7 +104,8 @@ static void add_through_ec2(json_t *to) {
     allow(to, "FirstSpotRequest", list("iam:CreateServiceLinkedRole", NULL),
           list("arn:*:iam::*:role/aws-service-role/spot.amazonaws.com/*", NULL),
           equals("iam:AWSServiceName", "spot.amazonaws.com"));
-    allow(to, "OnlyForOffersWithARole", list("iam:PassRole", NULL), list("arn:*:iam::*:role/*", NULL),
+    allow(to, "OnlyForOffersWithARole", list("iam:PassRole", NULL),
+          list("arn:*:iam::*:role/*", NULL),
           json_pack("{s:{s:o}}", "StringEquals", "iam:PassedToService",
                     list("ec2.amazonaws.com", "ec2.amazonaws.com.cn", NULL)));
     allow(to, "OnlyForOwnDiskKey",

@@ -23,12 +23,15 @@ static int on_price(void *ctx, const struct xml_node *item, struct gp_error *err
     struct aws_spot s = {0};
     const char *zone = xml_str(item, "availabilityZone", ""), *type = xml_str(item, "instanceType", "");
     if (!form_word(zone) || !form_word(type))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeSpotPriceHistory: an entry without a zone and an "
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeSpotPriceHistory: an entry without a zone and an "
                        "instance type: run the same command again");
     if (!str_to_double(xml_str(item, "spotPrice", ""), &s.usd_per_h) || !(s.usd_per_h >= 0) ||
         s.usd_per_h > PRICE_MAX_USD_PER_H)
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeSpotPriceHistory: the price of %s in %s is no price "
-                       "in USD per hour: run the same command again", type, zone);
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeSpotPriceHistory: the price of %s in %s is no price "
+                       "in USD per hour: run the same command again",
+                       type, zone);
     if (!time_parse_utc(xml_str(item, "timestamp", ""), &s.at_s)) s.at_s = 0;
     for (size_t i = 0; i < all->list.len; i++) {
         struct aws_spot *have = &all->list.items[i];

@@ -71,8 +71,9 @@ bool aws_gpu_matches(const char *wanted, const struct aws_type *t) {
     return gib > want.memory_gb * 0.9 && gib < want.memory_gb * 1.1;
 }
 
-/* The NVIDIA GPUs of EC2 that are older than Turing, by the API's names. Whatever is not here gets the
- * open kernel modules. Kepler's last branch is 470; Maxwell, Pascal and Volta end with 580. */
+/* The NVIDIA GPUs of EC2 that are older than Turing, by the API's names. Whatever is not here
+ * gets the open kernel modules. Kepler's last branch is 470; Maxwell, Pascal and Volta end with
+ * 580. */
 static const struct aws_old_gpu old_gpus[] = {
     {"V100", "Volta", 580},   {"P100", "Pascal", 580}, {"P40", "Pascal", 580},
     {"P4", "Pascal", 580},    {"M60", "Maxwell", 580}, {"M40", "Maxwell", 580},
@@ -104,7 +105,8 @@ static bool has_item(const struct xml_node *n, const char *path, const char *val
 static int on_type(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct aws_types *all = ctx;
     if (!form_word(xml_str(item, "instanceType", "")))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeInstanceTypes: an entry without a type's name: run the "
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeInstanceTypes: an entry without a type's name: run the "
                        "same command again");
     const struct xml_node *gpu = xml_find(item, "gpuInfo/gpus/item");
     bool arm = has_item(item, "processorInfo/supportedArchitectures", "arm64");
@@ -244,7 +246,8 @@ int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
 static int on_offering(void *ctx, const struct xml_node *item, struct gp_error *err) {
     const char *type = xml_str(item, "instanceType", ""), *zone = xml_str(item, "location", "");
     if (!form_word(type) || !form_word(zone))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeInstanceTypeOfferings: an entry without a type and a "
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeInstanceTypeOfferings: an entry without a type and a "
                        "zone: run the same command again");
     GP_AUTO_FREE char *key = xasprintf("%s/%s", type, zone);
     if (!strv_has(ctx, key)) strv_add(ctx, key);
