@@ -242,6 +242,12 @@ static void list_part(struct aws *a, size_t i, void *ctx) {
         gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is no region", region);
 }
 
+static bool is_stale(const struct part *p) {
+    for (size_t i = 0; i < p->regions->n; i++)
+        if (p->errs[i].code != GP_OK && aws_error_row(p->errs[i].detail)->class == AWS_STALE) return true;
+    return false;
+}
+
 /* What was seen, and where; the first error. One region that does not answer hides no other one. */
 static int collect(const struct part *p, const struct list_req *req, struct resource_list *ret,
                    struct gp_error *err) {
@@ -274,6 +280,13 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
                         .lists = xcalloc(regions.n + 1, sizeof *part.lists),
                         .errs = xcalloc(regions.n + 1, sizeof *part.errs)};
     aws_side_by_side(a, regions.n, list_part, &part);
+    if (is_stale(&part) && aws_creds_ensure(a, true, NULL) == 0) { /* they expired meanwhile: once more */
+        for (size_t i = 0; i < regions.n; i++) {
+            resource_list_clear(&part.lists[i]);
+            gp_error_clear(&part.errs[i]);
+        }
+        aws_side_by_side(a, regions.n, list_part, &part);
+    }
     struct gp_error first = {0};
     r = collect(&part, req, ret, &first);
     free(part.lists);

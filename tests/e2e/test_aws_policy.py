@@ -156,8 +156,8 @@ def test_the_evaluator_denies_and_allows():
 
 # --- its actions are those of the code ---
 
-# Nothing in the code calls these: EC2 does, in the caller's name. The first comes with rules that are removed.
-BY_OTHERS = {"ec2:RevokeSecurityGroupIngress", "iam:PassRole", "iam:CreateServiceLinkedRole", "kms:Decrypt",
+# Nothing in the code calls these: EC2 does, in the caller's name.
+BY_OTHERS = {"iam:PassRole", "iam:CreateServiceLinkedRole", "kms:Decrypt",
              "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo",
              "kms:CreateGrant"}
 
