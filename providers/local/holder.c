@@ -117,7 +117,7 @@ static int set_up_files(struct holder *h, struct gp_error *err) {
     h->upper_in_memory = !upper_fits_here(h);
     if (r == 0 && h->upper_in_memory) r = make_tmpfs(nodes, "mode=755", err);
     /* a lower layer must not lie inside another one (ELOOP): the mask has a file system of its own */
-    if (r == 0) r = make_tmpfs(mask, "mode=755,size=32m", err);
+    if (r == 0) r = make_tmpfs(mask, "mode=755,size=64m", err);
     if (r == 0) r = mask_build(h, err);
     return r;
 }

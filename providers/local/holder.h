@@ -66,6 +66,7 @@ struct holder {
     int home_net;        /* the holder's own network namespace */
     int listen_fd, signal_fd;
     bool upper_in_memory;
+    bool guarded; /* live folders are seen through guards (guard.c) */
     pid_t proxy_pid;
     VEC_OF(struct local_node *) nodes;
     VEC_OF(struct holder_client *) clients;
@@ -96,9 +97,9 @@ struct local_node *nodes_by_id(struct holder *h, const char *id);
 json_t *nodes_json(const struct holder *h); /* new reference: array */
 
 /* --- mask.c --- */
-/* Builds DIR/mask: the lower layer that lies over the machine's own folders and hides what the world
- * may not read, holds what is replaced. */
-int mask_build(const struct holder *h, struct gp_error *err);
+/* Builds the layers below DIR/mask (layers.h): the copies of /etc and /var, the guards of live folders,
+ * what hides in them what the world may not read, and what is replaced. Sets h->guarded. */
+int mask_build(struct holder *h, struct gp_error *err);
 
 /* --- proxy.c --- */
 /* Forks the forward proxy while still in the machine's network namespace. It starts to serve when it

@@ -8,6 +8,7 @@
 #include "providers/local/holder.h"
 
 #include "base/fs.h"
+#include "providers/local/layers.h"
 #include "providers/local/netns.h"
 #include "providers/local/rootfs.h"
 #include "providers/local/userns.h"
@@ -39,14 +40,6 @@ struct mount_attr {
 
 static char *node_path(const struct holder *h, const struct local_node *n, const char *rest) {
     return xasprintf("%s/nodes/%s/%s", h->cfg.dir, n->dir, rest);
-}
-
-/* "/var/lib" becomes "%var%lib": uppers lie beside each other, none inside what a node can write. */
-static char *flat(const char *path) {
-    char *s = xstrdup(path);
-    for (char *p = s; *p != '\0'; p++)
-        if (*p == '/') *p = '%';
-    return s;
 }
 
 static int put(const char *dir, const char *name, mode_t mode, const char *text, struct gp_error *err) {
@@ -160,28 +153,38 @@ static int check(int r, struct gp_error *err, const char *fmt, ...) {
     return gp_fail_errno(err, GP_EENV, e, "could not %s", text);
 }
 
-/* One overlay of the machine's folder at the descriptor `at`; paths relative to the stack's folder,
- * so that no name in it can break the option string. */
-static int overlay(const struct holder *h, const struct local_node *n, const char *lower,
-                   const char *at) {
-    GP_AUTO_FREE char *name = flat(lower);
+/* The lower layer that shows a folder of the machine (layers.h); NULL: this one nodes do not get. */
+static char *lower_of(const struct holder *h, const struct rootfs_mount *m) {
+    struct stat here, above;
+    if (m->kind == ROOTFS_COPIED) return xasprintf("mask/copy%s", m->path);
+    if (m->kind != ROOTFS_GUARDED || !h->guarded) return xstrdup(m->path);
+    GP_AUTO_FREE char *name = layer_flat(m->path);
+    GP_AUTO_FREE char *guard = xasprintf("mask/guard/%s", name);
+    bool there = stat(guard, &here) == 0 && stat("mask/guard", &above) == 0 && here.st_dev != above.st_dev;
+    return there ? GP_STEAL(guard) : NULL;
+}
+
+/* One overlay of the machine's folder at the descriptor `at`; our own paths relative to the stack's
+ * folder, so that no name in it can break the option string. */
+static int overlay(const struct holder *h, const struct local_node *n, const struct rootfs_mount *m,
+                   const char *lower, const char *at) {
+    GP_AUTO_FREE char *name = layer_flat(m->path);
     GP_AUTO_FREE char *up = xasprintf("nodes/%s/u/%s", n->dir, name);
     GP_AUTO_FREE char *work = xasprintf("nodes/%s/w/%s", n->dir, name);
-    GP_AUTO_FREE char *mask = xasprintf("mask%s", lower);
+    GP_AUTO_FREE char *hide = xasprintf("mask/hide%s", m->path);
     struct stat st;
-    bool has_mask = lstat(mask, &st) == 0 && S_ISDIR(st.st_mode);
+    bool hides = lstat(hide, &st) == 0 && S_ISDIR(st.st_mode);
     if (stat(lower, &st) != 0) return -1;
     if (fs_mkdirs(up, 0755, NULL) != 0 || fs_mkdirs(work, 0755, NULL) != 0) return -1;
     if (n->boots == 0 && chmod(up, st.st_mode & 07777) != 0) return -1;
     if (n->boots == 0 && chown(up, st.st_uid, st.st_gid) != 0 && !h->cfg.userns) return -1;
-    if (strpbrk(lower, ":,\\") != NULL) {
+    if (strpbrk(m->path, ":,\\") != NULL) {
         errno = EINVAL;
         return -1;
     }
     GP_AUTO_FREE char *o =
-        xasprintf("lowerdir=%s%s%s,upperdir=%s,workdir=%s,index=off,metacopy=off%s",
-                  has_mask ? mask : "", has_mask ? ":" : "", lower, up, work,
-                  h->cfg.userns ? ",userxattr" : ",redirect_dir=off");
+        xasprintf("lowerdir=%s%s%s,upperdir=%s,workdir=%s,index=off,metacopy=off%s", hides ? hide : "",
+                  hides ? ":" : "", lower, up, work, h->cfg.userns ? ",userxattr" : ",redirect_dir=off");
     return mount("gpuprov", at, "overlay", MS_NODEV, o);
 }
 
@@ -202,34 +205,65 @@ static int inside(int root, const char *path) {
     return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
 }
 
-static bool emptied_by_mask(const char *path) {
-    GP_AUTO_FREE char *at = xasprintf("mask%s", path);
-    char v[4];
-    return lgetxattr(at, "trusted.overlay.opaque", v, sizeof v) > 0 ||
-           lgetxattr(at, "user.overlay.opaque", v, sizeof v) > 0;
+/* What hide/ lays over a folder, one bind mount each, where it cannot be a layer of an overlay. */
+static void cover(const char *hide, int root, const char *path) {
+    DIR *d = opendir(hide);
+    for (struct dirent *e = d ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
+        struct stat st;
+        char v[4];
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        GP_AUTO_FREE char *from = fs_join(hide, e->d_name);
+        GP_AUTO_FREE char *to = fs_join(path, e->d_name);
+        GP_AUTO_FD int fd = inside(root, to);
+        if (fd < 0 || lstat(from, &st) != 0) continue;
+        GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", fd);
+        bool shut = S_ISDIR(st.st_mode) && lgetxattr(from, "user.overlay.opaque", v, sizeof v) > 0;
+        if (S_ISDIR(st.st_mode) && !shut) cover(from, root, to);
+        else if (mount(S_ISREG(st.st_mode) ? from : shut ? "mask/none" : "mask/blank", at, NULL, MS_BIND,
+                       NULL) != 0)
+            (void)mount("mask/none", at, NULL, MS_BIND, NULL); /* a folder by now */
+    }
+    if (d != NULL) closedir(d);
+}
+
+/* The overlay of /usr would show it without its guard. */
+static int shut_usr_local(const char *at) {
+    if (mount("mask/none", at, NULL, MS_BIND, NULL) != 0) return -1;
+    return mount(NULL, at, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NODEV, NULL);
+}
+
+static int mount_one(const struct holder *h, const struct local_node *n, int root,
+                     const struct rootfs_mount *m, struct gp_error *err) {
+    bool top = strchr(m->path + 1, '/') == NULL;
+    bool programs = strcmp(m->path, "/usr") == 0 || strcmp(m->path, "/opt") == 0;
+    GP_AUTO_FREE char *lower = m->kind == ROOTFS_WITHIN ? NULL : lower_of(h, m);
+    GP_AUTO_FREE char *hide = xasprintf("mask/hide%s", m->path);
+    GP_AUTO_FD int fd = inside(root, m->path);
+    if (fd < 0 && !top) return 0; /* hidden, or the node removed it */
+    GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", fd);
+    bool local = strcmp(m->path, "/usr/local") == 0 && m->kind == ROOTFS_GUARDED;
+    if (lower == NULL && !local && !(programs && h->cfg.userns)) return 0;
+    int done = -1;
+    errno = EINVAL;
+    if (fd >= 0 && m->kind == ROOTFS_FILE) done = mount(m->path, at, NULL, MS_BIND, NULL);
+    else if (fd >= 0 && lower != NULL) done = overlay(h, n, m, lower, at);
+    if (done != 0 && h->cfg.userns && errno == EINVAL && programs) {
+        done = bind_readonly(m->path, at);
+        if (done == 0) cover(hide, root, m->path);
+    } else if (done != 0 && local) {
+        done = shut_usr_local(at);
+    } else if (done != 0 && !top) {
+        return 0; /* a file system that cannot be a lower one: its folder stays as it is below */
+    }
+    return check(done, err, "mount an overlay of '%s'", m->path);
 }
 
 static int mount_files(const struct holder *h, const struct local_node *n, int root,
                        struct gp_error *err) {
     GP_AUTO_ROOTFS struct rootfs_mounts m = {0};
     int r = rootfs_mounts(&m, err);
-    for (size_t i = 0; r == 0 && i < m.list.len; i++) {
-        const struct rootfs_mount *f = &m.list.items[i];
-        bool top = strchr(f->path + 1, '/') == NULL;
-        GP_AUTO_FD int fd = inside(root, f->path);
-        if (fd < 0 && !top) continue; /* masked, or the node removed it */
-        if (!top && emptied_by_mask(f->path)) continue;
-        GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", fd);
-        int done = fd < 0 ? -1
-                   : f->is_file ? mount(f->path, at, NULL, MS_BIND, NULL)
-                                : overlay(h, n, f->path, at);
-        bool programs = strcmp(f->path, "/usr") == 0 || strcmp(f->path, "/opt") == 0;
-        if (done != 0 && h->cfg.userns && errno == EINVAL && programs)
-            done = bind_readonly(f->path, at);
-        else if (done != 0 && !top)
-            continue; /* a file system that cannot be a lower one: its folder stays as it is below */
-        r = check(done, err, "mount an overlay of '%s'", f->path);
-    }
+    for (size_t i = 0; r == 0 && i < m.list.len; i++)
+        r = mount_one(h, n, root, &m.list.items[i], err);
     return r;
 }
 

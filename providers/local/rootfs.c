@@ -43,6 +43,40 @@ static void unescape(char *s) {
     *to = '\0';
 }
 
+static bool is_at_or_below(const char *path, const char *folder) {
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+/* Package data: too large to copy, and root's tools need it as it is. Everything else of /var that a
+ * node sees is a copy. The last two are where systems with an immutable /usr keep /opt and /usr/local. */
+static const char *const packages[] = {
+    "/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/dnf", "/var/lib/yum", "/var/cache/apt",
+    "/var/cache/debconf", "/var/cache/dnf", "/var/cache/libdnf5", "/var/cache/yum", "/var/cache/man",
+    "/var/opt", "/var/usrlocal", NULL};
+
+static enum rootfs_kind kind_of(const char *path) {
+    static const char *const guarded[] = {"/opt", "/usr/local", "/nix", "/snap", NULL};
+    for (size_t i = 0; guarded[i] != NULL; i++)
+        if (is_at_or_below(path, guarded[i])) return ROOTFS_GUARDED;
+    for (size_t i = 0; packages[i] != NULL; i++)
+        if (is_at_or_below(path, packages[i])) return ROOTFS_GUARDED;
+    if (strcmp(path, "/etc") == 0 || strcmp(path, "/var") == 0) return ROOTFS_COPIED;
+    return is_at_or_below(path, "/etc") || is_at_or_below(path, "/var") ? ROOTFS_WITHIN : ROOTFS_LIVE;
+}
+
+/* A folder that everybody may enter and list, reached without links. */
+static bool is_open_to_all(const char *path) {
+    GP_AUTO_FREE char *p = xstrdup(path);
+    struct stat st;
+    for (char *s = strchr(p + 1, '/'); s != NULL; s = strchr(s + 1, '/')) {
+        *s = '\0';
+        if (lstat(p, &st) != 0 || !S_ISDIR(st.st_mode) || (st.st_mode & S_IXOTH) == 0) return false;
+        *s = '/';
+    }
+    return lstat(p, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 05) == 05;
+}
+
 static bool below_taken(const char *path) {
     const char *slash = strchr(path + 1, '/');
     if (path[0] != '/' || slash == NULL) return false;
@@ -50,14 +84,16 @@ static bool below_taken(const char *path) {
     return rootfs_takes(top);
 }
 
-static void push(struct rootfs_mounts *m, char *path, bool is_file) {
-    struct rootfs_mount r = {path, is_file};
+static void push(struct rootfs_mounts *m, const char *path, enum rootfs_kind kind) {
     for (size_t i = 0; i < m->list.len; i++)
-        if (strcmp(m->list.items[i].path, path) == 0) { /* mounted over: the last one shows */
-            free(path);
-            return;
-        }
+        if (strcmp(m->list.items[i].path, path) == 0) return; /* mounted over: the last one shows */
+    struct rootfs_mount r = {xstrdup(path), kind};
     vec_push(&m->list, r);
+}
+
+static void push_folder(struct rootfs_mounts *m, const char *path) {
+    enum rootfs_kind kind = kind_of(path);
+    if (kind != ROOTFS_GUARDED || is_open_to_all(path)) push(m, path, kind);
 }
 
 static int add_nested(struct rootfs_mounts *m, struct gp_error *err) {
@@ -77,8 +113,8 @@ static int add_nested(struct rootfs_mounts *m, struct gp_error *err) {
         struct stat st;
         if (!below_taken(f.v[4]) || lstat(f.v[4], &st) != 0) continue;
         bool programs = str_starts(f.v[4], "/usr/") || str_starts(f.v[4], "/opt/");
-        if (S_ISREG(st.st_mode) && programs) push(m, xstrdup(f.v[4]), true);
-        else if (S_ISDIR(st.st_mode) && is_real(after.v[0])) push(m, xstrdup(f.v[4]), false);
+        if (S_ISREG(st.st_mode) && programs && (st.st_mode & S_IROTH)) push(m, f.v[4], ROOTFS_FILE);
+        else if (S_ISDIR(st.st_mode) && is_real(after.v[0])) push_folder(m, f.v[4]);
     }
     return 0;
 }
@@ -94,12 +130,21 @@ int rootfs_mounts(struct rootfs_mounts *ret, struct gp_error *err) {
         struct stat st;
         GP_AUTO_FREE char *path = xasprintf("/%s", e->d_name);
         if (!rootfs_takes(e->d_name) || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)) continue;
-        push(ret, GP_STEAL(path), false);
+        push_folder(ret, path);
     }
     closedir(d);
+    push_folder(ret, "/usr/local");
+    for (size_t i = 0; packages[i] != NULL; i++) push_folder(ret, packages[i]);
     int r = add_nested(ret, err);
     qsort(ret->list.items, ret->list.len, sizeof *ret->list.items, by_path);
     return r;
+}
+
+const struct rootfs_mount *rootfs_find(const struct rootfs_mounts *m, const char *path) {
+    for (size_t i = 0; i < m->list.len; i++)
+        if (m->list.items[i].kind != ROOTFS_FILE && strcmp(m->list.items[i].path, path) == 0)
+            return &m->list.items[i];
+    return NULL;
 }
 
 void rootfs_mounts_clear(struct rootfs_mounts *m) {

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a local node can read of the machine: nothing that the world may not read, and nothing that is
+made in /etc or /var after it started. Files with a mark of the test's own are planted on the machine."""
+import contextlib
+import os
+import pathlib
+import secrets
+import shlex
+import shutil
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: secrets
+nodes: 1
+offers: [{provider: local}]
+limits: {ttl: 20m}
+validate: {time: 1m, require: []}
+"""
+
+
+class Planted:
+    """Files on the machine, each with its own text; everything goes when the block ends."""
+
+    def __init__(self):
+        self.mark = "gpuprov-test-" + secrets.token_hex(6)
+        self.secret, self.public, self._made = {}, {}, []
+
+    def folder(self, path, mode=0o755):
+        path = pathlib.Path(path)
+        path.mkdir()
+        self._made.append(path)
+        path.chmod(mode)
+        return path
+
+    def file(self, path, mode, *, hidden):
+        path = pathlib.Path(path)
+        text = f"{'SECRET' if hidden else 'PUBLIC'}-{self.mark}-{len(self._made)}.\n"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._made.append(path)
+        os.write(fd, text.encode())
+        os.fchmod(fd, mode)
+        os.close(fd)
+        (self.secret if hidden else self.public)[str(path)] = text.strip()
+        return path
+
+    def also(self, path, make):
+        """Another name (a link) under which no secret may be read."""
+        make(path)
+        self._made.append(pathlib.Path(path))
+        self.secret[str(path)] = "SECRET-" + self.mark
+
+    def remove(self):
+        for path in reversed(self._made):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+@pytest.fixture
+def planted():
+    p = Planted()
+    try:
+        yield p
+    finally:
+        p.remove()
+
+
+def plant_before(p):
+    for top in ("/opt", "/usr/local", "/usr/local/share", "/var", "/var/lib", "/etc", "/var/cache/apt",
+                "/var/lib/dpkg", "/var/cache"):
+        if not os.path.isdir(top):
+            continue
+        p.file(f"{top}/{p.mark}-root-only", 0o600, hidden=True)
+        p.file(f"{top}/{p.mark}-group-only", 0o640, hidden=True)
+        shut = p.folder(f"{top}/{p.mark}-shut", 0o700)
+        p.file(shut / f"{p.mark}-readable", 0o644, hidden=True)
+        enter = p.folder(f"{top}/{p.mark}-enter-only", 0o711)
+        p.file(enter / f"{p.mark}-readable", 0o644, hidden=True)
+        own = p.folder(f"{top}/{p.mark} it's =%,:\\\n-odd")
+        p.file(own / f"{p.mark} it's =%,:\\\n-odd", 0o600, hidden=True)
+        p.also(f"{top}/{p.mark}-link", lambda path, to=shut: os.symlink(to / f"{p.mark}-readable", path))
+        p.also(f"{top}/{p.mark}-hard", lambda path, to=top: os.link(f"{to}/{p.mark}-root-only", path))
+        p.file(f"{top}/{p.mark}-public", 0o644, hidden=False)
+    if os.path.isdir("/var/lib/private"):
+        p.file(f"/var/lib/private/{p.mark}", 0o644, hidden=True)
+    deep = pathlib.Path(f"/opt/{p.mark}-deep")
+    for _ in range(30):  # deeper than a walk goes
+        deep = p.folder(deep) / "d"
+    p.file(deep.parent / p.mark, 0o600, hidden=True)
+    for top in ("/etc", "/var/lib"):
+        p.file(f"{top}/{p.mark}-opened-later", 0o600, hidden=True)
+    for top in ("/opt", "/usr/local"):
+        # public while the node starts: its text is not secret then, and it is never read before
+        p.file(f"{top}/{p.mark}-shut-later", 0o644, hidden=True)
+
+
+def plant_after(p):
+    for top in ("/etc", "/var", "/var/lib", "/var/cache"):
+        p.file(f"{top}/{p.mark}-late-public", 0o644, hidden=True)
+        p.file(f"{top}/{p.mark}-late-secret", 0o600, hidden=True)
+        p.file(p.folder(f"{top}/{p.mark}-late-folder") / p.mark, 0o644, hidden=True)
+    for top in ("/opt", "/usr/local", "/var/lib/dpkg", "/var/cache/apt"):
+        if os.path.isdir(top):
+            p.file(f"{top}/{p.mark}-late-secret", 0o600, hidden=True)
+            p.file(p.folder(f"{top}/{p.mark}-late-shut", 0o700) / p.mark, 0o644, hidden=True)
+    for top in ("/etc", "/var/lib"):
+        os.chmod(f"{top}/{p.mark}-opened-later", 0o644)
+    for top in ("/opt", "/usr/local"):
+        os.chmod(f"{top}/{p.mark}-shut-later", 0o600)
+
+
+def all_that_can_be_read(gpuprov, p):
+    """Every way a node's root has: by name, by search, through processes, in a namespace of its own."""
+    paths = " ".join(shlex.quote(path) for path in [*p.secret, *p.public])
+    state = shlex.quote(str(gpuprov.state))
+    script = f"""
+        for f in {paths}; do
+            cat "$f"; cp -a "$f" /tmp/copy; cat /tmp/copy; rm -rf /tmp/copy
+            for r in /proc/1/root /proc/self/root /proc/[0-9]*/cwd; do cat "$r$f"; done
+            chmod 644 "$f"; cat "$f"
+        done
+        find / -name '*{p.mark}*' -not -path '/proc/*' -type f -exec cat {{}} +
+        find /etc /var -not -path '/var/cache/apt/*' -type f -exec grep -ahs 'SECRET-{p.mark}' {{}} +
+        find {state} -type f -exec grep -ahs 'SECRET-{p.mark}' {{}} +
+        unshare -Urm sh -c 'for m in /var/lib/dpkg /var/cache/apt /usr/local /opt /usr /var /etc; do
+            umount "$m"; umount -l "$m"; done; for f; do cat "$f"; done' sh {paths}
+    """
+    return gpuprov("ssh", "secrets/0", "--", f"({script}) 2>/dev/null; true").out
+
+
+def assert_walls(gpuprov, p):
+    out = all_that_can_be_read(gpuprov, p)
+    leaked = [path for path, text in p.secret.items() if text in out]
+    assert not leaked, f"a node reads {leaked}"
+    assert "SECRET-" + p.mark not in out
+    unread = [path for path, text in p.public.items() if text not in out]
+    assert not unread, f"a node does not read {unread}"
+
+
+def test_a_node_reads_nothing_that_the_world_may_not(gpuprov, spec, planted):
+    plant_before(planted)
+    gpuprov("up", spec(SPEC), timeout=300)
+    plant_after(planted)
+    assert_walls(gpuprov, planted)
+    boot = ["ssh", "secrets/0", "--", "cat /proc/sys/kernel/random/boot_id"]
+    before = gpuprov(*boot).out
+    gpuprov("ssh", "secrets/0", "--", "nohup sh -c 'sleep 1; reboot' >/dev/null 2>&1 &")
+    end = time.monotonic() + 120
+    while gpuprov(*boot, code=None).out in ("", before):
+        assert time.monotonic() < end, "the node did not come back"
+        time.sleep(0.1)
+    assert_walls(gpuprov, planted)
+    gpuprov("down", "secrets")
+
+
+def test_what_a_node_changes_stays_its_own(gpuprov, spec, planted):
+    """The machine's folders below are untouched, and a package's database can be locked and written."""
+    planted.file(f"/usr/local/{planted.mark}", 0o644, hidden=False)
+    planted.file(f"/etc/{planted.mark}", 0o644, hidden=False)
+    gpuprov("up", spec(SPEC), timeout=300)
+    names = f"/usr/local/{planted.mark} /etc/{planted.mark}"
+    out = gpuprov("ssh", "secrets/0", "--", f"for f in {names}; do echo changed >$f; chown 5:5 $f; done; cat {names}; "
+                  "touch /var/lib/new /etc/new /opt/new; rm -rf /var/lib/apt/lists/*; dpkg --audit && echo sound").out
+    assert out.split() == ["changed", "changed", "sound"]
+    for path, text in planted.public.items():
+        assert pathlib.Path(path).read_text().strip() == text and os.stat(path).st_uid == 0
+    assert not any(os.path.exists(f"{top}/new") for top in ("/var/lib", "/etc", "/opt"))
+    gpuprov("down", "secrets")
