@@ -188,21 +188,22 @@ static int overlay(const struct holder *h, const struct local_node *n, const str
     return mount("gpuprov", at, "overlay", MS_NODEV, o);
 }
 
-/* Without root an overlay of a folder that has mounts of its own is refused (they are locked); there
- * /usr and /opt are as good read-only, since nothing in them could be written anyway. */
-static int bind_readonly(const char *path, const char *at) {
-    struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV};
-    if (mount(path, at, NULL, MS_BIND | MS_REC, NULL) != 0) return -1;
-    GP_AUTO_FD int fd = open(at, O_PATH | O_CLOEXEC);
-    return fd < 0 ? -1 : (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &a,
-                                      sizeof a);
-}
-
 /* A path of the node as a descriptor; links in it cannot lead out of it. */
 static int inside(int root, const char *path) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+}
+
+/* from, and what is mounted in it, read-only at a folder of the node. */
+static int bind_readonly(const char *from, int root, const char *path) {
+    struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV};
+    GP_AUTO_FD int under = inside(root, path);
+    GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", under);
+    if (under < 0 || mount(from, at, NULL, MS_BIND | MS_REC, NULL) != 0) return -1;
+    GP_AUTO_FD int fd = inside(root, path); /* again: the first one is what is covered now */
+    return fd < 0 ? -1 : (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &a,
+                                      sizeof a);
 }
 
 /* What hide/ lays over a folder, one bind mount each, where it cannot be a layer of an overlay. */
@@ -214,22 +215,13 @@ static void cover(const char *hide, int root, const char *path) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
         GP_AUTO_FREE char *from = fs_join(hide, e->d_name);
         GP_AUTO_FREE char *to = fs_join(path, e->d_name);
-        GP_AUTO_FD int fd = inside(root, to);
-        if (fd < 0 || lstat(from, &st) != 0) continue;
-        GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", fd);
+        if (lstat(from, &st) != 0) continue;
         bool shut = S_ISDIR(st.st_mode) && lgetxattr(from, "user.overlay.opaque", v, sizeof v) > 0;
         if (S_ISDIR(st.st_mode) && !shut) cover(from, root, to);
-        else if (mount(S_ISREG(st.st_mode) ? from : shut ? "mask/none" : "mask/blank", at, NULL, MS_BIND,
-                       NULL) != 0)
-            (void)mount("mask/none", at, NULL, MS_BIND, NULL); /* a folder by now */
+        else if (bind_readonly(S_ISREG(st.st_mode) ? from : shut ? "mask/none" : "mask/blank", root, to) != 0)
+            (void)bind_readonly("mask/none", root, to); /* a folder by now */
     }
     if (d != NULL) closedir(d);
-}
-
-/* The overlay of /usr would show it without its guard. */
-static int shut_usr_local(const char *at) {
-    if (mount("mask/none", at, NULL, MS_BIND, NULL) != 0) return -1;
-    return mount(NULL, at, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NODEV, NULL);
 }
 
 static int mount_one(const struct holder *h, const struct local_node *n, int root,
@@ -241,17 +233,19 @@ static int mount_one(const struct holder *h, const struct local_node *n, int roo
     GP_AUTO_FD int fd = inside(root, m->path);
     if (fd < 0 && !top) return 0; /* hidden, or the node removed it */
     GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", fd);
-    bool local = strcmp(m->path, "/usr/local") == 0 && m->kind == ROOTFS_GUARDED;
+    bool local = strcmp(m->path, "/usr/local") == 0 && h->guarded;
     if (lower == NULL && !local && !(programs && h->cfg.userns)) return 0;
     int done = -1;
     errno = EINVAL;
     if (fd >= 0 && m->kind == ROOTFS_FILE) done = mount(m->path, at, NULL, MS_BIND, NULL);
     else if (fd >= 0 && lower != NULL) done = overlay(h, n, m, lower, at);
     if (done != 0 && h->cfg.userns && errno == EINVAL && programs) {
-        done = bind_readonly(m->path, at);
+        /* Without root an overlay of a folder that has mounts of its own is refused (they are locked);
+         * there it is as good read-only, since nothing in it could be written anyway. */
+        done = bind_readonly(m->path, root, m->path);
         if (done == 0) cover(hide, root, m->path);
     } else if (done != 0 && local) {
-        done = shut_usr_local(at);
+        done = bind_readonly("mask/none", root, m->path); /* the overlay of /usr shows it unguarded */
     } else if (done != 0 && !top) {
         return 0; /* a file system that cannot be a lower one: its folder stays as it is below */
     }
