@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "providers/local/netns.h"
 #include "providers/local/proxy.h"
+#include "providers/local/proxy_request.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,12 +31,6 @@
 #define CONNECT_MS 20000
 #define IDLE_MS 120000
 #define NOBODY 65534
-
-struct request {
-    char method[16], host[256], port[8];
-    const char *path; /* into the head; "/" at least */
-    bool connect;
-};
 
 static void reply(int fd, const char *status, const char *text) {
     GP_AUTO_FREE char *s = xasprintf("HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n"
@@ -83,81 +78,32 @@ static void pump(int client, int server, bool both) {
     }
 }
 
-/* "GET http://host[:port]/path" or "CONNECT host:port". */
-static bool parse(char *head, struct request *q) {
-    char *line_end = strstr(head, "\r\n");
-    char *space = strchr(head, ' ');
-    if (line_end == NULL || space == NULL || space > line_end) return false;
-    *space = '\0';
-    if (!str_put(q->method, sizeof q->method, head)) return false;
-    char *url = space + 1, *end = strchr(url, ' ');
-    if (end == NULL || end > line_end) return false;
-    *end = '\0';
-    q->connect = strcmp(q->method, "CONNECT") == 0;
-    if (!q->connect) {
-        if (strncasecmp(url, "http://", 7) != 0) return false;
-        url += 7;
+/* Reads until the head is whole; what follows it in buf is *ret_more bytes. 0: the client left or sent too
+ * much; then, or when the head is refused, there is nothing more to do. */
+static size_t read_head(int client, char *buf, size_t *ret_more) {
+    for (size_t have = 0; have < HEAD_MAX;) {
+        bool bad = false;
+        if (gp_wait_fd(client, POLLIN, clock_deadline(IDLE_MS), NULL, NULL, NULL) != 0) return 0;
+        ssize_t n = read(client, buf + have, HEAD_MAX - have);
+        if (n <= 0) return 0;
+        have += (size_t)n;
+        size_t size = proxy_head_size(buf, have, &bad);
+        *ret_more = size > 0 ? have - size : 0;
+        if (size > 0) return size;
+        if (bad) return have; /* parsing says why */
     }
-    size_t n = strcspn(url, "/");
-    GP_AUTO_FREE char *where = xstrndup(url, n);
-    char *colon = strrchr(where, ':');
-    if (strchr(where, '@') != NULL) return false;
-    if (colon != NULL) *colon = '\0';
-    q->path = url[n] != '\0' ? url + n : "/";
-    return where[0] != '\0' && str_put(q->host, sizeof q->host, where) &&
-           str_put(q->port, sizeof q->port, colon ? colon + 1 : q->connect ? "443" : "80");
-}
-
-static bool is_hop_header(const char *line) {
-    return strncasecmp(line, "Connection:", 11) == 0 || strncasecmp(line, "Proxy-", 6) == 0 ||
-           strncasecmp(line, "Keep-Alive:", 11) == 0;
-}
-
-/* The request as it goes on: to the server by path, to a proxy by whole address. */
-static void build(const struct request *q, const struct proxy_upstream *up, const char *headers,
-                  struct str *out) {
-    bool through = up->host[0] != '\0';
-    if (q->connect)
-        str_addf(out, "CONNECT %s:%s HTTP/1.1\r\nHost: %s:%s\r\n", q->host, q->port, q->host, q->port);
-    else if (through)
-        str_addf(out, "%s http://%s:%s%s HTTP/1.1\r\nConnection: close\r\n", q->method, q->host, q->port,
-                 q->path);
-    else
-        str_addf(out, "%s %s HTTP/1.1\r\nConnection: close\r\n", q->method, q->path);
-    if (through && up->authorization[0] != '\0')
-        str_addf(out, "Proxy-Authorization: Basic %s\r\n", up->authorization);
-    for (const char *line = headers; !q->connect && *line != '\0' && strncmp(line, "\r\n", 2) != 0;) {
-        size_t n = strcspn(line, "\r");
-        if (!is_hop_header(line)) {
-            str_add_mem(out, line, n);
-            str_add(out, "\r\n");
-        }
-        line += n + (line[n] == '\r' ? 2 : 0);
-    }
-    str_add(out, "\r\n");
+    reply(client, "431 Request Header Fields Too Large", "at most 16 KiB");
+    return 0;
 }
 
 static void serve(const struct proxy_config *cfg, int client) {
-    char head[HEAD_MAX + 1];
-    size_t have = 0;
-    head[0] = '\0';
-    while (strstr(head, "\r\n\r\n") == NULL) {
-        if (have == HEAD_MAX ||
-            gp_wait_fd(client, POLLIN, clock_deadline(IDLE_MS), NULL, NULL, NULL) != 0)
-            return;
-        ssize_t n = read(client, head + have, HEAD_MAX - have);
-        if (n <= 0) return;
-        have += (size_t)n;
-        head[have] = '\0';
-    }
-    GP_AUTO_FREE char *headers = xstrdup(strstr(head, "\r\n") + 2);
-    struct request q = {.path = "/"};
-    if (!parse(head, &q)) {
-        reply(client, "400 Bad Request", "gpuprov's package proxy takes http:// requests and CONNECT");
-        return;
-    }
-    if (!q.connect && strcmp(q.method, "GET") != 0 && strcmp(q.method, "HEAD") != 0) {
-        reply(client, "405 Method Not Allowed", "gpuprov's package proxy only fetches");
+    char head[HEAD_MAX];
+    size_t more = 0, size = read_head(client, head, &more);
+    const char *status = NULL, *why = NULL;
+    GP_AUTO_PROXY_REQUEST struct proxy_request q = {0};
+    if (size == 0) return;
+    if (!proxy_request_parse(head, size, &q, &status, &why)) {
+        reply(client, status, why);
         return;
     }
     if (!proxy_allows(cfg, q.host, q.port)) {
@@ -172,14 +118,15 @@ static void serve(const struct proxy_config *cfg, int client) {
         reply(client, "502 Bad Gateway", "the machine could not reach that host");
         return;
     }
+    GP_AUTO_STR struct str out = {0};
     if (q.connect && up.host[0] == '\0') {
         static const char ok[] = "HTTP/1.1 200 Connected\r\n\r\n";
         (void)send(client, ok, sizeof ok - 1, MSG_NOSIGNAL);
     } else {
-        GP_AUTO_STR struct str out = {0};
-        build(&q, &up, headers, &out);
-        if (fs_write_all(server, out.s, out.len) != 0) return;
+        proxy_request_build(&q, &up, &out);
     }
+    if (q.connect) str_add_mem(&out, head + size, more); /* after GET and HEAD nothing may follow */
+    if (out.len > 0 && fs_write_all(server, out.s, out.len) != 0) return;
     pump(client, server, q.connect);
 }
 

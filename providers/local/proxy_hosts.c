@@ -6,6 +6,7 @@
 #include "providers/local/proxy.h"
 
 #include "base/fs.h"
+#include "providers/local/proxy_request.h"
 #include "providers/local/userns.h"
 
 #include <glob.h>
@@ -147,7 +148,8 @@ static bool parse_proxy(const char *url, struct proxy_upstream *ret) {
         *colon = '\0';
         if (!str_put(u.port, sizeof u.port, colon + 1)) return false;
     }
-    if (host[0] == '\0' || !str_put(u.host, sizeof u.host, host)) return false;
+    if (!proxy_host_ok(host) || !proxy_port_ok(u.port)) return false;
+    if (!str_put(u.host, sizeof u.host, host)) return false;
     *ret = u;
     return true;
 }

@@ -169,3 +169,23 @@ def test_what_a_node_changes_stays_its_own(gpuprov, spec, planted):
         assert pathlib.Path(path).read_text().strip() == text and os.stat(path).st_uid == 0
     assert not any(os.path.exists(f"{top}/new") for top in ("/var/lib", "/etc", "/opt"))
     gpuprov("down", "secrets")
+
+
+def test_the_package_proxy_reads_one_strict_form(gpuprov, spec):
+    """What another program could read differently is refused before anything else is decided."""
+    gpuprov("up", spec(SPEC), timeout=300)
+    heads = {r"GET http://no.example/ HTTP/1.1\r\n\r\n": "403",  # sound, and not on the list
+             r"GET http://no.example/ HTTP/1.1\nHost: a\r\n\r\n": "400",
+             r"GET http://no.example/ HTTP/1.1\r\nA: b\nC: d\r\n\r\n": "400",
+             r"GET http://no.example/ HTTP/1.1\r\nA: b\r\n c\r\n\r\n": "400",
+             r"GET http://no.example/ HTTP/1.1\r\nA : b\r\n\r\n": "400",
+             r"GET http://no.example/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n": "400",
+             r"GET http://no.example/ HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc": "400",
+             r"GET http://no.example:99999/ HTTP/1.1\r\n\r\n": "400",
+             r"GET http://no.example/ HTTP/3\r\n\r\n": "400",
+             r"CONNECT [::1]:443 HTTP/1.1\r\n\r\n": "400",
+             r"POST http://no.example/ HTTP/1.1\r\n\r\n": "405"}
+    script = "; ".join(f"exec 3<>/dev/tcp/10.91.0.1/3128; printf {shlex.quote(h)} >&3; head -n 1 <&3; exec 3>&-" for h in heads)
+    out = gpuprov("ssh", "secrets/0", "--", f"bash -c {shlex.quote(script)}").out
+    assert [line.split()[1] for line in out.splitlines()] == list(heads.values()), out
+    gpuprov("down", "secrets")
