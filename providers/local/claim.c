@@ -5,8 +5,10 @@
 
 #include "providers/local/claim.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "providers/local/decode.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -116,19 +118,9 @@ int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *
     int r = fs_read(path, CLAIM_MAX, &text, err);
     if (r == 0) r = json_parse(text.s ? text.s : "", text.len, path, &j, err);
     if (r != 0) return r;
-    struct local_claim c = {.dir = xstrdup(dir),
-                            .owner = xstrdup(json_str(j, "owner", "")),
-                            .name = xstrdup(json_str(j, "name", "")),
-                            .uid = xstrdup(json_str(j, "uid", "")),
-                            .spec_hash = xstrdup(json_str(j, "spec_hash", "")),
-                            .created_s = json_int(j, "created", 0),
-                            .expires_s = json_int(j, "expires", 0)};
-    if (c.uid[0] == '\0' || c.name[0] == '\0') {
-        local_claim_clear(&c);
-        return gp_fail(err, GP_EIO, "'%s' is no claim of a local stack", path);
-    }
-    *ret = c;
-    return 0;
+    r = local_decode_claim(j, path, ret, err);
+    if (r == 0) ret->dir = xstrdup(dir);
+    return r;
 }
 
 int local_claim_make(const char *base, const struct local_claim *c, struct gp_error *err) {
@@ -163,21 +155,19 @@ int local_claims_read(const char *base, const char *owner, const char *name,
     DIR *d = opendir(base);
     if (d == NULL && errno == ENOENT) return 0;
     if (d == NULL) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", base);
-    int r = 0;
-    for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
+    int first = 0;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         if (e->d_name[0] == '.') continue;
         GP_AUTO_FREE char *dir = fs_join(base, e->d_name);
         struct local_claim c = {0};
         struct gp_error why = {0};
-        r = local_claim_read(dir, &c, &why);
-        if (r == -GP_ENOTFOUND) { /* removed meanwhile */
-            r = 0;
+        int r = local_claim_read(dir, &c, &why);
+        if (r == -GP_ENOTFOUND) continue; /* removed meanwhile */
+        if (r != 0) { /* the others are read all the same */
+            if (first == 0)
+                first = gp_fail(err, why.code, "%s; 'rm -r %s' if no stack of that name is wanted",
+                                why.msg, dir);
             continue;
-        }
-        if (r != 0) {
-            r = gp_fail(err, why.code, "%s; 'rm -r' it if no stack of that name is wanted",
-                        why.msg);
-            break;
         }
         if ((owner == NULL || strcmp(owner, c.owner) == 0) &&
             (name == NULL || strcmp(name, c.name) == 0))
@@ -186,12 +176,12 @@ int local_claims_read(const char *base, const char *owner, const char *name,
             local_claim_clear(&c);
     }
     closedir(d);
-    return r;
+    return first;
 }
 
 char *local_cgroup(const char *uid) {
     static const char *const roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-    if (geteuid() != 0) return NULL;
+    if (geteuid() != 0 || !form_uid(uid)) return NULL;
     for (size_t i = 0; i < GP_ARRAY_LEN(roots); i++) {
         GP_AUTO_FREE char *mark = fs_join(roots[i], "cgroup.procs");
         GP_AUTO_FREE char *v2 = fs_join(roots[i], "cgroup.controllers");
@@ -202,6 +192,7 @@ char *local_cgroup(const char *uid) {
 }
 
 int local_remove(const char *base, const char *dir, const char *uid, struct gp_error *err) {
+    if (!form_uid(uid)) return gp_fail(err, GP_EIO, "'%s' is no stack's uid: nothing is removed", uid);
     GP_AUTO_FREE char *dead = xasprintf("%s/.dead-%s", base, uid);
     GP_AUTO_FREE char *cgroup = local_cgroup(uid);
     if (cgroup != NULL)

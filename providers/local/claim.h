@@ -42,11 +42,12 @@ int local_lock(const char *base, int64_t deadline_ms, const struct gp_cancel *ca
 /* Removes the same, unless somebody has the lock: for those that need no lock. Never waits for it. */
 void local_tidy(const char *base);
 
-/* -GP_ENOTFOUND when there is no such stack. */
+/* -GP_ENOTFOUND when there is no such stack; -GP_EIO when one of its words has not its form (decode.h). */
 int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *err);
 /* Under the lock. c->dir, owner, name, uid, ... set. -GP_EEXISTS: somebody has it. */
 int local_claim_make(const char *base, const struct local_claim *c, struct gp_error *err);
-/* Every claimed stack below BASE; owner and name may be NULL (any). No BASE: none. */
+/* Every claimed stack below BASE; owner and name may be NULL (any). No BASE: none. A claim that cannot be
+ * read fails it at the end: ret holds all others then. */
 int local_claims_read(const char *base, const char *owner, const char *name,
                       struct local_claims *ret, struct gp_error *err);
 

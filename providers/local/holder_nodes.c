@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "providers/local/decode.h"
 #include "providers/local/netns.h"
 #include "providers/local/userns.h"
 
@@ -216,24 +217,24 @@ void nodes_reap(struct holder *h) {
     forget_ended(h);
 }
 
-static int make_node(struct holder *h, const json_t *req, int slot, struct gp_error *err) {
+static int make_node(struct holder *h, const struct local_wanted *w, int slot, struct gp_error *err) {
     char random[9];
     int r = fs_random_hex(random, 4, err);
     if (r != 0) return r;
     struct local_node *n = xcalloc(1, sizeof *n);
     n->slot = slot;
     n->net_fd = n->ready_fd = -1;
-    n->attempt = (int)json_int(req, "attempt", 0);
-    n->gpus = (int)json_int(req, "gpus", 0);
+    n->attempt = w->attempt;
+    n->gpus = w->gpus;
     n->created_s = clock_wall_s();
     /* an id is never used twice, also when a slot is filled again */
     snprintf(n->id, sizeof n->id, "local-%.24s-%d-%s", h->cfg.uid, slot, random);
     snprintf(n->name, sizeof n->name, "%.40s-%d", h->cfg.name, slot);
     snprintf(n->dir, sizeof n->dir, "%d-%s", slot, random);
-    str_put(n->token, sizeof n->token, json_str(req, "token", ""));
+    str_put(n->token, sizeof n->token, w->token);
     net_node_ip(slot, n->ip);
     vec_push(&h->nodes, n);
-    r = node_prepare(h, n, json_str(req, "login_pubkey", ""), err);
+    r = node_prepare(h, n, w->login_pubkey, err);
     if (r == 0) r = give_net(h, n, err);
     if (r == 0) r = start_node(h, n, err);
     return r;
@@ -258,22 +259,19 @@ static int look_at_slot(struct holder *h, int slot, const char *token, bool *ret
 }
 
 int nodes_create(struct holder *h, const json_t *req, struct gp_error *err) {
-    int first = (int)json_int(req, "slot_first", -1), count = (int)json_int(req, "slot_count", 0);
-    if (first < 0 || count < 1 || first + count > LOCAL_SLOTS_MAX)
-        return gp_fail(err, GP_EUSAGE, "nodes %d..%d cannot be: a local stack has at most %d", first,
-                       first + count - 1, LOCAL_SLOTS_MAX);
-    int named = h->cfg.nodes;
-    h->cfg.nodes = GP_MAX(named, (int)json_int(req, "nodes", 1));
-    const char *token = json_str(req, "token", "");
+    struct local_wanted w = {0};
     bool have[LOCAL_SLOTS_MAX] = {false};
-    int r = 0;
+    int r = local_decode_wanted(req, &w, err);
+    if (r != 0) return r;
+    int named = h->cfg.nodes, first = w.slot_first, count = w.slot_count;
+    h->cfg.nodes = GP_MAX(named, w.nodes);
     for (int s = first; r == 0 && s < first + count; s++)
-        r = look_at_slot(h, s, token, &have[s], err);
+        r = look_at_slot(h, s, w.token, &have[s], err);
     if (r != 0) return r;
     for (size_t i = 0; i < h->nodes.len && h->cfg.nodes > named; i++)
         if (h->nodes.items[i]->state != LOCAL_ENDED) node_learn_hosts(h, h->nodes.items[i], named);
     for (int s = first; r == 0 && s < first + count; s++)
-        if (!have[s]) r = make_node(h, req, s, err);
+        if (!have[s]) r = make_node(h, &w, s, err);
     for (int s = first; r != 0 && s < first + count; s++) {
         struct local_node *n = nodes_at(h, s);
         if (n != NULL) nodes_end(h, n); /* all or none */

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "providers/local/ask.h"
 #include "providers/local/claim.h"
+#include "providers/local/decode.h"
 #include "providers/local/holder.h"
 #include "providers/local/netns.h"
 #include "providers/local/userns.h"
@@ -50,7 +51,8 @@ static int local_open(const struct provider_env *env, struct provider **ret, str
     l->journal = env->journal;
     getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
     snprintf(number, sizeof number, "%u", (unsigned)geteuid());
-    l->base.owner = xstrdup(env->owner != NULL ? env->owner : me != NULL ? me->pw_name : number);
+    l->base.owner = env->owner != NULL ? xstrdup(env->owner)
+                                       : local_owner_of(me != NULL ? me->pw_name : NULL, number);
     int r = local_base(env->state_dir, &l->stacks, err);
     if (r != 0) {
         free(l->base.owner);
@@ -202,24 +204,30 @@ static enum resource_state state_of(const char *word) {
     return strcmp(word, "ended") == 0 ? RES_GONE : RES_STOPPED;
 }
 
-static void push_node(const struct local_claim *c, const json_t *j, struct resource_list *ret) {
+static int push_node(const struct local_claim *c, const json_t *j, struct resource_list *ret,
+                     struct gp_error *err) {
     struct resource r = {0};
+    struct local_seen n = {0};
+    int rc = local_decode_node(j, c->uid, &n, err);
+    if (rc != 0) return rc;
     GP_AUTO_FREE char *ctl = fs_join(c->dir, "ctl");
     resource_init(&r, RES_INSTANCE, "local");
     common_fields(&r, c);
-    resource_set(&r.id, json_str(j, "id", ""));
+    resource_set(&r.id, n.id);
     resource_set(&r.instance_type, "node");
-    resource_set(&r.private_ip, json_str(j, "ip", ""));
-    resource_set(&r.host_keys, json_str(j, "host_key", ""));
-    resource_set(&r.state_reason, json_str(j, "why", ""));
+    resource_set(&r.private_ip, n.ip);
+    resource_set(&r.host_keys, n.host_key);
+    resource_set(&r.state_reason, n.why);
+    str_one_line(r.state_reason); /* what its sshd wrote may be in it */
     resource_set(&r.dial_socket, ctl);
     resource_set(&r.user, "root");
-    r.slot = (int)json_int(j, "slot", -1);
-    r.attempt = (int)json_int(j, "attempt", 0);
-    r.state = state_of(json_str(j, "state", ""));
-    r.created_s = json_int(j, "created", 0);
-    r.gpus = (int)json_int(j, "gpus", 0);
+    r.slot = n.slot;
+    r.attempt = n.attempt;
+    r.state = state_of(n.state);
+    r.created_s = n.created_s;
+    r.gpus = n.gpus;
     vec_push(&ret->list, r);
+    return 0;
 }
 
 /* --- prepare --- */
@@ -366,17 +374,21 @@ static int ask_for_nodes(struct local *l, const struct local_claim *c, const cha
     if (r == 0) r = local_ask(c->dir, line, clock_deadline(CREATE_MS), l->cancel, &answer, err);
     if (r == 0) r = json_parse(answer.s, answer.len, "the holder's answer", &j, err);
     if (r != 0) return r;
+    if (json_at(j, "code") == NULL && !json_is_array(json_at(j, "nodes")))
+        return gp_fail(err, GP_EUNKNOWN, "the holder's answer names no nodes");
     int64_t code = json_int(j, "code", 0);
     if (code != 0)
         return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s",
                        json_str(j, "error", ""));
     int64_t first = json_int(want, "slot_first", 0), count = json_int(want, "slot_count", 0);
+    struct gp_error why = {0};
     size_t i = 0;
     json_t *n = NULL;
     json_array_foreach(json_at(j, "nodes"), i, n) {
         int64_t slot = json_int(n, "slot", -1);
         if (slot >= first && slot < first + count && strcmp(json_str(n, "state", ""), "ended") != 0)
-            push_node(c, n, made);
+            r = push_node(c, n, made, &why);
+        if (r != 0) return gp_fail(err, GP_EUNKNOWN, "%s", why.msg); /* nodes were made: which is open */
     }
     return 0;
 }
@@ -480,6 +492,8 @@ static int list_stack(struct local *l, const struct local_claim *c, struct resou
         return 0;
     }
     if (r == 0) r = json_parse(answer.s, answer.len, "the holder's answer", &j, &why);
+    if (r == 0 && !json_is_array(json_at(j, "nodes")))
+        r = gp_fail(&why, GP_EPROTO, "the holder's answer names no nodes");
     if (r != 0 && gp_cancelled(l->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
     if (r != 0 && is_dying(alive)) {
         list_without_holder(c, ret);
@@ -490,16 +504,21 @@ static int list_stack(struct local *l, const struct local_claim *c, struct resou
     push_holder(c, RES_RUNNING, "", ret);
     size_t i = 0;
     json_t *n = NULL;
-    json_array_foreach(json_at(j, "nodes"), i, n) push_node(c, n, ret);
-    return 0;
+    json_array_foreach(json_at(j, "nodes"), i, n) {
+        int rc = push_node(c, n, ret, r == 0 ? err : NULL);
+        if (r == 0) r = rc;
+    }
+    return r;
 }
 
 static int list_claims(struct local *l, const struct list_req *req, struct resource_list *ret,
                        struct gp_error *err) {
     GP_AUTO_CLAIMS struct local_claims claims = {0};
     int r = local_claims_read(l->stacks, req->owner, req->stack, &claims, err);
-    for (size_t i = 0; r == 0 && i < claims.list.len; i++)
-        r = list_stack(l, &claims.list.items[i], ret, err);
+    for (size_t i = 0; i < claims.list.len; i++) { /* what can be read is listed, whatever cannot */
+        int rc = list_stack(l, &claims.list.items[i], ret, r == 0 ? err : NULL);
+        if (r == 0) r = rc;
+    }
     return r;
 }
 
@@ -554,17 +573,22 @@ static int local_destroy(struct provider *p, const struct resource_list *what,
                          struct gp_error *err) {
     struct local *l = self(p);
     GP_AUTO_CLAIMS struct local_claims claims = {0};
-    int worst = local_claims_read(l->stacks, NULL, NULL, &claims, err);
-    if (worst != 0) return worst;
+    struct gp_error unread = {0};
+    int worst = 0, unknown = local_claims_read(l->stacks, NULL, NULL, &claims, &unread);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         const struct local_claim *c = claim_of(&claims, r->uid);
         struct gp_error why = {0};
         int rc = 0;
-        if (c == NULL) continue;
-        if (r->kind == RES_HOLDER) rc = end_stack(l, c, &why);
-        else if (r->kind == RES_INSTANCE && !ends_whole_stack(what, r->uid))
+        if (c == NULL && unknown == 0) continue;
+        if (c == NULL) { /* it may be the one that cannot be read */
+            rc = unknown;
+            why = unread;
+        } else if (r->kind == RES_HOLDER) {
+            rc = end_stack(l, c, &why);
+        } else if (r->kind == RES_INSTANCE && !ends_whole_stack(what, r->uid)) {
             rc = end_node(c, r->id, &why);
+        }
         if (rc == 0 || worst != 0) continue;
         worst = rc;
         if (err != NULL) *err = why;

@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "providers/local/decode.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,11 +77,11 @@ int local_holder_pidfd(const char *dir) {
     char mine[40] = "";
     if (fs_read(path, 4096, &text, NULL) != 0 || text.s == NULL) return -1;
     if (json_parse(text.s, text.len, path, &j, NULL) != 0 || boot_id(mine, NULL) != 0) return -1;
-    pid_t pid = (pid_t)json_int(j, "pid", 0);
-    if (pid <= 1 || strcmp(json_str(j, "boot_id", ""), mine) != 0) return -1;
-    GP_AUTO_FD int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct local_record rec = {0};
+    if (!local_decode_record(j, &rec) || strcmp(rec.boot_id, mine) != 0) return -1;
+    GP_AUTO_FD int fd = (int)syscall(SYS_pidfd_open, rec.pid, 0);
     uint64_t start = 0;
-    if (fd < 0 || !start_time(pid, &start) || start != (uint64_t)json_int(j, "start", -1)) return -1;
+    if (fd < 0 || !start_time(rec.pid, &start) || start != rec.start) return -1;
     int ret = fd;
     fd = -1;
     return ret;

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "providers/local/claim.h"
+#include "providers/local/decode.h"
 #include "providers/local/doctor.h"
 #include "providers/local/holder.h"
 #include "providers/local/userns.h"
@@ -51,12 +52,7 @@ static int read_config(const char *dir, struct holder_config *c, struct gp_error
     int r = json_parse(text, (size_t)(rest - text), "the holder's input", &j, err);
     if (*rest == '\n') rest++;
     c->dir = xstrdup(dir);
-    c->base = xstrdup(json_str(j, "base", ""));
-    c->uid = xstrdup(json_str(j, "uid", ""));
-    c->name = xstrdup(json_str(j, "name", ""));
-    c->created_s = json_int(j, "created", 0);
-    c->expires_s = json_int(j, "expires", 0);
-    c->nodes = (int)json_int(j, "nodes", 1);
+    if (r == 0) r = local_decode_start(j, c, err);
     c->http_proxy = take_line(&rest);
     c->https_proxy = take_line(&rest);
     c->no_proxy = take_line(&rest);
