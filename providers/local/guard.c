@@ -48,10 +48,13 @@ static _Noreturn void mount_guards(const struct layers *l) {
     _exit(0);
 }
 
-static bool is_mounted(const char *guard) {
+enum guard_state guard_state(const char *mask, const char *path) {
     struct stat here, above;
-    GP_AUTO_FREE char *up = fs_join(guard, "..");
-    return stat(guard, &here) == 0 && stat(up, &above) == 0 && here.st_dev != above.st_dev;
+    GP_AUTO_FREE char *name = layer_flat(path);
+    GP_AUTO_FREE char *at = xasprintf("%s/guard/%s", mask, name);
+    GP_AUTO_FREE char *up = fs_join(mask, "guard");
+    if (stat(at, &here) != 0 || stat(up, &above) != 0) return GUARD_NONE;
+    return here.st_dev != above.st_dev ? GUARD_ON : GUARD_IMPOSSIBLE;
 }
 
 /* Whether a node's overlay can lie over a guard: file systems stack two deep at most. It is tried. */
@@ -69,32 +72,20 @@ static bool is_essential(const char *path) {
     return strchr(path + 1, '/') == NULL || strcmp(path, "/usr/local") == 0 || str_starts(path, "/var/");
 }
 
-static void drop_guard(const struct layers *l, const char *path) {
-    GP_AUTO_FREE char *name = layer_flat(path);
-    GP_AUTO_FREE char *at = xasprintf("%s/guard/%s", l->dir, name);
-    umount2(at, MNT_DETACH);
-}
-
-/* Keeps the guards that work; without an essential one none. */
+/* Keeps the guards that work. */
 static void try_guards(const struct layers *l) {
-    bool all = true;
-    size_t kept = 0;
     for (size_t i = 0; i < l->mounts.list.len; i++) {
         const struct rootfs_mount *m = &l->mounts.list.items[i];
         GP_AUTO_FREE char *name = layer_flat(m->path);
         GP_AUTO_FREE char *at = xasprintf("%s/guard/%s", l->dir, name);
         if (m->kind != ROOTFS_GUARDED) continue;
-        bool works = is_mounted(at) && can_stack(l, name);
-        if (works) kept++;
-        else drop_guard(l, m->path);
-        if (!works && is_essential(m->path)) all = false;
+        if (guard_state(l->dir, m->path) == GUARD_ON && can_stack(l, name)) continue;
+        umount2(at, MNT_DETACH);
+        if (!is_essential(m->path)) rmdir(at);
+        else
+            fprintf(stderr, "no guard for '%s', since overlays cannot be stacked there: what the world may "
+                    "no longer read after the start stays readable for nodes\n", m->path);
     }
-    l->h->guarded = all && kept > 0;
-    for (size_t i = 0; !all && i < l->mounts.list.len; i++)
-        if (l->mounts.list.items[i].kind == ROOTFS_GUARDED) drop_guard(l, l->mounts.list.items[i].path);
-    if (!all)
-        fprintf(stderr, "no guards, since overlays cannot be stacked here: files in /opt and /usr/local "
-                "that the world may no longer read after the start stay readable for nodes\n");
 }
 
 static int make_dirs(const struct layers *l, struct gp_error *err) {
@@ -112,7 +103,7 @@ static int make_dirs(const struct layers *l, struct gp_error *err) {
     return r;
 }
 
-int layer_guard(struct layers *l, struct gp_error *err) {
+int layer_guard(const struct layers *l, struct gp_error *err) {
     int r = make_dirs(l, err);
     if (r != 0) return r;
     pid_t pid = fork();

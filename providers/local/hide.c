@@ -22,6 +22,7 @@
 struct walk {
     const struct layers *l;
     struct stat base;
+    bool guarded;
     long left;
 };
 
@@ -105,7 +106,7 @@ static int walk(struct walk *w, int fd, const char *path, dev_t dev, int depth, 
     for (struct dirent *e = d ? readdir(d) : NULL; e != NULL && r == 0; e = readdir(d)) {
         struct stat st;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        if (w->l->h->guarded && w->left-- <= 0) break;
+        if (w->guarded && w->left-- <= 0) break;
         if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) continue;
         bool plain = S_ISREG(st.st_mode) && (st.st_mode & S_IROTH);
         if (S_ISLNK(st.st_mode) || plain) continue;
@@ -125,7 +126,7 @@ static int walk(struct walk *w, int fd, const char *path, dev_t dev, int depth, 
 }
 
 int layer_hide(const struct layers *l, const char *folder, struct gp_error *err) {
-    struct walk w = {.l = l, .left = LOOKED_AT_MAX};
+    struct walk w = {.l = l, .guarded = guard_state(l->dir, folder) == GUARD_ON, .left = LOOKED_AT_MAX};
     struct stat st;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return 0; /* gone, or no folder any more */

@@ -66,7 +66,6 @@ struct holder {
     int home_net;        /* the holder's own network namespace */
     int listen_fd, signal_fd;
     bool upper_in_memory;
-    bool guarded; /* live folders are seen through guards (guard.c) */
     pid_t proxy_pid;
     VEC_OF(struct local_node *) nodes;
     VEC_OF(struct holder_client *) clients;
@@ -98,8 +97,8 @@ json_t *nodes_json(const struct holder *h); /* new reference: array */
 
 /* --- mask.c --- */
 /* Builds the layers below DIR/mask (layers.h): the copies of /etc and /var, the guards of live folders,
- * what hides in them what the world may not read, and what is replaced. Sets h->guarded. */
-int mask_build(struct holder *h, struct gp_error *err);
+ * what hides in them what the world may not read, and what is replaced. */
+int mask_build(const struct holder *h, struct gp_error *err);
 
 /* --- proxy.c --- */
 /* Forks the forward proxy while still in the machine's network namespace. It starts to serve when it

@@ -13,7 +13,7 @@
 #include "providers/local/rootfs.h"
 
 struct layers {
-    struct holder *h;
+    const struct holder *h;
     const char *dir; /* DIR/mask */
     struct rootfs_mounts mounts;
 };
@@ -30,9 +30,17 @@ bool layer_emptied(const char *path);
 int layer_copy(const struct layers *l, const char *folder, struct gp_error *err);
 
 /* --- guard.c --- */
-/* Mounts a guard for every ROOTFS_GUARDED folder and sets h->guarded, unless overlays cannot be stacked
- * here (the machine's own root is one): then nodes see these folders themselves, below hide/. */
-int layer_guard(struct layers *l, struct gp_error *err);
+/* Mounts a guard for every ROOTFS_GUARDED folder. Where overlays cannot be stacked (the folder's file
+ * system is one itself) nodes see the folder without a guard, below hide/; a mere file system inside
+ * such a folder they do not get. */
+int layer_guard(const struct layers *l, struct gp_error *err);
+enum guard_state {
+    GUARD_NONE,      /* nodes do not get that folder: it was not there at the start */
+    GUARD_ON,
+    GUARD_IMPOSSIBLE /* seen without one */
+};
+/* mask: DIR/mask, or its name from the stack's folder. */
+enum guard_state guard_state(const char *mask, const char *path);
 
 /* --- hide.c --- */
 /* Hides what the world may not read below a live folder, as far as it looks. */

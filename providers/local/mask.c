@@ -168,7 +168,7 @@ static int build(struct layers *l, struct gp_error *err) {
     return r == 0 ? put_files(l, err) : r;
 }
 
-int mask_build(struct holder *h, struct gp_error *err) {
+int mask_build(const struct holder *h, struct gp_error *err) {
     GP_AUTO_FREE char *dir = fs_join(h->cfg.dir, "mask");
     struct layers l = {.h = h, .dir = dir};
     int r = build(&l, err);

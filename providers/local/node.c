@@ -154,14 +154,13 @@ static int check(int r, struct gp_error *err, const char *fmt, ...) {
 }
 
 /* The lower layer that shows a folder of the machine (layers.h); NULL: this one nodes do not get. */
-static char *lower_of(const struct holder *h, const struct rootfs_mount *m) {
-    struct stat here, above;
-    if (m->kind == ROOTFS_COPIED) return xasprintf("mask/copy%s", m->path);
-    if (m->kind != ROOTFS_GUARDED || !h->guarded) return xstrdup(m->path);
+static char *lower_of(const struct rootfs_mount *m) {
     GP_AUTO_FREE char *name = layer_flat(m->path);
-    GP_AUTO_FREE char *guard = xasprintf("mask/guard/%s", name);
-    bool there = stat(guard, &here) == 0 && stat("mask/guard", &above) == 0 && here.st_dev != above.st_dev;
-    return there ? GP_STEAL(guard) : NULL;
+    if (m->kind == ROOTFS_COPIED) return xasprintf("mask/copy%s", m->path);
+    if (m->kind == ROOTFS_WITHIN) return NULL;
+    enum guard_state guard = m->kind == ROOTFS_GUARDED ? guard_state("mask", m->path) : GUARD_IMPOSSIBLE;
+    if (guard == GUARD_NONE) return NULL;
+    return guard == GUARD_ON ? xasprintf("mask/guard/%s", name) : xstrdup(m->path);
 }
 
 /* One overlay of the machine's folder at the descriptor `at`; our own paths relative to the stack's
@@ -228,12 +227,12 @@ static int mount_one(const struct holder *h, const struct local_node *n, int roo
                      const struct rootfs_mount *m, struct gp_error *err) {
     bool top = strchr(m->path + 1, '/') == NULL;
     bool programs = strcmp(m->path, "/usr") == 0 || strcmp(m->path, "/opt") == 0;
-    GP_AUTO_FREE char *lower = m->kind == ROOTFS_WITHIN ? NULL : lower_of(h, m);
+    GP_AUTO_FREE char *lower = lower_of(m);
     GP_AUTO_FREE char *hide = xasprintf("mask/hide%s", m->path);
     GP_AUTO_FD int fd = inside(root, m->path);
     if (fd < 0 && !top) return 0; /* hidden, or the node removed it */
     GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", fd);
-    bool local = strcmp(m->path, "/usr/local") == 0 && h->guarded;
+    bool local = strcmp(m->path, "/usr/local") == 0 && (lower == NULL || strcmp(lower, m->path) != 0);
     if (lower == NULL && !local && !(programs && h->cfg.userns)) return 0;
     int done = -1;
     errno = EINVAL;

@@ -51,7 +51,11 @@ class Planted:
         """Another name (a link) under which no secret may be read."""
         make(path)
         self._made.append(pathlib.Path(path))
-        self.secret[str(path)] = "SECRET-" + self.mark
+        self.secret[str(path)] = self.secret[str(self._secret_below(path))]
+
+    def _secret_below(self, path):
+        """The planted file that a link leads to."""
+        return next(f for f in self.secret if os.path.samefile(f, path))
 
     def remove(self):
         for path in reversed(self._made):
