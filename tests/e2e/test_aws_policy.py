@@ -169,6 +169,7 @@ def called():
     for path in (pathlib.Path(__file__).resolve().parents[2] / "providers/aws").glob("*.c"):
         text = re.sub(r"\s+", " ", path.read_text())
         found |= {"ec2:" + name for name in re.findall(r'aws_begin\(&?\w+, "(\w+)"\)', text)}
+        found |= {"ec2:" + name for name in re.findall(r'change_all\(\w+, "(\w+)"', text)}
         found |= {"ec2:" + name for name in re.findall(r'delete_one\([^;]*?, "(\w+)", "\w+"', text)}
         for service, name in re.findall(r'\.service = "(\w+)",[^;]*?\.action = "(\w+)"', text):
             if service != "sts":
