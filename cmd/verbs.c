@@ -28,7 +28,7 @@ const struct verb *const verb_table[] = {
     &verb_validate, &verb_ssh,   &verb_logs,    &verb_report,    &verb_down,
     &verb_verify, &verb_gc,     &verb_schema,  &verb_checks,  &verb_providers, &verb_doctor,
     &verb_version, &verb_completion, &verb_help_verb, &verb_dial,
-    &verb_holder, NULL};
+    &verb_known_host, &verb_holder, NULL};
 
 /* Verbs that the manual names and this version does not have. */
 static const char *const later[] = {"offers", "run", "cp", "extend", "adopt", "audit", NULL};

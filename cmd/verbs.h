@@ -61,6 +61,6 @@ void verb_help(const struct verb *verb, struct str *out);
 extern const struct verb verb_init, verb_check, verb_plan, verb_up, verb_status, verb_ssh,
     verb_validate, verb_report, verb_verify, verb_logs, verb_down, verb_gc, verb_doctor, verb_version,
     verb_schema, verb_providers, verb_checks, verb_completion, verb_help_verb, verb_dial,
-    verb_holder;
+    verb_known_host, verb_holder;
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "ssh/ssh_private.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #define KNOWN_HOSTS_MAX ((size_t)16 << 20)
+#define HOST_KEY_LINE_MAX 8192
 
 static const struct {
     const char *name;
@@ -27,6 +29,43 @@ static const struct {
     {"ecdsa-sha2-nistp521", LIBSSH2_KNOWNHOST_KEY_ECDSA_521},
     {"ssh-rsa", LIBSSH2_KNOWNHOST_KEY_SSHRSA},
 };
+
+int ssh_host_key_line(const char *line, char **ret, struct gp_error *err) {
+    for (const char *p = line; *p != '\0'; p++)
+        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f || p - line >= HOST_KEY_LINE_MAX)
+            return gp_fail(err, GP_EUSAGE, "a host key is one line of at most %d characters",
+                           HOST_KEY_LINE_MAX);
+    GP_AUTO_STR struct str blob = {0};
+    GP_AUTO_FREE char *made =
+        ssh_line_blob(line, &blob) ? ssh_blob_line(blob.s, blob.len) : NULL;
+    for (size_t i = 0; made != NULL && i < GP_ARRAY_LEN(key_types); i++) {
+        size_t n = strlen(key_types[i].name);
+        if (strncmp(made, key_types[i].name, n) != 0 || made[n] != ' ') continue;
+        *ret = GP_STEAL(made);
+        return 0;
+    }
+    return gp_fail(err, GP_EUSAGE, "'%.40s' is not a host key line of a known type", line);
+}
+
+int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type,
+                   const char *base64, struct str *out, struct gp_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (!form_fingerprint(fingerprints[i]))
+            return gp_fail(err, GP_EUSAGE, "'%.80s' is not a fingerprint", fingerprints[i]);
+    /* "[host]:port" or a host; ssh uses "NONE" for a key that it does not have yet. */
+    if (host[0] == '\0' || strpbrk(host, " \t\r\n,*?!|@#") != NULL)
+        return gp_fail(err, GP_EUSAGE, "'%.80s' is not the name of a known host", host);
+    GP_AUTO_FREE char *shown = xasprintf("%s %s", type, base64), *line = NULL;
+    char print[80];
+    if (ssh_host_key_line(shown, &line, NULL) != 0 || ssh_key_fingerprint(line, print, sizeof print, NULL) != 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(fingerprints[i], print) == 0) {
+            str_addf(out, "%s %s\n", host, line);
+            break;
+        }
+    return 0;
+}
 
 /* The name as OpenSSH writes it: the port only when it is not 22. */
 static char *known_name(const struct ssh_target *t) {
@@ -167,8 +206,7 @@ static int check_pinned(const struct ssh_attempt *a, const char *line, const cha
     for (size_t i = 0; i < keys->n; i++) {
         const char *want = keys->v[i];
         if (str_starts(want, "SHA256:")) {
-            size_t n = strcspn(want, "= \t\r\n");
-            if (strlen(print) == n && memcmp(want, print, n) == 0) return 0;
+            if (form_fingerprint(want) && strcmp(want, print) == 0) return 0;
             continue;
         }
         GP_AUTO_STR struct str blob = {0}, mine = {0};

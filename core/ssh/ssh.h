@@ -141,11 +141,20 @@ bool ssh_rsa_ok(void); /* the libssh2 in use can sign with rsa-sha2 (>= 1.11) */
 /* First identity of the running agent as a public line; -GP_ENOTFOUND without agent or identity. */
 int ssh_agent_public(char **ret_line, struct gp_error *err);
 
-/* An OpenSSH client config block for the target (Host alias). Writes known_hosts lines into
- * dir/known_hosts.ALIAS. Used by the verb ssh; proxy_command: "gpuprov __dial SOCKET HOST PORT" form
- * for dial sockets (with ProxyUseFdpass). */
+/* "TYPE BASE64" of a host key line, made anew from what its base64 holds: a comment is left out. Only the
+ * types that gpuprov trusts as host keys; -GP_EUSAGE for anything else. Caller frees. */
+int ssh_host_key_line(const char *line, char **ret, struct gp_error *err);
+
+/* OpenSSH client config blocks for the target (Host alias) and its bastions (Host alias.bastion), appended
+ * to out. Writes known_hosts lines into dir/known_hosts.ALIAS. self_exe: the program whose hidden verbs
+ * __dial (dial sockets) and __known_host (fingerprints) ssh starts. A target with a value that has not its
+ * form (base/form.h) is refused as a whole: -GP_EUSAGE, out is untouched. */
 int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir,
                       const char *self_exe, struct str *out, struct gp_error *err);
+/* The `gpuprov __known_host` side: appends the known_hosts line "HOST TYPE BASE64" when the key has one of
+ * the fingerprints, else nothing. */
+int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type,
+                   const char *base64, struct str *out, struct gp_error *err);
 /* The `gpuprov __dial` side: gets a descriptor from the dial socket and passes it on stdout. */
 int ssh_dial_pass(const char *socket_path, const char *host, uint16_t port, struct gp_error *err);
 

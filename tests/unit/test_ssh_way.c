@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ways to a host: through a bastion, and by the user's own OpenSSH with the configuration that is
- * generated for it. The program is its own `__dial`, as gpuprov is. */
+ * generated for it. The program is its own `__dial` and `__known_host`, as gpuprov is. */
 #include "ssh_fixture.h"
 
 #include <dirent.h>
@@ -221,6 +221,130 @@ static void test_client_config_bastion(void **state) {
     fx_sshd_clear(&b);
 }
 
+/* ssh splits KnownHostsCommand itself: whatever this program's path has in it stays one word. */
+static void test_client_config_odd_program(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    fx_target(&t, &fx.a);
+    char print[80], real[sizeof self];
+    assert_int_equal(ssh_key_fingerprint(fx.a.host_line, print, sizeof print, NULL), 0);
+    strv_clear(&t.host_keys);
+    strv_add(&t.host_keys, "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    strv_add(&t.host_keys, print);
+    str_put(real, sizeof real, self);
+    static const char *const names[] = {"a b", "it's", "50%h", "a\"b", "a\\b", "a\\", "$(touch canary)", "#x"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
+        GP_AUTO_FREE char *odd = fx_path(names[i]);
+        assert_int_equal(symlink(real, odd), 0);
+        str_put(self, sizeof self, odd);
+        own_ssh(&t, NULL);
+        assert_int_equal(unlink(odd), 0);
+    }
+    str_put(self, sizeof self, real);
+}
+
+/* What the user's own ssh makes of a target: refused by us, or neither a command run nor an option added. */
+static void own_ssh_harmless(const struct ssh_target *t, const char *canary, const char *what) {
+    GP_AUTO_FREE char *dir = fx_path("hostile");
+    GP_AUTO_FREE char *conf = fs_join(dir, "config");
+    GP_AUTO_FREE char *out = fx_path("hostile_out");
+    GP_AUTO_STR struct str text = {0};
+    struct gp_error err = {0};
+    int r = ssh_client_config(t, "llm-1", dir, self, &text, &err);
+    if (r != 0) {
+        assert_int_equal(r, -GP_EUSAGE);
+        assert_int_equal(text.len, 0);
+        return;
+    }
+    fx_write(conf, text.s, 0600);
+    (void)RUN_TO(out, "ssh", "-F", conf, "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "llm-1", "true");
+    if (fs_exists(canary)) fail_msg("%s ran a command:\n%s", what, text.s);
+    if (RUN_TO(out, "ssh", "-F", conf, "-G", "llm-1") != 0) fail_msg("%s: ssh cannot read:\n%s", what, text.s);
+    GP_AUTO_FREE char *options = fx_read(out);
+    if (strstr(options, "\nlocalcommand") != NULL || strstr(options, "permitlocalcommand yes") != NULL ||
+        strstr(options, "forwardagent yes") != NULL)
+        fail_msg("%s added an option:\n%s", what, text.s);
+}
+
+static void test_client_config_hostile(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_FREE char *canary = fx_path("canary");
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    fx_target(&t, &fx.a);
+    /* @ is the canary's path; each stands in every field of a target and of its bastion. */
+    static const char *const words[] = {
+        "SHA256:x)>@;;y", "SHA256:$(>@)AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "SHA256:`>@`", "SHA256:\">@\"",
+        "$(touch${IFS}@)", "`touch${IFS}@`", ";touch${IFS}@;", "a'$(touch @)'b", "\";touch @;\"",
+        "h\n  PermitLocalCommand yes\n  LocalCommand touch @", "h\r\n  ForwardAgent yes", "-oProxyCommand=touch @",
+        "x\"\n  ForwardAgent yes\n  User \"y", "%n;touch @", "/\n  ForwardAgent yes", "",
+        "ssh-ed25519 AAAA\n* ssh-ed25519 AAAA", "\x1b[2Jx", "\xe2\x80\xaex"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(words); i++) {
+        GP_AUTO_STR struct str word = {0};
+        for (const char *p = words[i]; *p != '\0'; p++)
+            if (*p == '@') str_add(&word, canary);
+            else
+                str_addc(&word, *p);
+        str_add(&word, "");
+        for (int outer = 0; outer < 2; outer++) {
+            for (int field = 0; field < 6; field++) {
+                GP_AUTO_SSH_TARGET struct ssh_target bad = {0};
+                via(&bad, &fx.a, &fx.a);
+                struct ssh_target *at = outer ? bad.bastion : &bad;
+                char **const fields[] = {&at->host, &at->user, &at->key_path, &at->known_hosts, &at->dial_socket};
+                strv_clear(&at->host_keys);
+                if (field < 5) fx_set(fields[field], word.s);
+                else
+                    strv_add(&at->host_keys, word.s);
+                if (field == 4 && !outer) {
+                    ssh_target_clear(bad.bastion);
+                    free(bad.bastion);
+                    bad.bastion = NULL;
+                }
+                own_ssh_harmless(&bad, canary, words[i]);
+            }
+        }
+    }
+}
+
+/* Keys are written anew from what they hold; what is not one of a known type is refused. */
+static void test_host_key_lines(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_FREE char *commented = xasprintf("%s me@home $(x)", fx.a.host_line), *line = NULL;
+    assert_int_equal(ssh_host_key_line(commented, &line, NULL), 0);
+    assert_string_equal(line, fx.a.host_line);
+    static const char *const bad[] = {"", "ssh-ed25519", "ssh-ed25519 AAAA", "ssh-dss AAAAB3NzaC1kc3MAAAAA", "x y"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++)
+        assert_int_equal(ssh_host_key_line(bad[i], &line, NULL), -GP_EUSAGE);
+    GP_AUTO_FREE char *two = xasprintf("%s\n%s", fx.a.host_line, fx.a.host_line);
+    assert_int_equal(ssh_host_key_line(two, &line, NULL), -GP_EUSAGE);
+    GP_AUTO_FREE char *other = xasprintf("ssh-rsa%s", fx.a.host_line + strlen("ssh-ed25519"));
+    assert_int_equal(ssh_host_key_line(other, &line, NULL), -GP_EUSAGE);
+}
+
+static void test_known_host(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    const char *base64 = fx.a.host_line + strlen("ssh-ed25519 ");
+    char print[80];
+    assert_int_equal(ssh_key_fingerprint(fx.a.host_line, print, sizeof print, NULL), 0);
+    const char *prints[] = {"SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", print};
+    GP_AUTO_STR struct str out = {0};
+    assert_int_equal(ssh_known_host(prints, 1, "h", "ssh-ed25519", base64, &out, NULL), 0);
+    assert_int_equal(ssh_known_host(prints, 2, "h", "NONE", "NONE", &out, NULL), 0);
+    assert_int_equal(ssh_known_host(prints, 2, "h", "ssh-rsa", base64, &out, NULL), 0);
+    assert_int_equal(out.len, 0);
+    assert_int_equal(ssh_known_host(prints, 2, "[h]:2", "ssh-ed25519", base64, &out, NULL), 0);
+    GP_AUTO_FREE char *want = xasprintf("[h]:2 %s\n", fx.a.host_line);
+    assert_string_equal(out.s, want);
+    assert_int_equal(ssh_known_host(prints, 2, "*", "ssh-ed25519", base64, &out, NULL), -GP_EUSAGE);
+    assert_int_equal(ssh_known_host(prints, 2, "a\nb", "ssh-ed25519", base64, &out, NULL), -GP_EUSAGE);
+    prints[0] = "SHA256:";
+    assert_int_equal(ssh_known_host(prints, 2, "h", "ssh-ed25519", base64, &out, NULL), -GP_EUSAGE);
+}
+
 struct dialer {
     int fd;
     uint16_t port;
@@ -270,7 +394,17 @@ static void test_client_config_dial(void **state) {
     close(d.fd);
 }
 
+static int known_host(int n, char **argv) {
+    GP_AUTO_STR struct str line = {0};
+    struct gp_error err = {0};
+    if (n < 5 || strcmp(argv[n - 4], "--") != 0) return 2;
+    int r = ssh_known_host((const char *const *)argv, (size_t)n - 4, argv[n - 3], argv[n - 2], argv[n - 1], &line, &err);
+    if (line.len > 0) fputs(line.s, stdout);
+    return r == 0 ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
+    if (argc > 2 && strcmp(argv[1], "__known_host") == 0) return known_host(argc - 2, argv + 2);
     if (argc == 5 && strcmp(argv[1], "__dial") == 0) {
         int64_t port = 0;
         struct gp_error err = {0};
@@ -287,6 +421,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_bastion_many),
         cmocka_unit_test(test_client_config),
         cmocka_unit_test(test_client_config_bastion),
+        cmocka_unit_test(test_client_config_odd_program),
+        cmocka_unit_test(test_client_config_hostile),
+        cmocka_unit_test(test_host_key_lines),
+        cmocka_unit_test(test_known_host),
         cmocka_unit_test(test_client_config_dial),
     };
     return cmocka_run_group_tests_name("ssh way", tests, fx_setup, fx_teardown);
