@@ -242,6 +242,9 @@ int report_compare(struct engine *e, const char *uid, struct report *report, str
 /* --- target.c --- */
 int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret,
                struct gp_error *err);
+/* This journal holds a host key that came with user-data (or the one that replaces it), so that tags say
+ * nothing about the node's key and it must be rotated. */
+bool target_has_first_key(const struct run_node *n);
 const char *target_peer_address(const struct resource *r); /* where other nodes reach it */
 
 /* --- node_run.c --- */

@@ -28,6 +28,9 @@ struct ssh_target {
 };
 void ssh_target_clear(struct ssh_target *t);
 void ssh_target_copy(struct ssh_target *to, const struct ssh_target *from);
+/* Host, port (0: not given) and user (NULL: not given) of "[user@]host[:port]", IPv6 with a port in brackets,
+ * each in its form (base/form.h): -GP_EUSAGE when not. The fields of ret must be empty. */
+int ssh_target_parse(const char *text, struct ssh_target *ret, struct gp_error *err);
 #define GP_AUTO_SSH_TARGET GP_CLEANUP(ssh_target_clear)
 
 struct ssh_session;

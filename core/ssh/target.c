@@ -6,6 +6,8 @@
 #include "ssh/ssh.h"
 #include "ssh/ssh_private.h"
 
+#include "base/form.h"
+
 #include <openssl/evp.h>
 #include <openssl/sha.h>
 
@@ -44,6 +46,26 @@ void ssh_target_copy(struct ssh_target *to, const struct ssh_target *from) {
         to->bastion = xcalloc(1, sizeof *to->bastion);
         ssh_target_copy(to->bastion, from->bastion);
     }
+}
+
+int ssh_target_parse(const char *text, struct ssh_target *ret, struct gp_error *err) {
+    const char *at = strrchr(text, '@');
+    const char *host = at != NULL ? at + 1 : text;
+    bool bracket = host[0] == '[';
+    const char *end = bracket ? strchr(host, ']') : strrchr(host, ':');
+    if (!bracket && end != NULL && strchr(host, ':') != end) end = NULL; /* IPv6 without a port */
+    const char *after = end == NULL ? "" : bracket ? end + 1 : end;
+    GP_AUTO_FREE char *user = at != NULL ? xstrndup(text, (size_t)(at - text)) : NULL;
+    GP_AUTO_FREE char *name = end != NULL ? xstrndup(host + bracket, (size_t)(end - host - bracket)) : xstrdup(host);
+    int64_t port = 0;
+    if (!form_host(name) || (user != NULL && !form_login(user)))
+        return gp_fail(err, GP_EUSAGE, "'%.100s' is not [user@]host[:port], such as ops@bastion.example", text);
+    if (after[0] != '\0' && (after[0] != ':' || !str_to_i64(after + 1, 1, 65535, &port)))
+        return gp_fail(err, GP_EUSAGE, "the port of '%.100s' is not from 1 to 65535", text);
+    ret->user = GP_STEAL(user);
+    ret->host = GP_STEAL(name);
+    ret->port = (uint16_t)port;
+    return 0;
 }
 
 int ssh_global_init(struct gp_error *err) {

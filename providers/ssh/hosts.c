@@ -5,6 +5,7 @@
 
 #include "providers/ssh/hosts.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "base/yaml.h"
 #include "ssh/ssh.h"
@@ -58,22 +59,11 @@ static void set(char **field, const char *value) {
     *field = copy;
 }
 
-/* What ssh could take for an option, or a terminal for a command, is no name. */
-static bool is_name(const char *s) {
-    if (s[0] == '\0' || s[0] == '-') return false;
-    for (; *s != '\0'; s++)
-        if ((unsigned char)*s <= ' ' || *s == 0x7f || strchr("\"'`\\|&;<>()$", *s) != NULL) return false;
-    return true;
-}
-
-static bool is_host_key(const char *s) {
-    char print[80];
-    if (str_starts(s, "SHA256:")) return strcspn(s + 7, "= \t") == 43;
-    return ssh_key_fingerprint(s, print, sizeof print, NULL) == 0;
-}
-
 static void take_host_key(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
-    if (v->kind == YAML_SCALAR && is_host_key(v->value)) strv_add(&h->host_keys, v->value);
+    char *line = NULL;
+    if (v->kind == YAML_SCALAR && form_fingerprint(v->value)) strv_add(&h->host_keys, v->value);
+    else if (v->kind == YAML_SCALAR && ssh_host_key_line(v->value, &line, NULL) == 0)
+        strv_take(&h->host_keys, line); /* without its comment */
     else
         complain(d, v, "a host_key is a line like 'ssh-ed25519 AAAA...' (from ssh-keyscan, compared on "
                        "the machine) or a fingerprint 'SHA256:...'");
@@ -109,8 +99,15 @@ static void take_path(struct decode *d, char **field, const struct yaml_node *v)
     *field = fs_relative_to(d->path, v->value);
 }
 
-static void take_name(struct decode *d, char **field, const char *key, const struct yaml_node *v) {
-    if (!is_name(v->value)) complain(d, v, "'%s' cannot be a %s", v->value, key);
+static bool is_way(const char *text) {
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    return ssh_target_parse(text, &t, NULL) == 0;
+}
+
+/* What ssh or a shell could take for more than a name is none. */
+static void take_name(struct decode *d, char **field, const char *key, const struct yaml_node *v,
+                      bool (*is_form)(const char *text)) {
+    if (!is_form(v->value)) complain(d, v, "'%s' cannot be a %s", v->value, key);
     else
         set(field, v->value);
 }
@@ -142,12 +139,12 @@ static void take(struct decode *d, struct ssh_host *h, const struct yaml_node *k
         complain(d, v, "'%s' takes one value", key);
         return;
     }
-    if (strcmp(key, "address") == 0) take_name(d, &h->address, "host's address", v);
+    if (strcmp(key, "address") == 0) take_name(d, &h->address, "host's address", v, form_host);
     else if (strcmp(key, "port") == 0) take_port(d, h, v);
-    else if (strcmp(key, "user") == 0) take_name(d, &h->user, "user's name", v);
+    else if (strcmp(key, "user") == 0) take_name(d, &h->user, "user's name", v, form_login);
     else if (strcmp(key, "key") == 0) take_path(d, &h->key, v);
     else if (strcmp(key, "known_hosts") == 0) take_path(d, &h->known_hosts, v);
-    else if (strcmp(key, "bastion") == 0) take_name(d, &h->bastion, "bastion ([user@]host[:port])", v);
+    else if (strcmp(key, "bastion") == 0) take_name(d, &h->bastion, "bastion ([user@]host[:port])", v, is_way);
     else
         take_gpu(d, h, v);
 }
@@ -178,7 +175,7 @@ static void take_host(struct decode *d, const struct ssh_host *defaults, const s
     struct ssh_host h = {0};
     host_copy(&h, defaults);
     if (v->kind == YAML_MAP) take_map(d, &h, v, false);
-    else if (v->kind == YAML_SCALAR) take_name(d, &h.address, "host's address", v);
+    else if (v->kind == YAML_SCALAR) take_name(d, &h.address, "host's address", v, form_host);
     else
         complain(d, v, "a host is an address or a map with an address");
     if (h.address == NULL) {
