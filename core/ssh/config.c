@@ -167,6 +167,10 @@ static int put_way(struct str *out, const struct ssh_target *t, const char *alia
         return 0;
     }
     if (self_exe == NULL) return gp_fail(err, GP_EINTERNAL, "no program for ProxyCommand");
+    /* ssh splits this line too, and takes \' for a quote also between single quotes */
+    if (strchr(self_exe, '\\') != NULL) return refuse(t, "ProxyCommand", self_exe, "it has a backslash", err);
+    if (strchr(t->dial_socket, '\\') != NULL)
+        return refuse(t, "ProxyCommand", t->dial_socket, "it has a backslash", err);
     GP_AUTO_STR struct str command = {0};
     str_add_shquoted(&command, self_exe);
     str_add(&command, " __dial ");

@@ -16,9 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { FLAG_DIAL = 1, FLAG_BASTION = 2, FLAG_PEM = 4, FLAG_NEW = 8, FLAG_NO_USER = 16, FLAG_NO_KNOWN = 32 };
 enum { HOST, USER, KEY, KNOWN, SOCKET, SELF, OUTER_HOST, OUTER_USER, FIELDS };
 
-static void need(bool ok) {
-    if (!ok) abort();
+static void need_at(bool ok, int line) {
+    if (ok) return;
+    fprintf(stderr, "%s:%d does not hold\n", __FILE__, line);
+    abort();
 }
+#define need(ok) need_at(ok, __LINE__)
 
 /* --- ssh's way to read a line: words, quotes of both kinds, a backslash before a quote, one of its own
  * kind or (outside quotes) a blank; '#' before a word starts a comment --- */
