@@ -16,6 +16,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -222,7 +224,17 @@ static void keep_standard_fds(void) {
             (void)open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+/* Keys and credentials are in this process's memory: no core file (children inherit that), none for a crash
+ * handler either, and nobody but root traces it. The holder of local nodes must stay dumpable until
+ * newuidmap has mapped it; it ends that itself (providers/local/holder.c). */
+static void keep_memory_in(int argc, char **argv) {
+    const struct rlimit none = {0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    if (argc < 2 || strcmp(argv[1], verb_holder.name) != 0) (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 int main(int argc, char **argv) {
+    keep_memory_in(argc, argv);
     keep_standard_fds();
     setlocale(LC_CTYPE, "");
     struct app app = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys in the program's memory stay there: no core file, and no other process of the same user reads it."""
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+NOBODY = 65534
+
+
+def wait_until(what, seconds=30):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "no end of waiting"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def waiting(program, tmp_path):
+    """Starts the program as an ordinary user, in a folder of its own, and leaves it waiting for a spec."""
+    user = {} if os.getuid() != 0 else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    folder = pathlib.Path("/tmp") / f"gpuprov-memory-{os.getpid()}"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    copy = folder / "gpuprov"
+    shutil.copy(program, copy)
+    fifo = folder / "spec.yaml"
+    os.mkfifo(fifo)
+    fifo.chmod(0o644)
+    writer = os.open(fifo, os.O_RDWR)  # who writes nothing
+    started = []
+
+    def start():
+        p = subprocess.Popen([str(copy), "check", str(fifo)], cwd=folder, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env={"PATH": os.environ["PATH"], "HOME": str(folder),
+                                  "GPUPROV_STATE_DIR": str(folder / "state")},
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)), **user)
+        started.append(p)
+        # it waits for the fifo: main has begun long before
+        wait_until(lambda: pathlib.Path(f"/proc/{p.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S")
+        return p
+
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    yield start
+    for p in started:
+        if p.poll() is None:
+            p.kill()
+        p.communicate()
+    os.close(writer)
+    shutil.rmtree(folder)
+
+
+def test_no_core_limit_and_not_dumpable(waiting):
+    p = waiting()
+    limits = pathlib.Path(f"/proc/{p.pid}/limits").read_text()
+    core = [line.split() for line in limits.splitlines() if line.startswith("Max core file size")][0]
+    assert core[4:6] == ["0", "0"], core
+    # the kernel gives the files of a process that may not be dumped to root
+    assert os.stat(f"/proc/{p.pid}/mem").st_uid == 0
+    read = ["cat", f"/proc/{p.pid}/environ"]
+    user = {} if os.getuid() != 0 else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    other = subprocess.run(read, capture_output=True, text=True, **user)
+    assert other.returncode != 0 and other.stdout == "" and "denied" in other.stderr
+
+
+def test_no_core_file(waiting):
+    pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith(("|", "/")):
+        pytest.skip(f"core files do not come into the folder here ({pattern})")
+    p = waiting()
+    folder = pathlib.Path(os.readlink(f"/proc/{p.pid}/cwd"))
+    p.send_signal(signal.SIGABRT)
+    assert p.wait(timeout=30) == -signal.SIGABRT
+    assert not list(folder.glob("core*"))
