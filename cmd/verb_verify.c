@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov verify CERT: whether a certificate holds: its signature, its key, its time and, on the node, the
- * machine. Speaks the node-check language. */
+/* gpuprov verify CERT: whether a certificate holds: its signature, its key, its time and, with --this-machine
+ * or where the boot is equal, the machine. Speaks the node-check language. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -18,7 +18,7 @@ static const struct opt options[] = {
     {.name = "fingerprint", .type = OPT_TEXT, .offset = offsetof(struct opts, fingerprint),
      .arg = "SHA256:...", .help = "trust the key of this fingerprint"},
     {.name = "this-machine", .type = OPT_FLAG, .offset = offsetof(struct opts, this_machine),
-     .help = "it must be of this machine (looked at where the boot is equal)"},
+     .help = "compare with this machine (else only where the boot is equal)"},
     {0}};
 
 static int read_certificate(const char *path, struct certificate *ret, struct gp_error *err) {
@@ -63,14 +63,17 @@ static int check_time(const struct certificate *c, struct gp_error *err) {
     return 0;
 }
 
-static int check_machine(const struct opts *o, const struct certificate *c, bool *ret_done,
+enum compared { NOT_COMPARED, SAME_MACHINE, OTHER_MACHINE };
+
+static int check_machine(const struct opts *o, const struct certificate *c, enum compared *ret,
                          struct gp_error *err) {
     GP_AUTO_MACHINE struct machine m = {0};
     struct gp_error why = {0};
     int r = machine_read(&m, &why);
-    *ret_done = o->this_machine || (r == 0 && strcmp(m.boot_id, c->boot_id) == 0);
-    if (!*ret_done) return 0;
+    if (!o->this_machine && (r != 0 || strcmp(m.boot_id, c->boot_id) != 0)) return 0;
     if (r == 0) r = certificate_same_machine(c, &m, &why);
+    if (r == 0) *ret = SAME_MACHINE;
+    if (r == -GP_EVALIDATE) *ret = OTHER_MACHINE; /* any other error: it could not be read */
     if (r != 0) *err = why;
     return r;
 }
@@ -80,13 +83,15 @@ static int exit_of(const struct gp_error *err) {
     return err->code == GP_EPROTO || err->code == GP_EVALIDATE ? NODE_CHECK_FAIL : NODE_CHECK_UNKNOWN;
 }
 
-static void show(struct invocation *inv, const struct certificate *c, bool machine, const struct gp_error *err) {
+static void show(struct invocation *inv, const struct certificate *c, enum compared machine,
+                 const struct gp_error *err) {
     char until[32];
     const char *words[] = {"pass", "degraded", "fail", "unknown"};
     time_format_utc(until, sizeof until, c->expires_s);
     if (inv->common->json) {
         json_t *j = json_pack("{s:s}", "verify", words[inv->exit_code]);
-        json_object_set_new(j, "this_machine", json_boolean(machine && err->code == GP_OK));
+        json_object_set_new(j, "this_machine",
+                            machine == NOT_COMPARED ? json_null() : json_boolean(machine == SAME_MACHINE));
         if (c->payload != NULL) json_object_set(j, "certificate", c->payload);
         if (err->code != GP_OK) json_object_set_new(j, "error", error_json(err));
         print_json(j);
@@ -98,14 +103,15 @@ static void show(struct invocation *inv, const struct certificate *c, bool machi
     }
     printf("%s: %s/%d, run %s, %zu GPU%s%s%s, until %s, signed with %s%s\n", words[inv->exit_code], c->stack,
            c->node, c->run, c->gpus.n, c->gpus.n == 1 ? "" : "s", c->driver[0] != '\0' ? ", driver " : "",
-           c->driver, until, c->key.fingerprint, machine ? "; this machine" : "");
+           c->driver, until, c->key.fingerprint,
+           machine == SAME_MACHINE ? "; this machine" : "; machine not compared (give --this-machine on the node)");
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_CERTIFICATE struct certificate c = {0};
     struct gp_error why = {0};
-    bool machine = false;
+    enum compared machine = NOT_COMPARED;
     if (o->key != NULL && o->fingerprint != NULL)
         return gp_fail(err, GP_EUSAGE, "--key and --fingerprint exclude each other");
     int r = read_certificate(inv->args[0], &c, &why);
@@ -120,8 +126,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_verify = {
     .name = "verify",
     .argspec = "CERTIFICATE",
-    .help = "whether a certificate holds: signature, key, time and, on the node, the machine",
-    .details = "  Exit 0 pass, 1 degraded, 2 fail (changed, expired, of another key or machine), 3 could not tell.\n",
+    .help = "whether a certificate holds: signature, key, time; --this-machine: the machine too",
+    .details = "  Exit 0 pass, 1 degraded, 2 fail (changed, expired, of another key or machine), 3 could not tell.\n"
+               "  Without --this-machine the machine is compared only where the boot is the one that was proven.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

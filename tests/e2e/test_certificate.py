@@ -246,8 +246,20 @@ def test_another_machine(of_gpus, on, machine, said_why, code):
 
 
 def test_elsewhere_the_machine_is_not_looked_at(of_gpus, on):
-    told = on(of_gpus, PASS, "550.54.14", "0" * 8 + BOOT[8:], C)
-    assert "this machine" not in told
+    elsewhere = ("550.54.14", "0" * 8 + BOOT[8:], C)
+    told = on(of_gpus, PASS, *elsewhere)
+    assert told.endswith("; machine not compared (give --this-machine on the node)")
+    assert json.loads(on(of_gpus, PASS, *elsewhere, options=["--json"]))["this_machine"] is None
+
+
+@pytest.mark.parametrize("driver,uuids,option,code,this_machine", [
+    ("580.65.06", f"{A} {B}", True, PASS, True), ("580.65.06", f"{A} {B}", False, PASS, True),
+    ("580.65.06", A, True, FAIL, False), ("580.65.06", A, False, FAIL, False),
+    ("580.65.06", f"{A} GPU-????????-????-????-????-????????????", True, UNKNOWN, None),
+])
+def test_this_machine_in_json(of_gpus, on, driver, uuids, option, code, this_machine):
+    options = ["--json", *(["--this-machine"] if option else [])]
+    assert json.loads(on(of_gpus, code, driver, BOOT, uuids, options=options))["this_machine"] is this_machine
 
 
 # --- of a stack ---
