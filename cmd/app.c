@@ -5,13 +5,13 @@
 
 #include "app.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "ssh/ssh.h"
 #include "validate/validate.h"
 
-#include <ctype.h>
 #include <sys/stat.h>
 
 /* Before a verb has progress, and for those that never have: warnings on stderr, all of it to --log. */
@@ -38,6 +38,9 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
     if (r != 0) return gp_wrap(err, "--trace");
     const char *owner = c->owner != NULL ? c->owner : getenv("GPUPROV_OWNER");
     if (owner != NULL && owner[0] == '\0') owner = NULL;
+    if (owner != NULL && !form_owner(owner))
+        return gp_fail(err, GP_EUSAGE, "the owner '%.140s' (%s) must be " FORM_OWNER_TEXT, owner,
+                       c->owner != NULL ? "--owner" : "GPUPROV_OWNER");
     app->engine_opts.owner = owner;
     app->engine_opts.jobs = c->jobs > 0 ? c->jobs : 64;
     struct engine *e = NULL;
@@ -129,12 +132,7 @@ int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct
 }
 
 int app_stack_name(const char *name, struct gp_error *err) {
-    size_t n = strlen(name);
-    bool ok = n >= 1 && n <= 40 && name[0] >= 'a' && name[0] <= 'z';
-    for (size_t i = 0; ok && i < n; i++)
-        ok = (name[i] >= 'a' && name[i] <= 'z') || isdigit((unsigned char)name[i]) ||
-             name[i] == '-';
-    if (ok) return 0;
+    if (form_stack(name)) return 0;
     return gp_fail(err, GP_EUSAGE,
                    "'%s' is neither a spec file that is there nor a stack's name (a-z, 0-9, '-', "
                    "at most 40)",

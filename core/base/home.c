@@ -39,9 +39,12 @@ int fs_state_dir(char **ret, struct gp_error *err) {
     const char *xdg = getenv("XDG_STATE_HOME");
     GP_AUTO_FREE char *dir = NULL;
     bool named = own != NULL && own[0] != '\0';
+    /* one journal wherever it is called from: else machines that are paid for are not found again */
+    if (named && own[0] != '/')
+        return gp_fail(err, GP_EUSAGE, "GPUPROV_STATE_DIR is '%.200s', which is not an absolute path: name the "
+                       "folder from '/' on", own);
     if (named) {
-        GP_AUTO_FREE char *here = getcwd(NULL, 0); /* ssh configs and holders name it from elsewhere */
-        dir = fs_join(here != NULL ? here : ".", own);
+        dir = xstrdup(own);
     } else if (xdg != NULL && xdg[0] == '/') {
         dir = fs_join(xdg, "gpuprov");
     } else {

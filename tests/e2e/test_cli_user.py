@@ -219,9 +219,22 @@ def test_a_state_folder_is_named_by_what_named_it(gpuprov, tmp_path):
     assert "(GPUPROV_STATE_DIR names it)" in r.err
     r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": "", "XDG_STATE_HOME": "/proc/nowhere"})
     assert "set XDG_STATE_HOME" in r.err
-    # a relative one is meant from here, also for who is told of it elsewhere
-    r = gpuprov("doctor", env={"GPUPROV_STATE_DIR": "rel/state"}, cwd=tmp_path)
-    assert f" {tmp_path}/rel/state\n" in r.out
+    # a relative one would be another one in each folder
+    r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": "rel/state"}, cwd=tmp_path)
+    assert "GPUPROV_STATE_DIR is 'rel/state', which is not an absolute path" in r.err
+    assert not (tmp_path / "rel").exists()
+    r = gpuprov("doctor", env={"GPUPROV_STATE_DIR": "", "XDG_STATE_HOME": "rel", "HOME": str(tmp_path)}, cwd=tmp_path)
+    assert f" {tmp_path}/.local/state/gpuprov\n" in r.out and not (tmp_path / "rel").exists()
+
+
+@pytest.mark.parametrize("owner", ["../../x", "a/b", "a b", "-x", ".x", "*", "a?", "$(id)", "a'b", "a\nb", "\u202ex", "a" * 129])
+def test_an_owner_has_its_form(gpuprov, owner):
+    for verb in ("status", "down", "gc"):
+        target = ["try"] if verb == "down" else []
+        for r in (gpuprov(verb, *target, f"--owner={owner}", code=1), gpuprov(verb, *target, code=1, env={"GPUPROV_OWNER": owner})):
+            assert "must be a letter or digit, then letters, digits and ._+=,@-, at most 128 in all" in r.err
+            assert r.err.count("\n") == 1 and r.out == ""
+    assert gpuprov("status", "--owner", "Jo.Doe+x=1,y@example-corp_2", "--json").json["stacks"] == []
 
 
 def test_output_is_not_coloured_in_a_pipe(gpuprov):
