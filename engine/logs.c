@@ -33,7 +33,9 @@ static void take(void *ctx, const char *line, size_t n) {
     struct show *s = ctx;
     GP_AUTO_JSON json_t *j = json_loadb(line, n, 0, NULL);
     if (j == NULL || (s->slot >= 0 && json_int(j, "node", -1) != s->slot)) return;
-    if (s->json) fwrite(line, 1, n, s->to);
+    GP_AUTO_STR struct str text = {0};
+    if (s->json) str_add_json_text(&text, line, n); /* an older version wrote it, or nobody knows who */
+    if (s->json) fwrite(text.s, 1, text.len, s->to);
     else print_event(s->to, j);
     s->said++;
 }

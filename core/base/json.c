@@ -61,11 +61,19 @@ json_t *json_any_text(const char *s) {
     return json_string(clean);
 }
 
-char *json_text(const json_t *j, size_t indent) {
+char *json_text_exact(const json_t *j, size_t indent) {
     /* 15 digits: 0.007 stays 0.007 */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) | (indent > 0 ? JSON_INDENT(indent) : JSON_COMPACT);
     char *text = json_dumps(j, flags);
     return text != NULL ? text : xstrdup("null"); /* only a cycle or invalid UTF-8 gets here */
+}
+
+char *json_text(const json_t *j, size_t indent) {
+    GP_AUTO_FREE char *exact = json_text_exact(j, indent);
+    size_t n = strlen(exact);
+    struct str out = {.max = 6 * n + 1}; /* one byte is \u0000 at most */
+    str_add_json_text(&out, exact, n);
+    return str_steal(&out);
 }
 
 json_t *json_at(const json_t *j, const char *path) {

@@ -67,8 +67,7 @@ void log_trace(enum log_part part, const char *fmt, ...) {
     str_vaddf(&line, fmt, ap);
     va_end(ap);
     GP_AUTO_FREE char *clean = log_redacted(line.s);
-    for (char *p = clean + GP_MIN(head, strlen(clean)); *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = *p == '\n' || *p == '\t' ? ' ' : '?';
+    str_one_line(clean + GP_MIN(head, strlen(clean)));
     /* cut only what was redacted, so that no part of a secret is left at the end */
     size_t shown = GP_MIN(strlen(clean), (size_t)LOG_LINE_MAX);
     bool cut = line.truncated || clean[shown] != '\0';

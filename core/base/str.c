@@ -84,35 +84,42 @@ bool str_add_shquoted(struct str *s, const char *text) {
     return !s->truncated;
 }
 
-/* Length of the valid UTF-8 sequence at p (n bytes left), 0 when invalid. */
-static size_t utf8_len(const unsigned char *p, size_t n) {
-    if (p[0] < 0x80) return 1;
+size_t str_utf8(const char *text, size_t n, uint32_t *ret) {
+    const unsigned char *p = (const unsigned char *)text;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (p[0] < 0x80) {
+        *ret = p[0];
+        return 1;
+    }
     size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
     if (p[0] < 0xc2 || p[0] > 0xf4 || len > n) return 0;
-    for (size_t i = 1; i < len; i++)
+    uint32_t c = p[0] & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
         if ((p[i] & 0xc0) != 0x80) return 0;
-    if (p[0] == 0xe0 && p[1] < 0xa0) return 0;
-    if (p[0] == 0xed && p[1] > 0x9f) return 0;
-    if (p[0] == 0xf0 && p[1] < 0x90) return 0;
-    if (p[0] == 0xf4 && p[1] > 0x8f) return 0;
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    if (c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return 0;
+    *ret = c;
     return len;
 }
 
-/* Whether the sequence of len bytes at p moves a cursor or turns text around: C0, DEL, C1, bidi. */
-static bool steers(const unsigned char *p, size_t len) {
-    if (len == 1) return p[0] < 0x20 || p[0] == 0x7f;
-    if (len == 2) return p[0] == 0xc2 && p[1] < 0xa0;
-    if (len != 3 || p[0] != 0xe2) return false;
-    return (p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
-           (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9);
+bool str_steers(uint32_t c) {
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0, 0x1f},         {0x7f, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},  {0x2028, 0x202e},
+                  {0x2060, 0x2069}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(ranges) && ranges[i].first <= c; i++)
+        if (c <= ranges[i].last) return true;
+    return false;
 }
 
 void str_one_line(char *s) {
-    const unsigned char *p = (const unsigned char *)s;
+    const char *p = s;
     size_t left = strlen(s);
     while (left > 0) {
-        size_t len = utf8_len(p, left);
-        if (len == 0 || steers(p, len)) {
+        uint32_t c = 0;
+        size_t len = str_utf8(p, left, &c);
+        if (len == 0 || str_steers(c)) {
             *s++ = *p == '\n' || *p == '\t' ? ' ' : '?';
             len = len == 0 ? 1 : len;
         } else {
@@ -125,29 +132,44 @@ void str_one_line(char *s) {
     *s = '\0';
 }
 
+/* \uXXXX, two of them beyond U+FFFF. */
+static void add_escape(struct str *s, uint32_t c) {
+    if (c > 0xffff) str_addf(s, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+    else
+        str_addf(s, "\\u%04x", c);
+}
+
 bool str_add_json(struct str *s, const char *text, size_t n) {
-    const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
-        unsigned char c = p[i];
-        size_t len = utf8_len(p + i, n - i);
-        if (c == '"' || c == '\\') {
-            str_addc(s, '\\');
-            str_addc(s, (char)c);
-        } else if (c == '\n') {
-            str_add(s, "\\n");
-        } else if (c == '\t') {
-            str_add(s, "\\t");
-        } else if (c == '\r') {
-            str_add(s, "\\r");
-        } else if (c < 0x20 || c == 0x7f) {
-            str_addf(s, "\\u%04x", c);
-        } else if (len == 0) {
+        uint32_t c = 0;
+        size_t len = str_utf8(text + i, n - i, &c);
+        if (len == 0) {
             str_add(s, "\\ufffd");
             len = 1;
+        } else if (c == '"' || c == '\\') {
+            str_addf(s, "\\%c", (char)c);
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            str_add(s, c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r");
+        } else if (str_steers(c)) {
+            add_escape(s, c);
         } else {
-            str_add_mem(s, p + i, len);
+            str_add_mem(s, text + i, len);
         }
-        i += len ? len : 1;
+        i += len;
+    }
+    return !s->truncated;
+}
+
+bool str_add_json_text(struct str *s, const char *json, size_t n) {
+    for (size_t i = 0, len = 1; i < n; i += len) {
+        uint32_t c = 0;
+        len = str_utf8(json + i, n - i, &c);
+        if (len == 0) str_addc(s, '?'); /* no JSON */
+        else if (str_steers(c) && c != '\n' && c != '\t' && c != '\r')
+            add_escape(s, c);
+        else
+            str_add_mem(s, json + i, len);
+        len = len == 0 ? 1 : len;
     }
     return !s->truncated;
 }

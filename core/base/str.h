@@ -27,10 +27,19 @@ bool str_addf(struct str *s, const char *fmt, ...) GP_PRINTF(2, 3);
 bool str_vaddf(struct str *s, const char *fmt, va_list ap) GP_PRINTF(2, 0);
 /* Adds text in single quotes for POSIX sh. */
 bool str_add_shquoted(struct str *s, const char *text);
-/* Adds text as the inside of a JSON string, escaped, without the quotes; invalid UTF-8 becomes U+FFFD. */
+/* The UTF-8 character at p, n > 0 bytes left: its length and *ret, its code point. 0: not valid UTF-8. */
+size_t str_utf8(const char *p, size_t n, uint32_t *ret);
+/* Whether a character moves a cursor, turns text around or is invisible: C0, DEL, C1, bidi controls, zero
+ * width characters, line separators, byte order marks, annotations, tags. No output carries one raw. */
+bool str_steers(uint32_t c);
+/* Adds text as the inside of a JSON string, without the quotes: what JSON demands is escaped, and what
+ * steers; invalid UTF-8 becomes U+FFFD. */
 bool str_add_json(struct str *s, const char *text, size_t n);
+/* Adds JSON text in which characters that steer are escaped (it has them within strings only); blanks and
+ * newlines between values stay. The values are the same. */
+bool str_add_json_text(struct str *s, const char *json, size_t n);
 /* Makes text one line that cannot steer a terminal, in place: newline and tab become a blank; other
- * control characters (C0, DEL, C1, bidi) and invalid UTF-8 become '?'. The result is valid UTF-8. */
+ * characters that steer and invalid UTF-8 become '?'. The result is valid UTF-8. */
 void str_one_line(char *s);
 char *str_steal(struct str *s); /* caller frees; never NULL; s is reset */
 #define GP_AUTO_STR GP_CLEANUP(str_clear)

@@ -139,7 +139,7 @@ static char *form(const struct spec *s, bool hash) {
         json_array_append_new(secrets, secret);
     }
     json_object_set_new(j, "secrets", secrets);
-    return json_text(j, 0);
+    return json_text_exact(j, 0);
 }
 
 char *spec_canonical(const struct spec *s) { return form(s, false); }

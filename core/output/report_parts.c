@@ -66,22 +66,12 @@ void report_bar(struct str *out, const struct metric *m, size_t width, bool colo
 
 /* --- escaping --- */
 
-/* One UTF-8 character that XML 1.0 may hold; 0: not one. */
+/* Length of a UTF-8 character that XML 1.0 may hold and that steers nothing; 0: not one. */
 static size_t xml_char(const char *s) {
-    const unsigned char *p = (const unsigned char *)s;
-    if (p[0] < 0x80) return p[0] >= 0x20 || p[0] == '\t' || p[0] == '\n' || p[0] == '\r' ? 1 : 0;
-    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
-    uint32_t c = p[0] & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) return 0;
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    bool bad = c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) || c == 0xfffe ||
-               c == 0xffff || (c >= 0x80 && c < 0xa0) || (c >= 0x202a && c <= 0x202e) ||
-               (c >= 0x2066 && c <= 0x2069);
-    return bad ? 0 : len;
+    uint32_t c = 0;
+    size_t len = str_utf8(s, strnlen(s, 4), &c);
+    bool blank = c == '\t' || c == '\n' || c == '\r';
+    return c == 0xfffe || c == 0xffff || (str_steers(c) && !blank) ? 0 : len;
 }
 
 void report_escape(struct str *out, const char *text) {

@@ -47,24 +47,13 @@ static bool in(const struct range *r, size_t n, uint32_t c) {
     return false;
 }
 
-/* Decodes one character at p; *ret_len bytes. Invalid or steering ones: '?' of one byte (a valid but
+/* Decodes one character at s; *ret_len bytes. Invalid or steering ones: '?' of one byte (a valid but
  * steering one: of its length). */
 static uint32_t decode(const char *s, size_t *ret_len) {
-    const unsigned char *p = (const unsigned char *)s;
-    *ret_len = 1;
-    if (p[0] < 0x80) return p[0] < 0x20 || p[0] == 0x7f ? '?' : p[0];
-    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4) return '?';
-    uint32_t c = p[0] & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) return '?'; /* also the end of the string */
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return '?';
-    *ret_len = len;
-    bool steers = c < 0xa0 || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-    return steers ? '?' : c;
+    uint32_t c = 0;
+    size_t len = str_utf8(s, strnlen(s, 4), &c);
+    *ret_len = len == 0 ? 1 : len;
+    return len == 0 || str_steers(c) ? '?' : c;
 }
 
 static size_t char_width(uint32_t c) {
