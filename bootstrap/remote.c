@@ -6,6 +6,7 @@
 
 #include "bootstrap/steps.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "base/log.h"
 
@@ -143,7 +144,7 @@ static int run_start(struct run *r, struct gp_error *err) {
         if (r->id_len > 0 && r->id_len < sizeof r->id) {
             memcpy(r->id, run, r->id_len);
             r->id[r->id_len] = '\0';
-            return 0;
+            if (form_word(r->id)) return 0; /* it comes back in scripts */
         }
     }
     GP_AUTO_FREE char *said = boot_said(&res);

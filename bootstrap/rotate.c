@@ -42,8 +42,9 @@ static int rotate_make(struct node_link *l, int64_t deadline_ms, char **ret_key,
     const char *key = r.out.s ? strstr(r.out.s, "::key ") : NULL;
     key = key ? strstr(key, "ssh-ed25519 ") : NULL;
     size_t n = key ? strcspn(key, "\r\n") : 0;
-    if (r.status != 0 || n < 40 || n > 200) return rotate_fail(l, &r, err);
-    *ret_key = xstrndup(key, n);
+    GP_AUTO_FREE char *line = key ? xstrndup(key, n) : NULL;
+    if (r.status != 0 || n > 200 || !line || ssh_host_key_line(line, ret_key, NULL) != 0)
+        return rotate_fail(l, &r, err);
     *ret_in_place = strstr(r.out.s, "::key switched ") != NULL;
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "engine/kubernetes.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "output/report.h"
@@ -46,6 +47,9 @@ static int kube_open(struct kube *k, const char *node, const struct gp_cancel *c
     const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
     if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0')
         return gp_fail(err, GP_EENV, "not in a pod: KUBERNETES_SERVICE_HOST and _PORT are not set");
+    int64_t number = 0; /* the token goes where these say */
+    if (!form_host(host) || strchr(host, '%') != NULL || !str_to_i64(port, 1, 65535, &number))
+        return gp_fail(err, GP_EENV, "KUBERNETES_SERVICE_HOST '%.80s' or _PORT '%.20s' is no host or port", host, port);
     bool ipv6 = strchr(host, ':') != NULL;
     GP_AUTO_STR struct str url = {0};
     str_addf(&url, "https://%s%s%s:%s/api/v1/nodes/", ipv6 ? "[" : "", host, ipv6 ? "]" : "", port);

@@ -31,6 +31,15 @@ static int plain_name(const char *what, const char *text, struct gp_error *err) 
     return 0;
 }
 
+/* A key line as a YAML string in double quotes. Its comment is the only part that may have other characters
+ * than ASCII; YAML does not allow or would fold some of them. */
+static void add_key(struct str *out, const char *line) {
+    GP_AUTO_FREE char *ascii = xstrdup(line);
+    for (char *c = ascii; *c; c++)
+        if ((unsigned char)*c > 0x7e) *c = '?';
+    str_add_json(out, ascii, strlen(ascii));
+}
+
 static void add_indented(struct str *out, const char *text, int spaces) {
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -80,8 +89,8 @@ int template_cloud_init(const struct cloud_init_req *req, struct str *out, struc
     GP_AUTO_STR struct str conf = {0}, login = {0}, host_public = {0}, host_private = {0};
     rc = render_conf(req, &conf, err);
     if (rc) return rc;
-    str_add_json(&login, req->login_pubkey, strlen(req->login_pubkey));
-    str_add_json(&host_public, req->host_key_public, strlen(req->host_key_public));
+    add_key(&login, req->login_pubkey);
+    add_key(&host_public, req->host_key_public);
     add_indented(&host_private, req->host_key_private, 4);
     const struct template_var vars[] = {{"STACK", req->stack},
                                         {"UID", req->uid},

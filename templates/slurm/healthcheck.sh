@@ -43,7 +43,7 @@ case $code in
 127) verdict=unknown line="unknown: there is no ${GPUPROV:-gpuprov} on this node" ;;
 *) verdict=unknown ;;
 esac
-line=$(printf '%.200s' "${line:-unknown: exit status $code without a word}" | tr -d '"\n')
+line=$(printf '%.200s' "${line:-unknown: exit status $code without a word}" | LC_ALL=C tr -cd ' !#-~')
 
 case " ${GPUPROV_DRAIN_ON:-fail} " in
 *" $verdict "*)

@@ -30,7 +30,7 @@ case $code in
 esac
 case " ${GPUPROV_REFUSE_ON:-fail} " in
 *" $verdict "*)
-  line=$(printf '%.200s' "${line:-$verdict: exit status $code without a word}" | tr -d '"\n')
+  line=$(printf '%.200s' "${line:-$verdict: exit status $code without a word}" | LC_ALL=C tr -cd ' !#-~')
   scontrol update NodeName="$node" State=DRAIN Reason="gpuprov: $line"
   exit 1
   ;;

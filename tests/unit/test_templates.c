@@ -109,6 +109,29 @@ static void user_data_has_what_a_node_needs(void **state) {
     assert_null(strstr(out.s, "@@"));
 }
 
+/* A comment cannot end the string, break the line (YAML has three more of those) or make the YAML invalid. */
+static void user_data_with_any_comment(void **state) {
+    (void)state;
+    static const char *const comments[] = {"\"\\\"]\"", "\xc2\x85runcmd: [id]", "\xe2\x80\xa8x: y", "\xc2\x9b", "\xff",
+                                           "\xf3\xa0\x80\x81", "gr\xc3\xbc\xc3\x9f", "@@UID@@", "#x", ": - {}"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(comments); i++) {
+        GP_AUTO_FREE char *key = xasprintf("ssh-ed25519 AAAAC3Nza %s", comments[i]);
+        GP_AUTO_STR struct str out = {0};
+        struct gp_error err = {0};
+        struct cloud_init_req req = good_req();
+        req.login_pubkey = key;
+        if (template_cloud_init(&req, &out, &err) != 0) fail_msg("%s", err.msg);
+        const char *at = strstr(out.s, "- \"ssh-ed25519 AAAAC3Nza ");
+        assert_non_null(at);
+        size_t n = strcspn(at, "\n");
+        assert_int_equal(at[n - 1], '"');
+        for (size_t k = 3; k < n - 1; k++) {
+            assert_true(at[k] >= ' ' && at[k] <= '~');
+            assert_true(at[k] != '"' || at[k - 1] == '\\');
+        }
+    }
+}
+
 static void user_data_refuses_bad_requests(void **state) {
     (void)state;
     struct cloud_init_req bad[6];
@@ -146,6 +169,7 @@ int main(void) {
         cmocka_unit_test(refuses_to_grow_past_its_maximum),
         cmocka_unit_test(finds_what_is_embedded),
         cmocka_unit_test(user_data_has_what_a_node_needs),
+        cmocka_unit_test(user_data_with_any_comment),
         cmocka_unit_test(user_data_refuses_bad_requests),
         cmocka_unit_test(user_data_has_a_limit),
     };
