@@ -287,3 +287,17 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     assert not any((gpuprov.state / "stacks").iterdir())
     last = json.loads(gpuprov("logs", "ux", "--json").out.splitlines()[-1])
     assert (last["status"], last["text"]) == ("done", "2 resources ended, nothing is left")
+
+
+def test_known_host_compares_the_key_itself(gpuprov, tmp_path):
+    """ssh's KnownHostsCommand: it prints a line for a key with one of the fingerprints, and nothing for others."""
+    key = tmp_path / "k"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    words = (tmp_path / "k.pub").read_text().split()[:2]
+    prints = subprocess.run(["ssh-keygen", "-lf", key], capture_output=True, text=True, check=True).stdout.split()[1]
+    other = "SHA256:" + "A" * 43
+    assert gpuprov("__known_host", other, prints, "--", "[h]:2222", *words).out == f"[h]:2222 {words[0]} {words[1]}\n"
+    assert gpuprov("__known_host", other, "--", "h", *words).out == ""
+    assert gpuprov("__known_host", prints, "--", "h", "NONE", "NONE").out == ""
+    for bad in ([prints + "=", "--", "h", *words], ["$(id)", "--", "h", *words], [prints, "h", *words], [prints, "--", "*", *words], []):
+        assert gpuprov("__known_host", *bad, code=1).out == ""
