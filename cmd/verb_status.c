@@ -47,9 +47,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
      * not be there yet. */
     bool known = list.list.len > 0 && (list.list.items[0].stack.uid != NULL ||
                                        list.list.items[0].unreadable.list.len > 0);
-    if (r == 0 && name != NULL && spec == NULL && !known)
+    bool slip = name != NULL && spec == NULL && !known;
+    if (r == 0 && slip)
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists them", name);
-    if (r == 0 || list.list.len > 0) show(inv, &list, r, err);
+    if (!slip && (r == 0 || list.list.len > 0)) show(inv, &list, r, err);
     stack_view_list_clear(&list);
     return r;
 }

@@ -82,6 +82,9 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     struct down_result one = {0};
     free(run->stack.uid);
     run->stack.uid = xstrdup(uid);
+    strv_clear(&run->scope); /* that was the other one's claim */
+    free(run->scope_provider);
+    run->scope_provider = NULL;
     run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy",
               "an earlier stack '%s' (%s) left something: it is ended too", run->stack.name, uid);
     int r = teardown(run, &one, err);

@@ -53,19 +53,34 @@ static void left_out(struct run *run, const char *provider, const char *region) 
 
 /* --- one list --- */
 
-/* Tags that somebody changed take no machine of ours away: the journal knows its id. */
-static void recognize(struct run *run, struct resource *r) {
-    GP_AUTO_RESOURCES struct resource_list known = {0};
-    if (journal_resources(run->e->journal, NULL, &known, NULL) != 0) return;
-    for (size_t i = 0; i < known.list.len; i++) {
-        const struct resource *k = &known.list.items[i];
-        if (strcmp(k->provider, r->provider) != 0 || strcmp(k->id, r->id) != 0 || !form_uid(k->uid)) continue;
+/* What the journal has of this owner and stack at this provider. */
+static int remembered(struct run *run, const char *provider, const struct list_req *req,
+                      struct resource_list *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    int r = journal_resources(run->e->journal, NULL, &all, err);
+    for (size_t i = 0; i < all.list.len; i++) {
+        const struct resource *k = &all.list.items[i];
+        bool its = k->state != RES_GONE && strcmp(k->provider, provider) == 0 && str_eq(k->owner, req->owner) &&
+                   (req->stack == NULL || str_eq(k->stack, req->stack));
+        struct resource copy = {0};
+        if (!its || !form_uid(k->uid)) continue;
+        resource_copy(&copy, k);
+        vec_push(&ret->list, copy);
+    }
+    return r;
+}
+
+/* Tags that somebody changed take no machine of ours away, nor to another slot: the journal knows its id. */
+static void recognize(const struct resource_list *known, struct resource *r) {
+    for (size_t i = 0; i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        if (strcmp(k->id, r->id) != 0) continue;
         resource_set(&r->owner, k->owner);
         resource_set(&r->stack, k->stack);
         resource_set(&r->uid, k->uid);
-        r->slot = r->slot >= 0 ? r->slot : k->slot;
-        r->attempt = GP_MAX(r->attempt, k->attempt);
-        r->claim = r->claim || k->claim;
+        r->slot = k->slot;
+        r->attempt = k->attempt;
+        r->claim = k->claim;
         if (r->expires_s == 0) r->expires_s = k->expires_s;
     }
 }
@@ -82,7 +97,7 @@ static void sort_out(struct run *run, const struct list_req *req, struct resourc
                      struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
-        if (r->uid[0] == '\0') recognize(run, r);
+        recognize(req->known, r);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
         else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->unreadable, r))
@@ -98,9 +113,16 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
     struct coverage looked = {0};
     struct list_req req = *wanted;
     GP_AUTO_STRV struct strv regions = {0};
+    GP_AUTO_RESOURCES struct resource_list known = {0};
     struct gp_error why = {0};
     const char *name = p->ops->name;
+    int r = remembered(run, name, wanted, &known, run->ending ? NULL : &why); /* a sick journal keeps nothing alive */
+    if (r != 0 && !run->ending) {
+        if (err != NULL) *err = why;
+        return r;
+    }
     req.looked = &looked;
+    req.known = &known;
     if (limits_regions(run->e, name)) {
         named_regions(run->e, name, &regions);
         for (size_t i = 0; wanted->regions != NULL && i < wanted->regions->n; i++)
@@ -108,7 +130,7 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
         req.regions = &regions;
         req.everywhere = false;
     }
-    int r = p->ops->list(p, &req, &all, &why);
+    r = p->ops->list(p, &req, &all, &why);
     if (r != 0 && looked.list.len == 0 && r != -GP_ECANCELLED)
         coverage_put(&looked, name, "", p->owner, p->ops->billed, &why);
     if (r != -GP_ECANCELLED) coverage_merge(&run->looked, &looked);

@@ -23,9 +23,17 @@ static bool ours(const struct run *run, const struct resource *r) {
     return run->stack.uid == NULL || strcmp(r->uid, run->stack.uid) == 0;
 }
 
-/* The claim goes last: while some place was not looked at it stays, and with it the list of all places. */
+static bool provider_is_seen(const struct run *run, const char *name) {
+    for (size_t i = 0; i < run->looked.list.len; i++)
+        if (!run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, name) == 0)
+            return false;
+    return true;
+}
+
+/* The claim goes last: while a place of its provider was not looked at it stays, and with it the list of all
+ * places. */
 static bool claim_may_go(const struct run *run, const struct resource *claim) {
-    return ending_is_seen(run, claim->provider, claim->region) && coverage_whole(&run->looked);
+    return ending_is_seen(run, claim->provider, claim->region) && provider_is_seen(run, claim->provider);
 }
 
 static struct round count(const struct run *run, const struct resource_list *seen) {
@@ -60,13 +68,6 @@ static void ask_once(struct run *run, const struct resource *r, struct asked *as
     asked->released += host;
     run_event(run, is_machine(r) ? r->slot : -1, NODE_GONE, EVENT_START, host ? "release" : "destroy",
               "%s %s", resource_kind_name(r->kind), r->id);
-}
-
-static bool provider_is_seen(const struct run *run, const char *name) {
-    for (size_t i = 0; i < run->looked.list.len; i++)
-        if (!run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, name) == 0)
-            return false;
-    return true;
 }
 
 /* Starts the end of one layer, provider by provider. What a provider that could not be listed refuses is

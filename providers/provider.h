@@ -69,6 +69,9 @@ struct list_req {
     const char *stack;  /* NULL: every stack of the owner */
     const struct strv *regions; /* NULL: every region the provider can see (gc) */
     bool everywhere; /* every region the provider can see, and `regions` in any case */
+    /* What the journal knows of it, or NULL: machines that the tags no longer show (somebody changed them) are
+       looked for by id, and listed with whatever tags they have. Borrowed. */
+    const struct resource_list *known;
     bool nodes_only; /* a poll of nodes: what is no RES_INSTANCE or RES_HOST may be left out */
     struct coverage *looked; /* out, may be NULL: each region, whether it was listed wholly or why not */
 };

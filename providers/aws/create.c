@@ -237,7 +237,8 @@ static int take_reply(const struct launch *l, const struct aws_reply *reply,
     }
     if (made.list.len != (size_t)l->in->slot_count) { /* cut, or not understood: the tags will tell */
         resource_list_clear(&made);
-        return gp_fail(err, GP_EUNKNOWN, "ec2 RunInstances in %s: it does not name the nodes that were asked for", l->in->region);
+        return gp_fail(err, GP_EUNKNOWN, "ec2 RunInstances in %s: the reply does not name the nodes that were "
+                       "asked for", l->in->region);
     }
     return commit(l, &made, ret, err);
 }

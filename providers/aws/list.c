@@ -192,11 +192,42 @@ int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted 
     return aws_describe(a, region, "DescribeVolumes", &body, 500, "volumeSet", on_volume, &l, err);
 }
 
-static int list_region(struct aws *a, const char *region, const struct aws_wanted *w, bool nodes_only,
+#define IDS_MAX 200 /* values of one filter */
+
+static bool has_id(const struct resource_list *l, const char *id) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (strcmp(l->list.items[i].id, id) == 0) return true;
+    return false;
+}
+
+/* Machines that the journal knows and whose tags do not show them: a filter by id finds them, and refuses none. */
+static int list_by_id(struct aws *a, const char *region, const struct resource_list *known,
+                      struct resource_list *ret, struct gp_error *err) {
+    struct listing l = {region, ret};
+    int r = 0;
+    for (size_t i = 0; r == 0 && known != NULL && i < known->list.len;) {
+        GP_AUTO_STR struct str body = {0};
+        size_t n = 0;
+        aws_begin(&body, "DescribeInstances");
+        aws_param(&body, "Filter.1.Name", "instance-id");
+        for (; i < known->list.len && n < IDS_MAX; i++) {
+            const struct resource *k = &known->list.items[i];
+            if (k->kind != RES_INSTANCE || !str_eq(k->region, region) || has_id(ret, k->id)) continue;
+            if (form_ec2_id(k->id, "i-")) aws_paramf(&body, k->id, "Filter.1.Value.%zu", ++n);
+        }
+        if (n > 0)
+            r = aws_describe(a, region, "DescribeInstances", &body, 1000, "reservationSet", on_reservation, &l, err);
+    }
+    return r;
+}
+
+static int list_region(struct aws *a, const char *region, const struct list_req *req,
                        struct resource_list *ret, struct gp_error *err) {
     struct listing l = {region, ret};
+    struct aws_wanted wanted = {.owner = req->owner, .stack = req->stack}, *w = &wanted;
     int r = aws_list_instances(a, region, w, ret, err);
-    if (r != 0 || nodes_only) return r;
+    if (r == 0) r = list_by_id(a, region, req->known, ret, err);
+    if (r != 0 || req->nodes_only) return r;
     r = aws_list_volumes(a, region, w, ret, err);
     if (r != 0) return r;
     GP_AUTO_STR struct str groups = {0};
@@ -226,8 +257,7 @@ static int regions_of(struct aws *a, const struct list_req *req, struct strv *re
 
 /* One region in one of several threads. */
 struct part {
-    const struct aws_wanted *wanted;
-    bool nodes_only;
+    const struct list_req *req;
     const struct strv *regions;
     struct resource_list *lists; /* one for each region */
     struct gp_error *errs;
@@ -237,7 +267,7 @@ static void list_part(struct aws *a, size_t i, void *ctx) {
     const struct part *p = ctx;
     const char *region = p->regions->v[i];
     if (aws_region_valid(region)) /* it may come from a journal or a tag */
-        list_region(a, region, p->wanted, p->nodes_only, &p->lists[i], &p->errs[i]);
+        list_region(a, region, p->req, &p->lists[i], &p->errs[i]);
     else
         gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is no region", region);
 }
@@ -268,7 +298,6 @@ static int collect(const struct part *p, const struct list_req *req, struct reso
 int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
              struct gp_error *err) {
     struct aws *a = aws_of(p);
-    struct aws_wanted w = {.owner = req->owner, .stack = req->stack};
     GP_AUTO_STRV struct strv regions = {0};
     struct gp_error unknown = {0};
     int r = aws_creds_ensure(a, false, err);
@@ -276,7 +305,7 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
     int all = regions_of(a, req, &regions, &unknown);
     if (all != 0 && req->looked != NULL) /* which regions there are is not known */
         coverage_put(req->looked, "aws", "", req->owner, true, &unknown);
-    struct part part = {.wanted = &w, .nodes_only = req->nodes_only, .regions = &regions,
+    struct part part = {.req = req, .regions = &regions,
                         .lists = xcalloc(regions.n + 1, sizeof *part.lists),
                         .errs = xcalloc(regions.n + 1, sizeof *part.errs)};
     aws_side_by_side(a, regions.n, list_part, &part);

@@ -12,18 +12,16 @@
 #include "providers/local/claim.h"
 #include "providers/local/decode.h"
 #include "providers/local/holder.h"
-#include "providers/local/netns.h"
-#include "providers/local/userns.h"
+#include "providers/local/offers.h"
 #include "providers/provider.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
 
-#define REGION "here"
+#define REGION LOCAL_REGION
 #define LOCK_MS 30000
 #define START_MS 40000
 #define CREATE_MS 30000
@@ -31,7 +29,6 @@
 #define KILL_MS 30000
 #define DYING_MS 3000
 #define CLAIM_SHARED_S 600 /* how long after its making a claim may be a run's that is at work */
-#define NODE_MIB 128 /* what one node should have at least, for max_count */
 
 struct local {
     struct provider base;
@@ -69,105 +66,6 @@ static void local_close(struct provider *p) {
     free(self(p)->stacks);
     free(p->owner);
     free(p);
-}
-
-/* --- offers --- */
-
-/* Names of the GPUs as the driver has them: "NVIDIA H200, NVIDIA H200"; "" when it does not say. */
-static void gpu_models(struct str *out) {
-    static const char folder[] = "/proc/driver/nvidia/gpus";
-    DIR *d = opendir(folder);
-    str_add(out, "");
-    for (struct dirent *e = d ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
-        GP_AUTO_FREE char *path = xasprintf("%s/%s/information", folder, e->d_name);
-        GP_AUTO_STR struct str text = {0};
-        if (e->d_name[0] == '.' || fs_read(path, 65536, &text, NULL) != 0) continue;
-        char *model = text.s ? strstr(text.s, "Model:") : NULL;
-        if (model == NULL) continue;
-        model[strcspn(model, "\n")] = '\0';
-        str_addf(out, "%s%s", out->len ? ", " : "", str_trim(model + 6));
-    }
-    if (d != NULL) closedir(d);
-}
-
-static int refuse(struct gp_error *err, enum gp_code code) {
-    if (err != NULL) err->scope = GP_SCOPE_OFFER;
-    return -(int)code;
-}
-
-static int check_gpus(const struct spec *spec, struct str *models, struct gp_error *err) {
-    int have = local_gpu_count(), want = spec->nodes * spec->gpu.count;
-    if (have < want) {
-        gp_fail(err, GP_ECAPACITY, "the spec wants %d GPU%s (%d node%s with %d each), this machine has "
-                "%d", want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s",
-                spec->gpu.count, have);
-        return refuse(err, GP_ECAPACITY);
-    }
-    gpu_models(models);
-    if (spec->gpu.model != NULL && models->len > 0 && strcasestr(models->s, spec->gpu.model) == NULL) {
-        gp_fail(err, GP_ECAPACITY, "the spec wants %s, this machine's GPUs are %.200s",
-                spec->gpu.model, models->s);
-        return refuse(err, GP_ECAPACITY);
-    }
-    return 0;
-}
-
-static int check_machine(const struct spec *spec, struct gp_error *err) {
-    const char *why = NULL;
-    enum ns_way way = NS_ROOT;
-    int r = ns_way(&way, err);
-    if (r != 0) return refuse(err, GP_EENV);
-    if (access("/usr/sbin/sshd", X_OK) != 0) {
-        gp_fail(err, GP_EENV, "local nodes need OpenSSH's server here: 'systemctl mask ssh; apt-get "
-                "install openssh-server' ('gpuprov doctor' lists what else)");
-        return refuse(err, GP_EENV);
-    }
-    if (spec->packages.n > 0 && !local_packages_ok(&why)) {
-        gp_fail(err, GP_EENV, "%s: run with sudo, or take 'bootstrap.packages' out", why);
-        return refuse(err, GP_EENV);
-    }
-    if (spec->nodes > LOCAL_SLOTS_MAX) {
-        gp_fail(err, GP_ECAPACITY, "a local stack has at most %d nodes", LOCAL_SLOTS_MAX);
-        return refuse(err, GP_ECAPACITY);
-    }
-    return 0;
-}
-
-bool local_packages_ok(const char **ret_why) {
-    enum ns_way way = NS_ROOT;
-    bool ok = ns_way(&way, NULL) != 0 || way == NS_ROOT;
-    if (!ok && ret_why != NULL)
-        *ret_why = "without root packages cannot be installed in local nodes (the machine's files "
-                   "belong to an id that they do not have)";
-    return ok;
-}
-
-static int local_offers(struct provider *p, const struct spec *spec, size_t index,
-                        struct offer_list *ret, struct gp_error *err) {
-    GP_AUTO_STR struct str models = {0};
-    (void)p;
-    int r = check_machine(spec, err);
-    if (r == 0 && spec->gpu.count > 0) r = check_gpus(spec, &models, err);
-    if (r != 0) return r;
-    double mib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1048576;
-    struct offer o = {.spec_index = index,
-                      .provider = xstrdup("local"),
-                      .region = xstrdup(REGION),
-                      .zone = xstrdup(""),
-                      .instance_type = xstrdup("node"),
-                      .market = MARKET_ON_DEMAND,
-                      .image = xstrdup(""),
-                      .image_name = xstrdup("a clone of this machine"),
-                      .subnet = xstrdup(""),
-                      .gpu_model = xstrdup(models.s ? models.s : ""),
-                      .gpus = spec->gpu.count,
-                      .vcpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
-                      .memory_gib = mib / 1024,
-                      .price_usd_per_h = 0,
-                      .price_source = xstrdup("this machine"),
-                      .max_count = (int)GP_MIN(GP_MAX(mib / NODE_MIB, 1.0), (double)LOCAL_SLOTS_MAX)};
-    vec_push(&ret->list, o);
-    return 0;
 }
 
 /* --- resources --- */

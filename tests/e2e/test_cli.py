@@ -163,7 +163,7 @@ def test_providers_and_checks(gpuprov):
 
 
 def test_status_of_nothing(gpuprov):
-    assert gpuprov("status").out == "no stacks\n"
+    assert gpuprov("status").out.startswith("this machine remembers no stacks; clouds were not asked")
     assert gpuprov.json("status") == {"stacks": []}
 
 
@@ -225,9 +225,12 @@ def test_names_of_files_and_stacks_are_told_apart(gpuprov, spec, tmp_path):
 
 
 def test_unknown_stacks_say_so(gpuprov):
-    for verb in ("report", "logs", "ssh", "validate", "status"):
-        r = gpuprov(verb, "nothere", "--quiet", code=1, timeout=300)
+    """Without credentials nobody knows whether a cloud has it; status is the verb that tells what is billed."""
+    env = {"AWS_EC2_METADATA_DISABLED": "true"}
+    for verb, code in (("report", 1), ("logs", 1), ("ssh", 5), ("validate", 5), ("status", 8)):
+        r = gpuprov(verb, "nothere", "--quiet", code=code, env=env, timeout=300)
         assert "nothere" in one_line(r), verb
+    assert "there is no stack 'nothere'" in one_line(gpuprov("status", "nothere", "--in", "local", "--quiet", code=1))
 
 
 def test_version_starts_no_library(gpuprov):

@@ -53,7 +53,7 @@ def test_a_node_where_a_stack_is_wanted(gpuprov):
 
 
 def test_status_of_a_slip_is_an_error(gpuprov, spec):
-    r = gpuprov("status", "nothere", "--json", code=1, timeout=300)
+    r = gpuprov("status", "nothere", "--in", "local", "--json", code=1, timeout=300)
     assert r.json["error"]["code"] == "not-found" and "nothere" in r.err
     # nothing is remembered of it
     assert "no logs" in gpuprov("logs", "nothere", code=1).err
@@ -117,8 +117,8 @@ def test_a_closed_descriptor_is_no_other_file(gpuprov, fd, tmp_path):
     if fd == 1:
         assert "could not write the result" in err
     else:
-        assert out == "gc: 0 ended, 0 within their deadline\n"
-    assert gpuprov("status").out == "no stacks\n"
+        assert out == "gc: 0 ended, 0 within their deadline\nlooked at: local here\n"
+    assert gpuprov("status").out.startswith("this machine remembers no stacks")
 
 
 def test_state_folders_that_cannot_be_used(gpuprov, tmp_path):
@@ -281,7 +281,7 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     old.write_text("{}\n")
     os.utime(old, (0, 0))
     (gpuprov.state / "locks" / "killed@me").write_text("1")
-    assert gpuprov("down", "ux").out == "ux: 2 resources ended, nothing is left\n"
+    assert gpuprov("down", "ux").out.startswith("ux: 2 resources ended, nothing is left\nlooked at for owner ")
     # what nobody needs any more goes by itself; what happened can still be read
     assert not old.exists() and not any((gpuprov.state / "locks").iterdir())
     assert not any((gpuprov.state / "stacks").iterdir())

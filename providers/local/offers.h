@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slot `offers` of the local provider (providers/provider.h). */
+#ifndef GP_LOCAL_OFFERS_H
+#define GP_LOCAL_OFFERS_H
+
+#include "providers/provider.h"
+
+#define LOCAL_REGION "here" /* its only region */
+
+int local_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                 struct gp_error *err);
+
+#endif
