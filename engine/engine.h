@@ -58,7 +58,7 @@ struct node_view {
 };
 struct stack_view {
     struct stack stack;
-    char *phase;            /* "ready", "partial", "creating", "gone" */
+    char *phase;            /* "ready", "partial", "not ready", "empty", "gone", "not known" */
     VEC_OF(struct node_view) nodes;
     struct resource_list others; /* groups, keys, holder: everything that is not a node */
     double price_usd_per_h, spent_usd; /* negative: not known */
@@ -66,7 +66,7 @@ struct stack_view {
     struct intent_list unknown; /* outcome not known yet */
     struct coverage looked;     /* what this rests on */
     struct resource_list unreadable; /* bears the stack's name with tags that were not understood */
-    bool remembered;            /* from this machine's memory alone: nothing was asked */
+    bool remembered;            /* all or some of it is from this machine's memory: it was not looked at */
 };
 void stack_view_clear(struct stack_view *v);
 struct stack_view_list {

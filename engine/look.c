@@ -172,20 +172,24 @@ static int known_regions(struct run *run, const char *provider, struct strv *ret
     return r;
 }
 
-/* A claim's tag names all regions of its stack: it is written before anything is made in them. */
+/* A claim's tag names all regions of its stack: it is written before anything is made in them. Of several
+ * claims with one uid (somebody planted one) all regions count. */
 static void take_scope(struct run *run, const struct resource_list *seen, const char *provider) {
-    const char *uid = run->stack.uid;
+    GP_AUTO_STRV struct strv all = {0};
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
         GP_AUTO_STRV struct strv names = {0};
         if (!r->claim || r->state == RES_GONE || strcmp(r->provider, provider) != 0) continue;
-        if (uid != NULL && strcmp(r->uid, uid) != 0) continue;
-        if (r->unreadable[0] != '\0' || !tags_regions_split(r->regions, &names)) continue;
-        strv_clear(&run->scope);
-        strv_copy(&run->scope, &names);
-        free(run->scope_provider);
-        run->scope_provider = xstrdup(provider);
+        if (run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) != 0) continue;
+        if (r->unreadable[0] != '\0' || !tags_regions_split(r->regions, &names)) return;
+        for (size_t k = 0; k < names.n; k++) add_once(&all, names.v[k]);
+        add_once(&all, r->region);
     }
+    if (all.n == 0) return;
+    strv_clear(&run->scope);
+    strv_copy(&run->scope, &all);
+    free(run->scope_provider);
+    run->scope_provider = xstrdup(provider);
 }
 
 static bool in_scope(const void *ctx, const char *region) { return strv_has(ctx, region); }
@@ -250,6 +254,7 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
         r = look_list(run, p, &rest, seen, &why);
         if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
         take_scope(run, seen, name);
+        scoped = str_eq(run->scope_provider, name);
         for (size_t i = 0; i < more.n; i++) strv_add(&regions, more.v[i]);
     }
     for (size_t i = 0; scoped && i < run->scope.n; i++) add_once(&regions, run->scope.v[i]);

@@ -192,6 +192,25 @@ int reconcile_listing(struct run *run, const struct resource_list *seen, struct 
     return r;
 }
 
+/* What the journal has in places that could not be looked at. */
+static int add_remembered(struct run *run, const char *provider, struct resource_list *seen,
+                          struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    gp_error_clear(err);
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        struct resource copy = {0};
+        if (k->state == RES_GONE || strcmp(k->provider, provider) != 0 ||
+            ending_is_seen(run, provider, k->region))
+            continue;
+        resource_copy(&copy, k);
+        vec_push(&seen->list, copy);
+    }
+    return r;
+}
+
 int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err) {
     resource_list_clear(&run->unreadable);
     for (size_t i = 0; i < run->n_providers; i++) {
@@ -199,6 +218,10 @@ int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error 
         struct gp_error why = {0};
         int r = look_for_stack(run, p, seen, &why);
         if (r == 0 || (run->ending && r != -GP_ECANCELLED)) continue;
+        if (run->looking && r != -GP_ECANCELLED) { /* what was read is shown as read, the rest from memory */
+            r = add_remembered(run, p->ops->name, seen, &why);
+            if (r == 0) continue;
+        }
         if (err != NULL) *err = why;
         return gp_wrap(err, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
     }

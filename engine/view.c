@@ -65,7 +65,9 @@ static const char *phase_of(const struct stack_view *v) {
         there += n->id[0] != '\0';
         ready += n->id[0] != '\0' && n->phase == NODE_READY;
     }
-    if (there == 0) return v->others.list.len > 0 ? "empty" : "gone";
+    if (there == 0 && v->others.list.len > 0) return "empty";
+    /* "gone" is said only of what was looked for */
+    if (there == 0) return v->remembered || !coverage_whole(&v->looked) ? "not known" : "gone";
     if (ready == v->nodes.len) return "ready";
     return ready > 0 ? "partial" : "not ready";
 }
@@ -89,6 +91,19 @@ static const char *ends_of(const struct run *run) {
     return ops != NULL ? view_ends_name(ops->ends) : "";
 }
 
+/* Nodes in places that could not be looked at are shown from memory, and that is told of each. */
+static void mark_remembered(const struct run *run, struct stack_view *v) {
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        struct node_view *n = &v->nodes.items[i];
+        const struct resource *r = &run->nodes[n->slot].res;
+        if (!run->nodes[n->slot].exists || ending_is_seen(run, r->provider, r->region)) continue;
+        char *verdict = xasprintf("%s, as this machine remembers", n->verdict);
+        free(n->verdict);
+        n->verdict = verdict;
+        v->remembered = true;
+    }
+}
+
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     stack_copy(&v->stack, &run->stack);
     int wanted = run->spec != NULL ? run->spec->nodes : 0;
@@ -106,6 +121,7 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
         vec_push(&v->unreadable.list, copy);
     }
     coverage_merge(&v->looked, &run->looked);
+    if (!v->remembered) mark_remembered(run, v);
     v->phase = xstrdup(phase_of(v));
     v->ends = xstrdup(ends_of(run));
     add_price(v);
