@@ -266,6 +266,38 @@ static void test_ctrl_c_with_an_unknown_outcome(void **state) {
     up_result_clear(&res);
 }
 
+static int open_launch(struct fixture *f, const char *hash) {
+    struct gp_error err = {0};
+    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"), .spec_hash = xstrdup(hash),
+                        .kind = RES_INSTANCE, .slot_first = 2, .slot_count = 1, .attempt = 1,
+                        .created_s = clock_wall_s()};
+    int r = journal_intent(f->e->journal, &in, &err);
+    intent_clear(&in);
+    return r;
+}
+
+/* A launch of unknown outcome for an earlier spec is looked for and never sent again: it would buy what nobody
+ * asks for any more. gc may end what comes of it. */
+static void test_a_launch_of_an_earlier_spec_is_not_repeated(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    static const char *const hashes[] = {"", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(hashes); i++) {
+        assert_int_equal(launch(f, &err), 0);
+        assert_int_equal(open_launch(f, hashes[i]), 0);
+        int before = cloud.creates;
+        assert_int_equal(reconcile_settle(f->run, &err), 0);
+        assert_int_equal(cloud.creates, before);
+        assert_null(strstr(cloud.tried, "replay"));
+        struct intent_list stones = {0};
+        assert_int_equal(journal_intents(f->e->journal, NULL, 1u << INTENT_TOMBSTONE, &stones, &err), 0);
+        assert_int_equal(stones.list.len, 1);
+        assert_string_equal(stones.list.items[0].note, TEARDOWN_NOTE);
+        assert_int_equal(journal_intent_end(f->e->journal, stones.list.items[0].id, INTENT_FAILED, "", &err), 0);
+        intent_list_clear(&stones);
+    }
+}
+
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
@@ -275,7 +307,7 @@ int main(void) {
         T(test_a_machine_that_vanished),
         T(test_attempts_of_the_dead_are_used_up),
         T(test_both_sides_keep_the_same_machine),
-        T(test_a_refused_replay_is_settled),
+        T(test_a_refused_replay_is_settled), T(test_a_launch_of_an_earlier_spec_is_not_repeated),
         T(test_status_changes_no_record),
         T(test_a_nonsense_slot),
         T(test_a_stopped_node_is_not_ready),

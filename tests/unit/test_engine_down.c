@@ -392,6 +392,55 @@ static void test_gc_that_fails(void **state) {
     gc_result_clear(&res);
 }
 
+static struct resource *thing(const char *id) {
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (strcmp(cloud.things.list.items[i].id, id) == 0) return &cloud.things.list.items[i];
+    fail_msg("there is no %s", id);
+    abort();
+}
+
+/* Somebody changed the tags of our machines: the journal knows their ids. */
+static void test_changed_tags_of_our_machines(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    resource_set(&thing("i-0")->uid, "");
+    resource_set(&thing("i-0")->unreadable, "its tag 'uid' is not 16 hex digits");
+    thing("i-1")->slot = 7; /* to another slot: it stays the machine of its own */
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(cloud.creates, 1);
+    assert_string_equal(f->run->nodes[0].res.id, "i-0");
+    assert_string_equal(f->run->nodes[1].res.id, "i-1");
+    down_ok(f);
+    assert_int_equal(running(), 0);
+}
+
+/* Without the journal nobody can tell whose such a machine is: it is left alone, named, and not called gone. */
+static void test_a_machine_that_nobody_can_read(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack there = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("../../../victimdir"),
+                          .spec_hash = xstrdup("")};
+    struct resource *r = add(RES_INSTANCE, "i-odd", &there, 0);
+    resource_set(&r->uid, "");
+    resource_set(&r->unreadable, "its tag 'uid' is not 16 hex digits");
+    stack_clear(&there);
+    struct down_result res = {0};
+    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "i-odd"));
+    assert_int_equal(res.unreadable.list.len, 1);
+    down_result_clear(&res);
+    assert_int_equal(running(), 1);
+    gp_error_clear(&err);
+    struct gc_result gone = {0};
+    assert_int_equal(engine_gc(f->e, NULL, false, &gone, &err), -GP_EBILLED);
+    assert_int_equal(gone.unreadable.list.len, 1);
+    gc_result_clear(&gone);
+    assert_int_equal(running(), 1);
+    resource_clear(thing("i-odd"));
+    cloud.things.list.len--;
+}
+
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
@@ -415,6 +464,8 @@ int main(void) {
         T(test_gc_leaves_the_living),
         T(test_gc_tells_uids_apart),
         T(test_gc_that_fails),
+        T(test_changed_tags_of_our_machines),
+        T(test_a_machine_that_nobody_can_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,6 +206,34 @@ static void test_newer_is_refused(void **state) {
     assert_true(fs_exists(f->path));
 }
 
+/* A journal of schema 1 is read on: its launches name no spec, its claims no regions. */
+static void test_schema_1_is_migrated(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    journal_close(open_ok(f->path));
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "ALTER TABLE intents DROP COLUMN spec_hash;"
+                                      "ALTER TABLE resources DROP COLUMN regions;"
+                                      "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
+                                      "VALUES('u1','aws',0,0,2,0);"
+                                      "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"
+                                      "PRAGMA user_version=1", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    struct journal *j = open_ok(f->path);
+    struct intent_list open = {0};
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    assert_int_equal(journal_intents(j, "u1", 1u << INTENT_OPEN, &open, &err), 0);
+    assert_int_equal(open.list.len, 1);
+    assert_string_equal(open.list.items[0].spec_hash, "");
+    intent_list_clear(&open);
+    assert_int_equal(journal_resources(j, "u1", &known, &err), 0);
+    assert_int_equal(known.list.len, 1);
+    assert_string_equal(known.list.items[0].regions, "");
+    journal_close(j);
+    journal_close(open_ok(f->path)); /* once */
+}
+
 static void *put_many(void *arg) {
     struct journal *j = arg;
     for (int i = 0; i < 20; i++) {
@@ -288,6 +316,7 @@ int main(void) {
         T(test_a_disk_that_cannot_be_read_for_a_moment),
         T(test_stack_survives_reopen), T(test_intent_and_ids_together), T(test_gone_is_terminal),
         T(test_forget_keeps_tombstones), T(test_damaged_is_set_aside), T(test_newer_is_refused),
+        T(test_schema_1_is_migrated),
         T(test_threads_and_two_connections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
