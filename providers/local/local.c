@@ -89,6 +89,7 @@ static void push_holder(const struct local_claim *c, enum resource_state state, 
     common_fields(&r, c);
     resource_set(&r.id, id);
     resource_set(&r.state_reason, why);
+    resource_set(&r.regions, REGION);
     r.slot = -1;
     r.claim = true;
     r.state = state;
