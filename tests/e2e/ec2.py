@@ -52,9 +52,10 @@ class NobodyListens:
 
 
 class Moto:
-    """moto's server on a port of its own. strict_after: signatures are checked after that many calls."""
+    """moto's server on a port of its own. strict_after: signatures are checked after that many calls. first:
+    Python that the server runs before it begins."""
 
-    def __init__(self, strict_after=None, extra=None):
+    def __init__(self, strict_after=None, extra=None, first=""):
         with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
             self.port = listening.getsockname()[1]
             self.url = f"http://127.0.0.1:{self.port}"
@@ -63,7 +64,7 @@ class Moto:
                 env["INITIAL_NO_AUTH_ACTION_COUNT"] = str(strict_after)
             self.log = tempfile.TemporaryFile()
             fd = listening.fileno()
-            self.process = subprocess.Popen([sys.executable, "-c", SERVER, str(fd), str(os.getpid())], env=env,
+            self.process = subprocess.Popen([sys.executable, "-c", first + SERVER, str(fd), str(os.getpid())], env=env,
                                             pass_fds=[fd], stdout=self.log, stderr=self.log)
         try:
             urllib.request.urlopen(self.url + "/moto-api/", timeout=300).close()

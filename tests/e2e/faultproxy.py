@@ -7,6 +7,7 @@ As a library: FaultProxy(upstream).start(), .rule(...), .calls, .close(). By han
 A rule is a dict; the first one that matches a request acts on it, `times` times (default 1, None: always).
   action     EC2 action ("RunInstances") or JSON target ("GetServiceQuota"); None: any
   params     {parameter: value} that the body must have
+  region     the region that the request is signed for
   do         drop_before  close the connection, nothing forwarded
              drop_after   forward, then close without an answer: the server acted
              hold_after   forward, then answer when .release() is called (never, if it is not)
@@ -56,6 +57,8 @@ class Call:
         self.params = dict(urllib.parse.parse_qsl(text)) if "Action=" in text else {}
         target = headers.get("X-Amz-Target", "")
         self.action = self.params.get("Action") or target.split(".")[-1] or path
+        scope = headers.get("Authorization", "").split("Credential=")[-1].split("/")
+        self.region = scope[2] if len(scope) > 4 else ""
         self.at = time.monotonic()
 
 
@@ -238,6 +241,8 @@ class FaultProxy:
             self.busy += 1
             for rule in self.rules:
                 if rule["action"] not in (None, call.action):
+                    continue
+                if rule.get("region") not in (None, call.region):
                     continue
                 if any(call.params.get(k) != v for k, v in rule.get("params", {}).items()):
                     continue
