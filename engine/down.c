@@ -77,6 +77,26 @@ static void earlier_uids(const struct run *run, struct strv *ret) {
     }
 }
 
+/* Machines of other uids end first: a group of this stack may be theirs too, and does not end before them.
+ * What is refused here end_earlier() tries again, and reports. */
+static int end_their_machines(struct run *run) {
+    int n = 0;
+    for (size_t i = 0; i < run->n_providers; i++) {
+        struct provider *p = run->providers[i];
+        struct resource_list part = {0};
+        for (size_t k = 0; k < run->others.list.len; k++) {
+            const struct resource *r = &run->others.list.items[k];
+            bool machine = r->kind == RES_INSTANCE && r->state != RES_GONE && r->state != RES_STOPPING;
+            if (!machine || !str_eq(r->provider, p->ops->name) || str_eq(r->uid, run->stack.uid)) continue;
+            vec_push(&part.list, *r); /* borrowed: only the array is freed */
+            run_event(run, -1, NODE_GONE, EVENT_START, "destroy", "%s %s", resource_kind_name(r->kind), r->id);
+        }
+        if (part.list.len > 0 && p->ops->destroy(p, &part, NULL) == 0) n += (int)part.list.len;
+        vec_free(&part.list);
+    }
+    return n;
+}
+
 static int end_earlier(struct run *run, const char *uid, struct down_result *ret,
                        struct gp_error *err) {
     struct down_result one = {0};
@@ -127,7 +147,9 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec,
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = reconcile(run, err);
     if (r == 0) earlier_uids(run, &earlier);
+    int theirs = r == 0 && run->stack.uid != NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
+    ret->destroyed += theirs;
     if (run != NULL) ret->owner = xstrdup(run->owner);
     for (size_t i = 0; i < earlier.n && !gp_cancelled(&e->cancel); i++) {
         struct gp_error why = {0};

@@ -66,6 +66,8 @@ static const char *phase_of(const struct stack_view *v) {
         ready += n->id[0] != '\0' && n->phase == NODE_READY;
     }
     if (there == 0 && v->others.list.len > 0) return "empty";
+    for (size_t i = 0; there == 0 && i < v->unreadable.list.len; i++)
+        if (v->unreadable.list.items[i].billed) return "not known"; /* it may be one of its machines */
     /* "gone" is said only of what was looked for */
     if (there == 0) return v->remembered || !coverage_whole(&v->looked) ? "not known" : "gone";
     if (ready == v->nodes.len) return "ready";

@@ -43,16 +43,18 @@ def uid(text):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def tags(stack, owner=OWNER, expires=3600, **more):
-    """The tags of a machine as gpuprov writes them; `more` replaces them (None: absent)."""
-    all_of = {"owner": owner, "stack": stack, "uid": uid(stack), "spec": "5" * 64, "expires": stamp(expires),
+def tags(of, owner=OWNER, expires=3600, **more):
+    """The tags of a machine of the stack `of` as gpuprov writes them; `more` replaces them (None: absent). Times
+    are seconds from now, or a text."""
+    expires = expires if isinstance(expires, str) else stamp(expires)
+    all_of = {"owner": owner, "stack": of, "uid": uid(of), "spec": "5" * 64, "expires": expires,
               "slots": "0+1", "attempt": "0", "price": "0.5"}
     all_of.update(more)
     return {k: v for k, v in all_of.items() if v is not None}
 
 
-def claim_tags(stack, owner=OWNER, expires=3600, **more):
-    return tags(stack, owner, expires, **{**{"slots": None, "attempt": None, "price": None, "claim": "1",
+def claim_tags(of, owner=OWNER, expires=3600, **more):
+    return tags(of, owner, expires, **{**{"slots": None, "attempt": None, "price": None, "claim": "1",
                                              "created": stamp(-7200), "regions": HOME}, **more})
 
 
