@@ -81,10 +81,10 @@ class Account:
 
     def __init__(self):
         self.moto = ec2.Moto(first=FIRST)
+        self.clients = {region: self.moto.client(region=region) for region in REGIONS}
         self.fresh()
 
     def fresh(self):
-        self.clients = {region: self.moto.client(region=region) for region in REGIONS}
         self.moto.reset()
         self.images = {region: self.moto.image(region) for region in REGIONS}
 

@@ -3,12 +3,12 @@
 folder changes, no process starts, nothing of others ends, and no machine with our owner and stack is called
 gone. GPUPROV_HYPOTHESIS=N: that many cases of each verb, other ones in each run."""
 import os
-import tempfile
 import pathlib
+import tempfile
 
 import pytest
 from hostile import AWAY, HOME, OWNER, REGIONS, Account, Machine, claim_tags, stamp, tags, tags_of, uid
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 MORE = int(os.environ.get("GPUPROV_HYPOTHESIS", "0"))
@@ -104,7 +104,8 @@ def examine(account, program, things, words):
 
 def cases(n):
     return settings(max_examples=MORE or n, derandomize=not MORE, deadline=None, database=None,
-                    suppress_health_check=list(HealthCheck))
+                    suppress_health_check=list(HealthCheck),
+                    phases=list(Phase) if MORE else [Phase.generate])  # a smaller case costs seconds each
 
 
 @cases(8)
