@@ -211,8 +211,21 @@ static int add_remembered(struct run *run, const char *provider, struct resource
     return r;
 }
 
-int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err) {
-    resource_list_clear(&run->unreadable);
+/* What an earlier list showed where this one did not look is there still, as far as is known. */
+static void keep_unseen(struct run *run, struct resource_list *before) {
+    for (size_t i = 0; i < before->list.len; i++) {
+        struct resource *r = &before->list.items[i];
+        const struct look *there = coverage_find(&run->looked, r->provider, r->region);
+        bool again = there != NULL && there->checked;
+        for (size_t k = 0; !again && k < run->unreadable.list.len; k++)
+            again = strcmp(run->unreadable.list.items[k].id, r->id) == 0;
+        if (again) resource_clear(r);
+        else vec_push(&run->unreadable.list, *r);
+    }
+    vec_free(&before->list);
+}
+
+static int list_all(struct run *run, struct resource_list *seen, struct gp_error *err) {
     for (size_t i = 0; i < run->n_providers; i++) {
         struct provider *p = run->providers[i];
         struct gp_error why = {0};
@@ -225,8 +238,16 @@ int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error 
         if (err != NULL) *err = why;
         return gp_wrap(err, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
     }
-    look_report(run);
     return 0;
+}
+
+int reconcile_list(struct run *run, struct resource_list *seen, struct gp_error *err) {
+    struct resource_list before = run->unreadable;
+    run->unreadable = (struct resource_list){0};
+    int r = list_all(run, seen, err);
+    keep_unseen(run, &before);
+    if (r == 0) look_report(run);
+    return r;
 }
 
 static int is_open(struct run *run, int64_t id, bool *ret, struct gp_error *err) {

@@ -211,6 +211,16 @@ def test_a_claim_that_hides_a_region_hides_no_known_machine(account, computer):
     assert said["code"] == 0 and account.alive() == [] and made in said["said"].err, said["said"]
 
 
+def test_a_claim_that_hides_a_region_hides_nothing_that_was_seen(account, computer):
+    """Without a journal all regions are looked at once; what was seen there is not forgotten when the claim, as
+    somebody wrote it, names other regions."""
+    account.group(claim_tags("t4", regions=AWAY), AWAY)
+    damaged = account.instance(tags("t4", uid="F" * 16), THIRD)
+    whole = account.instance(tags("t4"), HOME)
+    never_gone(computer().tell("down", "t4"), damaged)
+    assert account.alive() == [damaged], whole
+
+
 # --- 4: claims that somebody else made, or left ---
 
 def plant_rules(account, group, region=HOME):
