@@ -48,22 +48,12 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
 
 /* Things with the stack's name and tags that say no more whose they are: never ended, never called gone. */
 static int verdict_of_unreadable(struct run *run, struct gp_error *err) {
-    GP_AUTO_STR struct str ids = {0};
-    const struct resource *first = NULL;
-    bool billed = false;
     for (size_t i = 0; i < run->unreadable.list.len; i++) {
         const struct resource *r = &run->unreadable.list.items[i];
-        str_addf(&ids, "%s%s", i == 0 ? "" : ", ", r->id);
-        billed = billed || r->billed;
-        if (first == NULL || (r->billed && !first->billed)) first = r;
+        run_event(run, -1, NODE_GONE, EVENT_WARN, "tags", "left alone: %s in %s: %s", r->id, r->region,
+                  r->unreadable);
     }
-    if (first == NULL) return 0;
-    run_event(run, -1, NODE_GONE, EVENT_WARN, "tags", "left alone: %s in %s: %s", ids.s, first->region,
-              first->unreadable);
-    if (!billed) return 0;
-    return gp_fail(err, GP_EBILLED, "'%s': its name is on %.200s in %s, which may be billed, and whose it is cannot be "
-                   "told (%s): look at it in the cloud's console", run->stack.name, ids.s, first->region,
-                   first->unreadable);
+    return look_unreadable_error(&run->unreadable, run->stack.name, err);
 }
 
 static int verdict_of_gaps(struct run *run, const struct down_result *done, struct gp_error *err) {

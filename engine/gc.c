@@ -236,13 +236,7 @@ static int gc_one(struct engine *e, const struct provider_ops *ops, bool dry_run
 /* What keeps "that is all" from being true: places nobody looked at, machines whose tags are not understood. */
 static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
     int r = look_gap_error(&ret->looked, "gc", err);
-    for (size_t i = 0; r == 0 && i < ret->unreadable.list.len; i++) {
-        const struct resource *u = &ret->unreadable.list.items[i];
-        if (u->billed)
-            r = gp_fail(err, GP_EBILLED, "gc: %s in %s may be billed, and whose it is cannot be told (%s): look at "
-                        "it in the cloud's console", u->id, u->region, u->unreadable);
-    }
-    return r;
+    return r == 0 ? look_unreadable_error(&ret->unreadable, "gc", err) : r;
 }
 
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret,

@@ -296,3 +296,17 @@ int look_gap_error(const struct coverage *looked, const char *what, struct gp_er
                    "--in", what, gaps.s, gap->why.msg,
                    gap->billed ? ": what is there may still be billed" : "");
 }
+
+int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err) {
+    GP_AUTO_STR struct str ids = {0};
+    const struct resource *first = NULL;
+    for (size_t i = 0; i < unreadable->list.len; i++) {
+        const struct resource *r = &unreadable->list.items[i];
+        if (!r->billed) continue;
+        if (first == NULL) first = r;
+        str_addf(&ids, "%s%s", ids.len > 0 ? ", " : "", r->id);
+    }
+    if (first == NULL) return 0;
+    return gp_fail(err, GP_EBILLED, "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be billed: "
+                   "look at it in the cloud's console", what, ids.s, first->region, first->unreadable);
+}

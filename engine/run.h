@@ -153,6 +153,8 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err);
 /* Emits which places are not looked at, when that changed. */
 void look_report(struct run *run);
+/* -GP_EBILLED with the ids when some of these may be billed: they are neither ended nor called gone. Else 0. */
+int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err);
 /* Whether --in lets the place be looked at; region "": some region of it. */
 bool look_allows(const struct engine *e, const char *provider, const char *region);
 

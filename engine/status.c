@@ -34,18 +34,6 @@ static bool may_be_billed(const struct run *run) {
     return gap != NULL && gap->billed;
 }
 
-/* A machine with the stack's name whose other tags say no more whose it is. */
-static int unreadable_error(const struct run *run, struct gp_error *err) {
-    for (size_t i = 0; i < run->unreadable.list.len; i++) {
-        const struct resource *r = &run->unreadable.list.items[i];
-        if (r->billed)
-            return gp_fail(err, GP_EBILLED, "'%s': its name is on %s in %s, which may be billed, and whose it is "
-                           "cannot be told (%s): look at it in the cloud's console", run->stack.name, r->id,
-                           r->region, r->unreadable);
-    }
-    return 0;
-}
-
 static int ask(struct run *run, struct gp_error *err) {
     const struct look *gap = coverage_gap(&run->looked);
     if (gap == NULL || gap->region[0] != '\0' || run->stack.uid == NULL) return reconcile(run, err);
@@ -72,7 +60,7 @@ static int one_view(struct run *run, bool refresh, struct stack_view_list *ret,
     else stack_view_clear(&v);
     if (r == 0 && shown != 0) why = second;
     if (r == 0 && shown == 0 && refresh) r = look_gap_error(&run->looked, run->stack.name, &why);
-    if (r == 0 && shown == 0 && refresh) r = unreadable_error(run, &why);
+    if (r == 0 && shown == 0 && refresh) r = look_unreadable_error(&run->unreadable, run->stack.name, &why);
     if (r == 0 && shown == 0) return 0;
     if (r != 0 && refresh && why.code != GP_EBILLED && may_be_billed(run)) why.code = GP_EBILLED;
     if (err != NULL) *err = why;
