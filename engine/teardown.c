@@ -247,7 +247,8 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen,
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     struct resource_list missing = {0};
     for (size_t i = 0; r == 0 && i < known.list.len; i++)
-        if (alive(&known.list.items[i]) && !listed(seen, &known.list.items[i]))
+        if (alive(&known.list.items[i]) && !listed(seen, &known.list.items[i]) &&
+            look_allows(run->e, known.list.items[i].provider, known.list.items[i].region))
             vec_push(&missing.list, known.list.items[i]); /* borrowed */
     if (r == 0 && missing.list.len > 0) {
         t->settle_until_ms = clock_deadline(run_settle_ms(run));
