@@ -71,6 +71,12 @@ static bool account_valid(const char *s) {
     return strlen(s) == 12 && strspn(s, "0123456789") == 12;
 }
 
+/* An owner that a cloud principal gave begins with its account: the machines are there and nowhere else. */
+static bool of_other_account(const char *owner, const char *account) {
+    bool names_one = strspn(owner, "0123456789") == 12 && owner[12] == '-';
+    return names_one && strncmp(owner, account, 12) != 0;
+}
+
 static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
     GP_AUTO_REPLY struct aws_reply reply = {0};
     struct aws_call call = {.service = "sts", .region = aws_home(a), .action = "GetCallerIdentity",
@@ -83,6 +89,9 @@ static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
         return gp_fail(err, GP_EPROTO,
                        "sts GetCallerIdentity: no account of 12 digits and no ARN in the "
                        "reply: check AWS_ENDPOINT_URL");
+    if (owner != NULL && of_other_account(owner, account))
+        return gp_fail(err, GP_EAUTH, "aws: the credentials are for account %s, but '%s' is an owner of account %.12s: "
+                       "use credentials for that account, or give --owner", account, owner, owner);
     a->account = xstrdup(account);
     a->principal = principal_of(arn);
     a->base.owner = owner != NULL ? xstrdup(owner) : owner_of(account, a->principal);

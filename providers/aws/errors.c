@@ -112,6 +112,7 @@ static const struct aws_error_row rows[] = {
     {"InvalidIamInstanceProfileArn.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct role"},
     {"InvalidZone.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct zones"},
     {"NoSuchResourceException", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
+    {"InvalidPermission.NotFound", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
     {"ParameterNotFound", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
     /* it is there already, or still in use */
     {"InvalidGroup.Duplicate", GP_EEXISTS, GP_SCOPE_NONE, AWS_NO, ""},

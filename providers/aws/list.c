@@ -122,7 +122,9 @@ static int on_reservation(void *ctx, const struct xml_node *item, struct gp_erro
     struct listing *l = ctx;
     const struct xml_node *set = xml_find(item, "instancesSet");
     int rc = 0;
-    for (size_t i = 0; rc == 0 && set != NULL && i < set->children.len; i++) {
+    if (set == NULL)
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeInstances in %s: a reservation without instances", l->region);
+    for (size_t i = 0; rc == 0 && i < set->children.len; i++) {
         struct resource r;
         rc = aws_instance_read(set->children.items[i], l->region, &r, err);
         if (rc == 0) vec_push(&l->out->list, r);
@@ -251,6 +253,8 @@ static int regions_of(struct aws *a, const struct list_req *req, struct strv *re
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeRegions");
     int r = aws_describe(a, aws_home(a), "DescribeRegions", &body, 0, "regionInfo", on_region, ret, err);
+    if (r == 0 && ret->n == 0)
+        r = gp_fail(err, GP_EPROTO, "ec2 DescribeRegions in %s: it names no region", aws_home(a));
     if (r != 0 && ret->n == 0) strv_add(ret, aws_home(a));
     return r;
 }

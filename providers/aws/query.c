@@ -313,7 +313,9 @@ int aws_describe(struct aws *a, const char *region, const char *action, const st
         int r = aws_ec2(a, region, action, &b, 0, &reply, err);
         if (r != 0) return r;
         const struct xml_node *items = xml_find(reply.xml, set);
-        for (size_t i = 0; items != NULL && i < items->children.len; i++) {
+        if (items == NULL) /* EC2 sends an empty set too: without it the reply is another one's */
+            return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply has no %s", action, region, set);
+        for (size_t i = 0; i < items->children.len; i++) {
             r = each(ctx, items->children.items[i], err);
             if (r != 0) return r;
         }

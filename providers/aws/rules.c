@@ -170,6 +170,34 @@ static void say_revoked(struct aws *a, const struct aws_group *g, const struct a
     event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "access", "%s", text);
 }
 
+static void find_foreign(const struct aws_group *g, const struct strv *from, struct rules *ret) {
+    for (size_t i = 0; i < g->rules.len; i++)
+        if (!wanted(g, &g->rules.items[i], from)) vec_push(&ret->list, g->rules.items[i]);
+}
+
+/* EC2 answers a revoke of rules that it does not recognize with success too: the group is read again. */
+static int revoke(struct aws *a, const char *region, const struct aws_group *g, const struct strv *from,
+                  const struct rules *foreign, struct gp_error *err) {
+    if (foreign->list.len == 0) return 0;
+    int r = change_all(a, "RevokeSecurityGroupIngress", -GP_ENOTFOUND, region, g->id, foreign, err);
+    for (int i = 0; r == 0; i++) {
+        struct aws_group now = {0};
+        struct rules left = {0};
+        r = aws_group_by_id(a, region, g->id, &now, err);
+        if (r == 0) find_foreign(&now, from, &left);
+        bool none = left.list.len == 0;
+        if (r == 0 && !none && i == 4)
+            r = gp_fail(err, GP_EPROTO, "security group %s still lets in what access.ssh_from does not name (from "
+                        "%.60s): remove that rule in the cloud's console", g->id, left.list.items[0].source);
+        vec_free(&left.list);
+        aws_group_clear(&now);
+        if (r == 0 && none) break;
+        if (r == 0 && gp_sleep(500 << i, a->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    }
+    for (size_t i = 0; r == 0 && i < foreign->list.len; i++) say_revoked(a, g, &foreign->list.items[i]);
+    return r;
+}
+
 int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
                     const struct aws_group *g, struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, g->id);
@@ -182,11 +210,9 @@ int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
     else strv_copy(&from, &spec->access.ssh_from);
     struct rules missing = {0}, foreign = {0};
     find_missing(g, &from, &missing);
-    for (size_t i = 0; i < g->rules.len; i++)
-        if (!wanted(g, &g->rules.items[i], &from)) vec_push(&foreign.list, g->rules.items[i]);
+    find_foreign(g, &from, &foreign);
     r = add_missing(a, region, g, &missing, err);
-    if (r == 0) r = change_all(a, "RevokeSecurityGroupIngress", -GP_ENOTFOUND, region, g->id, &foreign, err);
-    for (size_t i = 0; r == 0 && i < foreign.list.len; i++) say_revoked(a, g, &foreign.list.items[i]);
+    if (r == 0) r = revoke(a, region, g, &from, &foreign, err);
     vec_free(&missing.list);
     vec_free(&foreign.list);
     if (r == 0) strv_add(&a->cache->groups_ready, key);
