@@ -25,14 +25,19 @@ struct sweep {
     int64_t now_s; /* the cloud's clock */
 };
 
-static bool of_stack(const struct resource *r, const char *uid) {
+static bool of_uid(const struct resource *r, const char *uid) {
     return alive(r) && strcmp(r->uid, uid) == 0;
 }
 
-static bool expired(const struct sweep *w, const char *uid) {
+/* Tags may give one uid to several names: what is ended is looked for by both. */
+static bool of_stack(const struct resource *r, const struct resource *of) {
+    return of_uid(r, of->uid) && strcmp(r->stack, of->stack) == 0;
+}
+
+static bool expired(const struct sweep *w, const struct resource *of) {
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *r = &w->all.list.items[i];
-        if (of_stack(r, uid) && r->expires_s != 0 && w->now_s >= r->expires_s) return true;
+        if (of_stack(r, of) && r->expires_s != 0 && w->now_s >= r->expires_s) return true;
     }
     return false;
 }
@@ -44,14 +49,14 @@ static bool names(const struct intent *stone, const struct resource *r) {
 }
 
 /* What `down` ended and what came late: every machine of it is one that a tombstone names. */
-static bool buried(const struct sweep *w, const char *uid) {
+static bool buried(const struct sweep *w, const struct resource *of) {
     bool stone = false;
     for (size_t k = 0; k < w->stones.list.len; k++)
-        stone = stone || (str_eq(w->stones.list.items[k].uid, uid) &&
+        stone = stone || (str_eq(w->stones.list.items[k].uid, of->uid) &&
                           str_eq(w->stones.list.items[k].note, TEARDOWN_NOTE));
     for (size_t i = 0; stone && i < w->all.list.len; i++) {
         const struct resource *r = &w->all.list.items[i];
-        if (!of_stack(r, uid) || r->kind != RES_INSTANCE) continue;
+        if (!of_stack(r, of) || r->kind != RES_INSTANCE) continue;
         bool named = false;
         for (size_t k = 0; k < w->stones.list.len; k++)
             named = named || names(&w->stones.list.items[k], r);
@@ -99,12 +104,12 @@ static bool is_left(const struct down_result *d, const char *id) {
 /* One stack: kept, or ended as a whole. Only what is really gone counts as ended. */
 static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
                      struct gp_error *err) {
-    bool end = of->uid[0] != '\0' && (expired(w, of->uid) || buried(w, of->uid));
+    bool end = of->uid[0] != '\0' && (expired(w, of) || buried(w, of));
     struct down_result down = {0};
     int r = end && !dry_run ? end_uid(w, of, &down, err) : 0;
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
-        if (!of_stack(res, of->uid)) continue;
+        if (!of_stack(res, of)) continue;
         keep(end && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
     }
     down_result_clear(&down);
@@ -119,8 +124,9 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
         int64_t until = GP_MAX(stone->created_s + TOMBSTONE_MIN_AGE_S, stone->deadline_s);
         bool there = false;
         for (size_t i = 0; i < w->all.list.len; i++)
-            there = there || of_stack(&w->all.list.items[i], stone->uid);
-        if (!there && str_eq(stone->provider, w->p->ops->name) && w->now_s >= until)
+            there = there || of_uid(&w->all.list.items[i], stone->uid);
+        bool looked = ending_is_seen(w->run, stone->provider, stone->region);
+        if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->now_s >= until)
             r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
     }
     return r;
@@ -145,8 +151,9 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
     w->now_s = clock_wall_s() + w->p->clock_skew_s;
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
-        if (!alive(res) || strv_has(&done, res->uid)) continue;
-        strv_add(&done, res->uid);
+        GP_AUTO_FREE char *key = xasprintf("%s/%s", res->uid, res->stack);
+        if (!alive(res) || strv_has(&done, key)) continue;
+        strv_add(&done, key);
         struct gp_error why = {0};
         int one = sweep_uid(w, res, dry_run, ret, &why);
         if (one != 0 && first == 0) {

@@ -47,6 +47,11 @@ static int recall_providers(struct run *run, struct gp_error *err) {
         if (k->billed) engine_note_billed(run->e, k->id, true);
         r = ending_provider(run, k->provider, err);
     }
+    struct intent_list open = {0}; /* cut while it made its first thing there: nothing is listed yet */
+    if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++)
+        r = ending_provider(run, open.list.items[i].provider, err);
+    intent_list_clear(&open);
     return r;
 }
 

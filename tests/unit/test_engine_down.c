@@ -61,6 +61,23 @@ static void down_fails(struct fixture *f, enum gp_code code, const char *says, c
     down_result_clear(&res);
 }
 
+/* Cut while it made its first thing at the second cloud: only the open intent names that cloud. */
+static void test_an_open_intent_names_a_cloud(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack s = {.owner = "me", .name = "t", .uid = "0123456789abcdef", .provider = "local", .region = "here",
+                      .spec_hash = "", .expires_s = clock_wall_s() + 3600};
+    struct intent in = {.uid = s.uid, .provider = "aws", .region = "r1", .kind = RES_GROUP, .slot_first = -1,
+                        .created_s = clock_wall_s()};
+    struct down_result res = {0};
+    assert_int_equal(journal_stack_put(f->e->journal, &s, NULL, &err), 0);
+    assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
+    add(RES_GROUP, "sg-late", &s, -1);
+    if (engine_down(f->e, "t", NULL, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_true(is_gone("sg-late"));
+    down_result_clear(&res);
+}
+
 /* One of two clouds does not open: all of the other one is ended, what is known of the first is kept in the
  * journal, and the next down with credentials ends it. */
 static void test_one_of_two_has_no_credentials(void **state) {
@@ -445,6 +462,7 @@ int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
         T(test_no_credentials_at_all),
+        T(test_an_open_intent_names_a_cloud),
         T(test_one_of_two_has_no_credentials),
         T(test_one_of_two_cannot_be_looked_at),
         T(test_one_of_two_does_not_answer),

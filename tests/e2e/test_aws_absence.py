@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements of absence of the whole program against moto: each test leaves something that runs in the cloud
+where an earlier version printed "gone", "ended" or "nothing", or exited 0."""
+import json
+import signal
+import subprocess
+
+import ec2
+import pytest
+from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+
+REGION = ec2.REGION
+UID = "0123456789abcdef"
+
+
+def gpuprov(cloud, code, *words, owner="me"):
+    done = subprocess.run([str(ec2.BUILD / "gpuprov"), *words], env=dict(cloud.env, GPUPROV_OWNER=owner),
+                          capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def machine(cloud, **tags):
+    tags = {"owner": "me", "stack": "one", "uid": UID, "slots": "0+1", "attempt": "1",
+            "expires": "2025-01-01T00:00:00Z", **tags}
+    return cloud.moto.client().run_instances(
+        ImageId=cloud.moto.image(), MinCount=1, MaxCount=1, InstanceType="t3.micro",
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [
+            {"Key": "gpuprov:" + k, "Value": v} for k, v in tags.items()]}])["Instances"][0]["InstanceId"]
+
+
+def test_gc_of_one_uid_under_two_names(cloud):
+    """Each name is ended; none counts as ended because the other one was."""
+    ids = {machine(cloud, stack="one"), machine(cloud, stack="two")}
+    got = json.loads(gpuprov(cloud, 0, "gc", "--json", "--in", "aws/" + REGION).stdout)
+    assert {r["id"] for r in got["ended"]} == ids and cloud.moto.instances() == []
+
+
+@pytest.mark.parametrize("old", [b"reservationSet>", b"instancesSet>"])
+def test_a_reply_without_what_was_asked_for(cloud, old):
+    """It is no list of nothing."""
+    machine(cloud)
+    cloud.proxy.rule("DescribeInstances", "edit", times=None, old=old, new=b"others>")
+    assert json.loads(gpuprov(cloud, 8, "gc", "--dry-run", "--json").stdout)["complete"] is False
+    assert "is not known" in gpuprov(cloud, 8, "status", "one").stderr
+
+
+def test_an_account_without_regions(cloud):
+    machine(cloud)
+    cloud.proxy.rule("DescribeRegions", "reply", times=None,
+                     body=b"<DescribeRegionsResponse><regionInfo/></DescribeRegionsResponse>")
+    assert json.loads(gpuprov(cloud, 8, "gc", "--dry-run", "--json").stdout)["complete"] is False
+    gpuprov(cloud, 8, "status", "two")
+    gpuprov(cloud, 8, "down", "two")
+
+
+def test_credentials_of_another_account(cloud):
+    """An owner that begins with an account has nothing in any other one: no list there says that it is gone."""
+    said = gpuprov(cloud, 8, "down", "one", owner="210987654321-me").stderr
+    assert "account 123456789012" in said and "account 210987654321" in said
+    gpuprov(cloud, 8, "gc", owner="210987654321-me")
+    gpuprov(cloud, 8, "status", "one", owner="210987654321-me")
+    gpuprov(cloud, 0, "gc", "aws", "--dry-run", owner="123456789012-me")
+
+
+def test_status_names_a_machine_that_is_nobodys(cloud):
+    one = machine(cloud, uid="../x")
+    assert one in gpuprov(cloud, 8, "status", "one").stderr
+
+
+def test_in_ends_nothing_elsewhere(cloud):
+    """Also not what the journal knows there."""
+    cloud.spec = ec2.spec(cloud.tmp, cloud.moto.image(), market="on-demand", nodes=1)
+    up = subprocess.Popen([str(ec2.BUILD / "gpuprov"), "up", str(cloud.spec)], env=dict(cloud.env, GPUPROV_OWNER="me"),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for line in up.stdout:
+        if "waiting for ssh" in line:
+            break
+    up.send_signal(signal.SIGINT)
+    up.communicate(timeout=60)
+    [one] = cloud.moto.instances()
+    said = gpuprov(cloud, 8, "down", "contract", "--in", "aws/eu-west-1")
+    assert one["InstanceId"] in said.stderr and len(cloud.moto.instances()) == 1
+    gpuprov(cloud, 0, "down", "contract")
+    assert cloud.moto.instances() == []
+
+
+# --- rules ---
+
+ANYBODY = [{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+
+
+def let_anybody_in(cloud):
+    assert cloud.drive("create")["code"] == "ok"
+    group = cloud.moto.groups()[0]["GroupId"]
+    cloud.moto.client().authorize_security_group_ingress(GroupId=group, IpPermissions=ANYBODY)
+    return group
+
+
+def test_a_revoke_that_revokes_nothing(cloud):
+    """EC2 answers with success and the rules that it did not recognize."""
+    let_anybody_in(cloud)
+    cloud.proxy.rule("RevokeSecurityGroupIngress", "reply", times=None, body=(
+        b"<RevokeSecurityGroupIngressResponse><return>true</return><unknownIpPermissionSet><item/>"
+        b"</unknownIpPermissionSet></RevokeSecurityGroupIngressResponse>"))
+    run = cloud.drive("create")
+    assert run["code"] == "protocol" and "still lets in" in run["message"], run.result
+
+
+def test_a_rule_that_somebody_else_revoked_meanwhile(cloud):
+    group = let_anybody_in(cloud)
+    cloud.proxy.rule("RevokeSecurityGroupIngress", "drop_after")
+    assert cloud.drive("create")["code"] == "ok"  # the repeated call finds no such rule
+    [found] = cloud.moto.client().describe_security_groups(GroupIds=[group])["SecurityGroups"]
+    assert "0.0.0.0/0" not in str(found["IpPermissions"])
