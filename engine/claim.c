@@ -5,6 +5,7 @@
 
 #include "engine/run.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 
 static int64_t cloud_now_s(const struct run *run) {
@@ -111,8 +112,9 @@ int claim_leave_behind(struct run *run, const char *uid, struct gp_error *err) {
                                    TEARDOWN_NOTE, err);
     intent_list_clear(&open);
     GP_AUTO_FREE char *dir = NULL;
-    if (r == 0) r = run_stack_dir(run->e, uid, &dir, err);
-    if (r == 0) r = fs_remove_tree(dir, err);
+    bool has_dir = form_uid(uid); /* a journal that somebody edited: no folder has such a name */
+    if (r == 0 && has_dir) r = run_stack_dir(run->e, uid, &dir, err);
+    if (r == 0 && has_dir) r = fs_remove_tree(dir, err);
     return r == 0 ? journal_stack_forget(run->e->journal, uid, err) : r;
 }
 

@@ -3,6 +3,7 @@
 where an earlier version printed "gone", "ended" or "nothing", or exited 0."""
 import json
 import signal
+import sqlite3
 import subprocess
 
 import ec2
@@ -81,6 +82,8 @@ def test_in_ends_nothing_elsewhere(cloud):
     [one] = cloud.moto.instances()
     said = gpuprov(cloud, 8, "down", "contract", "--in", "aws/eu-west-1")
     assert one["InstanceId"] in said.stderr and len(cloud.moto.instances()) == 1
+    with sqlite3.connect(cloud.tmp / "state" / "journal.db") as journal:  # a wrong uid there keeps nothing alive
+        journal.execute("UPDATE stacks SET uid='../../x'")
     gpuprov(cloud, 0, "down", "contract")
     assert cloud.moto.instances() == []
 
