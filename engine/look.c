@@ -93,11 +93,12 @@ static bool is_known(const struct resource_list *l, const struct resource *r) {
 }
 
 /* What is of nobody is kept apart; what is another owner's or stack's is not looked at at all. */
-static void sort_out(struct run *run, const struct list_req *req, struct resource_list *all,
-                     struct resource_list *ret) {
+static void sort_out(struct run *run, const struct list_req *req, const char *account,
+                     struct resource_list *all, struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
         recognize(req->known, r);
+        resource_set(&r->account, account);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
         else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->unreadable, r))
@@ -135,7 +136,7 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
         coverage_put(&looked, name, "", p->owner, p->ops->billed, &why);
     if (r != -GP_ECANCELLED) coverage_merge(&run->looked, &looked);
     coverage_clear(&looked);
-    sort_out(run, &req, &all, ret);
+    sort_out(run, &req, p->account, &all, ret);
     if (r != 0 && err != NULL) *err = why;
     return r;
 }
@@ -230,6 +231,24 @@ static bool is_home(const struct run *run, const char *provider) {
            strcmp(run->stack.provider, provider) == 0;
 }
 
+bool look_is_in_account(const struct provider *p, const struct resource *r) {
+    return p->account == NULL || r->account[0] == '\0' || strcmp(r->account, p->account) == 0;
+}
+
+/* Credentials of another account show nothing of the stack, and prove nothing. */
+static int same_account(struct run *run, const struct provider *p, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (p->account == NULL || run->stack.uid == NULL) return 0;
+    if (journal_resources(run->e->journal, run->stack.uid, &known, NULL) != 0) return 0;
+    for (size_t i = 0; i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (k->state == RES_GONE || strcmp(k->provider, p->ops->name) != 0 || look_is_in_account(p, k)) continue;
+        return gp_fail(err, GP_EAUTH, "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
+                       "credentials for that account", p->ops->name, p->account, k->id, run->stack.name, k->account);
+    }
+    return 0;
+}
+
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err) {
     const char *name = p->ops->name;
     GP_AUTO_STRV struct strv regions = {0}, more = {0};
@@ -238,6 +257,12 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     int r = known_regions(run, name, &regions, err);
     if (r != 0) return r;
     coverage_drop(&run->looked, name); /* what an earlier look saw says nothing of now */
+    if (same_account(run, p, &why) != 0) {
+        note_missing(run, p, &regions, &why);
+        coverage_put(&run->looked, name, "", p->owner, p->ops->billed, &why);
+        if (err != NULL) *err = why;
+        return -(int)why.code;
+    }
     bool scoped = str_eq(run->scope_provider, name);
     req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
     r = look_list(run, p, &req, seen, &why);

@@ -151,6 +151,8 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
  * where that is not sure (the journal did not know the stack, its claim is not seen), every region. Fails when
  * one of the regions that are known to matter could not be looked at, or nothing could. */
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err);
+/* The resource is where the provider's credentials lead, as far as is known. */
+bool look_is_in_account(const struct provider *p, const struct resource *r);
 /* Emits which places are not looked at, when that changed. */
 void look_report(struct run *run);
 /* -GP_EBILLED with the ids when some of these may be billed: they are neither ended nor called gone. Else 0. */

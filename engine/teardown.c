@@ -81,7 +81,7 @@ static int destroy_layer(struct run *run, const struct resource_list *seen, enum
         for (size_t k = 0; k < seen->list.len; k++) {
             const struct resource *r = &seen->list.items[k];
             if (!alive(r) || !ours(run, r) || !in_layer(r, layer) ||
-                strcmp(r->provider, p->ops->name) != 0 ||
+                strcmp(r->provider, p->ops->name) != 0 || !look_is_in_account(p, r) ||
                 (layer == LAYER_CLAIM && !claim_may_go(run, r)))
                 continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */

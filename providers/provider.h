@@ -33,6 +33,7 @@ struct provider_ops;
 struct provider {
     const struct provider_ops *ops;
     char *owner;       /* set by open: env->owner or the cloud principal's short form; owned */
+    const char *account; /* which account the credentials are for, set by open; NULL: no accounts there */
     int64_t clock_skew_s; /* cloud's clock minus ours, as last seen */
 };
 

@@ -38,6 +38,7 @@ static const struct column resource_columns[] = {
     C(COL_TEXT, resource, host_keys),    C(COL_TEXT, resource, bastion),
     C(COL_TEXT, resource, login_key),    C(COL_TEXT, resource, known_hosts),
     C(COL_INT, resource, gpus),          C(COL_TEXT, resource, regions),
+    C(COL_TEXT, resource, account),
 };
 static const struct column node_columns[] = {
     C(COL_INT, node_record, slot),            C(COL_INT, node_record, attempt),

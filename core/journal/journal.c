@@ -116,10 +116,11 @@ static int migrate(struct journal *j, struct gp_error *err) {
                       "CREATE INDEX IF NOT EXISTS intents_uid ON intents(uid);");
         r = exec_sql(j, sql.s, "make the tables", err);
     }
-    /* 2: which spec a launch was for; where a claim's stack may have resources */
+    /* 2: which spec a launch was for; where a claim's stack may have resources, and in which account */
     if (r == 0 && version == 1)
         r = exec_sql(j, "ALTER TABLE intents ADD COLUMN spec_hash TEXT;"
-                        "ALTER TABLE resources ADD COLUMN regions TEXT;", "migrate to schema 2", err);
+                        "ALTER TABLE resources ADD COLUMN regions TEXT;"
+                        "ALTER TABLE resources ADD COLUMN account TEXT;", "migrate to schema 2", err);
     if (r == 0 && version < SCHEMA_VERSION) {
         GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, set, "set the schema's version", err);

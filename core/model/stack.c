@@ -79,6 +79,7 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, host_keys),    offsetof(struct resource, bastion),
     offsetof(struct resource, login_key),    offsetof(struct resource, known_hosts),
     offsetof(struct resource, regions),      offsetof(struct resource, unreadable),
+    offsetof(struct resource, account),
 };
 
 static char **string_of(struct resource *r, size_t i) {

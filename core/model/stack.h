@@ -63,6 +63,7 @@ struct resource {
     char *bastion;         /* "user@host[:port]"; "" */
     char *login_key;       /* ssh: private key path from the hosts file; "" */
     char *known_hosts;     /* ssh: path; "" */
+    char *account;         /* the cloud's account that it is in; "" where there is none, or not known */
     char *regions;         /* of a claim: where its stack may have resources (tags.h); "": not known */
     char *unreadable;      /* why its tags were not understood, one line; "": they were. Without owner, stack
                               and uid it is nobody's: reported, never opened, ended or written down */

@@ -93,6 +93,7 @@ static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
         return gp_fail(err, GP_EAUTH, "aws: the credentials are for account %s, but '%s' is an owner of account %.12s: "
                        "use credentials for that account, or give --owner", account, owner, owner);
     a->account = xstrdup(account);
+    a->base.account = a->account;
     a->principal = principal_of(arn);
     a->base.owner = owner != NULL ? xstrdup(owner) : owner_of(account, a->principal);
     if (owner == NULL && !form_owner(a->base.owner))

@@ -159,6 +159,7 @@ struct launch {
 static void complete(const struct launch *l, struct resource *r) {
     if (l->price >= 0) r->price_usd_per_h = l->price;
     if (l->gpus >= 0) r->gpus = l->gpus;
+    resource_set(&r->account, l->a->account);
 }
 
 /* Ids to disk, then to the caller. Machines that only the journal does not know of are no refusal: the

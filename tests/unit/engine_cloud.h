@@ -24,6 +24,7 @@ static struct {
     struct refusal script[16]; /* answer to the n-th create; code 0: it works */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     bool list_fails, open_fails;
+    const char *account; /* that the credentials are for */
     bool list_is_partial; /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
     int64_t skew_s;                          /* the cloud's clock minus ours */
@@ -51,6 +52,7 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
     } *f = xcalloc(1, sizeof *f);
     f->base.ops = ops;
     f->base.clock_skew_s = cloud.skew_s;
+    f->base.account = ops == &provider_aws ? cloud.account : NULL;
     f->base.owner = xstrdup(env->owner ? env->owner : "me");
     f->journal = env->journal;
     *ret = &f->base;

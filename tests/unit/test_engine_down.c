@@ -432,6 +432,26 @@ static void test_changed_tags_of_our_machines(void **state) {
     assert_int_equal(running(), 0);
 }
 
+/* Credentials of another account show an empty cloud: nothing is gone by that. */
+static void test_credentials_of_another_account(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.account = "111111111111";
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(launch(f, &err), 0); /* its list tells the journal the account */
+    cloud.account = "222222222222";
+    cloud.list_lag = cloud.lists + 1000;
+    down_fails(f, GP_EBILLED, "account 222222222222", "i-0");
+    assert_int_equal(running(), 2);
+    struct stack_view_list views = {0};
+    assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), -GP_EBILLED);
+    assert_string_not_equal(views.list.items[0].phase, "gone");
+    stack_view_list_clear(&views);
+    cloud.account = "111111111111";
+    cloud.list_lag = 0;
+    down_ok(f);
+}
+
 /* Without the journal nobody can tell whose such a machine is: it is left alone, named, and not called gone. */
 static void test_a_machine_that_nobody_can_read(void **state) {
     struct fixture *f = *state;
@@ -484,6 +504,7 @@ int main(void) {
         T(test_gc_that_fails),
         T(test_changed_tags_of_our_machines),
         T(test_a_machine_that_nobody_can_read),
+        T(test_credentials_of_another_account),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,6 +215,7 @@ static void test_schema_1_is_migrated(void **state) {
     assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "ALTER TABLE intents DROP COLUMN spec_hash;"
                                       "ALTER TABLE resources DROP COLUMN regions;"
+                                      "ALTER TABLE resources DROP COLUMN account;"
                                       "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
                                       "VALUES('u1','aws',0,0,2,0);"
                                       "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"
