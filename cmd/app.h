@@ -68,8 +68,8 @@ void app_progress_end(struct engine *e, struct progress **p);
 /* Its value (NULL: not given) becomes the engine's limit. Before app_engine. */
 int app_places(struct invocation *inv, const char *list, struct gp_error *err);
 json_t *looked_json(const struct coverage *c); /* new reference */
-/* Two lines: where was looked, where not; why not is in the error. owner may be NULL. */
-void show_looked(const struct coverage *c, const char *owner, FILE *to);
+/* Two lines: where was looked, where not; why not is in the error. */
+void show_looked(const struct coverage *c, FILE *to);
 void show_unreadable(const struct resource_list *l, FILE *to);
 
 /* stdout: the short table that ends every verb. */

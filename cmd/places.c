@@ -33,13 +33,12 @@ json_t *looked_json(const struct coverage *c) {
     return list;
 }
 
-void show_looked(const struct coverage *c, const char *owner, FILE *to) {
+void show_looked(const struct coverage *c, FILE *to) {
     GP_AUTO_STR struct str seen = {0}, gaps = {0};
     const struct look *gap = coverage_gap(c);
     coverage_text(c, true, SHOWN, &seen);
     coverage_text(c, false, SHOWN, &gaps);
-    if (seen.len > 0)
-        fprintf(to, "looked at%s%s: %s\n", owner != NULL ? " for owner " : "", owner != NULL ? owner : "", seen.s);
+    if (seen.len > 0) fprintf(to, "looked at: %s\n", seen.s);
     if (gap != NULL) fprintf(to, "not looked at: %s\n", gaps.s);
 }
 

@@ -149,7 +149,7 @@ void show_stack(const struct stack_view *v, FILE *to) {
                                              : "'gpuprov up' or 'down' settles it");
     }
     show_unreadable(&v->unreadable, to);
-    if (!coverage_whole(&v->looked)) show_looked(&v->looked, v->stack.owner, to);
+    if (!coverage_whole(&v->looked)) show_looked(&v->looked, to);
 }
 
 static json_t *resource_json(const struct resource *r) {

@@ -53,7 +53,7 @@ static void show(struct invocation *inv, const char *name, const struct down_res
     if (res->left.list.len > 0) show_resources(&res->left, stdout);
     show_unreadable(&res->unreadable, stdout);
     if (r == 0) show_ended(name, res);
-    show_looked(&res->looked, res->owner, stdout);
+    show_looked(&res->looked, stdout);
 }
 
 struct opts {

@@ -25,6 +25,12 @@ static int check_provider(const char *name, struct gp_error *err) {
     return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; there are: %s", name, list);
 }
 
+static void show_part(const char *title, const struct resource_list *l) {
+    if (l->list.len == 0) return;
+    printf("%s:\n", title);
+    show_resources(l, stdout);
+}
+
 static void show(struct invocation *inv, const struct gc_result *res, bool dry_run, int r,
                  const struct gp_error *err) {
     if (inv->common->json) {
@@ -36,11 +42,13 @@ static void show(struct invocation *inv, const struct gc_result *res, bool dry_r
         print_json(j);
         return;
     }
-    if (res->ended.list.len > 0) show_resources(&res->ended, stdout);
+    show_part(dry_run ? "would be ended" : "ended (as it was seen before)", &res->ended);
+    show_part("kept", &res->kept);
     show_unreadable(&res->unreadable, stdout);
-    printf("gc: %zu %s, %zu %s\n", res->ended.list.len, dry_run ? "would be ended" : "ended",
-           res->kept.list.len, r == 0 ? "within their deadline" : "still there");
-    show_looked(&res->looked, NULL, stdout);
+    printf("gc: %zu %s, %zu %s%s\n", res->ended.list.len, dry_run ? "would be ended" : "ended",
+           res->kept.list.len, r == 0 ? "within their deadline" : "seen and kept",
+           coverage_whole(&res->looked) ? "" : "; what is elsewhere is not known");
+    show_looked(&res->looked, stdout);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {

@@ -89,7 +89,7 @@ static void print_plan(const struct spec *spec, const struct plan *p) {
                spec->name);
     print_others(&p->offers);
     for (size_t i = 0; i < p->notes.n; i++) printf("note: %s\n", p->notes.v[i]);
-    if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, NULL, stdout);
+    if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, stdout);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {

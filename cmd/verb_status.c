@@ -20,6 +20,7 @@ static void show(struct invocation *inv, const struct stack_view_list *l, int r,
         for (size_t i = 0; i < l->list.len; i++)
             json_array_append_new(list, stack_view_json(&l->list.items[i]));
         json_t *j = json_pack("{s:o}", "stacks", list);
+        if (l->list.len == 0) json_object_set_new(j, "remembered", json_true()); /* no cloud was asked */
         if (r != 0) result_error(inv, j, err);
         print_json(j);
         return;
@@ -29,7 +30,7 @@ static void show(struct invocation *inv, const struct stack_view_list *l, int r,
         show_stack(&l->list.items[i], stdout);
     }
     if (l->list.len == 0)
-        puts("this machine remembers no stacks; clouds were not asked: 'gpuprov gc --dry-run' lists what is there");
+        puts("this machine remembers no stacks; clouds were not asked: 'gpuprov gc --dry-run' lists what they have");
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {

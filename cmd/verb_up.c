@@ -39,7 +39,7 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
         putchar('\n');
     }
     if (res->nothing_to_do) puts("nothing to do: every node is ready already");
-    if (res->nothing_to_do) show_looked(&res->looked, NULL, stdout);
+    if (res->nothing_to_do) show_looked(&res->looked, stdout);
     if (has_view) show_stack(&res->view, stdout);
 }
 

@@ -24,7 +24,7 @@ int ending_provider(struct run *run, const char *name, struct gp_error *err) {
     bool note = run->ending || run->looking;
     if (note && before != NULL && !before->checked) return 0; /* noted already */
     int r = look_allows(run->e, name, "") ? run_provider(run, name, &p, &why)
-                                          : gp_fail(&why, GP_EUSAGE, "left out by --in");
+                                          : look_left_out(&why);
     if (r == 0) return 0;
     if (note && r != -GP_ECANCELLED) {
         coverage_put(&run->looked, name, "", run->owner, ops == NULL || ops->billed, &why);
@@ -58,17 +58,17 @@ static int verdict_of_unreadable(struct run *run, struct gp_error *err) {
 
 static int verdict_of_gaps(struct run *run, const struct down_result *done, struct gp_error *err) {
     const struct look *gap = coverage_gap(&run->looked);
-    GP_AUTO_STR struct str ids = {0}, gaps = {0};
+    GP_AUTO_STR struct str ids = {0}, gaps = {0}, reason = {0};
+    const char *next = NULL;
     if (gap == NULL) return 0;
     for (size_t i = 0; i < done->left.list.len; i++)
         str_addf(&ids, "%s%s", i == 0 ? " (known there: " : ", ", done->left.list.items[i].id);
     if (ids.len > 0) str_addc(&ids, ')');
     coverage_text(&run->looked, false, 6, &gaps);
-    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code,
-                   "'%s': not looked at: %.120s%s%s: %.160s; mend that and repeat 'gpuprov down %s', or name the "
-                   "places to look at with --in", run->stack.name, gaps.s,
-                   gap->billed ? ", where it may still be billed" : "", ids.s ? ids.s : "", gap->why.msg,
-                   run->stack.name);
+    look_gap_text(gap, &reason, &next);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "'%s': not looked at: %.120s%s%s: %s; %s: "
+                   "'gpuprov down %s'", run->stack.name, gaps.s, gap->billed ? ", where it may still be billed" : "",
+                   ids.s ? ids.s : "", reason.s, next, run->stack.name);
 }
 
 int ending_verdict(struct run *run, const struct down_result *done, struct gp_error *err) {

@@ -44,10 +44,19 @@ int look_check_places(const struct strv *places, struct gp_error *err) {
     return 0;
 }
 
+#define LEFT_OUT "LEFT-OUT" /* error detail of such a place */
+#define REASON_MAX 200
+
+int look_left_out(struct gp_error *err) {
+    int r = gp_fail(err, GP_EUSAGE, "it is left out by --in");
+    str_put(err->detail, sizeof err->detail, LEFT_OUT);
+    return r;
+}
+
 static void left_out(struct run *run, const char *provider, const char *region) {
     const struct provider_ops *ops = provider_find(provider);
     struct gp_error why = {0};
-    gp_fail(&why, GP_EUSAGE, "left out by --in");
+    look_left_out(&why);
     coverage_put(&run->looked, provider, region, run->owner, ops == NULL || ops->billed, &why);
 }
 
@@ -291,7 +300,7 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     if (why.code == GP_OK) {
         const struct look *gap = coverage_gap(&run->looked);
         if (gap != NULL) why = gap->why;
-        else gp_fail(&why, GP_EUSAGE, "%s: left out by --in", name);
+        else look_left_out(&why);
     }
     if (err != NULL) *err = why;
     return -(int)why.code;
@@ -311,15 +320,24 @@ void look_report(struct run *run) {
               "not looked at: %s: %s", gaps.s, gap->why.msg);
 }
 
+void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next) {
+    size_t n = strlen(gap->why.msg), keep = n;
+    for (size_t i = 0; n > REASON_MAX && i < REASON_MAX; i++) /* at the end of a clause, not of a word's half */
+        if ((gap->why.msg[i] == ':' || gap->why.msg[i] == ';') && gap->why.msg[i + 1] == ' ') keep = i;
+    str_add_mem(reason, gap->why.msg, GP_MIN(keep, (size_t)REASON_MAX));
+    *ret_next = str_eq(gap->why.detail, LEFT_OUT) ? "repeat without --in, or with that place in it"
+                                                  : "mend that and repeat, or name the places to look at with --in";
+}
+
 int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err) {
-    GP_AUTO_STR struct str gaps = {0};
+    GP_AUTO_STR struct str gaps = {0}, reason = {0};
     const struct look *gap = coverage_gap(looked);
+    const char *next = NULL;
     if (gap == NULL) return 0;
     coverage_text(looked, false, 6, &gaps);
-    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code,
-                   "%s: not looked at: %s (%.160s)%s; give credentials for it, or name the places to look at with "
-                   "--in", what, gaps.s, gap->why.msg,
-                   gap->billed ? ": what is there may still be billed" : "");
+    look_gap_text(gap, &reason, &next);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "%s: not looked at: %.120s%s: %s; %s", what, gaps.s,
+                   gap->billed ? ", where it may still be billed" : "", reason.s, next);
 }
 
 int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err) {

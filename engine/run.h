@@ -151,6 +151,9 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
  * where that is not sure (the journal did not know the stack, its claim is not seen), every region. Fails when
  * one of the regions that are known to matter could not be looked at, or nothing could. */
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err);
+/* Why a place was not looked at, in short, and what to do; *ret_next is static. */
+void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next);
+int look_left_out(struct gp_error *err); /* the error of a place that --in leaves out; err not NULL */
 /* The resource is where the provider's credentials lead, as far as is known. */
 bool look_is_in_account(const struct provider *p, const struct resource *r);
 /* Emits which places are not looked at, when that changed. */

@@ -18,7 +18,7 @@ const char *view_ends_name(enum provider_ends ends) {
 }
 
 static char *verdict_of(const struct run_node *n, const struct resource *r) {
-    if (!n->exists && r == NULL) return xstrdup("no machine");
+    if (!n->exists && r == NULL) return xstrdup(coverage_whole(&n->run->looked) ? "no machine" : "not known");
     if (!n->exists)
         return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "",
                          r->state_reason);
@@ -42,6 +42,7 @@ static const struct resource *former(const struct run *run, int slot) {
 
 static void add_node(const struct run *run, const struct run_node *n, struct stack_view *v) {
     const struct resource *r = n->exists ? &n->res : former(run, n->slot);
+    bool sure = coverage_whole(&run->looked); /* else it may have a machine where nobody looked */
     const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
     struct node_view node = {
         .slot = n->slot,
@@ -50,8 +51,8 @@ static void add_node(const struct run *run, const struct run_node *n, struct sta
         .place = r != NULL ? place_of(r) : xstrdup(""),
         .type = xstrdup(r != NULL ? r->instance_type : ""),
         .address = xstrdup(address),
-        .state = xstrdup(r != NULL ? resource_state_name(r->state) : "gone"),
-        .price_usd_per_h = r != NULL && (n->exists || r->billed) ? r->price_usd_per_h : 0,
+        .state = xstrdup(r != NULL ? resource_state_name(r->state) : sure ? "gone" : "not known"),
+        .price_usd_per_h = r != NULL && (n->exists || r->billed) ? r->price_usd_per_h : sure ? 0 : -1,
         .verdict = verdict_of(n, r),
         .billed = r != NULL && r->billed,
     };

@@ -87,15 +87,18 @@ const struct look *coverage_gap(const struct coverage *c) {
 static void provider_text(const struct coverage *c, const char *provider, bool checked, size_t max,
                           struct str *out) {
     size_t shown = 0, more = 0;
+    const char *owner = "";
     str_addf(out, "%s%s", out->len > 0 ? "; " : "", provider);
     for (size_t i = 0; i < c->list.len; i++) {
         const struct look *l = &c->list.items[i];
         if (l->checked != checked || strcmp(l->provider, provider) != 0 || l->region[0] == '\0') continue;
+        if (checked) owner = l->owner;
         if (shown < max) str_addf(out, "%s%s", shown > 0 ? ", " : " ", l->region);
         else more++;
         shown++;
     }
     if (more > 0) str_addf(out, " and %zu more", more);
+    if (owner[0] != '\0') str_addf(out, " (owner %s)", owner);
 }
 
 void coverage_text(const struct coverage *c, bool checked, size_t max, struct str *out) {

@@ -117,7 +117,7 @@ def test_a_closed_descriptor_is_no_other_file(gpuprov, fd, tmp_path):
     if fd == 1:
         assert "could not write the result" in err
     else:
-        assert out == "gc: 0 ended, 0 within their deadline\nlooked at: local here\n"
+        assert out == "gc: 0 ended, 0 within their deadline\nlooked at: local here (owner root)\n"
     assert gpuprov("status").out.startswith("this machine remembers no stacks")
 
 
@@ -281,7 +281,7 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     old.write_text("{}\n")
     os.utime(old, (0, 0))
     (gpuprov.state / "locks" / "killed@me").write_text("1")
-    assert gpuprov("down", "ux").out.startswith("ux: 2 resources ended, nothing is left\nlooked at for owner ")
+    assert gpuprov("down", "ux").out.startswith("ux: 2 resources ended, nothing is left\nlooked at: local here (owner ")
     # what nobody needs any more goes by itself; what happened can still be read
     assert not old.exists() and not any((gpuprov.state / "locks").iterdir())
     assert not any((gpuprov.state / "stacks").iterdir())

@@ -68,7 +68,7 @@ def test_up_to_down(inside, fleet, tmp_path):
     # the user's own ssh, through the bastion
     assert inside("ssh", "fleet/1", "--", "hostname").out.strip() == "h2"
     down = inside("down", "fleet")
-    assert down.out.startswith("fleet: 2 hosts released, nothing is left\nlooked at for owner ")
+    assert down.out.startswith("fleet: 2 hosts released, nothing is left\nlooked at: ")
     assert "release: host" in down.err and "destroy" not in down.err, down
     assert inside.json("status")["stacks"] == []
     assert traces(fleet) == []

@@ -161,7 +161,7 @@ static void test_coverage(void **state) {
     assert_string_equal(coverage_gap(&c)->region, "eu-west-1"); /* the one that may be billed */
     coverage_text(&c, true, 6, &seen);
     coverage_text(&c, false, 6, &gaps);
-    assert_string_equal(seen.s, "local here; aws us-east-1");
+    assert_string_equal(seen.s, "local here (owner me); aws us-east-1 (owner me)");
     assert_string_equal(gaps.s, "ssh here; aws eu-west-1");
     coverage_drop(&c, "aws");
     assert_null(coverage_find(&c, "aws", "us-east-1"));
