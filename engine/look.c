@@ -350,6 +350,6 @@ int look_unreadable_error(const struct resource_list *unreadable, const char *wh
         str_addf(&ids, "%s%s", ids.len > 0 ? ", " : "", r->id);
     }
     if (first == NULL) return 0;
-    return gp_fail(err, GP_EBILLED, "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be billed: "
-                   "look at it in the cloud's console", what, ids.s, first->region, first->unreadable);
+    return gp_fail(err, GP_EBILLED, "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be "
+                   "billed: look at it in the cloud's console", what, ids.s, first->region, first->unreadable);
 }

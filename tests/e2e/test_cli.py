@@ -164,7 +164,7 @@ def test_providers_and_checks(gpuprov):
 
 def test_status_of_nothing(gpuprov):
     assert gpuprov("status").out.startswith("this machine remembers no stacks; clouds were not asked")
-    assert gpuprov.json("status") == {"stacks": []}
+    assert gpuprov.json("status") == {"stacks": [], "remembered": True}
 
 
 def test_the_state_folder_is_private(gpuprov):

@@ -441,7 +441,7 @@ def test_nobody_says_nothing_without_credentials(account, computer):
     said = one.tell("--owner", "other", "down", "t4")
     assert said["code"] == 0 and said["owner"] == "other" and said["gone"] is True
     assert {x["owner"] for k, x in looked(said).items() if k[0] == "aws"} == {"other"}
-    assert "looked at for owner other" in one("--owner", "other", "down", "t4").out
+    assert "(owner other)" in one("--owner", "other", "down", "t4").out
     assert account.alive() == [made]
     said = one.tell("down", "t4")
     assert said["code"] == 0 and said["gone"] is True and account.alive() == []
