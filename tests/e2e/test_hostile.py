@@ -120,15 +120,20 @@ def test_a_uid_that_is_a_path(account, computer, billed):
     assert account.alive() == alive and len(account.groups("t4")) == len(paths)
 
 
-@pytest.mark.parametrize("stack", ["../../..", "..", "/", "t4/../../victimdir", "T4", "-t4", "t" * 41, "t4\u202e", "*"])
-def test_a_stack_that_is_a_path(account, computer, stack):
+STACKS = ["../../..", "..", "/", "t4/../../victimdir", "T4", "-t4", "t" * 41, "t4\u202e", "*"]
+
+
+def test_a_stack_that_is_a_path(account, computer):
     """No filter of gpuprov asks for such a name; gc, which lists all that the owner has, leaves it alone."""
     one = computer()
-    group = account.group(claim_tags("t4", expires=-3600, stack=stack), name="planted")
+    groups = [account.group(claim_tags("t4", expires=-3600, stack=s), name=f"planted {n}")
+              for n, s in enumerate(STACKS)]
     said = one.tell("gc")
-    assert said["code"] == 0 and [r["id"] for r in said["unreadable"]] == [group]
-    assert one.tell("down", stack)["code"] in (0, 1)
-    account.group_of(group)
+    assert said["code"] == 0 and sorted(r["id"] for r in said["unreadable"]) == sorted(groups), said["said"]
+    for stack in STACKS:
+        assert one.tell("down", stack)["code"] == 1, stack
+    for group in groups:
+        account.group_of(group)
 
 
 @pytest.mark.parametrize("path", ["../../../victimdir", "..", "/tmp/victimdir"])
@@ -149,26 +154,23 @@ KEYS = ["SHA256:$(touch {f})", "SHA256:`touch {f}`;touch {f}", "'; touch {f}; '"
         "SHA256:x\nProxyCommand touch {f}\n", "| touch {f}", "SHA256:" + "A" * 43 + " -oProxyCommand=touch"]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_a_host_key_that_is_shell_text(account, computer, key):
+def test_a_host_key_that_is_shell_text(account, computer):
     """Neither a computer that launched the machine nor one that adopts it lets a shell read the tag."""
-    one, other = computer(), computer()
-    path = one.spec("t4")
-    made, _ = one.up(path, "t4")
-    key = key.format(f=one.pwned)
-    account.tag(made, hostkey=key)
-    for who in (one, other):
-        said = who.tell("status", "t4")
-        assert said["stacks"][0]["nodes"][0]["id"] == made, said["said"]
-        config = who("ssh", "t4", "--config", code=None).out
-        assert "touch" not in config and key not in config, config
-    p = one.popen("up", path)
-    for line in p.stderr:
-        if "waiting for ssh" in line:
-            break
-    p.kill()
-    p.communicate()
-    assert account.alive() == [made]
+    def one_key(stack, key, one, other):
+        path = one.spec(stack)
+        made, _ = one.up(path, stack)
+        key = key.format(f=one.pwned)
+        account.tag(made, hostkey=key)
+        for who in (one, other):
+            said = who.tell("status", stack)
+            assert said["stacks"][0]["nodes"][0]["id"] == made, said["said"]
+            config = who("ssh", stack, "--config", code=None).out
+            assert "touch" not in config and key not in config, config
+        one.again(path)
+        assert account.alive(stack) == [made]
+
+    jobs = [(f"k{n}", key, computer(), computer()) for n, key in enumerate(KEYS)]
+    side_by_side(*[lambda job=job: one_key(*job) for job in jobs])
 
 
 # --- 3: regions that the spec does not name any more ---
@@ -282,7 +284,7 @@ def cut_launch(one, account, proxy, path):
     wait_for("the launch", lambda: proxy.count("RunInstances"))
     p.kill()
     p.communicate()
-    assert account.alive() == []
+    assert account.alive(path.stem) == []
     [call] = proxy.of("RunInstances")
     proxy.clear()
     return call.params["ClientToken"]
@@ -321,16 +323,13 @@ def dropped(account, one, proxy):
     proxy.clear()
     said = one.tell("plan", path)
     assert "settle" in [i["action"] for i in said["items"]] or made in str(said["items"]), said
-    p = one.popen("up", path, env=through(proxy))
-    assert any("waiting for ssh" in line for line in p.stderr)
-    p.kill()
-    p.communicate()
+    one.again(path, proxy)
     assert proxy.count("RunInstances") == 0 and account.alive("t7") == [made]
 
 
-@pytest.mark.parametrize("what", [corrected, repeated, dropped])
-def test_a_launch_without_a_known_outcome(account, computer, proxies, what):
-    what(account, computer(), proxies())
+def test_a_launch_without_a_known_outcome(account, computer, proxies):
+    jobs = [(what, computer(), proxies()) for what in (corrected, repeated, dropped)]
+    side_by_side(*[lambda job=job: job[0](account, *job[1:]) for job in jobs])
 
 
 # --- 6: a region that may not be looked at ---
@@ -397,10 +396,7 @@ def test_access_of_a_running_stack(account, computer):
     assert len(groups()) >= 1
     for sources in (["198.51.100.0/24", "203.0.113.0/24"], ["203.0.113.9/32"], ["2001:db8::/32"], ["203.0.113.0/24"]):
         path = one.spec("t4", region=AWAY, access={"ssh_from": sources})
-        p = one.popen("up", path)
-        assert any("waiting for ssh" in line for line in p.stderr)
-        p.kill()
-        p.communicate()
+        one.again(path)
         for group, found in groups().items():
             assert found == {("tcp", 22, 22, s) for s in sources} | {("-1", None, None, group)}, (sources, found)
     assert account.alive() == [made]
@@ -412,16 +408,9 @@ def test_rules_that_were_added_to_a_running_stack(account, computer):
     one.up(path, "t4")
     [group] = account.groups("t4")
     foreign = plant_rules(account, group["GroupId"])
-    p = one.popen("up", path)
-    said = []
-    for line in p.stderr:
-        said.append(line)
-        if "waiting for ssh" in line:
-            break
-    p.kill()
-    p.communicate()
+    said = one.again(path)
     assert rules(account.group_of(group["GroupId"])) == {SSH_FROM, ("-1", None, None, group["GroupId"])}
-    assert all(f"from {source}, which" in "".join(said) for source in foreign), said
+    assert all(f"from {source}, which" in said for source in foreign), said
 
 
 # --- 8: absence ---
@@ -511,7 +500,7 @@ def test_gc_keeps_what_somebody_called_expired_apart(account, computer):
 
 # --- 10: others ---
 
-@pytest.mark.parametrize("owner", ["other", OWNER + "x", OWNER.upper(), OWNER[:-1], "*", OWNER + " "])
+@pytest.mark.parametrize("owner", ["other", OWNER.upper(), "*"])
 def test_what_is_of_others_is_left_alone(account, computer, owner):
     """The same stack name and uid under another owner's tags."""
     theirs = [account.instance(tags("t4", owner=owner, expires=-60), region) for region in (HOME, AWAY)]
@@ -539,25 +528,29 @@ def test_others_have_the_claims_name(account, computer):
 
 # --- 11: numbers ---
 
-@pytest.mark.parametrize("more", [{"slots": "4095+1"}, {"slots": "4096+1"}, {"slots": "0+4097"}, {"slots": "-1+2"},
-                                  {"slots": "2147483647+2147483647"}, {"slots": "0+0"}, {"slots": "00+1"},
-                                  {"attempt": "2147483648"}, {"attempt": "-1"}, {"attempt": "9" * 200},
-                                  {"expires": "9999-12-31T23:59:59Z"}, {"price": "-5"}, {"price": "1" * 200}])
-def test_numbers_out_of_range(account, computer, more):
-    made = account.instance(tags("t4", **more))
-    one = computer()
-    path = one.spec("t4")
-    assert one.tell("status", "t4")["code"] == 0
-    plan = one("plan", path, code=None)
-    assert plan.code in (0, 1, 2), plan
-    said = one.tell("down", path)
-    assert said["code"] == 0 and said["gone"] is True and made not in account.alive(), said["said"]
+NUMBERS = [{"slots": "4095+1"}, {"slots": "4096+1"}, {"slots": "0+4097"}, {"slots": "-1+2"}, {"slots": "0+0"},
+           {"slots": "2147483647+2147483647"}, {"slots": "00+1"}, {"attempt": "2147483648"}, {"attempt": "-1"},
+           {"attempt": "9" * 200}, {"expires": "9999-12-31T23:59:59Z"}, {"price": "-5"}, {"price": "1" * 200}]
+
+
+def test_numbers_out_of_range(account, computer):
+    def one_number(stack, more, one):
+        made = account.instance(tags(stack, **more))
+        path = one.spec(stack)
+        assert one.tell("status", stack)["code"] == 0
+        plan = one("plan", path, code=None)
+        assert plan.code in (0, 1, 2), plan
+        said = one.tell("down", path)
+        assert said["code"] == 0 and said["gone"] is True and made not in account.alive(), said["said"]
+
+    jobs = [(f"n{n}", more, computer()) for n, more in enumerate(NUMBERS)]
+    side_by_side(*[lambda job=job: one_number(*job) for job in jobs])
 
 
 def test_many_machines_for_one_slot(account, computer):
-    """A hundred machines claim node 0, and a hundred groups the name: all machines are ended."""
-    made = account.instance(tags("t4"), MinCount=1, MaxCount=1), *[account.instance(tags("t4")) for _ in range(99)]
-    for n in range(100):
+    """Forty machines have the tags of node 0, and forty groups those of the claim: all machines are ended."""
+    made = account.instance(tags("t4"), MinCount=1, MaxCount=1), *[account.instance(tags("t4")) for _ in range(39)]
+    for n in range(40):
         account.group(claim_tags("t4"), name=f"planted {n}")
     one = computer()
     seen = one.tell("status", "t4")
