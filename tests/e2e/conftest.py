@@ -121,7 +121,7 @@ def pytest_configure(config):
 
 # Files that take minutes, the longest first: begun last, one would keep all others waiting.
 LONG = ["test_ec2.py", "test_ec2_killed.py", "test_local.py", "test_agent.py", "test_bootstrap.py", "test_fleet.py",
-        "test_aws_faults.py"]
+        "test_aws_faults.py", "test_hostile_stacks.py", "test_hostile.py", "test_hostile_random.py"]
 
 
 def pytest_collection_modifyitems(items):

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import ec2
 import faultproxy
+import pytest
 from conftest import Gpuprov
 
 OWNER = "123456789012-moto"  # whom moto's identity is
@@ -27,6 +28,7 @@ from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBacken
 eni.random_public_ip = lambda: "192.0.2.7"
 RegionsAndZonesBackend.regions = [r for r in RegionsAndZonesBackend.regions if r.name in {REGIONS + ['ap-south-1']!r}]
 """
+SSH_FROM = ("tcp", 22, 22, "203.0.113.0/24")
 NAMES = ["sh", "bash", "dash", "env", "ssh", "scp", "ssh-keygen", "ssh-add", "touch", "true", "id", "cat", "rm", "mv",
          "cp", "mkdir", "curl", "wget", "python3", "perl", "sudo", "git", "aws", "systemctl", "unshare", "nsenter"]
 # Escapes, the C1 controls that some terminals obey, and marks that turn a line's direction around.
@@ -256,7 +258,8 @@ class Machine(Gpuprov):
 
     def check(self):
         assert not self.pwned.exists(), "started: " + self.pwned.read_text()
-        started = [line for f in sorted(self.traces.iterdir()) for line in self.settled(f).splitlines() if "exec" in line]
+        lines = [line for f in sorted(self.traces.iterdir()) for line in self.settled(f).splitlines()]
+        started = [line for line in lines if "exec" in line]
         assert all(f'execve("{self.program}"' in line for line in started), started
         assert len(started) <= len(list(self.traces.iterdir())), started
         assert self.picture() == self.before
@@ -287,3 +290,84 @@ def side_by_side(*jobs):
     with ThreadPoolExecutor(16) as pool:
         waits = [pool.submit(job) for job in jobs]
         return [w.result() for w in waits]
+
+
+NOBODY = {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}
+
+
+@pytest.fixture(scope="module")
+def clouds():
+    made = Account()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def account(clouds):
+    clouds.fresh()
+    return clouds
+
+
+@pytest.fixture
+def computer(account, program, tmp_path):
+    """computer(): gpuprov on a computer that knows nothing; what it changed outside its state folder, and what
+    it started, is looked at in the end."""
+    made = []
+
+    def make():
+        made.append(Machine(account, program, tmp_path / ("computer%d" % len(made))))
+        return made[-1]
+    yield make
+    for one in made:
+        one.check()
+
+
+@pytest.fixture
+def proxies(account):
+    made = []
+
+    def make(proxy=None):
+        made.append(proxy or faultproxy.FaultProxy(account.moto.url).start())
+        return made[-1]
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+def through(proxy):
+    return {"AWS_ENDPOINT_URL": proxy.url}
+
+
+def without_credentials(computer):
+    env = dict(computer.env)
+    for name in NOBODY:
+        env.pop(name)
+    return env
+
+
+class Blind:
+    """Runs verbs without credentials."""
+
+    def __init__(self, computer):
+        self.computer = computer
+
+    def __enter__(self):
+        self.env = self.computer.env
+        self.computer.env = without_credentials(self.computer)
+        return self.computer
+
+    def __exit__(self, *_):
+        self.computer.env = self.env
+
+
+def never_gone(said, *ids):
+    """Exit 8, and no word of absence."""
+    assert said["code"] == 8 and said["gone"] is not True, said["said"]
+    assert "nothing is left" not in said["said"].err and "nothing was there" not in said["said"].err
+    for i in ids:
+        assert i in said["said"].out + said["said"].err, said["said"]
+    return said
+
+
+def looked(said):
+    return {(x["provider"], x["region"]): x for x in said["looked"]}

@@ -15,17 +15,19 @@ MORE = int(os.environ.get("GPUPROV_HYPOTHESIS", "0"))
 STACK = "t4"
 # What paths, shells, EC2's filters, terminals and readers of numbers give a meaning to. No control character
 # that XML cannot carry: EC2 takes none either.
-PIECES = ["../", "..", "/", "\\", "victimdir", "~", "$(touch pwned)", "`touch pwned`", ";touch pwned;", "'", '"', "|", "&",
-          "\n", "\t", " ", "*", "?", "%s%n", "%2e", "\x7f", "\u009b31m", "\u202e", "\ufeff", "\u2028", "\u00e9", "\U0001f600",
-          "-o", "ProxyCommand=touch pwned", "0", "1", "9" * 12, "+", "-1", "nan", "1e999", "a", "f" * 15, "A" * 43,
-          "SHA256:", "T", "Z", ":", "<", ">", "&amp;", "aws", "us-east-1", OWNER, STACK]
+PIECES = ["../", "..", "/", "\\", "victimdir", "~", "$(touch pwned)", "`touch pwned`", ";touch pwned;", "'", '"', "|",
+          "&", "\n", "\t", " ", "*", "?", "%s%n", "%2e", "\x7f", "\u009b31m", "\u202e", "\ufeff", "\u2028", "\u00e9",
+          "\U0001f600", "-o", "ProxyCommand=touch pwned", "0", "1", "9" * 12, "+", "-1", "nan", "1e999", "a", "f" * 15,
+          "A" * 43, "SHA256:", "T", "Z", ":", "<", ">", "&amp;", "aws", "us-east-1", OWNER, STACK]
 TEXT = st.lists(st.sampled_from(PIECES), max_size=5).map(lambda p: "".join(p)[:255])
 NEARLY = {
     "owner": [OWNER, OWNER + "x", "other", OWNER.upper(), "*"], "stack": [STACK, STACK + "x", "T4", "*", "../t4"],
     "uid": [uid(STACK), "0" * 16, "0" * 15, "0" * 17, "F" * 16, "../../../victimdir"],
-    "spec": ["5" * 64, "5" * 63, "G" * 64], "expires": [stamp(-3600), stamp(3600), stamp(29 * 86400), "0000-00-00T00:00:00Z"],
+    "spec": ["5" * 64, "5" * 63, "G" * 64],
+    "expires": [stamp(-3600), stamp(3600), stamp(29 * 86400), "0000-00-00T00:00:00Z"],
     "created": [stamp(-7200), stamp(7200), "1969-12-31T23:59:59Z"], "slots": ["0+1", "0+4096", "4096+1", "1+0", "-1+1"],
-    "attempt": ["0", "1000000", "2147483648", "-1"], "price": ["0.5", "-1", "inf", "1e999", ""], "claim": ["1", "0", ""],
+    "attempt": ["0", "1000000", "2147483648", "-1"], "price": ["0.5", "-1", "inf", "1e999", ""],
+    "claim": ["1", "0", ""],
     "regions": [HOME, f"{AWAY} {HOME}", f"{HOME} {AWAY}", "*", "../x", "us-nowhere-1", " "],
     "hostkey": ["SHA256:" + "A" * 43, "SHA256:$(touch pwned)"]}
 
@@ -91,7 +93,8 @@ def examine(account, program, things, words):
         assert its.get("owner") == OWNER, (thing, its, said["said"])
         assert words[0] == "gc" or its.get("stack") == STACK, (thing, its, said["said"])
     assert all(after[k] == before[k] for k in after if k in before), said["said"]
-    left = [k[1] for k, t in after.items() if k[0] == "instance" and t.get("owner") == OWNER and t.get("stack") == STACK]
+    ours = [(k, t) for k, t in after.items() if (t.get("owner"), t.get("stack")) == (OWNER, STACK)]
+    left = [i for (kind, i), _ in ours if kind == "instance"]
     if left and words[0] == "down":
         assert said["code"] == 8 and said["gone"] is not True, (left, said["said"])
         assert all(i in said["said"].out for i in left), (left, said["said"])
