@@ -174,7 +174,7 @@ class Machine(Gpuprov):
     def __init__(self, account, program, top):
         self.account, self.top = account, top
         self.work = top / "a" / "b"
-        for name in ("state", "specs", "home/.ssh", "home/.aws", "bin", "cwd"):
+        for name in ("state/stacks", "state/events", "state/locks", "specs", "home/.ssh", "home/.aws", "bin", "cwd"):
             (self.work / name).mkdir(parents=True)
         for where in (top, top / "a", self.work, self.work / "home"):
             (where / "victimdir" / "sub").mkdir(parents=True)

@@ -25,7 +25,7 @@ def test_a_uid_that_is_a_path(account, computer, billed):
         if billed:
             ids.append(account.instance(tags("t4", expires=-3600, uid=path)))
     alive = account.alive()
-    for words in (["gc", "--dry-run"], ["gc"], ["down", "t4"], ["status", "t4"], ["gc"]):
+    for words in (["gc"], ["gc", "--dry-run"], ["down", "t4"], ["status", "t4"], ["gc"]):
         said = one.tell(*words)
         assert said["code"] == (8 if billed else 0), said["said"]
         reported = said["stacks"][0]["unreadable"] if words[0] == "status" else said["unreadable"]
