@@ -108,6 +108,8 @@ static void sort_out(struct run *run, const struct list_req *req, const char *ac
         struct resource *r = &all->list.items[i];
         recognize(req->known, r);
         resource_set(&r->account, account);
+        bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid tells, whatever name it bears */
+        if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
         else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->unreadable, r))
@@ -262,7 +264,8 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     const char *name = p->ops->name;
     GP_AUTO_STRV struct strv regions = {0}, more = {0};
     struct gp_error why = {0};
-    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = &regions};
+    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = &regions,
+                           .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
     int r = known_regions(run, name, &regions, err);
     if (r != 0) return r;
     coverage_drop(&run->looked, name); /* what an earlier look saw says nothing of now */

@@ -312,6 +312,13 @@ static bool may_heal(const struct run *run) {
     return false;
 }
 
+/* A machine that is left alone may keep a group in use for ever. */
+static bool left_alone(const struct run *run) {
+    for (size_t i = 0; i < run->unreadable.list.len; i++)
+        if (run->unreadable.list.items[i].billed) return true;
+    return false;
+}
+
 /* One round: look, end the layer that may end now. *ret_done: nothing is left to do. */
 static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
     struct run *run = t->run;
@@ -334,7 +341,8 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
         return destroy_layer(run, &seen, LAYER_MACHINES, &t->asked, err);
     }
     if (t->quiet < 2 || !settled) return 0;
-    if (t->groups_until_ms == 0) t->groups_until_ms = clock_deadline(GROUPS_MS);
+    if (t->groups_until_ms == 0)
+        t->groups_until_ms = clock_deadline(left_alone(run) ? run_settle_ms(run) : (int64_t)GROUPS_MS);
     if (t->clean >= 2 || clock_left_ms(t->groups_until_ms) == 0) {
         *ret_done = t->blind == 0 || t->blind >= TRIES || !may_heal(run);
         return 0;

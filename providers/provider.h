@@ -68,6 +68,7 @@ struct create_req {
 struct list_req {
     const char *owner;  /* never NULL */
     const char *stack;  /* NULL: every stack of the owner */
+    const char *uid;    /* NULL, or: the owner's machines with this uid too, whatever stack their tags name */
     const struct strv *regions; /* NULL: every region the provider can see (gc) */
     bool everywhere; /* every region the provider can see, and `regions` in any case */
     /* What the journal knows of it, or NULL: machines that the tags no longer show (somebody changed them) are

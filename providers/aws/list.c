@@ -223,12 +223,28 @@ static int list_by_id(struct aws *a, const char *region, const struct resource_l
     return r;
 }
 
+/* Machines of the uid whose tag names another stack by now. */
+static int list_by_uid(struct aws *a, const char *region, const struct list_req *req,
+                       struct resource_list *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct aws_wanted w = {.owner = req->owner, .uid = req->uid, .live = true};
+    int r = aws_list_instances(a, region, &w, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        struct resource copy = {0};
+        if (has_id(ret, all.list.items[i].id)) continue;
+        resource_copy(&copy, &all.list.items[i]);
+        vec_push(&ret->list, copy);
+    }
+    return r;
+}
+
 static int list_region(struct aws *a, const char *region, const struct list_req *req,
                        struct resource_list *ret, struct gp_error *err) {
     struct listing l = {region, ret};
     struct aws_wanted wanted = {.owner = req->owner, .stack = req->stack}, *w = &wanted;
     int r = aws_list_instances(a, region, w, ret, err);
     if (r == 0) r = list_by_id(a, region, req->known, ret, err);
+    if (r == 0 && req->uid != NULL) r = list_by_uid(a, region, req, ret, err);
     if (r != 0 || req->nodes_only) return r;
     r = aws_list_volumes(a, region, w, ret, err);
     if (r != 0) return r;
