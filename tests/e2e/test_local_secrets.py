@@ -189,7 +189,9 @@ def test_the_package_proxy_reads_one_strict_form(gpuprov, spec):
              r"GET http://no.example/ HTTP/3\r\n\r\n": "400",
              r"CONNECT [::1]:443 HTTP/1.1\r\n\r\n": "400",
              r"POST http://no.example/ HTTP/1.1\r\n\r\n": "405"}
-    script = "; ".join(f"exec 3<>/dev/tcp/10.91.0.1/3128; printf {shlex.quote(h)} >&3; head -n 1 <&3; exec 3>&-" for h in heads)
+    # one write for each head: bash's printf writes line by line, and the proxy closes at the first byte that is wrong
+    script = "; ".join(f"exec 3<>/dev/tcp/10.91.0.1/3128; printf {shlex.quote(h)} >/tmp/head; cat /tmp/head >&3; "
+                       "head -n 1 <&3; exec 3>&-" for h in heads)
     out = gpuprov("ssh", "secrets/0", "--", f"bash -c {shlex.quote(script)}").out
     assert [line.split()[1] for line in out.splitlines()] == list(heads.values()), out
     gpuprov("down", "secrets")
