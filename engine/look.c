@@ -311,7 +311,18 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
 
 /* --- what is said of it --- */
 
+/* `up` and `plan` would have a machine made beside it: that is worth a line. */
+static void report_unreadable(struct run *run) {
+    for (size_t i = 0; !run->ending && !run->said_unreadable && i < run->unreadable.list.len; i++) {
+        const struct resource *r = &run->unreadable.list.items[i];
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "tags", "left alone: %s in %s: %s%s", r->id, r->region,
+                  r->unreadable, r->billed ? "; it may be billed" : "");
+    }
+    run->said_unreadable = run->said_unreadable || run->unreadable.list.len > 0;
+}
+
 void look_report(struct run *run) {
+    report_unreadable(run);
     GP_AUTO_STR struct str gaps = {0};
     coverage_text(&run->looked, false, 6, &gaps);
     if (str_eq(gaps.s, run->said_gaps != NULL ? run->said_gaps : "")) return;

@@ -51,6 +51,7 @@ struct run {
     bool looking;                /* status: what cannot be asked is shown from memory */
     struct coverage looked;      /* where was looked so far, and where not */
     char *said_gaps;             /* as last reported */
+    bool said_unreadable;        /* likewise */
     struct resource_list unreadable; /* with the stack's name, but with tags that say whose it is no more */
     struct strv scope;           /* regions that the claim names: nothing of the stack is elsewhere... */
     char *scope_provider;        /* ...at this provider; NULL: no such claim was seen */
