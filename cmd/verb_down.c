@@ -79,8 +79,8 @@ const struct verb verb_down = {
     .name = "down",
     .argspec = "STACK|SPEC",
     .help = "destroys everything the stack owns and proves that it is gone",
-    .details = "  'Nothing is left' is said only of the places that were looked at, which are named; a place that\n"
-               "  could not be looked at makes the exit code 8 where it may be billed.\n",
+    .details = "  The result names the places that were looked at. If one of them could not be read and something\n"
+               "  there may be billed, the exit code is 8.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
