@@ -5,7 +5,6 @@
 
 #include "engine/run.h"
 
-#include "base/form.h"
 #include "base/fs.h"
 
 static int64_t cloud_now_s(const struct run *run) {
@@ -111,10 +110,7 @@ int claim_leave_behind(struct run *run, const char *uid, struct gp_error *err) {
             r = journal_intent_end(run->e->journal, open.list.items[i].id, INTENT_TOMBSTONE,
                                    TEARDOWN_NOTE, err);
     intent_list_clear(&open);
-    GP_AUTO_FREE char *dir = NULL;
-    bool has_dir = form_uid(uid); /* a journal that somebody edited: no folder has such a name */
-    if (r == 0 && has_dir) r = run_stack_dir(run->e, uid, &dir, err);
-    if (r == 0 && has_dir) r = fs_remove_tree(dir, err);
+    if (r == 0) r = run_stack_dir_remove(run->e, uid, err);
     return r == 0 ? journal_stack_forget(run->e->journal, uid, err) : r;
 }
 

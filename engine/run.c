@@ -174,6 +174,13 @@ int run_stack_dir(const struct engine *e, const char *uid, char **ret, struct gp
     return 0;
 }
 
+int run_stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err) {
+    GP_AUTO_FREE char *dir = NULL;
+    if (!form_uid(uid)) return 0;
+    int r = run_stack_dir(e, uid, &dir, err);
+    return r == 0 ? fs_remove_tree(dir, err) : r;
+}
+
 void run_nodes_alloc(struct run *run, int n) {
     if (n <= run->n_nodes) return;
     run->nodes = xrealloc(run->nodes, (size_t)n * sizeof *run->nodes);

@@ -110,6 +110,8 @@ int64_t run_cloud_s(const struct run *run, const char *provider); /* that provid
 /* state/stacks/UID, the stack's own folder; caller frees. A uid without its form is refused (-GP_EENV): this is
  * the one place that makes a path of it. */
 int run_stack_dir(const struct engine *e, const char *uid, char **ret, struct gp_error *err);
+/* Removes it. A uid without its form (somebody edited the journal) has no folder: success. */
+int run_stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err);
 void run_nodes_alloc(struct run *run, int n);
 bool run_any_exists(const struct run *run); /* any node has a machine */
 /* Starts a node's story again at NODE_REACHING (validate, a changed spec, a crash in between). */

@@ -160,9 +160,7 @@ static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp
 
 static int forget(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
-    GP_AUTO_FREE char *dir = NULL;
-    int r = run_stack_dir(run->e, run->stack.uid, &dir, err);
-    if (r == 0) r = fs_remove_tree(dir, err);
+    int r = run_stack_dir_remove(run->e, run->stack.uid, err);
     if (r == 0) r = journal_stack_forget(run->e->journal, run->stack.uid, err);
     if (r != 0) return r;
     free(run->stack.uid);
