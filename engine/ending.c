@@ -60,7 +60,7 @@ static int verdict_of_gaps(struct run *run, const struct down_result *done, stru
     const struct look *gap = coverage_gap(&run->looked);
     GP_AUTO_STR struct str ids = {0}, gaps = {0}, reason = {0};
     const char *next = NULL;
-    if (gap == NULL) return 0;
+    if (gap == NULL) return look_gap_error(&run->looked, run->stack.name, err);
     for (size_t i = 0; i < done->left.list.len; i++)
         str_addf(&ids, "%s%s", i == 0 ? " (known there: " : ", ", done->left.list.items[i].id);
     if (ids.len > 0) str_addc(&ids, ')');

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking: the one place where the engine asks a provider what is there. Decides where to look, keeps what
  * is nobody's apart, and remembers which places were looked at, since every statement of absence or readiness
- * rests on that. The verb's thread, or the watcher's for its own list. */
+ * rests on that. Only the watcher's poll and the search after Ctrl-C list by themselves: they look for ids and
+ * launches that are known. The verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run.h"
@@ -250,14 +251,14 @@ bool look_is_in_account(const struct provider *p, const struct resource *r) {
 static int same_account(struct run *run, const struct provider *p, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (p->account == NULL || run->stack.uid == NULL) return 0;
-    if (journal_resources(run->e->journal, run->stack.uid, &known, NULL) != 0) return 0;
-    for (size_t i = 0; i < known.list.len; i++) {
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (k->state == RES_GONE || strcmp(k->provider, p->ops->name) != 0 || look_is_in_account(p, k)) continue;
         return gp_fail(err, GP_EAUTH, "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
                        "credentials for that account", p->ops->name, p->account, k->id, run->stack.name, k->account);
     }
-    return 0;
+    return r;
 }
 
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err) {
@@ -266,10 +267,10 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     struct gp_error why = {0};
     struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = &regions,
                            .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
-    int r = known_regions(run, name, &regions, err);
-    if (r != 0) return r;
     coverage_drop(&run->looked, name); /* what an earlier look saw says nothing of now */
-    if (same_account(run, p, &why) != 0) {
+    int r = known_regions(run, name, &regions, &why);
+    if (r == 0) r = same_account(run, p, &why);
+    if (r != 0) {
         note_missing(run, p, &regions, &why);
         coverage_put(&run->looked, name, "", p->owner, p->ops->billed, &why);
         if (err != NULL) *err = why;
@@ -309,9 +310,9 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     return -(int)why.code;
 }
 
-/* --- what is said of it --- */
+/* --- events and errors --- */
 
-/* `up` and `plan` would have a machine made beside it: that is worth a line. */
+/* Without this line `up` and `plan` would have a machine made beside it unmentioned. */
 static void report_unreadable(struct run *run) {
     for (size_t i = 0; !run->ending && !run->said_unreadable && i < run->unreadable.list.len; i++) {
         const struct resource *r = &run->unreadable.list.items[i];
@@ -347,7 +348,9 @@ int look_gap_error(const struct coverage *looked, const char *what, struct gp_er
     GP_AUTO_STR struct str gaps = {0}, reason = {0};
     const struct look *gap = coverage_gap(looked);
     const char *next = NULL;
-    if (gap == NULL) return 0;
+    if (coverage_whole(looked)) return 0;
+    if (gap == NULL)
+        return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name one that can be, such as --in local", what);
     coverage_text(looked, false, 6, &gaps);
     look_gap_text(gap, &reason, &next);
     return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "%s: not looked at: %.120s%s: %s; %s", what, gaps.s,

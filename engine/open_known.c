@@ -108,12 +108,14 @@ static int open_all(struct run *run, struct gp_error *err) {
     if (holder != NULL) run->owner = xstrdup(holder->owner);
     else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
     else if (run->n_providers > 0) run->owner = xstrdup(run->providers[0]->owner);
+    if (holder != NULL || run->ending) return 0;
     const struct look *gap = coverage_gap(&run->looked);
-    if (holder != NULL || run->ending || gap == NULL) return 0;
+    struct gp_error why = {0};
     GP_AUTO_FREE char *what = xasprintf("whether there is a stack '%s' is not known", run->stack.name);
-    look_gap_error(&run->looked, what, err);
-    if (!run->looking && err != NULL) err->code = gap->why.code; /* not the verb that tells what is billed */
-    return err != NULL ? -(int)err->code : -(int)gap->why.code;
+    if (look_gap_error(&run->looked, what, &why) == 0) return 0;
+    if (!run->looking && gap != NULL) why.code = gap->why.code; /* not the verb that tells what is billed */
+    if (err != NULL) *err = why;
+    return -(int)why.code;
 }
 
 static int open_providers(struct run *run, const struct spec *spec, struct gp_error *err) {

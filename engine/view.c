@@ -69,7 +69,7 @@ static const char *phase_of(const struct stack_view *v) {
     if (there == 0 && v->others.list.len > 0) return "empty";
     for (size_t i = 0; there == 0 && i < v->unreadable.list.len; i++)
         if (v->unreadable.list.items[i].billed) return "not known"; /* it may be one of its machines */
-    /* "gone" is said only of what was looked for */
+    /* "gone" needs a complete look */
     if (there == 0) return v->remembered || !coverage_whole(&v->looked) ? "not known" : "gone";
     if (ready == v->nodes.len) return "ready";
     return ready > 0 ? "partial" : "not ready";

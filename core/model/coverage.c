@@ -73,7 +73,7 @@ void coverage_drop(struct coverage *c, const char *provider) {
     c->list.len = n;
 }
 
-bool coverage_whole(const struct coverage *c) { return coverage_gap(c) == NULL; }
+bool coverage_whole(const struct coverage *c) { return c->list.len > 0 && coverage_gap(c) == NULL; }
 
 const struct look *coverage_gap(const struct coverage *c) {
     const struct look *first = NULL;

@@ -31,7 +31,7 @@ const struct look *coverage_find(const struct coverage *c, const char *provider,
 /* Drops places of the provider that were not checked and that keep() refuses: nothing can be there. */
 void coverage_forget(struct coverage *c, const char *provider, bool (*keep)(const void *ctx, const char *region),
                      const void *ctx);
-/* Every place was checked (also when there is none). */
+/* Some place was looked at, and every one was checked. */
 bool coverage_whole(const struct coverage *c);
 /* The first place that was not checked, one where something may be billed before others; NULL: none. */
 const struct look *coverage_gap(const struct coverage *c);

@@ -69,6 +69,22 @@ def test_status_names_a_machine_that_is_nobodys(cloud):
     assert one in gpuprov(cloud, 8, "status", "one").stderr
 
 
+def test_plan_warns_of_a_machine_that_is_nobodys(cloud):
+    one = machine(cloud, stack="contract", uid="../x")
+    said = gpuprov(cloud, 2, "plan", str(cloud.spec)).stderr
+    assert "left alone: " + one in said and "may be billed" in said
+
+
+@pytest.mark.parametrize("verb", ["down", "status", "gc"])
+def test_looking_nowhere_proves_nothing(cloud, verb):
+    """Hosts of the provider ssh are in no list of anybody: --in ssh leaves no place to look at."""
+    words = [verb] if verb == "gc" else [verb, "one"]
+    said = gpuprov(cloud, 1, *words, "--in", "ssh")
+    assert "nothing was there" not in said.stdout and "there is no stack" not in said.stderr
+    if verb == "down":
+        assert json.loads(gpuprov(cloud, 1, *words, "--in", "ssh", "--json").stdout)["gone"] is None
+
+
 def test_in_ends_nothing_elsewhere(cloud):
     """Also not what the journal knows there."""
     cloud.spec = ec2.spec(cloud.tmp, cloud.moto.image(), market="on-demand", nodes=1)

@@ -151,7 +151,7 @@ static void test_coverage(void **state) {
     struct gp_error why = {0};
     GP_AUTO_STR struct str seen = {0}, gaps = {0};
     gp_fail(&why, GP_EAUTH, "denied");
-    assert_true(coverage_whole(&c));
+    assert_false(coverage_whole(&c)); /* nobody looked anywhere: that proves nothing */
     coverage_put(&c, "local", "here", "me", false, NULL);
     coverage_put(&c, "aws", "us-east-1", "me", true, &why);
     coverage_put(&c, "aws", "us-east-1", "me", true, NULL);
