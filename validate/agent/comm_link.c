@@ -140,7 +140,7 @@ static int control_frame(struct comm *c, int rank, struct gp_error *err) {
         int32_t culprit = -1;
         if (l->control.len < sizeof culprit) break;
         memcpy(&culprit, l->control.s, sizeof culprit);
-        gp_fail(err, GP_ELOST, "rank %d ended it: %s", rank, l->control.s + sizeof culprit);
+        gp_fail(err, GP_ELOST, "rank %d (%s) ended it: %s", rank, l->addr, l->control.s + sizeof culprit);
         if (culprit >= 0 && culprit < c->size) comm_blame(err, culprit);
         return -GP_ELOST;
     }
