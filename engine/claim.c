@@ -202,6 +202,6 @@ void claim_take_back(struct run *run) {
     int r = is_ours(run, &ours, &why);
     if (r == 0 && ours) r = reconcile(run, &why); /* another run may have launched under it meanwhile */
     if (r == 0 && ours && !run_any_exists(run)) r = teardown(run, &gone, &why);
-    if (r != 0) run_event(run, -1, NODE_GONE, EVENT_WARN, "claim", "%s", why.msg);
+    if (r != 0) run_event(run, -1, NODE_ENDING, EVENT_WARN, "claim", "%s", why.msg);
     down_result_clear(&gone);
 }

@@ -89,7 +89,7 @@ static int end_their_machines(struct run *run) {
             bool machine = r->kind == RES_INSTANCE && r->state != RES_GONE && r->state != RES_STOPPING;
             if (!machine || !str_eq(r->provider, p->ops->name) || str_eq(r->uid, run->stack.uid)) continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */
-            run_event(run, -1, NODE_GONE, EVENT_START, "destroy", "%s %s", resource_kind_name(r->kind), r->id);
+            run_event(run, -1, NODE_ENDING, EVENT_START, "destroy", "%s %s", resource_kind_name(r->kind), r->id);
         }
         if (part.list.len > 0 && p->ops->destroy(p, &part, NULL) == 0) n += (int)part.list.len;
         vec_free(&part.list);
@@ -105,7 +105,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     strv_clear(&run->scope); /* that was the other one's claim */
     free(run->scope_provider);
     run->scope_provider = NULL;
-    run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy",
+    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy",
               "an earlier stack '%s' (%s) left something: it is ended too", run->stack.name, uid);
     int r = teardown(run, &one, err);
     ret->destroyed += one.destroyed;
@@ -116,7 +116,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
 }
 
 static void say_left(struct run *run, size_t n) {
-    run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy", "%zu thing%s that cost%s nothing still "
+    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "%zu thing%s that cost%s nothing still "
               "vanish%s: 'gpuprov gc' looks again", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
               n == 1 ? "es" : "");
 }
@@ -125,7 +125,7 @@ static void say_left(struct run *run, size_t n) {
 static void say_end(struct run *run, const struct down_result *ret, int r, const struct gp_error *err) {
     bool there = run->stack.uid != NULL;
     if (r != 0 && there && err != NULL)
-        run_event(run, -1, NODE_GONE, EVENT_FAIL, "", "%s", err->msg);
+        run_event(run, -1, NODE_ENDING, EVENT_FAIL, "", "%s", err->msg);
     else if (r == 0 && ret->left.list.len > 0)
         say_left(run, ret->left.list.len);
     else if (r == 0 && ret->destroyed + ret->released > 0) {

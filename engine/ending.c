@@ -39,7 +39,7 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
     if (r == 0 || !run->ending || !disk) return r;
     if (run->unwritten.code == GP_OK) {
         run->unwritten = *err;
-        run_event(run, -1, NODE_GONE, EVENT_WARN, "journal", "%s: what is there is ended all the same",
+        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: what is there is ended all the same",
                   err->msg);
     }
     gp_error_clear(err);
@@ -50,7 +50,7 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
 static int verdict_of_unreadable(struct run *run, struct gp_error *err) {
     for (size_t i = 0; i < run->unreadable.list.len; i++) {
         const struct resource *r = &run->unreadable.list.items[i];
-        run_event(run, -1, NODE_GONE, EVENT_WARN, "tags", "left alone: %s in %s: %s", r->id, r->region,
+        run_event(run, -1, NODE_ENDING, EVENT_WARN, "tags", "left alone: %s in %s: %s", r->id, r->region,
                   r->unreadable);
     }
     return look_unreadable_error(&run->unreadable, run->stack.name, err);

@@ -331,7 +331,7 @@ void look_report(struct run *run) {
     run->said_gaps = xstrdup(gaps.s);
     const struct look *gap = coverage_gap(&run->looked);
     if (gap == NULL) return;
-    run_event(run, -1, run->ending ? NODE_GONE : NODE_PLANNED, run->ending ? EVENT_WARN : EVENT_INFO, "look",
+    run_event(run, -1, run->ending ? NODE_ENDING : NODE_PLANNED, run->ending ? EVENT_WARN : EVENT_INFO, "look",
               "not looked at: %s: %s", gaps.s, gap->why.msg);
 }
 

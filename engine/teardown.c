@@ -66,7 +66,7 @@ static void ask_once(struct run *run, const struct resource *r, struct asked *as
     if (strv_has(&asked->ids, r->id)) return;
     strv_add(&asked->ids, r->id);
     asked->released += host;
-    run_event(run, is_machine(r) ? r->slot : -1, NODE_GONE, EVENT_START, host ? "release" : "destroy",
+    run_event(run, is_machine(r) ? r->slot : -1, NODE_ENDING, EVENT_START, host ? "release" : "destroy",
               "%s %s", resource_kind_name(r->kind), r->id);
 }
 
@@ -286,6 +286,9 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
             continue;
         }
         engine_note_billed(run->e, k->id, false);
+        if (alive(k) && is_machine(k) && k->slot >= 0)
+            run_event(run, k->slot, NODE_GONE, EVENT_DONE, "", "%s %s is %s", resource_kind_name(k->kind), k->id,
+                      k->kind == RES_HOST ? "released" : "no longer there");
         if (alive(k))
             r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);
     }
@@ -382,14 +385,14 @@ static int settling(struct teardown *t, struct gp_error *err) {
     if (r == 0) r = claims_under_way(run, &claims_ms, err);
     if (r == 0) r = unremembered(run, &young_ms, err);
     if (r == 0 && young_ms > launch_ms)
-        run_event(run, -1, NODE_GONE, EVENT_PROGRESS, "settle",
+        run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
                   "the claim is young and this journal knows no launch under it: looking for what another "
                   "run may have launched, for up to %lld s", (long long)(young_ms + 999) / 1000);
     t->settle_until_ms = clock_deadline(GP_MAX(launch_ms, young_ms));
     t->claim_until_ms = clock_deadline(claims_ms);
     int64_t ms = GP_MAX(launch_ms, claims_ms);
     if (r == 0 && ms > 0)
-        run_event(run, -1, NODE_GONE, EVENT_PROGRESS, "settle",
+        run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
                   "an earlier run was cut while it %s: looking for what it made, for up to %lld s",
                   unknown ? "launched" : "claimed a name", (long long)(ms + 999) / 1000);
     return r;
@@ -405,7 +408,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
         gp_error_clear(&why);
         r = teardown_round(&t, &done, &why);
         if (r != 0 && worth_repeating(&why) && ++failures < TRIES) {
-            run_event(run, -1, NODE_GONE, EVENT_WARN, "destroy", "%s: trying again", why.msg);
+            run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "%s: trying again", why.msg);
             gp_error_clear(&why);
             r = 0;
         } else if (r == 0) {

@@ -40,13 +40,20 @@ static const struct resource *former(const struct run *run, int slot) {
     return NULL;
 }
 
+/* Of a slot whose machine is no longer the node's. */
+static enum node_phase phase_of_former(const struct resource *r) {
+    if (r == NULL) return NODE_PLANNED;
+    if (r->state == RES_GONE) return NODE_GONE;
+    return r->state == RES_STOPPING ? NODE_ENDING : NODE_FAILED;
+}
+
 static void add_node(const struct run *run, const struct run_node *n, struct stack_view *v) {
     const struct resource *r = n->exists ? &n->res : former(run, n->slot);
     bool sure = coverage_whole(&run->looked); /* else it may have a machine where nobody looked */
     const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
     struct node_view node = {
         .slot = n->slot,
-        .phase = n->exists ? n->rec.phase : r != NULL ? NODE_GONE : NODE_PLANNED,
+        .phase = n->exists ? n->rec.phase : phase_of_former(r),
         .id = xstrdup(r != NULL ? r->id : ""),
         .place = r != NULL ? place_of(r) : xstrdup(""),
         .type = xstrdup(r != NULL ? r->instance_type : ""),

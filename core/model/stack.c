@@ -124,7 +124,8 @@ static const char *const phase_names[NODE_PHASE_MAX + 1] = {
     [NODE_REACHING] = "reach",  [NODE_BOOTSTRAPPING] = "bootstrap",
     [NODE_CHECKING] = "check",  [NODE_WAITING] = "wait",
     [NODE_GANG] = "gang",       [NODE_READY] = "ready",
-    [NODE_FAILED] = "failed",   [NODE_GONE] = "gone",
+    [NODE_FAILED] = "failed",   [NODE_ENDING] = "ending",
+    [NODE_GONE] = "gone",
 };
 
 const char *node_phase_name(enum node_phase p) {
@@ -141,7 +142,7 @@ bool node_phase_parse(const char *name, enum node_phase *ret) {
 bool node_phase_legal(enum node_phase from, enum node_phase to) {
     if ((size_t)from > NODE_PHASE_MAX || (size_t)to > NODE_PHASE_MAX) return false;
     if (from == NODE_GONE) return to == NODE_GONE;
-    if (to == NODE_FAILED || to == NODE_GONE) return true;
+    if (to == NODE_FAILED || to == NODE_ENDING || to == NODE_GONE) return true;
     if (from == NODE_FAILED) return to == NODE_LAUNCHING;
     return to >= from;
 }

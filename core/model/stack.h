@@ -82,7 +82,7 @@ void resource_list_clear(struct resource_list *l);
 #define GP_AUTO_RESOURCES GP_CLEANUP(resource_list_clear)
 
 /* Where a node is in the story. The order is the story's order; a phase is only moved forward,
- * except to NODE_FAILED and NODE_GONE, and from FAILED back to LAUNCHING by a replacement. */
+ * except to NODE_FAILED, NODE_ENDING and NODE_GONE, and from FAILED back to LAUNCHING by a replacement. */
 enum node_phase {
     NODE_PLANNED,
     NODE_LAUNCHING,
@@ -93,7 +93,8 @@ enum node_phase {
     NODE_GANG,       /* gang checks */
     NODE_READY,
     NODE_FAILED,
-    NODE_GONE,
+    NODE_ENDING, /* asked to end; not yet seen gone */
+    NODE_GONE,   /* lists that read its region do not show it any more */
     NODE_PHASE_MAX = NODE_GONE
 };
 const char *node_phase_name(enum node_phase p); /* "launch", "reach", "bootstrap", ... "ready" */

@@ -53,6 +53,28 @@ static bool is_gone(const char *id) {
     return false;
 }
 
+/* What was printed of each node: asked to end, then gone, and gone only when it is. */
+static void on_node_event(void *ctx, const struct event *e) {
+    struct str *seen = ctx;
+    if (e->node < 0 || e->node > 1 || e->phase < NODE_ENDING) return;
+    char id[8];
+    snprintf(id, sizeof id, "i-%d", e->node);
+    if (e->phase == NODE_GONE) assert_true(is_gone(id));
+    str_addf(seen, "%s %s,", id, e->phase == NODE_GONE ? "gone" : "asked");
+}
+
+static void test_gone_is_printed_when_it_is(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    GP_AUTO_STR struct str seen = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.gone_after = 3;
+    f->e->sink = (struct event_sink){on_node_event, &seen};
+    down_ok(f);
+    f->e->sink = (struct event_sink){0};
+    assert_string_equal(seen.s, "i-0 asked,i-1 asked,i-0 gone,i-1 gone,");
+}
+
 static void down_fails(struct fixture *f, enum gp_code code, const char *says, const char *id) {
     struct gp_error err = {0};
     struct down_result res = {0};
@@ -496,6 +518,7 @@ int main(void) {
         T(test_a_journal_that_cannot_be_written),
         T(test_list_fails_in_the_middle),
         T(test_gone_needs_two_reads),
+        T(test_gone_is_printed_when_it_is),
         T(test_earlier_stack_of_the_name),
         T(test_gc_ends_what_a_tombstone_names),
         T(test_gc_clears_tombstones),
