@@ -78,7 +78,7 @@ static bool read_price(struct tags *t, const char *v) {
 }
 
 static bool read_claim(struct tags *t, const char *v) {
-    t->claim = strcmp(v, "1") == 0;
+    t->claim = strcmp(v, TAGS_YES) == 0;
     return t->claim;
 }
 
@@ -114,12 +114,12 @@ static const struct {
 
 void tags_init(struct tags *t) {
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
-    char **texts[] = {&t->owner, &t->stack, &t->uid, &t->spec_hash, &t->hostkey, &t->regions};
+    char **texts[] = {&t->owner, &t->stack, &t->uid, &t->spec_hash, &t->hostkey, &t->regions, &t->more_regions};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) resource_set(texts[i], "");
 }
 
 void tags_clear(struct tags *t) {
-    char *texts[] = {t->owner, t->stack, t->uid, t->spec_hash, t->hostkey, t->regions};
+    char *texts[] = {t->owner, t->stack, t->uid, t->spec_hash, t->hostkey, t->regions, t->more_regions};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) free(texts[i]);
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
 }
@@ -129,7 +129,21 @@ static void complain(struct tags *t, const char *key, const char *why) {
     snprintf(t->bad, sizeof t->bad, "its tag '%s' is not %s", key, why);
 }
 
+static void read_one_more_region(struct tags *t, const char *name, const char *value) {
+    GP_AUTO_STRV struct strv all = {0};
+    if (!form_word(name) || strcmp(value, TAGS_YES) != 0) {
+        complain(t, TAGS_REGION, "the name of a region with the value 1");
+        return;
+    }
+    if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* more than one value holds */
+    tags_regions_split(t->more_regions, &all);
+    strv_add(&all, name);
+    GP_AUTO_FREE char *text = tags_regions_text(&all);
+    resource_set(&t->more_regions, text);
+}
+
 void tags_read(struct tags *t, const char *key, const char *value) {
+    if (str_starts(key, TAGS_REGION)) read_one_more_region(t, key + strlen(TAGS_REGION), value);
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         if (strcmp(rows[i].key, key) != 0) continue;
         if (t->seen & 1u << i) complain(t, key, "there only once");
@@ -149,7 +163,8 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
     resource_set(&r->uid, known ? t->uid : "");
     resource_set(&r->spec_hash, t->spec_hash);
     resource_set(&r->host_keys, t->hostkey);
-    resource_set(&r->regions, t->claim ? t->regions : "");
+    GP_AUTO_FREE char *regions = tags_regions(t);
+    resource_set(&r->regions, t->claim ? regions : "");
     r->attempt = t->attempt;
     r->claim = t->claim;
     r->expires_s = t->expires_s;
@@ -177,6 +192,13 @@ void tags_price_text(char *dst, size_t n, double usd_per_h) {
 
 static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char *tags_regions(const struct tags *t) {
+    GP_AUTO_STRV struct strv all = {0};
+    bool some = tags_regions_split(t->regions, &all);
+    if (!some || t->more_regions[0] == '\0') return xstrdup(t->regions);
+    return tags_regions_split(t->more_regions, &all) ? tags_regions_text(&all) : xstrdup(TAGS_EVERYWHERE);
 }
 
 char *tags_regions_text(const struct strv *regions) {

@@ -12,11 +12,14 @@
 #define TAGS_SLOTS_MAX 4096      /* nodes of a stack; a tag that names a higher slot is bad */
 #define TAGS_VALUE_MAX 256       /* EC2's limit of a value, in characters */
 #define TAGS_EVERYWHERE "*"      /* regions: all of them */
+#define TAGS_REGION "region/"    /* key of one more region, value TAGS_YES: two runs that add one lose neither */
+#define TAGS_YES "1"
 
 /* What the tags of one resource say. All strings owned; "" (0, -1): absent or bad. */
 struct tags {
     char *owner, *stack, *uid, *spec_hash, *hostkey;
-    char *regions;               /* of a claim: where its stack may have resources, "a b" or "*" */
+    char *regions;               /* of a claim when it was made: where its stack may have resources, "a b" or "*" */
+    char *more_regions;          /* of tags that were added later, "a b" */
     int64_t created_s, expires_s; /* wall */
     int slot_first, slot_count;  /* -1, 0: none */
     int attempt;
@@ -39,6 +42,8 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
 /* --- encoding: what tags_read decodes to the same --- */
 void tags_slots_text(char *dst, size_t n, int first, int count);
 void tags_price_text(char *dst, size_t n, double usd_per_h); /* "" when not known */
+/* All regions of a claim in one value; "": not known, which means everywhere. Caller frees. */
+char *tags_regions(const struct tags *t);
 /* Names in sorted order, each once; TAGS_EVERYWHERE when it would not fit a tag. Caller frees. */
 char *tags_regions_text(const struct strv *regions);
 /* The names of a regions value; false: everywhere, or not known (NULL, ""). */

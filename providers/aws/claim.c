@@ -46,21 +46,15 @@ static int claim_vpc(struct aws *a, const char *region, const struct spec *spec,
     return r;
 }
 
-/* Where a stack of this spec may have something at EC2, and where an earlier spec may have had: what `down`
- * and others look at. */
-static char *claim_regions(const struct aws *a, const struct spec *spec, const struct stack *s,
-                           const char *before) {
-    GP_AUTO_STRV struct strv all = {0};
-    if (str_eq(before, TAGS_EVERYWHERE)) return xstrdup(TAGS_EVERYWHERE);
-    tags_regions_split(before, &all);
-    strv_add(&all, s->region);
+/* Where a stack of this spec may have something at EC2. */
+static void spec_regions(const struct aws *a, const struct spec *spec, const struct stack *s, struct strv *ret) {
+    strv_add(ret, s->region);
     for (size_t i = 0; i < spec->offers.len; i++) {
         const struct spec_offer *o = &spec->offers.items[i];
         if (!str_eq(o->provider, "aws")) continue;
-        for (size_t k = 0; k < o->regions.n; k++) strv_add(&all, o->regions.v[k]);
-        if (o->regions.n == 0) strv_add(&all, aws_home(a));
+        for (size_t k = 0; k < o->regions.n; k++) strv_add(ret, o->regions.v[k]);
+        if (o->regions.n == 0) strv_add(ret, aws_home(a));
     }
-    return tags_regions_text(&all);
 }
 
 /* A claim that another run of the same spec made a moment ago: both go on with its times, so that both send
@@ -78,8 +72,22 @@ static void add_new_tag(struct str *body, int *n, const char *key, const char *v
     aws_paramf(body, value, "Tag.%d.Value", *n);
 }
 
+/* Regions that the claim does not name yet, a tag each, so that of two runs with other regions neither takes away
+ * what the other one wrote. A claim that names none stands for all. */
+static void add_regions(const struct strv *regions, const struct aws_group *g, struct str *body, int *n) {
+    GP_AUTO_FREE char *named = tags_regions(&g->tags);
+    GP_AUTO_STRV struct strv before = {0};
+    if (!tags_regions_split(named, &before)) return;
+    for (size_t i = 0; i < regions->n; i++) {
+        if (strv_has(&before, regions->v[i])) continue;
+        strv_add(&before, regions->v[i]);
+        GP_AUTO_FREE char *key = xasprintf(AWS_TAG TAGS_REGION "%s", regions->v[i]);
+        add_new_tag(body, n, key, TAGS_YES);
+    }
+}
+
 /* Brings the claim's own tags to what the stack is now. */
-static int retag(struct aws *a, const struct stack *s, const char *regions, bool times,
+static int retag(struct aws *a, const struct stack *s, const struct strv *regions, bool times,
                  struct aws_group *g, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
@@ -87,7 +95,7 @@ static int retag(struct aws *a, const struct stack *s, const char *regions, bool
     int n = 0;
     aws_begin(&body, "CreateTags");
     aws_param(&body, "ResourceId.1", g->id);
-    if (!str_eq(g->tags.regions, regions)) add_new_tag(&body, &n, AWS_TAG "regions", regions);
+    add_regions(regions, g, &body, &n);
     if (times) {
         time_format_utc(when, sizeof when, s->created_s);
         add_new_tag(&body, &n, AWS_TAG "created", when);
@@ -98,7 +106,10 @@ static int retag(struct aws *a, const struct stack *s, const char *regions, bool
     if (n == 0) return 0;
     int r = aws_ec2(a, s->region, "CreateTags", &body, 0, &reply, err);
     if (r != 0) return gp_wrap(err, "could not bring the claim %s up to date", g->id);
-    resource_set(&g->tags.regions, regions);
+    for (size_t i = 0; i < regions->n; i++) {
+        GP_AUTO_FREE char *key = xasprintf(TAGS_REGION "%s", regions->v[i]);
+        tags_read(&g->tags, key, TAGS_YES);
+    }
     if (!times) return 0;
     g->tags.created_s = s->created_s;
     g->tags.expires_s = s->expires_s;
@@ -110,7 +121,7 @@ static int retag(struct aws *a, const struct stack *s, const char *regions, bool
 static int take_claim(struct aws *a, const struct prepare_req *req, bool made, struct aws_group *g,
                       struct gp_error *err) {
     struct stack *s = req->stack;
-    GP_AUTO_FREE char *regions = claim_regions(a, req->spec, s, g->tags.regions);
+    GP_AUTO_STRV struct strv regions = {0};
     bool shared = made || shares_times(a, &g->tags, s);
     free(s->uid);
     s->uid = xstrdup(g->tags.uid);
@@ -118,7 +129,8 @@ static int take_claim(struct aws *a, const struct prepare_req *req, bool made, s
         s->created_s = g->tags.created_s;
         s->expires_s = g->tags.expires_s;
     }
-    return retag(a, s, regions, !shared, g, err);
+    spec_regions(a, req->spec, s, &regions);
+    return retag(a, s, &regions, !shared, g, err);
 }
 
 /* Reads or makes the claim; at the end *g is what the cloud holds. One that nobody saw is not read
@@ -126,7 +138,9 @@ static int take_claim(struct aws *a, const struct prepare_req *req, bool made, s
 static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, const char *name,
                  bool *ret_made, struct aws_group *g, struct gp_error *err) {
     struct stack *s = req->stack;
-    GP_AUTO_FREE char *regions = claim_regions(a, req->spec, s, NULL);
+    GP_AUTO_STRV struct strv names = {0};
+    spec_regions(a, req->spec, s, &names);
+    GP_AUTO_FREE char *regions = tags_regions_text(&names);
     char uid[17];
     int r = fs_random_hex(uid, 8, err);
     if (r != 0) return r;
@@ -184,8 +198,9 @@ static int apply_access(struct aws *a, const struct prepare_req *req, struct gp_
         if (r == 0 && g.id != NULL && g.tags.claim) {
             struct stack at = *req->stack;
             at.region = k->region;
-            GP_AUTO_FREE char *regions = claim_regions(a, req->spec, &at, g.tags.regions);
-            r = retag(a, &at, regions, false, &g, err);
+            GP_AUTO_STRV struct strv regions = {0};
+            spec_regions(a, req->spec, &at, &regions);
+            r = retag(a, &at, &regions, false, &g, err);
         }
         aws_group_clear(&g);
     }

@@ -9,6 +9,7 @@
 
 #include "base/form.h"
 #include "base/json.h"
+#include "model/tags.h"
 
 #include <stdarg.h>
 
@@ -42,7 +43,7 @@ static json_t *equals(const char *key, const char *value) {
 /* Only these tags, and at least one: a request without tags would satisfy ForAllValues alone. */
 static json_t *own_with_tags(const char *owner, json_t *keys) {
     return json_pack("{s:{s:s}, s:{s:o}, s:{s:s}}", "StringEquals", TAG_OF_RESOURCE, owner,
-                     "ForAllValues:StringEquals", "aws:TagKeys", keys, "Null", "aws:TagKeys",
+                     "ForAllValues:StringLike", "aws:TagKeys", keys, "Null", "aws:TagKeys",
                      "false");
 }
 
@@ -82,7 +83,7 @@ static void add_tags(json_t *to, const char *owner) {
     allow(to, "TagClaim", list("ec2:CreateTags", NULL),
           list("arn:*:ec2:*:*:security-group/*", NULL),
           own_with_tags(owner, list("gpuprov:expires", "gpuprov:created", "gpuprov:spec",
-                                    "gpuprov:regions", NULL)));
+                                    "gpuprov:" TAGS_REGION "*", NULL)));
     allow(to, "TagHostKey", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
           own_with_tags(owner, list("gpuprov:hostkey", NULL)));
 }

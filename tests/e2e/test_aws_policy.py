@@ -71,7 +71,7 @@ def through_ec2(action, via="ec2.us-east-1.amazonaws.com", **more):
 
 
 GRANT = {"kms:GrantIsForAWSResource": "true"}
-CLAIM_TAGS = ("gpuprov:expires", "gpuprov:created", "gpuprov:spec", "gpuprov:regions")
+CLAIM_TAGS = ("gpuprov:expires", "gpuprov:created", "gpuprov:spec", "gpuprov:region/us-west-2")
 TABLE = [
     ("launch as oneself", True, launch(ME, ME)),
     ("launch on demand", True, launch(ME, ME, spot=False)),
@@ -97,6 +97,7 @@ TABLE = [
     ("any other tag of an own instance", False, tag("instance", ME, "Name")),
     ("renew an own claim", True, tag("security-group", ME, *CLAIM_TAGS)),
     ("renew one tag of an own claim", True, tag("security-group", ME, "gpuprov:expires")),
+    ("take regions away from an own claim", False, tag("security-group", ME, "gpuprov:regions")),
     ("renew another's claim", False, tag("security-group", OTHER, "gpuprov:expires")),
     ("renew nobody's claim", False, tag("security-group", None, "gpuprov:expires")),
     ("no key at all on an own claim", False, tag("security-group", ME)),

@@ -29,6 +29,7 @@ NEARLY = {
     "attempt": ["0", "1000000", "2147483648", "-1"], "price": ["0.5", "-1", "inf", "1e999", ""],
     "claim": ["1", "0", ""],
     "regions": [HOME, f"{AWAY} {HOME}", f"{HOME} {AWAY}", "*", "../x", "us-nowhere-1", " "],
+    "region/" + AWAY: ["1", "0"], "region/../x": ["1"],
     "hostkey": ["SHA256:" + "A" * 43, "SHA256:$(touch pwned)"]}
 
 

@@ -40,6 +40,20 @@ def test_down_of_an_edited_spec_reads_the_claims_regions(account, computer):
     assert made in said["said"].err and looked(said)["aws", AWAY]["checked"] is True
 
 
+def test_two_controllers_with_other_regions(account, computer):
+    """Each adds its regions to the claim and takes none away, and `down` without a journal looks at all of them."""
+    one = computer()
+    group = account.group(claim_tags("t4", regions=HOME, **{"region/" + THIRD: "1"}))  # the other one's
+    wider = [{"provider": "aws", "regions": [HOME, AWAY], "market": "on-demand", "instance_type": "t3.small"}]
+    one.up(one.spec("t4", offers=wider), "t4")
+    now = tags_of(account.group_of(group))
+    account.tag(group, HOME, created=stamp(-3600))  # else `down` waits for it to settle
+    assert now["regions"] == HOME and {k for k in now if k.startswith("region/")} == {"region/" + AWAY, "region/" + THIRD}
+    said = computer().tell("down", one.spec("t4"))
+    assert said["code"] == 0 and said["gone"] is True and account.alive() == [], said["said"]
+    assert {region for name, region in looked(said) if name == "aws"} >= {HOME, AWAY, THIRD}
+
+
 def test_a_claim_that_hides_a_region_hides_no_known_machine(account, computer):
     """Its regions tag is written by somebody else: what the journal and the spec know is looked at all the same."""
     one = computer()

@@ -28,6 +28,10 @@ static void look(const struct tags *t, int index) {
     GP_AUTO_STRV struct strv names = {0};
     if (tags_regions_split(r.regions, &names))
         for (size_t i = 0; i < names.n; i++) must(form_word(names.v[i]));
+    strv_clear(&names);
+    GP_AUTO_FREE char *all = tags_regions(t);
+    if (tags_regions_split(all, &names))
+        for (size_t i = 0; i < names.n; i++) must(form_word(names.v[i]));
     resource_clear(&r);
 }
 

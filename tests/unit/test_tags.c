@@ -145,6 +145,46 @@ static void test_regions(void **state) {
     strv_clear(&again);
 }
 
+/* Tags that were added later: their order does not matter, nothing that was named is lost, and a bad one or a
+ * claim that names no region at first stands for everywhere. */
+static void test_regions_added_later(void **state) {
+    (void)state;
+    static const struct {
+        const char *tags[4][2];
+        const char *want;
+        bool bad;
+    } cases[] = {
+        {{{"regions", "us-east-1"}, {"region/eu-west-1", "1"}, {"region/us-west-2", "1"}},
+         "eu-west-1 us-east-1 us-west-2", false},
+        {{{"region/us-west-2", "1"}, {"region/us-east-1", "1"}, {"regions", "us-east-1"}}, "us-east-1 us-west-2", false},
+        {{{"regions", "*"}, {"region/eu-west-1", "1"}}, "*", false},
+        {{{"region/eu-west-1", "1"}}, "", false},
+        {{{"regions", "us-east-1"}, {"region/../x", "1"}}, "us-east-1", true},
+        {{{"regions", "us-east-1"}, {"region/", "1"}}, "us-east-1", true},
+        {{{"regions", "us-east-1"}, {"region/eu-west-1", "0"}}, "us-east-1", true},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct tags t;
+        tags_init(&t);
+        for (size_t k = 0; k < 4 && cases[i].tags[k][0] != NULL; k++)
+            tags_read(&t, cases[i].tags[k][0], cases[i].tags[k][1]);
+        GP_AUTO_FREE char *all = tags_regions(&t);
+        if (strcmp(all, cases[i].want) != 0 || (t.bad[0] != '\0') != cases[i].bad) fail_msg("%zu: '%s'", i, all);
+        tags_clear(&t);
+    }
+    struct tags t;
+    tags_init(&t);
+    tags_read(&t, "regions", "us-east-1");
+    for (int i = 0; i < 60; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "region/ap-northeast-%d", i);
+        tags_read(&t, key, "1");
+    }
+    GP_AUTO_FREE char *many = tags_regions(&t);
+    assert_string_equal(many, TAGS_EVERYWHERE);
+    tags_clear(&t);
+}
+
 static void test_coverage(void **state) {
     (void)state;
     struct coverage c = {0};
@@ -172,7 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),       cmocka_unit_test(test_bad),
         cmocka_unit_test(test_twice_and_missing), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_regions),    cmocka_unit_test(test_coverage),
+        cmocka_unit_test(test_regions), cmocka_unit_test(test_regions_added_later),    cmocka_unit_test(test_coverage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
