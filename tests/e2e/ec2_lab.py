@@ -153,15 +153,5 @@ def key(tmp_path):
 @pytest.fixture
 def proxies(cloud):
     """proxies(): a fault proxy in front of the cloud, in the lab's network."""
-    made = []
-
-    def make(**kw):
-        made.append(cloud.lab.call(lambda: faultproxy.FaultProxy(cloud.lab.endpoint, **kw).start()))
-        return made[-1]
-    yield make
-    for proxy in made:
-        proxy.close()
-
-
-def through(proxy):
-    return {"AWS_ENDPOINT_URL": proxy.url}
+    yield from faultproxy.several(
+        lambda **kw: cloud.lab.call(lambda: faultproxy.FaultProxy(cloud.lab.endpoint, **kw).start()))

@@ -308,6 +308,23 @@ class Garbage:
         self.sock.close()
 
 
+def through(proxy):
+    """The environment in which the endpoint is the proxy."""
+    return {"AWS_ENDPOINT_URL": proxy.url}
+
+
+def several(start):
+    """The body of a fixture: a function that returns what start() returned; all of it is closed at the end."""
+    made = []
+
+    def make(*args, **kw):
+        made.append(start(*args, **kw))
+        return made[-1]
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
 def main(argv):
     if len(argv) < 2:
         sys.exit(__doc__)

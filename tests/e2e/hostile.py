@@ -66,16 +66,6 @@ def tags_of(thing):
     return {t["Key"].removeprefix("gpuprov:"): t["Value"] for t in thing.get("Tags", [])}
 
 
-def wait_for(what, ready, seconds=60):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        got = ready()
-        if got:
-            return got
-        time.sleep(0.05)
-    raise AssertionError(f"{what}: not within {seconds} s")
-
-
 class Account:
     """moto, and what anybody in the account can do there."""
 
@@ -324,18 +314,7 @@ def computer(account, program, tmp_path):
 
 @pytest.fixture
 def proxies(account):
-    made = []
-
-    def make(proxy=None):
-        made.append(proxy or faultproxy.FaultProxy(account.moto.url).start())
-        return made[-1]
-    yield make
-    for proxy in made:
-        proxy.close()
-
-
-def through(proxy):
-    return {"AWS_ENDPOINT_URL": proxy.url}
+    yield from faultproxy.several(lambda proxy=None: proxy or faultproxy.FaultProxy(account.moto.url).start())
 
 
 def without_credentials(computer):

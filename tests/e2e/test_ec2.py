@@ -9,7 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from ec2_lab import HERE, SPEC, THERE, Cloud, InLab, clouds, labs, tags, through
+from ec2_lab import HERE, SPEC, THERE, Cloud, InLab, clouds, labs, tags
+from faultproxy import through
 from ec2_lab import cloud, key, machine, proxies, spec  # noqa: F401 pylint: disable=unused-import
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]

@@ -8,7 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from ec2_lab import THERE, InLab, labs, through
+from ec2_lab import THERE, InLab, labs
+from faultproxy import through
 from ec2_lab import cloud, key, machine, proxies, spec  # noqa: F401 pylint: disable=unused-import
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]

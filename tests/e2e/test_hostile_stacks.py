@@ -6,8 +6,10 @@ import time
 
 import pytest
 from hostile import AWAY, HOME, OWNER, SSH_FROM, THIRD, Blind, claim_tags, denied, looked, never_gone, rules
-from hostile import side_by_side, stamp, tags, tags_of, through, uid, wait_for
+from hostile import side_by_side, stamp, tags, tags_of, uid
 from hostile import account, clouds, computer, proxies  # noqa: F401 pylint: disable=unused-import
+from faultproxy import through
+from waiting import wait_for
 
 
 # --- 3: regions that the spec does not name any more ---
@@ -52,6 +54,18 @@ def test_two_controllers_with_other_regions(account, computer):
     said = computer().tell("down", one.spec("t4"))
     assert said["code"] == 0 and said["gone"] is True and account.alive() == [], said["said"]
     assert {region for name, region in looked(said) if name == "aws"} >= {HOME, AWAY, THIRD}
+
+
+def test_a_claim_without_regions_stays_everywhere(account, computer):
+    """Of an older version, or somebody took the tag away: an `up` of one region does not narrow it to that one."""
+    group = account.group(claim_tags("t4", regions=None))
+    one = computer()
+    one.up(one.spec("t4"), "t4")
+    elsewhere = account.instance(tags("t4", slots="1+1"), THIRD)  # another controller's
+    assert not [k for k in tags_of(account.group_of(group)) if k.startswith("region")]
+    account.tag(group, HOME, created=stamp(-3600))
+    said = computer().tell("down", one.spec("t4"))
+    assert said["code"] == 0 and account.alive() == [] and elsewhere in said["said"].err, said["said"]
 
 
 def test_a_claim_that_hides_a_region_hides_no_known_machine(account, computer):
@@ -132,7 +146,7 @@ def cut_launch(one, account, proxy, path):
     """`up` whose RunInstances never arrives, and kill -9: one open intent. Its token."""
     proxy.rule("RunInstances", "hang", times=None)
     p = one.popen("up", path, env=through(proxy))
-    wait_for("the launch", lambda: proxy.count("RunInstances"))
+    wait_for(lambda: proxy.count("RunInstances"))
     p.kill()
     p.communicate()
     assert account.alive(path.stem) == []
@@ -168,7 +182,7 @@ def dropped(account, one, proxy):
     path = one.spec("t7")
     proxy.rule("RunInstances", "hold_after", times=None)
     p = one.popen("up", path, env=through(proxy))
-    [made] = wait_for("the instance", lambda: account.alive("t7"))
+    [made] = wait_for(lambda: account.alive("t7"))
     p.kill()
     p.communicate()
     proxy.clear()

@@ -14,6 +14,7 @@ import pytest
 
 from conftest import Gpuprov
 from snapshot import Snapshot, leftovers
+from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
@@ -27,16 +28,6 @@ bootstrap:
     - {{name: hello, run: "echo hello > /opt/hello", check: "test -s /opt/hello"}}
 validate: {{time: 5m, require: [train.ddp]}}
 """
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        got = what()
-        if got:
-            return got
-        time.sleep(0.02)
-    raise AssertionError(f"did not come true within {seconds} s: {what}")
 
 
 def stack_members(state):

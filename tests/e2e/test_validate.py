@@ -6,9 +6,10 @@ import json
 import os
 import pathlib
 import signal
-import time
 
 import pytest
+
+from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
@@ -48,14 +49,6 @@ def agents(gpuprov):
         if words[0].endswith("gpuprov-agent") and below(int(path.parent.name), holder):
             found[int(path.parent.name)] = words
     return found
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not (got := what()):
-        assert time.monotonic() < end, f"did not come true within {seconds} s"
-        time.sleep(0.02)
-    return got
 
 
 def ranks(gpuprov, number):
