@@ -221,6 +221,7 @@ struct teardown {
     struct down_result *ret;
     struct asked asked;
     struct strv absent;    /* known and not alive in the last read */
+    struct strv reported;  /* machines of which "gone" was printed */
     int quiet;             /* reads in a row without machines */
     int clean;             /* reads in a row without anything */
     int blind;             /* reads in a row in which a provider could not be seen */
@@ -263,6 +264,14 @@ static bool lives(const struct resource_list *seen, const char *id) {
     return false;
 }
 
+/* Once: a journal that cannot be written has it alive in the next round too. */
+static void report_gone(struct teardown *t, const struct resource *k) {
+    if (!is_machine(k) || k->slot < 0 || strv_has(&t->reported, k->id)) return;
+    strv_add(&t->reported, k->id);
+    run_event(t->run, k->slot, NODE_GONE, EVENT_DONE, "", "%s %s is %s", resource_kind_name(k->kind), k->id,
+              k->kind == RES_HOST ? "released" : "no longer there");
+}
+
 /* Keeps the journal true while things vanish: gone is what two reads in a row do not show alive. Until
  * then it counts as left. */
 static int note_gone(struct teardown *t, const struct resource_list *seen, bool settled,
@@ -286,11 +295,9 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
             continue;
         }
         engine_note_billed(run->e, k->id, false);
-        if (alive(k) && is_machine(k) && k->slot >= 0)
-            run_event(run, k->slot, NODE_GONE, EVENT_DONE, "", "%s %s is %s", resource_kind_name(k->kind), k->id,
-                      k->kind == RES_HOST ? "released" : "no longer there");
-        if (alive(k))
-            r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);
+        if (!alive(k)) continue;
+        report_gone(t, k);
+        r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);
     }
     if (r != 0 && why.code != GP_OK && err != NULL) *err = why;
     strv_clear(&t->absent);
@@ -423,6 +430,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
     strv_copy(&ret->asked, &t.asked.ids);
     strv_clear(&t.asked.ids);
     strv_clear(&t.absent);
+    strv_clear(&t.reported);
     if (r == 0) r = ending_wrote(run, bury_intents(run, &why), &why);
     if (r == 0) r = ending_wrote(run, leave_to_gc(run, ret, &why), &why);
     if (r == 0 && ret->left.list.len == 0 && coverage_whole(&run->looked))

@@ -101,7 +101,7 @@ static const char *ends_of(const struct run *run) {
     return ops != NULL ? view_ends_name(ops->ends) : "";
 }
 
-/* Nodes in places that could not be looked at are shown from memory, and that is told of each. */
+/* A node in a place that could not be looked at is shown from memory, and its verdict reports that. */
 static void mark_remembered(const struct run *run, struct stack_view *v) {
     for (size_t i = 0; i < v->nodes.len; i++) {
         struct node_view *n = &v->nodes.items[i];

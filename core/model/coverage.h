@@ -35,9 +35,9 @@ void coverage_forget(struct coverage *c, const char *provider, bool (*keep)(cons
 bool coverage_whole(const struct coverage *c);
 /* The first place that was not checked, one where something may be billed before others; NULL: none. */
 const struct look *coverage_gap(const struct coverage *c);
-/* "aws us-east-1, us-west-2 (owner ci); local here (owner me)": the checked places with whose tags were asked
- * for, or the unchecked ones, without; "": none. At most `max` names
- * for each provider, then "and N more". */
+/* "aws us-east-1, us-west-2 (owner ci); local here (owner me)": the checked places, with the owner whose
+ * resources were asked for; or the unchecked ones, without it; "": none. At most `max` names for each
+ * provider, then "and N more". */
 void coverage_text(const struct coverage *c, bool checked, size_t max, struct str *out);
 
 #endif

@@ -282,7 +282,11 @@ static void test_a_journal_that_cannot_be_written(void **state) {
                                                acts[a], tables[t]);
             assert_int_equal(sqlite3_exec(j, sql, NULL, NULL, NULL), SQLITE_OK);
         }
+    GP_AUTO_STR struct str seen = {0};
+    f->e->sink = (struct event_sink){on_node_event, &seen};
     down_fails(f, GP_EIO, "gone", "i-0");
+    f->e->sink = (struct event_sink){0};
+    assert_string_equal(seen.s, "i-0 asked,i-1 asked,i-0 gone,i-1 gone,");
     assert_int_equal(alive(), 0);
     for (size_t t = 0; t < 4; t++)
         for (size_t a = 0; a < 3; a++) {
