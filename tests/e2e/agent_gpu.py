@@ -13,6 +13,9 @@ BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
 AGENT = BUILD / "agent" / "gpuprov-agent-cuda"
 HOST_AGENT = BUILD / "agent" / "gpuprov-agent"
 STANDIN = BUILD / "tests" / "standin"
+NO_CUDA_AGENT = "this build has no gpuprov-agent-cuda: no CUDA toolkit was found"
+# of tests in which a node without GPUs fails: without this agent it is not known whether it has any
+needs_cuda_agent = pytest.mark.skipif(not AGENT.exists(), reason=NO_CUDA_AGENT)
 
 # A /dev with N /dev/nvidiaN; device files that exist are bound, because a user namespace may make none.
 # KMSG, when set, is the text of /dev/kmsg. Then SETUP, a piece of sh, for what else a test puts up.
@@ -40,7 +43,7 @@ def namespace():
 @pytest.fixture(scope="module")
 def needed():
     if not AGENT.exists():
-        pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
+        pytest.skip(NO_CUDA_AGENT)
     if subprocess.run([*namespace(), "sh", "-c", NAMESPACE, "sh", "1", "true"]).returncode:
         pytest.skip("mount namespaces are refused here, so no device files can be made")
 

@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from agent_gpu import needs_cuda_agent
+
 PASS, DEGRADED, FAIL, UNKNOWN = 0, 1, 2, 3
 
 # /proc as a machine with NVIDIA's driver has it, in a mount namespace of the test's own.
@@ -193,6 +195,7 @@ def test_could_not_tell(gpuprov, made, tmp_path):
         assert gpuprov(*wrong, code=None).code == UNKNOWN, "wrong usage must not read as degraded"
 
 
+@needs_cuda_agent
 def test_a_node_that_failed_loses_its_certificate(gpuprov, made):
     done = gpuprov("validate", "--local", "--time", "5s", "--gpu", "H100:8", "--certificate", made.parent, code=7)
     assert "no certificate: local/0 is not ready" in done.err

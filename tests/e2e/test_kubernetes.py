@@ -17,6 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from agent_gpu import needs_cuda_agent
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PASS, FAIL, UNKNOWN = 0, 2, 3
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.e30.c2ln"
@@ -162,6 +164,7 @@ def test_writes_the_condition(pod, api):
     assert api.conditions[0]["reason"] == "KubeletReady"
 
 
+@needs_cuda_agent
 def test_transition_time_moves_only_with_the_status(pod, api):
     api.conditions.append({"type": "GPUValidated", "status": "True", "reason": "Validated", "message": "old",
                            "lastHeartbeatTime": "2026-01-02T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"})
@@ -188,6 +191,7 @@ def test_refused(pod, api, method, code, reason, message, said):
     assert done.stdout.startswith("pass: ") and api.condition() is None
 
 
+@needs_cuda_agent
 def test_a_failed_node_stays_failed_whatever_the_api_says(pod, api):
     api.faults["PATCH"] = [(403, status(403, "Forbidden", "no"))]
     pod("--gpu", "H100:8", code=FAIL)
@@ -258,6 +262,7 @@ def test_manifests():
     assert env["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
 
 
+@needs_cuda_agent
 def test_the_examples_command_is_one(gpuprov):
     docs = list(yaml.safe_load_all((ROOT / "examples" / "kubernetes" / "job.yaml").read_text()))
     command = docs[-1]["spec"]["template"]["spec"]["containers"][0]["command"]

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from agent_gpu import needs_cuda_agent
+
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 PROGRAMS = ["slurmd", "slurmctld", "munged", "sinfo", "scontrol", "sbatch", "squeue"]
@@ -136,6 +138,7 @@ def cluster(program, tmp_path, request):
         made.close()
 
 
+@needs_cuda_agent
 @pytest.mark.parametrize("cluster", [1], indirect=True)
 def test_slurmd_drains_and_resumes(cluster):
     """All by Slurm itself, every second: a node that fails is taken out, and given back when it holds."""
@@ -147,6 +150,7 @@ def test_slurmd_drains_and_resumes(cluster):
     cluster.wait("resumed node", lambda: cluster.node()[0] == "idle")
 
 
+@needs_cuda_agent
 def test_a_job_meets_the_prolog(cluster):
     """The node turned bad after its last health check: the job does not run, goes back to the queue, and runs
     when the node is good again (Slurm holds a requeued job until its credential has expired)."""
@@ -172,6 +176,7 @@ def test_somebody_elses_reason_is_left_alone(cluster):
         assert cluster.node() == ("drain", "bad fan, ticket 7")
 
 
+@needs_cuda_agent
 def test_what_could_not_be_told_changes_nothing(cluster):
     cluster.start()
     cluster.settings(GPUPROV="/nowhere/gpuprov")
@@ -211,6 +216,7 @@ def test_a_node_that_works_is_not_disturbed(cluster):
     assert (done.returncode, done.stdout) == (0, "") and cluster.node()[0] in ("alloc", "comp", "idle")
 
 
+@needs_cuda_agent
 def test_a_certificate_opens_the_door(cluster):
     """healthcheck.sh writes it, prolog.sh accepts it as long as it is this machine's and holds."""
     certificate = cluster.folder / "node.json"
