@@ -2,7 +2,8 @@
 # make            build/gpuprov
 # make demo       install what is missing, build, run the local example end to end
 # make test       install what is missing, build, run every test
-# make lint       -fanalyzer, clang-tidy, shellcheck, include rules
+# make lint       formatting, -fanalyzer, clang-tidy, shellcheck, include rules
+# make format     brings every C and CUDA file into the form of .clang-format
 # make bench      medians and ratios, side by side; writes docs/benchmarks.md
 # make fuzz       libFuzzer on every target, FUZZ_SECONDS each (clang)
 # DEV=1 (warnings are errors), SAN=address,undefined or SAN=thread, B=folder (default build)
@@ -119,8 +120,7 @@ docs: all
 	$(B)/gpuprov checks --models >docs/gpu-models.md
 
 format:
-	clang-format -i $(LIB_SRC) $(CMD_SRC) $(wildcard validate/agent/*.[ch] core/*/*.h */*.h */*/*.h \
-	  tests/*/*.[ch])
+	clang-format -i $(FORMAT_FILES)
 
 install: all
 	install -D -m 0755 $(B)/gpuprov $(DESTDIR)$(PREFIX)/bin/gpuprov

@@ -94,12 +94,10 @@ static int make_folder(struct boot *b, int64_t deadline_ms, struct gp_error *err
 /* One file, through lost connections: what came before the line broke is not used. */
 static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_ms, bool *ret_sent,
                    struct gp_error *err) {
-    GP_AUTO_FREE char *path =
-        xasprintf("%s/.gpuprov/" BOOT_AGENT_DIR "/%s", b->facts.home, a->name);
+    GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/" BOOT_AGENT_DIR "/%s", b->facts.home, a->name);
     for (int lost = 0;;) {
         struct gp_error why = {0};
-        int rc = ssh_put_blob(b->link->session, path, 0700, &a->blob, deadline_ms, b->link->cancel,
-                              ret_sent, &why);
+        int rc = ssh_put_blob(b->link->session, path, 0700, &a->blob, deadline_ms, b->link->cancel, ret_sent, &why);
         if (!rc) {
             *ret_sent |= lost > 0; /* it may be there because only the answer was lost */
             return 0;
@@ -111,8 +109,7 @@ static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
         if (why.code != GP_ELOST || clock_left_ms(deadline_ms) == 0) {
             const char *label = b->link->target.label; /* which boot_fail says itself */
             size_t n = str_starts(why.msg, label) ? strlen(label) : 0;
-            return boot_fail(b->link, "agent", err,
-                             why.msg + (n > 0 ? n + strspn(why.msg + n, ": ") : 0));
+            return boot_fail(b->link, "agent", err, why.msg + (n > 0 ? n + strspn(why.msg + n, ": ") : 0));
         }
         event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent",
                    "connection lost, connects again");
@@ -122,8 +119,7 @@ static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
 }
 
 /* It is there; can it be run there? Not on a file system mounted noexec, nor with too old a libc. */
-static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_ms,
-                   struct gp_error *err) {
+static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_ms, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     str_addf(&script, "echo >&2; a=" GP_NODE_DIR "/" BOOT_AGENT_DIR "/%s\n", a->name);
@@ -140,20 +136,18 @@ static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
     const char *said = r.err.s ? str_trim(r.err.s) : "";
     const char *last = strrchr(said, '\n');
     GP_AUTO_FREE char *text =
-        xasprintf("%s is there but cannot be run (status %d): %s", a->name, r.status,
-                  last ? last + 1 : said);
+        xasprintf("%s is there but cannot be run (status %d): %s", a->name, r.status, last ? last + 1 : said);
     return boot_fail(b->link, "agent", err, text);
 }
 
-int boot_agents_put(struct boot *b, const struct boot_item *it GP_UNUSED, bool *ret_changed,
-                    struct gp_error *err) {
+int boot_agents_put(struct boot *b, const struct boot_item *it GP_UNUSED, bool *ret_changed, struct gp_error *err) {
     int64_t deadline_ms = b->req->deadline_ms;
     int rc = make_folder(b, deadline_ms, err);
     for (size_t i = 0; i < b->n_agents && !rc; i++) {
         bool sent = false;
         if (i > 0 && !b->facts.nvidia) continue;
-        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent",
-                   "sends %s (%.1f MB)", b->agents[i].name, (double)b->agents[i].blob.n / 1e6);
+        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent", "sends %s (%.1f MB)",
+                   b->agents[i].name, (double)b->agents[i].blob.n / 1e6);
         rc = put_one(b, &b->agents[i], deadline_ms, &sent, err);
         *ret_changed |= sent;
         if (!rc) rc = try_one(b, &b->agents[i], deadline_ms, err);

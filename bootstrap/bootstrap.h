@@ -39,32 +39,32 @@ struct bootstrap_req {
     bool wait_cloud_init;  /* the node was made by user-data */
     bool packages_allowed; /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
-    const char *image_name;  /* for "no driver: image X has none" */
+    const char *image_name; /* for "no driver: image X has none" */
     const struct bootstrap_secret *secrets;
     size_t n_secrets;
     int64_t deadline_ms;
 };
 struct bootstrap_result {
     char boot_id[64];
-    int applied;     /* steps that changed something; 0 the second time */
-    char arch[32];   /* uname -m */
-    bool nvidia;     /* /dev/nvidiactl is there */
-    bool root;       /* commands run as root through "sudo -n" or as root */
+    int applied;   /* steps that changed something; 0 the second time */
+    char arch[32]; /* uname -m */
+    bool nvidia;   /* /dev/nvidiactl is there */
+    bool root;     /* commands run as root through "sudo -n" or as root */
 };
 /* Steps in order: facts (arch, boot_id, user, sudo), cloud-init finished, packages, user steps with
  * secrets in their environment (over stdin, never argv or a file that others read), gpu driver
  * present, agents uploaded to ~/.gpuprov/agent (mode 0700). Survives a lost connection and a reboot in
  * any step. Errors: GP_EBOOTSTRAP "llm/1: step 'packages': apt-get said: ..."; a driver that is
  * missing: GP_EBOOTSTRAP "no driver: image X has none". */
-int bootstrap_run(struct node_link *l, const struct bootstrap_req *req,
-                  struct bootstrap_result *ret, struct gp_error *err);
+int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
+                  struct gp_error *err);
 
 /* Host key rotation for nodes whose first key came with user-data. The node makes its own key;
  * commit(ctx, next_public) must put it on disk before sshd switches; afterwards the session is new,
  * l->target.host_keys holds only the new key and *ret_key is its line. Resumable at any point. */
 int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
-                              int (*commit)(void *ctx, const char *next_public, struct gp_error *err),
-                              void *ctx, char **ret_key, struct gp_error *err);
+                              int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
+                              char **ret_key, struct gp_error *err);
 
 /* An agent's program out of this one: "gpuprov-agent", "gpuprov-agent-cuda". Caller frees *ret.
  * -GP_ENOTFOUND: this build carries none. */

@@ -24,14 +24,11 @@ static void on_waiting(void *ctx, const char *why) {
     event_emit(w->link->sink, w->link->slot, w->phase, EVENT_PROGRESS, "ssh", "%s", why);
 }
 
-static int link_open(struct node_link *l, int64_t deadline_ms, int64_t grace_ms,
-                     enum node_phase phase, struct gp_error *err) {
+static int link_open(struct node_link *l, int64_t deadline_ms, int64_t grace_ms, enum node_phase phase,
+                     struct gp_error *err) {
     struct waiting w = {l, phase};
-    struct ssh_open_opts opts = {.deadline_ms = deadline_ms,
-                                 .login_grace_ms = grace_ms,
-                                 .cancel = l->cancel,
-                                 .waiting = on_waiting,
-                                 .ctx = &w};
+    struct ssh_open_opts opts = {
+        .deadline_ms = deadline_ms, .login_grace_ms = grace_ms, .cancel = l->cancel, .waiting = on_waiting, .ctx = &w};
     return ssh_open(&l->target, &opts, &l->session, err);
 }
 
@@ -63,8 +60,7 @@ int node_link_lost(struct node_link *l, int *times, int64_t deadline_ms, struct 
     int64_t pause = RETRY_MS;
     for (int i = 0; i < *times && pause < RETRY_MAX_MS; i++) pause *= 2;
     if (++*times > LOST_MAX)
-        return gp_fail(err, GP_EREACH,
-                       "%s: the connection was lost %d times one after the other, last: %s",
+        return gp_fail(err, GP_EREACH, "%s: the connection was lost %d times one after the other, last: %s",
                        l->target.label, *times, l->session ? ssh_lost_why(l->session) : "");
     int rc = gp_sleep(GP_MIN(pause, (int64_t)RETRY_MAX_MS), l->cancel, err);
     return rc ? rc : node_link_again(l, deadline_ms, err);
@@ -80,8 +76,8 @@ char *boot_seal(const struct str *script, size_t *ret_n) {
     return out;
 }
 
-int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts,
-              struct ssh_result *ret, struct gp_error *err) {
+int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts, struct ssh_result *ret,
+              struct gp_error *err) {
     GP_AUTO_FREE char *sealed = boot_seal(script, &opts->in_len);
     opts->in = sealed;
     opts->cancel = l->cancel;
@@ -95,8 +91,8 @@ bool boot_cut_short(const struct ssh_result *r) {
            (r->end == SSH_EXITED && (r->status == 129 || r->status == 137 || r->status == 143));
 }
 
-int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms,
-            int64_t deadline_ms, struct ssh_result *ret, struct gp_error *err) {
+int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms, int64_t deadline_ms,
+            struct ssh_result *ret, struct gp_error *err) {
     for (int lost = 0, cuts = 0;;) {
         if (l->session) {
             int64_t end = clock_deadline(each_ms);
@@ -111,18 +107,15 @@ int node_sh(struct node_link *l, const char *what, const struct str *script, int
                 return rc;
             }
             if (!rc && ret->end == SSH_TIMED_OUT)
-                return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label,
-                               what);
+                return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label, what);
             if (!rc && ret->end == SSH_EXITED && (!again || cuts > CUT_MAX)) return 0;
             if (!rc && ret->end == SSH_SIGNALED && cuts > CUT_MAX)
-                return gp_fail(err, GP_EBOOTSTRAP, "%s: %s was ended by signal %s on the node",
-                               l->target.label, what, ret->signal);
+                return gp_fail(err, GP_EBOOTSTRAP, "%s: %s was ended by signal %s on the node", l->target.label, what,
+                               ret->signal);
         }
         if (clock_left_ms(deadline_ms) == 0)
-            return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label,
-                           what);
-        event_emit(l->sink, l->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "ssh",
-                   "connection lost, connects again");
+            return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label, what);
+        event_emit(l->sink, l->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "ssh", "connection lost, connects again");
         int rc = node_link_lost(l, &lost, deadline_ms, err);
         if (rc) return gp_wrap(err, "%s", what);
     }

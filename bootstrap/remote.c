@@ -14,7 +14,7 @@
 #define SLICE_SLACK_MS 30000
 #define SAY_EVERY_MS 250 /* what a talkative step says is shown at most this often */
 #define KILL_MS 15000
-#define CUTS_MAX 5       /* reboots that a step of the table, or one with a check, may be cut by */
+#define CUTS_MAX 5 /* reboots that a step of the table, or one with a check, may be cut by */
 #define CUTS_MAX_NO_CHECK 1
 #define DEAF_MAX 3 /* looks in a row that told nothing: a shutdown ends what looks, too */
 
@@ -51,8 +51,7 @@ static void say(struct run *r, enum event_status status, const char *text) {
     GP_AUTO_FREE char *clean = log_redacted(text);
     for (char *p = clean; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
-    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name,
-               "%.200s", clean);
+    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name, "%.200s", clean);
     r->shown_ms = clock_ms();
 }
 
@@ -82,8 +81,7 @@ static void on_state(struct run *r, const char *text) {
 static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     struct run *r = ctx;
     if (is_stderr) return true;
-    if (str_starts(line, "::") && strncmp(line + 2, r->id, r->id_len) == 0 &&
-        line[2 + r->id_len] == ' ') {
+    if (str_starts(line, "::") && strncmp(line + 2, r->id, r->id_len) == 0 && line[2 + r->id_len] == ' ') {
         on_state(r, line + 2 + r->id_len + 1);
         return true;
     }
@@ -94,14 +92,10 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     if (len == 0) return true;
     if (str_starts(line, "::")) {
         const char *text = line + 2;
-        if (str_starts(text, "progress "))
-            say(r, EVENT_PROGRESS, text + 9);
-        else if (str_starts(text, "warn "))
-            say(r, EVENT_WARN, text + 5);
-        else if (str_starts(text, "error "))
-            replace(&r->error, text + 6);
-        else if (strcmp(text, "unchanged") == 0)
-            r->changed = false;
+        if (str_starts(text, "progress ")) say(r, EVENT_PROGRESS, text + 9);
+        else if (str_starts(text, "warn ")) say(r, EVENT_WARN, text + 5);
+        else if (str_starts(text, "error ")) replace(&r->error, text + 6);
+        else if (strcmp(text, "unchanged") == 0) r->changed = false;
         return true;
     }
     replace(&r->last, line);
@@ -133,8 +127,7 @@ static int run_start(struct run *r, struct gp_error *err) {
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
     GP_AUTO_FREE char *what = xasprintf("starting step '%s'", r->it->name);
     int rc = start_script(r, &script, err);
-    if (!rc)
-        rc = node_sh(l, what, &script, BOOT_SHORT_MS, r->b->req->deadline_ms, &res, err);
+    if (!rc) rc = node_sh(l, what, &script, BOOT_SHORT_MS, r->b->req->deadline_ms, &res, err);
     if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
     if (rc) return rc;
     const char *run = res.out.s ? strstr(res.out.s, "\n::run ") : NULL;
@@ -161,14 +154,13 @@ static bool run_kill(struct run *r) {
     boot_var(&script, "RUN_ID", r->id);
     if (boot_file("kill", &script, &ignored)) return false;
     int64_t end = clock_deadline(KILL_MS);
-    return node_sh(r->b->link, r->it->name, &script, KILL_MS, end, &res, &ignored) == 0 &&
-           res.status == 0;
+    return node_sh(r->b->link, r->it->name, &script, KILL_MS, end, &res, &ignored) == 0 && res.status == 0;
 }
 
 static int overrun(struct run *r, struct gp_error *err) {
     const char *fate = run_kill(r) ? "was ended" : "could not be ended: it may go on";
-    GP_AUTO_FREE char *text = xasprintf("did not end in its time and %s%s%s", fate,
-                                        r->last ? "; it last said: " : "", r->last ? r->last : "");
+    GP_AUTO_FREE char *text = xasprintf("did not end in its time and %s%s%s", fate, r->last ? "; it last said: " : "",
+                                        r->last ? r->last : "");
     return boot_fail(r->b->link, r->it->name, err, text);
 }
 
@@ -218,13 +210,10 @@ static int run_verdict(struct run *r, bool *ret_changed, struct gp_error *err) {
         return 0;
     }
     GP_AUTO_STR struct str text = {0};
-    if (r->error)
-        str_add(&text, r->error);
-    else
-        str_addf(&text, "ended with status %d", r->status);
+    if (r->error) str_add(&text, r->error);
+    else str_addf(&text, "ended with status %d", r->status);
     if (r->it->user && r->last) str_addf(&text, "; it last said: %s", r->last);
-    if (r->full && !(r->error && strstr(r->error, "full")))
-        str_addf(&text, "; the disk is full (%s)", r->full);
+    if (r->full && !(r->error && strstr(r->error, "full"))) str_addf(&text, "; the disk is full (%s)", r->full);
     return boot_fail(r->b->link, r->it->name, err, text.s);
 }
 
@@ -234,14 +223,13 @@ static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     bool judged = !it->user || (it->user->check && *it->user->check);
     ++*cuts;
     if (*cuts > (judged ? CUTS_MAX : CUTS_MAX_NO_CHECK)) {
-        GP_AUTO_FREE char *text = xasprintf(
-            "%s %d times before it ended%s", r->rebooted ? "the node rebooted" : "it was killed",
-            *cuts, judged ? "" : "; with a check in the spec it would be known when it is done");
+        GP_AUTO_FREE char *text =
+            xasprintf("%s %d times before it ended%s", r->rebooted ? "the node rebooted" : "it was killed", *cuts,
+                      judged ? "" : "; with a check in the spec it would be known when it is done");
         return boot_fail(r->b->link, it->name, err, text);
     }
     say(r, EVENT_PROGRESS,
-        r->rebooted ? "the node rebooted, runs the step again"
-                    : "the step was killed, runs it again");
+        r->rebooted ? "the node rebooted, runs the step again" : "the step was killed, runs it again");
     return 0;
 }
 

@@ -23,12 +23,10 @@ static int rotate_script(const char *mode, const char *key, struct str *out, str
     return 0;
 }
 
-static int rotate_fail(const struct node_link *l, const struct ssh_result *r,
-                       struct gp_error *err) {
+static int rotate_fail(const struct node_link *l, const struct ssh_result *r, struct gp_error *err) {
     GP_AUTO_FREE char *text = boot_said(r);
     if (err) err->domain = GP_D_NODE;
-    return gp_fail(err, GP_EBOOTSTRAP, "%s: replacing the first host key: %s", l->target.label,
-                   text);
+    return gp_fail(err, GP_EBOOTSTRAP, "%s: replacing the first host key: %s", l->target.label, text);
 }
 
 /* The node's own key, made now or before: "ssh-ed25519 AAAA...". */
@@ -50,8 +48,7 @@ static int rotate_make(struct node_link *l, int64_t deadline_ms, char **ret_key,
 }
 
 /* A connection that ends in the middle of it is no failure: the next round sees what became of it. */
-static int rotate_switch(struct node_link *l, const char *key, int64_t deadline_ms,
-                         struct gp_error *err) {
+static int rotate_switch(struct node_link *l, const char *key, int64_t deadline_ms, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = rotate_script("switch", key, &script, err);
@@ -65,9 +62,8 @@ static int rotate_switch(struct node_link *l, const char *key, int64_t deadline_
 }
 
 int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
-                              int (*commit)(void *ctx, const char *next_public,
-                                            struct gp_error *err),
-                              void *ctx, char **ret_key, struct gp_error *err) {
+                              int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
+                              char **ret_key, struct gp_error *err) {
     GP_AUTO_FREE char *committed = NULL;
     int rc = l->session ? 0 : node_link_ensure(l, err);
     for (int round = 0; !rc && round < ROUNDS_MAX; round++) {

@@ -26,8 +26,7 @@ static int probe_all(struct boot *b, struct gp_error *err) {
     if (!f->home || !f->boot_id[0] || !f->arch[0]) {
         GP_AUTO_FREE char *said = boot_said(&r);
         GP_AUTO_FREE char *clean = log_redacted(said);
-        return gp_fail(err, GP_EBOOTSTRAP,
-                       "%s: looking at the node: its shell did not answer as a POSIX sh does: %s",
+        return gp_fail(err, GP_EBOOTSTRAP, "%s: looking at the node: its shell did not answer as a POSIX sh does: %s",
                        l->target.label, clean);
     }
     if (f->missing)
@@ -40,21 +39,18 @@ static int probe_all(struct boot *b, struct gp_error *err) {
 
 static int item_judge(const struct boot *b, const struct boot_item *it, struct gp_error *err) {
     if (it->warning)
-        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_WARN, it->name, "%s",
-                   it->warning);
+        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_WARN, it->name, "%s", it->warning);
     if (it->probe == 0 || it->probe == BOOT_PROBE_TODO) return 0;
     if (strcmp(it->step->file, "driver") == 0 && it->why && str_starts(it->why, "no driver:"))
         return gp_fail(err, GP_EBOOTSTRAP, "%s: %s", b->link->target.label, it->why);
-    GP_AUTO_FREE char *text =
-        it->why ? xstrdup(it->why) : xasprintf("could not be looked at (status %d)", it->probe);
+    GP_AUTO_FREE char *text = it->why ? xstrdup(it->why) : xasprintf("could not be looked at (status %d)", it->probe);
     return boot_fail(b->link, it->name, err, text);
 }
 
 static int item_apply(struct boot *b, const struct boot_item *it, struct gp_error *err) {
     event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_START, it->name, "%s", "");
     bool changed = false;
-    int rc =
-        it->step->apply ? it->step->apply(b, it, &changed, err) : node_step(b, it, &changed, err);
+    int rc = it->step->apply ? it->step->apply(b, it, &changed, err) : node_step(b, it, &changed, err);
     if (rc) return rc;
     if (changed) b->applied++;
     event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_DONE, it->name, "%s",
@@ -120,8 +116,8 @@ static int run(struct boot *b, struct gp_error *err) {
     return rc;
 }
 
-int bootstrap_run(struct node_link *l, const struct bootstrap_req *req,
-                  struct bootstrap_result *ret, struct gp_error *err) {
+int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
+                  struct gp_error *err) {
     for (size_t i = 0; i < req->n_secrets; i++) log_redact(&req->secrets[i].value);
     GP_CLEANUP(boot_clear) struct boot b = {.link = l, .req = req};
     int rc = run(&b, err);
@@ -130,8 +126,7 @@ int bootstrap_run(struct node_link *l, const struct bootstrap_req *req,
         return -GP_EBOOTSTRAP;
     }
     if (rc) return rc;
-    *ret = (struct bootstrap_result){
-        .applied = b.applied, .nvidia = b.facts.nvidia, .root = b.facts.root};
+    *ret = (struct bootstrap_result){.applied = b.applied, .nvidia = b.facts.nvidia, .root = b.facts.root};
     str_put(ret->boot_id, sizeof ret->boot_id, b.facts.boot_id);
     str_put(ret->arch, sizeof ret->arch, b.facts.arch);
     return 0;

@@ -30,19 +30,16 @@ static bool want_packages(const struct boot *b) { return b->req->spec->packages.
 static bool want_steps(const struct boot *b) { return b->req->spec->steps.len > 0; }
 static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
 
-static void cloud_init_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
-                            struct str *out) {
+static void cloud_init_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
     boot_var_i64(out, "BUDGET", GP_MIN(seconds_left(b), (int64_t)CLOUD_INIT_S));
 }
 
-static void packages_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
-                          struct str *out) {
+static void packages_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
     const struct bootstrap_req *req = b->req;
     GP_AUTO_FREE char *list = strv_join(&req->spec->packages, " ");
     boot_var(out, "PACKAGES", list);
-    const char *refusal = req->packages_refusal && *req->packages_refusal
-                              ? req->packages_refusal
-                              : "packages cannot be installed on this node";
+    const char *refusal = req->packages_refusal && *req->packages_refusal ? req->packages_refusal
+                                                                          : "packages cannot be installed on this node";
     boot_var(out, "REFUSAL", req->packages_allowed ? "" : refusal);
     boot_var_i64(out, "BUDGET", seconds_left(b));
 }
@@ -54,13 +51,11 @@ static void step_vars(const struct boot *b GP_UNUSED, const struct boot_item *it
     boot_var(out, "MARK", it->id);
 }
 
-static void driver_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
-                        struct str *out) {
+static void driver_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
     boot_var(out, "IMAGE", b->req->image_name ? b->req->image_name : "of this node");
 }
 
-static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
-                       struct str *out) {
+static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
     GP_AUTO_STR struct str list = {0};
     for (size_t i = 0; i < b->n_agents; i++)
         str_addf(&list, "%s%s:%s", i ? " " : "", b->agents[i].name, b->agents[i].blob.sha256);
@@ -69,11 +64,7 @@ static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSE
 }
 
 const struct boot_step boot_steps[] = {
-    {.name = "cloud-init",
-     .file = "cloud-init",
-     .first = true,
-     .wanted = want_cloud_init,
-     .vars = cloud_init_vars},
+    {.name = "cloud-init", .file = "cloud-init", .first = true, .wanted = want_cloud_init, .vars = cloud_init_vars},
     {.name = "deadline", .file = "deadline", .wanted = want_cloud_init},
     {.name = "packages", .file = "packages", .wanted = want_packages, .vars = packages_vars},
     {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
@@ -99,15 +90,12 @@ static void item_id(struct boot_item *it) {
     char hash[65], *p = it->id;
     boot_hash(hash, (const char *const[]){it->name, it->user ? "user" : "table", NULL});
     for (const char *c = it->name; *c && p < it->id + 40; c++)
-        *p++ = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9')
-                   ? *c
-                   : '_';
+        *p++ = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ? *c : '_';
     snprintf(p, 10, "-%.8s", hash);
 }
 
 static void item_add(struct boot *b, const struct boot_step *step, const struct spec_step *user) {
-    struct boot_item it = {
-        .step = step, .user = user, .name = user ? user->name : step->name, .probe = -1};
+    struct boot_item it = {.step = step, .user = user, .name = user ? user->name : step->name, .probe = -1};
     item_id(&it);
     GP_AUTO_FREE char *packages = strv_join(&b->req->spec->packages, " ");
     boot_hash(it.hash, user ? (const char *const[]){user->run, user->check, NULL}
@@ -158,8 +146,8 @@ void boot_secrets(const struct boot *b, struct str *out) {
     }
 }
 
-int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail,
-                     struct str *out, struct gp_error *err) {
+int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail, struct str *out,
+                     struct gp_error *err) {
     if (it->step->vars) it->step->vars(b, it, out);
     int rc = boot_file(it->step->file, out, err);
     str_add(out, tail);
@@ -190,16 +178,11 @@ static void fact(struct boot_facts *f, const char *text) {
         const char *name, *value;
     } is = {text, value};
 #define IS(word) (n == strlen(word) && memcmp(is.name, word, n) == 0)
-    if (IS("arch"))
-        str_put(f->arch, sizeof f->arch, value);
-    else if (IS("boot"))
-        str_put(f->boot_id, sizeof f->boot_id, value);
-    else if (IS("user"))
-        str_put(f->user, sizeof f->user, value);
-    else if (IS("root"))
-        f->root = true;
-    else if (IS("nvidia"))
-        f->nvidia = true;
+    if (IS("arch")) str_put(f->arch, sizeof f->arch, value);
+    else if (IS("boot")) str_put(f->boot_id, sizeof f->boot_id, value);
+    else if (IS("user")) str_put(f->user, sizeof f->user, value);
+    else if (IS("root")) f->root = true;
+    else if (IS("nvidia")) f->nvidia = true;
     else {
         char **to = IS("home") ? &f->home : IS("missing") ? &f->missing : NULL;
         if (to && !*to) *to = xstrdup(value);
@@ -220,8 +203,7 @@ static void probe_line(struct boot *b, char *line, char **why, char **warning) {
         char *status = strchr(line + 8, ' ');
         int64_t i = 0, rc = 0;
         if (status) *status++ = '\0';
-        if (!status || !str_to_i64(line + 8, 0, (int64_t)b->items.len - 1, &i) ||
-            !str_to_i64(status, 0, 255, &rc))
+        if (!status || !str_to_i64(line + 8, 0, (int64_t)b->items.len - 1, &i) || !str_to_i64(status, 0, 255, &rc))
             return;
         struct boot_item *it = &b->items.items[i];
         free(it->why);
@@ -237,7 +219,6 @@ void boot_probe_parse(struct boot *b, const char *text, size_t n) {
     GP_AUTO_FREE char *warning = NULL;
     GP_AUTO_FREE char *copy = xstrndup(text, n);
     for (size_t i = 0; i < b->items.len; i++) b->items.items[i].probe = -1;
-    for (char *save = NULL, *line = strtok_r(copy, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save))
+    for (char *save = NULL, *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         probe_line(b, line, &why, &warning);
 }

@@ -15,14 +15,13 @@ struct boot;
 struct boot_step {
     const char *name; /* NULL: the item's own (user steps) */
     const char *file; /* below templates/bootstrap/, without ".sh" */
-    bool first;   /* must hold before the others are looked at: they are probed again after it */
-    bool secrets; /* the user's secrets are in its environment */
+    bool first;       /* must hold before the others are looked at: they are probed again after it */
+    bool secrets;     /* the user's secrets are in its environment */
     bool (*wanted)(const struct boot *b);
     /* Adds NAME='value' lines for the file. May be NULL. */
     void (*vars)(const struct boot *b, const struct boot_item *it, struct str *out);
     /* Instead of the file's apply() and verify(). NULL: they run detached on the node. */
-    int (*apply)(struct boot *b, const struct boot_item *it, bool *ret_changed,
-                 struct gp_error *err);
+    int (*apply)(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 };
 extern const struct boot_step boot_steps[]; /* in order; ended by a NULL file */
 
@@ -74,26 +73,25 @@ void boot_clear(struct boot *b);
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err);
 void boot_probe_parse(struct boot *b, const char *text, size_t n);
 /* lib.sh + variables + the item's file; `tail` is what is called at the end. */
-int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail,
-                     struct str *out, struct gp_error *err);
+int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail, struct str *out,
+                     struct gp_error *err);
 void boot_secrets(const struct boot *b, struct str *out); /* export lines; wipe after use */
 void boot_var(struct str *out, const char *name, const char *value);
 int boot_file(const char *file, struct str *out, struct gp_error *err);
 
 /* Unpacks the agents; -GP_EBOOTSTRAP when this build carries none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);
-int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed,
-                    struct gp_error *err);
+int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 
 /* Runs a short script with sh and its own connection care: where the connection or the script was
  * cut, both are made again, so the script must bear being run twice, also while a first run of it goes
  * on. One attempt may take each_ms, all of them until deadline_ms. 0: it exited (see ret). Errors:
  * -GP_ETIMEOUT, -GP_EREACH (lost again and again), those of ssh_open. */
-int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms,
-            int64_t deadline_ms, struct ssh_result *ret, struct gp_error *err);
+int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms, int64_t deadline_ms,
+            struct ssh_result *ret, struct gp_error *err);
 /* One attempt of the same: ssh_exec's result is the caller's to judge. opts: all but in and cancel. */
-int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts,
-              struct ssh_result *ret, struct gp_error *err);
+int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts, struct ssh_result *ret,
+              struct gp_error *err);
 /* It was ended by a signal: a shutdown does that to a script before it does the same to the connection. */
 bool boot_cut_short(const struct ssh_result *r);
 /* The script such that sh reads it whole before it runs any of it: a script of which only the first

@@ -91,17 +91,15 @@ bool arg_is_spec(const char *arg) {
     /* "llm/3" is a node of a stack, not a path. */
     const char *slash = strrchr(arg, '/');
     int64_t slot = 0;
-    return slash != NULL && !(strchr(arg, '/') == slash && slash != arg &&
-                              str_to_i64(slash + 1, 0, INT64_MAX, &slot));
+    return slash != NULL && !(strchr(arg, '/') == slash && slash != arg && str_to_i64(slash + 1, 0, INT64_MAX, &slot));
 }
 
 static json_t *problems_json(const struct spec_problems *p) {
     json_t *list = json_array();
     for (size_t i = 0; i < p->list.len; i++) {
         const struct spec_problem *x = &p->list.items[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "line", (json_int_t)x->pos.line,
-                                              "column", (json_int_t)x->pos.column, "message",
-                                              json_any_text(x->message)));
+        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "line", (json_int_t)x->pos.line, "column",
+                                              (json_int_t)x->pos.column, "message", json_any_text(x->message)));
     }
     return list;
 }
@@ -139,8 +137,8 @@ int app_stack_name(const char *name, struct gp_error *err) {
                    name);
 }
 
-int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec,
-               const char **ret_name, struct gp_error *err) {
+int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
+               struct gp_error *err) {
     *ret_spec = NULL;
     *ret_name = arg;
     if (!arg_is_spec(arg)) {
@@ -148,8 +146,7 @@ int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec,
         GP_AUTO_FREE char *name = slash != NULL ? xstrndup(arg, (size_t)(slash - arg)) : NULL;
         struct gp_error ignored = {0};
         if (name != NULL && app_stack_name(name, &ignored) == 0)
-            return gp_fail(err, GP_EUSAGE,
-                           "'%s' is one node: %s takes a whole stack, '%s'", arg, inv->verb->name,
+            return gp_fail(err, GP_EUSAGE, "'%s' is one node: %s takes a whole stack, '%s'", arg, inv->verb->name,
                            name);
         return app_stack_name(arg, err);
     }
@@ -171,8 +168,8 @@ int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_er
     return 0;
 }
 
-int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes,
-                 struct progress **ret, struct gp_error *err) {
+int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes, struct progress **ret,
+                 struct gp_error *err) {
     const struct common_opts *c = inv->common;
     enum output_mode mode = c->json ? OUTPUT_JSON : c->quiet ? OUTPUT_QUIET : OUTPUT_AUTO;
     if (c->json && c->quiet) mode = OUTPUT_QUIET;
@@ -194,8 +191,7 @@ void app_progress_end(struct engine *e, struct progress **p) {
 
 int app_begin(struct invocation *inv, bool spec_only, struct app_work *ret, struct gp_error *err) {
     const char *arg = inv->args[0];
-    int r = spec_only ? app_spec(inv, arg, &ret->spec, err)
-                      : app_target(inv, arg, &ret->spec, &ret->name, err);
+    int r = spec_only ? app_spec(inv, arg, &ret->spec, err) : app_target(inv, arg, &ret->spec, &ret->name, err);
     if (r == 0 && ret->spec != NULL) ret->name = ret->spec->name;
     if (r == 0) r = app_engine(inv, &ret->e, err);
     int nodes = ret->spec != NULL ? ret->spec->nodes : 0;

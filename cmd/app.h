@@ -15,7 +15,7 @@ struct app {
     pthread_mutex_t lock;  /* engine and cancelled */
     struct engine *engine; /* NULL until app_engine */
     struct engine_opts engine_opts;
-    struct strv only; /* --in */
+    struct strv only;          /* --in */
     struct progress *warnings; /* until app_progress: what verbs without progress must say all the same */
     bool cancelled;
     bool libraries; /* initialised */
@@ -36,8 +36,8 @@ bool arg_is_spec(const char *arg);
  * stdout), inv->error_shown is set then. */
 int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct gp_error *err);
 /* A STACK or SPEC argument: *ret_spec is NULL for a stack's name. ret_name is borrowed from either. */
-int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec,
-               const char **ret_name, struct gp_error *err);
+int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
+               struct gp_error *err);
 /* "STACK" or "STACK/N": *ret_name is the caller's, *ret_slot -1 without N. */
 int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err);
 /* Refuses names that no stack can have. */
@@ -56,15 +56,17 @@ void app_work_clear(struct app_work *w); /* accepts one that app_begin did not f
 #define GP_AUTO_WORK GP_CLEANUP(app_work_clear)
 
 /* Progress on stderr for the verb, heard by the engine until app_progress_end. */
-int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes,
-                 struct progress **ret, struct gp_error *err);
+int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes, struct progress **ret,
+                 struct gp_error *err);
 void app_progress_end(struct engine *e, struct progress **p);
 
 /* --- places.c --- */
 /* The option --in of verbs that look; its row. */
-#define PLACES_ROW(struct_, member)                                                         \
-    {.name = "in", .type = OPT_TEXT, .offset = offsetof(struct_, member), .arg = "PLACES",     \
-     .help = "look only there: PROVIDER or PROVIDER/REGION, separated by commas"}
+#define PLACES_ROW(struct_, member)                                                           \
+    {                                                                                         \
+        .name = "in", .type = OPT_TEXT, .offset = offsetof(struct_, member), .arg = "PLACES", \
+        .help = "look only there: PROVIDER or PROVIDER/REGION, separated by commas"           \
+    }
 /* Its value (NULL: not given) becomes the engine's limit. Before app_engine. */
 int app_places(struct invocation *inv, const char *list, struct gp_error *err);
 json_t *looked_json(const struct coverage *c); /* new reference */

@@ -20,9 +20,7 @@ static const json_t *same_figure(const json_t *run, const json_t *figure) {
     return NULL;
 }
 
-static char *number(double v) {
-    return isfinite(v) ? xasprintf("%.5g", v) : xstrdup("-");
-}
+static char *number(double v) { return isfinite(v) ? xasprintf("%.5g", v) : xstrdup("-"); }
 
 /* "llm/1 gpu 3: 2440" */
 static char *who(const char *stack, const json_t *f) {
@@ -62,6 +60,6 @@ void show_history(const json_t *history, FILE *to) {
     const json_t *figures = json_at(newest, "figures");
     for (size_t i = 0; i < json_array_size(figures); i++) add_row(&t, stack, runs, json_array_get(figures, i));
     table_print(&t, to);
-    fprintf(to, "\n%s: %zu run%s from %s to %s, %zu ready; first and last are medians over GPUs or nodes\n", stack,
-            n, n == 1 ? "" : "s", json_str(runs, "0.started", "?"), json_str(newest, "started", "?"), ready);
+    fprintf(to, "\n%s: %zu run%s from %s to %s, %zu ready; first and last are medians over GPUs or nodes\n", stack, n,
+            n == 1 ? "" : "s", json_str(runs, "0.started", "?"), json_str(newest, "started", "?"), ready);
 }

@@ -52,8 +52,7 @@ static void leave_now(struct app *app) {
     _exit(8);
 }
 
-static int wait_for_verb(struct work *w, struct app *app, const sigset_t *signals,
-                         struct gp_error *err) {
+static int wait_for_verb(struct work *w, struct app *app, const sigset_t *signals, struct gp_error *err) {
     GP_AUTO_FD int sfd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (sfd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a signalfd");
     bool cancelled = false;
@@ -105,8 +104,7 @@ static int run_verb(struct invocation *inv, struct gp_error *err) {
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
     if (inv->verb->flags & VERB_RAW) return inv->verb->run(inv, err);
-    if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
-        return gp_fail_errno(err, GP_EENV, errno, "could not ignore SIGPIPE");
+    if (signal(SIGPIPE, SIG_IGN) == SIG_ERR) return gp_fail_errno(err, GP_EENV, errno, "could not ignore SIGPIPE");
     int r = 0;
     if (inv->verb->flags & VERB_PLAIN) {
         r = inv->verb->run(inv, err);
@@ -121,8 +119,8 @@ static int run_verb(struct invocation *inv, struct gp_error *err) {
 }
 
 /* argv up to the verb, the verb, its own options. *ret_done: help or version was asked for. */
-static int parse(int argc, char **argv, struct common_opts *common, struct invocation *inv,
-                 struct opt_args *args, struct gp_error *err) {
+static int parse(int argc, char **argv, struct common_opts *common, struct invocation *inv, struct opt_args *args,
+                 struct gp_error *err) {
     struct opt_set sets[2] = {{common_options, common}, {NULL, NULL}};
     struct opt_args none = {0};
     int used = 0;
@@ -162,14 +160,12 @@ static int check_args(const struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "%s takes nothing after '--'", v->name);
     for (int i = 0; i < inv->n_args; i++)
         if (inv->args[i][0] == '\0')
-            return gp_fail(err, GP_EUSAGE, "%s: an argument is empty: usage: gpuprov %s %s", v->name,
-                           v->name, v->argspec);
+            return gp_fail(err, GP_EUSAGE, "%s: an argument is empty: usage: gpuprov %s %s", v->name, v->name,
+                           v->argspec);
     if (inv->n_args >= v->min_args && inv->n_args <= v->max_args) return 0;
     if (inv->n_args > v->max_args && (v->flags & VERB_REST))
-        return gp_fail(err, GP_EUSAGE, "%s: put '--' before the command '%s'", v->name,
-                       inv->args[v->max_args]);
-    return gp_fail(err, GP_EUSAGE, "%s: usage: gpuprov %s%s%s", v->name, v->name,
-                   v->argspec[0] ? " " : "", v->argspec);
+        return gp_fail(err, GP_EUSAGE, "%s: put '--' before the command '%s'", v->name, inv->args[v->max_args]);
+    return gp_fail(err, GP_EUSAGE, "%s: usage: gpuprov %s%s%s", v->name, v->name, v->argspec[0] ? " " : "", v->argspec);
 }
 
 static bool reader_left(void) {
@@ -183,8 +179,7 @@ static int flush_stdout(struct gp_error *err) {
     bool before = ferror(stdout) != 0;
     int e = fflush(stdout) == 0 ? 0 : errno;
     if ((!before && e == 0) || e == EPIPE || reader_left()) return 0;
-    if (e == 0)
-        return gp_fail(err, GP_EIO, "could not write all of the result to stdout: is its disk full?");
+    if (e == 0) return gp_fail(err, GP_EIO, "could not write all of the result to stdout: is its disk full?");
     return gp_fail_errno(err, GP_EIO, e, "could not write the result to stdout");
 }
 
@@ -194,8 +189,7 @@ static int become(char **argv, struct gp_error *err) {
     return gp_fail_errno(err, GP_EENV, errno, "could not start '%s'", argv[0]);
 }
 
-static void show_error(const struct invocation *inv, const struct common_opts *common,
-                       const struct gp_error *err) {
+static void show_error(const struct invocation *inv, const struct common_opts *common, const struct gp_error *err) {
     if (inv->error_shown) return;
     fprintf(stderr, "gpuprov: %s\n", err->msg);
     if (common->json) print_error_json(err, NULL);
@@ -255,7 +249,7 @@ int main(int argc, char **argv) {
     if (r != 0) show_error(&inv, &common, &err);
     if (r == 0) return inv.exit_code;
     if (node_check_language(argc, argv, inv.verb)) return NODE_CHECK_UNKNOWN;
-    int code = gp_exit_code((enum gp_code)-r);
+    int code = gp_exit_code((enum gp_code) - r);
     struct gp_error lost = {0};
     return flush_stdout(&lost) == 0 ? code : gp_exit_worst(code, gp_exit_code(GP_EIO));
 }

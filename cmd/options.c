@@ -20,8 +20,8 @@ int options_enum_index(const char *words, const char *value) {
     }
 }
 
-static const struct opt *find_long(const struct opt_set *sets, size_t n_sets, const char *name,
-                                   size_t len, void **ret_values) {
+static const struct opt *find_long(const struct opt_set *sets, size_t n_sets, const char *name, size_t len,
+                                   void **ret_values) {
     for (size_t s = 0; s < n_sets; s++)
         for (const struct opt *o = sets[s].table; o != NULL && o->name != NULL; o++)
             if (strlen(o->name) == len && strncmp(o->name, name, len) == 0) {
@@ -31,8 +31,7 @@ static const struct opt *find_long(const struct opt_set *sets, size_t n_sets, co
     return NULL;
 }
 
-static const struct opt *find_letter(const struct opt_set *sets, size_t n_sets, char letter,
-                                     void **ret_values) {
+static const struct opt *find_letter(const struct opt_set *sets, size_t n_sets, char letter, void **ret_values) {
     for (size_t s = 0; s < n_sets; s++)
         for (const struct opt *o = sets[s].table; o != NULL && o->name != NULL; o++)
             if (o->letter == letter) {
@@ -42,16 +41,13 @@ static const struct opt *find_letter(const struct opt_set *sets, size_t n_sets, 
     return NULL;
 }
 
-static int unknown_long(const struct opt_set *sets, size_t n_sets, const char *name,
-                        struct gp_error *err) {
+static int unknown_long(const struct opt_set *sets, size_t n_sets, const char *name, struct gp_error *err) {
     VEC_OF(const char *) names = {0};
     for (size_t s = 0; s < n_sets; s++)
-        for (const struct opt *o = sets[s].table; o != NULL && o->name != NULL; o++)
-            vec_push(&names, o->name);
+        for (const struct opt *o = sets[s].table; o != NULL && o->name != NULL; o++) vec_push(&names, o->name);
     vec_push(&names, NULL);
     const char *near = str_closest(name, names.items);
-    int r = near != NULL ? gp_fail(err, GP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?",
-                                   name, near)
+    int r = near != NULL ? gp_fail(err, GP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?", name, near)
                          : gp_fail(err, GP_EUSAGE, "unknown option '--%s'", name);
     vec_free(&names);
     return r;
@@ -60,19 +56,17 @@ static int unknown_long(const struct opt_set *sets, size_t n_sets, const char *n
 static int set_int(const struct opt *o, const char *value, void *field, struct gp_error *err) {
     int64_t v = 0;
     if (!str_to_i64(value, o->min, o->max, &v))
-        return gp_fail(err, GP_EUSAGE, "--%s takes a number from %lld to %lld, not '%s'", o->name,
-                       (long long)o->min, (long long)o->max, value);
+        return gp_fail(err, GP_EUSAGE, "--%s takes a number from %lld to %lld, not '%s'", o->name, (long long)o->min,
+                       (long long)o->max, value);
     int small = (int)v;
     memcpy(field, &small, sizeof small);
     return 0;
 }
 
-static int set_duration(const struct opt *o, const char *value, void *field,
-                        struct gp_error *err) {
+static int set_duration(const struct opt *o, const char *value, void *field, struct gp_error *err) {
     int64_t ms = 0;
     if (!duration_parse(value, &ms))
-        return gp_fail(err, GP_EUSAGE, "--%s takes a duration with its unit (90s, 5m, 4h), not '%s'",
-                       o->name, value);
+        return gp_fail(err, GP_EUSAGE, "--%s takes a duration with its unit (90s, 5m, 4h), not '%s'", o->name, value);
     if (ms < o->min || (o->max > 0 && ms > o->max)) {
         char low[32], high[32];
         duration_format(low, sizeof low, o->min);
@@ -84,8 +78,7 @@ static int set_duration(const struct opt *o, const char *value, void *field,
     return 0;
 }
 
-static int add_to_list(const struct opt *o, const char *value, struct opt_list *list,
-                       struct gp_error *err) {
+static int add_to_list(const struct opt *o, const char *value, struct opt_list *list, struct gp_error *err) {
     if (list->n == GP_ARRAY_LEN(list->v))
         return gp_fail(err, GP_EUSAGE, "--%s may be given %zu times at most", o->name, list->n);
     list->v[list->n++] = value;
@@ -99,8 +92,7 @@ static int set_value(const struct opt *o, void *values, const char *value, struc
     switch (o->type) {
     case OPT_FLAG: memcpy(field, &on, sizeof on); return 0;
     case OPT_TEXT:
-        if (value[0] == '\0')
-            return gp_fail(err, GP_EUSAGE, "--%s is empty: it takes %s", o->name, o->arg);
+        if (value[0] == '\0') return gp_fail(err, GP_EUSAGE, "--%s is empty: it takes %s", o->name, o->arg);
         memcpy(field, &value, sizeof value);
         return 0;
     case OPT_LIST: return add_to_list(o, value, field, err);
@@ -108,9 +100,7 @@ static int set_value(const struct opt *o, void *values, const char *value, struc
     case OPT_DURATION: return set_duration(o, value, field, err);
     case OPT_ENUM:
         index = options_enum_index(o->arg, value);
-        if (index < 0)
-            return gp_fail(err, GP_EUSAGE, "--%s takes one of %s, not '%s'", o->name, o->arg,
-                           value);
+        if (index < 0) return gp_fail(err, GP_EUSAGE, "--%s takes one of %s, not '%s'", o->name, o->arg, value);
         memcpy(field, &index, sizeof index);
         return 0;
     }
@@ -118,8 +108,7 @@ static int set_value(const struct opt *o, void *values, const char *value, struc
 }
 
 /* --name, --name=value, --name value. *i: index of the word; moved when the value is the next. */
-static int parse_long(const struct opt_set *sets, size_t n_sets, int argc, char **argv, int *i,
-                      struct gp_error *err) {
+static int parse_long(const struct opt_set *sets, size_t n_sets, int argc, char **argv, int *i, struct gp_error *err) {
     const char *name = argv[*i] + 2;
     size_t len = strcspn(name, "=");
     const char *value = name[len] == '=' ? name + len + 1 : NULL;
@@ -129,8 +118,7 @@ static int parse_long(const struct opt_set *sets, size_t n_sets, int argc, char 
         GP_AUTO_FREE char *word = xstrndup(name, len);
         return unknown_long(sets, n_sets, word, err);
     }
-    if (o->type == OPT_FLAG && value != NULL)
-        return gp_fail(err, GP_EUSAGE, "--%s takes no value", o->name);
+    if (o->type == OPT_FLAG && value != NULL) return gp_fail(err, GP_EUSAGE, "--%s takes no value", o->name);
     if (o->type != OPT_FLAG && value == NULL) {
         if (*i + 1 >= argc || strcmp(argv[*i + 1], "--") == 0)
             return gp_fail(err, GP_EUSAGE, "--%s needs a value: %s", o->name, o->arg);
@@ -140,8 +128,7 @@ static int parse_long(const struct opt_set *sets, size_t n_sets, int argc, char 
 }
 
 /* -x, -xVALUE, -x VALUE, -xyz of flags. */
-static int parse_short(const struct opt_set *sets, size_t n_sets, int argc, char **argv, int *i,
-                       struct gp_error *err) {
+static int parse_short(const struct opt_set *sets, size_t n_sets, int argc, char **argv, int *i, struct gp_error *err) {
     for (const char *p = argv[*i] + 1; *p != '\0'; p++) {
         void *values = NULL;
         const struct opt *o = find_letter(sets, n_sets, *p, &values);
@@ -162,8 +149,8 @@ static int parse_short(const struct opt_set *sets, size_t n_sets, int argc, char
     return 0;
 }
 
-int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **argv,
-                  bool stop_at_arg, struct opt_args *ret, int *ret_used, struct gp_error *err) {
+int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **argv, bool stop_at_arg,
+                  struct opt_args *ret, int *ret_used, struct gp_error *err) {
     int i = 0;
     for (; i < argc; i++) {
         const char *word = argv[i];
@@ -192,15 +179,11 @@ int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **ar
 void options_help(const struct opt *table, struct str *out) {
     for (const struct opt *o = table; o != NULL && o->name != NULL; o++) {
         GP_AUTO_STR struct str left = {0};
-        if (o->letter != '\0')
-            str_addf(&left, "-%c, ", o->letter);
-        else
-            str_add(&left, "    ");
+        if (o->letter != '\0') str_addf(&left, "-%c, ", o->letter);
+        else str_add(&left, "    ");
         str_addf(&left, "--%s", o->name);
         if (o->type != OPT_FLAG) str_addf(&left, " %s", o->arg);
-        if (left.len > 26)
-            str_addf(out, "  %s\n  %-26s  %s\n", left.s, "", o->help);
-        else
-            str_addf(out, "  %-26s  %s\n", left.s, o->help);
+        if (left.len > 26) str_addf(out, "  %s\n  %-26s  %s\n", left.s, "", o->help);
+        else str_addf(out, "  %-26s  %s\n", left.s, o->help);
     }
 }

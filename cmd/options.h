@@ -27,8 +27,8 @@ struct opt {
     const char *name; /* long name, without dashes */
     char letter;      /* 0: none */
     enum opt_type type;
-    size_t offset;    /* in the struct that goes with the table */
-    const char *arg;  /* what the value is called in help; OPT_ENUM: the values, "a|b" */
+    size_t offset;   /* in the struct that goes with the table */
+    const char *arg; /* what the value is called in help; OPT_ENUM: the values, "a|b" */
     const char *help;
     int64_t min, max; /* OPT_INT, OPT_DURATION */
 };
@@ -51,8 +51,8 @@ void opt_args_clear(struct opt_args *a);
 /* Reads argv[0..argc): options of any set (the first that has the name wins), arguments in between,
  * everything after "--" as rest. stop_at_arg: ends at the first argument that is no option
  * (*ret_used says how many words were read; may be NULL). Errors: -GP_EUSAGE, with "did you mean". */
-int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **argv,
-                  bool stop_at_arg, struct opt_args *ret, int *ret_used, struct gp_error *err);
+int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **argv, bool stop_at_arg,
+                  struct opt_args *ret, int *ret_used, struct gp_error *err);
 
 /* "  -j, --jobs N        how many nodes at once" for each row. */
 void options_help(const struct opt *table, struct str *out);

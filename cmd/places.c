@@ -25,8 +25,7 @@ json_t *looked_json(const struct coverage *c) {
         const struct look *l = &c->list.items[i];
         json_t *j = json_pack("{s:s, s:o, s:o, s:b}", "provider", l->provider, "region",
                               l->region[0] != '\0' ? json_string(l->region) : json_null(), "owner",
-                              l->owner[0] != '\0' ? json_any_text(l->owner) : json_null(), "checked",
-                              (int)l->checked);
+                              l->owner[0] != '\0' ? json_any_text(l->owner) : json_null(), "checked", (int)l->checked);
         if (!l->checked) json_object_set_new(j, "error", error_json(&l->why));
         json_array_append_new(list, j);
     }

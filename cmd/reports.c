@@ -14,13 +14,11 @@
 enum { DAY_MS = 24 * 3600 * 1000 };
 
 /* "html=out.html": the form, and where to. */
-static int split(const char *text, const struct report_ops **ret, const char **ret_path,
-                 struct gp_error *err) {
+static int split(const char *text, const struct report_ops **ret, const char **ret_path, struct gp_error *err) {
     const char *eq = strchr(text, '=');
     GP_AUTO_FREE char *name = eq != NULL ? xstrndup(text, (size_t)(eq - text)) : xstrdup(text);
     *ret = report_form(name);
-    if (*ret == NULL)
-        return gp_fail(err, GP_EUSAGE, "--report takes one of %s, not '%s'", REPORT_FORMS, name);
+    if (*ret == NULL) return gp_fail(err, GP_EUSAGE, "--report takes one of %s, not '%s'", REPORT_FORMS, name);
     if (eq == NULL || eq[1] == '\0')
         return gp_fail(err, GP_EUSAGE, "--report %s names no file: --report %s=FILE", name, name);
     *ret_path = eq + 1;
@@ -29,8 +27,9 @@ static int split(const char *text, const struct report_ops **ret, const char **r
 
 static int folder_is_there(const char *path, struct gp_error *err) {
     const char *slash = strrchr(path, '/');
-    GP_AUTO_FREE char *dir = slash == NULL ? xstrdup(".")
-                             : slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+    GP_AUTO_FREE char *dir = slash == NULL   ? xstrdup(".")
+                             : slash == path ? xstrdup("/")
+                                             : xstrndup(path, (size_t)(slash - path));
     if (access(dir, W_OK | X_OK) == 0) return 0;
     return gp_fail_errno(err, GP_EUSAGE, errno, "'%s' cannot be written", path);
 }
@@ -45,8 +44,7 @@ int report_opts_check(const struct report_opts *o, struct gp_error *err) {
     }
     if (r == 0 && o->certificate == NULL && o->certificate_ms > 0)
         r = gp_fail(err, GP_EUSAGE, "--certificate-ttl without --certificate DIR");
-    if (r == 0 && o->certificate != NULL && str_ends(o->certificate, ".json"))
-        r = folder_is_there(o->certificate, err);
+    if (r == 0 && o->certificate != NULL && str_ends(o->certificate, ".json")) r = folder_is_there(o->certificate, err);
     return r;
 }
 
@@ -58,8 +56,7 @@ static int write_certificates(struct invocation *inv, const struct report_opts *
     int64_t ttl_ms = o->certificate_ms > 0 ? o->certificate_ms : DAY_MS;
     if (rc == 0) rc = certify(state_dir, r, o->certificate, ttl_ms, &done, err);
     if (inv->common->quiet || inv->common->json) return rc;
-    for (size_t i = 0; i < done.refused.n; i++)
-        fprintf(stderr, "gpuprov: no certificate: %s\n", done.refused.v[i]);
+    for (size_t i = 0; i < done.refused.n; i++) fprintf(stderr, "gpuprov: no certificate: %s\n", done.refused.v[i]);
     for (size_t i = 0; i < done.paths.n; i++) fprintf(stderr, "certificate: %s\n", done.paths.v[i]);
     if (done.paths.n > 0) fprintf(stderr, "signed with %s\n", done.key.fingerprint);
     return rc;

@@ -14,15 +14,23 @@ struct report_opts {
     int64_t certificate_ms; /* 0: a day */
 };
 
-#define CERTIFICATE_ROWS(S, member)                                                                     \
-    {.name = "certificate", .type = OPT_TEXT, .offset = offsetof(S, member.certificate), .arg = "DIR",  \
-     .help = "a signed certificate for each ready node (*.json: one file)"},        \
-    {.name = "certificate-ttl", .type = OPT_DURATION, .offset = offsetof(S, member.certificate_ms),     \
-     .arg = "TIME", .min = 60000, .help = "how long it holds, from the validation on (default 24h)"}
-#define REPORT_ROWS(S, member)                                                                          \
-    {.name = "report", .type = OPT_LIST, .offset = offsetof(S, member.files), .arg = "FORM=FILE",       \
-     .help = "the report as text, json, junit, prometheus or html; may repeat"},             \
-    CERTIFICATE_ROWS(S, member)
+#define CERTIFICATE_ROWS(S, member)                                                                                   \
+    {.name = "certificate",                                                                                           \
+     .type = OPT_TEXT,                                                                                                \
+     .offset = offsetof(S, member.certificate),                                                                       \
+     .arg = "DIR",                                                                                                    \
+     .help = "a signed certificate for each ready node (*.json: one file)"},                                          \
+    {                                                                                                                 \
+        .name = "certificate-ttl", .type = OPT_DURATION, .offset = offsetof(S, member.certificate_ms), .arg = "TIME", \
+        .min = 60000, .help = "how long it holds, from the validation on (default 24h)"                               \
+    }
+#define REPORT_ROWS(S, member)                                                   \
+    {.name = "report",                                                           \
+     .type = OPT_LIST,                                                           \
+     .offset = offsetof(S, member.files),                                        \
+     .arg = "FORM=FILE",                                                         \
+     .help = "the report as text, json, junit, prometheus or html; may repeat"}, \
+        CERTIFICATE_ROWS(S, member)
 
 /* Before anything is done: forms that there are, folders that are there. */
 int report_opts_check(const struct report_opts *o, struct gp_error *err);

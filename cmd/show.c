@@ -9,19 +9,14 @@
 #include "output/width.h"
 
 void price_format(char *dst, size_t n, double usd_per_h) {
-    if (usd_per_h < 0)
-        str_put(dst, n, "not known");
-    else if (usd_per_h == 0)
-        str_put(dst, n, "free");
-    else
-        snprintf(dst, n, usd_per_h < 0.1 ? "%.4f USD/h" : "%.2f USD/h", usd_per_h);
+    if (usd_per_h < 0) str_put(dst, n, "not known");
+    else if (usd_per_h == 0) str_put(dst, n, "free");
+    else snprintf(dst, n, usd_per_h < 0.1 ? "%.4f USD/h" : "%.2f USD/h", usd_per_h);
 }
 
 static const char *or_dash(const char *s) { return s != NULL && s[0] != '\0' ? s : "-"; }
 
-static json_t *text_json(const char *s) {
-    return s != NULL && s[0] != '\0' ? json_any_text(s) : json_null();
-}
+static json_t *text_json(const char *s) { return s != NULL && s[0] != '\0' ? json_any_text(s) : json_null(); }
 
 static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }
 
@@ -39,15 +34,13 @@ void print_json(json_t *j) {
 }
 
 json_t *error_json(const struct gp_error *err) {
-    return json_pack("{s:s, s:o, s:s, s:b}", "code", gp_code_name(err->code), "detail",
-                     text_json(err->detail), "message", err->msg, "retryable", (int)err->retryable);
+    return json_pack("{s:s, s:o, s:s, s:b}", "code", gp_code_name(err->code), "detail", text_json(err->detail),
+                     "message", err->msg, "retryable", (int)err->retryable);
 }
 
 void print_text(const struct invocation *inv, const char *key, const char *text) {
-    if (inv->common->json)
-        print_json(json_pack("{s:s}", key, text));
-    else
-        printf("%s%s", text, str_ends(text, "\n") ? "" : "\n");
+    if (inv->common->json) print_json(json_pack("{s:s}", key, text));
+    else printf("%s%s", text, str_ends(text, "\n") ? "" : "\n");
 }
 
 const char *ends_text(const char *ends) {
@@ -121,8 +114,7 @@ void show_stack(const struct stack_view *v, FILE *to) {
     if (v->nodes.len > 0) table_print(&t, to);
     table_clear(&t);
     GP_AUTO_STR struct str line = {0};
-    str_addf(&line, "%s: %s%s", v->stack.name, or_dash(v->phase),
-             v->remembered ? ", as this machine remembers" : "");
+    str_addf(&line, "%s: %s%s", v->stack.name, or_dash(v->phase), v->remembered ? ", as this machine remembers" : "");
     if (v->price_usd_per_h > 0) {
         char price[32];
         price_format(price, sizeof price, v->price_usd_per_h);
@@ -143,22 +135,20 @@ void show_stack(const struct stack_view *v, FILE *to) {
         const struct intent *u = &v->unknown.list.items[i];
         char at[32];
         time_format_utc(at, sizeof at, u->created_s);
-        fprintf(to, "not settled: %s in %s%s%s, asked for at %s: %s\n", resource_kind_name(u->kind),
-                or_dash(u->region), u->zone && u->zone[0] ? "/" : "", u->zone ? u->zone : "", at,
-                u->state == INTENT_TOMBSTONE ? "'gpuprov gc' looks for it"
-                                             : "'gpuprov up' or 'down' settles it");
+        fprintf(to, "not settled: %s in %s%s%s, asked for at %s: %s\n", resource_kind_name(u->kind), or_dash(u->region),
+                u->zone && u->zone[0] ? "/" : "", u->zone ? u->zone : "", at,
+                u->state == INTENT_TOMBSTONE ? "'gpuprov gc' looks for it" : "'gpuprov up' or 'down' settles it");
     }
     show_unreadable(&v->unreadable, to);
     if (!coverage_whole(&v->looked)) show_looked(&v->looked, to);
 }
 
 static json_t *resource_json(const struct resource *r) {
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:b}", "kind",
-                          resource_kind_name(r->kind), "provider", text_json(r->provider), "region",
-                          text_json(r->region), "zone", text_json(r->zone), "id", text_json(r->id),
-                          "owner", text_json(r->owner), "stack", text_json(r->stack), "state",
-                          resource_state_name(r->state), "billed", (int)r->billed, "claim",
-                          (int)r->claim);
+    json_t *j =
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:b}", "kind", resource_kind_name(r->kind), "provider",
+                  text_json(r->provider), "region", text_json(r->region), "zone", text_json(r->zone), "id",
+                  text_json(r->id), "owner", text_json(r->owner), "stack", text_json(r->stack), "state",
+                  resource_state_name(r->state), "billed", (int)r->billed, "claim", (int)r->claim);
     json_object_set_new(j, "slot", r->slot >= 0 ? json_integer(r->slot) : json_null());
     json_object_set_new(j, "state_reason", text_json(r->state_reason));
     json_object_set_new(j, "expires", time_json(r->expires_s));
@@ -168,8 +158,7 @@ static json_t *resource_json(const struct resource *r) {
 
 json_t *resources_json(const struct resource_list *l) {
     json_t *list = json_array();
-    for (size_t i = 0; i < l->list.len; i++)
-        json_array_append_new(list, resource_json(&l->list.items[i]));
+    for (size_t i = 0; i < l->list.len; i++) json_array_append_new(list, resource_json(&l->list.items[i]));
     return list;
 }
 
@@ -188,9 +177,8 @@ void show_resources(const struct resource_list *l, FILE *to) {
 }
 
 static json_t *node_view_json(const char *stack, const struct node_view *n) {
-    json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "slot", n->slot, "phase",
-                          node_phase_name(n->phase), "id", text_json(n->id), "place",
-                          text_json(n->place), "type", text_json(n->type), "address",
+    json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "slot", n->slot, "phase", node_phase_name(n->phase),
+                          "id", text_json(n->id), "place", text_json(n->place), "type", text_json(n->type), "address",
                           text_json(n->address), "state", text_json(n->state));
     json_object_set_new(j, "price_usd_per_h", price_json(n->price_usd_per_h));
     json_object_set_new(j, "verdict", text_json(n->verdict));
@@ -205,12 +193,11 @@ static json_t *intents_json(const struct intent_list *l) {
     json_t *list = json_array();
     for (size_t i = 0; i < l->list.len; i++) {
         const struct intent *u = &l->list.items[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:o, s:o, s:o, s:i, s:i, s:o}", "kind",
-                            resource_kind_name(u->kind), "provider", text_json(u->provider),
-                            "region", text_json(u->region), "zone", text_json(u->zone),
-                            "slot_first", u->slot_first, "slot_count", u->slot_count, "created",
-                            time_json(u->created_s)));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:o, s:o, s:i, s:i, s:o}", "kind", resource_kind_name(u->kind),
+                                        "provider", text_json(u->provider), "region", text_json(u->region), "zone",
+                                        text_json(u->zone), "slot_first", u->slot_first, "slot_count", u->slot_count,
+                                        "created", time_json(u->created_s)));
     }
     return list;
 }
@@ -218,12 +205,10 @@ static json_t *intents_json(const struct intent_list *l) {
 json_t *stack_view_json(const struct stack_view *v) {
     const struct stack *s = &v->stack;
     json_t *nodes = json_array();
-    for (size_t i = 0; i < v->nodes.len; i++)
-        json_array_append_new(nodes, node_view_json(s->name, &v->nodes.items[i]));
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "owner",
-                          text_json(s->owner), "uid", text_json(s->uid), "spec_hash",
-                          text_json(s->spec_hash), "provider", text_json(s->provider), "region",
-                          text_json(s->region), "phase", text_json(v->phase));
+    for (size_t i = 0; i < v->nodes.len; i++) json_array_append_new(nodes, node_view_json(s->name, &v->nodes.items[i]));
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "owner", text_json(s->owner), "uid",
+                          text_json(s->uid), "spec_hash", text_json(s->spec_hash), "provider", text_json(s->provider),
+                          "region", text_json(s->region), "phase", text_json(v->phase));
     json_object_set_new(j, "created", time_json(s->created_s));
     json_object_set_new(j, "expires", time_json(s->expires_s));
     json_object_set_new(j, "ends", text_json(v->ends));

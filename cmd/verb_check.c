@@ -16,11 +16,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
     size_t checks = plan.node_checks.len + plan.gang_checks.len;
     if (inv->common->json) {
         json_t *left = json_array();
-        for (size_t i = 0; i < plan.left_out.n; i++)
-            json_array_append_new(left, json_string(plan.left_out.v[i]));
-        print_json(json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes",
-                             spec->nodes, "hash", spec->hash, "checks", (int)checks, "left_out",
-                             left));
+        for (size_t i = 0; i < plan.left_out.n; i++) json_array_append_new(left, json_string(plan.left_out.v[i]));
+        print_json(json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
+                             "hash", spec->hash, "checks", (int)checks, "left_out", left));
     } else {
         printf("%s: ok: stack '%s', %d node%s, %zu checks\n", inv->args[0], spec->name, spec->nodes,
                spec->nodes == 1 ? "" : "s", checks);

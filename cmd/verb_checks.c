@@ -9,12 +9,15 @@
 struct opts {
     bool markdown, models;
 };
-static const struct opt options[] = {
-    {.name = "markdown", .type = OPT_FLAG, .offset = offsetof(struct opts, markdown),
-     .help = "the same table as docs/checks.md"},
-    {.name = "models", .type = OPT_FLAG, .offset = offsetof(struct opts, models),
-     .help = "what GPUs of each model reach, as docs/gpu-models.md"},
-    {0}};
+static const struct opt options[] = {{.name = "markdown",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, markdown),
+                                      .help = "the same table as docs/checks.md"},
+                                     {.name = "models",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, models),
+                                      .help = "what GPUs of each model reach, as docs/gpu-models.md"},
+                                     {0}};
 
 static const char *level_name(enum check_level l) {
     switch (l) {
@@ -44,16 +47,16 @@ static int run(struct invocation *inv, struct gp_error *err) {
     for (const struct check_info *c = check_table; c->id != NULL; c++) {
         char seconds[16];
         snprintf(seconds, sizeof seconds, "%d", c->seconds);
-        table_row(&t, c->id, level_name(c->level), seconds, c->core ? "always" : c->required ? "yes" : "no", c->finds,
-                  NULL);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s}", "id", c->id, "level",
-                                              level_name(c->level), "seconds", c->seconds,
-                                              "required", (int)c->required, "finds", c->finds));
+        table_row(&t, c->id, level_name(c->level), seconds,
+                  c->core       ? "always"
+                  : c->required ? "yes"
+                                : "no",
+                  c->finds, NULL);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s}", "id", c->id, "level", level_name(c->level),
+                                              "seconds", c->seconds, "required", (int)c->required, "finds", c->finds));
     }
-    if (inv->common->json)
-        print_json(json_pack("{s:O}", "checks", list));
-    else
-        table_print(&t, stdout);
+    if (inv->common->json) print_json(json_pack("{s:O}", "checks", list));
+    else table_print(&t, stdout);
     json_decref(list);
     table_clear(&t);
     return 0;

@@ -5,8 +5,7 @@
 #include "app.h"
 
 static void option_words(const struct opt *table, struct str *out) {
-    for (const struct opt *o = table; o != NULL && o->name != NULL; o++)
-        str_addf(out, " --%s", o->name);
+    for (const struct opt *o = table; o != NULL && o->name != NULL; o++) str_addf(out, " --%s", o->name);
 }
 
 static void bash(struct str *out) {
@@ -60,8 +59,7 @@ static void fish(struct str *out) {
         str_addf(out, "complete -c gpuprov -n __fish_use_subcommand -f -a %s -d ", v->name);
         str_add_shquoted(out, v->help);
         str_addc(out, '\n');
-        GP_AUTO_FREE char *when =
-            xasprintf(" -n '__fish_seen_subcommand_from %s'", v->name);
+        GP_AUTO_FREE char *when = xasprintf(" -n '__fish_seen_subcommand_from %s'", v->name);
         fish_options(v->options, when, out);
     }
 }
@@ -77,8 +75,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     } else if (strcmp(shell, "fish") == 0) {
         fish(&out);
     } else {
-        return gp_fail(err, GP_EUSAGE, "completion is there for bash, zsh and fish, not '%s'",
-                       shell);
+        return gp_fail(err, GP_EUSAGE, "completion is there for bash, zsh and fish, not '%s'", shell);
     }
     print_text(inv, "script", out.s);
     return 0;

@@ -25,8 +25,7 @@ struct items {
     VEC_OF(struct item) list;
 };
 
-static void add(struct items *l, const char *name, enum found found, bool needed, const char *how,
-                char *text) {
+static void add(struct items *l, const char *name, enum found found, bool needed, const char *how, char *text) {
     struct item i = {name, found, needed, text, found == FOUND ? NULL : xstrdup(how)};
     vec_push(&l->list, i);
 }
@@ -53,8 +52,7 @@ static void look_at_state(struct items *l) {
         unlink(probe);
     }
     add(l, "state folder", r == 0 ? FOUND : MISSING, true,
-        "make it writable, or set XDG_STATE_HOME to a folder that is",
-        xstrdup(r == 0 ? dir : err.msg));
+        "make it writable, or set XDG_STATE_HOME to a folder that is", xstrdup(r == 0 ? dir : err.msg));
 }
 
 static void look_at_programs(struct items *l) {
@@ -74,8 +72,7 @@ static void look_at_programs(struct items *l) {
 static void look_at_agents(struct items *l) {
     const struct template_file *agent = template_find("agent/gpuprov-agent.gz");
     const struct template_file *cuda = template_find("agent/gpuprov-agent-cuda.gz");
-    add(l, "agent", agent ? FOUND : MISSING, true,
-        "rebuild with a C compiler and the static libc: make deps all",
+    add(l, "agent", agent ? FOUND : MISSING, true, "rebuild with a C compiler and the static libc: make deps all",
         agent ? xasprintf("carried, %zu KiB", agent->size / 1024) : xstrdup("not in this build"));
     add(l, "CUDA agent", cuda ? FOUND : MISSING, false,
         "needed on nodes with NVIDIA GPUs: install a CUDA toolkit (nvcc) and rebuild with "
@@ -93,9 +90,7 @@ static void look_at_local(struct items *l) {
         "run as root, or give this user ranges in /etc/subuid and /etc/subgid", line);
 }
 
-static const char *mark(enum found f) {
-    return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing";
-}
+static const char *mark(enum found f) { return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing"; }
 
 /* The text may have several lines: each is indented under the first. */
 static void print_item(const struct item *i) {
@@ -119,16 +114,14 @@ static int run(struct invocation *inv, struct gp_error *err) {
     for (size_t i = 0; i < l.list.len; i++) {
         struct item *it = &l.list.items[i];
         if (it->needed && it->found == MISSING) bad = true;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:s*}", "name", it->name,
-                                              "found", mark(it->found), "needed",
-                                              (int)it->needed, "text", json_any_text(it->text),
-                                              "how", it->how));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:b, s:o, s:s*}", "name", it->name, "found", mark(it->found),
+                                        "needed", (int)it->needed, "text", json_any_text(it->text), "how", it->how));
         if (!inv->common->json) print_item(it);
         free(it->text);
         free(it->how);
     }
-    if (inv->common->json)
-        print_json(json_pack("{s:b, s:O}", "ok", (int)!bad, "items", list));
+    if (inv->common->json) print_json(json_pack("{s:b, s:O}", "ok", (int)!bad, "items", list));
     json_decref(list);
     vec_free(&l.list);
     inv->exit_code = bad ? gp_exit_code(GP_EENV) : 0;

@@ -21,11 +21,11 @@ static json_t *gone_json(const struct down_result *res, int r) {
 
 static void show_json(struct invocation *inv, const char *name, const struct down_result *res, int r,
                       const struct gp_error *err) {
-    json_t *j = json_pack("{s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "stack", name, "owner",
-                          res->owner != NULL ? json_any_text(res->owner) : json_null(), "destroyed",
-                          res->destroyed, "released", res->released, "left", resources_json(&res->left),
-                          "unreadable", resources_json(&res->unreadable), "looked",
-                          looked_json(&res->looked), "gone", gone_json(res, r));
+    json_t *j =
+        json_pack("{s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "stack", name, "owner",
+                  res->owner != NULL ? json_any_text(res->owner) : json_null(), "destroyed", res->destroyed, "released",
+                  res->released, "left", resources_json(&res->left), "unreadable", resources_json(&res->unreadable),
+                  "looked", looked_json(&res->looked), "gone", gone_json(res, r));
     if (r != 0) result_error(inv, j, err);
     print_json(j);
 }

@@ -10,17 +10,18 @@ struct opts {
     bool dry_run;
     const char *in;
 };
-static const struct opt options[] = {
-    {.name = "dry-run", .letter = 'n', .type = OPT_FLAG, .offset = offsetof(struct opts, dry_run),
-     .help = "only lists what would be ended"},
-    PLACES_ROW(struct opts, in),
-    {0}};
+static const struct opt options[] = {{.name = "dry-run",
+                                      .letter = 'n',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, dry_run),
+                                      .help = "only lists what would be ended"},
+                                     PLACES_ROW(struct opts, in),
+                                     {0}};
 
 static int check_provider(const char *name, struct gp_error *err) {
     if (provider_find(name) != NULL) return 0;
     GP_AUTO_STRV struct strv names = {0};
-    for (size_t i = 0; provider_registry[i] != NULL; i++)
-        strv_add(&names, provider_registry[i]->name);
+    for (size_t i = 0; provider_registry[i] != NULL; i++) strv_add(&names, provider_registry[i]->name);
     GP_AUTO_FREE char *list = strv_join(&names, ", ");
     return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; there are: %s", name, list);
 }
@@ -31,13 +32,12 @@ static void show_part(const char *title, const struct resource_list *l) {
     show_resources(l, stdout);
 }
 
-static void show(struct invocation *inv, const struct gc_result *res, bool dry_run, int r,
-                 const struct gp_error *err) {
+static void show(struct invocation *inv, const struct gc_result *res, bool dry_run, int r, const struct gp_error *err) {
     if (inv->common->json) {
-        json_t *j = json_pack("{s:b, s:o, s:o, s:o, s:o, s:b}", "dry_run", (int)dry_run, "ended",
-                              resources_json(&res->ended), "kept", resources_json(&res->kept), "unreadable",
-                              resources_json(&res->unreadable), "looked", looked_json(&res->looked), "complete",
-                              (int)(r == 0 && coverage_whole(&res->looked)));
+        json_t *j =
+            json_pack("{s:b, s:o, s:o, s:o, s:o, s:b}", "dry_run", (int)dry_run, "ended", resources_json(&res->ended),
+                      "kept", resources_json(&res->kept), "unreadable", resources_json(&res->unreadable), "looked",
+                      looked_json(&res->looked), "complete", (int)(r == 0 && coverage_whole(&res->looked)));
         if (r != 0) result_error(inv, j, err);
         print_json(j);
         return;
@@ -45,8 +45,8 @@ static void show(struct invocation *inv, const struct gc_result *res, bool dry_r
     show_part(dry_run ? "would be ended" : "ended (as it was seen before)", &res->ended);
     show_part("kept", &res->kept);
     show_unreadable(&res->unreadable, stdout);
-    printf("gc: %zu %s, %zu %s%s\n", res->ended.list.len, dry_run ? "would be ended" : "ended",
-           res->kept.list.len, r == 0 ? "within their deadline" : "seen and kept",
+    printf("gc: %zu %s, %zu %s%s\n", res->ended.list.len, dry_run ? "would be ended" : "ended", res->kept.list.len,
+           r == 0 ? "within their deadline" : "seen and kept",
            coverage_whole(&res->looked) ? "" : "; what is elsewhere is not known");
     show_looked(&res->looked, stdout);
 }

@@ -22,8 +22,7 @@ static json_t *options_json(const struct opt *table) {
     json_t *list = json_array();
     for (const struct opt *o = table; o != NULL && o->name != NULL; o++) {
         char letter[2] = {o->letter, '\0'};
-        json_t *j = json_pack("{s:s, s:s, s:s}", "name", o->name, "type", type_name(o->type), "help",
-                              o->help);
+        json_t *j = json_pack("{s:s, s:s, s:s}", "name", o->name, "type", type_name(o->type), "help", o->help);
         json_object_set_new(j, "letter", o->letter != '\0' ? json_string(letter) : json_null());
         json_object_set_new(j, "value", o->arg != NULL ? json_string(o->arg) : json_null());
         json_array_append_new(list, j);
@@ -32,8 +31,8 @@ static json_t *options_json(const struct opt *table) {
 }
 
 static json_t *verb_json(const struct verb *v) {
-    return json_pack("{s:s, s:s, s:s, s:o}", "name", v->name, "arguments", v->argspec, "help",
-                     v->help, "options", options_json(v->options));
+    return json_pack("{s:s, s:s, s:s, s:o}", "name", v->name, "arguments", v->argspec, "help", v->help, "options",
+                     options_json(v->options));
 }
 
 static json_t *help_json(const struct verb *verb) {
@@ -41,8 +40,7 @@ static json_t *help_json(const struct verb *verb) {
     for (size_t i = 0; verb_table[i] != NULL; i++)
         if (verb == verb_table[i] || (verb == NULL && !(verb_table[i]->flags & VERB_HIDDEN)))
             json_array_append_new(verbs, verb_json(verb_table[i]));
-    return json_pack("{s:s, s:o, s:o}", "version", GP_VERSION, "verbs", verbs, "options",
-                     options_json(common_options));
+    return json_pack("{s:s, s:o, s:o}", "version", GP_VERSION, "verbs", verbs, "options", options_json(common_options));
 }
 
 void show_help(const struct verb *verb, bool json) {

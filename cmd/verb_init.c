@@ -16,12 +16,18 @@ struct opts {
     int provider;
     const char *slurm;
 };
-static const struct opt options[] = {
-    {.name = "provider", .letter = 'p', .type = OPT_ENUM, .offset = offsetof(struct opts, provider),
-     .arg = "local|ssh|aws", .help = "where the nodes of the starter are (default local)"},
-    {.name = "slurm", .type = OPT_TEXT, .offset = offsetof(struct opts, slurm), .arg = "DIR",
-     .help = "writes Slurm's healthcheck.sh and prolog.sh there instead"},
-    {0}};
+static const struct opt options[] = {{.name = "provider",
+                                      .letter = 'p',
+                                      .type = OPT_ENUM,
+                                      .offset = offsetof(struct opts, provider),
+                                      .arg = "local|ssh|aws",
+                                      .help = "where the nodes of the starter are (default local)"},
+                                     {.name = "slurm",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, slurm),
+                                      .arg = "DIR",
+                                      .help = "writes Slurm's healthcheck.sh and prolog.sh there instead"},
+                                     {0}};
 
 enum { INIT_LOCAL, INIT_SSH, INIT_AWS }; /* as in the option's words and in bodies */
 
@@ -76,8 +82,7 @@ static const char hosts[] =
 
 static int write_new(const char *path, const char *text, size_t n, mode_t mode, struct gp_error *err) {
     GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (fd < 0 && errno == EEXIST)
-        return gp_fail(err, GP_EEXISTS, "'%s' is there already: give another name", path);
+    if (fd < 0 && errno == EEXIST) return gp_fail(err, GP_EEXISTS, "'%s' is there already: give another name", path);
     if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
     int e = fs_write_all(fd, text, n);
     if (e == 0) return 0;
@@ -124,13 +129,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
     }
     if (hosts_path != NULL && (r = write_new(hosts_path, hosts, strlen(hosts), 0644, err)) != 0) return r;
     if (inv->common->json)
-        print_json(json_pack("{s:o, s:o}", "written", json_any_text(path), "hosts",
-                             json_any_text(hosts_path)));
+        print_json(json_pack("{s:o, s:o}", "written", json_any_text(path), "hosts", json_any_text(hosts_path)));
     else if (hosts_path != NULL)
-        printf("wrote %s and %s; next: name your machines in %s, then gpuprov plan %s\n", path,
-               hosts_path, hosts_path, path);
-    else
-        printf("wrote %s; next: gpuprov plan %s, gpuprov up %s\n", path, path, path);
+        printf("wrote %s and %s; next: name your machines in %s, then gpuprov plan %s\n", path, hosts_path, hosts_path,
+               path);
+    else printf("wrote %s; next: gpuprov plan %s, gpuprov up %s\n", path, path, path);
     return 0;
 }
 

@@ -21,13 +21,12 @@ static json_t *offers_json(const struct offer_list *l) {
     for (size_t i = 0; i < l->list.len; i++) {
         const struct offer *o = &l->list.items[i];
         json_t *price = o->price_usd_per_h >= 0 ? json_real(o->price_usd_per_h) : json_null();
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:s}", "provider", o->provider,
-                            "region", o->region ? o->region : "", "zone", o->zone ? o->zone : "",
-                            "type", o->instance_type ? o->instance_type : "", "market",
-                            spec_market_name(o->market), "gpu", o->gpu_model ? o->gpu_model : "",
-                            "gpus", o->gpus, "price_usd_per_h", price, "price_source",
-                            o->price_source ? o->price_source : ""));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:s}", "provider", o->provider,
+                                        "region", o->region ? o->region : "", "zone", o->zone ? o->zone : "", "type",
+                                        o->instance_type ? o->instance_type : "", "market", spec_market_name(o->market),
+                                        "gpu", o->gpu_model ? o->gpu_model : "", "gpus", o->gpus, "price_usd_per_h",
+                                        price, "price_source", o->price_source ? o->price_source : ""));
     }
     return list;
 }
@@ -37,19 +36,16 @@ static void print_plan_json(struct invocation *inv, const struct spec *spec, con
     json_t *items = json_array(), *notes = json_array();
     for (size_t i = 0; i < p->items.len; i++) {
         const struct plan_item *it = &p->items.items[i];
-        json_array_append_new(items, json_pack("{s:s, s:i, s:i, s:s, s:s}", "action",
-                                               action_name(it->action), "slot_first",
-                                               it->slot_first, "slot_count", it->slot_count, "what",
-                                               it->what ? it->what : "", "why",
-                                               it->why ? it->why : ""));
+        json_array_append_new(items, json_pack("{s:s, s:i, s:i, s:s, s:s}", "action", action_name(it->action),
+                                               "slot_first", it->slot_first, "slot_count", it->slot_count, "what",
+                                               it->what ? it->what : "", "why", it->why ? it->why : ""));
     }
-    for (size_t i = 0; i < p->notes.n; i++)
-        json_array_append_new(notes, json_string(p->notes.v[i]));
+    for (size_t i = 0; i < p->notes.n; i++) json_array_append_new(notes, json_string(p->notes.v[i]));
     json_t *price = p->price_usd_per_h >= 0 ? json_real(p->price_usd_per_h) : json_null();
     json_t *j = json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:s, s:o, s:o}", "stack", spec->name, "changes",
-                         (int)p->changes, "items", items, "offers", offers_json(&p->offers),
-                         "price_usd_per_h", price, "ttl_s", (json_int_t)(p->ttl_ms / 1000), "ends",
-                         p->ends ? p->ends : "", "notes", notes, "looked", looked_json(&p->looked));
+                          (int)p->changes, "items", items, "offers", offers_json(&p->offers), "price_usd_per_h", price,
+                          "ttl_s", (json_int_t)(p->ttl_ms / 1000), "ends", p->ends ? p->ends : "", "notes", notes,
+                          "looked", looked_json(&p->looked));
     if (r != 0) result_error(inv, j, err);
     print_json(j);
 }
@@ -70,20 +66,20 @@ static void print_others(const struct offer_list *l) {
 }
 
 static void print_plan(const struct spec *spec, const struct plan *p) {
-    static const char mark[] = {[PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~',
-                                [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
+    static const char mark[] = {
+        [PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~', [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
     for (size_t i = 0; i < p->items.len; i++) {
         const struct plan_item *it = &p->items.items[i];
         bool why = it->why != NULL && it->why[0] != '\0';
-        printf("  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action),
-               it->what ? it->what : "", why ? " (" : "", why ? it->why : "", why ? ")" : "");
+        printf("  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action), it->what ? it->what : "",
+               why ? " (" : "", why ? it->why : "", why ? ")" : "");
     }
     char price[32], ttl[32];
     price_format(price, sizeof price, p->price_usd_per_h);
     duration_format(ttl, sizeof ttl, p->ttl_ms);
     if (p->changes)
-        printf("%s: %d node%s, %s, deadline after %s (%s)\n", spec->name, spec->nodes,
-               spec->nodes == 1 ? "" : "s", price, ttl, ends_text(p->ends));
+        printf("%s: %d node%s, %s, deadline after %s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
+               price, ttl, ends_text(p->ends));
     else
         printf("%s: nothing to do: every node runs and was proven ('gpuprov up' looks at the nodes themselves)\n",
                spec->name);
@@ -103,10 +99,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r == 0) {
         inv->exit_code = plan.changes ? 2 : 0;
         if (!plan.changes) r = look_gap_error(&plan.looked, "nothing to do, as far as was looked", err);
-        if (inv->common->json)
-            print_plan_json(inv, spec, &plan, r, err);
-        else
-            print_plan(spec, &plan);
+        if (inv->common->json) print_plan_json(inv, spec, &plan, r, err);
+        else print_plan(spec, &plan);
     }
     plan_clear(&plan);
     return r;

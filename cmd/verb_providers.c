@@ -11,10 +11,11 @@
 struct opts {
     bool policy;
 };
-static const struct opt options[] = {
-    {.name = "policy", .type = OPT_FLAG, .offset = offsetof(struct opts, policy),
-     .help = "aws: print the least IAM policy of --owner (else the principal)"},
-    {0}};
+static const struct opt options[] = {{.name = "policy",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, policy),
+                                      .help = "aws: print the least IAM policy of --owner (else the principal)"},
+                                     {0}};
 
 static const char *ends_name(enum provider_ends e) {
     switch (e) {
@@ -39,8 +40,7 @@ static int owner_of(struct invocation *inv, char **ret, struct gp_error *err) {
     }
     struct provider_env env = {.cancel = &e->cancel, .journal = e->journal, .sink = &e->sink};
     if ((r = provider_aws.open(&env, &p, err)) != 0)
-        return gp_wrap(err,
-                       "the policy is for one owner: give --owner NAME, or credentials of AWS");
+        return gp_wrap(err, "the policy is for one owner: give --owner NAME, or credentials of AWS");
     *ret = xstrdup(p->owner);
     provider_aws.close(p);
     return 0;
@@ -61,8 +61,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     const char *only = inv->n_args == 1 ? inv->args[0] : NULL;
     if (only != NULL && provider_find(only) == NULL)
-        return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; 'gpuprov providers' lists them",
-                       only);
+        return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; 'gpuprov providers' lists them", only);
     if (o->policy) return print_policy(inv, only, err);
     json_t *list = json_array();
     struct table t = {0};
@@ -71,15 +70,12 @@ static int run(struct invocation *inv, struct gp_error *err) {
         const struct provider_ops *p = provider_registry[i];
         if (only != NULL && strcmp(only, p->name) != 0) continue;
         table_row(&t, p->name, ends_name(p->ends), p->billed ? "yes" : "no", p->summary, NULL);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:s}", "name", p->name, "ends",
-                                              ends_name(p->ends), "billed", (int)p->billed,
-                                              "unique_claim", (int)p->unique_claim, "summary",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:s}", "name", p->name, "ends", ends_name(p->ends),
+                                              "billed", (int)p->billed, "unique_claim", (int)p->unique_claim, "summary",
                                               p->summary));
     }
-    if (inv->common->json)
-        print_json(json_pack("{s:O}", "providers", list));
-    else
-        table_print(&t, stdout);
+    if (inv->common->json) print_json(json_pack("{s:O}", "providers", list));
+    else table_print(&t, stdout);
     json_decref(list);
     table_clear(&t);
     return 0;

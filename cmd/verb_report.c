@@ -11,15 +11,24 @@ struct opts {
     const char *output;
     struct report_opts reports;
 };
-static const struct opt options[] = {
-    {.name = "format", .letter = 'f', .type = OPT_ENUM, .offset = offsetof(struct opts, format),
-     .arg = REPORT_FORMS, .help = "how it is written (default text; --json is json in one line)"},
-    {.name = "output", .letter = 'o', .type = OPT_TEXT, .offset = offsetof(struct opts, output), .arg = "FILE",
-     .help = "into this file, whole or not at all, instead of stdout"},
-    {.name = "history", .type = OPT_FLAG, .offset = offsetof(struct opts, history),
-     .help = "how each figure went over the runs of this stack (--json: all of them)"},
-    REPORT_ROWS(struct opts, reports),
-    {0}};
+static const struct opt options[] = {{.name = "format",
+                                      .letter = 'f',
+                                      .type = OPT_ENUM,
+                                      .offset = offsetof(struct opts, format),
+                                      .arg = REPORT_FORMS,
+                                      .help = "how it is written (default text; --json is json in one line)"},
+                                     {.name = "output",
+                                      .letter = 'o',
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, output),
+                                      .arg = "FILE",
+                                      .help = "into this file, whole or not at all, instead of stdout"},
+                                     {.name = "history",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, history),
+                                      .help = "how each figure went over the runs of this stack (--json: all of them)"},
+                                     REPORT_ROWS(struct opts, reports),
+                                     {0}};
 
 static int print(const struct report *r, const struct report_ops *form, struct gp_error *err) {
     const struct report_style style = output_style(stdout);

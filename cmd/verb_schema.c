@@ -9,12 +9,15 @@
 struct opts {
     bool markdown, report;
 };
-static const struct opt options[] = {
-    {.name = "markdown", .type = OPT_FLAG, .offset = offsetof(struct opts, markdown),
-     .help = "the same tables as docs/spec.md"},
-    {.name = "report", .type = OPT_FLAG, .offset = offsetof(struct opts, report),
-     .help = "of a validation report instead"},
-    {0}};
+static const struct opt options[] = {{.name = "markdown",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, markdown),
+                                      .help = "the same tables as docs/spec.md"},
+                                     {.name = "report",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, report),
+                                      .help = "of a validation report instead"},
+                                     {0}};
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;

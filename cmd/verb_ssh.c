@@ -14,10 +14,11 @@
 struct opts {
     bool config;
 };
-static const struct opt options[] = {
-    {.name = "config", .type = OPT_FLAG, .offset = offsetof(struct opts, config),
-     .help = "print an OpenSSH config of all nodes (hosts STACK-N), connect to none"},
-    {0}};
+static const struct opt options[] = {{.name = "config",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, config),
+                                      .help = "print an OpenSSH config of all nodes (hosts STACK-N), connect to none"},
+                                     {0}};
 
 static int self_exe(char **ret, struct gp_error *err) {
     char buf[4096];
@@ -34,8 +35,7 @@ static int print_config(const char *path, bool json, struct gp_error *err) {
     if (json)
         print_json(json_pack("{s:o, s:o}", "path", json_any_text(path), "config",
                              json_any_text(text.s != NULL ? text.s : "")));
-    else
-        fputs(text.s != NULL ? text.s : "", stdout);
+    else fputs(text.s != NULL ? text.s : "", stdout);
     return 0;
 }
 
@@ -46,8 +46,10 @@ static int check_slot(const char *path, const char *name, int slot, struct gp_er
     if (r != 0) return r;
     GP_AUTO_FREE char *line = xasprintf("Host %s-%d\n", name, slot);
     if (text.s != NULL && strstr(text.s, line) != NULL) return 0;
-    return gp_fail(err, GP_ENOTFOUND, "'%s' has no node %d that can be entered: 'gpuprov status %s' "
-                   "shows them", name, slot, name);
+    return gp_fail(err, GP_ENOTFOUND,
+                   "'%s' has no node %d that can be entered: 'gpuprov status %s' "
+                   "shows them",
+                   name, slot, name);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {

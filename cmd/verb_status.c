@@ -8,17 +8,18 @@ struct opts {
     bool refresh;
     const char *in;
 };
-static const struct opt options[] = {
-    {.name = "refresh", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct opts, refresh),
-     .help = "ask the providers (one named stack is always asked)"},
-    PLACES_ROW(struct opts, in),
-    {0}};
+static const struct opt options[] = {{.name = "refresh",
+                                      .letter = 'r',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, refresh),
+                                      .help = "ask the providers (one named stack is always asked)"},
+                                     PLACES_ROW(struct opts, in),
+                                     {0}};
 
 static void show(struct invocation *inv, const struct stack_view_list *l, int r, const struct gp_error *err) {
     if (inv->common->json) {
         json_t *list = json_array();
-        for (size_t i = 0; i < l->list.len; i++)
-            json_array_append_new(list, stack_view_json(&l->list.items[i]));
+        for (size_t i = 0; i < l->list.len; i++) json_array_append_new(list, stack_view_json(&l->list.items[i]));
         json_t *j = json_pack("{s:o}", "stacks", list);
         if (l->list.len == 0) json_object_set_new(j, "remembered", json_true()); /* no cloud was asked */
         if (r != 0) result_error(inv, j, err);
@@ -46,11 +47,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
     r = engine_status(e, name, spec, o->refresh || name != NULL, &list, err);
     /* A name that no cloud and no journal knows is a slip of the keyboard, not a stack. A spec's may
      * not be there yet. */
-    bool known = list.list.len > 0 && (list.list.items[0].stack.uid != NULL ||
-                                       list.list.items[0].unreadable.list.len > 0);
+    bool known =
+        list.list.len > 0 && (list.list.items[0].stack.uid != NULL || list.list.items[0].unreadable.list.len > 0);
     bool slip = name != NULL && spec == NULL && !known;
-    if (r == 0 && slip)
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists them", name);
+    if (r == 0 && slip) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists them", name);
     if (!slip && (r == 0 || list.list.len > 0)) show(inv, &list, r, err);
     stack_view_list_clear(&list);
     return r;

@@ -10,12 +10,12 @@ struct opts {
     bool accept_new_host_key;
     struct report_opts reports;
 };
-static const struct opt options[] = {
-    {.name = "accept-new-host-key", .type = OPT_FLAG,
-     .offset = offsetof(struct opts, accept_new_host_key),
-     .help = "ssh: trust and keep the key of a host that no known_hosts file names"},
-    REPORT_ROWS(struct opts, reports),
-    {0}};
+static const struct opt options[] = {{.name = "accept-new-host-key",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, accept_new_host_key),
+                                      .help = "ssh: trust and keep the key of a host that no known_hosts file names"},
+                                     REPORT_ROWS(struct opts, reports),
+                                     {0}};
 
 static void show(struct invocation *inv, const struct up_result *res, const struct gp_error *err) {
     bool has_view = res->view.stack.name != NULL;

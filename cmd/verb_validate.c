@@ -18,27 +18,51 @@ struct opts {
     struct report_opts reports;
 };
 static const struct opt options[] = {
-    {.name = "local", .type = OPT_FLAG, .offset = offsetof(struct opts, local),
+    {.name = "local",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, local),
      .help = "this machine, without a stack and without SSH"},
-    {.name = "hosts", .type = OPT_TEXT, .offset = offsetof(struct opts, hosts), .arg = "FILE",
+    {.name = "hosts",
+     .type = OPT_TEXT,
+     .offset = offsetof(struct opts, hosts),
+     .arg = "FILE",
      .help = "the machines of a hosts file, without a stack"},
-    {.name = "node-check", .type = OPT_FLAG, .offset = offsetof(struct opts, node_check),
+    {.name = "node-check",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, node_check),
      .help = "this machine, for schedulers: one line; exit 0, 1, 2 or 3"},
-    {.name = "kubernetes", .type = OPT_FLAG, .offset = offsetof(struct opts, kubernetes),
+    {.name = "kubernetes",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, kubernetes),
      .help = "with --node-check, in a pod: sets the condition of node $NODE_NAME"},
-    {.name = "gpu", .type = OPT_TEXT, .offset = offsetof(struct opts, gpu), .arg = "MODEL:N",
+    {.name = "gpu",
+     .type = OPT_TEXT,
+     .offset = offsetof(struct opts, gpu),
+     .arg = "MODEL:N",
      .help = "GPUs that each machine must have (default: what is there)"},
-    {.name = "time", .type = OPT_DURATION, .offset = offsetof(struct opts, time_ms), .arg = "TIME",
-     .min = 1000, .help = "for the checks (default 5m; --node-check 30s)"},
-    {.name = "all", .type = OPT_FLAG, .offset = offsetof(struct opts, all),
+    {.name = "time",
+     .type = OPT_DURATION,
+     .offset = offsetof(struct opts, time_ms),
+     .arg = "TIME",
+     .min = 1000,
+     .help = "for the checks (default 5m; --node-check 30s)"},
+    {.name = "all",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, all),
      .help = "runs every check of a node, also after one has failed"},
-    {.name = "calibrate", .type = OPT_FLAG, .offset = offsetof(struct opts, calibrate),
+    {.name = "calibrate",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, calibrate),
      .help = "makes a sound run's rates your fleet's baseline"},
-    {.name = "baseline", .type = OPT_TEXT, .offset = offsetof(struct opts, baseline), .arg = "FILE",
+    {.name = "baseline",
+     .type = OPT_TEXT,
+     .offset = offsetof(struct opts, baseline),
+     .arg = "FILE",
      .help = "hold rates against it, or write it (default: the spec's)"},
-    {.name = "strict", .type = OPT_FLAG, .offset = offsetof(struct opts, strict),
-     .help = "degraded is a failure"},
-    {.name = "accept-new-host-key", .type = OPT_FLAG, .offset = offsetof(struct opts, accept_new_host_key),
+    {.name = "strict", .type = OPT_FLAG, .offset = offsetof(struct opts, strict), .help = "degraded is a failure"},
+    {.name = "accept-new-host-key",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, accept_new_host_key),
      .help = "--hosts: trust and keep keys that no known_hosts file names"},
     REPORT_ROWS(struct opts, reports),
     {0}};
@@ -51,7 +75,8 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
     if (places != 1)
         return gp_fail(err, GP_EUSAGE, "validate takes one of STACK, SPEC, --hosts FILE, --local and --node-check");
     if (!is_bare(o) && (o->gpu != NULL || o->time_ms > 0 || o->strict))
-        return gp_fail(err, GP_EUSAGE, "--gpu, --time and --strict are for machines without a stack: a stack's spec "
+        return gp_fail(err, GP_EUSAGE,
+                       "--gpu, --time and --strict are for machines without a stack: a stack's spec "
                        "says them");
     if (is_bare(o) && o->calibrate && o->baseline == NULL)
         return gp_fail(err, GP_EUSAGE, "--calibrate without a stack needs --baseline FILE: nothing else is kept");
@@ -59,7 +84,8 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "--calibrate goes with --local, --hosts or a stack, not with --node-check");
     const char *node = getenv("NODE_NAME");
     if (o->kubernetes && (!o->node_check || node == NULL || node[0] == '\0'))
-        return gp_fail(err, GP_EUSAGE, "--kubernetes goes with --node-check, and NODE_NAME in the environment "
+        return gp_fail(err, GP_EUSAGE,
+                       "--kubernetes goes with --node-check, and NODE_NAME in the environment "
                        "(fieldRef: spec.nodeName)");
     return report_opts_check(&o->reports, err);
 }
@@ -124,8 +150,7 @@ static int bare(struct invocation *inv, const char *name, struct report *ret, st
     if (r != 0) return r;
     w.e->baseline = o->baseline;
     w.e->calibrate = o->calibrate;
-    r = o->local ? engine_validate_local(w.e, &req, ret, err)
-                 : engine_validate_hosts(w.e, o->hosts, &req, ret, err);
+    r = o->local ? engine_validate_local(w.e, &req, ret, err) : engine_validate_hosts(w.e, o->hosts, &req, ret, err);
     app_progress_end(w.e, &w.p);
     return r;
 }

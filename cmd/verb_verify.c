@@ -12,14 +12,21 @@ struct opts {
     const char *key, *fingerprint;
     bool this_machine;
 };
-static const struct opt options[] = {
-    {.name = "key", .type = OPT_TEXT, .offset = offsetof(struct opts, key), .arg = "FILE",
-     .help = "trust this public key (PEM; signing_key.pub of the stack)"},
-    {.name = "fingerprint", .type = OPT_TEXT, .offset = offsetof(struct opts, fingerprint),
-     .arg = "SHA256:...", .help = "trust the key of this fingerprint"},
-    {.name = "this-machine", .type = OPT_FLAG, .offset = offsetof(struct opts, this_machine),
-     .help = "compare with this machine (else only where the boot is equal)"},
-    {0}};
+static const struct opt options[] = {{.name = "key",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, key),
+                                      .arg = "FILE",
+                                      .help = "trust this public key (PEM; signing_key.pub of the stack)"},
+                                     {.name = "fingerprint",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, fingerprint),
+                                      .arg = "SHA256:...",
+                                      .help = "trust the key of this fingerprint"},
+                                     {.name = "this-machine",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, this_machine),
+                                      .help = "compare with this machine (else only where the boot is equal)"},
+                                     {0}};
 
 static int read_certificate(const char *path, struct certificate *ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
@@ -45,8 +52,10 @@ static int check_key(const struct opts *o, const struct certificate *c, struct g
     if (want == NULL) {
         int r = fs_state_dir(&state_dir, err);
         if (r != 0 || certify_known(state_dir, c)) return r;
-        return gp_fail(err, GP_EAUTH, "signed with %s, which nothing here vouches for: give --key or "
-                       "--fingerprint", c->key.fingerprint);
+        return gp_fail(err, GP_EAUTH,
+                       "signed with %s, which nothing here vouches for: give --key or "
+                       "--fingerprint",
+                       c->key.fingerprint);
     }
     if (strcmp(want, c->key.fingerprint) == 0) return 0;
     return gp_fail(err, GP_EVALIDATE, "signed with another key: %s, not %s", c->key.fingerprint, want);
@@ -65,8 +74,7 @@ static int check_time(const struct certificate *c, struct gp_error *err) {
 
 enum compared { NOT_COMPARED, SAME_MACHINE, OTHER_MACHINE };
 
-static int check_machine(const struct opts *o, const struct certificate *c, enum compared *ret,
-                         struct gp_error *err) {
+static int check_machine(const struct opts *o, const struct certificate *c, enum compared *ret, struct gp_error *err) {
     GP_AUTO_MACHINE struct machine m = {0};
     struct gp_error why = {0};
     int r = machine_read(&m, &why);
@@ -101,9 +109,9 @@ static void show(struct invocation *inv, const struct certificate *c, enum compa
         printf("%s: %s\n", words[inv->exit_code], err->msg);
         return;
     }
-    printf("%s: %s/%d, run %s, %zu GPU%s%s%s, until %s, signed with %s%s\n", words[inv->exit_code], c->stack,
-           c->node, c->run, c->gpus.n, c->gpus.n == 1 ? "" : "s", c->driver[0] != '\0' ? ", driver " : "",
-           c->driver, until, c->key.fingerprint,
+    printf("%s: %s/%d, run %s, %zu GPU%s%s%s, until %s, signed with %s%s\n", words[inv->exit_code], c->stack, c->node,
+           c->run, c->gpus.n, c->gpus.n == 1 ? "" : "s", c->driver[0] != '\0' ? ", driver " : "", c->driver, until,
+           c->key.fingerprint,
            machine == SAME_MACHINE ? "; this machine" : "; machine not compared (give --this-machine on the node)");
 }
 

@@ -11,8 +11,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     bool agent = template_find("agent/gpuprov-agent.gz") != NULL;
     bool cuda = template_find("agent/gpuprov-agent-cuda.gz") != NULL;
     if (inv->common->json)
-        print_json(json_pack("{s:s, s:b, s:b}", "version", GP_VERSION, "agent", (int)agent,
-                             "agent_cuda", (int)cuda));
+        print_json(json_pack("{s:s, s:b, s:b}", "version", GP_VERSION, "agent", (int)agent, "agent_cuda", (int)cuda));
     else
         printf("gpuprov %s (%s)\n", GP_VERSION,
                cuda    ? "with the CUDA agent"

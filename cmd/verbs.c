@@ -4,31 +4,55 @@
 
 #include "verbs.h"
 
-const struct opt common_options[] = {
-    {.name = "json", .type = OPT_FLAG, .offset = offsetof(struct common_opts, json),
-     .help = "the result as JSON on stdout, progress as JSON lines on stderr"},
-    {.name = "quiet", .letter = 'q', .type = OPT_FLAG,
-     .offset = offsetof(struct common_opts, quiet), .help = "no progress, only the result"},
-    {.name = "owner", .type = OPT_TEXT, .offset = offsetof(struct common_opts, owner),
-     .arg = "NAME", .help = "whose stacks (else GPUPROV_OWNER, else the cloud principal)"},
-    {.name = "jobs", .letter = 'j', .type = OPT_INT, .offset = offsetof(struct common_opts, jobs),
-     .arg = "N", .help = "nodes worked on at once (default 64)", .min = 1, .max = 1024},
-    {.name = "log", .type = OPT_TEXT, .offset = offsetof(struct common_opts, log), .arg = "FILE",
-     .help = "every event as a JSON line, appended to FILE"},
-    {.name = "trace", .type = OPT_TEXT, .offset = offsetof(struct common_opts, trace),
-     .arg = "PARTS", .help = "trace http,ssh,state,node or all on stderr, without secrets"},
-    {.name = "help", .letter = 'h', .type = OPT_FLAG, .offset = offsetof(struct common_opts, help),
-     .help = "this page"},
-    {.name = "version", .letter = 'V', .type = OPT_FLAG,
-     .offset = offsetof(struct common_opts, version), .help = "the version"},
-    {0}};
+const struct opt common_options[] = {{.name = "json",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct common_opts, json),
+                                      .help = "the result as JSON on stdout, progress as JSON lines on stderr"},
+                                     {.name = "quiet",
+                                      .letter = 'q',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct common_opts, quiet),
+                                      .help = "no progress, only the result"},
+                                     {.name = "owner",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct common_opts, owner),
+                                      .arg = "NAME",
+                                      .help = "whose stacks (else GPUPROV_OWNER, else the cloud principal)"},
+                                     {.name = "jobs",
+                                      .letter = 'j',
+                                      .type = OPT_INT,
+                                      .offset = offsetof(struct common_opts, jobs),
+                                      .arg = "N",
+                                      .help = "nodes worked on at once (default 64)",
+                                      .min = 1,
+                                      .max = 1024},
+                                     {.name = "log",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct common_opts, log),
+                                      .arg = "FILE",
+                                      .help = "every event as a JSON line, appended to FILE"},
+                                     {.name = "trace",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct common_opts, trace),
+                                      .arg = "PARTS",
+                                      .help = "trace http,ssh,state,node or all on stderr, without secrets"},
+                                     {.name = "help",
+                                      .letter = 'h',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct common_opts, help),
+                                      .help = "this page"},
+                                     {.name = "version",
+                                      .letter = 'V',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct common_opts, version),
+                                      .help = "the version"},
+                                     {0}};
 
 const struct verb *const verb_table[] = {
-    &verb_init,   &verb_check,   &verb_plan,    &verb_up,        &verb_status,
-    &verb_validate, &verb_ssh,   &verb_logs,    &verb_report,    &verb_down,
-    &verb_verify, &verb_gc,     &verb_schema,  &verb_checks,  &verb_providers, &verb_doctor,
-    &verb_version, &verb_completion, &verb_help_verb, &verb_dial,
-    &verb_known_host, &verb_holder, NULL};
+    &verb_init,      &verb_check,  &verb_plan,       &verb_up,     &verb_status,  &verb_validate,
+    &verb_ssh,       &verb_logs,   &verb_report,     &verb_down,   &verb_verify,  &verb_gc,
+    &verb_schema,    &verb_checks, &verb_providers,  &verb_doctor, &verb_version, &verb_completion,
+    &verb_help_verb, &verb_dial,   &verb_known_host, &verb_holder, NULL};
 
 /* Verbs that the manual names and this version does not have. */
 static const char *const later[] = {"offers", "run", "cp", "extend", "adopt", "audit", NULL};
@@ -51,8 +75,7 @@ int verb_unknown(const char *name, struct gp_error *err) {
     for (size_t i = 0; verb_table[i] != NULL; i++)
         if (!(verb_table[i]->flags & VERB_HIDDEN)) names[n++] = verb_table[i]->name;
     const char *near = str_closest(name, names);
-    if (near != NULL)
-        return gp_fail(err, GP_EUSAGE, "unknown verb '%s'; did you mean '%s'?", name, near);
+    if (near != NULL) return gp_fail(err, GP_EUSAGE, "unknown verb '%s'; did you mean '%s'?", name, near);
     return gp_fail(err, GP_EUSAGE, "unknown verb '%s'; 'gpuprov help' lists the verbs", name);
 }
 
@@ -63,10 +86,8 @@ static void help_list(struct str *out) {
         const struct verb *v = verb_table[i];
         if (v->flags & VERB_HIDDEN) continue;
         GP_AUTO_FREE char *left = xasprintf("%s %s", v->name, v->argspec);
-        if (strlen(left) > 30)
-            str_addf(out, "  %s\n  %-30s  %s\n", left, "", v->help);
-        else
-            str_addf(out, "  %-30s  %s\n", left, v->help);
+        if (strlen(left) > 30) str_addf(out, "  %s\n  %-30s  %s\n", left, "", v->help);
+        else str_addf(out, "  %-30s  %s\n", left, v->help);
     }
     str_add(out, "\noptions of every verb:\n");
     options_help(common_options, out);
@@ -80,8 +101,7 @@ void verb_help(const struct verb *verb, struct str *out) {
         help_list(out);
         return;
     }
-    str_addf(out, "gpuprov %s%s%s\n  %s\n", verb->name, verb->argspec[0] ? " " : "", verb->argspec,
-             verb->help);
+    str_addf(out, "gpuprov %s%s%s\n  %s\n", verb->name, verb->argspec[0] ? " " : "", verb->argspec, verb->help);
     if (verb->details != NULL) str_addf(out, "\n%s", verb->details);
     if (verb->options != NULL) {
         str_add(out, "\noptions:\n");

@@ -17,21 +17,21 @@ struct common_opts {
 extern const struct opt common_options[];
 
 enum verb_flags {
-    VERB_HIDDEN = 1, /* not in help or completion */
-    VERB_PLAIN = 2,  /* short, buys nothing: runs in the main thread, no library is initialised */
-    VERB_REST = 4,   /* takes "-- CMD..." */
+    VERB_HIDDEN = 1,      /* not in help or completion */
+    VERB_PLAIN = 2,       /* short, buys nothing: runs in the main thread, no library is initialised */
+    VERB_REST = 4,        /* takes "-- CMD..." */
     VERB_NODE_CHECK = 16, /* exits 0 pass, 1 degraded, 2 fail, 3 could not tell (wrong usage too) */
-    VERB_RAW = 8     /* argv is passed on as it is (args[-1] is the verb); signals are left alone */
+    VERB_RAW = 8          /* argv is passed on as it is (args[-1] is the verb); signals are left alone */
 };
 
 /* One call of a verb. Strings are borrowed from argv. */
 struct invocation {
     const struct verb *verb;
     const struct common_opts *common;
-    void *opts;       /* verb->opts_size bytes, decoded; NULL when 0 */
+    void *opts; /* verb->opts_size bytes, decoded; NULL when 0 */
     char **args;
     int n_args;
-    char **rest;      /* after "--"; NULL without it */
+    char **rest; /* after "--"; NULL without it */
     int n_rest;
     struct app *app;
     int exit_code;    /* what the process returns when run returned 0 (plan: 2) */
@@ -50,7 +50,7 @@ struct verb {
     int min_args, max_args;
     unsigned flags;
 };
-extern const struct verb *const verb_table[]; /* NULL ends */
+extern const struct verb *const verb_table[];   /* NULL ends */
 const struct verb *verb_find(const char *name); /* NULL when unknown */
 /* -GP_EUSAGE "unknown verb", with "did you mean" or that it is not there yet. */
 int verb_unknown(const char *name, struct gp_error *err);
@@ -58,9 +58,8 @@ int verb_unknown(const char *name, struct gp_error *err);
 void verb_help(const struct verb *verb, struct str *out);
 
 /* Verbs, each in its own file. */
-extern const struct verb verb_init, verb_check, verb_plan, verb_up, verb_status, verb_ssh,
-    verb_validate, verb_report, verb_verify, verb_logs, verb_down, verb_gc, verb_doctor, verb_version,
-    verb_schema, verb_providers, verb_checks, verb_completion, verb_help_verb, verb_dial,
-    verb_known_host, verb_holder;
+extern const struct verb verb_init, verb_check, verb_plan, verb_up, verb_status, verb_ssh, verb_validate, verb_report,
+    verb_verify, verb_logs, verb_down, verb_gc, verb_doctor, verb_version, verb_schema, verb_providers, verb_checks,
+    verb_completion, verb_help_verb, verb_dial, verb_known_host, verb_holder;
 
 #endif

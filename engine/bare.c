@@ -50,8 +50,7 @@ static void name_node(struct report_node *rn) {
     rn->address = xstrdup("");
 }
 
-int engine_validate_local(struct engine *e, const struct bare_req *req, struct report *ret,
-                          struct gp_error *err) {
+int engine_validate_local(struct engine *e, const struct bare_req *req, struct report *ret, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     GP_CLEANUP(validate_plan_clear) struct validate_plan plan = {0};
     GP_CLEANUP(baseline_clear) struct baseline baseline = {0};
@@ -61,9 +60,16 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
     if (r == 0) r = fs_random_hex(run_id, 8, err);
     if (r == 0) r = baseline_open(e, spec, &baseline, err);
     if (r != 0) return r;
-    struct validate_env env = {.spec = spec, .plan = &plan, .stack = "local", .uid = "", .run = run_id,
-                               .nvidia_expected = spec->gpu.count > 0, .gpus_expected = spec->gpu.count,
-                               .all = e->opts.check_all, .cancel = &e->cancel, .sink = &e->sink};
+    struct validate_env env = {.spec = spec,
+                               .plan = &plan,
+                               .stack = "local",
+                               .uid = "",
+                               .run = run_id,
+                               .nvidia_expected = spec->gpu.count > 0,
+                               .gpus_expected = spec->gpu.count,
+                               .all = e->opts.check_all,
+                               .cancel = &e->cancel,
+                               .sink = &e->sink};
     struct report_node rn = {0};
     ret->stack = xstrdup("local");
     ret->uid = xstrdup("");
@@ -90,11 +96,12 @@ static int gpu_of_all(const struct ssh_host_list *hosts, char **ret, struct gp_e
     for (size_t i = 1; i < hosts->list.len; i++) {
         const struct ssh_host *h = &hosts->list.items[i];
         if (h->gpus != first->gpus || !str_eq(h->gpu_model, first->gpu_model))
-            return gp_fail(err, GP_EUSAGE, "the hosts have different GPUs (%s and %s): give --gpu MODEL:N "
-                           "where the file is wrong, else a file for each kind", first->address, h->address);
+            return gp_fail(err, GP_EUSAGE,
+                           "the hosts have different GPUs (%s and %s): give --gpu MODEL:N "
+                           "where the file is wrong, else a file for each kind",
+                           first->address, h->address);
     }
-    *ret = first->gpus > 0 && first->gpu_model != NULL ? xasprintf("%s:%d", first->gpu_model, first->gpus)
-                                                       : NULL;
+    *ret = first->gpus > 0 && first->gpu_model != NULL ? xasprintf("%s:%d", first->gpu_model, first->gpus) : NULL;
     return 0;
 }
 
@@ -106,16 +113,16 @@ static int hosts_spec(const char *path, const struct bare_req *req, struct spec 
     if (r == 0 && req->gpu == NULL) r = gpu_of_all(&hosts, &gpu, err);
     if (r != 0) return r;
     GP_AUTO_FREE char *absolute = realpath(path, NULL);
-    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:i, s:[{s:s}]}", "name", "hosts", "nodes",
-                                       (int)hosts.list.len, "offers", "provider", "ssh");
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s, s:i, s:[{s:s}]}", "name", "hosts", "nodes", (int)hosts.list.len, "offers", "provider", "ssh");
     json_object_set_new(json_at(j, "offers.0"), "hosts", json_any_text(absolute));
     struct bare_req own = *req;
     if (own.gpu == NULL) own.gpu = gpu;
     return make_spec(j, &own, ret, err);
 }
 
-int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req,
-                          struct report *ret, struct gp_error *err) {
+int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req, struct report *ret,
+                          struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     int r = hosts_spec(hosts, req, &spec, err);
     if (r == 0) r = engine_scratch_folder(e, err);

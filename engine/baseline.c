@@ -15,8 +15,7 @@ static char *path_of(const struct engine *e, const struct spec *spec, bool *ret_
     return e->opts.scratch ? NULL : fs_join(e->state_dir, "baseline.json");
 }
 
-int baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret,
-                  struct gp_error *err) {
+int baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret, struct gp_error *err) {
     if (e->calibrate) return 0; /* what is measured now is the measure */
     bool named = false;
     GP_AUTO_FREE char *path = path_of(e, spec, &named);
@@ -25,14 +24,15 @@ int baseline_open(const struct engine *e, const struct spec *spec, struct baseli
     return r == -GP_ENOTFOUND ? gp_wrap(err, "'gpuprov validate --calibrate' writes one") : r;
 }
 
-void baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report,
-                   bool gang) {
+void baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report, bool gang) {
     if (b->path == NULL) return;
     baseline_judge(b, env, report, gang);
     GP_AUTO_FREE char *unknown = gang ? NULL : baseline_unknown(b, report);
     if (unknown != NULL)
-        event_emit(env->sink, -1, NODE_CHECKING, EVENT_INFO, "baseline", "%s has nothing about %s: "
-                   "'gpuprov validate --calibrate' adds it", b->path, unknown);
+        event_emit(env->sink, -1, NODE_CHECKING, EVENT_INFO, "baseline",
+                   "%s has nothing about %s: "
+                   "'gpuprov validate --calibrate' adds it",
+                   b->path, unknown);
 }
 
 /* An older file keeps what it says about other models and drivers. */

@@ -27,8 +27,7 @@ static int make_key(const char *path, const char *pub_path, struct sign_key *ret
     return r == 0 ? fs_write_atomic(path, secret_reveal(&ret->pem), ret->pem.len, 0600, err) : r;
 }
 
-static int signing_key(const char *state_dir, const char *uid, struct sign_key *ret,
-                       struct gp_error *err) {
+static int signing_key(const char *state_dir, const char *uid, struct sign_key *ret, struct gp_error *err) {
     GP_AUTO_FREE char *dir = key_folder(state_dir, uid);
     GP_AUTO_FREE char *path = fs_join(dir, "signing_key"), *pub_path = fs_join(dir, "signing_key.pub");
     GP_AUTO_STR struct str text = {0};
@@ -52,12 +51,11 @@ static int withdraw(const char *path, struct gp_error *err) {
     return gp_fail_errno(err, GP_EIO, errno, "could not remove the old certificate '%s'", path);
 }
 
-int certify(const char *state_dir, const struct report *r, const char *to, int64_t ttl_ms,
-            struct certified *ret, struct gp_error *err) {
+int certify(const char *state_dir, const struct report *r, const char *to, int64_t ttl_ms, struct certified *ret,
+            struct gp_error *err) {
     GP_AUTO_SIGN_KEY struct sign_key key = {0};
     if (is_file_name(to) && r->nodes.len != 1)
-        return gp_fail(err, GP_EUSAGE, "'%s' is one file and there are %zu nodes: name a folder", to,
-                       r->nodes.len);
+        return gp_fail(err, GP_EUSAGE, "'%s' is one file and there are %zu nodes: name a folder", to, r->nodes.len);
     int rc = is_file_name(to) ? 0 : fs_mkdirs(to, 0755, err);
     if (rc == 0) rc = signing_key(state_dir, r->uid, &key, err);
     if (rc != 0) return rc;

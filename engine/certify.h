@@ -16,8 +16,8 @@ void certified_clear(struct certified *c);
 /* A certificate for each ready node of the report: to/STACK-SLOT.certificate.json, or `to` itself where
  * that ends in .json (one node only). A node that is not ready loses the file it may have there. The key
  * is the stack's (made at first use, 0600, in the stack's folder), else this machine's own. */
-int certify(const char *state_dir, const struct report *r, const char *to, int64_t ttl_ms,
-            struct certified *ret, struct gp_error *err);
+int certify(const char *state_dir, const struct report *r, const char *to, int64_t ttl_ms, struct certified *ret,
+            struct gp_error *err);
 /* Its key was made here: the stack's own, or this machine's. */
 bool certify_known(const char *state_dir, const struct certificate *c);
 

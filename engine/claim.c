@@ -7,13 +7,10 @@
 
 #include "base/fs.h"
 
-static int64_t cloud_now_s(const struct run *run) {
-    return clock_wall_s() + run->providers[0]->clock_skew_s;
-}
+static int64_t cloud_now_s(const struct run *run) { return clock_wall_s() + run->providers[0]->clock_skew_s; }
 
 static bool is_expired(const struct run *run) {
-    return run->stack.uid != NULL && run->stack.expires_s != 0 &&
-           cloud_now_s(run) >= run->stack.expires_s;
+    return run->stack.uid != NULL && run->stack.expires_s != 0 && cloud_now_s(run) >= run->stack.expires_s;
 }
 
 /* The value at a path such as "access.key"; NULL when a part of it is absent. */
@@ -49,29 +46,32 @@ static int same_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *now = spec_canonical(run->spec);
     const char *changed = what_differs(old, now);
     if (changed == NULL) return 0;
-    return gp_fail(err, GP_EUSAGE, "'%s' was launched with another '%s': machines are not changed in "
-                   "place: 'gpuprov down %s' first, then 'gpuprov up'", run->stack.name, changed,
-                   run->stack.name);
+    return gp_fail(err, GP_EUSAGE,
+                   "'%s' was launched with another '%s': machines are not changed in "
+                   "place: 'gpuprov down %s' first, then 'gpuprov up'",
+                   run->stack.name, changed, run->stack.name);
 }
 
 int claim_may_go_on(struct run *run, struct gp_error *err) {
     if (!run_any_exists(run)) return 0;
     if (is_expired(run))
-        return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first",
-                       run->stack.name, run->stack.name);
+        return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first", run->stack.name,
+                       run->stack.name);
     return same_machines(run, err);
 }
 
 int claim_retire_expired(struct run *run, struct gp_error *err) {
     if (!is_expired(run)) return 0;
-    run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile",
-              "what is left of an expired '%s' is ended first", run->stack.name);
+    run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile", "what is left of an expired '%s' is ended first",
+              run->stack.name);
     struct down_result gone = {0};
     int r = teardown(run, &gone, err);
     down_result_clear(&gone);
     if (r == 0 && run->stack.uid != NULL)
-        r = gp_fail(err, GP_EENV, "what is left of an expired '%s' does not vanish yet: 'gpuprov down "
-                    "%s', or another name", run->stack.name, run->stack.name);
+        r = gp_fail(err, GP_EENV,
+                    "what is left of an expired '%s' does not vanish yet: 'gpuprov down "
+                    "%s', or another name",
+                    run->stack.name, run->stack.name);
     resource_list_clear(&run->others);
     run->others_unwanted = 0;
     return r;
@@ -93,7 +93,7 @@ static void begin_stack(struct run *run, const char *region) {
                       .name = xstrdup(run->spec->name),
                       .spec_hash = xstrdup(run->spec->hash),
                       .provider = xstrdup(run->providers[0]->ops->name),
-                      .region = xstrdup(region != NULL       ? region
+                      .region = xstrdup(region != NULL         ? region
                                         : first->regions.n > 0 ? first->regions.v[0]
                                                                : ""),
                       .created_s = now,
@@ -107,8 +107,7 @@ int claim_leave_behind(struct run *run, const char *uid, struct gp_error *err) {
     int r = journal_intents(run->e->journal, uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++)
         if (open.list.items[i].kind == RES_INSTANCE)
-            r = journal_intent_end(run->e->journal, open.list.items[i].id, INTENT_TOMBSTONE,
-                                   TEARDOWN_NOTE, err);
+            r = journal_intent_end(run->e->journal, open.list.items[i].id, INTENT_TOMBSTONE, TEARDOWN_NOTE, err);
     intent_list_clear(&open);
     if (r == 0) r = run_stack_dir_remove(run->e, uid, err);
     return r == 0 ? journal_stack_forget(run->e->journal, uid, err) : r;
@@ -143,8 +142,8 @@ int claim_take(struct run *run, struct gp_error *err) {
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
     if (before != NULL && !str_eq(before, run->stack.uid)) r = claim_leave_behind(run, before, err);
     if (r == 0 && is_expired(run))
-        r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first",
-                    run->stack.name, run->stack.name);
+        r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first", run->stack.name,
+                    run->stack.name);
     return r;
 }
 
@@ -179,8 +178,7 @@ int claim_remember(struct run *run, struct gp_error *err) {
 /* Somebody else's claim is theirs to remove: ours came out of an intent in this journal. */
 static int is_ours(struct run *run, bool *ret, struct gp_error *err) {
     struct intent_list all = {0};
-    int r = journal_intents(run->e->journal, run->stack.uid,
-                            1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
     *ret = !run->providers[0]->ops->unique_claim;
     bool launching = false;
     for (size_t i = 0; i < all.list.len; i++) {

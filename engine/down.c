@@ -42,23 +42,20 @@ static void unknown_launches(struct engine *e, const char *name, struct str *out
         const struct intent *in = &open.list.items[i];
         const struct provider_ops *ops = provider_find(in->provider);
         if (in->kind == RES_INSTANCE && (ops == NULL || ops->billed))
-            str_addf(out, "%sthe launch of nodes %d..%d at %s, whose outcome is not known",
-                     out->len ? ", " : "", in->slot_first, in->slot_first + in->slot_count - 1,
-                     in->provider);
+            str_addf(out, "%sthe launch of nodes %d..%d at %s, whose outcome is not known", out->len ? ", " : "",
+                     in->slot_first, in->slot_first + in->slot_count - 1, in->provider);
     }
     intent_list_clear(&open);
     stack_list_clear(&all);
 }
 
 /* A failure before or between two lists still names what may be billed: exit 8 then. */
-static int blind(struct engine *e, const char *name, struct down_result *ret, int r,
-                 struct gp_error *err) {
+static int blind(struct engine *e, const char *name, struct down_result *ret, int r, struct gp_error *err) {
     GP_AUTO_STR struct str open = {0};
     if (ret->left.list.len == 0) remembered(e, name, ret);
     unknown_launches(e, name, &open);
     bool billed = open.len > 0;
-    for (size_t i = 0; i < ret->left.list.len; i++)
-        billed = billed || ret->left.list.items[i].billed;
+    for (size_t i = 0; i < ret->left.list.len; i++) billed = billed || ret->left.list.items[i].billed;
     if (open.len > 0 && err != NULL && err->code == GP_EBILLED) return gp_wrap(err, "%s", open.s);
     if (!billed || err == NULL || err->code == GP_EBILLED) return r;
     struct gp_error why = *err;
@@ -72,8 +69,7 @@ static int blind(struct engine *e, const char *name, struct down_result *ret, in
 static void earlier_uids(const struct run *run, struct strv *ret) {
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *r = &run->others.list.items[i];
-        if (r->uid[0] != '\0' && !str_eq(r->uid, run->stack.uid) && !strv_has(ret, r->uid))
-            strv_add(ret, r->uid);
+        if (r->uid[0] != '\0' && !str_eq(r->uid, run->stack.uid) && !strv_has(ret, r->uid)) strv_add(ret, r->uid);
     }
 }
 
@@ -97,16 +93,15 @@ static int end_their_machines(struct run *run) {
     return n;
 }
 
-static int end_earlier(struct run *run, const char *uid, struct down_result *ret,
-                       struct gp_error *err) {
+static int end_earlier(struct run *run, const char *uid, struct down_result *ret, struct gp_error *err) {
     struct down_result one = {0};
     free(run->stack.uid);
     run->stack.uid = xstrdup(uid);
     strv_clear(&run->scope); /* that was the other one's claim */
     free(run->scope_provider);
     run->scope_provider = NULL;
-    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy",
-              "an earlier stack '%s' (%s) left something: it is ended too", run->stack.name, uid);
+    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "an earlier stack '%s' (%s) left something: it is ended too",
+              run->stack.name, uid);
     int r = teardown(run, &one, err);
     ret->destroyed += one.destroyed;
     ret->released += one.released;
@@ -116,30 +111,28 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
 }
 
 static void say_left(struct run *run, size_t n) {
-    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "%zu thing%s that cost%s nothing still "
-              "vanish%s: 'gpuprov gc' looks again", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
-              n == 1 ? "es" : "");
+    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy",
+              "%zu thing%s that cost%s nothing still "
+              "vanish%s: 'gpuprov gc' looks again",
+              n, n == 1 ? "" : "s", n == 1 ? "s" : "", n == 1 ? "es" : "");
 }
 
 /* The last word goes into the log too: later nothing else knows it. */
 static void say_end(struct run *run, const struct down_result *ret, int r, const struct gp_error *err) {
     bool there = run->stack.uid != NULL;
-    if (r != 0 && there && err != NULL)
-        run_event(run, -1, NODE_ENDING, EVENT_FAIL, "", "%s", err->msg);
-    else if (r == 0 && ret->left.list.len > 0)
-        say_left(run, ret->left.list.len);
+    if (r != 0 && there && err != NULL) run_event(run, -1, NODE_ENDING, EVENT_FAIL, "", "%s", err->msg);
+    else if (r == 0 && ret->left.list.len > 0) say_left(run, ret->left.list.len);
     else if (r == 0 && ret->destroyed + ret->released > 0) {
         GP_AUTO_STR struct str what = {0};
         if (ret->destroyed > 0)
             str_addf(&what, "%d resource%s ended, ", ret->destroyed, ret->destroyed == 1 ? "" : "s");
-        if (ret->released > 0)
-            str_addf(&what, "%d host%s released, ", ret->released, ret->released == 1 ? "" : "s");
+        if (ret->released > 0) str_addf(&what, "%d host%s released, ", ret->released, ret->released == 1 ? "" : "s");
         run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%snothing is left", what.s);
     }
 }
 
-int engine_down(struct engine *e, const char *name, const struct spec *spec,
-                struct down_result *ret, struct gp_error *err) {
+int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
+                struct gp_error *err) {
     struct run *run = NULL;
     GP_AUTO_STRV struct strv earlier = {0};
     if (spec != NULL) name = spec->name;

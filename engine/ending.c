@@ -23,8 +23,7 @@ int ending_provider(struct run *run, const char *name, struct gp_error *err) {
     struct gp_error why = {0};
     bool note = run->ending || run->looking;
     if (note && before != NULL && !before->checked) return 0; /* noted already */
-    int r = look_allows(run->e, name, "") ? run_provider(run, name, &p, &why)
-                                          : look_left_out(&why);
+    int r = look_allows(run->e, name, "") ? run_provider(run, name, &p, &why) : look_left_out(&why);
     if (r == 0) return 0;
     if (note && r != -GP_ECANCELLED) {
         coverage_put(&run->looked, name, "", run->owner, ops == NULL || ops->billed, &why);
@@ -39,8 +38,7 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
     if (r == 0 || !run->ending || !disk) return r;
     if (run->unwritten.code == GP_OK) {
         run->unwritten = *err;
-        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: what is there is ended all the same",
-                  err->msg);
+        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: what is there is ended all the same", err->msg);
     }
     gp_error_clear(err);
     return 0;
@@ -66,9 +64,11 @@ static int verdict_of_gaps(struct run *run, const struct down_result *done, stru
     if (ids.len > 0) str_addc(&ids, ')');
     coverage_text(&run->looked, false, 6, &gaps);
     look_gap_text(gap, &reason, &next);
-    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "'%s': not looked at: %.120s%s%s: %s; %s: "
-                   "'gpuprov down %s'", run->stack.name, gaps.s, gap->billed ? ", where it may still be billed" : "",
-                   ids.s ? ids.s : "", reason.s, next, run->stack.name);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code,
+                   "'%s': not looked at: %.120s%s%s: %s; %s: "
+                   "'gpuprov down %s'",
+                   run->stack.name, gaps.s, gap->billed ? ", where it may still be billed" : "", ids.s ? ids.s : "",
+                   reason.s, next, run->stack.name);
 }
 
 int ending_verdict(struct run *run, const struct down_result *done, struct gp_error *err) {
@@ -77,7 +77,8 @@ int ending_verdict(struct run *run, const struct down_result *done, struct gp_er
     run->verdict = r != 0 || run->unwritten.code != GP_OK;
     if (r != 0 || run->unwritten.code == GP_OK) return r;
     GP_AUTO_FREE char *ids = done->asked.n > 0 ? strv_join(&done->asked, ", ") : xstrdup("nothing");
-    return gp_fail(err, GP_EIO, "'%s': all that is billed is gone (ended now: %.120s), but that could not be written "
-                   "down: %.240s; then repeat 'gpuprov down %s'", run->stack.name, ids,
-                   run->unwritten.msg, run->stack.name);
+    return gp_fail(err, GP_EIO,
+                   "'%s': all that is billed is gone (ended now: %.120s), but that could not be written "
+                   "down: %.240s; then repeat 'gpuprov down %s'",
+                   run->stack.name, ids, run->unwritten.msg, run->stack.name);
 }

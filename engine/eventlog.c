@@ -41,8 +41,7 @@ static bool is_at(int fd, const char *path) {
 /* The first line of a file that follows another. */
 static int say_dropped(const struct event_log *l) {
     GP_AUTO_FREE char *text = xasprintf(DROPPED "%lld MiB", (long long)(l->max_bytes >> 20));
-    struct event e = {.wall_ms = clock_wall_s() * 1000, .node = -1, .step = "log", .text = text,
-                      .stack = l->stack};
+    struct event e = {.wall_ms = clock_wall_s() * 1000, .node = -1, .step = "log", .text = text, .stack = l->stack};
     GP_AUTO_STR struct str line = {0};
     event_jsonl(&e, &line);
     return fs_write_all(l->fd, line.s, line.len);
@@ -53,8 +52,7 @@ static int open_log(struct event_log *l, struct gp_error *err) {
     int r = fs_mkdirs(dir, 0700, err);
     if (r != 0) return r;
     l->fd = open(l->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (l->fd < 0)
-        return gp_fail_errno(err, GP_EIO, errno, "could not open the event log '%s'", l->path);
+    if (l->fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open the event log '%s'", l->path);
     struct stat st;
     char last = '\n';
     r = fstat(l->fd, &st) == 0 ? 0 : -errno;
@@ -94,8 +92,7 @@ int event_log_add(struct event_log *l, const struct event *e, struct gp_error *e
 static bool says_dropped(const char *line) { return strstr(line, "\"text\":\"" DROPPED) != NULL; }
 
 /* A file that follows the one before it begins with a line which is news only without that one. */
-static bool read_file(const char *path, bool follows,
-                      void (*take)(void *ctx, const char *line, size_t n), void *ctx) {
+static bool read_file(const char *path, bool follows, void (*take)(void *ctx, const char *line, size_t n), void *ctx) {
     GP_AUTO_FILE FILE *f = fopen(path, "re");
     if (f == NULL) return false;
     char *line = NULL;
@@ -107,8 +104,8 @@ static bool read_file(const char *path, bool follows,
     return true;
 }
 
-void event_log_read(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n),
-                    void *ctx, bool *ret_found) {
+void event_log_read(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n), void *ctx,
+                    bool *ret_found) {
     bool old = read_file(l->old_path, false, take, ctx);
     bool now = read_file(l->path, old, take, ctx);
     *ret_found = old || now;

@@ -25,8 +25,8 @@ void event_log_clear(struct event_log *l);
 int event_log_add(struct event_log *l, const struct event *e, struct gp_error *err);
 /* Hands every whole line (with its newline) to take(), oldest first. Lines that are older than what
  * is kept are said in a line of their own. *ret_found: there is a log. */
-void event_log_read(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n),
-                    void *ctx, bool *ret_found);
+void event_log_read(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n), void *ctx,
+                    bool *ret_found);
 /* Removes logs that no stack of `known` has and that are older than EVENT_LOG_KEEP_S. Never fails:
  * what cannot be removed stays. */
 void event_log_tidy(const char *state_dir, const struct stack_list *known, int64_t now_s);

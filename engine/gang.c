@@ -12,13 +12,12 @@ static int node_failures(struct run *run, struct gp_error *err) {
     for (int i = 0; i < run->spec->nodes; i++) {
         struct run_node *n = &run->nodes[i];
         if (!n->exists && n->rc == 0)
-            n->rc = gp_fail(&n->err, GP_EREACH, "%s/%d: there is no machine: 'gpuprov up' makes one",
-                            run->stack.name, i);
+            n->rc =
+                gp_fail(&n->err, GP_EREACH, "%s/%d: there is no machine: 'gpuprov up' makes one", run->stack.name, i);
         if (n->rc == 0) continue;
         failed++;
         int code = gp_exit_code(n->err.code);
-        if (worst == NULL ||
-            gp_exit_worst(code, gp_exit_code(worst->err.code)) != gp_exit_code(worst->err.code))
+        if (worst == NULL || gp_exit_worst(code, gp_exit_code(worst->err.code)) != gp_exit_code(worst->err.code))
             worst = n;
     }
     if (worst == NULL) return 0;
@@ -38,9 +37,8 @@ static int run_gang_checks(struct run *run, struct report *report, struct gp_err
         struct run_node *n = &run->nodes[i];
         r = run_node_phase(n, NODE_GANG, err);
         n->link.cancel = &run->e->cancel; /* no watcher passes a cancelled run on any more */
-        gang[i] = (struct gang_node){.link = &n->link,
-                                     .private_ip = target_peer_address(&n->res),
-                                     .rn = &report->nodes.items[i]};
+        gang[i] = (struct gang_node){
+            .link = &n->link, .private_ip = target_peer_address(&n->res), .rn = &report->nodes.items[i]};
     }
     if (r == 0) r = validate_gang(gang, (size_t)run->spec->nodes, &run->venv, report, err);
     free(gang);

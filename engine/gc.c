@@ -25,9 +25,7 @@ struct sweep {
     int64_t now_s; /* the cloud's clock */
 };
 
-static bool of_uid(const struct resource *r, const char *uid) {
-    return alive(r) && strcmp(r->uid, uid) == 0;
-}
+static bool of_uid(const struct resource *r, const char *uid) { return alive(r) && strcmp(r->uid, uid) == 0; }
 
 /* Tags may give one uid to several names: what is ended is looked for by both. */
 static bool of_stack(const struct resource *r, const struct resource *of) {
@@ -43,23 +41,21 @@ static bool expired(const struct sweep *w, const struct resource *of) {
 }
 
 static bool names(const struct intent *stone, const struct resource *r) {
-    return str_eq(stone->uid, r->uid) && str_eq(stone->note, TEARDOWN_NOTE) &&
-           r->slot >= stone->slot_first && r->slot < stone->slot_first + stone->slot_count &&
-           r->attempt == stone->attempt;
+    return str_eq(stone->uid, r->uid) && str_eq(stone->note, TEARDOWN_NOTE) && r->slot >= stone->slot_first &&
+           r->slot < stone->slot_first + stone->slot_count && r->attempt == stone->attempt;
 }
 
 /* What `down` ended and what came late: every machine of it is one that a tombstone names. */
 static bool buried(const struct sweep *w, const struct resource *of) {
     bool stone = false;
     for (size_t k = 0; k < w->stones.list.len; k++)
-        stone = stone || (str_eq(w->stones.list.items[k].uid, of->uid) &&
-                          str_eq(w->stones.list.items[k].note, TEARDOWN_NOTE));
+        stone = stone ||
+                (str_eq(w->stones.list.items[k].uid, of->uid) && str_eq(w->stones.list.items[k].note, TEARDOWN_NOTE));
     for (size_t i = 0; stone && i < w->all.list.len; i++) {
         const struct resource *r = &w->all.list.items[i];
         if (!of_stack(r, of) || r->kind != RES_INSTANCE) continue;
         bool named = false;
-        for (size_t k = 0; k < w->stones.list.len; k++)
-            named = named || names(&w->stones.list.items[k], r);
+        for (size_t k = 0; k < w->stones.list.len; k++) named = named || names(&w->stones.list.items[k], r);
         if (!named) return false; /* it lives again */
     }
     return stone;
@@ -75,8 +71,7 @@ static int open_its_others(struct run *run, struct gp_error *err) {
 }
 
 /* Ends what bears this uid, whatever else has the stack's name by now. */
-static int end_uid(struct sweep *w, const struct resource *of, struct down_result *ret,
-                   struct gp_error *err) {
+static int end_uid(struct sweep *w, const struct resource *of, struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct provider *p = NULL;
     int r = run_open(w->e, NULL, of->stack, &run, err);
@@ -123,8 +118,7 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
         const struct intent *stone = &w->stones.list.items[k];
         int64_t until = GP_MAX(stone->created_s + TOMBSTONE_MIN_AGE_S, stone->deadline_s);
         bool there = false;
-        for (size_t i = 0; i < w->all.list.len; i++)
-            there = there || of_uid(&w->all.list.items[i], stone->uid);
+        for (size_t i = 0; i < w->all.list.len; i++) there = there || of_uid(&w->all.list.items[i], stone->uid);
         bool looked = ending_is_seen(w->run, stone->provider, stone->region);
         if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->now_s >= until)
             r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
@@ -165,8 +159,7 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
     return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
 }
 
-static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct gc_result *ret,
-                       struct gp_error *err) {
+static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct sweep w = {.e = run->e, .run = run, .p = p};
     int r = sweep(&w, dry_run, ret, err);
     resource_list_clear(&w.all);
@@ -175,8 +168,7 @@ static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct
 }
 
 /* A stack that the journal knows, past its deadline: what ended by itself is proven gone and forgotten. */
-static int gc_remembered(struct engine *e, const struct stack *s, struct gc_result *ret,
-                         struct gp_error *err) {
+static int gc_remembered(struct engine *e, const struct stack *s, struct gc_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct down_result gone = {0};
     struct engine_opts saved = e->opts;
@@ -185,8 +177,8 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = reconcile(run, err);
     /* the deadline is one of the cloud's clock: this machine's may be wrong by hours */
-    bool over = r == 0 && str_eq(run->stack.uid, s->uid) &&
-                run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
+    bool over =
+        r == 0 && str_eq(run->stack.uid, s->uid) && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
     if (over) r = teardown(run, &gone, err);
     for (size_t i = 0; i < gone.left.list.len; i++) keep(&ret->kept, &gone.left.list.items[i]);
     down_result_clear(&gone);
@@ -195,8 +187,7 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     return r;
 }
 
-static int gc_journal(struct engine *e, const char *provider, struct gc_result *ret,
-                      struct gp_error *err) {
+static int gc_journal(struct engine *e, const char *provider, struct gc_result *ret, struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(e->journal, &all, err), first = 0;
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
@@ -246,8 +237,7 @@ static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
     return r == 0 ? look_unreadable_error(&ret->unreadable, "gc", err) : r;
 }
 
-int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret,
-              struct gp_error *err) {
+int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct gp_error first = {0};
     int asked = 0;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {

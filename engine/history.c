@@ -84,8 +84,8 @@ static int history_load(const char *path, json_t **ret, struct gp_error *err) {
     if (r != 0) return r;
     const char *schema = json_str(j, "schema", "");
     if (!str_eq(schema, HISTORY_SCHEMA) || !json_is_array(json_at(j, "runs")))
-        return gp_fail(err, GP_EPROTO, "'%s' is no history of this version (schema '%s', want '%s')", path,
-                       schema, HISTORY_SCHEMA);
+        return gp_fail(err, GP_EPROTO, "'%s' is no history of this version (schema '%s', want '%s')", path, schema,
+                       HISTORY_SCHEMA);
     *ret = GP_STEAL(j);
     return 0;
 }
@@ -127,8 +127,7 @@ int engine_history(struct engine *e, const char *name, json_t **ret, struct gp_e
     int r = history_load(path, ret, err);
     if (r != -GP_ENOTFOUND) return r;
     gp_error_clear(err);
-    return gp_fail(err, GP_ENOTFOUND, "there is no history of '%s' here: no validation of it has ended yet",
-                   name);
+    return gp_fail(err, GP_ENOTFOUND, "there is no history of '%s' here: no validation of it has ended yet", name);
 }
 
 void history_tidy(const char *state_dir, const struct stack_list *known, int64_t now_s) {

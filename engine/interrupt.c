@@ -6,12 +6,11 @@
 #include "engine/run.h"
 
 /* The machines of that launch, as many as the list shows now. */
-static int find_made(struct provider *p, const struct run *run, const struct intent *in,
-                     struct resource_list *ret, struct gp_error *err) {
+static int find_made(struct provider *p, const struct run *run, const struct intent *in, struct resource_list *ret,
+                     struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     GP_AUTO_STRV struct strv regions = {0};
-    struct list_req req = {.owner = p->owner, .stack = run->stack.name,
-                           .nodes_only = in->kind == RES_INSTANCE};
+    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .nodes_only = in->kind == RES_INSTANCE};
     if (in->region != NULL && in->region[0] != '\0') {
         strv_add(&regions, in->region);
         req.regions = &regions;
@@ -39,9 +38,12 @@ static int look_for(struct run *run, const struct intent *in, struct gp_cancel *
     struct provider *p = NULL;
     *ret_known = false;
     if (ops == NULL) return gp_fail(err, GP_EUSAGE, "there is no provider '%s'", in->provider);
-    struct provider_env env = {.cancel = none, .journal = run->e->journal,
-                               .state_dir = run->e->state_dir, .owner = run->owner,
-                               .spec = run->spec, .sink = &run->sink};
+    struct provider_env env = {.cancel = none,
+                               .journal = run->e->journal,
+                               .state_dir = run->e->state_dir,
+                               .owner = run->owner,
+                               .spec = run->spec,
+                               .sink = &run->sink};
     int r = ops->open(&env, &p, err);
     if (r != 0) return r;
     for (int64_t until = clock_deadline(ops->settle_ms);;) {
@@ -78,10 +80,11 @@ int interrupt_settle(struct run *run, int r, struct gp_error *err) {
     }
     if (unknown != NULL) {
         gp_error_clear(err);
-        r = gp_fail(err, GP_EUNKNOWN, "cancelled while nodes %d..%d were launched at %s, and whether they "
+        r = gp_fail(err, GP_EUNKNOWN,
+                    "cancelled while nodes %d..%d were launched at %s, and whether they "
                     "exist is not known%s%s: 'gpuprov up' goes on, 'gpuprov down %s' ends them",
-                    unknown->slot_first, unknown->slot_first + unknown->slot_count - 1,
-                    unknown->provider, why.msg[0] ? ": " : "", why.msg, run->stack.name);
+                    unknown->slot_first, unknown->slot_first + unknown->slot_count - 1, unknown->provider,
+                    why.msg[0] ? ": " : "", why.msg, run->stack.name);
     }
     intent_list_clear(&open);
     gp_cancel_clear(&none);

@@ -38,8 +38,7 @@ static int make_key(struct run *run, const char *dir, const char *path, struct g
     int r = fs_mkdirs(dir, 0700, err);
     if (r == 0) r = ssh_key_make(comment, &private_key, &public_line, err);
     if (r == 0) r = fs_write_atomic(pub_path, public_line, strlen(public_line), 0644, err);
-    if (r == 0)
-        r = fs_write_atomic(path, secret_reveal(&private_key), private_key.len, 0600, err);
+    if (r == 0) r = fs_write_atomic(path, secret_reveal(&private_key), private_key.len, 0600, err);
     return r;
 }
 

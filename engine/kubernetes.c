@@ -21,7 +21,7 @@ enum { CALL_MS = 10000, ALL_MS = 60000, CONFLICTS = 4 };
 struct kube {
     struct http *http;
     struct http_fields headers;
-    char *base;      /* "https://10.0.0.1:443/api/v1/nodes/" + name */
+    char *base; /* "https://10.0.0.1:443/api/v1/nodes/" + name */
     const char *node;
     int64_t deadline_ms;
 };
@@ -89,10 +89,19 @@ static int call(struct kube *k, const char *method, const char *suffix, const ch
                 struct http_resp *resp, struct gp_error *err) {
     GP_AUTO_FREE char *url = xasprintf("%s%s", k->base, suffix);
     GP_AUTO_FREE char *label = xasprintf("kubernetes node '%s': %s", k->node, what);
-    struct http_req req = {.what = label, .method = method, .url = url, .body = body,
-                           .body_len = body != NULL ? strlen(body) : 0, .headers = &k->headers,
-                           .judge = judge, .repeatable = true, .no_proxy = true, .tries = 4,
-                           .timeout_ms = CALL_MS, .connect_ms = CALL_MS, .deadline_ms = k->deadline_ms};
+    struct http_req req = {.what = label,
+                           .method = method,
+                           .url = url,
+                           .body = body,
+                           .body_len = body != NULL ? strlen(body) : 0,
+                           .headers = &k->headers,
+                           .judge = judge,
+                           .repeatable = true,
+                           .no_proxy = true,
+                           .tries = 4,
+                           .timeout_ms = CALL_MS,
+                           .connect_ms = CALL_MS,
+                           .deadline_ms = k->deadline_ms};
     int r = http_call(k->http, &req, resp, err);
     if (r != 0) return r;
     return resp->status / 100 == 2 ? 0 : refused(k, resp, what, err);
@@ -116,8 +125,8 @@ static json_t *condition_json(const struct report *r, enum node_check verdict, c
     report_line(r, &line);
     const char *since = json_str(before, "lastTransitionTime", now);
     if (strcmp(json_str(before, "status", ""), statuses[verdict]) != 0) since = now;
-    json_t *c = json_pack("{s:s, s:s, s:s}", "type", CONDITION, "status", statuses[verdict], "reason",
-                          reasons[verdict]);
+    json_t *c =
+        json_pack("{s:s, s:s, s:s}", "type", CONDITION, "status", statuses[verdict], "reason", reasons[verdict]);
     json_object_set_new(c, "message", json_any_text(line.s));
     json_object_set_new(c, "lastHeartbeatTime", json_string(now));
     json_object_set_new(c, "lastTransitionTime", json_string(since));

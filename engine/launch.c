@@ -21,7 +21,7 @@ struct launch {
     struct gp_error last; /* refusal */
     int worst_exit;
     enum gp_code worst;
-    struct secret host_key;  /* first-contact pair, one per launch */
+    struct secret host_key; /* first-contact pair, one per launch */
     char *host_key_public;
 };
 
@@ -30,16 +30,14 @@ static bool is_ruled_out(const struct launch *l, const struct offer *o) {
         const struct offer *bad = l->out.items[i].offer;
         bool provider = strcmp(bad->provider, o->provider) == 0;
         bool region = provider && strcmp(bad->region, o->region) == 0;
-        bool place = region && strcmp(bad->zone, o->zone) == 0 &&
-                     strcmp(bad->instance_type, o->instance_type) == 0 && bad->market == o->market;
+        bool place = region && strcmp(bad->zone, o->zone) == 0 && strcmp(bad->instance_type, o->instance_type) == 0 &&
+                     bad->market == o->market;
         switch (l->out.items[i].scope) {
         case GP_SCOPE_ZONE:
             if (place) return true;
             break;
         case GP_SCOPE_REGION:
-            if (region && bad->market == o->market &&
-                strcmp(bad->instance_type, o->instance_type) == 0)
-                return true;
+            if (region && bad->market == o->market && strcmp(bad->instance_type, o->instance_type) == 0) return true;
             break;
         case GP_SCOPE_OFFER:
             if (bad->spec_index == o->spec_index) return true;
@@ -58,8 +56,7 @@ static bool beside_the_others(const struct run *run, const struct offer *o) {
     for (int i = 0; i < run->n_nodes; i++) {
         const struct run_node *n = &run->nodes[i];
         if (!n->exists) continue;
-        if (strcmp(n->res.provider, o->provider) != 0 || strcmp(n->res.region, o->region) != 0)
-            return false;
+        if (strcmp(n->res.provider, o->provider) != 0 || strcmp(n->res.region, o->region) != 0) return false;
     }
     return true;
 }
@@ -69,8 +66,7 @@ static int take_created(struct run *run, const struct resource_list *made, const
     int r = 0;
     for (size_t i = 0; r == 0 && i < made->list.len; i++) {
         const struct resource *res = &made->list.items[i];
-        if ((res->kind != RES_INSTANCE && res->kind != RES_HOST) || res->slot < 0 ||
-            res->slot >= RUN_MAX_SLOTS)
+        if ((res->kind != RES_INSTANCE && res->kind != RES_HOST) || res->slot < 0 || res->slot >= RUN_MAX_SLOTS)
             continue;
         if (res->billed) engine_note_billed(run->e, res->id, true);
         run_nodes_alloc(run, res->slot + 1);
@@ -91,8 +87,8 @@ static int take_created(struct run *run, const struct resource_list *made, const
         n->rec.phase = NODE_LAUNCHING;
         r = run_node_save(n, err);
         if (r == 0)
-            run_event(run, res->slot, NODE_LAUNCHING, EVENT_DONE, "create", "%s in %s%s%s", res->id,
-                      res->region, res->zone[0] ? " " : "", res->zone);
+            run_event(run, res->slot, NODE_LAUNCHING, EVENT_DONE, "create", "%s in %s%s%s", res->id, res->region,
+                      res->zone[0] ? " " : "", res->zone);
     }
     return r;
 }
@@ -101,14 +97,26 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     struct provider *p = NULL;
     int r = run_provider(run, intent->provider, &p, err);
     if (r != 0) return r;
-    struct offer offer = {.provider = intent->provider, .region = intent->region,
-                          .zone = intent->zone, .instance_type = xstrdup(""), .image = xstrdup(""),
-                          .image_name = xstrdup(""), .subnet = xstrdup(""), .gpu_model = xstrdup(""),
-                          .price_usd_per_h = -1, .price_source = xstrdup("")};
-    struct create_req req = {.stack = &run->stack, .spec = run->spec, .offer = &offer,
-                             .slot_first = intent->slot_first, .slot_count = intent->slot_count,
-                             .attempt = intent->attempt, .login_pubkey = run->login_pubkey,
-                             .user_data = "", .host_key_private = "", .host_key_public = "",
+    struct offer offer = {.provider = intent->provider,
+                          .region = intent->region,
+                          .zone = intent->zone,
+                          .instance_type = xstrdup(""),
+                          .image = xstrdup(""),
+                          .image_name = xstrdup(""),
+                          .subnet = xstrdup(""),
+                          .gpu_model = xstrdup(""),
+                          .price_usd_per_h = -1,
+                          .price_source = xstrdup("")};
+    struct create_req req = {.stack = &run->stack,
+                             .spec = run->spec,
+                             .offer = &offer,
+                             .slot_first = intent->slot_first,
+                             .slot_count = intent->slot_count,
+                             .attempt = intent->attempt,
+                             .login_pubkey = run->login_pubkey,
+                             .user_data = "",
+                             .host_key_private = "",
+                             .host_key_public = "",
                              .replay = intent};
     struct gp_error why = {0};
     GP_AUTO_RESOURCES struct resource_list made = {0};
@@ -116,8 +124,8 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
         gp_error_clear(&why);
         run_event(run, -1, NODE_LAUNCHING, EVENT_PROGRESS, "settle",
                   "the outcome of a launch (nodes %d..%d, attempt %d) is not known: asking %s again "
-                  "with the same token", intent->slot_first,
-                  intent->slot_first + intent->slot_count - 1, intent->attempt, intent->provider);
+                  "with the same token",
+                  intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->attempt, intent->provider);
         r = p->ops->create(p, &req, &made, &why);
         if (r != -GP_EUNKNOWN) break;
         struct gp_error cancelled = {0};
@@ -132,9 +140,10 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     if (r == 0) return take_created(run, &made, NULL, err);
     if (err != NULL) *err = why;
     if (r == -GP_EUNKNOWN)
-        return gp_wrap(err, "nodes %d..%d may or may not exist at %s (token %s): 'gpuprov up' asks "
-                       "again, 'gpuprov down %s' ends them", intent->slot_first,
-                       intent->slot_first + intent->slot_count - 1, intent->provider, intent->token,
+        return gp_wrap(err,
+                       "nodes %d..%d may or may not exist at %s (token %s): 'gpuprov up' asks "
+                       "again, 'gpuprov down %s' ends them",
+                       intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->provider, intent->token,
                        run->stack.name);
     return r;
 }
@@ -155,8 +164,7 @@ static int64_t time_left_s(const struct run *run, const struct provider *p) {
     return GP_MAX(run->stack.expires_s - clock_wall_s() - p->clock_skew_s, (int64_t)60);
 }
 
-static int render_user_data(struct launch *l, const struct provider *p, struct str *out,
-                            struct gp_error *err) {
+static int render_user_data(struct launch *l, const struct provider *p, struct str *out, struct gp_error *err) {
     struct run *run = l->run;
     struct cloud_init_req req = {.login_pubkey = run->login_pubkey,
                                  .host_key_private = secret_reveal(&l->host_key),
@@ -169,8 +177,7 @@ static int render_user_data(struct launch *l, const struct provider *p, struct s
 }
 
 /* The provider of an offer knows the stack before it makes anything for it. */
-static int claim_there_too(struct run *run, struct provider *p, const struct offer *o,
-                           struct gp_error *err) {
+static int claim_there_too(struct run *run, struct provider *p, const struct offer *o, struct gp_error *err) {
     if (strcmp(p->ops->name, run->stack.provider) == 0) return 0;
     struct stack there = {0};
     stack_copy(&there, &run->stack);
@@ -179,14 +186,15 @@ static int claim_there_too(struct run *run, struct provider *p, const struct off
     struct prepare_req req = {.stack = &there, .spec = run->spec, .further = true};
     int r = p->ops->prepare(p, &req, err);
     if (r == 0 && strcmp(there.uid, run->stack.uid) != 0)
-        r = gp_fail(err, GP_EEXISTS, "%s has another stack '%s' (uid %s): end it first, or choose "
-                    "another name", p->ops->name, run->stack.name, there.uid);
+        r = gp_fail(err, GP_EEXISTS,
+                    "%s has another stack '%s' (uid %s): end it first, or choose "
+                    "another name",
+                    p->ops->name, run->stack.name, there.uid);
     stack_clear(&there);
     return r;
 }
 
-static int try_offer(struct launch *l, const struct offer *o, int first, int count,
-                     struct gp_error *err) {
+static int try_offer(struct launch *l, const struct offer *o, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     struct provider *p = NULL;
     GP_AUTO_STR struct str user_data = {0};
@@ -197,8 +205,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
         r = ssh_key_make("gpuprov-first-contact", &l->host_key, &l->host_key_public, err);
     if (r == 0 && p->ops->user_data) r = render_user_data(l, p, &user_data, err);
     int attempt = 0;
-    for (int s = first; s < first + count; s++)
-        attempt = GP_MAX(attempt, run->nodes[s].rec.attempt + 1);
+    for (int s = first; s < first + count; s++) attempt = GP_MAX(attempt, run->nodes[s].rec.attempt + 1);
     for (int s = first; r == 0 && s < first + count; s++) {
         struct run_node *n = &run->nodes[s];
         n->rec.attempt = attempt;
@@ -208,17 +215,20 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     }
     if (r != 0) return r;
     GP_AUTO_FREE char *text = offer_text(o);
-    run_event(run, count == 1 ? first : -1, NODE_LAUNCHING, EVENT_START, "create", "%d x %s", count,
-              text);
-    struct create_req req = {.stack = &run->stack, .spec = run->spec, .offer = o,
-                             .slot_first = first, .slot_count = count, .attempt = attempt,
-                             .login_pubkey = run->login_pubkey, .user_data = user_data.s,
+    run_event(run, count == 1 ? first : -1, NODE_LAUNCHING, EVENT_START, "create", "%d x %s", count, text);
+    struct create_req req = {.stack = &run->stack,
+                             .spec = run->spec,
+                             .offer = o,
+                             .slot_first = first,
+                             .slot_count = count,
+                             .attempt = attempt,
+                             .login_pubkey = run->login_pubkey,
+                             .user_data = user_data.s,
                              .host_key_private = p->ops->user_data ? secret_reveal(&l->host_key) : "",
                              .host_key_public = p->ops->user_data ? l->host_key_public : ""};
     GP_AUTO_RESOURCES struct resource_list made = {0};
-    GP_AUTO_FREE char *under_way =
-        xasprintf("(a launch of nodes %d..%d at %s %s, not answered yet)", first, first + count - 1,
-                  o->provider, o->zone[0] ? o->zone : o->region);
+    GP_AUTO_FREE char *under_way = xasprintf("(a launch of nodes %d..%d at %s %s, not answered yet)", first,
+                                             first + count - 1, o->provider, o->zone[0] ? o->zone : o->region);
     if (p->ops->billed) engine_note_billed(run->e, under_way, true); /* for the second Ctrl-C */
     r = p->ops->create(p, &req, &made, err);
     if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
@@ -254,8 +264,7 @@ static bool note_refusal(struct launch *l, const struct offer *o, const struct g
     l->last = *why;
     GP_AUTO_FREE char *text = offer_text(o);
     run_event(l->run, -1, NODE_LAUNCHING, EVENT_WARN, "create", "%s: %s", text, why->msg);
-    str_addf(&l->reasons, "%s%s: %s", l->reasons.len ? "; " : "", text,
-             why->detail[0] ? why->detail : why->msg);
+    str_addf(&l->reasons, "%s%s: %s", l->reasons.len ? "; " : "", text, why->detail[0] ? why->detail : why->msg);
     int code = gp_exit_code(why->code);
     if (l->worst == GP_OK || gp_exit_worst(code, l->worst_exit) != l->worst_exit) {
         l->worst = why->code;
@@ -264,8 +273,7 @@ static bool note_refusal(struct launch *l, const struct offer *o, const struct g
     return true;
 }
 
-static int launch_range(struct launch *l, const struct offer_list *offers, int first, int count,
-                        struct gp_error *err) {
+static int launch_range(struct launch *l, const struct offer_list *offers, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     bool skipped = false;
     for (size_t i = 0; i < offers->list.len; i++) {
@@ -273,8 +281,7 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
         if (gp_cancelled(&run->e->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
         if (is_ruled_out(l, o) || !beside_the_others(run, o)) continue;
         if (o->max_count > 0 && o->max_count < count) {
-            str_addf(&l->reasons, "%s%s holds %d", l->reasons.len ? "; " : "", o->provider,
-                     o->max_count);
+            str_addf(&l->reasons, "%s%s holds %d", l->reasons.len ? "; " : "", o->provider, o->max_count);
             skipped = true;
             continue;
         }
@@ -292,9 +299,10 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
         if (err != NULL) *err = l->last;
         return gp_wrap(err, "no offer has %d node%s", count, count == 1 ? "" : "s");
     }
-    return gp_fail(err, l->worst ? l->worst : GP_ECAPACITY, "no offer has %d node%s: %s", count,
-                   count == 1 ? "" : "s", l->reasons.s ? l->reasons.s : "none fits beside the nodes "
-                   "that are there");
+    return gp_fail(err, l->worst ? l->worst : GP_ECAPACITY, "no offer has %d node%s: %s", count, count == 1 ? "" : "s",
+                   l->reasons.s ? l->reasons.s
+                                : "none fits beside the nodes "
+                                  "that are there");
 }
 
 int launch_missing(struct run *run, const struct offer_list *offers, struct gp_error *err) {

@@ -24,8 +24,8 @@ static enum lock_try try_lock(int fd, const char *path, int *ret_errno) {
         return LOCK_BUSY;
     }
     struct stat mine, named;
-    bool same = fstat(fd, &mine) == 0 && stat(path, &named) == 0 && mine.st_dev == named.st_dev &&
-                mine.st_ino == named.st_ino;
+    bool same =
+        fstat(fd, &mine) == 0 && stat(path, &named) == 0 && mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
     return same ? LOCK_HELD : LOCK_REMOVED;
 }
 
@@ -33,8 +33,8 @@ static void say_waiting(struct run *run, int fd) {
     char pid[32] = "?";
     ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
     if (n > 0) pid[n] = '\0';
-    run_event(run, -1, NODE_PLANNED, EVENT_PROGRESS, "lock",
-              "another gpuprov (pid %s) works on '%s': waiting for it", pid, run->stack.name);
+    run_event(run, -1, NODE_PLANNED, EVENT_PROGRESS, "lock", "another gpuprov (pid %s) works on '%s': waiting for it",
+              pid, run->stack.name);
 }
 
 /* *ret: the descriptor that holds the lock. */

@@ -22,9 +22,9 @@ static void print_event(FILE *to, const json_t *j) {
     else snprintf(who, sizeof who, "stack");
     str_put(when, sizeof when, json_str(j, "t", ""));
     size_t seconds = strcspn(when, ".");
-    GP_AUTO_FREE char *line = xasprintf("%.*sZ %-8s %-10s %-8s %s%s%s", (int)seconds, when, who,
-                                        json_str(j, "phase", ""), json_str(j, "status", ""), step,
-                                        step[0] ? ": " : "", json_str(j, "text", ""));
+    GP_AUTO_FREE char *line =
+        xasprintf("%.*sZ %-8s %-10s %-8s %s%s%s", (int)seconds, when, who, json_str(j, "phase", ""),
+                  json_str(j, "status", ""), step, step[0] ? ": " : "", json_str(j, "text", ""));
     str_one_line(line);
     fprintf(to, "%s\n", line);
 }
@@ -40,8 +40,7 @@ static void take(void *ctx, const char *line, size_t n) {
     s->said++;
 }
 
-int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json,
-                struct gp_error *err) {
+int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json, struct gp_error *err) {
     struct show s = {.to = to, .slot = slot, .json = json};
     struct event_log log;
     bool found = false;
@@ -49,7 +48,6 @@ int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool jso
     if (strchr(name, '/') == NULL) event_log_read(&log, take, &s, &found);
     event_log_clear(&log);
     if (s.said > 0) return 0;
-    if (found && slot >= 0)
-        return gp_fail(err, GP_ENOTFOUND, "the logs of '%s' say nothing of a node %d", name, slot);
+    if (found && slot >= 0) return gp_fail(err, GP_ENOTFOUND, "the logs of '%s' say nothing of a node %d", name, slot);
     return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
 }

@@ -39,8 +39,10 @@ int look_check_places(const struct strv *places, struct gp_error *err) {
         const char *slash = strchr(places->v[i], '/');
         GP_AUTO_FREE char *name = xstrndup(places->v[i], strcspn(places->v[i], "/"));
         if (provider_find(name) == NULL || (slash != NULL && !form_word(slash + 1)))
-            return gp_fail(err, GP_EUSAGE, "'%s' is no place: give PROVIDER or PROVIDER/REGION, such as aws or "
-                           "aws/us-east-1", places->v[i]);
+            return gp_fail(err, GP_EUSAGE,
+                           "'%s' is no place: give PROVIDER or PROVIDER/REGION, such as aws or "
+                           "aws/us-east-1",
+                           places->v[i]);
     }
     return 0;
 }
@@ -64,8 +66,8 @@ static void left_out(struct run *run, const char *provider, const char *region) 
 /* --- one list --- */
 
 /* What the journal has of this owner and stack at this provider. */
-static int remembered(struct run *run, const char *provider, const struct list_req *req,
-                      struct resource_list *ret, struct gp_error *err) {
+static int remembered(struct run *run, const char *provider, const struct list_req *req, struct resource_list *ret,
+                      struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     int r = journal_resources(run->e->journal, NULL, &all, err);
     for (size_t i = 0; i < all.list.len; i++) {
@@ -97,14 +99,13 @@ static void recognize(const struct resource_list *known, struct resource *r) {
 
 static bool is_known(const struct resource_list *l, const struct resource *r) {
     for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, r->id) == 0 && strcmp(l->list.items[i].provider, r->provider) == 0)
-            return true;
+        if (strcmp(l->list.items[i].id, r->id) == 0 && strcmp(l->list.items[i].provider, r->provider) == 0) return true;
     return false;
 }
 
 /* What is of nobody is kept apart; what is another owner's or stack's is not looked at at all. */
-static void sort_out(struct run *run, const struct list_req *req, const char *account,
-                     struct resource_list *all, struct resource_list *ret) {
+static void sort_out(struct run *run, const struct list_req *req, const char *account, struct resource_list *all,
+                     struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
         recognize(req->known, r);
@@ -163,8 +164,7 @@ static void add_once(struct strv *to, const char *region) {
 static int known_regions(struct run *run, const char *provider, struct strv *ret, struct gp_error *err) {
     for (size_t k = 0; run->spec != NULL && k < run->spec->offers.len; k++) {
         const struct spec_offer *o = &run->spec->offers.items[k];
-        for (size_t i = 0; strcmp(o->provider, provider) == 0 && i < o->regions.n; i++)
-            add_once(ret, o->regions.v[i]);
+        for (size_t i = 0; strcmp(o->provider, provider) == 0 && i < o->regions.n; i++) add_once(ret, o->regions.v[i]);
     }
     if (str_eq(run->stack.provider, provider)) add_once(ret, run->stack.region);
     for (size_t i = 0; i < run->scope.n; i++)
@@ -174,8 +174,7 @@ static int known_regions(struct run *run, const char *provider, struct strv *ret
     struct intent_list open = {0};
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     if (r == 0)
-        r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &open,
-                            err);
+        r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &open, err);
     for (size_t i = 0; i < known.list.len; i++)
         if (known.list.items[i].state != RES_GONE && strcmp(known.list.items[i].provider, provider) == 0)
             add_once(ret, known.list.items[i].region);
@@ -208,8 +207,7 @@ static void take_scope(struct run *run, const struct resource_list *seen, const 
 static bool in_scope(const void *ctx, const char *region) { return strv_has(ctx, region); }
 
 /* Regions in which this list must have looked; false: one of them was not, and *err says why. */
-static bool all_checked(const struct run *run, const char *provider, const struct strv *regions,
-                        struct gp_error *err) {
+static bool all_checked(const struct run *run, const char *provider, const struct strv *regions, struct gp_error *err) {
     for (size_t i = 0; i < regions->n; i++) {
         const struct look *l = coverage_find(&run->looked, provider, regions->v[i]);
         if (l != NULL && l->checked) continue;
@@ -233,14 +231,12 @@ static void note_missing(struct run *run, const struct provider *p, const struct
 /* Something of this provider was looked at. */
 static bool any_checked(const struct run *run, const char *provider) {
     for (size_t i = 0; i < run->looked.list.len; i++)
-        if (run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, provider) == 0)
-            return true;
+        if (run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, provider) == 0) return true;
     return false;
 }
 
 static bool is_home(const struct run *run, const char *provider) {
-    return run->stack.provider == NULL || run->stack.provider[0] == '\0' ||
-           strcmp(run->stack.provider, provider) == 0;
+    return run->stack.provider == NULL || run->stack.provider[0] == '\0' || strcmp(run->stack.provider, provider) == 0;
 }
 
 bool look_is_in_account(const struct provider *p, const struct resource *r) {
@@ -255,8 +251,10 @@ static int same_account(struct run *run, const struct provider *p, struct gp_err
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (k->state == RES_GONE || strcmp(k->provider, p->ops->name) != 0 || look_is_in_account(p, k)) continue;
-        return gp_fail(err, GP_EAUTH, "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
-                       "credentials for that account", p->ops->name, p->account, k->id, run->stack.name, k->account);
+        return gp_fail(err, GP_EAUTH,
+                       "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
+                       "credentials for that account",
+                       p->ops->name, p->account, k->id, run->stack.name, k->account);
     }
     return r;
 }
@@ -265,7 +263,9 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     const char *name = p->ops->name;
     GP_AUTO_STRV struct strv regions = {0}, more = {0};
     struct gp_error why = {0};
-    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = &regions,
+    struct list_req req = {.owner = p->owner,
+                           .stack = run->stack.name,
+                           .regions = &regions,
                            .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
     coverage_drop(&run->looked, name); /* what an earlier look saw says nothing of now */
     int r = known_regions(run, name, &regions, &why);
@@ -367,6 +367,8 @@ int look_unreadable_error(const struct resource_list *unreadable, const char *wh
         str_addf(&ids, "%s%s", ids.len > 0 ? ", " : "", r->id);
     }
     if (first == NULL) return 0;
-    return gp_fail(err, GP_EBILLED, "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be "
-                   "billed: look at it in the cloud's console", what, ids.s, first->region, first->unreadable);
+    return gp_fail(err, GP_EBILLED,
+                   "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be "
+                   "billed: look at it in the cloud's console",
+                   what, ids.s, first->region, first->unreadable);
 }

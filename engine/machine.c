@@ -74,8 +74,8 @@ static bool is_gpu(const char *device) {
     GP_AUTO_FREE char *class_path = xasprintf("/sys/bus/pci/devices/%s/class", device);
     GP_AUTO_STR struct str vendor = {0}, class = {0};
     /* 0300 VGA, 0302 3D controller: not the audio and USB functions of the same card */
-    return read_fact(vendor_path, &vendor) && str_starts(vendor.s, "0x10de") &&
-           read_fact(class_path, &class) && (str_starts(class.s, "0x0300") || str_starts(class.s, "0x0302"));
+    return read_fact(vendor_path, &vendor) && str_starts(vendor.s, "0x10de") && read_fact(class_path, &class) &&
+           (str_starts(class.s, "0x0300") || str_starts(class.s, "0x0302"));
 }
 
 static int count_on_bus(void) {

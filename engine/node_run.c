@@ -10,9 +10,7 @@
 #define ROTATE_MS (120 * 1000)
 #define LOOK_MS (20 * 1000)
 
-static const struct provider_ops *ops_of(const struct run_node *n) {
-    return provider_find(n->res.provider);
-}
+static const struct provider_ops *ops_of(const struct run_node *n) { return provider_find(n->res.provider); }
 
 /* The same reason is said once, however often it is tried. */
 static void say_waiting(void *ctx, const char *why) {
@@ -23,8 +21,7 @@ static void say_waiting(void *ctx, const char *why) {
 }
 
 /* The machine runs, and its sshd lets us in. */
-static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grace_ms,
-                      struct gp_error *err) {
+static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grace_ms, struct gp_error *err) {
     struct run *run = n->run;
     const struct provider_ops *ops = ops_of(n);
     int64_t deadline = clock_deadline(timeout_ms);
@@ -34,9 +31,11 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
         r = target_for(run, n, &n->link.target, err);
     }
     if (r == 0 && ops->key_rotation && n->link.target.host_keys.n == 0)
-        r = gp_fail(err, GP_EREACH, "%s/%d: %s was launched by another run, which has not told its host "
+        r = gp_fail(err, GP_EREACH,
+                    "%s/%d: %s was launched by another run, which has not told its host "
                     "key yet: 'gpuprov up' again when that run has ended; if it was cut for good, "
-                    "'gpuprov down %s' first", run->stack.name, n->slot, n->res.id, run->stack.name);
+                    "'gpuprov down %s' first",
+                    run->stack.name, n->slot, n->res.id, run->stack.name);
     if (r != 0) return r;
     n->link.slot = n->slot;
     n->link.cancel = &n->cancel;
@@ -69,8 +68,7 @@ static int trust(struct run_node *n, struct gp_error *err) {
     bool burned = ops_of(n)->key_rotation && target_has_first_key(n); /* whatever the tags say */
     if (burned) {
         char *key = NULL;
-        int r = bootstrap_rotate_host_key(&n->link, clock_deadline(ROTATE_MS), commit_next_key, n,
-                                          &key, err);
+        int r = bootstrap_rotate_host_key(&n->link, clock_deadline(ROTATE_MS), commit_next_key, n, &key, err);
         if (r != 0) return r;
         resource_set(&n->rec.host_key, key);
         free(key);
@@ -106,8 +104,8 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     r = bootstrap_run(&n->link, &req, &n->boot, err);
     if (r != 0) return r;
     resource_set(&n->rec.boot_id, n->boot.boot_id);
-    run_event(run, n->slot, NODE_BOOTSTRAPPING, EVENT_DONE, "", "%d step%s applied",
-              n->boot.applied, n->boot.applied == 1 ? "" : "s");
+    run_event(run, n->slot, NODE_BOOTSTRAPPING, EVENT_DONE, "", "%d step%s applied", n->boot.applied,
+              n->boot.applied == 1 ? "" : "s");
     return run_node_save(n, err);
 }
 
@@ -128,8 +126,8 @@ static void end_node(struct run_node *n, int rc) {
     }
     if (n->err.code == GP_ECANCELLED && !gp_cancelled(&run->e->cancel)) {
         gp_error_clear(&n->err);
-        rc = gp_fail(&n->err, GP_EREACH, "%s/%d: %s ended while it was in phase '%s'",
-                     run->stack.name, n->slot, n->rec.resource_id, node_phase_name(n->rec.phase));
+        rc = gp_fail(&n->err, GP_EREACH, "%s/%d: %s ended while it was in phase '%s'", run->stack.name, n->slot,
+                     n->rec.resource_id, node_phase_name(n->rec.phase));
     }
     n->rc = rc;
     node_link_close(&n->link);
@@ -138,8 +136,7 @@ static void end_node(struct run_node *n, int rc) {
     resource_set(&n->rec.note, n->err.msg);
     n->rec.phase = NODE_FAILED;
     struct gp_error second = {0};
-    if (run_node_save(n, &second) != 0)
-        run_event(run, n->slot, NODE_FAILED, EVENT_WARN, "journal", "%s", second.msg);
+    if (run_node_save(n, &second) != 0) run_event(run, n->slot, NODE_FAILED, EVENT_WARN, "journal", "%s", second.msg);
 }
 
 void node_run_up(struct run_node *n) {
@@ -150,14 +147,14 @@ void node_run_up(struct run_node *n) {
     end_node(n, r);
 }
 
-static bool was_set_up(const struct run_node *n) {
-    return n->rec.boot_id != NULL && n->rec.boot_id[0] != '\0';
-}
+static bool was_set_up(const struct run_node *n) { return n->rec.boot_id != NULL && n->rec.boot_id[0] != '\0'; }
 
 void node_run_validate(struct run_node *n) {
     int r = was_set_up(n) ? 0
-                          : gp_fail(&n->err, GP_EBOOTSTRAP, "%s/%d was never set up to its end: "
-                                    "'gpuprov up' goes on with it", n->run->stack.name, n->slot);
+                          : gp_fail(&n->err, GP_EBOOTSTRAP,
+                                    "%s/%d was never set up to its end: "
+                                    "'gpuprov up' goes on with it",
+                                    n->run->stack.name, n->slot);
     if (r == 0) r = reach(n, &n->err);
     if (r == 0) r = trust(n, &n->err);
     if (r == 0) r = check(n, &n->err);
@@ -168,11 +165,9 @@ void node_run_validate(struct run_node *n) {
 static int same_boot(struct run_node *n, struct gp_error *err) {
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(LOOK_MS), .cancel = &n->cancel};
     GP_AUTO_STR struct str out = {0};
-    int r = ssh_run(n->link.session, "reading boot_id", "cat /proc/sys/kernel/random/boot_id", &opts,
-                    &out, err);
+    int r = ssh_run(n->link.session, "reading boot_id", "cat /proc/sys/kernel/random/boot_id", &opts, &out, err);
     if (r != 0 || str_eq(str_trim(out.s), n->rec.boot_id)) return r;
-    return gp_fail(err, GP_EREACH, "%s/%d was rebooted since it was proven", n->run->stack.name,
-                   n->slot);
+    return gp_fail(err, GP_EREACH, "%s/%d was rebooted since it was proven", n->run->stack.name, n->slot);
 }
 
 void node_run_look(struct run_node *n) {

@@ -15,8 +15,10 @@ static int known_stack(struct run *run, char **ret_spec, struct gp_error *err) {
         if (strcmp(s->name, run->stack.name) != 0) continue;
         if (run->owner != NULL && strcmp(s->owner, run->owner) != 0) continue;
         if (found != NULL)
-            r = gp_fail(err, GP_EUSAGE, "there are several stacks '%s' (owners %s and %s): say which "
-                        "with --owner", run->stack.name, found->owner, s->owner);
+            r = gp_fail(err, GP_EUSAGE,
+                        "there are several stacks '%s' (owners %s and %s): say which "
+                        "with --owner",
+                        run->stack.name, found->owner, s->owner);
         found = s;
     }
     if (r == 0 && found != NULL) {
@@ -38,8 +40,10 @@ static int spec_from_journal(struct run *run, const char *text, struct gp_error 
     int r = spec_load_text("(journal)", text, strlen(text), NULL, &run->spec_owned, &problems, &why);
     spec_problems_clear(&problems);
     if (r != 0)
-        return gp_fail(err, GP_EENV, "the journal's spec of '%s' cannot be read (%s): give the spec "
-                       "file instead of the name", run->stack.name, why.msg);
+        return gp_fail(err, GP_EENV,
+                       "the journal's spec of '%s' cannot be read (%s): give the spec "
+                       "file instead of the name",
+                       run->stack.name, why.msg);
     run->spec = run->spec_owned;
     return 0;
 }
@@ -52,11 +56,9 @@ static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err)
         *ret_any = true;
     }
     GP_AUTO_RESOURCES struct resource_list list = {0};
-    if (r == 0 && run->stack.uid != NULL)
-        r = journal_resources(run->e->journal, run->stack.uid, &list, err);
+    if (r == 0 && run->stack.uid != NULL) r = journal_resources(run->e->journal, run->stack.uid, &list, err);
     for (size_t i = 0; r == 0 && i < list.list.len; i++)
-        if (list.list.items[i].state != RES_GONE)
-            r = ending_provider(run, list.list.items[i].provider, err);
+        if (list.list.items[i].state != RES_GONE) r = ending_provider(run, list.list.items[i].provider, err);
     return r;
 }
 
@@ -87,13 +89,14 @@ static int ask_all(struct run *run, struct provider **ret_holder, struct gp_erro
         free(run->owner);
         run->owner = xstrdup(run->e->opts.owner);
         int r = run_provider(run, ops->name, &p, &why);
-        if (r != 0 && r != -GP_ECANCELLED)
-            coverage_put(&run->looked, ops->name, "", run->owner, ops->billed, &why);
+        if (r != 0 && r != -GP_ECANCELLED) coverage_put(&run->looked, ops->name, "", run->owner, ops->billed, &why);
         if (r == 0) r = has_it(run, p, &has, &why);
         if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
         if (has && *ret_holder != NULL)
-            return gp_fail(err, GP_EUSAGE, "there are stacks '%s' at %s and at %s: give the spec file "
-                           "instead of the name", run->stack.name, (*ret_holder)->ops->name, ops->name);
+            return gp_fail(err, GP_EUSAGE,
+                           "there are stacks '%s' at %s and at %s: give the spec file "
+                           "instead of the name",
+                           run->stack.name, (*ret_holder)->ops->name, ops->name);
         if (has) *ret_holder = p;
     }
     return 0;
@@ -138,8 +141,7 @@ static int open_stack(struct engine *e, const struct spec *spec, const char *nam
     if (r == 0) run->ending = mode == OPEN_ENDING;
     if (r == 0) run->looking = mode == OPEN_LOOKING;
     if (r == 0) r = known_stack(run, &text, err);
-    if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0')
-        r = spec_from_journal(run, text, err);
+    if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0') r = spec_from_journal(run, text, err);
     if (r == 0 && mode != OPEN_NOTHING) r = open_providers(run, spec, err);
     if (r == 0 && run->n_providers == 0 && mode == OPEN_STRICT)
         r = look_gap_error(&run->looked, "no provider could be asked", err);

@@ -34,26 +34,22 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     if (ret->list.len == 0)
         return gp_fail(err, worst.code ? worst.code : GP_ECAPACITY, "no offer can be bought: %s",
                        reasons.s ? reasons.s : "the spec lists none");
-    for (size_t i = 0; i < missing.n; i++)
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", missing.v[i]);
+    for (size_t i = 0; i < missing.n; i++) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", missing.v[i]);
     offer_list_sort(ret, run->spec->order);
     return 0;
 }
 
-static void add_item(struct plan *plan, enum plan_action action, int first, int count,
-                     const char *why, const char *fmt, ...) GP_PRINTF(6, 7);
-static void add_item(struct plan *plan, enum plan_action action, int first, int count,
-                     const char *why, const char *fmt, ...) {
+static void add_item(struct plan *plan, enum plan_action action, int first, int count, const char *why, const char *fmt,
+                     ...) GP_PRINTF(6, 7);
+static void add_item(struct plan *plan, enum plan_action action, int first, int count, const char *why, const char *fmt,
+                     ...) {
     GP_AUTO_STR struct str what = {0};
     va_list ap;
     va_start(ap, fmt);
     str_vaddf(&what, fmt, ap);
     va_end(ap);
-    struct plan_item item = {.action = action,
-                             .slot_first = first,
-                             .slot_count = count,
-                             .what = str_steal(&what),
-                             .why = xstrdup(why)};
+    struct plan_item item = {
+        .action = action, .slot_first = first, .slot_count = count, .what = str_steal(&what), .why = xstrdup(why)};
     vec_push(&plan->items, item);
     if (action != PLAN_KEEP) plan->changes = true;
 }
@@ -63,14 +59,13 @@ static void add_existing(struct run *run, struct plan *plan) {
         const struct run_node *n = &run->nodes[i];
         if (!n->exists) continue;
         if (i >= run->spec->nodes)
-            add_item(plan, PLAN_DESTROY, i, 1, "the spec has fewer nodes", "node %d: %s", i,
-                     n->res.id);
+            add_item(plan, PLAN_DESTROY, i, 1, "the spec has fewer nodes", "node %d: %s", i, n->res.id);
         else if (n->rec.phase == NODE_READY && str_eq(run->stack.spec_hash, run->spec->hash))
             add_item(plan, PLAN_KEEP, i, 1, "proven", "node %d: %s", i, n->res.id);
         else
             add_item(plan, PLAN_RESUME, i, 1,
-                     n->rec.phase == NODE_READY ? "the spec changed" : node_phase_name(n->rec.phase),
-                     "node %d: %s", i, n->res.id);
+                     n->rec.phase == NODE_READY ? "the spec changed" : node_phase_name(n->rec.phase), "node %d: %s", i,
+                     n->res.id);
     }
 }
 
@@ -80,9 +75,8 @@ static void add_unwanted(struct run *run, struct plan *plan) {
         const struct resource *r = &run->others.list.items[i];
         bool machine = r->kind == RES_INSTANCE || r->kind == RES_HOST;
         if (!machine || r->state == RES_STOPPING || !str_eq(r->uid, run->stack.uid)) continue;
-        add_item(plan, PLAN_DESTROY, r->slot, 1,
-                 r->state == RES_STOPPED ? "it is stopped" : "a second machine", "node %d: %s",
-                 r->slot, r->id);
+        add_item(plan, PLAN_DESTROY, r->slot, 1, r->state == RES_STOPPED ? "it is stopped" : "a second machine",
+                 "node %d: %s", r->slot, r->id);
     }
 }
 
@@ -101,19 +95,17 @@ static void add_notes(struct plan *plan, const struct provider_ops *ops) {
         strv_add(&plan->notes, "local: nodes are clones of this machine and share its kernel: no "
                                "security boundary");
     if (!ops->unique_claim)
-        strv_take(&plan->notes,
-                  xasprintf("%s: nothing keeps a stack's name unique there: run one gpuprov at a "
-                            "time on this stack",
-                            ops->name));
+        strv_take(&plan->notes, xasprintf("%s: nothing keeps a stack's name unique there: run one gpuprov at a "
+                                          "time on this stack",
+                                          ops->name));
     if (ops->ends == ENDS_GUEST)
         strv_take(&plan->notes, xasprintf("%s: the node ends itself at its deadline (shutdown "
                                           "terminates it); 'gpuprov gc' is the second net",
                                           ops->name));
     if (ops->ends == ENDS_NEVER)
-        strv_take(&plan->notes,
-                  xasprintf("%s: machines that exist already: 'down' releases them and leaves them "
-                            "running",
-                            ops->name));
+        strv_take(&plan->notes, xasprintf("%s: machines that exist already: 'down' releases them and leaves them "
+                                          "running",
+                                          ops->name));
 }
 
 static void price_plan(struct plan *plan, const struct run *run, int missing) {
@@ -150,8 +142,8 @@ static int add_open_intents(struct run *run, struct plan *plan, struct gp_error 
         add_item(plan, PLAN_SETTLE, in->slot_first, in->slot_count,
                  str_eq(in->spec_hash, run->spec->hash) ? "its outcome is not known: looked for, then repeated"
                                                         : "for an earlier spec: looked for, not repeated",
-                 "the launch of %d x %s at %s %s, asked for at %s", in->slot_count, type_of(in, offer),
-                 in->provider, in->zone[0] ? in->zone : in->region, at);
+                 "the launch of %d x %s at %s %s, asked for at %s", in->slot_count, type_of(in, offer), in->provider,
+                 in->zone[0] ? in->zone : in->region, at);
     }
     intent_list_clear(&open);
     return r;
@@ -173,8 +165,7 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
         if (missing > 0) {
             GP_AUTO_FREE char *text = offer_text(&plan.offers.list.items[0]);
             if (run->stack.uid == NULL && home->ops->unique_claim)
-                add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'",
-                         spec->name);
+                add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'", spec->name);
             add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
             const struct provider_ops *ops = provider_find(plan.offers.list.items[0].provider);
             plan.ends = xstrdup(view_ends_name(ops->ends));

@@ -8,13 +8,11 @@
 #define INTENT_REPLAY_MAX_AGE_S (12 * 3600)
 #define LAG_MAX_AGE_S 600 /* what was made longer ago is listed, or gone */
 
-static bool is_node(const struct resource *r) {
-    return r->kind == RES_INSTANCE || r->kind == RES_HOST;
-}
+static bool is_node(const struct resource *r) { return r->kind == RES_INSTANCE || r->kind == RES_HOST; }
 
 static bool has_slot(const struct run *run, const struct resource *r) {
-    return is_node(r) && run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0 &&
-           r->slot >= 0 && r->slot < RUN_MAX_SLOTS;
+    return is_node(r) && run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0 && r->slot >= 0 &&
+           r->slot < RUN_MAX_SLOTS;
 }
 
 /* What the journal remembers of this stack, before the cloud is asked. */
@@ -49,8 +47,7 @@ static int recall_providers(struct run *run, struct gp_error *err) {
     }
     struct intent_list open = {0}; /* cut while it made its first thing there: nothing is listed yet */
     if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
-    for (size_t i = 0; r == 0 && i < open.list.len; i++)
-        r = ending_provider(run, open.list.items[i].provider, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) r = ending_provider(run, open.list.items[i].provider, err);
     intent_list_clear(&open);
     return r;
 }
@@ -91,8 +88,8 @@ static int adopt_identity(struct run *run, const struct resource_list *seen, str
     if (before != NULL && (strcmp(before, from->uid) == 0 || !from->claim)) return 0;
     if (before != NULL)
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "reconcile",
-                  "the journal knew '%s' as %s; the cloud has %s: going on with the cloud's",
-                  run->stack.name, run->stack.uid, from->uid);
+                  "the journal knew '%s' as %s; the cloud has %s: going on with the cloud's", run->stack.name,
+                  run->stack.uid, from->uid);
     struct stack adopted = {.owner = xstrdup(run->owner),
                             .name = xstrdup(run->stack.name),
                             .uid = xstrdup(from->uid),
@@ -198,8 +195,7 @@ int reconcile_listing(struct run *run, const struct resource_list *seen, struct 
 }
 
 /* What the journal has in places that could not be looked at. */
-static int add_remembered(struct run *run, const char *provider, struct resource_list *seen,
-                          struct gp_error *err) {
+static int add_remembered(struct run *run, const char *provider, struct resource_list *seen, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     gp_error_clear(err);
     if (run->stack.uid == NULL) return 0;
@@ -207,8 +203,7 @@ static int add_remembered(struct run *run, const char *provider, struct resource
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         struct resource copy = {0};
-        if (k->state == RES_GONE || strcmp(k->provider, provider) != 0 ||
-            ending_is_seen(run, provider, k->region))
+        if (k->state == RES_GONE || strcmp(k->provider, provider) != 0 || ending_is_seen(run, provider, k->region))
             continue;
         resource_copy(&copy, k);
         vec_push(&seen->list, copy);
@@ -296,9 +291,10 @@ static int settle_by_listing(struct run *run, const struct intent *in, struct gp
         int r = reconcile(run, err);
         if (r != 0) return r;
         if (all_there(run, in))
-            return gp_fail(err, GP_EUSAGE, "'%s': nodes %d..%d were launched for an earlier spec: 'gpuprov down %s' "
-                           "first, then 'gpuprov up'", run->stack.name, in->slot_first,
-                           in->slot_first + in->slot_count - 1, run->stack.name);
+            return gp_fail(err, GP_EUSAGE,
+                           "'%s': nodes %d..%d were launched for an earlier spec: 'gpuprov down %s' "
+                           "first, then 'gpuprov up'",
+                           run->stack.name, in->slot_first, in->slot_first + in->slot_count - 1, run->stack.name);
         if (clock_left_ms(until) == 0) break;
         r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
         if (r != 0) return r;
@@ -307,14 +303,14 @@ static int settle_by_listing(struct run *run, const struct intent *in, struct gp
 }
 
 static int settle_launch(struct run *run, const struct intent *in, struct gp_error *err) {
-    if (all_there(run, in))
-        return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
+    if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
     bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
     if (!same_spec) return settle_by_listing(run, in, err);
     if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return replay(run, in, err);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
               "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
-              "looks for it", in->slot_first, in->slot_first + in->slot_count - 1);
+              "looks for it",
+              in->slot_first, in->slot_first + in->slot_count - 1);
     return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, "too old", err);
 }
 
@@ -333,8 +329,7 @@ int reconcile_settle(struct run *run, struct gp_error *err) {
 }
 
 /* A machine that the journal saw made a moment ago and the cloud does not list yet. */
-static int not_listed_yet(struct run *run, const struct resource_list *seen, bool *ret,
-                          struct gp_error *err) {
+static int not_listed_yet(struct run *run, const struct resource_list *seen, bool *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     *ret = false;
     if (run->stack.uid == NULL) return 0;
@@ -342,12 +337,9 @@ static int not_listed_yet(struct run *run, const struct resource_list *seen, boo
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         bool recent = k->created_s == 0 || run_cloud_s(run, k->provider) - k->created_s < LAG_MAX_AGE_S;
-        if (!is_node(k) || k->state == RES_GONE || !recent ||
-            !ending_is_seen(run, k->provider, k->region))
-            continue;
+        if (!is_node(k) || k->state == RES_GONE || !recent || !ending_is_seen(run, k->provider, k->region)) continue;
         bool there = false;
-        for (size_t s = 0; s < seen->list.len; s++)
-            there = there || strcmp(seen->list.items[s].id, k->id) == 0;
+        for (size_t s = 0; s < seen->list.len; s++) there = there || strcmp(seen->list.items[s].id, k->id) == 0;
         *ret = *ret || !there;
     }
     return r;

@@ -18,8 +18,7 @@ bool report_proves(const struct run *run, const struct report *report) {
     bool proves = report->ready && report->nodes.len == (size_t)run->spec->nodes;
     for (size_t i = 0; proves && i < report->nodes.len; i++) {
         const struct report_node *rn = &report->nodes.items[i];
-        proves = rn->ready && rn->slot == (int)i && run->nodes[i].exists &&
-                 str_eq(rn->id, run->nodes[i].res.id);
+        proves = rn->ready && rn->slot == (int)i && run->nodes[i].exists && str_eq(rn->id, run->nodes[i].res.id);
     }
     return proves;
 }
@@ -31,13 +30,11 @@ static const struct node_record *record_of(const struct node_record_list *all, i
 }
 
 /* Why this node is not what the report proved; NULL when it is. Caller frees. */
-static char *why_outdated(const struct report *report, const struct report_node *rn,
-                          const struct node_record *rec) {
+static char *why_outdated(const struct report *report, const struct report_node *rn, const struct node_record *rec) {
     if (rec == NULL || rec->resource_id == NULL || rec->resource_id[0] == '\0')
         return xasprintf("%s/%d has no machine any more", report->stack, rn->slot);
     if (!str_eq(rec->resource_id, rn->id))
-        return xasprintf("%s/%d is another machine now (%s)", report->stack, rn->slot,
-                         rec->resource_id);
+        return xasprintf("%s/%d is another machine now (%s)", report->stack, rn->slot, rec->resource_id);
     if (rec->phase != NODE_READY)
         return xasprintf("%s/%d was not proven again since (phase '%s')", report->stack, rn->slot,
                          node_phase_name(rec->phase));
@@ -71,13 +68,10 @@ int engine_report(struct engine *e, const char *name, struct report *ret, struct
     const struct stack *found = NULL;
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct stack *s = &all.list.items[i];
-        if (strcmp(s->name, name) == 0 &&
-            (e->opts.owner == NULL || strcmp(s->owner, e->opts.owner) == 0))
-            found = s;
+        if (strcmp(s->name, name) == 0 && (e->opts.owner == NULL || strcmp(s->owner, e->opts.owner) == 0)) found = s;
     }
     if (r == 0 && found == NULL)
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them",
-                    name);
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them", name);
     else if (r == 0) r = report_of(e, found->uid, ret, err);
     stack_list_clear(&all);
     return r;

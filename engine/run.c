@@ -29,8 +29,8 @@ static void run_emit(void *ctx, const struct event *e) {
     if (run->log.path != NULL) log_event(run, &full);
 }
 
-void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
-               const char *step, const char *fmt, ...) {
+void run_event(struct run *run, int node, enum node_phase phase, enum event_status status, const char *step,
+               const char *fmt, ...) {
     char text[GP_ERROR_MSG_MAX];
     va_list ap;
     va_start(ap, fmt);
@@ -46,8 +46,7 @@ void run_say_damaged(struct engine *e, const struct event_sink *sink) {
     e->journal_damaged = false;
 }
 
-int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
-             struct gp_error *err) {
+int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err) {
     if (name != NULL && !form_stack(name)) /* it becomes part of paths */
         return gp_fail(err, GP_EUSAGE, "'%.80s' is no name of a stack", name);
     struct run *run = xcalloc(1, sizeof *run);
@@ -148,22 +147,19 @@ void run_open_further(struct run *run) {
 
 int64_t run_settle_ms(const struct run *run) {
     int64_t ms = 0;
-    for (size_t i = 0; i < run->n_providers; i++)
-        ms = GP_MAX(ms, run->providers[i]->ops->settle_ms);
+    for (size_t i = 0; i < run->n_providers; i++) ms = GP_MAX(ms, run->providers[i]->ops->settle_ms);
     return ms;
 }
 
 int64_t run_pause_ms(const struct run *run) {
     for (size_t i = 0; i < run->n_providers; i++)
-        if (run->providers[i]->ops->billed)
-            return GP_MIN((int64_t)1000, GP_MAX((int64_t)50, run_settle_ms(run) / 10));
+        if (run->providers[i]->ops->billed) return GP_MIN((int64_t)1000, GP_MAX((int64_t)50, run_settle_ms(run) / 10));
     return 50;
 }
 
 int64_t run_cloud_s(const struct run *run, const char *provider) {
     for (size_t i = 0; i < run->n_providers; i++)
-        if (str_eq(run->providers[i]->ops->name, provider))
-            return clock_wall_s() + run->providers[i]->clock_skew_s;
+        if (str_eq(run->providers[i]->ops->name, provider)) return clock_wall_s() + run->providers[i]->clock_skew_s;
     return clock_wall_s();
 }
 
@@ -217,12 +213,10 @@ int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *e
     assert(n->rec.phase == phase || node_phase_legal(n->rec.phase, phase));
     n->rec.phase = phase;
     int r = run_node_save(n, err);
-    static const char *const says[] = {[NODE_REACHING] = "waiting for ssh",
-                                       [NODE_BOOTSTRAPPING] = "setting it up",
-                                       [NODE_CHECKING] = "checking the node",
-                                       [NODE_WAITING] = "waiting for the other nodes",
-                                       [NODE_GANG] = "checking all nodes together",
-                                       [NODE_READY] = "proven"};
+    static const char *const says[] = {
+        [NODE_REACHING] = "waiting for ssh",         [NODE_BOOTSTRAPPING] = "setting it up",
+        [NODE_CHECKING] = "checking the node",       [NODE_WAITING] = "waiting for the other nodes",
+        [NODE_GANG] = "checking all nodes together", [NODE_READY] = "proven"};
     bool said = (size_t)phase < GP_ARRAY_LEN(says) && says[phase] != NULL;
     if (r == 0)
         run_event(n->run, n->slot, phase, phase == NODE_READY ? EVENT_DONE : EVENT_START, "", "%s",

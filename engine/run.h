@@ -20,9 +20,9 @@
 struct run_node {
     int slot;
     struct node_record rec;
-    struct resource res;         /* as of the last reconcile or watch; kind RES_INSTANCE or RES_HOST */
-    bool exists;                 /* the cloud has it and it is not gone */
-    bool skip;                   /* nothing to do for it (READY already) */
+    struct resource res; /* as of the last reconcile or watch; kind RES_INSTANCE or RES_HOST */
+    bool exists;         /* the cloud has it and it is not gone */
+    bool skip;           /* nothing to do for it (READY already) */
     struct node_link link;
     struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
     char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last said */
@@ -35,30 +35,30 @@ struct run_node {
 
 struct run {
     struct engine *e;
-    const struct spec *spec;     /* NULL for gc and for a stack known by its name only */
-    struct spec *spec_owned;     /* when it came out of the journal */
-    char *owner;                 /* after the first provider was opened */
+    const struct spec *spec; /* NULL for gc and for a stack known by its name only */
+    struct spec *spec_owned; /* when it came out of the journal */
+    char *owner;             /* after the first provider was opened */
     struct stack stack;
     struct provider *providers[RUN_MAX_PROVIDERS];
     size_t n_providers;
-    struct event_sink sink;      /* forwards to e->sink and to the stack's event log */
-    struct event_log log;        /* under log_lock; path NULL: no stack, no log */
-    bool log_failed;             /* said already */
+    struct event_sink sink; /* forwards to e->sink and to the stack's event log */
+    struct event_log log;   /* under log_lock; path NULL: no stack, no log */
+    bool log_failed;        /* said already */
     pthread_mutex_t log_lock;
-    int lock_fd;                 /* -1: not held */
+    int lock_fd; /* -1: not held */
     char *lock_path;
-    bool ending;                 /* down, gc: what stands in the way of one thing spares no other */
-    bool looking;                /* status: what cannot be asked is shown from memory */
-    struct coverage looked;      /* where was looked so far, and where not */
-    char *said_gaps;             /* as last reported */
-    bool said_unreadable;        /* likewise */
+    bool ending;                     /* down, gc: what stands in the way of one thing spares no other */
+    bool looking;                    /* status: what cannot be asked is shown from memory */
+    struct coverage looked;          /* where was looked so far, and where not */
+    char *said_gaps;                 /* as last reported */
+    bool said_unreadable;            /* likewise */
     struct resource_list unreadable; /* with the stack's name, but with tags that say whose it is no more */
-    struct strv scope;           /* regions that the claim names: nothing of the stack is elsewhere... */
-    char *scope_provider;        /* ...at this provider; NULL: no such claim was seen */
-    bool adopted;                /* the journal did not know the stack when the run began */
-    struct gp_error unwritten;   /* ending: the first record that could not be written */
-    bool verdict;                /* ending: the last error is ending_verdict's, which names all there is */
-    char id[17];                 /* of this run: 16 hex digits */
+    struct strv scope;               /* regions that the claim names: nothing of the stack is elsewhere... */
+    char *scope_provider;            /* ...at this provider; NULL: no such claim was seen */
+    bool adopted;                    /* the journal did not know the stack when the run began */
+    struct gp_error unwritten;       /* ending: the first record that could not be written */
+    bool verdict;                    /* ending: the last error is ending_verdict's, which names all there is */
+    char id[17];                     /* of this run: 16 hex digits */
     struct run_node *nodes;
     int n_nodes;
     int64_t end_ms;              /* how long machines may take to end */
@@ -66,24 +66,22 @@ struct run {
     struct resource_list others; /* everything of the stack that is not a node in use */
     int others_unwanted;         /* of these: second machines and stopped ones */
     struct watch *watch;
-    struct secret login_key;     /* private key in memory; empty: path or agent */
+    struct secret login_key; /* private key in memory; empty: path or agent */
     char *login_key_path;
     char *login_pubkey;
     struct bootstrap_secret *secrets; /* read before anything is bought */
     size_t n_secrets;
-    int64_t started_ms;               /* monotonic: when the work on the nodes began */
+    int64_t started_ms; /* monotonic: when the work on the nodes began */
     struct validate_plan vplan;
     struct validate_env venv;
     struct baseline baseline; /* path NULL: none */
 };
 
 /* --- run.c --- */
-int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
-             struct gp_error *err);
+int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err);
 /* For a stack that should exist: spec and owner from the journal where not given, and every provider
  * that may hold it opened: the spec's, the journal's, else all that open (with said reasons). */
-int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
-                   struct gp_error *err);
+int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err);
 /* The same to end it: a provider that does not open is noted in run->looked. */
 int run_open_ending(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                     struct gp_error *err);
@@ -101,8 +99,8 @@ int run_provider(struct run *run, const char *name, struct provider **ret, struc
 /* The further providers of the spec: nodes may be there too. One that does not open is reported and noted in
  * run->looked. */
 void run_open_further(struct run *run);
-void run_event(struct run *run, int node, enum node_phase phase, enum event_status status,
-               const char *step, const char *fmt, ...) GP_PRINTF(6, 7);
+void run_event(struct run *run, int node, enum node_phase phase, enum event_status status, const char *step,
+               const char *fmt, ...) GP_PRINTF(6, 7);
 /* The longest time that a list of the open providers may lag, and the pause between two lists. */
 int64_t run_settle_ms(const struct run *run);
 int64_t run_pause_ms(const struct run *run);
@@ -122,14 +120,11 @@ int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *e
 
 /* --- baseline.c --- */
 /* Reads the baseline that this run is held against, where there is one, before anything is bought. */
-int baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret,
-                  struct gp_error *err);
+int baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret, struct gp_error *err);
 /* Holds the nodes' rates (gang: those of all together) against it, and says when it knows nothing of them. */
-void baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report,
-                   bool gang);
+void baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report, bool gang);
 /* --calibrate: writes one of a report in which all is well. */
-int baseline_write(const struct engine *e, const struct validate_env *env, struct report *report,
-                   struct gp_error *err);
+int baseline_write(const struct engine *e, const struct validate_env *env, struct report *report, struct gp_error *err);
 
 /* --- history.c --- */
 /* Adds the report's figures to the stack's history. Never fails: what could not be kept is said. */
@@ -250,8 +245,7 @@ bool report_proves(const struct run *run, const struct report *report);
 int report_compare(struct engine *e, const char *uid, struct report *report, struct gp_error *err);
 
 /* --- target.c --- */
-int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret,
-               struct gp_error *err);
+int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret, struct gp_error *err);
 /* This journal holds a host key that came with user-data (or the one that replaces it), so that tags say
  * nothing about the node's key and it must be rotated. */
 bool target_has_first_key(const struct run_node *n);
@@ -286,8 +280,7 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err);
 int teardown(struct run *run, struct down_result *ret, struct gp_error *err);
 /* What is left as one line with its ids: -GP_EBILLED when any of it is billed, else why's code; 0 when it
  * costs nothing and nothing went wrong (gc's work then). */
-int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why,
-                  struct gp_error *err);
+int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why, struct gp_error *err);
 /* The note of tombstones that `down` left: what belongs to them may be ended by gc. */
 #define TEARDOWN_NOTE "ended by down"
 /* Ends what up does not want: second machines, stopped ones, slots past the spec. Waits until gone. */

@@ -42,15 +42,13 @@ static int ask(struct run *run, struct gp_error *err) {
 }
 
 /* What the view rests on: the clouds as far as they were read, else this machine's memory. */
-static int one_view(struct run *run, bool refresh, struct stack_view_list *ret,
-                    struct gp_error *err) {
+static int one_view(struct run *run, bool refresh, struct stack_view_list *ret, struct gp_error *err) {
     struct gp_error why = {0}, second = {0};
     struct stack_view v = {.remembered = !refresh};
     int r = refresh ? ask(run, &why) : from_memory(run, &why);
     if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
     if (r != 0 && refresh) {
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "status",
-                  "shown from this machine's memory only: %s", why.msg);
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "status", "shown from this machine's memory only: %s", why.msg);
         v.remembered = true;
         if (from_memory(run, &second) != 0) r = -(int)second.code;
         else second = (struct gp_error){0};
@@ -93,7 +91,7 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
         e->opts = saved;
         if (one == 0) continue;
         int code = gp_exit_code(why.code);
-        if (first == 0 || gp_exit_worst(code, gp_exit_code((enum gp_code)-first)) == code) {
+        if (first == 0 || gp_exit_worst(code, gp_exit_code((enum gp_code) - first)) == code) {
             first = one;
             if (err != NULL) *err = why;
         }
@@ -103,15 +101,13 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
     return r != 0 ? r : first;
 }
 
-int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path,
-                      struct gp_error *err) {
+int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path, struct gp_error *err) {
     struct run *run = NULL;
     GP_AUTO_STR struct str out = {0};
     int r = run_open_known(e, NULL, name, &run, err);
     if (r != 0) return r;
     r = reconcile(run, err);
-    if (r == 0 && run->stack.uid == NULL)
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
+    if (r == 0 && run->stack.uid == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
     if (r == 0) r = keys_login(run, false, err);
     GP_AUTO_FREE char *dir = NULL;
     if (r == 0) r = run_stack_dir(e, run->stack.uid, &dir, err);
@@ -131,8 +127,10 @@ int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, 
         usable++;
     }
     if (r == 0 && usable == 0)
-        r = gp_fail(err, GP_ENOTFOUND, "'%s' has no node that can be entered: 'gpuprov status %s' "
-                    "shows them", name, name);
+        r = gp_fail(err, GP_ENOTFOUND,
+                    "'%s' has no node that can be entered: 'gpuprov status %s' "
+                    "shows them",
+                    name, name);
     GP_AUTO_FREE char *path = r == 0 ? fs_join(dir, "ssh_config") : NULL;
     if (r == 0) r = fs_write_atomic(path, out.s, out.len, 0600, err);
     if (r == 0) *ret_path = GP_STEAL(path);

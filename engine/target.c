@@ -19,8 +19,7 @@ static void set_login(const struct run *run, const struct resource *res, struct 
     } else if (run->login_key_path != NULL) {
         t->key_path = xstrdup(run->login_key_path);
     }
-    t->use_agent = res->kind == RES_HOST ||
-                   (run->spec != NULL && str_eq(run->spec->access.key, "agent"));
+    t->use_agent = res->kind == RES_HOST || (run->spec != NULL && str_eq(run->spec->access.key, "agent"));
 }
 
 bool target_has_first_key(const struct run_node *n) {
@@ -49,8 +48,8 @@ static void set_trust(const struct run *run, const struct run_node *n, struct ss
     if (n->res.kind == RES_HOST) t->accept_new = run->e->opts.accept_new_host_key;
 }
 
-static int set_bastion(const struct run *run, const struct resource *res, const char *bastion,
-                       struct ssh_target *t, struct gp_error *err) {
+static int set_bastion(const struct run *run, const struct resource *res, const char *bastion, struct ssh_target *t,
+                       struct gp_error *err) {
     t->bastion = xcalloc(1, sizeof *t->bastion);
     int r = ssh_target_parse(bastion, t->bastion, err);
     if (r != 0) return gp_wrap(err, "the bastion");
@@ -59,23 +58,19 @@ static int set_bastion(const struct run *run, const struct resource *res, const 
     set_login(run, res, t->bastion);
     t->bastion->use_agent = true;
     t->bastion->accept_new = run->e->opts.accept_new_host_key;
-    t->bastion->known_hosts =
-        t->known_hosts != NULL ? xstrdup(t->known_hosts) : fs_expand_home("~/.ssh/known_hosts");
+    t->bastion->known_hosts = t->known_hosts != NULL ? xstrdup(t->known_hosts) : fs_expand_home("~/.ssh/known_hosts");
     return 0;
 }
 
-int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret,
-               struct gp_error *err) {
+int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret, struct gp_error *err) {
     const struct resource *res = &n->res;
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     bool wants_public = run->spec == NULL || run->spec->access.public_ip;
     const char *host = wants_public && res->public_ip[0] != '\0' ? res->public_ip : res->private_ip;
     if (host[0] == '\0')
-        return gp_fail(err, GP_EREACH, "%s/%d: %s has no address yet", run->stack.name, n->slot,
-                       res->id);
+        return gp_fail(err, GP_EREACH, "%s/%d: %s has no address yet", run->stack.name, n->slot, res->id);
     if (!form_host(host))
-        return gp_fail(err, GP_EREACH, "%s/%d: '%.80s' is not the address of a host", run->stack.name, n->slot,
-                       host);
+        return gp_fail(err, GP_EREACH, "%s/%d: '%.80s' is not the address of a host", run->stack.name, n->slot, host);
     t.label = xasprintf("%s/%d", run->stack.name, n->slot);
     t.host = xstrdup(host);
     t.port = res->ssh_port;
@@ -83,9 +78,7 @@ int target_for(struct run *run, const struct run_node *n, struct ssh_target *ret
     if (res->dial_socket[0] != '\0') t.dial_socket = xstrdup(res->dial_socket);
     set_login(run, res, &t);
     set_trust(run, n, &t);
-    const char *bastion = res->bastion[0] != '\0' ? res->bastion
-                          : run->spec != NULL     ? run->spec->access.bastion
-                                                  : NULL;
+    const char *bastion = res->bastion[0] != '\0' ? res->bastion : run->spec != NULL ? run->spec->access.bastion : NULL;
     int r = bastion != NULL ? set_bastion(run, res, bastion, &t, err) : 0;
     if (r != 0) return r;
     *ret = t;

@@ -10,9 +10,7 @@
 #define GROUPS_MS (10 * 60 * 1000)
 #define TRIES 5 /* of a list that fails for a while, in a row */
 
-static bool is_machine(const struct resource *r) {
-    return r->kind == RES_INSTANCE || r->kind == RES_HOST;
-}
+static bool is_machine(const struct resource *r) { return r->kind == RES_INSTANCE || r->kind == RES_HOST; }
 static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
 struct round {
@@ -25,8 +23,7 @@ static bool ours(const struct run *run, const struct resource *r) {
 
 static bool provider_is_seen(const struct run *run, const char *name) {
     for (size_t i = 0; i < run->looked.list.len; i++)
-        if (!run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, name) == 0)
-            return false;
+        if (!run->looked.list.items[i].checked && strcmp(run->looked.list.items[i].provider, name) == 0) return false;
     return true;
 }
 
@@ -66,23 +63,22 @@ static void ask_once(struct run *run, const struct resource *r, struct asked *as
     if (strv_has(&asked->ids, r->id)) return;
     strv_add(&asked->ids, r->id);
     asked->released += host;
-    run_event(run, is_machine(r) ? r->slot : -1, NODE_ENDING, EVENT_START, host ? "release" : "destroy",
-              "%s %s", resource_kind_name(r->kind), r->id);
+    run_event(run, is_machine(r) ? r->slot : -1, NODE_ENDING, EVENT_START, host ? "release" : "destroy", "%s %s",
+              resource_kind_name(r->kind), r->id);
 }
 
 /* Starts the end of one layer, provider by provider. What a provider that could not be listed refuses is
  * no news: it is said at the end. */
-static int destroy_layer(struct run *run, const struct resource_list *seen, enum layer layer,
-                         struct asked *asked, struct gp_error *err) {
+static int destroy_layer(struct run *run, const struct resource_list *seen, enum layer layer, struct asked *asked,
+                         struct gp_error *err) {
     int worst = 0;
     for (size_t i = 0; i < run->n_providers; i++) {
         struct provider *p = run->providers[i];
         struct resource_list part = {0};
         for (size_t k = 0; k < seen->list.len; k++) {
             const struct resource *r = &seen->list.items[k];
-            if (!alive(r) || !ours(run, r) || !in_layer(r, layer) ||
-                strcmp(r->provider, p->ops->name) != 0 || !look_is_in_account(p, r) ||
-                (layer == LAYER_CLAIM && !claim_may_go(run, r)))
+            if (!alive(r) || !ours(run, r) || !in_layer(r, layer) || strcmp(r->provider, p->ops->name) != 0 ||
+                !look_is_in_account(p, r) || (layer == LAYER_CLAIM && !claim_may_go(run, r)))
                 continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */
             ask_once(run, r, asked);
@@ -116,8 +112,7 @@ static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *e
         if (in->kind != RES_GROUP || ops == NULL) continue;
         int64_t age_ms = (clock_wall_s() - in->created_s) * 1000;
         /* one from the future: the clock was set back, so its age is not known */
-        if (age_ms < ops->settle_ms)
-            *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - GP_MAX(age_ms, (int64_t)0));
+        if (age_ms < ops->settle_ms) *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - GP_MAX(age_ms, (int64_t)0));
     }
     intent_list_clear(&open);
     return r;
@@ -131,8 +126,7 @@ static int bury_intents(struct run *run, struct gp_error *err) {
         const struct intent *in = &open.list.items[i];
         bool launch = in->kind == RES_INSTANCE;
         if (!ending_is_seen(run, in->provider, in->region)) continue; /* nobody has looked for it */
-        r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE,
-                               TEARDOWN_NOTE, err);
+        r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE, TEARDOWN_NOTE, err);
     }
     intent_list_clear(&open);
     return r;
@@ -143,15 +137,20 @@ static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp
     int r = 0;
     for (size_t i = 0; r == 0 && i < ret->left.list.len; i++) {
         const struct resource *left = &ret->left.list.items[i];
-        if (left->uid[0] == '\0' || left->billed ||
-            !ending_is_seen(run, left->provider, left->region))
-            continue;
-        struct intent in = {.uid = xstrdup(left->uid), .provider = xstrdup(left->provider),
-                            .region = xstrdup(left->region), .zone = xstrdup(left->zone),
-                            .kind = left->kind, .slot_first = -1, .token = xstrdup(left->id),
-                            .body = xstrdup(""), .offer = xstrdup(""),
-                            .created_s = clock_wall_s(), .deadline_s = clock_wall_s(),
-                            .state = INTENT_TOMBSTONE, .note = xstrdup(TEARDOWN_NOTE)};
+        if (left->uid[0] == '\0' || left->billed || !ending_is_seen(run, left->provider, left->region)) continue;
+        struct intent in = {.uid = xstrdup(left->uid),
+                            .provider = xstrdup(left->provider),
+                            .region = xstrdup(left->region),
+                            .zone = xstrdup(left->zone),
+                            .kind = left->kind,
+                            .slot_first = -1,
+                            .token = xstrdup(left->id),
+                            .body = xstrdup(""),
+                            .offer = xstrdup(""),
+                            .created_s = clock_wall_s(),
+                            .deadline_s = clock_wall_s(),
+                            .state = INTENT_TOMBSTONE,
+                            .note = xstrdup(TEARDOWN_NOTE)};
         r = journal_intent(run->e->journal, &in, err);
         intent_clear(&in);
     }
@@ -180,8 +179,7 @@ static void add_left(struct down_result *ret, const struct resource *r) {
     vec_push(&ret->left.list, copy);
 }
 
-static void report_left(struct run *run, const struct resource_list *seen,
-                        struct down_result *ret) {
+static void report_left(struct run *run, const struct resource_list *seen, struct down_result *ret) {
     resource_list_clear(&ret->left);
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
@@ -189,8 +187,7 @@ static void report_left(struct run *run, const struct resource_list *seen,
     }
 }
 
-int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why,
-                  struct gp_error *err) {
+int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why, struct gp_error *err) {
     GP_AUTO_STR struct str ids = {0};
     bool billed = false;
     for (size_t i = 0; i < ret->left.list.len; i++) {
@@ -200,10 +197,12 @@ int teardown_left(const char *name, const struct down_result *ret, const struct 
     }
     if (!billed && ret->left.list.len > 0 && why->code == GP_OK)
         return 0; /* free and slow to vanish: said by the caller, left to gc */
-    return gp_fail(err, billed ? GP_EBILLED : why->code ? why->code : GP_EBILLED,
-                   "'%s': %s still there: %s%s%s: repeat 'gpuprov down %s'", name,
-                   ids.len ? "these are" : "what is", ids.s ? ids.s : "(not known)",
-                   why->code ? ": " : "", why->msg, name);
+    return gp_fail(err,
+                   billed      ? GP_EBILLED
+                   : why->code ? why->code
+                               : GP_EBILLED,
+                   "'%s': %s still there: %s%s%s: repeat 'gpuprov down %s'", name, ids.len ? "these are" : "what is",
+                   ids.s ? ids.s : "(not known)", why->code ? ": " : "", why->msg, name);
 }
 
 /* Of what could be seen: that of an unseen provider is the verdict's to say. */
@@ -220,13 +219,13 @@ struct teardown {
     struct run *run;
     struct down_result *ret;
     struct asked asked;
-    struct strv absent;    /* known and not alive in the last read */
-    struct strv reported;  /* machines of which "gone" was printed */
-    int quiet;             /* reads in a row without machines */
-    int clean;             /* reads in a row without anything */
-    int blind;             /* reads in a row in which a provider could not be seen */
-    bool looked;           /* the first round is over */
-    bool claim_seen;       /* the stack's one claim was listed */
+    struct strv absent;   /* known and not alive in the last read */
+    struct strv reported; /* machines of which "gone" was printed */
+    int quiet;            /* reads in a row without machines */
+    int clean;            /* reads in a row without anything */
+    int blind;            /* reads in a row in which a provider could not be seen */
+    bool looked;          /* the first round is over */
+    bool claim_seen;      /* the stack's one claim was listed */
     int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
 };
 
@@ -238,8 +237,7 @@ static bool listed(const struct resource_list *seen, const struct resource *r) {
 
 /* What the journal knows and the cloud does not list was perhaps filtered away or is late: it is ended
  * by its id, and the list is believed only after the settling time. */
-static int end_unlisted(struct teardown *t, const struct resource_list *seen,
-                        struct gp_error *err) {
+static int end_unlisted(struct teardown *t, const struct resource_list *seen, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (t->looked || run->stack.uid == NULL) return 0;
@@ -274,8 +272,7 @@ static void report_gone(struct teardown *t, const struct resource *k) {
 
 /* Keeps the journal true while things vanish: gone is what two reads in a row do not show alive. Until
  * then it counts as left. */
-static int note_gone(struct teardown *t, const struct resource_list *seen, bool settled,
-                     struct gp_error *err) {
+static int note_gone(struct teardown *t, const struct resource_list *seen, bool settled, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list known = {0};
     struct strv absent = {0};
@@ -306,9 +303,8 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
 }
 
 static bool worth_repeating(const struct gp_error *e) {
-    return e->code == GP_ETHROTTLED || e->code == GP_EENDPOINT || e->code == GP_EREACH ||
-           e->code == GP_ETIMEOUT || e->code == GP_EPROTO || e->code == GP_ELOST ||
-           e->code == GP_EUNKNOWN;
+    return e->code == GP_ETHROTTLED || e->code == GP_EENDPOINT || e->code == GP_EREACH || e->code == GP_ETIMEOUT ||
+           e->code == GP_EPROTO || e->code == GP_ELOST || e->code == GP_EUNKNOWN;
 }
 
 /* A provider that opened and did not answer may do so in the next round. */
@@ -338,8 +334,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     struct round n = count(run, &seen);
     t->claim_seen = t->claim_seen || n.claims > 0;
     t->blind = coverage_whole(&run->looked) ? 0 : t->blind + 1;
-    bool settled = clock_left_ms(t->settle_until_ms) == 0 &&
-                   (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
+    bool settled = clock_left_ms(t->settle_until_ms) == 0 && (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
     r = note_gone(t, &seen, settled, err);
     if (r != 0) return r;
     t->quiet = n.machines == 0 ? t->quiet + 1 : 0;
@@ -385,8 +380,7 @@ static int settling(struct teardown *t, struct gp_error *err) {
     struct intent_list open = {0};
     int r = open_intents(run, &open, err);
     bool unknown = false;
-    for (size_t i = 0; i < open.list.len; i++)
-        unknown = unknown || open.list.items[i].kind == RES_INSTANCE;
+    for (size_t i = 0; i < open.list.len; i++) unknown = unknown || open.list.items[i].kind == RES_INSTANCE;
     intent_list_clear(&open);
     int64_t claims_ms = 0, young_ms = 0, launch_ms = unknown ? run_settle_ms(run) : 0;
     if (r == 0) r = claims_under_way(run, &claims_ms, err);
@@ -394,7 +388,8 @@ static int settling(struct teardown *t, struct gp_error *err) {
     if (r == 0 && young_ms > launch_ms)
         run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
                   "the claim is young and this journal knows no launch under it: looking for what another "
-                  "run may have launched, for up to %lld s", (long long)(young_ms + 999) / 1000);
+                  "run may have launched, for up to %lld s",
+                  (long long)(young_ms + 999) / 1000);
     t->settle_until_ms = clock_deadline(GP_MAX(launch_ms, young_ms));
     t->claim_until_ms = clock_deadline(claims_ms);
     int64_t ms = GP_MAX(launch_ms, claims_ms);
@@ -457,9 +452,10 @@ int teardown_extras(struct run *run, struct gp_error *err) {
         strv_clear(&asked.ids);
         bool none = extra.list.len == 0;
         if (r == 0 && !none && clock_left_ms(deadline) == 0)
-            r = gp_fail(err, GP_EBILLED, "%s is not wanted and does not end within %d minutes: look at it in "
-                        "the cloud's console, or 'gpuprov down %s'", extra.list.items[0].id,
-                        (int)(run->end_ms / 60000), run->stack.name);
+            r = gp_fail(err, GP_EBILLED,
+                        "%s is not wanted and does not end within %d minutes: look at it in "
+                        "the cloud's console, or 'gpuprov down %s'",
+                        extra.list.items[0].id, (int)(run->end_ms / 60000), run->stack.name);
         vec_free(&extra.list);
         if (r != 0 || none) return r;
         r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);

@@ -62,9 +62,7 @@ static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error
 }
 
 /* A launch that was refused everywhere takes its claim back: it is in nobody's way then. */
-static bool was_refused(int r) {
-    return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EAUTH || r == -GP_EUSAGE;
-}
+static bool was_refused(int r) { return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EAUTH || r == -GP_EUSAGE; }
 
 /* From the spec to machines that are there. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
@@ -108,14 +106,14 @@ static void say_what_is_there(struct run *run) {
     int there = 0;
     for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists;
     if (there > 0)
-        run_event(run, -1, NODE_FAILED, EVENT_WARN, "", "%d node%s of '%s' %s still there: 'gpuprov "
-                  "up' goes on from here, 'gpuprov down %s' ends %s", there, there == 1 ? "" : "s",
-                  run->stack.name, there == 1 ? "is" : "are", run->stack.name,
+        run_event(run, -1, NODE_FAILED, EVENT_WARN, "",
+                  "%d node%s of '%s' %s still there: 'gpuprov "
+                  "up' goes on from here, 'gpuprov down %s' ends %s",
+                  there, there == 1 ? "" : "s", run->stack.name, there == 1 ? "is" : "are", run->stack.name,
                   there == 1 ? "it" : "them");
 }
 
-int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret,
-              struct gp_error *err) {
+int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     int r = run_open(e, spec, spec->name, &run, err);
     if (r != 0) return r;

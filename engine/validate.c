@@ -9,16 +9,17 @@ static int find_stack(struct run *run, struct gp_error *err) {
     int r = run_lock(run, err);
     if (r == 0) r = reconcile(run, err);
     if (r == 0 && !run_any_exists(run))
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: 'gpuprov up' makes one",
-                    run->stack.name);
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: 'gpuprov up' makes one", run->stack.name);
     if (r == 0 && run->spec == NULL)
-        r = gp_fail(err, GP_EUSAGE, "the spec of '%s' is not in this machine's journal: give the "
-                    "spec file instead of the name", run->stack.name);
+        r = gp_fail(err, GP_EUSAGE,
+                    "the spec of '%s' is not in this machine's journal: give the "
+                    "spec file instead of the name",
+                    run->stack.name);
     return r == 0 ? keys_login(run, false, err) : r;
 }
 
-int engine_validate(struct engine *e, const char *name, const struct spec *spec,
-                    struct report *ret, struct gp_error *err) {
+int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
+                    struct gp_error *err) {
     struct run *run = NULL;
     int r = run_open_known(e, spec, name, &run, err);
     if (r == 0) r = find_stack(run, err);

@@ -8,8 +8,7 @@
 #include "validate/judge.h"
 
 static bool holds(const struct check_result *c, bool strict) {
-    return !c->required || c->verdict == VERDICT_PASS ||
-           (c->verdict == VERDICT_DEGRADED && !strict);
+    return !c->required || c->verdict == VERDICT_PASS || (c->verdict == VERDICT_DEGRADED && !strict);
 }
 
 static bool has_check(const struct check_result *list, size_t n, const char *id) {
@@ -35,9 +34,8 @@ static void add_node(struct run *run, struct run_node *n, struct report *report)
     free(rn.address);
     rn.slot = n->slot;
     rn.id = xstrdup(n->exists ? n->res.id : "");
-    rn.place = n->exists ? xasprintf("%s %s", n->res.provider,
-                                     n->res.zone[0] ? n->res.zone : n->res.region)
-                         : xstrdup("");
+    rn.place =
+        n->exists ? xasprintf("%s %s", n->res.provider, n->res.zone[0] ? n->res.zone : n->res.region) : xstrdup("");
     rn.address = xstrdup(n->link.target.host ? n->link.target.host : "");
     const char *why = !n->exists ? "there is no machine" : n->rc != 0 ? n->err.msg : "not said why";
     for (size_t i = 0; i < run->vplan.node_checks.len; i++) {
@@ -71,16 +69,14 @@ void verdict_judge(struct run *run, struct report *report, const char *gang_why)
 }
 
 /* A node whose own checks hold waits for the others; what did not hold failed. */
-static int record_node(struct run *run, const struct report *report, int slot,
-                       struct gp_error *err) {
+static int record_node(struct run *run, const struct report *report, int slot, struct gp_error *err) {
     struct run_node *n = &run->nodes[slot];
     const struct report_node *rn = &report->nodes.items[slot];
     if (!n->exists || n->rc != 0) return 0;
     if (rn->ready) return run_node_phase(n, NODE_READY, err);
     bool own = true, ran = true;
     for (size_t i = 0; i < rn->checks.len; i++) own = own && holds(&rn->checks.items[i], report->strict);
-    for (size_t i = 0; i < report->gang.len; i++)
-        ran = ran && !str_eq(report->gang.items[i].code, "did_not_run");
+    for (size_t i = 0; i < report->gang.len; i++) ran = ran && !str_eq(report->gang.items[i].code, "did_not_run");
     if (own && !ran) return 0;
     resource_set(&n->rec.note, "validation failed");
     n->rec.phase = NODE_FAILED;
@@ -122,15 +118,17 @@ int verdict_error(const struct run *run, const struct report *report, struct gp_
         }
     }
     if (worst != NULL)
-        return gp_fail(err, GP_EVALIDATE, "%s/%d: %s: %s: %s (the nodes are still there: "
-                       "'gpuprov report %s' shows all, 'gpuprov down %s' ends them)", name, slot,
-                       worst->check, verdict_name(worst->verdict), worst->message, name, name);
+        return gp_fail(err, GP_EVALIDATE,
+                       "%s/%d: %s: %s: %s (the nodes are still there: "
+                       "'gpuprov report %s' shows all, 'gpuprov down %s' ends them)",
+                       name, slot, worst->check, verdict_name(worst->verdict), worst->message, name, name);
     for (size_t k = 0; k < report->gang.len; k++) {
         const struct check_result *c = &report->gang.items[k];
         if (!holds(c, report->strict))
-            return gp_fail(err, GP_EVALIDATE, "%s: %s: %s: %s (the nodes are still there: 'gpuprov "
-                           "report %s' shows all, 'gpuprov down %s' ends them)", name, c->check,
-                           verdict_name(c->verdict), c->message, name, name);
+            return gp_fail(err, GP_EVALIDATE,
+                           "%s: %s: %s: %s (the nodes are still there: 'gpuprov "
+                           "report %s' shows all, 'gpuprov down %s' ends them)",
+                           name, c->check, verdict_name(c->verdict), c->message, name, name);
     }
     return gp_fail(err, GP_EVALIDATE, "%s: not proven: no required check ran", name);
 }

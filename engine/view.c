@@ -10,22 +10,18 @@ static char *place_of(const struct resource *r) {
 }
 
 const char *view_ends_name(enum provider_ends ends) {
-    static const char *const names[] = {[ENDS_SERVER] = "server",
-                                        [ENDS_GUEST] = "guest",
-                                        [ENDS_GC_ONLY] = "gc-only",
-                                        [ENDS_NEVER] = "never"};
+    static const char *const names[] = {
+        [ENDS_SERVER] = "server", [ENDS_GUEST] = "guest", [ENDS_GC_ONLY] = "gc-only", [ENDS_NEVER] = "never"};
     return names[ends];
 }
 
 static char *verdict_of(const struct run_node *n, const struct resource *r) {
     if (!n->exists && r == NULL) return xstrdup(coverage_whole(&n->run->looked) ? "no machine" : "not known");
     if (!n->exists)
-        return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "",
-                         r->state_reason);
+        return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "", r->state_reason);
     switch (n->rec.phase) {
     case NODE_READY: return xstrdup("ready");
-    case NODE_FAILED:
-        return xasprintf("failed: %s", n->rec.note && n->rec.note[0] ? n->rec.note : "see the logs");
+    case NODE_FAILED: return xasprintf("failed: %s", n->rec.note && n->rec.note[0] ? n->rec.note : "see the logs");
     default: return xasprintf("not proven: %s", node_phase_name(n->rec.phase));
     }
 }
@@ -58,8 +54,12 @@ static void add_node(const struct run *run, const struct run_node *n, struct sta
         .place = r != NULL ? place_of(r) : xstrdup(""),
         .type = xstrdup(r != NULL ? r->instance_type : ""),
         .address = xstrdup(address),
-        .state = xstrdup(r != NULL ? resource_state_name(r->state) : sure ? "gone" : "not known"),
-        .price_usd_per_h = r != NULL && (n->exists || r->billed) ? r->price_usd_per_h : sure ? 0 : -1,
+        .state = xstrdup(r != NULL ? resource_state_name(r->state)
+                         : sure    ? "gone"
+                                   : "not known"),
+        .price_usd_per_h = r != NULL && (n->exists || r->billed) ? r->price_usd_per_h
+                           : sure                                ? 0
+                                                                 : -1,
         .verdict = verdict_of(n, r),
         .billed = r != NULL && r->billed,
     };
@@ -136,8 +136,8 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     v->ends = xstrdup(ends_of(run));
     add_price(v);
     if (run->stack.uid == NULL) return 0;
-    return journal_intents(run->e->journal, run->stack.uid,
-                           1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown, err);
+    return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown,
+                           err);
 }
 
 void stack_view_clear(struct stack_view *v) {

@@ -67,8 +67,8 @@ static void take(struct watch *w, const struct resource *r) {
     pthread_mutex_unlock(&w->lock);
     s->absent = -1; /* counted up below */
     if (r->state == RES_PENDING || r->state == RES_RUNNING) return;
-    GP_AUTO_FREE char *why = xasprintf("%s%s%s", resource_state_name(r->state),
-                                       r->state_reason[0] ? ": " : "", r->state_reason);
+    GP_AUTO_FREE char *why =
+        xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "", r->state_reason);
     bury(w, slot, why);
 }
 
@@ -88,13 +88,11 @@ static bool look(struct watch *w) {
         struct provider *p = run->providers[i];
         GP_AUTO_RESOURCES struct resource_list list = {0};
         struct gp_error err = {0};
-        struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL,
-                               .nodes_only = true};
+        struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL, .nodes_only = true};
         GP_AUTO_STRV struct strv regions = {0};
         for (int k = 0; k < run->n_nodes; k++) {
             const struct seen *s = &w->seen[k];
-            if (s->wanted && strcmp(s->provider, p->ops->name) == 0 &&
-                !strv_has(&regions, s->region))
+            if (s->wanted && strcmp(s->provider, p->ops->name) == 0 && !strv_has(&regions, s->region))
                 strv_add(&regions, s->region);
         }
         if (regions.n == 0) continue;
@@ -231,19 +229,18 @@ int watch_wait_running(struct run_node *n, int64_t deadline_ms, struct gp_error 
         bool dead = false;
         if (peek(n, &dead, trouble, sizeof trouble)) return 0;
         if (dead)
-            return gp_fail(err, GP_EREACH, "%s/%d: %s ended before it could be reached: %s%s%s",
-                           n->run->stack.name, n->slot, n->res.id,
-                           resource_state_name(n->res.state), n->res.state_reason[0] ? ", " : "",
+            return gp_fail(err, GP_EREACH, "%s/%d: %s ended before it could be reached: %s%s%s", n->run->stack.name,
+                           n->slot, n->res.id, resource_state_name(n->res.state), n->res.state_reason[0] ? ", " : "",
                            n->res.state_reason);
         if (clock_left_ms(deadline_ms) == 0)
             return gp_fail(err, GP_EREACH,
                            "%s/%d: %s is still not running with an address%s%s: look at it in the "
                            "cloud's console, or 'gpuprov down %s'",
-                           n->run->stack.name, n->slot, n->rec.resource_id,
-                           trouble[0] ? "; last answer: " : "", trouble, n->run->stack.name);
+                           n->run->stack.name, n->slot, n->rec.resource_id, trouble[0] ? "; last answer: " : "",
+                           trouble, n->run->stack.name);
         if (!said)
-            run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "boot",
-                      "waiting for %s to run", n->rec.resource_id);
+            run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "boot", "waiting for %s to run",
+                      n->rec.resource_id);
         said = true;
         int r = gp_sleep(WAIT_STEP_MS, &n->cancel, err);
         if (r != 0) return r;

@@ -48,8 +48,7 @@ int work_look_again(struct run *run, bool *ret_same, struct gp_error *err) {
         gp_cancel_clear(&n->cancel);
         if (n->rc == 0) continue;
         *ret_same = false;
-        if (r == 0)
-            run_event(run, i, NODE_REACHING, EVENT_WARN, "look", "%s: it is proven again", n->err.msg);
+        if (r == 0) run_event(run, i, NODE_REACHING, EVENT_WARN, "look", "%s: it is proven again", n->err.msg);
         n->rc = 0;
         gp_error_clear(&n->err);
     }
@@ -77,4 +76,3 @@ int work_tag_host_keys(struct run *run, struct gp_error *err) {
     }
     return 0;
 }
-

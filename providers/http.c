@@ -57,10 +57,8 @@ void http_resp_clear(struct http_resp *r) {
 void http_encode(struct str *out, const char *s) {
     for (; *s != '\0'; s++) {
         unsigned char c = (unsigned char)*s;
-        if (isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~')
-            str_addc(out, (char)c);
-        else
-            str_addf(out, "%%%02X", c);
+        if (isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~') str_addc(out, (char)c);
+        else str_addf(out, "%%%02X", c);
     }
 }
 
@@ -70,15 +68,12 @@ static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static CURLcode curl_init_result;
 static void curl_init(void) { curl_init_result = curl_global_init(CURL_GLOBAL_DEFAULT); }
 
-int http_open(const struct gp_cancel *cancel, const char *ca_bundle, struct http **ret,
-              struct gp_error *err) {
+int http_open(const struct gp_cancel *cancel, const char *ca_bundle, struct http **ret, struct gp_error *err) {
     pthread_once(&curl_once, curl_init);
     if (curl_init_result != CURLE_OK)
-        return gp_fail(err, GP_EENV, "libcurl could not start: %s",
-                       curl_easy_strerror(curl_init_result));
+        return gp_fail(err, GP_EENV, "libcurl could not start: %s", curl_easy_strerror(curl_init_result));
     if (ca_bundle != NULL && ca_bundle[0] != '\0' && !fs_exists(ca_bundle))
-        return gp_fail(err, GP_EENV, "the CA bundle '%s' does not exist: correct AWS_CA_BUNDLE",
-                       ca_bundle);
+        return gp_fail(err, GP_EENV, "the CA bundle '%s' does not exist: correct AWS_CA_BUNDLE", ca_bundle);
     struct http *h = xcalloc(1, sizeof *h);
     h->cancel = cancel;
     if (ca_bundle != NULL && ca_bundle[0] != '\0') h->ca_bundle = xstrdup(ca_bundle);
@@ -152,8 +147,8 @@ static void set_proxy(CURL *c, const struct http_req *req) {
     }
     /* libcurl reads HTTPS_PROXY and NO_PROXY itself but, unlike the AWS CLI, only http_proxy in
      * lower case. */
-    const char *proxy = str_starts(req->url, "http:") ? env_any("http_proxy", "HTTP_PROXY")
-                                                      : env_any("https_proxy", "HTTPS_PROXY");
+    const char *proxy =
+        str_starts(req->url, "http:") ? env_any("http_proxy", "HTTP_PROXY") : env_any("https_proxy", "HTTPS_PROXY");
     if (proxy != NULL) curl_easy_setopt(c, CURLOPT_PROXY, proxy);
 }
 
@@ -161,10 +156,8 @@ static struct curl_slist *header_list(const struct http_fields *f, struct curl_s
     for (size_t i = 0; f != NULL && i < f->list.len; i++) {
         GP_AUTO_STR struct str line = {0};
         const char *value = f->list.items[i].value;
-        if (value[0] == '\0')
-            str_addf(&line, "%s;", f->list.items[i].name); /* libcurl's form of an empty field */
-        else
-            str_addf(&line, "%s: %s", f->list.items[i].name, value);
+        if (value[0] == '\0') str_addf(&line, "%s;", f->list.items[i].name); /* libcurl's form of an empty field */
+        else str_addf(&line, "%s: %s", f->list.items[i].name, value);
         list = curl_slist_append(list, line.s);
         explicit_bzero(line.s, line.len);
     }
@@ -176,8 +169,8 @@ static void wipe_list(struct curl_slist *list) {
     curl_slist_free_all(list);
 }
 
-static void set_options(struct http *h, const struct http_req *req, struct attempt *a,
-                        struct curl_slist *headers, int64_t timeout_ms) {
+static void set_options(struct http *h, const struct http_req *req, struct attempt *a, struct curl_slist *headers,
+                        int64_t timeout_ms) {
     CURL *c = h->easy;
     curl_easy_reset(c); /* keeps connections, which belong to the multi handle */
     h->error[0] = '\0';
@@ -209,8 +202,7 @@ static void set_options(struct http *h, const struct http_req *req, struct attem
         curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)req->body_len);
         curl_easy_setopt(c, CURLOPT_POSTFIELDS, req->body);
     }
-    if (req->body == NULL || strcmp(req->method, "POST") != 0)
-        curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, req->method);
+    if (req->body == NULL || strcmp(req->method, "POST") != 0) curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, req->method);
 }
 
 /* Runs the transfer to its end. Returns CURLE_ABORTED_BY_CALLBACK when cancelled. */
@@ -233,10 +225,8 @@ static CURLcode transfer(struct http *h) {
             result = msg->data.result;
             break;
         }
-        struct curl_waitfd extra = {.fd = h->cancel != NULL ? h->cancel->efd : -1,
-                                    .events = CURL_WAIT_POLLIN};
-        curl_multi_poll(h->multi, h->cancel != NULL ? &extra : NULL, h->cancel != NULL ? 1 : 0, 1000,
-                        NULL);
+        struct curl_waitfd extra = {.fd = h->cancel != NULL ? h->cancel->efd : -1, .events = CURL_WAIT_POLLIN};
+        curl_multi_poll(h->multi, h->cancel != NULL ? &extra : NULL, h->cancel != NULL ? 1 : 0, 1000, NULL);
     }
     curl_multi_remove_handle(h->multi, h->easy);
     return result;
@@ -266,8 +256,7 @@ static char *url_place(const char *url) {
     return xstrndup(start, strcspn(start, "/?"));
 }
 
-static int fail_tls(const struct http *h, const char *what, const char *place, CURLcode code,
-                    struct gp_error *err) {
+static int fail_tls(const struct http *h, const char *what, const char *place, CURLcode code, struct gp_error *err) {
     const char *why = h->error[0] != '\0' ? h->error : curl_easy_strerror(code);
     int r = gp_fail(err, GP_EENDPOINT,
                     "%s: no trusted TLS connection with %s (%.160s): if this network has its own "
@@ -278,8 +267,8 @@ static int fail_tls(const struct http *h, const char *what, const char *place, C
 }
 
 /* The one place where libcurl's codes become ours. */
-static int fail_curl(const struct http *h, const struct http_req *req, const struct attempt *a,
-                     CURLcode code, struct gp_error *err) {
+static int fail_curl(const struct http *h, const struct http_req *req, const struct attempt *a, CURLcode code,
+                     struct gp_error *err) {
     GP_AUTO_FREE char *place = url_place(req->url);
     const char *why = h->error[0] != '\0' ? h->error : curl_easy_strerror(code);
     int r = 0;
@@ -287,24 +276,25 @@ static int fail_curl(const struct http *h, const struct http_req *req, const str
     if (code == CURLE_ABORTED_BY_CALLBACK) {
         r = gp_fail(err, GP_ECANCELLED, "%s: cancelled", req->what);
     } else if (a->too_big) {
-        r = gp_fail(err, GP_EPROTO, "%s: the reply of %s is larger than %zu bytes", req->what, place,
-                    a->max_body);
+        r = gp_fail(err, GP_EPROTO, "%s: the reply of %s is larger than %zu bytes", req->what, place, a->max_body);
         detail = "TooBig";
-    } else if (code == CURLE_URL_MALFORMAT ||
-               (code == CURLE_UNSUPPORTED_PROTOCOL && !a->resp->sent)) {
+    } else if (code == CURLE_URL_MALFORMAT || (code == CURLE_UNSUPPORTED_PROTOCOL && !a->resp->sent)) {
         r = gp_fail(err, GP_EUSAGE, "%s: '%s' is no http or https address", req->what, req->url);
     } else if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY) {
-        r = gp_fail(err, GP_EENDPOINT, "%s: no address for %s '%s': check the region's name, the network "
-                    "and the proxy", req->what,
-                    code == CURLE_COULDNT_RESOLVE_PROXY ? "the proxy of" : "host", place);
+        r = gp_fail(err, GP_EENDPOINT,
+                    "%s: no address for %s '%s': check the region's name, the network "
+                    "and the proxy",
+                    req->what, code == CURLE_COULDNT_RESOLVE_PROXY ? "the proxy of" : "host", place);
         detail = "DNS";
     } else if (code == CURLE_COULDNT_CONNECT) {
-        r = gp_fail(err, GP_EENDPOINT, "%s: %s does not answer (%.160s): check the endpoint, the network "
-                    "and the proxy", req->what, place, why);
+        r = gp_fail(err, GP_EENDPOINT,
+                    "%s: %s does not answer (%.160s): check the endpoint, the network "
+                    "and the proxy",
+                    req->what, place, why);
         detail = "Connect";
     } else if (code == CURLE_SSL_CACERT_BADFILE) {
-        r = gp_fail(err, GP_EENV, "%s: the CA bundle '%s' could not be used: correct AWS_CA_BUNDLE",
-                    req->what, h->ca_bundle != NULL ? h->ca_bundle : "(system)");
+        r = gp_fail(err, GP_EENV, "%s: the CA bundle '%s' could not be used: correct AWS_CA_BUNDLE", req->what,
+                    h->ca_bundle != NULL ? h->ca_bundle : "(system)");
     } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CONNECT_ERROR ||
                code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_CERTPROBLEM) {
         return fail_tls(h, req->what, place, code, err);
@@ -315,16 +305,15 @@ static int fail_curl(const struct http *h, const struct http_req *req, const str
         r = gp_fail(err, GP_EPROTO, "%s: %s does not speak HTTP (%.160s)", req->what, place, why);
         detail = "NoHttp";
     } else {
-        r = gp_fail(err, GP_ELOST, "%s: sent, but the reply of %s was lost (%.160s)", req->what, place,
-                    why);
+        r = gp_fail(err, GP_ELOST, "%s: sent, but the reply of %s was lost (%.160s)", req->what, place, why);
         detail = "LostReply";
     }
     if (err != NULL && detail[0] != '\0') str_put(err->detail, sizeof err->detail, detail);
     return r;
 }
 
-static int attempt_once(struct http *h, const struct http_req *req, struct http_resp *ret,
-                        int64_t timeout_ms, struct gp_error *err) {
+static int attempt_once(struct http *h, const struct http_req *req, struct http_resp *ret, int64_t timeout_ms,
+                        struct gp_error *err) {
     GP_AUTO_FIELDS struct http_fields extra = {0};
     if (req->sign != NULL) {
         int r = req->sign(req->ctx, &extra, err);
@@ -351,8 +340,8 @@ static int attempt_once(struct http *h, const struct http_req *req, struct http_
         r = fail_curl(h, req, &a, code, err);
         if (err != NULL) err->domain = GP_D_HTTP;
     }
-    log_trace(LOG_HTTP, "%s: %s %s -> %ld, %zu bytes, %lld ms%s%s", req->what, req->method, req->url,
-              status, ret->body.len, (long long)(clock_ms() - start), r != 0 ? ": " : "",
+    log_trace(LOG_HTTP, "%s: %s %s -> %ld, %zu bytes, %lld ms%s%s", req->what, req->method, req->url, status,
+              ret->body.len, (long long)(clock_ms() - start), r != 0 ? ": " : "",
               r != 0 && err != NULL ? err->msg : "");
     return r;
 }
@@ -378,14 +367,12 @@ static int64_t backoff_ms(int attempt, int64_t retry_after_s) {
 static bool worth_retrying(const struct http_req *req, const struct http_resp *resp, int failed,
                            const struct gp_error *e) {
     if (failed == -GP_EENDPOINT)
-        return resp->attempts < CONNECTS_MAX && strcmp(e->detail, "TLS") != 0 &&
-               strcmp(e->detail, "DNS") != 0;
+        return resp->attempts < CONNECTS_MAX && strcmp(e->detail, "TLS") != 0 && strcmp(e->detail, "DNS") != 0;
     if (failed == -GP_ELOST) return req->repeatable || !resp->sent;
     return false;
 }
 
-int http_call(struct http *h, const struct http_req *req, struct http_resp *ret,
-              struct gp_error *err) {
+int http_call(struct http *h, const struct http_req *req, struct http_resp *ret, struct gp_error *err) {
     int tries = req->tries > 0 ? req->tries : 5;
     bool sent_before = false;
     for (int i = 1;; i++) {
@@ -416,7 +403,6 @@ int http_call(struct http *h, const struct http_req *req, struct http_resp *ret,
         }
         log_trace(LOG_HTTP, "%s: try %d of %d in %lld ms", req->what, i + 1, tries, (long long)wait);
         struct gp_error slept = {0};
-        if (gp_sleep(wait, h->cancel, &slept) != 0)
-            return gp_fail(err, GP_ECANCELLED, "%s: cancelled", req->what);
+        if (gp_sleep(wait, h->cancel, &slept) != 0) return gp_fail(err, GP_ECANCELLED, "%s: cancelled", req->what);
     }
 }

@@ -14,8 +14,7 @@ struct http;
 
 /* cancel may be NULL and outlives the client. ca_bundle: PEM file instead of the system's; NULL or
  * "": the system's. curl's global state is made on the first call of the process. */
-int http_open(const struct gp_cancel *cancel, const char *ca_bundle, struct http **ret,
-              struct gp_error *err);
+int http_open(const struct gp_cancel *cancel, const char *ca_bundle, struct http **ret, struct gp_error *err);
 void http_close(struct http *h); /* accepts NULL */
 void http_cleanup(struct http **h);
 #define GP_AUTO_HTTP GP_CLEANUP(http_cleanup)
@@ -27,7 +26,7 @@ struct http_fields {
     VEC_OF(struct http_field) list;
 };
 void http_fields_add(struct http_fields *f, const char *name, const char *value); /* copies */
-const char *http_fields_get(const struct http_fields *f, const char *name); /* any case; or NULL */
+const char *http_fields_get(const struct http_fields *f, const char *name);       /* any case; or NULL */
 void http_fields_clear(struct http_fields *f); /* wipes values: signatures and tokens */
 #define GP_AUTO_FIELDS GP_CLEANUP(http_fields_clear)
 
@@ -35,8 +34,8 @@ struct http_resp {
     int status;
     struct str body;
     struct http_fields headers;
-    bool sent;             /* bytes of the request left this machine: the server may have acted */
-    int64_t date_skew_s;   /* the server's Date minus our clock */
+    bool sent;           /* bytes of the request left this machine: the server may have acted */
+    int64_t date_skew_s; /* the server's Date minus our clock */
     bool has_date;
     int64_t retry_after_s; /* -1: not said */
     int attempts;
@@ -46,16 +45,16 @@ void http_resp_clear(struct http_resp *r);
 
 /* What a reply means for the caller's retry. */
 enum http_verdict {
-    HTTP_DONE,      /* hand it to the caller, whatever its status */
-    HTTP_REFUSED,   /* the server says that it did nothing; worth another try (throttled) */
-    HTTP_TROUBLE    /* the server's trouble: it may or may not have acted */
+    HTTP_DONE,    /* hand it to the caller, whatever its status */
+    HTTP_REFUSED, /* the server says that it did nothing; worth another try (throttled) */
+    HTTP_TROUBLE  /* the server's trouble: it may or may not have acted */
 };
 
 struct http_req {
     const char *what;   /* for messages: "ec2 RunInstances in us-east-1" */
     const char *method; /* "GET", "POST", "PUT" */
     const char *url;
-    const char *body;   /* NULL: none; sent with its own Content-Length */
+    const char *body; /* NULL: none; sent with its own Content-Length */
     size_t body_len;
     const struct http_fields *headers; /* may be NULL */
     /* Called before every attempt to add headers that depend on the time (a signature). May be NULL. */
@@ -63,13 +62,13 @@ struct http_req {
     /* Judges a whole reply. NULL: 429, 502, 503, 504 are trouble, else done. */
     enum http_verdict (*judge)(void *ctx, const struct http_resp *resp);
     void *ctx;
-    bool repeatable;        /* may be sent again when it is not known whether the server acted */
-    bool no_proxy;          /* link-local metadata services */
-    int tries;              /* at most; 0: 5 */
-    int64_t timeout_ms;     /* of one attempt; 0: 60 s */
-    int64_t connect_ms;     /* 0: 10 s */
-    int64_t deadline_ms;    /* of the whole, monotonic; 0: none */
-    size_t max_body;        /* 0: 32 MiB */
+    bool repeatable;     /* may be sent again when it is not known whether the server acted */
+    bool no_proxy;       /* link-local metadata services */
+    int tries;           /* at most; 0: 5 */
+    int64_t timeout_ms;  /* of one attempt; 0: 60 s */
+    int64_t connect_ms;  /* 0: 10 s */
+    int64_t deadline_ms; /* of the whole, monotonic; 0: none */
+    size_t max_body;     /* 0: 32 MiB */
 };
 
 /* 0: a whole reply of any status is in ret (what judge called HTTP_TROUBLE or HTTP_REFUSED at the
@@ -80,8 +79,7 @@ struct http_req {
  *   -GP_EPROTO     sent, but the reply was larger than max_body or no HTTP
  *   -GP_ECANCELLED -GP_EUSAGE (malformed URL) -GP_EENV (CA bundle unreadable)
  * ret is zeroed by the caller and cleared by it in every case. */
-int http_call(struct http *h, const struct http_req *req, struct http_resp *ret,
-              struct gp_error *err);
+int http_call(struct http *h, const struct http_req *req, struct http_resp *ret, struct gp_error *err);
 
 /* Percent-encodes everything but unreserved characters (RFC 3986). */
 void http_encode(struct str *out, const char *s);

@@ -20,10 +20,10 @@ enum provider_ends { ENDS_SERVER, ENDS_GUEST, ENDS_GC_ONLY, ENDS_NEVER /* ssh: n
 
 struct provider_env {
     struct gp_cancel *cancel;
-    struct journal *journal;  /* every create commits an intent here first */
-    const char *state_dir;    /* absolute; providers/local keeps its stacks below state_dir/local */
-    const char *owner;        /* NULL: the cloud principal decides */
-    const struct spec *spec;  /* NULL for gc; ssh needs its hosts files */
+    struct journal *journal;       /* every create commits an intent here first */
+    const char *state_dir;         /* absolute; providers/local keeps its stacks below state_dir/local */
+    const char *owner;             /* NULL: the cloud principal decides */
+    const struct spec *spec;       /* NULL for gc; ssh needs its hosts files */
     bool accept_new_host_key;      /* ssh: a host without a known key may be reached, said aloud */
     const struct event_sink *sink; /* may be NULL */
 };
@@ -32,8 +32,8 @@ struct provider_ops;
 /* Base of every open provider; implementations embed it first. */
 struct provider {
     const struct provider_ops *ops;
-    char *owner;       /* set by open: env->owner or the cloud principal's short form; owned */
-    const char *account; /* which account the credentials are for, set by open; NULL: no accounts there */
+    char *owner;          /* set by open: env->owner or the cloud principal's short form; owned */
+    const char *account;  /* which account the credentials are for, set by open; NULL: no accounts there */
     int64_t clock_skew_s; /* cloud's clock minus ours, as last seen */
 };
 
@@ -61,63 +61,61 @@ struct create_req {
     const char *user_data;        /* rendered cloud-init; "" where there is none */
     const char *host_key_private; /* first-contact key in OpenSSH PEM; "" where not used */
     const char *host_key_public;
-    const struct intent *replay;  /* not NULL: an earlier intent whose outcome is unknown: replay its
+    const struct intent *replay; /* not NULL: an earlier intent whose outcome is unknown: replay its
                                      token and body exactly */
 };
 
 struct list_req {
-    const char *owner;  /* never NULL */
-    const char *stack;  /* NULL: every stack of the owner */
-    const char *uid;    /* NULL, or: the owner's machines with this uid too, whatever stack their tags name */
+    const char *owner;          /* never NULL */
+    const char *stack;          /* NULL: every stack of the owner */
+    const char *uid;            /* NULL, or: the owner's machines with this uid too, whatever stack their tags name */
     const struct strv *regions; /* NULL: every region the provider can see (gc) */
-    bool everywhere; /* every region the provider can see, and `regions` in any case */
+    bool everywhere;            /* every region the provider can see, and `regions` in any case */
     /* What the journal knows of it, or NULL: machines that the tags no longer show (somebody changed them) are
        looked for by id, and listed with whatever tags they have. Borrowed. */
     const struct resource_list *known;
-    bool nodes_only; /* a poll of nodes: what is no RES_INSTANCE or RES_HOST may be left out */
+    bool nodes_only;         /* a poll of nodes: what is no RES_INSTANCE or RES_HOST may be left out */
     struct coverage *looked; /* out, may be NULL: each region, whether it was listed wholly or why not */
 };
 
 /* At most 8 slots. Unless said otherwise a slot is never NULL. */
 struct provider_ops {
     const char *name;
-    const char *summary;       /* one line for `gpuprov providers` */
+    const char *summary; /* one line for `gpuprov providers` */
     enum provider_ends ends;
-    bool unique_claim;         /* the cloud keeps a stack's name unique; false: single writer only */
-    bool user_data;            /* create wants rendered cloud-init and a first-contact host key */
-    bool key_rotation;         /* the host key came with user-data and must be replaced */
-    bool billed;               /* nodes cost money */
-    int64_t boot_timeout_ms;   /* from create to an SSH banner */
-    int64_t settle_ms;         /* how long a tag list may lag behind a create */
+    bool unique_claim;       /* the cloud keeps a stack's name unique; false: single writer only */
+    bool user_data;          /* create wants rendered cloud-init and a first-contact host key */
+    bool key_rotation;       /* the host key came with user-data and must be replaced */
+    bool billed;             /* nodes cost money */
+    int64_t boot_timeout_ms; /* from create to an SSH banner */
+    int64_t settle_ms;       /* how long a tag list may lag behind a create */
 
     /* Finds credentials and endpoint. Makes at most one call (who am I). -GP_EAUTH, -GP_EENV. */
     int (*open)(const struct provider_env *env, struct provider **ret, struct gp_error *err);
     void (*close)(struct provider *p); /* accepts NULL */
     /* Everything of spec->offers[index] that could be bought now for one gang of spec->nodes, best
      * first by the cloud's own knowledge. Buys nothing. None fits: -GP_ECAPACITY with the reason. */
-    int (*offers)(struct provider *p, const struct spec *spec, size_t index,
-                  struct offer_list *ret, struct gp_error *err);
+    int (*offers)(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                  struct gp_error *err);
     /* Claims the stack (see prepare_req). Idempotent. */
     int (*prepare)(struct provider *p, const struct prepare_req *req, struct gp_error *err);
     /* Creates the gang in one call, after its intent; returns once ids are known and committed
      * (appended to ret), never waits for boot. -GP_EUNKNOWN: the outcome is not known; the intent
      * stays open. Makes per-region things (group, key) it needs, each after its own intent. */
-    int (*create)(struct provider *p, const struct create_req *req, struct resource_list *ret,
-                  struct gp_error *err);
+    int (*create)(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
     /* Resources of EVERY kind the provider makes, by tag, the claim included. An empty list proves
      * nothing: callers read twice. Terminal ones may be listed as RES_GONE for a while. On an error
      * ret holds what could be read: that is there, and what is not in it proves nothing; req->looked
      * tells which places were read wholly. Tags are decoded (model/tags.h): what is not understood comes
      * with `unreadable`, never with a made-up identity. */
-    int (*list)(struct provider *p, const struct list_req *req, struct resource_list *ret,
-                struct gp_error *err);
+    int (*list)(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
     /* Starts the end of every resource given (instances before groups); missing ones are success.
      * Does not wait for the end; a group still in use is left alone without error (list shows it).
      * Tries all even when one fails; err is the first failure. */
     int (*destroy)(struct provider *p, const struct resource_list *what, struct gp_error *err);
     /* Sets one late tag on instances ("hostkey"). May be NULL where trust needs none. */
-    int (*tag)(struct provider *p, const struct resource_list *what, const char *key,
-               const char *value, struct gp_error *err);
+    int (*tag)(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+               struct gp_error *err);
 };
 
 /* The registry: an explicit array, NULL-ended. */

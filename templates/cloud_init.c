@@ -22,8 +22,7 @@ static int one_line(const char *what, const char *text, struct gp_error *err) {
 static int plain_name(const char *what, const char *text, struct gp_error *err) {
     int rc = one_line(what, text, err);
     if (rc) return rc;
-    if (strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
-        strlen(text))
+    if (strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != strlen(text))
         return gp_fail(err, GP_EUSAGE,
                        "user-data: %s '%s' has other characters than letters, "
                        "digits, '-', '_' and '.'",

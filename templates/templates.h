@@ -21,10 +21,9 @@ struct template_var {
 };
 /* Replaces @@NAME@@ by the value (as is), @@q:NAME@@ by it quoted for sh, @@b64:NAME@@ by base64.
  * An unknown or unclosed name is -GP_EINTERNAL naming it; vars end with {NULL, NULL}. */
-int template_render(const char *name, const struct template_var *vars, struct str *out,
-                    struct gp_error *err);
-int template_render_text(const char *what, const char *text, size_t n,
-                         const struct template_var *vars, struct str *out, struct gp_error *err);
+int template_render(const char *name, const struct template_var *vars, struct str *out, struct gp_error *err);
+int template_render_text(const char *what, const char *text, size_t n, const struct template_var *vars, struct str *out,
+                         struct gp_error *err);
 
 /* cloud-init user-data for a node: user gpuprov (sudo), its login key, the first-contact host key,
  * and the dead-man units written and enabled by bootcmd before sshd. At most 16 KiB. */

@@ -17,8 +17,7 @@
 #define BASELINE_SCHEMA "gpuprov/baseline/v1"
 #define BASELINE_MAX_BYTES ((size_t)4 << 20)
 
-static void figure_clear(struct baseline_figure *f)
-{
+static void figure_clear(struct baseline_figure *f) {
     free(f->model);
     free(f->driver);
     free(f->check);
@@ -29,27 +28,22 @@ static void figure_clear(struct baseline_figure *f)
     *f = (struct baseline_figure){0};
 }
 
-void baseline_clear(struct baseline *b)
-{
-    for (size_t i = 0; i < b->figures.len; i++)
-        figure_clear(&b->figures.items[i]);
+void baseline_clear(struct baseline *b) {
+    for (size_t i = 0; i < b->figures.len; i++) figure_clear(&b->figures.items[i]);
     vec_free(&b->figures);
     free(b->path);
     *b = (struct baseline){0};
 }
 
-static bool same(const struct baseline_figure *a, const struct baseline_figure *b)
-{
+static bool same(const struct baseline_figure *a, const struct baseline_figure *b) {
     return str_eq(a->model, b->model) && str_eq(a->driver, b->driver) && str_eq(a->check, b->check) &&
            str_eq(a->metric, b->metric) && str_eq(a->by, b->by) && a->gpus == b->gpus;
 }
 
 /* In the place of the same one, or at the end. */
-static void put(struct baseline *b, struct baseline_figure f)
-{
+static void put(struct baseline *b, struct baseline_figure f) {
     for (size_t i = 0; i < b->figures.len; i++) {
-        if (!same(&b->figures.items[i], &f))
-            continue;
+        if (!same(&b->figures.items[i], &f)) continue;
         figure_clear(&b->figures.items[i]);
         b->figures.items[i] = f;
         return;
@@ -59,38 +53,30 @@ static void put(struct baseline *b, struct baseline_figure f)
 
 /* --- what a figure may be --- */
 
-static const struct check_metric_info *known_metric(const struct baseline_figure *f)
-{
+static const struct check_metric_info *known_metric(const struct baseline_figure *f) {
     const struct check_info *info = check_find(f->check);
     for (size_t i = 0; info && i < GP_ARRAY_LEN(info->metrics) && info->metrics[i].name; i++)
-        if (str_eq(info->metrics[i].name, f->metric))
-            return &info->metrics[i];
+        if (str_eq(info->metrics[i].name, f->metric)) return &info->metrics[i];
     return NULL;
 }
 
 /* NVLS is allowed for: whether NCCL used it is not in the file. */
-static bool plausible(const struct baseline_figure *f, char *why, size_t n)
-{
+static bool plausible(const struct baseline_figure *f, char *why, size_t n) {
     const struct gpu_model *m = gpu_model_by_id(f->model);
-    struct gpu_figure_key key = {.check = f->check, .metric = f->metric, .gpus = f->gpus, .nvls = true,
-                                 .nvlink = true};
+    struct gpu_figure_key key = {.check = f->check, .metric = f->metric, .gpus = f->gpus, .nvls = true, .nvlink = true};
     bool one_host = !m || f->gpus <= 8 || f->gpus <= gpu_model_spec(m, "nvlink_gpus");
     return !m || !one_host || gpu_figure_plausible(m, &key, f->median, why, n);
 }
 
-static int check_figure(const struct baseline *b, const struct baseline_figure *f, struct gp_error *err)
-{
+static int check_figure(const struct baseline *b, const struct baseline_figure *f, struct gp_error *err) {
     const struct check_metric_info *m = known_metric(f);
     char why[400] = "";
-    if (!m)
-        return gp_fail(err, GP_EUSAGE, "%s.%s is no figure of a check of this gpuprov", f->check, f->metric);
+    if (!m) return gp_fail(err, GP_EUSAGE, "%s.%s is no figure of a check of this gpuprov", f->check, f->metric);
     if (!str_eq(m->unit, f->unit))
         return gp_fail(err, GP_EUSAGE, "%s.%s is in %s, not in '%s'", f->check, f->metric, m->unit, f->unit);
     if (!(f->median > 0) || !(f->mad >= 0) || !isfinite(f->median) || !isfinite(f->mad) || f->n < 1)
-        return gp_fail(err, GP_EUSAGE, "%s.%s of %s has no median of measured values", f->check, f->metric,
-                       f->model);
-    if (!plausible(f, why, sizeof why))
-        return gp_fail(err, GP_EUSAGE, "%s", why);
+        return gp_fail(err, GP_EUSAGE, "%s.%s of %s has no median of measured values", f->check, f->metric, f->model);
+    if (!plausible(f, why, sizeof why)) return gp_fail(err, GP_EUSAGE, "%s", why);
     for (size_t i = 0; i < b->figures.len; i++)
         if (&b->figures.items[i] != f && same(&b->figures.items[i], f))
             return gp_fail(err, GP_EUSAGE, "%s.%s of %s is there twice", f->check, f->metric, f->model);
@@ -99,8 +85,7 @@ static int check_figure(const struct baseline *b, const struct baseline_figure *
 
 /* --- the file --- */
 
-static int read_figure(const json_t *j, struct baseline *b, struct gp_error *err)
-{
+static int read_figure(const json_t *j, struct baseline *b, struct gp_error *err) {
     struct baseline_figure f = {.model = xstrdup(json_str(j, "model", "")),
                                 .driver = xstrdup(json_str(j, "driver", "")),
                                 .check = xstrdup(json_str(j, "check", "")),
@@ -113,48 +98,39 @@ static int read_figure(const json_t *j, struct baseline *b, struct gp_error *err
                                 .median = json_num(j, "median", NAN),
                                 .mad = json_num(j, "mad", NAN)};
     vec_push(&b->figures, f); /* first, so that it is freed whatever follows */
-    if (!*f.model || !*f.driver)
-        return gp_fail(err, GP_EUSAGE, "a figure names no model or no driver");
+    if (!*f.model || !*f.driver) return gp_fail(err, GP_EUSAGE, "a figure names no model or no driver");
     return check_figure(b, &b->figures.items[b->figures.len - 1], err);
 }
 
-static int read_all(const json_t *j, struct baseline *b, struct gp_error *err)
-{
+static int read_all(const json_t *j, struct baseline *b, struct gp_error *err) {
     const char *schema = json_str(j, "schema", "");
     if (!str_eq(schema, BASELINE_SCHEMA))
         return gp_fail(err, GP_EUSAGE, "it is no baseline of this version (schema '%s', want '%s')", schema,
                        BASELINE_SCHEMA);
     const json_t *figures = json_at(j, "figures");
-    if (!json_is_array(figures))
-        return gp_fail(err, GP_EUSAGE, "it has no list of figures");
+    if (!json_is_array(figures)) return gp_fail(err, GP_EUSAGE, "it has no list of figures");
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(figures); i++)
         rc = read_figure(json_array_get(figures, i), b, err);
     return rc;
 }
 
-int baseline_load(const char *path, struct baseline *ret, struct gp_error *err)
-{
+int baseline_load(const char *path, struct baseline *ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     GP_AUTO_JSON json_t *j = NULL;
     GP_CLEANUP(baseline_clear) struct baseline b = {.path = xstrdup(path)};
     int rc = fs_read(path, BASELINE_MAX_BYTES, &text, err);
-    if (rc < 0)
-        return gp_wrap(err, "the baseline");
+    if (rc < 0) return gp_wrap(err, "the baseline");
     rc = json_parse(text.s ? text.s : "", text.len, "the baseline", &j, err);
-    if (rc == 0)
-        rc = read_all(j, &b, err);
-    else if (err)
-        err->code = GP_EUSAGE;
-    if (rc < 0)
-        return gp_wrap(err, "the baseline '%s' ('gpuprov validate STACK --calibrate' writes one)", path);
+    if (rc == 0) rc = read_all(j, &b, err);
+    else if (err) err->code = GP_EUSAGE;
+    if (rc < 0) return gp_wrap(err, "the baseline '%s' ('gpuprov validate STACK --calibrate' writes one)", path);
     *ret = b;
     b = (struct baseline){0};
     return 0;
 }
 
-int baseline_save(const struct baseline *b, const char *path, struct gp_error *err)
-{
+int baseline_save(const struct baseline *b, const char *path, struct gp_error *err) {
     GP_AUTO_JSON json_t *j = json_object();
     json_t *figures = json_array();
     json_object_set_new(j, "schema", json_string(BASELINE_SCHEMA));
@@ -166,10 +142,8 @@ int baseline_save(const struct baseline *b, const char *path, struct gp_error *e
         json_object_set_new(one, "check", json_any_text(f->check));
         json_object_set_new(one, "metric", json_any_text(f->metric));
         json_object_set_new(one, "unit", json_any_text(f->unit));
-        if (*f->by)
-            json_object_set_new(one, "by", json_any_text(f->by));
-        if (f->gpus)
-            json_object_set_new(one, "gpus", json_integer(f->gpus));
+        if (*f->by) json_object_set_new(one, "by", json_any_text(f->by));
+        if (f->gpus) json_object_set_new(one, "gpus", json_integer(f->gpus));
         json_object_set_new(one, "n", json_integer(f->n));
         json_object_set_new(one, "median", json_real(f->median));
         json_object_set_new(one, "mad", json_real(f->mad));
@@ -185,46 +159,42 @@ int baseline_save(const struct baseline *b, const char *path, struct gp_error *e
 
 /* --- calibration --- */
 
-static int refuse(const struct report_node *rn, const struct check_result *c, const char *stack,
-                  struct gp_error *err)
-{
+static int refuse(const struct report_node *rn, const struct check_result *c, const char *stack, struct gp_error *err) {
     bool unknown = c->verdict == VERDICT_SKIPPED && c->required;
-    if (c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !unknown))
-        return 0;
+    if (c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !unknown)) return 0;
     GP_AUTO_FREE char *who = rn ? xasprintf("%s/%d", stack, rn->slot) : xstrdup(stack);
-    return gp_fail(err, GP_EVALIDATE, "%s: %s: %s: %s: a baseline is made of sound nodes only, so none was "
-                   "written", who, c->check, verdict_name(c->verdict), c->message);
+    return gp_fail(err, GP_EVALIDATE,
+                   "%s: %s: %s: %s: a baseline is made of sound nodes only, so none was "
+                   "written",
+                   who, c->check, verdict_name(c->verdict), c->message);
 }
 
-static int all_sound(const struct report *r, struct gp_error *err)
-{
+static int all_sound(const struct report *r, struct gp_error *err) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < r->nodes.len; i++)
         for (size_t k = 0; rc == 0 && k < r->nodes.items[i].checks.len; k++)
             rc = refuse(&r->nodes.items[i], &r->nodes.items[i].checks.items[k], r->stack, err);
-    for (size_t k = 0; rc == 0 && k < r->gang.len; k++)
-        rc = refuse(NULL, &r->gang.items[k], r->stack, err);
+    for (size_t k = 0; rc == 0 && k < r->gang.len; k++) rc = refuse(NULL, &r->gang.items[k], r->stack, err);
     if (rc == 0 && !r->ready)
-        rc = gp_fail(err, GP_EVALIDATE, "%s is not ready: a baseline is made of sound nodes only, so none "
-                     "was written", r->stack);
+        rc = gp_fail(err, GP_EVALIDATE,
+                     "%s is not ready: a baseline is made of sound nodes only, so none "
+                     "was written",
+                     r->stack);
     return rc;
 }
 
-static bool alike(const struct sample *a, const struct sample *b)
-{
-    return a->metric == b->metric && a->gpus == b->gpus && str_eq(a->model, b->model) &&
-           str_eq(a->driver, b->driver) && str_eq(a->by, b->by);
+static bool alike(const struct sample *a, const struct sample *b) {
+    return a->metric == b->metric && a->gpus == b->gpus && str_eq(a->model, b->model) && str_eq(a->driver, b->driver) &&
+           str_eq(a->by, b->by);
 }
 
 /* One figure of all samples that are like the i-th. */
-static struct baseline_figure figure_of(const struct samples *all, size_t i, const char *date)
-{
+static struct baseline_figure figure_of(const struct samples *all, size_t i, const char *date) {
     const struct sample *one = &all->list.items[i];
     GP_AUTO_FREE double *v = xcalloc(all->list.len, sizeof *v);
     size_t n = 0;
     for (size_t k = 0; k < all->list.len; k++)
-        if (alike(&all->list.items[k], one))
-            v[n++] = all->list.items[k].value;
+        if (alike(&all->list.items[k], one)) v[n++] = all->list.items[k].value;
     double median = peers_median(v, n);
     return (struct baseline_figure){.model = xstrdup(one->model),
                                     .driver = xstrdup(one->driver),
@@ -239,51 +209,46 @@ static struct baseline_figure figure_of(const struct samples *all, size_t i, con
                                     .mad = peers_mad(v, n, median)};
 }
 
-static bool is_first(const struct samples *all, size_t i)
-{
+static bool is_first(const struct samples *all, size_t i) {
     for (size_t k = 0; k < i; k++)
-        if (alike(&all->list.items[k], &all->list.items[i]))
-            return false;
+        if (alike(&all->list.items[k], &all->list.items[i])) return false;
     return true;
 }
 
 /* The new figures alone, each as it must be. */
-static int gather(const struct samples *all, int64_t when_s, struct baseline *ret, struct gp_error *err)
-{
+static int gather(const struct samples *all, int64_t when_s, struct baseline *ret, struct gp_error *err) {
     char date[32];
     time_format_utc(date, sizeof date, when_s);
     date[10] = 0; /* the day */
     for (size_t i = 0; i < all->list.len; i++) {
         const struct sample *one = &all->list.items[i];
         if (!*one->model || !*one->driver)
-            return gp_fail(err, GP_EVALIDATE, "%s.%s: gpu.presence did not say which model and driver it was "
-                           "measured on, so no baseline was written", one->info->id, one->metric->name);
-        if (!is_first(all, i))
-            continue;
+            return gp_fail(err, GP_EVALIDATE,
+                           "%s.%s: gpu.presence did not say which model and driver it was "
+                           "measured on, so no baseline was written",
+                           one->info->id, one->metric->name);
+        if (!is_first(all, i)) continue;
         vec_push(&ret->figures, figure_of(all, i, date));
         int rc = check_figure(ret, &ret->figures.items[ret->figures.len - 1], err);
-        if (rc < 0)
-            return gp_wrap(err, "no baseline was written");
+        if (rc < 0) return gp_wrap(err, "no baseline was written");
     }
     return 0;
 }
 
-int baseline_calibrate(struct baseline *b, struct report *r, size_t *ret_figures, struct gp_error *err)
-{
+int baseline_calibrate(struct baseline *b, struct report *r, size_t *ret_figures, struct gp_error *err) {
     GP_AUTO_SAMPLES struct samples all = {0};
     GP_CLEANUP(baseline_clear) struct baseline made = {0};
     int rc = all_sound(r, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     samples_all(&all, r);
     if (!all.list.len)
-        return gp_fail(err, GP_EVALIDATE, "%s: no check of this run measured a rate of GPUs: there is nothing "
-                       "to calibrate", r->stack);
+        return gp_fail(err, GP_EVALIDATE,
+                       "%s: no check of this run measured a rate of GPUs: there is nothing "
+                       "to calibrate",
+                       r->stack);
     rc = gather(&all, r->started_s, &made, err);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < made.figures.len; i++)
-        put(b, made.figures.items[i]);
+    if (rc < 0) return rc;
+    for (size_t i = 0; i < made.figures.len; i++) put(b, made.figures.items[i]);
     *ret_figures = made.figures.len;
     made.figures.len = 0; /* b owns them now */
     return 0;

@@ -13,10 +13,10 @@ struct validate_env;
 struct baseline_figure {
     char *model, *driver; /* as struct sample has them */
     char *check, *metric, *unit;
-    char *by;             /* as struct sample has it; "" */
-    char *date;           /* "2026-11-21" */
-    int gpus;             /* of a gang's figure; 0 otherwise */
-    int64_t n;            /* how many values it was made of */
+    char *by;   /* as struct sample has it; "" */
+    char *date; /* "2026-11-21" */
+    int gpus;   /* of a gang's figure; 0 otherwise */
+    int64_t n;  /* how many values it was made of */
     double median, mad;
 };
 struct baseline {
@@ -39,8 +39,7 @@ int baseline_calibrate(struct baseline *b, struct report *r, size_t *ret_figures
 
 /* Limits of one figure: 80 % and 90 % of the median, and further away where the fleet itself spreads: 7 and
  * 3.5 deviations of 1.4826 * MAD. Negative: none. */
-void baseline_limits(const struct baseline_figure *f, bool ceiling, double *ret_fail,
-                     double *ret_degraded);
+void baseline_limits(const struct baseline_figure *f, bool ceiling, double *ret_fail, double *ret_degraded);
 /* Holds the rates of the nodes (gang: of all together) against it: fail or degraded with the code
  * "below_baseline", named by GPU. A figure that has a floor of the spec is left to that. Sets the figures'
  * limits where the baseline's are the stricter ones. Figures without an entry are as they were. */

@@ -12,12 +12,15 @@
 #define NO_LIMIT .fail = -1, .degraded = -1, .source = ""
 
 const struct check_info check_table[] = {
+/* in the order of the rows: not sorted */
+/* clang-format off */
 #include "rows/host.inc"
 #include "rows/gpu.inc"
 #include "rows/nccl.inc"
 #include "rows/gang.inc"
     {.id = NULL},
 };
+/* clang-format on */
 
 size_t check_count(void) { return GP_ARRAY_LEN(check_table) - 1; }
 

@@ -8,8 +8,13 @@
 
 /* A CHECK_GPU row has the figure "gpus": on how many it ran; fewer than the spec's is no pass. */
 enum check_level { CHECK_NODE, CHECK_GPU, CHECK_GANG };
-enum check_need { NEED_NOTHING = 0, NEED_GPU = 1, NEED_ROOT = 2, NEED_PEERS = 4 /* 2+ nodes */,
-                  NEED_GPUS = 8 /* 2+ GPUs: in the node (CHECK_GPU), in the gang (CHECK_GANG) */ };
+enum check_need {
+    NEED_NOTHING = 0,
+    NEED_GPU = 1,
+    NEED_ROOT = 2,
+    NEED_PEERS = 4 /* 2+ nodes */,
+    NEED_GPUS = 8 /* 2+ GPUs: in the node (CHECK_GPU), in the gang (CHECK_GANG) */
+};
 
 struct check_metric_info {
     const char *name, *unit; /* NULL name ends the list */
@@ -22,20 +27,20 @@ struct check_metric_info {
     const char *source;      /* where the limits come from; "" with none */
 };
 struct check_info {
-    const char *id;       /* "host.memory", "net.bandwidth", "train.ddp" */
+    const char *id; /* "host.memory", "net.bandwidth", "train.ddp" */
     enum check_level level;
     unsigned needs;
-    int seconds;          /* what it takes at most on a sound node, for choosing within validate.time */
-    bool required;        /* by default, where the time reaches; validate.require adds to these */
-    bool core;            /* required whatever the time: without it a verdict would say nothing */
-    int telling;          /* how often it is this check that finds a bad node, 1 (seldom; 0 counts as 1)
+    int seconds;   /* what it takes at most on a sound node, for choosing within validate.time */
+    bool required; /* by default, where the time reaches; validate.require adds to these */
+    bool core;     /* required whatever the time: without it a verdict would say nothing */
+    int telling;   /* how often it is this check that finds a bad node, 1 (seldom; 0 counts as 1)
                            * to 10; with `seconds` it gives the order (pick.h) */
-    bool stretch;         /* a longer look finds more: it gets what --time leaves (check_ctx.budget_ms) */
-    bool together;        /* CHECK_GPU: GPUs run side by side, because that does not disturb the figure;
+    bool stretch;  /* a longer look finds more: it gets what --time leaves (check_ctx.budget_ms) */
+    bool together; /* CHECK_GPU: GPUs run side by side, because that does not disturb the figure;
                            * else one after the other while the others are idle. Each such check begins
                            * when no GPU is busy any more */
     const char *finds, *how, *suggestion; /* for docs/checks.md */
-    const char *gpu_only; /* what of it only a real GPU can show, and no test of ours does; or NULL */
+    const char *gpu_only;                 /* what of it only a real GPU can show, and no test of ours does; or NULL */
     struct check_metric_info metrics[16];
 };
 extern const struct check_info check_table[]; /* id NULL ends */

@@ -13,79 +13,60 @@ struct pick_list {
     VEC_OF(struct pick) list;
 };
 
-static void pick_list_clear(struct pick_list *c)
-{
-    vec_free(&c->list);
-}
+static void pick_list_clear(struct pick_list *c) { vec_free(&c->list); }
 
 /* Why this check cannot run for this spec at all; NULL when it can. */
-static const char *cannot(const struct spec *spec, const struct check_info *info)
-{
+static const char *cannot(const struct spec *spec, const struct check_info *info) {
     if ((info->level == CHECK_GPU || (info->needs & NEED_GPU)) && spec->gpu.count <= 0)
         return "the spec asks for no gpu";
-    if ((info->needs & NEED_PEERS) && spec->nodes < 2)
-        return "needs two nodes or more";
+    if ((info->needs & NEED_PEERS) && spec->nodes < 2) return "needs two nodes or more";
     int gpus = spec->gpu.count * (info->level == CHECK_GANG ? GP_MAX(spec->nodes, 1) : 1);
-    if ((info->needs & NEED_GPUS) && gpus < 2)
-        return "needs two GPUs or more";
+    if ((info->needs & NEED_GPUS) && gpus < 2) return "needs two GPUs or more";
     return NULL;
 }
 
-static void leave_out(struct validate_plan *p, const struct check_info *info, const char *why)
-{
+static void leave_out(struct validate_plan *p, const struct check_info *info, const char *why) {
     strv_take(&p->left_out, xasprintf("%s (%s)", info->id, why));
 }
 
 /* The names in validate.require must exist and apply. */
-static int check_required(const struct spec *spec, struct gp_error *err)
-{
+static int check_required(const struct spec *spec, struct gp_error *err) {
     for (size_t i = 0; i < spec->validate.require.n; i++) {
         const char *id = spec->validate.require.v[i];
         const struct check_info *info = check_find(id);
         if (!info) {
             const char *names[64] = {NULL};
-            for (size_t k = 0; k < check_count() && k + 1 < GP_ARRAY_LEN(names); k++)
-                names[k] = check_table[k].id;
+            for (size_t k = 0; k < check_count() && k + 1 < GP_ARRAY_LEN(names); k++) names[k] = check_table[k].id;
             const char *near = str_closest(id, names);
             return gp_fail(err, GP_EUSAGE, "validate.require: no check is called '%s'%s%s%s", id,
-                           near ? "; did you mean '" : "; see 'gpuprov checks'", near ? near : "",
-                           near ? "'?" : "");
+                           near ? "; did you mean '" : "; see 'gpuprov checks'", near ? near : "", near ? "'?" : "");
         }
         const char *why = cannot(spec, info);
-        if (why)
-            return gp_fail(err, GP_EUSAGE, "validate.require: %s cannot run: %s", id, why);
+        if (why) return gp_fail(err, GP_EUSAGE, "validate.require: %s cannot run: %s", id, why);
     }
     return 0;
 }
 
 /* A floor of a check that cannot run could never hold. Its name was checked by the decoder. */
-static int check_floors(const struct spec *spec, struct gp_error *err)
-{
+static int check_floors(const struct spec *spec, struct gp_error *err) {
     for (size_t i = 0; i < spec->validate.floors.len; i++) {
         const char *id = spec->validate.floors.items[i].check;
         const struct check_info *info = check_find(id);
         const char *why = info ? cannot(spec, info) : "no check is called so";
-        if (why)
-            return gp_fail(err, GP_EUSAGE, "validate.floors: %s cannot run: %s", id, why);
+        if (why) return gp_fail(err, GP_EUSAGE, "validate.floors: %s cannot run: %s", id, why);
     }
     return 0;
 }
 
-static void take(struct validate_plan *p, const struct check_info *info)
-{
-    if (info->level == CHECK_GANG)
-        vec_push(&p->gang_checks, info);
-    else
-        vec_push(&p->node_checks, info);
+static void take(struct validate_plan *p, const struct check_info *info) {
+    if (info->level == CHECK_GANG) vec_push(&p->gang_checks, info);
+    else vec_push(&p->node_checks, info);
 }
 
-static int too_short(const struct spec *spec, const struct pick_list *all, int64_t need_s,
-                     struct gp_error *err)
-{
+static int too_short(const struct spec *spec, const struct pick_list *all, int64_t need_s, struct gp_error *err) {
     GP_AUTO_STR struct str names = {.max = 300};
     for (size_t i = 0; i < all->list.len && all->list.items[i].core; i++)
-        str_addf(&names, "%s%s %ds", i ? ", " : "", all->list.items[i].info->id,
-                 all->list.items[i].info->seconds);
+        str_addf(&names, "%s%s %ds", i ? ", " : "", all->list.items[i].info->id, all->list.items[i].info->seconds);
     char have[32], need[32];
     duration_format(have, sizeof have, spec->validate.time_ms);
     duration_format(need, sizeof need, need_s * 1000);
@@ -94,8 +75,7 @@ static int too_short(const struct spec *spec, const struct pick_list *all, int64
                    need, names.s);
 }
 
-static void plan_add(struct validate_plan *p, const struct spec *spec, const struct pick_list *all)
-{
+static void plan_add(struct validate_plan *p, const struct spec *spec, const struct pick_list *all) {
     char have[32];
     duration_format(have, sizeof have, spec->validate.time_ms);
     for (size_t i = 0; i < all->list.len; i++) {
@@ -104,36 +84,30 @@ static void plan_add(struct validate_plan *p, const struct spec *spec, const str
             take(p, c->info);
             continue;
         }
-        GP_AUTO_FREE char *why =
-            xasprintf("takes %d s, which the time of %s does not leave", c->info->seconds, have);
+        GP_AUTO_FREE char *why = xasprintf("takes %d s, which the time of %s does not leave", c->info->seconds, have);
         leave_out(p, c->info, why);
     }
 }
 
 /* Node checks that can look longer get half of what the time gives beyond the stated seconds, or all of
  * it where there is nothing else; gang checks have the rest. */
-static int64_t node_time_ms(const struct spec *spec, const struct validate_plan *p)
-{
+static int64_t node_time_ms(const struct spec *spec, const struct validate_plan *p) {
     int64_t node_ms = 0, gang_ms = 0;
     bool stretch = false;
     for (size_t i = 0; i < p->node_checks.len; i++) {
         node_ms += (int64_t)p->node_checks.items[i]->seconds * 1000;
         stretch = stretch || p->node_checks.items[i]->stretch;
     }
-    for (size_t i = 0; i < p->gang_checks.len; i++)
-        gang_ms += (int64_t)p->gang_checks.items[i]->seconds * 1000;
+    for (size_t i = 0; i < p->gang_checks.len; i++) gang_ms += (int64_t)p->gang_checks.items[i]->seconds * 1000;
     int64_t spare_ms = GP_MAX(spec->validate.time_ms - node_ms - gang_ms, 0);
     int64_t longer_ms = !stretch ? 0 : gang_ms ? spare_ms / 2 : spare_ms;
     return node_ms + longer_ms;
 }
 
-int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err)
-{
+int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err) {
     int rc = check_required(spec, err);
-    if (rc == 0)
-        rc = check_floors(spec, err);
-    if (rc < 0)
-        return rc;
+    if (rc == 0) rc = check_floors(spec, err);
+    if (rc < 0) return rc;
     GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
     for (size_t i = 0; i < check_count(); i++) {
@@ -143,14 +117,12 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
             leave_out(&p, info, why);
             continue;
         }
-        struct pick c = {.info = info,
-                         .core = info->core || validate_demanded(spec, info->id),
-                         .required = info->required};
+        struct pick c = {
+            .info = info, .core = info->core || validate_demanded(spec, info->id), .required = info->required};
         vec_push(&all.list, c);
     }
     int64_t need_s = pick_take(all.list.items, all.list.len, spec->validate.time_ms);
-    if (need_s * 1000 > spec->validate.time_ms)
-        return too_short(spec, &all, need_s, err);
+    if (need_s * 1000 > spec->validate.time_ms) return too_short(spec, &all, need_s, err);
     plan_add(&p, spec, &all);
     p.node_time_ms = node_time_ms(spec, &p);
     *ret = p;
@@ -159,38 +131,29 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
 }
 
 /* Where there are GPUs, a verdict that says nothing of them would be none. */
-static bool first_of_all(const struct check_info *info)
-{
-    return str_eq(info->id, "gpu.presence");
-}
+static bool first_of_all(const struct check_info *info) { return str_eq(info->id, "gpu.presence"); }
 
-int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err)
-{
+int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err) {
     GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     for (size_t i = 0; i < check_count(); i++) {
         const struct check_info *info = &check_table[i];
         /* Between GPUs of one machine the agent runs a gang by itself; without them there is none. */
-        const char *why = info->level == CHECK_GANG && spec->gpu.count < 2 ? "needs two GPUs or nodes"
-                                                                           : cannot(spec, info);
+        const char *why =
+            info->level == CHECK_GANG && spec->gpu.count < 2 ? "needs two GPUs or nodes" : cannot(spec, info);
         struct pick c = {.info = info, .core = first_of_all(info)};
-        if (why)
-            leave_out(ret, info, why);
-        else
-            vec_push(&all.list, c);
+        if (why) leave_out(ret, info, why);
+        else vec_push(&all.list, c);
     }
     int64_t need_s = pick_take(all.list.items, all.list.len, spec->validate.time_ms);
-    if (need_s * 1000 > spec->validate.time_ms)
-        return too_short(spec, &all, need_s, err);
+    if (need_s * 1000 > spec->validate.time_ms) return too_short(spec, &all, need_s, err);
     plan_add(ret, spec, &all);
-    for (size_t i = 0; i < ret->gang_checks.len; i++)
-        vec_push(&ret->node_checks, ret->gang_checks.items[i]);
+    for (size_t i = 0; i < ret->gang_checks.len; i++) vec_push(&ret->node_checks, ret->gang_checks.items[i]);
     ret->gang_checks.len = 0;
     ret->node_time_ms = GP_MAX(node_time_ms(spec, ret), 1000);
     return 0;
 }
 
-void validate_plan_clear(struct validate_plan *p)
-{
+void validate_plan_clear(struct validate_plan *p) {
     vec_free(&p->node_checks);
     vec_free(&p->gang_checks);
     strv_clear(&p->left_out);

@@ -38,50 +38,35 @@ static const char intro[] =
     "  the GPU is named.\n"
     "* **by your fleet's baseline**, where there is one.\n";
 
-static void add_needs(struct str *s, const struct check_info *c)
-{
+static void add_needs(struct str *s, const struct check_info *c) {
     static const struct {
         unsigned bit;
         const char *text;
-    } names[] = {{NEED_GPU, "a GPU"},
-                 {NEED_GPUS, "two GPUs or more"},
-                 {NEED_ROOT, "root"},
-                 {NEED_PEERS, "two nodes or more"}};
+    } names[] = {
+        {NEED_GPU, "a GPU"}, {NEED_GPUS, "two GPUs or more"}, {NEED_ROOT, "root"}, {NEED_PEERS, "two nodes or more"}};
     bool any = false;
     for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
-        if (!(c->needs & names[i].bit))
-            continue;
+        if (!(c->needs & names[i].bit)) continue;
         str_addf(s, "%s%s", any ? ", " : ", needs ", names[i].text);
         any = true;
     }
 }
 
-static void add_limit(struct str *s, const struct check_metric_info *m, double limit, const char *share)
-{
-    if (m->by_model)
-        str_addf(s, "under %s of the model's", share);
-    else if (limit < 0)
-        str_add(s, "-");
-    else
-        str_addf(s, "%s %.6g %s", m->ceiling ? "more than" : "less than", limit, m->unit);
+static void add_limit(struct str *s, const struct check_metric_info *m, double limit, const char *share) {
+    if (m->by_model) str_addf(s, "under %s of the model's", share);
+    else if (limit < 0) str_add(s, "-");
+    else str_addf(s, "%s %.6g %s", m->ceiling ? "more than" : "less than", limit, m->unit);
 }
 
-static void add_source(struct str *s, const struct check_metric_info *m)
-{
-    if (m->by_model)
-        str_add(s, "[what this model reaches](gpu-models.md); peers; baseline");
-    else if (m->peers)
-        str_add(s, "peers; baseline");
-    else if (m->source && str_starts(m->source, "own: "))
-        str_addf(s, "gpuprov: %s", m->source + 5);
-    else
-        str_add(s, m->source && *m->source ? m->source : "no limit: reported only");
+static void add_source(struct str *s, const struct check_metric_info *m) {
+    if (m->by_model) str_add(s, "[what this model reaches](gpu-models.md); peers; baseline");
+    else if (m->peers) str_add(s, "peers; baseline");
+    else if (m->source && str_starts(m->source, "own: ")) str_addf(s, "gpuprov: %s", m->source + 5);
+    else str_add(s, m->source && *m->source ? m->source : "no limit: reported only");
 }
 
-static void add_metrics(struct str *s, const struct check_info *c)
-{
-    if (!c->metrics[0].name)
-        return;
+static void add_metrics(struct str *s, const struct check_info *c) {
+    if (!c->metrics[0].name) return;
     str_add(s, "\n| figure | unit | fails at | degraded at | where the limit comes from |\n"
                "|---|---|---|---|---|\n");
     for (size_t i = 0; i < GP_ARRAY_LEN(c->metrics) && c->metrics[i].name; i++) {
@@ -96,31 +81,25 @@ static void add_metrics(struct str *s, const struct check_info *c)
     }
 }
 
-static const char *where(const struct check_info *c)
-{
-    if (c->level == CHECK_GANG)
-        return "over all nodes together";
-    if (c->level == CHECK_NODE)
-        return "on each node";
-    if (!(c->needs & NEED_GPU))
-        return "once on each node, over all its GPUs";
-    return c->together ? "on all GPUs of each node, side by side" : "on each GPU, one after the other while the "
-                                                                    "others are idle";
+static const char *where(const struct check_info *c) {
+    if (c->level == CHECK_GANG) return "over all nodes together";
+    if (c->level == CHECK_NODE) return "on each node";
+    if (!(c->needs & NEED_GPU)) return "once on each node, over all its GPUs";
+    return c->together ? "on all GPUs of each node, side by side"
+                       : "on each GPU, one after the other while the "
+                         "others are idle";
 }
 
 /* A sentence: the table's words begin small and end without a full stop. */
-static void sentence(struct str *s, const char *label, const char *text)
-{
-    if (!text || !*text)
-        return;
+static void sentence(struct str *s, const char *label, const char *text) {
+    if (!text || !*text) return;
     str_addf(s, "\n**%s** ", label);
     str_addc(s, *text >= 'a' && *text <= 'z' ? (char)(*text - 'a' + 'A') : *text);
     str_add(s, text + 1);
     str_add(s, str_ends(text, ".") ? "\n" : ".\n");
 }
 
-static void add_check(struct str *s, const struct check_info *c)
-{
+static void add_check(struct str *s, const struct check_info *c) {
     str_addf(s, "\n### %s\n\nRuns %s", c->id, where(c));
     add_needs(s, c);
     str_addf(s, "; takes at most %d s on a sound node%s; %s.\n", c->seconds,
@@ -145,21 +124,17 @@ static const struct family families[] = {
      "begins when no GPU is busy any more. The driver's counters (ECC, remapped rows, NVLink, PCIe, "
      "throttling, Xid) are read before and after each check that loads a GPU, and what moved is "
      "held against that check."},
-    {"nccl.", "NCCL",
-     "One process for each GPU of all nodes, over the communicator that a training run would have."},
+    {"nccl.", "NCCL", "One process for each GPU of all nodes, over the communicator that a training run would have."},
     {"", "All nodes together", "After every node's own checks; one that failed there takes no part."}};
 
 /* The first family that has it. */
-static const struct family *family_of(const struct check_info *c)
-{
+static const struct family *family_of(const struct check_info *c) {
     const struct family *f = families;
-    while (!str_starts(c->id, f->prefix))
-        f++;
+    while (!str_starts(c->id, f->prefix)) f++;
     return f;
 }
 
-static void add_glance(struct str *s)
-{
+static void add_glance(struct str *s) {
     str_add(s, "\n## At a glance\n\n| check | runs | s | required | rates judged |\n|---|---|---|---|---|\n");
     for (const struct check_info *c = check_table; c->id; c++) {
         GP_AUTO_STR struct str anchor = {0}, rates = {0};
@@ -167,28 +142,28 @@ static void add_glance(struct str *s)
             if (*p != '.') /* as renderers of Markdown make anchors of headings */
                 str_addc(&anchor, *p);
         for (size_t i = 0; i < GP_ARRAY_LEN(c->metrics) && c->metrics[i].name; i++)
-            if (sample_is_rate(&c->metrics[i]))
-                str_addf(&rates, "%s%s", rates.len ? ", " : "", c->metrics[i].name);
+            if (sample_is_rate(&c->metrics[i])) str_addf(&rates, "%s%s", rates.len ? ", " : "", c->metrics[i].name);
         str_addf(s, "| [%s](#%s) | %s | %d | %s | %s |\n", c->id, anchor.s,
                  c->level == CHECK_NODE  ? "each node"
                  : c->level == CHECK_GPU ? "each GPU"
                                          : "all nodes",
-                 c->seconds, c->core ? "always" : c->required ? "yes" : "", rates.s ? rates.s : "");
+                 c->seconds,
+                 c->core       ? "always"
+                 : c->required ? "yes"
+                               : "",
+                 rates.s ? rates.s : "");
     }
 }
 
-char *checks_markdown(void)
-{
+char *checks_markdown(void) {
     GP_AUTO_STR struct str s = {0};
     str_add(&s, intro);
     add_glance(&s);
     for (size_t f = 0; f < GP_ARRAY_LEN(families); f++) {
         bool any = false;
         for (const struct check_info *c = check_table; c->id; c++) {
-            if (family_of(c) != &families[f])
-                continue;
-            if (!any)
-                str_addf(&s, "\n## %s\n\n%s\n", families[f].title, families[f].about);
+            if (family_of(c) != &families[f]) continue;
+            if (!any) str_addf(&s, "\n## %s\n\n%s\n", families[f].title, families[f].about);
             any = true;
             add_check(&s, c);
         }

@@ -7,52 +7,44 @@
 #include "validate/models.h"
 #include "validate/validate.h"
 
-static const char intro[] =
-    "# GPU models\n\n"
-    "Made from `validate/gpu_models.tsv` (`gpuprov checks --models`): do not edit. A GPU is "
-    "known by its PCI id, never by\n"
-    "the name that somebody gave it. A rate under 80 % of the measured figure fails its "
-    "check, under 90 % it is degraded;\n"
-    "where only somebody's limit was published, under it fails and within 5 % above it is "
-    "degraded. A figure that is not\n"
-    "here is *unrated*: nobody published one, and none is invented. A test holds every "
-    "figure against the data sheet\n"
-    "(half of it at least, all of it at most; with NVLS a quarter more, since bus bandwidth "
-    "counts a ring's traffic), and\n"
-    "finds the dead entries of other people's tables when they are planted.\n\n"
-    "A GPU that is not in the table is not refused: its counters, what it computes, and its "
-    "peers decide, and your own\n"
-    "fleet's figures if you calibrate ([validation.md](validation.md)).\n";
+static const char intro[] = "# GPU models\n\n"
+                            "Made from `validate/gpu_models.tsv` (`gpuprov checks --models`): do not edit. A GPU is "
+                            "known by its PCI id, never by\n"
+                            "the name that somebody gave it. A rate under 80 % of the measured figure fails its "
+                            "check, under 90 % it is degraded;\n"
+                            "where only somebody's limit was published, under it fails and within 5 % above it is "
+                            "degraded. A figure that is not\n"
+                            "here is *unrated*: nobody published one, and none is invented. A test holds every "
+                            "figure against the data sheet\n"
+                            "(half of it at least, all of it at most; with NVLS a quarter more, since bus bandwidth "
+                            "counts a ring's traffic), and\n"
+                            "finds the dead entries of other people's tables when they are planted.\n\n"
+                            "A GPU that is not in the table is not refused: its counters, what it computes, and its "
+                            "peers decide, and your own\n"
+                            "fleet's figures if you calibrate ([validation.md](validation.md)).\n";
 
-static void add_ids(struct str *s, const struct gpu_model *m)
-{
+static void add_ids(struct str *s, const struct gpu_model *m) {
     const struct gpu_model *whose = NULL;
     unsigned device = 0, subsystem = 0;
     const char *sep = "";
     for (size_t i = 0; gpu_pci_at(i, &whose, &device, &subsystem); i++) {
-        if (whose != m)
-            continue;
+        if (whose != m) continue;
         str_addf(s, "%s10de:%04x", sep, device);
-        if (subsystem)
-            str_addf(s, " with subsystem %04x", subsystem);
+        if (subsystem) str_addf(s, " with subsystem %04x", subsystem);
         sep = ", ";
     }
 }
 
-static void add_glance_value(struct str *s, const struct gpu_model *m, const char *name)
-{
+static void add_glance_value(struct str *s, const struct gpu_model *m, const char *name) {
     double v = gpu_model_spec(m, name);
     bool bridge = str_eq(name, "nvlink_gb_per_s") && gpu_model_spec(m, "nvlink_bridge") > 0;
-    if (v < 0)
-        str_add(s, " - |");
-    else
-        str_addf(s, " %.6g%s |", v, bridge ? " b" : "");
+    if (v < 0) str_add(s, " - |");
+    else str_addf(s, " %.6g%s |", v, bridge ? " b" : "");
 }
 
-static void add_glance(struct str *s)
-{
-    static const char *const keys[] = {"memory_gib",  "memory_gb_per_s", "fp32_tflops",     "tf32_tflops",
-                                       "bf16_tflops", "fp16_tflops",     "fp8_tflops",      "nvlink_gb_per_s",
+static void add_glance(struct str *s) {
+    static const char *const keys[] = {"memory_gib",  "memory_gb_per_s", "fp32_tflops", "tf32_tflops",
+                                       "bf16_tflops", "fp16_tflops",     "fp8_tflops",  "nvlink_gb_per_s",
                                        "pcie_gen",    "pcie_width",      "tdp_w"};
     const struct gpu_model *m = NULL;
     str_add(s, "\n## Data sheets\n\nDense rates in TFLOP/s; NVLink in GB/s, all links in one "
@@ -64,14 +56,12 @@ static void add_glance(struct str *s)
         str_addf(s, "| [%s](#%s) | ", gpu_model_name(m), gpu_model_id(m));
         add_ids(s, m);
         str_add(s, " |");
-        for (size_t k = 0; k < GP_ARRAY_LEN(keys); k++)
-            add_glance_value(s, m, keys[k]);
+        for (size_t k = 0; k < GP_ARRAY_LEN(keys); k++) add_glance_value(s, m, keys[k]);
         str_addc(s, '\n');
     }
 }
 
-static void add_when(struct str *s, const struct gpu_row *r)
-{
+static void add_when(struct str *s, const struct gpu_row *r) {
     const char *sep = "";
     if (r->gpus) {
         str_addf(s, "%d GPUs", r->gpus);
@@ -90,45 +80,36 @@ static void add_when(struct str *s, const struct gpu_row *r)
         str_addf(s, "%sover NVLink", sep);
         sep = ", ";
     }
-    if (!*sep)
-        str_add(s, "always");
+    if (!*sep) str_add(s, "always");
 }
 
 /* The number of a source in the list at the end; new ones are added. */
-static size_t source_number(struct strv *sources, const char *title)
-{
+static size_t source_number(struct strv *sources, const char *title) {
     for (size_t i = 0; i < sources->n; i++)
-        if (str_eq(sources->v[i], title))
-            return i + 1;
+        if (str_eq(sources->v[i], title)) return i + 1;
     strv_add(sources, title);
     return sources->n;
 }
 
-static void add_figures(struct str *s, const struct gpu_model *m, struct strv *sources)
-{
+static void add_figures(struct str *s, const struct gpu_model *m, struct strv *sources) {
     struct gpu_row r;
     bool any = false;
     for (size_t i = 0; gpu_row_at(i, &r); i++) {
-        if (r.model != m)
-            continue;
+        if (r.model != m) continue;
         if (!any)
             str_add(s, "\n| figure | unit | measured | fails under | degraded under | when | source |\n"
                        "|---|---|---|---|---|---|---|\n");
         any = true;
         str_addf(s, "| %s.%s | %s | ", r.check, r.metric, r.unit);
-        if (r.is_floor)
-            str_addf(s, "- | %.5g | %.5g | ", r.value, r.value * 1.05);
-        else
-            str_addf(s, "%.5g | %.5g | %.5g | ", r.value, r.value * 0.8, r.value * 0.9);
+        if (r.is_floor) str_addf(s, "- | %.5g | %.5g | ", r.value, r.value * 1.05);
+        else str_addf(s, "%.5g | %.5g | %.5g | ", r.value, r.value * 0.8, r.value * 0.9);
         add_when(s, &r);
         str_addf(s, " | [%zu] |\n", source_number(sources, r.source));
     }
-    if (!any && !gpu_model_like(m))
-        str_add(s, "\nNobody's figures are known: all its rates are unrated.\n");
+    if (!any && !gpu_model_like(m)) str_add(s, "\nNobody's figures are known: all its rates are unrated.\n");
 }
 
-static void add_model(struct str *s, const struct gpu_model *m, struct strv *sources)
-{
+static void add_model(struct str *s, const struct gpu_model *m, struct strv *sources) {
     GP_AUTO_STRV struct strv said = {0};
     struct gpu_spec_row spec;
     const char *alias = NULL;
@@ -141,29 +122,27 @@ static void add_model(struct str *s, const struct gpu_model *m, struct strv *sou
         if (spec.model == m) {
             size_t number = source_number(sources, spec.source);
             GP_AUTO_FREE char *text = xasprintf("[%zu]", number);
-            if (!strv_has(&said, text))
-                strv_add(&said, text);
+            if (!strv_has(&said, text)) strv_add(&said, text);
         }
     GP_AUTO_FREE char *list = strv_join(&said, ", ");
     const struct gpu_model *like = gpu_model_like(m);
     str_addf(s, " %s.\n", said.n ? list : "as below");
     if (like)
-        str_addf(s, "\nWhat is not said here is as for the "
-                    "[%s](#%s).\n", gpu_model_name(like), gpu_model_id(like));
+        str_addf(s,
+                 "\nWhat is not said here is as for the "
+                 "[%s](#%s).\n",
+                 gpu_model_name(like), gpu_model_id(like));
     add_figures(s, m, sources);
 }
 
-char *models_markdown(void)
-{
+char *models_markdown(void) {
     GP_AUTO_STR struct str s = {0};
     GP_AUTO_STRV struct strv sources = {0};
     const struct gpu_model *m = NULL;
     str_add(&s, intro);
     add_glance(&s);
-    for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++)
-        add_model(&s, m, &sources);
+    for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++) add_model(&s, m, &sources);
     str_add(&s, "\n## Sources\n\n");
-    for (size_t i = 0; i < sources.n; i++)
-        str_addf(&s, "%s[%zu] %s\n", i ? "\n" : "", i + 1, sources.v[i]);
+    for (size_t i = 0; i < sources.n; i++) str_addf(&s, "%s[%zu] %s\n", i ? "\n" : "", i + 1, sources.v[i]);
     return str_steal(&s);
 }

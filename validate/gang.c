@@ -15,54 +15,43 @@
 #include <inttypes.h>
 
 enum {
-    GANG_START_MS = 20000,     /* to start a rank, to hear where rank 0 listens */
-    GANG_FOLLOW_MS = 2000,     /* how long one `follow` waits on the node */
+    GANG_START_MS = 20000,        /* to start a rank, to hear where rank 0 listens */
+    GANG_FOLLOW_MS = 2000,        /* how long one `follow` waits on the node */
     GANG_FOLLOW_SLACK_MS = 15000, /* what a slow connection may add to that */
     GANG_RECONNECT_MS = 20000,
     GANG_AFTER_LOSS_MS = 20000, /* the others may say what they saw of a rank that is gone */
     GANG_STOP_MS = 10000,
-    GANG_MEET_S = 15,           /* for ranks to find each other, beyond what the checks take */
-    GANG_LOAD_S = 120,          /* for the driver and NCCL to start on every GPU */
+    GANG_MEET_S = 15,  /* for ranks to find each other, beyond what the checks take */
+    GANG_LOAD_S = 120, /* for the driver and NCCL to start on every GPU */
     GANG_RANKS_MAX = 1024,
     GANG_REREAD_MAX = 3
 };
 
-static struct agent_stream *place_stream(const struct gang_place *p)
-{
-    return &p->gang->ranks[p->first].stream;
-}
+static struct agent_stream *place_stream(const struct gang_place *p) { return &p->gang->ranks[p->first].stream; }
 
-char *gang_rank_label(const struct gang_rank *r)
-{
+char *gang_rank_label(const struct gang_rank *r) {
     const char *node = r->place->node->link->target.label;
     return r->gpu >= 0 ? xasprintf("%s gpu %d", node, r->gpu) : xstrdup(node);
 }
 
 /* One word per node and check; of the others only what is not good. */
-static void gang_told(void *ctx, const struct check_info *info, struct check_result *r)
-{
+static void gang_told(void *ctx, const struct check_info *info, struct check_result *r) {
     struct gang_rank *rank = ctx;
     const struct gang *g = rank->place->gang;
-    if (r)
-        validate_apply_floors(g->env->spec, r);
-    if (rank->index != rank->place->first && (!r || r->verdict == VERDICT_PASS))
-        return;
+    if (r) validate_apply_floors(g->env->spec, r);
+    if (rank->index != rank->place->first && (!r || r->verdict == VERDICT_PASS)) return;
     check_event(g->env->sink, rank->place->node->link->slot, NODE_GANG, info, r);
 }
 
 /* Whose line it is: the place's first rank's unless it names another of its ranks. */
-static struct agent_stream *line_stream(struct gang_place *p, const char *line, size_t len)
-{
+static struct agent_stream *line_stream(struct gang_place *p, const char *line, size_t len) {
     struct agent_stream *s = place_stream(p);
-    if (p->count == 1 || !len)
-        return s;
+    if (p->count == 1 || !len) return s;
     GP_AUTO_JSON json_t *j = NULL;
     struct gp_error ignored = {0}; /* the stream says it better */
-    if (json_parse(line, len, "the agent's line", &j, &ignored) < 0 || !json_is_object(j))
-        return s;
+    if (json_parse(line, len, "the agent's line", &j, &ignored) < 0 || !json_is_object(j)) return s;
     int64_t rank = json_int(j, "rank", (int64_t)p->first);
-    if (rank >= (int64_t)p->first && rank < (int64_t)(p->first + p->count))
-        return &p->gang->ranks[rank].stream;
+    if (rank >= (int64_t)p->first && rank < (int64_t)(p->first + p->count)) return &p->gang->ranks[rank].stream;
     if (!s->bad.code) {
         gp_fail(&s->bad, GP_EPROTO, "rank %" PRId64 " answered, which does not run on this node", rank);
         s->bad.domain = GP_D_AGENT;
@@ -70,12 +59,10 @@ static struct agent_stream *line_stream(struct gang_place *p, const char *line, 
     return s;
 }
 
-static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len)
-{
+static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     struct gang_place *p = ctx;
     struct agent_stream *s = place_stream(p);
-    if (agent_line_foreign(p->heard, is_stderr, line))
-        return true;
+    if (agent_line_foreign(p->heard, is_stderr, line)) return true;
     bool more = agent_stream_line(is_stderr ? s : line_stream(p, line, len), is_stderr, line, len);
     if (more && p->following && !is_stderr && !s->at)
         s->offset += (int64_t)len + 1; /* so that a lost connection is resumed without a repeat */
@@ -83,22 +70,17 @@ static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len)
 }
 
 /* Also after its end: a node that is not there any more is not handed over. */
-static void place_lose(struct gang_place *p, const char *why)
-{
-    if (p->state == PLACE_GONE)
-        return;
+static void place_lose(struct gang_place *p, const char *why) {
+    if (p->state == PLACE_GONE) return;
     p->state = PLACE_GONE;
     p->reason = xstrdup(why);
 }
 
-static void place_gone(struct gang_place *p, const char *why)
-{
-    if (p->state == PLACE_DONE || p->state == PLACE_GONE)
-        return;
+static void place_gone(struct gang_place *p, const char *why) {
+    if (p->state == PLACE_DONE || p->state == PLACE_GONE) return;
     place_lose(p, why);
-    GP_AUTO_FREE char *who = p->count > 1
-                                 ? xasprintf("ranks %zu to %zu", p->first, p->first + p->count - 1)
-                                 : xasprintf("rank %zu", p->first);
+    GP_AUTO_FREE char *who = p->count > 1 ? xasprintf("ranks %zu to %zu", p->first, p->first + p->count - 1)
+                                          : xasprintf("rank %zu", p->first);
     event_emit(p->gang->env->sink, p->node->link->slot, NODE_GANG, EVENT_WARN, "", "%s: %s", who, why);
 }
 
@@ -111,27 +93,22 @@ struct gang_batch {
     struct strv commands;
 };
 
-static void batch_clear(struct gang_batch *b)
-{
-    for (size_t i = 0; i < b->jobs.len; i++)
-        ssh_result_clear(&b->jobs.items[i].result);
+static void batch_clear(struct gang_batch *b) {
+    for (size_t i = 0; i < b->jobs.len; i++) ssh_result_clear(&b->jobs.items[i].result);
     vec_free(&b->jobs);
     vec_free(&b->places);
     strv_clear(&b->commands);
 }
 
-static void batch_add(struct gang_batch *b, struct gang_place *p, place_command *command,
-                      const struct secret *in, int64_t timeout_ms)
-{
+static void batch_add(struct gang_batch *b, struct gang_place *p, place_command *command, const struct secret *in,
+                      int64_t timeout_ms) {
     struct str cmd = {0};
     command(p, &cmd);
     agent_command_end(&cmd);
     p->heard[0] = p->heard[1] = false;
-    struct ssh_job job = {.session = p->node->link->session,
-                          .opts = {.deadline_ms = clock_deadline(timeout_ms),
-                                   .max_output = 1 << 16,
-                                   .on_line = gang_line,
-                                   .ctx = p}};
+    struct ssh_job job = {
+        .session = p->node->link->session,
+        .opts = {.deadline_ms = clock_deadline(timeout_ms), .max_output = 1 << 16, .on_line = gang_line, .ctx = p}};
     if (in) {
         job.opts.in = secret_reveal(in);
         job.opts.in_len = in->len;
@@ -142,8 +119,7 @@ static void batch_add(struct gang_batch *b, struct gang_place *p, place_command 
 }
 
 /* cancel may be NULL (clean-up goes on when all else was cancelled). */
-static int batch_run(struct gang_batch *b, struct gp_cancel *cancel, struct gp_error *err)
-{
+static int batch_run(struct gang_batch *b, struct gp_cancel *cancel, struct gp_error *err) {
     for (size_t i = 0; i < b->jobs.len; i++) {
         b->jobs.items[i].command = b->commands.v[i];
         b->jobs.items[i].opts.cancel = cancel;
@@ -154,18 +130,13 @@ static int batch_run(struct gang_batch *b, struct gp_cancel *cancel, struct gp_e
 /* --- starting --- */
 
 /* For ranks to find each other, and for GPUs to be opened, beyond what the checks take. */
-static int64_t gang_deadline_s(const struct gang *g)
-{
-    return g->seconds + GANG_MEET_S + (g->gpus ? GANG_LOAD_S : 0);
-}
+static int64_t gang_deadline_s(const struct gang *g) { return g->seconds + GANG_MEET_S + (g->gpus ? GANG_LOAD_S : 0); }
 
-static void place_dir(const struct gang_place *p, struct str *cmd)
-{
+static void place_dir(const struct gang_place *p, struct str *cmd) {
     str_addf(cmd, "R=" GP_NODE_DIR "/run/%s-rank%zu; ", p->gang->env->run, p->first);
 }
 
-static void start_command(const struct gang_place *p, struct str *cmd)
-{
+static void start_command(const struct gang_place *p, struct str *cmd) {
     const struct gang *g = p->gang;
     place_dir(p, cmd);
     str_add(cmd, "rm -rf \"$R\"; mkdir -p \"$R\" && chmod 700 \"$R\" || exit 3; ");
@@ -174,41 +145,36 @@ static void start_command(const struct gang_place *p, struct str *cmd)
     str_addf(&args, "rank --dir \"$R\" --rank %zu --size %zu --bind ", p->first, g->n);
     str_add_shquoted(&args, p->node->private_ip);
     str_addf(&args, " --check %s --deadline %" PRId64 "s", ids, gang_deadline_s(g));
-    if (g->gpus)
-        str_addf(&args, " --ranks %zu --gpu 0", p->count);
+    if (g->gpus) str_addf(&args, " --ranks %zu --gpu 0", p->count);
     agent_command(cmd, g->gpus > 0, false, args.s);
 }
 
-static void alive_command(const struct gang_place *p, struct str *cmd)
-{
+static void alive_command(const struct gang_place *p, struct str *cmd) {
     (void)p;
     str_add(cmd, ":");
 }
 
-static void follow_command(const struct gang_place *p, struct str *cmd)
-{
+static void follow_command(const struct gang_place *p, struct str *cmd) {
     place_dir(p, cmd);
-    GP_AUTO_FREE char *args = xasprintf("follow --dir \"$R\" --from %" PRId64 " --wait %d",
-                                        place_stream(p)->offset, GANG_FOLLOW_MS);
+    GP_AUTO_FREE char *args =
+        xasprintf("follow --dir \"$R\" --from %" PRId64 " --wait %d", place_stream(p)->offset, GANG_FOLLOW_MS);
     agent_command(cmd, false, false, args);
 }
 
-static void stop_command(const struct gang_place *p, struct str *cmd)
-{
+static void stop_command(const struct gang_place *p, struct str *cmd) {
     place_dir(p, cmd);
     str_add(cmd, "( ");
     agent_command(cmd, false, false, "stop --dir \"$R\"");
     str_add(cmd, " ) >/dev/null 2>&1; s=$?; rm -rf \"$R\"; exit $s");
 }
 
-static void place_started(struct gang_place *p, struct ssh_job *job)
-{
+static void place_started(struct gang_place *p, struct ssh_job *job) {
     if (place_stream(p)->started) {
         p->state = PLACE_RUNNING;
         return;
     }
-    GP_AUTO_FREE char *why = job->rc < 0 ? xstrdup(job->err.msg)
-                                         : agent_end_reason(place_stream(p), &job->result, GANG_START_MS);
+    GP_AUTO_FREE char *why =
+        job->rc < 0 ? xstrdup(job->err.msg) : agent_end_reason(place_stream(p), &job->result, GANG_START_MS);
     GP_AUTO_FREE char *text = xasprintf("could not be started: %s", why);
     if (job->rc < 0 || job->result.end == SSH_LOST)
         node_link_close(p->node->link); /* else it is kept: the rank may come up late and is stopped */
@@ -216,34 +182,27 @@ static void place_started(struct gang_place *p, struct ssh_job *job)
 }
 
 /* Connections slept at the barrier: one round trip on all of them tells which died there. */
-static int gang_connect(struct gang *g, struct gp_error *err)
-{
+static int gang_connect(struct gang *g, struct gp_error *err) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = 0; i < g->n_places; i++)
-        if (g->places[i].node->link->session)
-            batch_add(&b, &g->places[i], alive_command, NULL, GANG_STOP_MS);
+        if (g->places[i].node->link->session) batch_add(&b, &g->places[i], alive_command, NULL, GANG_STOP_MS);
     int rc = batch_run(&b, g->env->cancel, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     for (size_t i = 0; i < b.jobs.len; i++)
         if (b.jobs.items[i].rc < 0 || b.jobs.items[i].result.end != SSH_EXITED)
             node_link_close(b.places.items[i]->node->link);
     for (size_t i = 0; i < g->n_places; i++) {
         struct gang_place *p = &g->places[i];
         struct gp_error own = {0};
-        if (p->node->link->session || node_link_ensure(p->node->link, &own) == 0)
-            continue;
-        if (own.code == GP_ECANCELLED)
-            return gp_fail(err, GP_ECANCELLED, "%s", own.msg);
+        if (p->node->link->session || node_link_ensure(p->node->link, &own) == 0) continue;
+        if (own.code == GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", own.msg);
         place_gone(p, own.msg);
     }
     return 0;
 }
 
 /* Starts places [first, last) at once. */
-static int gang_start(struct gang *g, size_t first, size_t last, const char *addr,
-                      struct gp_error *err)
-{
+static int gang_start(struct gang *g, size_t first, size_t last, const char *addr, struct gp_error *err) {
     GP_AUTO_FREE char *text = xasprintf("%s\n%s\n", secret_reveal(&g->token), addr);
     GP_AUTO_SECRET struct secret in = {0};
     secret_set(&in, text, strlen(text));
@@ -255,16 +214,14 @@ static int gang_start(struct gang *g, size_t first, size_t last, const char *add
             batch_add(&b, &g->places[i], start_command, &in, GANG_START_MS);
         }
     int rc = batch_run(&b, g->env->cancel, err);
-    for (size_t i = 0; i < b.jobs.len; i++)
-        place_started(b.places.items[i], &b.jobs.items[i]);
+    for (size_t i = 0; i < b.jobs.len; i++) place_started(b.places.items[i], &b.jobs.items[i]);
     return rc == -GP_ECANCELLED ? rc : (gp_error_clear(err), 0);
 }
 
 /* --- following --- */
 
 /* The connection broke, the rank did not: it writes to a file. One short try to come back. */
-static void place_reconnect(struct gang_place *p, const char *why)
-{
+static void place_reconnect(struct gang_place *p, const char *why) {
     struct node_link *l = p->node->link;
     node_link_close(l);
     int64_t usual = l->reach_timeout_ms;
@@ -272,14 +229,12 @@ static void place_reconnect(struct gang_place *p, const char *why)
     struct gp_error own = {0};
     int rc = ++p->rereads > GANG_REREAD_MAX ? -GP_ELOST : node_link_ensure(l, &own);
     l->reach_timeout_ms = usual;
-    if (rc == 0)
-        return;
+    if (rc == 0) return;
     GP_AUTO_FREE char *text = xasprintf("%s%s%s", why, own.code ? ": " : "", own.msg);
     place_gone(p, text);
 }
 
-static void place_followed(struct gang_place *p, struct ssh_job *job)
-{
+static void place_followed(struct gang_place *p, struct ssh_job *job) {
     struct agent_stream *s = place_stream(p);
     const struct gp_error *bad = NULL;
     bool ended = true;
@@ -307,37 +262,30 @@ static void place_followed(struct gang_place *p, struct ssh_job *job)
 }
 
 /* One round over every running place among [first, last). */
-static int gang_follow(struct gang *g, size_t first, size_t last, struct gp_error *err)
-{
+static int gang_follow(struct gang *g, size_t first, size_t last, struct gp_error *err) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = first; i < last; i++) {
         struct gang_place *p = &g->places[i];
-        if (p->state != PLACE_RUNNING)
-            continue;
+        if (p->state != PLACE_RUNNING) continue;
         place_stream(p)->at = false;
         p->following = true;
         batch_add(&b, p, follow_command, NULL, GANG_FOLLOW_MS + GANG_FOLLOW_SLACK_MS);
     }
     int rc = batch_run(&b, g->env->cancel, err);
-    if (rc == -GP_ECANCELLED)
-        return rc;
+    if (rc == -GP_ECANCELLED) return rc;
     gp_error_clear(err);
-    for (size_t i = 0; i < b.jobs.len; i++)
-        place_followed(b.places.items[i], &b.jobs.items[i]);
+    for (size_t i = 0; i < b.jobs.len; i++) place_followed(b.places.items[i], &b.jobs.items[i]);
     return 0;
 }
 
-static size_t count_state(const struct gang *g, enum place_state state)
-{
+static size_t count_state(const struct gang *g, enum place_state state) {
     size_t n = 0;
-    for (size_t i = 0; i < g->n_places; i++)
-        n += g->places[i].state == state;
+    for (size_t i = 0; i < g->n_places; i++) n += g->places[i].state == state;
     return n;
 }
 
 /* Waits until rank 0 said where it listens. */
-static int gang_rendezvous(struct gang *g, struct gp_error *err)
-{
+static int gang_rendezvous(struct gang *g, struct gp_error *err) {
     struct gang_place *zero = &g->places[0];
     int64_t deadline = clock_deadline(GANG_START_MS);
     while (zero->state == PLACE_RUNNING && !place_stream(zero)->addr[0]) {
@@ -346,44 +294,37 @@ static int gang_rendezvous(struct gang *g, struct gp_error *err)
             break;
         }
         int rc = gang_follow(g, 0, 1, err);
-        if (rc < 0)
-            return rc;
+        if (rc < 0) return rc;
     }
     return 0;
 }
 
 /* Reads all ranks until all ended, the deadline, or a while after the first loss. */
-static int gang_watch(struct gang *g, struct gp_error *err)
-{
+static int gang_watch(struct gang *g, struct gp_error *err) {
     int64_t deadline = clock_deadline(gang_deadline_s(g) * 1000 + AGENT_GRACE_MS);
     int64_t after_loss = GP_NEVER;
     while (count_state(g, PLACE_RUNNING)) {
-        if (after_loss == GP_NEVER && count_state(g, PLACE_GONE))
-            after_loss = clock_deadline(GANG_AFTER_LOSS_MS);
-        if (clock_left_ms(deadline) == 0 || clock_left_ms(after_loss) == 0)
-            break;
+        if (after_loss == GP_NEVER && count_state(g, PLACE_GONE)) after_loss = clock_deadline(GANG_AFTER_LOSS_MS);
+        if (clock_left_ms(deadline) == 0 || clock_left_ms(after_loss) == 0) break;
         int rc = gang_follow(g, 0, g->n_places, err);
-        if (rc < 0)
-            return rc;
+        if (rc < 0) return rc;
     }
     bool late = clock_left_ms(deadline) == 0;
     for (size_t i = 0; i < g->n_places; i++)
         if (g->places[i].state == PLACE_RUNNING)
-            place_gone(&g->places[i], late ? "had not ended at the deadline"
-                                         : "was stopped, because another rank is gone");
+            place_gone(&g->places[i],
+                       late ? "had not ended at the deadline" : "was stopped, because another rank is gone");
     return 0;
 }
 
-static void may_go_on(const struct gang_place *p, const char *why)
-{
+static void may_go_on(const struct gang_place *p, const char *why) {
     event_emit(p->gang->env->sink, p->node->link->slot, NODE_GANG, EVENT_WARN, "",
                "%s %zu could not be stopped (%s): it ends by itself within %" PRId64 " s",
                p->count > 1 ? "the ranks from" : "rank", p->first, why, gang_deadline_s(p->gang));
 }
 
 /* A session that was cancelled while it opened a channel is of no use; a lost one may come back. */
-static bool stop_reconnect(struct gang_place *p, int64_t deadline_ms)
-{
+static bool stop_reconnect(struct gang_place *p, int64_t deadline_ms) {
     struct node_link *l = p->node->link, usual = *l;
     node_link_close(l);
     l->cancel = NULL;
@@ -398,8 +339,7 @@ static bool stop_reconnect(struct gang_place *p, int64_t deadline_ms)
 }
 
 /* Stops every rank that was asked to start, over the sessions that are there. */
-static void stop_round(struct gang *g)
-{
+static void stop_round(struct gang *g) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = 0; i < g->n_places; i++)
         if (g->places[i].asked && g->places[i].node->link->session)
@@ -414,8 +354,7 @@ static void stop_round(struct gang *g)
             continue;
         }
         p->asked = false;
-        if (job->result.status == 0 || (job->result.status != 2 && !place_stream(p)->started))
-            continue;
+        if (job->result.status == 0 || (job->result.status != 2 && !place_stream(p)->started)) continue;
         const char *why = job->result.status == 2 ? "driver hang" : "the agent there could not tell";
         may_go_on(p, why);
         place_lose(p, why);
@@ -424,16 +363,13 @@ static void stop_round(struct gang *g)
 
 /* Ends what is left and removes the run's folders; also after cancellation. What could not be ended is
  * said: it ends itself at its own deadline. */
-static void gang_stop(struct gang *g)
-{
+static void gang_stop(struct gang *g) {
     stop_round(g);
     int64_t deadline_ms = clock_deadline(GANG_STOP_MS);
     bool again = false;
     for (size_t i = 0; i < g->n_places; i++)
-        if (g->places[i].asked)
-            again = stop_reconnect(&g->places[i], deadline_ms) || again;
-    if (again)
-        stop_round(g);
+        if (g->places[i].asked) again = stop_reconnect(&g->places[i], deadline_ms) || again;
+    if (again) stop_round(g);
     for (size_t i = 0; i < g->n_places; i++)
         if (g->places[i].asked) {
             may_go_on(&g->places[i], "its node does not answer");
@@ -441,11 +377,9 @@ static void gang_stop(struct gang *g)
         }
 }
 
-static int gang_run(struct gang *g, struct gp_error *err)
-{
+static int gang_run(struct gang *g, struct gp_error *err) {
     int rc = gang_connect(g, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     if (count_state(g, PLACE_GONE)) {
         for (size_t i = 0; i < g->n_places; i++)
             place_gone(&g->places[i], "not started, because another node cannot be reached");
@@ -462,16 +396,14 @@ static int gang_run(struct gang *g, struct gp_error *err)
 
 /* How long the gang checks may take: what validate.time leaves beside the node checks. Their stated
  * seconds are those of a sound node and choose; they do not condemn a machine that is busy or small. */
-static int64_t gang_seconds(const struct gang *g)
-{
+static int64_t gang_seconds(const struct gang *g) {
     const struct validate_plan *plan = g->env->plan;
     int64_t left = (g->env->spec->validate.time_ms - plan->node_time_ms) / 1000;
     return GP_MAX(left, check_seconds(g->checks, g->n_checks));
 }
 
-static int gang_open(struct gang *g, struct gang_node *nodes, size_t n,
-                     const struct validate_env *env, struct gp_error *err)
-{
+static int gang_open(struct gang *g, struct gang_node *nodes, size_t n, const struct validate_env *env,
+                     struct gp_error *err) {
     size_t per = env->nvidia_expected && env->gpus_expected > 0 ? (size_t)env->gpus_expected : 1;
     *g = (struct gang){.env = env,
                        .n = n * per,
@@ -481,19 +413,19 @@ static int gang_open(struct gang *g, struct gang_node *nodes, size_t n,
                        .n_checks = env->plan->gang_checks.len};
     g->seconds = gang_seconds(g);
     if (g->n > GANG_RANKS_MAX)
-        return gp_fail(err, GP_EUSAGE, "a gang has at most %d ranks; %zu nodes with %zu GPUs are more: "
-                       "validate them in parts", GANG_RANKS_MAX, n, per);
+        return gp_fail(err, GP_EUSAGE,
+                       "a gang has at most %d ranks; %zu nodes with %zu GPUs are more: "
+                       "validate them in parts",
+                       GANG_RANKS_MAX, n, per);
     char hex[65];
     int rc = fs_random_hex(hex, 32, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     secret_set(&g->token, hex, 64);
     explicit_bzero(hex, sizeof hex);
     g->places = xcalloc(n, sizeof *g->places);
     g->ranks = xcalloc(g->n, sizeof *g->ranks);
     for (size_t i = 0; i < n; i++)
-        g->places[i] =
-            (struct gang_place){.gang = g, .node = &nodes[i], .first = i * per, .count = per};
+        g->places[i] = (struct gang_place){.gang = g, .node = &nodes[i], .first = i * per, .count = per};
     for (size_t i = 0; i < g->n; i++) {
         struct gang_rank *r = &g->ranks[i];
         *r = (struct gang_rank){.place = &g->places[i / per], .index = i};
@@ -508,42 +440,32 @@ static int gang_open(struct gang *g, struct gang_node *nodes, size_t n,
     return 0;
 }
 
-static void gang_close(struct gang *g)
-{
-    for (size_t i = 0; g->ranks && i < g->n; i++)
-        agent_stream_clear(&g->ranks[i].stream);
-    for (size_t i = 0; g->places && i < g->n_places; i++)
-        free(g->places[i].reason);
+static void gang_close(struct gang *g) {
+    for (size_t i = 0; g->ranks && i < g->n; i++) agent_stream_clear(&g->ranks[i].stream);
+    for (size_t i = 0; g->places && i < g->n_places; i++) free(g->places[i].reason);
     free(g->ranks);
     free(g->places);
     secret_clear(&g->token);
 }
 
-int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env,
-                  struct report *report, struct gp_error *err)
-{
+int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env, struct report *report,
+                  struct gp_error *err) {
     struct gp_error own = {0};
     int rc = 0;
     if (n && env->plan->gang_checks.len) {
         GP_CLEANUP(gang_close) struct gang g = {0};
         rc = gang_open(&g, nodes, n, env, &own);
-        if (rc == 0)
-            rc = gang_run(&g, &own);
-        if (g.ranks)
-            gang_stop(&g);
-        if (g.ranks)
-            gang_merge(&g, rc < 0 ? own.msg : NULL, report);
+        if (rc == 0) rc = gang_run(&g, &own);
+        if (g.ranks) gang_stop(&g);
+        if (g.ranks) gang_merge(&g, rc < 0 ? own.msg : NULL, report);
         if (rc == 0 && !gang_began(&g)) {
-            rc = gp_fail(&own, GP_EVALIDATE, "%s: the gang checks could not be run: %s",
-                         nodes[0].link->target.label,
+            rc = gp_fail(&own, GP_EVALIDATE, "%s: the gang checks could not be run: %s", nodes[0].link->target.label,
                          g.places[0].reason ? g.places[0].reason : "no rank began");
             own.domain = GP_D_AGENT;
         }
     }
     struct check_result left;
-    for (size_t i = 0; check_left_out(env, true, &i, &left);)
-        vec_push(&report->gang, left);
-    if (rc < 0 && err)
-        *err = own;
+    for (size_t i = 0; check_left_out(env, true, &i, &left);) vec_push(&report->gang, left);
+    if (rc < 0 && err) *err = own;
     return rc;
 }

@@ -8,10 +8,10 @@
 #include "validate/validate.h"
 
 enum place_state {
-    PLACE_IDLE,    /* not started */
+    PLACE_IDLE, /* not started */
     PLACE_RUNNING,
-    PLACE_DONE,    /* all its ranks said their end */
-    PLACE_GONE     /* reason says why; nothing that they said before counts as passed */
+    PLACE_DONE, /* all its ranks said their end */
+    PLACE_GONE  /* reason says why; nothing that they said before counts as passed */
 };
 struct gang;
 /* A node's part: its ranks (one, or one for each GPU) run in one process tree, write one file, and are
@@ -21,23 +21,23 @@ struct gang_place {
     struct gang_node *node;
     size_t first, count; /* its ranks */
     enum place_state state;
-    char *reason;  /* PLACE_GONE, or what came after its end; owned */
-    int rereads;   /* connections lost so far */
-    bool asked;    /* a command that starts it was sent, and it was not stopped since */
+    char *reason;   /* PLACE_GONE, or what came after its end; owned */
+    int rereads;    /* connections lost so far */
+    bool asked;     /* a command that starts it was sent, and it was not stopped since */
     bool following; /* what comes is the ranks' file, so its lines move the offset */
-    bool heard[2]; /* see agent_line_foreign; of the command that runs now */
+    bool heard[2];  /* see agent_line_foreign; of the command that runs now */
 };
 struct gang_rank {
     struct gang_place *place;
     size_t index;
-    int gpu; /* of its node; -1: none */
+    int gpu;                    /* of its node; -1: none */
     struct agent_stream stream; /* the first rank's also has what is said of the place: listen, at */
-    bool began; /* set by gang_merge: it began a check */
+    bool began;                 /* set by gang_merge: it began a check */
 };
 struct gang {
     const struct validate_env *env;
     size_t n, n_places, n_checks; /* n: ranks */
-    int gpus; /* per node, a rank each; 0: one rank per node, on the host */
+    int gpus;                     /* per node, a rank each; 0: one rank per node, on the host */
     const struct check_info *const *checks;
     int64_t seconds; /* what the checks take at most together */
     struct secret token;

@@ -9,16 +9,13 @@
 #include "base/json.h"
 #include "validate/judge.h"
 
-bool gang_began(const struct gang *g)
-{
+bool gang_began(const struct gang *g) {
     for (size_t i = 0; i < g->n; i++)
-        if (g->ranks[i].began)
-            return true;
+        if (g->ranks[i].began) return true;
     return false;
 }
 
-static void result_copy(struct check_result *to, const struct check_result *from)
-{
+static void result_copy(struct check_result *to, const struct check_result *from) {
     *to = (struct check_result){0};
     GP_AUTO_JSON json_t *j = check_result_to_json(from);
     if (check_result_from_json(j, to, NULL) < 0)
@@ -27,8 +24,7 @@ static void result_copy(struct check_result *to, const struct check_result *from
 }
 
 /* "culprits": the ranks that this result blames; false when it blames nobody in particular. */
-static bool blames(const struct check_result *r, size_t rank, bool *ret_known)
-{
+static bool blames(const struct check_result *r, size_t rank, bool *ret_known) {
     const json_t *list = json_at(r->data, "culprits");
     bool found = false;
     *ret_known = json_array_size(list) > 0;
@@ -40,15 +36,13 @@ static bool blames(const struct check_result *r, size_t rank, bool *ret_known)
 }
 
 /* What the whole gang's results say about one rank for one check. */
-static void find_blame(const struct gang *g, size_t check, size_t rank, bool *ret_known,
-                       bool *ret_blamed, const char **ret_text)
-{
+static void find_blame(const struct gang *g, size_t check, size_t rank, bool *ret_known, bool *ret_blamed,
+                       const char **ret_text) {
     *ret_known = *ret_blamed = false;
     for (size_t i = 0; i < g->n; i++) {
         const struct check_result *r = &g->ranks[i].stream.checks.items[check].result;
         bool known = false;
-        if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_ERROR)
-            continue;
+        if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_ERROR) continue;
         if (blames(r, rank, &known)) {
             *ret_blamed = true;
             *ret_text = r->message;
@@ -58,15 +52,13 @@ static void find_blame(const struct gang *g, size_t check, size_t rank, bool *re
 }
 
 /* A rank's own result as seen by all: blamed by others, or only suffering from another one's fault. */
-static void rank_result(const struct gang *g, size_t check, size_t rank, struct check_result *ret)
-{
+static void rank_result(const struct gang *g, size_t check, size_t rank, struct check_result *ret) {
     const struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
     bool known = false, blamed = false;
     const char *text = "";
     find_blame(g, check, rank, &known, &blamed, &text);
     result_copy(ret, r);
-    if (blamed)
-        check_result_worsen(ret, VERDICT_FAIL, "blamed", text, r->suggestion);
+    if (blamed) check_result_worsen(ret, VERDICT_FAIL, "blamed", text, r->suggestion);
     if (known && !blamed && ret->verdict == VERDICT_FAIL) {
         ret->verdict = VERDICT_PASS;
         check_result_worsen(ret, VERDICT_ERROR, "peer", r->message, "another node is to blame");
@@ -74,8 +66,7 @@ static void rank_result(const struct gang *g, size_t check, size_t rank, struct 
 }
 
 /* A node's share: the worst of its ranks; with several of them each one's word is in data.ranks_here. */
-static void share(struct gang *g, size_t check, struct gang_place *p)
-{
+static void share(struct gang *g, size_t check, struct gang_place *p) {
     struct check_result all;
     rank_result(g, check, p->first, &all);
     json_t *here = p->count > 1 ? json_array() : NULL;
@@ -83,23 +74,20 @@ static void share(struct gang *g, size_t check, struct gang_place *p)
         const struct gang_rank *rank = &g->ranks[p->first + i];
         struct check_result one;
         rank_result(g, check, rank->index, &one);
-        json_array_append_new(here, json_pack("{s:i, s:i, s:s, s:s, s:s}", "rank", (int)rank->index,
-                                              "gpu", rank->gpu, "verdict", verdict_name(one.verdict),
-                                              "code", one.code, "message", one.message));
+        json_array_append_new(here, json_pack("{s:i, s:i, s:s, s:s, s:s}", "rank", (int)rank->index, "gpu", rank->gpu,
+                                              "verdict", verdict_name(one.verdict), "code", one.code, "message",
+                                              one.message));
         GP_AUTO_FREE char *text = xasprintf("gpu %d: %s", rank->gpu, one.message);
         check_result_worsen(&all, one.verdict, one.code, text, one.suggestion);
         check_result_clear(&one);
     }
-    if (here && !all.data)
-        all.data = json_object();
-    if (here)
-        json_object_set_new(all.data, "ranks_here", here);
+    if (here && !all.data) all.data = json_object();
+    if (here) json_object_set_new(all.data, "ranks_here", here);
     vec_push(&p->node->rn->checks, all);
 }
 
 /* Ranks are the agents' word; people want the machine and the GPU. */
-static void name_culprits(const struct gang *g, size_t check, struct check_result *all)
-{
+static void name_culprits(const struct gang *g, size_t check, struct check_result *all) {
     GP_AUTO_STR struct str names = {.max = 200};
     GP_AUTO_JSON json_t *who = json_array();
     for (size_t i = 0; i < g->n; i++) {
@@ -107,27 +95,22 @@ static void name_culprits(const struct gang *g, size_t check, struct check_resul
         const char *text = "";
         const struct gang_rank *r = &g->ranks[i];
         find_blame(g, check, i, &known, &blamed, &text);
-        if (!blamed)
-            continue;
+        if (!blamed) continue;
         GP_AUTO_FREE char *label = gang_rank_label(r);
         str_addf(&names, "%s%s", names.len ? ", " : "", label);
         json_t *one = json_pack("{s:i, s:s}", "rank", (int)i, "node", r->place->node->link->target.label);
-        if (r->gpu >= 0)
-            json_object_set_new(one, "gpu", json_integer(r->gpu));
+        if (r->gpu >= 0) json_object_set_new(one, "gpu", json_integer(r->gpu));
         json_array_append_new(who, one);
     }
-    if (!names.len)
-        return;
-    if (!all->data)
-        all->data = json_object();
+    if (!names.len) return;
+    if (!all->data) all->data = json_object();
     json_object_set(all->data, "blamed", who);
     char *text = xasprintf("%s (to blame: %s)", all->message, names.s);
     free(all->message);
     all->message = text;
 }
 
-static void merge_check(struct gang *g, size_t check, struct report *report)
-{
+static void merge_check(struct gang *g, size_t check, struct report *report) {
     struct check_result all;
     result_copy(&all, &g->ranks[0].stream.checks.items[check].result);
     for (size_t i = 0; i < g->n; i++) {
@@ -140,12 +123,10 @@ static void merge_check(struct gang *g, size_t check, struct report *report)
     }
     name_culprits(g, check, &all);
     vec_push(&report->gang, all);
-    for (size_t i = 0; i < g->n_places; i++)
-        share(g, check, &g->places[i]);
+    for (size_t i = 0; i < g->n_places; i++) share(g, check, &g->places[i]);
 }
 
-void gang_merge(struct gang *g, const char *why, struct report *report)
-{
+void gang_merge(struct gang *g, const char *why, struct report *report) {
     for (size_t i = 0; i < g->n; i++) {
         struct gang_rank *r = &g->ranks[i];
         r->began = agent_stream_began(&r->stream);
@@ -155,9 +136,7 @@ void gang_merge(struct gang *g, const char *why, struct report *report)
                 r->stream.checks.items[k].state = AGENT_CHECK_RUNNING; /* it was asked: an error */
         const char *reason = why ? why : p->reason ? p->reason : "the rank never began";
         agent_stream_finish(&r->stream, reason);
-        if (p->state == PLACE_GONE)
-            agent_stream_doubt(&r->stream, reason);
+        if (p->state == PLACE_GONE) agent_stream_doubt(&r->stream, reason);
     }
-    for (size_t k = 0; k < g->n_checks; k++)
-        merge_check(g, k, report);
+    for (size_t k = 0; k < g->n_checks; k++) merge_check(g, k, report);
 }

@@ -12,7 +12,7 @@ bool validate_demanded(const struct spec *spec, const char *check);
 bool validate_required(const struct spec *spec, const char *check);
 /* Replaces verdict, code, message and suggestion when v is worse than what is there. suggestion may
  * be NULL. */
-void check_result_worsen(struct check_result *r, enum verdict v, const char *code,
-                         const char *message, const char *suggestion);
+void check_result_worsen(struct check_result *r, enum verdict v, const char *code, const char *message,
+                         const char *suggestion);
 
 #endif

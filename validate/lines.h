@@ -13,7 +13,7 @@
 #define AGENT_LINE_MAX ((size_t)60 << 10) /* bytes; ssh cuts lines at 64 KiB */
 
 enum agent_line_type {
-    AGENT_HELLO, /* agent, host, boot_id, pid, rank, size */
+    AGENT_HELLO,   /* agent, host, boot_id, pid, rank, size */
     AGENT_LOADED,  /* load_ms: the driver is loaded, and the time of the checks begins */
     AGENT_START,   /* check */
     AGENT_RESULT,  /* check, result */
@@ -28,7 +28,7 @@ struct agent_line {
     char check[64];
     char addr[64];
     char agent[40]; /* AGENT_HELLO: the gpuprov that it is of; "" */
-    char host[80]; /* AGENT_HELLO: the node's own name; "" */
+    char host[80];  /* AGENT_HELLO: the node's own name; "" */
     char boot_id[40];
     char reason[200]; /* AGENT_END: why it ended early; "" */
     int64_t pid, offset, load_ms;
@@ -51,10 +51,10 @@ struct agent_check {
 struct agent_stream {
     VEC_OF(struct agent_check) checks;
     bool hello, ended;
-    enum verdict worst;  /* of what the agent itself said, before it was judged here */
-    char addr[64];       /* from AGENT_LISTEN; "" */
-    char host[80];       /* from AGENT_HELLO; "" */
-    char boot_id[40];    /* from AGENT_HELLO; "" */
+    enum verdict worst; /* of what the agent itself said, before it was judged here */
+    char addr[64];      /* from AGENT_LISTEN; "" */
+    char host[80];      /* from AGENT_HELLO; "" */
+    char boot_id[40];   /* from AGENT_HELLO; "" */
     /* Set by the owner: whom the hello must come from. size 0: nobody's rank; boot "": any. */
     int64_t want_rank, want_size;
     char want_boot_id[40];

@@ -12,8 +12,8 @@ struct gpu_model; /* a row; static, never freed */
 /* device, subsystem: PCI ids without the vendor (0x2330 and 0x16c1; subsystem 0: not known). A row that
  * names the subsystem goes before one that does not. NULL: no such model. */
 const struct gpu_model *gpu_model_find(unsigned device, unsigned subsystem);
-const char *gpu_model_name(const struct gpu_model *m); /* "H100 SXM5 80GB" */
-const char *gpu_model_id(const struct gpu_model *m);   /* "h100-sxm5-80": the same in all releases */
+const char *gpu_model_name(const struct gpu_model *m);   /* "H100 SXM5 80GB" */
+const char *gpu_model_id(const struct gpu_model *m);     /* "h100-sxm5-80": the same in all releases */
 const struct gpu_model *gpu_model_by_id(const char *id); /* NULL: none */
 
 /* Names as people, clouds and drivers write them: "H100", "nvidia-h100-80gb", "NVIDIA H100 80GB HBM3".
@@ -25,7 +25,7 @@ const char *gpu_model_alias(const struct gpu_model *m, size_t i); /* NULL ends *
 
 /* What was measured on sound GPUs of this model. */
 struct gpu_figure {
-    double measured; /* in the metric's unit; negative: only somebody's limit was published */
+    double measured;       /* in the metric's unit; negative: only somebody's limit was published */
     double fail, degraded; /* 80 % and 90 % of it; of a published limit: itself and 5 % more */
     const char *source;
 };
@@ -39,8 +39,7 @@ struct gpu_figure_key {
     bool nvls;   /* NCCL reduced in the NVSwitch (NVLink SHARP) */
     bool nvlink; /* all pairs talk over NVLink; models with NVSwitch have no row that needs it */
 };
-bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *key,
-                      struct gpu_figure *ret);
+bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *key, struct gpu_figure *ret);
 
 /* A value of the data sheet: "memory_gib" (as sold; drivers report up to 8 % less), "memory_gb_per_s",
  * "ecc" (1: on as delivered), "bf16_tflops" (dense; fp32, tf32, fp16, fp8 too), "nvlink_links",
@@ -53,8 +52,8 @@ double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *k
 /* Can this be a sound GPU's figure? Between half the data sheet's and all of it (NVLS: a quarter more, as
  * busbw counts a ring's traffic). A limit outside of that is dead: it fails nobody, or everybody. True also
  * where the data sheet says nothing. why: one line when not. For tables, fleet baselines and calibration. */
-bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value,
-                          char *why, size_t why_size);
+bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value, char *why,
+                          size_t why_size);
 
 /* The model whose figures stand for what m has none of; NULL: none. */
 const struct gpu_model *gpu_model_like(const struct gpu_model *m);
@@ -65,8 +64,8 @@ struct gpu_row {
     const struct gpu_model *model; /* whose own row it is; others may be like it */
     const char *check, *metric, *unit, *source;
     double value;
-    bool is_floor;    /* somebody's limit, not a measurement */
-    int gpus, nvls;   /* 0: any; nvls -1: any */
+    bool is_floor;  /* somebody's limit, not a measurement */
+    int gpus, nvls; /* 0: any; nvls -1: any */
     int64_t bytes;
     bool nvlink;
 };

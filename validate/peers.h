@@ -7,9 +7,10 @@
 
 #include "base/gp_base.h"
 
-#define PEERS_MIN 4       /* fewer have no median to speak of */
-#define PEERS_SHARE 0.08  /* sound GPUs of one node differ by 5 % and a little (binning, cooling) */
-#define PEERS_MADS 3.5    /* and by this many deviations, each 1.4826 * MAD (a normal one's sigma): the usual
+#define PEERS_MIN 4      /* fewer have no median to speak of */
+#define PEERS_SHARE 0.08 /* sound GPUs of one node differ by 5 % and a little (binning, cooling) */
+#define PEERS_MADS \
+    3.5 /* and by this many deviations, each 1.4826 * MAD (a normal one's sigma): the usual
                            * bound of the modified z-score (Iglewicz and Hoaglin 1993) */
 
 struct peers {

@@ -39,14 +39,14 @@ int64_t check_seconds(const struct check_info *const *checks, size_t n);
 bool check_any_needs(const struct check_info *const *checks, size_t n, unsigned need);
 
 /* One event per start (r NULL) or result. */
-void check_event(const struct event_sink *sink, int slot, enum node_phase phase,
-                 const struct check_info *info, const struct check_result *r);
+void check_event(const struct event_sink *sink, int slot, enum node_phase phase, const struct check_info *info,
+                 const struct check_result *r);
 
 /* check_result_worsen of a sample's result with the check's suggestion; said as an event when it was good
  * until then. */
 struct sample;
-void validate_worsen(const struct validate_env *env, const struct sample *one, enum verdict v,
-                     const char *code, const char *message);
+void validate_worsen(const struct validate_env *env, const struct sample *one, enum verdict v, const char *code,
+                     const char *message);
 
 /* The plan's left-out checks of this kind (gang or not), one by one, as skipped results: false when
  * there are no more. *i starts at 0. */

@@ -25,8 +25,8 @@ enum { KILL_MS = 3000 };
 /* An agent's program where it can be run from. */
 struct program {
     char path[64];
-    int fd;      /* -1: on disk */
-    char *dir;   /* private folder to remove, or NULL */
+    int fd;    /* -1: on disk */
+    char *dir; /* private folder to remove, or NULL */
 };
 
 /* One of the child's outputs, cut into lines. */
@@ -77,8 +77,10 @@ static int to_folder(struct program *p, const void *data, size_t n, struct gp_er
         free(dir);
         p->dir = NULL;
     }
-    return gp_fail(err, GP_EENV, "the agent could be put nowhere that it can be run from (/run, /var/tmp, "
-                   "/tmp): %s", why.msg[0] != '\0' ? why.msg : "no folder could be made there");
+    return gp_fail(err, GP_EENV,
+                   "the agent could be put nowhere that it can be run from (/run, /var/tmp, "
+                   "/tmp): %s",
+                   why.msg[0] != '\0' ? why.msg : "no folder could be made there");
 }
 
 static int unpack(const char *name, struct program *p, struct gp_error *err) {
@@ -98,8 +100,8 @@ static void become_agent(const char *path, char **argv, int out, int err_fd, pid
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int in = open("/dev/null", O_RDONLY);
-    bool ok = getppid() == parent && in >= 0 && dup2(in, STDIN_FILENO) >= 0 &&
-              dup2(out, STDOUT_FILENO) >= 0 && dup2(err_fd, STDERR_FILENO) >= 0;
+    bool ok = getppid() == parent && in >= 0 && dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
+              dup2(err_fd, STDERR_FILENO) >= 0;
     if (ok) execv(path, argv);
     dprintf(STDERR_FILENO, "could not be started: %s\n", strerror(errno));
     _exit(127);
@@ -193,10 +195,9 @@ static char *why_it_ended(const struct local_run *run, enum ending how, int stat
         duration_format(took, sizeof took, waited_ms);
         return xasprintf("the agent had not ended after %s", took);
     }
-    if (WIFSIGNALED(status))
-        return xasprintf("the agent was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
-    return xasprintf("the agent ended early with exit status %d%s%s", WEXITSTATUS(status),
-                     last[0] != '\0' ? ": " : "", last);
+    if (WIFSIGNALED(status)) return xasprintf("the agent was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
+    return xasprintf("the agent ended early with exit status %d%s%s", WEXITSTATUS(status), last[0] != '\0' ? ": " : "",
+                     last);
 }
 
 static int run_agent(struct local_run *run, const struct program *p, struct gp_error *err) {

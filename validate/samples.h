@@ -8,15 +8,15 @@
 #include "model/report.h"
 
 struct sample {
-    struct report_node *node;    /* NULL: of all nodes together. Borrowed, as the next three */
+    struct report_node *node; /* NULL: of all nodes together. Borrowed, as the next three */
     struct check_result *result;
     const struct check_info *info;
     const struct check_metric_info *metric;
-    int gpu;          /* -1: not about one GPU */
-    int gpus;         /* of a gang's figure: how many GPUs took part; 0 otherwise */
-    char model[40];   /* id of the GPU model table, or "pci-2bb1" for one that is not in it; "" not known */
-    char driver[40];  /* "580.65.06"; "" not known */
-    char by[40];      /* what did the work, where there is a choice, without its version: "cuBLASLt"; else "" */
+    int gpu;         /* -1: not about one GPU */
+    int gpus;        /* of a gang's figure: how many GPUs took part; 0 otherwise */
+    char model[40];  /* id of the GPU model table, or "pci-2bb1" for one that is not in it; "" not known */
+    char driver[40]; /* "580.65.06"; "" not known */
+    char by[40];     /* what did the work, where there is a choice, without its version: "cuBLASLt"; else "" */
     double value;
 };
 struct samples {
@@ -29,8 +29,7 @@ void samples_clear(struct samples *s);
 bool sample_is_rate(const struct check_metric_info *m);
 /* Appends those of one figure, of the nodes (or, gang, of all together) where it was measured: not of checks
  * that were skipped or ended in error. */
-void samples_of(struct samples *s, struct report *r, const struct check_info *info,
-                const struct check_metric_info *m);
+void samples_of(struct samples *s, struct report *r, const struct check_info *info, const struct check_metric_info *m);
 /* Appends all rates of a report. */
 void samples_all(struct samples *s, struct report *r);
 /* Adds {"gpu", "metric", "value", ...} of a sample to the result's data under `list`; further: a new

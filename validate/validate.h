@@ -39,8 +39,7 @@ struct validate_env {
 /* Runs the node checks in the calling (node's) thread; fills rn->checks. 0 also when checks fail:
  * the verdicts say so. Negative: the agent could not be run at all (GP_EREACH, GP_EAGENT...), in
  * which case every check is recorded as error with that reason. */
-int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn,
-                  struct gp_error *err);
+int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn, struct gp_error *err);
 
 /* The same on this machine: the agent out of this program, as a child. Nothing is written anywhere. */
 int validate_local(const struct validate_env *env, struct report_node *rn, struct gp_error *err);
@@ -53,8 +52,8 @@ struct gang_node {
 /* Runs the gang checks over all nodes: pushes the token over stdin, starts ranks detached, rank 0
  * first (its rendezvous port comes back), reads all by one poll loop, kills what is left at the
  * deadline, fills report->gang and each rn's share. Same return convention. */
-int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env,
-                  struct report *report, struct gp_error *err);
+int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env, struct report *report,
+                  struct gp_error *err);
 
 /* Compares the GPUs of all nodes with each other (peers.h), once the nodes' own checks ran: what is out of
  * line becomes degraded(outlier) in its node's check, and is said as an event. */

@@ -55,16 +55,14 @@ void gp_cancel_set(struct gp_cancel *c) {
 
 bool gp_cancelled(const struct gp_cancel *c) { return c != NULL && atomic_load(&c->state) != 0; }
 
-int gp_wait_fd(int fd, short events, int64_t deadline_ms, const struct gp_cancel *cancel,
-               short *ret_revents, struct gp_error *err) {
+int gp_wait_fd(int fd, short events, int64_t deadline_ms, const struct gp_cancel *cancel, short *ret_revents,
+               struct gp_error *err) {
     for (;;) {
         if (gp_cancelled(cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
-        struct pollfd p[2] = {{.fd = fd, .events = events},
-                              {.fd = cancel ? cancel->efd : -1, .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = fd, .events = events}, {.fd = cancel ? cancel->efd : -1, .events = POLLIN}};
         int64_t left = clock_left_ms(deadline_ms);
         int n = poll(p, 2, left > 3600000 ? 3600000 : (int)left);
-        if (n < 0 && errno != EINTR)
-            return gp_fail_errno(err, GP_EIO, errno, "could not wait on a descriptor");
+        if (n < 0 && errno != EINTR) return gp_fail_errno(err, GP_EIO, errno, "could not wait on a descriptor");
         if (n > 0 && p[1].revents != 0) continue;
         if (n > 0 && p[0].revents != 0) {
             if (ret_revents != NULL) *ret_revents = p[0].revents;
@@ -99,9 +97,7 @@ bool duration_parse(const char *text, int64_t *ret_ms) {
         size_t n = 0;
         while (isalpha((unsigned char)text[n])) n++;
         size_t u = 0;
-        while (u < GP_ARRAY_LEN(units) &&
-               (strlen(units[u].name) != n || memcmp(units[u].name, text, n) != 0))
-            u++;
+        while (u < GP_ARRAY_LEN(units) && (strlen(units[u].name) != n || memcmp(units[u].name, text, n) != 0)) u++;
         if (n == 0 || u == GP_ARRAY_LEN(units)) return false;
         /* ten digits of days fit; only a sum can be too long (GP_NEVER is not a duration) */
         if (total > INT64_MAX / 2 - v * units[u].ms) return false;
@@ -115,16 +111,11 @@ bool duration_parse(const char *text, int64_t *ret_ms) {
 void duration_format(char *dst, size_t n, int64_t ms) {
     if (ms < 0) ms = 0;
     long long s = ms / 1000;
-    if (ms < 10000)
-        snprintf(dst, n, "%lld.%llds", s, (long long)(ms % 1000) / 100);
-    else if (s < 60)
-        snprintf(dst, n, "%llds", s);
-    else if (s < 3600)
-        snprintf(dst, n, s % 60 ? "%lldm%02llds" : "%lldm", s / 60, s % 60);
-    else if (s < 86400 * 2)
-        snprintf(dst, n, s % 3600 / 60 ? "%lldh%02lldm" : "%lldh", s / 3600, s % 3600 / 60);
-    else
-        snprintf(dst, n, s % 86400 / 3600 ? "%lldd%lldh" : "%lldd", s / 86400, s % 86400 / 3600);
+    if (ms < 10000) snprintf(dst, n, "%lld.%llds", s, (long long)(ms % 1000) / 100);
+    else if (s < 60) snprintf(dst, n, "%llds", s);
+    else if (s < 3600) snprintf(dst, n, s % 60 ? "%lldm%02llds" : "%lldm", s / 60, s % 60);
+    else if (s < 86400 * 2) snprintf(dst, n, s % 3600 / 60 ? "%lldh%02lldm" : "%lldh", s / 3600, s % 3600 / 60);
+    else snprintf(dst, n, s % 86400 / 3600 ? "%lldd%lldh" : "%lldd", s / 86400, s % 86400 / 3600);
 }
 
 void time_format_utc(char *dst, size_t n, int64_t wall_s) {

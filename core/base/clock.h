@@ -11,8 +11,8 @@
 
 #define GP_NEVER INT64_MAX
 
-int64_t clock_ms(void);      /* CLOCK_MONOTONIC, ms */
-int64_t clock_wall_s(void);  /* CLOCK_REALTIME, s since the epoch */
+int64_t clock_ms(void);                     /* CLOCK_MONOTONIC, ms */
+int64_t clock_wall_s(void);                 /* CLOCK_REALTIME, s since the epoch */
 int64_t clock_left_ms(int64_t deadline_ms); /* >= 0; GP_NEVER for GP_NEVER */
 /* Deadline `timeout_ms` from now, saturating. */
 int64_t clock_deadline(int64_t timeout_ms);
@@ -30,8 +30,8 @@ bool gp_cancelled(const struct gp_cancel *c); /* NULL: false */
 /* Waits until fd has one of `events` (poll's), the deadline passes or cancel is set. fd -1: only
  * sleeps. cancel may be NULL. 0: ready, *ret_revents set (may be NULL).
  * -GP_ETIMEOUT or -GP_ECANCELLED otherwise (err set: "timed out" / "cancelled"). */
-int gp_wait_fd(int fd, short events, int64_t deadline_ms, const struct gp_cancel *cancel,
-               short *ret_revents, struct gp_error *err);
+int gp_wait_fd(int fd, short events, int64_t deadline_ms, const struct gp_cancel *cancel, short *ret_revents,
+               struct gp_error *err);
 /* Sleeps ms; -GP_ECANCELLED at once when cancelled, else 0. */
 int gp_sleep(int64_t ms, const struct gp_cancel *cancel, struct gp_error *err);
 

@@ -88,13 +88,9 @@ static const struct {
     [GP_EENDPOINT] = {1, "endpoint"},
 };
 
-int gp_exit_code(enum gp_code code) {
-    return (unsigned)code <= GP_CODE_MAX ? codes[code].exit_code : 1;
-}
+int gp_exit_code(enum gp_code code) { return (unsigned)code <= GP_CODE_MAX ? codes[code].exit_code : 1; }
 
-const char *gp_code_name(enum gp_code code) {
-    return (unsigned)code <= GP_CODE_MAX ? codes[code].name : "internal";
-}
+const char *gp_code_name(enum gp_code code) { return (unsigned)code <= GP_CODE_MAX ? codes[code].name : "internal"; }
 
 int gp_exit_worst(int a, int b) {
     static const int order[] = {8, 5, 4, 3, 6, 7, 9, 1, 130, 2, 0};

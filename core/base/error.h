@@ -8,25 +8,25 @@
 
 enum gp_code {
     GP_OK = 0,
-    GP_EUSAGE = 1,    /* bad usage or spec: exit 1 */
-    GP_EENV = 2,      /* this machine lacks something: exit 1 */
-    GP_EIO = 3,       /* a local file or socket failed: exit 1 */
-    GP_ECAPACITY = 4, /* the cloud has none: exit 3 */
-    GP_EQUOTA = 5,    /* exit 4 */
-    GP_EAUTH = 6,     /* credentials or permissions: exit 5 */
-    GP_EREACH = 7,    /* a node could not be reached: exit 6 */
-    GP_EBOOTSTRAP = 8,/* a node could not be bootstrapped: exit 6 */
-    GP_EVALIDATE = 9, /* exit 7 */
-    GP_EBILLED = 10,  /* something may still be billed: exit 8 */
-    GP_EJOB = 11,     /* exit 9 */
+    GP_EUSAGE = 1,      /* bad usage or spec: exit 1 */
+    GP_EENV = 2,        /* this machine lacks something: exit 1 */
+    GP_EIO = 3,         /* a local file or socket failed: exit 1 */
+    GP_ECAPACITY = 4,   /* the cloud has none: exit 3 */
+    GP_EQUOTA = 5,      /* exit 4 */
+    GP_EAUTH = 6,       /* credentials or permissions: exit 5 */
+    GP_EREACH = 7,      /* a node could not be reached: exit 6 */
+    GP_EBOOTSTRAP = 8,  /* a node could not be bootstrapped: exit 6 */
+    GP_EVALIDATE = 9,   /* exit 7 */
+    GP_EBILLED = 10,    /* something may still be billed: exit 8 */
+    GP_EJOB = 11,       /* exit 9 */
     GP_ECANCELLED = 12, /* exit 130 */
-    GP_ETIMEOUT = 13, /* the deadline of one operation; callers translate it */
-    GP_EUNKNOWN = 14, /* a create whose outcome is not known: reconcile first, never the next offer */
+    GP_ETIMEOUT = 13,   /* the deadline of one operation; callers translate it */
+    GP_EUNKNOWN = 14,   /* a create whose outcome is not known: reconcile first, never the next offer */
     GP_ENOTFOUND = 15,
     GP_EEXISTS = 16,
     GP_ETHROTTLED = 17, /* retry later, same place */
-    GP_EPROTO = 18,   /* the other side sent something malformed */
-    GP_ELOST = 19,    /* a connection was lost in the middle */
+    GP_EPROTO = 18,     /* the other side sent something malformed */
+    GP_ELOST = 19,      /* a connection was lost in the middle */
     GP_EINTERNAL = 20,
     GP_EENDPOINT = 21, /* a cloud's endpoint cannot be talked to (DNS, refused, TLS): exit 1 */
     GP_CODE_MAX = 21
@@ -34,7 +34,15 @@ enum gp_code {
 
 /* Which part produced it. */
 enum gp_domain {
-    GP_D_NONE = 0, GP_D_SPEC, GP_D_CLOUD, GP_D_HTTP, GP_D_SSH, GP_D_JOURNAL, GP_D_NODE, GP_D_AGENT, GP_D_OS
+    GP_D_NONE = 0,
+    GP_D_SPEC,
+    GP_D_CLOUD,
+    GP_D_HTTP,
+    GP_D_SSH,
+    GP_D_JOURNAL,
+    GP_D_NODE,
+    GP_D_AGENT,
+    GP_D_OS
 };
 
 /* How far a failed create reaches: what the engine may try next. */
@@ -63,14 +71,13 @@ struct gp_error {
 int gp_fail(struct gp_error *err, enum gp_code code, const char *fmt, ...) GP_PRINTF(3, 4);
 
 /* Like gp_fail with ": strerror(errnum)" added and domain OS. */
-int gp_fail_errno(struct gp_error *err, enum gp_code code, int errnum, const char *fmt, ...)
-    GP_PRINTF(4, 5);
+int gp_fail_errno(struct gp_error *err, enum gp_code code, int errnum, const char *fmt, ...) GP_PRINTF(4, 5);
 
 /* Puts "context: " in front of the message; returns -err->code. */
 int gp_wrap(struct gp_error *err, const char *fmt, ...) GP_PRINTF(2, 3);
 
-void gp_error_clear(struct gp_error *err); /* back to {0}, for a caller that handled it */
-int gp_exit_code(enum gp_code code);       /* ARCHITECTURE's table */
+void gp_error_clear(struct gp_error *err);   /* back to {0}, for a caller that handled it */
+int gp_exit_code(enum gp_code code);         /* ARCHITECTURE's table */
 const char *gp_code_name(enum gp_code code); /* "capacity", "quota", ... for --json */
 /* Of two exit codes the one to report: 8 > 5 > 4 > 3 > 6 > 7 > 9 > 1 > 130 > 2 > 0. */
 int gp_exit_worst(int a, int b);

@@ -25,9 +25,7 @@ bool form_spec_hash(const char *s) { return made_of(s, HEX, HEX, 64, 64); }
 
 bool form_stack(const char *s) { return made_of(s, LOWER, LOWER DIGITS "-", 1, 40); }
 
-bool form_owner(const char *s) {
-    return made_of(s, LOWER UPPER DIGITS, LOWER UPPER DIGITS "._+=,@-", 1, 128);
-}
+bool form_owner(const char *s) { return made_of(s, LOWER UPPER DIGITS, LOWER UPPER DIGITS "._+=,@-", 1, 128); }
 
 bool form_fingerprint(const char *s) {
     static const char prefix[] = "SHA256:";
@@ -40,17 +38,11 @@ bool form_address(const char *s) {
     return s != NULL && (inet_pton(AF_INET, s, raw) == 1 || inet_pton(AF_INET6, s, raw) == 1);
 }
 
-bool form_host(const char *s) {
-    return made_of(s, LOWER UPPER DIGITS "_:", LOWER UPPER DIGITS ".-_:%", 1, 255);
-}
+bool form_host(const char *s) { return made_of(s, LOWER UPPER DIGITS "_:", LOWER UPPER DIGITS ".-_:%", 1, 255); }
 
-bool form_login(const char *s) {
-    return made_of(s, LOWER UPPER DIGITS "_", LOWER UPPER DIGITS "._@+-", 1, 64);
-}
+bool form_login(const char *s) { return made_of(s, LOWER UPPER DIGITS "_", LOWER UPPER DIGITS "._@+-", 1, 64); }
 
-bool form_word(const char *s) {
-    return made_of(s, LOWER UPPER DIGITS "_", LOWER UPPER DIGITS "._-", 1, 64);
-}
+bool form_word(const char *s) { return made_of(s, LOWER UPPER DIGITS "_", LOWER UPPER DIGITS "._-", 1, 64); }
 
 bool form_ec2_id(const char *s, const char *prefix) {
     size_t n = strlen(prefix);

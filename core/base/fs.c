@@ -17,14 +17,10 @@ enum { PIPE_WAIT_MS = 30000 };
 
 int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err) {
     GP_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return gp_fail_errno(err, errno == ENOENT ? GP_ENOTFOUND : GP_EIO, errno,
-                             "could not read '%s'", path);
+    if (fd < 0) return gp_fail_errno(err, errno == ENOENT ? GP_ENOTFOUND : GP_EIO, errno, "could not read '%s'", path);
     struct stat st;
-    if (fstat(fd, &st) != 0)
-        return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
-    if (S_ISDIR(st.st_mode))
-        return gp_fail_errno(err, GP_EIO, EISDIR, "could not read '%s'", path);
+    if (fstat(fd, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
+    if (S_ISDIR(st.st_mode)) return gp_fail_errno(err, GP_EIO, EISDIR, "could not read '%s'", path);
     char buf[16384];
     size_t total = 0;
     for (;;) {
@@ -38,8 +34,7 @@ int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err)
         if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
         if (n == 0) return 0;
         total += (size_t)n;
-        if (total > max)
-            return gp_fail(err, GP_EIO, "'%s' is larger than %zu bytes", path, max);
+        if (total > max) return gp_fail(err, GP_EIO, "'%s' is larger than %zu bytes", path, max);
         str_add_mem(ret, buf, (size_t)n);
     }
 }
@@ -66,8 +61,7 @@ static int sync_parent(const char *path) {
     return fsync(fd) == 0 || errno == EINVAL ? 0 : -errno;
 }
 
-int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
-                    struct gp_error *err) {
+int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
     GP_AUTO_FREE char *tmp = xasprintf("%s.XXXXXX", path);
     GP_AUTO_FD int fd = mkostemp(tmp, O_CLOEXEC);
     if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
@@ -101,8 +95,7 @@ int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err) {
 static int remove_at(int dirfd, const char *name, dev_t dev) {
     struct stat st;
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : -errno;
-    if (!S_ISDIR(st.st_mode))
-        return unlinkat(dirfd, name, 0) == 0 || errno == ENOENT ? 0 : -errno;
+    if (!S_ISDIR(st.st_mode)) return unlinkat(dirfd, name, 0) == 0 || errno == ENOENT ? 0 : -errno;
     if (st.st_dev != dev) return -EXDEV;
     int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return -errno;
@@ -114,8 +107,7 @@ static int remove_at(int dirfd, const char *name, dev_t dev) {
     }
     int r = 0;
     for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            r = remove_at(fd, e->d_name, dev);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) r = remove_at(fd, e->d_name, dev);
     closedir(d);
     if (r == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) != 0 && errno != ENOENT) r = -errno;
     return r;

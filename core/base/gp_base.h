@@ -21,12 +21,12 @@
 #define GP_CLEANUP(fn) __attribute__((cleanup(fn)))
 
 /* GP_STEAL(p): hands ownership over: yields p's value and sets p to NULL. */
-#define GP_STEAL(p)                       \
-    __extension__({                       \
-        __typeof__(p) *gp_s_ = &(p);      \
-        __typeof__(p) gp_v_ = *gp_s_;     \
-        *gp_s_ = NULL;                    \
-        gp_v_;                            \
+#define GP_STEAL(p)                   \
+    __extension__({                   \
+        __typeof__(p) *gp_s_ = &(p);  \
+        __typeof__(p) gp_v_ = *gp_s_; \
+        *gp_s_ = NULL;                \
+        gp_v_;                        \
     })
 
 /* Allocation: never returns NULL; prints one line and aborts when memory is out (state on disk is
@@ -34,7 +34,7 @@
 void *xmalloc(size_t size);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t size);
-char *xstrdup(const char *s);               /* NULL in, NULL out */
+char *xstrdup(const char *s); /* NULL in, NULL out */
 char *xstrndup(const char *s, size_t n);
 char *xasprintf(const char *fmt, ...) GP_PRINTF(1, 2);
 

@@ -15,8 +15,7 @@ static char *home_dir(void) {
     if (home != NULL && home[0] == '/') return xstrdup(home);
     struct passwd pw, *found = NULL;
     char buf[4096];
-    if (getpwuid_r(getuid(), &pw, buf, sizeof buf, &found) == 0 && found != NULL)
-        return xstrdup(pw.pw_dir);
+    if (getpwuid_r(getuid(), &pw, buf, sizeof buf, &found) == 0 && found != NULL) return xstrdup(pw.pw_dir);
     return xstrdup("/");
 }
 
@@ -41,8 +40,10 @@ int fs_state_dir(char **ret, struct gp_error *err) {
     bool named = own != NULL && own[0] != '\0';
     /* one journal wherever it is called from: else machines that are paid for are not found again */
     if (named && own[0] != '/')
-        return gp_fail(err, GP_EUSAGE, "GPUPROV_STATE_DIR is '%.200s', which is not an absolute path: name the "
-                       "folder from '/' on", own);
+        return gp_fail(err, GP_EUSAGE,
+                       "GPUPROV_STATE_DIR is '%.200s', which is not an absolute path: name the "
+                       "folder from '/' on",
+                       own);
     if (named) {
         dir = xstrdup(own);
     } else if (xdg != NULL && xdg[0] == '/') {
@@ -58,8 +59,8 @@ int fs_state_dir(char **ret, struct gp_error *err) {
     if (r == 0 && access(dir, R_OK | W_OK | X_OK) != 0)
         r = gp_fail_errno(err, GP_EIO, errno, "could not use '%s'", dir);
     if (r != 0)
-        return gp_wrap(err, "the state folder (%s)", named ? "GPUPROV_STATE_DIR names it"
-                                                           : "set XDG_STATE_HOME to move it");
+        return gp_wrap(err, "the state folder (%s)",
+                       named ? "GPUPROV_STATE_DIR names it" : "set XDG_STATE_HOME to move it");
     *ret = GP_STEAL(dir);
     return 0;
 }

@@ -112,8 +112,7 @@ void ini_clear(struct ini *ini) {
 const char *ini_get(const struct ini *ini, const char *section, const char *key) {
     for (size_t i = ini->entries.len; i-- > 0;) {
         const struct ini_entry *e = &ini->entries.items[i];
-        if (e->key[0] != '\0' && strcmp(e->section, section) == 0 && strcasecmp(e->key, key) == 0)
-            return e->value;
+        if (e->key[0] != '\0' && strcmp(e->section, section) == 0 && strcasecmp(e->key, key) == 0) return e->value;
     }
     return NULL;
 }

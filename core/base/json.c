@@ -19,10 +19,8 @@ static size_t depth_of(const char *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
         if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
+            if (c == '\\') i++;
+            else if (c == '"') in_string = false;
         } else if (c == '"') {
             in_string = true;
         } else if (c == '{' || c == '[') {
@@ -37,16 +35,15 @@ static size_t depth_of(const char *text, size_t n) {
 
 int json_parse(const char *text, size_t n, const char *what, json_t **ret, struct gp_error *err) {
     if (depth_of(text, n) > JSON_DEPTH_MAX)
-        return gp_fail(err, GP_EPROTO, "%s is not usable JSON: nested deeper than %d", what,
-                       JSON_DEPTH_MAX);
+        return gp_fail(err, GP_EPROTO, "%s is not usable JSON: nested deeper than %d", what, JSON_DEPTH_MAX);
     json_error_t at;
     json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
     if (j == NULL) {
         /* jansson quotes the input after " near"; the input may hold a secret */
         char *near = strstr(at.text, " near ");
         if (near != NULL) *near = '\0';
-        return gp_fail(err, GP_EPROTO, "%s is not valid JSON: line %d, column %d: %s", what,
-                       at.line, at.column, at.text);
+        return gp_fail(err, GP_EPROTO, "%s is not valid JSON: line %d, column %d: %s", what, at.line, at.column,
+                       at.text);
     }
     *ret = j;
     return 0;
@@ -85,10 +82,8 @@ json_t *json_at(const json_t *j, const char *path) {
         memcpy(key, path, n);
         key[n] = '\0';
         int64_t index = 0;
-        if (json_is_array(j) && str_to_i64(key, 0, INT32_MAX, &index))
-            at = json_array_get(j, (size_t)index);
-        else
-            at = json_object_get(j, key);
+        if (json_is_array(j) && str_to_i64(key, 0, INT32_MAX, &index)) at = json_array_get(j, (size_t)index);
+        else at = json_object_get(j, key);
         if (path[n] == '\0') return at;
         path += n + 1;
         j = at;

@@ -29,17 +29,11 @@ int log_enable(const char *parts, struct gp_error *err) {
     for (size_t i = 0; i < list.n; i++) {
         size_t p = 0;
         while (part_names[p] != NULL && strcmp(part_names[p], list.v[i]) != 0) p++;
-        if (strcmp(list.v[i], "all") == 0)
-            on |= LOG_HTTP | LOG_SSH | LOG_STATE | LOG_NODE;
-        else if (part_names[p] != NULL)
-            on |= 1u << p;
-        else
-            return gp_fail(err, GP_EUSAGE,
-                           "no trace part '%s'; there are: http, ssh, state, node, all", list.v[i]);
+        if (strcmp(list.v[i], "all") == 0) on |= LOG_HTTP | LOG_SSH | LOG_STATE | LOG_NODE;
+        else if (part_names[p] != NULL) on |= 1u << p;
+        else return gp_fail(err, GP_EUSAGE, "no trace part '%s'; there are: http, ssh, state, node, all", list.v[i]);
     }
-    if (on == 0)
-        return gp_fail(err, GP_EUSAGE,
-                       "no trace part given; there are: http, ssh, state, node, all");
+    if (on == 0) return gp_fail(err, GP_EUSAGE, "no trace part given; there are: http, ssh, state, node, all");
     atomic_store(&parts_on, on);
     return 0;
 }
@@ -59,8 +53,8 @@ void log_trace(enum log_part part, const char *fmt, ...) {
     clock_gettime(CLOCK_REALTIME, &now);
     struct tm tm;
     gmtime_r(&now.tv_sec, &tm);
-    str_addf(&line, "%02d:%02d:%02d.%03ld %s: ", tm.tm_hour, tm.tm_min, tm.tm_sec,
-             now.tv_nsec / 1000000, part_name(part));
+    str_addf(&line, "%02d:%02d:%02d.%03ld %s: ", tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000,
+             part_name(part));
     size_t head = line.len;
     va_list ap;
     va_start(ap, fmt);
@@ -118,10 +112,8 @@ char *log_redacted(const char *text) {
             const struct secret *s = &secrets.items[i];
             if (s->len <= left && memcmp(text, secret_reveal(s), s->len) == 0) hit = s->len;
         }
-        if (hit > 0)
-            str_add(&out, "***");
-        else
-            str_addc(&out, *text);
+        if (hit > 0) str_add(&out, "***");
+        else str_addc(&out, *text);
         text += hit > 0 ? hit : 1;
         left -= hit > 0 ? hit : 1;
     }

@@ -25,9 +25,7 @@ void secret_copy(struct secret *to, const struct secret *from) {
     secret_set(to, from->bytes_ ? (const void *)from->bytes_ : "", from->len);
 }
 
-const char *secret_reveal(const struct secret *s) {
-    return s->bytes_ != NULL ? (const char *)s->bytes_ : "";
-}
+const char *secret_reveal(const struct secret *s) { return s->bytes_ != NULL ? (const char *)s->bytes_ : ""; }
 
 bool secret_equal(const struct secret *a, const void *p, size_t n) {
     if (a->len != n) return false;

@@ -28,8 +28,7 @@ bool base64_bytes(const char *text, size_t n, struct str *ret) {
     if (n % 4 != 0 || n > (size_t)INT32_MAX) return false;
     for (size_t i = 0; i < n - pad; i++) {
         char c = text[i];
-        bool ok = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                  c == '+' || c == '/';
+        bool ok = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/';
         if (!ok) return false;
     }
     str_add(ret, "");
@@ -85,8 +84,7 @@ int sign_key_make(struct sign_key *ret, struct gp_error *err) {
 int sign_key_load(const char *pem, size_t n, struct sign_key *ret, struct gp_error *err) {
     GP_CLEANUP(pkey_cleanup) EVP_PKEY *key = private_key(pem, n);
     struct sign_public pub = {0};
-    if (!public_of(key, &pub))
-        return gp_fail(err, GP_EUSAGE, "not an Ed25519 private key without a pass phrase");
+    if (!public_of(key, &pub)) return gp_fail(err, GP_EUSAGE, "not an Ed25519 private key without a pass phrase");
     ret->pub = pub;
     secret_set(&ret->pem, pem, n);
     return 0;
@@ -124,11 +122,9 @@ int sign_data(const struct sign_key *key, const void *data, size_t n, unsigned c
     return ok ? 0 : gp_fail(err, GP_EINTERNAL, "OpenSSL could not sign");
 }
 
-bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig,
-                size_t sig_n) {
+bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig, size_t sig_n) {
     GP_CLEANUP(pkey_cleanup) EVP_PKEY *pkey = public_key(pub);
     GP_CLEANUP(ctx_cleanup) EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     return pkey != NULL && ctx != NULL && sig_n == SIGN_BYTES &&
-           EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pkey) == 1 &&
-           EVP_DigestVerify(ctx, sig, sig_n, data, n) == 1;
+           EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pkey) == 1 && EVP_DigestVerify(ctx, sig, sig_n, data, n) == 1;
 }

@@ -31,8 +31,7 @@ bool sign_public_parse(const char *text, struct sign_public *ret);
 
 int sign_data(const struct sign_key *key, const void *data, size_t n, unsigned char ret[SIGN_BYTES],
               struct gp_error *err);
-bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig,
-                size_t sig_n);
+bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig, size_t sig_n);
 
 char *base64_text(const void *p, size_t n); /* caller frees */
 /* Strict: whole groups of four, padding only at the end, nothing else. False: not base64. ret: zeroed or

@@ -75,10 +75,8 @@ bool str_addf(struct str *s, const char *fmt, ...) {
 bool str_add_shquoted(struct str *s, const char *text) {
     str_addc(s, '\'');
     for (const char *p = text; *p; p++) {
-        if (*p == '\'')
-            str_add(s, "'\\''");
-        else
-            str_addc(s, *p);
+        if (*p == '\'') str_add(s, "'\\''");
+        else str_addc(s, *p);
     }
     str_addc(s, '\'');
     return !s->truncated;
@@ -106,7 +104,7 @@ size_t str_utf8(const char *text, size_t n, uint32_t *ret) {
 bool str_steers(uint32_t c) {
     static const struct {
         uint32_t first, last;
-    } ranges[] = {{0, 0x1f},         {0x7f, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},  {0x2028, 0x202e},
+    } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},  {0x2028, 0x202e},
                   {0x2060, 0x2069}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
     for (size_t i = 0; i < GP_ARRAY_LEN(ranges) && ranges[i].first <= c; i++)
         if (c <= ranges[i].last) return true;
@@ -135,8 +133,7 @@ void str_one_line(char *s) {
 /* \uXXXX, two of them beyond U+FFFF. */
 static void add_escape(struct str *s, uint32_t c) {
     if (c > 0xffff) str_addf(s, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
-    else
-        str_addf(s, "\\u%04x", c);
+    else str_addf(s, "\\u%04x", c);
 }
 
 bool str_add_json(struct str *s, const char *text, size_t n) {
@@ -165,10 +162,8 @@ bool str_add_json_text(struct str *s, const char *json, size_t n) {
         uint32_t c = 0;
         len = str_utf8(json + i, n - i, &c);
         if (len == 0) str_addc(s, '?'); /* no JSON */
-        else if (str_steers(c) && c != '\n' && c != '\t' && c != '\r')
-            add_escape(s, c);
-        else
-            str_add_mem(s, json + i, len);
+        else if (str_steers(c) && c != '\n' && c != '\t' && c != '\r') add_escape(s, c);
+        else str_add_mem(s, json + i, len);
         len = len == 0 ? 1 : len;
     }
     return !s->truncated;
@@ -226,18 +221,14 @@ char *strv_join(const struct strv *v, const char *sep) {
     return str_steal(&out);
 }
 
-bool str_starts(const char *s, const char *prefix) {
-    return strncmp(s, prefix, strlen(prefix)) == 0;
-}
+bool str_starts(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
 
 bool str_ends(const char *s, const char *suffix) {
     size_t a = strlen(s), b = strlen(suffix);
     return a >= b && memcmp(s + a - b, suffix, b) == 0;
 }
 
-bool str_eq(const char *a, const char *b) {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
+bool str_eq(const char *a, const char *b) { return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0); }
 
 char *str_trim(char *s) {
     while (isspace((unsigned char)*s)) s++;
@@ -257,8 +248,7 @@ bool str_put(char *dst, size_t dst_size, const char *src) {
 }
 
 bool str_to_i64(const char *s, int64_t min, int64_t max, int64_t *ret) {
-    if (!(isdigit((unsigned char)s[0]) || (s[0] == '-' && isdigit((unsigned char)s[1]))))
-        return false;
+    if (!(isdigit((unsigned char)s[0]) || (s[0] == '-' && isdigit((unsigned char)s[1])))) return false;
     char *end = NULL;
     errno = 0;
     long long v = strtoll(s, &end, 10);
@@ -290,8 +280,7 @@ size_t str_distance(const char *a, const char *b) {
             size_t best = d[i - 1][j - 1] + (ca != cb);
             best = GP_MIN(best, d[i - 1][j] + 1);
             best = GP_MIN(best, d[i][j - 1] + 1);
-            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
-                tolower((unsigned char)a[i - 2]) == cb)
+            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) && tolower((unsigned char)a[i - 2]) == cb)
                 best = GP_MIN(best, d[i - 2][j - 2] + 1);
             d[i][j] = best;
         }

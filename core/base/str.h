@@ -18,8 +18,8 @@ struct str {
 #define STR_MAX_DEFAULT ((size_t)16 << 20)
 
 void str_init(struct str *s, size_t max);
-void str_clear(struct str *s); /* frees; accepts zeroed; leaves zeroed but keeps max */
-void str_reset(struct str *s); /* len = 0, keeps memory */
+void str_clear(struct str *s);                 /* frees; accepts zeroed; leaves zeroed but keeps max */
+void str_reset(struct str *s);                 /* len = 0, keeps memory */
 bool str_add(struct str *s, const char *text); /* false: truncated */
 bool str_add_mem(struct str *s, const void *p, size_t n);
 bool str_addc(struct str *s, char c);
@@ -48,8 +48,8 @@ struct strv {
     char **v; /* NULL-ended once anything was added; may be NULL when n == 0 */
     size_t n, cap;
 };
-void strv_add(struct strv *v, const char *s);  /* copies */
-void strv_take(struct strv *v, char *s);       /* takes ownership */
+void strv_add(struct strv *v, const char *s); /* copies */
+void strv_take(struct strv *v, char *s);      /* takes ownership */
 void strv_clear(struct strv *v);
 bool strv_has(const struct strv *v, const char *s);
 void strv_copy(struct strv *to, const struct strv *from);

@@ -12,20 +12,20 @@
         size_t len, cap; \
     }
 
-#define vec_push(v, value)                                                            \
-    do {                                                                              \
-        if ((v)->len == (v)->cap) {                                                   \
-            (v)->cap = (v)->cap ? (v)->cap * 2 : 8;                                   \
-            (v)->items = xrealloc((v)->items, (v)->cap * sizeof *(v)->items);         \
-        }                                                                             \
-        (v)->items[(v)->len++] = (value);                                             \
+#define vec_push(v, value)                                                    \
+    do {                                                                      \
+        if ((v)->len == (v)->cap) {                                           \
+            (v)->cap = (v)->cap ? (v)->cap * 2 : 8;                           \
+            (v)->items = xrealloc((v)->items, (v)->cap * sizeof *(v)->items); \
+        }                                                                     \
+        (v)->items[(v)->len++] = (value);                                     \
     } while (0)
 
-#define vec_free(v)                     \
-    do {                                \
-        free((v)->items);               \
-        (v)->items = NULL;              \
-        (v)->len = (v)->cap = 0;        \
+#define vec_free(v)              \
+    do {                         \
+        free((v)->items);        \
+        (v)->items = NULL;       \
+        (v)->len = (v)->cap = 0; \
     } while (0)
 
 #endif

@@ -39,10 +39,8 @@ static void XMLCALL on_start(void *ctx, const XML_Char *name, const XML_Char **a
     struct xml_node *node = xcalloc(1, sizeof *node);
     node->name = xstrdup(name);
     node->parent = b->open;
-    if (b->open != NULL)
-        vec_push(&b->open->children, node);
-    else
-        b->root = node;
+    if (b->open != NULL) vec_push(&b->open->children, node);
+    else b->root = node;
     b->open = node;
     str_reset(&b->texts[b->depth++]);
 }
@@ -66,14 +64,13 @@ static void XMLCALL on_text(void *ctx, const XML_Char *s, int n) {
     if (b->refused == NULL && b->depth > 0) str_add_mem(&b->texts[b->depth - 1], s, (size_t)n);
 }
 
-static void XMLCALL on_doctype(void *ctx, const XML_Char *name, const XML_Char *sys,
-                               const XML_Char *pub, int internal) {
+static void XMLCALL on_doctype(void *ctx, const XML_Char *name, const XML_Char *sys, const XML_Char *pub,
+                               int internal) {
     (void)name, (void)sys, (void)pub, (void)internal;
     refuse(ctx, "it has a DOCTYPE");
 }
 
-int xml_parse(const char *text, size_t n, const char *what, struct xml_node **ret_root,
-              struct gp_error *err) {
+int xml_parse(const char *text, size_t n, const char *what, struct xml_node **ret_root, struct gp_error *err) {
     struct build b = {0};
     if (n > INT32_MAX) return gp_fail(err, GP_EPROTO, "%s is too large to be read as XML", what);
     b.parser = XML_ParserCreate(NULL);
@@ -92,10 +89,8 @@ int xml_parse(const char *text, size_t n, const char *what, struct xml_node **re
     }
     XML_ParserFree(b.parser);
     for (size_t i = 0; i < XML_DEPTH_MAX; i++) str_clear(&b.texts[i]);
-    if (r == 0)
-        *ret_root = b.root;
-    else
-        xml_free(b.root);
+    if (r == 0) *ret_root = b.root;
+    else xml_free(b.root);
     return r;
 }
 

@@ -14,8 +14,7 @@ struct xml_node {
     VEC_OF(struct xml_node *) children;
 };
 
-int xml_parse(const char *text, size_t n, const char *what, struct xml_node **ret_root,
-              struct gp_error *err);
+int xml_parse(const char *text, size_t n, const char *what, struct xml_node **ret_root, struct gp_error *err);
 void xml_free(struct xml_node *root);
 void xml_cleanup(struct xml_node **root);
 #define GP_AUTO_XML GP_CLEANUP(xml_cleanup)

@@ -57,13 +57,11 @@ static char byte_at(const struct build *b, yaml_mark_t m) {
 static int fail_parser(struct build *b) {
     const yaml_parser_t *p = &b->parser;
     const char *what = p->problem != NULL ? p->problem : "not valid YAML";
-    if (p->error == YAML_READER_ERROR)
-        return fail_at(b, mark_of_offset(b, p->problem_offset), what);
+    if (p->error == YAML_READER_ERROR) return fail_at(b, mark_of_offset(b, p->problem_offset), what);
     if (p->error == YAML_SCANNER_ERROR && byte_at(b, p->problem_mark) == '\t')
         return fail_at(b, p->problem_mark, "a tab stands where only spaces may indent");
     if (p->context != NULL) {
-        GP_AUTO_FREE char *both =
-            xasprintf("%s (%s, line %zu)", what, p->context, p->context_mark.line + 1);
+        GP_AUTO_FREE char *both = xasprintf("%s (%s, line %zu)", what, p->context, p->context_mark.line + 1);
         return fail_at(b, p->problem_mark, both);
     }
     return fail_at(b, p->problem_mark, what);
@@ -73,20 +71,15 @@ static bool wants_key(const struct yaml_node *parent) {
     return parent != NULL && parent->kind == YAML_MAP && parent->items.len % 2 == 0;
 }
 
-static struct yaml_node *parent_of(const struct build *b) {
-    return b->depth > 0 ? b->open[b->depth - 1] : NULL;
-}
+static struct yaml_node *parent_of(const struct build *b) { return b->depth > 0 ? b->open[b->depth - 1] : NULL; }
 
 /* Makes a node and hangs it where it belongs. NULL: refused, err is set. */
 static struct yaml_node *add_node(struct build *b, enum yaml_kind kind, yaml_mark_t m) {
     struct yaml_node *parent = parent_of(b);
     const char *why = NULL;
-    if (++b->nodes > YAML_NODES_MAX)
-        why = "too many values for one file";
-    else if (kind != YAML_SCALAR && wants_key(parent))
-        why = "a key must be plain text, not a map or a list";
-    else if (kind != YAML_SCALAR && b->depth == YAML_DEPTH_MAX)
-        why = "nested too deeply";
+    if (++b->nodes > YAML_NODES_MAX) why = "too many values for one file";
+    else if (kind != YAML_SCALAR && wants_key(parent)) why = "a key must be plain text, not a map or a list";
+    else if (kind != YAML_SCALAR && b->depth == YAML_DEPTH_MAX) why = "nested too deeply";
     if (why != NULL) {
         (void)fail_at(b, m, why);
         return NULL;
@@ -95,10 +88,8 @@ static struct yaml_node *add_node(struct build *b, enum yaml_kind kind, yaml_mar
     node->kind = kind;
     node->line = (unsigned)m.line + 1;
     node->column = (unsigned)m.column + 1;
-    if (parent != NULL)
-        vec_push(&parent->items, node);
-    else
-        b->root = node;
+    if (parent != NULL) vec_push(&parent->items, node);
+    else b->root = node;
     if (kind != YAML_SCALAR) b->open[b->depth++] = node;
     return node;
 }
@@ -119,10 +110,9 @@ static int refuse_duplicate_keys(struct build *b, const struct yaml_node *map) {
     qsort(keys, n, sizeof *keys, by_key_then_place);
     for (size_t i = 1; i < n; i++) {
         if (strcmp(keys[i - 1]->value, keys[i]->value) != 0) continue;
-        GP_AUTO_FREE char *what = xasprintf("the key '%s' stands twice (first on line %u)",
-                                            keys[i]->value, keys[i - 1]->line);
-        return fail_at(b, (yaml_mark_t){.line = keys[i]->line - 1, .column = keys[i]->column - 1},
-                       what);
+        GP_AUTO_FREE char *what =
+            xasprintf("the key '%s' stands twice (first on line %u)", keys[i]->value, keys[i - 1]->line);
+        return fail_at(b, (yaml_mark_t){.line = keys[i]->line - 1, .column = keys[i]->column - 1}, what);
     }
     return 0;
 }
@@ -131,11 +121,9 @@ static int on_scalar(struct build *b, const yaml_event_t *e) {
     if (e->data.scalar.anchor != NULL)
         return fail_at(b, e->start_mark, "anchors (&) are not used here: write the value out");
     if (e->data.scalar.tag != NULL)
-        return fail_at(b, e->start_mark,
-                       "tags (!) are not used here; quote text that starts with !");
+        return fail_at(b, e->start_mark, "tags (!) are not used here; quote text that starts with !");
     const char *value = (const char *)e->data.scalar.value;
-    if (strlen(value) != e->data.scalar.length)
-        return fail_at(b, e->start_mark, "text with a NUL character");
+    if (strlen(value) != e->data.scalar.length) return fail_at(b, e->start_mark, "text with a NUL character");
     struct yaml_node *node = add_node(b, YAML_SCALAR, e->start_mark);
     if (node == NULL) return -GP_EUSAGE;
     node->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
@@ -150,8 +138,7 @@ static int on_event(struct build *b, const yaml_event_t *e) {
         return 0;
     case YAML_DOCUMENT_END_EVENT: b->ended = true; return 0;
     case YAML_ALIAS_EVENT:
-        return fail_at(b, e->start_mark,
-                       "aliases (*) are not used here: write the value out, or quote it");
+        return fail_at(b, e->start_mark, "aliases (*) are not used here: write the value out, or quote it");
     case YAML_SCALAR_EVENT: return on_scalar(b, e);
     case YAML_SEQUENCE_START_EVENT:
     case YAML_MAPPING_START_EVENT: {
@@ -179,18 +166,16 @@ static int run(struct build *b) {
     }
 }
 
-int yaml_parse(const char *name, const char *text, size_t n, struct yaml_node **ret,
-               struct gp_error *err) {
+int yaml_parse(const char *name, const char *text, size_t n, struct yaml_node **ret, struct gp_error *err) {
     struct build b = {.name = name, .text = text, .n = n, .err = err};
-    if (!yaml_parser_initialize(&b.parser))
-        return gp_fail(err, GP_EINTERNAL, "%s: libyaml could not start", name);
+    if (!yaml_parser_initialize(&b.parser)) return gp_fail(err, GP_EINTERNAL, "%s: libyaml could not start", name);
     yaml_parser_set_encoding(&b.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&b.parser, (const unsigned char *)text, n);
     int r = run(&b);
     yaml_parser_delete(&b.parser);
     struct yaml_node *root = b.root;
-    bool nothing = root != NULL && root->kind == YAML_SCALAR && !root->quoted &&
-                   root->value != NULL && root->value[0] == '\0';
+    bool nothing =
+        root != NULL && root->kind == YAML_SCALAR && !root->quoted && root->value != NULL && root->value[0] == '\0';
     if (r != 0 || nothing) {
         yaml_node_free(root);
         root = NULL;

@@ -11,16 +11,15 @@ enum yaml_kind { YAML_SCALAR, YAML_MAP, YAML_LIST };
 
 struct yaml_node {
     enum yaml_kind kind;
-    unsigned line, column; /* 1-based, of the node's first character */
-    bool quoted;           /* scalar in quotes: never a number, bool or null */
-    char *value;           /* scalar text; NULL otherwise */
+    unsigned line, column;            /* 1-based, of the node's first character */
+    bool quoted;                      /* scalar in quotes: never a number, bool or null */
+    char *value;                      /* scalar text; NULL otherwise */
     VEC_OF(struct yaml_node *) items; /* LIST: elements. MAP: key, value, key, value, ... */
 };
 
 /* name: as shown in messages ("spec.yaml"). Syntax errors: -GP_EUSAGE "name:line:col: ...".
  * An empty document yields *ret == NULL and 0. Depth at most 32, nodes at most 100,000. */
-int yaml_parse(const char *name, const char *text, size_t n, struct yaml_node **ret,
-               struct gp_error *err);
+int yaml_parse(const char *name, const char *text, size_t n, struct yaml_node **ret, struct gp_error *err);
 /* Not yaml_node_free: libyaml exports a function of that name for itself. */
 void yaml_node_free(struct yaml_node *node);
 /* Value of a key of a MAP, or NULL. */

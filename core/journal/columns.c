@@ -7,12 +7,13 @@
 
 #include "journal/journal.h"
 
-#define C(type_, struct_, field_) {#field_, type_, offsetof(struct struct_, field_)}
+#define C(type_, struct_, field_) \
+    { #field_, type_, offsetof(struct struct_, field_) }
 
 static const struct column stack_columns[] = {
-    C(COL_TEXT, stack, owner),    C(COL_TEXT, stack, name),   C(COL_TEXT, stack, uid),
+    C(COL_TEXT, stack, owner),     C(COL_TEXT, stack, name),     C(COL_TEXT, stack, uid),
     C(COL_TEXT, stack, spec_hash), C(COL_TEXT, stack, provider), C(COL_TEXT, stack, region),
-    C(COL_I64, stack, created_s), C(COL_I64, stack, expires_s),
+    C(COL_I64, stack, created_s),  C(COL_I64, stack, expires_s),
 };
 static const struct column intent_columns[] = {
     C(COL_TEXT, intent, uid),       C(COL_TEXT, intent, provider), C(COL_TEXT, intent, region),
@@ -23,47 +24,64 @@ static const struct column intent_columns[] = {
     C(COL_TEXT, intent, spec_hash),
 };
 static const struct column resource_columns[] = {
-    C(COL_TEXT, resource, provider),     C(COL_TEXT, resource, id),
-    C(COL_INT, resource, kind),          C(COL_TEXT, resource, region),
-    C(COL_TEXT, resource, zone),         C(COL_TEXT, resource, owner),
-    C(COL_TEXT, resource, stack),        C(COL_TEXT, resource, uid),
-    C(COL_TEXT, resource, spec_hash),    C(COL_INT, resource, slot),
-    C(COL_INT, resource, attempt),       C(COL_INT, resource, state),
-    C(COL_TEXT, resource, state_reason), C(COL_BOOL, resource, billed),
-    C(COL_BOOL, resource, claim),        C(COL_TEXT, resource, instance_type),
-    C(COL_DOUBLE, resource, price_usd_per_h), C(COL_I64, resource, created_s),
-    C(COL_I64, resource, expires_s),     C(COL_TEXT, resource, private_ip),
-    C(COL_TEXT, resource, public_ip),    C(COL_U16, resource, ssh_port),
-    C(COL_TEXT, resource, dial_socket),  C(COL_TEXT, resource, user),
-    C(COL_TEXT, resource, host_keys),    C(COL_TEXT, resource, bastion),
-    C(COL_TEXT, resource, login_key),    C(COL_TEXT, resource, known_hosts),
-    C(COL_INT, resource, gpus),          C(COL_TEXT, resource, regions),
+    C(COL_TEXT, resource, provider),
+    C(COL_TEXT, resource, id),
+    C(COL_INT, resource, kind),
+    C(COL_TEXT, resource, region),
+    C(COL_TEXT, resource, zone),
+    C(COL_TEXT, resource, owner),
+    C(COL_TEXT, resource, stack),
+    C(COL_TEXT, resource, uid),
+    C(COL_TEXT, resource, spec_hash),
+    C(COL_INT, resource, slot),
+    C(COL_INT, resource, attempt),
+    C(COL_INT, resource, state),
+    C(COL_TEXT, resource, state_reason),
+    C(COL_BOOL, resource, billed),
+    C(COL_BOOL, resource, claim),
+    C(COL_TEXT, resource, instance_type),
+    C(COL_DOUBLE, resource, price_usd_per_h),
+    C(COL_I64, resource, created_s),
+    C(COL_I64, resource, expires_s),
+    C(COL_TEXT, resource, private_ip),
+    C(COL_TEXT, resource, public_ip),
+    C(COL_U16, resource, ssh_port),
+    C(COL_TEXT, resource, dial_socket),
+    C(COL_TEXT, resource, user),
+    C(COL_TEXT, resource, host_keys),
+    C(COL_TEXT, resource, bastion),
+    C(COL_TEXT, resource, login_key),
+    C(COL_TEXT, resource, known_hosts),
+    C(COL_INT, resource, gpus),
+    C(COL_TEXT, resource, regions),
     C(COL_TEXT, resource, account),
 };
 static const struct column node_columns[] = {
-    C(COL_INT, node_record, slot),            C(COL_INT, node_record, attempt),
-    C(COL_TEXT, node_record, resource_id),    C(COL_INT, node_record, phase),
-    C(COL_TEXT, node_record, host_key_first), C(COL_TEXT, node_record, host_key_next),
-    C(COL_TEXT, node_record, host_key),       C(COL_TEXT, node_record, boot_id),
+    C(COL_INT, node_record, slot),
+    C(COL_INT, node_record, attempt),
+    C(COL_TEXT, node_record, resource_id),
+    C(COL_INT, node_record, phase),
+    C(COL_TEXT, node_record, host_key_first),
+    C(COL_TEXT, node_record, host_key_next),
+    C(COL_TEXT, node_record, host_key),
+    C(COL_TEXT, node_record, boot_id),
     C(COL_TEXT, node_record, note),
 };
 
-const struct table_def table_stacks = {"stacks", "spec TEXT, report TEXT, PRIMARY KEY(owner,name)",
-                                       stack_columns, GP_ARRAY_LEN(stack_columns)};
-const struct table_def table_intents = {"intents", "id INTEGER PRIMARY KEY AUTOINCREMENT",
-                                        intent_columns, GP_ARRAY_LEN(intent_columns)};
-const struct table_def table_resources = {"resources", "PRIMARY KEY(provider,id)",
-                                          resource_columns, GP_ARRAY_LEN(resource_columns)};
-const struct table_def table_nodes = {"nodes", "stack_uid TEXT, PRIMARY KEY(stack_uid,slot)",
-                                      node_columns, GP_ARRAY_LEN(node_columns)};
+const struct table_def table_stacks = {"stacks", "spec TEXT, report TEXT, PRIMARY KEY(owner,name)", stack_columns,
+                                       GP_ARRAY_LEN(stack_columns)};
+const struct table_def table_intents = {"intents", "id INTEGER PRIMARY KEY AUTOINCREMENT", intent_columns,
+                                        GP_ARRAY_LEN(intent_columns)};
+const struct table_def table_resources = {"resources", "PRIMARY KEY(provider,id)", resource_columns,
+                                          GP_ARRAY_LEN(resource_columns)};
+const struct table_def table_nodes = {"nodes", "stack_uid TEXT, PRIMARY KEY(stack_uid,slot)", node_columns,
+                                      GP_ARRAY_LEN(node_columns)};
 
 void columns_create_sql(const struct table_def *t, struct str *sql) {
-    static const char *const types[] = {[COL_TEXT] = "TEXT",   [COL_INT] = "INTEGER",
-                                        [COL_I64] = "INTEGER", [COL_BOOL] = "INTEGER",
-                                        [COL_DOUBLE] = "REAL", [COL_U16] = "INTEGER"};
+    static const char *const types[] = {[COL_TEXT] = "TEXT",    [COL_INT] = "INTEGER", [COL_I64] = "INTEGER",
+                                        [COL_BOOL] = "INTEGER", [COL_DOUBLE] = "REAL", [COL_U16] = "INTEGER"};
     str_addf(sql, "CREATE TABLE IF NOT EXISTS %s(", t->name);
-    for (size_t i = 0; i < t->n; i++)
-        str_addf(sql, "%s %s,", t->columns[i].name, types[t->columns[i].type]);
+    for (size_t i = 0; i < t->n; i++) str_addf(sql, "%s %s,", t->columns[i].name, types[t->columns[i].type]);
     /* extra columns come before the key: SQLite wants constraints last */
     str_addf(sql, "%s);", t->key);
 }

@@ -28,9 +28,8 @@ struct journal {
 
 static int fail_sql(struct journal *j, struct gp_error *err, const char *what) {
     int full = sqlite3_errcode(j->db) == SQLITE_FULL || sqlite3_system_errno(j->db) == ENOSPC;
-    int r = gp_fail(err, GP_EIO, "the journal '%s': could not %s: %s%s", j->path ? j->path : "(memory)",
-                    what, sqlite3_errmsg(j->db),
-                    full ? "; the disk is full: make room there, then repeat" : "");
+    int r = gp_fail(err, GP_EIO, "the journal '%s': could not %s: %s%s", j->path ? j->path : "(memory)", what,
+                    sqlite3_errmsg(j->db), full ? "; the disk is full: make room there, then repeat" : "");
     if (err != NULL) err->domain = GP_D_JOURNAL;
     return r;
 }
@@ -118,9 +117,11 @@ static int migrate(struct journal *j, struct gp_error *err) {
     }
     /* 2: which spec a launch was for; where a claim's stack may have resources, and in which account */
     if (r == 0 && version == 1)
-        r = exec_sql(j, "ALTER TABLE intents ADD COLUMN spec_hash TEXT;"
-                        "ALTER TABLE resources ADD COLUMN regions TEXT;"
-                        "ALTER TABLE resources ADD COLUMN account TEXT;", "migrate to schema 2", err);
+        r = exec_sql(j,
+                     "ALTER TABLE intents ADD COLUMN spec_hash TEXT;"
+                     "ALTER TABLE resources ADD COLUMN regions TEXT;"
+                     "ALTER TABLE resources ADD COLUMN account TEXT;",
+                     "migrate to schema 2", err);
     if (r == 0 && version < SCHEMA_VERSION) {
         GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, set, "set the schema's version", err);
@@ -141,8 +142,10 @@ static int open_db(struct journal *j, bool *ret_damaged, struct gp_error *err) {
     sqlite3_busy_timeout(j->db, BUSY_MS);
     if (j->path != NULL && chmod(j->path, 0600) != 0)
         return gp_fail_errno(err, GP_EIO, errno, "could not protect the journal '%s'", j->path);
-    int r = exec_sql(j, "PRAGMA journal_mode=TRUNCATE; PRAGMA synchronous=EXTRA; "
-                        "PRAGMA foreign_keys=ON;", "set it up", err);
+    int r = exec_sql(j,
+                     "PRAGMA journal_mode=TRUNCATE; PRAGMA synchronous=EXTRA; "
+                     "PRAGMA foreign_keys=ON;",
+                     "set it up", err);
     if (r == 0 && !quick_check_ok(j)) {
         *ret_damaged = true;
         return gp_fail(err, GP_EIO, "the journal '%s' is damaged", j->path ? j->path : "(memory)");
@@ -201,11 +204,9 @@ void journal_close(struct journal *j) {
 /* Inserts obj, or replaces the row whose key is the same: "ON CONFLICT(key) DO UPDATE". extra_name
  * (may be NULL) is one more TEXT column, bound first. guard: a WHERE of the update; "" for none. */
 static int upsert(struct journal *j, const struct table_def *t, const char *key, const char *guard,
-                  const char *extra_name, const char *extra, const void *obj,
-                  struct gp_error *err) {
+                  const char *extra_name, const char *extra, const void *obj, struct gp_error *err) {
     GP_AUTO_STR struct str sql = {0};
-    str_addf(&sql, "INSERT INTO %s(%s%s", t->name, extra_name ? extra_name : "",
-             extra_name ? "," : "");
+    str_addf(&sql, "INSERT INTO %s(%s%s", t->name, extra_name ? extra_name : "", extra_name ? "," : "");
     columns_names(t, &sql);
     str_addf(&sql, ") VALUES(%s", extra_name ? "?," : "");
     columns_marks(t, &sql);
@@ -222,8 +223,7 @@ static int upsert(struct journal *j, const struct table_def *t, const char *key,
     return step_done(j, s, "write a record", err);
 }
 
-static sqlite3_stmt *select_all(struct journal *j, const struct table_def *t, const char *more,
-                                const char *where) {
+static sqlite3_stmt *select_all(struct journal *j, const struct table_def *t, const char *more, const char *where) {
     GP_AUTO_STR struct str sql = {0};
     str_add(&sql, "SELECT ");
     columns_names(t, &sql);
@@ -246,18 +246,16 @@ static int next_row(sqlite3_stmt *s) { return s != NULL ? sqlite3_step(s) : SQLI
 
 /* --- stacks --- */
 
-int journal_stack_put(struct journal *j, const struct stack *stack, const char *spec_canonical,
-                      struct gp_error *err) {
+int journal_stack_put(struct journal *j, const struct stack *stack, const char *spec_canonical, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    int r = spec_canonical != NULL
-                ? upsert(j, &table_stacks, "owner,name", "", "spec", spec_canonical, stack, err)
-                : upsert(j, &table_stacks, "owner,name", "", NULL, NULL, stack, err);
+    int r = spec_canonical != NULL ? upsert(j, &table_stacks, "owner,name", "", "spec", spec_canonical, stack, err)
+                                   : upsert(j, &table_stacks, "owner,name", "", NULL, NULL, stack, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
 
-int journal_stack_get(struct journal *j, const char *owner, const char *name, struct stack *ret,
-                      char **ret_spec, struct gp_error *err) {
+int journal_stack_get(struct journal *j, const char *owner, const char *name, struct stack *ret, char **ret_spec,
+                      struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     sqlite3_stmt *s = select_all(j, &table_stacks, ",spec", "WHERE owner=? AND name=?");
     bind_text(s, 1, owner);
@@ -301,9 +299,9 @@ int journal_stacks(struct journal *j, struct stack_list *ret, struct gp_error *e
 }
 
 int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *err) {
-    static const char *const deletes[] = {
-        "DELETE FROM nodes WHERE stack_uid=?", "DELETE FROM resources WHERE uid=?",
-        "DELETE FROM intents WHERE uid=? AND state<>3", "DELETE FROM stacks WHERE uid=?"};
+    static const char *const deletes[] = {"DELETE FROM nodes WHERE stack_uid=?", "DELETE FROM resources WHERE uid=?",
+                                          "DELETE FROM intents WHERE uid=? AND state<>3",
+                                          "DELETE FROM stacks WHERE uid=?"};
     pthread_mutex_lock(&j->lock);
     int r = begin(j, err);
     if (r == 0) {
@@ -352,14 +350,13 @@ int journal_intent(struct journal *j, struct intent *intent, struct gp_error *er
     if (r == 0) intent->id = sqlite3_last_insert_rowid(j->db);
     pthread_mutex_unlock(&j->lock);
     if (r == 0)
-        log_trace(LOG_STATE, "intent %lld: %s %s slots %d+%d", (long long)intent->id,
-                  intent->provider, resource_kind_name(intent->kind), intent->slot_first,
-                  intent->slot_count);
+        log_trace(LOG_STATE, "intent %lld: %s %s slots %d+%d", (long long)intent->id, intent->provider,
+                  resource_kind_name(intent->kind), intent->slot_first, intent->slot_count);
     return r;
 }
 
-static int set_intent_state(struct journal *j, int64_t id, enum intent_state state,
-                            const char *note, struct gp_error *err) {
+static int set_intent_state(struct journal *j, int64_t id, enum intent_state state, const char *note,
+                            struct gp_error *err) {
     sqlite3_stmt *s = prepare(j, "UPDATE intents SET state=?, note=? WHERE id=?");
     if (s != NULL) {
         sqlite3_bind_int(s, 1, (int)state);
@@ -375,8 +372,7 @@ static int put_resource(struct journal *j, const struct resource *r, struct gp_e
     return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, r, err);
 }
 
-int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made,
-                        struct gp_error *err) {
+int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     int r = begin(j, err);
     if (r == 0) {
@@ -389,8 +385,7 @@ int journal_intent_done(struct journal *j, int64_t id, const struct resource_lis
     return r;
 }
 
-int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note,
-                       struct gp_error *err) {
+int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     int r = set_intent_state(j, id, state, note, err);
     pthread_mutex_unlock(&j->lock);
@@ -400,18 +395,15 @@ int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, c
 int journal_intents(struct journal *j, const char *uid, unsigned states, struct intent_list *ret,
                     struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = select_all(j, &table_intents, ",id",
-                                 uid ? "WHERE uid=? ORDER BY id" : "ORDER BY id");
+    sqlite3_stmt *s = select_all(j, &table_intents, ",id", uid ? "WHERE uid=? ORDER BY id" : "ORDER BY id");
     if (uid != NULL) bind_text(s, 1, uid);
     int rc = 0;
     while ((rc = next_row(s)) == SQLITE_ROW) {
         struct intent found = {0};
         columns_read(&table_intents, s, &found);
         found.id = sqlite3_column_int64(s, (int)table_intents.n);
-        if (states & 1u << (unsigned)found.state)
-            vec_push(&ret->list, found);
-        else
-            intent_clear(&found);
+        if (states & 1u << (unsigned)found.state) vec_push(&ret->list, found);
+        else intent_clear(&found);
     }
     int r = select_end(j, s, rc, err);
     pthread_mutex_unlock(&j->lock);
@@ -427,11 +419,10 @@ int journal_resource_put(struct journal *j, const struct resource *res, struct g
     return r;
 }
 
-int journal_resources(struct journal *j, const char *uid, struct resource_list *ret,
-                      struct gp_error *err) {
+int journal_resources(struct journal *j, const char *uid, struct resource_list *ret, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = select_all(j, &table_resources, "",
-                                 uid ? "WHERE uid=? ORDER BY kind,slot,id" : "ORDER BY kind,slot,id");
+    sqlite3_stmt *s =
+        select_all(j, &table_resources, "", uid ? "WHERE uid=? ORDER BY kind,slot,id" : "ORDER BY kind,slot,id");
     if (uid != NULL) bind_text(s, 1, uid);
     int rc = 0;
     while ((rc = next_row(s)) == SQLITE_ROW) {
@@ -444,11 +435,9 @@ int journal_resources(struct journal *j, const char *uid, struct resource_list *
     return r;
 }
 
-int journal_resource_gone(struct journal *j, const char *provider, const char *id,
-                          struct gp_error *err) {
+int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s =
-        prepare(j, "UPDATE resources SET state=?, billed=0 WHERE provider=? AND id=?");
+    sqlite3_stmt *s = prepare(j, "UPDATE resources SET state=?, billed=0 WHERE provider=? AND id=?");
     if (s != NULL) sqlite3_bind_int(s, 1, (int)RES_GONE);
     bind_text(s, 2, provider);
     bind_text(s, 3, id);
@@ -474,16 +463,14 @@ void node_record_list_clear(struct node_record_list *l) {
     vec_free(&l->list);
 }
 
-int journal_node_put(struct journal *j, const char *uid, const struct node_record *n,
-                     struct gp_error *err) {
+int journal_node_put(struct journal *j, const char *uid, const struct node_record *n, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     int r = upsert(j, &table_nodes, "stack_uid,slot", "", "stack_uid", uid, n, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
 
-int journal_nodes(struct journal *j, const char *uid, struct node_record_list *ret,
-                  struct gp_error *err) {
+int journal_nodes(struct journal *j, const char *uid, struct node_record_list *ret, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     sqlite3_stmt *s = select_all(j, &table_nodes, "", "WHERE stack_uid=? ORDER BY slot");
     bind_text(s, 1, uid);

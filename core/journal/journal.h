@@ -22,8 +22,8 @@ void journal_close(struct journal *j);
 int journal_stack_put(struct journal *j, const struct stack *s, const char *spec_canonical,
                       struct gp_error *err); /* insert or update by (owner, name) */
 /* -GP_ENOTFOUND when absent. ret_spec may be NULL; caller frees. */
-int journal_stack_get(struct journal *j, const char *owner, const char *name, struct stack *ret,
-                      char **ret_spec, struct gp_error *err);
+int journal_stack_get(struct journal *j, const char *owner, const char *name, struct stack *ret, char **ret_spec,
+                      struct gp_error *err);
 struct stack_list {
     VEC_OF(struct stack) list;
 };
@@ -34,24 +34,24 @@ int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *er
 
 /* --- intents: committed before any call that creates something --- */
 enum intent_state {
-    INTENT_OPEN,    /* the call may be under way, or its outcome is unknown */
-    INTENT_DONE,    /* ids are in resources */
-    INTENT_FAILED,  /* the cloud said no: nothing was made */
+    INTENT_OPEN,     /* the call may be under way, or its outcome is unknown */
+    INTENT_DONE,     /* ids are in resources */
+    INTENT_FAILED,   /* the cloud said no: nothing was made */
     INTENT_TOMBSTONE /* `down` could not settle it: gc looks again */
 };
 struct intent {
-    int64_t id;            /* set by journal_intent */
-    char *uid;             /* stack uid */
-    char *spec_hash;       /* of the spec that asked for it; "" or NULL: not known (schema 1), or no node */
+    int64_t id;      /* set by journal_intent */
+    char *uid;       /* stack uid */
+    char *spec_hash; /* of the spec that asked for it; "" or NULL: not known (schema 1), or no node */
     char *provider, *region, *zone;
     enum resource_kind kind;
     int slot_first, slot_count, attempt; /* -1, 0, 0 for what is not a node */
     char *token;
-    char *body;            /* the whole request body, as it is sent */
-    char *offer;           /* offer as JSON; "" */
+    char *body;                    /* the whole request body, as it is sent */
+    char *offer;                   /* offer as JSON; "" */
     int64_t created_s, deadline_s; /* wall */
     enum intent_state state;
-    char *note;            /* last error code; "" */
+    char *note; /* last error code; "" */
 };
 void intent_clear(struct intent *i);
 struct intent_list {
@@ -61,21 +61,16 @@ void intent_list_clear(struct intent_list *l);
 /* Commits; i->id is set. */
 int journal_intent(struct journal *j, struct intent *i, struct gp_error *err);
 /* The ids that the reply named and the end of the intent, in one transaction. */
-int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made,
-                        struct gp_error *err);
-int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note,
-                       struct gp_error *err);
+int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made, struct gp_error *err);
+int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note, struct gp_error *err);
 /* Of a stack (uid NULL: of all), those in one of the states given as a bit set (1 << state). */
-int journal_intents(struct journal *j, const char *uid, unsigned states, struct intent_list *ret,
-                    struct gp_error *err);
+int journal_intents(struct journal *j, const char *uid, unsigned states, struct intent_list *ret, struct gp_error *err);
 
 /* --- resources --- */
 int journal_resource_put(struct journal *j, const struct resource *r, struct gp_error *err);
-int journal_resources(struct journal *j, const char *uid, struct resource_list *ret,
-                      struct gp_error *err);
+int journal_resources(struct journal *j, const char *uid, struct resource_list *ret, struct gp_error *err);
 /* Marks gone. Gone is terminal: a later put of the same id does not bring it back. */
-int journal_resource_gone(struct journal *j, const char *provider, const char *id,
-                          struct gp_error *err);
+int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err);
 
 /* --- nodes: how far each slot got, for resuming --- */
 struct node_record {
@@ -93,10 +88,8 @@ struct node_record_list {
     VEC_OF(struct node_record) list;
 };
 void node_record_list_clear(struct node_record_list *l);
-int journal_node_put(struct journal *j, const char *uid, const struct node_record *n,
-                     struct gp_error *err);
-int journal_nodes(struct journal *j, const char *uid, struct node_record_list *ret,
-                  struct gp_error *err);
+int journal_node_put(struct journal *j, const char *uid, const struct node_record *n, struct gp_error *err);
+int journal_nodes(struct journal *j, const char *uid, struct node_record_list *ret, struct gp_error *err);
 
 /* --- the last validation report of a stack (JSON text) --- */
 int journal_report_put(struct journal *j, const char *uid, const char *json, struct gp_error *err);

@@ -87,8 +87,9 @@ static json_t *payload_of(const struct report *r, const struct report_node *n, i
     json_t *gang = json_array();
     add_checks(gang, r->gang.items, r->gang.len);
     json_object_set_new(j, "gang", gang);
-    json_object_set_new(j, "key", json_pack("{s:s, s:s, s:s}", "algorithm", "ed25519", "public",
-                                            key->pub.base64, "fingerprint", key->pub.fingerprint));
+    json_object_set_new(j, "key",
+                        json_pack("{s:s, s:s, s:s}", "algorithm", "ed25519", "public", key->pub.base64, "fingerprint",
+                                  key->pub.fingerprint));
     return j;
 }
 
@@ -98,31 +99,30 @@ static void signed_bytes(struct str *out, const char *payload, size_t n) {
     str_add_mem(out, payload, n);
 }
 
-int certificate_sign(const char *payload, size_t n, const struct sign_key *key, char **ret,
-                     struct gp_error *err) {
+int certificate_sign(const char *payload, size_t n, const struct sign_key *key, char **ret, struct gp_error *err) {
     GP_AUTO_STR struct str bytes = {0};
     signed_bytes(&bytes, payload, n);
     unsigned char sig[SIGN_BYTES];
     int rc = sign_data(key, bytes.s, bytes.len, sig, err);
     if (rc != 0) return rc;
     GP_AUTO_FREE char *body = base64_text(payload, n), *sig64 = base64_text(sig, sizeof sig);
-    GP_AUTO_JSON json_t *envelope =
-        json_pack("{s:s, s:s, s:[{s:s, s:s}]}", "payloadType", CERTIFICATE_TYPE, "payload", body,
-                  "signatures", "keyid", key->pub.fingerprint, "sig", sig64);
+    GP_AUTO_JSON json_t *envelope = json_pack("{s:s, s:s, s:[{s:s, s:s}]}", "payloadType", CERTIFICATE_TYPE, "payload",
+                                              body, "signatures", "keyid", key->pub.fingerprint, "sig", sig64);
     GP_AUTO_FREE char *text = json_text(envelope, 1);
     *ret = xasprintf("%s\n", text);
     return 0;
 }
 
-int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const struct sign_key *key,
-                     char **ret, struct gp_error *err) {
+int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const struct sign_key *key, char **ret,
+                     struct gp_error *err) {
     const struct report_node *n = &r->nodes.items[i];
     if (!n->ready)
-        return gp_fail(err, GP_EVALIDATE, "%s/%d is not ready: there is nothing to certify", r->stack,
-                       n->slot);
+        return gp_fail(err, GP_EVALIDATE, "%s/%d is not ready: there is nothing to certify", r->stack, n->slot);
     if (n->boot_id[0] == '\0')
-        return gp_fail(err, GP_EVALIDATE, "%s/%d: its report does not say which boot it proved: validate "
-                       "it again", r->stack, n->slot);
+        return gp_fail(err, GP_EVALIDATE,
+                       "%s/%d: its report does not say which boot it proved: validate "
+                       "it again",
+                       r->stack, n->slot);
     GP_AUTO_JSON json_t *j = payload_of(r, n, ttl_s, key);
     GP_AUTO_FREE char *payload = json_text(j, 0);
     return certificate_sign(payload, strlen(payload), key, ret, err);
@@ -138,12 +138,10 @@ static int check_signature(const struct str *payload, const json_t *envelope, st
                            struct gp_error *err) {
     const char *sig64 = json_str(envelope, "signatures.0.sig", "");
     GP_AUTO_STR struct str sig = {0}, bytes = {0};
-    if (json_array_size(json_object_get(envelope, "signatures")) != 1 ||
-        !base64_bytes(sig64, strlen(sig64), &sig))
+    if (json_array_size(json_object_get(envelope, "signatures")) != 1 || !base64_bytes(sig64, strlen(sig64), &sig))
         return malformed(err, "it has no one signature");
     signed_bytes(&bytes, payload->s, payload->len);
-    if (!bytes.truncated && sign_holds(&c->key, bytes.s, bytes.len, (unsigned char *)sig.s, sig.len))
-        return 0;
+    if (!bytes.truncated && sign_holds(&c->key, bytes.s, bytes.len, (unsigned char *)sig.s, sig.len)) return 0;
     gp_fail(err, GP_EPROTO, "the signature does not hold: the certificate was changed after it was signed");
     if (err != NULL) str_put(err->detail, sizeof err->detail, "SIGNATURE");
     return -GP_EPROTO;
@@ -165,10 +163,9 @@ static int take_fields(struct certificate *c, struct gp_error *err) {
         const char *name;
         char **field;
         bool needed;
-    } texts[] = {{"stack", &c->stack, false},     {"uid", &c->uid, false},
-                 {"run", &c->run, true},          {"instance", &c->instance, false},
-                 {"host", &c->host, false},       {"boot_id", &c->boot_id, true},
-                 {"driver", &c->driver, false},   {"gpuprov", &c->gpuprov, true}};
+    } texts[] = {{"stack", &c->stack, false},       {"uid", &c->uid, false},       {"run", &c->run, true},
+                 {"instance", &c->instance, false}, {"host", &c->host, false},     {"boot_id", &c->boot_id, true},
+                 {"driver", &c->driver, false},     {"gpuprov", &c->gpuprov, true}};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) {
         const char *text = json_str(c->payload, texts[i].name, "");
         if (texts[i].needed && text[0] == '\0') {
@@ -179,8 +176,7 @@ static int take_fields(struct certificate *c, struct gp_error *err) {
         str_one_line(*texts[i].field);
     }
     c->node = (int)json_int(c->payload, "node", -1);
-    if (!verdict_parse(json_str(c->payload, "verdict", ""), &c->verdict) ||
-        c->verdict > VERDICT_DEGRADED)
+    if (!verdict_parse(json_str(c->payload, "verdict", ""), &c->verdict) || c->verdict > VERDICT_DEGRADED)
         return malformed(err, "its verdict is neither pass nor degraded");
     if (!time_parse_utc(json_str(c->payload, "validated", ""), &c->validated_s) ||
         !time_parse_utc(json_str(c->payload, "expires", ""), &c->expires_s))
@@ -188,14 +184,13 @@ static int take_fields(struct certificate *c, struct gp_error *err) {
     return take_gpus(c, err);
 }
 
-static int read_payload(const struct str *text, const json_t *envelope, struct certificate *c,
-                        struct gp_error *err) {
+static int read_payload(const struct str *text, const json_t *envelope, struct certificate *c, struct gp_error *err) {
     int r = json_parse(text->s, text->len, "the certificate's payload", &c->payload, err);
     if (r != 0) return r;
     const char *schema = json_str(c->payload, "schema", "");
     if (strcmp(schema, CERTIFICATE_SCHEMA) != 0)
-        return gp_fail(err, GP_EPROTO, "not a certificate of this version (schema '%s', want '%s')",
-                       schema, CERTIFICATE_SCHEMA);
+        return gp_fail(err, GP_EPROTO, "not a certificate of this version (schema '%s', want '%s')", schema,
+                       CERTIFICATE_SCHEMA);
     if (!sign_public_parse(json_str(c->payload, "key.public", ""), &c->key))
         return malformed(err, "it names no Ed25519 key");
     r = check_signature(text, envelope, c, err);
@@ -225,7 +220,8 @@ int certificate_read(const char *text, size_t n, struct certificate *ret, struct
 static int same_gpus(const struct certificate *c, const struct machine *m, struct gp_error *err) {
     for (size_t i = 0; i < m->gpus.n; i++)
         if (strchr(m->gpus.v[i], '?') != NULL)
-            return gp_fail(err, GP_EENV, "the driver does not know its GPUs' UUIDs before a program has "
+            return gp_fail(err, GP_EENV,
+                           "the driver does not know its GPUs' UUIDs before a program has "
                            "used them: run 'nvidia-smi -L' once, or keep nvidia-persistenced running");
     for (size_t i = 0; i < c->gpus.n; i++)
         if (!strv_has(&m->gpus, c->gpus.v[i]))
@@ -236,11 +232,12 @@ static int same_gpus(const struct certificate *c, const struct machine *m, struc
     return 0;
 }
 
-int certificate_same_machine(const struct certificate *c, const struct machine *m,
-                             struct gp_error *err) {
+int certificate_same_machine(const struct certificate *c, const struct machine *m, struct gp_error *err) {
     if (!str_eq(c->boot_id, m->boot_id))
-        return gp_fail(err, GP_EVALIDATE, "another machine, or rebooted since: boot %s was proven, this is "
-                       "boot %s", c->boot_id, m->boot_id);
+        return gp_fail(err, GP_EVALIDATE,
+                       "another machine, or rebooted since: boot %s was proven, this is "
+                       "boot %s",
+                       c->boot_id, m->boot_id);
     int r = same_gpus(c, m, err);
     if (r != 0) return r;
     if (c->driver[0] != '\0' && !str_eq(c->driver, m->driver))

@@ -18,22 +18,21 @@
 struct certificate {
     char *stack, *uid, *run, *instance, *host, *boot_id, *driver, *gpuprov;
     int node;
-    enum verdict verdict;  /* pass or degraded: nothing else is certified */
-    struct strv gpus;      /* UUIDs, in the driver's order */
+    enum verdict verdict;           /* pass or degraded: nothing else is certified */
+    struct strv gpus;               /* UUIDs, in the driver's order */
     int64_t validated_s, expires_s; /* wall seconds */
-    struct sign_public key; /* the one it names; whether to trust it is the reader's question */
-    json_t *payload;        /* all of it */
+    struct sign_public key;         /* the one it names; whether to trust it is the reader's question */
+    json_t *payload;                /* all of it */
 };
 void certificate_clear(struct certificate *c);
 #define GP_AUTO_CERTIFICATE GP_CLEANUP(certificate_clear)
 
 /* The file's text for node i of the report; it counts from when the validation began, ttl_s long. Caller
  * frees. -GP_EVALIDATE: the node is not ready, so there is nothing to certify. */
-int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const struct sign_key *key,
-                     char **ret, struct gp_error *err);
-/* The envelope around a payload as it is. Caller frees. */
-int certificate_sign(const char *payload, size_t n, const struct sign_key *key, char **ret,
+int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const struct sign_key *key, char **ret,
                      struct gp_error *err);
+/* The envelope around a payload as it is. Caller frees. */
+int certificate_sign(const char *payload, size_t n, const struct sign_key *key, char **ret, struct gp_error *err);
 /* Decodes and checks the signature against the key that the certificate itself names.
  * -GP_EPROTO: cut short, not a certificate, of another version, or (detail "SIGNATURE") changed since
  * it was signed. Neither expiry nor trust in the key is looked at. */
@@ -42,13 +41,12 @@ int certificate_read(const char *text, size_t n, struct certificate *ret, struct
 /* The machine that this program runs on, as its kernel says it. */
 struct machine {
     char boot_id[40];
-    char driver[40];   /* "" without NVIDIA's */
-    struct strv gpus;  /* UUIDs */
+    char driver[40];  /* "" without NVIDIA's */
+    struct strv gpus; /* UUIDs */
 };
 void machine_clear(struct machine *m);
 /* -GP_EVALIDATE: another boot, other GPUs, another driver; the message says which. -GP_EENV: the driver
  * does not say its GPUs' UUIDs yet. */
-int certificate_same_machine(const struct certificate *c, const struct machine *m,
-                             struct gp_error *err);
+int certificate_same_machine(const struct certificate *c, const struct machine *m, struct gp_error *err);
 
 #endif

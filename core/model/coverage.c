@@ -27,8 +27,8 @@ const struct look *coverage_find(const struct coverage *c, const char *provider,
     return find(c, provider, region);
 }
 
-void coverage_put(struct coverage *c, const char *provider, const char *region, const char *owner,
-                  bool billed, const struct gp_error *why) {
+void coverage_put(struct coverage *c, const char *provider, const char *region, const char *owner, bool billed,
+                  const struct gp_error *why) {
     struct look *l = find(c, provider, region);
     struct look now = {.provider = xstrdup(provider),
                        .region = xstrdup(region),
@@ -51,8 +51,8 @@ void coverage_merge(struct coverage *to, const struct coverage *from) {
     }
 }
 
-void coverage_forget(struct coverage *c, const char *provider,
-                     bool (*keep)(const void *ctx, const char *region), const void *ctx) {
+void coverage_forget(struct coverage *c, const char *provider, bool (*keep)(const void *ctx, const char *region),
+                     const void *ctx) {
     size_t n = 0;
     for (size_t i = 0; i < c->list.len; i++) {
         struct look *l = &c->list.items[i];
@@ -84,8 +84,7 @@ const struct look *coverage_gap(const struct coverage *c) {
     return first;
 }
 
-static void provider_text(const struct coverage *c, const char *provider, bool checked, size_t max,
-                          struct str *out) {
+static void provider_text(const struct coverage *c, const char *provider, bool checked, size_t max, struct str *out) {
     size_t shown = 0, more = 0;
     const char *owner = "";
     str_addf(out, "%s%s", out->len > 0 ? "; " : "", provider);

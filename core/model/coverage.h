@@ -21,8 +21,8 @@ struct coverage {
 };
 void coverage_clear(struct coverage *c);
 /* Replaces what was known of that place. why NULL: it was checked. */
-void coverage_put(struct coverage *c, const char *provider, const char *region, const char *owner,
-                  bool billed, const struct gp_error *why);
+void coverage_put(struct coverage *c, const char *provider, const char *region, const char *owner, bool billed,
+                  const struct gp_error *why);
 /* Drops all that is known of a provider: it is looked at anew. */
 void coverage_drop(struct coverage *c, const char *provider);
 /* Merges `from` place by place. */

@@ -16,8 +16,8 @@ const char *event_status_name(enum event_status s) {
     return (size_t)s < GP_ARRAY_LEN(names) ? names[s] : "info";
 }
 
-void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
-                enum event_status status, const char *step, const char *fmt, ...) {
+void event_emit(const struct event_sink *sink, int node, enum node_phase phase, enum event_status status,
+                const char *step, const char *fmt, ...) {
     if (sink == NULL || sink->emit == NULL) return;
     char text[1024];
     va_list ap;
@@ -53,10 +53,8 @@ void event_jsonl(const struct event *e, struct str *out) {
     str_addf(out, "{\"t\":\"%s.%03dZ\"", t, (int)(e->wall_ms % 1000));
     add_text(out, "stack", e->stack);
     add_text(out, "run", e->run);
-    if (e->node >= 0)
-        str_addf(out, ",\"node\":%d", e->node);
-    else
-        str_add(out, ",\"node\":null");
+    if (e->node >= 0) str_addf(out, ",\"node\":%d", e->node);
+    else str_add(out, ",\"node\":null");
     add_text(out, "phase", node_phase_name(e->phase));
     add_text(out, "status", event_status_name(e->status));
     add_text(out, "step", e->step);

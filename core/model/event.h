@@ -16,14 +16,14 @@ enum event_status {
 const char *event_status_name(enum event_status s);
 
 struct event {
-    int64_t wall_ms;      /* since the epoch */
-    int node;             /* slot; -1: the whole stack */
+    int64_t wall_ms; /* since the epoch */
+    int node;        /* slot; -1: the whole stack */
     enum node_phase phase;
     enum event_status status;
-    const char *step;     /* "packages", "train.ddp"; "" ; borrowed for the call */
-    const char *text;     /* one line, no secret; borrowed for the call */
-    const char *stack;    /* NULL: of no stack, or the sink knows; borrowed for the call */
-    const char *run;      /* 16 hex digits, alike in all events of one call of a verb; NULL: not known */
+    const char *step;  /* "packages", "train.ddp"; "" ; borrowed for the call */
+    const char *text;  /* one line, no secret; borrowed for the call */
+    const char *stack; /* NULL: of no stack, or the sink knows; borrowed for the call */
+    const char *run;   /* 16 hex digits, alike in all events of one call of a verb; NULL: not known */
 };
 
 /* Thread-safe sink; implementations copy what they keep and never block on I/O for long. */
@@ -32,9 +32,8 @@ struct event_sink {
     void *ctx;
 };
 /* sink may be NULL. Fills wall_ms. */
-void event_emit(const struct event_sink *sink, int node, enum node_phase phase,
-                enum event_status status, const char *step, const char *fmt, ...)
-    GP_PRINTF(6, 7);
+void event_emit(const struct event_sink *sink, int node, enum node_phase phase, enum event_status status,
+                const char *step, const char *fmt, ...) GP_PRINTF(6, 7);
 
 struct str;
 /* One event as one JSON line with its newline, as progress, --log and the event log have it: {t, stack,

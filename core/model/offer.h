@@ -7,13 +7,13 @@
 #include "model/spec.h"
 
 struct offer {
-    size_t spec_index;      /* which of spec->offers it came from */
+    size_t spec_index;              /* which of spec->offers it came from */
     char *provider, *region, *zone; /* "local", "ssh": region "here", zone "" */
-    char *instance_type;    /* "p5.48xlarge"; local: "node" */
+    char *instance_type;            /* "p5.48xlarge"; local: "node" */
     enum spec_market market;
     char *image, *image_name; /* id and what a person calls it; local/ssh: "" */
-    char *subnet;           /* id or "" */
-    char *gpu_model;        /* as the provider names it; "" without */
+    char *subnet;             /* id or "" */
+    char *gpu_model;          /* as the provider names it; "" without */
     int gpus, vcpus;
     double memory_gib;
     double price_usd_per_h; /* per node; negative: not known */

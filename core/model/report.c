@@ -134,8 +134,8 @@ enum node_check verdict_node_check(enum verdict v) {
 
 /* A certain failure says more than what could not be told, and that more than a slow figure. */
 static void worsen(enum node_check *all, const struct check_result *list, size_t n) {
-    static const int rank[] = {[NODE_CHECK_PASS] = 0, [NODE_CHECK_DEGRADED] = 1,
-                               [NODE_CHECK_UNKNOWN] = 2, [NODE_CHECK_FAIL] = 3};
+    static const int rank[] = {
+        [NODE_CHECK_PASS] = 0, [NODE_CHECK_DEGRADED] = 1, [NODE_CHECK_UNKNOWN] = 2, [NODE_CHECK_FAIL] = 3};
     for (size_t i = 0; i < n; i++) {
         enum node_check one = verdict_node_check(list[i].verdict);
         if (list[i].required && rank[one] > rank[*all]) *all = one;

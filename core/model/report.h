@@ -15,31 +15,31 @@ const char *verdict_name(enum verdict v); /* "pass", "degraded", "skipped", "err
 bool verdict_parse(const char *name, enum verdict *ret);
 
 struct metric {
-    char *name;   /* "bandwidth" */
+    char *name; /* "bandwidth" */
     double value;
-    char *unit;   /* "GB/s" */
+    char *unit; /* "GB/s" */
     bool has_floor;
     double floor; /* lower limit, or upper limit when `ceiling` */
     bool ceiling;
     bool has_degraded; /* there is a second limit, at which degraded begins */
     double degraded;
-    bool unrated;  /* nothing is known to compare it with: it has no part in the verdict */
-    char *source; /* where the floor comes from: "spec", "table: ..."; "" */
+    bool unrated;    /* nothing is known to compare it with: it has no part in the verdict */
+    char *source;    /* where the floor comes from: "spec", "table: ..."; "" */
     double measured; /* what sound GPUs of this model reach; 0: not known or not a matter of the model */
 };
 /* Above its floor, or below its ceiling. True when it has none; false when it is not finite. */
 bool metric_holds(const struct metric *m);
 
 struct check_result {
-    char *check;    /* id: "train.ddp" */
+    char *check; /* id: "train.ddp" */
     enum verdict verdict;
     bool required;
-    char *code;     /* short stable name of what was found: "low_disk"; "" on pass */
-    char *message;  /* one line; for skipped: the reason */
+    char *code;       /* short stable name of what was found: "low_disk"; "" on pass */
+    char *message;    /* one line; for skipped: the reason */
     char *suggestion; /* what to do; "" */
     int64_t took_ms;
     VEC_OF(struct metric) metrics;
-    json_t *data;   /* further figures (loss curve, per rank); may be NULL */
+    json_t *data; /* further figures (loss curve, per rank); may be NULL */
 };
 void check_result_clear(struct check_result *r);
 const struct metric *check_metric(const struct check_result *r, const char *name); /* or NULL */
@@ -50,7 +50,7 @@ const json_t *check_gpu(const struct check_result *r, size_t i);
 struct report_node {
     int slot;
     char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
-    char boot_id[40]; /* the boot that its own checks ran in; "": not told */
+    char boot_id[40];                  /* the boot that its own checks ran in; "": not told */
     int64_t load_ms; /* how long the node's driver took to load, before the clock of its checks; 0: none */
     bool ready;
     VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
@@ -67,8 +67,8 @@ struct report {
     bool strict;
     VEC_OF(struct report_node) nodes;
     VEC_OF(struct check_result) gang; /* checks over all nodes together */
-    bool ready; /* every node is */
-    char *outdated; /* set when a kept report is read: what has changed since it was written; NULL */
+    bool ready;                       /* every node is */
+    char *outdated;                   /* set when a kept report is read: what has changed since it was written; NULL */
 };
 void report_clear(struct report *r);
 /* Sets ready of each node and of the whole: every required check ran and is pass or degraded (only
@@ -79,7 +79,7 @@ void report_judge(struct report *r);
 enum node_check { NODE_CHECK_PASS, NODE_CHECK_DEGRADED, NODE_CHECK_FAIL, NODE_CHECK_UNKNOWN };
 enum node_check verdict_node_check(enum verdict v);
 enum node_check report_node_check(const struct report *r);
-json_t *report_to_json(const struct report *r);  /* new reference; "schema": "gpuprov/report/v1" */
+json_t *report_to_json(const struct report *r); /* new reference; "schema": "gpuprov/report/v1" */
 int report_from_json(const json_t *j, struct report *ret, struct gp_error *err);
 /* One agent line's "result" object to a check_result; unknown fields are ignored:
  * {"check","verdict","required","code","message","suggestion","took_ms","metrics":[{"name","value",

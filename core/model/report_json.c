@@ -29,12 +29,10 @@ static json_t *metric_to_json(const struct metric *m) {
     json_object_set_new(j, "name", text_json(m->name));
     json_object_set_new(j, "value", number_json(m->value));
     json_object_set_new(j, "unit", text_json(m->unit));
-    if (m->has_floor)
-        json_object_set_new(j, m->ceiling ? "ceiling" : "floor", number_json(m->floor));
+    if (m->has_floor) json_object_set_new(j, m->ceiling ? "ceiling" : "floor", number_json(m->floor));
     if (m->has_degraded) json_object_set_new(j, "degraded", number_json(m->degraded));
     if (m->unrated) json_object_set_new(j, "unrated", json_true());
-    if (m->source != NULL && m->source[0] != '\0')
-        json_object_set_new(j, "source", text_json(m->source));
+    if (m->source != NULL && m->source[0] != '\0') json_object_set_new(j, "source", text_json(m->source));
     if (m->measured > 0) json_object_set_new(j, "measured", number_json(m->measured));
     return j;
 }
@@ -49,8 +47,7 @@ json_t *check_result_to_json(const struct check_result *r) {
     json_object_set_new(j, "suggestion", text_json(r->suggestion));
     json_object_set_new(j, "took_ms", json_integer(r->took_ms));
     json_t *metrics = json_array();
-    for (size_t i = 0; i < r->metrics.len; i++)
-        json_array_append_new(metrics, metric_to_json(&r->metrics.items[i]));
+    for (size_t i = 0; i < r->metrics.len; i++) json_array_append_new(metrics, metric_to_json(&r->metrics.items[i]));
     json_object_set_new(j, "metrics", metrics);
     if (r->data != NULL) json_object_set(j, "data", r->data);
     return j;
@@ -121,8 +118,7 @@ static int read_check_result(const json_t *j, struct check_result *r, struct gp_
     if (check[0] == '\0') return gp_fail(err, GP_EPROTO, "a check result has no 'check'");
     const char *verdict = json_str(j, "verdict", "");
     if (!verdict_parse(verdict, &r->verdict))
-        return gp_fail(err, GP_EPROTO, "the result of %s has no known verdict ('%s')", check,
-                       verdict);
+        return gp_fail(err, GP_EPROTO, "the result of %s has no known verdict ('%s')", check, verdict);
     r->check = xstrdup(check);
     r->required = json_bool(j, "required", false);
     r->code = xstrdup(json_str(j, "code", ""));
@@ -144,10 +140,8 @@ static int read_check_result(const json_t *j, struct check_result *r, struct gp_
 int check_result_from_json(const json_t *j, struct check_result *ret, struct gp_error *err) {
     struct check_result r = {0};
     int rc = read_check_result(j, &r, err);
-    if (rc == 0)
-        *ret = r;
-    else
-        check_result_clear(&r);
+    if (rc == 0) *ret = r;
+    else check_result_clear(&r);
     return rc;
 }
 
@@ -176,8 +170,7 @@ static int read_node(const json_t *j, struct report *r, struct gp_error *err) {
 static int read_report(const json_t *j, struct report *r, struct gp_error *err) {
     const char *schema = json_str(j, "schema", "");
     if (strcmp(schema, REPORT_SCHEMA) != 0)
-        return gp_fail(err, GP_EPROTO, "not a report of this version (schema '%s', want '%s')",
-                       schema, REPORT_SCHEMA);
+        return gp_fail(err, GP_EPROTO, "not a report of this version (schema '%s', want '%s')", schema, REPORT_SCHEMA);
     const char *started = json_str(j, "started", "");
     if (!time_parse_utc(started, &r->started_s))
         return gp_fail(err, GP_EPROTO, "the report has no usable start time ('%s')", started);
@@ -204,9 +197,7 @@ static int read_report(const json_t *j, struct report *r, struct gp_error *err) 
 int report_from_json(const json_t *j, struct report *ret, struct gp_error *err) {
     struct report r = {0};
     int rc = read_report(j, &r, err);
-    if (rc == 0)
-        *ret = r;
-    else
-        report_clear(&r);
+    if (rc == 0) *ret = r;
+    else report_clear(&r);
     return rc;
 }

@@ -110,8 +110,8 @@ static int hash(struct spec *s, struct gp_error *err) {
     return 0;
 }
 
-int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names,
-                   struct spec **ret, struct spec_problems *problems, struct gp_error *err) {
+int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
+                   struct spec_problems *problems, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = xcalloc(1, sizeof *spec);
     spec->path = xstrdup(path);
     spec->text = xstrndup(text, n);
@@ -131,8 +131,8 @@ int spec_load_text(const char *path, const char *text, size_t n, const struct sp
     return r;
 }
 
-int spec_load(const char *path, const struct spec_names *names, struct spec **ret,
-              struct spec_problems *problems, struct gp_error *err) {
+int spec_load(const char *path, const struct spec_names *names, struct spec **ret, struct spec_problems *problems,
+              struct gp_error *err) {
     GP_AUTO_STR struct str text = {.max = SPEC_TEXT_MAX + 1};
     int r = fs_read(path, SPEC_TEXT_MAX, &text, err);
     if (r == -GP_ENOTFOUND) return gp_wrap(err, "no spec ('gpuprov init %s' writes one)", path);
@@ -190,8 +190,8 @@ static void show_line(const char *line, size_t n, unsigned column, bool colour, 
     str_addf(out, "\n%s%s^%s\n", below.s, colour ? "\033[1;32m" : "", colour ? "\033[0m" : "");
 }
 
-void spec_problems_format(const struct spec_problems *p, const char *path, const char *text,
-                          bool colour, struct str *out) {
+void spec_problems_format(const struct spec_problems *p, const char *path, const char *text, bool colour,
+                          struct str *out) {
     for (size_t i = 0; i < p->list.len; i++) {
         const struct spec_problem *x = &p->list.items[i];
         unsigned line = GP_MAX(x->pos.line, 1u), column = GP_MAX(x->pos.column, 1u);
@@ -205,33 +205,27 @@ void spec_problems_format(const struct spec_problems *p, const char *path, const
 
 /* --- secrets --- */
 
-int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret,
-                     struct gp_error *err) {
+int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret, struct gp_error *err) {
     if (str_starts(s->from, "env:")) {
         const char *value = getenv(s->from + 4);
         if (value == NULL || value[0] == '\0')
-            return gp_fail(err, GP_EENV, "the secret %s: the environment has no %s: set it", s->env,
-                           s->from + 4);
+            return gp_fail(err, GP_EENV, "the secret %s: the environment has no %s: set it", s->env, s->from + 4);
         secret_set(ret, value, strlen(value));
         return 0;
     }
     if (!str_starts(s->from, "file:"))
-        return gp_fail(err, GP_EUSAGE, "the secret %s: 'from' must be file:PATH or env:NAME",
-                       s->env);
+        return gp_fail(err, GP_EUSAGE, "the secret %s: 'from' must be file:PATH or env:NAME", s->env);
     GP_AUTO_FREE char *path = fs_relative_to(spec_path, s->from + 5);
     struct str text = {.max = SPEC_VALUE_MAX};
     str_init(&text, SPEC_VALUE_MAX);
     int r = fs_read(path, SPEC_VALUE_MAX, &text, err);
     size_t n = text.len;
     while (r == 0 && n > 0 && (text.s[n - 1] == '\n' || text.s[n - 1] == '\r')) n--;
-    if (r != 0)
-        r = gp_wrap(err, "the secret %s", s->env);
-    else if (n == 0)
-        r = gp_fail(err, GP_EENV, "the secret %s: '%s' is empty", s->env, path);
+    if (r != 0) r = gp_wrap(err, "the secret %s", s->env);
+    else if (n == 0) r = gp_fail(err, GP_EENV, "the secret %s: '%s' is empty", s->env, path);
     else if (memchr(text.s, '\0', n) != NULL)
         r = gp_fail(err, GP_EENV, "the secret %s: '%s' has a NUL byte", s->env, path);
-    else
-        secret_set(ret, text.s, n);
+    else secret_set(ret, text.s, n);
     explicit_bzero(text.s, text.cap);
     str_clear(&text);
     return r;

@@ -23,14 +23,14 @@ struct spec_gpu {
 };
 
 struct spec_offer {
-    char *provider;       /* "local" | "ssh" | "aws" */
-    struct strv regions;  /* empty: the provider's default region */
-    struct strv zones;    /* empty: every zone of the region */
+    char *provider;      /* "local" | "ssh" | "aws" */
+    struct strv regions; /* empty: the provider's default region */
+    struct strv zones;   /* empty: every zone of the region */
     enum spec_market market;
-    char *instance_type;  /* NULL: chosen from gpu */
-    char *subnet;         /* NULL: the default subnet of the zone */
-    char *role;           /* instance profile name or ARN; NULL: none */
-    char *hosts;          /* ssh: absolute path of the hosts file (written relative to the spec) */
+    char *instance_type; /* NULL: chosen from gpu */
+    char *subnet;        /* NULL: the default subnet of the zone */
+    char *role;          /* instance profile name or ARN; NULL: none */
+    char *hosts;         /* ssh: absolute path of the hosts file (written relative to the spec) */
     struct spec_pos pos;
 };
 
@@ -40,10 +40,10 @@ struct spec_image {
 };
 
 struct spec_access {
-    bool public_ip;        /* default true */
-    char *bastion;         /* "[user@]host[:port]"; NULL: none */
-    struct strv ssh_from;  /* CIDRs; empty: this controller's own public address */
-    char *key;             /* absolute private key path, or "agent"; NULL: a key made per stack */
+    bool public_ip;       /* default true */
+    char *bastion;        /* "[user@]host[:port]"; NULL: none */
+    struct strv ssh_from; /* CIDRs; empty: this controller's own public address */
+    char *key;            /* absolute private key path, or "agent"; NULL: a key made per stack */
 };
 
 struct spec_step {
@@ -60,8 +60,8 @@ struct spec_floor {
 };
 
 struct spec_validate {
-    int64_t time_ms;      /* 1m | 5m | 20m; default 5m */
-    struct strv require;  /* check ids; the defaults of the table are added at use */
+    int64_t time_ms;     /* 1m | 5m | 20m; default 5m */
+    struct strv require; /* check ids; the defaults of the table are added at use */
     VEC_OF(struct spec_floor) floors;
     bool strict;
     char *baseline; /* absolute path; NULL: the state folder's, where there is one */
@@ -74,16 +74,16 @@ struct spec_secret {
 };
 
 struct spec {
-    char *path;       /* as given */
-    char *text;       /* the file's own text */
-    char hash[65];    /* sha256 of the decoded form (not of the text; of local files only the base
+    char *path;    /* as given */
+    char *text;    /* the file's own text */
+    char hash[65]; /* sha256 of the decoded form (not of the text; of local files only the base
                          name, so that it is the same in every checkout): hex */
-    char *name;       /* the stack: [a-z][a-z0-9-]{0,39} */
-    int nodes;        /* 1..512, default 1 */
+    char *name;    /* the stack: [a-z][a-z0-9-]{0,39} */
+    int nodes;     /* 1..512, default 1 */
     struct spec_gpu gpu;
     enum spec_order order;
     VEC_OF(struct spec_offer) offers; /* at least one; default [{provider: local}] */
-    int64_t ttl_ms;   /* default 4h, at least 1m */
+    int64_t ttl_ms;                   /* default 4h, at least 1m */
     struct spec_image image;
     struct spec_access access;
     struct strv packages;
@@ -102,8 +102,8 @@ struct spec_problems {
 };
 void spec_problems_clear(struct spec_problems *p);
 /* "file:line:column: error: message", the line itself and a caret, for each. */
-void spec_problems_format(const struct spec_problems *p, const char *path, const char *text,
-                          bool colour, struct str *out);
+void spec_problems_format(const struct spec_problems *p, const char *path, const char *text, bool colour,
+                          struct str *out);
 
 /* The check names and figures that a spec may speak of: this folder knows none itself. Callers pass
  * validate_names() (validate/validate.h). */
@@ -118,11 +118,11 @@ struct spec_names {
  * -GP_EUSAGE with err "spec.yaml: 3 errors" and the list in problems (never NULL). A file that
  * cannot be read: problems stays empty. Nothing is bought, nothing outside the spec and files it
  * names is read. */
-int spec_load(const char *path, const struct spec_names *names, struct spec **ret,
-              struct spec_problems *problems, struct gp_error *err);
+int spec_load(const char *path, const struct spec_names *names, struct spec **ret, struct spec_problems *problems,
+              struct gp_error *err);
 /* path: named in messages; relative file names are resolved against its folder. */
-int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names,
-                   struct spec **ret, struct spec_problems *problems, struct gp_error *err);
+int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
+                   struct spec_problems *problems, struct gp_error *err);
 void spec_free(struct spec *spec);
 void spec_cleanup(struct spec **spec);
 #define GP_AUTO_SPEC GP_CLEANUP(spec_cleanup)
@@ -133,8 +133,7 @@ void spec_cleanup(struct spec **spec);
 char *spec_canonical(const struct spec *spec);
 
 /* Reads the value of a secret now. Errors name the variable, never the value. */
-int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret,
-                     struct gp_error *err);
+int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret, struct gp_error *err);
 
 /* From the same decode tables: JSON Schema (draft 2020-12) and docs/spec.md. Caller frees. */
 char *spec_json_schema(void);

@@ -40,8 +40,7 @@ static json_t *offers_json(const struct spec *s, bool hash) {
         put(j, "provider", o->provider);
         put_list(j, "regions", &o->regions);
         put_list(j, "zones", &o->zones);
-        if (spec_provider_takes(o->provider, "market"))
-            put(j, "market", spec_market_name(o->market));
+        if (spec_provider_takes(o->provider, "market")) put(j, "market", spec_market_name(o->market));
         put(j, "instance_type", o->instance_type);
         put(j, "subnet", o->subnet);
         put(j, "role", o->role);
@@ -97,8 +96,8 @@ static json_t *validate_json(const struct spec_validate *v, bool hash) {
         bool figure = f->metric[0] != '\0';
         GP_AUTO_FREE char *key = xasprintf("%s%s%s", f->check, figure ? "." : "", f->metric);
         bool unit = f->unit[0] != '\0' && !hash;
-        GP_AUTO_FREE char *value = xasprintf("%.12g%s%s", hash ? spec_floor_base(f) : f->value,
-                                             unit ? " " : "", unit ? f->unit : "");
+        GP_AUTO_FREE char *value =
+            xasprintf("%.12g%s%s", hash ? spec_floor_base(f) : f->value, unit ? " " : "", unit ? f->unit : "");
         json_object_set_new(floors, key, text_json(value, false));
     }
     json_object_set_new(j, "floors", floors);
@@ -133,8 +132,7 @@ static char *form(const struct spec *s, bool hash) {
         put(secret, "env", s->secrets.items[i].env);
         const char *from = s->secrets.items[i].from;
         bool file = str_starts(from, "file:");
-        GP_AUTO_FREE char *base =
-            xasprintf("file:%s", strrchr(from, '/') ? strrchr(from, '/') + 1 : "");
+        GP_AUTO_FREE char *base = xasprintf("file:%s", strrchr(from, '/') ? strrchr(from, '/') + 1 : "");
         put(secret, "from", hash && file ? base : from);
         json_array_append_new(secrets, secret);
     }

@@ -10,10 +10,8 @@
 #include <regex.h>
 #include <stdarg.h>
 
-static void complain(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt,
-                     va_list ap) GP_PRINTF(4, 0);
-static void complain(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt,
-                     va_list ap) {
+static void complain(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, va_list ap) GP_PRINTF(4, 0);
+static void complain(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, va_list ap) {
     if (c->problems->list.len >= SPEC_PROBLEMS_MAX) {
         c->dropped++;
         return;
@@ -60,15 +58,14 @@ char *spec_hint(const char *word, const char *const *names) {
     const char *near = str_closest(word, names);
     if (near != NULL) return xasprintf("; did you mean '%s'?", near);
     struct str s = {.max = 300};
-    for (size_t i = 0; names[i] != NULL; i++)
-        str_addf(&s, "%s%s", i == 0 ? "; valid here: " : ", ", names[i]);
+    for (size_t i = 0; names[i] != NULL; i++) str_addf(&s, "%s%s", i == 0 ? "; valid here: " : ", ", names[i]);
     return str_steal(&s);
 }
 
 static bool is_null(const struct yaml_node *at) {
     if (at->kind != YAML_SCALAR || at->quoted) return false;
-    return at->value[0] == '\0' || str_eq(at->value, "~") || str_eq(at->value, "null") ||
-           str_eq(at->value, "Null") || str_eq(at->value, "NULL");
+    return at->value[0] == '\0' || str_eq(at->value, "~") || str_eq(at->value, "null") || str_eq(at->value, "Null") ||
+           str_eq(at->value, "NULL");
 }
 
 /* What a value must not hold: it ends up in terminals, scripts and JSON. */
@@ -85,19 +82,14 @@ const char *spec_text_of(struct spec_ctx *c, const struct yaml_node *at, const c
     if (spec_is_bad(c, at)) return NULL;
     const char *why = NULL;
     if (at->kind != YAML_SCALAR)
-        spec_complain(c, at, "'%s' must be text, not a %s", key,
-                      at->kind == YAML_MAP ? "map" : "list");
-    else if (is_null(at))
-        spec_complain(c, at, "'%s' has no value: give it one or remove the key", key);
-    else if ((why = unfit(at->value)) != NULL)
-        spec_complain(c, at, "'%s' %s", key, why);
-    else
-        return at->value;
+        spec_complain(c, at, "'%s' must be text, not a %s", key, at->kind == YAML_MAP ? "map" : "list");
+    else if (is_null(at)) spec_complain(c, at, "'%s' has no value: give it one or remove the key", key);
+    else if ((why = unfit(at->value)) != NULL) spec_complain(c, at, "'%s' %s", key, why);
+    else return at->value;
     return NULL;
 }
 
-bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                 int64_t *ret) {
+bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int64_t *ret) {
     const char *text = spec_text_of(c, at, f->name);
     if (text == NULL) return false;
     int64_t v = 0;
@@ -106,16 +98,15 @@ bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct ya
         return false;
     }
     if (!str_to_i64(text, f->min, f->max, &v)) {
-        spec_complain(c, at, "'%s' must be a whole number from %lld to %lld, not '%s'", f->name,
-                      (long long)f->min, (long long)f->max, text);
+        spec_complain(c, at, "'%s' must be a whole number from %lld to %lld, not '%s'", f->name, (long long)f->min,
+                      (long long)f->max, text);
         return false;
     }
     *ret = v;
     return true;
 }
 
-static void decode_bool(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                        bool *to) {
+static void decode_bool(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, bool *to) {
     static const char *const yes[] = {"yes", "on", "y", "1", NULL};
     static const char *const no[] = {"no", "off", "n", "0", NULL};
     const char *text = spec_text_of(c, at, f->name);
@@ -127,15 +118,14 @@ static void decode_bool(struct spec_ctx *c, const struct spec_field *f, const st
     }
     const char *meant = is_true ? "true" : is_false ? "false" : NULL;
     char low[8] = "";
-    for (size_t i = 0; i + 1 < sizeof low && text[i] != '\0'; i++)
-        low[i] = (char)tolower((unsigned char)text[i]);
+    for (size_t i = 0; i + 1 < sizeof low && text[i] != '\0'; i++) low[i] = (char)tolower((unsigned char)text[i]);
     for (size_t i = 0; meant == NULL && yes[i] != NULL; i++) {
         if (strcmp(low, yes[i]) == 0 || strcmp(low, "true") == 0) meant = "true";
         if (strcmp(low, no[i]) == 0 || strcmp(low, "false") == 0) meant = "false";
     }
-    spec_complain(c, at, "'%s' must be true or false, not %s'%s'%s%s%s", f->name,
-                  at->quoted ? "the text " : "", text, meant != NULL ? "; did you mean " : "",
-                  meant != NULL ? meant : "", meant != NULL ? " (without quotes)?" : "");
+    spec_complain(c, at, "'%s' must be true or false, not %s'%s'%s%s%s", f->name, at->quoted ? "the text " : "", text,
+                  meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+                  meant != NULL ? " (without quotes)?" : "");
 }
 
 static int index_of(const char *const *choices, const char *text) {
@@ -144,8 +134,7 @@ static int index_of(const char *const *choices, const char *text) {
     return -1;
 }
 
-static bool allowed(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                    const char *text) {
+static bool allowed(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, const char *text) {
     if (f->choices != NULL && index_of(f->choices, text) < 0) {
         GP_AUTO_FREE char *hint = spec_hint(text, f->choices);
         spec_complain(c, at, "'%s' cannot be '%s'%s", f->name, text, hint);
@@ -159,8 +148,7 @@ static bool allowed(struct spec_ctx *c, const struct spec_field *f, const struct
     return !spec_is_bad(c, at);
 }
 
-static void decode_text(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                        char **to) {
+static void decode_text(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, char **to) {
     const char *text = spec_text_of(c, at, f->name);
     if (text == NULL || !allowed(c, f, at, text) || to == NULL) return;
     free(*to);
@@ -169,13 +157,11 @@ static void decode_text(struct spec_ctx *c, const struct spec_field *f, const st
 
 static bool too_many(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at) {
     if (at->items.len <= SPEC_ITEMS_MAX) return false;
-    spec_complain(c, at, "'%s' has %zu entries; at most %d", f->name, at->items.len,
-                  SPEC_ITEMS_MAX);
+    spec_complain(c, at, "'%s' has %zu entries; at most %d", f->name, at->items.len, SPEC_ITEMS_MAX);
     return true;
 }
 
-static void decode_texts(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                         struct strv *to) {
+static void decode_texts(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, struct strv *to) {
     if (at->kind != YAML_LIST) {
         const char *text = spec_text_of(c, at, f->name);
         if (text != NULL) spec_complain(c, at, "'%s' must be a list: [%s]", f->name, text);
@@ -186,26 +172,21 @@ static void decode_texts(struct spec_ctx *c, const struct spec_field *f, const s
         const struct yaml_node *item = at->items.items[i];
         const char *text = spec_text_of(c, item, f->name);
         if (text == NULL || !allowed(c, f, item, text)) continue;
-        if (strv_has(to, text))
-            spec_complain(c, item, "'%s' is twice in '%s'", text, f->name);
-        else
-            strv_add(to, text);
+        if (strv_has(to, text)) spec_complain(c, item, "'%s' is twice in '%s'", text, f->name);
+        else strv_add(to, text);
     }
 }
 
-static void decode_duration(struct spec_ctx *c, const struct spec_field *f,
-                            const struct yaml_node *at, int64_t *to) {
+static void decode_duration(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int64_t *to) {
     const char *text = spec_text_of(c, at, f->name);
     int64_t ms = 0, number = 0, choice = 0;
     if (text == NULL) return;
     if (!duration_parse(text, &ms)) {
         if (str_to_i64(text, 0, INT64_MAX, &number))
-            spec_complain(c, at, "'%s' is %s without a unit: write %ss, %sm or %sh", f->name, text,
-                          text, text, text);
+            spec_complain(c, at, "'%s' is %s without a unit: write %ss, %sm or %sh", f->name, text, text, text, text);
         else
-            spec_complain(c, at,
-                          "'%s' must be a duration such as %s, not '%.100s' (units: s, m, h, d)",
-                          f->name, f->example, text);
+            spec_complain(c, at, "'%s' must be a duration such as %s, not '%.100s' (units: s, m, h, d)", f->name,
+                          f->example, text);
         return;
     }
     if (f->choices != NULL) {
@@ -226,8 +207,7 @@ static void decode_duration(struct spec_ctx *c, const struct spec_field *f,
     }
 }
 
-static void decode_list(struct spec_ctx *c, const struct spec_field *f,
-                        const struct yaml_node *at) {
+static void decode_list(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at) {
     if (at->kind != YAML_LIST) {
         if (at->kind == YAML_SCALAR && spec_text_of(c, at, f->name) == NULL) return;
         spec_complain(c, at, "'%s' must be a list%s: %s", f->name,
@@ -235,15 +215,12 @@ static void decode_list(struct spec_ctx *c, const struct spec_field *f,
         return;
     }
     if (at->items.len < f->min_items)
-        spec_complain(c, at, "'%s' is empty: it needs at least %zu, such as %s", f->name,
-                      f->min_items, f->example);
+        spec_complain(c, at, "'%s' is empty: it needs at least %zu, such as %s", f->name, f->min_items, f->example);
     if (too_many(c, f, at)) return;
-    for (size_t i = 0; i < at->items.len; i++)
-        spec_decode(c, f->block, at->items.items[i], f->push(c->spec));
+    for (size_t i = 0; i < at->items.len; i++) spec_decode(c, f->block, at->items.items[i], f->push(c->spec));
 }
 
-static void decode_field(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                         void *base) {
+static void decode_field(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, void *base) {
     void *to = f->offset == SIZE_MAX ? NULL : (char *)base + f->offset;
     int64_t v = 0;
     switch (f->type) {
@@ -287,8 +264,7 @@ static const char *home_of(const struct spec_block *b, const char *key) {
     return NULL;
 }
 
-static void unknown_key(struct spec_ctx *c, const struct spec_block *b,
-                        const struct yaml_node *key) {
+static void unknown_key(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *key) {
     const char *names[32] = {NULL};
     size_t n = 0;
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) names[n++] = f->name;
@@ -299,8 +275,7 @@ static void unknown_key(struct spec_ctx *c, const struct spec_block *b,
     for (const struct spec_field *f = spec_root.fields; f->name != NULL; f++)
         at_root = at_root || strcmp(f->name, key->value) == 0;
     if (str_closest(key->value, names) == NULL && at_root)
-        spec_complain(c, key, "unknown key '%s' in %s; it belongs to the top level", key->value,
-                      in);
+        spec_complain(c, key, "unknown key '%s' in %s; it belongs to the top level", key->value, in);
     else if (str_closest(key->value, names) == NULL && home != NULL)
         spec_complain(c, key, "unknown key '%s' in %s; it belongs to '%s'", key->value, in, home);
     else {
@@ -318,8 +293,7 @@ static void decode_default(struct spec_ctx *c, const struct spec_field *f, void 
     decode_field(c, f, &at, to);
 }
 
-void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map,
-                 void *to) {
+void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map, void *to) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) decode_default(c, f, to);
     const char *what = b->path[0] != '\0' ? b->path : "a spec";
     if (map != NULL && map->kind != YAML_MAP) {
@@ -335,14 +309,12 @@ void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct ya
         const struct yaml_node *key = map->items.items[i];
         const struct spec_field *f = b->fields;
         while (f->name != NULL && strcmp(f->name, key->value) != 0) f++;
-        if (f->name == NULL)
-            unknown_key(c, b, key);
-        else
-            decode_field(c, f, map->items.items[i + 1], to);
+        if (f->name == NULL) unknown_key(c, b, key);
+        else decode_field(c, f, map->items.items[i + 1], to);
     }
     for (const struct spec_field *f = b->fields; map != NULL && f->name != NULL; f++)
         if (f->required && yaml_get(map, f->name) == NULL)
-            spec_complain_at(c, map->line, map->column, "%s needs '%s', such as %s: %s", what,
-                             f->name, f->name, f->example);
+            spec_complain_at(c, map->line, map->column, "%s needs '%s', such as %s: %s", what, f->name, f->name,
+                             f->example);
     if (b->rules != NULL) b->rules(c, map, to);
 }

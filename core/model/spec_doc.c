@@ -68,8 +68,7 @@ static void cell(struct str *out, const char *text) {
 static void add_form(struct str *out, const struct spec_field *f) {
     str_add(out, type_name(f));
     if (f->choices != NULL) {
-        for (size_t i = 0; f->choices[i] != NULL; i++)
-            str_addf(out, "%s`%s`", i == 0 ? ": " : ", ", f->choices[i]);
+        for (size_t i = 0; f->choices[i] != NULL; i++) str_addf(out, "%s`%s`", i == 0 ? ": " : ", ", f->choices[i]);
     } else if (f->type == SPEC_INT) {
         str_addf(out, ", %lld to %lld", (long long)f->min, (long long)f->max);
     } else if (f->type == SPEC_DURATION) {
@@ -87,10 +86,8 @@ static void add_field(struct str *out, const struct spec_block *b, const struct 
     str_addf(out, "| `%s`%s | ", f->name, f->required ? " (needed)" : "");
     add_form(out, f);
     str_add(out, " | ");
-    if (f->def != NULL)
-        str_addf(out, "`%s`", f->def);
-    else if (f->def_doc != NULL)
-        cell(out, f->def_doc);
+    if (f->def != NULL) str_addf(out, "`%s`", f->def);
+    else if (f->def_doc != NULL) cell(out, f->def_doc);
     str_add(out, " | ");
     cell(out, f->doc);
     if (strcmp(b->path, "offers[]") == 0) {
@@ -110,10 +107,8 @@ static void add_field(struct str *out, const struct spec_block *b, const struct 
 }
 
 static void add_block(struct str *out, const struct spec_block *b) {
-    if (b->path[0] != '\0')
-        str_addf(out, "\n## `%s`\n\n%s\n\n", b->path, b->doc);
-    else
-        str_addf(out, "\n## Top level\n\n%s\n\n", b->doc);
+    if (b->path[0] != '\0') str_addf(out, "\n## `%s`\n\n%s\n\n", b->path, b->doc);
+    else str_addf(out, "\n## Top level\n\n%s\n\n", b->doc);
     str_add(out, "| key | value | default | meaning | example |\n|---|---|---|---|---|\n");
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) add_field(out, b, f);
     for (const struct spec_field *f = b->fields; f->name != NULL; f++)
@@ -127,8 +122,7 @@ char *spec_markdown(void) {
     str_add(&out, "\n## Units of floors\n\n");
     for (size_t i = 0; spec_floor_units[i] != NULL; i++)
         str_addf(&out, "%s`%s`", i == 0 ? "" : ", ", spec_floor_units[i]);
-    str_add(&out,
-            ", and the unit that a figure itself has in [the checks](checks.md). A value is\n"
-            "converted to the figure's own unit; GB is 1e9 bytes, GiB 2^30, Gbit/s 1e9 bits.\n");
+    str_add(&out, ", and the unit that a figure itself has in [the checks](checks.md). A value is\n"
+                  "converted to the figure's own unit; GB is 1e9 bytes, GiB 2^30, Gbit/s 1e9 bits.\n");
     return str_steal(&out);
 }

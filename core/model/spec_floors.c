@@ -39,10 +39,9 @@ static const struct unit {
     {"", D_COUNT, 1},
 };
 
-const char *const spec_floor_units[] = {
-    "GB/s",     "MB/s", "TB/s", "GiB/s",   "MiB/s",   "Gbit/s", "Mbit/s", "s",
-    "ms",       "us",   "GiB",  "MiB",     "TiB",     "GB",     "MB",     "TB",
-    "tokens/s", "/s",   "IOPS", "TFLOP/s", "GFLOP/s", "%",      NULL};
+const char *const spec_floor_units[] = {"GB/s",     "MB/s", "TB/s", "GiB/s",   "MiB/s",   "Gbit/s", "Mbit/s", "s",
+                                        "ms",       "us",   "GiB",  "MiB",     "TiB",     "GB",     "MB",     "TB",
+                                        "tokens/s", "/s",   "IOPS", "TFLOP/s", "GFLOP/s", "%",      NULL};
 
 static const struct unit *unit_find(const char *name) {
     for (size_t i = 0; i < GP_ARRAY_LEN(units); i++)
@@ -72,10 +71,8 @@ static bool converts(const char *from, const char *to, double *ret_factor) {
 }
 
 static void unknown_unit(struct spec_ctx *c, const struct yaml_node *at, const char *unit) {
-    if (str_eq(unit, "Gb/s") || str_eq(unit, "Gbps") || str_eq(unit, "Mb/s") ||
-        str_eq(unit, "Mbps")) {
-        spec_complain(c, at, "the unit '%s' could be bits or bytes: write %cbit/s or %cB/s", unit,
-                      unit[0], unit[0]);
+    if (str_eq(unit, "Gb/s") || str_eq(unit, "Gbps") || str_eq(unit, "Mb/s") || str_eq(unit, "Mbps")) {
+        spec_complain(c, at, "the unit '%s' could be bits or bytes: write %cbit/s or %cB/s", unit, unit[0], unit[0]);
         return;
     }
     GP_AUTO_FREE char *hint = spec_hint(unit, spec_floor_units);
@@ -84,8 +81,8 @@ static void unknown_unit(struct spec_ctx *c, const struct yaml_node *at, const c
 
 /* "300 GB/s", "300GB/s", "3": number and unit (caller frees). A unit is known to the table, or (by
  * names) to the figure itself. */
-static bool split_value(struct spec_ctx *c, const struct yaml_node *at, const char *key,
-                        double *ret_value, char **ret_unit) {
+static bool split_value(struct spec_ctx *c, const struct yaml_node *at, const char *key, double *ret_value,
+                        char **ret_unit) {
     const char *text = spec_text_of(c, at, key);
     if (text == NULL) return false;
     size_t n = strspn(text, "0123456789.");
@@ -97,8 +94,7 @@ static bool split_value(struct spec_ctx *c, const struct yaml_node *at, const ch
     GP_AUTO_FREE char *number = xstrndup(text, n);
     GP_AUTO_FREE char *rest = xstrdup(text + n);
     if (n == 0 || !str_to_double(number, ret_value)) {
-        spec_complain(c, at, "'%s' must be a number and a unit such as 300 GB/s, not '%.60s'", key,
-                      text);
+        spec_complain(c, at, "'%s' must be a number and a unit such as 300 GB/s, not '%.60s'", key, text);
         return false;
     }
     *ret_unit = xstrdup(str_trim(rest));
@@ -106,13 +102,11 @@ static bool split_value(struct spec_ctx *c, const struct yaml_node *at, const ch
 }
 
 /* The id of the check that key starts with: the whole key, or all but its last part. */
-static bool split_key(struct spec_ctx *c, const struct yaml_node *key, char **ret_check,
-                      char **ret_metric) {
+static bool split_key(struct spec_ctx *c, const struct yaml_node *key, char **ret_check, char **ret_metric) {
     const char *dot = strrchr(key->value, '.');
     if (c->names == NULL) { /* no table: a key of three parts names a figure */
         bool figure = dot != NULL && strchr(key->value, '.') != dot;
-        *ret_check =
-            figure ? xstrndup(key->value, (size_t)(dot - key->value)) : xstrdup(key->value);
+        *ret_check = figure ? xstrndup(key->value, (size_t)(dot - key->value)) : xstrdup(key->value);
         *ret_metric = xstrdup(figure ? dot + 1 : "");
         return true;
     }
@@ -137,22 +131,20 @@ static bool split_key(struct spec_ctx *c, const struct yaml_node *key, char **re
         const char *near = str_closest(key->value, ids.items);
         if (near == NULL && head[0] != '\0') near = str_closest(head, ids.items);
         spec_complain(c, key, "no check is called '%.100s'%s%s%s", key->value,
-                      near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them",
-                      near != NULL ? near : "", near != NULL ? "'?" : "");
+                      near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them", near != NULL ? near : "",
+                      near != NULL ? "'?" : "");
     }
     vec_free(&ids);
     return found != NULL;
 }
 
 /* Finds the figure, sets metric where the key named only the check, converts to its unit. */
-static bool settle(struct spec_ctx *c, const struct yaml_node *key, const struct yaml_node *at,
-                   struct spec_floor *f) {
+static bool settle(struct spec_ctx *c, const struct yaml_node *key, const struct yaml_node *at, struct spec_floor *f) {
     const char *name = NULL, *unit = NULL;
     GP_AUTO_STR struct str has = {.max = 300};
     double factor = 0;
     for (size_t i = 0; c->names->metric(f->check, i, &name, &unit); i++) {
-        str_addf(&has, "%s%s%s%s%s", i == 0 ? "" : ", ", name, unit[0] ? " (" : "", unit,
-                 unit[0] ? ")" : "");
+        str_addf(&has, "%s%s%s%s%s", i == 0 ? "" : ", ", name, unit[0] ? " (" : "", unit, unit[0] ? ")" : "");
         if (f->metric[0] != '\0' && strcmp(f->metric, name) != 0) continue;
         /* a bare number for a whole check can only mean its first figure */
         bool vague = f->metric[0] == '\0' && f->unit[0] == '\0' && i > 0;
@@ -166,24 +158,19 @@ static bool settle(struct spec_ctx *c, const struct yaml_node *key, const struct
         }
         if (f->metric[0] == '\0' || (f->unit[0] != '\0' && unit_find(f->unit) == NULL)) continue;
         if (f->unit[0] == '\0')
-            spec_complain(c, at, "'%s' needs a unit: write it as %.12g %s", key->value, f->value,
-                          unit);
+            spec_complain(c, at, "'%s' needs a unit: write it as %.12g %s", key->value, f->value, unit);
         else
-            spec_complain(c, at, "'%s' is measured in %s, not in %s", key->value,
-                          unit[0] ? unit : "plain numbers", f->unit);
+            spec_complain(c, at, "'%s' is measured in %s, not in %s", key->value, unit[0] ? unit : "plain numbers",
+                          f->unit);
         return false;
     }
-    if (f->unit[0] != '\0' && unit_find(f->unit) == NULL)
-        unknown_unit(c, at, f->unit);
-    else if (has.len == 0)
-        spec_complain(c, key, "%s has no figures, so it can have no floor", f->check);
+    if (f->unit[0] != '\0' && unit_find(f->unit) == NULL) unknown_unit(c, at, f->unit);
+    else if (has.len == 0) spec_complain(c, key, "%s has no figures, so it can have no floor", f->check);
     else if (f->metric[0] != '\0')
         spec_complain(c, key, "%s has no figure '%.60s'; it has: %s", f->check, f->metric, has.s);
     else if (f->unit[0] == '\0')
-        spec_complain(c, at, "'%s' needs a unit, such as 300 GB/s; its figures: %s", key->value,
-                      has.s);
-    else
-        spec_complain(c, at, "%s has no figure in %s; it has: %s", f->check, f->unit, has.s);
+        spec_complain(c, at, "'%s' needs a unit, such as 300 GB/s; its figures: %s", key->value, has.s);
+    else spec_complain(c, at, "%s has no figure in %s; it has: %s", f->check, f->unit, has.s);
     return false;
 }
 
@@ -200,26 +187,21 @@ void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map) {
         return;
     }
     if (map->items.len / 2 > SPEC_ITEMS_MAX) {
-        spec_complain(c, map, "'floors' has %zu entries; at most %d", map->items.len / 2,
-                      SPEC_ITEMS_MAX);
+        spec_complain(c, map, "'floors' has %zu entries; at most %d", map->items.len / 2, SPEC_ITEMS_MAX);
         return;
     }
     for (size_t i = 0; i + 1 < map->items.len; i += 2) {
         const struct yaml_node *key = map->items.items[i], *at = map->items.items[i + 1];
         struct spec_floor f = {.pos = {key->line, key->column}};
-        bool ok = split_key(c, key, &f.check, &f.metric) &&
-                  split_value(c, at, key->value, &f.value, &f.unit);
+        bool ok = split_key(c, key, &f.check, &f.metric) && split_value(c, at, key->value, &f.value, &f.unit);
         if (ok && c->names != NULL) ok = settle(c, key, at, &f);
         for (size_t k = 0; ok && k < c->spec->validate.floors.len; k++) {
             const struct spec_floor *g = &c->spec->validate.floors.items[k];
             if (!str_eq(g->check, f.check) || !str_eq(g->metric, f.metric)) continue;
-            spec_complain(c, key, "%s.%s has a floor already, on line %u", f.check, f.metric,
-                          g->pos.line);
+            spec_complain(c, key, "%s.%s has a floor already, on line %u", f.check, f.metric, g->pos.line);
             ok = false;
         }
-        if (ok)
-            vec_push(&c->spec->validate.floors, f);
-        else
-            floor_clear(&f);
+        if (ok) vec_push(&c->spec->validate.floors, f);
+        else floor_clear(&f);
     }
 }

@@ -74,19 +74,15 @@ extern const char *const spec_provider_names[];
 bool spec_provider_takes(const char *provider, const char *key); /* of offers[] keys */
 
 /* spec_decode.c */
-void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...)
-    GP_PRINTF(3, 4);
-void spec_complain_at(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, ...)
-    GP_PRINTF(4, 5);
+void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
+void spec_complain_at(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, ...) GP_PRINTF(4, 5);
 /* True when `at` was complained about: say nothing more. */
 bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at);
 /* map NULL: only defaults. */
-void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map,
-                 void *to);
+void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map, void *to);
 /* Text of a scalar, or NULL after a complaint (not text, no value, too long, control characters). */
 const char *spec_text_of(struct spec_ctx *c, const struct yaml_node *at, const char *key);
-bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at,
-                 int64_t *ret);
+bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int64_t *ret);
 bool spec_match(const char *pattern, const char *text);
 /* "; did you mean 'x'?" or "; valid: a, b, c"; caller frees. */
 char *spec_hint(const char *word, const char *const *names);

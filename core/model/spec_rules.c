@@ -31,8 +31,7 @@ static char *absolute(const struct spec_ctx *c, const char *rel) {
 void spec_gpu_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
     struct spec_gpu *gpu = to;
     const char *text = at->value, *colon = strrchr(text, ':');
-    GP_AUTO_FREE char *model =
-        xstrndup(text, colon != NULL ? (size_t)(colon - text) : strlen(text));
+    GP_AUTO_FREE char *model = xstrndup(text, colon != NULL ? (size_t)(colon - text) : strlen(text));
     int64_t count = 1, swapped = 0;
     if (colon != NULL && str_to_i64(model, 1, 16, &swapped) && colon[1] != '\0') {
         spec_complain(c, at, "'gpu' is model[:count]; did you mean '%s:%s'?", colon + 1, model);
@@ -63,15 +62,13 @@ void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *
         return;
     }
     const char *kind = str_starts(at->value, "ami-") ? "id" : "os";
-    spec_complain(c, at, "'image' must be auto or a map; did you mean {%s: %.100s}?", kind,
-                  at->value);
+    spec_complain(c, at, "'image' must be auto or a map; did you mean {%s: %.100s}?", kind, at->value);
 }
 
 void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     struct spec_image *image = to;
     const struct yaml_node *os = key_node(map, "os"), *id = key_node(map, "id");
-    if (os != NULL && id != NULL)
-        spec_complain(c, id, "'image' has both 'os' and 'id': keep one");
+    if (os != NULL && id != NULL) spec_complain(c, id, "'image' has both 'os' and 'id': keep one");
     else if (os == NULL && id == NULL && map != NULL)
         spec_complain(c, map, "'image' needs 'os' or 'id', such as {os: ubuntu-24.04}");
     image->kind = id != NULL ? IMAGE_ID : IMAGE_OS;
@@ -79,8 +76,7 @@ void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) 
 
 /* --- offers --- */
 
-static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map,
-                             const struct spec_offer *o) {
+static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map, const struct spec_offer *o) {
     const struct yaml_node *list = yaml_get(map, "zones");
     if (list == NULL || list->kind != YAML_LIST || o->regions.n == 0) return;
     for (size_t i = 0; i < list->items.len; i++) {
@@ -93,24 +89,21 @@ static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map,
         }
         if (inside) continue;
         GP_AUTO_FREE char *regions = strv_join(&o->regions, ", ");
-        spec_complain(c, zone, "the zone '%s' is in none of the regions of this offer (%s)",
-                      zone->value, regions);
+        spec_complain(c, zone, "the zone '%s' is in none of the regions of this offer (%s)", zone->value, regions);
     }
 }
 
 static void hosts_file(struct spec_ctx *c, const struct yaml_node *map, struct spec_offer *o) {
     const struct yaml_node *at = yaml_get(map, "hosts");
     if (at == NULL) {
-        spec_complain_at(c, o->pos.line, o->pos.column,
-                         "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
+        spec_complain_at(c, o->pos.line, o->pos.column, "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
         return;
     }
     if (o->hosts == NULL) return;
     char *path = absolute(c, o->hosts);
     free(o->hosts);
     o->hosts = path;
-    if (c->names != NULL && !fs_exists(path))
-        spec_complain(c, at, "there is no hosts file '%s'", path);
+    if (c->names != NULL && !fs_exists(path)) spec_complain(c, at, "there is no hosts file '%s'", path);
 }
 
 void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -123,8 +116,7 @@ void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to) 
         for (size_t p = 0; spec_provider_names[p] != NULL; p++)
             if (spec_provider_takes(spec_provider_names[p], key->value))
                 str_addf(&who, "%s%s", who.len > 0 ? ", " : "", spec_provider_names[p]);
-        spec_complain(c, key, "'%s' is for %s; the provider '%s' has none", key->value, who.s,
-                      o->provider);
+        spec_complain(c, key, "'%s' is for %s; the provider '%s' has none", key->value, who.s, o->provider);
     }
     zones_in_regions(c, map, o);
     if (strcmp(o->provider, "ssh") == 0) hosts_file(c, map, o);
@@ -147,33 +139,29 @@ static bool mask(unsigned char *addr, size_t bytes, int64_t prefix) {
 void spec_check_cidr(struct spec_ctx *c, const struct yaml_node *at) {
     unsigned char addr[16] = {0};
     const char *slash = strchr(at->value, '/');
-    GP_AUTO_FREE char *ip =
-        xstrndup(at->value, slash != NULL ? (size_t)(slash - at->value) : strlen(at->value));
+    GP_AUTO_FREE char *ip = xstrndup(at->value, slash != NULL ? (size_t)(slash - at->value) : strlen(at->value));
     int family = strchr(ip, ':') != NULL ? AF_INET6 : AF_INET;
     int64_t bits = family == AF_INET6 ? 128 : 32, prefix = 0;
     if (inet_pton(family, ip, addr) != 1) {
         spec_complain(c, at, "'%.60s' is not a network such as 203.0.113.0/24", at->value);
     } else if (slash == NULL) {
-        spec_complain(c, at, "'%s' has no prefix length; did you mean '%s/%lld'?", ip, ip,
-                      (long long)bits);
+        spec_complain(c, at, "'%s' has no prefix length; did you mean '%s/%lld'?", ip, ip, (long long)bits);
     } else if (!str_to_i64(slash + 1, 0, bits, &prefix)) {
-        spec_complain(c, at, "the prefix length of '%.60s' must be from 0 to %lld", at->value,
-                      (long long)bits);
+        spec_complain(c, at, "the prefix length of '%.60s' must be from 0 to %lld", at->value, (long long)bits);
     } else if (mask(addr, (size_t)bits / 8, prefix)) {
         char net[INET6_ADDRSTRLEN] = "";
         inet_ntop(family, addr, net, sizeof net);
-        spec_complain(c, at, "'%s' has bits beyond /%lld; did you mean '%s/%lld'?", at->value,
-                      (long long)prefix, net, (long long)prefix);
+        spec_complain(c, at, "'%s' has bits beyond /%lld; did you mean '%s/%lld'?", at->value, (long long)prefix, net,
+                      (long long)prefix);
     }
 }
 
 void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at) {
     const char *want = "[user@]host[:port], such as ops@bastion.example";
     const char *text = at->value, *port = NULL;
-    if (strlen(text) > 300 ||
-        !spec_match("^([A-Za-z_][A-Za-z0-9_.-]{0,31}@)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9]"
-                    "[A-Za-z0-9.-]*)(:[0-9]+)?$",
-                    text)) {
+    if (strlen(text) > 300 || !spec_match("^([A-Za-z_][A-Za-z0-9_.-]{0,31}@)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9]"
+                                          "[A-Za-z0-9.-]*)(:[0-9]+)?$",
+                                          text)) {
         spec_complain(c, at, "'bastion' must be %s, not '%.100s'", want, text);
         return;
     }
@@ -181,8 +169,7 @@ void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at) {
     const char *bracket = strchr(text, ']');
     port = strchr(bracket != NULL ? bracket : text, ':');
     if (port != NULL && !str_to_i64(port + 1, 1, 65535, &number))
-        spec_complain(c, at, "the port of 'bastion' must be from 1 to 65535, not '%.20s'",
-                      port + 1);
+        spec_complain(c, at, "the port of 'bastion' must be from 1 to 65535, not '%.20s'", port + 1);
 }
 
 void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -196,8 +183,7 @@ void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to)
 
 /* --- bootstrap, secrets, validate --- */
 
-static const struct yaml_node *item_key(const struct yaml_node *map, const char *list, size_t i,
-                                        const char *key) {
+static const struct yaml_node *item_key(const struct yaml_node *map, const char *list, size_t i, const char *key) {
     const struct yaml_node *items = yaml_get(map, list);
     if (items == NULL || items->kind != YAML_LIST || i >= items->items.len) return NULL;
     return yaml_get(items->items.items[i], key);
@@ -209,17 +195,15 @@ void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *
         const struct yaml_node *at = item_key(map, "steps", i, "name");
         for (size_t k = 0; at != NULL && s->steps.items[i].name != NULL && k < i; k++) {
             if (!str_eq(s->steps.items[i].name, s->steps.items[k].name)) continue;
-            spec_complain(c, at, "a step is called '%s' already, on line %u",
-                          s->steps.items[i].name, s->steps.items[k].pos.line);
+            spec_complain(c, at, "a step is called '%s' already, on line %u", s->steps.items[i].name,
+                          s->steps.items[k].pos.line);
         }
     }
 }
 
 void spec_check_env(struct spec_ctx *c, const struct yaml_node *at) {
-    if (str_starts(at->value, "GPUPROV_") || str_starts(at->value, "LD_") ||
-        strcmp(at->value, "PATH") == 0)
-        spec_complain(c, at, "a secret cannot be called '%s': PATH, LD_* and GPUPROV_* are taken",
-                      at->value);
+    if (str_starts(at->value, "GPUPROV_") || str_starts(at->value, "LD_") || strcmp(at->value, "PATH") == 0)
+        spec_complain(c, at, "a secret cannot be called '%s': PATH, LD_* and GPUPROV_* are taken", at->value);
 }
 
 void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -253,8 +237,8 @@ void spec_check_known(struct spec_ctx *c, const struct yaml_node *at) {
     const char *near = str_closest(at->value, ids.items);
     if (!known)
         spec_complain(c, at, "no check is called '%s'%s%s%s", at->value,
-                      near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them",
-                      near != NULL ? near : "", near != NULL ? "'?" : "");
+                      near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them", near != NULL ? near : "",
+                      near != NULL ? "'?" : "");
     vec_free(&ids);
 }
 
@@ -264,8 +248,8 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
         const struct yaml_node *at = item_key(map, "secrets", i, "env");
         for (size_t k = 0; at != NULL && s->secrets.items[i].env != NULL && k < i; k++) {
             if (!str_eq(s->secrets.items[i].env, s->secrets.items[k].env)) continue;
-            spec_complain(c, at, "a secret is called '%s' already, on line %u",
-                          s->secrets.items[i].env, s->secrets.items[k].pos.line);
+            spec_complain(c, at, "a secret is called '%s' already, on line %u", s->secrets.items[i].env,
+                          s->secrets.items[k].pos.line);
         }
     }
     if (yaml_get(map, "offers") == NULL) {

@@ -14,15 +14,13 @@ static json_t *block_schema(const struct spec_block *b);
 
 static json_t *choices_json(const char *const *choices) {
     json_t *list = json_array();
-    for (size_t i = 0; choices[i] != NULL; i++)
-        json_array_append_new(list, json_string(choices[i]));
+    for (size_t i = 0; choices[i] != NULL; i++) json_array_append_new(list, json_string(choices[i]));
     return list;
 }
 
 /* anyOf [plain, "${...}"]: for what is not text. */
 static json_t *or_substitution(json_t *plain) {
-    return json_pack("{s:[o, {s:s, s:s}]}", "anyOf", plain, "type", "string", "pattern",
-                     SUBST_PATTERN);
+    return json_pack("{s:[o, {s:s, s:s}]}", "anyOf", plain, "type", "string", "pattern", SUBST_PATTERN);
 }
 
 static json_t *text_schema(const struct spec_field *f) {
@@ -46,18 +44,15 @@ static json_t *text_schema(const struct spec_field *f) {
 }
 
 static json_t *list_schema(json_t *items, const struct spec_field *f) {
-    json_t *j =
-        json_pack("{s:s, s:o, s:i}", "type", "array", "items", items, "maxItems", SPEC_ITEMS_MAX);
+    json_t *j = json_pack("{s:s, s:o, s:i}", "type", "array", "items", items, "maxItems", SPEC_ITEMS_MAX);
     if (f->type == SPEC_TEXTS) json_object_set_new(j, "uniqueItems", json_true());
-    if (f->min_items > 0)
-        json_object_set_new(j, "minItems", json_integer((json_int_t)f->min_items));
+    if (f->min_items > 0) json_object_set_new(j, "minItems", json_integer((json_int_t)f->min_items));
     return j;
 }
 
 static json_t *floors_schema(void) {
-    return json_pack("{s:s, s:{s:[{s:s, s:s}, {s:s}]}}", "type", "object", "additionalProperties",
-                     "anyOf", "type", "string", "pattern",
-                     "^[0-9.]+([eE][+-]?[0-9]+)? *[A-Za-z/%]*$|" SUBST_PATTERN, "type", "number");
+    return json_pack("{s:s, s:{s:[{s:s, s:s}, {s:s}]}}", "type", "object", "additionalProperties", "anyOf", "type",
+                     "string", "pattern", "^[0-9.]+([eE][+-]?[0-9]+)? *[A-Za-z/%]*$|" SUBST_PATTERN, "type", "number");
 }
 
 static json_t *short_schema(const struct spec_field *f) {
@@ -68,8 +63,8 @@ static json_t *short_schema(const struct spec_field *f) {
 static json_t *type_schema(const struct spec_field *f) {
     switch (f->type) {
     case SPEC_INT:
-        return or_substitution(json_pack("{s:s, s:I, s:I}", "type", "integer", "minimum",
-                                         (json_int_t)f->min, "maximum", (json_int_t)f->max));
+        return or_substitution(json_pack("{s:s, s:I, s:I}", "type", "integer", "minimum", (json_int_t)f->min, "maximum",
+                                         (json_int_t)f->max));
     case SPEC_BOOL: return or_substitution(json_pack("{s:s}", "type", "boolean"));
     case SPEC_TEXTS: return list_schema(text_schema(f), f);
     case SPEC_BLOCK: return block_schema(f->block);
@@ -93,8 +88,7 @@ static json_t *default_json(const struct spec_field *f) {
 
 static json_t *field_schema(const struct spec_field *f) {
     json_t *j = type_schema(f);
-    GP_AUTO_FREE char *doc =
-        f->def_doc != NULL ? xasprintf("%s (default: %s)", f->doc, f->def_doc) : xstrdup(f->doc);
+    GP_AUTO_FREE char *doc = f->def_doc != NULL ? xasprintf("%s (default: %s)", f->doc, f->def_doc) : xstrdup(f->doc);
     json_object_set_new(j, "description", json_string(doc));
     if (f->def != NULL) json_object_set_new(j, "default", default_json(f));
     return j;
@@ -107,14 +101,11 @@ static json_t *provider_rules(const struct spec_block *b) {
         const char *provider = spec_provider_names[p];
         json_t *then = json_object(), *props = json_object();
         for (const struct spec_field *f = b->fields; f->name != NULL; f++)
-            if (!spec_provider_takes(provider, f->name))
-                json_object_set_new(props, f->name, json_false());
+            if (!spec_provider_takes(provider, f->name)) json_object_set_new(props, f->name, json_false());
         json_object_set_new(then, "properties", props);
-        if (strcmp(provider, "ssh") == 0)
-            json_object_set_new(then, "required", json_pack("[s]", "hosts"));
-        json_array_append_new(all, json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:o}", "if", "properties",
-                                             "provider", "const", provider, "required", "provider",
-                                             "then", then));
+        if (strcmp(provider, "ssh") == 0) json_object_set_new(then, "required", json_pack("[s]", "hosts"));
+        json_array_append_new(all, json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:o}", "if", "properties", "provider", "const",
+                                             provider, "required", "provider", "then", then));
     }
     return all;
 }
@@ -140,9 +131,8 @@ static json_t *block_schema(const struct spec_block *b) {
 }
 
 char *spec_json_schema(void) {
-    GP_AUTO_JSON json_t *j =
-        json_pack("{s:s, s:s}", "$schema", "https://json-schema.org/draft/2020-12/schema", "title",
-                  "gpuprov spec (" SPEC_API_VERSION ")");
+    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:s}", "$schema", "https://json-schema.org/draft/2020-12/schema", "title",
+                                       "gpuprov spec (" SPEC_API_VERSION ")");
     GP_AUTO_JSON json_t *root = block_schema(&spec_root);
     json_object_update(j, root);
     GP_AUTO_FREE char *text = json_text(j, 2);

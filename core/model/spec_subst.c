@@ -39,8 +39,7 @@ static enum found look(const char *text, bool shell, size_t *ret_len) {
     return found;
 }
 
-static void at_offset(const struct yaml_node *node, size_t offset, unsigned *line,
-                      unsigned *column) {
+static void at_offset(const struct yaml_node *node, size_t offset, unsigned *line, unsigned *column) {
     *line = node->line;
     *column = node->column;
     if (strchr(node->value, '\n') != NULL) return; /* folded or block text: its start must do */
@@ -49,8 +48,8 @@ static void at_offset(const struct yaml_node *node, size_t offset, unsigned *lin
     *column += (unsigned)chars + (node->quoted ? 1 : 0);
 }
 
-static bool put_env(struct spec_ctx *c, const struct yaml_node *node, size_t offset,
-                    const char *name, struct str *out) {
+static bool put_env(struct spec_ctx *c, const struct yaml_node *node, size_t offset, const char *name,
+                    struct str *out) {
     const char *value = getenv(name);
     if (value != NULL) {
         str_add(out, value);
@@ -58,13 +57,12 @@ static bool put_env(struct spec_ctx *c, const struct yaml_node *node, size_t off
     }
     unsigned line = 0, column = 0;
     at_offset(node, offset, &line, &column);
-    spec_complain_at(c, line, column, "the environment has no %s: set it, or write the value",
-                     name);
+    spec_complain_at(c, line, column, "the environment has no %s: set it, or write the value", name);
     return false;
 }
 
-static bool put_file(struct spec_ctx *c, const struct yaml_node *node, size_t offset,
-                     const char *name, struct str *out) {
+static bool put_file(struct spec_ctx *c, const struct yaml_node *node, size_t offset, const char *name,
+                     struct str *out) {
     GP_AUTO_FREE char *path = fs_relative_to(c->path, name);
     GP_AUTO_STR struct str text = {.max = SPEC_VALUE_MAX};
     struct gp_error err = {0};
@@ -86,10 +84,9 @@ static bool put_file(struct spec_ctx *c, const struct yaml_node *node, size_t of
 static bool put_wrong(struct spec_ctx *c, const struct yaml_node *node, size_t offset, size_t len) {
     unsigned line = 0, column = 0;
     at_offset(node, offset, &line, &column);
-    spec_complain_at(
-        c, line, column,
-        "'%.*s' is not replaced: there are ${env:NAME} and ${file:PATH}; $${ stands for ${",
-        (int)GP_MIN(len, (size_t)60), node->value + offset);
+    spec_complain_at(c, line, column,
+                     "'%.*s' is not replaced: there are ${env:NAME} and ${file:PATH}; $${ stands for ${",
+                     (int)GP_MIN(len, (size_t)60), node->value + offset);
     return false;
 }
 
@@ -103,16 +100,11 @@ static void substitute_value(struct spec_ctx *c, struct yaml_node *node, bool sh
         GP_AUTO_FREE char *name = NULL;
         if (found == ENV) name = xstrndup(node->value + i + 6, len - 7);
         if (found == FILE_TEXT) name = xstrndup(node->value + i + 7, len - 8);
-        if (found == ENV)
-            ok = put_env(c, node, i, name, &out) && ok;
-        else if (found == FILE_TEXT)
-            ok = put_file(c, node, i, name, &out) && ok;
-        else if (found == WRONG)
-            ok = put_wrong(c, node, i, len) && ok;
-        else if (found == ESCAPED)
-            str_add(&out, "${");
-        else
-            str_addc(&out, node->value[i]);
+        if (found == ENV) ok = put_env(c, node, i, name, &out) && ok;
+        else if (found == FILE_TEXT) ok = put_file(c, node, i, name, &out) && ok;
+        else if (found == WRONG) ok = put_wrong(c, node, i, len) && ok;
+        else if (found == ESCAPED) str_add(&out, "${");
+        else str_addc(&out, node->value[i]);
         i += len;
     }
     if (ok && out.truncated) {

@@ -11,10 +11,8 @@
 #define PLACE_DOC "lower-case letters, digits and '-'"
 
 static const char *const api_versions[] = {SPEC_API_VERSION, NULL};
-static const char *const orders[] = {
-    [ORDER_CHEAPEST] = "cheapest", [ORDER_LISTED] = "listed", NULL};
-static const char *const markets[] = {
-    [MARKET_ON_DEMAND] = "on-demand", [MARKET_SPOT] = "spot", NULL};
+static const char *const orders[] = {[ORDER_CHEAPEST] = "cheapest", [ORDER_LISTED] = "listed", NULL};
+static const char *const markets[] = {[MARKET_ON_DEMAND] = "on-demand", [MARKET_SPOT] = "spot", NULL};
 static const char *const times[] = {"1m", "5m", "20m", NULL};
 const char *const spec_provider_names[] = {"local", "ssh", "aws", NULL};
 

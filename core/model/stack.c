@@ -40,9 +40,7 @@ static const char *const kind_names[RES_KIND_MAX + 1] = {
     [RES_VOLUME] = "volume",     [RES_HOLDER] = "holder", [RES_HOST] = "host",
 };
 
-const char *resource_kind_name(enum resource_kind k) {
-    return (size_t)k <= RES_KIND_MAX ? kind_names[k] : "unknown";
-}
+const char *resource_kind_name(enum resource_kind k) { return (size_t)k <= RES_KIND_MAX ? kind_names[k] : "unknown"; }
 
 bool resource_kind_parse(const char *name, enum resource_kind *ret) {
     size_t i = 0;
@@ -56,9 +54,7 @@ static const char *const state_names[RES_GONE + 1] = {
     [RES_STOPPED] = "stopped", [RES_GONE] = "gone",
 };
 
-const char *resource_state_name(enum resource_state s) {
-    return (size_t)s <= RES_GONE ? state_names[s] : "unknown";
-}
+const char *resource_state_name(enum resource_state s) { return (size_t)s <= RES_GONE ? state_names[s] : "unknown"; }
 
 bool resource_state_parse(const char *name, enum resource_state *ret) {
     size_t i = 0;
@@ -82,9 +78,7 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, account),
 };
 
-static char **string_of(struct resource *r, size_t i) {
-    return (char **)(void *)((char *)r + resource_strings[i]);
-}
+static char **string_of(struct resource *r, size_t i) { return (char **)(void *)((char *)r + resource_strings[i]); }
 
 void resource_init(struct resource *r, enum resource_kind kind, const char *provider) {
     *r = (struct resource){.kind = kind, .slot = -1, .price_usd_per_h = -1, .gpus = -1};
@@ -128,9 +122,7 @@ static const char *const phase_names[NODE_PHASE_MAX + 1] = {
     [NODE_GONE] = "gone",
 };
 
-const char *node_phase_name(enum node_phase p) {
-    return (size_t)p <= NODE_PHASE_MAX ? phase_names[p] : "unknown";
-}
+const char *node_phase_name(enum node_phase p) { return (size_t)p <= NODE_PHASE_MAX ? phase_names[p] : "unknown"; }
 
 bool node_phase_parse(const char *name, enum node_phase *ret) {
     size_t i = 0;

@@ -10,9 +10,9 @@
 /* Identity of a stack; all strings owned. */
 struct stack {
     char *owner, *name;
-    char *uid;        /* 16 hex digits, random, lives in the cloud's claim; NULL: not claimed yet */
-    char *spec_hash;  /* 64 hex digits */
-    char *provider, *region; /* home: where the claim lives */
+    char *uid;                    /* 16 hex digits, random, lives in the cloud's claim; NULL: not claimed yet */
+    char *spec_hash;              /* 64 hex digits */
+    char *provider, *region;      /* home: where the claim lives */
     int64_t created_s, expires_s; /* wall, cloud's clock */
 };
 void stack_clear(struct stack *s);
@@ -21,11 +21,11 @@ void stack_copy(struct stack *to, const struct stack *from);
 
 enum resource_kind {
     RES_INSTANCE,
-    RES_GROUP,   /* security group; the claim is one */
+    RES_GROUP, /* security group; the claim is one */
     RES_KEY_PAIR,
     RES_VOLUME,
-    RES_HOLDER,  /* local: the process that holds a stack */
-    RES_HOST,    /* ssh: a machine that existed before; destroy releases it */
+    RES_HOLDER, /* local: the process that holds a stack */
+    RES_HOST,   /* ssh: a machine that existed before; destroy releases it */
     RES_KIND_MAX = RES_HOST
 };
 enum resource_state {
@@ -35,7 +35,7 @@ enum resource_state {
     RES_STOPPED,  /* off, but still there (may still be billed) */
     RES_GONE      /* terminal */
 };
-const char *resource_kind_name(enum resource_kind k);   /* "instance", "group", ... */
+const char *resource_kind_name(enum resource_kind k); /* "instance", "group", ... */
 bool resource_kind_parse(const char *name, enum resource_kind *ret);
 const char *resource_state_name(enum resource_state s); /* "pending", ... */
 bool resource_state_parse(const char *name, enum resource_state *ret);
@@ -46,29 +46,29 @@ struct resource {
     char *provider, *region, *zone;
     char *id;
     char *owner, *stack, *uid, *spec_hash; /* from its tags */
-    int slot;              /* instances and hosts: which node it is; -1 otherwise */
+    int slot;                              /* instances and hosts: which node it is; -1 otherwise */
     int attempt;
     enum resource_state state;
-    char *state_reason;    /* the cloud's own words; "" */
+    char *state_reason; /* the cloud's own words; "" */
     bool billed;
-    bool claim;            /* this is the stack's claim */
+    bool claim; /* this is the stack's claim */
     char *instance_type;
-    double price_usd_per_h; /* negative: not known */
+    double price_usd_per_h;       /* negative: not known */
     int64_t created_s, expires_s; /* 0: not known */
     char *private_ip, *public_ip;
-    uint16_t ssh_port;     /* 0: 22 */
-    char *dial_socket;     /* local: the holder's socket; "" elsewhere */
-    char *user;            /* login name; "" : gpuprov */
-    char *host_keys;       /* what may be trusted: lines "ssh-ed25519 AAAA.." or "SHA256:.."; "" */
-    char *bastion;         /* "user@host[:port]"; "" */
-    char *login_key;       /* ssh: private key path from the hosts file; "" */
-    char *known_hosts;     /* ssh: path; "" */
-    char *account;         /* the cloud's account that it is in; "" where there is none, or not known */
-    char *regions;         /* of a claim: where its stack may have resources (tags.h); "": not known */
-    char *unreadable;      /* why its tags were not understood, one line; "": they were. Without owner, stack
+    uint16_t ssh_port; /* 0: 22 */
+    char *dial_socket; /* local: the holder's socket; "" elsewhere */
+    char *user;        /* login name; "" : gpuprov */
+    char *host_keys;   /* what may be trusted: lines "ssh-ed25519 AAAA.." or "SHA256:.."; "" */
+    char *bastion;     /* "user@host[:port]"; "" */
+    char *login_key;   /* ssh: private key path from the hosts file; "" */
+    char *known_hosts; /* ssh: path; "" */
+    char *account;     /* the cloud's account that it is in; "" where there is none, or not known */
+    char *regions;     /* of a claim: where its stack may have resources (tags.h); "": not known */
+    char *unreadable;  /* why its tags were not understood, one line; "": they were. Without owner, stack
                               and uid it is nobody's: reported, never opened, ended or written down */
-    int gpus;              /* how many the node was bought with; -1: not known */
-    bool other_run;        /* found where this run was about to launch it: its first-contact key is that
+    int gpus;          /* how many the node was bought with; -1: not known */
+    bool other_run;    /* found where this run was about to launch it: its first-contact key is that
                               other run's */
 };
 struct resource_list {
@@ -88,9 +88,9 @@ enum node_phase {
     NODE_LAUNCHING,
     NODE_REACHING,
     NODE_BOOTSTRAPPING,
-    NODE_CHECKING,   /* node checks */
-    NODE_WAITING,    /* at the barrier */
-    NODE_GANG,       /* gang checks */
+    NODE_CHECKING, /* node checks */
+    NODE_WAITING,  /* at the barrier */
+    NODE_GANG,     /* gang checks */
     NODE_READY,
     NODE_FAILED,
     NODE_ENDING, /* asked to end; not yet seen gone */

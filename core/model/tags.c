@@ -23,12 +23,8 @@ static bool store(char **to, const char *value, bool ok) {
 static bool read_owner(struct tags *t, const char *v) { return store(&t->owner, v, form_owner(v)); }
 static bool read_stack(struct tags *t, const char *v) { return store(&t->stack, v, form_stack(v)); }
 static bool read_uid(struct tags *t, const char *v) { return store(&t->uid, v, form_uid(v)); }
-static bool read_spec(struct tags *t, const char *v) {
-    return store(&t->spec_hash, v, form_spec_hash(v));
-}
-static bool read_hostkey(struct tags *t, const char *v) {
-    return store(&t->hostkey, v, form_fingerprint(v));
-}
+static bool read_spec(struct tags *t, const char *v) { return store(&t->spec_hash, v, form_spec_hash(v)); }
+static bool read_hostkey(struct tags *t, const char *v) { return store(&t->hostkey, v, form_fingerprint(v)); }
 
 /* Only the form that time_format_utc writes: "2026-11-22T08:00:00Z". */
 static bool read_time(const char *v, int64_t *ret_s) {
@@ -152,9 +148,7 @@ void tags_read(struct tags *t, const char *key, const char *value) {
     }
 }
 
-bool tags_identify(const struct tags *t) {
-    return t->owner[0] != '\0' && t->stack[0] != '\0' && t->uid[0] != '\0';
-}
+bool tags_identify(const struct tags *t) { return t->owner[0] != '\0' && t->stack[0] != '\0' && t->uid[0] != '\0'; }
 
 void tags_to_resource(const struct tags *t, int launch_index, struct resource *r) {
     bool known = tags_identify(t);
@@ -181,18 +175,14 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
 
 /* --- encoding --- */
 
-void tags_slots_text(char *dst, size_t n, int first, int count) {
-    snprintf(dst, n, "%d+%d", first, count);
-}
+void tags_slots_text(char *dst, size_t n, int first, int count) { snprintf(dst, n, "%d+%d", first, count); }
 
 void tags_price_text(char *dst, size_t n, double usd_per_h) {
     if (usd_per_h >= 0 && usd_per_h <= PRICE_MAX_USD) snprintf(dst, n, "%.6g", usd_per_h);
     else str_put(dst, n, "");
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 char *tags_regions(const struct tags *t) {
     GP_AUTO_STRV struct strv all = {0};

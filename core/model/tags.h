@@ -9,26 +9,26 @@
 #include "base/str.h"
 #include "model/stack.h"
 
-#define TAGS_SLOTS_MAX 4096      /* nodes of a stack; a tag that names a higher slot is bad */
-#define TAGS_VALUE_MAX 256       /* EC2's limit of a value, in characters */
-#define TAGS_EVERYWHERE "*"      /* regions: all of them */
-#define TAGS_REGION "region/"    /* key of one more region, value TAGS_YES: two runs that add one lose neither */
+#define TAGS_SLOTS_MAX 4096   /* nodes of a stack; a tag that names a higher slot is bad */
+#define TAGS_VALUE_MAX 256    /* EC2's limit of a value, in characters */
+#define TAGS_EVERYWHERE "*"   /* regions: all of them */
+#define TAGS_REGION "region/" /* key of one more region, value TAGS_YES: two runs that add one lose neither */
 #define TAGS_YES "1"
 
 /* What the tags of one resource say. All strings owned; "" (0, -1): absent or bad. */
 struct tags {
     char *owner, *stack, *uid, *spec_hash, *hostkey;
-    char *regions;               /* of a claim when it was made: where its stack may have resources, "a b" or "*" */
-    char *more_regions;          /* of tags that were added later, "a b" */
+    char *regions;                /* of a claim when it was made: where its stack may have resources, "a b" or "*" */
+    char *more_regions;           /* of tags that were added later, "a b" */
     int64_t created_s, expires_s; /* wall */
-    int slot_first, slot_count;  /* -1, 0: none */
+    int slot_first, slot_count;   /* -1, 0: none */
     int attempt;
-    double price_usd_per_h;      /* negative: not known */
+    double price_usd_per_h; /* negative: not known */
     bool claim;
-    unsigned seen;               /* keys that were there, as bits; private */
-    char bad[160];               /* the first tag that did not decode and why, one line; "" */
+    unsigned seen; /* keys that were there, as bits; private */
+    char bad[160]; /* the first tag that did not decode and why, one line; "" */
 };
-void tags_init(struct tags *t);  /* "" everywhere */
+void tags_init(struct tags *t); /* "" everywhere */
 void tags_clear(struct tags *t);
 /* One tag. Keys that are not gpuprov's are ignored; one that comes twice is bad. */
 void tags_read(struct tags *t, const char *key, const char *value);

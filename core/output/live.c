@@ -51,12 +51,9 @@ static bool is_active(const struct live_node *n) {
 
 static void elapsed(char *dst, size_t n, int64_t ms) {
     int64_t s = ms / 1000;
-    if (s < 60)
-        snprintf(dst, n, "%ds", (int)s);
-    else if (s < 3600)
-        snprintf(dst, n, "%dm%02ds", (int)(s / 60), (int)(s % 60));
-    else
-        snprintf(dst, n, "%dh%02dm", (int)(s / 3600), (int)(s / 60 % 60));
+    if (s < 60) snprintf(dst, n, "%ds", (int)s);
+    else if (s < 3600) snprintf(dst, n, "%dm%02ds", (int)(s / 60), (int)(s % 60));
+    else snprintf(dst, n, "%dh%02dm", (int)(s / 3600), (int)(s / 60 % 60));
 }
 
 /* "3 ready, 1 bootstrap" of the nodes for which take() holds. */
@@ -67,14 +64,12 @@ static void add_counts(const struct live *l, const bool *shown, struct str *out)
     bool any = false;
     for (int ph = NODE_PHASE_MAX; ph >= 0; ph--) {
         if (counts[ph] == 0) continue;
-        str_addf(out, "%s%d %s", any ? ", " : "", counts[ph],
-                 node_phase_name((enum node_phase)ph));
+        str_addf(out, "%s%d %s", any ? ", " : "", counts[ph], node_phase_name((enum node_phase)ph));
         any = true;
     }
 }
 
-static void put_line(struct live *l, struct str *frame, const char *text, size_t width,
-                     const char *colour) {
+static void put_line(struct live *l, struct str *frame, const char *text, size_t width, const char *colour) {
     if (colour != NULL && l->colour) str_add(frame, colour);
     size_t w = text_fit(frame, text, width);
     if (colour != NULL && l->colour) str_add(frame, "\033[0m");
@@ -82,8 +77,8 @@ static void put_line(struct live *l, struct str *frame, const char *text, size_t
     vec_push(&l->drawn, w);
 }
 
-static void put_node(const struct progress *p, struct live *l, struct str *frame, size_t slot,
-                     size_t label_width, size_t width, int64_t now) {
+static void put_node(const struct progress *p, struct live *l, struct str *frame, size_t slot, size_t label_width,
+                     size_t width, int64_t now) {
     const struct live_node *n = &l->nodes.items[slot];
     GP_AUTO_STR struct str label = {0}, line = {0};
     char time[16] = "";
@@ -127,8 +122,7 @@ static bool *choose_shown(const struct live *l, size_t room) {
     return shown;
 }
 
-static void put_heading(const struct progress *p, struct live *l, struct str *frame, size_t width,
-                        int64_t now) {
+static void put_heading(const struct progress *p, struct live *l, struct str *frame, size_t width, int64_t now) {
     char time[16];
     elapsed(time, sizeof time, now - p->started_ms);
     GP_AUTO_STR struct str line = {0};
@@ -141,8 +135,8 @@ static void put_heading(const struct progress *p, struct live *l, struct str *fr
     put_line(l, frame, line.s, width, "\033[1m");
 }
 
-static void put_live_area(const struct progress *p, struct live *l, struct str *frame, size_t rows,
-                          size_t columns, int64_t now) {
+static void put_live_area(const struct progress *p, struct live *l, struct str *frame, size_t rows, size_t columns,
+                          int64_t now) {
     size_t width = columns > 1 ? columns - 1 : 1; /* the last column would wrap */
     put_heading(p, l, frame, width, now);
     size_t room = rows > 3 ? rows - 3 : 1;
@@ -205,8 +199,7 @@ static void *draw_main(void *arg) {
     while (!last) {
         pthread_mutex_lock(&l->lock);
         struct timespec tick = after_ms(TICK_MS);
-        while (!l->dirty && !l->stop &&
-               pthread_cond_timedwait(&l->wake, &l->lock, &tick) != ETIMEDOUT) {
+        while (!l->dirty && !l->stop && pthread_cond_timedwait(&l->wake, &l->lock, &tick) != ETIMEDOUT) {
         }
         last = l->stop;
         str_reset(&frame);
@@ -246,8 +239,7 @@ static int live_begin(struct progress *p, struct gp_error *err) {
 }
 
 /* A line that stays above the live area. */
-static void keep(const struct progress *p, struct live *l, const struct event *e,
-                 const char *said) {
+static void keep(const struct progress *p, struct live *l, const struct event *e, const char *said) {
     GP_AUTO_STR struct str label = {0};
     progress_label(p, e, e->node, &label);
     const char *colour = e->status == EVENT_FAIL ? "\033[31m" : "\033[33m";
@@ -255,10 +247,8 @@ static void keep(const struct progress *p, struct live *l, const struct event *e
     if (l->colour) str_add(&l->above, colour);
     text_fit(&l->above, label.s, SIZE_MAX);
     if (l->colour) str_add(&l->above, "\033[0m");
-    if (e->phase == NODE_FAILED || e->node < 0)
-        str_add(&l->above, ": ");
-    else
-        str_addf(&l->above, " %s: ", node_phase_name(e->phase));
+    if (e->phase == NODE_FAILED || e->node < 0) str_add(&l->above, ": ");
+    else str_addf(&l->above, " %s: ", node_phase_name(e->phase));
     text_fit(&l->above, said, SIZE_MAX);
     str_addc(&l->above, '\n');
 }

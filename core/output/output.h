@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "model/event.h"
 #include "model/report.h"
-#include "model/stack.h"
 #include "model/spec.h"
+#include "model/stack.h"
 
 enum output_mode {
     OUTPUT_AUTO,
@@ -16,7 +16,7 @@ enum output_mode {
     OUTPUT_PLAIN,
     OUTPUT_JSON,
     OUTPUT_QUIET,
-    OUTPUT_WARNINGS,     /* only what went wrong, as lines: for verbs that answer at once */
+    OUTPUT_WARNINGS, /* only what went wrong, as lines: for verbs that answer at once */
     OUTPUT_WARNINGS_JSON
 };
 
@@ -31,8 +31,8 @@ struct progress_ops {
  * step, elapsed, what it waits for), redrawn at most 10 times a second by its own thread, fits the
  * width, follows resizes, no colour with NO_COLOR; more nodes than lines: the busiest, and a count.
  * log_path (may be NULL): every event as a JSON line too, appended, 0600. stack: for the headings. */
-int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
-                  const char *log_path, struct progress **ret, struct gp_error *err);
+int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,
+                  struct progress **ret, struct gp_error *err);
 const struct event_sink *progress_sink(struct progress *p);
 void progress_close(struct progress *p);
 

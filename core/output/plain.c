@@ -43,8 +43,7 @@ static void plain_event(struct progress *p, const struct event *e) {
     progress_say(p, e, &say);
     str_addf(&line, "[%4llds] ", (long long)((now - p->started_ms) / 1000));
     progress_label(p, e, e->node, &line);
-    if (e->node >= 0 && (e->phase != NODE_FAILED || say.len == 0))
-        str_addf(&line, " %s", node_phase_name(e->phase));
+    if (e->node >= 0 && (e->phase != NODE_FAILED || say.len == 0)) str_addf(&line, " %s", node_phase_name(e->phase));
     str_add(&line, say.len > 0 ? ": " : "");
     if (say.len > 0) text_fit(&line, say.s, SIZE_MAX);
     str_addc(&line, '\n');

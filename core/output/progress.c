@@ -48,8 +48,7 @@ void progress_say(const struct progress *p, const struct event *e, struct str *o
     if (e->status == EVENT_FAIL) str_add(out, "failed: ");
     if (step[0] != '\0') str_addf(out, "%s%s", step, text[0] != '\0' ? ": " : "");
     str_add(out, text);
-    if (text[0] == '\0' && e->status == EVENT_DONE)
-        str_add(out, step[0] != '\0' ? " done" : "done");
+    if (text[0] == '\0' && e->status == EVENT_DONE) str_add(out, step[0] != '\0' ? " done" : "done");
 }
 
 static void emit(void *ctx, const struct event *e) {
@@ -88,9 +87,7 @@ static void jsonl_event(struct progress *p, const struct event *e) {
 }
 const struct progress_ops progress_jsonl = {"jsonl", quiet_begin, jsonl_event, quiet_end};
 
-static bool went_wrong(const struct event *e) {
-    return e->status == EVENT_WARN || e->status == EVENT_FAIL;
-}
+static bool went_wrong(const struct event *e) { return e->status == EVENT_WARN || e->status == EVENT_FAIL; }
 static void warning_event(struct progress *p, const struct event *e) {
     if (!went_wrong(e)) return;
     GP_AUTO_STR struct str say = {0}, line = {0};
@@ -106,8 +103,7 @@ static void warning_jsonl_event(struct progress *p, const struct event *e) {
     if (went_wrong(e)) jsonl_event(p, e);
 }
 static const struct progress_ops warnings = {"warnings", quiet_begin, warning_event, quiet_end};
-static const struct progress_ops warnings_jsonl = {"warnings-jsonl", quiet_begin,
-                                                   warning_jsonl_event, quiet_end};
+static const struct progress_ops warnings_jsonl = {"warnings-jsonl", quiet_begin, warning_jsonl_event, quiet_end};
 
 static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
     switch (mode) {
@@ -122,8 +118,8 @@ static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
     return can_redraw(to) ? &progress_live : &progress_plain;
 }
 
-int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
-                  const char *log_path, struct progress **ret, struct gp_error *err) {
+int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,
+                  struct progress **ret, struct gp_error *err) {
     struct progress *p = xcalloc(1, sizeof *p);
     p->ops = choose(mode, to);
     p->to = to;
@@ -135,8 +131,7 @@ int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
     int r = 0;
     if (log_path != NULL) {
         p->log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        if (p->log_fd < 0)
-            r = gp_fail_errno(err, GP_EIO, errno, "could not open the log '%s'", log_path);
+        if (p->log_fd < 0) r = gp_fail_errno(err, GP_EIO, errno, "could not open the log '%s'", log_path);
     }
     if (r == 0) r = p->ops->begin(p, err);
     if (r != 0) {

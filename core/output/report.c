@@ -10,8 +10,7 @@
 #include <langinfo.h>
 
 const struct report_ops *const report_forms[] = {
-    &report_form_text,       &report_form_json, &report_form_junit,
-    &report_form_prometheus, &report_form_html, NULL,
+    &report_form_text, &report_form_json, &report_form_junit, &report_form_prometheus, &report_form_html, NULL,
 };
 
 const struct report_ops *report_form(const char *name) {
@@ -21,18 +20,15 @@ const struct report_ops *report_form(const char *name) {
 }
 
 struct report_style output_style(FILE *to) {
-    return (struct report_style){.colour = output_colour(to),
-                                 .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
-                                 .width = output_width(to)};
+    return (struct report_style){
+        .colour = output_colour(to), .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0, .width = output_width(to)};
 }
 
-int report_save(const struct report *r, const struct report_ops *form, const char *path,
-                struct gp_error *err) {
+int report_save(const struct report *r, const struct report_ops *form, const char *path, struct gp_error *err) {
     const struct report_style style = {.utf8 = true, .width = 120};
     GP_AUTO_STR struct str text = {.max = (size_t)256 << 20};
     int rc = form->write(r, &style, &text, err);
-    if (rc == 0 && text.truncated)
-        rc = gp_fail(err, GP_EIO, "the report is larger than 256 MiB as %s", form->name);
+    if (rc == 0 && text.truncated) rc = gp_fail(err, GP_EIO, "the report is larger than 256 MiB as %s", form->name);
     if (rc == 0) rc = fs_write_atomic(path, text.s, text.len, 0644, err);
     return rc != 0 ? gp_wrap(err, "the report as %s", form->name) : 0;
 }

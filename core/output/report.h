@@ -23,16 +23,14 @@ struct report_ops {
     const char *extension; /* of a file of this form, without the dot: "xml" */
     /* Appends the whole report. -GP_EIO: larger than a report of this form may be. style may be
      * ignored; never NULL. */
-    int (*write)(const struct report *r, const struct report_style *style, struct str *out,
-                 struct gp_error *err);
+    int (*write)(const struct report *r, const struct report_style *style, struct str *out, struct gp_error *err);
 };
 extern const struct report_ops *const report_forms[]; /* NULL ends; in the order of REPORT_FORMS */
 #define REPORT_FORMS "text|json|junit|prometheus|html"
 const struct report_ops *report_form(const char *name); /* NULL: there is none */
 
 /* Writes a report into a file: whole or not at all (a reader never sees half of one), mode 0644. */
-int report_save(const struct report *r, const struct report_ops *form, const char *path,
-                struct gp_error *err);
+int report_save(const struct report *r, const struct report_ops *form, const char *path, struct gp_error *err);
 
 /* In short, for the end of `up`: how many checks held on each node, what did not, and the figures of the
  * checks over all nodes. */
@@ -42,7 +40,7 @@ void report_text(const struct report *r, const struct report_style *style, struc
 /* One line: "fail: gpu.memory: gpu 3: 12 wrong words", "pass: 14 checks held, 2 skipped". */
 void report_line(const struct report *r, struct str *out);
 
-extern const struct report_ops report_form_text, report_form_json, report_form_junit,
-    report_form_prometheus, report_form_html;
+extern const struct report_ops report_form_text, report_form_json, report_form_junit, report_form_prometheus,
+    report_form_html;
 
 #endif

@@ -20,8 +20,7 @@ static const struct check_result *find(const struct report_node *n, const char *
     return NULL;
 }
 
-static void add_gpu_bars(const struct report *r, const char *check, const struct metric *m,
-                         struct plot_bars *p) {
+static void add_gpu_bars(const struct report *r, const char *check, const struct metric *m, struct plot_bars *p) {
     for (size_t i = 0; i < r->nodes.len; i++) {
         const struct check_result *c = find(&r->nodes.items[i], check);
         const json_t *g = NULL;
@@ -77,8 +76,12 @@ static struct plot_series *series_of(struct plot *p, const char *label) {
 
 static void busbw_of(const struct check_result *c, const char *op, struct str *out) {
     GP_AUTO_FREE char *title = xasprintf("%s: %s", c->check, op);
-    struct plot p = {.title = title, .x_label = "message size", .y_label = "bus bandwidth, GB/s",
-                     .log_x = true, .log_y = true, .level = NAN};
+    struct plot p = {.title = title,
+                     .x_label = "message size",
+                     .y_label = "bus bandwidth, GB/s",
+                     .log_x = true,
+                     .log_y = true,
+                     .level = NAN};
     const json_t *sizes = json_object_get(c->data, "sizes");
     for (size_t i = 0; i < json_array_size(sizes); i++) {
         const json_t *s = json_array_get(sizes, i);
@@ -139,8 +142,8 @@ static double median_of(const json_t *list) {
 }
 
 /* How far ranks lie apart: one that is half as slow again as the median rank is marked. */
-static void ranks(const struct check_result *c, const char *member, const char *what, const char *unit,
-                  bool rate, struct str *out) {
+static void ranks(const struct check_result *c, const char *member, const char *what, const char *unit, bool rate,
+                  struct str *out) {
     const json_t *list = json_object_get(c->data, member);
     GP_AUTO_FREE char *title = xasprintf("%s: %s", c->check, what);
     double middle = median_of(list);
@@ -176,8 +179,7 @@ static void step_times(const struct check_result *c, struct str *out) {
     GP_AUTO_FREE char *title = xasprintf("%s: time per step", c->check);
     struct plot p = {.title = title, .x_label = "step", .y_label = "ms", .level = NAN};
     struct plot_series *s = plot_add(&p, "");
-    for (size_t i = 0; i < json_array_size(list); i++)
-        plot_point(s, (double)i, number(json_array_get(list, i)));
+    for (size_t i = 0; i < json_array_size(list); i++) plot_point(s, (double)i, number(json_array_get(list, i)));
     plot_lines(&p, out);
     plot_clear(&p);
 }
@@ -189,8 +191,7 @@ static double time_of(const json_t *sample, size_t i) {
     return json_num(sample, "t", (double)i);
 }
 
-static void samples_of(const struct report_node *n, const struct check_result *c, const char *figure,
-                       struct str *out) {
+static void samples_of(const struct report_node *n, const struct check_result *c, const char *figure, struct str *out) {
     GP_AUTO_FREE char *title = xasprintf("%s on node %d: %s", c->check, n->slot, figure);
     struct plot p = {.title = title, .x_label = "s", .y_label = figure, .level = NAN};
     const json_t *g = NULL;

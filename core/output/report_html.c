@@ -64,8 +64,9 @@ static void paragraph(struct str *out, const char *text) {
 static void bar_cell(struct str *out, const struct metric *m) {
     if (!report_bar_fits(m)) return;
     double top = fmax(fmax(m->value, m->floor), isfinite(m->measured) ? m->measured : 0);
-    str_addf(out, "<span class=\"track\"><b class=\"%s\" style=\"width:%.1f%%\"></b>"
-                  "<u style=\"left:%.1f%%\"></u></span>",
+    str_addf(out,
+             "<span class=\"track\"><b class=\"%s\" style=\"width:%.1f%%\"></b>"
+             "<u style=\"left:%.1f%%\"></u></span>",
              metric_holds(m) ? "" : "bad", m->value / top * 100, fmin(m->floor / top * 100, 98.6));
 }
 
@@ -129,8 +130,7 @@ static void add_node(const struct report *r, const struct report_node *n, struct
     GP_AUTO_STR struct str where = {0};
     const char *parts[] = {n->place, n->address, n->host, str_eq(n->id, n->host) ? NULL : n->id};
     for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++)
-        if (report_text_of(parts[i])[0] != '\0')
-            str_addf(&where, "%s%s", where.len > 0 ? ", " : "", parts[i]);
+        if (report_text_of(parts[i])[0] != '\0') str_addf(&where, "%s%s", where.len > 0 ? ", " : "", parts[i]);
     const char *driver = report_node_driver(n), *gpu = report_node_gpu(n, 0, "name");
     if (gpu[0] != '\0') str_addf(&where, "%s%s", where.len > 0 ? ", " : "", gpu);
     if (driver[0] != '\0') str_addf(&where, ", driver %s", driver);
@@ -189,8 +189,7 @@ static void head(const struct report *r, struct str *out) {
                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
                  "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>");
     report_escape(out, r->stack);
-    str_addf(out, ": %s</title>\n<style>%s</style></head>\n<body><h1>", r->ready ? "ready" : "not ready",
-             style_sheet);
+    str_addf(out, ": %s</title>\n<style>%s</style></head>\n<body><h1>", r->ready ? "ready" : "not ready", style_sheet);
     report_escape(out, r->stack);
     str_addc(out, ' ');
     badge(out, r->ready ? "ready" : "notready", r->ready ? "READY" : "NOT READY");
@@ -201,8 +200,7 @@ static void head(const struct report *r, struct str *out) {
     paragraph(out, text);
 }
 
-static int write_html(const struct report *r, const struct report_style *style, struct str *out,
-                      struct gp_error *err) {
+static int write_html(const struct report *r, const struct report_style *style, struct str *out, struct gp_error *err) {
     (void)style;
     (void)err;
     head(r, out);

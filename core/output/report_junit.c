@@ -49,8 +49,8 @@ static void finding(struct str *out, const char *element, const struct check_res
     else str_add(&said, report_text_of(c->message));
     str_addf(out, "      <%s", element);
     if (strcmp(element, "skipped") != 0) {
-        GP_AUTO_FREE char *type = c->code != NULL && c->code[0] != '\0'
-                                      ? xasprintf("%s.%s", c->check, c->code) : xstrdup(c->check);
+        GP_AUTO_FREE char *type =
+            c->code != NULL && c->code[0] != '\0' ? xasprintf("%s.%s", c->check, c->code) : xstrdup(c->check);
         attribute(out, "type", type);
     }
     attribute(out, "message", said.s);
@@ -115,8 +115,8 @@ static void property(struct str *out, const char *name, const char *value) {
     str_add(out, "/>\n");
 }
 
-static void add_suite(const struct report *r, const struct report_node *node,
-                      const struct check_result *checks, size_t n, struct str *out) {
+static void add_suite(const struct report *r, const struct report_node *node, const struct check_result *checks,
+                      size_t n, struct str *out) {
     struct suite s = {.r = r, .node = node, .cases = {.max = (size_t)256 << 20}};
     GP_AUTO_FREE char *label = node != NULL ? xasprintf("%s/%d", report_text_of(r->stack), node->slot)
                                             : xasprintf("%s together", report_text_of(r->stack));
@@ -131,8 +131,8 @@ static void add_suite(const struct report *r, const struct report_node *node,
     attribute(out, "name", host);
     attribute(out, "hostname", host);
     attribute(out, "timestamp", at);
-    str_addf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n", s.tests,
-             s.failures, s.errors, s.skipped, (double)s.took_ms / 1000);
+    str_addf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n", s.tests, s.failures,
+             s.errors, s.skipped, (double)s.took_ms / 1000);
     str_add(out, "    <properties>\n");
     property(out, "stack", r->stack);
     property(out, "run", r->run);

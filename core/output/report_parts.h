@@ -38,7 +38,7 @@ struct plot {
 };
 void plot_clear(struct plot *p);
 struct plot_series *plot_add(struct plot *p, const char *label); /* valid until the next plot_add */
-void plot_point(struct plot_series *s, double x, double y);     /* ignores what is not finite */
+void plot_point(struct plot_series *s, double x, double y);      /* ignores what is not finite */
 /* Lines over x. Nothing when there are no points. */
 void plot_lines(const struct plot *p, struct str *out);
 

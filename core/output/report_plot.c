@@ -8,11 +8,21 @@
 #include <math.h>
 
 enum {
-    PLOT_W = 620, PLOT_H = 260, LEFT = 64, RIGHT = 16, TOP = 14, BOTTOM = 44,
-    CHAR_W = 7,   /* a character of the page's 12 px, rounded up */
+    PLOT_W = 620,
+    PLOT_H = 260,
+    LEFT = 64,
+    RIGHT = 16,
+    TOP = 14,
+    BOTTOM = 44,
+    CHAR_W = 7, /* a character of the page's 12 px, rounded up */
     LEGEND_H = 18,
-    TICKS = 6, COLOURS = 8, DOTS_MAX = 100,
-    BAR_H = 20, BAR_LEFT = 92, BAR_RIGHT = 82, BARS_MAX = 64
+    TICKS = 6,
+    COLOURS = 8,
+    DOTS_MAX = 100,
+    BAR_H = 20,
+    BAR_LEFT = 92,
+    BAR_RIGHT = 82,
+    BARS_MAX = 64
 };
 
 void plot_clear(struct plot *p) {
@@ -139,14 +149,13 @@ static void draw_axes(const struct plot *p, const struct axis *x, const struct a
     }
     str_addf(out, "<path class=\"axis\" d=\"M%.1f %.1fH%.1f\"/>", x->from, y->from, x->to);
     text_at(out, (x->from + x->to) / 2, y->from + 36, "middle", p->x_label);
-    str_addf(out, "<text transform=\"translate(13 %.1f) rotate(-90)\" text-anchor=\"middle\">",
-             (y->from + y->to) / 2);
+    str_addf(out, "<text transform=\"translate(13 %.1f) rotate(-90)\" text-anchor=\"middle\">", (y->from + y->to) / 2);
     report_escape(out, p->y_label);
     str_add(out, "</text>");
 }
 
-static void draw_series(const struct plot_series *s, size_t i, bool dots, const struct axis *x,
-                        const struct axis *y, struct str *out) {
+static void draw_series(const struct plot_series *s, size_t i, bool dots, const struct axis *x, const struct axis *y,
+                        struct str *out) {
     if (s->points.len == 0) return;
     str_addf(out, "<path class=\"line s%zu\" d=\"", i % COLOURS);
     for (size_t k = 0; k < s->points.len; k++)

@@ -15,7 +15,7 @@ struct source {
     const struct report *r;
     const struct report_node *node; /* NULL: all nodes together */
     const struct check_result *c;
-    const json_t *gpu;              /* NULL: the check as a whole */
+    const json_t *gpu; /* NULL: the check as a whole */
 };
 
 static void label(struct str *out, const char *name, const char *value) {
@@ -122,11 +122,11 @@ static int write_prometheus(const struct report *r, const struct report_style *s
     } families[] = {
         {"gpuprov_check_status",
          "Verdict: 0 pass, 1 degraded, 2 fail, 3 could not tell (a required check that was skipped too), "
-         "4 skipped.", status},
+         "4 skipped.",
+         status},
         {"gpuprov_check_value", "A figure of a check, in the unit that its label names.", value},
         {"gpuprov_check_limit", "What a figure must reach (floor) or stay below (ceiling).", limit},
-        {"gpuprov_check_last_run_timestamp_seconds", "When the validation began that ran the check.",
-         last_run},
+        {"gpuprov_check_last_run_timestamp_seconds", "When the validation began that ran the check.", last_run},
     };
     (void)style;
     (void)err;
@@ -134,13 +134,11 @@ static int write_prometheus(const struct report *r, const struct report_style *s
         GP_AUTO_STR struct str body = {.max = (size_t)256 << 20};
         for (size_t i = 0; i < r->nodes.len; i++) {
             const struct report_node *n = &r->nodes.items[i];
-            each_check((struct source){.r = r, .node = n}, n->checks.items, n->checks.len,
-                       families[f].one, &body);
+            each_check((struct source){.r = r, .node = n}, n->checks.items, n->checks.len, families[f].one, &body);
         }
         each_check((struct source){.r = r}, r->gang.items, r->gang.len, families[f].one, &body);
         if (body.len == 0) continue;
-        str_addf(out, "# HELP %s %s\n# TYPE %s gauge\n", families[f].name, families[f].help,
-                 families[f].name);
+        str_addf(out, "# HELP %s %s\n# TYPE %s gauge\n", families[f].name, families[f].help, families[f].name);
         str_add_mem(out, body.s, body.len);
     }
     str_add(out, "# HELP gpuprov_node_ready 1 when every required check ran on the node and held.\n"

@@ -114,8 +114,7 @@ static struct columns columns_of(const struct check_result *c) {
 }
 
 /* One line per figure: name, value, bar, limit, each in its column. */
-static void add_metric(const struct metric *m, const struct columns *w, const struct layout *at,
-                       struct str *out) {
+static void add_metric(const struct metric *m, const struct columns *w, const struct layout *at, struct str *out) {
     GP_AUTO_STR struct str value = {0}, limit = {0};
     add_value(m, &value);
     limit_text(m, &limit);
@@ -207,8 +206,7 @@ static void add_part(struct str *line, const char *before, const char *part) {
 }
 
 /* "llm/1  READY  aws us-east-2a, 10.0.0.1, host ip-10-0-0-1, i-1". */
-static void add_node_head(const struct report *r, const struct report_node *n, bool colour,
-                          struct str *out) {
+static void add_node_head(const struct report *r, const struct report_node *n, bool colour, struct str *out) {
     GP_AUTO_FREE char *name = xasprintf("%s/%d", report_text_of(r->stack), n->slot);
     text_fit(out, name, SIZE_MAX);
     str_add(out, "  ");
@@ -225,8 +223,7 @@ static void add_node_head(const struct report *r, const struct report_node *n, b
 /* A node's share of a check over all nodes that holds is told once, under "together". */
 static bool told_together(const struct report *r, const struct check_result *c) {
     for (size_t i = 0; i < r->gang.len; i++)
-        if (str_eq(r->gang.items[i].check, c->check) && r->gang.items[i].verdict == c->verdict)
-            return true;
+        if (str_eq(r->gang.items[i].check, c->check) && r->gang.items[i].verdict == c->verdict) return true;
     return false;
 }
 
@@ -266,8 +263,7 @@ static void brief(const struct report *r, const struct report_style *style, stru
         GP_AUTO_FREE char *name = xasprintf("%s/%d", report_text_of(r->stack), n->slot);
         text_fit(out, name, SIZE_MAX);
         str_add(out, "  ");
-        paint(out, colour, n->ready ? "\033[32m" : "\033[31m", n->ready ? "READY" : "NOT READY",
-              n->ready ? 5 : 9);
+        paint(out, colour, n->ready ? "\033[32m" : "\033[31m", n->ready ? "READY" : "NOT READY", n->ready ? 5 : 9);
         str_add(out, "  ");
         add_counts(n, out);
         str_addc(out, '\n');
@@ -279,10 +275,8 @@ static void brief(const struct report *r, const struct report_style *style, stru
         const struct check_result *c = &r->gang.items[i];
         if (c->verdict == VERDICT_SKIPPED && !c->required) continue;
         add_head(c, &at, out);
-        if (c->verdict == VERDICT_PASS)
-            add_figures(c, &at, out);
-        else
-            add_metrics(c, &at, out);
+        if (c->verdict == VERDICT_PASS) add_figures(c, &at, out);
+        else add_metrics(c, &at, out);
     }
 }
 
@@ -328,8 +322,7 @@ void report_text(const struct report *r, const struct report_style *style, struc
     add_plain(out, &text, style->utf8);
 }
 
-static int write_text(const struct report *r, const struct report_style *style, struct str *out,
-                      struct gp_error *err) {
+static int write_text(const struct report *r, const struct report_style *style, struct str *out, struct gp_error *err) {
     (void)err;
     report_text(r, style, out);
     return 0;

@@ -33,8 +33,7 @@ void table_row(struct table *t, const char *first, ...) {
 static size_t column_width(const struct table *t, size_t column) {
     size_t width = column < t->head.n ? text_width(t->head.v[column]) : 0;
     for (size_t i = 0; i < t->rows.len; i++)
-        if (column < t->rows.items[i].n)
-            width = GP_MAX(width, text_width(t->rows.items[i].v[column]));
+        if (column < t->rows.items[i].n) width = GP_MAX(width, text_width(t->rows.items[i].v[column]));
     return width;
 }
 

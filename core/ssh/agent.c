@@ -35,8 +35,8 @@ static int agent_io(struct ssh_agent *a, bool writing, void *buf, size_t n, stru
 }
 
 /* Sends one request, reads one answer: its type and the rest. */
-static int agent_call(struct ssh_agent *a, const struct str *request, unsigned char want,
-                      struct str *answer, struct gp_error *err) {
+static int agent_call(struct ssh_agent *a, const struct str *request, unsigned char want, struct str *answer,
+                      struct gp_error *err) {
     GP_AUTO_STR struct str out = {0};
     ssh_put_string(&out, request->s, request->len);
     int r = agent_io(a, true, out.s, out.len, err);
@@ -67,8 +67,7 @@ static int agent_list(struct ssh_agent *a, struct gp_error *err) {
     for (uint32_t i = 0; ok && i < n; i++) {
         const unsigned char *blob = NULL, *comment = NULL, *type = NULL;
         size_t blob_n = 0, comment_n = 0, type_n = 0;
-        ok = ssh_read_string(&p, end, &blob, &blob_n) &&
-             ssh_read_string(&p, end, &comment, &comment_n);
+        ok = ssh_read_string(&p, end, &blob, &blob_n) && ssh_read_string(&p, end, &comment, &comment_n);
         const unsigned char *b = blob;
         if (!ok || !ssh_read_string(&b, blob + blob_n, &type, &type_n)) break;
         struct ssh_agent_key key = {.type = xstrndup((const char *)type, type_n),
@@ -79,16 +78,14 @@ static int agent_list(struct ssh_agent *a, struct gp_error *err) {
     return ok ? 0 : gp_fail(err, GP_EPROTO, "ssh-agent sent a malformed list of keys");
 }
 
-int ssh_agent_open(struct ssh_agent *a, int64_t deadline_ms, const struct gp_cancel *cancel,
-                   struct gp_error *err) {
+int ssh_agent_open(struct ssh_agent *a, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err) {
     const char *path = getenv("SSH_AUTH_SOCK");
     if (path == NULL || path[0] == '\0')
         return gp_fail(err, GP_ENOTFOUND, "no ssh-agent is running (SSH_AUTH_SOCK is not set)");
     a->deadline_ms = deadline_ms;
     a->cancel = cancel;
     struct gp_error why = {0};
-    if (ssh_unix_connect(path, "ssh-agent", &a->fd, &why) != 0)
-        return gp_fail(err, GP_ENOTFOUND, "%s", why.msg);
+    if (ssh_unix_connect(path, "ssh-agent", &a->fd, &why) != 0) return gp_fail(err, GP_ENOTFOUND, "%s", why.msg);
     return agent_list(a, err);
 }
 
@@ -106,13 +103,11 @@ void ssh_agent_close(struct ssh_agent *a) {
 static uint32_t sign_flags(const unsigned char *data, size_t n) {
     char name[64] = "";
     ssh_sign_algorithm(data, n, name, sizeof name);
-    return strcmp(name, "rsa-sha2-256") == 0   ? SIGN_SHA256
-           : strcmp(name, "rsa-sha2-512") == 0 ? SIGN_SHA512
-                                               : 0;
+    return strcmp(name, "rsa-sha2-256") == 0 ? SIGN_SHA256 : strcmp(name, "rsa-sha2-512") == 0 ? SIGN_SHA512 : 0;
 }
 
-int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data,
-                   size_t n, struct str *ret_sig, struct gp_error *err) {
+int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data, size_t n,
+                   struct str *ret_sig, struct gp_error *err) {
     GP_AUTO_STR struct str ask = {0}, answer = {0};
     str_addc(&ask, (char)SIGN_REQUEST);
     ssh_put_string(&ask, key->blob.s, key->blob.len);
@@ -123,8 +118,7 @@ int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const u
     const unsigned char *p = (const unsigned char *)answer.s, *end = p + answer.len;
     const unsigned char *whole = NULL, *part = NULL;
     size_t whole_n = 0, part_n = 0;
-    if (!ssh_read_string(&p, end, &whole, &whole_n) ||
-        !ssh_read_string(&whole, whole + whole_n, &part, &part_n))
+    if (!ssh_read_string(&p, end, &whole, &whole_n) || !ssh_read_string(&whole, whole + whole_n, &part, &part_n))
         return gp_fail(err, GP_EPROTO, "ssh-agent sent a malformed signature");
     const unsigned char *sig_end = (const unsigned char *)answer.s + 4 + whole_n;
     if (!ssh_read_string(&whole, sig_end, &part, &part_n))

@@ -24,8 +24,7 @@ static int login_wait(struct login *l, struct gp_error *err) {
     if (r == 0) return 0;
     l->s->dead = true;
     if (r != -GP_ETIMEOUT) return gp_fail(err, waited.code, "%s", waited.msg);
-    r = ssh_fail_detail(err, GP_EREACH, "LOGIN_TIMEOUT", "%s did not answer the login in time",
-                        l->a->where);
+    r = ssh_fail_detail(err, GP_EREACH, "LOGIN_TIMEOUT", "%s did not answer the login in time", l->a->where);
     if (err != NULL) err->retryable = true;
     return r;
 }
@@ -40,8 +39,8 @@ static int login_outcome(struct login *l, int rc, struct gp_error *err) {
                                    "%s hung up after refusing %d keys (MaxAuthTries): say which key "
                                    "to use with access.key",
                                    l->a->where, l->refused);
-        int r = ssh_fail_detail(err, GP_EREACH, "LOGIN_LOST", "lost the connection to %s at login (%s)",
-                                l->a->where, ssh_lost_why(s));
+        int r = ssh_fail_detail(err, GP_EREACH, "LOGIN_LOST", "lost the connection to %s at login (%s)", l->a->where,
+                                ssh_lost_why(s));
         if (err != NULL) err->retryable = true;
         return r;
     }
@@ -83,8 +82,8 @@ static int with_key(struct login *l, struct signing *g, const struct str *blob, 
     const unsigned char *key = (const unsigned char *)blob->s;
     void *abstract = g;
     int rc = 0;
-    while ((rc = libssh2_userauth_publickey(l->s->lib, user, key, blob->len, sign_callback,
-                                            &abstract)) == LIBSSH2_ERROR_EAGAIN) {
+    while ((rc = libssh2_userauth_publickey(l->s->lib, user, key, blob->len, sign_callback, &abstract)) ==
+           LIBSSH2_ERROR_EAGAIN) {
         int r = login_wait(l, err);
         if (r == 0) continue;
         /* Once more on the dead session: libssh2 frees what it holds. */
@@ -92,8 +91,7 @@ static int with_key(struct login *l, struct signing *g, const struct str *blob, 
         return r;
     }
     if (g->err.code == GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", g->err.msg);
-    if (g->err.code != GP_OK)
-        return ssh_fail_detail(err, GP_EAUTH, "KEY", "%s: %s", name, g->err.msg);
+    if (g->err.code != GP_OK) return ssh_fail_detail(err, GP_EAUTH, "KEY", "%s: %s", name, g->err.msg);
     return login_outcome(l, rc, err);
 }
 
@@ -118,8 +116,7 @@ static int try_agent(struct login *l, const struct str *blob, struct gp_error *e
     struct gp_error unusable = {0};
     for (size_t i = 0; i < agent.keys.len; i++) {
         const struct ssh_agent_key *k = &agent.keys.items[i];
-        if (blob != NULL && (blob->len != k->blob.len || memcmp(blob->s, k->blob.s, blob->len) != 0))
-            continue;
+        if (blob != NULL && (blob->len != k->blob.len || memcmp(blob->s, k->blob.s, blob->len) != 0)) continue;
         GP_AUTO_FREE char *name = xasprintf("ssh-agent's '%s'", k->comment);
         if (ssh_keytype_usable(name, k->type, unusable.code == GP_OK ? &unusable : NULL) != 0) continue;
         used++;
@@ -136,8 +133,7 @@ static int try_agent(struct login *l, const struct str *blob, struct gp_error *e
     return gp_fail(err, GP_ENOTFOUND, "ssh-agent does not hold it");
 }
 
-static int try_pem(struct login *l, const char *name, const struct secret *pem,
-                   struct gp_error *err) {
+static int try_pem(struct login *l, const char *name, const struct secret *pem, struct gp_error *err) {
     GP_AUTO_SSH_KEYFILE struct ssh_keyfile k = {0};
     int r = ssh_keyfile_inspect(name, pem, &k, err);
     if (r == 0) r = ssh_keytype_usable(name, k.type, err);
@@ -185,8 +181,7 @@ static int login_try(struct login *l, struct gp_error *err) {
     if (l->locked) *err = locked;
     if (l->locked) return -(int)locked.code;
     if (given) return ssh_fail_detail(err, GP_EAUTH, "REFUSED", "refused");
-    return ssh_fail_detail(err, GP_EAUTH, "KEY",
-                           "no key to log in with: %.200s%sgive one with access.key", why.msg,
+    return ssh_fail_detail(err, GP_EAUTH, "KEY", "no key to log in with: %.200s%sgive one with access.key", why.msg,
                            why.msg[0] != '\0' ? "; " : "");
 }
 
@@ -196,16 +191,13 @@ int ssh_login(const struct ssh_attempt *a, struct ssh_session *s, struct gp_erro
     struct login l = {.a = a, .s = s, .deadline_ms = ssh_part_deadline(a, LOGIN_MS)};
     struct gp_error why = {0};
     int r = login_try(&l, &why);
-    if (r == 0 && !libssh2_userauth_authenticated(s->lib))
-        r = ssh_fail_detail(&why, GP_EAUTH, "REFUSED", "refused");
+    if (r == 0 && !libssh2_userauth_authenticated(s->lib)) r = ssh_fail_detail(&why, GP_EAUTH, "REFUSED", "refused");
     if (r != 0 && was_refused(&why))
         r = ssh_fail_detail(err, GP_EAUTH, "LOGIN",
                             "login as '%s' at %s was refused; tried %s: is it in "
                             "~%s/.ssh/authorized_keys there?",
-                            a->target->user, a->where, l.tried.s ? l.tried.s : "nothing",
-                            a->target->user);
-    else if (r != 0 && err != NULL)
-        *err = why;
+                            a->target->user, a->where, l.tried.s ? l.tried.s : "nothing", a->target->user);
+    else if (r != 0 && err != NULL) *err = why;
     str_clear(&l.tried);
     return r;
 }

@@ -80,8 +80,8 @@ void ssh_gates_clear(void) {
 struct ssh_tunnel {
     struct ssh_session *outer;
     LIBSSH2_CHANNEL *channel;
-    int pair;  /* the pump's end */
-    int stop;  /* eventfd */
+    int pair; /* the pump's end */
+    int stop; /* eventfd */
     bool running;
     pthread_t thread;
     char up[CHUNK], down[CHUNK]; /* towards the target, towards the inner session */
@@ -117,8 +117,7 @@ static bool pump_down(struct ssh_tunnel *t) {
             t->down_off = 0;
             t->down_len = (size_t)n;
         }
-        ssize_t w = send(t->pair, t->down + t->down_off, t->down_len - t->down_off,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t w = send(t->pair, t->down + t->down_off, t->down_len - t->down_off, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (w < 0) return errno == EAGAIN || errno == EINTR;
         t->down_off += (size_t)w;
     }
@@ -144,7 +143,8 @@ static bool pump_wait(struct ssh_tunnel *t) {
 
 static void *pump(void *arg) {
     struct ssh_tunnel *t = arg;
-    while (pump_up(t) && pump_down(t) && pump_wait(t)) {}
+    while (pump_up(t) && pump_down(t) && pump_wait(t)) {
+    }
     shutdown(t->pair, SHUT_RDWR); /* the inner session reads an end */
     return NULL;
 }
@@ -215,8 +215,8 @@ static int channel_open(const struct ssh_attempt *a, struct ssh_tunnel *t, struc
         if (r == 0) continue;
         t->outer->dead = true;
         if (r != -GP_ETIMEOUT) return gp_fail(err, waited.code, "%s", waited.msg);
-        r = ssh_fail_detail(err, GP_EREACH, "TUNNEL", "the bastion %s did not connect to %s in time",
-                            t->outer->where, a->where);
+        r = ssh_fail_detail(err, GP_EREACH, "TUNNEL", "the bastion %s did not connect to %s in time", t->outer->where,
+                            a->where);
         if (err != NULL) err->retryable = true;
         return r;
     }
@@ -224,23 +224,20 @@ static int channel_open(const struct ssh_attempt *a, struct ssh_tunnel *t, struc
     int n = 0;
     libssh2_session_last_error(lib, &words, &n, 0);
     bool forbidden = words != NULL && strstr(words, "prohibited") != NULL;
-    int r = t->outer->dead ? ssh_fail_detail(err, GP_EREACH, "TUNNEL",
-                                             "lost the connection to the bastion %s (%s)",
+    int r = t->outer->dead ? ssh_fail_detail(err, GP_EREACH, "TUNNEL", "lost the connection to the bastion %s (%s)",
                                              t->outer->where, ssh_lost_why(t->outer))
-            : forbidden
-                ? ssh_fail_detail(err, GP_EREACH, "FORWARDING",
-                                  "the bastion %s does not allow connections to %s: see "
-                                  "AllowTcpForwarding and PermitOpen in its sshd_config",
-                                  t->outer->where, a->where)
-                : ssh_fail_detail(err, GP_EREACH, "TARGET",
-                                  "the bastion %s could not connect to %s: is sshd running there?",
-                                  t->outer->where, a->where);
+            : forbidden    ? ssh_fail_detail(err, GP_EREACH, "FORWARDING",
+                                             "the bastion %s does not allow connections to %s: see "
+                                                "AllowTcpForwarding and PermitOpen in its sshd_config",
+                                             t->outer->where, a->where)
+                           : ssh_fail_detail(err, GP_EREACH, "TARGET",
+                                             "the bastion %s could not connect to %s: is sshd running there?",
+                                             t->outer->where, a->where);
     if (err != NULL) err->retryable = !forbidden;
     return r;
 }
 
-int ssh_tunnel_open(const struct ssh_attempt *a, struct ssh_tunnel **ret, int *ret_fd,
-                    struct gp_error *err) {
+int ssh_tunnel_open(const struct ssh_attempt *a, struct ssh_tunnel **ret, int *ret_fd, struct gp_error *err) {
     struct ssh_tunnel *t = xcalloc(1, sizeof *t);
     t->pair = t->stop = -1;
     int r = outer_open(a, &t->outer, err);

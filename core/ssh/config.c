@@ -18,13 +18,11 @@ static int refuse(const struct ssh_target *t, const char *what, const char *valu
 }
 
 /* ssh expands ${NAME} in a path and has no way to write those two characters as they are. */
-static int check_path(const struct ssh_target *t, const char *what, const char *path,
-                      struct gp_error *err) {
+static int check_path(const struct ssh_target *t, const char *what, const char *path, struct gp_error *err) {
     if (path == NULL) return 0;
     if (path[0] == '\0') return refuse(t, what, path, "it is empty", err);
     for (const char *p = path; *p != '\0'; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f)
-            return refuse(t, what, path, "it has control characters", err);
+        if ((unsigned char)*p < ' ' || *p == 0x7f) return refuse(t, what, path, "it has control characters", err);
     return strstr(path, "${") == NULL ? 0 : refuse(t, what, path, "it has '${' in it", err);
 }
 
@@ -61,11 +59,12 @@ static int check_alias(const char *alias, struct gp_error *err) {
 
 /* ssh reads values in double quotes, and has escapes in them only in newer versions: a value that would
  * need one is refused. '%' is a token in some values. */
-static int put_value(struct str *out, const char *key, const char *value, bool percent,
-                     struct gp_error *err) {
+static int put_value(struct str *out, const char *key, const char *value, bool percent, struct gp_error *err) {
     if (strpbrk(value, "\"\\") != NULL)
-        return gp_fail(err, GP_EUSAGE, "'%.200s' cannot be written into an ssh configuration as %s: it has "
-                       "a quote or a backslash", value, key);
+        return gp_fail(err, GP_EUSAGE,
+                       "'%.200s' cannot be written into an ssh configuration as %s: it has "
+                       "a quote or a backslash",
+                       value, key);
     str_addf(out, "  %s \"", key);
     for (const char *p = value; *p != '\0'; p++) {
         if (*p == '%' && percent) str_addc(out, '%');
@@ -87,14 +86,12 @@ static void put_program(struct str *out, const char *path) {
 }
 
 static char *known_pattern(const struct ssh_target *t) {
-    return ssh_port(t) == 22 ? xstrdup(t->host)
-                             : xasprintf("[%s]:%u", t->host, (unsigned)ssh_port(t));
+    return ssh_port(t) == 22 ? xstrdup(t->host) : xasprintf("[%s]:%u", t->host, (unsigned)ssh_port(t));
 }
 
 /* A fingerprint alone cannot stand in known_hosts: this program compares it with the key that the server
  * shows (verb __known_host). */
-static int put_fingerprints(struct str *out, const struct ssh_target *t, const char *self_exe,
-                            struct gp_error *err) {
+static int put_fingerprints(struct str *out, const struct ssh_target *t, const char *self_exe, struct gp_error *err) {
     if (self_exe == NULL) return gp_fail(err, GP_EINTERNAL, "no program for KnownHostsCommand");
     str_add(out, "  KnownHostsCommand");
     put_program(out, self_exe);
@@ -105,8 +102,8 @@ static int put_fingerprints(struct str *out, const struct ssh_target *t, const c
     return 0;
 }
 
-static int put_trust(struct str *out, const struct ssh_target *t, const char *alias,
-                     const char *dir, const char *self_exe, struct gp_error *err) {
+static int put_trust(struct str *out, const struct ssh_target *t, const char *alias, const char *dir,
+                     const char *self_exe, struct gp_error *err) {
     GP_AUTO_FREE char *name = xasprintf("known_hosts.%s", alias);
     GP_AUTO_FREE char *path = fs_join(dir, name);
     GP_AUTO_FREE char *pattern = known_pattern(t);
@@ -131,8 +128,7 @@ static int put_trust(struct str *out, const struct ssh_target *t, const char *al
     if (r != 0) return r;
     str_add(out, "  GlobalKnownHostsFile /dev/null\n");
     str_add(out, "  UpdateHostKeys no\n");
-    str_addf(out, "  StrictHostKeyChecking %s\n",
-             !pinned && t->accept_new ? "accept-new" : "yes");
+    str_addf(out, "  StrictHostKeyChecking %s\n", !pinned && t->accept_new ? "accept-new" : "yes");
     return 0;
 }
 
@@ -156,8 +152,8 @@ static int put_login(struct str *out, const struct ssh_target *t, const char *al
 
 /* A shell reads ProxyCommand, and % starts a token in it: each word is quoted for the shell, each % doubled,
  * and host and port are those of the target, not ssh's %h and %p. */
-static int put_way(struct str *out, const struct ssh_target *t, const char *alias,
-                   const char *self_exe, struct gp_error *err) {
+static int put_way(struct str *out, const struct ssh_target *t, const char *alias, const char *self_exe,
+                   struct gp_error *err) {
     if (t->bastion != NULL) {
         str_addf(out, "  ProxyJump %s.bastion\n", alias);
         return 0;
@@ -200,12 +196,11 @@ static int put_block(const struct ssh_target *t, const char *alias, const char *
     return r;
 }
 
-int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir,
-                      const char *self_exe, struct str *out, struct gp_error *err) {
+int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir, const char *self_exe,
+                      struct str *out, struct gp_error *err) {
     int r = check_alias(alias, err);
     if (r == 0) r = check_path(t, "the folder", dir, err);
-    for (const struct ssh_target *at = t; r == 0 && at != NULL; at = at->bastion)
-        r = check_target(at, self_exe, err);
+    for (const struct ssh_target *at = t; r == 0 && at != NULL; at = at->bastion) r = check_target(at, self_exe, err);
     if (r == 0) r = fs_mkdirs(dir, 0700, err);
     GP_AUTO_STR struct str text = {0};
     GP_AUTO_FREE char *name = xstrdup(alias);

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CONNECT_MS 5000      /* per address; a fresh attempt sends a fresh SYN */
+#define CONNECT_MS 5000 /* per address; a fresh attempt sends a fresh SYN */
 #define LOOKUP_MS 20000
 #define USER_TIMEOUT_MS 30000
 
@@ -44,8 +44,7 @@ static void lookup_cleanup(struct lookup **l) {
 }
 
 static int lookup_now(struct lookup *l, int flags) {
-    struct addrinfo hints = {
-        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
     return getaddrinfo(l->host, l->port, &hints, &l->found);
 }
 
@@ -76,8 +75,8 @@ static int lookup_start(struct lookup *l, struct gp_error *err) {
 
 static int lookup_result(const struct lookup *l, struct gp_error *err) {
     if (l->rc == 0) return 0;
-    int r = gp_fail(err, GP_EREACH, "could not look up '%s': %s; check the name, or give an address",
-                    l->host, gai_strerror(l->rc));
+    int r = gp_fail(err, GP_EREACH, "could not look up '%s': %s; check the name, or give an address", l->host,
+                    gai_strerror(l->rc));
     if (err != NULL) {
         err->retryable = l->rc == EAI_AGAIN || l->rc == EAI_SYSTEM;
         str_put(err->detail, sizeof err->detail, "DNS");
@@ -85,8 +84,8 @@ static int lookup_result(const struct lookup *l, struct gp_error *err) {
     return r;
 }
 
-static int lookup_host(const struct ssh_attempt *a, const char *host, uint16_t port,
-                       struct lookup **ret, struct gp_error *err) {
+static int lookup_host(const struct ssh_attempt *a, const char *host, uint16_t port, struct lookup **ret,
+                       struct gp_error *err) {
     struct lookup *l = xcalloc(1, sizeof *l);
     GP_CLEANUP(lookup_cleanup) struct lookup *own = l;
     atomic_init(&l->refs, 1);
@@ -148,10 +147,8 @@ static int connect_failed(const char *where, int errnum, struct gp_error *err) {
     return r;
 }
 
-static int connect_address(const struct ssh_attempt *a, const struct addrinfo *ai, int *ret_fd,
-                           struct gp_error *err) {
-    GP_AUTO_FD int fd =
-        socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+static int connect_address(const struct ssh_attempt *a, const struct addrinfo *ai, int *ret_fd, struct gp_error *err) {
+    GP_AUTO_FD int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
     if (fd < 0) return connect_failed(a->where, errno, err);
     ssh_tune_tcp(fd);
     if (connect(fd, ai->ai_addr, ai->ai_addrlen) != 0) {
@@ -170,8 +167,7 @@ static int connect_address(const struct ssh_attempt *a, const struct addrinfo *a
     return 0;
 }
 
-int ssh_connect(const struct ssh_attempt *a, const char *host, uint16_t port, int *ret_fd,
-                struct gp_error *err) {
+int ssh_connect(const struct ssh_attempt *a, const char *host, uint16_t port, int *ret_fd, struct gp_error *err) {
     GP_CLEANUP(lookup_cleanup) struct lookup *l = NULL;
     int r = lookup_host(a, host, port, &l, err);
     if (r != 0) return r;

@@ -53,8 +53,8 @@ static int dial_error(struct gp_error *err, bool retryable, const char *text) {
 }
 
 /* Reads one line and the descriptor that came with it. */
-static int dial_answer(int sock, int64_t deadline_ms, const struct gp_cancel *cancel, char *line,
-                       size_t line_n, int *ret_fd, struct gp_error *err) {
+static int dial_answer(int sock, int64_t deadline_ms, const struct gp_cancel *cancel, char *line, size_t line_n,
+                       int *ret_fd, struct gp_error *err) {
     size_t have = 0;
     while (have == 0 || line[have - 1] != '\n') {
         struct gp_error waited = {0};
@@ -66,10 +66,8 @@ static int dial_answer(int sock, int64_t deadline_ms, const struct gp_cancel *ca
             struct cmsghdr align;
         } control = {0};
         struct iovec iov = {.iov_base = line + have, .iov_len = line_n - 1 - have};
-        struct msghdr m = {.msg_iov = &iov,
-                           .msg_iovlen = 1,
-                           .msg_control = control.buf,
-                           .msg_controllen = sizeof control.buf};
+        struct msghdr m = {
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
         ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (n < 0) return gp_fail_errno(err, GP_EREACH, errno, "could not read from the dial socket");
@@ -96,8 +94,7 @@ int ssh_dial(const char *socket_path, const char *host, uint16_t port, int64_t d
     GP_AUTO_FREE char *ask = xasprintf("dial %s %u\n", host, (unsigned)port);
     /* A few bytes into a fresh socket: they fit or the other side is gone. */
     if (send(sock, ask, strlen(ask), MSG_NOSIGNAL) != (ssize_t)strlen(ask))
-        return gp_fail_errno(err, GP_EREACH, errno, "could not write to the dial socket '%s'",
-                             socket_path);
+        return gp_fail_errno(err, GP_EREACH, errno, "could not write to the dial socket '%s'", socket_path);
     char line[256] = "";
     r = dial_answer(sock, limit, cancel, line, sizeof line, &fd, err);
     if (r != 0) return r;
@@ -107,8 +104,7 @@ int ssh_dial(const char *socket_path, const char *host, uint16_t port, int64_t d
         return dial_error(err, true, text);
     }
     if (strcmp(line, "ok") != 0 || fd < 0) {
-        GP_AUTO_FREE char *text =
-            xasprintf("the dial socket '%.200s' gave no descriptor for %s", socket_path, where);
+        GP_AUTO_FREE char *text = xasprintf("the dial socket '%.200s' gave no descriptor for %s", socket_path, where);
         return dial_error(err, true, text);
     }
     int flags = fcntl(fd, F_GETFL);
@@ -133,10 +129,8 @@ int ssh_dial_pass(const char *socket_path, const char *host, uint16_t port, stru
     } control = {0};
     char nul = '\0';
     struct iovec iov = {.iov_base = &nul, .iov_len = 1};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control.buf,
-                       .msg_controllen = sizeof control.buf};
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;

@@ -11,11 +11,11 @@
 #define OUTPUT_DEFAULT ((size_t)1 << 20)
 #define LINE_MAX_BYTES ((size_t)64 << 10)
 #define STEP_BYTES ((size_t)1 << 20) /* of one session before others get their turn */
-#define COMMAND_MAX 30000 /* it travels in one packet */
+#define COMMAND_MAX 30000            /* it travels in one packet */
 #define CLOSE_MS 500
 #define OPEN_AGAIN_MS 3000 /* for how long a refused channel is asked for again */
 #define OPEN_PAUSE_MS 50
-#define NUDGE_MS 5000  /* a tunnel has no TCP to notice a dead host */
+#define NUDGE_MS 5000 /* a tunnel has no TCP to notice a dead host */
 #define SILENT_MS 30000
 
 void ssh_result_clear(struct ssh_result *r) {
@@ -24,8 +24,8 @@ void ssh_result_clear(struct ssh_result *r) {
     *r = (struct ssh_result){0};
 }
 
-void ssh_task_init(struct ssh_task *t, struct ssh_session *s, const char *command,
-                   const struct ssh_exec_opts *opts, struct ssh_result *result) {
+void ssh_task_init(struct ssh_task *t, struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts,
+                   struct ssh_result *result) {
     *t = (struct ssh_task){.session = s, .command = command, .result = result};
     if (opts != NULL) t->opts = *opts;
     if (t->opts.deadline_ms == 0) t->opts.deadline_ms = GP_NEVER;
@@ -56,8 +56,7 @@ static void task_lost(struct ssh_task *t) {
 
 /* An error that is neither "would block" nor a lost connection: the server said no. */
 static void task_failed(struct ssh_task *t, const char *what, const char *hint) {
-    if (t->session->dead ||
-        libssh2_session_last_errno(t->session->lib) == LIBSSH2_ERROR_SOCKET_DISCONNECT) {
+    if (t->session->dead || libssh2_session_last_errno(t->session->lib) == LIBSSH2_ERROR_SOCKET_DISCONNECT) {
         task_lost(t);
         return;
     }
@@ -109,8 +108,7 @@ static void take_output(struct ssh_task *t, int stream, const char *p, size_t n)
  * MaxSessions the first answer is no. Asked again for a moment. */
 static bool open_again(struct ssh_task *t) {
     struct ssh_session *s = t->session;
-    if (!s->had_channel || s->dead || libssh2_session_last_errno(s->lib) != LIBSSH2_ERROR_CHANNEL_FAILURE)
-        return false;
+    if (!s->had_channel || s->dead || libssh2_session_last_errno(s->lib) != LIBSSH2_ERROR_CHANNEL_FAILURE) return false;
     if (t->open_until_ms == 0) t->open_until_ms = clock_deadline(OPEN_AGAIN_MS);
     if (clock_left_ms(t->open_until_ms) == 0) return false;
     t->open_at_ms = clock_deadline(OPEN_PAUSE_MS);
@@ -155,8 +153,7 @@ static void write_in(struct ssh_task *t) {
     const struct ssh_exec_opts *o = &t->opts;
     struct ssh_session *s = t->session;
     while (!s->dead && t->in_off < o->in_len && ssh_flushed(s)) {
-        ssize_t n = libssh2_channel_write(t->channel, (const char *)o->in + t->in_off,
-                                          o->in_len - t->in_off);
+        ssize_t n = libssh2_channel_write(t->channel, (const char *)o->in + t->in_off, o->in_len - t->in_off);
         if (n == LIBSSH2_ERROR_EAGAIN || n == 0) return;
         if (n < 0) {
             t->in_off = o->in_len; /* it does not want more; its fate comes with the reads */
@@ -246,8 +243,7 @@ static void read_fate(struct ssh_task *t) {
 
 static bool step_close(struct ssh_task *t) {
     int rc = libssh2_channel_close(t->channel);
-    if (rc == LIBSSH2_ERROR_EAGAIN && !t->session->dead && clock_left_ms(t->close_by_ms) > 0)
-        return false;
+    if (rc == LIBSSH2_ERROR_EAGAIN && !t->session->dead && clock_left_ms(t->close_by_ms) > 0) return false;
     lines_finish(t);
     if (t->stopped) {
         task_end(t, SSH_TIMED_OUT, -1);
@@ -299,8 +295,7 @@ void ssh_task_step(struct ssh_task *t) {
 /* Leaves the command: closes its channel without waiting for the other side. In the middle of
  * opening one the session cannot go on. */
 static void task_leave(struct ssh_task *t) {
-    if (t->phase == TASK_OPEN || t->phase == TASK_START)
-        t->session->dead = true;
+    if (t->phase == TASK_OPEN || t->phase == TASK_START) t->session->dead = true;
     else if (t->channel != NULL && !t->session->dead && libssh2_channel_close(t->channel) == 0)
         libssh2_channel_free(t->channel);
     t->channel = NULL;
@@ -329,8 +324,8 @@ int64_t ssh_task_deadline(const struct ssh_task *t) {
     return t->opts.deadline_ms;
 }
 
-int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts,
-             struct ssh_result *ret, struct gp_error *err) {
+int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts, struct ssh_result *ret,
+             struct gp_error *err) {
     struct ssh_task t;
     ssh_task_init(&t, s, command, opts, ret);
     struct ssh_task *one = &t;
@@ -349,8 +344,8 @@ void ssh_last_line(const struct str *from, char *dst, size_t n) {
     snprintf(dst, n, "%.*s", (int)(end - line), line);
 }
 
-int ssh_run(struct ssh_session *s, const char *what, const char *command,
-            const struct ssh_exec_opts *opts, struct str *ret_out, struct gp_error *err) {
+int ssh_run(struct ssh_session *s, const char *what, const char *command, const struct ssh_exec_opts *opts,
+            struct str *ret_out, struct gp_error *err) {
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = ssh_exec(s, command, opts, &r, err);
     if (rc != 0) return rc;
@@ -365,24 +360,23 @@ int ssh_run(struct ssh_session *s, const char *what, const char *command,
             return 0;
         }
         snprintf(detail, sizeof detail, "exit %d", r.status);
-        rc = ssh_fail_detail(err, GP_EBOOTSTRAP, detail, "%s: %s failed with exit status %d%s%s",
-                             s->label, what, r.status, sep, last);
+        rc = ssh_fail_detail(err, GP_EBOOTSTRAP, detail, "%s: %s failed with exit status %d%s%s", s->label, what,
+                             r.status, sep, last);
         break;
     case SSH_SIGNALED:
         snprintf(detail, sizeof detail, "signal %.20s", r.signal);
-        rc = ssh_fail_detail(err, GP_EBOOTSTRAP, detail, "%s: %s was killed by signal %s%s%s", s->label,
-                             what, r.signal, sep, last);
+        rc = ssh_fail_detail(err, GP_EBOOTSTRAP, detail, "%s: %s was killed by signal %s%s%s", s->label, what, r.signal,
+                             sep, last);
         break;
     case SSH_LOST:
-        rc = ssh_fail_detail(err, GP_ELOST, "LOST", "%s: lost the connection during %s (%s)", s->label,
-                             what, ssh_lost_why(s));
+        rc = ssh_fail_detail(err, GP_ELOST, "LOST", "%s: lost the connection during %s (%s)", s->label, what,
+                             ssh_lost_why(s));
         if (err != NULL) err->retryable = true;
         return rc;
     case SSH_TIMED_OUT:
         rc = ssh_fail_detail(err, GP_ETIMEOUT, "TIMEOUT",
-                             r.status == -1 ? "%s: %s was stopped%s%s"
-                                            : "%s: %s did not end in its time%s%s",
-                             s->label, what, sep, last);
+                             r.status == -1 ? "%s: %s was stopped%s%s" : "%s: %s did not end in its time%s%s", s->label,
+                             what, sep, last);
         break;
     }
     if (err != NULL && rc != 0) err->domain = GP_D_NODE;

@@ -33,11 +33,9 @@ static const struct {
 int ssh_host_key_line(const char *line, char **ret, struct gp_error *err) {
     for (const char *p = line; *p != '\0'; p++)
         if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f || p - line >= HOST_KEY_LINE_MAX)
-            return gp_fail(err, GP_EUSAGE, "a host key is one line of at most %d characters",
-                           HOST_KEY_LINE_MAX);
+            return gp_fail(err, GP_EUSAGE, "a host key is one line of at most %d characters", HOST_KEY_LINE_MAX);
     GP_AUTO_STR struct str blob = {0};
-    GP_AUTO_FREE char *made =
-        ssh_line_blob(line, &blob) ? ssh_blob_line(blob.s, blob.len) : NULL;
+    GP_AUTO_FREE char *made = ssh_line_blob(line, &blob) ? ssh_blob_line(blob.s, blob.len) : NULL;
     for (size_t i = 0; made != NULL && i < GP_ARRAY_LEN(key_types); i++) {
         size_t n = strlen(key_types[i].name);
         if (strncmp(made, key_types[i].name, n) != 0 || made[n] != ' ') continue;
@@ -47,8 +45,8 @@ int ssh_host_key_line(const char *line, char **ret, struct gp_error *err) {
     return gp_fail(err, GP_EUSAGE, "'%.40s' is not a host key line of a known type", line);
 }
 
-int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type,
-                   const char *base64, struct str *out, struct gp_error *err) {
+int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type, const char *base64,
+                   struct str *out, struct gp_error *err) {
     for (size_t i = 0; i < n; i++)
         if (!form_fingerprint(fingerprints[i]))
             return gp_fail(err, GP_EUSAGE, "'%.80s' is not a fingerprint", fingerprints[i]);
@@ -69,8 +67,7 @@ int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, 
 
 /* The name as OpenSSH writes it: the port only when it is not 22. */
 static char *known_name(const struct ssh_target *t) {
-    return ssh_port(t) == 22 ? xstrdup(t->host)
-                             : xasprintf("[%s]:%u", t->host, (unsigned)ssh_port(t));
+    return ssh_port(t) == 22 ? xstrdup(t->host) : xasprintf("[%s]:%u", t->host, (unsigned)ssh_port(t));
 }
 
 static bool has_pattern(const char *hosts) { return strpbrk(hosts, "*?!") != NULL; }
@@ -113,8 +110,7 @@ static void known_line(struct known *k, const struct ssh_target *t, const char *
         if (!str_starts(line, "@revoked")) return; /* libssh2 knows no certificates */
         GP_AUTO_STRV struct strv w = {0};
         strv_split(&w, line, " \t\r");
-        if (w.n >= 4 && (w.v[1][0] == '|' || pattern_matches(w.v[1], k->name) ||
-                         pattern_matches(w.v[1], t->host)))
+        if (w.n >= 4 && (w.v[1][0] == '|' || pattern_matches(w.v[1], k->name) || pattern_matches(w.v[1], t->host)))
             strv_take(&k->revoked, xasprintf("%s %s", w.v[2], w.v[3]));
         return;
     }
@@ -131,8 +127,7 @@ static void known_line(struct known *k, const struct ssh_target *t, const char *
     libssh2_knownhost_readline(k->hosts, line, strlen(line), LIBSSH2_KNOWNHOST_FILE_OPENSSH);
 }
 
-static int known_load(const struct ssh_target *t, struct ssh_session *s, struct known *k,
-                      struct gp_error *err) {
+static int known_load(const struct ssh_target *t, struct ssh_session *s, struct known *k, struct gp_error *err) {
     k->name = known_name(t);
     k->hosts = libssh2_knownhost_init(s->lib);
     if (k->hosts == NULL) return gp_fail(err, GP_EENV, "libssh2 could not make a host list");
@@ -152,8 +147,8 @@ static int known_load(const struct ssh_target *t, struct ssh_session *s, struct 
 
 /* LIBSSH2_KNOWNHOST_CHECK_*: first by the name with its port; an entry without the port may vouch
  * for the host, but does not condemn it (ssh does the same). */
-static int known_check(const struct known *k, const struct ssh_target *t, const char *key, size_t n,
-                       int enc, int type, struct libssh2_knownhost **ret) {
+static int known_check(const struct known *k, const struct ssh_target *t, const char *key, size_t n, int enc, int type,
+                       struct libssh2_knownhost **ret) {
     int mask = LIBSSH2_KNOWNHOST_TYPE_PLAIN | enc | type;
     int c = libssh2_knownhost_check(k->hosts, k->name, key, n, mask, ret);
     if (c != LIBSSH2_KNOWNHOST_CHECK_NOTFOUND || ssh_port(t) == 22) return c;
@@ -165,8 +160,7 @@ static int known_check(const struct known *k, const struct ssh_target *t, const 
 static bool known_has_type(const struct known *k, int mask) {
     struct libssh2_knownhost *found = NULL;
     return libssh2_knownhost_check(k->hosts, k->name, "AAAA", 0,
-                                   LIBSSH2_KNOWNHOST_TYPE_PLAIN | LIBSSH2_KNOWNHOST_KEYENC_BASE64 |
-                                       mask,
+                                   LIBSSH2_KNOWNHOST_TYPE_PLAIN | LIBSSH2_KNOWNHOST_KEYENC_BASE64 | mask,
                                    &found) == LIBSSH2_KNOWNHOST_CHECK_MISMATCH;
 }
 
@@ -188,20 +182,17 @@ int ssh_hostkey_prefer(const struct ssh_attempt *a, struct ssh_session *s, struc
     GP_AUTO_STR struct str prefs = {0};
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < GP_ARRAY_LEN(key_types); i++) {
-            bool have = pinned ? pinned_has_type(t, key_types[i].name)
-                               : known_has_type(&k, key_types[i].mask);
+            bool have = pinned ? pinned_has_type(t, key_types[i].name) : known_has_type(&k, key_types[i].mask);
             if (have == (pass == 1)) continue;
             bool rsa = strcmp(key_types[i].name, "ssh-rsa") == 0;
             /* Never rsa with SHA-1: a server that has nothing else is told of by name. */
-            str_addf(&prefs, "%s%s", prefs.len > 0 ? "," : "",
-                     rsa ? "rsa-sha2-512,rsa-sha2-256" : key_types[i].name);
+            str_addf(&prefs, "%s%s", prefs.len > 0 ? "," : "", rsa ? "rsa-sha2-512,rsa-sha2-256" : key_types[i].name);
         }
     }
     return ssh_prefer(s, LIBSSH2_METHOD_HOSTKEY, prefs.s, err);
 }
 
-static int check_pinned(const struct ssh_attempt *a, const char *line, const char *print,
-                        struct gp_error *err) {
+static int check_pinned(const struct ssh_attempt *a, const char *line, const char *print, struct gp_error *err) {
     const struct strv *keys = &a->target->host_keys;
     for (size_t i = 0; i < keys->n; i++) {
         const char *want = keys->v[i];
@@ -223,33 +214,30 @@ static int check_pinned(const struct ssh_attempt *a, const char *line, const cha
                            a->where, print, expected, keys->n > 1 ? " (or another)" : "");
 }
 
-static int known_append(const struct ssh_target *t, const char *name, const char *line,
-                        struct gp_error *err) {
+static int known_append(const struct ssh_target *t, const char *name, const char *line, struct gp_error *err) {
     const char *path = t->known_hosts;
     GP_AUTO_FD int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || flock(fd, LOCK_EX) != 0)
         return gp_fail_errno(err, GP_EIO, errno, "could not add the host key to '%s'", path);
     struct stat st;
     char last = '\n';
-    if (fstat(fd, &st) == 0 && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1)
-        last = '\0';
+    if (fstat(fd, &st) == 0 && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1) last = '\0';
     GP_AUTO_FREE char *entry = xasprintf("%s%s %s\n", last == '\n' ? "" : "\n", name, line);
     int r = fs_write_all(fd, entry, strlen(entry));
-    if (r != 0)
-        return gp_fail_errno(err, GP_EIO, -r, "could not add the host key to '%s'", path);
+    if (r != 0) return gp_fail_errno(err, GP_EIO, -r, "could not add the host key to '%s'", path);
     return 0;
 }
 
-static int check_known(const struct ssh_attempt *a, struct ssh_session *s, const char *key, size_t n,
-                       const char *print, struct gp_error *err) {
+static int check_known(const struct ssh_attempt *a, struct ssh_session *s, const char *key, size_t n, const char *print,
+                       struct gp_error *err) {
     const struct ssh_target *t = a->target;
     GP_CLEANUP(known_clear) struct known k = {0};
     int r = known_load(t, s, &k, err);
     if (r != 0) return r;
     const char *file = t->known_hosts != NULL ? t->known_hosts : "no known_hosts file";
     if (strv_has(&k.revoked, s->host_key))
-        return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY", "%s showed host key %s, which '%s' revokes",
-                               a->where, print, file);
+        return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY", "%s showed host key %s, which '%s' revokes", a->where, print,
+                               file);
     struct libssh2_knownhost *found = NULL;
     switch (known_check(&k, t, key, n, LIBSSH2_KNOWNHOST_KEYENC_RAW, 0, &found)) {
     case LIBSSH2_KNOWNHOST_CHECK_MATCH: return 0;
@@ -260,8 +248,7 @@ static int check_known(const struct ssh_attempt *a, struct ssh_session *s, const
                                a->where, print, file, file, k.name);
     case LIBSSH2_KNOWNHOST_CHECK_NOTFOUND: break;
     default:
-        return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY", "could not check the host key of %s in '%s'",
-                               a->where, file);
+        return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY", "could not check the host key of %s in '%s'", a->where, file);
     }
     if (t->accept_new) return t->known_hosts ? known_append(t, k.name, s->host_key, err) : 0;
     if (t->known_hosts == NULL)

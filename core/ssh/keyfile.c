@@ -27,8 +27,7 @@ int ssh_keyfile_read(const char *path, struct secret *ret, struct gp_error *err)
     GP_AUTO_STR struct str text = {0};
     struct gp_error why = {0};
     int r = fs_read(path, KEY_MAX, &text, &why);
-    if (r != 0)
-        return ssh_fail_detail(err, GP_EAUTH, "KEY", "the private key: %s", why.msg);
+    if (r != 0) return ssh_fail_detail(err, GP_EAUTH, "KEY", "the private key: %s", why.msg);
     struct stat st;
     if (stat(path, &st) == 0 && st.st_uid == getuid() && (st.st_mode & 077) != 0) {
         explicit_bzero(text.s, text.len);
@@ -49,25 +48,22 @@ static int not_a_key(const char *name, const char *why, struct gp_error *err) {
 static bool blob_type(struct ssh_keyfile *k) {
     const unsigned char *p = (const unsigned char *)k->blob.s, *type = NULL;
     size_t n = 0;
-    if (k->blob.len == 0 || !ssh_read_string(&p, p + k->blob.len, &type, &n) || n == 0 || n > 64)
-        return false;
+    if (k->blob.len == 0 || !ssh_read_string(&p, p + k->blob.len, &type, &n) || n == 0 || n > 64) return false;
     k->type = xstrndup((const char *)type, n);
     return true;
 }
 
 /* The public half and the name of the cipher are in the clear. */
-static int inspect_openssh(const char *name, const struct secret *pem, struct ssh_keyfile *k,
-                           struct gp_error *err) {
+static int inspect_openssh(const char *name, const struct secret *pem, struct ssh_keyfile *k, struct gp_error *err) {
     GP_AUTO_STR struct str raw = {0};
     const unsigned char *p = NULL, *end = NULL;
     bool ok = ssh_openssh_key_body(pem, &raw, &p, &end);
     const unsigned char *cipher = NULL, *skipped = NULL, *blob = NULL;
     size_t cipher_n = 0, skipped_n = 0, blob_n = 0;
     uint32_t keys = 0;
-    ok = ok && ssh_read_string(&p, end, &cipher, &cipher_n) &&
-         ssh_read_string(&p, end, &skipped, &skipped_n) &&
-         ssh_read_string(&p, end, &skipped, &skipped_n) && ssh_read_u32(&p, end, &keys) &&
-         keys == 1 && ssh_read_string(&p, end, &blob, &blob_n);
+    ok = ok && ssh_read_string(&p, end, &cipher, &cipher_n) && ssh_read_string(&p, end, &skipped, &skipped_n) &&
+         ssh_read_string(&p, end, &skipped, &skipped_n) && ssh_read_u32(&p, end, &keys) && keys == 1 &&
+         ssh_read_string(&p, end, &blob, &blob_n);
     if (ok) {
         k->encrypted = cipher_n != 4 || memcmp(cipher, "none", 4) != 0;
         str_add_mem(&k->blob, blob, blob_n);
@@ -105,8 +101,7 @@ static bool blob_of_ec(EVP_PKEY *key, struct str *blob) {
     static const struct {
         const char *group, *curve;
         int bytes;
-    } known[] = {
-        {"prime256v1", "nistp256", 32}, {"secp384r1", "nistp384", 48}, {"secp521r1", "nistp521", 66}};
+    } known[] = {{"prime256v1", "nistp256", 32}, {"secp384r1", "nistp384", 48}, {"secp521r1", "nistp521", 66}};
     char group[64] = "";
     size_t n = 0, i = 0;
     if (EVP_PKEY_get_group_name(key, group, sizeof group, &n) != 1) return false;
@@ -117,8 +112,7 @@ static bool blob_of_ec(EVP_PKEY *key, struct str *blob) {
     BIGNUM *x = NULL, *y = NULL;
     bool ok = EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_EC_PUB_X, &x) == 1 &&
               EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_EC_PUB_Y, &y) == 1 &&
-              BN_bn2binpad(x, point + 1, bytes) == bytes &&
-              BN_bn2binpad(y, point + 1 + bytes, bytes) == bytes;
+              BN_bn2binpad(x, point + 1, bytes) == bytes && BN_bn2binpad(y, point + 1 + bytes, bytes) == bytes;
     BN_free(x);
     BN_free(y);
     if (!ok) return false;
@@ -146,8 +140,7 @@ static int no_passphrase(char *buf, int size, int writing, void *asked) {
     return -1;
 }
 
-static int inspect_pem(const char *name, const struct secret *pem, struct ssh_keyfile *k,
-                       struct gp_error *err) {
+static int inspect_pem(const char *name, const struct secret *pem, struct ssh_keyfile *k, struct gp_error *err) {
     BIO *bio = BIO_new_mem_buf(secret_reveal(pem), (int)pem->len);
     if (bio == NULL) return gp_fail(err, GP_EENV, "openssl could not make a buffer");
     EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, &k->encrypted);
@@ -162,16 +155,13 @@ static int inspect_pem(const char *name, const struct secret *pem, struct ssh_ke
                                      : false;
     EVP_PKEY_free(key);
     if (ok && blob_type(k)) return 0;
-    return not_a_key(name, "is of a kind that cannot be used; make one with: ssh-keygen -t ed25519",
-                     err);
+    return not_a_key(name, "is of a kind that cannot be used; make one with: ssh-keygen -t ed25519", err);
 }
 
-int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_keyfile *ret,
-                        struct gp_error *err) {
+int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_keyfile *ret, struct gp_error *err) {
     const char *text = secret_reveal(pem);
     if (strstr(text, "-----BEGIN OPENSSH PRIVATE KEY-----") != NULL) {
-        if (strstr(text, "-----END") == NULL)
-            return not_a_key(name, "is cut short: its END line is missing", err);
+        if (strstr(text, "-----END") == NULL) return not_a_key(name, "is cut short: its END line is missing", err);
         return inspect_openssh(name, pem, ret, err);
     }
     if (str_starts(text, "ssh-") || str_starts(text, "ecdsa-"))
@@ -181,8 +171,7 @@ int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_k
 }
 
 int ssh_keytype_usable(const char *name, const char *type, struct gp_error *err) {
-    if (type == NULL || strcmp(type, "ssh-ed25519") == 0 || str_starts(type, "ecdsa-sha2-nistp"))
-        return 0;
+    if (type == NULL || strcmp(type, "ssh-ed25519") == 0 || str_starts(type, "ecdsa-sha2-nistp")) return 0;
     if (strcmp(type, "ssh-rsa") == 0) {
         if (ssh_rsa_ok()) return 0;
         return ssh_fail_detail(err, GP_EAUTH, "KEY",

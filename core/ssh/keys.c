@@ -20,9 +20,8 @@ static void reserve(struct str *s, size_t n) {
     s->cap = n + 1;
 }
 
-static void put_private_section(struct str *s, uint32_t check, const unsigned char *seed,
-                                const unsigned char *pub, const struct str *blob,
-                                const char *comment) {
+static void put_private_section(struct str *s, uint32_t check, const unsigned char *seed, const unsigned char *pub,
+                                const struct str *blob, const char *comment) {
     GP_AUTO_STR struct str in = {0};
     unsigned char both[2 * ED25519_LEN];
     reserve(&in, 1024 + strlen(comment));
@@ -64,8 +63,7 @@ static void put_pem(struct secret *ret, const struct str *raw) {
     str_clear(&pem);
 }
 
-int ssh_key_make(const char *comment, struct secret *ret_private, char **ret_public,
-                 struct gp_error *err) {
+int ssh_key_make(const char *comment, struct secret *ret_private, char **ret_public, struct gp_error *err) {
     unsigned char seed[ED25519_LEN], pub[ED25519_LEN];
     size_t seed_n = sizeof seed, pub_n = sizeof pub;
     uint32_t check = 0;
@@ -134,8 +132,7 @@ int ssh_key_public(const char *private_path, char **ret_line, struct gp_error *e
     GP_AUTO_STR struct str blob = {0};
     if (fs_read(pub_path, 16384, &text, NULL) == 0 && text.len > 0) {
         text.s[strcspn(text.s, "\r\n")] = '\0';
-        if (ssh_line_blob(text.s, &blob) && blob.len == k.blob.len &&
-            memcmp(blob.s, k.blob.s, blob.len) == 0) {
+        if (ssh_line_blob(text.s, &blob) && blob.len == k.blob.len && memcmp(blob.s, k.blob.s, blob.len) == 0) {
             *ret_line = xstrdup(str_trim(text.s));
             return 0;
         }

@@ -14,8 +14,8 @@ static void cancel_all(struct ssh_task **tasks, size_t n) {
 
 /* Steps what is ready, ends what is late. Returns how many go on; sets when to wake and whether
  * something wants to go on at once. */
-static size_t step_all(struct ssh_task **tasks, size_t n, const struct pollfd *ready,
-                       int64_t *ret_wake_ms, bool *ret_again) {
+static size_t step_all(struct ssh_task **tasks, size_t n, const struct pollfd *ready, int64_t *ret_wake_ms,
+                       bool *ret_again) {
     size_t going = 0;
     *ret_wake_ms = GP_NEVER;
     *ret_again = false;
@@ -24,8 +24,7 @@ static size_t step_all(struct ssh_task **tasks, size_t n, const struct pollfd *r
         if (t->phase == TASK_DONE) continue;
         ssh_task_nudge(t);
         bool late = clock_left_ms(ssh_task_deadline(t)) == 0;
-        if (ready == NULL || ready[i].revents != 0 || t->again || late || t->session->dead)
-            ssh_task_step(t);
+        if (ready == NULL || ready[i].revents != 0 || t->again || late || t->session->dead) ssh_task_step(t);
         if (t->phase != TASK_DONE && clock_left_ms(t->opts.deadline_ms) == 0) ssh_task_timeout(t);
         if (t->phase == TASK_DONE) continue;
         going++;
@@ -68,8 +67,7 @@ int ssh_tasks_run(struct ssh_task **tasks, size_t n, const struct gp_cancel *can
     return r;
 }
 
-int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel,
-                  struct gp_error *err) {
+int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel, struct gp_error *err) {
     struct ssh_task *tasks = xcalloc(n + 1, sizeof *tasks);
     struct ssh_task **list = xcalloc(n + 1, sizeof(struct ssh_task *));
     for (size_t i = 0; i < n; i++) {

@@ -19,15 +19,14 @@ static int64_t jittered(int64_t ms) {
 }
 
 /* A refused login may mean that the user is not made yet. */
-static bool login_may_come(const struct gp_error *why, const struct ssh_open_opts *opts,
-                           int64_t *refused_since_ms) {
+static bool login_may_come(const struct gp_error *why, const struct ssh_open_opts *opts, int64_t *refused_since_ms) {
     if (why->code != GP_EAUTH || strcmp(why->detail, "LOGIN") != 0) return false;
     if (*refused_since_ms == 0) *refused_since_ms = clock_ms();
     return clock_ms() - *refused_since_ms < opts->login_grace_ms;
 }
 
-static int give_up(const struct ssh_target *t, const char *where, const struct gp_error *why,
-                   int64_t started_ms, int attempts, bool out_of_time, struct gp_error *err) {
+static int give_up(const struct ssh_target *t, const char *where, const struct gp_error *why, int64_t started_ms,
+                   int attempts, bool out_of_time, struct gp_error *err) {
     const char *label = t->label != NULL ? t->label : where;
     if (err == NULL) return -(int)why->code;
     *err = *why;
@@ -35,12 +34,12 @@ static int give_up(const struct ssh_target *t, const char *where, const struct g
     if (!out_of_time) return gp_wrap(err, "%s", label);
     char took[32];
     duration_format(took, sizeof took, clock_ms() - started_ms);
-    return gp_wrap(err, "%s: could not log in at %s within %s (%d attempt%s), last", label, where,
-                   took, attempts, attempts == 1 ? "" : "s");
+    return gp_wrap(err, "%s: could not log in at %s within %s (%d attempt%s), last", label, where, took, attempts,
+                   attempts == 1 ? "" : "s");
 }
 
-int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts,
-             struct ssh_session **ret, struct gp_error *err) {
+int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struct ssh_session **ret,
+             struct gp_error *err) {
     GP_AUTO_FREE char *where = ssh_where(t->host, ssh_port(t));
     struct ssh_attempt a = {.target = t,
                             .deadline_ms = opts->deadline_ms,
@@ -67,8 +66,7 @@ int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts,
             return give_up(t, where, &before, started, attempts - 1, true, err);
         before = why;
         int64_t nap = jittered(pause);
-        if (clock_left_ms(opts->deadline_ms) <= nap)
-            return give_up(t, where, &why, started, attempts, true, err);
+        if (clock_left_ms(opts->deadline_ms) <= nap) return give_up(t, where, &why, started, attempts, true, err);
         if (opts->waiting != NULL) opts->waiting(opts->ctx, why.msg);
         struct gp_error slept = {0};
         if (gp_sleep(nap, opts->cancel, &slept) != 0) {

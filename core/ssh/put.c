@@ -20,31 +20,30 @@ enum { PUT_FOLDER = 21, PUT_TEMPORARY = 22, PUT_WRITE = 23, PUT_SUM = 24, PUT_RE
  * follow on stdin when they are asked for. sh reads all of it, up to the last brace, before it runs any.
  * p, want, mode, how (gzip|raw) and r (a random name) are set in front. Few programs: each costs a node
  * a millisecond, and there may be many nodes on one machine. */
-static const char script[] =
-    "echo\n" /* ends what a start-up file printed without a newline */
-    "LC_ALL=C; export LC_ALL\n"
-    "case $p in */*) d=${p%/*}/;; *) d=./;; esac\n"
-    "t=$d.gpuprov.$r\n"
-    "[ ! -d \"$p\" ] || exit 26\n"
-    "if [ -f \"$p\" ]; then\n"
-    "  set -- $(sha256sum < \"$p\")\n"
-    "  if [ \"$1\" = \"$want\" ]; then chmod \"$mode\" \"$p\" && echo same; exit; fi\n"
-    "fi\n"
-    "[ -d \"$d\" ] || (umask 022; mkdir -p -- \"$d\") || exit 21\n"
-    "umask 077\n"
-    "(set -C; : > \"$t\") || exit 22\n"
-    "trap 'rm -f -- \"$t\"' EXIT; trap 'exit 1' HUP INT TERM PIPE\n"
-    "if [ \"$how\" = gzip ] && command -v gzip >/dev/null 2>&1; then\n"
-    "  echo want gzip; gzip -dc > \"$t\" || exit 23\n"
-    "else\n"
-    "  echo want raw; cat > \"$t\" || exit 23\n"
-    "fi\n"
-    "set -- $(sha256sum < \"$t\")\n"
-    "[ \"$1\" = \"$want\" ] || exit 24\n"
-    "chmod \"$mode\" \"$t\" && mv -f -- \"$t\" \"$p\" || exit 25\n"
-    "trap - EXIT\n"
-    "exit 0\n"
-    "}\n";
+static const char script[] = "echo\n" /* ends what a start-up file printed without a newline */
+                             "LC_ALL=C; export LC_ALL\n"
+                             "case $p in */*) d=${p%/*}/;; *) d=./;; esac\n"
+                             "t=$d.gpuprov.$r\n"
+                             "[ ! -d \"$p\" ] || exit 26\n"
+                             "if [ -f \"$p\" ]; then\n"
+                             "  set -- $(sha256sum < \"$p\")\n"
+                             "  if [ \"$1\" = \"$want\" ]; then chmod \"$mode\" \"$p\" && echo same; exit; fi\n"
+                             "fi\n"
+                             "[ -d \"$d\" ] || (umask 022; mkdir -p -- \"$d\") || exit 21\n"
+                             "umask 077\n"
+                             "(set -C; : > \"$t\") || exit 22\n"
+                             "trap 'rm -f -- \"$t\"' EXIT; trap 'exit 1' HUP INT TERM PIPE\n"
+                             "if [ \"$how\" = gzip ] && command -v gzip >/dev/null 2>&1; then\n"
+                             "  echo want gzip; gzip -dc > \"$t\" || exit 23\n"
+                             "else\n"
+                             "  echo want raw; cat > \"$t\" || exit 23\n"
+                             "fi\n"
+                             "set -- $(sha256sum < \"$t\")\n"
+                             "[ \"$1\" = \"$want\" ] || exit 24\n"
+                             "chmod \"$mode\" \"$t\" && mv -f -- \"$t\" \"$p\" || exit 25\n"
+                             "trap - EXIT\n"
+                             "exit 0\n"
+                             "}\n";
 
 struct put {
     struct ssh_task task;
@@ -116,22 +115,22 @@ static bool put_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     return true;
 }
 
-static int put_failed(const struct ssh_session *s, const char *path, size_t n,
-                      const struct ssh_result *r, struct gp_error *err) {
+static int put_failed(const struct ssh_session *s, const char *path, size_t n, const struct ssh_result *r,
+                      struct gp_error *err) {
     const char *said = r->err.s != NULL ? r->err.s : "";
     if (strstr(said, "No space left") != NULL || strstr(said, "quota exceeded") != NULL)
         return ssh_fail_detail(err, GP_EIO, "DISK_FULL",
                                "%s: the disk is full: could not write %zu bytes to '%s'; free some "
                                "space on the node",
                                s->label, n, path);
-    const char *what = r->end == SSH_SIGNALED        ? "the copy was killed"
-                       : r->status == PUT_FOLDER     ? "could not make its folder"
-                       : r->status == PUT_TEMPORARY  ? "could not make a file in its folder"
-                       : r->status == PUT_WRITE      ? "could not write"
-                       : r->status == PUT_SUM        ? "the bytes arrived damaged"
-                       : r->status == PUT_RENAME     ? "could not rename it into place"
-                       : r->status == PUT_IS_FOLDER  ? "there is a folder of this name"
-                                                     : "the copy failed";
+    const char *what = r->end == SSH_SIGNALED       ? "the copy was killed"
+                       : r->status == PUT_FOLDER    ? "could not make its folder"
+                       : r->status == PUT_TEMPORARY ? "could not make a file in its folder"
+                       : r->status == PUT_WRITE     ? "could not write"
+                       : r->status == PUT_SUM       ? "the bytes arrived damaged"
+                       : r->status == PUT_RENAME    ? "could not rename it into place"
+                       : r->status == PUT_IS_FOLDER ? "there is a folder of this name"
+                                                    : "the copy failed";
     char last[161]; /* the last line: start-up files may have written before it */
     ssh_last_line(&r->err, last, sizeof last);
     return ssh_fail_detail(err, GP_EIO, "PUT", "%s: could not copy to '%s': %s%s%s", s->label, path, what,
@@ -146,15 +145,14 @@ static int put_outcome(struct put *p, const char *path, const struct ssh_result 
         return p->task.rc;
     }
     if (r->end == SSH_LOST) {
-        int rc = ssh_fail_detail(err, GP_ELOST, "LOST", "%s: lost the connection while copying to '%s' (%s)",
-                                 s->label, path, ssh_lost_why(s));
+        int rc = ssh_fail_detail(err, GP_ELOST, "LOST", "%s: lost the connection while copying to '%s' (%s)", s->label,
+                                 path, ssh_lost_why(s));
         if (err != NULL) err->retryable = true;
         return rc;
     }
     if (r->end == SSH_TIMED_OUT)
-        return ssh_fail_detail(err, GP_ETIMEOUT, "TIMEOUT",
-                               "%s: copying %zu bytes to '%s' did not end in its time", s->label,
-                               p->blob->n, path);
+        return ssh_fail_detail(err, GP_ETIMEOUT, "TIMEOUT", "%s: copying %zu bytes to '%s' did not end in its time",
+                               s->label, p->blob->n, path);
     if (r->end != SSH_EXITED || r->status != 0 || (!p->same && !p->asked))
         return put_failed(s, path, p->blob->n, r, err);
     if (ret_sent != NULL) *ret_sent = p->asked;
@@ -162,8 +160,7 @@ static int put_outcome(struct put *p, const char *path, const struct ssh_result 
 }
 
 int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const struct ssh_blob *blob,
-                 int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
-                 struct gp_error *err) {
+                 int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent, struct gp_error *err) {
     GP_AUTO_STR struct str in = {0};
     char name[17];
     int rc = fs_random_hex(name, 8, err);
@@ -172,8 +169,8 @@ int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const s
     GP_AUTO_FREE char *plain = xasprintf("%s%s", path[0] == '-' ? "./" : "", path);
     str_add(&in, "{ p=");
     str_add_shquoted(&in, plain);
-    str_addf(&in, " want=%s mode=%04o how=%s r=%s\n", blob->sha256, mode & 07777,
-             blob->packed != NULL ? "gzip" : "raw", name);
+    str_addf(&in, " want=%s mode=%04o how=%s r=%s\n", blob->sha256, mode & 07777, blob->packed != NULL ? "gzip" : "raw",
+             name);
     str_add(&in, script);
     struct put p = {.blob = blob};
     struct ssh_exec_opts opts = {.in = in.s,
@@ -193,9 +190,8 @@ int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const s
     return rc;
 }
 
-int ssh_put(struct ssh_session *s, const char *path, unsigned mode, const void *data, size_t n,
-            int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
-            struct gp_error *err) {
+int ssh_put(struct ssh_session *s, const char *path, unsigned mode, const void *data, size_t n, int64_t deadline_ms,
+            const struct gp_cancel *cancel, bool *ret_sent, struct gp_error *err) {
     GP_AUTO_SSH_BLOB struct ssh_blob blob = {0};
     ssh_blob_make(data, n, &blob);
     return ssh_put_blob(s, path, mode, &blob, deadline_ms, cancel, ret_sent, err);

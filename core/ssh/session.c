@@ -30,8 +30,7 @@ static void lost(struct ssh_session *s, int errnum) {
     s->dead = true;
 }
 
-static ssize_t transport_recv(libssh2_socket_t fd, void *buffer, size_t length, int flags,
-                              void **abstract) {
+static ssize_t transport_recv(libssh2_socket_t fd, void *buffer, size_t length, int flags, void **abstract) {
     struct ssh_session *s = *abstract;
     if (s->dead) return -ECONNRESET;
     ssize_t n = recv(fd, buffer, length, flags);
@@ -48,8 +47,7 @@ static ssize_t transport_recv(libssh2_socket_t fd, void *buffer, size_t length, 
     return n;
 }
 
-static ssize_t transport_send(libssh2_socket_t fd, const void *buffer, size_t length, int flags,
-                              void **abstract) {
+static ssize_t transport_send(libssh2_socket_t fd, const void *buffer, size_t length, int flags, void **abstract) {
     struct ssh_session *s = *abstract;
     (void)flags;
     if (s->dead) return -EPIPE;
@@ -92,12 +90,9 @@ void ssh_quick_ack(const struct ssh_session *s) {
     if (s->tcp) setsockopt(s->fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof one);
 }
 
-short ssh_wait_events(const struct ssh_session *s) {
-    return (short)(ssh_flushed(s) ? POLLIN : POLLIN | POLLOUT);
-}
+short ssh_wait_events(const struct ssh_session *s) { return (short)(ssh_flushed(s) ? POLLIN : POLLIN | POLLOUT); }
 
-int ssh_wait(struct ssh_session *s, int64_t deadline_ms, const struct gp_cancel *cancel,
-             struct gp_error *err) {
+int ssh_wait(struct ssh_session *s, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err) {
     ssh_quick_ack(s);
     int r = gp_wait_fd(s->fd, ssh_wait_events(s), deadline_ms, cancel, NULL, err);
     if (r == 0) ssh_flush(s);
@@ -117,8 +112,7 @@ const char *ssh_lost_why(const struct ssh_session *s) {
     }
 }
 
-int ssh_fail_detail(struct gp_error *err, enum gp_code code, const char *detail, const char *fmt,
-                    ...) {
+int ssh_fail_detail(struct gp_error *err, enum gp_code code, const char *detail, const char *fmt, ...) {
     if (err == NULL) return -(int)code;
     char msg[GP_ERROR_MSG_MAX];
     va_list ap;
@@ -131,8 +125,7 @@ int ssh_fail_detail(struct gp_error *err, enum gp_code code, const char *detail,
     return r;
 }
 
-int ssh_fail_lib(struct ssh_session *s, struct gp_error *err, enum gp_code code, const char *fmt,
-                 ...) {
+int ssh_fail_lib(struct ssh_session *s, struct gp_error *err, enum gp_code code, const char *fmt, ...) {
     if (err == NULL) return -(int)code;
     char msg[GP_ERROR_MSG_MAX], *words = NULL;
     va_list ap;
@@ -172,8 +165,7 @@ int ssh_prefer(struct ssh_session *s, int method, const char *list, struct gp_er
     strv_split(&want, list, ",");
     for (size_t w = 0; w < want.n; w++)
         for (int i = 0; i < n; i++)
-            if (strcmp(want.v[w], known[i]) == 0)
-                str_addf(&have, "%s%s", have.len > 0 ? "," : "", known[i]);
+            if (strcmp(want.v[w], known[i]) == 0) str_addf(&have, "%s%s", have.len > 0 ? "," : "", known[i]);
     if (known != NULL) libssh2_free(s->lib, known);
     if (have.len == 0 || libssh2_session_method_pref(s->lib, method, have.s) != 0)
         return gp_fail(err, GP_EENV, "libssh2 %s has none of: %s", libssh2_version(0), list);
@@ -220,16 +212,15 @@ static bool greeted(const struct ssh_session *s) {
     return banner != NULL && str_starts(banner, "SSH-");
 }
 
-static int handshake_failed(const struct ssh_attempt *a, struct ssh_session *s, int lib_rc,
-                            struct gp_error *err) {
+static int handshake_failed(const struct ssh_attempt *a, struct ssh_session *s, int lib_rc, struct gp_error *err) {
     if (s->dead && !greeted(s))
         return retryable(err, ssh_fail_detail(err, GP_EREACH, "BANNER",
-                                              "%s accepted the connection but sent no SSH banner (%s)",
-                                              a->where, ssh_lost_why(s)));
+                                              "%s accepted the connection but sent no SSH banner (%s)", a->where,
+                                              ssh_lost_why(s)));
     if (s->dead)
         return retryable(err, ssh_fail_detail(err, GP_EREACH, "HANDSHAKE",
-                                              "lost the connection to %s during the handshake (%s)",
-                                              a->where, ssh_lost_why(s)));
+                                              "lost the connection to %s during the handshake (%s)", a->where,
+                                              ssh_lost_why(s)));
     if (lib_rc == LIBSSH2_ERROR_KEX_FAILURE || lib_rc == LIBSSH2_ERROR_KEY_EXCHANGE_FAILURE)
         return ssh_fail_detail(err, GP_EREACH, "KEX",
                                "%s and libssh2 %s have no algorithms in common: a server with only an "
@@ -255,12 +246,11 @@ static int handshake(const struct ssh_attempt *a, struct ssh_session *s, struct 
         libssh2_session_handshake(s->lib, s->fd);
         if (r != -GP_ETIMEOUT) return gp_fail(err, waited.code, "%s", waited.msg);
         long long took = (long long)(clock_ms() - start);
-        return retryable(
-            err, ssh_fail_detail(err, GP_EREACH, banner ? "HANDSHAKE" : "BANNER",
-                                 banner ? "%s did not finish the SSH handshake in %lld ms"
-                                        : "%s accepts connections but sent no SSH banner in %lld ms: "
-                                          "is it sshd, and is the machine well?",
-                                 a->where, took));
+        return retryable(err, ssh_fail_detail(err, GP_EREACH, banner ? "HANDSHAKE" : "BANNER",
+                                              banner ? "%s did not finish the SSH handshake in %lld ms"
+                                                     : "%s accepts connections but sent no SSH banner in %lld ms: "
+                                                       "is it sshd, and is the machine well?",
+                                              a->where, took));
     }
 }
 
@@ -307,8 +297,7 @@ void ssh_close(struct ssh_session *s) {
     }
     s->dead = true; /* from here on every call of libssh2 fails at once instead of waiting */
     if (s->lib != NULL)
-        for (int tries = 0; libssh2_session_free(s->lib) == LIBSSH2_ERROR_EAGAIN && tries < 100;)
-            tries++;
+        for (int tries = 0; libssh2_session_free(s->lib) == LIBSSH2_ERROR_EAGAIN && tries < 100;) tries++;
     if (s->fd >= 0) close(s->fd);
     ssh_tunnel_close(s->tunnel);
     str_clear(&s->out);

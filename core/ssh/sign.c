@@ -60,8 +60,7 @@ static EVP_PKEY *from_ecdsa(const struct piece *f) {
     BIGNUM *d = BN_bin2bn(f[2].p, (int)f[2].n, NULL);
     OSSL_PARAM_BLD *b = OSSL_PARAM_BLD_new();
     EVP_PKEY *key = NULL;
-    if (d != NULL && b != NULL &&
-        OSSL_PARAM_BLD_push_utf8_string(b, OSSL_PKEY_PARAM_GROUP_NAME, group, 0) == 1 &&
+    if (d != NULL && b != NULL && OSSL_PARAM_BLD_push_utf8_string(b, OSSL_PKEY_PARAM_GROUP_NAME, group, 0) == 1 &&
         OSSL_PARAM_BLD_push_octet_string(b, OSSL_PKEY_PARAM_PUB_KEY, f[1].p, f[1].n) == 1 &&
         OSSL_PARAM_BLD_push_BN(b, OSSL_PKEY_PARAM_PRIV_KEY, d) == 1)
         key = from_params("EC", b);
@@ -71,8 +70,7 @@ static EVP_PKEY *from_ecdsa(const struct piece *f) {
 }
 
 static EVP_PKEY *from_rsa(const struct piece *f) {
-    static const char *const names[] = {OSSL_PKEY_PARAM_RSA_N, OSSL_PKEY_PARAM_RSA_E,
-                                        OSSL_PKEY_PARAM_RSA_D};
+    static const char *const names[] = {OSSL_PKEY_PARAM_RSA_N, OSSL_PKEY_PARAM_RSA_E, OSSL_PKEY_PARAM_RSA_D};
     BIGNUM *n[3] = {NULL, NULL, NULL};
     OSSL_PARAM_BLD *b = OSSL_PARAM_BLD_new();
     bool ok = b != NULL;
@@ -123,8 +121,7 @@ static int no_passphrase(char *buf, int size, int writing, void *ctx) {
     return -1;
 }
 
-int ssh_signer_load(const char *name, const struct secret *pem, struct ssh_signer *ret,
-                    struct gp_error *err) {
+int ssh_signer_load(const char *name, const struct secret *pem, struct ssh_signer *ret, struct gp_error *err) {
     EVP_PKEY *key = from_openssh(pem);
     if (key == NULL) {
         BIO *bio = BIO_new_mem_buf(secret_reveal(pem), (int)pem->len);
@@ -133,8 +130,7 @@ int ssh_signer_load(const char *name, const struct secret *pem, struct ssh_signe
     }
     ERR_clear_error();
     if (key == NULL)
-        return ssh_fail_detail(err, GP_EAUTH, "KEY", "%s is damaged: its private half cannot be read",
-                               name);
+        return ssh_fail_detail(err, GP_EAUTH, "KEY", "%s is damaged: its private half cannot be read", name);
     ret->key = key;
     return 0;
 }
@@ -176,14 +172,14 @@ static bool put_ecdsa(struct str *ret, const unsigned char *der, size_t n) {
     return true;
 }
 
-int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_t n,
-                    struct str *ret_sig, struct gp_error *err) {
+int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_t n, struct str *ret_sig,
+                    struct gp_error *err) {
     char name[64] = "";
     if (!ssh_sign_algorithm(data, n, name, sizeof name))
         return gp_fail(err, GP_EINTERNAL, "libssh2 asks for a malformed signature");
     bool ecdsa = str_starts(name, "ecdsa-");
-    const char *hash = strcmp(name, "ssh-ed25519") == 0                             ? NULL
-                       : str_ends(name, "nistp384")                                 ? "SHA384"
+    const char *hash = strcmp(name, "ssh-ed25519") == 0                           ? NULL
+                       : str_ends(name, "nistp384")                               ? "SHA384"
                        : str_ends(name, "nistp521") || str_ends(name, "sha2-512") ? "SHA512"
                        : str_ends(name, "nistp256") || str_ends(name, "sha2-256") ? "SHA256"
                                                                                   : "SHA1";
@@ -196,8 +192,7 @@ int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_
               EVP_DigestSign(ctx, sig, &len, data, n) == 1;
     EVP_MD_CTX_free(ctx);
     if (ok && ecdsa) ok = put_ecdsa(ret_sig, sig, len);
-    else if (ok)
-        str_add_mem(ret_sig, sig, len);
+    else if (ok) str_add_mem(ret_sig, sig, len);
     ERR_clear_error();
     return ok ? 0 : gp_fail(err, GP_EAUTH, "openssl could not sign with it");
 }

@@ -49,8 +49,8 @@ struct ssh_open_opts {
     void (*waiting)(void *ctx, const char *why); /* told at each retry; may be NULL */
     void *ctx;
 };
-int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts,
-             struct ssh_session **ret, struct gp_error *err);
+int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struct ssh_session **ret,
+             struct gp_error *err);
 void ssh_close(struct ssh_session *s); /* never blocks for more than a second */
 void ssh_cleanup(struct ssh_session **s);
 #define GP_AUTO_SSH GP_CLEANUP(ssh_cleanup)
@@ -62,8 +62,8 @@ const char *ssh_lost_why(const struct ssh_session *s);
 enum ssh_end { SSH_EXITED, SSH_SIGNALED, SSH_LOST, SSH_TIMED_OUT };
 struct ssh_result {
     enum ssh_end end;
-    int status;      /* SSH_EXITED */
-    char signal[16]; /* SSH_SIGNALED: "KILL" */
+    int status;          /* SSH_EXITED */
+    char signal[16];     /* SSH_SIGNALED: "KILL" */
     struct str out, err; /* capped at max_output each; `truncated` set when more came (and was
                             dropped; the command is not stopped by it) */
     uint64_t out_bytes;  /* all that came, kept or not */
@@ -72,7 +72,7 @@ void ssh_result_clear(struct ssh_result *r);
 #define GP_AUTO_SSH_RESULT GP_CLEANUP(ssh_result_clear)
 
 struct ssh_exec_opts {
-    const void *in;      /* sent to stdin, then EOF; NULL: EOF at once */
+    const void *in; /* sent to stdin, then EOF; NULL: EOF at once */
     size_t in_len;
     int64_t deadline_ms; /* 0: none */
     size_t max_output;   /* 0: 1 MiB */
@@ -87,11 +87,11 @@ struct ssh_exec_opts {
 /* Runs through the login shell's "-c". 0 whenever the command's fate is known or the connection was
  * lost or the deadline passed (see ret->end: the remote command may go on then); negative only for
  * cancellation and local trouble. After SSH_LOST the session is dead: close it. */
-int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts,
-             struct ssh_result *ret, struct gp_error *err);
+int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts, struct ssh_result *ret,
+             struct gp_error *err);
 /* ssh_exec that turns everything but exit 0 into an error naming the command and its last line. */
-int ssh_run(struct ssh_session *s, const char *what, const char *command,
-            const struct ssh_exec_opts *opts, struct str *ret_out, struct gp_error *err);
+int ssh_run(struct ssh_session *s, const char *what, const char *command, const struct ssh_exec_opts *opts,
+            struct str *ret_out, struct gp_error *err);
 
 /* Runs one command on each of many sessions with one poll loop, in the calling thread. Sessions must
  * not be in use elsewhere. Fills jobs[i].result and jobs[i].rc/err; returns when all ended or the
@@ -104,8 +104,7 @@ struct ssh_job {
     int rc;
     struct gp_error err;
 };
-int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel,
-                  struct gp_error *err);
+int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel, struct gp_error *err);
 
 /* A file to copy to many nodes: hashed and packed once, then only read (by any number of threads). */
 struct ssh_blob {
@@ -124,17 +123,14 @@ void ssh_blob_clear(struct ssh_blob *b);
  * checksum already; gzip on the wire when it saves something and the node has gzip. Full disk:
  * -GP_EIO that says so. */
 int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const struct ssh_blob *blob,
-                 int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
-                 struct gp_error *err);
+                 int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent, struct gp_error *err);
 /* The same for one node. */
-int ssh_put(struct ssh_session *s, const char *path, unsigned mode, const void *data, size_t n,
-            int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent,
-            struct gp_error *err);
+int ssh_put(struct ssh_session *s, const char *path, unsigned mode, const void *data, size_t n, int64_t deadline_ms,
+            const struct gp_cancel *cancel, bool *ret_sent, struct gp_error *err);
 
 /* --- keys --- */
 /* A fresh ed25519 pair: private in OpenSSH PEM form, public as one authorized_keys line. */
-int ssh_key_make(const char *comment, struct secret *ret_private, char **ret_public,
-                 struct gp_error *err);
+int ssh_key_make(const char *comment, struct secret *ret_private, char **ret_public, struct gp_error *err);
 /* Public line of a private key file (reads PATH.pub, else derives it from an unencrypted ed25519 /
  * ECDSA key). Clear errors for RSA with an old libssh2 (see ssh_rsa_ok), encrypted keys, wrong mode. */
 int ssh_key_public(const char *private_path, char **ret_line, struct gp_error *err);
@@ -152,12 +148,12 @@ int ssh_host_key_line(const char *line, char **ret, struct gp_error *err);
  * to out. Writes known_hosts lines into dir/known_hosts.ALIAS. self_exe: the program whose hidden verbs
  * __dial (dial sockets) and __known_host (fingerprints) ssh starts. A target with a value that has not its
  * form (base/form.h) is refused as a whole: -GP_EUSAGE, out is untouched. */
-int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir,
-                      const char *self_exe, struct str *out, struct gp_error *err);
+int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir, const char *self_exe,
+                      struct str *out, struct gp_error *err);
 /* The `gpuprov __known_host` side: appends the known_hosts line "HOST TYPE BASE64" when the key has one of
  * the fingerprints, else nothing. */
-int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type,
-                   const char *base64, struct str *out, struct gp_error *err);
+int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type, const char *base64,
+                   struct str *out, struct gp_error *err);
 /* The `gpuprov __dial` side: gets a descriptor from the dial socket and passes it on stdout. */
 int ssh_dial_pass(const char *socket_path, const char *host, uint16_t port, struct gp_error *err);
 

@@ -12,22 +12,22 @@ struct ssh_tunnel;
 
 struct ssh_session {
     LIBSSH2_SESSION *lib;
-    int fd;          /* the transport; behind a bastion one end of a socketpair */
-    bool tcp;        /* fd is TCP: quick acknowledgements are asked for */
-    bool dead;       /* lost, or left in the middle of a call: nothing goes in or out any more */
-    bool ready;      /* logged in */
-    bool had_channel;/* the server gave one before */
-    int lost_errno;  /* why the transport ended; 0: the other side closed it */
+    int fd;           /* the transport; behind a bastion one end of a socketpair */
+    bool tcp;         /* fd is TCP: quick acknowledgements are asked for */
+    bool dead;        /* lost, or left in the middle of a call: nothing goes in or out any more */
+    bool ready;       /* logged in */
+    bool had_channel; /* the server gave one before */
+    int lost_errno;   /* why the transport ended; 0: the other side closed it */
     /* What the transport did not take yet. libssh2 is never told of a full socket: a call of its
      * that was cut short must be repeated with the same pointers before any other, which no caller
      * could keep up. Bounded, because callers send only when this is empty. */
     struct str out;
     size_t out_off;
-    size_t early_bytes; /* received before login: capped, against endless banners */
-    int64_t heard_ms;   /* when bytes last came */
-    int64_t nudged_ms;  /* when a keepalive was last sent (tunnels only) */
-    char *label, *where; /* "llm/1", "10.0.0.1:22" */
-    char *host_key;      /* "ssh-ed25519 AAAA..." */
+    size_t early_bytes;        /* received before login: capped, against endless banners */
+    int64_t heard_ms;          /* when bytes last came */
+    int64_t nudged_ms;         /* when a keepalive was last sent (tunnels only) */
+    char *label, *where;       /* "llm/1", "10.0.0.1:22" */
+    char *host_key;            /* "ssh-ed25519 AAAA..." */
     struct ssh_tunnel *tunnel; /* the bastion's side; NULL when direct */
 };
 
@@ -50,8 +50,7 @@ char *ssh_where(const char *host, uint16_t port);
 uint16_t ssh_port(const struct ssh_target *t);
 bool ssh_read_u32(const unsigned char **p, const unsigned char *end, uint32_t *ret);
 /* An SSH string: length and bytes, borrowed from the buffer. */
-bool ssh_read_string(const unsigned char **p, const unsigned char *end, const unsigned char **ret,
-                     size_t *ret_n);
+bool ssh_read_string(const unsigned char **p, const unsigned char *end, const unsigned char **ret, size_t *ret_n);
 void ssh_put_u32(struct str *s, uint32_t v);
 void ssh_put_string(struct str *s, const void *p, size_t n);
 char *ssh_base64(const void *p, size_t n); /* one line; caller frees */
@@ -65,8 +64,7 @@ bool ssh_line_blob(const char *line, struct str *ret);
 void ssh_blob_fingerprint(const void *blob, size_t n, char *dst, size_t dst_n);
 
 /* --- connect.c, dial.c: a connected, non-blocking descriptor --- */
-int ssh_connect(const struct ssh_attempt *a, const char *host, uint16_t port, int *ret_fd,
-                struct gp_error *err);
+int ssh_connect(const struct ssh_attempt *a, const char *host, uint16_t port, int *ret_fd, struct gp_error *err);
 int ssh_unix_connect(const char *path, const char *what, int *ret_fd, struct gp_error *err);
 int ssh_dial(const char *socket_path, const char *host, uint16_t port, int64_t deadline_ms,
              const struct gp_cancel *cancel, int *ret_fd, struct gp_error *err);
@@ -75,17 +73,14 @@ void ssh_tune_tcp(int fd);
 /* --- session.c --- */
 /* Sends what waits in s->out and waits until something came (or went out).
  * 0, -GP_ETIMEOUT or -GP_ECANCELLED (err set: "timed out", "cancelled"). */
-int ssh_wait(struct ssh_session *s, int64_t deadline_ms, const struct gp_cancel *cancel,
-             struct gp_error *err);
+int ssh_wait(struct ssh_session *s, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err);
 short ssh_wait_events(const struct ssh_session *s); /* poll's */
 void ssh_flush(struct ssh_session *s);
 bool ssh_flushed(const struct ssh_session *s);
 void ssh_quick_ack(const struct ssh_session *s);
 /* gp_fail with libssh2's own words added. */
-int ssh_fail_lib(struct ssh_session *s, struct gp_error *err, enum gp_code code, const char *fmt, ...)
-    GP_PRINTF(4, 5);
-int ssh_fail_detail(struct gp_error *err, enum gp_code code, const char *detail, const char *fmt, ...)
-    GP_PRINTF(4, 5);
+int ssh_fail_lib(struct ssh_session *s, struct gp_error *err, enum gp_code code, const char *fmt, ...) GP_PRINTF(4, 5);
+int ssh_fail_detail(struct gp_error *err, enum gp_code code, const char *detail, const char *fmt, ...) GP_PRINTF(4, 5);
 /* Algorithms in the order wanted; those that this libssh2 lacks are left out. */
 int ssh_prefer(struct ssh_session *s, int method, const char *list, struct gp_error *err);
 /* One attempt, directly or through the bastion. */
@@ -107,8 +102,7 @@ struct ssh_keyfile {
 void ssh_keyfile_clear(struct ssh_keyfile *k);
 #define GP_AUTO_SSH_KEYFILE GP_CLEANUP(ssh_keyfile_clear)
 /* What kind of key the PEM text is. name: for messages ("key '/x'"). -GP_EAUTH detail KEY. */
-int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_keyfile *ret,
-                        struct gp_error *err);
+int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_keyfile *ret, struct gp_error *err);
 /* Reads a private key file: absent, unreadable, open to others, not a key: -GP_EAUTH detail KEY. */
 int ssh_keyfile_read(const char *path, struct secret *ret, struct gp_error *err);
 /* Fails when libssh2 here can not sign with a key of this type. */
@@ -119,13 +113,12 @@ int ssh_keytype_usable(const char *name, const char *type, struct gp_error *err)
 struct ssh_signer {
     void *key; /* EVP_PKEY */
 };
-int ssh_signer_load(const char *name, const struct secret *pem, struct ssh_signer *ret,
-                    struct gp_error *err);
+int ssh_signer_load(const char *name, const struct secret *pem, struct ssh_signer *ret, struct gp_error *err);
 void ssh_signer_clear(struct ssh_signer *g);
 #define GP_AUTO_SSH_SIGNER GP_CLEANUP(ssh_signer_clear)
 /* data: what libssh2's callback is given; ret_sig: the bare signature that it wants. */
-int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_t n,
-                    struct str *ret_sig, struct gp_error *err);
+int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_t n, struct str *ret_sig,
+                    struct gp_error *err);
 /* The algorithm that data names: "ssh-ed25519", "rsa-sha2-512"; false: malformed. */
 bool ssh_sign_algorithm(const unsigned char *data, size_t n, char *dst, size_t dst_n);
 /* The base64 part of an openssh-key-v1 text, decoded, after its magic. False: not one. */
@@ -143,13 +136,12 @@ struct ssh_agent {
     const struct gp_cancel *cancel;
 };
 /* Connects to $SSH_AUTH_SOCK and lists. No agent: -GP_ENOTFOUND. ret: {.fd = -1}. */
-int ssh_agent_open(struct ssh_agent *a, int64_t deadline_ms, const struct gp_cancel *cancel,
-                   struct gp_error *err);
+int ssh_agent_open(struct ssh_agent *a, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err);
 void ssh_agent_close(struct ssh_agent *a);
 #define GP_AUTO_SSH_AGENT GP_CLEANUP(ssh_agent_close)
 /* ret_sig: the bare signature, as libssh2's callback wants it. */
-int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data,
-                   size_t n, struct str *ret_sig, struct gp_error *err);
+int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data, size_t n,
+                   struct str *ret_sig, struct gp_error *err);
 
 /* --- exec.c: one command as a machine that never blocks --- */
 enum ssh_task_phase { TASK_OPEN, TASK_START, TASK_IO, TASK_CLOSE, TASK_DONE };
@@ -167,18 +159,18 @@ struct ssh_task {
     size_t in_off;
     bool hold_eof; /* more of stdin follows, which on_line puts in place (put.c) */
     bool eof_sent;
-    bool stopped;  /* on_line said so */
-    bool again;    /* stopped for fairness: step again without waiting */
+    bool stopped; /* on_line said so */
+    bool again;   /* stopped for fairness: step again without waiting */
     int64_t close_by_ms;
     int64_t open_at_ms, open_until_ms; /* refused a channel: when to ask again, and how long; 0: not */
     struct ssh_line lines[2];
     int rc;
     struct gp_error err;
 };
-void ssh_task_init(struct ssh_task *t, struct ssh_session *s, const char *command,
-                   const struct ssh_exec_opts *opts, struct ssh_result *result);
-void ssh_task_step(struct ssh_task *t); /* until it would block or phase is TASK_DONE */
-void ssh_task_nudge(struct ssh_task *t); /* keeps a tunnel's silence from meaning nothing */
+void ssh_task_init(struct ssh_task *t, struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts,
+                   struct ssh_result *result);
+void ssh_task_step(struct ssh_task *t);    /* until it would block or phase is TASK_DONE */
+void ssh_task_nudge(struct ssh_task *t);   /* keeps a tunnel's silence from meaning nothing */
 void ssh_task_timeout(struct ssh_task *t); /* the deadline passed */
 void ssh_task_cancel(struct ssh_task *t);
 /* The last line of text that says something, at most 160 bytes of it. */
@@ -188,8 +180,7 @@ void ssh_task_clear(struct ssh_task *t);
 int ssh_tasks_run(struct ssh_task **tasks, size_t n, const struct gp_cancel *cancel); /* many.c */
 
 /* --- bastion.c --- */
-int ssh_tunnel_open(const struct ssh_attempt *a, struct ssh_tunnel **ret, int *ret_fd,
-                    struct gp_error *err);
+int ssh_tunnel_open(const struct ssh_attempt *a, struct ssh_tunnel **ret, int *ret_fd, struct gp_error *err);
 void ssh_tunnel_close(struct ssh_tunnel *t); /* joins its thread */
 void ssh_gates_clear(void);
 

@@ -96,8 +96,7 @@ bool ssh_read_u32(const unsigned char **p, const unsigned char *end, uint32_t *r
     return true;
 }
 
-bool ssh_read_string(const unsigned char **p, const unsigned char *end, const unsigned char **ret,
-                     size_t *ret_n) {
+bool ssh_read_string(const unsigned char **p, const unsigned char *end, const unsigned char **ret, size_t *ret_n) {
     uint32_t n = 0;
     if (!ssh_read_u32(p, end, &n) || (size_t)(end - *p) < n) return false;
     *ret = *p;
@@ -159,8 +158,8 @@ bool ssh_line_blob(const char *line, struct str *ret) {
     if (!ssh_unbase64(b64, strcspn(b64, " \t\r\n"), ret)) return false;
     const unsigned char *p = (const unsigned char *)ret->s + start, *type = NULL;
     size_t n = 0;
-    return ssh_read_string(&p, (const unsigned char *)ret->s + ret->len, &type, &n) &&
-           n == type_n && memcmp(type, line, n) == 0;
+    return ssh_read_string(&p, (const unsigned char *)ret->s + ret->len, &type, &n) && n == type_n &&
+           memcmp(type, line, n) == 0;
 }
 
 void ssh_blob_fingerprint(const void *blob, size_t n, char *dst, size_t dst_n) {

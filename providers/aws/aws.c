@@ -67,9 +67,7 @@ static char *owner_of(const char *account, const char *principal) {
     return owner;
 }
 
-static bool account_valid(const char *s) {
-    return strlen(s) == 12 && strspn(s, "0123456789") == 12;
-}
+static bool account_valid(const char *s) { return strlen(s) == 12 && strspn(s, "0123456789") == 12; }
 
 /* An owner that a cloud principal gave begins with its account: the machines are there and nowhere else. */
 static bool of_other_account(const char *owner, const char *account) {
@@ -79,7 +77,9 @@ static bool of_other_account(const char *owner, const char *account) {
 
 static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
     GP_AUTO_REPLY struct aws_reply reply = {0};
-    struct aws_call call = {.service = "sts", .region = aws_home(a), .action = "GetCallerIdentity",
+    struct aws_call call = {.service = "sts",
+                            .region = aws_home(a),
+                            .action = "GetCallerIdentity",
                             .body = "Action=GetCallerIdentity&Version=2011-06-15"};
     int r = aws_call(a, &call, &reply, err);
     if (r != 0) return r;
@@ -90,8 +90,10 @@ static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
                        "sts GetCallerIdentity: no account of 12 digits and no ARN in the "
                        "reply: check AWS_ENDPOINT_URL");
     if (owner != NULL && of_other_account(owner, account))
-        return gp_fail(err, GP_EAUTH, "aws: the credentials are for account %s, but '%s' is an owner of account %.12s: "
-                       "use credentials for that account, or give --owner", account, owner, owner);
+        return gp_fail(err, GP_EAUTH,
+                       "aws: the credentials are for account %s, but '%s' is an owner of account %.12s: "
+                       "use credentials for that account, or give --owner",
+                       account, owner, owner);
     a->account = xstrdup(account);
     a->base.account = a->account;
     a->principal = principal_of(arn);

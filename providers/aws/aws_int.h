@@ -17,21 +17,21 @@
 /* --- credentials and configuration (config.c, creds.c, creds_remote.c) --- */
 
 struct aws_cred {
-    char *id;               /* access key id; NULL: none yet */
+    char *id;                 /* access key id; NULL: none yet */
     struct secret key, token; /* token empty: long-lived key */
-    int64_t expires_s;      /* wall; 0: never */
-    char *source;           /* "environment", "profile 'x'", for messages */
+    int64_t expires_s;        /* wall; 0: never */
+    char *source;             /* "environment", "profile 'x'", for messages */
 };
 void aws_cred_clear(struct aws_cred *c);
 #define GP_AUTO_CRED GP_CLEANUP(aws_cred_clear)
 
 /* Environment and files, read once. */
 struct aws_config {
-    char *profile;          /* AWS_PROFILE, AWS_DEFAULT_PROFILE or "default" */
-    bool profile_named;     /* a person asked for it */
+    char *profile;      /* AWS_PROFILE, AWS_DEFAULT_PROFILE or "default" */
+    bool profile_named; /* a person asked for it */
     struct ini config, credentials;
-    char *region;           /* NULL: none */
-    char *ca_bundle;        /* NULL: system */
+    char *region;    /* NULL: none */
+    char *ca_bundle; /* NULL: system */
 };
 int aws_config_load(struct aws_config *c, struct gp_error *err);
 bool aws_region_valid(const char *region); /* by its form only */
@@ -67,18 +67,17 @@ struct aws_assume {
     const struct aws_cred *with; /* NULL: web identity */
     const char *token_file;
 };
-int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred *ret,
-                   struct gp_error *err);
-int aws_creds_process(struct aws *a, const char *command, const char *profile,
-                      struct aws_cred *ret, struct gp_error *err);
+int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred *ret, struct gp_error *err);
+int aws_creds_process(struct aws *a, const char *command, const char *profile, struct aws_cred *ret,
+                      struct gp_error *err);
 /* ret->id stays NULL and 0 is returned where there is no such service. */
 int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *err);
 int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err);
 /* shlex-like words of a command line; false: an unclosed quote. */
 bool aws_split_command(const char *command, struct strv *ret);
 /* Decodes {"AccessKeyId", "SecretAccessKey", token_key, "Expiration"}. */
-int aws_cred_from_json(const json_t *j, const char *token_key, const char *what,
-                       struct aws_cred *ret, struct gp_error *err);
+int aws_cred_from_json(const json_t *j, const char *token_key, const char *what, struct aws_cred *ret,
+                       struct gp_error *err);
 
 /* --- one call (query.c) --- */
 
@@ -86,7 +85,7 @@ struct aws_reply {
     struct xml_node *xml; /* query services */
     json_t *json;         /* JSON services */
     char request_id[80];
-    char code[64];        /* error code when the call failed */
+    char code[64]; /* error code when the call failed */
     bool sent;
 };
 void aws_reply_clear(struct aws_reply *r);
@@ -101,7 +100,7 @@ enum aws_call_flags {
 struct aws_call {
     const char *service; /* "ec2", "sts", "ssm", "servicequotas" */
     const char *region;
-    const char *action;  /* for messages, and the target of JSON services */
+    const char *action; /* for messages, and the target of JSON services */
     const char *body;
     unsigned flags;
     const struct aws_cred *cred; /* NULL: a->cred, refreshed when needed */
@@ -116,13 +115,13 @@ void aws_param_int(struct str *body, const char *name, int64_t value);
 /* Filter.n.Name and Filter.n.Value.1 (value2 may be NULL). */
 void aws_filter(struct str *body, int n, const char *name, const char *value);
 /* aws_call on "ec2". */
-int aws_ec2(struct aws *a, const char *region, const char *action, const struct str *body,
-            unsigned flags, struct aws_reply *ret, struct gp_error *err);
+int aws_ec2(struct aws *a, const char *region, const char *action, const struct str *body, unsigned flags,
+            struct aws_reply *ret, struct gp_error *err);
 /* Every page of a describe call: each(ctx, item) for the children of `set`. body is without
  * NextToken. page 0: MaxResults is not sent. */
 typedef int (*aws_each_fn)(void *ctx, const struct xml_node *item, struct gp_error *err);
-int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body,
-                 int page, const char *set, aws_each_fn each, void *ctx, struct gp_error *err);
+int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body, int page,
+                 const char *set, aws_each_fn each, void *ctx, struct gp_error *err);
 
 /* Where calls without a region go. Borrowed. */
 const char *aws_home(const struct aws *a);
@@ -151,11 +150,11 @@ struct aws_old_gpu {
 };
 const struct aws_old_gpu *aws_old_gpu(const char *gpu_name); /* NULL: the open modules drive it */
 bool aws_gpu_matches(const char *wanted, const struct aws_type *t);
-int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
-                   const struct spec_offer *offer, struct aws_types *ret, struct gp_error *err);
+int aws_types_find(struct aws *a, const char *region, const struct spec *spec, const struct spec_offer *offer,
+                   struct aws_types *ret, struct gp_error *err);
 /* Where these types are sold: appended as "type/zone", one call for all. n > 0. */
-int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n,
-                   struct strv *ret, struct gp_error *err);
+int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n, struct strv *ret,
+                   struct gp_error *err);
 #define AWS_DISKS_MAX 16 /* EBS devices of an image beside its root */
 struct aws_disk {
     char device[32]; /* "/dev/sdb" */
@@ -169,13 +168,12 @@ struct aws_image {
 };
 void aws_image_clear(struct aws_image *i);
 /* One <item> of imagesSet. -GP_EPROTO: a field without its form, more disks than AWS_DISKS_MAX. */
-int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret,
-                   struct gp_error *err);
+int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret, struct gp_error *err);
 /* For this type (its architecture, its GPU). Borrowed from the cache. */
-int aws_image_find(struct aws *a, const char *region, const struct spec *spec,
-                   const struct aws_type *type, const struct aws_image **ret, struct gp_error *err);
-int aws_image_by_id(struct aws *a, const char *region, const char *id,
-                    const struct aws_image **ret, struct gp_error *err);
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const struct aws_type *type,
+                   const struct aws_image **ret, struct gp_error *err);
+int aws_image_by_id(struct aws *a, const char *region, const char *id, const struct aws_image **ret,
+                    struct gp_error *err);
 struct aws_subnet {
     char *id, *zone, *vpc;
     bool is_default;
@@ -188,8 +186,7 @@ void aws_subnets_clear(struct aws_subnets *s);
 /* One <item> of subnetSet. -GP_EPROTO: a field without its form. */
 int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct gp_error *err);
 /* The default subnet of every zone, or the one named. Empty: no default VPC. Remembered. */
-int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
-                     struct gp_error *err);
+int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret, struct gp_error *err);
 /* What aws_subnets_find saw before; borrowed from the cache, NULL: not seen. id NULL: any default one. */
 const struct aws_subnet *aws_subnet_seen(const struct aws *a, const char *region, const char *id);
 /* Newest spot price per type and zone, one call for all types. n > 0. */
@@ -202,20 +199,20 @@ struct aws_spots {
     VEC_OF(struct aws_spot) list;
 };
 void aws_spots_clear(struct aws_spots *s);
-int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *types, size_t n,
-                    struct aws_spots *ret, struct gp_error *err);
+int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *types, size_t n, struct aws_spots *ret,
+                    struct gp_error *err);
 /* Refuses with -GP_EQUOTA when the account's vCPU quota is below what `count` nodes need. An
  * account that may not ask passes. */
 int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err);
 const char *aws_quota_code(const char *type, enum spec_market market); /* "L-417A185B"; NULL */
 
 /* --- groups (claim.c decides, group.c reads and makes, rules.c opens and closes) --- */
-struct aws_rule {        /* one source of one ingress permission, as EC2 lists it; strings owned */
-    char *protocol;      /* "tcp", "-1" */
-    char *from, *to;     /* ports; "" where EC2 names none */
+struct aws_rule {    /* one source of one ingress permission, as EC2 lists it; strings owned */
+    char *protocol;  /* "tcp", "-1" */
+    char *from, *to; /* ports; "" where EC2 names none */
     enum { AWS_FROM_IPV4, AWS_FROM_IPV6, AWS_FROM_PREFIX_LIST, AWS_FROM_GROUP } kind;
-    char *source;        /* CIDR, prefix list id or group id */
-    char *account;       /* of the group; "" */
+    char *source;  /* CIDR, prefix list id or group id */
+    char *account; /* of the group; "" */
 };
 struct aws_group {
     char *id, *name, *vpc; /* id NULL: there is none */
@@ -227,8 +224,8 @@ void aws_group_clear(struct aws_group *g);
  * nor an owner has a '/', so no two stacks have the same. Caller frees. */
 char *aws_group_name(const char *owner, const char *stack, const char *uid);
 /* By name in one VPC; ret->id stays NULL when absent. */
-int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name,
-                   struct aws_group *ret, struct gp_error *err);
+int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name, struct aws_group *ret,
+                   struct gp_error *err);
 int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aws_group *ret,
                     struct gp_error *err); /* the same by id; absent: id stays NULL */
 /* -GP_EEXISTS when the group is not this stack's: no tags of gpuprov, wrong ones, or another's. uid NULL:
@@ -237,20 +234,19 @@ int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char
 /* After its intent; *ret is what was made, without rules. -GP_EEXISTS: the name is taken;
  * -GP_EUNKNOWN: read it back (the intent stays open); both are for the caller to go on with. regions: for a
  * claim, where its stack may have resources (tags.h). */
-int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc,
-                     const char *name, const char *regions, struct aws_group *ret, struct gp_error *err);
+int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc, const char *name,
+                     const char *regions, struct aws_group *ret, struct gp_error *err);
 /* Makes the group's ingress exactly this: SSH from where the spec says, everything between its members.
  * What lets in anything else is revoked, and that is reported. New rules come before old ones go. */
-int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
-                    const struct aws_group *g, struct gp_error *err);
+int aws_group_rules(struct aws *a, const struct spec *spec, const char *region, const struct aws_group *g,
+                    struct gp_error *err);
 /* Ends every open group intent of this name: done where its uid is the group's, failed elsewhere. */
-int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g,
-                     struct gp_error *err);
+int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g, struct gp_error *err);
 void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret);
 /* The group that nodes in this VPC get: the claim itself, or one more of the stack. Made when
  * absent; its rules are there. *ret_id: caller frees. */
-int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec *spec,
-                     const char *region, const char *vpc, char **ret_id, struct gp_error *err);
+int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec *spec, const char *region,
+                     const char *vpc, char **ret_id, struct gp_error *err);
 
 /* --- the cache of one open provider --- */
 struct aws_cache {
@@ -265,35 +261,31 @@ struct aws_cache {
         char *region, *vpc, *uid, *id; /* id NULL: none */
         int64_t until_ms;              /* clock_deadline */
     } claim;
-    char *public_cidr;        /* this controller's address; NULL: not asked yet */
+    char *public_cidr; /* this controller's address; NULL: not asked yet */
 };
 void aws_cache_free(struct aws_cache *c);
 
 /* --- slots of provider_ops in their own files --- */
-int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
-               struct gp_error *err);
+int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret, struct gp_error *err);
 int aws_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
-int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret,
-               struct gp_error *err);
-int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-             struct gp_error *err);
+int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
+int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
 int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key,
-                 const char *value, struct gp_error *err);
+int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+                 struct gp_error *err);
 /* Instances with these tags (NULL: any), appended. */
 struct aws_wanted {
     const char *owner, *stack, *uid, *slots, *attempt;
     bool live; /* instances only: the cloud may leave out the terminated ones */
 };
-int aws_list_instances(struct aws *a, const char *region, const struct aws_wanted *w,
-                       struct resource_list *ret, struct gp_error *err);
-int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted *w,
-                     struct resource_list *ret, struct gp_error *err);
+int aws_list_instances(struct aws *a, const char *region, const struct aws_wanted *w, struct resource_list *ret,
+                       struct gp_error *err);
+int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted *w, struct resource_list *ret,
+                     struct gp_error *err);
 /* Adds tag filters from number n on; returns the next free number. */
 int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
 /* One <item> of instancesSet, decoded; ret is valid in every case. -GP_EPROTO: its id is no id. */
-int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret,
-                      struct gp_error *err);
+int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret, struct gp_error *err);
 /* work(a, i, ctx) for every i below n, in up to eight threads; returns when all are done. Credentials were
  * made sure of (aws_creds_ensure); work may list, and uses nothing of the cache. */
 void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 
-#define CLAIM_SHARED_S 600 /* how long after its making a claim is another run's that may be at work */
+#define CLAIM_SHARED_S 600         /* how long after its making a claim is another run's that may be at work */
 #define CLAIM_FRESH_MS (60 * 1000) /* later it is read again before something is launched into it */
 
 static int on_vpc(void *ctx, const struct xml_node *item, struct gp_error *err) {
@@ -20,8 +20,7 @@ static int on_vpc(void *ctx, const struct xml_node *item, struct gp_error *err) 
 }
 
 /* The default VPC; without one the VPC of the first subnet that the spec names in this region. */
-static int claim_vpc(struct aws *a, const char *region, const struct spec *spec, char **ret,
-                     struct gp_error *err) {
+static int claim_vpc(struct aws *a, const char *region, const struct spec *spec, char **ret, struct gp_error *err) {
     const struct aws_subnet *seen = aws_subnet_seen(a, region, NULL);
     if (seen != NULL) { /* default subnets are in the default VPC only */
         *ret = xstrdup(seen->vpc);
@@ -87,8 +86,8 @@ static void add_regions(const struct strv *regions, const struct aws_group *g, s
 }
 
 /* Brings the claim's own tags to what the stack is now. */
-static int retag(struct aws *a, const struct stack *s, const struct strv *regions, bool times,
-                 struct aws_group *g, struct gp_error *err) {
+static int retag(struct aws *a, const struct stack *s, const struct strv *regions, bool times, struct aws_group *g,
+                 struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     char when[32];
@@ -135,8 +134,8 @@ static int take_claim(struct aws *a, const struct prepare_req *req, bool made, s
 
 /* Reads or makes the claim; at the end *g is what the cloud holds. One that nobody saw is not read
  * first: where it is there after all EC2 refuses the name, and then it is read. */
-static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, const char *name,
-                 bool *ret_made, struct aws_group *g, struct gp_error *err) {
+static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, const char *name, bool *ret_made,
+                 struct aws_group *g, struct gp_error *err) {
     struct stack *s = req->stack;
     GP_AUTO_STRV struct strv names = {0};
     spec_regions(a, req->spec, s, &names);
@@ -149,10 +148,12 @@ static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, 
     for (int i = 0; i < 8; i++, read = true) {
         if (read) r = aws_group_find(a, s->region, vpc, name, g, err);
         if (r != 0 || g->id != NULL) return r;
-        if (i > 0 && gp_sleep(100 << i, a->cancel, NULL) != 0)
-            return gp_fail(err, GP_ECANCELLED, "cancelled");
-        struct stack fresh = {.owner = s->owner, .name = s->name, .uid = req->further ? s->uid : uid,
-                              .spec_hash = s->spec_hash, .created_s = aws_now_s(a),
+        if (i > 0 && gp_sleep(100 << i, a->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
+        struct stack fresh = {.owner = s->owner,
+                              .name = s->name,
+                              .uid = req->further ? s->uid : uid,
+                              .spec_hash = s->spec_hash,
+                              .created_s = aws_now_s(a),
                               .expires_s = s->expires_s};
         gp_error_clear(&last);
         r = aws_group_create(a, &fresh, s->region, vpc, name, regions, g, &last);
@@ -236,8 +237,8 @@ int aws_prepare(struct provider *p, const struct prepare_req *req, struct gp_err
     return r != 0 ? gp_wrap(err, "claim of stack '%s'", s->name) : 0;
 }
 
-int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec *spec,
-                     const char *region, const char *vpc, char **ret_id, struct gp_error *err) {
+int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec *spec, const char *region,
+                     const char *vpc, char **ret_id, struct gp_error *err) {
     if (remembered(a, region, vpc, stack->uid)) {
         *ret_id = xstrdup(a->cache->claim.id);
         return 0;
@@ -257,8 +258,10 @@ int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec
                 r = aws_group_find(a, region, vpc, own_name, &g, err);
                 if (r == 0 && g.id != NULL) r = aws_group_settle(a, region, &g, err);
                 if (r == 0 && g.id == NULL)
-                    r = gp_fail(err, GP_EPROTO, "%s: it could not be read back: run the same command "
-                                "again", e.msg);
+                    r = gp_fail(err, GP_EPROTO,
+                                "%s: it could not be read back: run the same command "
+                                "again",
+                                e.msg);
             } else if (r != 0 && err != NULL) {
                 *err = e;
             }

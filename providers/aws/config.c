@@ -52,8 +52,8 @@ const char *aws_config_get(const struct aws_config *c, const char *profile, cons
 /* A region becomes part of a host name. */
 bool aws_region_valid(const char *region) {
     size_t n = region != NULL ? strnlen(region, 41) : 0;
-    return n >= 4 && n <= 40 && strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == n &&
-           region[0] >= 'a' && region[0] <= 'z' && region[n - 1] != '-';
+    return n >= 4 && n <= 40 && strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && region[0] >= 'a' &&
+           region[0] <= 'z' && region[n - 1] != '-';
 }
 
 int aws_config_load(struct aws_config *c, struct gp_error *err) {
@@ -62,11 +62,11 @@ int aws_config_load(struct aws_config *c, struct gp_error *err) {
     c->profile_named = profile != NULL;
     c->profile = xstrdup(profile != NULL ? profile : "default");
     int r = load_file("AWS_CONFIG_FILE", "~/.aws/config", &c->config, err);
-    if (r == 0)
-        r = load_file("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", &c->credentials, err);
+    if (r == 0) r = load_file("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", &c->credentials, err);
     if (r != 0) return r;
     if (c->profile_named && !aws_config_has(c, c->profile) && env("AWS_ACCESS_KEY_ID") == NULL)
-        return gp_fail(err, GP_EAUTH, "aws: the profile '%s' (AWS_PROFILE) is in neither "
+        return gp_fail(err, GP_EAUTH,
+                       "aws: the profile '%s' (AWS_PROFILE) is in neither "
                        "~/.aws/config nor ~/.aws/credentials: see 'aws configure list-profiles'",
                        c->profile);
     const char *region = env("AWS_REGION");
@@ -103,8 +103,8 @@ static const char *suffix_of(const char *region) {
     static const struct {
         const char *prefix, *suffix;
     } partitions[] = {
-        {"cn-", "amazonaws.com.cn"},   {"eusc-", "amazonaws.eu"}, {"us-isob-", "sc2s.sgov.gov"},
-        {"us-isof-", "csp.hci.ic.gov"}, {"us-iso-", "c2s.ic.gov"},  {"eu-isoe-", "cloud.adc-e.uk"},
+        {"cn-", "amazonaws.com.cn"},    {"eusc-", "amazonaws.eu"}, {"us-isob-", "sc2s.sgov.gov"},
+        {"us-isof-", "csp.hci.ic.gov"}, {"us-iso-", "c2s.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(partitions); i++)
         if (str_starts(region, partitions[i].prefix)) return partitions[i].suffix;

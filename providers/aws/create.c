@@ -31,9 +31,8 @@ static char *token_of(const struct aws *a, const struct create_req *req) {
     const struct offer *o = req->offer;
     char hex[65];
     GP_AUTO_FREE char *text =
-        xasprintf("%s|instance|%d|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, req->slot_first,
-                  req->slot_count, req->attempt, a->account, o->region, o->zone, o->instance_type,
-                  spec_market_name(o->market));
+        xasprintf("%s|instance|%d|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, req->slot_first, req->slot_count,
+                  req->attempt, a->account, o->region, o->zone, o->instance_type, spec_market_name(o->market));
     sha256_hex(text, strlen(text), hex);
     return xstrdup(hex);
 }
@@ -83,8 +82,7 @@ static void add_place(struct str *body, const struct create_req *req, const stru
         /* The user-data comes by it. */
         aws_param(body, "MetadataOptions.HttpProtocolIpv6", "enabled");
     } else {
-        aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress",
-                  req->spec->access.public_ip ? "true" : "false");
+        aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress", req->spec->access.public_ip ? "true" : "false");
     }
     aws_param(body, "NetworkInterface.1.DeleteOnTermination", "true");
     aws_param(body, "NetworkInterface.1.SecurityGroupId.1", at->group);
@@ -116,9 +114,8 @@ static void add_market(struct str *body, enum spec_market market) {
     aws_param(body, "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate");
 }
 
-static int build(const struct create_req *req, const struct aws_image *image,
-                 const struct where *at, const char *token, struct str *body,
-                 struct gp_error *err) {
+static int build(const struct create_req *req, const struct aws_image *image, const struct where *at, const char *token,
+                 struct str *body, struct gp_error *err) {
     const struct offer *o = req->offer;
     const struct spec_offer *want = &req->spec->offers.items[o->spec_index];
     int disk_gib = GP_MAX(image->root_gib, o->gpus > 0 ? 100 : 20);
@@ -137,8 +134,8 @@ static int build(const struct create_req *req, const struct aws_image *image,
     add_place(body, req, at);
     add_market(body, o->market);
     if (want->role != NULL)
-        aws_param(body, str_starts(want->role, "arn:") ? "IamInstanceProfile.Arn"
-                                                       : "IamInstanceProfile.Name", want->role);
+        aws_param(body, str_starts(want->role, "arn:") ? "IamInstanceProfile.Arn" : "IamInstanceProfile.Name",
+                  want->role);
     add_tags(body, 1, "instance", req);
     add_tags(body, 2, "volume", req);
     add_tags(body, 3, "network-interface", req);
@@ -164,8 +161,7 @@ static void complete(const struct launch *l, struct resource *r) {
 
 /* Ids to disk, then to the caller. Machines that only the journal does not know of are no refusal: the
  * intent stays open, and the error names them. */
-static int commit(const struct launch *l, struct resource_list *made, struct resource_list *ret,
-                  struct gp_error *err) {
+static int commit(const struct launch *l, struct resource_list *made, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str ids = {0};
     struct gp_error why = {0};
     for (size_t i = 0; i < made->list.len; i++) {
@@ -176,8 +172,10 @@ static int commit(const struct launch *l, struct resource_list *made, struct res
     for (size_t i = 0; i < made->list.len; i++) vec_push(&ret->list, made->list.items[i]);
     vec_free(&made->list);
     if (r == 0) return 0;
-    return gp_fail(err, GP_EBILLED, "launched in %s, but not written down: %.160s: %s: 'gpuprov up' goes "
-                   "on with them, 'gpuprov down' ends them", l->in->region, ids.s, why.msg);
+    return gp_fail(err, GP_EBILLED,
+                   "launched in %s, but not written down: %.160s: %s: 'gpuprov up' goes "
+                   "on with them, 'gpuprov down' ends them",
+                   l->in->region, ids.s, why.msg);
 }
 
 static int refuse(const struct launch *l, const struct gp_error *why, struct gp_error *err) {
@@ -188,8 +186,7 @@ static int refuse(const struct launch *l, const struct gp_error *why, struct gp_
 }
 
 /* Looks for what this intent made, by its tags; up to `reads` times a second apart. */
-static int adopt(const struct launch *l, int reads, struct resource_list *ret, bool *ret_found,
-                 struct gp_error *err) {
+static int adopt(const struct launch *l, int reads, struct resource_list *ret, bool *ret_found, struct gp_error *err) {
     char slots[32], attempt[16];
     tags_slots_text(slots, sizeof slots, l->in->slot_first, l->in->slot_count);
     snprintf(attempt, sizeof attempt, "%d", l->in->attempt);
@@ -197,8 +194,7 @@ static int adopt(const struct launch *l, int reads, struct resource_list *ret, b
     *ret_found = false;
     for (int i = 0; i < reads; i++) {
         GP_AUTO_RESOURCES struct resource_list made = {0};
-        if (i > 0 && gp_sleep(1000, l->a->cancel, NULL) != 0)
-            return gp_fail(err, GP_ECANCELLED, "cancelled");
+        if (i > 0 && gp_sleep(1000, l->a->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
         int r = aws_list_instances(l->a, l->in->region, &w, &made, err);
         if (r != 0) return r;
         if (made.list.len < (size_t)l->in->slot_count) continue;
@@ -209,8 +205,10 @@ static int adopt(const struct launch *l, int reads, struct resource_list *ret, b
 }
 
 static int unknown(const struct launch *l, const struct gp_error *why, struct gp_error *err) {
-    int r = gp_fail(err, GP_EUNKNOWN, "%s: whether it was done is not known yet: run 'up' or 'down' "
-                    "again, both look first", why->msg);
+    int r = gp_fail(err, GP_EUNKNOWN,
+                    "%s: whether it was done is not known yet: run 'up' or 'down' "
+                    "again, both look first",
+                    why->msg);
     if (err != NULL) {
         err->domain = GP_D_CLOUD;
         err->scope = GP_SCOPE_FATAL;
@@ -225,8 +223,8 @@ static int pass(const struct gp_error *why, struct gp_error *err) {
     return -(int)why->code;
 }
 
-static int take_reply(const struct launch *l, const struct aws_reply *reply,
-                      struct resource_list *ret, struct gp_error *err) {
+static int take_reply(const struct launch *l, const struct aws_reply *reply, struct resource_list *ret,
+                      struct gp_error *err) {
     struct resource_list made = {0};
     const struct xml_node *set = xml_find(reply->xml, "instancesSet");
     for (size_t i = 0; set != NULL && i < set->children.len; i++) {
@@ -238,8 +236,10 @@ static int take_reply(const struct launch *l, const struct aws_reply *reply,
     }
     if (made.list.len != (size_t)l->in->slot_count) { /* cut, or not understood: the tags will tell */
         resource_list_clear(&made);
-        return gp_fail(err, GP_EUNKNOWN, "ec2 RunInstances in %s: the reply does not name the nodes that were "
-                       "asked for", l->in->region);
+        return gp_fail(err, GP_EUNKNOWN,
+                       "ec2 RunInstances in %s: the reply does not name the nodes that were "
+                       "asked for",
+                       l->in->region);
     }
     return commit(l, &made, ret, err);
 }
@@ -247,8 +247,7 @@ static int take_reply(const struct launch *l, const struct aws_reply *reply,
 /* Whether a refusal speaks of the launch itself. A token that had made machines would be answered with
  * them; a call that was not let in (throttled, not permitted, not reached) says nothing of an earlier one. */
 static bool settles(const struct gp_error *why) {
-    return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EUSAGE ||
-           why->code == GP_EEXISTS;
+    return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EUSAGE || why->code == GP_EEXISTS;
 }
 
 /* Sends until the outcome is known, or as often as makes sense. open: an earlier send of the same may
@@ -273,8 +272,7 @@ static int send(const struct launch *l, bool open, struct resource_list *ret, st
         struct gp_error listed = {0};
         r = adopt(l, other_run ? 10 : 3, ret, &found, &listed);
         if (r == -GP_EBILLED) return pass(&listed, err);
-        for (size_t k = 0; r == 0 && other_run && k < ret->list.len; k++)
-            ret->list.items[k].other_run = true;
+        for (size_t k = 0; r == 0 && other_run && k < ret->list.len; k++) ret->list.items[k].other_run = true;
         if (r == 0 && found) return 0;
         if (r != 0) return unknown(l, &why, err);
         if (other_run) return refuse(l, &why, err);
@@ -282,14 +280,14 @@ static int send(const struct launch *l, bool open, struct resource_list *ret, st
     return unknown(l, &why, err);
 }
 
-static int replay(struct aws *a, const struct create_req *req, struct resource_list *ret,
-                  struct gp_error *err) {
+static int replay(struct aws *a, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     const struct intent *in = req->replay;
     GP_AUTO_JSON json_t *offer = NULL;
     bool found = false;
-    if (in->offer[0] != '\0' && json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0)
-        offer = NULL;
-    struct launch l = {.a = a, .in = in, .owner = req->stack->owner,
+    if (in->offer[0] != '\0' && json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0) offer = NULL;
+    struct launch l = {.a = a,
+                       .in = in,
+                       .owner = req->stack->owner,
                        .price = json_num(offer, "price_usd_per_h", -1),
                        .gpus = (int)json_int(offer, "gpus", -1)};
     struct gp_error why = {0};
@@ -299,8 +297,10 @@ static int replay(struct aws *a, const struct create_req *req, struct resource_l
     if (found) return 0;
     if (clock_wall_s() - in->created_s > REPLAY_MAX_AGE_S) {
         struct gp_error old = {0};
-        gp_fail(&old, GP_ENOTFOUND, "aws: the launch of slots %d+%d from over 12 hours ago left nothing: "
-                "it is not repeated", in->slot_first, in->slot_count);
+        gp_fail(&old, GP_ENOTFOUND,
+                "aws: the launch of slots %d+%d from over 12 hours ago left nothing: "
+                "it is not repeated",
+                in->slot_first, in->slot_count);
         return refuse(&l, &old, err);
     }
     return send(&l, true, ret, err);
@@ -308,14 +308,13 @@ static int replay(struct aws *a, const struct create_req *req, struct resource_l
 
 static char *offer_json(const struct offer *o) {
     GP_AUTO_JSON json_t *j =
-        json_pack("{s:s,s:s,s:s,s:s,s:s,s:f,s:i,s:i}", "region", o->region, "zone", o->zone,
-                  "instance_type", o->instance_type, "market", spec_market_name(o->market), "image",
-                  o->image, "price_usd_per_h", o->price_usd_per_h, "gpus", o->gpus, "vcpus", o->vcpus);
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:f,s:i,s:i}", "region", o->region, "zone", o->zone, "instance_type",
+                  o->instance_type, "market", spec_market_name(o->market), "image", o->image, "price_usd_per_h",
+                  o->price_usd_per_h, "gpus", o->gpus, "vcpus", o->vcpus);
     return j != NULL ? json_text(j, 0) : xstrdup("{}");
 }
 
-static int place(struct aws *a, const struct create_req *req, struct where *ret,
-                 struct gp_error *err) {
+static int place(struct aws *a, const struct create_req *req, struct where *ret, struct gp_error *err) {
     const struct offer *o = req->offer;
     struct aws_subnets subnets = {0};
     bool named = o->subnet != NULL && o->subnet[0] != '\0';
@@ -336,8 +335,7 @@ static int place(struct aws *a, const struct create_req *req, struct where *ret,
     return r;
 }
 
-int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret,
-               struct gp_error *err) {
+int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct aws *a = aws_of(p);
     const struct offer *o = req->offer;
     if (req->replay != NULL) return replay(a, req, ret, err);
@@ -350,17 +348,25 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     if (r == 0) r = place(a, req, &at, err);
     if (r == 0) r = build(req, image, &at, token, &body, err);
     if (r != 0) return r;
-    struct intent in = {.uid = xstrdup(req->stack->uid), .spec_hash = xstrdup(req->spec->hash),
-                        .provider = xstrdup("aws"), .region = xstrdup(o->region), .zone = xstrdup(o->zone),
-                        .kind = RES_INSTANCE, .slot_first = req->slot_first,
-                        .slot_count = req->slot_count, .attempt = req->attempt,
-                        .token = GP_STEAL(token), .body = str_steal(&body), .offer = offer_json(o),
-                        .created_s = clock_wall_s(), .deadline_s = req->stack->expires_s,
-                        .state = INTENT_OPEN, .note = xstrdup("")};
+    struct intent in = {.uid = xstrdup(req->stack->uid),
+                        .spec_hash = xstrdup(req->spec->hash),
+                        .provider = xstrdup("aws"),
+                        .region = xstrdup(o->region),
+                        .zone = xstrdup(o->zone),
+                        .kind = RES_INSTANCE,
+                        .slot_first = req->slot_first,
+                        .slot_count = req->slot_count,
+                        .attempt = req->attempt,
+                        .token = GP_STEAL(token),
+                        .body = str_steal(&body),
+                        .offer = offer_json(o),
+                        .created_s = clock_wall_s(),
+                        .deadline_s = req->stack->expires_s,
+                        .state = INTENT_OPEN,
+                        .note = xstrdup("")};
     r = journal_intent(a->journal, &in, err);
     if (r == 0) {
-        struct launch l = {.a = a, .in = &in, .owner = req->stack->owner,
-                           .price = o->price_usd_per_h, .gpus = o->gpus};
+        struct launch l = {.a = a, .in = &in, .owner = req->stack->owner, .price = o->price_usd_per_h, .gpus = o->gpus};
         r = send(&l, false, ret, err);
     }
     intent_clear(&in);

@@ -39,14 +39,13 @@ static void set_source(struct aws_cred *c, char *source) {
     c->source = source;
 }
 
-int aws_cred_from_json(const json_t *j, const char *token_key, const char *what,
-                       struct aws_cred *ret, struct gp_error *err) {
+int aws_cred_from_json(const json_t *j, const char *token_key, const char *what, struct aws_cred *ret,
+                       struct gp_error *err) {
     const char *id = json_str(j, "AccessKeyId", "");
     const char *key = json_str(j, "SecretAccessKey", "");
     const char *expires = json_str(j, "Expiration", "");
     if (id[0] == '\0' || key[0] == '\0')
-        return gp_fail(err, GP_EAUTH, "aws credentials: %s gave no AccessKeyId and SecretAccessKey",
-                       what);
+        return gp_fail(err, GP_EAUTH, "aws credentials: %s gave no AccessKeyId and SecretAccessKey", what);
     int64_t at = 0;
     if (expires[0] != '\0' && !time_parse_utc(expires, &at))
         return gp_fail(err, GP_EAUTH, "aws credentials: %s gave an Expiration that is no time", what);
@@ -61,7 +60,8 @@ static int from_environment(struct aws_cred *ret, struct gp_error *err) {
     const char *id = env("AWS_ACCESS_KEY_ID"), *key = env("AWS_SECRET_ACCESS_KEY");
     if (id == NULL) return 0;
     if (key == NULL)
-        return gp_fail(err, GP_EAUTH, "aws credentials: AWS_ACCESS_KEY_ID is set but "
+        return gp_fail(err, GP_EAUTH,
+                       "aws credentials: AWS_ACCESS_KEY_ID is set but "
                        "AWS_SECRET_ACCESS_KEY is not: set both or none");
     set_keys(ret, id, key, env("AWS_SESSION_TOKEN"));
     const char *until = env("AWS_CREDENTIAL_EXPIRATION");
@@ -79,19 +79,16 @@ static int from_web_identity(struct aws *a, const char *role, const char *file, 
     return 0;
 }
 
-static int from_profile(struct aws *a, const char *profile, int depth, struct aws_cred *ret,
-                        struct gp_error *err);
+static int from_profile(struct aws *a, const char *profile, int depth, struct aws_cred *ret, struct gp_error *err);
 
 /* Whose credentials ask for a profile's role. */
-static int role_base(struct aws *a, const char *profile, int depth, struct aws_cred *ret,
-                     struct gp_error *err) {
+static int role_base(struct aws *a, const char *profile, int depth, struct aws_cred *ret, struct gp_error *err) {
     const char *source = aws_config_get(&a->cfg, profile, "credential_source");
     const char *parent = aws_config_get(&a->cfg, profile, "source_profile");
     int r = 0;
     if (parent != NULL) {
         if (!aws_config_has(&a->cfg, parent))
-            return gp_fail(err, GP_EAUTH, "aws profile '%s': its source_profile '%s' does not exist",
-                           profile, parent);
+            return gp_fail(err, GP_EAUTH, "aws profile '%s': its source_profile '%s' does not exist", profile, parent);
         r = from_profile(a, parent, strcmp(parent, profile) == 0 ? CHAIN_DEPTH : depth + 1, ret, err);
     } else if (strcmp(source, "Environment") == 0) {
         r = from_environment(ret, err);
@@ -100,30 +97,34 @@ static int role_base(struct aws *a, const char *profile, int depth, struct aws_c
     } else if (strcmp(source, "EcsContainer") == 0) {
         r = aws_creds_container(a, ret, err);
     } else {
-        return gp_fail(err, GP_EAUTH, "aws profile '%s': credential_source '%s' is none of "
-                       "Environment, Ec2InstanceMetadata, EcsContainer", profile, source);
+        return gp_fail(err, GP_EAUTH,
+                       "aws profile '%s': credential_source '%s' is none of "
+                       "Environment, Ec2InstanceMetadata, EcsContainer",
+                       profile, source);
     }
     if (r == 0 && ret->id == NULL)
         return gp_fail(err, GP_EAUTH, "aws profile '%s': %s '%s' has no credentials", profile,
-                       parent != NULL ? "source_profile" : "credential_source",
-                       parent != NULL ? parent : source);
+                       parent != NULL ? "source_profile" : "credential_source", parent != NULL ? parent : source);
     return r;
 }
 
-static int from_role(struct aws *a, const char *profile, const char *role, int depth,
-                     struct aws_cred *ret, struct gp_error *err) {
+static int from_role(struct aws *a, const char *profile, const char *role, int depth, struct aws_cred *ret,
+                     struct gp_error *err) {
     if (aws_config_get(&a->cfg, profile, "mfa_serial") != NULL)
-        return gp_fail(err, GP_EAUTH, "aws profile '%s' wants a code from an MFA device, which cannot "
-                       "be typed here: run 'aws sts get-session-token' and export its result", profile);
+        return gp_fail(err, GP_EAUTH,
+                       "aws profile '%s' wants a code from an MFA device, which cannot "
+                       "be typed here: run 'aws sts get-session-token' and export its result",
+                       profile);
     GP_AUTO_CRED struct aws_cred base = {0};
     int r = role_base(a, profile, depth, &base, err);
     if (r != 0) return r;
     int64_t duration = 0;
     const char *text = aws_config_get(&a->cfg, profile, "duration_seconds");
     if (text != NULL && !str_to_i64(text, 900, 43200, &duration))
-        return gp_fail(err, GP_EAUTH, "aws profile '%s': duration_seconds must be 900 to 43200",
-                       profile);
-    struct aws_assume how = {.role_arn = role, .with = &base, .duration_s = duration,
+        return gp_fail(err, GP_EAUTH, "aws profile '%s': duration_seconds must be 900 to 43200", profile);
+    struct aws_assume how = {.role_arn = role,
+                             .with = &base,
+                             .duration_s = duration,
                              .session_name = aws_config_get(&a->cfg, profile, "role_session_name"),
                              .external_id = aws_config_get(&a->cfg, profile, "external_id")};
     r = aws_sts_assume(a, &how, ret, err);
@@ -132,8 +133,7 @@ static int from_role(struct aws *a, const char *profile, const char *role, int d
     return 0;
 }
 
-static void from_keys(const struct ini *file, const char *section, const char *profile,
-                      struct aws_cred *ret) {
+static void from_keys(const struct ini *file, const char *section, const char *profile, struct aws_cred *ret) {
     const char *id = ini_get(file, section, "aws_access_key_id");
     const char *key = ini_get(file, section, "aws_secret_access_key");
     if (id == NULL || key == NULL) return;
@@ -141,34 +141,31 @@ static void from_keys(const struct ini *file, const char *section, const char *p
     set_source(ret, xasprintf("profile '%s'", profile));
 }
 
-static int from_profile(struct aws *a, const char *profile, int depth, struct aws_cred *ret,
-                        struct gp_error *err) {
+static int from_profile(struct aws *a, const char *profile, int depth, struct aws_cred *ret, struct gp_error *err) {
     const struct aws_config *c = &a->cfg;
     const char *role = aws_config_get(c, profile, "role_arn");
     const char *file = aws_config_get(c, profile, "web_identity_token_file");
-    bool chained = aws_config_get(c, profile, "source_profile") != NULL ||
-                   aws_config_get(c, profile, "credential_source") != NULL;
-    GP_AUTO_FREE char *section = strcmp(profile, "default") == 0 ? xstrdup("default")
-                                                                 : xasprintf("profile %s", profile);
-    if (role != NULL && chained && depth < CHAIN_DEPTH)
-        return from_role(a, profile, role, depth, ret, err);
+    bool chained =
+        aws_config_get(c, profile, "source_profile") != NULL || aws_config_get(c, profile, "credential_source") != NULL;
+    GP_AUTO_FREE char *section =
+        strcmp(profile, "default") == 0 ? xstrdup("default") : xasprintf("profile %s", profile);
+    if (role != NULL && chained && depth < CHAIN_DEPTH) return from_role(a, profile, role, depth, ret, err);
     if (role != NULL && file != NULL && depth < CHAIN_DEPTH)
-        return from_web_identity(a, role, file, aws_config_get(c, profile, "role_session_name"), ret,
-                                 err);
+        return from_web_identity(a, role, file, aws_config_get(c, profile, "role_session_name"), ret, err);
     from_keys(&c->credentials, profile, profile, ret);
     if (ret->id != NULL) return 0;
     const char *process = aws_config_get(c, profile, "credential_process");
     if (process != NULL) return aws_creds_process(a, process, profile, ret, err);
     from_keys(&c->config, section, profile, ret);
     if (ret->id != NULL) return 0;
-    if (aws_config_get(c, profile, "sso_session") != NULL ||
-        aws_config_get(c, profile, "sso_start_url") != NULL)
-        return gp_fail(err, GP_EAUTH, "aws profile '%s' signs in through SSO, which gpuprov leaves to "
+    if (aws_config_get(c, profile, "sso_session") != NULL || aws_config_get(c, profile, "sso_start_url") != NULL)
+        return gp_fail(err, GP_EAUTH,
+                       "aws profile '%s' signs in through SSO, which gpuprov leaves to "
                        "the AWS CLI: add 'credential_process = aws configure export-credentials "
-                       "--profile %s' to a profile of its own", profile, profile);
+                       "--profile %s' to a profile of its own",
+                       profile, profile);
     if (depth >= CHAIN_DEPTH && role != NULL)
-        return gp_fail(err, GP_EAUTH, "aws profile '%s': source_profile goes round in a circle",
-                       profile);
+        return gp_fail(err, GP_EAUTH, "aws profile '%s': source_profile goes round in a circle", profile);
     return 0;
 }
 
@@ -185,17 +182,18 @@ static int run_chain(struct aws *a, struct aws_cred *ret, struct gp_error *err) 
     if (r != 0 || ret->id != NULL) return r;
     r = aws_creds_imds(a, ret, err);
     if (r != 0 || ret->id != NULL) return r;
-    r = gp_fail(err, GP_EAUTH, "aws credentials: none found in the environment, web identity, profile "
+    r = gp_fail(err, GP_EAUTH,
+                "aws credentials: none found in the environment, web identity, profile "
                 "'%s', container or instance metadata: run 'aws configure', or set AWS_PROFILE or "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", a->cfg.profile);
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+                a->cfg.profile);
     if (err != NULL) err->scope = GP_SCOPE_FATAL;
     return r;
 }
 
 int aws_creds_ensure(struct aws *a, bool force, struct gp_error *err) {
     int64_t now = aws_now_s(a);
-    bool lasting = a->cred.id != NULL &&
-                   (a->cred.expires_s == 0 || a->cred.expires_s - now > REFRESH_AHEAD_S);
+    bool lasting = a->cred.id != NULL && (a->cred.expires_s == 0 || a->cred.expires_s - now > REFRESH_AHEAD_S);
     if (lasting && !force) return 0;
     GP_AUTO_CRED struct aws_cred fresh = {0};
     struct gp_error e = {0};

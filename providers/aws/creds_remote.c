@@ -30,16 +30,14 @@ static const char *env(const char *name) {
 
 /* --- STS --- */
 
-static int sts_result(const struct aws_reply *reply, const char *action, struct aws_cred *ret,
-                      struct gp_error *err) {
+static int sts_result(const struct aws_reply *reply, const char *action, struct aws_cred *ret, struct gp_error *err) {
     GP_AUTO_FREE char *path = xasprintf("%sResult/Credentials", action);
     const struct xml_node *c = xml_find(reply->xml, path);
     const char *id = xml_str(c, "AccessKeyId", "");
     const char *key = xml_str(c, "SecretAccessKey", "");
     const char *token = xml_str(c, "SessionToken", "");
     int64_t expires = 0;
-    if (c == NULL || id[0] == '\0' || key[0] == '\0' ||
-        !time_parse_utc(xml_str(c, "Expiration", ""), &expires))
+    if (c == NULL || id[0] == '\0' || key[0] == '\0' || !time_parse_utc(xml_str(c, "Expiration", ""), &expires))
         return gp_fail(err, GP_EPROTO, "sts %s: the reply has no complete credentials", action);
     ret->id = xstrdup(id);
     secret_set(&ret->key, key, strlen(key));
@@ -48,14 +46,12 @@ static int sts_result(const struct aws_reply *reply, const char *action, struct 
     return 0;
 }
 
-int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred *ret,
-                   struct gp_error *err) {
+int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred *ret, struct gp_error *err) {
     const char *action = how->with != NULL ? "AssumeRole" : "AssumeRoleWithWebIdentity";
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_STR struct str token = {0};
     GP_AUTO_FREE char *session =
-        how->session_name != NULL ? xstrdup(how->session_name)
-                                  : xasprintf("gpuprov-%lld", (long long)clock_wall_s());
+        how->session_name != NULL ? xstrdup(how->session_name) : xasprintf("gpuprov-%lld", (long long)clock_wall_s());
     str_addf(&body, "Action=%s&Version=" STS_VERSION, action);
     aws_param(&body, "RoleArn", how->role_arn);
     aws_param(&body, "RoleSessionName", session);
@@ -72,8 +68,11 @@ int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred 
         aws_param(&body, "WebIdentityToken", str_trim(token.s));
         explicit_bzero(token.s, token.len);
     }
-    struct aws_call call = {.service = "sts", .region = aws_home(a), .action = action,
-                            .body = body.s, .cred = how->with,
+    struct aws_call call = {.service = "sts",
+                            .region = aws_home(a),
+                            .action = action,
+                            .body = body.s,
+                            .cred = how->with,
                             .flags = how->with == NULL ? AWS_UNSIGNED : 0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     int r = aws_call(a, &call, &reply, err);
@@ -98,8 +97,7 @@ bool aws_split_command(const char *command, struct strv *ret) {
             quote = *p;
         } else if (*p == quote) {
             quote = '\0';
-        } else if (*p == '\\' && p[1] != '\0' &&
-                   (quote == '\0' || (quote == '"' && (p[1] == '"' || p[1] == '\\')))) {
+        } else if (*p == '\\' && p[1] != '\0' && (quote == '\0' || (quote == '"' && (p[1] == '"' || p[1] == '\\')))) {
             str_addc(&word, *++p);
         } else {
             str_addc(&word, *p);
@@ -120,13 +118,11 @@ static int read_output(struct aws *a, int fd, struct str *out, struct gp_error *
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read its output");
         if (n == 0) return 0;
-        if (!str_add_mem(out, buf, (size_t)n))
-            return gp_fail(err, GP_EAUTH, "it wrote more than 64 KiB");
+        if (!str_add_mem(out, buf, (size_t)n)) return gp_fail(err, GP_EAUTH, "it wrote more than 64 KiB");
     }
 }
 
-static int run_program(struct aws *a, const struct strv *words, struct str *out,
-                       struct gp_error *err) {
+static int run_program(struct aws *a, const struct strv *words, struct str *out, struct gp_error *err) {
     int pipes[2];
     pid_t pid = -1;
     if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe");
@@ -159,20 +155,20 @@ static int run_program(struct aws *a, const struct strv *words, struct str *out,
     return 0;
 }
 
-int aws_creds_process(struct aws *a, const char *command, const char *profile,
-                      struct aws_cred *ret, struct gp_error *err) {
+int aws_creds_process(struct aws *a, const char *command, const char *profile, struct aws_cred *ret,
+                      struct gp_error *err) {
     GP_AUTO_STRV struct strv words = {0};
     GP_AUTO_STR struct str out = {.max = SMALL_MAX};
     GP_AUTO_JSON json_t *j = NULL;
     if (!aws_split_command(command, &words) || words.n == 0)
-        return gp_fail(err, GP_EAUTH, "aws profile '%s': credential_process has an unclosed quote or "
-                       "is empty", profile);
+        return gp_fail(err, GP_EAUTH,
+                       "aws profile '%s': credential_process has an unclosed quote or "
+                       "is empty",
+                       profile);
     int r = run_program(a, &words, &out, err);
-    if (r == 0)
-        r = json_parse(out.s != NULL ? out.s : "", out.len, "its output", &j, err);
+    if (r == 0) r = json_parse(out.s != NULL ? out.s : "", out.len, "its output", &j, err);
     if (out.s != NULL) explicit_bzero(out.s, out.len);
-    if (r == 0 && json_int(j, "Version", 0) != 1)
-        r = gp_fail(err, GP_EAUTH, "its output is not of Version 1");
+    if (r == 0 && json_int(j, "Version", 0) != 1) r = gp_fail(err, GP_EAUTH, "its output is not of Version 1");
     if (r == 0) r = aws_cred_from_json(j, "SessionToken", "it", ret, err);
     if (r != 0) {
         gp_wrap(err, "aws profile '%s': credential_process", profile);
@@ -187,13 +183,11 @@ int aws_creds_process(struct aws *a, const char *command, const char *profile,
 
 /* Plain http only to this machine and the link-local addresses that ECS and EKS use. */
 static bool may_send_token(const char *url) {
-    static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]",
-                                        "localhost", "[::1]"};
+    static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "localhost", "[::1]"};
     if (str_starts(url, "https://")) return true;
     if (!str_starts(url, "http://")) return false;
     const char *host = url + 7;
-    if (memchr(host, '@', strcspn(host, "/?#")) != NULL)
-        return false; /* "localhost:80@elsewhere" */
+    if (memchr(host, '@', strcspn(host, "/?#")) != NULL) return false; /* "localhost:80@elsewhere" */
     size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
     GP_AUTO_FREE char *name = xstrndup(host, n);
     for (size_t i = 0; i < GP_ARRAY_LEN(hosts); i++)
@@ -205,14 +199,14 @@ int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *er
     const char *relative = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     const char *full = env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
     if (relative == NULL && full == NULL) return 0;
-    GP_AUTO_FREE char *url = relative != NULL ? xasprintf("http://169.254.170.2%s", relative)
-                                              : xstrdup(full);
+    GP_AUTO_FREE char *url = relative != NULL ? xasprintf("http://169.254.170.2%s", relative) : xstrdup(full);
     GP_AUTO_STR struct str token = {0};
     GP_AUTO_FIELDS struct http_fields headers = {0};
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_JSON json_t *j = NULL;
     if (!may_send_token(url))
-        return gp_fail(err, GP_EAUTH, "aws credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI must be "
+        return gp_fail(err, GP_EAUTH,
+                       "aws credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI must be "
                        "https, or http on this machine");
     const char *file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     if (file != NULL) {
@@ -223,13 +217,19 @@ int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *er
     }
     if (token.len > 0) http_fields_add(&headers, "Authorization", str_trim(token.s));
     if (token.s != NULL) explicit_bzero(token.s, token.len);
-    struct http_req req = {.what = "aws container credentials", .method = "GET", .url = url,
-                           .headers = &headers, .repeatable = true, .no_proxy = true, .tries = 3,
-                           .timeout_ms = 5000, .connect_ms = 2000, .max_body = SMALL_MAX};
+    struct http_req req = {.what = "aws container credentials",
+                           .method = "GET",
+                           .url = url,
+                           .headers = &headers,
+                           .repeatable = true,
+                           .no_proxy = true,
+                           .tries = 3,
+                           .timeout_ms = 5000,
+                           .connect_ms = 2000,
+                           .max_body = SMALL_MAX};
     int r = http_call(a->http, &req, &resp, err);
     if (r != 0) return r;
-    if (resp.status != 200)
-        return gp_fail(err, GP_EAUTH, "aws container credentials: HTTP %d", resp.status);
+    if (resp.status != 200) return gp_fail(err, GP_EAUTH, "aws container credentials: HTTP %d", resp.status);
     r = json_parse(resp.body.s, resp.body.len, "the container's credentials", &j, err);
     if (r == 0) r = aws_cred_from_json(j, "Token", "the container's agent", ret, err);
     if (r == 0) ret->source = xstrdup("the container's agent");
@@ -242,27 +242,30 @@ static char *imds_base(void) {
     const char *own = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     const char *mode = env("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
     if (own == NULL)
-        own = mode != NULL && strcasecmp(mode, "ipv6") == 0 ? "http://[fd00:ec2::254]"
-                                                            : "http://169.254.169.254";
+        own = mode != NULL && strcasecmp(mode, "ipv6") == 0 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
     char *base = xstrdup(own);
     size_t n = strlen(base);
     while (n > 0 && base[n - 1] == '/') base[--n] = '\0';
     return base;
 }
 
-static int imds_get(struct aws *a, const char *path, const char *token, struct http_resp *resp,
-                    struct gp_error *err) {
+static int imds_get(struct aws *a, const char *path, const char *token, struct http_resp *resp, struct gp_error *err) {
     GP_AUTO_FREE char *base = imds_base();
     GP_AUTO_FREE char *url = xasprintf("%s/latest/%s", base, path);
     GP_AUTO_FIELDS struct http_fields headers = {0};
-    if (token == NULL)
-        http_fields_add(&headers, "X-aws-ec2-metadata-token-ttl-seconds", "21600");
-    else
-        http_fields_add(&headers, "X-aws-ec2-metadata-token", token);
-    struct http_req req = {.what = "instance metadata", .method = token == NULL ? "PUT" : "GET",
-                           .url = url, .body = token == NULL ? "" : NULL, .headers = &headers,
-                           .repeatable = true, .no_proxy = true, .tries = 1, .timeout_ms = 2000,
-                           .connect_ms = 1000, .max_body = SMALL_MAX};
+    if (token == NULL) http_fields_add(&headers, "X-aws-ec2-metadata-token-ttl-seconds", "21600");
+    else http_fields_add(&headers, "X-aws-ec2-metadata-token", token);
+    struct http_req req = {.what = "instance metadata",
+                           .method = token == NULL ? "PUT" : "GET",
+                           .url = url,
+                           .body = token == NULL ? "" : NULL,
+                           .headers = &headers,
+                           .repeatable = true,
+                           .no_proxy = true,
+                           .tries = 1,
+                           .timeout_ms = 2000,
+                           .connect_ms = 1000,
+                           .max_body = SMALL_MAX};
     http_resp_clear(resp);
     int r = http_call(a->http, &req, resp, err);
     if (r == 0 && resp->status != 200)
@@ -280,13 +283,11 @@ static bool role_name_valid(const char *s) {
  * error, because the calls of this run would otherwise go to another region than the machine's. */
 static int imds_region(struct aws *a, const char *token, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
-    if (imds_get(a, "meta-data/placement/region", token, &resp, NULL) != 0 || resp.body.len == 0)
-        return 0;
+    if (imds_get(a, "meta-data/placement/region", token, &resp, NULL) != 0 || resp.body.len == 0) return 0;
     bool whole = strlen(resp.body.s) == resp.body.len;
     const char *region = str_trim(resp.body.s);
     if (!whole || !aws_region_valid(region))
-        return gp_fail(err, GP_EPROTO,
-                       "instance metadata: placement/region is no region: set AWS_REGION");
+        return gp_fail(err, GP_EPROTO, "instance metadata: placement/region is no region: set AWS_REGION");
     a->cfg.region = xstrdup(region);
     return 0;
 }
@@ -305,8 +306,7 @@ static int imds_role(struct aws *a, const char *token, struct aws_cred *ret, str
     GP_AUTO_FREE char *path = xasprintf("meta-data/iam/security-credentials/%s", role);
     r = imds_get(a, path, token, &resp, err);
     if (r != 0) return r;
-    r = json_parse(resp.body.s != NULL ? resp.body.s : "", resp.body.len, "the instance's credentials",
-                   &j, err);
+    r = json_parse(resp.body.s != NULL ? resp.body.s : "", resp.body.len, "the instance's credentials", &j, err);
     if (r == 0) r = aws_cred_from_json(j, "Token", "instance metadata", ret, err);
     if (r != 0) return r;
     ret->source = xasprintf("instance metadata (role %s)", role);

@@ -12,8 +12,7 @@ static void first_error(struct gp_error *to, const struct gp_error *e) {
     if (to->code == GP_OK) *to = *e;
 }
 
-static int terminate(struct aws *a, const char *region, char *const *ids, size_t n,
-                     struct gp_error *err) {
+static int terminate(struct aws *a, const char *region, char *const *ids, size_t n, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     struct gp_error e = {0};
@@ -34,8 +33,8 @@ static int terminate(struct aws *a, const char *region, char *const *ids, size_t
     return -(int)e.code;
 }
 
-static int delete_one(struct aws *a, const char *region, const char *action, const char *param,
-                      const char *id, struct gp_error *err) {
+static int delete_one(struct aws *a, const char *region, const char *action, const char *param, const char *id,
+                      struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     struct gp_error e = {0};
@@ -56,8 +55,7 @@ static size_t count_live(const struct resource_list *l) {
 }
 
 /* Instances of the stack that this region still shows alive, and when there are none its volumes. */
-static int alive(struct aws *a, const struct resource *group, bool volumes, size_t *ret,
-                 struct gp_error *err) {
+static int alive(struct aws *a, const struct resource *group, bool volumes, size_t *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     struct aws_wanted w = {.owner = group->owner, .uid = group->uid, .live = true};
     *ret = 0;
@@ -73,8 +71,7 @@ static bool ours(const struct aws *a, const struct resource *r) {
     return r->owner[0] == '\0' || str_eq(r->owner, a->base.owner);
 }
 
-static void destroy_instances(struct aws *a, const struct resource_list *what,
-                              struct gp_error *first) {
+static void destroy_instances(struct aws *a, const struct resource_list *what, struct gp_error *first) {
     GP_AUTO_STRV struct strv regions = {0};
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
@@ -84,20 +81,17 @@ static void destroy_instances(struct aws *a, const struct resource_list *what,
         GP_AUTO_STRV struct strv ids = {0};
         for (size_t i = 0; i < what->list.len; i++) {
             const struct resource *r = &what->list.items[i];
-            if (r->kind == RES_INSTANCE && r->state != RES_GONE && ours(a, r) &&
-                str_eq(r->region, regions.v[k]))
+            if (r->kind == RES_INSTANCE && r->state != RES_GONE && ours(a, r) && str_eq(r->region, regions.v[k]))
                 strv_add(&ids, r->id);
         }
         for (size_t at = 0; at < ids.n; at += BATCH) {
             struct gp_error e = {0};
-            if (terminate(a, regions.v[k], ids.v + at, GP_MIN(ids.n - at, BATCH), &e) != 0)
-                first_error(first, &e);
+            if (terminate(a, regions.v[k], ids.v + at, GP_MIN(ids.n - at, BATCH), &e) != 0) first_error(first, &e);
         }
     }
 }
 
-static void destroy_group(struct aws *a, const struct resource *g, bool volumes,
-                          struct gp_error *first) {
+static void destroy_group(struct aws *a, const struct resource *g, bool volumes, struct gp_error *first) {
     struct gp_error e = {0};
     size_t n = 0;
     /* EC2 refuses while a network interface is left, and the claim must outlive the last node. */
@@ -105,8 +99,7 @@ static void destroy_group(struct aws *a, const struct resource *g, bool volumes,
         first_error(first, &e);
     } else if (n == 0) {
         a->cache->claim.until_ms = 0;
-        if (delete_one(a, g->region, "DeleteSecurityGroup", "GroupId", g->id, &e) != 0)
-            first_error(first, &e);
+        if (delete_one(a, g->region, "DeleteSecurityGroup", "GroupId", g->id, &e) != 0) first_error(first, &e);
     }
 }
 
@@ -120,12 +113,10 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
         const struct resource *r = &what->list.items[i];
         struct gp_error e = {0};
         if (!ours(a, r)) {
-            gp_fail(&e, GP_EUSAGE, "aws: %s belongs to '%s', not to '%s': left alone", r->id, r->owner,
-                    a->base.owner);
+            gp_fail(&e, GP_EUSAGE, "aws: %s belongs to '%s', not to '%s': left alone", r->id, r->owner, a->base.owner);
             first_error(&first, &e);
         } else if (r->kind == RES_VOLUME && r->state == RES_STOPPED) {
-            if (delete_one(a, r->region, "DeleteVolume", "VolumeId", r->id, &e) != 0)
-                first_error(&first, &e);
+            if (delete_one(a, r->region, "DeleteVolume", "VolumeId", r->id, &e) != 0) first_error(&first, &e);
         } else if (r->kind == RES_GROUP && !r->claim) {
             destroy_group(a, r, false, &first);
             elsewhere = true; /* it may have been left alone: the next call removes the claim */
@@ -148,8 +139,8 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
     return -(int)first.code;
 }
 
-int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key,
-                 const char *value, struct gp_error *err) {
+int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+                 struct gp_error *err) {
     struct aws *a = aws_of(p);
     GP_AUTO_STRV struct strv regions = {0};
     GP_AUTO_FREE char *full = xasprintf(AWS_TAG "%s", key);

@@ -37,8 +37,7 @@ static const struct aws_error_row rows[] = {
     {"NetworkInterfaceLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, AWS_NO, ADVICE_QUOTA},
     {"SecurityGroupLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, AWS_NO,
      "remove unused security groups, or ask for more in Service Quotas"},
-    {"RulesPerSecurityGroupLimitExceeded", GP_EQUOTA, GP_SCOPE_OFFER, AWS_NO,
-     "give fewer access.ssh_from entries"},
+    {"RulesPerSecurityGroupLimitExceeded", GP_EQUOTA, GP_SCOPE_OFFER, AWS_NO, "give fewer access.ssh_from entries"},
     {"AttachmentLimitExceeded", GP_EQUOTA, GP_SCOPE_OFFER, AWS_NO, ADVICE_QUOTA},
     {"PendingVerification", GP_EQUOTA, GP_SCOPE_REGION, AWS_NO,
      "AWS is still verifying this account for the region: wait, or offer another region"},
@@ -98,17 +97,14 @@ static const struct aws_error_row rows[] = {
     {"InvalidSecurityGroupID.NotFound", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
     {"InvalidNetworkInterfaceID.*", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
     {"InvalidVolume.NotFound", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
-    {"InvalidAMIID.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO,
-     "correct image.id: an image lives in one region only"},
+    {"InvalidAMIID.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct image.id: an image lives in one region only"},
     {"InvalidInstanceType", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct instance_type"},
     {"InvalidInstanceType.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct instance_type"},
     {"InvalidSubnetID.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct subnet"},
     {"InvalidSubnet.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct subnet"},
     {"InvalidVpcID.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, ""},
-    {"VPCIdNotSpecified", GP_EUSAGE, GP_SCOPE_REGION, AWS_NO,
-     "the region has no default VPC: give a subnet"},
-    {"MissingInput", GP_EUSAGE, GP_SCOPE_REGION, AWS_NO,
-     "the region has no default VPC: give a subnet"},
+    {"VPCIdNotSpecified", GP_EUSAGE, GP_SCOPE_REGION, AWS_NO, "the region has no default VPC: give a subnet"},
+    {"MissingInput", GP_EUSAGE, GP_SCOPE_REGION, AWS_NO, "the region has no default VPC: give a subnet"},
     {"InvalidIamInstanceProfileArn.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct role"},
     {"InvalidZone.*", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO, "correct zones"},
     {"NoSuchResourceException", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO, ""},
@@ -177,9 +173,8 @@ int aws_fail(struct gp_error *err, const char *what, const struct aws_said *said
     size_t n = strlen(said->message);
     while (n > 0 && (said->message[n - 1] == '.' || said->message[n - 1] == '\n')) n--;
     if (n > 180) n = 180; /* encoded authorization messages have no end */
-    int r = gp_fail(err, code, "%s: %s%s%.*s%s%s%s%s%s", what, said->code, n > 0 ? ": " : "", (int)n,
-                    said->message, row->advice[0] ? ": " : "", row->advice,
-                    said->request_id[0] ? " (request " : "", said->request_id,
+    int r = gp_fail(err, code, "%s: %s%s%.*s%s%s%s%s%s", what, said->code, n > 0 ? ": " : "", (int)n, said->message,
+                    row->advice[0] ? ": " : "", row->advice, said->request_id[0] ? " (request " : "", said->request_id,
                     said->request_id[0] ? ")" : "");
     if (err != NULL) {
         err->domain = GP_D_CLOUD;

@@ -68,36 +68,34 @@ static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err
     return 0;
 }
 
-int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name,
-                   struct aws_group *ret, struct gp_error *err) {
+int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name, struct aws_group *ret,
+                   struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeSecurityGroups");
     aws_filter(&body, 1, "group-name", name);
     aws_filter(&body, 2, "vpc-id", vpc);
-    return aws_describe(a, region, "DescribeSecurityGroups", &body, 0, "securityGroupInfo", on_group,
-                        ret, err);
+    return aws_describe(a, region, "DescribeSecurityGroups", &body, 0, "securityGroupInfo", on_group, ret, err);
 }
 
-int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aws_group *ret,
-                    struct gp_error *err) {
+int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aws_group *ret, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeSecurityGroups");
     aws_filter(&body, 1, "group-id", id);
-    return aws_describe(a, region, "DescribeSecurityGroups", &body, 0, "securityGroupInfo", on_group,
-                        ret, err);
+    return aws_describe(a, region, "DescribeSecurityGroups", &body, 0, "securityGroupInfo", on_group, ret, err);
 }
 
-int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char *uid,
-                    struct gp_error *err) {
+int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char *uid, struct gp_error *err) {
     const struct tags *t = &g->tags;
     if (t->bad[0] != '\0' || !tags_identify(t))
-        return gp_fail(err, GP_EEXISTS, "aws: the security group '%s' (%s) exists, but %s: remove it, or choose "
-                       "another stack name", g->name, g->id,
-                       t->bad[0] != '\0' ? t->bad : "it has no tags of gpuprov");
-    if (str_eq(t->owner, s->owner) && str_eq(t->stack, s->name) && (uid == NULL || str_eq(t->uid, uid)))
-        return 0;
-    return gp_fail(err, GP_EEXISTS, "aws: '%s' (%s) belongs to the stack '%s' (%s) of '%s': choose another "
-                   "stack name or --owner", g->name, g->id, t->stack, t->uid, t->owner);
+        return gp_fail(err, GP_EEXISTS,
+                       "aws: the security group '%s' (%s) exists, but %s: remove it, or choose "
+                       "another stack name",
+                       g->name, g->id, t->bad[0] != '\0' ? t->bad : "it has no tags of gpuprov");
+    if (str_eq(t->owner, s->owner) && str_eq(t->stack, s->name) && (uid == NULL || str_eq(t->uid, uid))) return 0;
+    return gp_fail(err, GP_EEXISTS,
+                   "aws: '%s' (%s) belongs to the stack '%s' (%s) of '%s': choose another "
+                   "stack name or --owner",
+                   g->name, g->id, t->stack, t->uid, t->owner);
 }
 
 void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret) {
@@ -142,8 +140,8 @@ static void group_body(const struct stack *s, const char *vpc, const char *name,
 }
 
 /* What a group that was made just now has: the tags that were sent. */
-static void made_group(const struct stack *s, const char *id, const char *vpc, const char *name,
-                       const char *regions, struct aws_group *ret) {
+static void made_group(const struct stack *s, const char *id, const char *vpc, const char *name, const char *regions,
+                       struct aws_group *ret) {
     *ret = (struct aws_group){.id = xstrdup(id), .name = xstrdup(name), .vpc = xstrdup(vpc)};
     tags_init(&ret->tags);
     resource_set(&ret->tags.owner, s->owner);
@@ -156,17 +154,24 @@ static void made_group(const struct stack *s, const char *id, const char *vpc, c
     ret->tags.claim = regions != NULL;
 }
 
-int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc,
-                     const char *name, const char *regions, struct aws_group *ret,
-                     struct gp_error *err) {
+int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc, const char *name,
+                     const char *regions, struct aws_group *ret, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     group_body(s, vpc, name, regions, &body);
-    struct intent in = {.uid = xstrdup(s->uid), .provider = xstrdup("aws"),
-                        .region = xstrdup(region), .zone = xstrdup(""), .kind = RES_GROUP,
-                        .slot_first = -1, .token = xstrdup(name), .body = xstrdup(body.s),
-                        .offer = xstrdup(""), .created_s = clock_wall_s(),
-                        .deadline_s = s->expires_s, .state = INTENT_OPEN, .note = xstrdup("")};
+    struct intent in = {.uid = xstrdup(s->uid),
+                        .provider = xstrdup("aws"),
+                        .region = xstrdup(region),
+                        .zone = xstrdup(""),
+                        .kind = RES_GROUP,
+                        .slot_first = -1,
+                        .token = xstrdup(name),
+                        .body = xstrdup(body.s),
+                        .offer = xstrdup(""),
+                        .created_s = clock_wall_s(),
+                        .deadline_s = s->expires_s,
+                        .state = INTENT_OPEN,
+                        .note = xstrdup("")};
     int r = journal_intent(a->journal, &in, err);
     if (r == 0) {
         struct gp_error e = {0};
@@ -199,8 +204,7 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
     return r;
 }
 
-int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g,
-                     struct gp_error *err) {
+int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g, struct gp_error *err) {
     struct intent_list open = {0};
     int r = journal_intents(a->journal, NULL, 1U << INTENT_OPEN | 1U << INTENT_TOMBSTONE, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {

@@ -17,47 +17,34 @@ struct os_row {
 #define CANONICAL "099720109477"
 #define DEBIAN "136693071363"
 static const struct os_row os_rows[] = {
-    {"ubuntu-24.04", "x86_64",
-     "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id", CANONICAL,
-     "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-amd64-server-*"},
-    {"ubuntu-24.04", "arm64",
-     "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id", CANONICAL,
-     "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-arm64-server-*"},
-    {"ubuntu-22.04", "x86_64",
-     "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id", CANONICAL,
-     "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-amd64-server-*"},
-    {"ubuntu-22.04", "arm64",
-     "/aws/service/canonical/ubuntu/server/22.04/stable/current/arm64/hvm/ebs-gp2/ami-id", CANONICAL,
-     "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-arm64-server-*"},
-    {"debian-12", "x86_64", "/aws/service/debian/release/12/latest/amd64", DEBIAN,
-     "debian-12-amd64-*"},
-    {"debian-12", "arm64", "/aws/service/debian/release/12/latest/arm64", DEBIAN,
-     "debian-12-arm64-*"},
-    {"debian-13", "x86_64", "/aws/service/debian/release/13/latest/amd64", DEBIAN,
-     "debian-13-amd64-*"},
-    {"debian-13", "arm64", "/aws/service/debian/release/13/latest/arm64", DEBIAN,
-     "debian-13-arm64-*"},
+    {"ubuntu-24.04", "x86_64", "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-amd64-server-*"},
+    {"ubuntu-24.04", "arm64", "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id",
+     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-arm64-server-*"},
+    {"ubuntu-22.04", "x86_64", "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
+     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-amd64-server-*"},
+    {"ubuntu-22.04", "arm64", "/aws/service/canonical/ubuntu/server/22.04/stable/current/arm64/hvm/ebs-gp2/ami-id",
+     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-arm64-server-*"},
+    {"debian-12", "x86_64", "/aws/service/debian/release/12/latest/amd64", DEBIAN, "debian-12-amd64-*"},
+    {"debian-12", "arm64", "/aws/service/debian/release/12/latest/arm64", DEBIAN, "debian-12-arm64-*"},
+    {"debian-13", "x86_64", "/aws/service/debian/release/13/latest/amd64", DEBIAN, "debian-13-amd64-*"},
+    {"debian-13", "arm64", "/aws/service/debian/release/13/latest/arm64", DEBIAN, "debian-13-arm64-*"},
 };
 /* image: auto, with a GPU; the first that the region has. */
 static const struct os_row gpu_rows[] = {
-    {"auto", "x86_64",
-     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
+    {"auto", "x86_64", "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
      "amazon", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)*"},
-    {"auto", "x86_64",
-     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+    {"auto", "x86_64", "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
      "amazon", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)*"},
-    {"auto", "arm64",
-     "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
+    {"auto", "arm64", "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
      "amazon", "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)*"},
-    {"auto", "arm64",
-     "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+    {"auto", "arm64", "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
      "amazon", "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)*"},
 };
 /* The same for what the open kernel modules do not drive; no public parameter is known for
  * these. */
 static const struct os_row old_gpu_rows[] = {
-    {"auto", "x86_64", NULL, "amazon",
-     "Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu *"},
+    {"auto", "x86_64", NULL, "amazon", "Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu *"},
 };
 #define OLD_IMAGES_LAST_BRANCH 580 /* what these have is too new for Kepler */
 #define NEWEST_LTS "ubuntu-24.04"
@@ -105,14 +92,17 @@ static int read_disk(const struct xml_node *d, struct aws_image *image, struct g
     return 0;
 }
 
-int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret,
-                   struct gp_error *err) {
+int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret, struct gp_error *err) {
     const char *id = xml_str(item, "imageId", ""), *root = xml_str(item, "rootDeviceName", "");
     const char *arch = xml_str(item, "architecture", "x86_64");
     if (!form_ec2_id(id, "ami-") || !form_word(arch) || (root[0] != '\0' && !device_valid(root)))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeImages in %s: an entry without an image's id, "
-                       "architecture and root device: give another image.id", region);
-    struct aws_image image = {.region = xstrdup(region), .id = xstrdup(id), .arch = xstrdup(arch),
+        return gp_fail(err, GP_EPROTO,
+                       "ec2 DescribeImages in %s: an entry without an image's id, "
+                       "architecture and root device: give another image.id",
+                       region);
+    struct aws_image image = {.region = xstrdup(region),
+                              .id = xstrdup(id),
+                              .arch = xstrdup(arch),
                               .name = xstrdup(xml_str(item, "name", "")),
                               .root_device = xstrdup(root[0] != '\0' ? root : "/dev/sda1")};
     str_one_line(image.name);
@@ -159,8 +149,7 @@ static int on_image(void *ctx, const struct xml_node *item, struct gp_error *err
     return 0;
 }
 
-static int describe_id(struct aws *a, const char *region, const char *id, struct newest *ret,
-                       struct gp_error *err) {
+static int describe_id(struct aws *a, const char *region, const char *id, struct newest *ret, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeImages");
     aws_param(&body, "ImageId.1", id);
@@ -169,8 +158,8 @@ static int describe_id(struct aws *a, const char *region, const char *id, struct
     return aws_describe(a, region, "DescribeImages", &body, 0, "imagesSet", on_image, ret, err);
 }
 
-static int describe_newest(struct aws *a, const char *region, const struct os_row *row,
-                           struct newest *ret, struct gp_error *err) {
+static int describe_newest(struct aws *a, const char *region, const struct os_row *row, struct newest *ret,
+                           struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeImages");
     aws_param(&body, "Owner.1", row->owner);
@@ -183,17 +172,15 @@ static int describe_newest(struct aws *a, const char *region, const struct os_ro
 
 /* The id that a public parameter names; NULL when it cannot be asked for or does not exist. One
  * that holds something else is an error. */
-static int from_ssm(struct aws *a, const char *region, const char *name, char **ret,
-                    struct gp_error *err) {
+static int from_ssm(struct aws *a, const char *region, const char *name, char **ret, struct gp_error *err) {
     GP_AUTO_FREE char *body = xasprintf("{\"Name\":\"%s\"}", name);
-    struct aws_call call = {.service = "ssm", .region = region, .action = "GetParameter",
-                            .body = body, .flags = AWS_OPTIONAL};
+    struct aws_call call = {
+        .service = "ssm", .region = region, .action = "GetParameter", .body = body, .flags = AWS_OPTIONAL};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     if (aws_call(a, &call, &reply, NULL) != 0) return 0;
     const char *id = json_str(reply.json, "Parameter.Value", "");
     if (!form_ec2_id(id, "ami-"))
-        return gp_fail(err, GP_EPROTO,
-                       "ssm GetParameter in %s: %s holds no image id: give image.id", region, name);
+        return gp_fail(err, GP_EPROTO, "ssm GetParameter in %s: %s holds no image id: give image.id", region, name);
     *ret = xstrdup(id);
     return 0;
 }
@@ -213,23 +200,22 @@ static const struct aws_image *cached(const struct aws *a, const char *key) {
     return NULL;
 }
 
-int aws_image_by_id(struct aws *a, const char *region, const char *id,
-                    const struct aws_image **ret, struct gp_error *err) {
+int aws_image_by_id(struct aws *a, const char *region, const char *id, const struct aws_image **ret,
+                    struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, id);
     *ret = cached(a, key);
     if (*ret != NULL) return 0;
     struct newest n = {0};
     int r = describe_id(a, region, id, &n, err);
     if (r == 0 && n.image.id == NULL)
-        r = gp_fail(err, GP_EUSAGE, "aws %s has no image '%s': an image lives in one region only", region,
-                    id);
+        r = gp_fail(err, GP_EUSAGE, "aws %s has no image '%s': an image lives in one region only", region, id);
     if (r == 0) *ret = keep(a, key, &n);
     aws_image_clear(&n.image);
     return r;
 }
 
-static int by_row(struct aws *a, const char *region, const struct os_row *row,
-                  const struct aws_image **ret, struct gp_error *err) {
+static int by_row(struct aws *a, const char *region, const struct os_row *row, const struct aws_image **ret,
+                  struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, row->ssm != NULL ? row->ssm : row->filter);
     *ret = cached(a, key);
     if (*ret != NULL) return 0;
@@ -257,39 +243,32 @@ static int no_os(const char *name, struct gp_error *err) {
     for (size_t i = 0; i < GP_ARRAY_LEN(os_rows); i++)
         if (!strv_has(&names, os_rows[i].name)) strv_add(&names, os_rows[i].name);
     GP_AUTO_FREE char *all = strv_join(&names, ", ");
-    return gp_fail(err, GP_EUSAGE, "aws: image.os '%s' is not known here; known: %s; or give image.id",
-                   name, all);
+    return gp_fail(err, GP_EUSAGE, "aws: image.os '%s' is not known here; known: %s; or give image.id", name, all);
 }
 
-static int no_image(const char *region, const char *name, const struct aws_type *t,
-                    const struct aws_old_gpu *old, struct gp_error *err) {
+static int no_image(const char *region, const char *name, const struct aws_type *t, const struct aws_old_gpu *old,
+                    struct gp_error *err) {
     int r = 0;
     if (old != NULL)
-        r = gp_fail(
-            err, GP_ECAPACITY,
-            "aws %s: no image is known for %s: its %s (%s) is older than the open "
-            "kernel modules, which begin with Turing, and the region has no 'Deep Learning Base "
-            "Proprietary Nvidia Driver GPU AMI (Ubuntu ...)': give image.id with the proprietary "
-            "driver of branch %d or older",
-            region, t->name, old->model, old->architecture, old->last_branch);
-    else
-        r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region, name,
-                    t->arch);
+        r = gp_fail(err, GP_ECAPACITY,
+                    "aws %s: no image is known for %s: its %s (%s) is older than the open "
+                    "kernel modules, which begin with Turing, and the region has no 'Deep Learning Base "
+                    "Proprietary Nvidia Driver GPU AMI (Ubuntu ...)': give image.id with the proprietary "
+                    "driver of branch %d or older",
+                    region, t->name, old->model, old->architecture, old->last_branch);
+    else r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region, name, t->arch);
     if (err != NULL) err->scope = GP_SCOPE_REGION;
     return r;
 }
 
-int aws_image_find(struct aws *a, const char *region, const struct spec *spec,
-                   const struct aws_type *type, const struct aws_image **ret,
-                   struct gp_error *err) {
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const struct aws_type *type,
+                   const struct aws_image **ret, struct gp_error *err) {
     if (spec->image.kind == IMAGE_ID) return aws_image_by_id(a, region, spec->image.value, ret, err);
     bool gpu = spec->image.kind == IMAGE_AUTO && spec->gpu.model != NULL;
     const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;
     const char *name = gpu ? "auto" : spec->image.kind == IMAGE_OS ? spec->image.value : NEWEST_LTS;
     const struct os_row *rows = old != NULL ? old_gpu_rows : gpu ? gpu_rows : os_rows;
-    size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows)
-               : gpu       ? GP_ARRAY_LEN(gpu_rows)
-                           : GP_ARRAY_LEN(os_rows);
+    size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows) : gpu ? GP_ARRAY_LEN(gpu_rows) : GP_ARRAY_LEN(os_rows);
     bool known = false;
     *ret = NULL;
     if (old != NULL && old->last_branch < OLD_IMAGES_LAST_BRANCH) n = 0;

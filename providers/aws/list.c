@@ -20,8 +20,7 @@ void aws_tags_decode(const struct xml_node *item, struct tags *ret) {
 }
 
 /* The tags of an item, decoded, and its region. launch_index -1: it is no node. */
-static void set_common(struct resource *r, const struct xml_node *item, const char *region,
-                       int launch_index) {
+static void set_common(struct resource *r, const struct xml_node *item, const char *region, int launch_index) {
     struct tags tags;
     aws_tags_decode(item, &tags);
     resource_set(&r->region, region);
@@ -35,8 +34,7 @@ static int take_id(struct resource *r, const struct xml_node *item, const char *
     const char *id = xml_str(item, path, "");
     resource_set(&r->id, form_ec2_id(id, prefix) ? id : "");
     if (r->id[0] != '\0') return 0;
-    return gp_fail(err, GP_EPROTO, "ec2 in %s: a reply has an id that is no id of EC2 (%s...)", r->region,
-                   prefix);
+    return gp_fail(err, GP_EPROTO, "ec2 in %s: a reply has an id that is no id of EC2 (%s...)", r->region, prefix);
 }
 
 static const char *word_or(const char *text) { return form_word(text) ? text : ""; }
@@ -70,12 +68,10 @@ static void set_addresses(struct resource *r, const struct xml_node *item) {
     resource_set(&r->public_ip, v4[0] != '\0' ? address_or(xml_str(item, "ipAddress", "")) : v6);
 }
 
-int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret,
-                      struct gp_error *err) {
+int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret, struct gp_error *err) {
     int64_t index = 0;
     resource_init(ret, RES_INSTANCE, "aws");
-    if (!str_to_i64(xml_str(item, "amiLaunchIndex", "0"), 0, TAGS_SLOTS_MAX - 1, &index))
-        index = TAGS_SLOTS_MAX;
+    if (!str_to_i64(xml_str(item, "amiLaunchIndex", "0"), 0, TAGS_SLOTS_MAX - 1, &index)) index = TAGS_SLOTS_MAX;
     set_common(ret, item, region, (int)index);
     int rc = take_id(ret, item, "instanceId", "i-", err);
     const char *type = word_or(xml_str(item, "instanceType", ""));
@@ -170,23 +166,21 @@ static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err
 static void add_live_filter(struct str *body, int n) {
     static const char *const states[] = {"pending", "running", "shutting-down", "stopping", "stopped"};
     aws_paramf(body, "instance-state-name", "Filter.%d.Name", n);
-    for (size_t i = 0; i < GP_ARRAY_LEN(states); i++)
-        aws_paramf(body, states[i], "Filter.%d.Value.%zu", n, i + 1);
+    for (size_t i = 0; i < GP_ARRAY_LEN(states); i++) aws_paramf(body, states[i], "Filter.%d.Value.%zu", n, i + 1);
 }
 
-int aws_list_instances(struct aws *a, const char *region, const struct aws_wanted *w,
-                       struct resource_list *ret, struct gp_error *err) {
+int aws_list_instances(struct aws *a, const char *region, const struct aws_wanted *w, struct resource_list *ret,
+                       struct gp_error *err) {
     struct listing l = {region, ret};
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeInstances");
     int n = aws_tag_filters(&body, 1, w);
     if (w->live) add_live_filter(&body, n);
-    return aws_describe(a, region, "DescribeInstances", &body, 1000, "reservationSet", on_reservation,
-                        &l, err);
+    return aws_describe(a, region, "DescribeInstances", &body, 1000, "reservationSet", on_reservation, &l, err);
 }
 
-int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted *w,
-                     struct resource_list *ret, struct gp_error *err) {
+int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted *w, struct resource_list *ret,
+                     struct gp_error *err) {
     struct listing l = {region, ret};
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeVolumes");
@@ -203,8 +197,8 @@ static bool has_id(const struct resource_list *l, const char *id) {
 }
 
 /* Machines that the journal knows and whose tags do not show them: a filter by id finds them, and refuses none. */
-static int list_by_id(struct aws *a, const char *region, const struct resource_list *known,
-                      struct resource_list *ret, struct gp_error *err) {
+static int list_by_id(struct aws *a, const char *region, const struct resource_list *known, struct resource_list *ret,
+                      struct gp_error *err) {
     struct listing l = {region, ret};
     int r = 0;
     for (size_t i = 0; r == 0 && known != NULL && i < known->list.len;) {
@@ -224,8 +218,8 @@ static int list_by_id(struct aws *a, const char *region, const struct resource_l
 }
 
 /* Machines of the uid whose tag names another stack by now. */
-static int list_by_uid(struct aws *a, const char *region, const struct list_req *req,
-                       struct resource_list *ret, struct gp_error *err) {
+static int list_by_uid(struct aws *a, const char *region, const struct list_req *req, struct resource_list *ret,
+                       struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     struct aws_wanted w = {.owner = req->owner, .uid = req->uid, .live = true};
     int r = aws_list_instances(a, region, &w, &all, err);
@@ -238,8 +232,8 @@ static int list_by_uid(struct aws *a, const char *region, const struct list_req 
     return r;
 }
 
-static int list_region(struct aws *a, const char *region, const struct list_req *req,
-                       struct resource_list *ret, struct gp_error *err) {
+static int list_region(struct aws *a, const char *region, const struct list_req *req, struct resource_list *ret,
+                       struct gp_error *err) {
     struct listing l = {region, ret};
     struct aws_wanted wanted = {.owner = req->owner, .stack = req->stack}, *w = &wanted;
     int r = aws_list_instances(a, region, w, ret, err);
@@ -251,8 +245,7 @@ static int list_region(struct aws *a, const char *region, const struct list_req 
     GP_AUTO_STR struct str groups = {0};
     aws_begin(&groups, "DescribeSecurityGroups");
     aws_tag_filters(&groups, 1, w);
-    return aws_describe(a, region, "DescribeSecurityGroups", &groups, 500, "securityGroupInfo", on_group,
-                        &l, err);
+    return aws_describe(a, region, "DescribeSecurityGroups", &groups, 500, "securityGroupInfo", on_group, &l, err);
 }
 
 static int on_region(void *ctx, const struct xml_node *item, struct gp_error *err) {
@@ -288,8 +281,7 @@ static void list_part(struct aws *a, size_t i, void *ctx) {
     const char *region = p->regions->v[i];
     if (aws_region_valid(region)) /* it may come from a journal or a tag */
         list_region(a, region, p->req, &p->lists[i], &p->errs[i]);
-    else
-        gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is no region", region);
+    else gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is no region", region);
 }
 
 static bool is_stale(const struct part *p) {
@@ -299,8 +291,7 @@ static bool is_stale(const struct part *p) {
 }
 
 /* What was seen, and where; the first error. One region that does not answer hides no other one. */
-static int collect(const struct part *p, const struct list_req *req, struct resource_list *ret,
-                   struct gp_error *err) {
+static int collect(const struct part *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     int first = 0;
     for (size_t i = 0; i < p->regions->n; i++) {
         const struct gp_error *e = &p->errs[i];
@@ -315,8 +306,7 @@ static int collect(const struct part *p, const struct list_req *req, struct reso
     return first;
 }
 
-int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-             struct gp_error *err) {
+int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     struct aws *a = aws_of(p);
     GP_AUTO_STRV struct strv regions = {0};
     struct gp_error unknown = {0};
@@ -325,7 +315,8 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
     int all = regions_of(a, req, &regions, &unknown);
     if (all != 0 && req->looked != NULL) /* which regions there are is not known */
         coverage_put(req->looked, "aws", "", req->owner, true, &unknown);
-    struct part part = {.req = req, .regions = &regions,
+    struct part part = {.req = req,
+                        .regions = &regions,
                         .lists = xcalloc(regions.n + 1, sizeof *part.lists),
                         .errs = xcalloc(regions.n + 1, sizeof *part.errs)};
     aws_side_by_side(a, regions.n, list_part, &part);

@@ -23,8 +23,7 @@ void aws_subnets_clear(struct aws_subnets *s) {
 const struct aws_subnet *aws_subnet_seen(const struct aws *a, const char *region, const char *id) {
     for (size_t i = 0; i < a->cache->subnets.list.len; i++) {
         const struct aws_subnet *s = &a->cache->subnets.list.items[i];
-        if (strcmp(a->cache->subnet_regions.v[i], region) == 0 &&
-            (id != NULL ? strcmp(s->id, id) == 0 : s->is_default))
+        if (strcmp(a->cache->subnet_regions.v[i], region) == 0 && (id != NULL ? strcmp(s->id, id) == 0 : s->is_default))
             return s;
     }
     return NULL;
@@ -34,8 +33,10 @@ static void remember(struct aws *a, const char *region, const struct aws_subnets
     for (size_t i = 0; i < found->list.len; i++) {
         const struct aws_subnet *s = &found->list.items[i];
         if (aws_subnet_seen(a, region, s->id) != NULL) continue;
-        struct aws_subnet copy = {.id = xstrdup(s->id), .zone = xstrdup(s->zone),
-                                  .vpc = xstrdup(s->vpc), .is_default = s->is_default,
+        struct aws_subnet copy = {.id = xstrdup(s->id),
+                                  .zone = xstrdup(s->zone),
+                                  .vpc = xstrdup(s->vpc),
+                                  .is_default = s->is_default,
                                   .ipv6_only = s->ipv6_only};
         vec_push(&a->cache->subnets.list, copy);
         strv_add(&a->cache->subnet_regions, region);
@@ -49,10 +50,11 @@ int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct 
         return gp_fail(err, GP_EPROTO,
                        "ec2 DescribeSubnets: an entry without the ids of a subnet and a VPC, "
                        "and a zone: run the same command again");
-    *ret = (struct aws_subnet){
-        .id = xstrdup(id), .zone = xstrdup(zone), .vpc = xstrdup(vpc),
-        .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0,
-        .ipv6_only = strcmp(xml_str(item, "ipv6Native", ""), "true") == 0};
+    *ret = (struct aws_subnet){.id = xstrdup(id),
+                               .zone = xstrdup(zone),
+                               .vpc = xstrdup(vpc),
+                               .is_default = strcmp(xml_str(item, "defaultForAz", ""), "true") == 0,
+                               .ipv6_only = strcmp(xml_str(item, "ipv6Native", ""), "true") == 0};
     return 0;
 }
 
@@ -64,14 +66,11 @@ static int on_subnet(void *ctx, const struct xml_node *item, struct gp_error *er
     return r;
 }
 
-int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
-                     struct gp_error *err) {
+int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeSubnets");
-    if (id != NULL && id[0] != '\0')
-        aws_param(&body, "SubnetId.1", id);
-    else
-        aws_filter(&body, 1, "default-for-az", "true");
+    if (id != NULL && id[0] != '\0') aws_param(&body, "SubnetId.1", id);
+    else aws_filter(&body, 1, "default-for-az", "true");
     int r = aws_describe(a, region, "DescribeSubnets", &body, 0, "subnetSet", on_subnet, ret, err);
     if (r == 0) remember(a, region, ret);
     return r;
@@ -135,13 +134,12 @@ static void add_offer(struct search *s, const struct aws_type *t, const struct a
 static int offers_of_type(struct search *s, const struct aws_type *t, struct gp_error *err) {
     const struct aws_image *image = NULL;
     bool any = false;
-    for (size_t i = 0; i < s->subnets.list.len; i++)
-        any = any || wanted_in(s, t, s->subnets.list.items[i].zone);
+    for (size_t i = 0; i < s->subnets.list.len; i++) any = any || wanted_in(s, t, s->subnets.list.items[i].zone);
     if (!any) return 0;
     int r = aws_image_find(s->a, s->region, s->spec, t, &image, err);
     if (r == 0 && strcmp(image->arch, t->arch) != 0)
-        r = gp_fail(err, GP_EUSAGE, "aws %s: image %s is for %s, but %s is %s", s->region, image->id,
-                    image->arch, t->name, t->arch);
+        r = gp_fail(err, GP_EUSAGE, "aws %s: image %s is for %s, but %s is %s", s->region, image->id, image->arch,
+                    t->name, t->arch);
     for (size_t i = 0; r == 0 && i < s->subnets.list.len; i++) {
         const struct aws_subnet *subnet = &s->subnets.list.items[i];
         if (!wanted_in(s, t, subnet->zone)) continue;
@@ -159,8 +157,10 @@ static int check_zones(struct search *s, struct gp_error *err) {
         for (size_t k = 0; k < s->subnets.list.len && !found; k++)
             found = strcmp(s->subnets.list.items[k].zone, zone) == 0;
         if (!found)
-            return gp_fail(err, GP_EUSAGE, "aws %s: zone '%s' does not exist, or has no default subnet: "
-                           "correct zones, or give a subnet", s->region, zone);
+            return gp_fail(err, GP_EUSAGE,
+                           "aws %s: zone '%s' does not exist, or has no default subnet: "
+                           "correct zones, or give a subnet",
+                           s->region, zone);
     }
     return 0;
 }
@@ -222,8 +222,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
             if (err != NULL) *err = e;
             return r;
         }
-        if (regions.n > 1)
-            event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
+        if (regions.n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
         if (first.code == GP_OK) first = e;
     }
     if (ret->list.len > before) return 0;

@@ -48,8 +48,8 @@ static int on_price(void *ctx, const struct xml_node *item, struct gp_error *err
     return 0;
 }
 
-int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *types, size_t n,
-                    struct aws_spots *ret, struct gp_error *err) {
+int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *types, size_t n, struct aws_spots *ret,
+                    struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     char now[32];
     time_format_utc(now, sizeof now, aws_now_s(a));
@@ -57,30 +57,40 @@ int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *ty
     for (size_t i = 0; i < n; i++) aws_paramf(&body, types[i].name, "InstanceType.%zu", i + 1);
     aws_param(&body, "ProductDescription.1", "Linux/UNIX");
     aws_param(&body, "StartTime", now); /* now: the price in force in every zone */
-    return aws_describe(a, region, "DescribeSpotPriceHistory", &body, 1000, "spotPriceHistorySet",
-                        on_price, ret, err);
+    return aws_describe(a, region, "DescribeSpotPriceHistory", &body, 1000, "spotPriceHistorySet", on_price, ret, err);
 }
 
 const char *aws_quota_code(const char *type, enum spec_market market) {
     static const struct {
         const char *prefix, *on_demand, *spot;
     } rows[] = {
-        {"p5", "L-417A185B", "L-C4BD4855"},  {"p2", "L-417A185B", "L-7212CCBC"},
-        {"p3", "L-417A185B", "L-7212CCBC"},  {"p4", "L-417A185B", "L-7212CCBC"},
-        {"p6", "L-417A185B", NULL},          {"g", "L-DB2E81BA", "L-3819A6DF"},
-        {"vt", "L-DB2E81BA", "L-3819A6DF"},  {"inf", NULL, NULL},
-        {"trn", NULL, NULL},                 {"dl", NULL, NULL},
-        {"hpc", NULL, NULL},                 {"mac", NULL, NULL},
-        {"x", NULL, NULL},                   {"u-", NULL, NULL},
-        {"f", NULL, NULL},                   {"a", "L-1216C47A", "L-34B43A08"},
-        {"c", "L-1216C47A", "L-34B43A08"},   {"d", "L-1216C47A", "L-34B43A08"},
-        {"h", "L-1216C47A", "L-34B43A08"},   {"i", "L-1216C47A", "L-34B43A08"},
-        {"m", "L-1216C47A", "L-34B43A08"},   {"r", "L-1216C47A", "L-34B43A08"},
-        {"t", "L-1216C47A", "L-34B43A08"},   {"z", "L-1216C47A", "L-34B43A08"},
+        {"p5", "L-417A185B", "L-C4BD4855"},
+        {"p2", "L-417A185B", "L-7212CCBC"},
+        {"p3", "L-417A185B", "L-7212CCBC"},
+        {"p4", "L-417A185B", "L-7212CCBC"},
+        {"p6", "L-417A185B", NULL},
+        {"g", "L-DB2E81BA", "L-3819A6DF"},
+        {"vt", "L-DB2E81BA", "L-3819A6DF"},
+        {"inf", NULL, NULL},
+        {"trn", NULL, NULL},
+        {"dl", NULL, NULL},
+        {"hpc", NULL, NULL},
+        {"mac", NULL, NULL},
+        {"x", NULL, NULL},
+        {"u-", NULL, NULL},
+        {"f", NULL, NULL},
+        {"a", "L-1216C47A", "L-34B43A08"},
+        {"c", "L-1216C47A", "L-34B43A08"},
+        {"d", "L-1216C47A", "L-34B43A08"},
+        {"h", "L-1216C47A", "L-34B43A08"},
+        {"i", "L-1216C47A", "L-34B43A08"},
+        {"m", "L-1216C47A", "L-34B43A08"},
+        {"r", "L-1216C47A", "L-34B43A08"},
+        {"t", "L-1216C47A", "L-34B43A08"},
+        {"z", "L-1216C47A", "L-34B43A08"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++)
-        if (str_starts(type, rows[i].prefix))
-            return market == MARKET_SPOT ? rows[i].spot : rows[i].on_demand;
+        if (str_starts(type, rows[i].prefix)) return market == MARKET_SPOT ? rows[i].spot : rows[i].on_demand;
     return NULL;
 }
 
@@ -91,16 +101,19 @@ int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct 
     GP_AUTO_FREE char *key = xasprintf("%s/%s/%d", offer->region, code, need);
     if (strv_has(&a->cache->quotas_ok, key)) return 0;
     GP_AUTO_FREE char *body = xasprintf("{\"ServiceCode\":\"ec2\",\"QuotaCode\":\"%s\"}", code);
-    struct aws_call call = {.service = "servicequotas", .region = offer->region,
-                            .action = "GetServiceQuota", .body = body, .flags = AWS_OPTIONAL};
+    struct aws_call call = {.service = "servicequotas",
+                            .region = offer->region,
+                            .action = "GetServiceQuota",
+                            .body = body,
+                            .flags = AWS_OPTIONAL};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     if (aws_call(a, &call, &reply, NULL) == 0) {
         double quota = json_num(reply.json, "Quota.Value", -1);
         if (quota >= 0 && quota < need) {
             int r = gp_fail(err, GP_EQUOTA,
                             "aws %s: %d x %s need %d vCPUs, but the account's quota %s (%s) is %.0f: ask "
-                            "for more in Service Quotas, or offer another region", offer->region, count,
-                            offer->instance_type, need, code,
+                            "for more in Service Quotas, or offer another region",
+                            offer->region, count, offer->instance_type, need, code,
                             json_str(reply.json, "Quota.QuotaName", "vCPUs"), quota);
             if (err != NULL) {
                 err->domain = GP_D_CLOUD;

@@ -18,9 +18,7 @@
 
 /* --- bodies --- */
 
-void aws_begin(struct str *body, const char *action) {
-    str_addf(body, "Action=%s&Version=" EC2_VERSION, action);
-}
+void aws_begin(struct str *body, const char *action) { str_addf(body, "Action=%s&Version=" EC2_VERSION, action); }
 
 /* A blank is '+', as in every form that the AWS CLI sends. */
 static void add_value(struct str *body, const char *value) {
@@ -104,11 +102,15 @@ static int on_sign(void *ctx, struct http_fields *add, struct gp_error *err) {
     gmtime_r(&now, &tm);
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
     http_fields_add(add, "X-Amz-Date", date);
-    if (c->cred->token.len > 0)
-        http_fields_add(add, "X-Amz-Security-Token", secret_reveal(&c->cred->token));
-    struct sigv4_req r = {.method = "POST", .path = c->path, .headers = add, .body = c->call->body,
-                          .body_len = strlen(c->call->body), .region = c->call->region,
-                          .service = c->call->service, .date = date};
+    if (c->cred->token.len > 0) http_fields_add(add, "X-Amz-Security-Token", secret_reveal(&c->cred->token));
+    struct sigv4_req r = {.method = "POST",
+                          .path = c->path,
+                          .headers = add,
+                          .body = c->call->body,
+                          .body_len = strlen(c->call->body),
+                          .region = c->call->region,
+                          .service = c->call->service,
+                          .date = date};
     GP_AUTO_STR struct str auth = {0};
     int e = sigv4_authorization(&r, c->cred->id, &c->cred->key, &auth, err);
     if (e == 0) http_fields_add(add, "Authorization", auth.s);
@@ -169,19 +171,20 @@ static void trace_call(const struct call_ctx *c, const char *what) {
 }
 
 /* Turns a whole reply that is no success into err. */
-static int fail_reply(struct call_ctx *c, const char *what, const struct http_resp *resp,
-                      struct gp_error *err) {
+static int fail_reply(struct call_ctx *c, const char *what, const struct http_resp *resp, struct gp_error *err) {
     if (c->said.code[0] != '\0') {
         str_put(c->reply->code, sizeof c->reply->code, c->said.code);
         return aws_fail(err, what, &c->said);
     }
     int r = 0;
     if (resp->status == 429 || resp->status == 503)
-        r = gp_fail(err, GP_ETHROTTLED, "%s: HTTP %d, still after %d tries: try again later", what,
-                    resp->status, resp->attempts);
+        r = gp_fail(err, GP_ETHROTTLED, "%s: HTTP %d, still after %d tries: try again later", what, resp->status,
+                    resp->attempts);
     else if (resp->status >= 300 && resp->status < 400)
-        r = gp_fail(err, GP_EPROTO, "%s: HTTP %d, a redirect, which is not followed: correct the "
-                    "endpoint or the region", what, resp->status);
+        r = gp_fail(err, GP_EPROTO,
+                    "%s: HTTP %d, a redirect, which is not followed: correct the "
+                    "endpoint or the region",
+                    what, resp->status);
     else if (resp->status != 200)
         r = gp_fail(err, GP_EPROTO, "%s: HTTP %d without an AWS error in it%s", what, resp->status,
                     resp->status >= 500 ? ": the service failed, try again later" : "");
@@ -214,12 +217,14 @@ static bool outcome_open(const struct call_ctx *c, const struct http_resp *resp,
     return resp->status >= 500 || resp->status == 200;
 }
 
-static int attempt(struct aws *a, const struct aws_call *call, const struct aws_cred *cred,
-                   struct aws_reply *ret, struct gp_error *err) {
+static int attempt(struct aws *a, const struct aws_call *call, const struct aws_cred *cred, struct aws_reply *ret,
+                   struct gp_error *err) {
     GP_AUTO_FREE char *endpoint = aws_endpoint(&a->cfg, call->service, call->region);
     if (endpoint == NULL)
-        return gp_fail(err, GP_EUSAGE, "%s %s: '%.40s' is no region of aws: correct regions or "
-                       "AWS_REGION", call->service, call->action, call->region);
+        return gp_fail(err, GP_EUSAGE,
+                       "%s %s: '%.40s' is no region of aws: correct regions or "
+                       "AWS_REGION",
+                       call->service, call->action, call->region);
     GP_AUTO_FREE char *what = xasprintf("%s %s in %s", call->service, call->action, call->region);
     GP_AUTO_FREE char *url = xasprintf("%s/", endpoint);
     const char *host = strstr(url, "://");
@@ -228,9 +233,13 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
     size_t host_len = strcspn(host, "/");
     GP_AUTO_FREE char *host_only = xstrndup(host, host_len);
     GP_AUTO_RESP struct http_resp resp = {0};
-    struct call_ctx c = {.a = a, .call = call, .cred = cred, .reply = ret,
+    struct call_ctx c = {.a = a,
+                         .call = call,
+                         .cred = cred,
+                         .reply = ret,
                          .path = xstrdup(host + host_len),
-                         .is_json = is_json_service(call->service), .said = {"", "", ""}};
+                         .is_json = is_json_service(call->service),
+                         .said = {"", "", ""}};
     http_fields_add(&c.base, "Host", host_only);
     if (c.is_json) {
         GP_AUTO_FREE char *target = xasprintf("%s.%s", json_target(call->service), call->action);
@@ -239,9 +248,15 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
     } else {
         http_fields_add(&c.base, "Content-Type", "application/x-www-form-urlencoded; charset=utf-8");
     }
-    struct http_req req = {.what = what, .method = "POST", .url = url, .body = call->body,
-                           .body_len = strlen(call->body), .sign = on_sign, .judge = on_judge,
-                           .ctx = &c, .repeatable = (call->flags & AWS_ONCE) == 0,
+    struct http_req req = {.what = what,
+                           .method = "POST",
+                           .url = url,
+                           .body = call->body,
+                           .body_len = strlen(call->body),
+                           .sign = on_sign,
+                           .judge = on_judge,
+                           .ctx = &c,
+                           .repeatable = (call->flags & AWS_ONCE) == 0,
                            .tries = call->flags & AWS_OPTIONAL ? 1 : 5,
                            .timeout_ms = call->flags & AWS_OPTIONAL ? 10000 : 60000,
                            .max_body = REPLY_MAX};
@@ -250,17 +265,14 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
     ret->sent = resp.sent;
     if (r == 0 && resp.has_date)
         a->base.clock_skew_s = resp.date_skew_s > 2 || resp.date_skew_s < -2 ? resp.date_skew_s : 0;
-    if (r == 0 && (resp.status != 200 || c.malformed || c.said.code[0] != '\0'))
-        r = fail_reply(&c, what, &resp, err);
-    if (r != 0 && (call->flags & AWS_ONCE) && outcome_open(&c, &resp, resp.status == 0 ? r : 0))
-        r = to_unknown(err, r);
+    if (r == 0 && (resp.status != 200 || c.malformed || c.said.code[0] != '\0')) r = fail_reply(&c, what, &resp, err);
+    if (r != 0 && (call->flags & AWS_ONCE) && outcome_open(&c, &resp, resp.status == 0 ? r : 0)) r = to_unknown(err, r);
     http_fields_clear(&c.base);
     free(c.path);
     return r;
 }
 
-int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret,
-             struct gp_error *err) {
+int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret, struct gp_error *err) {
     bool refreshed = false, corrected = false;
     for (;;) {
         const struct aws_cred *cred = call->cred;
@@ -293,16 +305,15 @@ int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret,
     }
 }
 
-int aws_ec2(struct aws *a, const char *region, const char *action, const struct str *body,
-            unsigned flags, struct aws_reply *ret, struct gp_error *err) {
+int aws_ec2(struct aws *a, const char *region, const char *action, const struct str *body, unsigned flags,
+            struct aws_reply *ret, struct gp_error *err) {
     if (body->truncated) return gp_fail(err, GP_EINTERNAL, "ec2 %s: the request is too large", action);
-    struct aws_call c = {.service = "ec2", .region = region, .action = action, .body = body->s,
-                         .flags = flags};
+    struct aws_call c = {.service = "ec2", .region = region, .action = action, .body = body->s, .flags = flags};
     return aws_call(a, &c, ret, err);
 }
 
-int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body,
-                 int page, const char *set, aws_each_fn each, void *ctx, struct gp_error *err) {
+int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body, int page,
+                 const char *set, aws_each_fn each, void *ctx, struct gp_error *err) {
     GP_AUTO_FREE char *next = NULL;
     for (int pages = 0; pages < 1000; pages++) {
         GP_AUTO_STR struct str b = {0};

@@ -14,15 +14,21 @@ static int public_cidr(struct aws *a, const char **ret, struct gp_error *err) {
     const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
     if (a->cache->public_cidr == NULL) {
         GP_AUTO_RESP struct http_resp resp = {0};
-        struct http_req req = {.what = "this controller's public address", .method = "GET",
-                               .url = url, .repeatable = true, .tries = 3, .timeout_ms = 10000,
+        struct http_req req = {.what = "this controller's public address",
+                               .method = "GET",
+                               .url = url,
+                               .repeatable = true,
+                               .tries = 3,
+                               .timeout_ms = 10000,
                                .max_body = 4096};
         int r = http_call(a->http, &req, &resp, err);
         if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
         char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
         if (resp.status != 200 || !form_address(text))
-            return gp_fail(err, GP_EENV, "%s did not tell this controller's public address (HTTP %d): "
-                           "give access.ssh_from", url, resp.status);
+            return gp_fail(err, GP_EENV,
+                           "%s did not tell this controller's public address (HTTP %d): "
+                           "give access.ssh_from",
+                           url, resp.status);
         a->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
     }
     *ret = a->cache->public_cidr;
@@ -114,8 +120,8 @@ static int change(struct aws *a, const char *action, const char *region, const c
 }
 
 /* All in one call; where one of them is there (or gone) already, one by one. */
-static int change_all(struct aws *a, const char *action, int done_already, const char *region,
-                      const char *group, const struct rules *r, struct gp_error *err) {
+static int change_all(struct aws *a, const char *action, int done_already, const char *region, const char *group,
+                      const struct rules *r, struct gp_error *err) {
     struct gp_error e = {0};
     if (r->list.len == 0) return 0;
     int rc = change(a, action, region, group, r->list.items, r->list.len, &e);
@@ -134,20 +140,23 @@ static char empty[] = "", tcp[] = "tcp", ssh_port[] = "22", any[] = "-1";
 
 static void find_missing(const struct aws_group *g, const struct strv *from, struct rules *ret) {
     if (!has_members(g)) {
-        struct aws_rule members = {.protocol = any, .from = empty, .to = empty, .kind = AWS_FROM_GROUP,
-                                   .source = g->id, .account = empty};
+        struct aws_rule members = {
+            .protocol = any, .from = empty, .to = empty, .kind = AWS_FROM_GROUP, .source = g->id, .account = empty};
         vec_push(&ret->list, members);
     }
     for (size_t i = 0; i < from->n; i++) {
-        struct aws_rule ssh = {.protocol = tcp, .from = ssh_port, .to = ssh_port, .account = empty,
+        struct aws_rule ssh = {.protocol = tcp,
+                               .from = ssh_port,
+                               .to = ssh_port,
+                               .account = empty,
                                .kind = strchr(from->v[i], ':') != NULL ? AWS_FROM_IPV6 : AWS_FROM_IPV4,
                                .source = from->v[i]};
         if (!has_ssh(g, from->v[i])) vec_push(&ret->list, ssh);
     }
 }
 
-static int add_missing(struct aws *a, const char *region, const struct aws_group *g,
-                       const struct rules *missing, struct gp_error *err) {
+static int add_missing(struct aws *a, const char *region, const struct aws_group *g, const struct rules *missing,
+                       struct gp_error *err) {
     for (int i = 0;; i++) { /* a new group may be unknown for a moment */
         struct gp_error e = {0};
         int r = change_all(a, "AuthorizeSecurityGroupIngress", -GP_EEXISTS, region, g->id, missing, &e);
@@ -187,8 +196,10 @@ static int revoke(struct aws *a, const char *region, const struct aws_group *g, 
         if (r == 0) find_foreign(&now, from, &left);
         bool none = left.list.len == 0;
         if (r == 0 && !none && i == 4)
-            r = gp_fail(err, GP_EPROTO, "security group %s still lets in what access.ssh_from does not name (from "
-                        "%.60s): remove that rule in the cloud's console", g->id, left.list.items[0].source);
+            r = gp_fail(err, GP_EPROTO,
+                        "security group %s still lets in what access.ssh_from does not name (from "
+                        "%.60s): remove that rule in the cloud's console",
+                        g->id, left.list.items[0].source);
         vec_free(&left.list);
         aws_group_clear(&now);
         if (r == 0 && none) break;
@@ -198,8 +209,8 @@ static int revoke(struct aws *a, const char *region, const struct aws_group *g, 
     return r;
 }
 
-int aws_group_rules(struct aws *a, const struct spec *spec, const char *region,
-                    const struct aws_group *g, struct gp_error *err) {
+int aws_group_rules(struct aws *a, const struct spec *spec, const char *region, const struct aws_group *g,
+                    struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, g->id);
     if (strv_has(&a->cache->groups_ready, key)) return 0;
     GP_AUTO_STRV struct strv from = {0};

@@ -24,9 +24,7 @@ void sha256_hex(const void *p, size_t n, char hex[65]) {
     str_hex(hex, digest, 32);
 }
 
-static int compare_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int compare_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static int hex_value(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -45,10 +43,8 @@ static void encode_query_part(struct str *out, const char *s, size_t n) {
         } else if (s[i] == '+') {
             one[0] = ' ';
         }
-        if (one[0] == '\0')
-            str_add(out, "%00");
-        else
-            http_encode(out, one);
+        if (one[0] == '\0') str_add(out, "%00");
+        else http_encode(out, one);
     }
 }
 
@@ -96,16 +92,12 @@ static void normalise_path(const char *path, struct str *out) {
 static void canonical_path(const struct sigv4_req *r, struct str *out) {
     GP_AUTO_STR struct str plain = {0};
     const char *path = r->path == NULL || r->path[0] == '\0' ? "/" : r->path;
-    if (r->raw_path)
-        str_add(&plain, path);
-    else
-        normalise_path(path, &plain);
+    if (r->raw_path) str_add(&plain, path);
+    else normalise_path(path, &plain);
     for (const char *p = plain.s; *p != '\0'; p++) {
         char one[2] = {*p, '\0'};
-        if (*p == '/')
-            str_addc(out, '/');
-        else
-            http_encode(out, one);
+        if (*p == '/') str_addc(out, '/');
+        else http_encode(out, one);
     }
 }
 
@@ -179,12 +171,12 @@ void sigv4_string_to_sign(const struct sigv4_req *r, const char *canonical, stru
 
 static bool hmac(const void *key, size_t key_len, const char *text, unsigned char out[32]) {
     unsigned len = 0;
-    return HMAC(EVP_sha256(), key, (int)key_len, (const unsigned char *)text, strlen(text), out,
-                &len) != NULL && len == 32;
+    return HMAC(EVP_sha256(), key, (int)key_len, (const unsigned char *)text, strlen(text), out, &len) != NULL &&
+           len == 32;
 }
 
-int sigv4_signature(const struct sigv4_req *r, const char *string_to_sign,
-                    const struct secret *secret_key, char hex[65], struct gp_error *err) {
+int sigv4_signature(const struct sigv4_req *r, const char *string_to_sign, const struct secret *secret_key,
+                    char hex[65], struct gp_error *err) {
     GP_AUTO_STR struct str start = {0};
     unsigned char k[32], next[32];
     char date[9] = {0};
@@ -203,8 +195,8 @@ int sigv4_signature(const struct sigv4_req *r, const char *string_to_sign,
     return ok ? 0 : gp_fail(err, GP_EENV, "this OpenSSL could not compute HMAC-SHA256");
 }
 
-int sigv4_authorization(const struct sigv4_req *r, const char *access_key_id,
-                        const struct secret *secret_key, struct str *out, struct gp_error *err) {
+int sigv4_authorization(const struct sigv4_req *r, const char *access_key_id, const struct secret *secret_key,
+                        struct str *out, struct gp_error *err) {
     GP_AUTO_STR struct str canonical = {0};
     GP_AUTO_STR struct str to_sign = {0};
     char hex[65];

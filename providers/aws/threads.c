@@ -27,8 +27,7 @@ struct worker {
 };
 
 static void work_on(struct share *s, struct aws *a) {
-    for (size_t i = atomic_fetch_add(&s->next, 1); i < s->n; i = atomic_fetch_add(&s->next, 1))
-        s->work(a, i, s->ctx);
+    for (size_t i = atomic_fetch_add(&s->next, 1); i < s->n; i = atomic_fetch_add(&s->next, 1)) s->work(a, i, s->ctx);
 }
 
 static void *run(void *arg) {

@@ -10,7 +10,7 @@
 #include <ctype.h>
 
 /* Without a GPU: small current x86 types, the cheap ones first; the first that a zone sells. */
-static const char *const small_types[] = {"t3.medium", "t3a.medium", "c7i.large",  "c6i.large",
+static const char *const small_types[] = {"t3.medium", "t3a.medium", "c7i.large", "c6i.large",
                                           "m6i.large", "c5.large",   "m5.large"};
 
 static void type_clear(struct aws_type *t) {
@@ -27,8 +27,8 @@ void aws_types_clear(struct aws_types *t) {
 /* --- GPU names --- */
 
 struct gpu_name {
-    char model[64];  /* upper case, letters and digits */
-    int memory_gb;   /* 0: not said */
+    char model[64]; /* upper case, letters and digits */
+    int memory_gb;  /* 0: not said */
 };
 
 static bool noise(const char *word) {
@@ -49,8 +49,7 @@ static void parse_gpu(const char *text, struct gpu_name *ret) {
         const char *w = words.v[i];
         size_t digits = strspn(w, "0123456789");
         bool gb = digits > 0 && digits <= 4 && i > 0 &&
-                  (strcmp(w + digits, "GB") == 0 || strcmp(w + digits, "G") == 0 ||
-                   strcmp(w + digits, "GIB") == 0);
+                  (strcmp(w + digits, "GB") == 0 || strcmp(w + digits, "G") == 0 || strcmp(w + digits, "GIB") == 0);
         if (gb) {
             ret->memory_gb = (int)strtol(w, NULL, 10);
         } else if (!noise(w)) {
@@ -75,9 +74,9 @@ bool aws_gpu_matches(const char *wanted, const struct aws_type *t) {
  * gets the open kernel modules. Kepler's last branch is 470; Maxwell, Pascal and Volta end with
  * 580. */
 static const struct aws_old_gpu old_gpus[] = {
-    {"V100", "Volta", 580},   {"P100", "Pascal", 580}, {"P40", "Pascal", 580},
-    {"P4", "Pascal", 580},    {"M60", "Maxwell", 580}, {"M40", "Maxwell", 580},
-    {"M4", "Maxwell", 580},   {"K80", "Kepler", 470},  {"K520", "Kepler", 470},
+    {"V100", "Volta", 580}, {"P100", "Pascal", 580}, {"P40", "Pascal", 580},
+    {"P4", "Pascal", 580},  {"M60", "Maxwell", 580}, {"M40", "Maxwell", 580},
+    {"M4", "Maxwell", 580}, {"K80", "Kepler", 470},  {"K520", "Kepler", 470},
 };
 
 const struct aws_old_gpu *aws_old_gpu(const char *gpu_name) {
@@ -127,33 +126,31 @@ static int on_type(void *ctx, const struct xml_node *item, struct gp_error *err)
     return 0;
 }
 
-static int describe_named(struct aws *a, const char *region, const char *const *names, size_t n,
-                          bool as_filter, struct aws_types *ret, struct gp_error *err) {
+static int describe_named(struct aws *a, const char *region, const char *const *names, size_t n, bool as_filter,
+                          struct aws_types *ret, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeInstanceTypes");
     if (as_filter) aws_param(&body, "Filter.1.Name", "instance-type");
     for (size_t i = 0; i < n; i++)
         aws_paramf(&body, names[i], as_filter ? "Filter.1.Value.%zu" : "InstanceType.%zu", i + 1);
     /* MaxResults may not be sent with names. */
-    return aws_describe(a, region, "DescribeInstanceTypes", &body, as_filter ? 100 : 0,
-                        "instanceTypeSet", on_type, ret, err);
+    return aws_describe(a, region, "DescribeInstanceTypes", &body, as_filter ? 100 : 0, "instanceTypeSet", on_type, ret,
+                        err);
 }
 
-static int describe_all(struct aws *a, const char *region, struct aws_types *ret,
-                        struct gp_error *err) {
+static int describe_all(struct aws *a, const char *region, struct aws_types *ret, struct gp_error *err) {
     static const char *const families[] = {"g*", "p*"}; /* every NVIDIA family of EC2 */
     int r = describe_named(a, region, families, 2, true, ret, err);
     if (r != 0 || ret->list.len > 0) return r;
     /* An EC2-compatible endpoint that knows no wildcards. */
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeInstanceTypes");
-    return aws_describe(a, region, "DescribeInstanceTypes", &body, 100, "instanceTypeSet", on_type, ret,
-                        err);
+    return aws_describe(a, region, "DescribeInstanceTypes", &body, 100, "instanceTypeSet", on_type, ret, err);
 }
 
 /* Moves what fits from all to ret; says in `have` what exists in other numbers. */
-static void pick_gpus(struct aws_types *all, const struct spec *spec, bool spot,
-                      struct aws_types *ret, struct strv *have, struct strv *names) {
+static void pick_gpus(struct aws_types *all, const struct spec *spec, bool spot, struct aws_types *ret,
+                      struct strv *have, struct strv *names) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct aws_type *t = &all->list.items[i];
         if (!t->nvidia || t->gpus < 1) continue;
@@ -174,12 +171,11 @@ static int no_type(const struct spec *spec, const char *region, bool spot, const
     GP_AUTO_FREE char *models = strv_join(names, ", ");
     int r = 0;
     if (names->n > 0 && have->n == 0)
-        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with a GPU '%s'; it has: %.200s", region,
-                    spec->gpu.model, models);
+        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with a GPU '%s'; it has: %.200s", region, spec->gpu.model,
+                    models);
     else
-        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with %d x %s%s; it has them in: %s", region,
-                    spec->gpu.count, spec->gpu.model, spot ? " on the spot market" : "",
-                    have->n > 0 ? counts : "no number");
+        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with %d x %s%s; it has them in: %s", region, spec->gpu.count,
+                    spec->gpu.model, spot ? " on the spot market" : "", have->n > 0 ? counts : "no number");
     if (err != NULL) err->scope = GP_SCOPE_REGION;
     return r;
 }
@@ -193,27 +189,23 @@ static int by_size(const void *x, const void *y) {
     return strcmp(a->name, b->name);
 }
 
-static int find_by_name(struct aws *a, const char *region, const struct spec *spec,
-                        const struct spec_offer *offer, struct aws_types *ret,
-                        struct gp_error *err) {
+static int find_by_name(struct aws *a, const char *region, const struct spec *spec, const struct spec_offer *offer,
+                        struct aws_types *ret, struct gp_error *err) {
     const char *name = offer->instance_type;
     int r = describe_named(a, region, &name, 1, false, ret, err);
     if (r != 0) return r;
-    if (ret->list.len != 1)
-        return gp_fail(err, GP_EUSAGE, "aws %s knows no instance type '%s'", region, name);
+    if (ret->list.len != 1) return gp_fail(err, GP_EUSAGE, "aws %s knows no instance type '%s'", region, name);
     const struct aws_type *t = &ret->list.items[0];
-    if (spec->gpu.model != NULL &&
-        (!aws_gpu_matches(spec->gpu.model, t) || t->gpus != spec->gpu.count))
-        return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu asks for %s:%d", name,
-                       t->gpus, t->gpu_name[0] ? t->gpu_name : "no GPU", spec->gpu.model,
-                       spec->gpu.count);
+    if (spec->gpu.model != NULL && (!aws_gpu_matches(spec->gpu.model, t) || t->gpus != spec->gpu.count))
+        return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu asks for %s:%d", name, t->gpus,
+                       t->gpu_name[0] ? t->gpu_name : "no GPU", spec->gpu.model, spec->gpu.count);
     if (offer->market == MARKET_SPOT && !t->spot)
         return gp_fail(err, GP_EUSAGE, "instance_type %s is not sold on the spot market", name);
     return 0;
 }
 
-int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
-                   const struct spec_offer *offer, struct aws_types *ret, struct gp_error *err) {
+int aws_types_find(struct aws *a, const char *region, const struct spec *spec, const struct spec_offer *offer,
+                   struct aws_types *ret, struct gp_error *err) {
     bool spot = offer->market == MARKET_SPOT;
     if (offer->instance_type != NULL) return find_by_name(a, region, spec, offer, ret, err);
     struct aws_types all = {0};
@@ -238,8 +230,7 @@ int aws_types_find(struct aws *a, const char *region, const struct spec *spec,
         }
     aws_types_clear(&all);
     if (r == 0 && ret->list.len == 0)
-        return gp_fail(err, GP_ECAPACITY, "aws %s sells none of the small types: give instance_type",
-                       region);
+        return gp_fail(err, GP_ECAPACITY, "aws %s sells none of the small types: give instance_type", region);
     return r;
 }
 
@@ -254,13 +245,13 @@ static int on_offering(void *ctx, const struct xml_node *item, struct gp_error *
     return 0;
 }
 
-int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n,
-                   struct strv *ret, struct gp_error *err) {
+int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n, struct strv *ret,
+                   struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeInstanceTypeOfferings");
     aws_param(&body, "LocationType", "availability-zone");
     aws_param(&body, "Filter.1.Name", "instance-type");
     for (size_t i = 0; i < n; i++) aws_paramf(&body, types[i].name, "Filter.1.Value.%zu", i + 1);
-    return aws_describe(a, region, "DescribeInstanceTypeOfferings", &body, 1000,
-                        "instanceTypeOfferingSet", on_offering, ret, err);
+    return aws_describe(a, region, "DescribeInstanceTypeOfferings", &body, 1000, "instanceTypeOfferingSet", on_offering,
+                        ret, err);
 }

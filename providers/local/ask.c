@@ -24,8 +24,8 @@ static int reach(const char *dir, int *ret_fd, struct gp_error *err) {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     snprintf(sa.sun_path, sizeof sa.sun_path, "/proc/self/fd/%d/ctl", at);
     if (connect(fd, (const struct sockaddr *)&sa, sizeof sa) != 0)
-        return gp_fail_errno(err, errno == ENOENT || errno == ECONNREFUSED ? GP_ENOTFOUND : GP_EIO,
-                             errno, "could not reach the holder at '%s/ctl'", dir);
+        return gp_fail_errno(err, errno == ENOENT || errno == ECONNREFUSED ? GP_ENOTFOUND : GP_EIO, errno,
+                             "could not reach the holder at '%s/ctl'", dir);
     *ret_fd = fd;
     fd = -1;
     return 0;
@@ -51,8 +51,8 @@ static int lost(struct gp_error *err, const char *dir, const char *why) {
     return gp_fail(err, GP_EUNKNOWN, "the holder of '%s' did not answer: %s", dir, why);
 }
 
-int local_ask(const char *dir, const char *request, int64_t deadline_ms,
-              const struct gp_cancel *cancel, struct str *ret, struct gp_error *err) {
+int local_ask(const char *dir, const char *request, int64_t deadline_ms, const struct gp_cancel *cancel,
+              struct str *ret, struct gp_error *err) {
     GP_AUTO_FD int fd = -1;
     int r = reach(dir, &fd, err);
     if (r != 0) return r;
@@ -60,8 +60,7 @@ int local_ask(const char *dir, const char *request, int64_t deadline_ms,
     for (size_t sent = 0, n = strlen(line); sent < n;) {
         struct gp_error why = {0};
         if (gp_wait_fd(fd, POLLOUT, deadline_ms, cancel, NULL, &why) != 0)
-            return why.code == GP_ECANCELLED ? gp_fail(err, why.code, "%s", why.msg)
-                                             : lost(err, dir, why.msg);
+            return why.code == GP_ECANCELLED ? gp_fail(err, why.code, "%s", why.msg) : lost(err, dir, why.msg);
         ssize_t w = send(fd, line + sent, n - sent, MSG_NOSIGNAL);
         if (w < 0 && errno != EAGAIN && errno != EINTR) return lost(err, dir, strerror(errno));
         if (w > 0) sent += (size_t)w;

@@ -13,7 +13,7 @@ int local_await(const char *dir, int64_t deadline_ms, const struct gp_cancel *ca
 
 /* Sends one request line (without newline) and reads the answer to its end. Nobody listens:
  * -GP_ENOTFOUND (nothing was asked). Lost or late after it was sent: -GP_EUNKNOWN. */
-int local_ask(const char *dir, const char *request, int64_t deadline_ms,
-              const struct gp_cancel *cancel, struct str *ret, struct gp_error *err);
+int local_ask(const char *dir, const char *request, int64_t deadline_ms, const struct gp_cancel *cancel,
+              struct str *ret, struct gp_error *err);
 
 #endif

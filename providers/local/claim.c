@@ -46,8 +46,7 @@ int local_base(const char *state_dir, char **ret, struct gp_error *err) {
 /* An owner may be any text; most are plain words and stay readable in the folder's name. */
 char *local_dir(const char *base, const char *owner, const char *name) {
     size_t plain = strspn(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-    if (owner[plain] == '\0' && plain > 0 && plain <= 32)
-        return xasprintf("%s/%s@%s", base, name, owner);
+    if (owner[plain] == '\0' && plain > 0 && plain <= 32) return xasprintf("%s/%s@%s", base, name, owner);
     unsigned char md[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     char hex[17] = "";
@@ -55,9 +54,7 @@ char *local_dir(const char *base, const char *owner, const char *name) {
     return xasprintf("%s/%s@.%s", base, name, hex);
 }
 
-static bool is_passing(const char *entry) {
-    return str_starts(entry, ".new-") || str_starts(entry, ".dead-");
-}
+static bool is_passing(const char *entry) { return str_starts(entry, ".new-") || str_starts(entry, ".dead-"); }
 
 /* As another id's files may lie in a dead stack (a node in a user namespace made them), what plain
  * removal cannot do is done by a child that has the same id map. */
@@ -71,8 +68,7 @@ static int remove_all(const char *path, struct gp_error *err) {
     GP_AUTO_STR struct str out = {0};
     bool ok = false;
     int r = local_spawn("remove", path, "", clock_deadline(60000), NULL, &out, &ok, err);
-    if (r == 0 && !ok)
-        r = gp_fail(err, GP_EIO, "could not remove '%s': %s", path, out.s ? str_trim(out.s) : "");
+    if (r == 0 && !ok) r = gp_fail(err, GP_EIO, "could not remove '%s': %s", path, out.s ? str_trim(out.s) : "");
     return r;
 }
 
@@ -95,8 +91,7 @@ int local_lock(const char *base, int64_t deadline_ms, const struct gp_cancel *ca
         if (errno != EWOULDBLOCK && errno != EINTR)
             return gp_fail_errno(err, GP_EIO, errno, "could not lock '%s'", base);
         if (clock_left_ms(deadline_ms) == 0)
-            return gp_fail(err, GP_ETIMEOUT, "another gpuprov works on local stacks and holds '%s'",
-                           base);
+            return gp_fail(err, GP_ETIMEOUT, "another gpuprov works on local stacks and holds '%s'", base);
         int r = gp_sleep(LOCK_STEP_MS, cancel, err);
         if (r != 0) return r;
     }
@@ -130,9 +125,8 @@ int local_claim_make(const char *base, const struct local_claim *c, struct gp_er
     GP_AUTO_FREE char *tmp = xasprintf("%s/.new-%s", base, id);
     GP_AUTO_FREE char *file = fs_join(tmp, "claim.json");
     GP_AUTO_JSON json_t *j =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "owner", c->owner, "name", c->name, "uid", c->uid,
-                  "spec_hash", c->spec_hash, "created", (json_int_t)c->created_s, "expires",
-                  (json_int_t)c->expires_s);
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "owner", c->owner, "name", c->name, "uid", c->uid, "spec_hash",
+                  c->spec_hash, "created", (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "the stack's owner or name is not valid UTF-8");
     GP_AUTO_FREE char *text = json_text(j, 1);
     r = fs_mkdirs(tmp, 0700, err);
@@ -145,13 +139,12 @@ int local_claim_make(const char *base, const struct local_claim *c, struct gp_er
     }
     int e = errno;
     fs_remove_tree(tmp, NULL);
-    if (e == EEXIST || e == ENOTEMPTY)
-        return gp_fail(err, GP_EEXISTS, "local stack '%s' exists already", c->name);
+    if (e == EEXIST || e == ENOTEMPTY) return gp_fail(err, GP_EEXISTS, "local stack '%s' exists already", c->name);
     return gp_fail_errno(err, GP_EIO, e, "could not make '%s'", c->dir);
 }
 
-int local_claims_read(const char *base, const char *owner, const char *name,
-                      struct local_claims *ret, struct gp_error *err) {
+int local_claims_read(const char *base, const char *owner, const char *name, struct local_claims *ret,
+                      struct gp_error *err) {
     DIR *d = opendir(base);
     if (d == NULL && errno == ENOENT) return 0;
     if (d == NULL) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", base);
@@ -163,17 +156,14 @@ int local_claims_read(const char *base, const char *owner, const char *name,
         struct gp_error why = {0};
         int r = local_claim_read(dir, &c, &why);
         if (r == -GP_ENOTFOUND) continue; /* removed meanwhile */
-        if (r != 0) { /* the others are read all the same */
+        if (r != 0) {                     /* the others are read all the same */
             if (first == 0)
-                first = gp_fail(err, why.code, "%s; 'rm -r %s' if no stack of that name is wanted",
-                                why.msg, dir);
+                first = gp_fail(err, why.code, "%s; 'rm -r %s' if no stack of that name is wanted", why.msg, dir);
             continue;
         }
-        if ((owner == NULL || strcmp(owner, c.owner) == 0) &&
-            (name == NULL || strcmp(name, c.name) == 0))
+        if ((owner == NULL || strcmp(owner, c.owner) == 0) && (name == NULL || strcmp(name, c.name) == 0))
             vec_push(&ret->list, c);
-        else
-            local_claim_clear(&c);
+        else local_claim_clear(&c);
     }
     closedir(d);
     return first;
@@ -185,8 +175,7 @@ char *local_cgroup(const char *uid) {
     for (size_t i = 0; i < GP_ARRAY_LEN(roots); i++) {
         GP_AUTO_FREE char *mark = fs_join(roots[i], "cgroup.procs");
         GP_AUTO_FREE char *v2 = fs_join(roots[i], "cgroup.controllers");
-        if (access(mark, W_OK) == 0 && fs_exists(v2))
-            return xasprintf("%s/gpuprov-%s", roots[i], uid);
+        if (access(mark, W_OK) == 0 && fs_exists(v2)) return xasprintf("%s/gpuprov-%s", roots[i], uid);
     }
     return NULL;
 }
@@ -196,14 +185,12 @@ int local_remove(const char *base, const char *dir, const char *uid, struct gp_e
     GP_AUTO_FREE char *dead = xasprintf("%s/.dead-%s", base, uid);
     GP_AUTO_FREE char *cgroup = local_cgroup(uid);
     if (cgroup != NULL)
-        for (int i = 0; i < 50 && rmdir(cgroup) != 0 && errno == EBUSY; i++)
-            gp_sleep(10, NULL, NULL);
+        for (int i = 0; i < 50 && rmdir(cgroup) != 0 && errno == EBUSY; i++) gp_sleep(10, NULL, NULL);
     if (rename(dir, dead) != 0 && errno != ENOENT) {
         int e = errno; /* an earlier removal of this very uid was killed: finish that one first */
         int r = remove_all(dead, err);
         if (r != 0) return r;
-        if (rename(dir, dead) != 0)
-            return gp_fail_errno(err, GP_EIO, e, "could not remove '%s'", dir);
+        if (rename(dir, dead) != 0) return gp_fail_errno(err, GP_EIO, e, "could not remove '%s'", dir);
     }
     return remove_all(dead, err);
 }

@@ -48,8 +48,8 @@ int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *
 int local_claim_make(const char *base, const struct local_claim *c, struct gp_error *err);
 /* Every claimed stack below BASE; owner and name may be NULL (any). No BASE: none. A claim that cannot be
  * read fails it at the end: ret holds all others then. */
-int local_claims_read(const char *base, const char *owner, const char *name,
-                      struct local_claims *ret, struct gp_error *err);
+int local_claims_read(const char *base, const char *owner, const char *name, struct local_claims *ret,
+                      struct gp_error *err);
 
 struct local_record {
     pid_t pid;
@@ -77,7 +77,6 @@ char *local_cgroup(const char *uid);
  * appended to out. *ret_ok: its last line was "ok" (taken off). Any thread may: the child is spawned,
  * not forked. Cancelled or late: the child is killed first. */
 int local_spawn(const char *what, const char *arg, const char *input, int64_t deadline_ms,
-                const struct gp_cancel *cancel, struct str *out, bool *ret_ok,
-                struct gp_error *err);
+                const struct gp_cancel *cancel, struct str *out, bool *ret_ok, struct gp_error *err);
 
 #endif

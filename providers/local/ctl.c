@@ -89,8 +89,7 @@ static void hand_over(struct holder_client *c) {
         char room[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } u = {{0}};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room,
-                       .msg_controllen = sizeof u.room};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     h->cmsg_level = SOL_SOCKET;
     h->cmsg_type = SCM_RIGHTS;
@@ -112,8 +111,7 @@ static void dial_start(struct holder *h, struct holder_client *c, const char *ho
     struct local_node *n = NULL;
     for (size_t i = 0; i < h->nodes.len; i++) {
         struct local_node *o = h->nodes.items[i];
-        if (o->state != LOCAL_ENDED && (strcmp(o->ip, host) == 0 || strcmp(o->name, host) == 0))
-            n = o;
+        if (o->state != LOCAL_ENDED && (strcmp(o->ip, host) == 0 || strcmp(o->name, host) == 0)) n = o;
     }
     if (n == NULL) {
         say_error(c, "no node has this address");

@@ -31,15 +31,13 @@ static bool small(const json_t *j, const char *key, int min, int max, int *ret) 
 }
 
 /* The string at key, or NULL. One that holds a NUL is none: jansson refuses it when it parses. */
-static const char *word(const json_t *j, const char *key) {
-    return json_string_value(json_object_get(j, key));
-}
+static const char *word(const json_t *j, const char *key) { return json_string_value(json_object_get(j, key)); }
 
 static bool is_hash_or_empty(const char *s) { return s != NULL && (s[0] == '\0' || form_spec_hash(s)); }
 
 int local_decode_claim(const json_t *j, const char *path, struct local_claim *ret, struct gp_error *err) {
-    const char *owner = word(j, "owner"), *name = word(j, "name"), *uid = word(j, "uid"),
-               *hash = word(j, "spec_hash"), *bad = NULL;
+    const char *owner = word(j, "owner"), *name = word(j, "name"), *uid = word(j, "uid"), *hash = word(j, "spec_hash"),
+               *bad = NULL;
     int64_t created = 0, expires = 0;
     if (!form_uid(uid)) bad = "uid";
     else if (!form_stack(name)) bad = "name";
@@ -49,8 +47,12 @@ int local_decode_claim(const json_t *j, const char *path, struct local_claim *re
     else if (!number(j, "expires", 1, TIME_MAX_S, &expires)) bad = "expires";
     if (bad != NULL)
         return gp_fail(err, GP_EIO, "'%s' is no claim of a local stack: its '%s' has not the form", path, bad);
-    *ret = (struct local_claim){.owner = xstrdup(owner), .name = xstrdup(name), .uid = xstrdup(uid),
-                                .spec_hash = xstrdup(hash), .created_s = created, .expires_s = expires};
+    *ret = (struct local_claim){.owner = xstrdup(owner),
+                                .name = xstrdup(name),
+                                .uid = xstrdup(uid),
+                                .spec_hash = xstrdup(hash),
+                                .created_s = created,
+                                .expires_s = expires};
     return 0;
 }
 
@@ -75,8 +77,8 @@ int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_err
     int64_t created = 0, expires = 0;
     int nodes = 0;
     if (base == NULL || base[0] != '/' || !form_uid(uid) || !form_stack(name) ||
-        !number(j, "created", 1, TIME_MAX_S, &created) ||
-        !number(j, "expires", 1, TIME_MAX_S, &expires) || !small(j, "nodes", 1, LOCAL_SLOTS_MAX, &nodes))
+        !number(j, "created", 1, TIME_MAX_S, &created) || !number(j, "expires", 1, TIME_MAX_S, &expires) ||
+        !small(j, "nodes", 1, LOCAL_SLOTS_MAX, &nodes))
         return gp_fail(err, GP_EUSAGE, "the holder's input has not its form");
     ret->base = xstrdup(base);
     ret->uid = xstrdup(uid);
@@ -90,8 +92,7 @@ int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_err
 /* "ssh-ed25519 " and 68 of base64, which is what 51 bytes make. */
 static bool is_host_key(const char *s) {
     static const char type[] = "ssh-ed25519 ";
-    return str_starts(s, type) && strlen(s) == sizeof type - 1 + 68 &&
-           strspn(s + sizeof type - 1, BASE64) == 68;
+    return str_starts(s, type) && strlen(s) == sizeof type - 1 + 68 && strspn(s + sizeof type - 1, BASE64) == 68;
 }
 
 /* "local-UID-SLOT-" and 8 hex digits (holder_nodes.c). */
@@ -109,8 +110,11 @@ static bool is_state(const char *s) {
 }
 
 int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, struct gp_error *err) {
-    struct local_seen n = {.id = word(j, "id"), .ip = word(j, "ip"), .state = word(j, "state"),
-                           .why = word(j, "why"), .host_key = word(j, "host_key")};
+    struct local_seen n = {.id = word(j, "id"),
+                           .ip = word(j, "ip"),
+                           .state = word(j, "state"),
+                           .why = word(j, "why"),
+                           .host_key = word(j, "host_key")};
     const char *bad = NULL;
     if (!small(j, "slot", 0, LOCAL_SLOTS_MAX - 1, &n.slot)) bad = "slot";
     else if (n.id == NULL || !is_node_id(n.id, uid, n.slot)) bad = "id";
@@ -122,8 +126,7 @@ int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, 
     else if (!small(j, "gpus", 0, GPUS_MAX, &n.gpus)) bad = "gpus";
     else if (!number(j, "created", 1, TIME_MAX_S, &n.created_s)) bad = "created";
     if (bad != NULL)
-        return gp_fail(err, GP_EPROTO, "the holder of stack %s tells of a node whose '%s' has not the form",
-                       uid, bad);
+        return gp_fail(err, GP_EPROTO, "the holder of stack %s tells of a node whose '%s' has not the form", uid, bad);
     if (n.why == NULL) n.why = "";
     *ret = n;
     return 0;
@@ -147,8 +150,10 @@ int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_err
     else if (!is_one_line(w.token, 64)) bad = "token";
     else if (!is_one_line(w.login_pubkey, 16384)) bad = "login_pubkey";
     if (bad != NULL)
-        return gp_fail(err, GP_EUSAGE, "the nodes that are wanted cannot be (a local stack has at most %d): "
-                       "'%s' has not the form", LOCAL_SLOTS_MAX, bad);
+        return gp_fail(err, GP_EUSAGE,
+                       "the nodes that are wanted cannot be (a local stack has at most %d): "
+                       "'%s' has not the form",
+                       LOCAL_SLOTS_MAX, bad);
     *ret = w;
     return 0;
 }

@@ -34,8 +34,7 @@ int local_gpu_count(void) {
 }
 
 /* Same numbers, mode and owner as the machine's; a bind where devices cannot be made (no root). */
-static int copy_device(const struct holder *h, const char *at, const char *path,
-                       struct gp_error *err) {
+static int copy_device(const struct holder *h, const char *at, const char *path, struct gp_error *err) {
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISCHR(st.st_mode)) return 0;
     GP_AUTO_FREE char *to = xasprintf("%s%s", at, path + strlen("/dev"));
@@ -54,8 +53,7 @@ static int copy_device(const struct holder *h, const char *at, const char *path,
     return gp_fail_errno(err, GP_EENV, errno, "could not make '%s'", path);
 }
 
-static int copy_matching(const struct holder *h, const char *at, const char *pattern,
-                         struct gp_error *err) {
+static int copy_matching(const struct holder *h, const char *at, const char *pattern, struct gp_error *err) {
     glob_t g = {0};
     int r = 0;
     if (glob(pattern, 0, NULL, &g) == 0)
@@ -64,15 +62,13 @@ static int copy_matching(const struct holder *h, const char *at, const char *pat
     return r;
 }
 
-static int copy_gpus(const struct holder *h, const struct local_node *n, const char *at,
-                     struct gp_error *err) {
+static int copy_gpus(const struct holder *h, const struct local_node *n, const char *at, struct gp_error *err) {
     static const char *const shared[] = {"/dev/nvidiactl", "/dev/nvidia-*", "/dev/nvidia-caps/*",
                                          "/dev/nvidia-caps-imex-channels/*", "/dev/dri/*"};
     int numbers[GPUS_MAX];
     int have = gpu_numbers(numbers), first = n->slot * n->gpus;
     if (first + n->gpus > have)
-        return gp_fail(err, GP_ECAPACITY, "wants GPUs %d to %d, this machine has %d", first,
-                       first + n->gpus - 1, have);
+        return gp_fail(err, GP_ECAPACITY, "wants GPUs %d to %d, this machine has %d", first, first + n->gpus - 1, have);
     int r = 0;
     for (int i = first; r == 0 && i < first + n->gpus; i++) {
         char path[32];
@@ -84,11 +80,8 @@ static int copy_gpus(const struct holder *h, const struct local_node *n, const c
 }
 
 static int links(const char *at, struct gp_error *err) {
-    static const char *const link[][2] = {{"pts/ptmx", "ptmx"},
-                                          {"/proc/self/fd", "fd"},
-                                          {"fd/0", "stdin"},
-                                          {"fd/1", "stdout"},
-                                          {"fd/2", "stderr"}};
+    static const char *const link[][2] = {
+        {"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"}, {"fd/0", "stdin"}, {"fd/1", "stdout"}, {"fd/2", "stderr"}};
     for (size_t i = 0; i < GP_ARRAY_LEN(link); i++) {
         GP_AUTO_FREE char *to = fs_join(at, link[i][1]);
         if (symlink(link[i][0], to) != 0)
@@ -97,8 +90,7 @@ static int links(const char *at, struct gp_error *err) {
     return 0;
 }
 
-int node_devices(const struct holder *h, const struct local_node *n, const char *at,
-                 struct gp_error *err) {
+int node_devices(const struct holder *h, const struct local_node *n, const char *at, struct gp_error *err) {
     static const char *const usual[] = {"null", "zero", "full", "random", "urandom", "tty"};
     GP_AUTO_FREE char *pts = fs_join(at, "pts");
     GP_AUTO_FREE char *shm = fs_join(at, "shm");
@@ -112,8 +104,8 @@ int node_devices(const struct holder *h, const struct local_node *n, const char 
     if (r == 0) r = copy_matching(h, at, "/dev/infiniband/*", err);
     if (r == 0) r = fs_mkdirs(pts, 0755, err);
     if (r == 0) r = fs_mkdirs(shm, 0755, err);
-    if (r == 0 && mount("devpts", pts, "devpts", MS_NOSUID | MS_NOEXEC,
-                        "newinstance,ptmxmode=0666,mode=620,gid=5") != 0)
+    if (r == 0 &&
+        mount("devpts", pts, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5") != 0)
         r = gp_fail_errno(err, GP_EENV, errno, "could not mount /dev/pts");
     if (r == 0 && mount("shm", shm, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
         r = gp_fail_errno(err, GP_EENV, errno, "could not mount /dev/shm");

@@ -28,8 +28,7 @@
 /* Says what failed and what to do, and ends the child. */
 static _Noreturn void failed(const char *way, const char *step, int e, const char *advice) {
     const char *name = strerrorname_np(e);
-    printf("%s: could not %s: %s (%s)%s%s\n", way, step, strerror(e), name ? name : "?",
-           advice[0] ? "; " : "", advice);
+    printf("%s: could not %s: %s (%s)%s%s\n", way, step, strerror(e), name ? name : "?", advice[0] ? "; " : "", advice);
     fflush(stdout);
     _exit(1);
 }
@@ -64,8 +63,8 @@ static void build(const char *way, bool user) {
                 "kernel.apparmor_restrict_unprivileged_userns=0', or run with sudo"
               : container);
     must(way, "mount a tmpfs", mount("doctor", AT, "tmpfs", 0, "mode=755"), container);
-    must(way, "make folders", folder(AT "/u") | folder(AT "/w") | folder(AT "/m") | folder(AT "/p") |
-                                  folder(AT "/s") | folder(AT "/d"), "");
+    must(way, "make folders",
+         folder(AT "/u") | folder(AT "/w") | folder(AT "/m") | folder(AT "/p") | folder(AT "/s") | folder(AT "/d"), "");
     must(way, "mount an overlay of /etc",
          mount("doctor", AT "/m", "overlay", 0,
                user ? "lowerdir=/etc,upperdir=" AT "/u,workdir=" AT "/w,userxattr"
@@ -76,10 +75,11 @@ static void build(const char *way, bool user) {
          "a container runtime has covered parts of /proc: run outside, or docker run --privileged");
     must(way, "make a network namespace", unshare(CLONE_NEWNET), container);
     must(way, "mount sysfs", mount("sysfs", AT "/s", "sysfs", MS_RDONLY, NULL), container);
-    must(way, "mount devpts",
-         mount("devpts", AT "/d", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5"), container);
-    must(way, "make a bridge with a veth pair", veth(), "are the kernel's bridge and veth modules there "
-                                                        "('modprobe -a bridge veth')?");
+    must(way, "mount devpts", mount("devpts", AT "/d", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5"),
+         container);
+    must(way, "make a bridge with a veth pair", veth(),
+         "are the kernel's bridge and veth modules there "
+         "('modprobe -a bridge veth')?");
     if (access("/usr/sbin/sshd", X_OK) != 0 || access("/usr/bin/ssh-keygen", X_OK) != 0)
         failed(way, "find OpenSSH's server", ENOENT,
                "'systemctl mask ssh; apt-get install openssh-server' (dnf: openssh-server)");
@@ -91,8 +91,8 @@ int doctor_main(const char *way) {
     struct gp_error err = {0};
     int pair[2], status = 1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return 1;
-    pid_t pid = ns_clone((unsigned long)(user ? CLONE_NEWUSER : 0) | CLONE_NEWPID | CLONE_NEWNS |
-                         CLONE_NEWIPC | CLONE_NEWUTS);
+    pid_t pid =
+        ns_clone((unsigned long)(user ? CLONE_NEWUSER : 0) | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS);
     if (pid == 0) {
         char go = 0;
         close(pair[0]);
@@ -102,8 +102,7 @@ int doctor_main(const char *way) {
     }
     close(pair[1]);
     if (pid < 0) {
-        printf("%s: could not make namespaces: %s (%s); %s\n", way, strerror(-pid),
-               strerrorname_np(-pid),
+        printf("%s: could not make namespaces: %s (%s); %s\n", way, strerror(-pid), strerrorname_np(-pid),
                user ? "user namespaces are forbidden or used up here (user.max_user_namespaces)"
                     : "run with sudo, in a container with CAP_SYS_ADMIN");
         fflush(stdout);
@@ -125,13 +124,11 @@ int local_doctor(struct str *report, bool *ret_usable, struct gp_error *err) {
     *ret_usable = false;
     str_add(report, "");
     if (geteuid() == 0) {
-        int r = local_spawn("doctor", "root", "", clock_deadline(DOCTOR_MS), NULL, report, ret_usable,
-                            err);
+        int r = local_spawn("doctor", "root", "", clock_deadline(DOCTOR_MS), NULL, report, ret_usable, err);
         if (r != 0 || *ret_usable) return r;
     }
     if (may && way == NS_USER) {
-        int r = local_spawn("doctor", "user", "", clock_deadline(DOCTOR_MS), NULL, report, ret_usable,
-                            err);
+        int r = local_spawn("doctor", "user", "", clock_deadline(DOCTOR_MS), NULL, report, ret_usable, err);
         if (r != 0) return r;
         if (*ret_usable) str_add(report, "without root: packages cannot be installed in nodes\n");
     } else if (!may) {

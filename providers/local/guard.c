@@ -26,8 +26,7 @@ static bool become_nobody(void) {
     for (size_t i = 0; i < GP_ARRAY_LEN(ids); i++) {
         setfsgid(ids[i]);
         setfsuid(ids[i]);
-        if ((unsigned)setfsuid((uid_t)-1) == ids[i] && (unsigned)setfsgid((gid_t)-1) == ids[i])
-            return true;
+        if ((unsigned)setfsuid((uid_t)-1) == ids[i] && (unsigned)setfsgid((gid_t)-1) == ids[i]) return true;
     }
     return false;
 }
@@ -60,8 +59,8 @@ enum guard_state guard_state(const char *mask, const char *path) {
 /* Whether a node's overlay can lie over a guard: file systems stack two deep at most. It is tried. */
 static bool can_stack(const struct layers *l, const char *guard) {
     GP_AUTO_FREE char *at = xasprintf("%s/nodes/probe/m", l->h->cfg.dir);
-    GP_AUTO_FREE char *o = xasprintf("lowerdir=mask/guard/%s,upperdir=nodes/probe/u,workdir=nodes/probe/w%s",
-                                     guard, l->h->cfg.userns ? ",userxattr" : "");
+    GP_AUTO_FREE char *o = xasprintf("lowerdir=mask/guard/%s,upperdir=nodes/probe/u,workdir=nodes/probe/w%s", guard,
+                                     l->h->cfg.userns ? ",userxattr" : "");
     bool fits = mount("gpuprov", at, "overlay", 0, o) == 0;
     if (fits) umount2(at, MNT_DETACH);
     return fits;
@@ -83,8 +82,10 @@ static void try_guards(const struct layers *l) {
         umount2(at, MNT_DETACH);
         if (!is_essential(m->path)) rmdir(at);
         else
-            fprintf(stderr, "no guard for '%s', since overlays cannot be stacked there: what the world may "
-                    "no longer read after the start stays readable for nodes\n", m->path);
+            fprintf(stderr,
+                    "no guard for '%s', since overlays cannot be stacked there: what the world may "
+                    "no longer read after the start stays readable for nodes\n",
+                    m->path);
     }
 }
 

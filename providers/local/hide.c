@@ -28,8 +28,7 @@ struct walk {
 
 /* Where a node's view of path comes from. */
 static char *layer_path(const struct layers *l, const char *path) {
-    bool copied = (str_starts(path, "/etc/") || str_starts(path, "/var/")) &&
-                  !str_starts(path, "/var/cache/debconf/");
+    bool copied = (str_starts(path, "/etc/") || str_starts(path, "/var/")) && !str_starts(path, "/var/cache/debconf/");
     return xasprintf("%s/%s%s", l->dir, copied ? "copy" : "hide", path);
 }
 
@@ -38,8 +37,7 @@ static void like_real(const char *at, const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return;
     /* an id that is not in a user namespace's map cannot be given: then root's, as for a new folder */
-    if (chown(at, st.st_uid, st.st_gid) == 0 || errno == EINVAL || errno == EPERM)
-        (void)chmod(at, st.st_mode & 07777);
+    if (chown(at, st.st_uid, st.st_gid) == 0 || errno == EINVAL || errno == EPERM) (void)chmod(at, st.st_mode & 07777);
 }
 
 /* Makes the folders above `at`, each like the machine's own. False: not possible. */
@@ -137,8 +135,7 @@ int layer_hide(const struct layers *l, const char *folder, struct gp_error *err)
     return walk(&w, fd, folder, st.st_dev, 0, err);
 }
 
-int layer_put(const struct layers *l, const char *path, mode_t mode, const char *text,
-              struct gp_error *err) {
+int layer_put(const struct layers *l, const char *path, mode_t mode, const char *text, struct gp_error *err) {
     GP_AUTO_FREE char *at = layer_path(l, path);
     if (!parents(at, path)) return masked(-1, path, err);
     unlink(at); /* a whiteout or a copy, perhaps */

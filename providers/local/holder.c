@@ -79,8 +79,7 @@ static int set_up_net(struct holder *h, struct gp_error *err) {
     if (r == 0) r = step(net_bridge_add(), "make a bridge", err);
     if (r == 0) r = step(net_addr_add(LOCAL_BRIDGE, LOCAL_GATEWAY), "give the bridge an address", err);
     if (r == 0) r = step(net_link_up(LOCAL_BRIDGE), "bring up the bridge", err);
-    if (r == 0)
-        r = step(net_route_quickack(LOCAL_BRIDGE, LOCAL_GATEWAY), "set the route's quickack", err);
+    if (r == 0) r = step(net_route_quickack(LOCAL_BRIDGE, LOCAL_GATEWAY), "set the route's quickack", err);
     if (r != 0) return r;
     h->home_net = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     return step(h->home_net >= 0 ? 0 : -errno, "open the network namespace", err);
@@ -97,13 +96,12 @@ static int make_tmpfs(const char *path, const char *options, struct gp_error *er
  * (a container's root) cannot; network ones say yes and then lose attributes. */
 static bool upper_fits_here(const struct holder *h) {
     struct statfs fs;
-    if (statfs(".", &fs) != 0 || fs.f_type == 0x6969 /* nfs */ || fs.f_type == 0x65735546 /* fuse */)
-        return false;
+    if (statfs(".", &fs) != 0 || fs.f_type == 0x6969 /* nfs */ || fs.f_type == 0x65735546 /* fuse */) return false;
     if (mkdir("probe", 0755) != 0 || mkdir("probe/u", 0755) != 0 || mkdir("probe/w", 0755) != 0 ||
         mkdir("probe/m", 0755) != 0)
         return false;
-    GP_AUTO_FREE char *o = xasprintf("lowerdir=/etc,upperdir=probe/u,workdir=probe/w%s",
-                                     h->cfg.userns ? ",userxattr" : "");
+    GP_AUTO_FREE char *o =
+        xasprintf("lowerdir=/etc,upperdir=probe/u,workdir=probe/w%s", h->cfg.userns ? ",userxattr" : "");
     bool fits = mount("gpuprov", "probe/m", "overlay", 0, o) == 0;
     if (fits) umount2("probe/m", MNT_DETACH);
     fs_remove_tree("probe", NULL);
@@ -129,13 +127,10 @@ static int set_up(struct holder *h, struct gp_error *err) {
     setsid();
     umask(022);
     signal(SIGPIPE, SIG_IGN);
-    if (chdir(h->cfg.dir) != 0)
-        return gp_fail_errno(err, GP_EIO, errno, "could not enter '%s'", h->cfg.dir);
+    if (chdir(h->cfg.dir) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not enter '%s'", h->cfg.dir);
     int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (log < 0 || dup2(log, 2) != 2)
-        return gp_fail_errno(err, GP_EIO, errno, "could not write '%s/log'", h->cfg.dir);
-    r = step(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : -errno,
-             "make the mounts private", err);
+    if (log < 0 || dup2(log, 2) != 2) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s/log'", h->cfg.dir);
+    r = step(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : -errno, "make the mounts private", err);
     if (r == 0) r = proxy_fork(&h->cfg, &h->proxy_pid, &proxy_sock, err);
     explicit_bzero(h->cfg.http_proxy, strlen(h->cfg.http_proxy));
     explicit_bzero(h->cfg.https_proxy, strlen(h->cfg.https_proxy));
@@ -148,8 +143,7 @@ static int set_up(struct holder *h, struct gp_error *err) {
     sigaddset(&s, SIGCHLD);
     sigprocmask(SIG_BLOCK, &s, NULL);
     h->signal_fd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (r == 0 && h->signal_fd < 0)
-        r = gp_fail_errno(err, GP_EENV, errno, "could not make a signalfd");
+    if (r == 0 && h->signal_fd < 0) r = gp_fail_errno(err, GP_EENV, errno, "could not make a signalfd");
     if (r == 0) r = ctl_listen(h, err);
     return r;
 }

@@ -15,10 +15,10 @@
 /* What a holder is told when it starts; the JSON on the starter's stdin. */
 struct holder_config {
     char *base, *dir, *uid, *name;
-    int64_t created_s, expires_s; /* wall */
-    int nodes;                    /* of the spec: names for /etc/hosts */
+    int64_t created_s, expires_s;              /* wall */
+    int nodes;                                 /* of the spec: names for /etc/hosts */
     char *http_proxy, *https_proxy, *no_proxy; /* of the controller's environment; "" */
-    bool userns;                  /* held without root */
+    bool userns;                               /* held without root */
     char *args; /* this process's own arguments, which its nodes overwrite: ps shows them */
     size_t args_size;
     struct rlimit files; /* as the controller had it: nodes get it back */
@@ -35,16 +35,16 @@ enum local_state {
 struct local_node {
     int slot, attempt, gpus;
     char id[64], name[64], ip[20];
-    char dir[24];      /* below nodes/; "" once removed */
+    char dir[24]; /* below nodes/; "" once removed */
     char token[72];
     char host_key[256]; /* public, pinned at the first start */
     int64_t created_s;
     enum local_state state;
-    char why[300];     /* of FAILED and OFF */
-    int net_fd;        /* its network namespace; -1 */
-    int ready_fd;      /* while STARTING: what the node's set-up says; -1 */
+    char why[300]; /* of FAILED and OFF */
+    int net_fd;    /* its network namespace; -1 */
+    int ready_fd;  /* while STARTING: what the node's set-up says; -1 */
     struct str said;
-    pid_t pid;         /* its init, as the holder sees it; 0 */
+    pid_t pid; /* its init, as the holder sees it; 0 */
     int boots;
     int64_t ended_ms;
 };
@@ -53,11 +53,11 @@ struct local_node {
 struct holder_client {
     int fd;
     struct str in, out;
-    int dial_fd;       /* being connected; -1 */
+    int dial_fd; /* being connected; -1 */
     int64_t deadline_ms;
-    bool creating;     /* waits for the slots below */
+    bool creating; /* waits for the slots below */
     int slot_first, slot_count;
-    bool done;         /* close once out is written */
+    bool done; /* close once out is written */
 };
 
 struct holder {
@@ -89,7 +89,7 @@ void ctl_wait(const struct holder_client *c, int *ret_fd, short *ret_events);
  * their own processes (LOCAL_STARTING). */
 int nodes_create(struct holder *h, const json_t *req, struct gp_error *err);
 void nodes_end(struct holder *h, struct local_node *n);
-void nodes_reap(struct holder *h);  /* after SIGCHLD */
+void nodes_reap(struct holder *h);                        /* after SIGCHLD */
 void nodes_heard(struct holder *h, struct local_node *n); /* ready_fd is readable */
 struct local_node *nodes_at(struct holder *h, int slot);  /* not ENDED, or NULL */
 struct local_node *nodes_by_id(struct holder *h, const char *id);
@@ -111,15 +111,13 @@ int proxy_give_listener(int sock, struct gp_error *err);
  * CODE TEXT\n" to n->ready_fd's other end `say`. Never returns. */
 _Noreturn void node_main(const struct holder *h, struct local_node *n, int say, bool first_boot);
 /* The folders of a new node, below DIR/nodes, and the files in them that belong to it alone. */
-int node_prepare(const struct holder *h, const struct local_node *n, const char *login_pubkey,
-                 struct gp_error *err);
+int node_prepare(const struct holder *h, const struct local_node *n, const char *login_pubkey, struct gp_error *err);
 /* Names of the slots from `first` on, for a node that was there before them. */
 void node_learn_hosts(const struct holder *h, const struct local_node *n, int first);
 
 /* --- devices.c --- */
 /* Fills the node's /dev (a fresh tmpfs at `at`): the usual few, GPUs by slot, InfiniBand, DRI. */
-int node_devices(const struct holder *h, const struct local_node *n, const char *at,
-                 struct gp_error *err);
+int node_devices(const struct holder *h, const struct local_node *n, const char *at, struct gp_error *err);
 /* How many /dev/nvidiaN there are. Any thread. */
 int local_gpu_count(void);
 
@@ -127,6 +125,5 @@ int local_gpu_count(void);
 /* pid 1 of a node: runs sshd, reaps, reboots on TERM, powers off on USR2. Says "ready KEY\n" to `say`
  * once sshd listens, or "error TEXT\n" when it does not come up, and closes it. Never returns. */
 _Noreturn void init_run(int say, const char *host_key);
-
 
 #endif

@@ -34,8 +34,7 @@ static const char *state_word(enum local_state s) {
 
 struct local_node *nodes_at(struct holder *h, int slot) {
     for (size_t i = 0; i < h->nodes.len; i++)
-        if (h->nodes.items[i]->slot == slot && h->nodes.items[i]->state != LOCAL_ENDED)
-            return h->nodes.items[i];
+        if (h->nodes.items[i]->slot == slot && h->nodes.items[i]->state != LOCAL_ENDED) return h->nodes.items[i];
     return NULL;
 }
 
@@ -49,12 +48,10 @@ json_t *nodes_json(const struct holder *h) {
     json_t *list = json_array();
     for (size_t i = 0; i < h->nodes.len; i++) {
         const struct local_node *n = h->nodes.items[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I}", "id", n->id,
-                            "slot", n->slot, "attempt", n->attempt, "token", n->token, "ip", n->ip,
-                            "host_key", n->host_key, "state", state_word(n->state), "why", n->why,
-                            "gpus", n->gpus, "boots", n->boots, "created",
-                            (json_int_t)n->created_s));
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I}", "id", n->id,
+                                              "slot", n->slot, "attempt", n->attempt, "token", n->token, "ip", n->ip,
+                                              "host_key", n->host_key, "state", state_word(n->state), "why", n->why,
+                                              "gpus", n->gpus, "boots", n->boots, "created", (json_int_t)n->created_s));
     }
     return list;
 }
@@ -88,8 +85,7 @@ static int start_node(struct holder *h, struct local_node *n, struct gp_error *e
     bool first = n->boots == 0;
     if (pipe2(p, O_CLOEXEC) != 0)
         return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe for node %d", n->slot);
-    pid_t pid = ns_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC |
-                         CLONE_NEWCGROUP);
+    pid_t pid = ns_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWCGROUP);
     if (pid == 0) node_main(h, n, p[1], first);
     close(p[1]);
     if (pid < 0) {
@@ -207,8 +203,7 @@ void nodes_reap(struct holder *h) {
     int status = 0;
     for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
         if (pid == h->proxy_pid) {
-            fprintf(stderr, "the package proxy ended (status %x): packages cannot be fetched\n",
-                    (unsigned)status);
+            fprintf(stderr, "the package proxy ended (status %x): packages cannot be fetched\n", (unsigned)status);
             h->proxy_pid = 0;
         }
         for (size_t i = 0; i < h->nodes.len; i++)
@@ -242,8 +237,7 @@ static int make_node(struct holder *h, const struct local_wanted *w, int slot, s
 
 /* A slot that is taken: by this very request (then it is there already), by a node that is off or
  * broken (then it is replaced), or by another run's. */
-static int look_at_slot(struct holder *h, int slot, const char *token, bool *ret_have,
-                        struct gp_error *err) {
+static int look_at_slot(struct holder *h, int slot, const char *token, bool *ret_have, struct gp_error *err) {
     struct local_node *n = nodes_at(h, slot);
     *ret_have = false;
     if (n == NULL) return 0;
@@ -252,8 +246,10 @@ static int look_at_slot(struct holder *h, int slot, const char *token, bool *ret
         return 0;
     }
     if (strcmp(n->token, token) != 0)
-        return gp_fail(err, GP_EEXISTS, "node %d is there already, from another launch (%s): list and "
-                       "go on with it", slot, n->id);
+        return gp_fail(err, GP_EEXISTS,
+                       "node %d is there already, from another launch (%s): list and "
+                       "go on with it",
+                       slot, n->id);
     *ret_have = true;
     return 0;
 }
@@ -265,8 +261,7 @@ int nodes_create(struct holder *h, const json_t *req, struct gp_error *err) {
     if (r != 0) return r;
     int named = h->cfg.nodes, first = w.slot_first, count = w.slot_count;
     h->cfg.nodes = GP_MAX(named, w.nodes);
-    for (int s = first; r == 0 && s < first + count; s++)
-        r = look_at_slot(h, s, w.token, &have[s], err);
+    for (int s = first; r == 0 && s < first + count; s++) r = look_at_slot(h, s, w.token, &have[s], err);
     if (r != 0) return r;
     for (size_t i = 0; i < h->nodes.len && h->cfg.nodes > named; i++)
         if (h->nodes.items[i]->state != LOCAL_ENDED) node_learn_hosts(h, h->nodes.items[i], named);

@@ -24,8 +24,12 @@
 static pid_t start_sshd(const sigset_t *blocked) {
     pid_t pid = fork();
     if (pid != 0) return pid;
-    char *argv[] = {(char[]){"/usr/sbin/sshd"}, (char[]){"-D"}, (char[]){"-e"}, (char[]){"-f"},
-                    (char[]){"/run/gpuprov/sshd_config"}, NULL};
+    char *argv[] = {(char[]){"/usr/sbin/sshd"},
+                    (char[]){"-D"},
+                    (char[]){"-e"},
+                    (char[]){"-f"},
+                    (char[]){"/run/gpuprov/sshd_config"},
+                    NULL};
     char *envp[] = {(char[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
                     (char[]){"container=gpuprov"}, NULL};
     sigprocmask(SIG_UNBLOCK, blocked, NULL);
@@ -86,8 +90,7 @@ static void await_sshd(pid_t sshd, int say, const char *host_key) {
         if ((pid == sshd && sshd > 0) || now_ms() >= until) {
             char words[200];
             last_words(words, sizeof words);
-            dprintf(say, "error its sshd %s: %s\n",
-                    pid == sshd ? "ended at once" : "does not listen", words);
+            dprintf(say, "error its sshd %s: %s\n", pid == sshd ? "ended at once" : "does not listen", words);
             _exit(1);
         }
         nanosleep(&step, NULL);

@@ -35,7 +35,7 @@ int layer_copy(const struct layers *l, const char *folder, struct gp_error *err)
  * such a folder they do not get. */
 int layer_guard(const struct layers *l, struct gp_error *err);
 enum guard_state {
-    GUARD_NONE,      /* nodes do not get that folder: it was not there at the start */
+    GUARD_NONE, /* nodes do not get that folder: it was not there at the start */
     GUARD_ON,
     GUARD_IMPOSSIBLE /* seen without one */
 };
@@ -47,7 +47,6 @@ enum guard_state guard_state(const char *mask, const char *path);
 int layer_hide(const struct layers *l, const char *folder, struct gp_error *err);
 int layer_whiteout(const struct layers *l, const char *path, struct gp_error *err);
 /* The nodes' own file at path, in copy/ or hide/, whichever shows it. */
-int layer_put(const struct layers *l, const char *path, mode_t mode, const char *text,
-              struct gp_error *err);
+int layer_put(const struct layers *l, const char *path, mode_t mode, const char *text, struct gp_error *err);
 
 #endif

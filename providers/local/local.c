@@ -48,8 +48,7 @@ static int local_open(const struct provider_env *env, struct provider **ret, str
     l->journal = env->journal;
     getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
     snprintf(number, sizeof number, "%u", (unsigned)geteuid());
-    l->base.owner = env->owner != NULL ? xstrdup(env->owner)
-                                       : local_owner_of(me != NULL ? me->pw_name : NULL, number);
+    l->base.owner = env->owner != NULL ? xstrdup(env->owner) : local_owner_of(me != NULL ? me->pw_name : NULL, number);
     int r = local_base(env->state_dir, &l->stacks, err);
     if (r != 0) {
         free(l->base.owner);
@@ -103,8 +102,7 @@ static enum resource_state state_of(const char *word) {
     return strcmp(word, "ended") == 0 ? RES_GONE : RES_STOPPED;
 }
 
-static int push_node(const struct local_claim *c, const json_t *j, struct resource_list *ret,
-                     struct gp_error *err) {
+static int push_node(const struct local_claim *c, const json_t *j, struct resource_list *ret, struct gp_error *err) {
     struct resource r = {0};
     struct local_seen n = {0};
     int rc = local_decode_node(j, c->uid, &n, err);
@@ -218,8 +216,8 @@ static int local_prepare(struct provider *p, const struct prepare_req *req, stru
 /* --- create --- */
 
 static void make_token(const struct create_req *q, char dst[65]) {
-    GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%d|local|" REGION "|node", q->stack->uid,
-                                        q->slot_first, q->slot_count, q->attempt);
+    GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%d|local|" REGION "|node", q->stack->uid, q->slot_first,
+                                        q->slot_count, q->attempt);
     unsigned char md[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     dst[0] = '\0';
@@ -227,19 +225,16 @@ static void make_token(const struct create_req *q, char dst[65]) {
 }
 
 /* Starts the holder when it does not run; finds it running: success. */
-static int ensure_holder(struct local *l, const struct local_claim *c, int nodes,
-                         struct gp_error *err) {
+static int ensure_holder(struct local *l, const struct local_claim *c, int nodes, struct gp_error *err) {
     GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
     const char *http = getenv("http_proxy"), *https = getenv("https_proxy"), *no = getenv("no_proxy");
     if (alive >= 0) return 0;
     GP_AUTO_JSON json_t *j =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:i}", "base", l->stacks, "uid", c->uid, "name", c->name,
-                  "created", (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s, "nodes",
-                  nodes);
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:i}", "base", l->stacks, "uid", c->uid, "name", c->name, "created",
+                  (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s, "nodes", nodes);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "the state folder's path is not valid UTF-8");
     GP_AUTO_FREE char *head = json_text(j, 0);
-    GP_AUTO_FREE char *input = xasprintf("%s\n%s\n%s\n%s\n", head, http ? http : "",
-                                         https ? https : "", no ? no : "");
+    GP_AUTO_FREE char *input = xasprintf("%s\n%s\n%s\n%s\n", head, http ? http : "", https ? https : "", no ? no : "");
     GP_AUTO_STR struct str out = {.max = 2048};
     int code = GP_EENV, used = 0;
     bool ok = false;
@@ -249,21 +244,19 @@ static int ensure_holder(struct local *l, const struct local_claim *c, int nodes
     char *text = out.s != NULL ? str_trim(out.s) : NULL;
     if (text == NULL || sscanf(text, "error %d %n", &code, &used) != 1 || used == 0)
         return gp_fail(err, GP_EENV, "the starter of the local stack died");
-    return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s",
-                   text + used);
+    return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s", text + used);
 }
 
 /* The request body, all that a replay needs. */
 static char *create_body(const struct create_req *q, const char *token) {
-    GP_AUTO_JSON json_t *j =
-        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s}", "token", token, "slot_first", q->slot_first,
-                  "slot_count", q->slot_count, "attempt", q->attempt, "gpus", q->spec->gpu.count,
-                  "nodes", q->spec->nodes, "login_pubkey", q->login_pubkey);
+    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s}", "token", token, "slot_first",
+                                       q->slot_first, "slot_count", q->slot_count, "attempt", q->attempt, "gpus",
+                                       q->spec->gpu.count, "nodes", q->spec->nodes, "login_pubkey", q->login_pubkey);
     return j != NULL ? json_text(j, 0) : NULL;
 }
 
-static int ask_for_nodes(struct local *l, const struct local_claim *c, const char *body,
-                         struct resource_list *made, struct gp_error *err) {
+static int ask_for_nodes(struct local *l, const struct local_claim *c, const char *body, struct resource_list *made,
+                         struct gp_error *err) {
     GP_AUTO_STR struct str answer = {0};
     GP_AUTO_JSON json_t *j = NULL, *want = NULL;
     GP_AUTO_FREE char *line = xasprintf("create %s", body);
@@ -292,8 +285,8 @@ static int ask_for_nodes(struct local *l, const struct local_claim *c, const cha
     return 0;
 }
 
-static int commit_intent(struct local *l, const struct create_req *q, const char *token, char *body,
-                         int64_t *ret_id, struct gp_error *err) {
+static int commit_intent(struct local *l, const struct create_req *q, const char *token, char *body, int64_t *ret_id,
+                         struct gp_error *err) {
     GP_AUTO_FREE char *t = xstrdup(token);
     GP_AUTO_FREE char *hash = xstrdup(q->spec->hash);
     struct intent in = {.uid = q->stack->uid,
@@ -318,9 +311,7 @@ static int commit_intent(struct local *l, const struct create_req *q, const char
 }
 
 /* Whether a failure left the outcome open. */
-static bool is_open(const struct gp_error *e) {
-    return e->code == GP_EUNKNOWN || e->code == GP_ECANCELLED;
-}
+static bool is_open(const struct gp_error *e) { return e->code == GP_EUNKNOWN || e->code == GP_ECANCELLED; }
 
 static int local_create(struct provider *p, const struct create_req *req, struct resource_list *ret,
                         struct gp_error *err) {
@@ -352,8 +343,7 @@ static int local_create(struct provider *p, const struct create_req *req, struct
         }
         return r;
     }
-    if (!is_open(&why))
-        journal_intent_end(l->journal, id, INTENT_FAILED, gp_code_name(why.code), NULL);
+    if (!is_open(&why)) journal_intent_end(l->journal, id, INTENT_FAILED, gp_code_name(why.code), NULL);
     if (err != NULL) *err = why;
     return r;
 }
@@ -366,17 +356,13 @@ static void list_without_holder(const struct local_claim *c, struct resource_lis
     GP_AUTO_FREE char *record = fs_join(c->dir, "holder.json");
     if (local_claim_read(c->dir, &now, NULL) != 0 || strcmp(now.uid, c->uid) != 0) return;
     bool ran = fs_exists(record);
-    push_holder(c, ran ? RES_STOPPED : RES_PENDING,
-                ran ? "its process is gone, its folder is still there" : "", ret);
+    push_holder(c, ran ? RES_STOPPED : RES_PENDING, ran ? "its process is gone, its folder is still there" : "", ret);
 }
 
 /* One whose answer was lost may be at its end: its sockets close a moment before it is dead. */
-static bool is_dying(int pidfd) {
-    return gp_wait_fd(pidfd, POLLIN, clock_deadline(DYING_MS), NULL, NULL, NULL) == 0;
-}
+static bool is_dying(int pidfd) { return gp_wait_fd(pidfd, POLLIN, clock_deadline(DYING_MS), NULL, NULL, NULL) == 0; }
 
-static int list_stack(struct local *l, const struct local_claim *c, struct resource_list *ret,
-                      struct gp_error *err) {
+static int list_stack(struct local *l, const struct local_claim *c, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
     GP_AUTO_STR struct str answer = {0};
     GP_AUTO_JSON json_t *j = NULL;
@@ -410,8 +396,7 @@ static int list_stack(struct local *l, const struct local_claim *c, struct resou
     return r;
 }
 
-static int list_claims(struct local *l, const struct list_req *req, struct resource_list *ret,
-                       struct gp_error *err) {
+static int list_claims(struct local *l, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_CLAIMS struct local_claims claims = {0};
     int r = local_claims_read(l->stacks, req->owner, req->stack, &claims, err);
     for (size_t i = 0; i < claims.list.len; i++) { /* what can be read is listed, whatever cannot */
@@ -421,13 +406,11 @@ static int list_claims(struct local *l, const struct list_req *req, struct resou
     return r;
 }
 
-static int local_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-                      struct gp_error *err) {
+static int local_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     struct gp_error why = {0};
     if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, REGION)) return 0;
     int r = list_claims(self(p), req, ret, &why);
-    if (req->looked != NULL)
-        coverage_put(req->looked, "local", REGION, req->owner, false, r != 0 ? &why : NULL);
+    if (req->looked != NULL) coverage_put(req->looked, "local", REGION, req->owner, false, r != 0 ? &why : NULL);
     if (r != 0 && err != NULL) *err = why;
     return r;
 }
@@ -442,8 +425,7 @@ static const struct local_claim *claim_of(const struct local_claims *all, const 
 
 static bool ends_whole_stack(const struct resource_list *what, const char *uid) {
     for (size_t i = 0; i < what->list.len; i++)
-        if (what->list.items[i].kind == RES_HOLDER && strcmp(what->list.items[i].uid, uid) == 0)
-            return true;
+        if (what->list.items[i].kind == RES_HOLDER && strcmp(what->list.items[i].uid, uid) == 0) return true;
     return false;
 }
 
@@ -468,8 +450,7 @@ static int end_stack(struct local *l, const struct local_claim *c, struct gp_err
     return r != 0 ? r : local_remove(l->stacks, c->dir, c->uid, err);
 }
 
-static int local_destroy(struct provider *p, const struct resource_list *what,
-                         struct gp_error *err) {
+static int local_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
     struct local *l = self(p);
     GP_AUTO_CLAIMS struct local_claims claims = {0};
     struct gp_error unread = {0};

@@ -14,11 +14,14 @@
 
 /* Shown empty whatever their mode: mail, logs, other people's containers and jobs. */
 static const char *const emptied[] = {
-    "/var/log", "/var/mail", "/var/spool/mail", "/var/spool/cron", "/var/spool/at", "/var/backups",
-    "/var/tmp", "/var/crash", "/var/lib/gpuprov", "/var/lib/docker", "/var/lib/containers",
-    "/var/lib/containerd", "/var/lib/lxd", "/var/lib/lxc", "/var/lib/libvirt", "/var/lib/kubelet",
-    "/var/lib/machines", "/etc/apt/auth.conf.d", "/etc/sudoers.d", "/etc/cron.d",
-    "/etc/NetworkManager/system-connections", "/etc/wireguard", "/etc/netplan", NULL};
+    "/var/log",         "/var/mail",           "/var/spool/mail",
+    "/var/spool/cron",  "/var/spool/at",       "/var/backups",
+    "/var/tmp",         "/var/crash",          "/var/lib/gpuprov",
+    "/var/lib/docker",  "/var/lib/containers", "/var/lib/containerd",
+    "/var/lib/lxd",     "/var/lib/lxc",        "/var/lib/libvirt",
+    "/var/lib/kubelet", "/var/lib/machines",   "/etc/apt/auth.conf.d",
+    "/etc/sudoers.d",   "/etc/cron.d",         "/etc/NetworkManager/system-connections",
+    "/etc/wireguard",   "/etc/netplan",        NULL};
 
 bool layer_emptied(const char *path) {
     for (const char *const *e = emptied; *e != NULL; e++)
@@ -52,24 +55,23 @@ static int put_shadow(const struct layers *l, const char *from, const char *to, 
 }
 
 /* systemd's tools refuse without systemd as pid 1; these ask the node's own init. */
-static const char power_script[] =
-    "#!/bin/sh\n"
-    "# Power for a node whose pid 1 is gpuprov's init: TERM reboots, USR2 powers off.\n"
-    "what=USR2 wait=0\n"
-    "case ${0##*/} in reboot) what=TERM ;; esac\n"
-    "for a in \"$@\"; do\n"
-    "    case $a in\n"
-    "    -r | --reboot) what=TERM ;;\n"
-    "    -h | -P | -H | -p | --poweroff | --halt) what=USR2 ;;\n"
-    "    -c) kill \"$(cat /run/shutdown.pid)\" 2>/dev/null; exit ;;\n"
-    "    now | +0 | -*) ;;\n"
-    "    +[0-9]*) wait=$((${a#+} * 60)) ;;\n"
-    "    esac\n"
-    "done\n"
-    "case ${0##*/} in shutdown) [ $# -gt 0 ] || wait=60 ;; esac\n"
-    "[ $wait -gt 0 ] || exec kill -$what 1\n"
-    "(trap '' HUP; sleep $wait; kill -$what 1) </dev/null >/dev/null 2>&1 &\n"
-    "echo $! >/run/shutdown.pid\n";
+static const char power_script[] = "#!/bin/sh\n"
+                                   "# Power for a node whose pid 1 is gpuprov's init: TERM reboots, USR2 powers off.\n"
+                                   "what=USR2 wait=0\n"
+                                   "case ${0##*/} in reboot) what=TERM ;; esac\n"
+                                   "for a in \"$@\"; do\n"
+                                   "    case $a in\n"
+                                   "    -r | --reboot) what=TERM ;;\n"
+                                   "    -h | -P | -H | -p | --poweroff | --halt) what=USR2 ;;\n"
+                                   "    -c) kill \"$(cat /run/shutdown.pid)\" 2>/dev/null; exit ;;\n"
+                                   "    now | +0 | -*) ;;\n"
+                                   "    +[0-9]*) wait=$((${a#+} * 60)) ;;\n"
+                                   "    esac\n"
+                                   "done\n"
+                                   "case ${0##*/} in shutdown) [ $# -gt 0 ] || wait=60 ;; esac\n"
+                                   "[ $wait -gt 0 ] || exec kill -$what 1\n"
+                                   "(trap '' HUP; sleep $wait; kill -$what 1) </dev/null >/dev/null 2>&1 &\n"
+                                   "echo $! >/run/shutdown.pid\n";
 
 static int put_power(const struct layers *l, struct gp_error *err) {
     static const char *const names[] = {"reboot", "poweroff", "halt", "shutdown", NULL};
@@ -90,11 +92,11 @@ static int put_packages(const struct layers *l, struct gp_error *err) {
     struct stat st;
     int r = 0;
     if (stat("/etc/apt/apt.conf.d", &st) == 0) {
-        GP_AUTO_FREE char *apt = xasprintf(
-            "#clear Acquire::http::Proxy;\n#clear Acquire::https::Proxy;\n"
-            "#clear Acquire::http::Proxy-Auto-Detect;\n#clear Acquire::https::Proxy-Auto-Detect;\n"
-            "Acquire::http::Proxy \"http://%s:%d\";\nAcquire::https::Proxy \"http://%s:%d\";\n",
-            LOCAL_GATEWAY, LOCAL_PROXY_PORT, LOCAL_GATEWAY, LOCAL_PROXY_PORT);
+        GP_AUTO_FREE char *apt =
+            xasprintf("#clear Acquire::http::Proxy;\n#clear Acquire::https::Proxy;\n"
+                      "#clear Acquire::http::Proxy-Auto-Detect;\n#clear Acquire::https::Proxy-Auto-Detect;\n"
+                      "Acquire::http::Proxy \"http://%s:%d\";\nAcquire::https::Proxy \"http://%s:%d\";\n",
+                      LOCAL_GATEWAY, LOCAL_PROXY_PORT, LOCAL_GATEWAY, LOCAL_PROXY_PORT);
         r = layer_put(l, "/etc/apt/apt.conf.d/zz-gpuprov", 0644, apt, err);
     }
     bool dnf = stat("/etc/dnf/dnf.conf", &st) == 0 && (st.st_mode & S_IROTH) != 0;
@@ -117,10 +119,11 @@ static int put_files(const struct layers *l, struct gp_error *err) {
     if (r == 0) r = put_shadow(l, "/etc/group", "/etc/gshadow", ":*::", err);
     if (r == 0 && fs_exists("/etc/sudoers"))
         r = layer_put(l, "/etc/sudoers", 0440,
-                "Defaults env_reset\n"
-                "Defaults secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
-                "root ALL=(ALL:ALL) NOPASSWD: ALL\n%sudo ALL=(ALL:ALL) ALL\n"
-                "@includedir /etc/sudoers.d\n", err);
+                      "Defaults env_reset\n"
+                      "Defaults secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
+                      "root ALL=(ALL:ALL) NOPASSWD: ALL\n%sudo ALL=(ALL:ALL) ALL\n"
+                      "@includedir /etc/sudoers.d\n",
+                      err);
     if (r == 0 && fs_exists("/var/cache/debconf/passwords.dat"))
         r = layer_put(l, "/var/cache/debconf/passwords.dat", 0600, "", err);
     if (r == 0) r = put_power(l, err);
@@ -160,8 +163,8 @@ static int build(struct layers *l, struct gp_error *err) {
     for (size_t i = 0; r == 0 && i < l->mounts.list.len; i++) {
         const struct rootfs_mount *m = &l->mounts.list.items[i];
         /* whole stores of packages: readable for the world by design, and too large to walk */
-        bool store = strcmp(m->path, "/nix") == 0 || str_starts(m->path, "/nix/") ||
-                     strcmp(m->path, "/snap") == 0 || str_starts(m->path, "/snap/");
+        bool store = strcmp(m->path, "/nix") == 0 || str_starts(m->path, "/nix/") || strcmp(m->path, "/snap") == 0 ||
+                     str_starts(m->path, "/snap/");
         if (m->kind == ROOTFS_GUARDED && !store) r = layer_hide(l, m->path, err);
     }
     if (r == 0) r = hide_state(l, err);

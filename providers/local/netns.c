@@ -74,9 +74,7 @@ static int index_of(const char *dev) {
     return i == 0 ? -ENODEV : (int)i;
 }
 
-void net_node_ip(int slot, char dst[20]) {
-    snprintf(dst, 20, "10.91.%d.%d", slot / 250, slot % 250 + 2);
-}
+void net_node_ip(int slot, char dst[20]) { snprintf(dst, 20, "10.91.%d.%d", slot / 250, slot % 250 + 2); }
 
 int net_link_up(const char *dev) {
     struct request q;
@@ -137,8 +135,7 @@ int net_route_quickack(const char *dev, const char *ip) {
 
 /* Locally administered, the same for the same slot: a replaced node is found without new ARP. */
 static void hardware_address(int number, unsigned char mac[6]) {
-    const unsigned char m[6] = {0x02, 0x5b, 0, 0, (unsigned char)(number >> 8),
-                                (unsigned char)(number & 255)};
+    const unsigned char m[6] = {0x02, 0x5b, 0, 0, (unsigned char)(number >> 8), (unsigned char)(number & 255)};
     memcpy(mac, m, 6);
 }
 

@@ -16,7 +16,7 @@
 /* Address of a node: slot 0 is 10.91.0.2; no address ends in .0, .1 or .255. */
 void net_node_ip(int slot, char dst[20]);
 
-int net_bridge_add(void);                       /* LOCAL_BRIDGE with a fixed hardware address */
+int net_bridge_add(void); /* LOCAL_BRIDGE with a fixed hardware address */
 int net_link_up(const char *dev);
 int net_addr_add(const char *dev, const char *ip); /* /16; there already: success */
 /* The connected route again, with quick acknowledgements: an SSH login takes 50 ms instead of 140. */

@@ -53,8 +53,7 @@ static int put(const char *dir, const char *name, mode_t mode, const char *text,
 static int make_dir(const char *dir, const char *name, mode_t mode, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_join(dir, name);
     int r = fs_mkdirs(path, mode, err);
-    if (r == 0 && chmod(path, mode) != 0)
-        r = gp_fail_errno(err, GP_EIO, errno, "could not make '%s'", path);
+    if (r == 0 && chmod(path, mode) != 0) r = gp_fail_errno(err, GP_EIO, errno, "could not make '%s'", path);
     return r;
 }
 
@@ -64,12 +63,10 @@ static int make_root(const char *root, const char *login_pubkey, struct gp_error
     static const struct {
         const char *name;
         mode_t mode;
-    } dirs[] = {{"root", 0700}, {"root/.ssh", 0700}, {"home", 0755}, {"srv", 0755}, {"mnt", 0755},
-                {"media", 0755}, {"tmp", 01777}, {"proc", 0555}, {"sys", 0555}, {"dev", 0755},
-                {"run", 0755}};
+    } dirs[] = {{"root", 0700}, {"root/.ssh", 0700}, {"home", 0755}, {"srv", 0755}, {"mnt", 0755}, {"media", 0755},
+                {"tmp", 01777}, {"proc", 0555},      {"sys", 0555},  {"dev", 0755}, {"run", 0755}};
     int r = make_dir(root, ".", 0755, err);
-    for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(dirs); i++)
-        r = make_dir(root, dirs[i].name, dirs[i].mode, err);
+    for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(dirs); i++) r = make_dir(root, dirs[i].name, dirs[i].mode, err);
     GP_AUTO_FREE char *key = xasprintf("%s\n", login_pubkey);
     if (r == 0) r = put(root, "root/.ssh/authorized_keys", 0600, key, err);
     DIR *d = r == 0 ? opendir("/") : NULL;
@@ -130,8 +127,7 @@ static int make_etc(const struct holder *h, const struct local_node *n, struct g
     return r;
 }
 
-int node_prepare(const struct holder *h, const struct local_node *n, const char *login_pubkey,
-                 struct gp_error *err) {
+int node_prepare(const struct holder *h, const struct local_node *n, const char *login_pubkey, struct gp_error *err) {
     GP_AUTO_FREE char *dir = node_path(h, n, "");
     GP_AUTO_FREE char *root = node_path(h, n, "root");
     int r = make_dir(dir, ".", 0755, err);
@@ -165,8 +161,8 @@ static char *lower_of(const struct rootfs_mount *m) {
 
 /* One overlay of the machine's folder at the descriptor `at`; our own paths relative to the stack's
  * folder, so that no name in it can break the option string. */
-static int overlay(const struct holder *h, const struct local_node *n, const struct rootfs_mount *m,
-                   const char *lower, const char *at) {
+static int overlay(const struct holder *h, const struct local_node *n, const struct rootfs_mount *m, const char *lower,
+                   const char *at) {
     GP_AUTO_FREE char *name = layer_flat(m->path);
     GP_AUTO_FREE char *up = xasprintf("nodes/%s/u/%s", n->dir, name);
     GP_AUTO_FREE char *work = xasprintf("nodes/%s/w/%s", n->dir, name);
@@ -201,8 +197,7 @@ static int bind_readonly(const char *from, int root, const char *path) {
     GP_AUTO_FREE char *at = xasprintf("/proc/self/fd/%d", under);
     if (under < 0 || mount(from, at, NULL, MS_BIND | MS_REC, NULL) != 0) return -1;
     GP_AUTO_FD int fd = inside(root, path); /* again: the first one is what is covered now */
-    return fd < 0 ? -1 : (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &a,
-                                      sizeof a);
+    return fd < 0 ? -1 : (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &a, sizeof a);
 }
 
 /* What hide/ lays over a folder, one bind mount each, where it cannot be a layer of an overlay. */
@@ -223,8 +218,8 @@ static void cover(const char *hide, int root, const char *path) {
     if (d != NULL) closedir(d);
 }
 
-static int mount_one(const struct holder *h, const struct local_node *n, int root,
-                     const struct rootfs_mount *m, struct gp_error *err) {
+static int mount_one(const struct holder *h, const struct local_node *n, int root, const struct rootfs_mount *m,
+                     struct gp_error *err) {
     bool top = strchr(m->path + 1, '/') == NULL;
     bool programs = strcmp(m->path, "/usr") == 0 || strcmp(m->path, "/opt") == 0;
     GP_AUTO_FREE char *lower = lower_of(m);
@@ -251,18 +246,15 @@ static int mount_one(const struct holder *h, const struct local_node *n, int roo
     return check(done, err, "mount an overlay of '%s'", m->path);
 }
 
-static int mount_files(const struct holder *h, const struct local_node *n, int root,
-                       struct gp_error *err) {
+static int mount_files(const struct holder *h, const struct local_node *n, int root, struct gp_error *err) {
     GP_AUTO_ROOTFS struct rootfs_mounts m = {0};
     int r = rootfs_mounts(&m, err);
-    for (size_t i = 0; r == 0 && i < m.list.len; i++)
-        r = mount_one(h, n, root, &m.list.items[i], err);
+    for (size_t i = 0; r == 0 && i < m.list.len; i++) r = mount_one(h, n, root, &m.list.items[i], err);
     return r;
 }
 
 static int kernel_views(const char *at, struct gp_error *err) {
-    static const char *const readonly[] = {"proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus",
-                                           "proc/fs"};
+    static const char *const readonly[] = {"proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus", "proc/fs"};
     static const char *const hidden[] = {"proc/kcore", "proc/keys", "proc/timer_list"};
     const unsigned long no = MS_NOSUID | MS_NODEV | MS_NOEXEC;
     GP_AUTO_FREE char *proc = fs_join(at, "proc");
@@ -277,13 +269,12 @@ static int kernel_views(const char *at, struct gp_error *err) {
         if (!fs_exists(p)) continue;
         r = check(mount(p, p, NULL, MS_BIND, NULL), err, "bind '/%s'", readonly[i]);
         if (r == 0)
-            r = check(mount(NULL, p, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | no, NULL), err,
-                      "make '/%s' read-only", readonly[i]);
+            r = check(mount(NULL, p, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | no, NULL), err, "make '/%s' read-only",
+                      readonly[i]);
     }
     for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(hidden); i++) {
         GP_AUTO_FREE char *p = fs_join(at, hidden[i]);
-        if (fs_exists(p))
-            r = check(mount(null, p, NULL, MS_BIND, NULL), err, "hide '/%s'", hidden[i]);
+        if (fs_exists(p)) r = check(mount(null, p, NULL, MS_BIND, NULL), err, "hide '/%s'", hidden[i]);
     }
     if (r == 0) r = check(mount(own, bid, NULL, MS_BIND, NULL), err, "bind %s", "the boot id");
     return r;
@@ -292,8 +283,7 @@ static int kernel_views(const char *at, struct gp_error *err) {
 static int mount_run(const char *at, struct gp_error *err) {
     GP_AUTO_FREE char *run = fs_join(at, "run");
     GP_AUTO_STR struct str uuid = {0};
-    int r = check(mount("tmpfs", run, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=10%"), err,
-                  "mount %s", "/run");
+    int r = check(mount("tmpfs", run, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=10%"), err, "mount %s", "/run");
     if (r == 0) r = make_dir(run, "sshd", 0755, err);
     if (r == 0) r = make_dir(run, "lock", 01777, err);
     if (r == 0) r = make_dir(run, "gpuprov", 0755, err);
@@ -304,7 +294,8 @@ static int mount_run(const char *at, struct gp_error *err) {
                 "Port 22\nHostKey " HOST_KEY "\nPermitRootLogin prohibit-password\n"
                 "PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nUseDNS no\n"
                 "PidFile none\nMaxStartups 200:30:400\nMaxSessions 100\nAcceptEnv LANG LC_*\n"
-                "Subsystem sftp internal-sftp\nLogLevel ERROR\n", err);
+                "Subsystem sftp internal-sftp\nLogLevel ERROR\n",
+                err);
     return r;
 }
 
@@ -313,8 +304,7 @@ static int enter_root(const struct holder *h, const struct local_node *n, struct
     GP_AUTO_FREE char *path = node_path(h, n, "root");
     int r = check(mount(path, path, NULL, MS_BIND, NULL), err, "bind '%s'", path);
     if (r == 0 && !h->cfg.userns)
-        r = check(mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_NODEV, NULL), err, "remount '%s'",
-                  path);
+        r = check(mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_NODEV, NULL), err, "remount '%s'", path);
     GP_AUTO_FD int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r == 0) r = check(root, err, "open '%s'", path);
     if (r != 0) return r;
@@ -327,8 +317,7 @@ static int enter_root(const struct holder *h, const struct local_node *n, struct
     }
     if (r == 0) r = mount_files(h, n, root, err);
     GP_AUTO_FREE char *dev = fs_join(at, "dev");
-    if (r == 0)
-        r = check(mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755,size=1m"), err, "mount %s", "/dev");
+    if (r == 0) r = check(mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755,size=1m"), err, "mount %s", "/dev");
     if (r == 0) r = node_devices(h, n, dev, err);
     if (r == 0) r = mount_run(at, err);
     if (r == 0) r = kernel_views(at, err);
@@ -343,9 +332,9 @@ static int enter_root(const struct holder *h, const struct local_node *n, struct
  * and what a GPU node's software needs: its own network, reboot, debuggers, pinned memory, priority. */
 static int drop_capabilities(struct gp_error *err) {
     static const unsigned keep[] = {
-        CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID,
-        CAP_SETPCAP, CAP_NET_BIND_SERVICE, CAP_NET_RAW, CAP_SYS_CHROOT, CAP_SETFCAP, CAP_AUDIT_WRITE,
-        CAP_NET_ADMIN, CAP_SYS_BOOT, CAP_SYS_PTRACE, CAP_IPC_LOCK, CAP_SYS_NICE};
+        CAP_CHOWN,       CAP_DAC_OVERRIDE, CAP_FOWNER,           CAP_FSETID,     CAP_KILL,       CAP_SETGID,
+        CAP_SETUID,      CAP_SETPCAP,      CAP_NET_BIND_SERVICE, CAP_NET_RAW,    CAP_SYS_CHROOT, CAP_SETFCAP,
+        CAP_AUDIT_WRITE, CAP_NET_ADMIN,    CAP_SYS_BOOT,         CAP_SYS_PTRACE, CAP_IPC_LOCK,   CAP_SYS_NICE};
     uint64_t mask = 0;
     for (size_t i = 0; i < GP_ARRAY_LEN(keep); i++) mask |= (uint64_t)1 << keep[i];
     for (unsigned c = 0; c < 64; c++)
@@ -378,15 +367,22 @@ static void clear_tmp(void) {
 /* The node's host key is made in the node, by OpenSSH; its private part never leaves it. */
 static int host_key(struct str *ret_public, struct gp_error *err) {
     if (!fs_exists(HOST_KEY)) {
-        char *argv[] = {(char[]){"/usr/bin/ssh-keygen"}, (char[]){"-q"}, (char[]){"-t"},
-                        (char[]){"ed25519"}, (char[]){"-N"}, (char[]){""}, (char[]){"-C"},
-                        (char[]){""}, (char[]){"-f"}, (char[]){HOST_KEY}, NULL};
+        char *argv[] = {(char[]){"/usr/bin/ssh-keygen"},
+                        (char[]){"-q"},
+                        (char[]){"-t"},
+                        (char[]){"ed25519"},
+                        (char[]){"-N"},
+                        (char[]){""},
+                        (char[]){"-C"},
+                        (char[]){""},
+                        (char[]){"-f"},
+                        (char[]){HOST_KEY},
+                        NULL};
         GP_AUTO_STR struct str out = {.max = 400};
         int status = 0;
         int r = ns_run(argv, &out, &status, err);
         if (r == 0 && status != 0)
-            r = gp_fail(err, GP_EENV, "ssh-keygen made no host key: %s",
-                        out.s ? str_trim(out.s) : "no reason given");
+            r = gp_fail(err, GP_EENV, "ssh-keygen made no host key: %s", out.s ? str_trim(out.s) : "no reason given");
         if (r != 0) return r;
     }
     int r = fs_read(HOST_KEY ".pub", 1000, ret_public, err);
@@ -406,9 +402,7 @@ _Noreturn void node_main(const struct holder *h, struct local_node *n, int say, 
     fcntl(3, F_SETFD, FD_CLOEXEC);
     setrlimit(RLIMIT_NOFILE, &h->cfg.files);
     if (r == 0) r = check(sethostname(n->name, strlen(n->name)), &err, "set %s", "its name");
-    if (r == 0)
-        r = check(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), &err, "make %s private",
-                  "the mounts");
+    if (r == 0) r = check(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), &err, "make %s private", "the mounts");
     if (r == 0) r = enter_root(h, n, &err);
     if (r == 0 && !first_boot) clear_tmp();
     if (r == 0) r = drop_capabilities(&err);

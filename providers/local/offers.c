@@ -41,15 +41,15 @@ static int refuse(struct gp_error *err, enum gp_code code) {
 static int check_gpus(const struct spec *spec, struct str *models, struct gp_error *err) {
     int have = local_gpu_count(), want = spec->nodes * spec->gpu.count;
     if (have < want) {
-        gp_fail(err, GP_ECAPACITY, "the spec wants %d GPU%s (%d node%s with %d each), this machine has "
-                "%d", want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s",
-                spec->gpu.count, have);
+        gp_fail(err, GP_ECAPACITY,
+                "the spec wants %d GPU%s (%d node%s with %d each), this machine has "
+                "%d",
+                want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s", spec->gpu.count, have);
         return refuse(err, GP_ECAPACITY);
     }
     gpu_models(models);
     if (spec->gpu.model != NULL && models->len > 0 && strcasestr(models->s, spec->gpu.model) == NULL) {
-        gp_fail(err, GP_ECAPACITY, "the spec wants %s, this machine's GPUs are %.200s",
-                spec->gpu.model, models->s);
+        gp_fail(err, GP_ECAPACITY, "the spec wants %s, this machine's GPUs are %.200s", spec->gpu.model, models->s);
         return refuse(err, GP_ECAPACITY);
     }
     return 0;
@@ -61,7 +61,8 @@ static int check_machine(const struct spec *spec, struct gp_error *err) {
     int r = ns_way(&way, err);
     if (r != 0) return refuse(err, GP_EENV);
     if (access("/usr/sbin/sshd", X_OK) != 0) {
-        gp_fail(err, GP_EENV, "local nodes need OpenSSH's server here: 'systemctl mask ssh; apt-get "
+        gp_fail(err, GP_EENV,
+                "local nodes need OpenSSH's server here: 'systemctl mask ssh; apt-get "
                 "install openssh-server' ('gpuprov doctor' lists what else)");
         return refuse(err, GP_EENV);
     }
@@ -85,8 +86,8 @@ bool local_packages_ok(const char **ret_why) {
     return ok;
 }
 
-int local_offers(struct provider *p, const struct spec *spec, size_t index,
-                        struct offer_list *ret, struct gp_error *err) {
+int local_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                 struct gp_error *err) {
     GP_AUTO_STR struct str models = {0};
     (void)p;
     int r = check_machine(spec, err);

@@ -34,7 +34,8 @@
 
 static void reply(int fd, const char *status, const char *text) {
     GP_AUTO_FREE char *s = xasprintf("HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n"
-                                     "Connection: close\r\n\r\n%s\n", status, strlen(text) + 1, text);
+                                     "Connection: close\r\n\r\n%s\n",
+                                     status, strlen(text) + 1, text);
     (void)send(fd, s, strlen(s), MSG_NOSIGNAL);
 }
 
@@ -70,8 +71,7 @@ static bool copy_some(int a, int b) {
 /* both: also from the client to the server (a tunnel); else the client is only watched for its end. */
 static void pump(int client, int server, bool both) {
     for (;;) {
-        struct pollfd p[2] = {{.fd = server, .events = POLLIN},
-                              {.fd = client, .events = both ? POLLIN : POLLRDHUP}};
+        struct pollfd p[2] = {{.fd = server, .events = POLLIN}, {.fd = client, .events = both ? POLLIN : POLLRDHUP}};
         if (poll(p, 2, IDLE_MS) <= 0) return;
         if (p[0].revents != 0 && !copy_some(server, client)) return;
         if (p[1].revents != 0 && (!both || !copy_some(client, server))) return;
@@ -137,8 +137,7 @@ static int take_listener(int sock) {
         char room[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } u = {{0}};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room,
-                       .msg_controllen = sizeof u.room};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
     int fd = -1;
     if (recvmsg(sock, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m) != NULL)
         memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
@@ -147,8 +146,8 @@ static int take_listener(int sock) {
 
 /* In a user namespace with a short map nobody may not exist; what could be dropped there is little. */
 static void drop_privileges(bool userns) {
-    if ((setgroups(0, NULL) != 0 || setresgid(NOBODY, NOBODY, NOBODY) != 0 ||
-         setresuid(NOBODY, NOBODY, NOBODY) != 0) && !userns)
+    if ((setgroups(0, NULL) != 0 || setresgid(NOBODY, NOBODY, NOBODY) != 0 || setresuid(NOBODY, NOBODY, NOBODY) != 0) &&
+        !userns)
         _exit(1);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -166,8 +165,7 @@ static _Noreturn void proxy_run(const struct holder_config *holder, int sock) {
     if (listener < 0) _exit(1);
     drop_privileges(holder->userns);
     for (int children = 0;;) {
-        while (children > 0 && waitpid(-1, NULL, children < CONNECTIONS_MAX ? WNOHANG : 0) > 0)
-            children--;
+        while (children > 0 && waitpid(-1, NULL, children < CONNECTIONS_MAX ? WNOHANG : 0) > 0) children--;
         int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (client < 0) {
             gp_sleep(20, NULL, NULL); /* out of descriptors, or the peer left already */
@@ -213,8 +211,7 @@ int proxy_give_listener(int sock, struct gp_error *err) {
         char room[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } u = {{0}};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room,
-                       .msg_controllen = sizeof u.room};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;

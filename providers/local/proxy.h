@@ -12,27 +12,25 @@ struct proxy_upstream {
     char authorization[600]; /* base64 of user:password, or "" */
 };
 struct proxy_rule {
-    bool https;    /* for https (CONNECT) */
-    char *host;    /* only for this host; "" for all */
-    char *url;     /* "http://..." or "DIRECT" */
+    bool https; /* for https (CONNECT) */
+    char *host; /* only for this host; "" for all */
+    char *url;  /* "http://..." or "DIRECT" */
 };
 struct proxy_config {
-    struct strv allowed; /* "host:port" */
+    struct strv allowed;             /* "host:port" */
     VEC_OF(struct proxy_rule) rules; /* in falling priority */
-    struct strv no_proxy; /* host suffixes that the environment wants direct */
+    struct strv no_proxy;            /* host suffixes that the environment wants direct */
 };
 
 /* Reads apt's and dnf's sources and proxy settings; the three strings are what the controller's
  * environment said ("" when nothing). Runs apt-config when it is there. */
-void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy,
-                     const char *no_proxy);
+void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy, const char *no_proxy);
 /* Adds what package source text (sources.list, .sources, .repo, mirror lists) names to `allowed`. */
 void proxy_add_hosts(struct proxy_config *cfg, const char *text);
 /* Adds the rules in the output of `apt-config dump Acquire`. */
 void proxy_add_apt_rules(struct proxy_config *cfg, const char *dump);
 bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port);
-void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https,
-                        struct proxy_upstream *ret);
+void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https, struct proxy_upstream *ret);
 void proxy_config_clear(struct proxy_config *cfg);
 
 #endif

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 static bool is_host_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+           c == '_';
 }
 
 static void add_url(struct proxy_config *cfg, const char *p, const char *port) {
@@ -26,8 +26,7 @@ static void add_url(struct proxy_config *cfg, const char *p, const char *port) {
     while (is_host_char(p[n])) n++;
     if (n == 0) return;
     const char *digits = p[n] == ':' ? p + n + 1 : port;
-    GP_AUTO_FREE char *entry = xasprintf("%.*s:%.*s", (int)n, p,
-                                         (int)strspn(digits, "0123456789"), digits);
+    GP_AUTO_FREE char *entry = xasprintf("%.*s:%.*s", (int)n, p, (int)strspn(digits, "0123456789"), digits);
     if (!strv_has(&cfg->allowed, entry)) strv_add(&cfg->allowed, entry);
 }
 
@@ -82,18 +81,16 @@ static void add_files(struct proxy_config *cfg, const char *pattern) {
     globfree(&g);
 }
 
-void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy,
-                     const char *no_proxy) {
+void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy, const char *no_proxy) {
     static const char *const sources[] = {
         "/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources",
-        "/etc/apt/mirrors/*", "/etc/apt/mirrors.txt", "/etc/yum.repos.d/*.repo"};
+        "/etc/apt/mirrors/*",    "/etc/apt/mirrors.txt",           "/etc/yum.repos.d/*.repo"};
     for (size_t i = 0; i < GP_ARRAY_LEN(sources); i++) add_files(cfg, sources[i]);
     if (access("/usr/bin/apt-config", X_OK) == 0) {
         char *argv[] = {(char[]){"/usr/bin/apt-config"}, (char[]){"dump"}, (char[]){"Acquire"}, NULL};
         GP_AUTO_STR struct str out = {0};
         int status = 0;
-        if (ns_run(argv, &out, &status, NULL) == 0 && status == 0 && out.s != NULL)
-            proxy_add_apt_rules(cfg, out.s);
+        if (ns_run(argv, &out, &status, NULL) == 0 && status == 0 && out.s != NULL) proxy_add_apt_rules(cfg, out.s);
     }
     GP_AUTO_STR struct str dnf = {0};
     if (fs_read("/etc/dnf/dnf.conf", (size_t)1 << 20, &dnf, NULL) == 0 && dnf.s != NULL) {
@@ -124,8 +121,7 @@ static bool wants_direct(const struct proxy_config *cfg, const char *host) {
         if (strcmp(s, "*") == 0) return true;
         if (s[0] == '.') s++;
         size_t n = strlen(host), m = strlen(s);
-        if (m > 0 && n >= m && strcasecmp(host + n - m, s) == 0 && (n == m || host[n - m - 1] == '.'))
-            return true;
+        if (m > 0 && n >= m && strcasecmp(host + n - m, s) == 0 && (n == m || host[n - m - 1] == '.')) return true;
     }
     return false;
 }
@@ -154,8 +150,7 @@ static bool parse_proxy(const char *url, struct proxy_upstream *ret) {
     return true;
 }
 
-void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https,
-                        struct proxy_upstream *ret) {
+void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https, struct proxy_upstream *ret) {
     *ret = (struct proxy_upstream){0};
     if (wants_direct(cfg, host)) return;
     for (size_t i = 0; i < cfg->rules.len; i++) {

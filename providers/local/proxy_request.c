@@ -11,8 +11,7 @@
 
 #include <strings.h>
 
-#define TCHAR                                                                                     \
-    "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#define TCHAR "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 void proxy_request_clear(struct proxy_request *q) {
     free(q->path);
@@ -97,8 +96,7 @@ static bool is_one_of(const char *name, const char *const *list) {
 
 static const char *add_header(struct proxy_request *q, char *line, int *hosts) {
     static const char *const body[] = {"Content-Length", "Transfer-Encoding", NULL};
-    static const char *const own[] = {"Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Expect",
-                                      "Host", NULL};
+    static const char *const own[] = {"Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Expect", "Host", NULL};
     size_t n = strspn(line, TCHAR);
     if (n == 0 || line[n] != ':') return "a line that is not 'name: value'";
     line[n] = '\0';
@@ -137,8 +135,7 @@ bool proxy_request_parse(const char *head, size_t n, struct proxy_request *ret, 
     return true;
 }
 
-void proxy_request_build(const struct proxy_request *q, const struct proxy_upstream *up,
-                         struct str *out) {
+void proxy_request_build(const struct proxy_request *q, const struct proxy_upstream *up, struct str *out) {
     bool through = up->host[0] != '\0';
     const char *plain = strcmp(q->port, "80") == 0 && !q->connect ? "" : q->port;
     const char *colon = plain[0] != '\0' ? ":" : "";
@@ -147,8 +144,7 @@ void proxy_request_build(const struct proxy_request *q, const struct proxy_upstr
     else str_addf(out, "%s %s HTTP/1.1\r\n", q->method, q->path);
     str_addf(out, "Host: %s%s%s\r\n", q->host, colon, plain);
     if (!q->connect) str_add(out, "Connection: close\r\n");
-    if (through && up->authorization[0] != '\0')
-        str_addf(out, "Proxy-Authorization: Basic %s\r\n", up->authorization);
+    if (through && up->authorization[0] != '\0') str_addf(out, "Proxy-Authorization: Basic %s\r\n", up->authorization);
     for (size_t i = 0; !q->connect && i < q->headers.n; i++) str_addf(out, "%s\r\n", q->headers.v[i]);
     str_add(out, "\r\n");
 }

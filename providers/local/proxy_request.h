@@ -27,8 +27,7 @@ bool proxy_request_parse(const char *head, size_t n, struct proxy_request *ret, 
                          const char **ret_why);
 /* The head as it goes on: to the server by path, to a proxy (up->host not "") by whole address. The
  * Host is always the target's. */
-void proxy_request_build(const struct proxy_request *q, const struct proxy_upstream *up,
-                         struct str *out);
+void proxy_request_build(const struct proxy_request *q, const struct proxy_upstream *up, struct str *out);
 
 /* A name or IPv4 address; a port without sign, blank or leading zero. */
 bool proxy_host_ok(const char *s);

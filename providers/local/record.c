@@ -94,8 +94,10 @@ int local_holder_kill(const char *dir, int64_t deadline_ms, struct gp_error *err
         return gp_fail_errno(err, GP_EAUTH, errno, "could not end the holder of '%s'", dir);
     struct gp_error late = {0};
     if (gp_wait_fd(fd, POLLIN, deadline_ms, NULL, NULL, &late) == 0) return 0;
-    return gp_fail(err, GP_EBILLED, "the holder of '%s' does not end (a process in it hangs in the "
-                                    "kernel): look at 'dmesg', then run down again", dir);
+    return gp_fail(err, GP_EBILLED,
+                   "the holder of '%s' does not end (a process in it hangs in the "
+                   "kernel): look at 'dmesg', then run down again",
+                   dir);
 }
 
 /* This executable as a sealed, unnamed file: what a node's root can reach through /proc/1/exe is
@@ -109,8 +111,7 @@ static int sealed_copy(int *ret, struct gp_error *err) {
     GP_AUTO_FD int fd = memfd_create("gpuprov", flags | MFD_EXEC);
     if (fd < 0 && errno == EINVAL) fd = memfd_create("gpuprov", flags); /* before Linux 6.3 */
     if (fd < 0)
-        return gp_fail_errno(err, GP_EENV, errno,
-                             "could not make an executable copy in memory (vm.memfd_noexec=2?)");
+        return gp_fail_errno(err, GP_EENV, errno, "could not make an executable copy in memory (vm.memfd_noexec=2?)");
     for (off_t left = st.st_size; left > 0;) {
         ssize_t n = sendfile(fd, self, NULL, (size_t)left);
         if (n <= 0) return gp_fail_errno(err, GP_EENV, errno, "could not copy this program");
@@ -123,8 +124,7 @@ static int sealed_copy(int *ret, struct gp_error *err) {
     return 0;
 }
 
-static int spawn_copy(const char *what, const char *arg, int in, int out, pid_t *ret,
-                      struct gp_error *err) {
+static int spawn_copy(const char *what, const char *arg, int in, int out, pid_t *ret, struct gp_error *err) {
     GP_AUTO_FD int exe = -1;
     int r = sealed_copy(&exe, err);
     if (r != 0) return r;
@@ -148,8 +148,7 @@ static int spawn_copy(const char *what, const char *arg, int in, int out, pid_t 
     posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &dfl);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                        POSIX_SPAWN_SETSID);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     int e = posix_spawn(ret, path, &fa, &attr, argv, envp);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&fa);
@@ -183,8 +182,7 @@ static bool take_ok(struct str *out) {
 }
 
 int local_spawn(const char *what, const char *arg, const char *input, int64_t deadline_ms,
-                const struct gp_cancel *cancel, struct str *out, bool *ret_ok,
-                struct gp_error *err) {
+                const struct gp_cancel *cancel, struct str *out, bool *ret_ok, struct gp_error *err) {
     int up[2] = {-1, -1};
     GP_AUTO_FD int in = memfd_create("input", MFD_CLOEXEC);
     if (in < 0 || fs_write_all(in, input, strlen(input)) != 0 || lseek(in, 0, SEEK_SET) != 0 ||

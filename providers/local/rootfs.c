@@ -21,8 +21,8 @@ bool rootfs_takes(const char *name) {
 /* Kinds that hold a machine's own files. Kernel views, memory, network and user file systems are
  * left out: their content is not the machine's software. */
 static bool is_real(const char *fstype) {
-    static const char *const real[] = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs",
-                                       "overlay", "squashfs", "erofs", NULL};
+    static const char *const real[] = {"ext2", "ext3",     "ext4",    "xfs",      "btrfs", "zfs",
+                                       "f2fs", "bcachefs", "overlay", "squashfs", "erofs", NULL};
     for (size_t i = 0; real[i] != NULL; i++)
         if (strcmp(real[i], fstype) == 0) return true;
     return false;
@@ -32,8 +32,7 @@ static bool is_real(const char *fstype) {
 static void unescape(char *s) {
     char *to = s;
     for (; *s != '\0'; s++) {
-        if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
-            s[3] <= '7') {
+        if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
             *to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
             s += 3;
         } else {
@@ -50,10 +49,13 @@ static bool is_at_or_below(const char *path, const char *folder) {
 
 /* Package data: too large to copy, and root's tools need it as it is. Everything else of /var that a
  * node sees is a copy. The last two are where systems with an immutable /usr keep /opt and /usr/local. */
-static const char *const packages[] = {
-    "/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/dnf", "/var/lib/yum", "/var/cache/apt",
-    "/var/cache/debconf", "/var/cache/dnf", "/var/cache/libdnf5", "/var/cache/yum", "/var/cache/man",
-    "/var/opt", "/var/usrlocal", NULL};
+static const char *const packages[] = {"/var/lib/dpkg",      "/var/lib/apt",
+                                       "/var/lib/rpm",       "/var/lib/dnf",
+                                       "/var/lib/yum",       "/var/cache/apt",
+                                       "/var/cache/debconf", "/var/cache/dnf",
+                                       "/var/cache/libdnf5", "/var/cache/yum",
+                                       "/var/cache/man",     "/var/opt",
+                                       "/var/usrlocal",      NULL};
 
 static enum rootfs_kind kind_of(const char *path) {
     static const char *const guarded[] = {"/opt", "/usr/local", "/nix", "/snap", NULL};
@@ -142,8 +144,7 @@ int rootfs_mounts(struct rootfs_mounts *ret, struct gp_error *err) {
 
 const struct rootfs_mount *rootfs_find(const struct rootfs_mounts *m, const char *path) {
     for (size_t i = 0; i < m->list.len; i++)
-        if (m->list.items[i].kind != ROOTFS_FILE && strcmp(m->list.items[i].path, path) == 0)
-            return &m->list.items[i];
+        if (m->list.items[i].kind != ROOTFS_FILE && strcmp(m->list.items[i].path, path) == 0) return &m->list.items[i];
     return NULL;
 }
 

@@ -49,8 +49,7 @@ static bool world_dir(const struct stat *st) { return S_ISDIR(st->st_mode) && (s
 /* False: no room left for it. Small files take a page of the tmpfs. */
 static bool take(struct copy *c, int64_t bytes) {
     bytes = (bytes + PAGE - 1) / PAGE * PAGE;
-    bool fits = c->all.entries > 0 && c->part.entries > 0 && c->all.bytes >= bytes &&
-                c->part.bytes >= bytes;
+    bool fits = c->all.entries > 0 && c->part.entries > 0 && c->all.bytes >= bytes && c->part.bytes >= bytes;
     if (!fits) c->left_out++;
     else c->all.entries--, c->part.entries--, c->all.bytes -= bytes, c->part.bytes -= bytes;
     return fits;
@@ -96,8 +95,7 @@ static int copy_file(struct copy *c, const struct level *v, const char *name, st
     if (st.st_size > FILE_BYTES_MAX) c->left_out++;
     if (st.st_size > FILE_BYTES_MAX || !take(c, st.st_size)) return 0;
     GP_AUTO_FD int to = openat(v->to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (to < 0 || copy_bytes(from, to, st.st_size) != 0 || like(c, to, &st) != 0)
-        return failed(v, name, err);
+    if (to < 0 || copy_bytes(from, to, st.st_size) != 0 || like(c, to, &st) != 0) return failed(v, name, err);
     return 0;
 }
 
@@ -110,14 +108,13 @@ static int copy_link(struct copy *c, const struct level *v, const char *name, st
 }
 
 /* Whether what is in this folder is copied too. */
-static bool goes_into(const struct copy *c, const struct level *v, const char *path,
-                      const struct stat *st) {
+static bool goes_into(const struct copy *c, const struct level *v, const char *path, const struct stat *st) {
     const struct rootfs_mount *m = rootfs_find(&c->l->mounts, path);
     if (v->bare || v->depth >= DEPTH_MAX || !world_dir(st)) return false;
     if (layer_emptied(path) && strcmp(path, "/var/log") != 0) return false;
     if (st->st_dev == c->base.st_dev && st->st_ino == c->base.st_ino) return false;
     if (m != NULL && m->kind == ROOTFS_GUARDED) return false; /* an overlay of its own goes there */
-    return st->st_dev == v->dev || m != NULL; /* not into network, kernel and user file systems */
+    return st->st_dev == v->dev || m != NULL;                 /* not into network, kernel and user file systems */
 }
 
 static int copy_level(struct copy *c, const struct level *v, struct gp_error *err);
@@ -137,7 +134,11 @@ static int copy_folder(struct copy *c, const struct level *v, const char *name, 
     if (mkdirat(v->to, name, 0700) != 0) return failed(v, name, err);
     GP_AUTO_FD int to = openat(v->to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (to < 0) return failed(v, name, err);
-    struct level in = {.from = from, .to = to, .path = path, .dev = st.st_dev, .depth = v->depth + 1,
+    struct level in = {.from = from,
+                       .to = to,
+                       .path = path,
+                       .dev = st.st_dev,
+                       .depth = v->depth + 1,
                        .bare = strcmp(path, "/var/log") == 0};
     int r = from >= 0 && goes_into(c, v, path, &st) ? copy_level(c, &in, err) : 0;
     return r == 0 && like(c, to, &st) != 0 ? failed(v, name, err) : r;
@@ -162,8 +163,7 @@ static int copy_level(struct copy *c, const struct level *v, struct gp_error *er
 }
 
 int layer_copy(const struct layers *l, const char *folder, struct gp_error *err) {
-    struct copy c = {.l = l, .all = {ALL_BYTES_MAX, ALL_ENTRIES_MAX},
-                     .part = {ALL_BYTES_MAX, ALL_ENTRIES_MAX}};
+    struct copy c = {.l = l, .all = {ALL_BYTES_MAX, ALL_ENTRIES_MAX}, .part = {ALL_BYTES_MAX, ALL_ENTRIES_MAX}};
     struct stat st;
     GP_AUTO_FREE char *at = xasprintf("%s/copy%s", l->dir, folder);
     int r = fs_mkdirs(at, 0755, err);
@@ -177,8 +177,9 @@ int layer_copy(const struct layers *l, const char *folder, struct gp_error *err)
     if (world_dir(&st)) r = copy_level(&c, &v, err);
     if (r == 0 && like(&c, to, &st) != 0) r = failed(&v, ".", err);
     if (c.left_out > 0)
-        fprintf(stderr, "%s: %lld files or folders are not in the nodes' copy: too large, or too many "
-                "(at most 2 MiB each, 4 MiB and 2000 entries per folder, 24 MiB in all)\n", folder,
-                (long long)c.left_out);
+        fprintf(stderr,
+                "%s: %lld files or folders are not in the nodes' copy: too large, or too many "
+                "(at most 2 MiB each, 4 MiB and 2000 entries per folder, 24 MiB in all)\n",
+                folder, (long long)c.left_out);
     return r;
 }

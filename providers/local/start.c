@@ -117,16 +117,17 @@ static int wait_ready(int sock, struct gp_error *err) {
         int r = gp_wait_fd(sock, POLLIN, deadline, NULL, NULL, NULL);
         ssize_t n = r == 0 ? read(sock, buf, sizeof buf) : -1;
         if (n <= 0)
-            return gp_fail(err, GP_EENV, "the holder of the local stack %s during set-up: run "
-                           "'gpuprov doctor'", r == 0 ? "died" : "did not answer");
+            return gp_fail(err, GP_EENV,
+                           "the holder of the local stack %s during set-up: run "
+                           "'gpuprov doctor'",
+                           r == 0 ? "died" : "did not answer");
         str_add_mem(&said, buf, (size_t)n);
     }
     if (str_starts(said.s, "ok")) return 0;
     int code = GP_EENV, used = 0;
     char *text = str_trim(said.s);
     if (sscanf(text, "error %d %n", &code, &used) != 1 || used == 0) used = 0;
-    return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s",
-                   text + used);
+    return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EENV, "%s", text + used);
 }
 
 /* sock: our end of the pair whose other end the child has. */
@@ -150,8 +151,8 @@ static int start_locked(struct holder_config *c, struct gp_error *err) {
     c->userns = way == NS_USER;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return gp_fail_errno(err, GP_EENV, errno, "could not make a socket pair");
-    pid_t pid = ns_clone((unsigned long)(c->userns ? CLONE_NEWUSER : 0) | CLONE_NEWPID |
-                         CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS);
+    pid_t pid = ns_clone((unsigned long)(c->userns ? CLONE_NEWUSER : 0) | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
+                         CLONE_NEWUTS);
     if (pid == 0) {
         close(pair[0]);
         holder_child(c, pair[1]);
@@ -182,8 +183,7 @@ static int start_main(const char *dir, char *args, size_t args_size) {
     if (r == 0) r = local_lock(c.base, clock_deadline(READY_MS), NULL, &lock, &err);
     if (r == 0) r = clear_ground(&c, &alive, &err);
     if (r == 0 && !alive) r = start_locked(&c, &err);
-    GP_AUTO_FREE char *text =
-        r == 0 ? xstrdup("ok\n") : xasprintf("error %d %s\n", (int)err.code, err.msg);
+    GP_AUTO_FREE char *text = r == 0 ? xstrdup("ok\n") : xasprintf("error %d %s\n", (int)err.code, err.msg);
     (void)fs_write_all(1, text, strlen(text));
     return r == 0 ? 0 : 1;
 }
@@ -204,10 +204,8 @@ static int remove_main(const char *path) {
     }
     close(pair[1]);
     int status = 1;
-    if (pid < 0 || ns_map_ids(pid, &err) != 0)
-        dprintf(1, "%s\n", pid < 0 ? strerror(-pid) : err.msg);
-    else
-        (void)send(pair[0], "g", 1, MSG_NOSIGNAL);
+    if (pid < 0 || ns_map_ids(pid, &err) != 0) dprintf(1, "%s\n", pid < 0 ? strerror(-pid) : err.msg);
+    else (void)send(pair[0], "g", 1, MSG_NOSIGNAL);
     close(pair[0]);
     if (pid > 0) waitpid(pid, &status, 0);
     if (status == 0) dprintf(1, "ok\n");

@@ -41,10 +41,8 @@ static bool sub_ids(const char *file, int64_t *ret_start, int64_t *ret_count) {
     for (size_t i = 0; i < lines.n; i++) {
         GP_AUTO_STRV struct strv f = {0};
         strv_split(&f, lines.v[i], ":");
-        if (f.n != 3 || (strcmp(f.v[0], number) != 0 && (me == NULL || strcmp(f.v[0], me->pw_name) != 0)))
-            continue;
-        if (str_to_i64(f.v[1], 1, UINT32_MAX, ret_start) &&
-            str_to_i64(f.v[2], SUBIDS_MIN, UINT32_MAX, ret_count)) {
+        if (f.n != 3 || (strcmp(f.v[0], number) != 0 && (me == NULL || strcmp(f.v[0], me->pw_name) != 0))) continue;
+        if (str_to_i64(f.v[1], 1, UINT32_MAX, ret_start) && str_to_i64(f.v[2], SUBIDS_MIN, UINT32_MAX, ret_count)) {
             *ret_count = GP_MIN(*ret_count, (int64_t)SUBIDS_MAX);
             return true;
         }
@@ -68,8 +66,7 @@ int ns_way(enum ns_way *ret, struct gp_error *err) {
         *ret = NS_ROOT;
         return 0;
     }
-    if (find_program("newuidmap", path, sizeof path) == NULL ||
-        find_program("newgidmap", path, sizeof path) == NULL)
+    if (find_program("newuidmap", path, sizeof path) == NULL || find_program("newgidmap", path, sizeof path) == NULL)
         return gp_fail(err, GP_EENV,
                        "local nodes need root, or newuidmap and newgidmap for an ordinary user: run "
                        "with sudo, or install them (Debian and Ubuntu: uidmap, Fedora: shadow-utils)");
@@ -90,8 +87,8 @@ pid_t ns_clone(unsigned long flags) {
 int ns_run(char *const argv[], struct str *out, int *ret_status, struct gp_error *err) {
     int p[2];
     if (pipe2(p, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe");
-    char *envp[] = {(char[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                    (char[]){"LC_ALL=C"}, NULL};
+    char *envp[] = {(char[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, (char[]){"LC_ALL=C"},
+                    NULL};
     posix_spawn_file_actions_t fa;
     posix_spawn_file_actions_init(&fa);
     posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
@@ -115,8 +112,7 @@ int ns_run(char *const argv[], struct str *out, int *ret_status, struct gp_error
     return 0;
 }
 
-static int map_one(const char *program, const char *file, pid_t pid, unsigned self,
-                   struct gp_error *err) {
+static int map_one(const char *program, const char *file, pid_t pid, unsigned self, struct gp_error *err) {
     char path[64];
     int64_t start = 0, count = 0;
     if (find_program(program, path, sizeof path) == NULL || !sub_ids(file, &start, &count))

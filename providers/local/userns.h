@@ -12,8 +12,8 @@
 
 /* How a stack is held on this machine. */
 enum ns_way {
-    NS_ROOT,  /* root with CAP_SYS_ADMIN */
-    NS_USER   /* one user namespace around the holder, ids from /etc/subuid */
+    NS_ROOT, /* root with CAP_SYS_ADMIN */
+    NS_USER  /* one user namespace around the holder, ids from /etc/subuid */
 };
 /* What this process may do. -GP_EENV (one line: what is missing, what to do) when neither way is
  * open. Any thread; makes nothing. */

@@ -25,16 +25,14 @@ struct decode {
     struct gp_error *err;
 };
 
-static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...)
-    GP_PRINTF(3, 4);
+static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
 static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...) {
     char msg[GP_ERROR_MSG_MAX];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    if (d->errors++ == 0)
-        gp_fail(d->err, GP_EUSAGE, "%s:%u:%u: %s", d->path, at->line, at->column, msg);
+    if (d->errors++ == 0) gp_fail(d->err, GP_EUSAGE, "%s:%u:%u: %s", d->path, at->line, at->column, msg);
 }
 
 static void host_clear(struct ssh_host *h) {
@@ -65,16 +63,16 @@ static void take_host_key(struct decode *d, struct ssh_host *h, const struct yam
     else if (v->kind == YAML_SCALAR && ssh_host_key_line(v->value, &line, NULL) == 0)
         strv_take(&h->host_keys, line); /* without its comment */
     else
-        complain(d, v, "a host_key is a line like 'ssh-ed25519 AAAA...' (from ssh-keyscan, compared on "
-                       "the machine) or a fingerprint 'SHA256:...'");
+        complain(d, v,
+                 "a host_key is a line like 'ssh-ed25519 AAAA...' (from ssh-keyscan, compared on "
+                 "the machine) or a fingerprint 'SHA256:...'");
 }
 
 static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
     const char *colon = strrchr(v->value, ':');
     int64_t n = 1;
     size_t len = colon != NULL ? (size_t)(colon - v->value) : strlen(v->value);
-    if (len == 0 || !isalpha((unsigned char)v->value[0]) ||
-        (colon != NULL && !str_to_i64(colon + 1, 1, 64, &n))) {
+    if (len == 0 || !isalpha((unsigned char)v->value[0]) || (colon != NULL && !str_to_i64(colon + 1, 1, 64, &n))) {
         complain(d, v, "'%s' is no gpu: write MODEL or MODEL:COUNT, such as H100:8", v->value);
         return;
     }
@@ -86,8 +84,7 @@ static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_nod
 static void take_port(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
     int64_t n = 0;
     if (!str_to_i64(v->value, 1, 65535, &n)) complain(d, v, "'%s' is no port (1 to 65535)", v->value);
-    else
-        h->port = (uint16_t)n;
+    else h->port = (uint16_t)n;
 }
 
 static void take_path(struct decode *d, char **field, const struct yaml_node *v) {
@@ -108,31 +105,27 @@ static bool is_way(const char *text) {
 static void take_name(struct decode *d, char **field, const char *key, const struct yaml_node *v,
                       bool (*is_form)(const char *text)) {
     if (!is_form(v->value)) complain(d, v, "'%s' cannot be a %s", v->value, key);
-    else
-        set(field, v->value);
+    else set(field, v->value);
 }
 
-static const char *const keys[] = {"address", "port", "user", "key", "host_key",
-                                   "known_hosts", "bastion", "gpu", NULL};
+static const char *const keys[] = {"address", "port", "user", "key", "host_key", "known_hosts", "bastion", "gpu", NULL};
 
-static void take(struct decode *d, struct ssh_host *h, const struct yaml_node *k,
-                 const struct yaml_node *v, bool defaults) {
+static void take(struct decode *d, struct ssh_host *h, const struct yaml_node *k, const struct yaml_node *v,
+                 bool defaults) {
     const char *key = k->value != NULL ? k->value : "";
     bool known = false;
     for (size_t i = 0; keys[i] != NULL; i++) known = known || strcmp(key, keys[i]) == 0;
     if (!known || (defaults && strcmp(key, "address") == 0)) {
         const char *near = str_closest(key, keys);
         complain(d, k, "unknown key '%s' in %s%s%s%s", key, defaults ? "defaults" : "a host",
-                 near && !known ? "; did you mean '" : "", near && !known ? near : "",
-                 near && !known ? "'?" : "");
+                 near && !known ? "; did you mean '" : "", near && !known ? near : "", near && !known ? "'?" : "");
         return;
     }
     if (strcmp(key, "host_key") == 0) {
         strv_clear(&h->host_keys);
         if (v->kind == YAML_LIST)
             for (size_t i = 0; i < v->items.len; i++) take_host_key(d, h, v->items.items[i]);
-        else
-            take_host_key(d, h, v);
+        else take_host_key(d, h, v);
         return;
     }
     if (v->kind != YAML_SCALAR) {
@@ -145,8 +138,7 @@ static void take(struct decode *d, struct ssh_host *h, const struct yaml_node *k
     else if (strcmp(key, "key") == 0) take_path(d, &h->key, v);
     else if (strcmp(key, "known_hosts") == 0) take_path(d, &h->known_hosts, v);
     else if (strcmp(key, "bastion") == 0) take_name(d, &h->bastion, "bastion ([user@]host[:port])", v, is_way);
-    else
-        take_gpu(d, h, v);
+    else take_gpu(d, h, v);
 }
 
 static void take_map(struct decode *d, struct ssh_host *h, const struct yaml_node *map, bool defaults) {
@@ -166,8 +158,7 @@ static void host_copy(struct ssh_host *to, const struct ssh_host *from) {
 }
 
 static bool is_twin(const struct ssh_host *a, const struct ssh_host *b) {
-    return a->port == b->port && strcasecmp(a->address, b->address) == 0 &&
-           str_eq(a->bastion, b->bastion);
+    return a->port == b->port && strcasecmp(a->address, b->address) == 0 && str_eq(a->bastion, b->bastion);
 }
 
 static void take_host(struct decode *d, const struct ssh_host *defaults, const struct yaml_node *v,
@@ -176,8 +167,7 @@ static void take_host(struct decode *d, const struct ssh_host *defaults, const s
     host_copy(&h, defaults);
     if (v->kind == YAML_MAP) take_map(d, &h, v, false);
     else if (v->kind == YAML_SCALAR) take_name(d, &h.address, "host's address", v, form_host);
-    else
-        complain(d, v, "a host is an address or a map with an address");
+    else complain(d, v, "a host is an address or a map with an address");
     if (h.address == NULL) {
         if (d->errors == 0) complain(d, v, "a host without 'address'");
         host_clear(&h);
@@ -192,8 +182,7 @@ static void take_host(struct decode *d, const struct ssh_host *defaults, const s
 static char *local_user(void) {
     struct passwd pw, *found = NULL;
     char buf[4096];
-    if (getpwuid_r(getuid(), &pw, buf, sizeof buf, &found) == 0 && found != NULL)
-        return xstrdup(pw.pw_name);
+    if (getpwuid_r(getuid(), &pw, buf, sizeof buf, &found) == 0 && found != NULL) return xstrdup(pw.pw_name);
     return xstrdup("root");
 }
 
@@ -210,13 +199,11 @@ static void take_file(struct decode *d, const struct yaml_node *root, struct ssh
                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (map != NULL && map->kind == YAML_MAP) take_map(d, &defaults, map, true);
-    else if (map != NULL)
-        complain(d, map, "'defaults' is a map such as {user: ops, key: ~/.ssh/id_ed25519}");
+    else if (map != NULL) complain(d, map, "'defaults' is a map such as {user: ops, key: ~/.ssh/id_ed25519}");
     if (list == NULL) complain(d, root, "there is no 'hosts'");
     else if (list->kind != YAML_LIST || list->items.len == 0)
         complain(d, list, "'hosts' is a list with at least one host");
-    else if (list->items.len > HOSTS_MAX)
-        complain(d, list, "more than %d hosts", HOSTS_MAX);
+    else if (list->items.len > HOSTS_MAX) complain(d, list, "more than %d hosts", HOSTS_MAX);
     else
         for (size_t i = 0; i < list->items.len; i++) take_host(d, &defaults, list->items.items[i], ret);
     host_clear(&defaults);
@@ -224,8 +211,7 @@ static void take_file(struct decode *d, const struct yaml_node *root, struct ssh
 
 static void free_root(struct yaml_node **root) { yaml_node_free(*root); }
 
-int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret,
-                    struct gp_error *err) {
+int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret, struct gp_error *err) {
     GP_CLEANUP(free_root) struct yaml_node *root = NULL;
     int r = yaml_parse(path, text, n, &root, err);
     if (r != 0) return r;
@@ -236,8 +222,7 @@ int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_hos
     GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};
     take_file(&d, root, &list);
     if (d.errors > 1)
-        return gp_fail(err, GP_EUSAGE, "%s (and %d more error%s)", first.msg, d.errors - 1,
-                       d.errors == 2 ? "" : "s");
+        return gp_fail(err, GP_EUSAGE, "%s (and %d more error%s)", first.msg, d.errors - 1, d.errors == 2 ? "" : "s");
     if (d.errors == 1) return gp_fail(err, GP_EUSAGE, "%s", first.msg);
     for (size_t i = 0; i < list.list.len; i++) vec_push(&ret->list, list.list.items[i]);
     vec_free(&list.list);
@@ -247,7 +232,6 @@ int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_hos
 int ssh_hosts_load(const char *path, struct ssh_host_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     struct gp_error why = {0};
-    if (fs_read(path, FILE_MAX_BYTES, &text, &why) != 0)
-        return gp_fail(err, GP_EUSAGE, "the hosts file: %s", why.msg);
+    if (fs_read(path, FILE_MAX_BYTES, &text, &why) != 0) return gp_fail(err, GP_EUSAGE, "the hosts file: %s", why.msg);
     return ssh_hosts_parse(path, text.s != NULL ? text.s : "", text.len, ret, err);
 }

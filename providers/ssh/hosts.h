@@ -32,7 +32,6 @@ void ssh_host_list_clear(struct ssh_host_list *l);
 /* Reads and checks. The first error is "FILE:LINE:COLUMN: ..." with -GP_EUSAGE (and how many more
  * there are); an unreadable file -GP_EUSAGE too. Does no network I/O and opens no other file. */
 int ssh_hosts_load(const char *path, struct ssh_host_list *ret, struct gp_error *err);
-int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret,
-                    struct gp_error *err);
+int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret, struct gp_error *err);
 
 #endif

@@ -32,8 +32,7 @@ struct ssh_provider {
 
 static struct ssh_provider *self(struct provider *p) { return (struct ssh_provider *)p; }
 
-static int ssh_open_provider(const struct provider_env *env, struct provider **ret,
-                             struct gp_error *err) {
+static int ssh_open_provider(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     struct passwd pw, *me = NULL;
     char buf[4096], number[24];
     (void)err;
@@ -101,8 +100,7 @@ static bool id_is_of(const char *id, const char *name) {
 static const struct resource *holder(const struct resource_list *held, const char *name) {
     for (size_t i = 0; i < held->list.len; i++) {
         const struct resource *r = &held->list.items[i];
-        if (r->kind == RES_HOST && strcmp(r->provider, "ssh") == 0 && r->state != RES_GONE &&
-            id_is_of(r->id, name))
+        if (r->kind == RES_HOST && strcmp(r->provider, "ssh") == 0 && r->state != RES_GONE && id_is_of(r->id, name))
             return r;
     }
     return NULL;
@@ -117,8 +115,7 @@ static bool was_released(const struct ssh_provider *s, const char *name) {
 static bool gpu_fits(const struct ssh_host *h, const struct spec *spec) {
     if (spec->gpu.count == 0) return true;
     if (h->gpus < spec->gpu.count) return false;
-    return spec->gpu.model == NULL ||
-           (h->gpu_model != NULL && strcasecmp(spec->gpu.model, h->gpu_model) == 0);
+    return spec->gpu.model == NULL || (h->gpu_model != NULL && strcasecmp(spec->gpu.model, h->gpu_model) == 0);
 }
 
 struct choice {
@@ -133,8 +130,8 @@ static void choice_clear(struct choice *c) {
     free(c->held_by);
 }
 
-static int choose(struct ssh_provider *s, const struct spec *spec, const struct ssh_host_list *hosts,
-                  struct choice *c, struct gp_error *err) {
+static int choose(struct ssh_provider *s, const struct spec *spec, const struct ssh_host_list *hosts, struct choice *c,
+                  struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list held = {0};
     int r = journal_resources(s->journal, NULL, &held, err);
     if (r != 0) return r;
@@ -162,36 +159,32 @@ static int choose(struct ssh_provider *s, const struct spec *spec, const struct 
 }
 
 /* "2 of 5 hosts are free, 1 is held by 'llm', 2 have no H100:8" */
-static int too_few(const struct choice *c, const struct spec *spec, const char *file, size_t total,
-                   int wanted, struct gp_error *err) {
+static int too_few(const struct choice *c, const struct spec *spec, const char *file, size_t total, int wanted,
+                   struct gp_error *err) {
     GP_AUTO_STR struct str why = {0};
     str_add(&why, "");
-    if (c->held > 0)
-        str_addf(&why, ", %d held by %s'%s'", c->held, c->held > 1 ? "others such as " : "", c->held_by);
+    if (c->held > 0) str_addf(&why, ", %d held by %s'%s'", c->held, c->held > 1 ? "others such as " : "", c->held_by);
     if (c->ours > 0) str_addf(&why, ", %d in this stack already", c->ours);
     if (c->unfit > 0 && spec->gpu.model != NULL)
         str_addf(&why, ", %d without gpu: %s:%d", c->unfit, spec->gpu.model, spec->gpu.count);
-    else if (c->unfit > 0)
-        str_addf(&why, ", %d without the GPUs wanted", c->unfit);
+    else if (c->unfit > 0) str_addf(&why, ", %d without the GPUs wanted", c->unfit);
     if (c->given_up > 0) str_addf(&why, ", %d given up in this run", c->given_up);
     if (c->untrusted > 0)
-        str_addf(&why, ", %d with neither host_key nor known_hosts (give one, or --accept-new-host-key)",
-                 c->untrusted);
+        str_addf(&why, ", %d with neither host_key nor known_hosts (give one, or --accept-new-host-key)", c->untrusted);
     int r = gp_fail(err, GP_ECAPACITY, "'%s' has %zu host%s, %zu free where %d %s needed%s", file, total,
                     total == 1 ? "" : "s", c->free.len, wanted, wanted == 1 ? "is" : "are", why.s);
     if (err != NULL) err->scope = GP_SCOPE_OFFER;
     return r;
 }
 
-static int load_offer_hosts(const struct spec *spec, size_t index, struct ssh_host_list *ret,
-                            struct gp_error *err) {
+static int load_offer_hosts(const struct spec *spec, size_t index, struct ssh_host_list *ret, struct gp_error *err) {
     if (index >= spec->offers.len || spec->offers.items[index].hosts == NULL)
         return gp_fail(err, GP_EUSAGE, "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
     return ssh_hosts_load(spec->offers.items[index].hosts, ret, err);
 }
 
-static int ssh_offers(struct provider *p, const struct spec *spec, size_t index,
-                      struct offer_list *ret, struct gp_error *err) {
+static int ssh_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                      struct gp_error *err) {
     struct ssh_provider *s = self(p);
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     GP_CLEANUP(choice_clear) struct choice c = {0};
@@ -285,8 +278,7 @@ static void set_way(struct resource *r, const struct ssh_host *h, const struct s
     r->gpus = h->gpus;
 }
 
-static void push_host(const struct create_req *q, const struct ssh_host *h, int slot,
-                      struct resource_list *ret) {
+static void push_host(const struct create_req *q, const struct ssh_host *h, int slot, struct resource_list *ret) {
     struct resource r = {0};
     GP_AUTO_FREE char *id = host_id(h, q->stack->uid, slot, q->attempt);
     resource_init(&r, RES_HOST, "ssh");
@@ -308,8 +300,8 @@ static void push_host(const struct create_req *q, const struct ssh_host *h, int 
 }
 
 static void make_token(const struct create_req *q, char dst[65]) {
-    GP_AUTO_FREE char *text = xasprintf("%s|host|%d|%d|%d|ssh|" REGION, q->stack->uid, q->slot_first,
-                                        q->slot_count, q->attempt);
+    GP_AUTO_FREE char *text =
+        xasprintf("%s|host|%d|%d|%d|ssh|" REGION, q->stack->uid, q->slot_first, q->slot_count, q->attempt);
     unsigned char md[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     dst[0] = '\0';
@@ -317,13 +309,12 @@ static void make_token(const struct create_req *q, char dst[65]) {
 }
 
 /* Intent, then the hosts, in the journal: there is no call in between that could be lost. */
-static int take_hosts(struct ssh_provider *s, const struct create_req *q,
-                      const struct resource_list *made, struct gp_error *err) {
+static int take_hosts(struct ssh_provider *s, const struct create_req *q, const struct resource_list *made,
+                      struct gp_error *err) {
     char token[65];
     make_token(q, token);
     GP_AUTO_STR struct str body = {0};
-    for (size_t i = 0; i < made->list.len; i++)
-        str_addf(&body, "%s%s", i > 0 ? " " : "", made->list.items[i].id);
+    for (size_t i = 0; i < made->list.len; i++) str_addf(&body, "%s%s", i > 0 ? " " : "", made->list.items[i].id);
     int64_t now = clock_wall_s();
     struct intent in = {.uid = q->stack->uid,
                         .provider = (char[]){"ssh"},
@@ -344,8 +335,7 @@ static int take_hosts(struct ssh_provider *s, const struct create_req *q,
     return r == 0 ? journal_intent_done(s->journal, in.id, made, err) : r;
 }
 
-static int ssh_create(struct provider *p, const struct create_req *q, struct resource_list *ret,
-                      struct gp_error *err) {
+static int ssh_create(struct provider *p, const struct create_req *q, struct resource_list *ret, struct gp_error *err) {
     struct ssh_provider *s = self(p);
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     GP_CLEANUP(choice_clear) struct choice c = {0};
@@ -356,10 +346,9 @@ static int ssh_create(struct provider *p, const struct create_req *q, struct res
     if (r == 0) r = choose(s, q->spec, &hosts, &c, err);
     if (r != 0) return r;
     if ((int)c.free.len < q->slot_count)
-        return too_few(&c, q->spec, q->spec->offers.items[q->offer->spec_index].hosts, hosts.list.len,
-                       q->slot_count, err);
-    for (int i = 0; i < q->slot_count; i++)
-        push_host(q, &hosts.list.items[c.free.items[i]], q->slot_first + i, &made);
+        return too_few(&c, q->spec, q->spec->offers.items[q->offer->spec_index].hosts, hosts.list.len, q->slot_count,
+                       err);
+    for (int i = 0; i < q->slot_count; i++) push_host(q, &hosts.list.items[c.free.items[i]], q->slot_first + i, &made);
     r = take_hosts(s, q, &made, err);
     if (r != 0) return r;
     for (size_t i = 0; i < made.list.len; i++) vec_push(&ret->list, made.list.items[i]);
@@ -368,8 +357,7 @@ static int ssh_create(struct provider *p, const struct create_req *q, struct res
 }
 
 /* What the hosts file says now about how to get in counts, where it still has the host. */
-static void refresh(const struct ssh_provider *s, const struct ssh_host_list *hosts,
-                    struct resource *r) {
+static void refresh(const struct ssh_provider *s, const struct ssh_host_list *hosts, struct resource *r) {
     for (size_t i = 0; i < hosts->list.len; i++) {
         GP_AUTO_FREE char *name = host_name(&hosts->list.items[i]);
         if (id_is_of(r->id, name)) {
@@ -379,16 +367,14 @@ static void refresh(const struct ssh_provider *s, const struct ssh_host_list *ho
     }
 }
 
-static int ssh_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-                    struct gp_error *err) {
+static int ssh_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     struct ssh_provider *s = self(p);
     GP_AUTO_RESOURCES struct resource_list known = {0};
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     struct gp_error why = {0};
     if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, REGION)) return 0;
     int r = journal_resources(s->journal, NULL, &known, &why);
-    if (req->looked != NULL)
-        coverage_put(req->looked, "ssh", REGION, req->owner, false, r != 0 ? &why : NULL);
+    if (req->looked != NULL) coverage_put(req->looked, "ssh", REGION, req->owner, false, r != 0 ? &why : NULL);
     if (r != 0 && err != NULL) *err = why;
     if (r != 0) return r;
     for (size_t i = 0; s->spec != NULL && i < s->spec->offers.len; i++) {

@@ -88,11 +88,11 @@ int main(int argc, char **argv) {
     }
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    printf("{\"wall_s\": %.3f, \"cpu_s\": %.3f, \"peak_mib\": %.1f, \"failed\": %d, \"first\": {\"connected_ms\": %lld, "
-           "\"copied_ms\": %lld, \"done_ms\": %lld}}\n",
-           (double)(clock_ms() - start) / 1000, seconds(&u.ru_utime) + seconds(&u.ru_stime),
-           (double)u.ru_maxrss / 1024, failed, (long long)jobs[0].connected_ms,
-           (long long)jobs[0].copied_ms, (long long)jobs[0].done_ms);
+    printf(
+        "{\"wall_s\": %.3f, \"cpu_s\": %.3f, \"peak_mib\": %.1f, \"failed\": %d, \"first\": {\"connected_ms\": %lld, "
+        "\"copied_ms\": %lld, \"done_ms\": %lld}}\n",
+        (double)(clock_ms() - start) / 1000, seconds(&u.ru_utime) + seconds(&u.ru_stime), (double)u.ru_maxrss / 1024,
+        failed, (long long)jobs[0].connected_ms, (long long)jobs[0].copied_ms, (long long)jobs[0].done_ms);
     ssh_global_exit();
     return failed != 0;
 }

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 
 #include <cmocka.h>
 
@@ -22,15 +22,12 @@ const struct cuda_fatbin cuda_fatbins[] = {{13000, image}, {0, NULL}};
 /* The agent's main.c is not linked: the checks' own needs. */
 const struct agent_kind agent_kind = {.name = "test", .device = &device_cuda};
 
-static void open_device(const struct device_ops *ops, struct device **ret)
-{
+static void open_device(const struct device_ops *ops, struct device **ret) {
     struct gp_error err = {0};
-    if (ops->open(0, ret, &err) < 0)
-        fail_msg("%s", err.msg);
+    if (ops->open(0, ret, &err) < 0) fail_msg("%s", err.msg);
 }
 
-static dev_addr put(const struct device_ops *ops, struct device *d, const void *p, size_t bytes)
-{
+static dev_addr put(const struct device_ops *ops, struct device *d, const void *p, size_t bytes) {
     struct gp_error err = {0};
     dev_addr at = 0;
     struct copy_args c = {.kind = COPY_TO_DEVICE, .bytes = bytes};
@@ -42,22 +39,19 @@ static dev_addr put(const struct device_ops *ops, struct device *d, const void *
     return at;
 }
 
-static void get(const struct device_ops *ops, struct device *d, dev_addr at, void *p, size_t bytes)
-{
+static void get(const struct device_ops *ops, struct device *d, dev_addr at, void *p, size_t bytes) {
     struct gp_error err = {0};
     struct copy_args c = {.kind = COPY_FROM_DEVICE, .dev = at, .host = p, .bytes = bytes};
     assert_int_equal(ops->sync(d, clock_deadline(10000), &err), 0);
     assert_int_equal(ops->copy(d, &c, &err), 0);
 }
 
-static void test_copy(void **state)
-{
+static void test_copy(void **state) {
     const struct device_ops *ops = *state;
     struct device *d = NULL;
     open_device(ops, &d);
     uint64_t in[1000], out[1000] = {0};
-    for (size_t i = 0; i < GP_ARRAY_LEN(in); i++)
-        in[i] = i * 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < GP_ARRAY_LEN(in); i++) in[i] = i * 0x9e3779b97f4a7c15u;
     dev_addr a = put(ops, d, in, sizeof in), b = 0;
     struct gp_error err = {0};
     assert_int_equal(ops->alloc(d, sizeof in, &b, &err), 0);
@@ -71,8 +65,7 @@ static void test_copy(void **state)
     ops->close(NULL);
 }
 
-static void test_too_much_memory(void **state)
-{
+static void test_too_much_memory(void **state) {
     const struct device_ops *ops = *state;
     struct device *d = NULL;
     open_device(ops, &d);
@@ -84,8 +77,7 @@ static void test_too_much_memory(void **state)
     ops->close(d);
 }
 
-static void test_unknown_kernel(void **state)
-{
+static void test_unknown_kernel(void **state) {
     const struct device_ops *ops = *state;
     struct device *d = NULL;
     open_device(ops, &d);
@@ -97,8 +89,7 @@ static void test_unknown_kernel(void **state)
 }
 
 /* The reference, written down once more: k rising, one rounded product and one rounded sum at a time. */
-static void reference(const struct gemm_args *g, const float *a, const float *b, float *c)
-{
+static void reference(const struct gemm_args *g, const float *a, const float *b, float *c) {
     for (int s = 0; s < g->batch; s++) {
         const float *x = a + s * g->stride_a, *y = b + s * g->stride_b;
         float *z = c + s * g->stride_c;
@@ -106,8 +97,8 @@ static void reference(const struct gemm_args *g, const float *a, const float *b,
             for (int j = 0; j < g->n; j++) {
                 volatile float sum = g->accumulate ? z[i * g->n + j] : 0.0f;
                 for (int k = 0; k < g->k; k++) {
-                    volatile float p = x[g->trans_a ? k * g->m + i : i * g->k + k] *
-                                       y[g->trans_b ? j * g->k + k : k * g->n + j];
+                    volatile float p =
+                        x[g->trans_a ? k * g->m + i : i * g->k + k] * y[g->trans_b ? j * g->k + k : k * g->n + j];
                     sum = sum + p;
                 }
                 z[i * g->n + j] = sum;
@@ -116,8 +107,7 @@ static void reference(const struct gemm_args *g, const float *a, const float *b,
     }
 }
 
-static void one_gemm(const struct device_ops *ops, struct device *d, struct gemm_args g)
-{
+static void one_gemm(const struct device_ops *ops, struct device *d, struct gemm_args g) {
     enum { MAX = 4096 };
     float a[MAX], b[MAX], c[MAX], want[MAX];
     uint64_t x = (uint64_t)(g.m * 31 + g.n * 7 + g.k);
@@ -130,8 +120,7 @@ static void one_gemm(const struct device_ops *ops, struct device *d, struct gemm
     g.stride_a = (int64_t)g.m * g.k;
     g.stride_b = (int64_t)g.k * g.n;
     g.stride_c = (int64_t)g.m * g.n + 3; /* what lies between must stay as it is */
-    assert_true(g.batch * g.stride_a <= MAX && g.batch * g.stride_b <= MAX &&
-                g.batch * g.stride_c <= MAX);
+    assert_true(g.batch * g.stride_a <= MAX && g.batch * g.stride_b <= MAX && g.batch * g.stride_c <= MAX);
     reference(&g, a, b, want);
     struct gp_error err = {0};
     g.a = put(ops, d, a, sizeof a);
@@ -145,11 +134,9 @@ static void one_gemm(const struct device_ops *ops, struct device *d, struct gemm
     ops->free(d, g.c);
 }
 
-static void test_gemm_is_the_reference(void **state)
-{
+static void test_gemm_is_the_reference(void **state) {
     const struct device_ops *ops = *state;
-    static const int shapes[][4] = {{1, 1, 1, 1}, {3, 5, 7, 1}, {16, 16, 16, 4}, {33, 17, 40, 2},
-                                    {2, 64, 9, 3}};
+    static const int shapes[][4] = {{1, 1, 1, 1}, {3, 5, 7, 1}, {16, 16, 16, 4}, {33, 17, 40, 2}, {2, 64, 9, 3}};
     struct device *d = NULL;
     open_device(ops, &d);
     for (size_t i = 0; i < GP_ARRAY_LEN(shapes); i++) {
@@ -170,8 +157,7 @@ static void test_gemm_is_the_reference(void **state)
 }
 
 /* Only the CUDA device has these kernels. Any shape of the launch gives the same. */
-static void test_memory_kernels(void **state)
-{
+static void test_memory_kernels(void **state) {
     const struct device_ops *ops = *state;
     struct device *d = NULL;
     open_device(ops, &d);
@@ -180,24 +166,26 @@ static void test_memory_kernels(void **state)
     struct mem_log log;
     dev_addr at = put(ops, d, words, sizeof words), log_at = put(ops, d, &log, sizeof log);
     dev_addr seen_at = put(ops, d, seen, sizeof seen);
-    union kernel_arg args[7] = {{.p = at},  {.i = WORDS},     {.i32 = MEM_RANDOM}, {.u = 7},
-                                {.u = 0}, {.p = log_at}, {.p = seen_at}};
+    union kernel_arg args[7] = {{.p = at}, {.i = WORDS},  {.i32 = MEM_RANDOM}, {.u = 7},
+                                {.u = 0},  {.p = log_at}, {.p = seen_at}};
     static const unsigned shapes[][2] = {{0, 0}, {32, 1}, {64, 7}, {128, 2}};
     for (size_t s = 0; s < GP_ARRAY_LEN(shapes); s++) {
         struct gp_error err = {0};
-        struct launch_args l = {.kernel = "gp_mem_fill", .items = ITEMS, .block = shapes[s][0],
-                                .grid = shapes[s][1], .args = args, .n_args = 5};
+        struct launch_args l = {.kernel = "gp_mem_fill",
+                                .items = ITEMS,
+                                .block = shapes[s][0],
+                                .grid = shapes[s][1],
+                                .args = args,
+                                .n_args = 5};
         assert_int_equal(ops->launch(d, &l, &err), 0);
         get(ops, d, at, words, sizeof words);
         words[4711] ^= (uint64_t)1 << 63;
         memset(seen, 0, sizeof seen);
         memset(&log, 0, sizeof log);
-        struct copy_args back[3] = {
-            {.kind = COPY_TO_DEVICE, .dev = at, .host = words, .bytes = sizeof words},
-            {.kind = COPY_TO_DEVICE, .dev = log_at, .host = &log, .bytes = sizeof log},
-            {.kind = COPY_TO_DEVICE, .dev = seen_at, .host = seen, .bytes = sizeof seen}};
-        for (size_t i = 0; i < GP_ARRAY_LEN(back); i++)
-            assert_int_equal(ops->copy(d, &back[i], &err), 0);
+        struct copy_args back[3] = {{.kind = COPY_TO_DEVICE, .dev = at, .host = words, .bytes = sizeof words},
+                                    {.kind = COPY_TO_DEVICE, .dev = log_at, .host = &log, .bytes = sizeof log},
+                                    {.kind = COPY_TO_DEVICE, .dev = seen_at, .host = seen, .bytes = sizeof seen}};
+        for (size_t i = 0; i < GP_ARRAY_LEN(back); i++) assert_int_equal(ops->copy(d, &back[i], &err), 0);
         l.kernel = "gp_mem_verify";
         l.n_args = 7;
         assert_int_equal(ops->launch(d, &l, &err), 0);
@@ -205,26 +193,21 @@ static void test_memory_kernels(void **state)
         get(ops, d, seen_at, seen, sizeof seen);
         assert_int_equal(log.wrong, 1);
         assert_int_equal(log.logged, 1);
-        assert_true(log.words[0].at == at + 4711 * 8 &&
-                    (log.words[0].got ^ log.words[0].want) == (uint64_t)1 << 63);
+        assert_true(log.words[0].at == at + 4711 * 8 && (log.words[0].got ^ log.words[0].want) == (uint64_t)1 << 63);
         uint64_t all = 0;
-        for (size_t i = 0; i < ITEMS; i++)
-            all += seen[i];
+        for (size_t i = 0; i < ITEMS; i++) all += seen[i];
         assert_int_equal(all, WORDS);
     }
     ops->close(d);
 }
 
 /* Times are the stand-in's virtual ones, of its model H100 with noise of 2 %. */
-static void near_rate(double bytes, double seconds, double gb_per_s)
-{
+static void near_rate(double bytes, double seconds, double gb_per_s) {
     double rate = bytes / 1e9 / seconds;
-    if (rate < 0.97 * gb_per_s || rate > 1.03 * gb_per_s)
-        fail_msg("%g GB/s, not about %g", rate, gb_per_s);
+    if (rate < 0.97 * gb_per_s || rate > 1.03 * gb_per_s) fail_msg("%g GB/s, not about %g", rate, gb_per_s);
 }
 
-static void test_marks_and_queued_copies(void **state)
-{
+static void test_marks_and_queued_copies(void **state) {
     (void)state;
     enum { BYTES = 8 << 20 };
     struct device *d = NULL;
@@ -237,8 +220,7 @@ static void test_marks_and_queued_copies(void **state)
     assert_int_equal(device_cuda.alloc(d, BYTES, &b, &err), 0);
     assert_int_equal(cuda_host_alloc(d, BYTES, &in, &err), 0);
     assert_int_equal(cuda_host_alloc(d, BYTES, &out, &err), 0);
-    for (size_t i = 0; i < BYTES; i++)
-        ((unsigned char *)in)[i] = (unsigned char)(i * 7 / 3);
+    for (size_t i = 0; i < BYTES; i++) ((unsigned char *)in)[i] = (unsigned char)(i * 7 / 3);
     struct copy_args c[3] = {{.kind = COPY_TO_DEVICE, .dev = a, .host = in, .bytes = BYTES},
                              {.kind = COPY_WITHIN, .dev = b, .dev_src = a, .bytes = BYTES},
                              {.kind = COPY_FROM_DEVICE, .dev = b, .host = out, .bytes = BYTES}};
@@ -250,8 +232,7 @@ static void test_marks_and_queued_copies(void **state)
     assert_int_equal(cuda_mark(d, 3, &(struct gp_error){0}), 0);
     assert_int_equal(device_cuda.sync(d, clock_deadline(10000), &(struct gp_error){0}), 0);
     assert_memory_equal(in, out, BYTES);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(cuda_elapsed(d, i, i + 1, &s[i], &(struct gp_error){0}), 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(cuda_elapsed(d, i, i + 1, &s[i], &(struct gp_error){0}), 0);
     near_rate(BYTES, s[0], 55);
     near_rate(2.0 * BYTES, s[1], 2950);
     near_rate(BYTES, s[2], 54);
@@ -266,8 +247,7 @@ static void test_marks_and_queued_copies(void **state)
     device_cuda.close(d);
 }
 
-static void test_peers(void **state)
-{
+static void test_peers(void **state) {
     (void)state;
     enum { BYTES = 4 << 20 };
     struct device *d[2] = {NULL, NULL};
@@ -278,8 +258,7 @@ static void test_peers(void **state)
         assert_int_equal(device_cuda.open(i, &d[i], &err), 0);
         assert_int_equal(device_cuda.alloc(d[i], BYTES, &at[i], &err), 0);
     }
-    for (size_t i = 0; i < BYTES; i++)
-        in[i] = (unsigned char)(i % 251);
+    for (size_t i = 0; i < BYTES; i++) in[i] = (unsigned char)(i % 251);
     struct copy_args c = {.kind = COPY_TO_DEVICE, .dev = at[0], .host = in, .bytes = BYTES};
     assert_int_equal(device_cuda.copy(d[0], &c, &err), 0);
     double s[2] = {0};
@@ -303,8 +282,7 @@ static void test_peers(void **state)
 }
 
 /* GB/s of copies within GPU 0 and to it, by a stand-in that is told how to be. */
-static void rates_of(const char *standin, double *ret_within, double *ret_to)
-{
+static void rates_of(const char *standin, double *ret_within, double *ret_to) {
     enum { BYTES = 4 << 20 };
     struct device *d = NULL;
     struct gp_error err = {0};
@@ -324,23 +302,26 @@ static void rates_of(const char *standin, double *ret_within, double *ret_to)
     }
     assert_int_equal(cuda_mark(d, 2, &err), 0);
     assert_int_equal(device_cuda.sync(d, clock_deadline(10000), &err), 0);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(cuda_elapsed(d, i, i + 1, &s[i], &err), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(cuda_elapsed(d, i, i + 1, &s[i], &err), 0);
     *ret_within = 2.0 * BYTES / 1e9 / s[0];
     *ret_to = BYTES / 1e9 / s[1];
     device_cuda.close(d);
     unsetenv("GPUPROV_STANDIN");
 }
 
-static void test_slow_gpus(void **state)
-{
+static void test_slow_gpus(void **state) {
     (void)state;
     static const struct {
         const char *standin;
         double within, to; /* percent of the model's */
-    } knobs[] = {{"slow=50", 50, 50},           {"slow_copy=40", 40, 100}, {"slow_h2d=30", 100, 30},
-                 {"slow=50,slow_copy=50", 25, 50}, {"gpu=1,slow=50", 100, 100}, {"noise=0", 100, 100},
-                 {"decay=60,decay_after=0", 60, 60}, {"seed=7", 100, 100}};
+    } knobs[] = {{"slow=50", 50, 50},
+                 {"slow_copy=40", 40, 100},
+                 {"slow_h2d=30", 100, 30},
+                 {"slow=50,slow_copy=50", 25, 50},
+                 {"gpu=1,slow=50", 100, 100},
+                 {"noise=0", 100, 100},
+                 {"decay=60,decay_after=0", 60, 60},
+                 {"seed=7", 100, 100}};
     for (size_t i = 0; i < GP_ARRAY_LEN(knobs); i++) {
         double within = 0, to = 0;
         rates_of(knobs[i].standin, &within, &to);
@@ -352,8 +333,7 @@ static void test_slow_gpus(void **state)
     near_rate(t4 * 1e9, 1, 250);
 }
 
-static void test_attributes(void **state)
-{
+static void test_attributes(void **state) {
     (void)state;
     struct device *d = NULL;
     unsigned device = 0, subsystem = 0;
@@ -366,8 +346,7 @@ static void test_attributes(void **state)
 }
 
 /* Shared memory, phases, atomics, warps, the multiprocessor's number; and a faulty multiprocessor. */
-static void test_block_kernels(void **state)
-{
+static void test_block_kernels(void **state) {
     (void)state;
     enum { COUNT = 10000, BLOCKS = 16 };
     static int x[COUNT];
@@ -381,11 +360,11 @@ static void test_block_kernels(void **state)
     }
     for (int bad = 0; bad < 2; bad++) {
         const struct device_ops *ops = &device_cuda;
-        union kernel_arg args[6] = {{.p = put(ops, d, x, sizeof x)},        {.i = COUNT},
-                                    {.p = put(ops, d, tree, sizeof tree)},  {.p = put(ops, d, warps, sizeof warps)},
-                                    {.p = put(ops, d, sm, sizeof sm)},      {.p = put(ops, d, seen, sizeof seen)}};
-        struct launch_args l = {.kernel = "gp_test_sums", .items = COUNT, .block = 256, .grid = BLOCKS,
-                                .args = args, .n_args = 6};
+        union kernel_arg args[6] = {{.p = put(ops, d, x, sizeof x)},       {.i = COUNT},
+                                    {.p = put(ops, d, tree, sizeof tree)}, {.p = put(ops, d, warps, sizeof warps)},
+                                    {.p = put(ops, d, sm, sizeof sm)},     {.p = put(ops, d, seen, sizeof seen)}};
+        struct launch_args l = {
+            .kernel = "gp_test_sums", .items = COUNT, .block = 256, .grid = BLOCKS, .args = args, .n_args = 6};
         setenv("GPUPROV_STANDIN", bad ? "sm=5,sm_bit=9" : "", 1);
         assert_int_equal(ops->launch(d, &l, &err), 0);
         unsetenv("GPUPROV_STANDIN");
@@ -401,15 +380,13 @@ static void test_block_kernels(void **state)
         }
         assert_int_equal(got[1], 0);
         assert_int_equal(got[2], COUNT - 1);
-        if (!bad)
-            assert_int_equal(got[0], 256 * BLOCKS);
+        if (!bad) assert_int_equal(got[0], 256 * BLOCKS);
     }
     device_cuda.close(d);
 }
 
 /* A device that misbehaves: what its calls say, and that none of them blocks. */
-static void test_bad_days(void **state)
-{
+static void test_bad_days(void **state) {
     (void)state;
     static const struct {
         const char *standin;
@@ -431,32 +408,33 @@ static void test_bad_days(void **state)
         assert_int_equal(device_cuda.alloc(d, sizeof word, &at, &err), 0);
         setenv("GPUPROV_STANDIN", days[i].standin, 1);
         for (; rc == 0 && good < 10; good += rc == 0) {
-            struct copy_args c = {.kind = COPY_TO_DEVICE, .dev = at, .host = &word, .bytes = sizeof word,
+            struct copy_args c = {.kind = COPY_TO_DEVICE,
+                                  .dev = at,
+                                  .host = &word,
+                                  .bytes = sizeof word,
                                   .deadline_ms = clock_deadline(50)};
             rc = device_cuda.copy(d, &c, &err);
         }
         assert_int_equal(rc, days[i].code);
         assert_int_equal(good, days[i].copies);
-        if (!strstr(err.msg, days[i].says))
-            fail_msg("'%s' does not say '%s'", err.msg, days[i].says);
+        if (!strstr(err.msg, days[i].says)) fail_msg("'%s' does not say '%s'", err.msg, days[i].says);
         device_cuda.close(d);
         unsetenv("GPUPROV_STANDIN");
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     (void)argc;
     /* B/tests/contract/test_device to B/tests/standin, unless somebody says otherwise */
     GP_AUTO_FREE char *self = xstrdup(argv[0]);
     char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
+    if (slash) *slash = 0;
     GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
     setenv("GPUPROV_LIBRARY_PATH", folder, 0);
-#define BOTH(f)                                                                            \
-    {.name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host}, \
-    {.name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda}
+#define BOTH(f)                                                                                 \
+    {.name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host}, { \
+        .name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda  \
+    }
     const struct CMUnitTest tests[] = {
         BOTH(test_copy),
         BOTH(test_too_much_memory),

@@ -29,27 +29,20 @@ static const struct kind {
     size_t size;
     double epsilon; /* of a product of two rounded operands, relative to the sum of absolute products */
 } kinds[GEMM_TYPES] = {
-    [GEMM_F32] = {"fp32", 4, 1e-6}, [GEMM_TF32] = {"tf32", 4, 1e-6}, [GEMM_F16] = {"fp16", 2, 1e-6},
+    [GEMM_F32] = {"fp32", 4, 1e-6},  [GEMM_TF32] = {"tf32", 4, 1e-6},    [GEMM_F16] = {"fp16", 2, 1e-6},
     [GEMM_BF16] = {"bf16", 2, 1e-6}, [GEMM_FP8_E4M3] = {"fp8", 1, 1e-6}, [GEMM_INT8] = {"int8", 1, 0}};
 
-static void encode(enum gemm_type t, void *at, size_t i, double v)
-{
+static void encode(enum gemm_type t, void *at, size_t i, double v) {
     float f = (float)v;
     uint16_t half = t == GEMM_F16 ? num_to_f16(f) : num_to_bf16(f);
-    if (t == GEMM_F32)
-        ((float *)at)[i] = f;
-    else if (t == GEMM_TF32)
-        ((float *)at)[i] = num_from_bits(num_bits(f) & 0xffffe000u);
-    else if (t == GEMM_INT8)
-        ((int8_t *)at)[i] = (int8_t)v;
-    else if (t == GEMM_FP8_E4M3)
-        ((uint8_t *)at)[i] = num_to_e4m3(f);
-    else
-        ((uint16_t *)at)[i] = half;
+    if (t == GEMM_F32) ((float *)at)[i] = f;
+    else if (t == GEMM_TF32) ((float *)at)[i] = num_from_bits(num_bits(f) & 0xffffe000u);
+    else if (t == GEMM_INT8) ((int8_t *)at)[i] = (int8_t)v;
+    else if (t == GEMM_FP8_E4M3) ((uint8_t *)at)[i] = num_to_e4m3(f);
+    else ((uint16_t *)at)[i] = half;
 }
 
-static double decode(enum gemm_type t, const void *at, size_t i)
-{
+static double decode(enum gemm_type t, const void *at, size_t i) {
     switch (t) {
     case GEMM_INT8: return ((const int8_t *)at)[i];
     case GEMM_FP8_E4M3: return (double)num_from_e4m3(((const uint8_t *)at)[i]);
@@ -60,10 +53,7 @@ static double decode(enum gemm_type t, const void *at, size_t i)
 }
 
 static uint64_t dice;
-static uint64_t draw(void)
-{
-    return dice = num_mix(dice);
-}
+static uint64_t draw(void) { return dice = num_mix(dice); }
 
 struct product {
     struct gemm_args g;
@@ -72,29 +62,22 @@ struct product {
     double *was; /* C before */
 };
 
-static void *room(size_t n)
-{
+static void *room(size_t n) {
     void *p = malloc(n ? n : 1);
     assert_non_null(p);
     return p;
 }
 
-static size_t c_size(const struct gemm_args *g)
-{
-    return g->out_same ? 2 : 4;
-}
+static size_t c_size(const struct gemm_args *g) { return g->out_same ? 2 : 4; }
 
-static double c_value(const struct gemm_args *g, const void *c, size_t i)
-{
-    if (g->type == GEMM_INT8)
-        return ((const int32_t *)c)[i];
+static double c_value(const struct gemm_args *g, const void *c, size_t i) {
+    if (g->type == GEMM_INT8) return ((const int32_t *)c)[i];
     return decode(g->out_same ? g->type : GEMM_F32, c, i);
 }
 
 /* whole: small whole numbers, else random in (-1, 1). What lies between two matrices of a batch is NaN
  * in A and B, so that nobody reads it, and must stay as it is in C. */
-static void fill(struct product *p, bool whole)
-{
+static void fill(struct product *p, bool whole) {
     struct gemm_args *g = &p->g;
     int gap = g->batch > 1 ? 5 : 0;
     g->stride_a = (int64_t)g->m * g->k + gap;
@@ -108,42 +91,38 @@ static void fill(struct product *p, bool whole)
     p->c = room(p->nc * 4);
     p->was = room(p->nc * sizeof *p->was);
     for (size_t i = 0; i < p->na; i++)
-        encode(g->type, p->a, i, (int64_t)i % g->stride_a >= (int64_t)g->m * g->k ? (double)NAN
-               : whole || g->type == GEMM_INT8 ? (double)(draw() % 15) - 7
-                       : (double)(int32_t)draw() / 2147483648.0);
+        encode(g->type, p->a, i,
+               (int64_t)i % g->stride_a >= (int64_t)g->m * g->k ? (double)NAN
+               : whole || g->type == GEMM_INT8                  ? (double)(draw() % 15) - 7
+                                                                : (double)(int32_t)draw() / 2147483648.0);
     for (size_t i = 0; i < p->nb; i++)
-        encode(g->type, p->b, i, (int64_t)i % g->stride_b >= (int64_t)g->k * g->n ? (double)NAN
-               : whole || g->type == GEMM_INT8 ? (double)(draw() % 13) - 6
-                       : (double)(int32_t)draw() / 2147483648.0);
+        encode(g->type, p->b, i,
+               (int64_t)i % g->stride_b >= (int64_t)g->k * g->n ? (double)NAN
+               : whole || g->type == GEMM_INT8                  ? (double)(draw() % 13) - 6
+                                                                : (double)(int32_t)draw() / 2147483648.0);
     for (size_t i = 0; i < p->nc; i++) {
         int v = (int)(draw() % 101) - 50;
-        if (g->type == GEMM_INT8)
-            ((int32_t *)p->c)[i] = v;
-        else
-            encode(g->out_same ? g->type : GEMM_F32, p->c, i, v);
+        if (g->type == GEMM_INT8) ((int32_t *)p->c)[i] = v;
+        else encode(g->out_same ? g->type : GEMM_F32, p->c, i, v);
         p->was[i] = v;
     }
 }
 
-static void clear(struct product *p)
-{
+static void clear(struct product *p) {
     free(p->a);
     free(p->b);
     free(p->c);
     free(p->was);
 }
 
-static void copy(const struct device_ops *ops, struct device *d, enum copy_kind kind, dev_addr at,
-                 void *host, size_t bytes)
-{
+static void copy(const struct device_ops *ops, struct device *d, enum copy_kind kind, dev_addr at, void *host,
+                 size_t bytes) {
     struct gp_error err = {0};
     struct copy_args c = {.kind = kind, .dev = at, .host = host, .bytes = bytes};
-    if (ops->copy(d, &c, &err) < 0)
-        fail_msg("%s", err.msg);
+    if (ops->copy(d, &c, &err) < 0) fail_msg("%s", err.msg);
 }
 
-static int run(const struct device_ops *ops, struct device *d, struct product *p, struct gp_error *err)
-{
+static int run(const struct device_ops *ops, struct device *d, struct product *p, struct gp_error *err) {
     struct gemm_args *g = &p->g;
     size_t size = kinds[g->type].size;
     assert_int_equal(ops->alloc(d, p->na * size, &g->a, err), 0);
@@ -153,10 +132,8 @@ static int run(const struct device_ops *ops, struct device *d, struct product *p
     copy(ops, d, COPY_TO_DEVICE, g->b, p->b, p->nb * size);
     copy(ops, d, COPY_TO_DEVICE, g->c, p->c, p->nc * c_size(g));
     int rc = ops->gemm(d, g, err);
-    if (rc == 0)
-        rc = ops->sync(d, clock_deadline(10000), err);
-    if (rc == 0)
-        copy(ops, d, COPY_FROM_DEVICE, g->c, p->c, p->nc * c_size(g));
+    if (rc == 0) rc = ops->sync(d, clock_deadline(10000), err);
+    if (rc == 0) copy(ops, d, COPY_FROM_DEVICE, g->c, p->c, p->nc * c_size(g));
     ops->free(d, g->a);
     ops->free(d, g->b);
     ops->free(d, g->c);
@@ -164,13 +141,11 @@ static int run(const struct device_ops *ops, struct device *d, struct product *p
 }
 
 /* What C must be: the sum in double, rounded to C's type. *ret_abs: the sum of absolute values. */
-static double want(const struct product *p, size_t at, double *ret_abs)
-{
+static double want(const struct product *p, size_t at, double *ret_abs) {
     const struct gemm_args *g = &p->g;
     size_t s = at / (size_t)g->stride_c, e = at % (size_t)g->stride_c;
     *ret_abs = 0;
-    if (e >= (size_t)g->m * (size_t)g->n)
-        return p->was[at];
+    if (e >= (size_t)g->m * (size_t)g->n) return p->was[at];
     size_t i = e / (size_t)g->n, j = e % (size_t)g->n, m = (size_t)g->m, n = (size_t)g->n;
     double sum = g->accumulate ? p->was[at] : 0;
     *ret_abs = fabs(sum);
@@ -181,55 +156,54 @@ static double want(const struct product *p, size_t at, double *ret_abs)
         sum += x;
         *ret_abs += fabs(x);
     }
-    if (!g->out_same)
-        return sum;
+    if (!g->out_same) return sum;
     uint16_t h = 0;
     encode(g->type, &h, 0, sum);
     return decode(g->type, &h, 0);
 }
 
-static void one(const struct device_ops *ops, struct device *d, struct gemm_args g, bool whole)
-{
+static void one(const struct device_ops *ops, struct device *d, struct gemm_args g, bool whole) {
     struct product p = {.g = g};
     struct gp_error err = {0};
     fill(&p, whole);
-    if (run(ops, d, &p, &err) < 0)
-        fail_msg("%s %d x %d x %d: %s", kinds[g.type].name, g.m, g.n, g.k, err.msg);
+    if (run(ops, d, &p, &err) < 0) fail_msg("%s %d x %d x %d: %s", kinds[g.type].name, g.m, g.n, g.k, err.msg);
     for (size_t i = 0; i < p.nc; i++) {
         double sum_abs = 0, w = want(&p, i, &sum_abs), got = c_value(&p.g, p.c, i);
-        double may = whole ? 0 : kinds[g.type].epsilon * sum_abs * sqrt(g.k) +
-                                     (g.out_same ? fabs(w) / 128 : 0);
+        double may = whole ? 0 : kinds[g.type].epsilon * sum_abs * sqrt(g.k) + (g.out_same ? fabs(w) / 128 : 0);
         if (!(fabs(got - w) <= may))
             fail_msg("%s %d x %d x %d, batch %d, transposed %d %d, added %d, own type %d: element %zu is "
-                     "%.9g, not %.9g", kinds[g.type].name, g.m, g.n, g.k, g.batch, g.trans_a, g.trans_b,
-                     g.accumulate, g.out_same, i, got, w);
+                     "%.9g, not %.9g",
+                     kinds[g.type].name, g.m, g.n, g.k, g.batch, g.trans_a, g.trans_b, g.accumulate, g.out_same, i, got,
+                     w);
     }
     clear(&p);
 }
 
-static struct device *opened(const struct device_ops *ops)
-{
+static struct device *opened(const struct device_ops *ops) {
     struct device *d = NULL;
     struct gp_error err = {0};
     dice = 1;
-    if (ops->open(0, &d, &err) < 0)
-        fail_msg("%s", err.msg);
+    if (ops->open(0, &d, &err) < 0) fail_msg("%s", err.msg);
     return d;
 }
 
 static const int shapes[][4] = {{1, 1, 1, 1}, {3, 5, 7, 1}, {16, 16, 16, 3}, {33, 17, 40, 2}, {64, 80, 48, 1}};
 
-static void test_every_type_and_form(void **state)
-{
+static void test_every_type_and_form(void **state) {
     struct device *d = opened(*state);
     for (int type = 0; type < GEMM_TYPES; type++)
         for (size_t s = 0; s < GP_ARRAY_LEN(shapes); s++)
             for (int form = 0; form < 16; form++) {
-                struct gemm_args g = {.type = (enum gemm_type)type, .m = shapes[s][0], .n = shapes[s][1],
-                                      .k = shapes[s][2], .batch = shapes[s][3], .trans_a = form & 1,
-                                      .trans_b = form & 2, .accumulate = form & 4, .out_same = form & 8};
-                if (g.out_same && type != GEMM_F16 && type != GEMM_BF16)
-                    continue;
+                struct gemm_args g = {.type = (enum gemm_type)type,
+                                      .m = shapes[s][0],
+                                      .n = shapes[s][1],
+                                      .k = shapes[s][2],
+                                      .batch = shapes[s][3],
+                                      .trans_a = form & 1,
+                                      .trans_b = form & 2,
+                                      .accumulate = form & 4,
+                                      .out_same = form & 8};
+                if (g.out_same && type != GEMM_F16 && type != GEMM_BF16) continue;
                 one(*state, d, g, true);
                 if (form % 4 == 2) /* one form is enough for rounding */
                     one(*state, d, g, false);
@@ -237,8 +211,7 @@ static void test_every_type_and_form(void **state)
     ((const struct device_ops *)*state)->close(d);
 }
 
-static void test_refused(void **state)
-{
+static void test_refused(void **state) {
     const struct device_ops *ops = *state;
     struct device *d = opened(ops);
     struct gemm_args g = {.type = GEMM_INT8, .m = 16, .n = 16, .k = 16, .batch = 1, .out_same = true};
@@ -251,8 +224,7 @@ static void test_refused(void **state)
 }
 
 /* Large enough for threads: the bits are those of the sum in order. */
-static void test_threads_do_not_change_the_result(void **state)
-{
+static void test_threads_do_not_change_the_result(void **state) {
     (void)state;
     struct gemm_args g = {.type = GEMM_F32, .m = 509, .n = 257, .k = 251, .batch = 1};
     struct device *d = opened(&device_host);
@@ -273,8 +245,7 @@ static void test_threads_do_not_change_the_result(void **state)
 }
 
 /* A NaN in an operand reaches C. */
-static void test_nan_is_seen(void **state)
-{
+static void test_nan_is_seen(void **state) {
     const struct device_ops *ops = *state;
     struct device *d = opened(ops);
     for (int type = 0; type < GEMM_INT8; type++) {
@@ -282,16 +253,14 @@ static void test_nan_is_seen(void **state)
         fill(&p, true);
         encode(p.g.type, p.a, 5 * 16 + 3, (double)NAN);
         assert_int_equal(run(ops, d, &p, &(struct gp_error){0}), 0);
-        for (size_t i = 0; i < p.nc; i++)
-            assert_int_equal(isnan(((float *)p.c)[i]) != 0, i / 16 == 5);
+        for (size_t i = 0; i < p.nc; i++) assert_int_equal(isnan(((float *)p.c)[i]) != 0, i / 16 == 5);
         clear(&p);
     }
     ops->close(d);
 }
 
 /* The 256 values of E4M3 by its definition, and rounding to the nearest of them, ties to even. */
-static void test_e4m3(void **state)
-{
+static void test_e4m3(void **state) {
     (void)state;
     for (int h = 0; h < 256; h++) {
         int e = h >> 3 & 15, m = h & 7;
@@ -303,8 +272,7 @@ static void test_e4m3(void **state)
         }
         assert_true((double)f == v);
         assert_int_equal(num_to_e4m3(f), h);
-        if ((h & 127) == 126)
-            continue;
+        if ((h & 127) == 126) continue;
         float next = num_from_e4m3((uint8_t)(h + 1)), middle = (f + next) / 2;
         assert_int_equal(num_to_e4m3(middle), h % 2 ? h + 1 : h);
         assert_int_equal(num_to_e4m3(middle + (next - f) / 64), h + 1);
@@ -317,13 +285,11 @@ static void test_e4m3(void **state)
 
 /* --- the CUDA device's multipliers --- */
 
-static double seconds_of(struct device *d, struct product *p)
-{
+static double seconds_of(struct device *d, struct product *p) {
     double s = 0;
     struct gp_error err = {0};
     assert_int_equal(cuda_mark(d, 0, &err), 0);
-    if (device_cuda.gemm(d, &p->g, &err) < 0)
-        fail_msg("%s", err.msg);
+    if (device_cuda.gemm(d, &p->g, &err) < 0) fail_msg("%s", err.msg);
     assert_int_equal(cuda_mark(d, 1, &err), 0);
     assert_int_equal(device_cuda.sync(d, clock_deadline(10000), &err), 0);
     assert_int_equal(cuda_elapsed(d, 0, 1, &s, &err), 0);
@@ -331,10 +297,8 @@ static double seconds_of(struct device *d, struct product *p)
 }
 
 /* A and B of a square product, left on the device. */
-static void lay_out(struct device *d, struct product *p, enum gemm_type type, int size)
-{
-    *p = (struct product){.g = {.type = type, .m = size, .n = size, .k = size, .batch = 1,
-                                .trans_b = true}};
+static void lay_out(struct device *d, struct product *p, enum gemm_type type, int size) {
+    *p = (struct product){.g = {.type = type, .m = size, .n = size, .k = size, .batch = 1, .trans_b = true}};
     fill(p, true);
     dev_addr *at[3] = {&p->g.a, &p->g.b, &p->g.c};
     void *from[3] = {p->a, p->b, p->c};
@@ -346,13 +310,12 @@ static void lay_out(struct device *d, struct product *p, enum gemm_type type, in
 }
 
 /* The stand-in's third algorithm is the fastest, and only trying shows it. */
-static void test_fastest_algorithm_is_found(void **state)
-{
+static void test_fastest_algorithm_is_found(void **state) {
     (void)state;
     static const struct {
         enum gemm_type type;
         double tflops; /* of the stand-in's model */
-    } rates[] = {{GEMM_F32, 52}, {GEMM_TF32, 400}, {GEMM_F16, 760},
+    } rates[] = {{GEMM_F32, 52},   {GEMM_TF32, 400},      {GEMM_F16, 760},
                  {GEMM_BF16, 770}, {GEMM_FP8_E4M3, 1480}, {GEMM_INT8, 1450}};
     struct device *d = opened(&device_cuda);
     assert_string_equal(cuda_gemm_by(d), "cuBLASLt 13.1.0");
@@ -370,13 +333,11 @@ static void test_fastest_algorithm_is_found(void **state)
     device_cuda.close(d);
 }
 
-static void by(const char *cublaslt, const char *standin, const char *says)
-{
+static void by(const char *cublaslt, const char *standin, const char *says) {
     setenv("GPUPROV_STANDIN_CUBLASLT", cublaslt, 1);
     setenv("GPUPROV_STANDIN", standin, 1);
     struct device *d = opened(&device_cuda);
-    if (!strstr(cuda_gemm_by(d), says))
-        fail_msg("'%s' does not say '%s'", cuda_gemm_by(d), says);
+    if (!strstr(cuda_gemm_by(d), says)) fail_msg("'%s' does not say '%s'", cuda_gemm_by(d), says);
     one(&device_cuda, d, (struct gemm_args){.type = GEMM_BF16, .m = 20, .n = 30, .k = 40, .batch = 1}, true);
     device_cuda.close(d);
     unsetenv("GPUPROV_STANDIN_CUBLASLT");
@@ -384,8 +345,7 @@ static void by(const char *cublaslt, const char *standin, const char *says)
 }
 
 /* A folder with the stand-in driver and no cuBLASLt; the caller frees the path. */
-static char *bare_folder(const char *standin)
-{
+static char *bare_folder(const char *standin) {
     static char folder[] = "/tmp/gpuprov-bare-XXXXXX";
     assert_non_null(mkdtemp(folder));
     GP_AUTO_FREE char *from = realpath(standin, NULL);
@@ -395,15 +355,13 @@ static char *bare_folder(const char *standin)
     return xstrdup(folder);
 }
 
-static void remove_folder(const char *folder)
-{
+static void remove_folder(const char *folder) {
     GP_AUTO_FREE char *link = xasprintf("%s/libcuda.so.1", folder);
     assert_int_equal(unlink(link), 0);
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void test_which_library(void **state)
-{
+static void test_which_library(void **state) {
     (void)state;
     by("", "", "cuBLASLt 13.1.0");
     by("version=120908", "", "cuBLASLt 12.9.8");
@@ -414,24 +372,20 @@ static void test_which_library(void **state)
     by("", "", "own kernels (GPUPROV_CUBLASLT=off)");
     unsetenv("GPUPROV_CUBLASLT");
     bool has_12 = false;
-    for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++)
-        has_12 |= f->cuda < 13000;
+    for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++) has_12 |= f->cuda < 13000;
     if (has_12) /* else the agent itself wants the newer driver */
         by("", "driver=12040", "wants a driver of CUDA 13, this one offers 12.4");
 }
 
-static bool real_library(void)
-{
+static bool real_library(void) {
     void *lib = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-    if (!lib)
-        lib = dlopen("/usr/local/cuda/lib64/libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+    if (!lib) lib = dlopen("/usr/local/cuda/lib64/libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
     return lib != NULL;
 }
 
 /* The toolkit's own cuBLASLt loads and finds no driver that it can use: said, and not taken. Then the
  * next one is: version 12 by its file's name. */
-static void test_real_library_without_a_gpu(void **state)
-{
+static void test_real_library_without_a_gpu(void **state) {
     (void)state;
     if (!real_library()) {
         print_message("skipped: no CUDA toolkit with libcublasLt.so.13 is installed\n");
@@ -450,8 +404,7 @@ static void test_real_library_without_a_gpu(void **state)
 }
 
 /* What goes wrong in a product, and what is said of it. */
-static void test_products_go_wrong(void **state)
-{
+static void test_products_go_wrong(void **state) {
     (void)state;
     static const struct {
         const char *cublaslt, *standin;
@@ -489,8 +442,7 @@ static void test_products_go_wrong(void **state)
 }
 
 /* Our own kernels say where each tile was computed; a faulty multiprocessor spoils its tiles only. */
-static void test_tiles_name_their_multiprocessor(void **state)
-{
+static void test_tiles_name_their_multiprocessor(void **state) {
     (void)state;
     enum { SIZE = 300, TILES = 9, BAD = 4 };
     struct device *d = opened(&device_cuda);
@@ -516,8 +468,7 @@ static void test_tiles_name_their_multiprocessor(void **state)
             assert_int_equal(wrong[t], t == BAD);
         }
         dev_addr gone[3] = {p.g.a, p.g.b, p.g.c};
-        for (int i = 0; i < 3; i++)
-            device_cuda.free(d, gone[i]);
+        for (int i = 0; i < 3; i++) device_cuda.free(d, gone[i]);
         clear(&p);
     }
     struct gemm_args f32 = {.type = GEMM_F32, .m = 1, .n = 1, .k = 1, .batch = 1};
@@ -526,8 +477,7 @@ static void test_tiles_name_their_multiprocessor(void **state)
 }
 
 /* A product that never ends is given up at the deadline, also while algorithms are tried. */
-static void test_hang(void **state)
-{
+static void test_hang(void **state) {
     (void)state;
     struct device *d = opened(&device_cuda);
     struct product p;
@@ -542,29 +492,27 @@ static void test_hang(void **state)
     device_cuda.close(d);
 }
 
-static int own_kernels(void **state)
-{
+static int own_kernels(void **state) {
     (void)state;
     return setenv("GPUPROV_CUBLASLT", "off", 1);
 }
 
-static int cublaslt_again(void **state)
-{
+static int cublaslt_again(void **state) {
     (void)state;
     return unsetenv("GPUPROV_CUBLASLT");
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     (void)argc;
     GP_AUTO_FREE char *self = xstrdup(argv[0]);
     char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
+    if (slash) *slash = 0;
     GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
     setenv("GPUPROV_LIBRARY_PATH", folder, 0);
-#define CUDA(f) {.name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda}
-#define HOST(f) {.name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host}
+#define CUDA(f) \
+    { .name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda }
+#define HOST(f) \
+    { .name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host }
     const struct CMUnitTest tests[] = {
         HOST(test_every_type_and_form),
         CUDA(test_every_type_and_form),

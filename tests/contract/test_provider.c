@@ -30,24 +30,26 @@ struct world {
 };
 static struct world w;
 
-#define OK(call)                                                          \
-    do {                                                                  \
-        struct gp_error e_ = {0};                                         \
-        struct gp_error *err = &e_;                                       \
+#define OK(call)                                                            \
+    do {                                                                    \
+        struct gp_error e_ = {0};                                           \
+        struct gp_error *err = &e_;                                         \
         if ((call) != 0) fail_msg("%s: %s [%s]", #call, e_.msg, e_.detail); \
     } while (0)
 
 static void open_provider(struct journal *j, struct provider **ret) {
-    struct provider_env env = {.cancel = &w.cancel, .journal = j, .state_dir = w.state_dir,
-                               .owner = getenv("GPUPROV_OWNER"), .spec = w.spec};
+    struct provider_env env = {
+        .cancel = &w.cancel, .journal = j, .state_dir = w.state_dir, .owner = getenv("GPUPROV_OWNER"), .spec = w.spec};
     OK(w.ops->open(&env, ret, err));
     assert_non_null((*ret)->owner);
     assert_ptr_equal((*ret)->ops, w.ops);
 }
 
 static void new_stack(struct stack *s, const struct provider *p) {
-    *s = (struct stack){.owner = xstrdup(p->owner), .name = xstrdup(w.spec->name),
-                        .spec_hash = xstrdup(w.spec->hash), .provider = xstrdup(w.ops->name),
+    *s = (struct stack){.owner = xstrdup(p->owner),
+                        .name = xstrdup(w.spec->name),
+                        .spec_hash = xstrdup(w.spec->hash),
+                        .provider = xstrdup(w.ops->name),
                         .region = xstrdup(w.offers.list.len ? w.offers.list.items[0].region : ""),
                         .expires_s = clock_wall_s() + p->clock_skew_s + 3600};
 }
@@ -106,9 +108,7 @@ static size_t count_all_live(const struct resource_list *l) {
     return n;
 }
 
-static enum resource_kind node_kind(void) {
-    return strcmp(w.ops->name, "ssh") == 0 ? RES_HOST : RES_INSTANCE;
-}
+static enum resource_kind node_kind(void) { return strcmp(w.ops->name, "ssh") == 0 ? RES_HOST : RES_INSTANCE; }
 
 static const struct resource *by_slot(const struct resource_list *l, int slot) {
     for (size_t i = 0; i < l->list.len; i++) {
@@ -181,8 +181,8 @@ static void *run_rival(void *arg) {
     struct provider *p = NULL;
     bool damaged = false;
     r->result = journal_open(NULL, &j, &damaged, &r->err);
-    struct provider_env env = {.cancel = &w.cancel, .journal = j, .state_dir = w.state_dir,
-                               .owner = getenv("GPUPROV_OWNER"), .spec = w.spec};
+    struct provider_env env = {
+        .cancel = &w.cancel, .journal = j, .state_dir = w.state_dir, .owner = getenv("GPUPROV_OWNER"), .spec = w.spec};
     if (r->result == 0) r->result = w.ops->open(&env, &p, &r->err);
     if (r->result == 0) {
         new_stack(&r->stack, p);
@@ -232,11 +232,16 @@ static void test_create(void **state) {
     need_world();
     struct intent_list intents = {0};
     struct resource_list kept = {0};
-    struct create_req req = {.stack = &w.stack, .spec = w.spec,
-                             .offer = &w.offers.list.items[0], .slot_first = 0, .slot_count = 2,
-                             .attempt = 1, .login_pubkey = w.pubkey,
+    struct create_req req = {.stack = &w.stack,
+                             .spec = w.spec,
+                             .offer = &w.offers.list.items[0],
+                             .slot_first = 0,
+                             .slot_count = 2,
+                             .attempt = 1,
+                             .login_pubkey = w.pubkey,
                              .user_data = w.ops->user_data ? "#cloud-config\n{}\n" : "",
-                             .host_key_private = "", .host_key_public = ""};
+                             .host_key_private = "",
+                             .host_key_public = ""};
     OK(w.ops->create(w.p, &req, &w.made, err));
     assert_int_equal(count_live(&w.made, node_kind()), 2);
     assert_non_null(by_slot(&w.made, 0));
@@ -258,8 +263,7 @@ static void check_listed(struct provider *p) {
     list_nodes(p, 2, &l);
     assert_int_equal(count_live(&l, node_kind()), 2);
     strv_add(&regions, w.stack.region);
-    struct list_req poll = {.owner = p->owner, .stack = w.spec->name, .regions = &regions,
-                            .nodes_only = true};
+    struct list_req poll = {.owner = p->owner, .stack = w.spec->name, .regions = &regions, .nodes_only = true};
     OK(w.ops->list(p, &poll, &nodes, err));
     assert_int_equal(count_live(&nodes, node_kind()), 2);
     for (int slot = 0; slot < 2; slot++) {
@@ -273,8 +277,7 @@ static void check_listed(struct provider *p) {
         assert_int_equal(r->attempt, 1);
         assert_int_equal(r->billed, w.ops->billed);
         if (r->kind != RES_HOST) assert_int_equal(r->expires_s, w.stack.expires_s);
-        assert_true(r->public_ip[0] != '\0' || r->private_ip[0] != '\0' ||
-                    r->dial_socket[0] != '\0');
+        assert_true(r->public_ip[0] != '\0' || r->private_ip[0] != '\0' || r->dial_socket[0] != '\0');
     }
     size_t claims = 0;
     for (size_t i = 0; i < l.list.len; i++)

@@ -65,8 +65,7 @@ static int add_step(struct driver *d, const char *value, struct gp_error *err) {
 
 static int add_secret(struct driver *d, const char *value, struct gp_error *err) {
     const char *colon = strchr(value, ':');
-    if (!colon || d->req.n_secrets == GP_ARRAY_LEN(d->secrets))
-        return gp_fail(err, GP_EUSAGE, "--secret ENV:FILE");
+    if (!colon || d->req.n_secrets == GP_ARRAY_LEN(d->secrets)) return gp_fail(err, GP_EUSAGE, "--secret ENV:FILE");
     GP_AUTO_FREE char *text = NULL;
     int rc = read_text(colon + 1, &text, err);
     if (rc) return rc;
@@ -82,31 +81,20 @@ static int add_secret(struct driver *d, const char *value, struct gp_error *err)
 static int option(struct driver *d, const char *name, const char *value, struct gp_error *err) {
     int64_t n = 0;
     bool number = str_to_i64(value, 0, 1 << 20, &n);
-    if (str_eq(name, "--package"))
-        strv_add(&d->spec.packages, value);
-    else if (str_eq(name, "--step"))
-        return add_step(d, value, err);
-    else if (str_eq(name, "--secret"))
-        return add_secret(d, value, err);
-    else if (str_eq(name, "--deadline-s") && number)
-        d->deadline_s = n;
-    else if (str_eq(name, "--cloud-init"))
-        d->req.wait_cloud_init = true;
-    else if (str_eq(name, "--gpu") && number)
-        d->spec.gpu.count = (int)n;
-    else if (str_eq(name, "--port") && number)
-        d->link.target.port = (uint16_t)n;
-    else if (str_eq(name, "--image"))
-        d->req.image_name = value;
-    else if (str_eq(name, "--commit-file"))
-        d->commit_file = value;
-    else if (str_eq(name, "--stop-after"))
-        d->stop_after = value;
+    if (str_eq(name, "--package")) strv_add(&d->spec.packages, value);
+    else if (str_eq(name, "--step")) return add_step(d, value, err);
+    else if (str_eq(name, "--secret")) return add_secret(d, value, err);
+    else if (str_eq(name, "--deadline-s") && number) d->deadline_s = n;
+    else if (str_eq(name, "--cloud-init")) d->req.wait_cloud_init = true;
+    else if (str_eq(name, "--gpu") && number) d->spec.gpu.count = (int)n;
+    else if (str_eq(name, "--port") && number) d->link.target.port = (uint16_t)n;
+    else if (str_eq(name, "--image")) d->req.image_name = value;
+    else if (str_eq(name, "--commit-file")) d->commit_file = value;
+    else if (str_eq(name, "--stop-after")) d->stop_after = value;
     else if (str_eq(name, "--refusal")) {
         d->req.packages_allowed = false;
         d->req.packages_refusal = value;
-    } else
-        return gp_fail(err, GP_EUSAGE, "unknown option '%s %s'", name, value);
+    } else return gp_fail(err, GP_EUSAGE, "unknown option '%s %s'", name, value);
     return 0;
 }
 
@@ -129,8 +117,8 @@ static int act(struct driver *d, const char *what, struct str *line, struct gp_e
     }
     struct bootstrap_result r = {0};
     int rc = bootstrap_run(&d->link, &d->req, &r, err);
-    str_addf(line, ",\"applied\":%d,\"root\":%s,\"nvidia\":%s", r.applied,
-             r.root ? "true" : "false", r.nvidia ? "true" : "false");
+    str_addf(line, ",\"applied\":%d,\"root\":%s,\"nvidia\":%s", r.applied, r.root ? "true" : "false",
+             r.nvidia ? "true" : "false");
     add_text(line, "boot_id", r.boot_id);
     add_text(line, "arch", r.arch);
     return rc;

@@ -33,12 +33,11 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static int list(struct cycle *c, bool nodes_only, struct resource_list *ret, size_t *ret_alive,
-                size_t *ret_instances, struct gp_error *err) {
+static int list(struct cycle *c, bool nodes_only, struct resource_list *ret, size_t *ret_alive, size_t *ret_instances,
+                struct gp_error *err) {
     GP_AUTO_STRV struct strv regions = {0};
     strv_copy(&regions, &c->spec->offers.items[0].regions);
-    struct list_req req = {.owner = c->p->owner, .stack = c->spec->name, .regions = &regions,
-                           .nodes_only = nodes_only};
+    struct list_req req = {.owner = c->p->owner, .stack = c->spec->name, .regions = &regions, .nodes_only = nodes_only};
     int r = c->ops->list(c->p, &req, ret, err);
     *ret_alive = *ret_instances = 0;
     for (size_t i = 0; r == 0 && i < ret->list.len; i++) {
@@ -52,17 +51,23 @@ static int list(struct cycle *c, bool nodes_only, struct resource_list *ret, siz
 static int launch(struct cycle *c, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list made = {0};
     struct prepare_req prepare = {.stack = &c->stack, .spec = c->spec};
-    c->stack = (struct stack){.owner = xstrdup(c->p->owner), .name = xstrdup(c->spec->name),
+    c->stack = (struct stack){.owner = xstrdup(c->p->owner),
+                              .name = xstrdup(c->spec->name),
                               .spec_hash = xstrdup(c->spec->hash),
                               .provider = xstrdup(c->ops->name),
                               .region = xstrdup(c->spec->offers.items[0].regions.v[0]),
                               .expires_s = clock_wall_s() + c->p->clock_skew_s + 3600};
     int r = c->ops->prepare(c->p, &prepare, err);
     if (r != 0) return r;
-    struct create_req req = {.stack = &c->stack, .spec = c->spec, .offer = &c->offers.list.items[0],
-                             .slot_count = c->spec->nodes, .attempt = 1,
-                             .login_pubkey = "ssh-ed25519 AAAA bench", .user_data = "#cloud-config\n{}\n",
-                             .host_key_private = "", .host_key_public = ""};
+    struct create_req req = {.stack = &c->stack,
+                             .spec = c->spec,
+                             .offer = &c->offers.list.items[0],
+                             .slot_count = c->spec->nodes,
+                             .attempt = 1,
+                             .login_pubkey = "ssh-ed25519 AAAA bench",
+                             .user_data = "#cloud-config\n{}\n",
+                             .host_key_private = "",
+                             .host_key_public = ""};
     return c->ops->create(c->p, &req, &made, err);
 }
 
@@ -82,8 +87,7 @@ static int end(struct cycle *c, struct gp_error *err) {
 }
 
 static int run(struct cycle *c, struct gp_error *err) {
-    struct provider_env env = {.cancel = &c->cancel, .journal = c->journal, .state_dir = c->state_dir,
-                               .spec = c->spec};
+    struct provider_env env = {.cancel = &c->cancel, .journal = c->journal, .state_dir = c->state_dir, .spec = c->spec};
     GP_AUTO_RESOURCES struct resource_list all = {0};
     double t[6] = {now_ms()};
     size_t alive = 0;
@@ -125,8 +129,7 @@ int main(int argc, char **argv) {
         printf("{\"open_ms\": %.2f, \"offers_ms\": %.2f, \"launch_ms\": %.2f, \"describe_ms\": %.2f, "
                "\"terminate_ms\": %.2f, \"instances\": %zu}\n",
                c.open_ms, c.offers_ms, c.launch_ms, c.describe_ms, c.terminate_ms, c.instances);
-    else
-        fprintf(stderr, "ec2_cycle: %s\n", err.msg);
+    else fprintf(stderr, "ec2_cycle: %s\n", err.msg);
     if (c.p != NULL) c.ops->close(c.p);
     offer_list_clear(&c.offers);
     journal_close(c.journal);

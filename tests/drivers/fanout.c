@@ -53,8 +53,7 @@ static int run_lines(struct ssh_session *s, struct one *o, int64_t deadline) {
 static int run_script(struct ssh_session *s, struct one *o, int64_t deadline) {
     if (o->job->lines.n > 0) return run_lines(s, o, deadline);
     GP_AUTO_STR struct str out = {0};
-    struct ssh_exec_opts opts = {
-        .in = o->job->script.s, .in_len = o->job->script.len, .deadline_ms = deadline};
+    struct ssh_exec_opts opts = {.in = o->job->script.s, .in_len = o->job->script.len, .deadline_ms = deadline};
     int r = ssh_run(s, "the script", "sh -s", &opts, &out, &o->err);
     o->bytes = out.len;
     return r;
@@ -74,8 +73,7 @@ static int host_run(struct one *o) {
     o->open_ms = clock_ms() - start;
     start = clock_ms();
     bool sent = false;
-    if (r == 0)
-        r = ssh_put(s, j->remote, 0600, j->data, j->size, opts.deadline_ms, NULL, &sent, &o->err);
+    if (r == 0) r = ssh_put(s, j->remote, 0600, j->data, j->size, opts.deadline_ms, NULL, &sent, &o->err);
     o->put_ms = clock_ms() - start;
     if (r == 0 && !sent) r = gp_fail(&o->err, GP_EUSAGE, "%s: has the file already", o->host);
     start = clock_ms();
@@ -115,12 +113,11 @@ static void report(const struct one *all, size_t n, int64_t wall_ms, size_t fail
     getrusage(RUSAGE_SELF, &u);
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += all[i].bytes;
-    double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-                 (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    double cpu =
+        (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
     printf("{\"hosts\": %zu, \"failed\": %zu, \"wall_ms\": %lld, \"cpu_s\": %.3f, \"rss_kib\": %ld, "
            "\"open_ms\": %lld, \"put_ms\": %lld, \"run_ms\": %lld, \"bytes\": %llu}\n",
-           n, failed, (long long)wall_ms, cpu, u.ru_maxrss,
-           (long long)worst(all, n, offsetof(struct one, open_ms)),
+           n, failed, (long long)wall_ms, cpu, u.ru_maxrss, (long long)worst(all, n, offsetof(struct one, open_ms)),
            (long long)worst(all, n, offsetof(struct one, put_ms)),
            (long long)worst(all, n, offsetof(struct one, run_ms)), (unsigned long long)bytes);
 }

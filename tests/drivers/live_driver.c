@@ -6,9 +6,8 @@
 #include "base/clock.h"
 #include "output/output.h"
 
-static const char *const texts[] = {
-    "i-0f3a is pending", "connection refused", "installing htop (3 of 12)",
-    "memory 12 GB/s", "waiting for the others", "step 120 of 200, loss 1.71"};
+static const char *const texts[] = {"i-0f3a is pending", "connection refused",     "installing htop (3 of 12)",
+                                    "memory 12 GB/s",    "waiting for the others", "step 120 of 200, loss 1.71"};
 
 int main(int argc, char **argv) {
     int64_t nodes = 4, step_ms = 200;
@@ -26,11 +25,8 @@ int main(int argc, char **argv) {
             int64_t at = t - n / 2;
             if (at < 0 || at > 6) continue;
             enum node_phase ph = (enum node_phase)(NODE_LAUNCHING + at);
-            if (ph == NODE_READY)
-                event_emit(s, (int)n, ph, EVENT_DONE, "", "in %d steps", (int)t);
-            else
-                event_emit(s, (int)n, ph, EVENT_PROGRESS, ph == NODE_GANG ? "train.ddp" : "", "%s",
-                           texts[at]);
+            if (ph == NODE_READY) event_emit(s, (int)n, ph, EVENT_DONE, "", "in %d steps", (int)t);
+            else event_emit(s, (int)n, ph, EVENT_PROGRESS, ph == NODE_GANG ? "train.ddp" : "", "%s", texts[at]);
         }
         if (t == 3) event_emit(s, 1, NODE_BOOTSTRAPPING, EVENT_WARN, "packages", "slow mirror");
         gp_sleep(step_ms, NULL, NULL);

@@ -43,13 +43,12 @@ static void put_resources(struct drive *d, const struct resource_list *l) {
     json_t *all = json_array();
     for (size_t i = 0; i < l->list.len; i++) {
         const struct resource *r = &l->list.items[i];
-        json_array_append_new(
-            all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:b,s:b,s:s,s:f,s:s,s:s,s:I}", "kind",
-                           resource_kind_name(r->kind), "id", r->id, "region", r->region, "zone",
-                           r->zone, "state", resource_state_name(r->state), "slot", r->slot,
-                           "attempt", r->attempt, "claim", r->claim, "billed", r->billed, "uid",
-                           r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
-                           "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s));
+        json_array_append_new(all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:b,s:b,s:s,s:f,s:s,s:s,s:I}", "kind",
+                                             resource_kind_name(r->kind), "id", r->id, "region", r->region, "zone",
+                                             r->zone, "state", resource_state_name(r->state), "slot", r->slot,
+                                             "attempt", r->attempt, "claim", r->claim, "billed", r->billed, "uid",
+                                             r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
+                                             "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s));
     }
     json_object_set_new(d->out, "resources", all);
 }
@@ -60,11 +59,10 @@ static void put_intents(struct drive *d) {
     json_t *all = json_array();
     if (journal_intents(d->journal, NULL, 15, &l, NULL) == 0)
         for (size_t i = 0; i < l.list.len; i++)
-            json_array_append_new(all, json_pack("{s:s,s:s,s:s,s:s,s:i}", "kind",
-                                                 resource_kind_name(l.list.items[i].kind), "state",
-                                                 states[l.list.items[i].state], "token",
-                                                 l.list.items[i].token, "note", l.list.items[i].note,
-                                                 "attempt", l.list.items[i].attempt));
+            json_array_append_new(all,
+                                  json_pack("{s:s,s:s,s:s,s:s,s:i}", "kind", resource_kind_name(l.list.items[i].kind),
+                                            "state", states[l.list.items[i].state], "token", l.list.items[i].token,
+                                            "note", l.list.items[i].note, "attempt", l.list.items[i].attempt));
     intent_list_clear(&l);
     json_object_set_new(d->out, "intents", all);
 }
@@ -73,14 +71,14 @@ static int do_list(struct drive *d, struct resource_list *ret, struct gp_error *
     GP_AUTO_STRV struct strv regions = {0};
     const struct spec_offer *o = &d->spec->offers.items[0];
     strv_copy(&regions, &o->regions);
-    struct list_req req = {.owner = d->p->owner, .stack = d->spec->name,
-                           .regions = regions.n > 0 ? &regions : NULL};
+    struct list_req req = {.owner = d->p->owner, .stack = d->spec->name, .regions = regions.n > 0 ? &regions : NULL};
     return d->ops->list(d->p, &req, ret, err);
 }
 
 static int do_prepare(struct drive *d, struct gp_error *err) {
     const struct spec_offer *o = &d->spec->offers.items[0];
-    d->stack = (struct stack){.owner = xstrdup(d->p->owner), .name = xstrdup(d->spec->name),
+    d->stack = (struct stack){.owner = xstrdup(d->p->owner),
+                              .name = xstrdup(d->spec->name),
                               .spec_hash = xstrdup(d->spec->hash),
                               .provider = xstrdup(d->ops->name),
                               .region = xstrdup(o->regions.n > 0 ? o->regions.v[0] : ""),
@@ -109,18 +107,22 @@ static int do_create(struct drive *d, int attempt, struct gp_error *err) {
     for (size_t i = 0; i < offers.list.len; i++) {
         const struct offer *o = &offers.list.items[i];
         if (strcmp(o->region, skip_region) == 0) continue;
-        struct create_req req = {.stack = &d->stack, .spec = d->spec, .offer = o,
-                                 .slot_count = d->spec->nodes, .attempt = attempt,
+        struct create_req req = {.stack = &d->stack,
+                                 .spec = d->spec,
+                                 .offer = o,
+                                 .slot_count = d->spec->nodes,
+                                 .attempt = attempt,
                                  .login_pubkey = "ssh-ed25519 AAAA drive",
                                  .user_data = d->ops->user_data ? "#cloud-config\n{}\n" : "",
-                                 .host_key_private = "", .host_key_public = "", .replay = replay};
+                                 .host_key_private = "",
+                                 .host_key_public = "",
+                                 .replay = replay};
         gp_error_clear(&last);
         r = d->ops->create(d->p, &req, &made, &last);
-        json_array_append_new(tried, json_pack("{s:s,s:s,s:s}", "zone", o->zone, "type",
-                                               o->instance_type, "result",
+        json_array_append_new(tried, json_pack("{s:s,s:s,s:s}", "zone", o->zone, "type", o->instance_type, "result",
                                                r == 0 ? "ok" : last.detail));
-        if (r == 0 || r == -GP_EUNKNOWN || last.scope == GP_SCOPE_FATAL ||
-            last.scope == GP_SCOPE_OFFER || last.scope == GP_SCOPE_NONE)
+        if (r == 0 || r == -GP_EUNKNOWN || last.scope == GP_SCOPE_FATAL || last.scope == GP_SCOPE_OFFER ||
+            last.scope == GP_SCOPE_NONE)
             break;
         if (last.scope == GP_SCOPE_REGION) skip_region = o->region;
         attempt++;
@@ -156,20 +158,21 @@ static int do_offers(struct drive *d, struct gp_error *err) {
     int r = d->ops->offers(d->p, d->spec, 0, &offers, err);
     for (size_t i = 0; i < offers.list.len; i++) {
         const struct offer *o = &offers.list.items[i];
-        json_array_append_new(
-            all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:s}", "region", o->region,
-                           "zone", o->zone, "type", o->instance_type, "image", o->image,
-                           "image_name", o->image_name, "gpu", o->gpu_model, "gpus", o->gpus,
-                           "vcpus", o->vcpus, "memory_gib", o->memory_gib, "price",
-                           o->price_usd_per_h, "price_source", o->price_source));
+        json_array_append_new(all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:s}", "region", o->region,
+                                             "zone", o->zone, "type", o->instance_type, "image", o->image, "image_name",
+                                             o->image_name, "gpu", o->gpu_model, "gpus", o->gpus, "vcpus", o->vcpus,
+                                             "memory_gib", o->memory_gib, "price", o->price_usd_per_h, "price_source",
+                                             o->price_source));
     }
     json_object_set_new(d->out, "offers", all);
     return r;
 }
 
 static int run(struct drive *d, const char *verb, const char *arg, struct gp_error *err) {
-    struct provider_env env = {.cancel = &d->cancel, .journal = d->journal,
-                               .state_dir = d->state_dir, .owner = getenv("GPUPROV_OWNER"),
+    struct provider_env env = {.cancel = &d->cancel,
+                               .journal = d->journal,
+                               .state_dir = d->state_dir,
+                               .owner = getenv("GPUPROV_OWNER"),
                                .spec = d->spec};
     int64_t attempt = 1;
     int r = d->ops->open(&env, &d->p, err);
@@ -200,8 +203,7 @@ int main(int argc, char **argv) {
     struct spec_problems problems = {0};
     bool damaged = false;
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
-        fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy [ATTEMPT]\n",
-              stderr);
+        fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy [ATTEMPT]\n", stderr);
         return 2;
     }
     if (getenv("GPUPROV_TRACE") != NULL) log_enable(getenv("GPUPROV_TRACE"), NULL);
@@ -211,12 +213,12 @@ int main(int argc, char **argv) {
     GP_AUTO_FREE char *file = d.state_dir != NULL ? fs_join(d.state_dir, "journal.db") : NULL;
     if (r == 0) r = journal_open(file, &d.journal, &damaged, &err);
     pthread_t t;
-    bool timed = r == 0 && getenv("GPUPROV_DRIVE_CANCEL_ON") != NULL &&
-                 pthread_create(&t, NULL, cancel_on_file, &d) == 0;
+    bool timed =
+        r == 0 && getenv("GPUPROV_DRIVE_CANCEL_ON") != NULL && pthread_create(&t, NULL, cancel_on_file, &d) == 0;
     if (r == 0) r = run(&d, argv[3], argc > 4 ? argv[4] : NULL, &err);
     atomic_store(&d.finished, true);
     if (timed) pthread_join(t, NULL);
-    json_object_set_new(d.out, "code", json_string(gp_code_name((enum gp_code)-r)));
+    json_object_set_new(d.out, "code", json_string(gp_code_name((enum gp_code) - r)));
     json_object_set_new(d.out, "message", json_string(err.msg));
     json_object_set_new(d.out, "detail", json_string(err.detail));
     json_object_set_new(d.out, "scope", json_integer((json_int_t)err.scope));
@@ -232,5 +234,5 @@ int main(int argc, char **argv) {
     free(d.state_dir);
     gp_cancel_clear(&d.cancel);
     log_close();
-    return r == 0 ? 0 : gp_exit_code((enum gp_code)-r);
+    return r == 0 ? 0 : gp_exit_code((enum gp_code) - r);
 }

@@ -19,8 +19,8 @@ static void again(const struct proxy_request *q, const char *host) {
     if (proxy_head_size(out.s, out.len, &bad) != out.len || bad) abort();
     if (host[0] == '\0' && !q->connect) return; /* by path: a server's form, not a proxy's */
     if (!proxy_request_parse(out.s, out.len, &second, &status, &why)) abort();
-    if (strcmp(second.host, q->host) != 0 || strcmp(second.port, q->port) != 0 ||
-        strcmp(second.path, q->path) != 0 || (!q->connect && second.headers.n != q->headers.n))
+    if (strcmp(second.host, q->host) != 0 || strcmp(second.port, q->port) != 0 || strcmp(second.path, q->path) != 0 ||
+        (!q->connect && second.headers.n != q->headers.n))
         abort();
 }
 

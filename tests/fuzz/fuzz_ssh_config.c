@@ -40,12 +40,9 @@ static void split(const char *s, struct strv *ret) {
         char quote = '\0';
         for (; *s != '\0' && (quote != '\0' || (*s != ' ' && *s != '\t')); s++) {
             if (escaped(s, quote)) str_addc(&word, *++s);
-            else if (quote == '\0' && (*s == '"' || *s == '\''))
-                quote = *s;
-            else if (quote != '\0' && *s == quote)
-                quote = '\0';
-            else
-                str_addc(&word, *s);
+            else if (quote == '\0' && (*s == '"' || *s == '\'')) quote = *s;
+            else if (quote != '\0' && *s == quote) quote = '\0';
+            else str_addc(&word, *s);
         }
         need(quote == '\0');
         strv_take(ret, str_steal(&word));
@@ -123,11 +120,17 @@ static bool inside(const char *path, const char *dir) {
 }
 
 static bool is_fixed(const char *line) {
-    static const char *const fixed[] = {"GlobalKnownHostsFile /dev/null", "UpdateHostKeys no",
-                                        "StrictHostKeyChecking yes", "StrictHostKeyChecking accept-new",
-                                        "IdentitiesOnly yes", "PreferredAuthentications publickey",
-                                        "ProxyJump n-1.bastion", "ProxyJump none", "ProxyUseFdpass yes",
-                                        "ServerAliveInterval 15", NULL};
+    static const char *const fixed[] = {"GlobalKnownHostsFile /dev/null",
+                                        "UpdateHostKeys no",
+                                        "StrictHostKeyChecking yes",
+                                        "StrictHostKeyChecking accept-new",
+                                        "IdentitiesOnly yes",
+                                        "PreferredAuthentications publickey",
+                                        "ProxyJump n-1.bastion",
+                                        "ProxyJump none",
+                                        "ProxyUseFdpass yes",
+                                        "ServerAliveInterval 15",
+                                        NULL};
     return one_of(line, fixed);
 }
 
@@ -185,11 +188,11 @@ static void read_back(const struct str *out, const struct ssh_target *t, const c
 
 /* "HOST TYPE BASE64" and nothing else. */
 static void read_known(const char *dir, const char *name, const struct ssh_target *t) {
-    static const char *const types[] = {"ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
-                                        "ecdsa-sha2-nistp521", "ssh-rsa", NULL};
+    static const char *const types[] = {
+        "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa", NULL};
     GP_AUTO_FREE char *path = fs_join(dir, name);
-    GP_AUTO_FREE char *host = t->port == 0 || t->port == 22 ? xstrdup(t->host)
-                                                            : xasprintf("[%s]:%u", t->host, (unsigned)t->port);
+    GP_AUTO_FREE char *host =
+        t->port == 0 || t->port == 22 ? xstrdup(t->host) : xasprintf("[%s]:%u", t->host, (unsigned)t->port);
     GP_AUTO_STR struct str text = {0};
     GP_AUTO_STRV struct strv lines = {0};
     if (fs_read(path, (size_t)1 << 20, &text, NULL) != 0 || text.len == 0) return;
@@ -218,8 +221,7 @@ static void fill(struct ssh_target *t, unsigned flags, char *const *f, const str
     t->port = flags & FLAG_PEM ? 2222 : 0;
     if (!(flags & FLAG_NO_USER)) t->user = xstrdup(f[USER]);
     if (flags & FLAG_PEM) secret_set(&t->key_pem, "k", 1);
-    else
-        t->key_path = xstrdup(f[KEY]);
+    else t->key_path = xstrdup(f[KEY]);
     if (!(flags & FLAG_NO_KNOWN)) t->known_hosts = xstrdup(f[KNOWN]);
     if (flags & FLAG_DIAL) t->dial_socket = xstrdup(f[SOCKET]);
     t->accept_new = flags & FLAG_NEW;
@@ -235,8 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         size_t len = strnlen((const char *)data + at, size - at);
         char *word = xstrndup((const char *)data + at, len);
         if (n < FIELDS) fields[n++] = word;
-        else
-            strv_take(&keys, word);
+        else strv_take(&keys, word);
         at += len + 1;
     }
     while (n < FIELDS) fields[n++] = xstrdup("");

@@ -8,11 +8,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct template_var vars[] = {{"A", "@@A@@"},
-                                               {"Q", "it's \"so\" $(here)\n"},
-                                               {"EMPTY", ""},
-                                               {"LONG_NAME_9", "9"},
-                                               {NULL, NULL}};
+    static const struct template_var vars[] = {
+        {"A", "@@A@@"}, {"Q", "it's \"so\" $(here)\n"}, {"EMPTY", ""}, {"LONG_NAME_9", "9"}, {NULL, NULL}};
     GP_AUTO_STR struct str out = {.max = 65536};
     struct gp_error err = {0};
     int rc = template_render_text("fuzz", (const char *)data, size, vars, &out, &err);
@@ -20,7 +17,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (rc != 0 && rc != -GP_EINTERNAL) abort();
     if (out.len > 65536) abort();
     bool plain = size < 65536 && memmem(data, size, "@@", 2) == NULL;
-    if (plain && (rc != 0 || out.len != size || (size > 0 && memcmp(out.s, data, size) != 0)))
-        abort();
+    if (plain && (rc != 0 || out.len != size || (size > 0 && memcmp(out.s, data, size) != 0))) abort();
     return 0;
 }

@@ -9,13 +9,13 @@
 
 enum { N = 8192, ALGOS = 64, WORKSPACE = 64 << 20, RUNS = 20 };
 
-#define CHECK(call, what)                                                             \
-    do {                                                                              \
-        int r_ = (int)(call);                                                         \
-        if (r_ != 0) {                                                                \
-            fprintf(stderr, "cublaslt_best: %s: error %d\n", what, r_);               \
-            return -1;                                                                \
-        }                                                                             \
+#define CHECK(call, what)                                               \
+    do {                                                                \
+        int r_ = (int)(call);                                           \
+        if (r_ != 0) {                                                  \
+            fprintf(stderr, "cublaslt_best: %s: error %d\n", what, r_); \
+            return -1;                                                  \
+        }                                                               \
     } while (0)
 
 struct kind {
@@ -33,15 +33,13 @@ struct setup {
     cudaEvent_t from, to;
 };
 
-static double once(struct setup *s, const cublasLtMatmulAlgo_t *algo, int runs)
-{
+static double once(struct setup *s, const cublasLtMatmulAlgo_t *algo, int runs) {
     const float one = 1, zero = 0;
     float ms = 0;
     for (int i = -2; i < runs; i++) {
-        if (i == 0)
-            cudaEventRecord(s->from, 0);
-        if (cublasLtMatmul(s->lt, s->op, &one, s->pa, s->a, s->pb, s->b, &zero, s->pc, s->c, s->pc, s->c,
-                           algo, s->work, WORKSPACE, 0) != CUBLAS_STATUS_SUCCESS)
+        if (i == 0) cudaEventRecord(s->from, 0);
+        if (cublasLtMatmul(s->lt, s->op, &one, s->pa, s->a, s->pb, s->b, &zero, s->pc, s->c, s->pc, s->c, algo, s->work,
+                           WORKSPACE, 0) != CUBLAS_STATUS_SUCCESS)
             return 0;
     }
     cudaEventRecord(s->to, 0);
@@ -51,8 +49,7 @@ static double once(struct setup *s, const cublasLtMatmulAlgo_t *algo, int runs)
     return 2.0 * N * N * N * runs / ((double)ms * 1e-3) / 1e12;
 }
 
-static int measure(struct setup *s, const struct kind *k)
-{
+static int measure(struct setup *s, const struct kind *k) {
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t found[ALGOS];
     size_t space = WORKSPACE;
@@ -73,8 +70,7 @@ static int measure(struct setup *s, const struct kind *k)
     for (int i = 0; i < n; i++) {
         double r = once(s, &found[i].algo, 3);
         for (int p = 0; p < 3; p++) {
-            if (r <= best[p])
-                continue;
+            if (r <= best[p]) continue;
             for (int q = 2; q > p; q--) {
                 best[q] = best[q - 1];
                 at[q] = at[q - 1];
@@ -89,13 +85,11 @@ static int measure(struct setup *s, const struct kind *k)
         double r = at[p] >= 0 ? once(s, &found[at[p]].algo, RUNS) : 0;
         top = r > top ? r : top;
     }
-    if (top > 0)
-        printf("gpu.gemm %s %.6g cublaslt-best\n", k->metric, top);
+    if (top > 0) printf("gpu.gemm %s %.6g cublaslt-best\n", k->metric, top);
     return 0;
 }
 
-int main(void)
-{
+int main(void) {
     static const struct kind kinds[] = {
         {"fp32", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 0},
         {"tf32", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 0},
@@ -119,8 +113,7 @@ int main(void)
         x = x * 1664525u + 1013904223u;
         host[i] = (unsigned char)(i % 4 == 3 || i % 2 == 1 ? 0x30 | (x >> 28 & 0x8) : x >> 24 & 0x7f);
     }
-    if (!host)
-        return 1;
+    if (!host) return 1;
     CHECK(cudaMemcpy(s.pa, host, bytes, cudaMemcpyHostToDevice), "copy");
     CHECK(cudaMemcpy(s.pb, host, bytes, cudaMemcpyHostToDevice), "copy");
     free(host);

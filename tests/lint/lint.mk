@@ -7,8 +7,17 @@ L := $(B)/lint
 LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' $(PKG_CFLAGS)
 
 .PHONY: lint-all lint-analyze lint-tidy
-lint-all: lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok check-abi check-size
+lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok check-abi check-size
 	@echo "lint: clean"
+
+# .clang-format decides how C and CUDA files look; 'make format' applies it.
+FORMAT_FILES := $(sort $(shell find cmd core engine providers bootstrap templates validate tests -type f \
+  \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.inc' \) ! -path '*/corpus/*'))
+$(L)/format.ok: $(FORMAT_FILES) .clang-format
+	@mkdir -p $(@D)
+	@echo "  format $(words $(FORMAT_FILES)) files"
+	@clang-format --dry-run -Werror $(FORMAT_FILES)
+	@touch $@
 
 # gcc's analyzer understands the cleanup attribute: it is the gate.
 $(L)/analyze/validate/models.ok: $(MODELS_INC)

@@ -4,17 +4,16 @@
 
 ITEMS(gp_gemm_f32, const float *, const float *, float *, int, int, int, int, ki64, ki64, ki64)
 ITEMS(gp_gemm_pack, void *, const void *, int, int, ki64, ki64, ki64, ki64, ki64, ki64, ki64)
-#define MMA(name)                                                                                      \
-    BLOCKS(name, const unsigned char *, const unsigned char *, void *, int, int, ki64, int, int, ki64, \
-           ki64, ki64, int *)
+#define MMA(name)                                                                                                  \
+    BLOCKS(name, const unsigned char *, const unsigned char *, void *, int, int, ki64, int, int, ki64, ki64, ki64, \
+           int *)
 MMA(gp_mma_f16)
 MMA(gp_mma_bf16)
 MMA(gp_mma_tf32)
 MMA(gp_mma_e4m3)
 MMA(gp_mma_s8)
 
-static void cost_gemm_f32(void **p, struct kernel_cost *ret)
-{
+static void cost_gemm_f32(void **p, struct kernel_cost *ret) {
     double outputs = (double)ARG(ki64, 0);
     ret->amount[WORK_FP32] = 2 * outputs * ARG(int, 6);
     if (ARG(ki64, 0) == (ki64)ARG(int, 4) * ARG(int, 5)) { /* a batch has gaps: left alone */
@@ -25,14 +24,12 @@ static void cost_gemm_f32(void **p, struct kernel_cost *ret)
     ret->product = 1;
 }
 
-static void cost_pack(void **p, struct kernel_cost *ret)
-{
+static void cost_pack(void **p, struct kernel_cost *ret) {
     ret->amount[WORK_MEMORY] = 2.0 * (double)ARG(ki64, 0) * ARG(int, 3);
 }
 
 /* Our own kernels reach about half of what cuBLASLt does. */
-static void cost_mma(void **p, struct kernel_cost *ret, enum standin_work w, int size)
-{
+static void cost_mma(void **p, struct kernel_cost *ret, enum standin_work w, int size) {
     ki64 tiles = (ARG(int, 4) + 127ll) / 128 * ((ARG(int, 5) + 127ll) / 128);
     double products = (double)ARG(int, 4) * ARG(int, 5) * (double)(ARG(ki64, 6) / size);
     ret->amount[w] = 2 * 2 * products * (double)ARG(ki64, 0) / (double)tiles;
@@ -50,12 +47,8 @@ static void cost_e4m3(void **p, struct kernel_cost *ret) { cost_mma(p, ret, WORK
 static void cost_s8(void **p, struct kernel_cost *ret) { cost_mma(p, ret, WORK_INT8, 1); }
 
 const struct standin_kernel kernels_gemm[] = {
-    {ROW(gp_gemm_f32), .cost = cost_gemm_f32},
-    {ROW(gp_gemm_pack), .cost = cost_pack},
-    {ROW(gp_mma_f16), .cost = cost_f16},
-    {ROW(gp_mma_bf16), .cost = cost_bf16},
-    {ROW(gp_mma_tf32), .cost = cost_tf32},
-    {ROW(gp_mma_e4m3), .cost = cost_e4m3},
-    {ROW(gp_mma_s8), .cost = cost_s8},
-    {.name = NULL},
+    {ROW(gp_gemm_f32), .cost = cost_gemm_f32}, {ROW(gp_gemm_pack), .cost = cost_pack},
+    {ROW(gp_mma_f16), .cost = cost_f16},       {ROW(gp_mma_bf16), .cost = cost_bf16},
+    {ROW(gp_mma_tf32), .cost = cost_tf32},     {ROW(gp_mma_e4m3), .cost = cost_e4m3},
+    {ROW(gp_mma_s8), .cost = cost_s8},         {.name = NULL},
 };

@@ -9,18 +9,13 @@ ITEMS(gp_tile_sums, const ku64 *, ki64, int, ku64 *)
 ITEMS(gp_count_numbers, const void *, ki64, int, ku64 *)
 ITEMS(gp_sm_product, const float *, const float *, int, float *, int *)
 
-static void cost_columns(void **p, struct kernel_cost *ret)
-{
+static void cost_columns(void **p, struct kernel_cost *ret) {
     ret->amount[WORK_MEMORY] = 4.0 * (double)ARG(ki64, 0) * ARG(int, 3);
 }
 
-static void cost_count(void **p, struct kernel_cost *ret)
-{
-    ret->amount[WORK_MEMORY] = 4.0 * (double)ARG(ki64, 2);
-}
+static void cost_count(void **p, struct kernel_cost *ret) { ret->amount[WORK_MEMORY] = 4.0 * (double)ARG(ki64, 2); }
 
-static void cost_product(void **p, struct kernel_cost *ret)
-{
+static void cost_product(void **p, struct kernel_cost *ret) {
     ret->amount[WORK_FP32] = 2.0 * (double)ARG(ki64, 0) * ARG(int, 3);
     ret->out = ARG(float *, 4);
     ret->out_elements = (size_t)ARG(ki64, 0);

@@ -4,8 +4,7 @@
 
 BLOCKS(gp_test_sums, const int *, ki64, int *, int *, int *, int *)
 
-static void cost_sums(void **p, struct kernel_cost *ret)
-{
+static void cost_sums(void **p, struct kernel_cost *ret) {
     ret->amount[WORK_MEMORY] = 4.0 * (double)ARG(ki64, 2);
     ret->out = ARG(int *, 3);
     ret->out_elements = 16;

@@ -5,8 +5,7 @@
 
 /* out[block]: the sum of x over its items, once by a tree in shared memory, once by warps; and what the
  * block ran on. seen: how many threads ran, the least and the greatest item. */
-KBLOCK_KERNEL(gp_test_sums, 256, const int *x, ki64 count, int *tree, int *warps, int *sm, int *seen)
-{
+KBLOCK_KERNEL(gp_test_sums, 256, const int *x, ki64 count, int *tree, int *warps, int *sm, int *seen) {
     KSHARED(int, part, 256);
     KSHARED(int, warp_part, 8);
     KLOCAL(int, mine);
@@ -21,8 +20,7 @@ KBLOCK_KERNEL(gp_test_sums, 256, const int *x, ki64 count, int *tree, int *warps
             K(ends)[1] = (int)i;
         }
         part[tid] = K(mine);
-        if (tid % 2)
-            continue; /* ends the phase for this thread only */
+        if (tid % 2) continue; /* ends the phase for this thread only */
         KATOMIC_ADD(&seen[0], 2);
     }
     KTHREADS {
@@ -32,21 +30,18 @@ KBLOCK_KERNEL(gp_test_sums, 256, const int *x, ki64 count, int *tree, int *warps
     for (int half = KBLOCK_THREADS / 2; half > 0; half /= 2) {
         KSYNC;
         KTHREADS {
-            if (tid < half)
-                part[tid] += part[tid + half];
+            if (tid < half) part[tid] += part[tid + half];
         }
     }
     KWARP_SUM(mine);
     KTHREADS {
-        if (tid % 32 == 31)
-            warp_part[tid / 32] = K(mine);
+        if (tid % 32 == 31) warp_part[tid / 32] = K(mine);
     }
     KSYNC;
     KTHREADS {
         if (tid == 0) {
             int sum = 0;
-            for (int w = 0; w < KBLOCK_THREADS / 32; w++)
-                sum += warp_part[w];
+            for (int w = 0; w < KBLOCK_THREADS / 32; w++) sum += warp_part[w];
             tree[KBLOCK] = part[0];
             warps[KBLOCK] = sum;
             sm[KBLOCK] = KSMID;

@@ -39,138 +39,103 @@ static struct sgpu gpus[GPUS_MAX];
 static struct sstream default_streams[GPUS_MAX];
 struct sgpu *standin_now;
 
-int standin_mine(const struct sgpu *g)
-{
+int standin_mine(const struct sgpu *g) {
     long long only = GET("gpu", -1);
     return only < 0 || (g && only == g->index);
 }
 
-long long standin_fault(const char *key)
-{
-    return standin_mine(standin_now) ? GET(key, 0) : 0;
-}
+long long standin_fault(const char *key) { return standin_mine(standin_now) ? GET(key, 0) : 0; }
 
-int standin_status(const struct sgpu *g)
-{
-    if (!g)
-        return 201;
+int standin_status(const struct sgpu *g) {
+    if (!g) return 201;
     long long after = standin_mine(g) ? GET("lost_after", -1) : -1;
     return after >= 0 && g->launches > after ? (int)GET("lost", 999) : 0;
 }
 
-int standin_hangs(const struct sgpu *g)
-{
+int standin_hangs(const struct sgpu *g) {
     long long after = standin_mine(g) ? GET("hang_after", -1) : -1;
     return g->stuck || (standin_mine(g) && GET("hang", 0)) || (after >= 0 && g->launches > after);
 }
 
-EXPORT void standin_gpu_hang(void)
-{
-    standin_now->stuck = 1;
-}
+EXPORT void standin_gpu_hang(void) { standin_now->stuck = 1; }
 
-EXPORT int standin_gpu_current(void)
-{
-    return standin_now ? standin_now->index : -1;
-}
+EXPORT int standin_gpu_current(void) { return standin_now ? standin_now->index : -1; }
 
-EXPORT int standin_gpu_begin(void)
-{
-    if (!standin_now)
-        return 201;
+EXPORT int standin_gpu_begin(void) {
+    if (!standin_now) return 201;
     standin_now->launches++;
     int r = standin_status(standin_now);
-    if (r)
-        return r;
+    if (r) return r;
     return standin_hangs(standin_now) ? -1 : 0;
 }
 
-EXPORT int cuInit(unsigned flags)
-{
+EXPORT int cuInit(unsigned flags) {
     (void)flags;
-    while (GET("hang_init", 0))
-        pause();
+    while (GET("hang_init", 0)) pause();
     int r = (int)GET("init", 0);
     started = r == 0;
     return r;
 }
 
-EXPORT int cuDriverGetVersion(int *ret)
-{
+EXPORT int cuDriverGetVersion(int *ret) {
     *ret = (int)GET("driver", 13000);
     return 0;
 }
 
-EXPORT int cuGetErrorName(int code, const char **ret)
-{
+EXPORT int cuGetErrorName(int code, const char **ret) {
     (void)code;
     *ret = "CUDA_ERROR_OF_STANDIN";
     return 0;
 }
 
-static int gpu_count(void)
-{
+static int gpu_count(void) {
     long long n = GET("gpus", 8);
     return n > GPUS_MAX ? GPUS_MAX : (int)n;
 }
 
-EXPORT int cuDeviceGetCount(int *ret)
-{
+EXPORT int cuDeviceGetCount(int *ret) {
     int r = started ? (int)GET("count", 0) : 3;
-    if (r == 0)
-        *ret = gpu_count();
+    if (r == 0) *ret = gpu_count();
     return r;
 }
 
-EXPORT int cuDeviceGet(int *ret, int index)
-{
-    if (!started)
-        return 3;
-    if (index < 0 || index >= gpu_count())
-        return 101;
+EXPORT int cuDeviceGet(int *ret, int index) {
+    if (!started) return 3;
+    if (index < 0 || index >= gpu_count()) return 101;
     gpus[index].index = index;
     default_streams[index].gpu = &gpus[index];
     *ret = index;
     return 0;
 }
 
-int standin_differs(int d)
-{
-    return GET("differs", 0) && d == gpu_count() - 1;
-}
+int standin_differs(int d) { return GET("differs", 0) && d == gpu_count() - 1; }
 
-EXPORT int cuDeviceGetName(char *dst, int n, int d)
-{
+EXPORT int cuDeviceGetName(char *dst, int n, int d) {
     snprintf(dst, (size_t)n, "%s%s", standin_profile()->name, standin_differs(d) ? " (half)" : "");
     return standin_status(&gpus[d]);
 }
 
-size_t standin_memory(int d)
-{
-    return ((size_t)GET("memory_mib", 64) << 20) / (standin_differs(d) ? 2 : 1);
-}
+size_t standin_memory(int d) { return ((size_t)GET("memory_mib", 64) << 20) / (standin_differs(d) ? 2 : 1); }
 
-EXPORT int cuDeviceTotalMem_v2(size_t *ret, int d)
-{
+EXPORT int cuDeviceTotalMem_v2(size_t *ret, int d) {
     *ret = standin_memory(d);
     return standin_status(&gpus[d]);
 }
 
-EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int d)
-{
+EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int d) {
     const struct profile *p = standin_profile();
     switch (attribute) {
-    case 1: *ret = 1024; break;           /* threads of a block */
-    case 8: *ret = 48 << 10; break;       /* shared memory of a block */
-    case 10: *ret = 32; break;            /* threads of a warp */
+    case 1: *ret = 1024; break;     /* threads of a block */
+    case 8: *ret = 48 << 10; break; /* shared memory of a block */
+    case 10: *ret = 32; break;      /* threads of a warp */
     case 13: *ret = p->clock_khz; break;
     case 16: *ret = p->sms; break;
-    case 32: *ret = 1; break;             /* ECC is on */
+    case 32: *ret = 1; break; /* ECC is on */
     case 36: *ret = p->memory_clock_khz; break;
     case 37: *ret = p->bus_bits; break;
     case 38: *ret = (int)p->l2_bytes; break;
-    case 40: *ret = 2; break;             /* copy engines */
-    case 41: *ret = 1; break;             /* unified addressing */
+    case 40: *ret = 2; break; /* copy engines */
+    case 41: *ret = 1; break; /* unified addressing */
     case 75: *ret = p->major; break;
     case 76: *ret = p->minor; break;
     case 97: *ret = p->major >= 9 ? 227 << 10 : p->major == 8 ? 163 << 10 : 64 << 10; break;
@@ -181,16 +146,14 @@ EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int d)
     return standin_status(&gpus[d]);
 }
 
-EXPORT int cuDeviceGetPCIBusId(char *dst, int n, int d)
-{
+EXPORT int cuDeviceGetPCIBusId(char *dst, int n, int d) {
     snprintf(dst, (size_t)n, "0000:%02x:00.0", d + 1);
     return standin_status(&gpus[d]);
 }
 
 /* --- contexts, modules --- */
 
-EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d)
-{
+EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d) {
     standin_now = &gpus[d];
     standin_now->launches = 0;
     standin_now->filled = NULL;
@@ -201,56 +164,43 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d)
     return r;
 }
 
-EXPORT int cuDevicePrimaryCtxRelease_v2(int d)
-{
-    if (standin_now == &gpus[d])
-        standin_now = NULL;
+EXPORT int cuDevicePrimaryCtxRelease_v2(int d) {
+    if (standin_now == &gpus[d]) standin_now = NULL;
     return 0;
 }
 
-EXPORT int cuCtxSetCurrent(void *ctx)
-{
-    if (ctx && (ctx < (void *)gpus || ctx >= (void *)(gpus + GPUS_MAX)))
-        return 201;
+EXPORT int cuCtxSetCurrent(void *ctx) {
+    if (ctx && (ctx < (void *)gpus || ctx >= (void *)(gpus + GPUS_MAX))) return 201;
     standin_now = ctx;
     return 0;
 }
 
-EXPORT int cuModuleLoadData(void **ret, const void *image)
-{
+EXPORT int cuModuleLoadData(void **ret, const void *image) {
     /* A fatbin, PTX, or a cubin, which is an ELF file for one architecture. */
     static const unsigned char fatbin[4] = {0x50, 0xed, 0x55, 0xba};
     const unsigned char *at = image;
-    if ((uintptr_t)image % 16)
-        return 716;
+    if ((uintptr_t)image % 16) return 716;
     if (memcmp(at, "\177ELF", 4) == 0) {
         unsigned flags = 0, sm = 0;
         memcpy(&flags, at + 48, sizeof flags);
         sm = (flags & 0xff) >= 50 ? flags & 0xff : flags >> 8 & 0xff; /* older and newer toolkits */
         const struct profile *p = standin_profile();
-        if ((int)sm / 10 != p->major || (int)sm % 10 > p->minor)
-            return 209;
+        if ((int)sm / 10 != p->major || (int)sm % 10 > p->minor) return 209;
     } else if (memcmp(at, fatbin, sizeof fatbin) != 0 && memcmp(at, "//", 2) != 0) {
         return 200;
     }
     int r = standin_status(standin_now);
-    if (r == 0)
-        r = (int)standin_fault("module");
+    if (r == 0) r = (int)standin_fault("module");
     *ret = r ? NULL : standin_now;
     return r;
 }
 
-EXPORT int cuModuleUnload(void *m)
-{
-    return m && m == standin_now ? 0 : 1;
-}
+EXPORT int cuModuleUnload(void *m) { return m && m == standin_now ? 0 : 1; }
 
-EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                          unsigned bz, unsigned shared, void *stream, void **params, void **extra)
-{
+EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **params, void **extra) {
     (void)extra;
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx || bx > 1024 || shared)
-        return 1;
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx || bx > 1024 || shared) return 1;
     if (stream && ((const struct sstream *)stream)->gpu != standin_now)
         return 400; /* the stream is another context's */
     return standin_run(f, gx, bx, params, stream);
@@ -258,116 +208,86 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 
 /* --- streams and events --- */
 
-struct sstream *standin_stream(void *stream)
-{
+struct sstream *standin_stream(void *stream) {
     return stream ? stream : &default_streams[standin_now->index];
 }
 
-EXPORT int cuStreamCreate(void **ret, unsigned flags)
-{
-    if (flags > 1)
-        return 1;
+EXPORT int cuStreamCreate(void **ret, unsigned flags) {
+    if (flags > 1) return 1;
     int r = standin_status(standin_now);
-    if (r)
-        return r;
+    if (r) return r;
     struct sstream *s = calloc(1, sizeof *s);
-    if (!s)
-        return 2;
+    if (!s) return 2;
     s->gpu = standin_now;
     *ret = s;
     return 0;
 }
 
-EXPORT unsigned long long standin_gpu_later(void *stream)
-{
-    return ++standin_stream(stream)->issued;
-}
+EXPORT unsigned long long standin_gpu_later(void *stream) { return ++standin_stream(stream)->issued; }
 
-EXPORT void standin_gpu_ended(void *stream, double ns)
-{
+EXPORT void standin_gpu_ended(void *stream, double ns) {
     struct sstream *s = stream;
     unsigned long long ticket = s->ended + 1;
     s->ns = s->at[ticket % TICKETS] = ns;
     __atomic_store_n(&s->ended, ticket, __ATOMIC_RELEASE);
 }
 
-static int stream_idle(const struct sstream *s)
-{
-    return __atomic_load_n(&s->ended, __ATOMIC_ACQUIRE) >= s->issued;
-}
+static int stream_idle(const struct sstream *s) { return __atomic_load_n(&s->ended, __ATOMIC_ACQUIRE) >= s->issued; }
 
-EXPORT int cuStreamDestroy_v2(void *stream)
-{
+EXPORT int cuStreamDestroy_v2(void *stream) {
     if (stream_idle(stream)) /* else somebody still works in it */
         free(stream);
     return 0;
 }
 
-static int finished(const struct sgpu *g)
-{
+static int finished(const struct sgpu *g) {
     int r = standin_status(g);
-    if (r)
-        return r;
+    if (r) return r;
     return standin_hangs(g) ? 600 : g->fault;
 }
 
-EXPORT int cuStreamQuery(void *stream)
-{
-    if (!standin_now)
-        return 201;
+EXPORT int cuStreamQuery(void *stream) {
+    if (!standin_now) return 201;
     int r = finished(standin_stream(stream)->gpu);
     return r == 0 && !stream_idle(standin_stream(stream)) ? 600 : r;
 }
 
-static int event_reached(const struct sevent *e)
-{
+static int event_reached(const struct sevent *e) {
     return !e->ticket || __atomic_load_n(&e->stream->ended, __ATOMIC_ACQUIRE) >= e->ticket;
 }
 
-static double event_ns(const struct sevent *e)
-{
-    return e->ticket ? e->stream->at[e->ticket % TICKETS] : e->ns;
-}
+static double event_ns(const struct sevent *e) { return e->ticket ? e->stream->at[e->ticket % TICKETS] : e->ns; }
 
-EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
-{
+EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
     const struct sevent *e = event;
     struct sstream *s = standin_stream(stream);
-    if (flags)
-        return 1;
+    if (flags) return 1;
     while (e->recorded && !event_reached(e))
         usleep(100); /* everything is done at once here, so what comes next must wait now */
-    if (e->recorded)
-        s->ns = fmax(s->ns, event_ns(e));
+    if (e->recorded) s->ns = fmax(s->ns, event_ns(e));
     return standin_status(s->gpu);
 }
 
-EXPORT int cuEventCreate(void **ret, unsigned flags)
-{
+EXPORT int cuEventCreate(void **ret, unsigned flags) {
     (void)flags;
     int r = standin_status(standin_now);
-    if (r)
-        return r;
+    if (r) return r;
     struct sevent *e = calloc(1, sizeof *e);
-    if (!e)
-        return 2;
+    if (!e) return 2;
     e->gpu = standin_now;
     *ret = e;
     return 0;
 }
 
-EXPORT int cuEventDestroy_v2(void *event)
-{
+EXPORT int cuEventDestroy_v2(void *event) {
     free(event);
     return 0;
 }
 
-EXPORT int cuEventRecord(void *event, void *stream)
-{
+EXPORT int cuEventRecord(void *event, void *stream) {
     struct sevent *e = event;
     struct sstream *s = standin_stream(stream);
-    if (e->gpu != s->gpu)
-        return 400;
+    if (e->gpu != s->gpu) return 400;
     e->recorded = 1;
     e->stream = s;
     e->ticket = stream_idle(s) ? 0 : s->issued;
@@ -375,22 +295,17 @@ EXPORT int cuEventRecord(void *event, void *stream)
     return standin_status(s->gpu);
 }
 
-EXPORT int cuEventQuery(void *event)
-{
+EXPORT int cuEventQuery(void *event) {
     const struct sevent *e = event;
     int r = finished(e->gpu);
     return r == 0 && !event_reached(e) ? 600 : r;
 }
 
-EXPORT int cuEventElapsedTime(float *ret_ms, void *from, void *to)
-{
+EXPORT int cuEventElapsedTime(float *ret_ms, void *from, void *to) {
     const struct sevent *a = from, *b = to;
-    if (!a->recorded || !b->recorded || a->gpu != b->gpu)
-        return 400;
+    if (!a->recorded || !b->recorded || a->gpu != b->gpu) return 400;
     int r = finished(a->gpu);
-    if (r == 0 && (!event_reached(a) || !event_reached(b)))
-        r = 600;
-    if (r == 0)
-        *ret_ms = (float)((event_ns(b) - event_ns(a)) / 1e6);
+    if (r == 0 && (!event_reached(a) || !event_reached(b))) r = 600;
+    if (r == 0) *ret_ms = (float)((event_ns(b) - event_ns(a)) / 1e6);
     return r;
 }

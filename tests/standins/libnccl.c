@@ -44,57 +44,43 @@ static struct {
     int running;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
-static void *work_thread(void *unused)
-{
+static void *work_thread(void *unused) {
     (void)unused;
     for (;;) {
         pthread_mutex_lock(&queue.lock);
-        while (!queue.first)
-            pthread_cond_wait(&queue.more, &queue.lock);
+        while (!queue.first) pthread_cond_wait(&queue.more, &queue.lock);
         struct work *w = queue.first;
         queue.first = w->next;
-        if (!queue.first)
-            queue.last = NULL;
+        if (!queue.first) queue.last = NULL;
         pthread_mutex_unlock(&queue.lock);
         struct ncclComm *c = w->comm;
         double ns = w->ns;
         int rc = atomic_load(&c->aborted) ? N_REMOTE : work_do(w, &ns);
-        if (rc && rc != N_REMOTE)
-            snprintf(c->why, sizeof c->why, "the stand-in was told to give error %d", rc);
-        if (rc)
-            atomic_store(&c->state, rc);
-        if (w->op == NOP_SPLIT && w->child)
-            atomic_store(&w->child->state, rc);
-        if (w->op == NOP_SPLIT && w->child && rc == 0)
-            nccl_log(w->child);
-        if (w->stream)
-            nccl_gpu.ended(w->stream, ns);
+        if (rc && rc != N_REMOTE) snprintf(c->why, sizeof c->why, "the stand-in was told to give error %d", rc);
+        if (rc) atomic_store(&c->state, rc);
+        if (w->op == NOP_SPLIT && w->child) atomic_store(&w->child->state, rc);
+        if (w->op == NOP_SPLIT && w->child && rc == 0) nccl_log(w->child);
+        if (w->stream) nccl_gpu.ended(w->stream, ns);
         free(w->peers);
         free(w);
     }
     return NULL;
 }
 
-static void give(struct work *w)
-{
+static void give(struct work *w) {
     pthread_t t;
     pthread_mutex_lock(&queue.lock);
-    if (queue.last)
-        queue.last->next = w;
-    else
-        queue.first = w;
+    if (queue.last) queue.last->next = w;
+    else queue.first = w;
     queue.last = w;
-    if (!queue.running && pthread_create(&t, NULL, work_thread, NULL) == 0)
-        queue.running = 1;
+    if (!queue.running && pthread_create(&t, NULL, work_thread, NULL) == 0) queue.running = 1;
     pthread_cond_signal(&queue.more);
     pthread_mutex_unlock(&queue.lock);
 }
 
-static int find_gpu(void)
-{
+static int find_gpu(void) {
     void *lib = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW);
-    if (!lib)
-        return N_CUDA;
+    if (!lib) return N_CUDA;
     *(void **)&nccl_gpu.current = dlsym(lib, "standin_gpu_current");
     *(void **)&nccl_gpu.begin = dlsym(lib, "standin_gpu_begin");
     *(void **)&nccl_gpu.time = dlsym(lib, "standin_gpu_time");
@@ -108,19 +94,20 @@ static int find_gpu(void)
 
 static int world_rank = -1; /* of this process's first communicator */
 
-NAPI int ncclGetVersion(int *ret)
-{
+NAPI int ncclGetVersion(int *ret) {
     const char *host = getenv("GPUPROV_STANDIN_RANK"); /* tests that start ranks themselves */
     *ret = (int)NGET("version", 22809);
-    if (NGET("peer", -1) >= 0 && host && atoll(host) == NGET("peer", -1))
-        *ret = (int)NGET("peer_version", 22809);
+    if (NGET("peer", -1) >= 0 && host && atoll(host) == NGET("peer", -1)) *ret = (int)NGET("peer_version", 22809);
     return 0;
 }
 
-NAPI const char *ncclGetErrorString(int code)
-{
-    static const char *const texts[] = {"no error", "unhandled cuda error", "unhandled system error",
-                                        "internal error", "invalid argument", "invalid usage",
+NAPI const char *ncclGetErrorString(int code) {
+    static const char *const texts[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
                                         "remote process exited or there was a network error",
                                         "NCCL operation in progress"};
     return code >= 0 && code <= N_IN_PROGRESS ? texts[code] : "unknown result code";
@@ -128,13 +115,9 @@ NAPI const char *ncclGetErrorString(int code)
 
 static char last_error[200];
 
-NAPI const char *ncclGetLastError(struct ncclComm *c)
-{
-    return c && c->why[0] ? c->why : last_error;
-}
+NAPI const char *ncclGetLastError(struct ncclComm *c) { return c && c->why[0] ? c->why : last_error; }
 
-NAPI int ncclGetUniqueId(unique_id *ret)
-{
+NAPI int ncclGetUniqueId(unique_id *ret) {
     memset(ret, 0, sizeof *ret);
     return shared_new(ret->text);
 }
@@ -144,36 +127,26 @@ struct init_args {
     char path[128];
 };
 
-static void *init_thread(void *arg)
-{
+static void *init_thread(void *arg) {
     struct init_args *a = arg;
     struct ncclComm *c = a->c;
     int rc = 0;
-    while (nccl_mine(c, "init_hang") && !atomic_load(&c->aborted))
-        usleep(1000);
-    if (nccl_mine(c, "init_rank"))
-        rc = (int)NGET("init_error", 0);
-    if (rc)
-        snprintf(c->why, sizeof c->why, "the stand-in was told to fail");
-    if (rc == 0)
-        rc = shared_open(c, a->path);
-    if (rc == 0)
-        rc = shared_meet(c);
-    if (rc == 0)
-        nccl_log(c);
+    while (nccl_mine(c, "init_hang") && !atomic_load(&c->aborted)) usleep(1000);
+    if (nccl_mine(c, "init_rank")) rc = (int)NGET("init_error", 0);
+    if (rc) snprintf(c->why, sizeof c->why, "the stand-in was told to fail");
+    if (rc == 0) rc = shared_open(c, a->path);
+    if (rc == 0) rc = shared_meet(c);
+    if (rc == 0) nccl_log(c);
     atomic_store(&c->state, rc);
     free(a);
     return NULL;
 }
 
-NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, int rank,
-                                const struct config *config)
-{
+NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, int rank, const struct config *config) {
     if (!config || config->magic != 0xcafebeef || config->blocking != 0 || config->size < 24 ||
         config->version > (unsigned)NGET("version", 22809))
         return N_ARGUMENT;
-    if (size < 1 || size > NCCL_RANKS || rank < 0 || rank >= size || !id.text[0])
-        return N_ARGUMENT;
+    if (size < 1 || size > NCCL_RANKS || rank < 0 || rank >= size || !id.text[0]) return N_ARGUMENT;
     int rc = find_gpu();
     if (rc) {
         snprintf(last_error, sizeof last_error, "no CUDA context is current");
@@ -181,10 +154,8 @@ NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, i
     }
     struct ncclComm *c = calloc(1, sizeof *c);
     struct init_args *a = calloc(1, sizeof *a);
-    if (!c || !a)
-        abort();
-    if (world_rank < 0)
-        world_rank = rank;
+    if (!c || !a) abort();
+    if (world_rank < 0) world_rank = rank;
     c->rank = rank;
     c->size = size;
     c->world = world_rank;
@@ -193,51 +164,42 @@ NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, i
     memcpy(a->path, id.text, sizeof a->path);
     *ret = c;
     pthread_t t;
-    if (pthread_create(&t, NULL, init_thread, a) != 0)
-        return N_SYSTEM;
+    if (pthread_create(&t, NULL, init_thread, a) != 0) return N_SYSTEM;
     pthread_detach(t);
     return N_IN_PROGRESS;
 }
 
-NAPI int ncclCommGetAsyncError(struct ncclComm *c, int *ret)
-{
+NAPI int ncclCommGetAsyncError(struct ncclComm *c, int *ret) {
     *ret = atomic_load(&c->state);
     return 0;
 }
 
 /* Communicators are not freed: a thread may still look at one that was aborted. */
-NAPI int ncclCommAbort(struct ncclComm *c)
-{
+NAPI int ncclCommAbort(struct ncclComm *c) {
     atomic_store(&c->aborted, 1);
     return 0;
 }
 
-NAPI int ncclCommFinalize(struct ncclComm *c)
-{
+NAPI int ncclCommFinalize(struct ncclComm *c) {
     (void)c;
     return 0;
 }
 
-NAPI int ncclCommDestroy(struct ncclComm *c)
-{
+NAPI int ncclCommDestroy(struct ncclComm *c) {
     atomic_store(&c->aborted, 1);
     return 0;
 }
 
-static int bytes_inside(const struct ncclComm *c, const void *p, size_t bytes)
-{
+static int bytes_inside(const struct ncclComm *c, const void *p, size_t bytes) {
     (void)c;
     return !bytes || nccl_gpu.holds((uint64_t)(uintptr_t)p, bytes);
 }
 
-static int enqueue(struct work *w)
-{
+static int enqueue(struct work *w) {
     struct ncclComm *c = w->comm;
     int begin = w->stream ? nccl_gpu.begin() : 0, nth = c->queued++;
-    while (nccl_mine(c, "block") && nth >= NGET("block_from", 0))
-        pause();
-    if (nccl_mine(c, "die") && nth >= NGET("die_from", 0))
-        raise(SIGKILL);
+    while (nccl_mine(c, "block") && nth >= NGET("block_from", 0)) pause();
+    if (nccl_mine(c, "die") && nth >= NGET("die_from", 0)) raise(SIGKILL);
     if (begin > 0) {
         free(w);
         snprintf(c->why, sizeof c->why, "CUDA error %d", begin);
@@ -252,23 +214,19 @@ static int enqueue(struct work *w)
     return 0;
 }
 
-static struct work *new_work(struct ncclComm *c, enum nop op, void *stream)
-{
+static struct work *new_work(struct ncclComm *c, enum nop op, void *stream) {
     struct work *w = calloc(1, sizeof *w);
-    if (!w)
-        abort();
+    if (!w) abort();
     w->comm = c;
     w->op = op;
     w->stream = stream;
     return w;
 }
 
-static int collective(struct ncclComm *c, enum nop op, const void *send, void *recv, size_t count, int type,
-                      int root, void *stream)
-{
+static int collective(struct ncclComm *c, enum nop op, const void *send, void *recv, size_t count, int type, int root,
+                      void *stream) {
     size_t bytes = count * type_bytes(type), all = bytes * (size_t)c->size;
-    if (atomic_load(&c->state))
-        return atomic_load(&c->state);
+    if (atomic_load(&c->state)) return atomic_load(&c->state);
     if (!stream || (type != T_F32 && type != T_F16 && type != T_BF16 && type != T_I32) ||
         !bytes_inside(c, send, op == NOP_REDUCE_SCATTER ? all : bytes) ||
         !bytes_inside(c, recv, op == NOP_ALL_GATHER ? all : bytes)) {
@@ -284,26 +242,21 @@ static int collective(struct ncclComm *c, enum nop op, const void *send, void *r
     return enqueue(w);
 }
 
-NAPI int ncclAllReduce(const void *send, void *recv, size_t count, int type, int op, struct ncclComm *c,
-                       void *stream)
-{
+NAPI int ncclAllReduce(const void *send, void *recv, size_t count, int type, int op, struct ncclComm *c, void *stream) {
     return op ? N_ARGUMENT : collective(c, NOP_ALL_REDUCE, send, recv, count, type, 0, stream);
 }
 
-NAPI int ncclAllGather(const void *send, void *recv, size_t count, int type, struct ncclComm *c, void *stream)
-{
+NAPI int ncclAllGather(const void *send, void *recv, size_t count, int type, struct ncclComm *c, void *stream) {
     return collective(c, NOP_ALL_GATHER, send, recv, count, type, 0, stream);
 }
 
 NAPI int ncclReduceScatter(const void *send, void *recv, size_t count, int type, int op, struct ncclComm *c,
-                           void *stream)
-{
+                           void *stream) {
     return op ? N_ARGUMENT : collective(c, NOP_REDUCE_SCATTER, send, recv, count, type, 0, stream);
 }
 
 NAPI int ncclBroadcast(const void *send, void *recv, size_t count, int type, int root, struct ncclComm *c,
-                       void *stream)
-{
+                       void *stream) {
     return collective(c, NOP_BROADCAST, send, recv, count, type, root, stream);
 }
 
@@ -314,64 +267,52 @@ static struct {
     struct work *w;
 } group;
 
-NAPI int ncclGroupStart(void)
-{
+NAPI int ncclGroupStart(void) {
     group.depth++;
     return 0;
 }
 
-NAPI int ncclGroupEnd(void)
-{
-    if (--group.depth > 0 || !group.w)
-        return 0;
+NAPI int ncclGroupEnd(void) {
+    if (--group.depth > 0 || !group.w) return 0;
     struct work *w = group.w;
     group.w = NULL;
     return enqueue(w);
 }
 
-static int peer(struct ncclComm *c, int sending, char *buf, size_t count, int type, int peer_rank, void *stream)
-{
+static int peer(struct ncclComm *c, int sending, char *buf, size_t count, int type, int peer_rank, void *stream) {
     size_t bytes = count * type_bytes(type);
     if (!group.depth || !stream || peer_rank < 0 || peer_rank >= c->size || !bytes_inside(c, buf, bytes))
         return N_ARGUMENT;
     if (!group.w) {
         group.w = new_work(c, NOP_EXCHANGE, stream);
         group.w->peers = calloc(OPS_OF_GROUP, sizeof *group.w->peers);
-        if (!group.w->peers)
-            abort();
+        if (!group.w->peers) abort();
         group.w->type = T_I8;
     }
-    if (group.w->n_peers == OPS_OF_GROUP || group.w->comm != c)
-        return N_USAGE;
+    if (group.w->n_peers == OPS_OF_GROUP || group.w->comm != c) return N_USAGE;
     group.w->peers[group.w->n_peers++] =
         (struct peer_op){.sending = sending, .peer = peer_rank, .type = type, .bytes = bytes, .buf = buf};
     return 0;
 }
 
-NAPI int ncclSend(const void *buf, size_t count, int type, int to, struct ncclComm *c, void *stream)
-{
+NAPI int ncclSend(const void *buf, size_t count, int type, int to, struct ncclComm *c, void *stream) {
     return peer(c, 1, (char *)(uintptr_t)buf, count, type, to, stream);
 }
 
-NAPI int ncclRecv(void *buf, size_t count, int type, int from, struct ncclComm *c, void *stream)
-{
+NAPI int ncclRecv(void *buf, size_t count, int type, int from, struct ncclComm *c, void *stream) {
     return peer(c, 0, buf, count, type, from, stream);
 }
 
-NAPI int ncclCommSplit(struct ncclComm *c, int color, int key, struct ncclComm **ret, const struct config *config)
-{
-    if (config && config->blocking != 0)
-        return N_ARGUMENT;
-    if (NGET("split_error", 0))
-        return (int)NGET("split_error", 0);
+NAPI int ncclCommSplit(struct ncclComm *c, int color, int key, struct ncclComm **ret, const struct config *config) {
+    if (config && config->blocking != 0) return N_ARGUMENT;
+    if (NGET("split_error", 0)) return (int)NGET("split_error", 0);
     struct work *w = new_work(c, NOP_SPLIT, NULL);
     w->color = color;
     w->key = key;
     *ret = NULL;
     if (color >= 0) {
         w->child = calloc(1, sizeof *w->child);
-        if (!w->child)
-            abort();
+        if (!w->child) abort();
         w->child->world = c->world;
         atomic_store(&w->child->state, N_IN_PROGRESS);
         *ret = w->child;

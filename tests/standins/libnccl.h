@@ -22,7 +22,7 @@ struct shared_rank {
     _Atomic int come;
     int pid, world, device;
     char host[64];
-    _Atomic double ns;   /* its stream's time, at the last piece of work */
+    _Atomic double ns; /* its stream's time, at the last piece of work */
     _Atomic int color, key;
     int order; /* of the collective it does: all must agree */
 };
@@ -59,9 +59,9 @@ struct ncclComm {
     struct shared *s;
     size_t bytes;
     char path[100];
-    _Atomic int state;     /* what ncclCommGetAsyncError gives */
+    _Atomic int state; /* what ncclCommGetAsyncError gives */
     _Atomic int aborted;
-    _Atomic int ops;       /* collectives done */
+    _Atomic int ops; /* collectives done */
     char why[200];
     int queued;
 };
@@ -89,6 +89,6 @@ int work_do(struct work *w, double *ret_ns);
 size_t type_bytes(int type);
 int nccl_mine(const struct ncclComm *c, const char *key); /* is the knob's rank this one? */
 int nccl_has(const struct ncclComm *c, long long world);  /* is that rank of the world in it? */
-void nccl_log(const struct ncclComm *c); /* what NCCL_DEBUG=INFO would have said */
+void nccl_log(const struct ncclComm *c);                  /* what NCCL_DEBUG=INFO would have said */
 
 #endif

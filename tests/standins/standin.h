@@ -8,13 +8,11 @@
 #include <string.h>
 
 /* What follows "key=" in the variable (to the next comma), or NULL. */
-static inline const char *standin_text(const char *variable, const char *key)
-{
+static inline const char *standin_text(const char *variable, const char *key) {
     const char *s = getenv(variable);
     size_t n = strlen(key);
     while (s && *s) {
-        if (strncmp(s, key, n) == 0 && s[n] == '=')
-            return s + n + 1;
+        if (strncmp(s, key, n) == 0 && s[n] == '=') return s + n + 1;
         s = strchr(s, ',');
         s = s ? s + 1 : NULL;
     }
@@ -22,24 +20,20 @@ static inline const char *standin_text(const char *variable, const char *key)
 }
 
 /* The number after "key=" in the variable, or def. */
-static inline long long standin_get(const char *variable, const char *key, long long def)
-{
+static inline long long standin_get(const char *variable, const char *key, long long def) {
     const char *s = standin_text(variable, key);
     return s ? strtoll(s, NULL, 0) : def;
 }
 
 /* The text after "key=" in the variable, with _ for a space; def when there is none. */
-static inline void standin_words(const char *variable, const char *key, const char *def, char *dst,
-                                 size_t n)
-{
+static inline void standin_words(const char *variable, const char *key, const char *def, char *dst, size_t n) {
     const char *s = standin_text(variable, key);
     if (!s) {
         snprintf(dst, n, "%s", def);
         return;
     }
     snprintf(dst, n, "%.*s", (int)strcspn(s, ","), s);
-    for (char *p = dst; *p; p++)
-        *p = *p == '_' ? ' ' : *p;
+    for (char *p = dst; *p; p++) *p = *p == '_' ? ' ' : *p;
 }
 
 #endif

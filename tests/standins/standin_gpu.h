@@ -47,13 +47,13 @@ struct sgpu { /* one GPU; a context is a pointer to it */
         char *p;
         size_t bytes;
     } allocs[ALLOCS_MAX];
-    long long launches; /* pieces of work begun */
-    uint64_t draws;     /* of the noise */
-    double total_ns;    /* work done in all streams */
-    int stuck;          /* standin_gpu_hang */
-    int fault;          /* the error that the next query gives */
-    void *filled;       /* what a fill kernel wrote to first */
-    uint64_t *flipped;  /* the word that lost its bit, to be given back when stuck=0 */
+    long long launches;       /* pieces of work begun */
+    uint64_t draws;           /* of the noise */
+    double total_ns;          /* work done in all streams */
+    int stuck;                /* standin_gpu_hang */
+    int fault;                /* the error that the next query gives */
+    void *filled;             /* what a fill kernel wrote to first */
+    uint64_t *flipped;        /* the word that lost its bit, to be given back when stuck=0 */
     unsigned long long peers; /* bit i: access to GPU i is on */
 };
 enum { TICKETS = 4096 };
@@ -75,13 +75,13 @@ struct sevent {
 extern struct sgpu *standin_now; /* whose context is current; NULL none */
 
 const struct profile *standin_profile(void);
-int standin_differs(int device);           /* is this the one of another model? */
-size_t standin_memory(int device);         /* its size in bytes */
-int standin_mine(const struct sgpu *g);    /* is this the GPU (or one of those) that misbehaves? */
-long long standin_fault(const char *key);  /* a knob, where the current GPU misbehaves; else 0 */
-int standin_status(const struct sgpu *g);  /* 0, or what every call gives: it fell off the bus */
+int standin_differs(int device);          /* is this the one of another model? */
+size_t standin_memory(int device);        /* its size in bytes */
+int standin_mine(const struct sgpu *g);   /* is this the GPU (or one of those) that misbehaves? */
+long long standin_fault(const char *key); /* a knob, where the current GPU misbehaves; else 0 */
+int standin_status(const struct sgpu *g); /* 0, or what every call gives: it fell off the bus */
 int standin_hangs(const struct sgpu *g);
-struct sstream *standin_stream(void *stream); /* NULL: the current GPU's default stream */
+struct sstream *standin_stream(void *stream);                        /* NULL: the current GPU's default stream */
 int standin_inside(const struct sgpu *g, uint64_t at, size_t bytes); /* in one allocation? */
 double standin_cost_ns(struct sgpu *g, enum standin_work w, double amount);
 /* Runs a kernel (a row of a kernels_*.c table). */

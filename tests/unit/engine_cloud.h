@@ -10,8 +10,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 /* --- the cloud --- */
 struct refusal {
@@ -21,14 +21,14 @@ struct refusal {
 };
 static struct {
     struct resource_list things;
-    struct refusal script[16]; /* answer to the n-th create; code 0: it works */
+    struct refusal script[16];                               /* answer to the n-th create; code 0: it works */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     bool list_fails, open_fails;
-    const char *account; /* that the credentials are for */
-    bool list_is_partial; /* it fails after it showed what it has: one region did not answer */
+    const char *account;                     /* that the credentials are for */
+    bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
     int64_t skew_s;                          /* the cloud's clock minus ours */
-    int list_fails_at, hide_instances_at; /* the n-th list and all after it; that one list only */
+    int list_fails_at, hide_instances_at;    /* the n-th list and all after it; that one list only */
     char tried[512];
     int double_create; /* creates two machines for every slot */
     bool group_lingers;
@@ -44,8 +44,7 @@ static void cloud_reset(void) {
     cloud.lose_reply_at = -1;
 }
 
-static int open_as(const struct provider_ops *ops, const struct provider_env *env,
-                   struct provider **ret) {
+static int open_as(const struct provider_ops *ops, const struct provider_env *env, struct provider **ret) {
     struct fake {
         struct provider base;
         struct journal *journal;
@@ -79,17 +78,23 @@ static void fake_close(struct provider *p) {
     free(p);
 }
 
-static int fake_offers(struct provider *p, const struct spec *spec, size_t index,
-                       struct offer_list *ret, struct gp_error *err) {
+static int fake_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                       struct gp_error *err) {
     (void)p;
     (void)err;
     static const char *const zones[] = {"r1-a", "r1-b", "r2-a"};
     for (size_t i = 0; i < GP_ARRAY_LEN(zones); i++) {
-        struct offer o = {.spec_index = index, .provider = xstrdup("aws"),
-                          .region = xstrndup(zones[i], 2), .zone = xstrdup(zones[i]),
-                          .instance_type = xstrdup("t"), .market = spec->offers.items[index].market,
-                          .image = xstrdup(""), .image_name = xstrdup(""), .subnet = xstrdup(""),
-                          .gpu_model = xstrdup(""), .price_usd_per_h = (double)(i + 1),
+        struct offer o = {.spec_index = index,
+                          .provider = xstrdup("aws"),
+                          .region = xstrndup(zones[i], 2),
+                          .zone = xstrdup(zones[i]),
+                          .instance_type = xstrdup("t"),
+                          .market = spec->offers.items[index].market,
+                          .image = xstrdup(""),
+                          .image_name = xstrdup(""),
+                          .subnet = xstrdup(""),
+                          .gpu_model = xstrdup(""),
+                          .price_usd_per_h = (double)(i + 1),
                           .price_source = xstrdup("")};
         vec_push(&ret->list, o);
     }
@@ -129,8 +134,11 @@ static int fake_prepare(struct provider *p, const struct prepare_req *req, struc
         if (fs_random_hex(uid, 8, err) != 0) return -(int)GP_EENV;
         req->stack->uid = xstrdup(uid);
     }
-    struct intent in = {.uid = xstrdup(req->stack->uid), .provider = xstrdup("aws"),
-                        .kind = RES_GROUP, .slot_first = -1, .created_s = clock_wall_s()};
+    struct intent in = {.uid = xstrdup(req->stack->uid),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_GROUP,
+                        .slot_first = -1,
+                        .created_s = clock_wall_s()};
     int r = journal_intent(journal_of(p), &in, err);
     if (r == 0) {
         resource_set(&add(RES_GROUP, "sg-1", req->stack, -1)->regions, "r1 r2");
@@ -145,20 +153,22 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
     struct journal *j = journal_of(p);
     int n = cloud.creates++;
     if (cloud.cancel_in_create != NULL) {
-        if (gp_cancelled(&cloud.cancel_in_create->cancel))
-            return gp_fail(err, GP_ECANCELLED, "cancelled");
+        if (gp_cancelled(&cloud.cancel_in_create->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
         cloud.under_way = engine_billed_ids(cloud.cancel_in_create);
         engine_cancel(cloud.cancel_in_create);
     }
-    struct intent in = {.provider = xstrdup("aws"), .uid = xstrdup(req->stack->uid),
-                        .spec_hash = xstrdup(req->spec->hash), .kind = RES_INSTANCE, .slot_first = req->slot_first,
-                        .slot_count = req->slot_count, .attempt = req->attempt,
+    struct intent in = {.provider = xstrdup("aws"),
+                        .uid = xstrdup(req->stack->uid),
+                        .spec_hash = xstrdup(req->spec->hash),
+                        .kind = RES_INSTANCE,
+                        .slot_first = req->slot_first,
+                        .slot_count = req->slot_count,
+                        .attempt = req->attempt,
                         .created_s = clock_wall_s()};
     if (req->replay != NULL) in.id = req->replay->id;
     else if (journal_intent(j, &in, err) != 0) return -(int)GP_EIO;
     size_t len = strlen(cloud.tried);
-    snprintf(cloud.tried + len, sizeof cloud.tried - len, "%s%s", req->replay ? "replay" :
-             req->offer->zone, " ");
+    snprintf(cloud.tried + len, sizeof cloud.tried - len, "%s%s", req->replay ? "replay" : req->offer->zone, " ");
     int r = 0;
     const struct refusal *no = &cloud.script[n];
     if (no->code != GP_OK) {
@@ -167,8 +177,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
         str_put(err->detail, sizeof err->detail, no->detail);
         journal_intent_end(j, in.id, INTENT_FAILED, no->detail, NULL);
     }
-    for (int s = req->slot_first; r == 0 && !cloud.never_made &&
-                                  s < req->slot_first + req->slot_count; s++) {
+    for (int s = req->slot_first; r == 0 && !cloud.never_made && s < req->slot_first + req->slot_count; s++) {
         char id[32];
         for (int twin = 0; twin <= cloud.double_create; twin++) {
             snprintf(id, sizeof id, "i-%d%s", s, twin ? "-twin" : "");
@@ -181,8 +190,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
         }
         for (size_t i = 0; i < cloud.things.list.len; i++) {
             snprintf(id, sizeof id, "i-%d", s);
-            if (strcmp(cloud.things.list.items[i].id, id) != 0 ||
-                cloud.things.list.items[i].state == RES_GONE)
+            if (strcmp(cloud.things.list.items[i].id, id) != 0 || cloud.things.list.items[i].state == RES_GONE)
                 continue;
             struct resource copy = {0};
             resource_copy(&copy, &cloud.things.list.items[i]);
@@ -220,8 +228,7 @@ static void fake_looked(struct provider *p, const struct list_req *req) {
         coverage_put(req->looked, "aws", req->regions->v[i], req->owner, true, NULL);
 }
 
-static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-                     struct gp_error *err) {
+static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     bool other = p->ops == &provider_local;
     if (other && cloud.other_list_fails) return gp_fail(err, GP_EENDPOINT, "it does not answer");
     if (!other) cloud.lists++;
@@ -270,16 +277,33 @@ static int fake_destroy(struct provider *p, const struct resource_list *what, st
     return 0;
 }
 
-const struct provider_ops provider_aws = {
-    .name = "aws", .summary = "in memory", .ends = ENDS_GUEST, .unique_claim = true,
-    .billed = true, .boot_timeout_ms = 1000, .settle_ms = 300, .open = fake_open, .close = fake_close,
-    .offers = fake_offers, .prepare = fake_prepare, .create = fake_create, .list = fake_list,
-    .destroy = fake_destroy};
+const struct provider_ops provider_aws = {.name = "aws",
+                                          .summary = "in memory",
+                                          .ends = ENDS_GUEST,
+                                          .unique_claim = true,
+                                          .billed = true,
+                                          .boot_timeout_ms = 1000,
+                                          .settle_ms = 300,
+                                          .open = fake_open,
+                                          .close = fake_close,
+                                          .offers = fake_offers,
+                                          .prepare = fake_prepare,
+                                          .create = fake_create,
+                                          .list = fake_list,
+                                          .destroy = fake_destroy};
 /* A second cloud, where tests put things by hand. */
-const struct provider_ops provider_local = {
-    .name = "local", .summary = "in memory", .ends = ENDS_SERVER, .unique_claim = true,
-    .boot_timeout_ms = 1000, .open = other_open, .close = fake_close, .offers = fake_offers,
-    .prepare = fake_prepare, .create = fake_create, .list = fake_list, .destroy = fake_destroy};
+const struct provider_ops provider_local = {.name = "local",
+                                            .summary = "in memory",
+                                            .ends = ENDS_SERVER,
+                                            .unique_claim = true,
+                                            .boot_timeout_ms = 1000,
+                                            .open = other_open,
+                                            .close = fake_close,
+                                            .offers = fake_offers,
+                                            .prepare = fake_prepare,
+                                            .create = fake_create,
+                                            .list = fake_list,
+                                            .destroy = fake_destroy};
 const struct provider_ops *const provider_registry[] = {&provider_aws, &provider_local, NULL};
 const struct provider_ops *provider_find(const char *name) {
     if (strcmp(name, "local") == 0) return &provider_local;
@@ -342,8 +366,11 @@ static int launch(struct fixture *f, struct gp_error *err) {
     if (r == 0) r = run_lock(f->run, err);
     if (r == 0) r = reconcile(f->run, err);
     if (r == 0 && f->run->stack.uid == NULL) {
-        struct stack s = {.owner = xstrdup("me"), .name = xstrdup("t"), .provider = xstrdup("aws"),
-                          .region = xstrdup("r1"), .spec_hash = xstrdup(f->spec->hash),
+        struct stack s = {.owner = xstrdup("me"),
+                          .name = xstrdup("t"),
+                          .provider = xstrdup("aws"),
+                          .region = xstrdup("r1"),
+                          .spec_hash = xstrdup(f->spec->hash),
                           .expires_s = clock_wall_s() + 3600};
         stack_clear(&f->run->stack);
         f->run->stack = s;
@@ -367,15 +394,13 @@ static int launch(struct fixture *f, struct gp_error *err) {
 __attribute__((unused)) static int running(void) {
     int n = 0;
     for (size_t i = 0; i < cloud.things.list.len; i++)
-        n += cloud.things.list.items[i].kind == RES_INSTANCE &&
-             cloud.things.list.items[i].state == RES_RUNNING;
+        n += cloud.things.list.items[i].kind == RES_INSTANCE && cloud.things.list.items[i].state == RES_RUNNING;
     return n;
 }
 
 __attribute__((unused)) static int alive(void) {
     int n = 0;
-    for (size_t i = 0; i < cloud.things.list.len; i++)
-        n += cloud.things.list.items[i].state != RES_GONE;
+    for (size_t i = 0; i < cloud.things.list.len; i++) n += cloud.things.list.items[i].state != RES_GONE;
     return n;
 }
 

@@ -66,9 +66,12 @@ static void up_open(struct up *u, const char *name, int nodes, int64_t ttl_s) {
     struct provider_env env = {.cancel = &w.cancel, .journal = u->journal, .state_dir = w.state};
     OK(provider_local.open(&env, &u->p, err));
     u->spec = (struct spec){.name = xstrdup(name), .nodes = nodes};
-    u->stack = (struct stack){.owner = xstrdup(u->p->owner), .name = xstrdup(name),
-                              .spec_hash = xasprintf("%064d", 7), .provider = xstrdup("local"),
-                              .region = xstrdup("here"), .expires_s = clock_wall_s() + ttl_s};
+    u->stack = (struct stack){.owner = xstrdup(u->p->owner),
+                              .name = xstrdup(name),
+                              .spec_hash = xasprintf("%064d", 7),
+                              .provider = xstrdup("local"),
+                              .region = xstrdup("here"),
+                              .expires_s = clock_wall_s() + ttl_s};
     OK(provider_local.offers(u->p, &u->spec, 0, &u->offers, err));
 }
 
@@ -84,10 +87,16 @@ static void up_close(struct up *u) {
 
 static int up_try(struct up *u, int first, int count, int attempt, struct gp_error *err) {
     struct prepare_req prepare = {.stack = &u->stack, .spec = &u->spec};
-    struct create_req create = {.stack = &u->stack, .spec = &u->spec,
-                                .offer = &u->offers.list.items[0], .slot_first = first,
-                                .slot_count = count, .attempt = attempt, .login_pubkey = w.pubkey,
-                                .user_data = "", .host_key_private = "", .host_key_public = ""};
+    struct create_req create = {.stack = &u->stack,
+                                .spec = &u->spec,
+                                .offer = &u->offers.list.items[0],
+                                .slot_first = first,
+                                .slot_count = count,
+                                .attempt = attempt,
+                                .login_pubkey = w.pubkey,
+                                .user_data = "",
+                                .host_key_private = "",
+                                .host_key_public = ""};
     resource_list_clear(&u->made);
     int r = provider_local.prepare(u->p, &prepare, err);
     return r != 0 ? r : provider_local.create(u->p, &create, &u->made, err);
@@ -101,8 +110,7 @@ static void up_list(struct up *u, struct resource_list *ret) {
 
 static const struct resource *find(const struct resource_list *l, enum resource_kind kind, int slot) {
     for (size_t i = 0; i < l->list.len; i++)
-        if (l->list.items[i].kind == kind && l->list.items[i].slot == slot &&
-            l->list.items[i].state != RES_GONE)
+        if (l->list.items[i].kind == kind && l->list.items[i].slot == slot && l->list.items[i].state != RES_GONE)
             return &l->list.items[i];
     return NULL;
 }
@@ -127,7 +135,8 @@ static void up_down(struct up *u) {
 /* --- over SSH --- */
 
 static struct ssh_session *login(const struct resource *r) {
-    GP_AUTO_SSH_TARGET struct ssh_target t = {.label = xstrdup(r->id), .host = xstrdup(r->private_ip),
+    GP_AUTO_SSH_TARGET struct ssh_target t = {.label = xstrdup(r->id),
+                                              .host = xstrdup(r->private_ip),
                                               .dial_socket = xstrdup(r->dial_socket),
                                               .user = xstrdup(r->user)};
     strv_add(&t.host_keys, r->host_keys);
@@ -174,9 +183,7 @@ static size_t count_holders(void) {
         GP_AUTO_STR struct str text = {0};
         if (e->d_name[0] < '0' || e->d_name[0] > '9') continue;
         if (fs_read(path, 4096, &text, NULL) != 0 || text.s == NULL) continue;
-        if (strcmp(text.s, "gpuprov-stack") == 0 &&
-            memmem(text.s, text.len, w.state, strlen(w.state)) != NULL)
-            n++;
+        if (strcmp(text.s, "gpuprov-stack") == 0 && memmem(text.s, text.len, w.state, strlen(w.state)) != NULL) n++;
     }
     closedir(d);
     return n;
@@ -208,8 +215,7 @@ static void assert_nothing_left(void) {
     OK(local_lock(stacks, clock_deadline(10000), NULL, &lock, err)); /* sweeps */
     close(lock);
     /* a starter whose controller was killed looks, finds no claim and goes; a holder would stay */
-    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;)
-        gp_sleep(20, NULL, NULL);
+    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;) gp_sleep(20, NULL, NULL);
     assert_int_equal(count_holders(), 0);
     for (size_t i = 0; i < w.uids.n; i++) {
         GP_AUTO_FREE char *cgroup = local_cgroup(w.uids.v[i]);
@@ -237,8 +243,7 @@ static int setup(void **state) {
     be_alone();
     str_put(w.state, sizeof w.state, "/tmp/gpuprov-local-test-XXXXXX");
     if (mkdtemp(w.state) == NULL || ssh_global_init(&err) != 0 || gp_cancel_init(&w.cancel, &err) != 0 ||
-        ssh_key_make("test", &w.key, &w.pubkey, &err) != 0 ||
-        local_doctor(&report, &usable, &err) != 0) {
+        ssh_key_make("test", &w.key, &w.pubkey, &err) != 0 || local_doctor(&report, &usable, &err) != 0) {
         print_error("%s\n", err.msg);
         return -1;
     }
@@ -256,8 +261,7 @@ static int teardown(void **state) {
     local_claims_read(stacks, NULL, NULL, &left, NULL);
     for (size_t i = 0; i < left.list.len; i++) {
         struct local_claim *c = &left.list.items[i];
-        if (local_holder_kill(c->dir, clock_deadline(10000), NULL) == 0)
-            local_remove(stacks, c->dir, c->uid, NULL);
+        if (local_holder_kill(c->dir, clock_deadline(10000), NULL) == 0) local_remove(stacks, c->dir, c->uid, NULL);
     }
     ssh_global_exit();
     secret_clear(&w.key);

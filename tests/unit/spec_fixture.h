@@ -31,8 +31,7 @@ FX void loaded_clear(struct loaded *l) {
 
 FX struct loaded load(const char *text) {
     struct loaded l = {0};
-    l.r = spec_load_text("t.yaml", text, strlen(text), validate_names(), &l.spec, &l.problems,
-                         &l.err);
+    l.r = spec_load_text("t.yaml", text, strlen(text), validate_names(), &l.spec, &l.problems, &l.err);
     assert_true((l.r == 0) == (l.spec != NULL));
     assert_true((l.r == 0) == (l.problems.list.len == 0));
     return l;
@@ -41,8 +40,7 @@ FX struct loaded load(const char *text) {
 FX struct spec *good(const char *text) {
     struct loaded l = load(text);
     if (l.r != 0)
-        fail_msg("%s: line %u: %s", text, l.problems.list.items[0].pos.line,
-                 l.problems.list.items[0].message);
+        fail_msg("%s: line %u: %s", text, l.problems.list.items[0].pos.line, l.problems.list.items[0].message);
     return l.spec;
 }
 
@@ -55,8 +53,7 @@ FX void bad_at(const char *text, unsigned line, unsigned column, const char *par
     assert_int_equal(l.err.domain, GP_D_SPEC);
     const struct spec_problem *p = &l.problems.list.items[0];
     if (l.problems.list.len != 1)
-        fail_msg("%zu problems in '%s': %s, %s", l.problems.list.len, text, p->message,
-                 p[1].message);
+        fail_msg("%zu problems in '%s': %s, %s", l.problems.list.len, text, p->message, p[1].message);
     if (strstr(p->message, part) == NULL) fail_msg("'%s' has no '%s'", p->message, part);
     if (p->pos.line != line || p->pos.column != column)
         fail_msg("%u:%u, not %u:%u: %s", p->pos.line, p->pos.column, line, column, p->message);

@@ -36,12 +36,12 @@ extern char **environ;
 struct sshd {
     pid_t pid;
     uint16_t port;
-    char *dir;        /* holds host keys, sshd_config */
-    char *host_line;  /* "ssh-ed25519 AAAA..." */
+    char *dir;       /* holds host keys, sshd_config */
+    char *host_line; /* "ssh-ed25519 AAAA..." */
 };
 
 struct fixture {
-    char *dir;  /* holds user keys and servers */
+    char *dir; /* holds user keys and servers */
     char *user;
     char *skip; /* why nothing can be tested here; NULL: it can */
     struct sshd a;
@@ -54,8 +54,7 @@ FX int fx_run(const char *out_path, const char *const *argv) {
     posix_spawn_file_actions_t fa;
     posix_spawn_file_actions_init(&fa);
     posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&fa, 1, out_path ? out_path : "/dev/null",
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&fa, 1, out_path ? out_path : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&fa, 1, 2);
     char **copy = xcalloc(64, sizeof(char *));
     for (size_t i = 0; argv[i] != NULL && i < 63; i++) copy[i] = xstrdup(argv[i]);
@@ -66,7 +65,8 @@ FX int fx_run(const char *out_path, const char *const *argv) {
     free(copy);
     if (r != 0) return 127;
     int st = 0;
-    while (waitpid(pid, &st, 0) < 0 && errno == EINTR) {}
+    while (waitpid(pid, &st, 0) < 0 && errno == EINTR) {
+    }
     return WIFEXITED(st) ? WEXITSTATUS(st) : -1;
 }
 #define RUN(...) fx_run(NULL, (const char *const[]){__VA_ARGS__, NULL})
@@ -189,8 +189,7 @@ FX void fx_user_key(const char *name, const char *type, const char *passphrase, 
     GP_AUTO_FREE char *path = fx_path(name);
     GP_AUTO_FREE char *pub = xasprintf("%s.pub", path);
     GP_AUTO_FREE char *keys = fx_path("authorized_keys");
-    assert_int_equal(
-        RUN("ssh-keygen", "-q", "-t", type, "-N", passphrase, "-C", name, "-f", path), 0);
+    assert_int_equal(RUN("ssh-keygen", "-q", "-t", type, "-N", passphrase, "-C", name, "-f", path), 0);
     if (!allow) return;
     GP_AUTO_FREE char *line = fx_read(pub);
     GP_AUTO_STR struct str all = {0};
@@ -224,9 +223,7 @@ FX int fx_setup(void **state) {
 
 /* A command that runs until the end of the tests: a command outlives its connection, and its process
  * is remembered. Prints a line first. */
-FX char *fx_endless(const char *tail) {
-    return xasprintf("echo begun; echo $$ >> %s/pids; %s", fx.dir, tail);
-}
+FX char *fx_endless(const char *tail) { return xasprintf("echo begun; echo $$ >> %s/pids; %s", fx.dir, tail); }
 
 FX void fx_end_endless(void) {
     GP_AUTO_FREE char *path = fx_path("pids");
@@ -255,12 +252,12 @@ FX int fx_teardown(void **state) {
     return 0;
 }
 
-#define NEEDS_SSHD()                                \
-    do {                                            \
-        if (fx.skip != NULL) {                      \
+#define NEEDS_SSHD()                                 \
+    do {                                             \
+        if (fx.skip != NULL) {                       \
             print_message("skipped: %s\n", fx.skip); \
-            skip();                                 \
-        }                                           \
+            skip();                                  \
+        }                                            \
     } while (0)
 
 /* A target that logs in at s with the ed25519 key and the pinned host key. */
@@ -278,8 +275,7 @@ FX void fx_set(char **field, const char *value) {
     *field = xstrdup(value);
 }
 
-FX int fx_open(const struct ssh_target *t, int64_t timeout_ms, struct ssh_session **ret,
-               struct gp_error *err) {
+FX int fx_open(const struct ssh_target *t, int64_t timeout_ms, struct ssh_session **ret, struct gp_error *err) {
     struct ssh_open_opts o = {.deadline_ms = clock_deadline(timeout_ms)};
     return ssh_open(t, &o, ret, err);
 }
@@ -294,10 +290,9 @@ FX struct ssh_session *fx_login(void) {
     return s;
 }
 
-#define assert_contains(text, part)                                           \
-    do {                                                                      \
-        if (strstr((text), (part)) == NULL)                                   \
-            fail_msg("'%s' is not in '%s'", (part), (text));                  \
+#define assert_contains(text, part)                                                          \
+    do {                                                                                     \
+        if (strstr((text), (part)) == NULL) fail_msg("'%s' is not in '%s'", (part), (text)); \
     } while (0)
 
 #endif

@@ -18,34 +18,28 @@ static const struct check_info bandwidth = {
     .id = "gpu.bandwidth",
     .level = CHECK_GPU,
     .suggestion = "look at the slot",
-    .metrics = {{.name = "copy", .unit = "GB/s", BY_MODEL},
-                {.name = "read", .unit = "GB/s", BY_MODEL},
-                {.name = "h2d", .unit = "GB/s", .optional = true, BY_MODEL},
-                {.name = "wrong", .unit = "words", .ceiling = true, .fail = 0, .degraded = -1,
-                 .source = "memory is exact"}}};
+    .metrics = {
+        {.name = "copy", .unit = "GB/s", BY_MODEL},
+        {.name = "read", .unit = "GB/s", BY_MODEL},
+        {.name = "h2d", .unit = "GB/s", .optional = true, BY_MODEL},
+        {.name = "wrong", .unit = "words", .ceiling = true, .fail = 0, .degraded = -1, .source = "memory is exact"}}};
 static const struct check_info nccl = {
-    .id = "nccl.bandwidth",
-    .level = CHECK_GANG,
-    .metrics = {{.name = "busbw", .unit = "GB/s", BY_MODEL}}};
+    .id = "nccl.bandwidth", .level = CHECK_GANG, .metrics = {{.name = "busbw", .unit = "GB/s", BY_MODEL}}};
 
 static const struct gpu_model *h100(void) { return gpu_model_find(0x2330, 0x16c1); }
 
 /* What became of one GPU's figures; negative: not measured. Caller clears. */
-static void judged(struct agent_result *r, const struct gpu_model *model, double read, double h2d)
-{
+static void judged(struct agent_result *r, const struct gpu_model *model, double read, double h2d) {
     agent_result_init(r, &bandwidth);
     struct check_ctx c = {.model = model, .gpus = 8};
     agent_about(r, &c);
     agent_metric(r, "copy", 2900);
-    if (read >= 0)
-        agent_metric(r, "read", read);
-    if (h2d >= 0)
-        agent_metric(r, "h2d", h2d);
+    if (read >= 0) agent_metric(r, "read", read);
+    if (h2d >= 0) agent_metric(r, "h2d", h2d);
     agent_judge_limits(r);
 }
 
-static void is(double read, double h2d, enum agent_verdict v, const char *code, const char *part)
-{
+static void is(double read, double h2d, enum agent_verdict v, const char *code, const char *part) {
     struct agent_result r;
     judged(&r, h100(), read, h2d);
     if (r.verdict != v || !str_eq(r.code, code) || strstr(r.message, part) == NULL)
@@ -53,8 +47,7 @@ static void is(double read, double h2d, enum agent_verdict v, const char *code, 
     agent_result_clear(&r);
 }
 
-static void test_shares_of_what_was_measured(void **state)
-{
+static void test_shares_of_what_was_measured(void **state) {
     (void)state;
     is(2540, 55, AGENT_PASS, "", "");
     is(2287, 55, AGENT_PASS, "", ""); /* just over 90 % */
@@ -64,23 +57,20 @@ static void test_shares_of_what_was_measured(void **state)
     is(1270, 55, AGENT_FAIL, "low_read", "50 % of the 2540");
 }
 
-static void test_limits_that_were_published(void **state)
-{
+static void test_limits_that_were_published(void **state) {
     (void)state;
     is(2540, 51, AGENT_PASS, "", "");
     is(2540, 49, AGENT_DEGRADED, "low_h2d", "hardly above the limit of 48 of the H100 SXM5 80GB");
     is(2540, 47, AGENT_FAIL, "low_h2d", "below the limit of 48 of the H100 SXM5 80GB");
 }
 
-static void test_missing_figures(void **state)
-{
+static void test_missing_figures(void **state) {
     (void)state;
     is(-1, 55, AGENT_ERROR, "not_measured", "'read' was not measured");
     is(2540, -1, AGENT_PASS, "", ""); /* optional */
 }
 
-static void test_unknown_models_are_unrated(void **state)
-{
+static void test_unknown_models_are_unrated(void **state) {
     (void)state;
     struct agent_result r;
     judged(&r, NULL, 3, -1); /* any figure at all */
@@ -95,16 +85,14 @@ static void test_unknown_models_are_unrated(void **state)
     agent_result_clear(&r);
 }
 
-static void test_conditions_of_nccl(void **state)
-{
+static void test_conditions_of_nccl(void **state) {
     (void)state;
     static const struct {
         bool nvls;
         double busbw;
         enum agent_verdict v;
-    } cases[] = {{true, 480, AGENT_PASS},      {true, 370, AGENT_FAIL}, {true, 390, AGENT_DEGRADED},
-                 {false, 370, AGENT_PASS},     {false, 300, AGENT_DEGRADED},
-                 {false, 290, AGENT_FAIL}};
+    } cases[] = {{true, 480, AGENT_PASS},  {true, 370, AGENT_FAIL},      {true, 390, AGENT_DEGRADED},
+                 {false, 370, AGENT_PASS}, {false, 300, AGENT_DEGRADED}, {false, 290, AGENT_FAIL}};
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
         struct agent_result r;
         agent_result_init(&r, &nccl);
@@ -117,8 +105,7 @@ static void test_conditions_of_nccl(void **state)
     }
 }
 
-static const json_t *metric_of(const json_t *line, const char *name)
-{
+static const json_t *metric_of(const json_t *line, const char *name) {
     const json_t *all = json_object_get(line, "metrics");
     for (size_t i = 0; i < json_array_size(all); i++)
         if (str_eq(json_str(json_array_get(all, i), "name", ""), name)) return json_array_get(all, i);
@@ -126,8 +113,7 @@ static const json_t *metric_of(const json_t *line, const char *name)
     return NULL;
 }
 
-static void test_the_line_says_by_what(void **state)
-{
+static void test_the_line_says_by_what(void **state) {
     (void)state;
     struct agent_result r;
     judged(&r, h100(), 2000, 49);
@@ -147,8 +133,7 @@ static void test_the_line_says_by_what(void **state)
     agent_result_clear(&r);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares_of_what_was_measured),
         cmocka_unit_test(test_limits_that_were_published),

@@ -92,15 +92,16 @@ static void test_kernel_log_policy(void **state) {
         {"NVRM: Xid (PCI:0000:3b:00): 13, pid=1, Graphics Exception", KERN_NOTE, "xid_13"},
         {"NVRM: Xid (PCI:0000:3b:00): 43, pid=1, Ch 8", KERN_NOTE, "xid_43"},
         {"NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row remap", KERN_FAIL, "xid_63"},
-        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed to Node Reboot Required",
-         KERN_FAIL, "xid_154"},
+        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed to Node Reboot Required", KERN_FAIL, "xid_154"},
         {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed to None", KERN_NOTE, "xid_154"},
         {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 "
-         "(None)", KERN_NOTE, "xid_154"},
+         "(None)",
+         KERN_NOTE, "xid_154"},
         {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and "
-         "Reset)", KERN_FAIL, "xid_154"},
-        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x9 (?)",
-         KERN_DEGRADED, "xid_154"},
+         "Reset)",
+         KERN_FAIL, "xid_154"},
+        {"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x9 (?)", KERN_DEGRADED,
+         "xid_154"},
         {"NVRM: Xid (PCI:0000:3b:00): 45, pid=7, Ch 8", KERN_NOTE, "xid_45"},
         {"NVRM: Xid (PCI:0000:3b:00): 94, Contained error", KERN_FAIL, "xid_94"},
         {"NVRM: Xid (PCI:0000:3b:00): 159, UVM", KERN_DEGRADED, "xid_159"},
@@ -183,10 +184,30 @@ static void test_gradient_is_the_gradient(void **state) {
     gpt_get(&g, g.params, p, NULL);
     gpt_get(&g, g.grads, d, NULL);
     const struct gpt_block *b = &g.block[0], *c = &g.block[1];
-    size_t starts[] = {g.tok + (size_t)in[3] * GPT_DIM, g.pos, b->ln1_g, b->ln1_b, b->qkv_w, b->qkv_b,
-                       b->qkv_w + 40, b->qkv_w + 70, b->out_w, b->out_b, b->ln2_g, b->ln2_b, b->up_w,
-                       b->up_b, b->down_w, b->down_b, c->qkv_w, c->qkv_w + 40, c->out_w, c->up_w,
-                       c->down_w, g.lnf_g, g.lnf_b, g.head};
+    size_t starts[] = {g.tok + (size_t)in[3] * GPT_DIM,
+                       g.pos,
+                       b->ln1_g,
+                       b->ln1_b,
+                       b->qkv_w,
+                       b->qkv_b,
+                       b->qkv_w + 40,
+                       b->qkv_w + 70,
+                       b->out_w,
+                       b->out_b,
+                       b->ln2_g,
+                       b->ln2_b,
+                       b->up_w,
+                       b->up_b,
+                       b->down_w,
+                       b->down_b,
+                       c->qkv_w,
+                       c->qkv_w + 40,
+                       c->out_w,
+                       c->up_w,
+                       c->down_w,
+                       g.lnf_g,
+                       g.lnf_b,
+                       g.head};
     for (size_t k = 0; k < GP_ARRAY_LEN(starts); k++)
         for (size_t i = starts[k]; i < starts[k] + 3; i++) {
             float h = 0.01f;
@@ -216,7 +237,12 @@ static void test_host_gemm(void **state) {
         for (int j = 0; j < N; j++)
             for (int k = 0; k < K; k++) want[i * N + j] += a[i * K + k] * b[k * N + j];
     for (int form = 0; form < 4; form++) {
-        struct gemm_args x = {.m = M, .n = N, .k = K, .batch = 1, .trans_a = form & 1, .trans_b = form & 2,
+        struct gemm_args x = {.m = M,
+                              .n = N,
+                              .k = K,
+                              .batch = 1,
+                              .trans_a = form & 1,
+                              .trans_b = form & 2,
                               .a = (dev_addr)(uintptr_t)(form & 1 ? at : a),
                               .b = (dev_addr)(uintptr_t)(form & 2 ? bt : b),
                               .c = (dev_addr)(uintptr_t)got};
@@ -291,10 +317,14 @@ static void test_result_line(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp_log_tanh),      cmocka_unit_test(test_sha256_vectors),
-        cmocka_unit_test(test_kernel_log_policy), cmocka_unit_test(test_markov_source),
-        cmocka_unit_test(test_gradient_is_the_gradient), cmocka_unit_test(test_host_gemm),
-        cmocka_unit_test(test_limits),            cmocka_unit_test(test_result_line),
+        cmocka_unit_test(test_exp_log_tanh),
+        cmocka_unit_test(test_sha256_vectors),
+        cmocka_unit_test(test_kernel_log_policy),
+        cmocka_unit_test(test_markov_source),
+        cmocka_unit_test(test_gradient_is_the_gradient),
+        cmocka_unit_test(test_host_gemm),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_result_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

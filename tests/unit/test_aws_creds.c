@@ -20,13 +20,24 @@ static void put(const char *name, const char *text) {
 }
 
 static void clean_env(void) {
-    static const char *const names[] = {
-        "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",
-        "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_SERVICE_QUOTAS",
-        "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CA_BUNDLE",
-        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CREDENTIAL_EXPIRATION"};
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN",
+                                        "AWS_PROFILE",
+                                        "AWS_DEFAULT_PROFILE",
+                                        "AWS_REGION",
+                                        "AWS_DEFAULT_REGION",
+                                        "AWS_ENDPOINT_URL",
+                                        "AWS_ENDPOINT_URL_EC2",
+                                        "AWS_ENDPOINT_URL_STS",
+                                        "AWS_ENDPOINT_URL_SERVICE_QUOTAS",
+                                        "AWS_ROLE_ARN",
+                                        "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                        "AWS_CA_BUNDLE",
+                                        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+                                        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                        "AWS_CREDENTIAL_EXPIRATION"};
     for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) unsetenv(names[i]);
     setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
     GP_AUTO_FREE char *config = fs_join(folder, "config");
@@ -58,10 +69,17 @@ static void test_split(void **state) {
     (void)state;
     static const struct {
         const char *line, *joined;
-    } good[] = {{"a b", "a|b"},       {"  a   b ", "a|b"},        {"'a b' c", "a b|c"},
-                {"\"a b\"", "a b"},   {"a\\ b", "a b"},           {"\"a\\\"b\"", "a\"b"},
-                {"'a\\b'", "a\\b"},   {"x'y'z", "xyz"},           {"'' a", "|a"},
-                {"a \"\"", "a|"},     {"", ""}};
+    } good[] = {{"a b", "a|b"},
+                {"  a   b ", "a|b"},
+                {"'a b' c", "a b|c"},
+                {"\"a b\"", "a b"},
+                {"a\\ b", "a b"},
+                {"\"a\\\"b\"", "a\"b"},
+                {"'a\\b'", "a\\b"},
+                {"x'y'z", "xyz"},
+                {"'' a", "|a"},
+                {"a \"\"", "a|"},
+                {"", ""}};
     for (size_t i = 0; i < GP_ARRAY_LEN(good); i++) {
         GP_AUTO_STRV struct strv words = {0};
         assert_true(aws_split_command(good[i].line, &words));
@@ -95,7 +113,7 @@ static void test_region_order(void **state) {
 
 static void test_region_is_no_host(void **state) {
     (void)state;
-    static const char *const bad[] = {"evil.example/", "us-east-1@x", "US-EAST-1", "x",     "",
+    static const char *const bad[] = {"evil.example/", "us-east-1@x", "US-EAST-1", "x",        "",
                                       "-us-east-1",    "us-east-1-",  "1us-east",  "us\neast", NULL};
     struct aws_config c = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
@@ -119,8 +137,8 @@ static void test_call_refuses_a_region(void **state) {
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         GP_AUTO_REPLY struct aws_reply reply = {0};
         struct gp_error e = {0};
-        struct aws_call call = {.service = i % 2 ? "sts" : "ec2", .region = bad[i], .action = "X",
-                                .body = "", .flags = AWS_UNSIGNED};
+        struct aws_call call = {
+            .service = i % 2 ? "sts" : "ec2", .region = bad[i], .action = "X", .body = "", .flags = AWS_UNSIGNED};
         assert_int_equal(aws_call(&a, &call, &reply, &e), -GP_EUSAGE);
         assert_non_null(strstr(e.msg, "is no region"));
         assert_false(reply.sent);
@@ -217,7 +235,8 @@ static void test_refusals(void **state) {
     expect_refused("", NULL, "none found");
     expect_refused("[profile a]\nrole_arn = r\nsource_profile = gone\n", "a", "'gone' does not exist");
     expect_refused("[profile a]\nrole_arn = r\nsource_profile = b\n[profile b]\nrole_arn = r\n"
-                   "source_profile = a\n", "a", "circle");
+                   "source_profile = a\n",
+                   "a", "circle");
     expect_refused("[profile a]\nrole_arn = r\nsource_profile = a\nmfa_serial = x\n", "a", "MFA");
     expect_refused("[profile a]\nsso_session = s\n", "a", "export-credentials");
     expect_refused("[profile a]\nrole_arn = r\ncredential_source = Mars\n", "a", "Mars");
@@ -232,15 +251,14 @@ static void test_expiry(void **state) {
     (void)state;
     struct aws_cred c = {0};
     struct gp_error e = {0};
-    GP_AUTO_JSON json_t *good =
-        json_pack("{s:s,s:s,s:s,s:s}", "AccessKeyId", "A", "SecretAccessKey", "B", "Token", "T",
-                  "Expiration", "2026-11-21T10:00:00Z");
+    GP_AUTO_JSON json_t *good = json_pack("{s:s,s:s,s:s,s:s}", "AccessKeyId", "A", "SecretAccessKey", "B", "Token", "T",
+                                          "Expiration", "2026-11-21T10:00:00Z");
     assert_int_equal(aws_cred_from_json(good, "Token", "x", &c, NULL), 0);
     assert_int_equal(c.expires_s, 1795255200);
     assert_string_equal(secret_reveal(&c.token), "T");
     aws_cred_clear(&c);
-    GP_AUTO_JSON json_t *bad = json_pack("{s:s,s:s,s:s}", "AccessKeyId", "A", "SecretAccessKey",
-                                         "B", "Expiration", "tomorrow");
+    GP_AUTO_JSON json_t *bad =
+        json_pack("{s:s,s:s,s:s}", "AccessKeyId", "A", "SecretAccessKey", "B", "Expiration", "tomorrow");
     assert_int_equal(aws_cred_from_json(bad, "Token", "x", &c, &e), -GP_EAUTH);
     aws_cred_clear(&c);
 }
@@ -261,9 +279,12 @@ static void test_refresh(void **state) {
     } rounds[] = {{200, "FIRST"}, {3600, "SECOND"}, {0, "SECOND"}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rounds); i++) {
         time_format_utc(until, sizeof until, clock_wall_s() + rounds[i].left_s);
-        GP_AUTO_FREE char *text =
-            xasprintf("{\"Version\":1,\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"abcdefgh\","
-                      "\"Expiration\":\"%s\"}", i == 0 ? "FIRST" : i == 1 ? "SECOND" : "THIRD", until);
+        GP_AUTO_FREE char *text = xasprintf("{\"Version\":1,\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"abcdefgh\","
+                                            "\"Expiration\":\"%s\"}",
+                                            i == 0   ? "FIRST"
+                                            : i == 1 ? "SECOND"
+                                                     : "THIRD",
+                                            until);
         put("reply", text);
         assert_int_equal(aws_creds_ensure(&a, false, NULL), 0);
         assert_string_equal(a.cred.id, rounds[i].want);

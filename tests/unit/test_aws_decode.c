@@ -59,10 +59,10 @@ static void test_price(void **state) {
         double want;
     } rows[] = {{"1.25", 1.25}, {"", -1}, {"nan", -1}, {"x", -1}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
-        GP_AUTO_FREE char *text =
-            xasprintf("<item><instanceId>i-01234567</instanceId><instanceLifecycle>spot</instanceLifecycle><instanceType>p5.48xlarge</instanceType>"
-                      "<tagSet><item><key>gpuprov:price</key><value>%s</value></item></tagSet></item>",
-                      rows[i].tag);
+        GP_AUTO_FREE char *text = xasprintf(
+            "<item><instanceId>i-01234567</instanceId><instanceLifecycle>spot</instanceLifecycle><instanceType>p5.48xlarge</instanceType>"
+            "<tagSet><item><key>gpuprov:price</key><value>%s</value></item></tagSet></item>",
+            rows[i].tag);
         struct resource r;
         read_one(text, &r);
         assert_true(r.price_usd_per_h == rows[i].want);
@@ -82,7 +82,8 @@ static void test_instance_states(void **state) {
                 {"something-new", RES_STOPPING, true}};
     for (size_t i = 0; i < GP_ARRAY_LEN(want); i++) {
         GP_AUTO_FREE char *text = xasprintf("<item><instanceId>i-01234567</instanceId><instanceState><name>%s</name>"
-                                            "</instanceState></item>", want[i].name);
+                                            "</instanceState></item>",
+                                            want[i].name);
         struct resource r;
         read_one(text, &r);
         assert_int_equal(r.state, want[i].state);
@@ -96,9 +97,10 @@ static void test_bad_slots(void **state) {
     (void)state;
     static const char *const bad[] = {"", "+", "x+2", "-1+2", "99999999999+1"};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
-        GP_AUTO_FREE char *text =
-            xasprintf("<item><instanceId>i-01234567</instanceId><amiLaunchIndex>0</amiLaunchIndex><tagSet><item><key>gpuprov:slots</key>"
-                      "<value>%s</value></item></tagSet></item>", bad[i]);
+        GP_AUTO_FREE char *text = xasprintf(
+            "<item><instanceId>i-01234567</instanceId><amiLaunchIndex>0</amiLaunchIndex><tagSet><item><key>gpuprov:slots</key>"
+            "<value>%s</value></item></tagSet></item>",
+            bad[i]);
         struct resource r;
         read_one(text, &r);
         assert_int_equal(r.slot, -1);
@@ -117,8 +119,8 @@ static void test_gpu_names(void **state) {
     struct aws_type g5 = {.gpu_name = a10g, .gpu_mib = 22888};
     struct aws_type g4 = {.gpu_name = t4, .gpu_mib = 16384};
     struct aws_type g7e = {.gpu_name = rtx, .gpu_mib = 98304};
-    static const char *const h[] = {"H100", "h100", "NVIDIA H100", "H100-80GB", "H100 80GB HBM3",
-                                    "H100-SXM5-80GB", "nvidia_h100"};
+    static const char *const h[] = {"H100",           "h100",           "NVIDIA H100", "H100-80GB",
+                                    "H100 80GB HBM3", "H100-SXM5-80GB", "nvidia_h100"};
     for (size_t i = 0; i < GP_ARRAY_LEN(h); i++)
         if (!aws_gpu_matches(h[i], &p5)) fail_msg("%s", h[i]);
     assert_true(aws_gpu_matches("A100", &p4d) && aws_gpu_matches("A100", &p4de));
@@ -148,13 +150,17 @@ static int image_of(const char *inside, struct aws_image *image, struct gp_error
 static void test_image_disks(void **state) {
     (void)state;
     struct aws_image i = {0};
-    assert_int_equal(image_of(IMAGE_ID "<name>base</name><architecture>arm64</architecture>"
-                              "<rootDeviceName>/dev/xvda</rootDeviceName><blockDeviceMapping>"
-                              DISK("/dev/xvda", "75") DISK("/dev/sdb", "30")
-                              "<item><deviceName>xvdc</deviceName><ebs/></item>"
-                              "<item><deviceName>/dev/sdc</deviceName><virtualName>ephemeral0</virtualName></item>"
-                              "<item><deviceName>/dev/sdd</deviceName><noDevice/></item>"
-                              "</blockDeviceMapping>", &i, NULL), 0);
+    assert_int_equal(
+        image_of(IMAGE_ID
+                 "<name>base</name><architecture>arm64</architecture>"
+                 "<rootDeviceName>/dev/xvda</rootDeviceName><blockDeviceMapping>" DISK("/dev/xvda", "75")
+                     DISK("/dev/sdb",
+                          "30") "<item><deviceName>xvdc</deviceName><ebs/></item>"
+                                "<item><deviceName>/dev/sdc</deviceName><virtualName>ephemeral0</virtualName></item>"
+                                "<item><deviceName>/dev/sdd</deviceName><noDevice/></item>"
+                                "</blockDeviceMapping>",
+                 &i, NULL),
+        0);
     assert_string_equal(i.arch, "arm64");
     assert_int_equal(i.root_gib, 75);
     assert_int_equal(i.n_disks, 2);
@@ -169,8 +175,10 @@ static void test_image_disks(void **state) {
 static void test_image_root(void **state) {
     (void)state;
     struct aws_image i = {0};
-    assert_int_equal(image_of(IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sda1", "8") DISK("/dev/sdb", "9")
-                              "</blockDeviceMapping>", &i, NULL), 0);
+    assert_int_equal(image_of(IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sda1", "8")
+                                  DISK("/dev/sdb", "9") "</blockDeviceMapping>",
+                              &i, NULL),
+                     0);
     assert_string_equal(i.root_device, "/dev/sda1");
     assert_int_equal(i.root_gib, 8);
     assert_int_equal(i.n_disks, 1);
@@ -179,16 +187,17 @@ static void test_image_root(void **state) {
 
 static void test_images_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {
-        "", "<imageId>img-1</imageId>", "<imageId>ami-0123456789abcdefg</imageId>",
-        IMAGE_ID "<rootDeviceName>/etc/passwd</rootDeviceName>",
-        IMAGE_ID "<architecture>x86 64</architecture>",
-        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sd b", "1") "</blockDeviceMapping>",
-        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/", "1") "</blockDeviceMapping>",
-        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sdb", "1.5") "</blockDeviceMapping>",
-        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sdb", "65537") "</blockDeviceMapping>",
-        IMAGE_ID "<blockDeviceMapping>" DISK("/dev/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "1")
-            "</blockDeviceMapping>"};
+    static const char *const bad[] = {"",
+                                      "<imageId>img-1</imageId>",
+                                      "<imageId>ami-0123456789abcdefg</imageId>",
+                                      IMAGE_ID "<rootDeviceName>/etc/passwd</rootDeviceName>",
+                                      IMAGE_ID "<architecture>x86 64</architecture>",
+                                      IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sd b", "1") "</blockDeviceMapping>",
+                                      IMAGE_ID "<blockDeviceMapping>" DISK("/dev/", "1") "</blockDeviceMapping>",
+                                      IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sdb", "1.5") "</blockDeviceMapping>",
+                                      IMAGE_ID "<blockDeviceMapping>" DISK("/dev/sdb", "65537") "</blockDeviceMapping>",
+                                      IMAGE_ID "<blockDeviceMapping>" DISK(
+                                          "/dev/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "1") "</blockDeviceMapping>"};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         struct aws_image image = {0};
         struct gp_error e = {0};
@@ -198,10 +207,10 @@ static void test_images_refused(void **state) {
     }
 }
 
-static int subnet_of(const char *id, const char *vpc, const char *zone, const char *more,
-                     struct aws_subnet *s) {
+static int subnet_of(const char *id, const char *vpc, const char *zone, const char *more, struct aws_subnet *s) {
     GP_AUTO_FREE char *text = xasprintf("<item><subnetId>%s</subnetId><vpcId>%s</vpcId><availabilityZone>%s"
-                                        "</availabilityZone>%s</item>", id, vpc, zone, more);
+                                        "</availabilityZone>%s</item>",
+                                        id, vpc, zone, more);
     GP_AUTO_XML struct xml_node *root = NULL;
     assert_int_equal(xml_parse(text, strlen(text), "test", &root, NULL), 0);
     struct gp_error e = {0};
@@ -216,9 +225,11 @@ static void test_subnets(void **state) {
     } good[] = {{"", false, false},
                 {"<ipv6Native>false</ipv6Native><defaultForAz>true</defaultForAz>", false, true},
                 {"<ipv6Native>true</ipv6Native><assignIpv6AddressOnCreation>true"
-                 "</assignIpv6AddressOnCreation>", true, false},
+                 "</assignIpv6AddressOnCreation>",
+                 true, false},
                 {"<cidrBlock>10.0.0.0/24</cidrBlock><assignIpv6AddressOnCreation>true"
-                 "</assignIpv6AddressOnCreation><ipv6Native>false</ipv6Native>", false, false}};
+                 "</assignIpv6AddressOnCreation><ipv6Native>false</ipv6Native>",
+                 false, false}};
     for (size_t i = 0; i < GP_ARRAY_LEN(good); i++) {
         struct aws_subnet s = {0};
         assert_int_equal(subnet_of("subnet-0123abcd", "vpc-0123abcd", "us-east-1a", good[i].more, &s), 0);
@@ -244,8 +255,8 @@ static void test_old_gpus(void **state) {
     static const struct {
         const char *gpu, *architecture;
         int branch;
-    } old[] = {{"V100", "Volta", 580},  {"Tesla V100", "Volta", 580}, {"P100", "Pascal", 580},
-               {"P4", "Pascal", 580},   {"M60", "Maxwell", 580},      {"K80", "Kepler", 470},
+    } old[] = {{"V100", "Volta", 580},      {"Tesla V100", "Volta", 580}, {"P100", "Pascal", 580},
+               {"P4", "Pascal", 580},       {"M60", "Maxwell", 580},      {"K80", "Kepler", 470},
                {"Tesla K80", "Kepler", 470}};
     for (size_t i = 0; i < GP_ARRAY_LEN(old); i++) {
         const struct aws_old_gpu *o = aws_old_gpu(old[i].gpu);
@@ -254,8 +265,9 @@ static void test_old_gpus(void **state) {
         assert_int_equal(o->last_branch, old[i].branch);
     }
     /* every other NVIDIA name of DescribeInstanceTypes */
-    static const char *const newer[] = {"T4", "T4g", "A10G", "A100", "L4", "L40S", "H100", "H200", "B200",
-                                        "B300", "GB200", "RTX PRO Server 6000", "RTX PRO 4500", ""};
+    static const char *const newer[] = {"T4",           "T4g",  "A10G", "A100", "L4",    "L40S",
+                                        "H100",         "H200", "B200", "B300", "GB200", "RTX PRO Server 6000",
+                                        "RTX PRO 4500", ""};
     for (size_t i = 0; i < GP_ARRAY_LEN(newer); i++) assert_null(aws_old_gpu(newer[i]));
 }
 
@@ -307,7 +319,8 @@ static void test_foreign_replies(void **state) {
     struct resource r;
     read_one("<item><instanceId>i-01234567</instanceId><privateIpAddress>10.0.0.1;x</privateIpAddress>"
              "<ipAddress>$(id)</ipAddress><instanceType>a b</instanceType><placement><availabilityZone>../z"
-             "</availabilityZone></placement><reason>a\nb</reason></item>", &r);
+             "</availabilityZone></placement><reason>a\nb</reason></item>",
+             &r);
     assert_string_equal(r.private_ip, "");
     assert_string_equal(r.public_ip, "");
     assert_string_equal(r.instance_type, "");
@@ -321,7 +334,8 @@ static void test_ipv6_only(void **state) {
     (void)state;
     struct resource r;
     read_one("<item><instanceId>i-01234567</instanceId><networkInterfaceSet><item><ipv6AddressesSet><item>"
-             "<ipv6Address>2001:db8::5</ipv6Address></item></ipv6AddressesSet></item></networkInterfaceSet></item>", &r);
+             "<ipv6Address>2001:db8::5</ipv6Address></item></ipv6AddressesSet></item></networkInterfaceSet></item>",
+             &r);
     assert_string_equal(r.private_ip, "2001:db8::5");
     assert_string_equal(r.public_ip, "2001:db8::5");
     resource_clear(&r);
@@ -367,16 +381,14 @@ static void test_policy(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_instance),   cmocka_unit_test(test_instance_states),
-        cmocka_unit_test(test_bad_slots),  cmocka_unit_test(test_price),
-        cmocka_unit_test(test_gpu_names),  cmocka_unit_test(test_old_gpus),
-        cmocka_unit_test(test_image_disks), cmocka_unit_test(test_image_root),
-        cmocka_unit_test(test_images_refused),
-        cmocka_unit_test(test_subnets),
-        cmocka_unit_test(test_quotas),     cmocka_unit_test(test_group_names),
-        cmocka_unit_test(test_foreign_replies),
-        cmocka_unit_test(test_ipv6_only),
-        cmocka_unit_test(test_bodies),     cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_instance),        cmocka_unit_test(test_instance_states),
+        cmocka_unit_test(test_bad_slots),       cmocka_unit_test(test_price),
+        cmocka_unit_test(test_gpu_names),       cmocka_unit_test(test_old_gpus),
+        cmocka_unit_test(test_image_disks),     cmocka_unit_test(test_image_root),
+        cmocka_unit_test(test_images_refused),  cmocka_unit_test(test_subnets),
+        cmocka_unit_test(test_quotas),          cmocka_unit_test(test_group_names),
+        cmocka_unit_test(test_foreign_replies), cmocka_unit_test(test_ipv6_only),
+        cmocka_unit_test(test_bodies),          cmocka_unit_test(test_policy),
     };
     return cmocka_run_group_tests_name("aws decoding", tests, NULL, NULL);
 }

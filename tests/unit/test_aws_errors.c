@@ -75,7 +75,9 @@ static void test_xml_forms(void **state) {
     static const char *const none[] = {
         "<DescribeInstancesResponse><Errors><Error><Code>C</Code></Error></Errors>"
         "</DescribeInstancesResponse>",
-        "<Response><Errors/></Response>", "<html><body>500</body></html>", "<Response/>",
+        "<Response><Errors/></Response>",
+        "<html><body>500</body></html>",
+        "<Response/>",
         "<Response><Errors><Error><Code></Code></Error></Errors></Response>",
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(none); i++) {
@@ -88,9 +90,8 @@ static void test_xml_forms(void **state) {
 static void test_json_form(void **state) {
     (void)state;
     struct aws_said s = {"", "", ""};
-    GP_AUTO_JSON json_t *j = json_pack("{s:s,s:s}", "__type",
-                                       "com.amazonaws.servicequotas#NoSuchResourceException", "message",
-                                       "none");
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s,s:s}", "__type", "com.amazonaws.servicequotas#NoSuchResourceException", "message", "none");
     assert_true(aws_said_json(j, &s));
     assert_string_equal(s.code, "NoSuchResourceException");
     assert_string_equal(s.message, "none");

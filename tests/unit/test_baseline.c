@@ -13,52 +13,42 @@
 
 static char folder[] = "/tmp/gpuprov-baseline-XXXXXX";
 
-static int setup(void **state)
-{
+static int setup(void **state) {
     (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
-static int teardown(void **state)
-{
+static int teardown(void **state) {
     (void)state;
     return fs_remove_tree(folder, NULL);
 }
 
-static char *file_of(const char *name)
-{
-    return fs_join(folder, name);
-}
+static char *file_of(const char *name) { return fs_join(folder, name); }
 
 /* Two nodes with a model that no table knows, so that only the baseline knows its rates. */
-static void fleet(struct report *r, const double *a, const double *b, size_t n)
-{
+static void fleet(struct report *r, const double *a, const double *b, size_t n) {
     r->stack = xstrdup("llm");
     r->started_s = 1800000000; /* 2027-01-15 */
     add_node(r, "2bb1", a, n);
     add_node(r, "2bb1", b, n);
 }
 
-static void good_fleet(struct report *r)
-{
+static void good_fleet(struct report *r) {
     fleet(r, (const double[]){1000, 1010, 990, 1000}, (const double[]){1005, 995, 1000, 1000}, 4);
 }
 
-static void calibrated(struct baseline *b)
-{
+static void calibrated(struct baseline *b) {
     struct report r = {0};
     struct gp_error err = {0};
     size_t n = 0;
     good_fleet(&r);
-    if (baseline_calibrate(b, &r, &n, &err) < 0)
-        fail_msg("%s", err.msg);
+    if (baseline_calibrate(b, &r, &n, &err) < 0) fail_msg("%s", err.msg);
     assert_int_equal(n, 1);
     b->path = xstrdup("baseline.json");
     report_clear(&r);
 }
 
-static void test_made_of_a_sound_run(void **state)
-{
+static void test_made_of_a_sound_run(void **state) {
     (void)state;
     struct baseline b = {0};
     calibrated(&b);
@@ -71,21 +61,18 @@ static void test_made_of_a_sound_run(void **state)
     baseline_clear(&b);
 }
 
-static void refused(struct report *r, const char *part)
-{
+static void refused(struct report *r, const char *part) {
     struct baseline b = {0};
     struct gp_error err = {0};
     size_t n = 77;
     assert_int_equal(baseline_calibrate(&b, r, &n, &err), -GP_EVALIDATE);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' is not in '%s'", part, err.msg);
+    if (!strstr(err.msg, part)) fail_msg("'%s' is not in '%s'", part, err.msg);
     assert_int_equal(b.figures.len, 0);
     assert_int_equal(n, 77);
     report_clear(r);
 }
 
-static void test_refuses_what_is_not_sound(void **state)
-{
+static void test_refuses_what_is_not_sound(void **state) {
     (void)state;
     static const enum verdict bad[] = {VERDICT_FAIL, VERDICT_DEGRADED, VERDICT_ERROR, VERDICT_SKIPPED};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
@@ -105,8 +92,7 @@ static void test_refuses_what_is_not_sound(void **state)
     refused(&r, "which model and driver");
 }
 
-static void test_through_a_file(void **state)
-{
+static void test_through_a_file(void **state) {
     (void)state;
     GP_AUTO_FREE char *path = file_of("a.json");
     struct baseline b = {0}, back = {0};
@@ -134,8 +120,7 @@ static void test_through_a_file(void **state)
     baseline_clear(&b);
 }
 
-static void unreadable(const char *text, const char *part)
-{
+static void unreadable(const char *text, const char *part) {
     GP_AUTO_FREE char *path = file_of("bad.json");
     struct gp_error err = {0};
     struct baseline b = {0};
@@ -146,8 +131,7 @@ static void unreadable(const char *text, const char *part)
     assert_int_equal(b.figures.len, 0);
 }
 
-static void test_files_that_are_none(void **state)
-{
+static void test_files_that_are_none(void **state) {
     (void)state;
     const struct check_info *info = NULL;
     const struct check_metric_info *m = any_rate(&info);
@@ -171,20 +155,18 @@ static void test_files_that_are_none(void **state)
         GP_AUTO_FREE char *text = xasprintf(
             "{\"schema\":\"gpuprov/baseline/v1\",\"figures\":[{\"model\":\"%s\",\"driver\":\"1\",\"check\":\"%s\","
             "\"metric\":\"%s\",\"unit\":\"%s\",\"n\":3,\"median\":%s,\"mad\":0.5}]}",
-            rows[i].model, info->id, rows[i].metric ? rows[i].metric : m->name,
-            rows[i].unit ? rows[i].unit : m->unit, rows[i].median);
+            rows[i].model, info->id, rows[i].metric ? rows[i].metric : m->name, rows[i].unit ? rows[i].unit : m->unit,
+            rows[i].median);
         unreadable(text, rows[i].part);
     }
     GP_AUTO_FREE char *one = xasprintf("{\"model\":\"x\",\"driver\":\"1\",\"check\":\"%s\",\"metric\":\"%s\","
-                                       "\"unit\":\"%s\",\"n\":3,\"median\":5,\"mad\":0}", info->id, m->name,
-                                       m->unit);
-    GP_AUTO_FREE char *twice =
-        xasprintf("{\"schema\":\"gpuprov/baseline/v1\",\"figures\":[%s,%s]}", one, one);
+                                       "\"unit\":\"%s\",\"n\":3,\"median\":5,\"mad\":0}",
+                                       info->id, m->name, m->unit);
+    GP_AUTO_FREE char *twice = xasprintf("{\"schema\":\"gpuprov/baseline/v1\",\"figures\":[%s,%s]}", one, one);
     unreadable(twice, "twice");
 }
 
-static void test_limits(void **state)
-{
+static void test_limits(void **state) {
     (void)state;
     double fail = 0, degraded = 0;
     struct baseline_figure f = {.median = 1000, .mad = 1};
@@ -202,8 +184,7 @@ static void test_limits(void **state)
     assert_true(fail == 1200 && degraded == 1100);
 }
 
-static void held(double slow, enum verdict want)
-{
+static void held(double slow, enum verdict want) {
     struct baseline b = {0};
     struct report r = {0};
     struct validate_env env = {0};
@@ -212,8 +193,7 @@ static void held(double slow, enum verdict want)
     baseline_judge(&b, &env, &r, false);
     const struct check_result *c = rated(&r, 1);
     assert_int_equal(rated(&r, 0)->verdict, VERDICT_PASS);
-    if (c->verdict != want)
-        fail_msg("%g: %s", slow, verdict_name(c->verdict));
+    if (c->verdict != want) fail_msg("%g: %s", slow, verdict_name(c->verdict));
     if (want != VERDICT_PASS) {
         assert_string_equal(c->code, "below_baseline");
         assert_true(str_starts(c->message, "gpu 1: "));
@@ -227,8 +207,7 @@ static void held(double slow, enum verdict want)
     baseline_clear(&b);
 }
 
-static void test_later_runs_are_held_against_it(void **state)
-{
+static void test_later_runs_are_held_against_it(void **state) {
     (void)state;
     held(1000, VERDICT_PASS);
     held(901, VERDICT_PASS);
@@ -238,8 +217,7 @@ static void test_later_runs_are_held_against_it(void **state)
     held(1500, VERDICT_PASS);
 }
 
-static void test_what_it_does_not_know(void **state)
-{
+static void test_what_it_does_not_know(void **state) {
     (void)state;
     struct baseline b = {0};
     struct report r = {0};
@@ -261,14 +239,12 @@ static void test_what_it_does_not_know(void **state)
     baseline_clear(&b);
 }
 
-static void done_by(struct report *r, const char *by)
-{
+static void done_by(struct report *r, const char *by) {
     for (size_t i = 0; i < r->nodes.len; i++)
         json_object_set_new(json_at(rated(r, i)->data, "gpus.0"), "by", json_string(by));
 }
 
-static void test_by_another_library_is_another_figure(void **state)
-{
+static void test_by_another_library_is_another_figure(void **state) {
     (void)state;
     static const struct {
         const char *by;
@@ -294,8 +270,7 @@ static void test_by_another_library_is_another_figure(void **state)
     }
 }
 
-static void test_a_floor_of_the_spec_goes_first(void **state)
-{
+static void test_a_floor_of_the_spec_goes_first(void **state) {
     (void)state;
     struct baseline b = {0};
     struct report r = {0};
@@ -316,8 +291,7 @@ static void test_a_floor_of_the_spec_goes_first(void **state)
     baseline_clear(&b);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_made_of_a_sound_run),
         cmocka_unit_test(test_refuses_what_is_not_sound),

@@ -24,8 +24,7 @@ struct fixture {
 
 static void fixture_make(struct fixture *f) {
     *f = (struct fixture){.link = {.target = {.label = xstrdup("llm/1")}}};
-    f->req = (struct bootstrap_req){
-        .spec = &f->spec, .packages_allowed = true, .deadline_ms = clock_deadline(60000)};
+    f->req = (struct bootstrap_req){.spec = &f->spec, .packages_allowed = true, .deadline_ms = clock_deadline(60000)};
     f->boot = (struct boot){.link = &f->link, .req = &f->req};
 }
 
@@ -71,11 +70,9 @@ static void steps_follow_the_spec(void **state) {
     f.spec.gpu.count = 8;
     f.req.wait_cloud_init = true;
     items_make(&f);
-    static const char *const order[] = {"cloud-init", "deadline", "packages", "b",
-                                        "a",          "driver",   "agent"};
+    static const char *const order[] = {"cloud-init", "deadline", "packages", "b", "a", "driver", "agent"};
     assert_int_equal(f.boot.items.len, GP_ARRAY_LEN(order));
-    for (size_t i = 0; i < GP_ARRAY_LEN(order); i++)
-        assert_string_equal(f.boot.items.items[i].name, order[i]);
+    for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) assert_string_equal(f.boot.items.items[i].name, order[i]);
     fixture_clear(&f);
 }
 
@@ -89,9 +86,7 @@ static void ids_are_folder_names_and_differ(void **state) {
     items_make(&f);
     for (size_t i = 0; i < f.boot.items.len; i++) {
         const char *id = f.boot.items.items[i].id;
-        assert_int_equal(
-            strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"),
-            strlen(id));
+        assert_int_equal(strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), strlen(id));
         for (size_t k = 0; k < i; k++) assert_string_not_equal(id, f.boot.items.items[k].id);
     }
     fixture_clear(&f);
@@ -120,8 +115,7 @@ static int run_part(const char *text, size_t n, struct str *out) {
         close(in[1]);
         close(back[0]);
         close(2); /* half a script is a mistake of syntax */
-        execle("/bin/sh", "sh", "-s", (char *)NULL,
-               (char *const[]){"HOME=/nonexistent", "PATH=/usr/bin:/bin", NULL});
+        execle("/bin/sh", "sh", "-s", (char *)NULL, (char *const[]){"HOME=/nonexistent", "PATH=/usr/bin:/bin", NULL});
         _exit(127);
     }
     close(in[0]);
@@ -129,8 +123,7 @@ static int run_part(const char *text, size_t n, struct str *out) {
     assert_int_equal(fs_write_all(in[1], text, n), 0);
     close(in[1]);
     char buf[4096];
-    for (ssize_t got; (got = read(back[0], buf, sizeof buf)) > 0;)
-        str_add_mem(out, buf, (size_t)got);
+    for (ssize_t got; (got = read(back[0], buf, sizeof buf)) > 0;) str_add_mem(out, buf, (size_t)got);
     close(back[0]);
     int status = 0;
     waitpid(pid, &status, 0);
@@ -194,15 +187,13 @@ static void answers_are_read_with_care(void **state) {
     fixture_make(&f);
     step_add(&f, "one", "true", NULL);
     items_make(&f);
-    static const char noise[] =
-        "motd\n::\n::probe\n::probe x y\n::probe 99 0\n::probe -1 0\n::probe 0\n"
-        "::probe 0 999\n::fact\n::fact home\n::fact strange thing\n::error \n";
+    static const char noise[] = "motd\n::\n::probe\n::probe x y\n::probe 99 0\n::probe -1 0\n::probe 0\n"
+                                "::probe 0 999\n::fact\n::fact home\n::fact strange thing\n::error \n";
     boot_probe_parse(&f.boot, noise, sizeof noise - 1);
     assert_int_equal(item(&f, "one")->probe, -1);
     assert_null(f.boot.facts.home);
-    static const char answer[] =
-        "::error late\n::warn odd\n::probe 0 1\n::probe 1 0\n::fact root yes\n"
-        "::fact home /h o\n::fact nvidia yes";
+    static const char answer[] = "::error late\n::warn odd\n::probe 0 1\n::probe 1 0\n::fact root yes\n"
+                                 "::fact home /h o\n::fact nvidia yes";
     boot_probe_parse(&f.boot, answer, sizeof answer - 1);
     assert_int_equal(item(&f, "one")->probe, 1);
     assert_string_equal(item(&f, "one")->why, "late");

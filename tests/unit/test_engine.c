@@ -42,8 +42,7 @@ static void test_all_refused_names_each(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     for (int i = 0; i < 3; i++)
-        cloud.script[i] =
-            (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
+        cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
     assert_int_equal(launch(f, &err), -GP_ECAPACITY);
     assert_string_equal(cloud.tried, "r1-a r1-b r2-a ");
     assert_non_null(strstr(err.msg, "r2-a"));
@@ -75,8 +74,11 @@ static void test_ids_lost_found_by_tags(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
-                        .kind = RES_INSTANCE, .slot_count = 2, .created_s = clock_wall_s()};
+    struct intent in = {.uid = xstrdup(f->run->stack.uid),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE,
+                        .slot_count = 2,
+                        .created_s = clock_wall_s()};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
     assert_int_equal(launch(f, &err), 0);
@@ -124,8 +126,11 @@ static void test_down_settles_an_unknown_launch(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
-                        .kind = RES_INSTANCE, .slot_first = 0, .slot_count = 2,
+    struct intent in = {.uid = xstrdup(f->run->stack.uid),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE,
+                        .slot_first = 0,
+                        .slot_count = 2,
                         .created_s = clock_wall_s()};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
@@ -165,8 +170,10 @@ static void test_down_without_credentials_names_the_ids(void **state) {
 static void test_foreign_owner_is_not_touched(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack theirs = {.owner = xstrdup("colleague"), .name = xstrdup("t"),
-                           .uid = xstrdup("ffffffffffffffff"), .spec_hash = xstrdup("")};
+    struct stack theirs = {.owner = xstrdup("colleague"),
+                           .name = xstrdup("t"),
+                           .uid = xstrdup("ffffffffffffffff"),
+                           .spec_hash = xstrdup("")};
     add(RES_INSTANCE, "i-theirs", &theirs, 0);
     stack_clear(&theirs);
     assert_int_equal(launch(f, &err), 0);
@@ -179,8 +186,11 @@ static void test_foreign_owner_is_not_touched(void **state) {
 static void test_gc_ends_only_the_expired(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
+    struct stack old = {.owner = xstrdup("me"),
+                        .name = xstrdup("old"),
+                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
+                        .spec_hash = xstrdup(""),
+                        .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
     assert_int_equal(launch(f, &err), 0);
@@ -212,14 +222,22 @@ static void test_status_from_memory_when_blind(void **state) {
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
-        T(test_first_offer), T(test_zone_then_next_zone), T(test_region_skips_its_zones),
-        T(test_all_refused_names_each), T(test_bad_parameter_ends_at_once),
-        T(test_lost_reply_is_replayed), T(test_ids_lost_found_by_tags),
-        T(test_second_machines_are_ended), T(test_down_with_empty_journal),
-        T(test_down_waits_for_the_end), T(test_down_settles_an_unknown_launch),
+        T(test_first_offer),
+        T(test_zone_then_next_zone),
+        T(test_region_skips_its_zones),
+        T(test_all_refused_names_each),
+        T(test_bad_parameter_ends_at_once),
+        T(test_lost_reply_is_replayed),
+        T(test_ids_lost_found_by_tags),
+        T(test_second_machines_are_ended),
+        T(test_down_with_empty_journal),
+        T(test_down_waits_for_the_end),
+        T(test_down_settles_an_unknown_launch),
         T(test_down_ends_what_is_not_listed),
-        T(test_down_without_credentials_names_the_ids), T(test_foreign_owner_is_not_touched),
-        T(test_gc_ends_only_the_expired), T(test_status_from_memory_when_blind),
+        T(test_down_without_credentials_names_the_ids),
+        T(test_foreign_owner_is_not_touched),
+        T(test_gc_ends_only_the_expired),
+        T(test_status_from_memory_when_blind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

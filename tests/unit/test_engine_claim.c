@@ -15,8 +15,7 @@ static int up(struct fixture *f, struct gp_error *err) {
 }
 
 static void refuse_all(void) {
-    for (int i = 0; i < 16; i++)
-        cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
+    for (int i = 0; i < 16; i++) cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
 }
 
 static void other_spec(struct fixture *f, const char *text) {
@@ -38,8 +37,11 @@ static void test_refused_takes_its_claim_back(void **state) {
 static void test_somebody_elses_claim_stays(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack theirs = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("cccccccccccccccc"),
-                           .spec_hash = xstrdup(""), .expires_s = clock_wall_s() + 600};
+    struct stack theirs = {.owner = xstrdup("me"),
+                           .name = xstrdup("t"),
+                           .uid = xstrdup("cccccccccccccccc"),
+                           .spec_hash = xstrdup(""),
+                           .expires_s = clock_wall_s() + 600};
     add(RES_GROUP, "sg-1", &theirs, -1);
     stack_clear(&theirs);
     refuse_all();
@@ -75,8 +77,7 @@ static void test_ended_elsewhere(void **state) {
     assert_int_equal(nodes.list.len, 0);
     char *report = NULL;
     struct gp_error none = {0};
-    assert_int_equal(journal_report_get(f->e->journal, run->stack.uid, &report, &none),
-                     -GP_ENOTFOUND);
+    assert_int_equal(journal_report_get(f->e->journal, run->stack.uid, &report, &none), -GP_ENOTFOUND);
 }
 
 /* A late machine of an older stack of the name is no reason to take its identity. */
@@ -85,8 +86,8 @@ static void test_a_leftover_is_not_the_stack(void **state) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup("")};
+    struct stack old = {
+        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
     resource_list_clear(&cloud.things);
     add(RES_INSTANCE, "i-late", &old, 0);
     stack_clear(&old);
@@ -125,8 +126,7 @@ static void test_other_machines_after_the_end(void **state) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     for (size_t i = 0; i < cloud.things.list.len; i++)
-        if (cloud.things.list.items[i].kind == RES_INSTANCE)
-            cloud.things.list.items[i].state = RES_GONE;
+        if (cloud.things.list.items[i].kind == RES_INSTANCE) cloud.things.list.items[i].state = RES_GONE;
     other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
     refuse_all();
     assert_int_equal(up(f, &err), -GP_ECAPACITY);

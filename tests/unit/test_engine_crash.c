@@ -124,9 +124,14 @@ static void test_a_refused_replay_is_settled(void **state) {
     cloud.script[2] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
     assert_int_equal(launch(f, &err), -GP_ECAPACITY);
     gp_error_clear(&err);
-    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
-                        .region = xstrdup("r1"), .zone = xstrdup("r1-a"), .token = xstrdup("x"),
-                        .kind = RES_INSTANCE, .slot_count = 2, .created_s = clock_wall_s()};
+    struct intent in = {.uid = xstrdup(f->run->stack.uid),
+                        .provider = xstrdup("aws"),
+                        .region = xstrdup("r1"),
+                        .zone = xstrdup("r1-a"),
+                        .token = xstrdup("x"),
+                        .kind = RES_INSTANCE,
+                        .slot_count = 2,
+                        .created_s = clock_wall_s()};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
     cloud.script[3] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
@@ -174,8 +179,7 @@ static void test_a_stopped_node_is_not_ready(void **state) {
         assert_int_equal(run_node_save(&f->run->nodes[i], &err), 0);
     }
     for (size_t i = 0; i < cloud.things.list.len; i++)
-        if (strcmp(cloud.things.list.items[i].id, "i-1") == 0)
-            cloud.things.list.items[i].state = RES_STOPPED;
+        if (strcmp(cloud.things.list.items[i].id, "i-1") == 0) cloud.things.list.items[i].state = RES_STOPPED;
     struct stack_view_list views = {0};
     assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), 0);
     assert_int_equal(views.list.len, 1);
@@ -192,8 +196,8 @@ static void test_a_stopped_node_is_not_ready(void **state) {
     assert_true(plan.changes);
     bool destroys = false;
     for (size_t i = 0; i < plan.items.len; i++)
-        destroys = destroys || (plan.items.items[i].action == PLAN_DESTROY &&
-                                strstr(plan.items.items[i].what, "i-1") != NULL);
+        destroys =
+            destroys || (plan.items.items[i].action == PLAN_DESTROY && strstr(plan.items.items[i].what, "i-1") != NULL);
     assert_true(destroys);
     plan_clear(&plan);
     (void)launch(f, &err); /* and up ends it and launches that slot again */
@@ -226,8 +230,7 @@ static void test_watch_hears_of_a_machine_that_vanished(void **state) {
     resource_set(&run->nodes[0].res.private_ip, ""); /* one still waits, so that it polls often */
     resource_list_clear(&cloud.things);
     assert_int_equal(watch_start(run, &err), 0);
-    assert_int_equal(gp_wait_fd(-1, 0, clock_deadline(20000), &run->nodes[1].cancel, NULL, &err),
-                     -GP_ECANCELLED);
+    assert_int_equal(gp_wait_fd(-1, 0, clock_deadline(20000), &run->nodes[1].cancel, NULL, &err), -GP_ECANCELLED);
     watch_stop(run);
     assert_false(gp_cancelled(&run->nodes[0].cancel)); /* it was never seen to run */
 }
@@ -268,8 +271,13 @@ static void test_ctrl_c_with_an_unknown_outcome(void **state) {
 
 static int open_launch(struct fixture *f, const char *hash) {
     struct gp_error err = {0};
-    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"), .spec_hash = xstrdup(hash),
-                        .kind = RES_INSTANCE, .slot_first = 2, .slot_count = 1, .attempt = 1,
+    struct intent in = {.uid = xstrdup(f->run->stack.uid),
+                        .provider = xstrdup("aws"),
+                        .spec_hash = xstrdup(hash),
+                        .kind = RES_INSTANCE,
+                        .slot_first = 2,
+                        .slot_count = 1,
+                        .attempt = 1,
                         .created_s = clock_wall_s()};
     int r = journal_intent(f->e->journal, &in, &err);
     intent_clear(&in);
@@ -307,7 +315,8 @@ int main(void) {
         T(test_a_machine_that_vanished),
         T(test_attempts_of_the_dead_are_used_up),
         T(test_both_sides_keep_the_same_machine),
-        T(test_a_refused_replay_is_settled), T(test_a_launch_of_an_earlier_spec_is_not_repeated),
+        T(test_a_refused_replay_is_settled),
+        T(test_a_launch_of_an_earlier_spec_is_not_repeated),
         T(test_status_changes_no_record),
         T(test_a_nonsense_slot),
         T(test_a_stopped_node_is_not_ready),

@@ -48,8 +48,7 @@ static void launch_at_both(struct fixture *f) {
 
 static bool is_gone(const char *id) {
     for (size_t i = 0; i < cloud.things.list.len; i++)
-        if (strcmp(cloud.things.list.items[i].id, id) == 0)
-            return cloud.things.list.items[i].state == RES_GONE;
+        if (strcmp(cloud.things.list.items[i].id, id) == 0) return cloud.things.list.items[i].state == RES_GONE;
     return false;
 }
 
@@ -87,9 +86,18 @@ static void down_fails(struct fixture *f, enum gp_code code, const char *says, c
 static void test_an_open_intent_names_a_cloud(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack s = {.owner = "me", .name = "t", .uid = "0123456789abcdef", .provider = "local", .region = "here",
-                      .spec_hash = "", .expires_s = clock_wall_s() + 3600};
-    struct intent in = {.uid = s.uid, .provider = "aws", .region = "r1", .kind = RES_GROUP, .slot_first = -1,
+    struct stack s = {.owner = "me",
+                      .name = "t",
+                      .uid = "0123456789abcdef",
+                      .provider = "local",
+                      .region = "here",
+                      .spec_hash = "",
+                      .expires_s = clock_wall_s() + 3600};
+    struct intent in = {.uid = s.uid,
+                        .provider = "aws",
+                        .region = "r1",
+                        .kind = RES_GROUP,
+                        .slot_first = -1,
                         .created_s = clock_wall_s()};
     struct down_result res = {0};
     assert_int_equal(journal_stack_put(f->e->journal, &s, NULL, &err), 0);
@@ -117,8 +125,8 @@ static void test_one_of_two_has_no_credentials(void **state) {
 static void test_one_of_two_cannot_be_looked_at(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack there = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                          .spec_hash = xstrdup("")};
+    struct stack there = {
+        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
     spec_free(f->spec);
     load(f, "name: t\nnodes: 2\noffers: [{provider: local}, {provider: aws}]\n");
     resource_set(&add(RES_INSTANCE, "node-0", &there, 0)->provider, "local");
@@ -146,8 +154,7 @@ static void test_gc_asks_the_other_cloud_too(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     launch_at_both(f);
-    for (size_t i = 0; i < cloud.things.list.len; i++)
-        cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
+    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
     cloud.other_open_fails = true;
     struct gc_result res = {0};
     assert_int_not_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
@@ -158,8 +165,7 @@ static void test_gc_asks_the_other_cloud_too(void **state) {
     assert_int_equal(journal_resources(f->e->journal, f->run->stack.uid, &known, &err), 0);
     bool kept = false;
     for (size_t i = 0; i < known.list.len; i++)
-        kept = kept || (strcmp(known.list.items[i].id, "node-2") == 0 &&
-                        known.list.items[i].state != RES_GONE);
+        kept = kept || (strcmp(known.list.items[i].id, "node-2") == 0 && known.list.items[i].state != RES_GONE);
     resource_list_clear(&known);
     assert_true(kept);
     cloud.other_open_fails = false;
@@ -236,8 +242,11 @@ static void test_a_denied_region_that_does_not_matter(void **state) {
 static void test_gc_with_a_region_that_is_not_seen(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
+    struct stack old = {.owner = xstrdup("me"),
+                        .name = xstrdup("old"),
+                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
+                        .spec_hash = xstrdup(""),
+                        .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
     cloud.list_is_partial = true;
@@ -256,8 +265,12 @@ static void test_blind_with_an_open_launch(void **state) {
     cloud.never_made = true;
     for (int i = 1; i < 5; i++) cloud.script[i] = (struct refusal){GP_EUNKNOWN, GP_SCOPE_FATAL, "lost"};
     (void)launch(f, &err);
-    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
-                        .kind = RES_INSTANCE, .slot_count = 2, .attempt = 9, .created_s = clock_wall_s()};
+    struct intent in = {.uid = xstrdup(f->run->stack.uid),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE,
+                        .slot_count = 2,
+                        .attempt = 9,
+                        .created_s = clock_wall_s()};
     gp_error_clear(&err);
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
@@ -278,8 +291,8 @@ static void test_a_journal_that_cannot_be_written(void **state) {
     for (size_t t = 0; t < 4; t++)
         for (size_t a = 0; a < 3; a++) {
             GP_AUTO_FREE char *sql = xasprintf("CREATE TRIGGER no_%s_%s BEFORE %s ON %s BEGIN SELECT "
-                                               "RAISE(ABORT, 'no room'); END", tables[t], acts[a],
-                                               acts[a], tables[t]);
+                                               "RAISE(ABORT, 'no room'); END",
+                                               tables[t], acts[a], acts[a], tables[t]);
             assert_int_equal(sqlite3_exec(j, sql, NULL, NULL, NULL), SQLITE_OK);
         }
     GP_AUTO_STR struct str seen = {0};
@@ -329,8 +342,8 @@ static void test_earlier_stack_of_the_name(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup("")};
+    struct stack old = {
+        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
     add(RES_INSTANCE, "i-late", &old, 0);
     stack_clear(&old);
     down_ok(f);
@@ -342,15 +355,23 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
-    struct intent in = {.uid = xstrdup(uid), .provider = xstrdup("aws"), .kind = RES_INSTANCE,
-                        .slot_first = 0, .slot_count = 2, .attempt = 2,
-                        .created_s = clock_wall_s(), .deadline_s = clock_wall_s() + 3600};
+    struct intent in = {.uid = xstrdup(uid),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE,
+                        .slot_first = 0,
+                        .slot_count = 2,
+                        .attempt = 2,
+                        .created_s = clock_wall_s(),
+                        .deadline_s = clock_wall_s() + 3600};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
     down_ok(f);
     assert_int_equal(stones(f), 1);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup(uid),
-                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() + 3600};
+    struct stack old = {.owner = xstrdup("me"),
+                        .name = xstrdup("t"),
+                        .uid = xstrdup(uid),
+                        .spec_hash = xstrdup(""),
+                        .expires_s = clock_wall_s() + 3600};
     resource_list_clear(&cloud.things);
     add(RES_INSTANCE, "i-late", &old, 1)->attempt = 2;
     stack_clear(&old);
@@ -369,9 +390,13 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
 static void test_gc_clears_tombstones(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct intent in = {.uid = xstrdup("bbbbbbbbbbbbbbbb"), .provider = xstrdup("aws"), .kind = RES_INSTANCE,
-                        .slot_count = 2, .created_s = clock_wall_s() - 7200,
-                        .deadline_s = clock_wall_s() - 3600, .state = INTENT_TOMBSTONE,
+    struct intent in = {.uid = xstrdup("bbbbbbbbbbbbbbbb"),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE,
+                        .slot_count = 2,
+                        .created_s = clock_wall_s() - 7200,
+                        .deadline_s = clock_wall_s() - 3600,
+                        .state = INTENT_TOMBSTONE,
                         .note = xstrdup(TEARDOWN_NOTE)};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     in.created_s = clock_wall_s();
@@ -389,10 +414,15 @@ static void test_gc_leaves_the_living(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct intent in = {.uid = xstrdup(f->run->stack.uid), .provider = xstrdup("aws"),
-                        .kind = RES_INSTANCE, .slot_count = 2, .attempt = 1,
-                        .created_s = clock_wall_s(), .deadline_s = clock_wall_s() + 3600,
-                        .state = INTENT_TOMBSTONE, .note = xstrdup("too old")};
+    struct intent in = {.uid = xstrdup(f->run->stack.uid),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_INSTANCE,
+                        .slot_count = 2,
+                        .attempt = 1,
+                        .created_s = clock_wall_s(),
+                        .deadline_s = clock_wall_s() + 3600,
+                        .state = INTENT_TOMBSTONE,
+                        .note = xstrdup("too old")};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
     struct gc_result res = {0};
@@ -407,8 +437,11 @@ static void test_gc_tells_uids_apart(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
+    struct stack old = {.owner = xstrdup("me"),
+                        .name = xstrdup("t"),
+                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
+                        .spec_hash = xstrdup(""),
+                        .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
     struct gc_result res = {0};
@@ -422,8 +455,11 @@ static void test_gc_tells_uids_apart(void **state) {
 static void test_gc_that_fails(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"), .name = xstrdup("old"), .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""), .expires_s = clock_wall_s() - 5};
+    struct stack old = {.owner = xstrdup("me"),
+                        .name = xstrdup("old"),
+                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
+                        .spec_hash = xstrdup(""),
+                        .expires_s = clock_wall_s() - 5};
     add(RES_INSTANCE, "i-old", &old, 0);
     stack_clear(&old);
     cloud.gone_after = 100;
@@ -482,8 +518,8 @@ static void test_credentials_of_another_account(void **state) {
 static void test_a_machine_that_nobody_can_read(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack there = {.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("../../../victimdir"),
-                          .spec_hash = xstrdup("")};
+    struct stack there = {
+        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("../../../victimdir"), .spec_hash = xstrdup("")};
     struct resource *r = add(RES_INSTANCE, "i-odd", &there, 0);
     resource_set(&r->uid, "");
     resource_set(&r->unreadable, "its tag 'uid' is not 16 hex digits");

@@ -13,8 +13,7 @@ static void cloud_close(struct provider *p) {
     if (p != NULL) free(p->owner);
     free(p);
 }
-static int cloud_list(struct provider *p, const struct list_req *req, struct resource_list *ret,
-                      struct gp_error *err) {
+static int cloud_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     (void)p;
     (void)req;
     (void)err;
@@ -24,8 +23,12 @@ static int cloud_list(struct provider *p, const struct list_req *req, struct res
     return 0;
 }
 
-static struct provider_ops ops_aws = {.name = "aws", .user_data = true, .boot_timeout_ms = 20000,
-                                      .open = cloud_open, .close = cloud_close, .list = cloud_list};
+static struct provider_ops ops_aws = {.name = "aws",
+                                      .user_data = true,
+                                      .boot_timeout_ms = 20000,
+                                      .open = cloud_open,
+                                      .close = cloud_close,
+                                      .list = cloud_list};
 static int cloud_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     (void)env;
     (void)err;
@@ -48,8 +51,8 @@ bool provider_packages_ok(const char *provider, const char **ret_why) {
 /* In place of bootstrap/rotate.c: that it was called is what counts here. */
 static int rotations;
 int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
-                              int (*commit)(void *ctx, const char *next_public, struct gp_error *err),
-                              void *ctx, char **ret_key, struct gp_error *err) {
+                              int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
+                              char **ret_key, struct gp_error *err) {
     (void)l;
     (void)deadline_ms;
     (void)err;
@@ -89,8 +92,12 @@ static void begin(struct world *w) {
     if (spec_load_text("t.yaml", text, strlen(text), NULL, &w->spec, &problems, &err) != 0) fail_msg("%s", err.msg);
     if (run_open(w->e, w->spec, "t", &w->run, &err) != 0) fail_msg("%s", err.msg);
     stack_clear(&w->run->stack);
-    w->run->stack = (struct stack){.owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("0123456789abcdef"),
-                                   .provider = xstrdup("aws"), .region = xstrdup("r1"), .spec_hash = xstrdup("h"),
+    w->run->stack = (struct stack){.owner = xstrdup("me"),
+                                   .name = xstrdup("t"),
+                                   .uid = xstrdup("0123456789abcdef"),
+                                   .provider = xstrdup("aws"),
+                                   .region = xstrdup("r1"),
+                                   .spec_hash = xstrdup("h"),
                                    .expires_s = clock_wall_s() + 3600};
     if (journal_stack_put(w->e->journal, &w->run->stack, canonical, &err) != 0) fail_msg("%s", err.msg);
     run_nodes_alloc(w->run, 1);
@@ -168,7 +175,8 @@ static void test_tag_of_another_machine(void **state) {
     NEEDS_SSHD();
     struct world w;
     begin(&w);
-    resource_set(&w.n->rec.host_key_first, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    resource_set(&w.n->rec.host_key_first,
+                 "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     resource_set(&w.n->rec.host_key_next, "ssh-ed25519 NEXT");
     resource_set(&w.n->res.host_keys, w.print);
     trusts(&w, 2, w.n->rec.host_key_first, "ssh-ed25519 NEXT");

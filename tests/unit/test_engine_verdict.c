@@ -8,8 +8,12 @@
 #include <sqlite3.h>
 
 static void add_check(struct report_node *rn, const char *id, enum verdict v) {
-    struct check_result c = {.check = xstrdup(id), .verdict = v, .required = true,
-                             .code = xstrdup(""), .message = xstrdup(""), .suggestion = xstrdup("")};
+    struct check_result c = {.check = xstrdup(id),
+                             .verdict = v,
+                             .required = true,
+                             .code = xstrdup(""),
+                             .message = xstrdup(""),
+                             .suggestion = xstrdup("")};
     vec_push(&rn->checks, c);
 }
 
@@ -20,9 +24,13 @@ static struct run *at_the_barrier(struct fixture *f) {
     struct run *run = f->run;
     assert_int_equal(validate_choose(f->spec, &run->vplan, &err), 0);
     run->started_ms = clock_ms();
-    run->venv = (struct validate_env){.spec = run->spec, .plan = &run->vplan, .stack = "t",
-                                      .uid = run->stack.uid, .run = run->id,
-                                      .cancel = &f->e->cancel, .sink = &run->sink};
+    run->venv = (struct validate_env){.spec = run->spec,
+                                      .plan = &run->vplan,
+                                      .stack = "t",
+                                      .uid = run->stack.uid,
+                                      .run = run->id,
+                                      .cancel = &f->e->cancel,
+                                      .sink = &run->sink};
     for (int i = 0; i < run->n_nodes; i++) {
         run->nodes[i].rec.phase = NODE_WAITING;
         for (size_t k = 0; k < run->vplan.node_checks.len; k++)
@@ -97,8 +105,7 @@ static void test_a_cancelled_run_proves_nothing(void **state) {
     struct gp_error err = {0};
     struct report report = {0};
     struct run *run = at_the_barrier(f);
-    run->nodes[0].rc = run->nodes[1].rc =
-        gp_fail(&run->nodes[0].err, GP_ECANCELLED, "cancelled");
+    run->nodes[0].rc = run->nodes[1].rc = gp_fail(&run->nodes[0].err, GP_ECANCELLED, "cancelled");
     run->nodes[1].err = run->nodes[0].err;
     engine_cancel(f->e);
     assert_int_equal(gang_run(run, &report, &err), -GP_ECANCELLED);
@@ -111,8 +118,11 @@ static void test_a_cancelled_run_proves_nothing(void **state) {
 static void proven(struct run *run, struct report *report) {
     verdict_collect(run, report);
     for (size_t k = 0; k < run->vplan.gang_checks.len; k++) {
-        struct check_result c = {.check = xstrdup(run->vplan.gang_checks.items[k]->id), .required = true,
-                                 .verdict = VERDICT_PASS, .code = xstrdup(""), .message = xstrdup(""),
+        struct check_result c = {.check = xstrdup(run->vplan.gang_checks.items[k]->id),
+                                 .required = true,
+                                 .verdict = VERDICT_PASS,
+                                 .code = xstrdup(""),
+                                 .message = xstrdup(""),
                                  .suggestion = xstrdup("")};
         vec_push(&report->gang, c);
     }
@@ -130,8 +140,11 @@ static void test_no_node_is_ready_before_its_report_is_kept(void **state) {
     GP_AUTO_FREE char *path = xasprintf("%s/journal.db", f->dir);
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "CREATE TRIGGER cut BEFORE UPDATE OF report ON stacks BEGIN SELECT "
-                                  "RAISE(ABORT, 'cut'); END", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "CREATE TRIGGER cut BEFORE UPDATE OF report ON stacks BEGIN SELECT "
+                                  "RAISE(ABORT, 'cut'); END",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
     assert_true(verdict_record(run, &report, &err) < 0);
     for (int i = 0; i < 2; i++) assert_int_equal(run->nodes[i].rec.phase, NODE_WAITING);
     assert_int_equal(sqlite3_exec(db, "DROP TRIGGER cut", NULL, NULL, NULL), SQLITE_OK);

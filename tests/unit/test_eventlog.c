@@ -44,8 +44,13 @@ static struct event_log log_of(const char *stack, int64_t max) {
 static void add(struct event_log *l, int n) {
     char text[32];
     snprintf(text, sizeof text, "line %d", n);
-    struct event e = {.wall_ms = 1700000000000, .node = n % 3 - 1, .phase = NODE_CHECKING,
-                      .step = "s", .text = text, .stack = "llm", .run = "0123456789abcdef"};
+    struct event e = {.wall_ms = 1700000000000,
+                      .node = n % 3 - 1,
+                      .phase = NODE_CHECKING,
+                      .step = "s",
+                      .text = text,
+                      .stack = "llm",
+                      .run = "0123456789abcdef"};
     struct gp_error err = {0};
     if (event_log_add(l, &e, &err) != 0) fail_msg("%s", err.msg);
 }
@@ -81,8 +86,14 @@ static int64_t size_of(const char *path) {
 
 static void one_line_has_the_facts_of_progress(void **state) {
     (void)state;
-    struct event e = {.wall_ms = 1700000000007, .node = -1, .phase = NODE_GANG, .status = EVENT_WARN,
-                      .step = "a\"b", .text = "x", .stack = "llm", .run = "00ff"};
+    struct event e = {.wall_ms = 1700000000007,
+                      .node = -1,
+                      .phase = NODE_GANG,
+                      .status = EVENT_WARN,
+                      .step = "a\"b",
+                      .text = "x",
+                      .stack = "llm",
+                      .run = "00ff"};
     GP_AUTO_STR struct str line = {0};
     event_jsonl(&e, &line);
     assert_string_equal(line.s, "{\"t\":\"2023-11-14T22:13:20.007Z\",\"stack\":\"llm\",\"run\":\"00ff\","
@@ -190,8 +201,7 @@ static struct run *run_in(struct engine **ret_e) {
     struct run *run = NULL;
     struct gp_error err = {0};
     assert_int_equal(setenv("GPUPROV_STATE_DIR", state_dir, 1), 0);
-    if (engine_open(&opts, ret_e, &err) != 0 || run_open(*ret_e, NULL, "llm", &run, &err) != 0)
-        fail_msg("%s", err.msg);
+    if (engine_open(&opts, ret_e, &err) != 0 || run_open(*ret_e, NULL, "llm", &run, &err) != 0) fail_msg("%s", err.msg);
     return run;
 }
 

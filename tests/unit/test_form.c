@@ -63,9 +63,14 @@ static void lengths(void **state) {
         const char *prefix, *of;
         size_t min, max;
     } rows[] = {
-        {form_uid, "", "a", 16, 16},     {form_spec_hash, "", "0", 64, 64}, {form_stack, "", "a", 1, 40},
-        {form_owner, "", "A", 1, 128},   {form_fingerprint, "SHA256:", "A", 43, 43},
-        {form_host, "", "h", 1, 255},    {form_login, "", "u", 1, 64},      {form_word, "", "w", 1, 64},
+        {form_uid, "", "a", 16, 16},
+        {form_spec_hash, "", "0", 64, 64},
+        {form_stack, "", "a", 1, 40},
+        {form_owner, "", "A", 1, 128},
+        {form_fingerprint, "SHA256:", "A", 43, 43},
+        {form_host, "", "h", 1, 255},
+        {form_login, "", "u", 1, 64},
+        {form_word, "", "w", 1, 64},
         {is_instance, "i-", "f", 8, 17},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
@@ -87,9 +92,10 @@ static void first_and_other_characters(void **state) {
     REFUSE(form_uid, "0123456789ABCDEF", "0123456789abcdeg", "../../../etc/pas");
     REFUSE(form_stack, "1a", "-a", "A", "aB", "a_b", "a.b", "a/b", "a@b");
     REFUSE(form_owner, "-a", ".a", "_a", "@a", "+a", "a/b", "a:b", "a%b", "..");
-    REFUSE(form_fingerprint, "sha256:t+njFn2dZioBvMF8JjNfjeV7CbyMqi1a9uL1FqWy9/s", "MD5:00:11", PRINT "=",
-           PRINT " x", " " PRINT, "SHA256:", "SHA256:-_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-    REFUSE(form_address, "10.0.0", "10.0.0.256", "010.0.0.1.1", "fe80::1%eth0", "[::1]", "::1/64", "0x7f.1", "localhost");
+    REFUSE(form_fingerprint, "sha256:t+njFn2dZioBvMF8JjNfjeV7CbyMqi1a9uL1FqWy9/s", "MD5:00:11", PRINT "=", PRINT " x",
+           " " PRINT, "SHA256:", "SHA256:-_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    REFUSE(form_address, "10.0.0", "10.0.0.256", "010.0.0.1.1", "fe80::1%eth0", "[::1]", "::1/64", "0x7f.1",
+           "localhost");
     REFUSE(form_host, "-h", ".h", "%h", "a/b", "a@b", "a,b", "a=b", "a+b");
     REFUSE(form_login, "-u", ".u", "@u", "+u", "a:b", "a/b", "a%b", "a,b", "a=b");
     REFUSE(form_word, "-w", ".w", "a/b", "a:b", "a@b", "a+b", "..");
@@ -109,8 +115,9 @@ static const char *name_pattern(void) {
 static void a_stack_is_what_a_spec_may_be_named(void **state) {
     (void)state;
     const char *pattern = name_pattern();
-    static const char *const words[] = {"a", "llm", "a-b", "a--b", "a-", "z9", "", "-", "9", "A", "aA", "a_b", "a.b",
-                                        "a/b", "a b", " a", "a ", "a\n", "\na", "a\nb", "a\t", "\xc3\xa4", "a\xff"};
+    static const char *const words[] = {"a",  "llm", "a-b", "a--b", "a-",  "z9",       "",     "-",
+                                        "9",  "A",   "aA",  "a_b",  "a.b", "a/b",      "a b",  " a",
+                                        "a ", "a\n", "\na", "a\nb", "a\t", "\xc3\xa4", "a\xff"};
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
         if (form_stack(words[i]) != spec_match(pattern, words[i])) fail_msg("'%s'", words[i]);
     for (size_t n = 0; n < 60; n++) {

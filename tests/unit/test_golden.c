@@ -45,8 +45,7 @@ static struct report load(void) {
     struct report r = {0};
     json_t *j = NULL;
     if (fs_read(GOLDEN "report.json", (size_t)1 << 20, &text, &err) != 0 ||
-        json_parse(text.s, text.len, "report.json", &j, &err) != 0 ||
-        report_from_json(j, &r, &err) != 0)
+        json_parse(text.s, text.len, "report.json", &j, &err) != 0 || report_from_json(j, &r, &err) != 0)
         fail_msg("%s", err.msg);
     json_decref(j);
     return r;

@@ -12,11 +12,10 @@
 
 static void reads(void **state) {
     (void)state;
-    const char *text =
-        "\xef\xbb\xbf# comment\n; another\n\n[default]\r\nregion = us-east-1\r\n"
-        "aws_secret_access_key=a+b/c=d #e\n"
-        "[ profile  \"two words\" ]\nRole_Arn = arn:x\n[profile x]\ns3 =\n  max = 20\n\n"
-        "  addr = path\nempty =\n[bare]\n[default]\nregion = eu-west-1\n[profilex]\na = 1";
+    const char *text = "\xef\xbb\xbf# comment\n; another\n\n[default]\r\nregion = us-east-1\r\n"
+                       "aws_secret_access_key=a+b/c=d #e\n"
+                       "[ profile  \"two words\" ]\nRole_Arn = arn:x\n[profile x]\ns3 =\n  max = 20\n\n"
+                       "  addr = path\nempty =\n[bare]\n[default]\nregion = eu-west-1\n[profilex]\na = 1";
     struct ini ini = {0};
     struct gp_error err = {0};
     assert_int_equal(ini_parse("config", text, &ini, &err), 0);
@@ -57,7 +56,6 @@ static void refuses_without_showing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reads),
-                                       cmocka_unit_test(refuses_without_showing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads), cmocka_unit_test(refuses_without_showing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,13 +7,13 @@
 
 #include "base/fs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <sqlite3.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 struct fixture {
     char dir[64];
@@ -49,9 +49,14 @@ static struct journal *open_ok(const char *path) {
 }
 
 static struct stack make_stack(const char *owner, const char *name, const char *uid) {
-    return (struct stack){.owner = xstrdup(owner), .name = xstrdup(name), .uid = xstrdup(uid),
-                          .spec_hash = xstrdup("h"), .provider = xstrdup("local"),
-                          .region = xstrdup("here"), .created_s = 5, .expires_s = 9};
+    return (struct stack){.owner = xstrdup(owner),
+                          .name = xstrdup(name),
+                          .uid = xstrdup(uid),
+                          .spec_hash = xstrdup("h"),
+                          .provider = xstrdup("local"),
+                          .region = xstrdup("here"),
+                          .created_s = 5,
+                          .expires_s = 9};
 }
 
 static struct resource make_resource(const char *id, int slot) {
@@ -97,11 +102,19 @@ static void test_intent_and_ids_together(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     struct journal *j = open_ok(f->path);
-    struct intent in = {.uid = xstrdup("u1"), .provider = xstrdup("aws"), .region = xstrdup("r"),
-                        .zone = xstrdup("z"), .kind = RES_INSTANCE, .slot_first = 0,
-                        .slot_count = 2, .attempt = 1, .token = xstrdup("tok"),
-                        .body = xstrdup("Action=RunInstances&x=1"), .offer = xstrdup(""),
-                        .created_s = 7, .note = xstrdup("")};
+    struct intent in = {.uid = xstrdup("u1"),
+                        .provider = xstrdup("aws"),
+                        .region = xstrdup("r"),
+                        .zone = xstrdup("z"),
+                        .kind = RES_INSTANCE,
+                        .slot_first = 0,
+                        .slot_count = 2,
+                        .attempt = 1,
+                        .token = xstrdup("tok"),
+                        .body = xstrdup("Action=RunInstances&x=1"),
+                        .offer = xstrdup(""),
+                        .created_s = 7,
+                        .note = xstrdup("")};
     assert_int_equal(journal_intent(j, &in, &err), 0);
     assert_true(in.id > 0);
     journal_close(j);
@@ -213,13 +226,16 @@ static void test_schema_1_is_migrated(void **state) {
     journal_close(open_ok(f->path));
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "ALTER TABLE intents DROP COLUMN spec_hash;"
-                                      "ALTER TABLE resources DROP COLUMN regions;"
-                                      "ALTER TABLE resources DROP COLUMN account;"
-                                      "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
-                                      "VALUES('u1','aws',0,0,2,0);"
-                                      "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"
-                                      "PRAGMA user_version=1", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "ALTER TABLE intents DROP COLUMN spec_hash;"
+                                  "ALTER TABLE resources DROP COLUMN regions;"
+                                  "ALTER TABLE resources DROP COLUMN account;"
+                                  "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
+                                  "VALUES('u1','aws',0,0,2,0);"
+                                  "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"
+                                  "PRAGMA user_version=1",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
     sqlite3_close(db);
     struct journal *j = open_ok(f->path);
     struct intent_list open = {0};
@@ -315,8 +331,12 @@ int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_a_disk_that_cannot_be_read_for_a_moment),
-        T(test_stack_survives_reopen), T(test_intent_and_ids_together), T(test_gone_is_terminal),
-        T(test_forget_keeps_tombstones), T(test_damaged_is_set_aside), T(test_newer_is_refused),
+        T(test_stack_survives_reopen),
+        T(test_intent_and_ids_together),
+        T(test_gone_is_terminal),
+        T(test_forget_keeps_tombstones),
+        T(test_damaged_is_set_aside),
+        T(test_newer_is_refused),
         T(test_schema_1_is_migrated),
         T(test_threads_and_two_connections),
     };

@@ -18,15 +18,9 @@ static void refuses(void **state) {
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"", "the reply is not valid JSON: line 1"},
-        {"{", "not valid JSON"},
-        {"{} x", "not valid JSON"},
-        {"{\"a\":1,\"a\":2}", "duplicate"},
-        {"[1,]", "not valid JSON"},
-        {"nul", "not valid JSON"},
-        {"{\"secret\": hunter2}", "line 1"},
-        {"\"\\u0000\"", "not valid JSON"},
-        {"\"\xff\"", "not valid JSON"},
+        {"", "the reply is not valid JSON: line 1"}, {"{", "not valid JSON"},           {"{} x", "not valid JSON"},
+        {"{\"a\":1,\"a\":2}", "duplicate"},          {"[1,]", "not valid JSON"},        {"nul", "not valid JSON"},
+        {"{\"secret\": hunter2}", "line 1"},         {"\"\\u0000\"", "not valid JSON"}, {"\"\xff\"", "not valid JSON"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         struct gp_error err = {0};
@@ -55,10 +49,8 @@ static void depth_is_capped(void **state) {
     }
     struct gp_error err = {0};
     GP_AUTO_JSON json_t *j = NULL; /* brackets inside a string are text */
-    assert_int_equal(
-        parse("\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"", &j,
-              &err),
-        0);
+    assert_int_equal(parse("\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"", &j, &err),
+                     0);
 }
 
 static void reads_by_path(void **state) {
@@ -66,10 +58,7 @@ static void reads_by_path(void **state) {
     struct gp_error err = {0};
     GP_AUTO_JSON json_t *j = NULL;
     assert_int_equal(
-        parse(
-            "{\"a\": {\"b\": [{\"c\": \"x\"}, 7]}, \"t\": true, \"n\": 1.5, \"i\": 3, \"z\": null}",
-            &j, &err),
-        0);
+        parse("{\"a\": {\"b\": [{\"c\": \"x\"}, 7]}, \"t\": true, \"n\": 1.5, \"i\": 3, \"z\": null}", &j, &err), 0);
     assert_string_equal(json_str(j, "a.b.0.c", "-"), "x");
     assert_int_equal(json_int(j, "a.b.1", 0), 7);
     assert_null(json_at(j, "a.b.2"));
@@ -77,8 +66,7 @@ static void reads_by_path(void **state) {
     assert_string_equal(json_str(j, "a.b", "-"), "-"); /* another type */
     assert_string_equal(json_str(j, "i", "-"), "-");
     assert_int_equal(json_int(j, "n", -1), -1);
-    assert_true(json_num(j, "n", 0) == 1.5 && json_num(j, "i", 0) == 3 &&
-                json_num(j, "t", -1) == -1);
+    assert_true(json_num(j, "n", 0) == 1.5 && json_num(j, "i", 0) == 3 && json_num(j, "t", -1) == -1);
     assert_true(json_bool(j, "t", false));
     assert_true(json_bool(j, "z", true));
     assert_null(json_at(j, ""));

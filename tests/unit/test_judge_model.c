@@ -13,28 +13,23 @@
 
 #include <cmocka.h>
 
-static struct check_result result(const char *check, enum verdict v, const char *code)
-{
+static struct check_result result(const char *check, enum verdict v, const char *code) {
     struct check_result r;
     check_result_make(&r, check, v, code, "as the agent said");
     return r;
 }
 
-static void figure(struct check_result *r, const char *name, double value, const char *unit)
-{
+static void figure(struct check_result *r, const char *name, double value, const char *unit) {
     struct metric m = {.name = xstrdup(name), .value = value, .unit = xstrdup(unit), .source = xstrdup("")};
     vec_push(&r->metrics, m);
 }
 
-static void with_floor(struct spec *s, const char *check, const char *metric, double value)
-{
-    struct spec_floor f = {.check = xstrdup(check), .metric = xstrdup(metric), .value = value,
-                           .unit = xstrdup("")};
+static void with_floor(struct spec *s, const char *check, const char *metric, double value) {
+    struct spec_floor f = {.check = xstrdup(check), .metric = xstrdup(metric), .value = value, .unit = xstrdup("")};
     vec_push(&s->validate.floors, f);
 }
 
-static void spec_done(struct spec *s)
-{
+static void spec_done(struct spec *s) {
     for (size_t i = 0; i < s->validate.floors.len; i++) {
         free(s->validate.floors.items[i].check);
         free(s->validate.floors.items[i].metric);
@@ -45,8 +40,7 @@ static void spec_done(struct spec *s)
 }
 
 /* As an agent sends it that knows the model: 2540 measured elsewhere. */
-static void rated(struct check_result *r, const char *name, double value, double fail, double degraded)
-{
+static void rated(struct check_result *r, const char *name, double value, double fail, double degraded) {
     figure(r, name, value, "GB/s");
     struct metric *m = &r->metrics.items[r->metrics.len - 1];
     m->has_floor = m->has_degraded = true;
@@ -54,8 +48,7 @@ static void rated(struct check_result *r, const char *name, double value, double
     m->degraded = degraded;
 }
 
-static void judge_rate(const struct spec *s, double read, enum verdict said, enum verdict want)
-{
+static void judge_rate(const struct spec *s, double read, enum verdict said, enum verdict want) {
     struct check_result r = result("gpu.bandwidth", said, said == VERDICT_PASS ? "" : "low_read");
     rated(&r, "read", read, 2032, 2286);
     figure(&r, "copy", 5, "GB/s"); /* nobody's figure is known */
@@ -67,8 +60,7 @@ static void judge_rate(const struct spec *s, double read, enum verdict said, enu
     check_result_clear(&r);
 }
 
-static void test_figures_by_model(void **state)
-{
+static void test_figures_by_model(void **state) {
     (void)state;
     struct spec s = {0};
     judge_rate(&s, 2540, VERDICT_PASS, VERDICT_PASS);
@@ -85,8 +77,7 @@ static void test_figures_by_model(void **state)
     spec_done(&s);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures_by_model),
     };

@@ -32,8 +32,7 @@ static void test_encode(void **state) {
     (void)state;
     static const int most[] = {2047, 2047, 2047, 255, 15};
     for (int type = KNOWN_F32; type <= KNOWN_E4M3; type++)
-        for (int v = -most[type]; v <= most[type]; v++)
-            assert_true(decode(type, known_encode(type, v)) == v);
+        for (int v = -most[type]; v <= most[type]; v++) assert_true(decode(type, known_encode(type, v)) == v);
     for (int type = KNOWN_F32; type <= KNOWN_E4M3; type++) {
         bool negative = false, positive = false;
         for (ku64 i = 0; i < 4096; i++) {
@@ -77,13 +76,13 @@ struct case_ {
 };
 static void make_a(void *v) {
     struct case_ *t = v;
-    gp_known_operand((ki64)t->p.m * t->p.k, t->a, t->p.m, t->p.k, t->p.type, 0, 1, t->p.limits.big,
-                     t->p.limits.small, t->p.seed);
+    gp_known_operand((ki64)t->p.m * t->p.k, t->a, t->p.m, t->p.k, t->p.type, 0, 1, t->p.limits.big, t->p.limits.small,
+                     t->p.seed);
 }
 static void make_b(void *v) { /* depth by columns, as a row-major k x n matrix */
     struct case_ *t = v;
-    gp_known_operand((ki64)t->p.n * t->p.k, t->b, t->p.n, t->p.k, t->p.type, 1, 0, t->p.limits.big,
-                     t->p.limits.small, t->p.seed);
+    gp_known_operand((ki64)t->p.n * t->p.k, t->b, t->p.n, t->p.k, t->p.type, 1, 0, t->p.limits.big, t->p.limits.small,
+                     t->p.seed);
 }
 static void sum_columns(void *v) {
     struct case_ *t = v;
@@ -110,8 +109,7 @@ static void test_brute_force(void **state) {
             for (size_t j = 0; j < n; j++) {
                 double sum = 0, sizes = 0; /* exact in any order */
                 for (size_t d = 0; d < k; d++) {
-                    double x = decode(type, load(t.a, i * k + d, type)) *
-                               decode(type, load(t.b, d * n + j, type));
+                    double x = decode(type, load(t.a, i * k + d, type)) * decode(type, load(t.b, d * n + j, type));
                     sum += x;
                     sizes += x < 0 ? -x : x;
                 }

@@ -108,12 +108,11 @@ static void test_growth(void **state) {
 static struct str unreadable;
 static int note_unreadable(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)ftw;
-    static const char *const own[] = {"/etc/shadow", "/etc/gshadow", "/etc/sudoers",
-                                      "/var/cache/debconf/passwords.dat", NULL};
+    static const char *const own[] = {"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/var/cache/debconf/passwords.dat",
+                                      NULL};
     for (size_t i = 0; own[i] != NULL; i++)
         if (strcmp(path, own[i]) == 0) return FTW_CONTINUE; /* the node has its own */
-    if (type == FTW_F && S_ISREG(st->st_mode) && (st->st_mode & S_IROTH) == 0)
-        str_addf(&unreadable, "%s\n", path);
+    if (type == FTW_F && S_ISREG(st->st_mode) && (st->st_mode & S_IROTH) == 0) str_addf(&unreadable, "%s\n", path);
     return FTW_CONTINUE;
 }
 
@@ -130,20 +129,20 @@ static void test_walls(void **state) {
     nftw("/usr/local", note_unreadable, 16, FTW_PHYS | FTW_ACTIONRETVAL);
     str_add(&unreadable, "");
     GP_AUTO_SSH struct ssh_session *s = login(n);
-    struct ssh_exec_opts o = {.in = unreadable.s, .in_len = unreadable.len,
-                              .deadline_ms = clock_deadline(60000), .cancel = &w.cancel};
+    struct ssh_exec_opts o = {
+        .in = unreadable.s, .in_len = unreadable.len, .deadline_ms = clock_deadline(60000), .cancel = &w.cancel};
     GP_AUTO_STR struct str out = {0};
     OK(ssh_run(s, "test", "while read -r f; do [ ! -e \"$f\" ] || echo \"$f\"; done", &o, &out, err));
     assert_string_equal(out.s ? out.s : "", "");
     if (geteuid() == 0) assert_true(unreadable.len > 0); /* else the test saw nothing */
     str_clear(&unreadable);
-    GP_AUTO_FREE char *walls = on(n,
-        "cut -d: -f2 /etc/shadow | sort -u; mount -t tmpfs x /mnt 2>/dev/null && echo mounted; "
-        "mknod /tmp/b b 8 0 2>/dev/null && echo made; "
-        "(echo x >/proc/sys/kernel/domainname) 2>/dev/null && echo wrote; "
-        "touch /sys/kernel/x 2>/dev/null && echo touched; [ -e /root/.bash_history ] && "
-        "echo seen; grep -lx test_local /proc/[0-9]*/comm; "
-        "readlink /proc/1/exe");
+    GP_AUTO_FREE char *walls =
+        on(n, "cut -d: -f2 /etc/shadow | sort -u; mount -t tmpfs x /mnt 2>/dev/null && echo mounted; "
+              "mknod /tmp/b b 8 0 2>/dev/null && echo made; "
+              "(echo x >/proc/sys/kernel/domainname) 2>/dev/null && echo wrote; "
+              "touch /sys/kernel/x 2>/dev/null && echo touched; [ -e /root/.bash_history ] && "
+              "echo seen; grep -lx test_local /proc/[0-9]*/comm; "
+              "readlink /proc/1/exe");
     assert_string_equal(walls, "*\n/memfd:gpuprov (deleted)");
     up_down(&u);
     up_close(&u);
@@ -167,8 +166,7 @@ static void test_reboot_and_poweroff(void **state) {
         GP_AUTO_SSH_RESULT struct ssh_result r = {0};
         struct ssh_exec_opts o = {.deadline_ms = clock_deadline(5000), .cancel = &w.cancel};
         OK(ssh_exec(s, "cat /proc/sys/kernel/random/boot_id", &o, &r, err));
-        if (r.end == SSH_EXITED && r.status == 0 && strcmp(str_trim(r.out.s), before) != 0)
-            now = xstrdup(r.out.s);
+        if (r.end == SSH_EXITED && r.status == 0 && strcmp(str_trim(r.out.s), before) != 0) now = xstrdup(r.out.s);
     }
     assert_non_null(now);
     GP_AUTO_FREE char *kept = on(n, "cat /root/keep; ls -d /data /etc/keep; ls -A /tmp");
@@ -281,15 +279,14 @@ static void test_addresses(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "__holder") == 0) return local_holder_main(argc - 1, argv + 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_proxy_rules),
-        cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_story),
-        cmocka_unit_test(test_stale_claim),
-        cmocka_unit_test(test_walls),
-        cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_reboot_and_poweroff),
-        cmocka_unit_test(test_one_node_ends),
-        cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_proxy_rules),
+                                       cmocka_unit_test(test_addresses),
+                                       cmocka_unit_test(test_story),
+                                       cmocka_unit_test(test_stale_claim),
+                                       cmocka_unit_test(test_walls),
+                                       cmocka_unit_test(test_growth),
+                                       cmocka_unit_test(test_reboot_and_poweroff),
+                                       cmocka_unit_test(test_one_node_ends),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

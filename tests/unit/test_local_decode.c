@@ -45,19 +45,35 @@ struct change {
     const char *key, *value;
 };
 
-#define CLAIM                                                                                        \
-    "{\"owner\": \"me@x\", \"name\": \"demo\", \"uid\": \"" UID "\", \"spec_hash\": \"" HASH "\", "  \
+#define CLAIM                                                                                       \
+    "{\"owner\": \"me@x\", \"name\": \"demo\", \"uid\": \"" UID "\", \"spec_hash\": \"" HASH "\", " \
     "\"created\": 1700000000, \"expires\": 1700003600}"
 
 static void test_claims(void **state) {
     (void)state;
-    static const struct change bad[] = {
-        {"uid", "\"../../../etc/x\""}, {"uid", "\"0123456789ABCDEF\""}, {"uid", "\"0123\""}, {"uid", "7"},
-        {"uid", NULL}, {"name", "\"../x\""}, {"name", "\"Demo\""}, {"name", "\"\""}, {"name", "\"a/b\""},
-        {"owner", "\"\""}, {"owner", "\"a/b\""}, {"owner", "\"a b\""}, {"owner", "null"},
-        {"spec_hash", "\"hash\""}, {"spec_hash", NULL}, {"created", "0"}, {"created", "-5"},
-        {"created", "\"1700000000\""}, {"created", "1.5"}, {"expires", "0"}, {"expires", "-1"},
-        {"expires", "9223372036854775807"}, {"expires", NULL}};
+    static const struct change bad[] = {{"uid", "\"../../../etc/x\""},
+                                        {"uid", "\"0123456789ABCDEF\""},
+                                        {"uid", "\"0123\""},
+                                        {"uid", "7"},
+                                        {"uid", NULL},
+                                        {"name", "\"../x\""},
+                                        {"name", "\"Demo\""},
+                                        {"name", "\"\""},
+                                        {"name", "\"a/b\""},
+                                        {"owner", "\"\""},
+                                        {"owner", "\"a/b\""},
+                                        {"owner", "\"a b\""},
+                                        {"owner", "null"},
+                                        {"spec_hash", "\"hash\""},
+                                        {"spec_hash", NULL},
+                                        {"created", "0"},
+                                        {"created", "-5"},
+                                        {"created", "\"1700000000\""},
+                                        {"created", "1.5"},
+                                        {"expires", "0"},
+                                        {"expires", "-1"},
+                                        {"expires", "9223372036854775807"},
+                                        {"expires", NULL}};
     struct local_claim c = {0};
     struct gp_error err = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
@@ -77,21 +93,38 @@ static void test_claims(void **state) {
     local_claim_clear(&c);
 }
 
-#define NODE                                                                                       \
-    "{\"id\": \"local-" UID "-3-89abcdef\", \"slot\": 3, \"attempt\": 1, \"token\": \"t\", "        \
-    "\"ip\": \"10.91.0.5\", \"host_key\": \"" KEY "\", \"state\": \"running\", \"why\": \"\", "     \
+#define NODE                                                                                    \
+    "{\"id\": \"local-" UID "-3-89abcdef\", \"slot\": 3, \"attempt\": 1, \"token\": \"t\", "    \
+    "\"ip\": \"10.91.0.5\", \"host_key\": \"" KEY "\", \"state\": \"running\", \"why\": \"\", " \
     "\"gpus\": 0, \"boots\": 1, \"created\": 1700000000}"
 
 static void test_nodes(void **state) {
     (void)state;
-    static const struct change bad[] = {
-        {"id", "\"local-0123456789abcde0-3-89abcdef\""}, {"id", "\"local-" UID "-4-89abcdef\""},
-        {"id", "\"local-" UID "-3-89abcdeg\""}, {"id", "\"local-" UID "-3-\""}, {"id", "\"\""}, {"id", NULL},
-        {"slot", "-1"}, {"slot", "512"}, {"slot", "4294967299"}, {"slot", "\"3\""}, {"ip", "\"\""},
-        {"ip", "\"10.91.0\""}, {"ip", "\"10.91.0.5 -oProxyCommand=x\""}, {"state", "\"lost\""}, {"state", "1"},
-        {"host_key", "\"\""}, {"host_key", "\"" KEY "\\n" KEY "\""}, {"host_key", "\"" KEY " x\""},
-        {"host_key", "\"ssh-rsa AAAA\""}, {"host_key", "\"ssh-ed25519 AAAA\""}, {"host_key", NULL},
-        {"attempt", "-1"}, {"gpus", "-1"}, {"gpus", "100000"}, {"created", "0"}};
+    static const struct change bad[] = {{"id", "\"local-0123456789abcde0-3-89abcdef\""},
+                                        {"id", "\"local-" UID "-4-89abcdef\""},
+                                        {"id", "\"local-" UID "-3-89abcdeg\""},
+                                        {"id", "\"local-" UID "-3-\""},
+                                        {"id", "\"\""},
+                                        {"id", NULL},
+                                        {"slot", "-1"},
+                                        {"slot", "512"},
+                                        {"slot", "4294967299"},
+                                        {"slot", "\"3\""},
+                                        {"ip", "\"\""},
+                                        {"ip", "\"10.91.0\""},
+                                        {"ip", "\"10.91.0.5 -oProxyCommand=x\""},
+                                        {"state", "\"lost\""},
+                                        {"state", "1"},
+                                        {"host_key", "\"\""},
+                                        {"host_key", "\"" KEY "\\n" KEY "\""},
+                                        {"host_key", "\"" KEY " x\""},
+                                        {"host_key", "\"ssh-rsa AAAA\""},
+                                        {"host_key", "\"ssh-ed25519 AAAA\""},
+                                        {"host_key", NULL},
+                                        {"attempt", "-1"},
+                                        {"gpus", "-1"},
+                                        {"gpus", "100000"},
+                                        {"created", "0"}};
     struct local_seen n = {0};
     struct gp_error err = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
@@ -114,8 +147,8 @@ static void test_records_and_requests(void **state) {
     (void)state;
     static const char record[] = "{\"pid\": 17, \"start\": 5, \"pidns\": 4026531836, "
                                  "\"boot_id\": \"01234567-89ab-cdef-0123-456789abcdef\"}";
-    static const struct change bad[] = {{"pid", "1"}, {"pid", "0"}, {"pid", "-1"}, {"pid", "4294967313"},
-                                        {"pid", "\"17\""}, {"start", "0"}, {"start", "-1"}, {"start", NULL},
+    static const struct change bad[] = {{"pid", "1"},        {"pid", "0"},     {"pid", "-1"},   {"pid", "4294967313"},
+                                        {"pid", "\"17\""},   {"start", "0"},   {"start", "-1"}, {"start", NULL},
                                         {"boot_id", "\"\""}, {"boot_id", "7"}, {"pidns", "-1"}};
     struct local_record r = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
@@ -127,9 +160,10 @@ static void test_records_and_requests(void **state) {
     assert_int_equal(r.pid, 17);
     static const char wanted[] = "{\"token\": \"t\", \"slot_first\": 0, \"slot_count\": 2, \"attempt\": 1, "
                                  "\"gpus\": 0, \"nodes\": 2, \"login_pubkey\": \"ssh-ed25519 A x\"}";
-    static const struct change odd[] = {{"slot_first", "-1"}, {"slot_first", "2147483647"}, {"slot_count", "0"},
-                                        {"slot_count", "2147483647"}, {"slot_count", "513"}, {"nodes", "0"},
-                                        {"login_pubkey", "\"a\\nb\""}, {"login_pubkey", NULL}, {"token", NULL}};
+    static const struct change odd[] = {
+        {"slot_first", "-1"},          {"slot_first", "2147483647"}, {"slot_count", "0"},
+        {"slot_count", "2147483647"},  {"slot_count", "513"},        {"nodes", "0"},
+        {"login_pubkey", "\"a\\nb\""}, {"login_pubkey", NULL},       {"token", NULL}};
     struct local_wanted w = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(odd); i++) {
         GP_AUTO_JSON json_t *j = changed(wanted, odd[i].key, odd[i].value);
@@ -142,9 +176,9 @@ static void test_records_and_requests(void **state) {
 
 static void test_owners(void **state) {
     (void)state;
-    static const char *const pairs[][2] = {{"root", "root"}, {"me@x", "me@x"}, {"_apt", "xapt"},
-                                           {"DOM\\user", "DOM-user"}, {"a b/c", "a-b-c"}, {"\xc3\xa9t", "x-t"},
-                                           {"", "1000"}};
+    static const char *const pairs[][2] = {
+        {"root", "root"},   {"me@x", "me@x"},     {"_apt", "xapt"}, {"DOM\\user", "DOM-user"},
+        {"a b/c", "a-b-c"}, {"\xc3\xa9t", "x-t"}, {"", "1000"}};
     for (size_t i = 0; i < GP_ARRAY_LEN(pairs); i++) {
         GP_AUTO_FREE char *got = local_owner_of(pairs[i][0], "1000");
         assert_string_equal(got, pairs[i][1]);
@@ -228,10 +262,11 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claims), cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_records_and_requests), cmocka_unit_test(test_owners),
-        cmocka_unit_test(test_one_bad_claim_hides_no_other),
-        cmocka_unit_test(test_no_path_from_a_strange_uid)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_claims),
+                                       cmocka_unit_test(test_nodes),
+                                       cmocka_unit_test(test_records_and_requests),
+                                       cmocka_unit_test(test_owners),
+                                       cmocka_unit_test(test_one_bad_claim_hides_no_other),
+                                       cmocka_unit_test(test_no_path_from_a_strange_uid)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

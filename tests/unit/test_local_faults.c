@@ -31,8 +31,7 @@ static void test_deadline(void **state) {
     assert_int_equal(all.list.len, 0);
     up_close(&u);
     /* the process itself ends a moment after its folder */
-    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;)
-        gp_sleep(20, NULL, NULL);
+    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;) gp_sleep(20, NULL, NULL);
     assert_nothing_left();
 }
 
@@ -102,8 +101,7 @@ static void test_folder_removed_by_hand(void **state) {
     GP_AUTO_FREE char *stacks = fs_join(w.state, "local");
     GP_AUTO_FREE char *dir = local_dir(stacks, u.p->owner, "rm");
     OK(local_remove(stacks, dir, u.stack.uid, err));
-    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;)
-        gp_sleep(20, NULL, NULL);
+    for (int64_t end = clock_deadline(60000); count_holders() > 0 && clock_left_ms(end) > 0;) gp_sleep(20, NULL, NULL);
     up_close(&u);
     assert_nothing_left();
 }
@@ -119,8 +117,7 @@ static void test_folder_moved(void **state) {
     GP_AUTO_FREE char *dir = local_dir(stacks, u.p->owner, "mv");
     GP_AUTO_FREE char *away = fs_join(w.state, "elsewhere");
     assert_int_equal(rename(dir, away), 0);
-    for (int64_t end = clock_deadline(10000); count_holders() > 0 && clock_left_ms(end) > 0;)
-        gp_sleep(20, NULL, NULL);
+    for (int64_t end = clock_deadline(10000); count_holders() > 0 && clock_left_ms(end) > 0;) gp_sleep(20, NULL, NULL);
     assert_int_equal(count_holders(), 0);
     OK(fs_remove_tree(away, err));
     up_close(&u);
@@ -150,8 +147,7 @@ static void test_two_at_once(void **state) {
         if (r[i].r != 0) fail_msg("%d: %s", i, r[i].err.msg);
         assert_string_equal(r[i].u.stack.uid, r[0].u.stack.uid);
         for (int s = 0; s < 2; s++)
-            assert_string_equal(the(&r[i].u.made, RES_INSTANCE, s)->id,
-                                the(&r[0].u.made, RES_INSTANCE, s)->id);
+            assert_string_equal(the(&r[i].u.made, RES_INSTANCE, s)->id, the(&r[0].u.made, RES_INSTANCE, s)->id);
     }
     up_down(&r[0].u);
     for (int i = 0; i < 3; i++) up_close(&r[i].u);
@@ -206,13 +202,12 @@ static int controller_main(char **argv) {
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "__holder") == 0) return local_holder_main(argc - 1, argv + 1);
     if (argc > 3 && strcmp(argv[1], "__up") == 0) return controller_main(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_holder_killed),
-        cmocka_unit_test(test_holder_that_is_setting_up),
-        cmocka_unit_test(test_folder_removed_by_hand),
-        cmocka_unit_test(test_folder_moved),
-        cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_killed_at_any_moment)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_deadline),
+                                       cmocka_unit_test(test_holder_killed),
+                                       cmocka_unit_test(test_holder_that_is_setting_up),
+                                       cmocka_unit_test(test_folder_removed_by_hand),
+                                       cmocka_unit_test(test_folder_moved),
+                                       cmocka_unit_test(test_two_at_once),
+                                       cmocka_unit_test(test_killed_at_any_moment)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

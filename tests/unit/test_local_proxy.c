@@ -32,8 +32,7 @@ static void test_what_is_taken(void **state) {
         {"GET http://deb.example.org/debian/x.deb HTTP/1.1\r\n" HOST "\r\n", "GET", "deb.example.org", "80",
          "/debian/x.deb"},
         {"HEAD HTTP://10.0.0.7:8080 HTTP/1.0" END, "HEAD", "10.0.0.7", "8080", "/"},
-        {"GET http://h/a?b=c%20d~e HTTP/1.1\r\nAccept:\r\nX-Y: a: b\xc3\xa9\r\n\r\n", "GET", "h", "80",
-         "/a?b=c%20d~e"},
+        {"GET http://h/a?b=c%20d~e HTTP/1.1\r\nAccept:\r\nX-Y: a: b\xc3\xa9\r\n\r\n", "GET", "h", "80", "/a?b=c%20d~e"},
         {"CONNECT secure.example:443 HTTP/1.1\r\nProxy-Connection: x" END, "CONNECT", "secure.example", "443", ""},
         {"CONNECT h:65535 HTTP/1.1" END, "CONNECT", "h", "65535", ""}};
     for (size_t i = 0; i < GP_ARRAY_LEN(good); i++) {
@@ -54,13 +53,12 @@ static void test_what_is_refused(void **state) {
 #define GET "GET http://h/ HTTP/1.1\r\n"
     static const char *const bad[] = {
         /* lines */
-        "GET http://h/ HTTP/1.1\n\n", "GET http://h/ HTTP/1.1\nHost: h" END, GET "A: b\nC: d" END,
-        GET "A: b\rC: d" END, GET "A: b\r\r\n\r\n", "GET http://h/ HTTP/1.1\r\n\n", GET "A: b\tc" END,
-        GET "A: \x01" END, GET "A: \x7f" END, GET "A: b\n\r\n\r\n", "\r\n" GET "\r\n", "\r\n\r\n", "",
-        "GET http://h/ HTTP/1.1\r\n", GET "A: b\r\n",
+        "GET http://h/ HTTP/1.1\n\n", "GET http://h/ HTTP/1.1\nHost: h" END, GET "A: b\nC: d" END, GET "A: b\rC: d" END,
+        GET "A: b\r\r\n\r\n", "GET http://h/ HTTP/1.1\r\n\n", GET "A: b\tc" END, GET "A: \x01" END, GET "A: \x7f" END,
+        GET "A: b\n\r\n\r\n", "\r\n" GET "\r\n", "\r\n\r\n", "", "GET http://h/ HTTP/1.1\r\n", GET "A: b\r\n",
         /* header lines */
-        GET " A: b" END, GET "A: b\r\n C: d" END, GET "A: b\r\n\tC: d" END, GET "A : b" END, GET "A" END,
-        GET ": b" END, GET "A b: c" END, GET "A(: c" END, GET "\xc3\xa9: c" END,
+        GET " A: b" END, GET "A: b\r\n C: d" END, GET "A: b\r\n\tC: d" END, GET "A : b" END, GET "A" END, GET ": b" END,
+        GET "A b: c" END, GET "A(: c" END, GET "\xc3\xa9: c" END,
         /* one Host, no body */
         GET "Host: h\r\nHost: h" END, GET "Host: h\r\nhOST: i" END, GET "Content-Length: 0" END,
         GET "content-length: 5" END, GET "Transfer-Encoding: chunked" END, GET "TRANSFER-ENCODING:" END,
@@ -147,8 +145,8 @@ static void test_what_goes_on(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_taken), cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_the_head_ends_where_it_ends), cmocka_unit_test(test_what_goes_on)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_taken), cmocka_unit_test(test_what_is_refused),
+                                       cmocka_unit_test(test_the_head_ends_where_it_ends),
+                                       cmocka_unit_test(test_what_goes_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,7 @@ static void names_there_and_back(void **state) {
     assert_false(node_phase_parse("", &p));
     assert_false(node_phase_parse(NULL, &p));
     assert_int_equal(p, NODE_GANG);
-    for (int i = EVENT_INFO; i <= EVENT_FAIL; i++)
-        assert_true(event_status_name((enum event_status)i)[0]);
+    for (int i = EVENT_INFO; i <= EVENT_FAIL; i++) assert_true(event_status_name((enum event_status)i)[0]);
 }
 
 static void phases_move_forward(void **state) {
@@ -58,11 +57,10 @@ static void resources_are_copied_whole(void **state) {
     assert_string_equal(a.login_key, "");
     assert_int_equal(a.slot, -1);
     assert_true(a.price_usd_per_h < 0);
-    char **const fields[] = {&a.provider,     &a.region,        &a.zone,       &a.id,
-                             &a.owner,        &a.stack,         &a.uid,        &a.spec_hash,
-                             &a.state_reason, &a.instance_type, &a.private_ip, &a.public_ip,
-                             &a.dial_socket,  &a.user,          &a.host_keys,  &a.bastion,
-                             &a.login_key,    &a.known_hosts};
+    char **const fields[] = {&a.provider,   &a.region,    &a.zone,        &a.id,           &a.owner,
+                             &a.stack,      &a.uid,       &a.spec_hash,   &a.state_reason, &a.instance_type,
+                             &a.private_ip, &a.public_ip, &a.dial_socket, &a.user,         &a.host_keys,
+                             &a.bastion,    &a.login_key, &a.known_hosts};
     for (size_t i = 0; i < GP_ARRAY_LEN(fields); i++) {
         GP_AUTO_FREE char *text = xasprintf("text %zu", i);
         resource_set(fields[i], text);
@@ -90,8 +88,7 @@ static void resources_are_copied_whole(void **state) {
 
 static void stacks_are_copied_whole(void **state) {
     (void)state;
-    struct stack a = {
-        .owner = xstrdup("me"), .name = xstrdup("s"), .region = xstrdup("r"), .expires_s = 7};
+    struct stack a = {.owner = xstrdup("me"), .name = xstrdup("s"), .region = xstrdup("r"), .expires_s = 7};
     struct stack b = {.name = xstrdup("old")};
     stack_copy(&b, &a);
     stack_copy(&b, &b);
@@ -128,8 +125,7 @@ static void offers_are_ranked(void **state) {
     vec_push(&l.list, offer(1, "e", 5));
     vec_push(&l.list, offer(0, "f", -1));
     offer_list_sort(&l, ORDER_CHEAPEST);
-    assert_order(&l,
-                 "dbecfa"); /* unknown prices last; ties by the spec's list, then as they came */
+    assert_order(&l, "dbecfa"); /* unknown prices last; ties by the spec's list, then as they came */
     offer_list_sort(&l, ORDER_LISTED);
     assert_order(&l, "dcfbea");
     GP_AUTO_FREE char *text = offer_text(&l.list.items[0]);

@@ -11,13 +11,11 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-static struct gpu_figure_key key_of(const struct gpu_row *r)
-{
+static struct gpu_figure_key key_of(const struct gpu_row *r) {
     return (struct gpu_figure_key){r->check, r->metric, r->gpus, r->bytes, r->nvls > 0, r->nvlink};
 }
 
-static void every_figure_is_plausible(void **state)
-{
+static void every_figure_is_plausible(void **state) {
     (void)state;
     struct gpu_row r;
     size_t n = 0;
@@ -25,47 +23,40 @@ static void every_figure_is_plausible(void **state)
         struct gpu_figure_key key = key_of(&r);
         char why[300] = "";
         if (gpu_model_limit(r.model, &key) <= 0)
-            fail_msg("%s %s %s: the data sheet says nothing to hold it against", gpu_model_id(r.model),
-                     r.check, r.metric);
-        if (!gpu_figure_plausible(r.model, &key, r.value, why, sizeof why))
-            fail_msg("%s", why);
+            fail_msg("%s %s %s: the data sheet says nothing to hold it against", gpu_model_id(r.model), r.check,
+                     r.metric);
+        if (!gpu_figure_plausible(r.model, &key, r.value, why, sizeof why)) fail_msg("%s", why);
         assert_true(strlen(r.source) > 10);
     }
     assert_true(n > 100);
 }
 
-static void figures_are_unique(void **state)
-{
+static void figures_are_unique(void **state) {
     (void)state;
     struct gpu_row a, b;
     for (size_t i = 0; gpu_row_at(i, &a); i++)
         for (size_t k = i + 1; gpu_row_at(k, &b); k++)
-            if (a.model == b.model && str_eq(a.check, b.check) && str_eq(a.metric, b.metric) &&
-                a.gpus == b.gpus && a.bytes == b.bytes && a.nvls == b.nvls && a.nvlink == b.nvlink)
+            if (a.model == b.model && str_eq(a.check, b.check) && str_eq(a.metric, b.metric) && a.gpus == b.gpus &&
+                a.bytes == b.bytes && a.nvls == b.nvls && a.nvlink == b.nvlink)
                 fail_msg("%s %s %s is there twice", gpu_model_id(a.model), a.check, a.metric);
 }
 
 /* A row of the table that the check table knows has that check's figure, unit and way of judging. */
-static void figures_are_the_checks(void **state)
-{
+static void figures_are_the_checks(void **state) {
     (void)state;
     struct gpu_row r;
     for (size_t i = 0; gpu_row_at(i, &r); i++) {
         const struct check_info *c = check_find(r.check);
-        if (!c)
-            continue; /* a check that this build has not */
+        if (!c) continue; /* a check that this build has not */
         const struct check_metric_info *m = c->metrics;
-        while (m->name && !str_eq(m->name, r.metric))
-            m++;
-        if (!m->name)
-            fail_msg("%s has no figure %s", r.check, r.metric);
+        while (m->name && !str_eq(m->name, r.metric)) m++;
+        if (!m->name) fail_msg("%s has no figure %s", r.check, r.metric);
         assert_string_equal(m->unit, r.unit);
         assert_true(m->by_model);
     }
 }
 
-static void ids_are_unique(void **state)
-{
+static void ids_are_unique(void **state) {
     (void)state;
     const struct gpu_model *m, *other;
     unsigned device, sub, device2, sub2;
@@ -76,8 +67,7 @@ static void ids_are_unique(void **state)
     }
     for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++) {
         bool has_id = false;
-        for (size_t k = 0; gpu_pci_at(k, &other, &device, &sub); k++)
-            has_id = has_id || other == m;
+        for (size_t k = 0; gpu_pci_at(k, &other, &device, &sub); k++) has_id = has_id || other == m;
         assert_true(has_id);
         assert_ptr_equal(gpu_model_by_id(gpu_model_id(m)), m);
         assert_true(gpu_model_spec(m, "memory_gb_per_s") > 0);
@@ -88,8 +78,7 @@ static void ids_are_unique(void **state)
     assert_null(gpu_model_by_id("h100"));
 }
 
-static void a_subsystem_goes_first(void **state)
-{
+static void a_subsystem_goes_first(void **state) {
     (void)state;
     const struct gpu_model *plain = gpu_model_find(0x2901, 0), *known = gpu_model_find(0x2901, 0x1999);
     assert_ptr_not_equal(plain, known);
@@ -103,23 +92,33 @@ static void a_subsystem_goes_first(void **state)
     assert_true(b.measured == 1745);
 }
 
-static void spec_values_have_known_names(void **state)
-{
+static void spec_values_have_known_names(void **state) {
     (void)state;
-    static const char *const known[] = {
-        "cc", "memory_gib", "memory_gb_per_s", "ecc", "fp32_tflops", "tf32_tflops", "bf16_tflops",
-        "fp16_tflops", "fp8_tflops", "nvlink_links", "nvlink_gb_per_s", "nvlink_gpus", "nvlink_bridge",
-        "pcie_gen", "pcie_width", "pcie_min_width", "tdp_w", NULL};
+    static const char *const known[] = {"cc",
+                                        "memory_gib",
+                                        "memory_gb_per_s",
+                                        "ecc",
+                                        "fp32_tflops",
+                                        "tf32_tflops",
+                                        "bf16_tflops",
+                                        "fp16_tflops",
+                                        "fp8_tflops",
+                                        "nvlink_links",
+                                        "nvlink_gb_per_s",
+                                        "nvlink_gpus",
+                                        "nvlink_bridge",
+                                        "pcie_gen",
+                                        "pcie_width",
+                                        "pcie_min_width",
+                                        "tdp_w",
+                                        NULL};
     struct gpu_spec_row r, other;
     for (size_t i = 0; gpu_spec_at(i, &r); i++) {
         size_t k = 0;
-        while (known[k] && !str_eq(known[k], r.name))
-            k++;
-        if (!known[k])
-            fail_msg("%s: nobody knows what '%s' is", gpu_model_id(r.model), r.name);
+        while (known[k] && !str_eq(known[k], r.name)) k++;
+        if (!known[k]) fail_msg("%s: nobody knows what '%s' is", gpu_model_id(r.model), r.name);
         assert_true(strlen(r.source) > 10);
-        for (k = i + 1; gpu_spec_at(k, &other); k++)
-            assert_false(r.model == other.model && str_eq(r.name, other.name));
+        for (k = i + 1; gpu_spec_at(k, &other); k++) assert_false(r.model == other.model && str_eq(r.name, other.name));
     }
     const struct gpu_model *h100 = gpu_model_find(0x2330, 0);
     assert_true(gpu_model_spec(h100, "memory_gb_per_s") == 3350);
@@ -128,8 +127,7 @@ static void spec_values_have_known_names(void **state)
     assert_true(gpu_model_spec(h100, "parking_lots") < 0);
 }
 
-static void names_as_people_write_them(void **state)
-{
+static void names_as_people_write_them(void **state) {
     (void)state;
     static const struct {
         const char *text, *id;
@@ -163,16 +161,14 @@ static void names_as_people_write_them(void **state)
     assert_null(gpu_model_named("NVIDIA"));
 }
 
-static double busbw(const struct gpu_model *m, int gpus, int64_t mib, bool nvls)
-{
+static double busbw(const struct gpu_model *m, int gpus, int64_t mib, bool nvls) {
     struct gpu_figure f = {.measured = -1};
-    struct gpu_figure_key key = {.check = "nccl.bandwidth", .metric = "busbw", .gpus = gpus,
-                                 .bytes = mib << 20, .nvls = nvls};
+    struct gpu_figure_key key = {
+        .check = "nccl.bandwidth", .metric = "busbw", .gpus = gpus, .bytes = mib << 20, .nvls = nvls};
     return gpu_model_figure(m, &key, &f) ? f.measured : -1;
 }
 
-static void like_is_compared_with_like(void **state)
-{
+static void like_is_compared_with_like(void **state) {
     (void)state;
     const struct gpu_model *h200 = gpu_model_find(0x2335, 0);
     assert_true(busbw(h200, 8, 16 << 10, true) == 480);
@@ -186,8 +182,7 @@ static void like_is_compared_with_like(void **state)
     assert_true(busbw(gpu_model_find(0x20b2, 0), 8, 1 << 10, true) == 229.04);
 }
 
-static void limits_of_measured_and_published_figures(void **state)
-{
+static void limits_of_measured_and_published_figures(void **state) {
     (void)state;
     const struct gpu_model *h100 = gpu_model_find(0x2330, 0);
     struct gpu_figure f;
@@ -210,8 +205,7 @@ static void limits_of_measured_and_published_figures(void **state)
 }
 
 /* DCGM's table (nvvs/diag-skus.yaml.in) has these minimum bandwidths, MB/s. */
-static void dead_entries_are_found(void **state)
-{
+static void dead_entries_are_found(void **state) {
     (void)state;
     static const struct {
         const char *what;
@@ -240,8 +234,7 @@ static void dead_entries_are_found(void **state)
     assert_false(gpu_figure_plausible(gpu_model_find(0x2321, 0), &key, 335, why, sizeof why));
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_figure_is_plausible),
         cmocka_unit_test(figures_are_unique),

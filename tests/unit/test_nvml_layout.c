@@ -18,8 +18,7 @@
 #endif
 #endif
 
-static void test_sizes(void **state)
-{
+static void test_sizes(void **state) {
     (void)state;
     assert_int_equal(sizeof(struct nvml_pci), 68);
     assert_int_equal(offsetof(struct nvml_pci, pci_device), 28);
@@ -38,8 +37,7 @@ static void test_sizes(void **state)
 }
 
 #ifdef HAVE_NVML_H
-static void test_against_the_header(void **state)
-{
+static void test_against_the_header(void **state) {
     (void)state;
     assert_int_equal(sizeof(struct nvml_pci), sizeof(nvmlPciInfo_t));
     assert_int_equal(offsetof(struct nvml_pci, pci_device), offsetof(nvmlPciInfo_t, pciDeviceId));
@@ -71,8 +69,7 @@ static void test_against_the_header(void **state)
 }
 #endif
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
 #ifdef HAVE_NVML_H

@@ -19,18 +19,24 @@ struct vals {
 static const struct opt table[] = {
     {.name = "flag", .letter = 'f', .type = OPT_FLAG, .offset = offsetof(struct vals, flag)},
     {.name = "other", .letter = 'o', .type = OPT_FLAG, .offset = offsetof(struct vals, other)},
-    {.name = "text", .letter = 't', .type = OPT_TEXT, .offset = offsetof(struct vals, text),
-     .arg = "TEXT"},
-    {.name = "number", .letter = 'n', .type = OPT_INT, .offset = offsetof(struct vals, number),
-     .arg = "N", .min = 1, .max = 64},
-    {.name = "format", .type = OPT_ENUM, .offset = offsetof(struct vals, choice),
-     .arg = "text|json"},
-    {.name = "wait", .type = OPT_DURATION, .offset = offsetof(struct vals, wait), .arg = "TIME",
-     .min = 1000, .max = 3600000},
+    {.name = "text", .letter = 't', .type = OPT_TEXT, .offset = offsetof(struct vals, text), .arg = "TEXT"},
+    {.name = "number",
+     .letter = 'n',
+     .type = OPT_INT,
+     .offset = offsetof(struct vals, number),
+     .arg = "N",
+     .min = 1,
+     .max = 64},
+    {.name = "format", .type = OPT_ENUM, .offset = offsetof(struct vals, choice), .arg = "text|json"},
+    {.name = "wait",
+     .type = OPT_DURATION,
+     .offset = offsetof(struct vals, wait),
+     .arg = "TIME",
+     .min = 1000,
+     .max = 3600000},
     {0}};
 
-static int parse(struct vals *v, struct opt_args *a, struct gp_error *err, int argc,
-                 const char *const *words) {
+static int parse(struct vals *v, struct opt_args *a, struct gp_error *err, int argc, const char *const *words) {
     struct opt_set set = {table, v};
     GP_AUTO_FREE char **argv = xcalloc((size_t)argc + 1, sizeof *argv);
     for (int i = 0; i < argc; i++) memcpy(&argv[i], &words[i], sizeof argv[i]);
@@ -38,17 +44,16 @@ static int parse(struct vals *v, struct opt_args *a, struct gp_error *err, int a
     a->rest = NULL; /* argv ends here; n_rest is enough for the tests */
     return r;
 }
-#define PARSE(v, a, err, ...)                                                 \
-    parse(v, a, err, (int)GP_ARRAY_LEN(((const char *[]){__VA_ARGS__})),      \
-          (const char *const[]){__VA_ARGS__})
+#define PARSE(v, a, err, ...) \
+    parse(v, a, err, (int)GP_ARRAY_LEN(((const char *[]){__VA_ARGS__})), (const char *const[]){__VA_ARGS__})
 
 static void reads_every_form(void **state) {
     (void)state;
     struct vals v = {0};
     struct gp_error err = {0};
     GP_AUTO_OPT_ARGS struct opt_args a = {0};
-    assert_int_equal(PARSE(&v, &a, &err, "one", "-fo", "--text=a=b", "-n", "7", "two", "--format",
-                           "json", "--wait=90s", "--", "--flag", "x"),
+    assert_int_equal(PARSE(&v, &a, &err, "one", "-fo", "--text=a=b", "-n", "7", "two", "--format", "json", "--wait=90s",
+                           "--", "--flag", "x"),
                      0);
     assert_true(v.flag && v.other);
     assert_string_equal(v.text, "a=b");

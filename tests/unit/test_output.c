@@ -18,10 +18,10 @@
 static void widths_and_cuts(void **state) {
     (void)state;
     assert_int_equal(text_width("abc"), 3);
-    assert_int_equal(text_width("\xe4\xb8\xad\xe6\x96\x87"), 4);   /* two wide */
-    assert_int_equal(text_width("e\xcc\x81"), 1);                   /* combining */
-    assert_int_equal(text_width("\xf0\x9f\x98\x80"), 2);            /* emoji */
-    assert_int_equal(text_width("\xff\xc0"), 2);                    /* invalid: a '?' each */
+    assert_int_equal(text_width("\xe4\xb8\xad\xe6\x96\x87"), 4); /* two wide */
+    assert_int_equal(text_width("e\xcc\x81"), 1);                /* combining */
+    assert_int_equal(text_width("\xf0\x9f\x98\x80"), 2);         /* emoji */
+    assert_int_equal(text_width("\xff\xc0"), 2);                 /* invalid: a '?' each */
     struct {
         const char *in;
         size_t width;
@@ -35,8 +35,8 @@ static void widths_and_cuts(void **state) {
         {"\xe4\xb8\xad\xe6\x96\x87", 3, "\xe4\xb8\xad\xe2\x80\xa6", 3},
         {"\xe4\xb8\xad\xe6\x96\x87", 2, "\xe2\x80\xa6", 1},
         {"a\033[2Jb\nc", 99, "a?[2Jb?c", 8},
-        {"x\xc2\x9by", 9, "x?y", 3},           /* C1 CSI */
-        {"x\xe2\x80\xaey", 9, "x?y", 3},       /* right-to-left override */
+        {"x\xc2\x9by", 9, "x?y", 3},     /* C1 CSI */
+        {"x\xe2\x80\xaey", 9, "x?y", 3}, /* right-to-left override */
         {"cut\xe4\xb8", 9, "cut??", 5},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
@@ -139,8 +139,7 @@ static void a_log_that_cannot_be_opened(void **state) {
     (void)state;
     struct progress *p = NULL;
     struct gp_error err = {0};
-    assert_int_equal(progress_open(OUTPUT_QUIET, stderr, "x", 1, "/nonexistent/log", &p, &err),
-                     -GP_EIO);
+    assert_int_equal(progress_open(OUTPUT_QUIET, stderr, "x", 1, "/nonexistent/log", &p, &err), -GP_EIO);
     assert_non_null(strstr(err.msg, "/nonexistent/log"));
 }
 
@@ -237,25 +236,36 @@ static void no_colour_when_asked(void **state) {
     assert_null(strstr(text, "\033[36m"));
 }
 
-static void add_metric(struct check_result *c, const char *name, double v, const char *unit,
-                       double floor, const char *source) {
-    struct metric m = {.name = xstrdup(name), .value = v, .unit = xstrdup(unit), .has_floor = true,
-                       .floor = floor, .source = xstrdup(source)};
+static void add_metric(struct check_result *c, const char *name, double v, const char *unit, double floor,
+                       const char *source) {
+    struct metric m = {.name = xstrdup(name),
+                       .value = v,
+                       .unit = xstrdup(unit),
+                       .has_floor = true,
+                       .floor = floor,
+                       .source = xstrdup(source)};
     vec_push(&c->metrics, m);
 }
 
 static void report_says_why(void **state) {
     (void)state;
     struct report r = {.stack = xstrdup("llm"), .started_s = 1800000000, .took_ms = 4200};
-    struct report_node n = {.slot = 1, .id = xstrdup("i-1"), .place = xstrdup("aws us-east-2a"),
-                            .address = xstrdup("10.0.0.1"), .host = xstrdup("h")};
-    struct check_result bad = {.check = xstrdup("net.bandwidth"), .verdict = VERDICT_FAIL,
-                               .required = true, .code = xstrdup("slow"),
+    struct report_node n = {.slot = 1,
+                            .id = xstrdup("i-1"),
+                            .place = xstrdup("aws us-east-2a"),
+                            .address = xstrdup("10.0.0.1"),
+                            .host = xstrdup("h")};
+    struct check_result bad = {.check = xstrdup("net.bandwidth"),
+                               .verdict = VERDICT_FAIL,
+                               .required = true,
+                               .code = xstrdup("slow"),
                                .message = xstrdup("slower than it must be"),
                                .suggestion = xstrdup("look at the \033[1mfabric")};
     add_metric(&bad, "bandwidth", 0.4, "GB/s", 1.2, "spec");
-    struct check_result good = {.check = xstrdup("host.cpu"), .verdict = VERDICT_PASS,
-                                .code = xstrdup(""), .message = xstrdup("2 cores"),
+    struct check_result good = {.check = xstrdup("host.cpu"),
+                                .verdict = VERDICT_PASS,
+                                .code = xstrdup(""),
+                                .message = xstrdup("2 cores"),
                                 .suggestion = xstrdup("")};
     vec_push(&n.checks, bad);
     vec_push(&n.checks, good);

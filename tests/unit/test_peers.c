@@ -9,8 +9,7 @@
 #include "validate/agent/gpu_peers.c"
 #include "validate/agent/result.c"
 
-static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_which)
-{
+static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_which) {
     bool marked[64];
     struct peers p = {0};
     if (!peers_compare(v, n, ceiling, marked, &p)) {
@@ -22,8 +21,7 @@ static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_whic
     return p.outliers;
 }
 
-static void test_median_and_deviation(void **state)
-{
+static void test_median_and_deviation(void **state) {
     (void)state;
     const double v[] = {5, 1, 4, 2, 3, 100};
     assert_true(peers_median(v, 5) == 3);
@@ -31,8 +29,7 @@ static void test_median_and_deviation(void **state)
     assert_true(peers_mad(v, 5, 3) == 1);
 }
 
-static void test_what_is_an_outlier(void **state)
-{
+static void test_what_is_an_outlier(void **state) {
     (void)state;
     size_t which = 99;
     const double one_low[] = {2900, 2890, 2910, 2895, 2905, 2450, 2900, 2902};
@@ -45,7 +42,7 @@ static void test_what_is_an_outlier(void **state)
     assert_int_equal(outliers(one_high, 4, false, &which), 0);
     assert_int_equal(outliers(one_high, 3, true, &which), 0); /* too few */
     const double binning[] = {2900, 2900, 2900, 2900, 2900, 2900, 2900, 2720};
-    assert_int_equal(outliers(binning, 8, false, &which), 0); /* 6 %: usual */
+    assert_int_equal(outliers(binning, 8, false, &which), 0);   /* 6 %: usual */
     const double wide[] = {100, 60, 140, 80, 120, 70, 130, 62}; /* no telling who is wrong */
     assert_int_equal(outliers(wide, 8, false, &which), 0);
     const double same[] = {7, 7, 7, 7, 6};
@@ -57,14 +54,12 @@ static void test_what_is_an_outlier(void **state)
 }
 
 /* xorshift, seeded: the same on every machine. */
-static double noise(uint64_t *s)
-{
+static double noise(uint64_t *s) {
     *s ^= *s << 13, *s ^= *s >> 7, *s ^= *s << 17;
     return (double)(*s >> 11) / 9007199254740992.0;
 }
 
-static void test_no_false_alarm(void **state)
-{
+static void test_no_false_alarm(void **state) {
     (void)state;
     uint64_t seed = 42;
     for (int run = 0; run < 1000; run++)
@@ -86,8 +81,7 @@ static const struct check_info bandwidth = {
     .metrics = {{.name = "read", .unit = "GB/s", RATE},
                 {.name = "wrong", .unit = "words", .ceiling = true, .fail = -1, .degraded = -1}}};
 
-static void test_gpus_of_a_node(void **state)
-{
+static void test_gpus_of_a_node(void **state) {
     (void)state;
     struct agent_result r[8];
     for (int g = 0; g < 8; g++) {
@@ -105,8 +99,7 @@ static void test_gpus_of_a_node(void **state)
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
 
-static void test_models_of_a_node(void **state)
-{
+static void test_models_of_a_node(void **state) {
     (void)state;
     struct agent_result r[8];
     for (int g = 0; g < 8; g++) {
@@ -119,8 +112,7 @@ static void test_models_of_a_node(void **state)
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
 
-static void test_a_worse_verdict_stays(void **state)
-{
+static void test_a_worse_verdict_stays(void **state) {
     (void)state;
     struct agent_result r[4];
     for (int g = 0; g < 4; g++) {
@@ -137,22 +129,19 @@ static void test_a_worse_verdict_stays(void **state)
 /* --- over nodes --- */
 
 static int events;
-static void count_event(void *ctx, const struct event *e)
-{
+static void count_event(void *ctx, const struct event *e) {
     (void)ctx;
     if (e->status == EVENT_WARN) events++;
 }
 
-static void compare_nodes(struct report *r)
-{
+static void compare_nodes(struct report *r) {
     struct event_sink sink = {.emit = count_event};
     struct validate_env env = {.sink = &sink};
     events = 0;
     validate_peers(&env, r);
 }
 
-static void test_nodes_of_a_run(void **state)
-{
+static void test_nodes_of_a_run(void **state) {
     (void)state;
     struct report r = {0};
     add_node(&r, "2330", (const double[]){2500, 2510}, 2);
@@ -171,8 +160,7 @@ static void test_nodes_of_a_run(void **state)
     report_clear(&r);
 }
 
-static void test_models_are_not_mixed(void **state)
-{
+static void test_models_are_not_mixed(void **state) {
     (void)state;
     struct report r = {0};
     add_node(&r, "2330", (const double[]){2500, 2500, 2500}, 3);
@@ -184,17 +172,12 @@ static void test_models_are_not_mixed(void **state)
     report_clear(&r);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_median_and_deviation),
-        cmocka_unit_test(test_what_is_an_outlier),
-        cmocka_unit_test(test_no_false_alarm),
-        cmocka_unit_test(test_gpus_of_a_node),
-        cmocka_unit_test(test_models_of_a_node),
-        cmocka_unit_test(test_a_worse_verdict_stays),
-        cmocka_unit_test(test_nodes_of_a_run),
-        cmocka_unit_test(test_models_are_not_mixed),
+        cmocka_unit_test(test_median_and_deviation), cmocka_unit_test(test_what_is_an_outlier),
+        cmocka_unit_test(test_no_false_alarm),       cmocka_unit_test(test_gpus_of_a_node),
+        cmocka_unit_test(test_models_of_a_node),     cmocka_unit_test(test_a_worse_verdict_stays),
+        cmocka_unit_test(test_nodes_of_a_run),       cmocka_unit_test(test_models_are_not_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,18 +19,21 @@ static char *none(void) { return xstrdup(""); }
 
 static void add_node(struct report *r, const char *pci_id, const struct gpu *gpus, size_t n) {
     struct report_node rn = {.slot = (int)r->nodes.len, .ready = true};
-    struct check_result presence = {.check = xstrdup("gpu.presence"), .data = json_object(), .code = none(),
-                                    .message = none(), .suggestion = none()};
-    struct check_result c = {.check = xstrdup("gpu.sdc"), .data = json_object(), .code = none(),
-                             .message = none(), .suggestion = none()};
+    struct check_result presence = {.check = xstrdup("gpu.presence"),
+                                    .data = json_object(),
+                                    .code = none(),
+                                    .message = none(),
+                                    .suggestion = none()};
+    struct check_result c = {
+        .check = xstrdup("gpu.sdc"), .data = json_object(), .code = none(), .message = none(), .suggestion = none()};
     json_t *seen = json_array(), *list = json_array();
     for (size_t i = 0; i < n; i++) {
         json_array_append_new(seen, json_pack("{s:i,s:s}", "gpu", (int)i, "pci_id", pci_id));
-        json_array_append_new(
-            list, json_pack("{s:i,s:s,s:{s:f},s:s,s:i,s:{s:s},s:{s:s},s:{s:s}}", "gpu", (int)i, "verdict",
-                            gpus[i].verdict, "metrics", "products", 20.0, "by", "cuBLASLt 13.1.0", "edge", 8192,
-                            "random", "bf16", gpus[i].random, "random_own", "bf16", gpus[i].own, "algorithms",
-                            "bf16", gpus[i].algorithm));
+        json_array_append_new(list,
+                              json_pack("{s:i,s:s,s:{s:f},s:s,s:i,s:{s:s},s:{s:s},s:{s:s}}", "gpu", (int)i, "verdict",
+                                        gpus[i].verdict, "metrics", "products", 20.0, "by", "cuBLASLt 13.1.0", "edge",
+                                        8192, "random", "bf16", gpus[i].random, "random_own", "bf16", gpus[i].own,
+                                        "algorithms", "bf16", gpus[i].algorithm));
     }
     json_object_set_new(presence.data, "gpus", seen);
     json_object_set_new(c.data, "gpus", list);

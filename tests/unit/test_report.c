@@ -109,10 +109,22 @@ static struct report sample(void) {
     c.suggestion = xstrdup("replace it");
     c.took_ms = 1500;
     struct metric m[] = {
-        {.name = xstrdup("bandwidth"), .value = 0.02, .unit = xstrdup("GB/s"), .has_floor = true,
-         .floor = 0.05, .has_degraded = true, .degraded = 0.1, .measured = 0.12, .source = xstrdup("spec")},
-        {.name = xstrdup("latency"), .value = 30, .unit = xstrdup("us"), .has_floor = true, .floor = 2000,
-         .ceiling = true, .source = xstrdup("table")},
+        {.name = xstrdup("bandwidth"),
+         .value = 0.02,
+         .unit = xstrdup("GB/s"),
+         .has_floor = true,
+         .floor = 0.05,
+         .has_degraded = true,
+         .degraded = 0.1,
+         .measured = 0.12,
+         .source = xstrdup("spec")},
+        {.name = xstrdup("latency"),
+         .value = 30,
+         .unit = xstrdup("us"),
+         .has_floor = true,
+         .floor = 2000,
+         .ceiling = true,
+         .source = xstrdup("table")},
         {.name = xstrdup("broken"), .value = NAN, .unit = xstrdup("")},
         {.name = xstrdup("copy"), .value = 2900, .unit = xstrdup("GB/s"), .unrated = true},
     };
@@ -162,8 +174,7 @@ static void refuses(void **state) {
         {"{}", "schema ''"},
         {"[]", "schema ''"},
         {"{\"schema\": \"gpuprov/report/v2\"}", "schema 'gpuprov/report/v2'"},
-        {"{\"schema\": \"gpuprov/report/v1\", \"started\": \"today\"}",
-         "no usable start time ('today')"},
+        {"{\"schema\": \"gpuprov/report/v1\", \"started\": \"today\"}", "no usable start time ('today')"},
         {"{\"schema\": \"gpuprov/report/v1\", \"started\": \"1970-01-01T00:00:00Z\", \"nodes\": "
          "[{\"slot\": 3, \"checks\": [{\"check\": \"a\", \"verdict\": \"pass\"}, {}]}]}",
          "node 3: a check result has no 'check'"},
@@ -176,12 +187,10 @@ static void refuses(void **state) {
         struct report r = {0};
         struct gp_error err = {0};
         assert_int_equal(report_from_json(j, &r, &err), -GP_EPROTO);
-        if (strstr(err.msg, rows[i].part) == NULL)
-            fail_msg("'%s' has no '%s'", err.msg, rows[i].part);
+        if (strstr(err.msg, rows[i].part) == NULL) fail_msg("'%s' has no '%s'", err.msg, rows[i].part);
         assert_int_equal(r.nodes.len, 0);
     }
-    GP_AUTO_JSON json_t *j =
-        json_loads("{\"check\":\"a\",\"verdict\":\"pass\",\"metrics\":[{\"value\":1}]}", 0, NULL);
+    GP_AUTO_JSON json_t *j = json_loads("{\"check\":\"a\",\"verdict\":\"pass\",\"metrics\":[{\"value\":1}]}", 0, NULL);
     struct check_result c = {0};
     struct gp_error err = {0};
     assert_int_equal(check_result_from_json(j, &c, &err), -GP_EPROTO);
@@ -192,10 +201,9 @@ static void refuses(void **state) {
 /* Wrong types and unknown fields of a newer agent do no harm. */
 static void tolerates(void **state) {
     (void)state;
-    GP_AUTO_JSON json_t *j =
-        json_loads("{\"check\":\"a\",\"verdict\":\"fail\",\"took_ms\":\"x\",\"new\":[1],"
-                   "\"message\":7,\"metrics\":{},\"data\":null}",
-                   0, NULL);
+    GP_AUTO_JSON json_t *j = json_loads("{\"check\":\"a\",\"verdict\":\"fail\",\"took_ms\":\"x\",\"new\":[1],"
+                                        "\"message\":7,\"metrics\":{},\"data\":null}",
+                                        0, NULL);
     struct check_result c = {0};
     struct gp_error err = {0};
     assert_int_equal(check_result_from_json(j, &c, &err), 0);

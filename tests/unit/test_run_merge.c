@@ -14,8 +14,7 @@
 
 enum { GPUS = 3 };
 
-static void make(struct agent_result *each)
-{
+static void make(struct agent_result *each) {
     for (int g = 0; g < GPUS; g++) {
         agent_result_init(&each[g], check_find("gpu.stress"));
         each[g].gpu = g;
@@ -26,23 +25,19 @@ static void make(struct agent_result *each)
     }
 }
 
-static json_t *merged(struct agent_result *all, struct agent_result *each)
-{
+static json_t *merged(struct agent_result *all, struct agent_result *each) {
     agent_result_init(all, check_find("gpu.stress"));
     run_merge(all, each, GPUS);
     GP_AUTO_STR struct str s = {0};
     agent_result_line(all, &s);
     json_t *j = NULL;
     struct gp_error err = {0};
-    if (json_parse(s.s, s.len, "line", &j, &err) < 0)
-        fail_msg("%s", err.msg);
-    for (int g = 0; g < GPUS; g++)
-        agent_result_clear(&each[g]);
+    if (json_parse(s.s, s.len, "line", &j, &err) < 0) fail_msg("%s", err.msg);
+    for (int g = 0; g < GPUS; g++) agent_result_clear(&each[g]);
     return j;
 }
 
-static void test_all_pass(void **state)
-{
+static void test_all_pass(void **state) {
     (void)state;
     struct agent_result each[GPUS], all;
     make(each);
@@ -58,8 +53,7 @@ static void test_all_pass(void **state)
     agent_result_clear(&all);
 }
 
-static void test_the_worst_is_named_and_the_others_counted(void **state)
-{
+static void test_the_worst_is_named_and_the_others_counted(void **state) {
     (void)state;
     struct agent_result each[GPUS], all;
     make(each);
@@ -78,14 +72,12 @@ static void test_the_worst_is_named_and_the_others_counted(void **state)
     agent_result_clear(&all);
 }
 
-static void test_one_that_says_too_much_costs_the_others_nothing(void **state)
-{
+static void test_one_that_says_too_much_costs_the_others_nothing(void **state) {
     (void)state;
     struct agent_result each[GPUS], all;
     make(each);
     str_add(&each[1].data, ",\"long\":\"");
-    for (int i = 0; i < 30000; i++)
-        str_addc(&each[1].data, 'x');
+    for (int i = 0; i < 30000; i++) str_addc(&each[1].data, 'x');
     str_addc(&each[1].data, '"');
     GP_AUTO_JSON json_t *j = merged(&all, each);
     const json_t *gpus = json_object_get(json_object_get(j, "data"), "gpus");
@@ -95,8 +87,7 @@ static void test_one_that_says_too_much_costs_the_others_nothing(void **state)
     agent_result_clear(&all);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pass),
         cmocka_unit_test(test_the_worst_is_named_and_the_others_counted),

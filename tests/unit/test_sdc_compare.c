@@ -56,8 +56,7 @@ static void test_the_odd_one_fails(void **state) {
         else gpus[2].random = "cc";
         compare(gpus, 4, each);
         gpu_sdc_compare(each, 4);
-        for (size_t i = 0; i < 4; i++)
-            assert_int_equal(each[i].verdict, i == 2 ? AGENT_FAIL : AGENT_PASS);
+        for (size_t i = 0; i < 4; i++) assert_int_equal(each[i].verdict, i == 2 ? AGENT_FAIL : AGENT_PASS);
         assert_string_equal(each[2].code, "sdc_differs");
         assert_non_null(strstr(each[2].message, "fp16"));
         assert_non_null(strstr(each[2].message, "3 other GPUs"));

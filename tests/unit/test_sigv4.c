@@ -10,13 +10,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 
-#include <cmocka.h>
 #include <jansson.h>
+#include <cmocka.h>
 
 static json_t *load(const char *name) {
     const char *shared = getenv("GPUPROV_SHARED");
-    GP_AUTO_FREE char *path =
-        xasprintf("%s/data/api/aws/%s", shared != NULL ? shared : "../shared", name);
+    GP_AUTO_FREE char *path = xasprintf("%s/data/api/aws/%s", shared != NULL ? shared : "../shared", name);
     json_error_t e;
     json_t *j = json_load_file(path, 0, &e);
     if (j == NULL) print_message("skipped: no vectors at %s (set GPUPROV_SHARED)\n", path);
@@ -92,16 +91,20 @@ static void run_case(const char *name, json_t *c) {
     http_fields_add(&p.headers, "X-Amz-Date", date);
     json_t *token = json_object_get(cred, "token");
     bool omit = json_is_true(json_object_get(ctx, "omit_session_token"));
-    if (json_is_string(token) && !omit)
-        http_fields_add(&p.headers, "X-Amz-Security-Token", json_string_value(token));
+    if (json_is_string(token) && !omit) http_fields_add(&p.headers, "X-Amz-Security-Token", json_string_value(token));
     if (json_is_true(json_object_get(ctx, "sign_body"))) {
         char hash[65];
         sha256_hex(p.body, strlen(p.body), hash);
         http_fields_add(&p.headers, "x-amz-content-sha256", hash);
     }
-    struct sigv4_req r = {.method = p.method, .path = p.path, .query = p.query,
-                          .headers = &p.headers, .body = p.body, .body_len = strlen(p.body),
-                          .region = text(ctx, "region"), .service = text(ctx, "service"),
+    struct sigv4_req r = {.method = p.method,
+                          .path = p.path,
+                          .query = p.query,
+                          .headers = &p.headers,
+                          .body = p.body,
+                          .body_len = strlen(p.body),
+                          .region = text(ctx, "region"),
+                          .service = text(ctx, "service"),
                           .date = date,
                           .raw_path = !json_is_true(json_object_get(ctx, "normalize"))};
     GP_AUTO_SECRET struct secret key = {0};
@@ -155,12 +158,16 @@ static void test_botocore_ec2(void **state) {
         http_fields_add(&h, "Host", text(v, "host"));
         http_fields_add(&h, "X-Amz-Date", text(v, "x_amz_date"));
         json_t *token = json_object_get(v, "session_token");
-        if (json_is_string(token))
-            http_fields_add(&h, "X-Amz-Security-Token", json_string_value(token));
+        if (json_is_string(token)) http_fields_add(&h, "X-Amz-Security-Token", json_string_value(token));
         const char *body = text(v, "body");
-        struct sigv4_req r = {.method = "POST", .path = "/", .headers = &h, .body = body,
-                              .body_len = strlen(body), .region = text(v, "region"),
-                              .service = text(v, "service"), .date = text(v, "x_amz_date")};
+        struct sigv4_req r = {.method = "POST",
+                              .path = "/",
+                              .headers = &h,
+                              .body = body,
+                              .body_len = strlen(body),
+                              .region = text(v, "region"),
+                              .service = text(v, "service"),
+                              .date = text(v, "x_amz_date")};
         assert_int_equal(sigv4_authorization(&r, text(j, "access_key_id"), &key, &auth, NULL), 0);
         assert_string_equal(auth.s, text(v, "authorization"));
     }

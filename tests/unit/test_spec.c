@@ -40,45 +40,44 @@ static void smallest(void **state) {
     assert_int_equal(strlen(s->hash), 64);
 }
 
-static const char whole[] =
-    "apiVersion: gpuprov/v1\n"
-    "name: llm\n"
-    "nodes: 2\n"
-    "gpu: H100:8\n"
-    "order: listed\n"
-    "offers:\n"
-    "  - {provider: aws, regions: [us-east-2, us-west-2], zones: [us-east-2a], market: spot}\n"
-    "  - provider: aws\n"
-    "    regions: [us-east-1]\n"
-    "    market: on-demand\n"
-    "    instance_type: p5.48xlarge\n"
-    "    subnet: subnet-0abc1234\n"
-    "    role: gpu-node\n"
-    "  - {provider: local}\n"
-    "limits: {ttl: 1h30m}\n"
-    "image: {os: ubuntu-24.04}\n"
-    "access:\n"
-    "  public_ip: false\n"
-    "  bastion: ops@bastion.example:2222\n"
-    "  ssh_from: [203.0.113.0/24, 2001:db8::/32]\n"
-    "  key: keys/id\n"
-    "bootstrap:\n"
-    "  packages: [htop, libssl3=3.0.2]\n"
-    "  steps:\n"
-    "    - name: data\n"
-    "      run: |\n"
-    "        ./fetch.sh \"${HOME}\" ${file:-x}\n"
-    "        echo done\n"
-    "      check: test -e /data/ok\n"
-    "    - {name: late, run: 'true'}\n"
-    "validate:\n"
-    "  time: 20m\n"
-    "  require: [train.ddp, net.pair]\n"
-    "  floors: {net.pair: 8 Gbit/s, net.pair.latency: 1ms, host.cores.usable: 4}\n"
-    "  strict: true\n"
-    "secrets:\n"
-    "  - {env: HF_TOKEN, from: file:/run/secrets/hf}\n"
-    "  - {env: OTHER, from: env:X_Y}\n";
+static const char whole[] = "apiVersion: gpuprov/v1\n"
+                            "name: llm\n"
+                            "nodes: 2\n"
+                            "gpu: H100:8\n"
+                            "order: listed\n"
+                            "offers:\n"
+                            "  - {provider: aws, regions: [us-east-2, us-west-2], zones: [us-east-2a], market: spot}\n"
+                            "  - provider: aws\n"
+                            "    regions: [us-east-1]\n"
+                            "    market: on-demand\n"
+                            "    instance_type: p5.48xlarge\n"
+                            "    subnet: subnet-0abc1234\n"
+                            "    role: gpu-node\n"
+                            "  - {provider: local}\n"
+                            "limits: {ttl: 1h30m}\n"
+                            "image: {os: ubuntu-24.04}\n"
+                            "access:\n"
+                            "  public_ip: false\n"
+                            "  bastion: ops@bastion.example:2222\n"
+                            "  ssh_from: [203.0.113.0/24, 2001:db8::/32]\n"
+                            "  key: keys/id\n"
+                            "bootstrap:\n"
+                            "  packages: [htop, libssl3=3.0.2]\n"
+                            "  steps:\n"
+                            "    - name: data\n"
+                            "      run: |\n"
+                            "        ./fetch.sh \"${HOME}\" ${file:-x}\n"
+                            "        echo done\n"
+                            "      check: test -e /data/ok\n"
+                            "    - {name: late, run: 'true'}\n"
+                            "validate:\n"
+                            "  time: 20m\n"
+                            "  require: [train.ddp, net.pair]\n"
+                            "  floors: {net.pair: 8 Gbit/s, net.pair.latency: 1ms, host.cores.usable: 4}\n"
+                            "  strict: true\n"
+                            "secrets:\n"
+                            "  - {env: HF_TOKEN, from: file:/run/secrets/hf}\n"
+                            "  - {env: OTHER, from: env:X_Y}\n";
 
 static void everything(void **state) {
     (void)state;
@@ -206,15 +205,13 @@ static void hopeless_files_end(void **state) {
 static void carets(void **state) {
     (void)state;
     struct spec_problems p = {0};
-    struct spec_problem x[] = {
-        {{1, 4}, xstrdup("one")}, {{2, 100}, xstrdup("two")}, {{9, 1}, xstrdup("three")}};
+    struct spec_problem x[] = {{{1, 4}, xstrdup("one")}, {{2, 100}, xstrdup("two")}, {{9, 1}, xstrdup("three")}};
     for (size_t i = 0; i < 3; i++) vec_push(&p.list, x[i]);
     GP_AUTO_STR struct str text = {0}, out = {0};
     str_add(&text, "\t\xc3\xa9\x1bX\r\n");
     for (int i = 0; i < 300; i++) str_addc(&text, (char)('a' + i % 26));
     spec_problems_format(&p, "f", text.s, false, &out);
-    assert_true(str_starts(
-        out.s, "f:1:4: error: one\n  \t\xc3\xa9?X\n  \t  ^\nf:2:100: error: two\n  ..."));
+    assert_true(str_starts(out.s, "f:1:4: error: one\n  \t\xc3\xa9?X\n  \t  ^\nf:2:100: error: two\n  ..."));
     const char *second = strstr(out.s, "two\n") + 4;
     const char *caret = strchr(strchr(second, '\n') + 1, '^');
     size_t column = (size_t)(caret - (strchr(second, '\n') + 1));
@@ -237,9 +234,8 @@ static void substitution(void **state) {
     setenv("GP_TEST_NAME", "x: [y]\n", 1);
     setenv("GP_TEST_PKG", "htop", 1);
     unsetenv("GP_TEST_ABSENT");
-    const char *text =
-        "name: t\nnodes: ${file:count}\nbootstrap:\n  packages: ['${env:GP_TEST_PKG}']\n"
-        "  steps:\n  - {name: a, run: 'echo ${env:GP_TEST_NAME}$${env:GP_TEST_PKG} ${X}'}\n";
+    const char *text = "name: t\nnodes: ${file:count}\nbootstrap:\n  packages: ['${env:GP_TEST_PKG}']\n"
+                       "  steps:\n  - {name: a, run: 'echo ${env:GP_TEST_NAME}$${env:GP_TEST_PKG} ${X}'}\n";
     struct loaded l = {0};
     l.r = spec_load_text(path, text, strlen(text), NULL, &l.spec, &l.problems, &l.err);
     assert_int_equal(l.r, 0);
@@ -249,8 +245,7 @@ static void substitution(void **state) {
     loaded_clear(&l);
 
     bad_at("name: t\nnodes: ${env:GP_TEST_ABSENT}\n", 2, 8, "has no GP_TEST_ABSENT");
-    bad_at("name: t\nbootstrap: {packages: [\"a${env:GP_TEST_ABSENT}\"]}\n", 2, 26,
-           "has no GP_TEST_ABSENT");
+    bad_at("name: t\nbootstrap: {packages: [\"a${env:GP_TEST_ABSENT}\"]}\n", 2, 26, "has no GP_TEST_ABSENT");
     bad_at("name: t\naccess: {key: '${file:no/such}'}\n", 2, 16, "could not read 'no/such'");
     bad_at("name: t\naccess: {key: '${HOME}/k'}\n", 2, 16, "'${HOME}' is not replaced");
     bad_at("name: t\naccess: {key: 'k${env:A'}\n", 2, 17, "is not replaced");
@@ -275,11 +270,9 @@ static void hash_of_meaning(void **state) {
     assert_string_equal(a->hash, b->hash);
     assert_string_not_equal(a->hash, c->hash);
     GP_AUTO_SPEC struct spec *d = good("name: a\nlimits: {ttl: 90m}\ngpu: H100:8\n");
-    GP_AUTO_SPEC struct spec *e =
-        good("name: a\ngpu: {model: H100, count: 8}\nlimits: {ttl: 1h30m}\n");
+    GP_AUTO_SPEC struct spec *e = good("name: a\ngpu: {model: H100, count: 8}\nlimits: {ttl: 1h30m}\n");
     assert_string_equal(d->hash, e->hash);
-    GP_AUTO_SPEC struct spec *f =
-        good("name: a\nvalidate: {floors: {net.pair.bandwidth: 1 GB/s}}\n");
+    GP_AUTO_SPEC struct spec *f = good("name: a\nvalidate: {floors: {net.pair.bandwidth: 1 GB/s}}\n");
     GP_AUTO_SPEC struct spec *g = good("name: a\nvalidate: {floors: {net.pair: 8 Gbit/s}}\n");
     assert_string_equal(f->hash, g->hash);
 }
@@ -307,8 +300,8 @@ static void canonical_again(void **state) {
     GP_AUTO_FREE char *text = spec_canonical(a);
     for (int with = 0; with < 2; with++) {
         struct loaded l = {0};
-        l.r = spec_load_text("(journal)", text, strlen(text), with ? validate_names() : NULL,
-                             &l.spec, &l.problems, &l.err);
+        l.r = spec_load_text("(journal)", text, strlen(text), with ? validate_names() : NULL, &l.spec, &l.problems,
+                             &l.err);
         if (l.r != 0) fail_msg("%s", l.problems.list.items[0].message);
         assert_string_equal(l.spec->hash, a->hash);
         GP_AUTO_FREE char *again = spec_canonical(l.spec);
@@ -365,8 +358,7 @@ static void schema(void **state) {
     assert_string_equal(json_str(j, "required.0", ""), "name");
     assert_string_equal(json_str(j, "properties.limits.properties.ttl.default", ""), "4h");
     assert_int_equal(json_int(j, "properties.nodes.anyOf.0.maximum", 0), 512);
-    assert_string_equal(json_str(j, "properties.offers.items.properties.market.anyOf.0.enum.1", ""),
-                        "spot");
+    assert_string_equal(json_str(j, "properties.offers.items.properties.market.anyOf.0.enum.1", ""), "spot");
 }
 
 static void manual_page(void **state) {
@@ -382,9 +374,7 @@ static void examples(void **state) {
         GP_AUTO_FREE char *path = xasprintf("examples/%s.yaml", files[i]);
         GP_AUTO_LOADED struct loaded l = {0};
         l.r = spec_load(path, validate_names(), &l.spec, &l.problems, &l.err);
-        if (l.r != 0)
-            fail_msg("%s: %s", l.err.msg,
-                     l.problems.list.len > 0 ? l.problems.list.items[0].message : "");
+        if (l.r != 0) fail_msg("%s: %s", l.err.msg, l.problems.list.len > 0 ? l.problems.list.items[0].message : "");
     }
 }
 

@@ -117,8 +117,7 @@ static const struct refusal in_access[] = {
 static const struct refusal in_bootstrap_and_checks[] = {
     {"bootstrap: {packages: ['-y']}", 24, "a package's name"},
     {"bootstrap: {packages: ['a b']}", 24, "a package's name"},
-    {"bootstrap: {steps: [{name: a, run: x}, {name: a, run: y}]}", 47,
-     "called 'a' already, on line 2"},
+    {"bootstrap: {steps: [{name: a, run: x}, {name: a, run: y}]}", 47, "called 'a' already, on line 2"},
     {"bootstrap: {steps: [{name: a}]}", 21, "needs 'run'"},
     {"bootstrap: {steps: [{name: a, run: ''}]}", 36, "'run' is empty"},
     {"validate: {time: 3m}", 18, "valid here: 1m, 5m, 20m"},
@@ -126,8 +125,7 @@ static const struct refusal in_bootstrap_and_checks[] = {
     {"validate: {require: [train.dpp]}", 22, "did you mean 'train.ddp'?"},
     {"validate: {require: [gpu.magic.wand]}", 22, "'gpuprov checks' lists them"},
     {"validate: {floors: {train.dpp.loss: 3}}", 21, "did you mean 'train.ddp'?"},
-    {"validate: {floors: {net.pair.speed: 3 GB/s}}", 21,
-     "has no figure 'speed'; it has: latency (us)"},
+    {"validate: {floors: {net.pair.speed: 3 GB/s}}", 21, "has no figure 'speed'; it has: latency (us)"},
     {"validate: {floors: {net.pair.bandwidth: 300}}", 41, "needs a unit: write it as 300 GB/s"},
     {"validate: {floors: {net.pair.bandwidth: 300 ms}}", 41, "measured in GB/s, not in ms"},
     {"validate: {floors: {net.pair.bandwidth: 300 Gb/s}}", 41, "write Gbit/s or GB/s"},
@@ -136,8 +134,7 @@ static const struct refusal in_bootstrap_and_checks[] = {
     {"validate: {floors: {net.pair.bandwidth: -3 GB/s}}", 41, "a number and a unit"},
     {"validate: {floors: {net.pair: 3}}", 31, "needs a unit"},
     {"validate: {floors: {net.pair: 3 %}}", 31, "has no figure in %"},
-    {"validate: {floors: {net.pair: 3 GB/s, net.pair.bandwidth: 2 GB/s}}", 39,
-     "has a floor already"},
+    {"validate: {floors: {net.pair: 3 GB/s, net.pair.bandwidth: 2 GB/s}}", 39, "has a floor already"},
     {"validate: {floors: [a]}", 20, "'floors' must be a map"},
 };
 

@@ -6,8 +6,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
-static void exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *o,
-                 struct ssh_result *r) {
+static void exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *o, struct ssh_result *r) {
     struct gp_error err = {0};
     if (ssh_exec(s, command, o, r, &err) != 0) fail_msg("%s", err.msg);
 }
@@ -47,8 +46,7 @@ static void test_run_messages(void **state) {
     NEEDS_SSHD();
     GP_AUTO_SSH struct ssh_session *s = fx_login();
     struct gp_error err = {0};
-    assert_int_equal(ssh_run(s, "step 'x'", "echo one; echo two >&2; exit 3", NULL, NULL, &err),
-                     -GP_EBOOTSTRAP);
+    assert_int_equal(ssh_run(s, "step 'x'", "echo one; echo two >&2; exit 3", NULL, NULL, &err), -GP_EBOOTSTRAP);
     assert_string_equal(err.msg, "llm/1: step 'x' failed with exit status 3: two");
     assert_string_equal(err.detail, "exit 3");
     gp_error_clear(&err);
@@ -82,7 +80,8 @@ static void test_lost(void **state) {
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     GP_AUTO_FREE char *heard = fx_path("heard");
     GP_AUTO_FREE char *dies = xasprintf("until [ -e %s ]; do sleep 0.02; done; kill -9 $PPID; "
-                                        "exec sleep 600", heard);
+                                        "exec sleep 600",
+                                        heard);
     GP_AUTO_FREE char *endless = fx_endless(dies);
     struct ssh_exec_opts hear = {.on_line = make_file, .ctx = heard};
     exec(s, endless, &hear, &r);
@@ -101,9 +100,8 @@ static void test_deadline(void **state) {
     NEEDS_SSHD();
     GP_AUTO_SSH struct ssh_session *s = fx_login();
     /* Silent, talking, and deaf to its own end. */
-    static const char *const never[] = {
-        "exec sleep 600", "while :; do echo y; done",
-        "trap '' HUP PIPE TERM; (while echo y; do :; done); exec sleep 600"};
+    static const char *const never[] = {"exec sleep 600", "while :; do echo y; done",
+                                        "trap '' HUP PIPE TERM; (while echo y; do :; done); exec sleep 600"};
     for (size_t i = 0; i < GP_ARRAY_LEN(never); i++) {
         GP_AUTO_SSH_RESULT struct ssh_result r = {0};
         struct ssh_exec_opts o = {.deadline_ms = clock_deadline(300), .max_output = 1000};
@@ -257,8 +255,7 @@ static void test_half_a_line_is_not_told(void **state) {
     str_init(&seen, 1000);
     struct ssh_exec_opts o = {.on_line = one_line, .ctx = &seen};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    GP_AUTO_FREE char *endless =
-        fx_endless("printf '::at 12'; sleep 1; kill -9 $PPID; exec sleep 600");
+    GP_AUTO_FREE char *endless = fx_endless("printf '::at 12'; sleep 1; kill -9 $PPID; exec sleep 600");
     exec(s, endless, &o, &r);
     assert_int_equal(r.end, SSH_LOST);
     assert_string_equal(seen.s, "[5:beg]");
@@ -311,8 +308,7 @@ static void test_many(void **state) {
     jobs[4].opts.in_len = n;
     struct gp_error err = {0};
     assert_int_equal(ssh_exec_many(jobs, N, NULL, &err), 0);
-    static const enum ssh_end ends[N] = {SSH_EXITED,    SSH_EXITED, SSH_LOST,
-                                         SSH_TIMED_OUT, SSH_EXITED, SSH_SIGNALED};
+    static const enum ssh_end ends[N] = {SSH_EXITED, SSH_EXITED, SSH_LOST, SSH_TIMED_OUT, SSH_EXITED, SSH_SIGNALED};
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(jobs[i].rc, 0);
         assert_int_equal(jobs[i].result.end, ends[i]);
@@ -339,12 +335,10 @@ static void test_many(void **state) {
     gp_cancel_clear(&c);
 }
 
-static void put_ok(struct ssh_session *s, const char *path, unsigned mode, const char *data, size_t n,
-                   bool want_sent) {
+static void put_ok(struct ssh_session *s, const char *path, unsigned mode, const char *data, size_t n, bool want_sent) {
     struct gp_error err = {0};
     bool sent = !want_sent;
-    if (ssh_put(s, path, mode, data, n, clock_deadline(60000), NULL, &sent, &err) != 0)
-        fail_msg("%s", err.msg);
+    if (ssh_put(s, path, mode, data, n, clock_deadline(60000), NULL, &sent, &err) != 0) fail_msg("%s", err.msg);
     assert_int_equal(sent, want_sent);
     GP_AUTO_STR struct str have = {0};
     assert_int_equal(fs_read(path, (size_t)64 << 20, &have, NULL), 0);

@@ -29,8 +29,7 @@ static void test_make(void **state) {
     GP_AUTO_FREE char *path = fx_path("made");
     GP_AUTO_FREE char *out = fx_path("out");
     /* Comments of every length modulo the padding. */
-    static const char *const comments[] = {"",      "a",      "ab",      "abc",     "abcd",
-                                           "abcde", "abcdef", "abcdefg", "a b\nc d"};
+    static const char *const comments[] = {"", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg", "a b\nc d"};
     for (size_t i = 0; i < GP_ARRAY_LEN(comments); i++) {
         GP_AUTO_SECRET struct secret pem = {0};
         GP_AUTO_FREE char *pub = NULL;
@@ -65,8 +64,8 @@ static void test_public(void **state) {
         GP_AUTO_FREE char *name = xasprintf("k%zu", i);
         GP_AUTO_FREE char *path = fx_path(name);
         GP_AUTO_FREE char *pub = xasprintf("%s.pub", path);
-        assert_int_equal(RUN("ssh-keygen", "-q", "-t", kinds[i].type, "-b", kinds[i].bits, "-m",
-                             kinds[i].form, "-N", "", "-C", "me@here", "-f", path),
+        assert_int_equal(RUN("ssh-keygen", "-q", "-t", kinds[i].type, "-b", kinds[i].bits, "-m", kinds[i].form, "-N",
+                             "", "-C", "me@here", "-f", path),
                          0);
         GP_AUTO_FREE char *want = fx_read(pub);
         GP_AUTO_FREE char *line = NULL;
@@ -97,9 +96,7 @@ static void test_public_refused(void **state) {
     static const char *const forms[] = {"RFC4716", "PEM", "PKCS8"};
     for (size_t i = 0; i < GP_ARRAY_LEN(forms); i++) {
         GP_AUTO_FREE char *path = fx_path(forms[i]);
-        assert_int_equal(RUN("ssh-keygen", "-q", "-t", "ecdsa", "-m", forms[i], "-N", "open sesame", "-f",
-                             path),
-                         0);
+        assert_int_equal(RUN("ssh-keygen", "-q", "-t", "ecdsa", "-m", forms[i], "-N", "open sesame", "-f", path), 0);
         GP_AUTO_FREE char *line = NULL;
         struct gp_error err = {0};
         assert_int_equal(ssh_key_public(path, &line, &err), -GP_EAUTH);

@@ -20,8 +20,7 @@ static void expect_open(const struct ssh_target *t) {
     ok_command(s);
 }
 
-static void expect_refused(const struct ssh_target *t, enum gp_code code, const char *detail,
-                           const char *part) {
+static void expect_refused(const struct ssh_target *t, enum gp_code code, const char *detail, const char *part) {
     GP_AUTO_SSH struct ssh_session *s = NULL;
     struct gp_error err = {0};
     assert_int_equal(fx_open(t, 30000, &s, &err), -(int)code);
@@ -43,8 +42,7 @@ static void test_login_keys(void **state) {
         GP_AUTO_FREE char *path = fx_path(types[i][0]);
         GP_AUTO_FREE char *pub = xasprintf("%s.pub", path);
         GP_AUTO_FREE char *keys = fx_path("authorized_keys");
-        assert_int_equal(
-            RUN("ssh-keygen", "-q", "-t", "ecdsa", "-b", types[i][2], "-N", "", "-f", path), 0);
+        assert_int_equal(RUN("ssh-keygen", "-q", "-t", "ecdsa", "-b", types[i][2], "-N", "", "-f", path), 0);
         GP_AUTO_FREE char *line = fx_read(pub);
         GP_AUTO_FREE char *before = fx_read(keys);
         GP_AUTO_FREE char *all = xasprintf("%s\n%s\n", before, line);
@@ -319,8 +317,7 @@ static void test_refused_port(void **state) {
     struct counter c = {0};
     fx_target(&t, &fx.a);
     GP_AUTO_FD int fd = fx_bind(&t.port);
-    struct ssh_open_opts o = {
-        .deadline_ms = clock_deadline(400), .waiting = count_waits, .ctx = &c};
+    struct ssh_open_opts o = {.deadline_ms = clock_deadline(400), .waiting = count_waits, .ctx = &c};
     assert_int_equal(ssh_open(&t, &o, &s, &err), -GP_EREACH);
     assert_contains(err.msg, "llm/1: could not log in at 127.0.0.1:");
     assert_contains(err.msg, "Connection refused");
@@ -346,8 +343,7 @@ static void test_waits_for_sshd(void **state) {
     GP_AUTO_SSH struct ssh_session *s = NULL;
     struct gp_error err = {0};
     fx_target(&t, &late);
-    struct ssh_open_opts o = {
-        .deadline_ms = clock_deadline(30000), .waiting = start_late, .ctx = &late};
+    struct ssh_open_opts o = {.deadline_ms = clock_deadline(30000), .waiting = start_late, .ctx = &late};
     if (ssh_open(&t, &o, &s, &err) != 0) fail_msg("%s", err.msg);
     ok_command(s);
     fx_sshd_clear(&late);
@@ -367,8 +363,7 @@ static void test_cut_attempt_is_not_the_reason(void **state) {
     struct gp_error err = {0};
     fx_target(&t, &fx.a);
     GP_AUTO_FD int fd = fx_bind(&t.port);
-    struct ssh_open_opts o = {
-        .deadline_ms = clock_deadline(600), .waiting = start_silent, .ctx = &fd};
+    struct ssh_open_opts o = {.deadline_ms = clock_deadline(600), .waiting = start_silent, .ctx = &fd};
     assert_int_equal(ssh_open(&t, &o, &s, &err), -GP_EREACH);
     assert_contains(err.msg, "(1 attempt), last: ");
     assert_contains(err.msg, "Connection refused");
@@ -400,7 +395,8 @@ static void *rude_server(void *arg) {
         char line[4096];
         memset(line, 'x', sizeof line);
         line[sizeof line - 1] = '\n';
-        while (r->talks && send(c, line, sizeof line, MSG_NOSIGNAL) > 0) {}
+        while (r->talks && send(c, line, sizeof line, MSG_NOSIGNAL) > 0) {
+        }
         close(c);
     }
 }
@@ -487,10 +483,8 @@ static void test_login_grace(void **state) {
     struct gp_error err = {0};
     fx_target(&t, &fx.a);
     char *names[] = {away, keys};
-    struct ssh_open_opts o = {.deadline_ms = clock_deadline(30000),
-                              .login_grace_ms = 20000,
-                              .waiting = allow_now,
-                              .ctx = names};
+    struct ssh_open_opts o = {
+        .deadline_ms = clock_deadline(30000), .login_grace_ms = 20000, .waiting = allow_now, .ctx = names};
     if (ssh_open(&t, &o, &s, &err) != 0) fail_msg("%s", err.msg);
     assert_string_equal(ssh_host_key(s), fx.a.host_line);
 }
@@ -514,17 +508,13 @@ static void *dial_server(void *arg) {
             continue;
         }
         GP_AUTO_FD int to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        struct sockaddr_in sa = {.sin_family = AF_INET,
-                                 .sin_port = htons(d->port),
-                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in sa = {
+            .sin_family = AF_INET, .sin_port = htons(d->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         assert_int_equal(connect(to, (struct sockaddr *)&sa, sizeof sa), 0);
         char control[CMSG_SPACE(sizeof(int))] = {0};
         char ok[] = "ok\n";
         struct iovec iov = {.iov_base = ok, .iov_len = 3};
-        struct msghdr m = {.msg_iov = &iov,
-                           .msg_iovlen = 1,
-                           .msg_control = control,
-                           .msg_controllen = sizeof control};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
         struct cmsghdr *h = CMSG_FIRSTHDR(&m);
         h->cmsg_level = SOL_SOCKET;
         h->cmsg_type = SCM_RIGHTS;

@@ -16,8 +16,8 @@
 #define KEY "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKDnGdiHCk53BN1hdrB9JQiJUNaFrOhzd+WMk57SFv0k"
 #define PRINT "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-#define assert_contains(text, part)                                             \
-    do {                                                                        \
+#define assert_contains(text, part)                                                          \
+    do {                                                                                     \
         if (strstr((text), (part)) == NULL) fail_msg("'%s' is not in '%s'", (part), (text)); \
     } while (0)
 
@@ -81,7 +81,8 @@ static void test_hosts_errors(void **state) {
         {"hosts:\n  - {address: a, gpu: 'H100:0'}\n", "'H100:0' is no gpu"},
         {"hosts:\n  - {address: a, host_key: AAAA}\n", "f.yaml:2:28: a host_key is a line like"},
         {"hosts:\n  - {address: a, host_key: 'SHA256:short'}\n", "a host_key is a line like"},
-        {"hosts:\n  - {address: a, host_key: 'SHA256:$(id)_)>x;;bcdefghijklmnopqrstuvwxyz012345678'}\n", "a host_key is"},
+        {"hosts:\n  - {address: a, host_key: 'SHA256:$(id)_)>x;;bcdefghijklmnopqrstuvwxyz012345678'}\n",
+         "a host_key is"},
         {"hosts:\n  - {address: a, host_key: \"" KEY "\\n* " KEY "\"}\n", "a host_key is a line like"},
         {"hosts:\n  - {address: a, host_key: " KEY ", user: 'a%h'}\n", "cannot be a user's name"},
         {"hosts:\n  - {address: 'a{b'}\n", "cannot be a host's address"},
@@ -97,8 +98,7 @@ static void test_hosts_errors(void **state) {
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         GP_AUTO_SSH_HOSTS struct ssh_host_list l = {0};
         struct gp_error err = {0};
-        assert_int_equal(ssh_hosts_parse("f.yaml", bad[i].text, strlen(bad[i].text), &l, &err),
-                         -GP_EUSAGE);
+        assert_int_equal(ssh_hosts_parse("f.yaml", bad[i].text, strlen(bad[i].text), &l, &err), -GP_EUSAGE);
         assert_contains(err.msg, bad[i].want);
         assert_int_equal(l.list.len, 0);
     }
@@ -168,15 +168,25 @@ static int take(struct world *w, struct provider *p, struct stack *s, int first,
                 struct resource_list *ret, struct gp_error *err) {
     char provider[] = "ssh", region[] = "here";
     struct offer o = {.provider = provider, .region = region};
-    struct create_req q = {.stack = s, .spec = &w->spec, .offer = &o, .slot_first = first,
-                           .slot_count = count, .attempt = attempt, .login_pubkey = "",
-                           .user_data = "", .host_key_private = "", .host_key_public = ""};
+    struct create_req q = {.stack = s,
+                           .spec = &w->spec,
+                           .offer = &o,
+                           .slot_first = first,
+                           .slot_count = count,
+                           .attempt = attempt,
+                           .login_pubkey = "",
+                           .user_data = "",
+                           .host_key_private = "",
+                           .host_key_public = ""};
     return p->ops->create(p, &q, ret, err);
 }
 
 static void new_stack(struct world *w, struct provider *p, const char *name, struct stack *s) {
-    *s = (struct stack){.owner = xstrdup(p->owner), .name = xstrdup(name), .spec_hash = xstrdup("hash"),
-                        .provider = xstrdup("ssh"), .expires_s = 1000};
+    *s = (struct stack){.owner = xstrdup(p->owner),
+                        .name = xstrdup(name),
+                        .spec_hash = xstrdup("hash"),
+                        .provider = xstrdup("ssh"),
+                        .expires_s = 1000};
     struct prepare_req req = {.stack = s, .spec = &w->spec};
     struct gp_error err = {0};
     if (p->ops->prepare(p, &req, &err) != 0) fail_msg("%s", err.msg);

@@ -74,8 +74,7 @@ static void kill_children(pid_t pid) {
         int parent = 0;
         GP_AUTO_FREE char *path = xasprintf("/proc/%s/stat", e->d_name);
         GP_AUTO_STR struct str text = {0};
-        if (!str_to_i64(e->d_name, 2, INT32_MAX, &child) || fs_read(path, 4096, &text, NULL) != 0)
-            continue;
+        if (!str_to_i64(e->d_name, 2, INT32_MAX, &child) || fs_read(path, 4096, &text, NULL) != 0) continue;
         const char *after = strrchr(text.s, ')');
         if (after == NULL || sscanf(after, ") %*c %d", &parent) != 1 || parent != (int)pid) continue;
         kill_children((pid_t)child);
@@ -109,8 +108,7 @@ static void test_bastion_troubles(void **state) {
     gp_error_clear(&err);
     ssh_target_clear(&t);
     via(&t, &b, &fx.a);
-    struct ssh_open_opts o = {
-        .deadline_ms = clock_deadline(30000), .waiting = start_late, .ctx = &b};
+    struct ssh_open_opts o = {.deadline_ms = clock_deadline(30000), .waiting = start_late, .ctx = &b};
     if (ssh_open(&t, &o, &s, &err) != 0) fail_msg("%s", err.msg);
     /* The bastion's side of the connection dies in the middle. */
     GP_AUTO_FREE char *endless = fx_endless("exec sleep 600");
@@ -274,18 +272,30 @@ static void test_client_config_hostile(void **state) {
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     fx_target(&t, &fx.a);
     /* @ is the canary's path; each stands in every field of a target and of its bastion. */
-    static const char *const words[] = {
-        "SHA256:x)>@;;y", "SHA256:$(>@)AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "SHA256:`>@`", "SHA256:\">@\"",
-        "$(touch${IFS}@)", "`touch${IFS}@`", ";touch${IFS}@;", "a'$(touch @)'b", "\";touch @;\"",
-        "h\n  PermitLocalCommand yes\n  LocalCommand touch @", "h\r\n  ForwardAgent yes", "-oProxyCommand=touch @",
-        "x\"\n  ForwardAgent yes\n  User \"y", "%n;touch @", "/\n  ForwardAgent yes", "",
-        "ssh-ed25519 AAAA\n* ssh-ed25519 AAAA", "\x1b[2Jx", "\xe2\x80\xaex"};
+    static const char *const words[] = {"SHA256:x)>@;;y",
+                                        "SHA256:$(>@)AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                                        "SHA256:`>@`",
+                                        "SHA256:\">@\"",
+                                        "$(touch${IFS}@)",
+                                        "`touch${IFS}@`",
+                                        ";touch${IFS}@;",
+                                        "a'$(touch @)'b",
+                                        "\";touch @;\"",
+                                        "h\n  PermitLocalCommand yes\n  LocalCommand touch @",
+                                        "h\r\n  ForwardAgent yes",
+                                        "-oProxyCommand=touch @",
+                                        "x\"\n  ForwardAgent yes\n  User \"y",
+                                        "%n;touch @",
+                                        "/\n  ForwardAgent yes",
+                                        "",
+                                        "ssh-ed25519 AAAA\n* ssh-ed25519 AAAA",
+                                        "\x1b[2Jx",
+                                        "\xe2\x80\xaex"};
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++) {
         GP_AUTO_STR struct str word = {0};
         for (const char *p = words[i]; *p != '\0'; p++)
             if (*p == '@') str_add(&word, canary);
-            else
-                str_addc(&word, *p);
+            else str_addc(&word, *p);
         str_add(&word, "");
         for (int outer = 0; outer < 2; outer++) {
             for (int field = 0; field < 6; field++) {
@@ -295,8 +305,7 @@ static void test_client_config_hostile(void **state) {
                 char **const fields[] = {&at->host, &at->user, &at->key_path, &at->known_hosts, &at->dial_socket};
                 strv_clear(&at->host_keys);
                 if (field < 5) fx_set(fields[field], word.s);
-                else
-                    strv_add(&at->host_keys, word.s);
+                else strv_add(&at->host_keys, word.s);
                 if (field == 4 && !outer) {
                     ssh_target_clear(bad.bastion);
                     free(bad.bastion);
@@ -316,8 +325,7 @@ static void test_host_key_lines(void **state) {
     assert_int_equal(ssh_host_key_line(commented, &line, NULL), 0);
     assert_string_equal(line, fx.a.host_line);
     static const char *const bad[] = {"", "ssh-ed25519", "ssh-ed25519 AAAA", "ssh-dss AAAAB3NzaC1kc3MAAAAA", "x y"};
-    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++)
-        assert_int_equal(ssh_host_key_line(bad[i], &line, NULL), -GP_EUSAGE);
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) assert_int_equal(ssh_host_key_line(bad[i], &line, NULL), -GP_EUSAGE);
     GP_AUTO_FREE char *two = xasprintf("%s\n%s", fx.a.host_line, fx.a.host_line);
     assert_int_equal(ssh_host_key_line(two, &line, NULL), -GP_EUSAGE);
     GP_AUTO_FREE char *other = xasprintf("ssh-rsa%s", fx.a.host_line + strlen("ssh-ed25519"));
@@ -361,8 +369,7 @@ static void *dial_server(void *arg) {
     if (connect(to, (struct sockaddr *)&sa, sizeof sa) != 0) return NULL;
     char control[CMSG_SPACE(sizeof(int))] = {0}, ok[] = "ok\n";
     struct iovec iov = {.iov_base = ok, .iov_len = 3};
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     h->cmsg_level = SOL_SOCKET;
     h->cmsg_type = SCM_RIGHTS;
@@ -398,7 +405,8 @@ static int known_host(int n, char **argv) {
     GP_AUTO_STR struct str line = {0};
     struct gp_error err = {0};
     if (n < 5 || strcmp(argv[n - 4], "--") != 0) return 2;
-    int r = ssh_known_host((const char *const *)argv, (size_t)n - 4, argv[n - 3], argv[n - 2], argv[n - 1], &line, &err);
+    int r =
+        ssh_known_host((const char *const *)argv, (size_t)n - 4, argv[n - 3], argv[n - 2], argv[n - 1], &line, &err);
     if (line.len > 0) fputs(line.s, stdout);
     return r == 0 ? 0 : 1;
 }

@@ -29,8 +29,8 @@ static void put(struct str *s, uint32_t c) {
     } else if (c < 0x10000) {
         str_addf(s, "%c%c%c", (int)(0xe0 | c >> 12), (int)(0x80 | (c >> 6 & 0x3f)), (int)(0x80 | (c & 0x3f)));
     } else {
-        str_addf(s, "%c%c%c%c", (int)(0xf0 | c >> 18), (int)(0x80 | (c >> 12 & 0x3f)),
-                 (int)(0x80 | (c >> 6 & 0x3f)), (int)(0x80 | (c & 0x3f)));
+        str_addf(s, "%c%c%c%c", (int)(0xf0 | c >> 18), (int)(0x80 | (c >> 12 & 0x3f)), (int)(0x80 | (c >> 6 & 0x3f)),
+                 (int)(0x80 | (c & 0x3f)));
     }
 }
 
@@ -128,10 +128,14 @@ static void report_writers(void **state) {
         GP_AUTO_STR struct str in = {0};
         piece(&in, i);
         struct report r = {.stack = xstrdup("s"), .run = xstrdup(in.s)};
-        struct report_node n = {.id = xstrdup(in.s), .place = xstrdup(in.s), .address = xstrdup(in.s),
-                                .host = xstrdup(in.s)};
-        struct check_result c = {.check = xstrdup("net.pair"), .verdict = VERDICT_FAIL, .required = true,
-                                 .code = xstrdup(in.s), .message = xstrdup(in.s), .suggestion = xstrdup(in.s)};
+        struct report_node n = {
+            .id = xstrdup(in.s), .place = xstrdup(in.s), .address = xstrdup(in.s), .host = xstrdup(in.s)};
+        struct check_result c = {.check = xstrdup("net.pair"),
+                                 .verdict = VERDICT_FAIL,
+                                 .required = true,
+                                 .code = xstrdup(in.s),
+                                 .message = xstrdup(in.s),
+                                 .suggestion = xstrdup(in.s)};
         vec_push(&n.checks, c);
         vec_push(&r.nodes, n);
         report_judge(&r);

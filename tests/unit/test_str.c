@@ -48,8 +48,12 @@ static void one_line_steers_no_terminal(void **state) {
     made_one_line("", "");
     made_one_line("a\tb\nc", "a b c");
     made_one_line("\x1b[31mred\x7f", "?[31mred?");
-    made_one_line("\xc2\x9b" "31m", "?31m");                    /* CSI as U+009B */
-    made_one_line("\xe2\x80\xae" "evil\xe2\x81\xa9", "?evil?"); /* text turned around */
+    made_one_line("\xc2\x9b"
+                  "31m",
+                  "?31m"); /* CSI as U+009B */
+    made_one_line("\xe2\x80\xae"
+                  "evil\xe2\x81\xa9",
+                  "?evil?"); /* text turned around */
     made_one_line("gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80",
                   "gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80");
     made_one_line("\xff\xe4\xb8", "???"); /* not UTF-8, and cut within a character */
@@ -203,8 +207,8 @@ static void numbers(void **state) {
     int64_t i = 7;
     assert_true(str_to_i64("-12", -12, 0, &i));
     assert_int_equal(i, -12);
-    static const char *const not_ints[] = {
-        "", " 1", "1 ", "+1", "0x10", "1.0", "1e3", "-", "9223372036854775808", "--1", "abc"};
+    static const char *const not_ints[] = {"",    " 1", "1 ", "+1", "0x10", "1.0", "1e3", "-", "9223372036854775808",
+                                           "--1", "abc"};
     for (size_t k = 0; k < GP_ARRAY_LEN(not_ints); k++) {
         assert_false(str_to_i64(not_ints[k], INT64_MIN, INT64_MAX, &i));
         assert_int_equal(i, -12); /* untouched */
@@ -214,10 +218,8 @@ static void numbers(void **state) {
     assert_true(str_to_double("-1.5e3", &d));
     assert_true(d == -1500);
     assert_true(str_to_double(".5", &d));
-    static const char *const not_doubles[] = {"",    "nan", "inf", "-inf",  "0x1p3",
-                                              "1,5", "1 ",  " 1",  "1e999", "x"};
-    for (size_t k = 0; k < GP_ARRAY_LEN(not_doubles); k++)
-        assert_false(str_to_double(not_doubles[k], &d));
+    static const char *const not_doubles[] = {"", "nan", "inf", "-inf", "0x1p3", "1,5", "1 ", " 1", "1e999", "x"};
+    for (size_t k = 0; k < GP_ARRAY_LEN(not_doubles); k++) assert_false(str_to_double(not_doubles[k], &d));
 }
 
 static void distances(void **state) {
@@ -277,11 +279,10 @@ static void exit_codes(void **state) {
     static const struct {
         enum gp_code code;
         int exit_code;
-    } rows[] = {{GP_EUSAGE, 1}, {GP_ECAPACITY, 3},    {GP_EQUOTA, 4},    {GP_EAUTH, 5},
-                {GP_EENDPOINT, 1}, {GP_EREACH, 6}, {GP_EBOOTSTRAP, 6},   {GP_EVALIDATE, 7}, {GP_EBILLED, 8},
-                {GP_EJOB, 9},   {GP_ECANCELLED, 130}, {GP_EUNKNOWN, 8},  {GP_OK, 0}};
-    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++)
-        assert_int_equal(gp_exit_code(rows[i].code), rows[i].exit_code);
+    } rows[] = {{GP_EUSAGE, 1},       {GP_ECAPACITY, 3},  {GP_EQUOTA, 4},    {GP_EAUTH, 5},   {GP_EENDPOINT, 1},
+                {GP_EREACH, 6},       {GP_EBOOTSTRAP, 6}, {GP_EVALIDATE, 7}, {GP_EBILLED, 8}, {GP_EJOB, 9},
+                {GP_ECANCELLED, 130}, {GP_EUNKNOWN, 8},   {GP_OK, 0}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) assert_int_equal(gp_exit_code(rows[i].code), rows[i].exit_code);
     for (int c = 0; c <= GP_CODE_MAX; c++) assert_non_null(gp_code_name((enum gp_code)c));
     static const int order[] = {8, 5, 4, 3, 6, 7, 9, 1, 130, 2, 0};
     for (size_t i = 0; i + 1 < GP_ARRAY_LEN(order); i++) {
@@ -325,11 +326,9 @@ static void files(void **state) {
 static void paths(void **state) {
     (void)state;
     setenv("HOME", "/home/me", 1);
-    GP_AUTO_FREE char *a = fs_relative_to("dir/spec.yaml", "x"),
-                      *b = fs_relative_to("spec.yaml", "x");
+    GP_AUTO_FREE char *a = fs_relative_to("dir/spec.yaml", "x"), *b = fs_relative_to("spec.yaml", "x");
     GP_AUTO_FREE char *c = fs_relative_to("/d/spec.yaml", "/x"), *d = fs_relative_to("d/s", "~/x");
-    GP_AUTO_FREE char *e = fs_expand_home("~other/x"), *f = fs_join("a/", "b"),
-                      *g = fs_join("a", "/b");
+    GP_AUTO_FREE char *e = fs_expand_home("~other/x"), *f = fs_join("a/", "b"), *g = fs_join("a", "/b");
     assert_string_equal(a, "dir/x");
     assert_string_equal(b, "x");
     assert_string_equal(c, "/x");

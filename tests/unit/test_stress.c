@@ -13,15 +13,13 @@
 enum { PERHAPS = 0x8, HW = 0x40, SW = 0x20, CAP = 0x4, N = 100 };
 static const struct stress_reasons why = {.hw = HW | PERHAPS, .hw_certain = HW, .sw_thermal = SW, .power_cap = CAP};
 
-static void steady(struct stress_sample *s)
-{
+static void steady(struct stress_sample *s) {
     for (size_t i = 0; i < N; i++)
-        s[i] = (struct stress_sample){.at_s = (double)i / 4, .rate = 700, .clock_mhz = 1700,
-                                      .temperature_c = 60, .power_w = 690, .reasons = CAP};
+        s[i] = (struct stress_sample){
+            .at_s = (double)i / 4, .rate = 700, .clock_mhz = 1700, .temperature_c = 60, .power_w = 690, .reasons = CAP};
 }
 
-static void test_steady(void **state)
-{
+static void test_steady(void **state) {
     (void)state;
     struct stress_sample s[N];
     struct stress_figures f;
@@ -35,16 +33,13 @@ static void test_steady(void **state)
     assert_true(f.hw == 0 && f.sw_thermal == 0 && f.power_cap == 90);
 }
 
-static void test_decay_and_dips(void **state)
-{
+static void test_decay_and_dips(void **state) {
     (void)state;
     struct stress_sample s[N];
     struct stress_figures f;
     steady(s);
-    for (size_t i = 60; i < N; i++)
-        s[i].rate = 420;
-    for (size_t i = 50; i < 59; i++)
-        s[i].clock_mhz = 900;
+    for (size_t i = 60; i < N; i++) s[i].rate = 420;
+    for (size_t i = 50; i < 59; i++) s[i].clock_mhz = 900;
     s[70].temperature_c = 91;
     s[71].reasons = HW | CAP;
     s[72].reasons = SW;
@@ -54,8 +49,7 @@ static void test_decay_and_dips(void **state)
     assert_true(f.hottest == 91 && f.hw == 1 && f.hw_seen == HW && f.sw_thermal == 1);
 }
 
-static void test_a_moment_of_what_may_be_a_change_of_clocks(void **state)
-{
+static void test_a_moment_of_what_may_be_a_change_of_clocks(void **state) {
     (void)state;
     struct stress_sample s[N];
     struct stress_figures f;
@@ -68,8 +62,7 @@ static void test_a_moment_of_what_may_be_a_change_of_clocks(void **state)
     assert_true(f.hw == 2 && f.hw_seen == PERHAPS);
 }
 
-static void test_what_is_not_told_is_no_figure(void **state)
-{
+static void test_what_is_not_told_is_no_figure(void **state) {
     (void)state;
     struct stress_sample s[N];
     struct stress_figures f;
@@ -86,8 +79,7 @@ static void test_what_is_not_told_is_no_figure(void **state)
     assert_false(f.told);
 }
 
-static void test_thinning_keeps_the_extremes(void **state)
-{
+static void test_thinning_keeps_the_extremes(void **state) {
     (void)state;
     struct stress_sample s[N];
     steady(s);
@@ -111,8 +103,7 @@ static void test_thinning_keeps_the_extremes(void **state)
     assert_int_equal(stress_thin(s, 0, 7), 0);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steady),
         cmocka_unit_test(test_decay_and_dips),

@@ -15,9 +15,18 @@
 #define PRINT "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 static const char *const good[][2] = {
-    {"owner", "123456789012-ci@x"}, {"stack", "llm"}, {"uid", UID}, {"spec", HASH}, {"hostkey", PRINT},
-    {"created", "2026-11-22T08:00:00Z"}, {"expires", "2026-11-22T12:00:00Z"}, {"slots", "4+8"},
-    {"attempt", "3"}, {"price", "1.25"}, {"claim", "1"}, {"regions", "eu-west-1 us-east-1"},
+    {"owner", "123456789012-ci@x"},
+    {"stack", "llm"},
+    {"uid", UID},
+    {"spec", HASH},
+    {"hostkey", PRINT},
+    {"created", "2026-11-22T08:00:00Z"},
+    {"expires", "2026-11-22T12:00:00Z"},
+    {"slots", "4+8"},
+    {"attempt", "3"},
+    {"price", "1.25"},
+    {"claim", "1"},
+    {"regions", "eu-west-1 us-east-1"},
 };
 
 static void read_all(struct tags *t, const char *but, const char *value) {
@@ -52,23 +61,66 @@ static void test_good(void **state) {
  * stack and uid nobody is named at all. */
 static void test_bad(void **state) {
     (void)state;
-    static const char *const bad[][2] = {
-        {"uid", "../../../victimdir"}, {"uid", ""}, {"uid", "0123456789abcdeF"}, {"uid", UID "0"},
-        {"uid", "0123456789abcde"}, {"uid", "0123456789abcd\n"}, {"uid", "0123456789abcd/."},
-        {"stack", "../../.."}, {"stack", ""}, {"stack", "LLM"}, {"stack", "a/b"}, {"stack", "-a"},
-        {"stack", "a b"}, {"stack", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"},
-        {"owner", ""}, {"owner", "a/b"}, {"owner", "*"}, {"owner", "a?b"}, {"owner", "${x}"}, {"owner", "../x"},
-        {"owner", "a\tb"}, {"owner", "\xe2\x80\xaex"}, {"spec", "x"}, {"spec", HASH "0"},
-        {"hostkey", "SHA256:x) touch /tmp/canary;; *"}, {"hostkey", PRINT "A"}, {"hostkey", "MD5:aa"},
-        {"hostkey", "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA$("}, {"hostkey", ""},
-        {"created", "yesterday"}, {"created", "2026-11-22T08:00:00+01:00"}, {"expires", "9999-12-31T23:59:59Z"},
-        {"expires", "2026-02-31T00:00:00Z"}, {"expires", "2026-11-22T08:00:00Z "}, {"expires", "0"},
-        {"slots", "99999999+1"}, {"slots", "0+0"}, {"slots", "1"}, {"slots", "4095+2"}, {"slots", "-1+2"},
-        {"slots", "00+1"}, {"slots", "0+1;id"}, {"slots", "+0+1"}, {"attempt", "-1"}, {"attempt", "1e3"},
-        {"attempt", "99999999999"}, {"attempt", ""}, {"price", "nan"}, {"price", "-1"}, {"price", "inf"},
-        {"price", "1e300"}, {"price", "x"}, {"claim", "0"}, {"claim", "true"}, {"regions", ""},
-        {"regions", "us-east-1  eu-west-1"}, {"regions", "us-east-1 eu-west-1"}, {"regions", "../x"},
-        {"regions", "a;b"}, {"regions", "eu-west-1 eu-west-1"}};
+    static const char *const bad[][2] = {{"uid", "../../../victimdir"},
+                                         {"uid", ""},
+                                         {"uid", "0123456789abcdeF"},
+                                         {"uid", UID "0"},
+                                         {"uid", "0123456789abcde"},
+                                         {"uid", "0123456789abcd\n"},
+                                         {"uid", "0123456789abcd/."},
+                                         {"stack", "../../.."},
+                                         {"stack", ""},
+                                         {"stack", "LLM"},
+                                         {"stack", "a/b"},
+                                         {"stack", "-a"},
+                                         {"stack", "a b"},
+                                         {"stack", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"},
+                                         {"owner", ""},
+                                         {"owner", "a/b"},
+                                         {"owner", "*"},
+                                         {"owner", "a?b"},
+                                         {"owner", "${x}"},
+                                         {"owner", "../x"},
+                                         {"owner", "a\tb"},
+                                         {"owner", "\xe2\x80\xaex"},
+                                         {"spec", "x"},
+                                         {"spec", HASH "0"},
+                                         {"hostkey", "SHA256:x) touch /tmp/canary;; *"},
+                                         {"hostkey", PRINT "A"},
+                                         {"hostkey", "MD5:aa"},
+                                         {"hostkey", "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA$("},
+                                         {"hostkey", ""},
+                                         {"created", "yesterday"},
+                                         {"created", "2026-11-22T08:00:00+01:00"},
+                                         {"expires", "9999-12-31T23:59:59Z"},
+                                         {"expires", "2026-02-31T00:00:00Z"},
+                                         {"expires", "2026-11-22T08:00:00Z "},
+                                         {"expires", "0"},
+                                         {"slots", "99999999+1"},
+                                         {"slots", "0+0"},
+                                         {"slots", "1"},
+                                         {"slots", "4095+2"},
+                                         {"slots", "-1+2"},
+                                         {"slots", "00+1"},
+                                         {"slots", "0+1;id"},
+                                         {"slots", "+0+1"},
+                                         {"attempt", "-1"},
+                                         {"attempt", "1e3"},
+                                         {"attempt", "99999999999"},
+                                         {"attempt", ""},
+                                         {"price", "nan"},
+                                         {"price", "-1"},
+                                         {"price", "inf"},
+                                         {"price", "1e300"},
+                                         {"price", "x"},
+                                         {"claim", "0"},
+                                         {"claim", "true"},
+                                         {"regions", ""},
+                                         {"regions", "us-east-1  eu-west-1"},
+                                         {"regions", "us-east-1 eu-west-1"},
+                                         {"regions", "../x"},
+                                         {"regions", "a;b"},
+                                         {"regions", "eu-west-1 eu-west-1"}};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         struct tags t;
         struct resource r;
@@ -155,8 +207,11 @@ static void test_regions_added_later(void **state) {
         bool bad;
     } cases[] = {
         {{{"regions", "us-east-1"}, {"region/eu-west-1", "1"}, {"region/us-west-2", "1"}},
-         "eu-west-1 us-east-1 us-west-2", false},
-        {{{"region/us-west-2", "1"}, {"region/us-east-1", "1"}, {"regions", "us-east-1"}}, "us-east-1 us-west-2", false},
+         "eu-west-1 us-east-1 us-west-2",
+         false},
+        {{{"region/us-west-2", "1"}, {"region/us-east-1", "1"}, {"regions", "us-east-1"}},
+         "us-east-1 us-west-2",
+         false},
         {{{"regions", "*"}, {"region/eu-west-1", "1"}}, "*", false},
         {{{"region/eu-west-1", "1"}}, "", false},
         {{{"regions", "us-east-1"}, {"region/../x", "1"}}, "us-east-1", true},
@@ -210,9 +265,9 @@ static void test_coverage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),       cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_twice_and_missing), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_regions), cmocka_unit_test(test_regions_added_later),    cmocka_unit_test(test_coverage),
+        cmocka_unit_test(test_good),       cmocka_unit_test(test_bad),     cmocka_unit_test(test_twice_and_missing),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_regions), cmocka_unit_test(test_regions_added_later),
+        cmocka_unit_test(test_coverage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

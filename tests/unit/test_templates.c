@@ -9,8 +9,7 @@
 
 #include <cmocka.h>
 
-static const struct template_var VARS[] = {
-    {"A", "one"}, {"Q", "it's"}, {"EMPTY", ""}, {"EVIL", "@@A@@"}, {NULL, NULL}};
+static const struct template_var VARS[] = {{"A", "one"}, {"Q", "it's"}, {"EMPTY", ""}, {"EVIL", "@@A@@"}, {NULL, NULL}};
 
 static int render(const char *text, struct str *out, struct gp_error *err) {
     return template_render_text("t", text, strlen(text), VARS, out, err);
@@ -83,9 +82,8 @@ static void finds_what_is_embedded(void **state) {
 
 static struct cloud_init_req good_req(void) {
     return (struct cloud_init_req){.login_pubkey = "ssh-ed25519 AAAAC3Nza login \"quoted\"",
-                                   .host_key_private =
-                                       "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\nBBBB\n"
-                                       "-----END OPENSSH PRIVATE KEY-----\n",
+                                   .host_key_private = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\nBBBB\n"
+                                                       "-----END OPENSSH PRIVATE KEY-----\n",
                                    .host_key_public = "ssh-ed25519 AAAAC3Host first",
                                    .stack = "llm",
                                    .uid = "0123456789abcdef",
@@ -104,16 +102,16 @@ static void user_data_has_what_a_node_needs(void **state) {
     assert_non_null(strstr(out.s, "name: gpuprov\n"));
     assert_non_null(strstr(out.s, "NOPASSWD:ALL"));
     assert_non_null(strstr(out.s, "- \"ssh-ed25519 AAAAC3Nza login \\\"quoted\\\"\"\n"));
-    assert_non_null(
-        strstr(out.s, "\n    -----BEGIN OPENSSH PRIVATE KEY-----\n    AAAA\n    BBBB\n"));
+    assert_non_null(strstr(out.s, "\n    -----BEGIN OPENSSH PRIVATE KEY-----\n    AAAA\n    BBBB\n"));
     assert_null(strstr(out.s, "@@"));
 }
 
 /* A comment cannot end the string, break the line (YAML has three more of those) or make the YAML invalid. */
 static void user_data_with_any_comment(void **state) {
     (void)state;
-    static const char *const comments[] = {"\"\\\"]\"", "\xc2\x85runcmd: [id]", "\xe2\x80\xa8x: y", "\xc2\x9b", "\xff",
-                                           "\xf3\xa0\x80\x81", "gr\xc3\xbc\xc3\x9f", "@@UID@@", "#x", ": - {}"};
+    static const char *const comments[] = {
+        "\"\\\"]\"",        "\xc2\x85runcmd: [id]", "\xe2\x80\xa8x: y", "\xc2\x9b", "\xff",
+        "\xf3\xa0\x80\x81", "gr\xc3\xbc\xc3\x9f",   "@@UID@@",          "#x",       ": - {}"};
     for (size_t i = 0; i < GP_ARRAY_LEN(comments); i++) {
         GP_AUTO_FREE char *key = xasprintf("ssh-ed25519 AAAAC3Nza %s", comments[i]);
         GP_AUTO_STR struct str out = {0};

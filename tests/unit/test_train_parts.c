@@ -208,8 +208,7 @@ static void test_segments_are_announced_in_order(void **state) {
     float loss = 0;
     world_open(&w);
     open_mixed(&w, GEMM_BF16, &g);
-    struct mx_gradient_args a = {.in = w.in, .next = w.next, .weight = 1, .done = count_segment,
-                                 .ctx = &next};
+    struct mx_gradient_args a = {.in = w.in, .next = w.next, .weight = 1, .done = count_segment, .ctx = &next};
     assert_int_equal(mx_gradient(&g, &a, &loss, &err), 0);
     assert_int_equal(next, GPT_LAYERS + 2);
     assert_int_equal(next, g.n_segments);

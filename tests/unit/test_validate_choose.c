@@ -7,39 +7,30 @@
 #include "base/fs.h"
 #include "validate/models.h"
 
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 
 #include <cmocka.h>
 
-static struct spec make_spec(int nodes, int gpus, int64_t time_ms)
-{
-    return (struct spec){.nodes = nodes,
-                         .gpu = {.count = gpus},
-                         .validate = {.time_ms = time_ms}};
+static struct spec make_spec(int nodes, int gpus, int64_t time_ms) {
+    return (struct spec){.nodes = nodes, .gpu = {.count = gpus}, .validate = {.time_ms = time_ms}};
 }
 
-static bool has(const struct validate_plan *p, const char *id)
-{
+static bool has(const struct validate_plan *p, const char *id) {
     for (size_t i = 0; i < p->node_checks.len; i++)
-        if (str_eq(p->node_checks.items[i]->id, id))
-            return true;
+        if (str_eq(p->node_checks.items[i]->id, id)) return true;
     for (size_t i = 0; i < p->gang_checks.len; i++)
-        if (str_eq(p->gang_checks.items[i]->id, id))
-            return true;
+        if (str_eq(p->gang_checks.items[i]->id, id)) return true;
     return false;
 }
 
-static bool left_out(const struct validate_plan *p, const char *id, const char *why)
-{
+static bool left_out(const struct validate_plan *p, const char *id, const char *why) {
     for (size_t i = 0; i < p->left_out.n; i++)
-        if (str_starts(p->left_out.v[i], id) && strstr(p->left_out.v[i], why))
-            return true;
+        if (str_starts(p->left_out.v[i], id) && strstr(p->left_out.v[i], why)) return true;
     return false;
 }
 
-static void test_all_apply(void **state)
-{
+static void test_all_apply(void **state) {
     (void)state;
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
     struct gp_error err = {0};
@@ -52,13 +43,11 @@ static void test_all_apply(void **state)
         const struct check_info *a = p.node_checks.items[i - 1], *b = p.node_checks.items[i];
         int x = a->core * 2 + a->required, y = b->core * 2 + b->required;
         assert_true(x >= y);
-        if (x == y)
-            assert_true(a->seconds * GP_MAX(b->telling, 1) <= b->seconds * GP_MAX(a->telling, 1));
+        if (x == y) assert_true(a->seconds * GP_MAX(b->telling, 1) <= b->seconds * GP_MAX(a->telling, 1));
     }
 }
 
-static void test_what_cannot_apply_is_said(void **state)
-{
+static void test_what_cannot_apply_is_said(void **state) {
     (void)state;
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
     struct gp_error err = {0};
@@ -70,20 +59,17 @@ static void test_what_cannot_apply_is_said(void **state)
     assert_true(left_out(&p, "net.pair", "two nodes"));
 }
 
-static void refuse(struct spec *s, const char *id, const char *says)
-{
+static void refuse(struct spec *s, const char *id, const char *says) {
     struct validate_plan p = {0};
     struct gp_error err = {0};
     strv_add(&s->validate.require, id);
     assert_int_equal(validate_choose(s, &p, &err), -GP_EUSAGE);
-    if (!strstr(err.msg, says))
-        fail_msg("'%s' does not say '%s'", err.msg, says);
+    if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
     assert_null(p.node_checks.items); /* untouched on failure */
     strv_clear(&s->validate.require);
 }
 
-static void test_required_must_exist_apply_and_fit(void **state)
-{
+static void test_required_must_exist_apply_and_fit(void **state) {
     (void)state;
     struct spec s = make_spec(1, 0, 5 * 60000);
     refuse(&s, "gpu.memor", "did you mean 'gpu.memory'");
@@ -95,12 +81,11 @@ static void test_required_must_exist_apply_and_fit(void **state)
     refuse(&tiny, "host.kernlog", cost);
 }
 
-static void test_floors_must_apply_and_fit(void **state)
-{
+static void test_floors_must_apply_and_fit(void **state) {
     (void)state;
     struct spec s = make_spec(1, 0, 5 * 60000);
-    struct spec_floor f = {.check = xstrdup("net.pair"), .metric = xstrdup("bandwidth"), .value = 1,
-                           .unit = xstrdup("GB/s")};
+    struct spec_floor f = {
+        .check = xstrdup("net.pair"), .metric = xstrdup("bandwidth"), .value = 1, .unit = xstrdup("GB/s")};
     vec_push(&s.validate.floors, f);
     struct validate_plan p = {0};
     struct gp_error err = {0};
@@ -115,13 +100,11 @@ static void test_floors_must_apply_and_fit(void **state)
     vec_free(&s.validate.floors);
 }
 
-static void test_what_does_not_fit_is_left_out(void **state)
-{
+static void test_what_does_not_fit_is_left_out(void **state) {
     (void)state;
     struct spec s = make_spec(2, 8, 0);
     int64_t core = 0;
-    for (size_t i = 0; i < check_count(); i++)
-        core += check_table[i].core ? check_table[i].seconds : 0;
+    for (size_t i = 0; i < check_count(); i++) core += check_table[i].core ? check_table[i].seconds : 0;
     assert_in_range(core, 1, 60); /* a minute is enough for what no verdict can do without */
     s.validate.time_ms = core * 1000;
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
@@ -138,8 +121,7 @@ static void test_what_does_not_fit_is_left_out(void **state)
     strv_clear(&s.validate.require);
 }
 
-static void test_the_table_is_sound(void **state)
-{
+static void test_the_table_is_sound(void **state) {
     (void)state;
     for (size_t i = 0; i < check_count(); i++) {
         const struct check_info *c = &check_table[i];
@@ -157,8 +139,7 @@ static void test_the_table_is_sound(void **state)
     assert_null(check_find("no.such"));
 }
 
-static void test_page_has_every_check_and_limit(void **state)
-{
+static void test_page_has_every_check_and_limit(void **state) {
     (void)state;
     GP_AUTO_FREE char *page = checks_markdown();
     for (size_t i = 0; i < check_count(); i++) {
@@ -168,16 +149,12 @@ static void test_page_has_every_check_and_limit(void **state)
     assert_non_null(strstr(page, "| `wrong_words` | words | more than 0 words | - | memory is exact |"));
     GP_AUTO_STR struct str kept = {0};
     struct gp_error err = {0};
-    if (getenv("UPDATE_GOLDEN"))
-        assert_int_equal(fs_write_atomic("docs/checks.md", page, strlen(page), 0644, &err), 0);
-    if (fs_read("docs/checks.md", 1 << 20, &kept, &err) < 0)
-        fail_msg("%s", err.msg);
-    if (!str_eq(kept.s, page))
-        fail_msg("docs/checks.md is not what the table says: run 'make docs'");
+    if (getenv("UPDATE_GOLDEN")) assert_int_equal(fs_write_atomic("docs/checks.md", page, strlen(page), 0644, &err), 0);
+    if (fs_read("docs/checks.md", 1 << 20, &kept, &err) < 0) fail_msg("%s", err.msg);
+    if (!str_eq(kept.s, page)) fail_msg("docs/checks.md is not what the table says: run 'make docs'");
 }
 
-static void test_page_of_models(void **state)
-{
+static void test_page_of_models(void **state) {
     (void)state;
     GP_AUTO_FREE char *page = models_markdown();
     const struct gpu_model *m = NULL;
@@ -189,14 +166,11 @@ static void test_page_of_models(void **state)
     struct gp_error err = {0};
     if (getenv("UPDATE_GOLDEN"))
         assert_int_equal(fs_write_atomic("docs/gpu-models.md", page, strlen(page), 0644, &err), 0);
-    if (fs_read("docs/gpu-models.md", 1 << 20, &kept, &err) < 0)
-        fail_msg("%s", err.msg);
-    if (!str_eq(kept.s, page))
-        fail_msg("docs/gpu-models.md is not what the table says: run 'make docs'");
+    if (fs_read("docs/gpu-models.md", 1 << 20, &kept, &err) < 0) fail_msg("%s", err.msg);
+    if (!str_eq(kept.s, page)) fail_msg("docs/gpu-models.md is not what the table says: run 'make docs'");
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_apply),
         cmocka_unit_test(test_what_cannot_apply_is_said),

@@ -7,25 +7,24 @@
 
 /* A rank that writes its lines to a file and is "alive" as long as the file `alive` is there. MORE is
  * what it writes after it was followed once, so that rank 0 has not ended before the others begin. */
-#define RANK(MORE)                                                                                 \
-    "verb=$1; shift; dir=; from=0; rank=;\n"                                                       \
-    "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; esac; " \
-    "shift 2; done\n"                                                                              \
-    "case $verb in\n"                                                                              \
-    "rank) read -r token; read -r addr; echo \"$token\" >\"$HOME/token\"; echo \"$addr\" "         \
-    ">\"$HOME/addr\"; : >\"$dir/alive\"\n"                                                         \
-    "  { echo '{\"v\":1,\"type\":\"hello\",\"rank\":'$rank',\"size\":2,\"boot_id\":\"'$BOOT'\"}'; [ $rank != 0 ] || echo '{\"type\":\"listen\",\"addr\":\"10.0.0.1:4444\"}'; "    \
-    START("train.ddp") " } >\"$dir/rank.jsonl\"\n"                                                \
-    "  echo '{\"type\":\"started\",\"pid\":'$$'}';;\n"                                             \
-    "follow) size=$(wc -c <\"$dir/rank.jsonl\"); alive=false; [ ! -e \"$dir/alive\" ] || "         \
-    "alive=true; tail -c +$((from + 1)) \"$dir/rank.jsonl\"\n"                                     \
-    "  echo '{\"type\":\"at\",\"offset\":'$size',\"alive\":'$alive'}'\n"                           \
-    "  [ -e \"$dir/more\" ] || { : >\"$dir/more\"; { " MORE " } >>\"$dir/rank.jsonl\"; };;\n"       \
-    "stop) echo stopped >>\"$HOME/stopped\";;\n"                                                  \
-    "esac"
+#define RANK(MORE)                                                                                                                                                                    \
+    "verb=$1; shift; dir=; from=0; rank=;\n"                                                                                                                                          \
+    "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; esac; "                                                                                    \
+    "shift 2; done\n"                                                                                                                                                                 \
+    "case $verb in\n"                                                                                                                                                                 \
+    "rank) read -r token; read -r addr; echo \"$token\" >\"$HOME/token\"; echo \"$addr\" "                                                                                            \
+    ">\"$HOME/addr\"; : >\"$dir/alive\"\n"                                                                                                                                            \
+    "  { echo '{\"v\":1,\"type\":\"hello\",\"rank\":'$rank',\"size\":2,\"boot_id\":\"'$BOOT'\"}'; [ $rank != 0 ] || echo '{\"type\":\"listen\",\"addr\":\"10.0.0.1:4444\"}'; " START( \
+        "train.ddp") " } >\"$dir/rank.jsonl\"\n"                                                                                                                                      \
+                     "  echo '{\"type\":\"started\",\"pid\":'$$'}';;\n"                                                                                                               \
+                     "follow) size=$(wc -c <\"$dir/rank.jsonl\"); alive=false; [ ! -e \"$dir/alive\" ] || "                                                                           \
+                     "alive=true; tail -c +$((from + 1)) \"$dir/rank.jsonl\"\n"                                                                                                       \
+                     "  echo '{\"type\":\"at\",\"offset\":'$size',\"alive\":'$alive'}'\n"                                                                                             \
+                     "  [ -e \"$dir/more\" ] || { : >\"$dir/more\"; { " MORE " } >>\"$dir/rank.jsonl\"; };;\n"                                                                        \
+                     "stop) echo stopped >>\"$HOME/stopped\";;\n"                                                                                                                     \
+                     "esac"
 
-static int run_gang(struct bench *b, const char *zero, const char *one, struct gp_error *err)
-{
+static int run_gang(struct bench *b, const char *zero, const char *one, struct gp_error *err) {
     bench_open(b);
     write_agent(0, zero);
     write_agent(1, one);
@@ -34,33 +33,28 @@ static int run_gang(struct bench *b, const char *zero, const char *one, struct g
         unlink(stopped);
     }
     vec_push(&b->plan.gang_checks, check_find("train.ddp"));
-    struct gang_node gang[2] = {{&b->links[0], "10.0.0.1", &b->rns[0]},
-                                {&b->links[1], "10.0.0.2", &b->rns[1]}};
+    struct gang_node gang[2] = {{&b->links[0], "10.0.0.1", &b->rns[0]}, {&b->links[1], "10.0.0.2", &b->rns[1]}};
     *err = (struct gp_error){0};
     return validate_gang(gang, 2, &b->env, &b->report, err);
 }
 
-static void nothing_left(void)
-{
+static void nothing_left(void) {
     for (size_t i = 0; i < 2; i++) {
         GP_AUTO_FREE char *dir = xasprintf("%s/.gpuprov/run/fedcba9876543210-rank%zu", homes[i], i);
         assert_false(fs_exists(dir));
     }
 }
 
-static void test_gang_good(void **state)
-{
+static void test_gang_good(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
     struct gp_error err;
     const char *good = RANK(PASS("train.ddp") END);
-    if (run_gang(&b, good, good, &err) != 0)
-        fail_msg("%s", err.msg);
+    if (run_gang(&b, good, good, &err) != 0) fail_msg("%s", err.msg);
     assert_int_equal(b.report.gang.len, 1);
     assert_int_equal(b.events[EVENT_START], 2); /* on every node that takes part */
-    if (b.report.gang.items[0].verdict != VERDICT_PASS)
-        fail_msg("%s", b.report.gang.items[0].message);
+    if (b.report.gang.items[0].verdict != VERDICT_PASS) fail_msg("%s", b.report.gang.items[0].message);
     assert_true(b.report.gang.items[0].required);
     GP_AUTO_FREE char *token0 = node_file(0, "token");
     GP_AUTO_FREE char *token1 = node_file(1, "token");
@@ -70,26 +64,23 @@ static void test_gang_good(void **state)
     assert_string_equal(token0, token1);
     assert_string_equal(addr0, "\n"); /* rank 0 is the rendezvous */
     assert_string_equal(addr1, "10.0.0.1:4444\n");
-    for (size_t i = 0; i < 2; i++)
-        assert_int_equal(b.rns[i].checks.items[0].verdict, VERDICT_PASS);
+    for (size_t i = 0; i < 2; i++) assert_int_equal(b.rns[i].checks.items[0].verdict, VERDICT_PASS);
     nothing_left();
     bench_close(&b);
 }
 
 /* What ~/.bashrc prints is nobody's word, with and without a newline at its end. */
-static void test_start_up_files_that_print(void **state)
-{
+static void test_start_up_files_that_print(void **state) {
     (void)state;
     NEEDS_SSHD();
     for (size_t i = 0; i < 2; i++) {
         GP_AUTO_FREE char *path = xasprintf("%s/.bashrc", homes[i]);
-        fx_write(path, "echo ran >>\"$HOME/bashrc-ran\"; echo 'to err' >&2; echo welcome; printf 'today:'\n",
-                 0600);
+        fx_write(path, "echo ran >>\"$HOME/bashrc-ran\"; echo 'to err' >&2; echo welcome; printf 'today:'\n", 0600);
     }
     struct bench b;
     struct gp_error err;
-    if (run_node(&b, HELLO START("host.clock") PASS("host.clock") START("host.cores")
-                 PASS("host.cores") END "exit 0", &err) != 0)
+    if (run_node(&b, HELLO START("host.clock") PASS("host.clock") START("host.cores") PASS("host.cores") END "exit 0",
+                 &err) != 0)
         fail_msg("%s", err.msg);
     expect(&b, 0, VERDICT_PASS, "");
     bench_close(&b);
@@ -98,27 +89,25 @@ static void test_start_up_files_that_print(void **state)
     assert_null(strstr(b.rns[0].checks.items[0].message, "to err"));
     bench_close(&b);
     const char *good = RANK(PASS("train.ddp") END);
-    if (run_gang(&b, good, good, &err) != 0)
-        fail_msg("%s", err.msg);
-    if (b.report.gang.items[0].verdict != VERDICT_PASS)
-        fail_msg("%s", b.report.gang.items[0].message);
+    if (run_gang(&b, good, good, &err) != 0) fail_msg("%s", err.msg);
+    if (b.report.gang.items[0].verdict != VERDICT_PASS) fail_msg("%s", b.report.gang.items[0].message);
     nothing_left();
     bench_close(&b);
     GP_AUTO_FREE char *ran = node_file(0, "bashrc-ran");
-    if (!*ran)
-        print_message("this login shell reads no ~/.bashrc: shown without it\n");
+    if (!*ran) print_message("this login shell reads no ~/.bashrc: shown without it\n");
     for (size_t i = 0; i < 2; i++) {
         GP_AUTO_FREE char *path = xasprintf("%s/.bashrc", homes[i]);
         unlink(path);
     }
 }
 
-static void test_the_time_that_is_left_is_the_gangs(void **state)
-{
+static void test_the_time_that_is_left_is_the_gangs(void **state) {
     (void)state;
     NEEDS_SSHD();
-    static const struct { int64_t time_ms, least_s, most_s; } cases[] = {
-        {0, 20, 60},          /* never under the row's seconds */
+    static const struct {
+        int64_t time_ms, least_s, most_s;
+    } cases[] = {
+        {0, 20, 60},        /* never under the row's seconds */
         {300000, 280, 320}, /* a small or busy machine may use what the spec gives */
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
@@ -129,8 +118,7 @@ static void test_the_time_that_is_left_is_the_gangs(void **state)
         for (size_t n = 0; n < 2; n++)
             write_agent(n, "[ $1 != rank ] || echo \"$@\" >\"$HOME/args\"\n" RANK(PASS("train.ddp") END));
         vec_push(&b.plan.gang_checks, check_find("train.ddp"));
-        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
-                                    {&b.links[1], "10.0.0.2", &b.rns[1]}};
+        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]}, {&b.links[1], "10.0.0.2", &b.rns[1]}};
         assert_int_equal(validate_gang(gang, 2, &b.env, &b.report, &err), 0);
         GP_AUTO_FREE char *args = node_file(1, "args");
         const char *at = strstr(args, "--deadline ");
@@ -140,8 +128,7 @@ static void test_the_time_that_is_left_is_the_gangs(void **state)
     }
 }
 
-static void test_gang_rank_dies(void **state)
-{
+static void test_gang_rank_dies(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -158,8 +145,7 @@ static void test_gang_rank_dies(void **state)
 }
 
 /* The connection breaks once while it is followed: the rank goes on, and nothing is read twice. */
-static void test_gang_connection_breaks_once(void **state)
-{
+static void test_gang_connection_breaks_once(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -167,27 +153,25 @@ static void test_gang_connection_breaks_once(void **state)
     GP_AUTO_FREE char *cut = xasprintf("%s/cut", homes[1]);
     unlink(cut);
     const char *good = RANK(PASS("train.ddp") END);
-    GP_AUTO_FREE char *cuts = xasprintf(
-        "if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
-        "cat \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s", good);
-    if (run_gang(&b, good, cuts, &err) != 0)
-        fail_msg("%s", err.msg);
+    GP_AUTO_FREE char *cuts = xasprintf("if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
+                                        "cat \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s",
+                                        good);
+    if (run_gang(&b, good, cuts, &err) != 0) fail_msg("%s", err.msg);
     assert_true(fs_exists(cut));
-    if (b.report.gang.items[0].verdict != VERDICT_PASS)
-        fail_msg("%s", b.report.gang.items[0].message);
+    if (b.report.gang.items[0].verdict != VERDICT_PASS) fail_msg("%s", b.report.gang.items[0].message);
     nothing_left();
     bench_close(&b);
 }
 
 /* A rank whose connection breaks whenever it is looked at: given up, and stopped all the same. */
-static void test_gang_lost_rank_is_stopped(void **state)
-{
+static void test_gang_lost_rank_is_stopped(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
     struct gp_error err;
     assert_int_equal(run_gang(&b, RANK(PASS("train.ddp") END),
-                              "[ \"$1\" != follow ] || { kill -9 $PPID; exit; }\n" RANK("true;"), &err), 0);
+                              "[ \"$1\" != follow ] || { kill -9 $PPID; exit; }\n" RANK("true;"), &err),
+                     0);
     assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
     assert_contains(b.rns[1].checks.items[0].message, "connection to the node was lost");
     GP_AUTO_FREE char *stopped = node_file(1, "stopped");
@@ -197,8 +181,7 @@ static void test_gang_lost_rank_is_stopped(void **state)
 }
 
 /* The last line that came before the connection broke was half a line: it is read again, whole. */
-static void test_gang_line_cut_in_half(void **state)
-{
+static void test_gang_line_cut_in_half(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -206,20 +189,17 @@ static void test_gang_line_cut_in_half(void **state)
     GP_AUTO_FREE char *cut = xasprintf("%s/cut", homes[1]);
     unlink(cut);
     const char *good = RANK(PASS("train.ddp") END);
-    GP_AUTO_FREE char *cuts = xasprintf(
-        "if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
-        "head -c 60 \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s", good);
-    if (run_gang(&b, good, cuts, &err) != 0)
-        fail_msg("%s", err.msg);
+    GP_AUTO_FREE char *cuts = xasprintf("if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
+                                        "head -c 60 \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s",
+                                        good);
+    if (run_gang(&b, good, cuts, &err) != 0) fail_msg("%s", err.msg);
     assert_true(fs_exists(cut));
-    if (b.report.gang.items[0].verdict != VERDICT_PASS)
-        fail_msg("%s", b.report.gang.items[0].message);
+    if (b.report.gang.items[0].verdict != VERDICT_PASS) fail_msg("%s", b.report.gang.items[0].message);
     bench_close(&b);
 }
 
 /* A node that was rebooted after its own checks is another node than the one that they proved. */
-static void test_gang_in_another_boot(void **state)
-{
+static void test_gang_in_another_boot(void **state) {
     (void)state;
     NEEDS_SSHD();
     const char *good = RANK(PASS("train.ddp") END);
@@ -232,20 +212,17 @@ static void test_gang_in_another_boot(void **state)
         write_agent(0, good);
         write_agent(1, one);
         vec_push(&b.plan.gang_checks, check_find("train.ddp"));
-        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
-                                    {&b.links[1], "10.0.0.2", &b.rns[1]}};
+        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]}, {&b.links[1], "10.0.0.2", &b.rns[1]}};
         err = (struct gp_error){0};
         assert_int_equal(validate_gang(gang, 2, &b.env, &b.report, &err), 0);
         assert_int_equal(b.report.gang.items[0].verdict, same ? VERDICT_PASS : VERDICT_ERROR);
-        if (!same)
-            assert_contains(b.rns[1].checks.items[0].message, "rebooted since its own checks");
+        if (!same) assert_contains(b.rns[1].checks.items[0].message, "rebooted since its own checks");
         bench_close(&b);
     }
 }
 
 /* Its node goes away after its rank's end, before anything is handed over. */
-static void test_gang_node_dies_after_its_end(void **state)
-{
+static void test_gang_node_dies_after_its_end(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -261,8 +238,7 @@ static void test_gang_node_dies_after_its_end(void **state)
 }
 
 /* What SIGKILL does not end is held by a driver, whatever the rank said before. */
-static void test_gang_rank_cannot_be_stopped(void **state)
-{
+static void test_gang_rank_cannot_be_stopped(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -275,8 +251,7 @@ static void test_gang_rank_cannot_be_stopped(void **state)
     bench_close(&b);
 }
 
-static void test_gang_cannot_start(void **state)
-{
+static void test_gang_cannot_start(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -288,8 +263,7 @@ static void test_gang_cannot_start(void **state)
     bench_close(&b);
 }
 
-static void test_gang_node_cannot_be_reached(void **state)
-{
+static void test_gang_node_cannot_be_reached(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -299,8 +273,7 @@ static void test_gang_node_cannot_be_reached(void **state)
     b.links[1].reach_timeout_ms = 300;
     write_agent(0, RANK(PASS("train.ddp") END));
     vec_push(&b.plan.gang_checks, check_find("train.ddp"));
-    struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
-                                {&b.links[1], "10.0.0.2", &b.rns[1]}};
+    struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]}, {&b.links[1], "10.0.0.2", &b.rns[1]}};
     err = (struct gp_error){0};
     assert_int_equal(validate_gang(gang, 2, &b.env, &b.report, &err), -GP_EVALIDATE);
     assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
@@ -310,19 +283,16 @@ static void test_gang_node_cannot_be_reached(void **state)
     fx_sshd_run(&nodes[1], 0);
 }
 
-static void test_gang_cancel(void **state)
-{
+static void test_gang_cancel(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
     struct gp_error err = {0};
     bench_open(&b);
     b.cancel_on_start = true;
-    for (size_t i = 0; i < 2; i++)
-        write_agent(i, RANK("true;"));
+    for (size_t i = 0; i < 2; i++) write_agent(i, RANK("true;"));
     vec_push(&b.plan.gang_checks, check_find("train.ddp"));
-    struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
-                                {&b.links[1], "10.0.0.2", &b.rns[1]}};
+    struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]}, {&b.links[1], "10.0.0.2", &b.rns[1]}};
     assert_int_equal(validate_gang(gang, 2, &b.env, &b.report, &err), -GP_ECANCELLED);
     assert_int_not_equal(b.report.gang.items[0].verdict, VERDICT_PASS);
     bench_close(&b);
@@ -332,8 +302,7 @@ static void test_gang_cancel(void **state)
 
 static char *real_agent; /* B/agent/gpuprov-agent */
 
-static void test_real_agent(void **state)
-{
+static void test_real_agent(void **state) {
     (void)state;
     NEEDS_SSHD();
     if (!fs_exists(real_agent)) {
@@ -352,17 +321,13 @@ static void test_real_agent(void **state)
     vec_push(&b.plan.node_checks, check_find("gpu.presence"));
     vec_push(&b.plan.gang_checks, check_find("net.pair"));
     b.env.gpus_expected = 3; /* bought, and not there: must be said */
-    if (validate_node(&b.links[0], &b.env, &b.rns[0], &err) != 0)
-        fail_msg("%s", err.msg);
+    if (validate_node(&b.links[0], &b.env, &b.rns[0], &err) != 0) fail_msg("%s", err.msg);
     expect(&b, 1, VERDICT_PASS, "");
     if (fs_exists("/dev/nvidia0")) /* no word about GPUs that this agent cannot ask */
         expect(&b, 2, VERDICT_ERROR, "agent without CUDA");
-    else
-        expect(&b, 2, VERDICT_FAIL, "no GPU device nodes: 3 GPUs bought");
-    struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]},
-                                {&b.links[1], "127.0.0.1", &b.rns[1]}};
-    if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
-        fail_msg("%s", err.msg);
+    else expect(&b, 2, VERDICT_FAIL, "no GPU device nodes: 3 GPUs bought");
+    struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]}, {&b.links[1], "127.0.0.1", &b.rns[1]}};
+    if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0) fail_msg("%s", err.msg);
     const struct check_result *net = &b.report.gang.items[0];
     if (net->verdict != VERDICT_PASS && net->verdict != VERDICT_DEGRADED)
         fail_msg("%s: %s", verdict_name(net->verdict), net->message);
@@ -374,8 +339,7 @@ static void test_real_agent(void **state)
 
 /* One rank for each GPU: two nodes with two each are four ranks, two processes trees, and one pair. The
  * static agent has no CUDA, so the ranks only meet; what they find of GPUs is not this test's. */
-static void test_ranks_of_gpus(void **state)
-{
+static void test_ranks_of_gpus(void **state) {
     (void)state;
     NEEDS_SSHD();
     if (!fs_exists(real_agent)) {
@@ -392,10 +356,8 @@ static void test_ranks_of_gpus(void **state)
     vec_push(&b.plan.gang_checks, check_find("net.pair"));
     b.env.nvidia_expected = true;
     b.env.gpus_expected = 2;
-    struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]},
-                                {&b.links[1], "127.0.0.1", &b.rns[1]}};
-    if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
-        fail_msg("%s", err.msg);
+    struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]}, {&b.links[1], "127.0.0.1", &b.rns[1]}};
+    if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0) fail_msg("%s", err.msg);
     const struct check_result *net = &b.report.gang.items[0];
     if (net->verdict != VERDICT_PASS && net->verdict != VERDICT_DEGRADED)
         fail_msg("%s: %s", verdict_name(net->verdict), net->message);
@@ -416,11 +378,11 @@ static void test_ranks_of_gpus(void **state)
 
 /* Of two ranks on a node one dies and one blames it: the report names node and GPU. A line that names a
  * rank of another node is believed by nobody. */
-static void test_gpu_is_named(void **state)
-{
+static void test_gpu_is_named(void **state) {
     (void)state;
     NEEDS_SSHD();
-    static const char good[] = "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"pass\",\"metrics\":["
+    static const char good[] =
+        "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"pass\",\"metrics\":["
         "{\"name\":\"loss\",\"value\":1.4,\"unit\":\"nats\"},{\"name\":\"straggler\",\"value\":1,\"unit\":\"ratio\"},"
         "{\"name\":\"agreement\",\"value\":0,\"unit\":\"of bound\"}],";
     for (int foreign = 0; foreign < 2; foreign++) {
@@ -442,19 +404,17 @@ static void test_gpu_is_named(void **state)
             "  for r in $a $b; do l '{\"type\":\"end\",\"verdict\":\"fail\",\"rank\":'$r'}'; done; fi\n"
             "  size=$(wc -c <\"$dir/rank.jsonl\"); tail -c +$((from + 1)) \"$dir/rank.jsonl\"\n"
             "  echo '{\"type\":\"at\",\"offset\":'$size',\"alive\":true}';;\n"
-            "stop) ;; esac", foreign ? 2 : 1, good);
+            "stop) ;; esac",
+            foreign ? 2 : 1, good);
         struct bench b;
         struct gp_error err = {0};
         bench_open(&b);
-        for (size_t i = 0; i < 2; i++)
-            write_agent(i, script);
+        for (size_t i = 0; i < 2; i++) write_agent(i, script);
         vec_push(&b.plan.gang_checks, check_find("train.ddp"));
         b.env.nvidia_expected = true;
         b.env.gpus_expected = 2;
-        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]},
-                                    {&b.links[1], "10.0.0.2", &b.rns[1]}};
-        if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
-            fail_msg("%s", err.msg);
+        struct gang_node gang[2] = {{&b.links[0], "10.0.0.1", &b.rns[0]}, {&b.links[1], "10.0.0.2", &b.rns[1]}};
+        if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0) fail_msg("%s", err.msg);
         const struct check_result *all = &b.report.gang.items[0];
         assert_int_equal(all->verdict, VERDICT_FAIL);
         assert_contains(all->message, "to blame: llm/1 gpu 1");
@@ -476,13 +436,12 @@ static void test_gpu_is_named(void **state)
 
 /* The real CUDA agent over the stand-ins for NVIDIA's libraries, on two nodes of two GPUs: sound, and with a
  * GPU that adds up wrong. */
-static void test_nccl_over_two_nodes(void **state)
-{
+static void test_nccl_over_two_nodes(void **state) {
     (void)state;
     NEEDS_SSHD();
     GP_AUTO_FREE char *cuda = xasprintf("%s-cuda", real_agent);
-    GP_AUTO_FREE char *standin = xasprintf("%.*s/../tests/standin",
-                                           (int)(strrchr(real_agent, '/') - real_agent), real_agent);
+    GP_AUTO_FREE char *standin =
+        xasprintf("%.*s/../tests/standin", (int)(strrchr(real_agent, '/') - real_agent), real_agent);
     GP_AUTO_FREE char *folder = realpath(standin, NULL);
     GP_AUTO_FREE char *program = realpath(cuda, NULL);
     GP_AUTO_FREE char *nccl = xasprintf("%s/libnccl.so.2", folder ? folder : "");
@@ -507,10 +466,8 @@ static void test_nccl_over_two_nodes(void **state)
         vec_push(&b.plan.gang_checks, check_find("nccl.values"));
         b.env.nvidia_expected = true;
         b.env.gpus_expected = 2;
-        struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]},
-                                    {&b.links[1], "127.0.0.1", &b.rns[1]}};
-        if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0)
-            fail_msg("%s", err.msg);
+        struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]}, {&b.links[1], "127.0.0.1", &b.rns[1]}};
+        if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0) fail_msg("%s", err.msg);
         const struct check_result *all = &b.report.gang.items[0];
         if (all->verdict != (wrong ? VERDICT_FAIL : VERDICT_PASS))
             fail_msg("%s: %s", verdict_name(all->verdict), all->message);
@@ -528,13 +485,11 @@ static void test_nccl_over_two_nodes(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     (void)argc;
     GP_AUTO_FREE char *self = xstrdup(argv[0]); /* B/tests/unit/test_validate_gang */
     char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
+    if (slash) *slash = 0;
     real_agent = xasprintf("%s/../../agent/gpuprov-agent", slash ? self : ".");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gang_good),

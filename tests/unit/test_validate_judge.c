@@ -8,33 +8,28 @@
 #include "validate/gang.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 
 #include <cmocka.h>
 
-static struct check_result result(const char *check, enum verdict v, const char *code)
-{
+static struct check_result result(const char *check, enum verdict v, const char *code) {
     struct check_result r;
     check_result_make(&r, check, v, code, "as the agent said");
     return r;
 }
 
-static void figure(struct check_result *r, const char *name, double value, const char *unit)
-{
+static void figure(struct check_result *r, const char *name, double value, const char *unit) {
     struct metric m = {.name = xstrdup(name), .value = value, .unit = xstrdup(unit), .source = xstrdup("")};
     vec_push(&r->metrics, m);
 }
 
-static void with_floor(struct spec *s, const char *check, const char *metric, double value)
-{
-    struct spec_floor f = {.check = xstrdup(check), .metric = xstrdup(metric), .value = value,
-                           .unit = xstrdup("")};
+static void with_floor(struct spec *s, const char *check, const char *metric, double value) {
+    struct spec_floor f = {.check = xstrdup(check), .metric = xstrdup(metric), .value = value, .unit = xstrdup("")};
     vec_push(&s->validate.floors, f);
 }
 
-static void spec_done(struct spec *s)
-{
+static void spec_done(struct spec *s) {
     for (size_t i = 0; i < s->validate.floors.len; i++) {
         free(s->validate.floors.items[i].check);
         free(s->validate.floors.items[i].metric);
@@ -45,29 +40,24 @@ static void spec_done(struct spec *s)
 }
 
 /* Every figure of the table, each good; but `but`, which is left out. */
-static void good_figures(struct check_result *r, const char *but)
-{
+static void good_figures(struct check_result *r, const char *but) {
     const struct check_info *info = check_find(r->check);
     for (const struct check_metric_info *m = info->metrics; m->name; m++) {
-        if (but && strcmp(m->name, but) == 0)
-            continue;
+        if (but && strcmp(m->name, but) == 0) continue;
         double limit = m->degraded >= 0 ? m->degraded : m->fail >= 0 ? m->fail : 1;
         figure(r, m->name, m->positive && limit <= 0 ? 1 : limit, m->unit);
     }
 }
 
-static const char *unit_of(const char *check, const char *metric)
-{
+static const char *unit_of(const char *check, const char *metric) {
     for (const struct check_metric_info *m = check_find(check)->metrics; m->name; m++)
-        if (strcmp(m->name, metric) == 0)
-            return m->unit;
+        if (strcmp(m->name, metric) == 0) return m->unit;
     return "";
 }
 
 /* host.disk write: fails below 1, degraded below 10 MB/s; host.clock offset: a ceiling. */
 static enum verdict judged(const struct spec *s, const char *check, enum verdict v, const char *code,
-                           const char *metric, double value)
-{
+                           const char *metric, double value) {
     struct check_result r = result(check, v, code);
     good_figures(&r, metric);
     figure(&r, metric, value, unit_of(check, metric));
@@ -78,8 +68,7 @@ static enum verdict judged(const struct spec *s, const char *check, enum verdict
     return v;
 }
 
-static void test_table_limits(void **state)
-{
+static void test_table_limits(void **state) {
     (void)state;
     struct spec s = {0};
     assert_int_equal(judged(&s, "host.disk", VERDICT_PASS, "", "write", 100), VERDICT_PASS);
@@ -95,8 +84,7 @@ static void test_table_limits(void **state)
     assert_int_equal(judged(&s, "host.disk", VERDICT_SKIPPED, "", "write", 100), VERDICT_SKIPPED);
 }
 
-static void test_spec_floor_replaces_the_tables(void **state)
-{
+static void test_spec_floor_replaces_the_tables(void **state) {
     (void)state;
     struct spec s = {0};
     with_floor(&s, "host.disk", "write", 0.2);
@@ -119,8 +107,7 @@ static void test_spec_floor_replaces_the_tables(void **state)
     spec_done(&s);
 }
 
-static void test_floor_that_was_not_measured(void **state)
-{
+static void test_floor_that_was_not_measured(void **state) {
     (void)state;
     struct spec s = {0};
     with_floor(&s, "host.memory", "copy", 1); /* which the table does not hold it to */
@@ -134,8 +121,7 @@ static void test_floor_that_was_not_measured(void **state)
     spec_done(&s);
 }
 
-static void test_required(void **state)
-{
+static void test_required(void **state) {
     (void)state;
     struct spec s = {0};
     assert_false(validate_required(&s, "host.kernlog"));
@@ -146,8 +132,7 @@ static void test_required(void **state)
 }
 
 /* A floor is a demand: its check must run, and "skipped" does not hold it. */
-static void test_a_floor_makes_its_check_required(void **state)
-{
+static void test_a_floor_makes_its_check_required(void **state) {
     (void)state;
     struct spec s = {0};
     assert_false(validate_required(&s, "host.kernlog"));
@@ -169,8 +154,7 @@ static void test_a_floor_makes_its_check_required(void **state)
     spec_done(&s);
 }
 
-static void test_a_pass_without_figures_is_none(void **state)
-{
+static void test_a_pass_without_figures_is_none(void **state) {
     (void)state;
     struct spec s = {0};
     struct check_result r = result("host.memory", VERDICT_PASS, "");
@@ -201,16 +185,14 @@ static void test_a_pass_without_figures_is_none(void **state)
 }
 
 /* Each check with one strange figure: never a pass, also where it lies on the good side of the limit. */
-static void test_figures_that_no_measurement_gives(void **state)
-{
+static void test_figures_that_no_measurement_gives(void **state) {
     (void)state;
     struct spec s = {0};
     static const double strange[] = {-1, -1e-300, -1e300, (double)NAN, (double)INFINITY, -(double)INFINITY, 0};
     for (const struct check_info *c = check_table; c->id; c++)
         for (const struct check_metric_info *m = c->metrics; m->name; m++) {
             for (size_t i = 0; i < GP_ARRAY_LEN(strange); i++) {
-                if (strange[i] == 0 && !m->positive)
-                    continue;
+                if (strange[i] == 0 && !m->positive) continue;
                 struct check_result r = result(c->id, VERDICT_PASS, "");
                 good_figures(&r, m->name);
                 figure(&r, m->name, strange[i], m->unit);
@@ -237,8 +219,7 @@ static void test_figures_that_no_measurement_gives(void **state)
 }
 
 /* What an agent condemned for a limit is only taken back where somebody judges that figure again. */
-static void test_what_may_be_taken_back(void **state)
-{
+static void test_what_may_be_taken_back(void **state) {
     (void)state;
     static const struct {
         const char *check, *code;
@@ -257,15 +238,13 @@ static void test_what_may_be_taken_back(void **state)
         struct check_result r = result(cases[i].check, cases[i].agent, cases[i].code);
         good_figures(&r, NULL);
         validate_apply_floors(&s, &r);
-        if (r.verdict != cases[i].want)
-            fail_msg("case %zu: %s", i, verdict_name(r.verdict));
+        if (r.verdict != cases[i].want) fail_msg("case %zu: %s", i, verdict_name(r.verdict));
         check_result_clear(&r);
     }
 }
 
 /* A check of GPUs that was about fewer than the spec's has not proven the rest. */
-static void test_fewer_gpus_are_no_pass(void **state)
-{
+static void test_fewer_gpus_are_no_pass(void **state) {
     (void)state;
     static const char *const checks[] = {"gpu.presence", "gpu.memory"};
     struct spec s = {.gpu.count = 8};
@@ -273,8 +252,7 @@ static void test_fewer_gpus_are_no_pass(void **state)
         for (int n = -1; n <= 9; n++) {
             struct check_result r = result(checks[c], VERDICT_PASS, "");
             good_figures(&r, "gpus");
-            if (n >= 0)
-                figure(&r, "gpus", n, "GPUs");
+            if (n >= 0) figure(&r, "gpus", n, "GPUs");
             validate_apply_floors(&s, &r);
             assert_int_equal(r.verdict, n >= 8 ? VERDICT_PASS : VERDICT_ERROR);
             check_result_clear(&r);
@@ -282,8 +260,7 @@ static void test_fewer_gpus_are_no_pass(void **state)
 }
 
 /* READY by table: verdict x required x strict. */
-static void test_what_makes_a_node_ready(void **state)
-{
+static void test_what_makes_a_node_ready(void **state) {
     (void)state;
     for (int v = VERDICT_PASS; v <= VERDICT_FAIL; v++)
         for (int bits = 0; bits < 8; bits++) {
@@ -295,10 +272,8 @@ static void test_what_makes_a_node_ready(void **state)
             sure.required = true;
             one.required = required;
             vec_push(&rn.checks, sure);
-            if (gang)
-                vec_push(&report.gang, one);
-            else
-                vec_push(&rn.checks, one);
+            if (gang) vec_push(&report.gang, one);
+            else vec_push(&rn.checks, one);
             vec_push(&report.nodes, rn);
             report_judge(&report);
             bool want = !required || v == VERDICT_PASS || (v == VERDICT_DEGRADED && !strict);
@@ -323,40 +298,39 @@ struct gang_fixture {
     struct report report;
 };
 
-static void gang_setup(struct gang_fixture *f)
-{
+static void gang_setup(struct gang_fixture *f) {
     *f = (struct gang_fixture){.checks = {check_find("train.ddp")}};
     f->env = (struct validate_env){.spec = &f->spec};
-    f->gang = (struct gang){
-        .env = &f->env, .n = 3, .n_places = 3, .n_checks = 1, .checks = f->checks,
-        .places = f->places, .ranks = f->ranks};
+    f->gang = (struct gang){.env = &f->env,
+                            .n = 3,
+                            .n_places = 3,
+                            .n_checks = 1,
+                            .checks = f->checks,
+                            .places = f->places,
+                            .ranks = f->ranks};
     for (size_t i = 0; i < 3; i++) {
         f->links[i] = (struct node_link){.slot = (int)i, .target.label = xasprintf("llm/%zu", i)};
         f->nodes[i] = (struct gang_node){.link = &f->links[i], .rn = &f->rns[i]};
-        f->places[i] = (struct gang_place){
-            .gang = &f->gang, .node = &f->nodes[i], .first = i, .count = 1, .state = PLACE_DONE};
+        f->places[i] =
+            (struct gang_place){.gang = &f->gang, .node = &f->nodes[i], .first = i, .count = 1, .state = PLACE_DONE};
         f->ranks[i] = (struct gang_rank){.place = &f->places[i], .index = i, .gpu = -1};
         agent_stream_init(&f->ranks[i].stream, f->checks, 1);
     }
 }
 
-static void gang_done(struct gang_fixture *f)
-{
+static void gang_done(struct gang_fixture *f) {
     for (size_t i = 0; i < 3; i++) {
         agent_stream_clear(&f->ranks[i].stream);
         free(f->links[i].target.label);
         free(f->places[i].reason);
-        for (size_t k = 0; k < f->rns[i].checks.len; k++)
-            check_result_clear(&f->rns[i].checks.items[k]);
+        for (size_t k = 0; k < f->rns[i].checks.len; k++) check_result_clear(&f->rns[i].checks.items[k]);
         vec_free(&f->rns[i].checks);
     }
-    for (size_t k = 0; k < f->report.gang.len; k++)
-        check_result_clear(&f->report.gang.items[k]);
+    for (size_t k = 0; k < f->report.gang.len; k++) check_result_clear(&f->report.gang.items[k]);
     vec_free(&f->report.gang);
 }
 
-static void hears(struct gang_fixture *f, size_t rank, const char *line)
-{
+static void hears(struct gang_fixture *f, size_t rank, const char *line) {
     assert_true(agent_stream_line(&f->ranks[rank].stream, false, line, strlen(line)));
 }
 
@@ -365,8 +339,7 @@ static void hears(struct gang_fixture *f, size_t rank, const char *line)
 #define END "{\"type\":\"end\",\"verdict\":\"pass\"}"
 
 /* A rank's whole word: this result, and its end. */
-static void says(struct gang_fixture *f, size_t rank, const char *line)
-{
+static void says(struct gang_fixture *f, size_t rank, const char *line) {
     hears(f, rank, HELLO);
     hears(f, rank, DDP_START);
     hears(f, rank, line);
@@ -374,26 +347,22 @@ static void says(struct gang_fixture *f, size_t rank, const char *line)
 }
 
 #define DDP_PASS "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"pass\",\"took_ms\":5}"
-#define DDP_BLAMES_1                                                                               \
-    "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"fail\",\"code\":\"gradient\","      \
+#define DDP_BLAMES_1                                                                           \
+    "{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"fail\",\"code\":\"gradient\"," \
     "\"message\":\"rank 1 computes wrong\",\"data\":{\"culprits\":[1]}}"
 
-static void test_gang_passes_only_together(void **state)
-{
+static void test_gang_passes_only_together(void **state) {
     (void)state;
     struct gang_fixture f;
     gang_setup(&f);
-    for (size_t i = 0; i < 3; i++)
-        says(&f, i, DDP_PASS);
+    for (size_t i = 0; i < 3; i++) says(&f, i, DDP_PASS);
     gang_merge(&f.gang, NULL, &f.report);
     assert_int_equal(f.report.gang.items[0].verdict, VERDICT_PASS);
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(f.rns[i].checks.items[0].verdict, VERDICT_PASS);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(f.rns[i].checks.items[0].verdict, VERDICT_PASS);
     gang_done(&f);
 }
 
-static void test_a_lost_rank_is_named(void **state)
-{
+static void test_a_lost_rank_is_named(void **state) {
     (void)state;
     struct gang_fixture f;
     gang_setup(&f);
@@ -410,8 +379,7 @@ static void test_a_lost_rank_is_named(void **state)
 }
 
 /* A rank that passed and then broke off, or whose node is not there any more, proves nothing. */
-static void test_what_comes_after_a_pass_counts(void **state)
-{
+static void test_what_comes_after_a_pass_counts(void **state) {
     (void)state;
     for (int how = 0; how < 3; how++) {
         struct gang_fixture f;
@@ -427,8 +395,7 @@ static void test_what_comes_after_a_pass_counts(void **state)
         }
         if (how == 1) /* its end did, and then its node was gone */
             f.places[2].state = PLACE_GONE;
-        if (how == 1)
-            f.places[2].reason = xstrdup("its node does not answer any more");
+        if (how == 1) f.places[2].reason = xstrdup("its node does not answer any more");
         if (how == 2) { /* babble after the end */
             const char *more = "[ 12.5] kernel panic";
             assert_false(agent_stream_line(&f.ranks[2].stream, false, more, strlen(more)));
@@ -442,8 +409,7 @@ static void test_what_comes_after_a_pass_counts(void **state)
     }
 }
 
-static void test_blame_goes_to_the_culprit(void **state)
-{
+static void test_blame_goes_to_the_culprit(void **state) {
     (void)state;
     struct gang_fixture f;
     gang_setup(&f);
@@ -458,8 +424,7 @@ static void test_blame_goes_to_the_culprit(void **state)
     gang_done(&f);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_limits),
         cmocka_unit_test(test_spec_floor_replaces_the_tables),

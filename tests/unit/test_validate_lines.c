@@ -4,19 +4,17 @@
 
 #include "validate/lines.h"
 
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 
 #include <cmocka.h>
 
-static int decode(const char *line, struct agent_line *l, struct gp_error *err)
-{
+static int decode(const char *line, struct agent_line *l, struct gp_error *err) {
     *err = (struct gp_error){0};
     return agent_line_decode(line, strlen(line), l, err);
 }
 
-static void test_each_type(void **state)
-{
+static void test_each_type(void **state) {
     (void)state;
     struct agent_line l;
     struct gp_error err;
@@ -37,17 +35,15 @@ static void test_each_type(void **state)
     assert_int_equal(l.type, AGENT_OTHER);
 }
 
-static void test_result(void **state)
-{
+static void test_result(void **state) {
     (void)state;
     struct agent_line l;
     struct gp_error err;
-    assert_int_equal(
-        decode("{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"pass\",\"code\":\"\","
-               "\"message\":\"fine\",\"took_ms\":12,\"metrics\":[{\"name\":\"free\",\"value\":3.5,"
-               "\"unit\":\"GiB\"}],\"data\":{\"x\":1}}",
-               &l, &err),
-        0);
+    assert_int_equal(decode("{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"pass\",\"code\":\"\","
+                            "\"message\":\"fine\",\"took_ms\":12,\"metrics\":[{\"name\":\"free\",\"value\":3.5,"
+                            "\"unit\":\"GiB\"}],\"data\":{\"x\":1}}",
+                            &l, &err),
+                     0);
     assert_int_equal(l.result.verdict, VERDICT_PASS);
     const struct metric *m = check_metric(&l.result, "free");
     assert_non_null(m);
@@ -55,23 +51,33 @@ static void test_result(void **state)
     agent_line_clear(&l);
 }
 
-static void test_refused(void **state)
-{
+static void test_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {
-        "", "null", "[]", "7", "{}", "{\"type\":3}", "{\"type\":\"start\"}", "{\"type\":\"hello\"}",
-        "{\"v\":2,\"type\":\"hello\"}", "{\"v\":\"1\",\"type\":\"hello\"}",
-        "{\"type\":\"end\",\"verdict\":\"splendid\"}", "{\"type\":\"end\"}",
-        "{\"type\":\"at\",\"offset\":-1,\"alive\":true}", "{\"type\":\"at\",\"offset\":1}",
-        "{\"type\":\"result\",\"verdict\":\"pass\"}", "{\"type\":\"result\",\"check\":\"host.disk\"}",
-        "{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"ok\"}",
-        "{\"type\":\"start\",\"check\":\"host.disk\"} trailing", "{\"type\":\"start\",\"check\":\"ho",
-        "NCCL version 2.28.9", "{\"type\":\"start\",\"check\":\"a\",\"check\":\"b\"}"};
+    static const char *const bad[] = {"",
+                                      "null",
+                                      "[]",
+                                      "7",
+                                      "{}",
+                                      "{\"type\":3}",
+                                      "{\"type\":\"start\"}",
+                                      "{\"type\":\"hello\"}",
+                                      "{\"v\":2,\"type\":\"hello\"}",
+                                      "{\"v\":\"1\",\"type\":\"hello\"}",
+                                      "{\"type\":\"end\",\"verdict\":\"splendid\"}",
+                                      "{\"type\":\"end\"}",
+                                      "{\"type\":\"at\",\"offset\":-1,\"alive\":true}",
+                                      "{\"type\":\"at\",\"offset\":1}",
+                                      "{\"type\":\"result\",\"verdict\":\"pass\"}",
+                                      "{\"type\":\"result\",\"check\":\"host.disk\"}",
+                                      "{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"ok\"}",
+                                      "{\"type\":\"start\",\"check\":\"host.disk\"} trailing",
+                                      "{\"type\":\"start\",\"check\":\"ho",
+                                      "NCCL version 2.28.9",
+                                      "{\"type\":\"start\",\"check\":\"a\",\"check\":\"b\"}"};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         struct agent_line l;
         struct gp_error err;
-        if (decode(bad[i], &l, &err) >= 0)
-            fail_msg("accepted: %s", bad[i]);
+        if (decode(bad[i], &l, &err) >= 0) fail_msg("accepted: %s", bad[i]);
         assert_int_equal(err.code, GP_EPROTO);
         agent_line_clear(&l);
     }
@@ -89,47 +95,43 @@ struct fixture {
     int starts, results;
 };
 
-static void told(void *ctx, const struct check_info *info, struct check_result *r)
-{
+static void told(void *ctx, const struct check_info *info, struct check_result *r) {
     struct fixture *f = ctx;
     assert_non_null(info);
     f->starts += r == NULL;
     f->results += r != NULL;
 }
 
-static void open_stream(struct fixture *f)
-{
-    const struct check_info *checks[] = {check_find("host.cores"), check_find("host.memory"),
-                                         check_find("host.disk")};
+static void open_stream(struct fixture *f) {
+    const struct check_info *checks[] = {check_find("host.cores"), check_find("host.memory"), check_find("host.disk")};
     *f = (struct fixture){0};
     agent_stream_init(&f->s, checks, 3);
     f->s.told = told;
     f->s.ctx = f;
 }
 
-static bool feed(struct fixture *f, const char *line)
-{
-    return agent_stream_line(&f->s, false, line, strlen(line));
-}
+static bool feed(struct fixture *f, const char *line) { return agent_stream_line(&f->s, false, line, strlen(line)); }
 
 #define HELLO "{\"v\":1,\"type\":\"hello\"}"
 #define END "{\"type\":\"end\",\"verdict\":\"pass\"}"
 #define START(id) "{\"type\":\"start\",\"check\":\"" id "\"}"
 #define PASS(id) "{\"type\":\"result\",\"check\":\"" id "\",\"verdict\":\"pass\"}"
 
-static void test_silence_is_never_a_pass(void **state)
-{
+static void test_silence_is_never_a_pass(void **state) {
     (void)state;
     /* The stream is cut after every number of lines: what has no result must not be one. */
-    static const char *const lines[] = {"{\"v\":1,\"type\":\"hello\"}", START("host.cores"),
-                                        PASS("host.cores"),            START("host.memory"),
-                                        PASS("host.memory"),           START("host.disk"),
-                                        PASS("host.disk"),             "{\"type\":\"end\",\"verdict\":\"pass\"}"};
+    static const char *const lines[] = {"{\"v\":1,\"type\":\"hello\"}",
+                                        START("host.cores"),
+                                        PASS("host.cores"),
+                                        START("host.memory"),
+                                        PASS("host.memory"),
+                                        START("host.disk"),
+                                        PASS("host.disk"),
+                                        "{\"type\":\"end\",\"verdict\":\"pass\"}"};
     for (size_t cut = 0; cut <= GP_ARRAY_LEN(lines); cut++) {
         struct fixture f;
         open_stream(&f);
-        for (size_t i = 0; i < cut; i++)
-            assert_true(feed(&f, lines[i]));
+        for (size_t i = 0; i < cut; i++) assert_true(feed(&f, lines[i]));
         agent_stream_finish(&f.s, "the connection to the node was lost");
         for (size_t k = 0; k < 3; k++) {
             const struct check_result *r = &f.s.checks.items[k].result;
@@ -138,8 +140,7 @@ static void test_silence_is_never_a_pass(void **state)
                                 : cut >= 2 + 2 * k         ? VERDICT_ERROR
                                                            : VERDICT_SKIPPED;
             assert_int_equal(r->verdict, want);
-            if (want != VERDICT_PASS)
-                assert_non_null(strstr(r->message, "the connection to the node was lost"));
+            if (want != VERDICT_PASS) assert_non_null(strstr(r->message, "the connection to the node was lost"));
         }
         assert_true(f.results >= 3); /* one that is taken back is told again */
         agent_stream_clear(&f.s);
@@ -147,14 +148,25 @@ static void test_silence_is_never_a_pass(void **state)
 }
 
 /* Whatever the agent says, one wrong line anywhere and nothing is a pass. */
-static void test_one_wrong_line_spoils_it(void **state)
-{
+static void test_one_wrong_line_spoils_it(void **state) {
     (void)state;
-    static const char *const lines[] = {HELLO, START("host.cores"), PASS("host.cores"), START("host.memory"),
-                                        PASS("host.memory"), START("host.disk"), PASS("host.disk"), END};
+    static const char *const lines[] = {HELLO,
+                                        START("host.cores"),
+                                        PASS("host.cores"),
+                                        START("host.memory"),
+                                        PASS("host.memory"),
+                                        START("host.disk"),
+                                        PASS("host.disk"),
+                                        END};
     static const char *const wrong[] = {
-        HELLO, "garbage", "{\"type\":\"result\",\"check\":\"host.co", START("host.cores"), PASS("host.disk"),
-        PASS("train.ddp"), START("train.ddp"), END,
+        HELLO,
+        "garbage",
+        "{\"type\":\"result\",\"check\":\"host.co",
+        START("host.cores"),
+        PASS("host.disk"),
+        PASS("train.ddp"),
+        START("train.ddp"),
+        END,
         "{\"type\":\"end\",\"verdict\":\"fail\"}",
         "{\"type\":\"end\",\"verdict\":\"error\"}",
         "{\"type\":\"end\",\"verdict\":\"pass\",\"reason\":\"the rank's worker was killed by SIGKILL\"}",
@@ -163,11 +175,9 @@ static void test_one_wrong_line_spoils_it(void **state)
         for (size_t w = 0; w < GP_ARRAY_LEN(wrong); w++) {
             struct fixture f;
             open_stream(&f);
-            for (size_t i = 0; i < at; i++)
-                assert_true(feed(&f, lines[i]));
+            for (size_t i = 0; i < at; i++) assert_true(feed(&f, lines[i]));
             feed(&f, wrong[w]);
-            for (size_t i = at; i < GP_ARRAY_LEN(lines); i++)
-                feed(&f, lines[i]);
+            for (size_t i = at; i < GP_ARRAY_LEN(lines); i++) feed(&f, lines[i]);
             agent_stream_finish(&f.s, "it said strange things");
             for (size_t k = 0; k < 3; k++)
                 if (f.s.checks.items[k].result.verdict <= VERDICT_DEGRADED)
@@ -177,8 +187,7 @@ static void test_one_wrong_line_spoils_it(void **state)
 }
 
 /* The end speaks for what came before it. */
-static void test_the_end_may_take_back(void **state)
-{
+static void test_the_end_may_take_back(void **state) {
     (void)state;
     static const struct {
         const char *second, *end;
@@ -206,8 +215,7 @@ static void test_the_end_may_take_back(void **state)
 }
 
 /* Whose hello it is: another rank, another size or another boot is another's result. */
-static void test_the_hello_must_be_the_right_one(void **state)
-{
+static void test_the_hello_must_be_the_right_one(void **state) {
     (void)state;
     static const struct {
         const char *hello, *says;
@@ -228,19 +236,16 @@ static void test_the_hello_must_be_the_right_one(void **state)
         f.s.want_size = 4;
         str_put(f.s.want_boot_id, sizeof f.s.want_boot_id, "b");
         assert_int_equal(feed(&f, cases[i].hello), cases[i].says == NULL);
-        if (cases[i].says)
-            assert_non_null(strstr(f.s.bad.msg, cases[i].says));
+        if (cases[i].says) assert_non_null(strstr(f.s.bad.msg, cases[i].says));
         agent_stream_clear(&f.s);
     }
 }
 
-static void bad_stream(const char *const *lines, const char *says)
-{
+static void bad_stream(const char *const *lines, const char *says) {
     struct fixture f;
     open_stream(&f);
     bool ok = true;
-    for (size_t i = 0; lines[i]; i++)
-        ok = feed(&f, lines[i]);
+    for (size_t i = 0; lines[i]; i++) ok = feed(&f, lines[i]);
     assert_false(ok);
     assert_false(feed(&f, PASS("host.disk"))); /* nothing is read after it */
     assert_non_null(strstr(f.s.bad.msg, says));
@@ -249,8 +254,7 @@ static void bad_stream(const char *const *lines, const char *says)
     agent_stream_clear(&f.s);
 }
 
-static void test_trouble_stops_the_stream(void **state)
-{
+static void test_trouble_stops_the_stream(void **state) {
     (void)state;
     bad_stream((const char *const[]){HELLO, START("host.cores"), "Segmentation fault", NULL}, "JSON");
     bad_stream((const char *const[]){HELLO, START("gpu.presence"), NULL}, "not asked for");
@@ -266,8 +270,7 @@ static void test_trouble_stops_the_stream(void **state)
 }
 
 /* Not even the first one is believed then. */
-static void test_two_results_are_none(void **state)
-{
+static void test_two_results_are_none(void **state) {
     (void)state;
     struct fixture f;
     open_stream(&f);
@@ -279,8 +282,7 @@ static void test_two_results_are_none(void **state)
     agent_stream_clear(&f.s);
 }
 
-static void test_stderr_is_only_remembered(void **state)
-{
+static void test_stderr_is_only_remembered(void **state) {
     (void)state;
     struct fixture f;
     open_stream(&f);
@@ -294,8 +296,7 @@ static void test_stderr_is_only_remembered(void **state)
     agent_stream_clear(&f.s);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_type),
         cmocka_unit_test(test_result),

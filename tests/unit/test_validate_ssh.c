@@ -3,15 +3,16 @@
  * about what goes wrong: an agent that dies, lies, babbles, or whose connection is cut. */
 #include "validate_bench.h"
 
-static void test_good(void **state)
-{
+static void test_good(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
     struct gp_error err;
-    assert_int_equal(run_node(&b, "echo \"$*\" >\"$HOME/args\";" HELLO START("host.clock")
-                                  PASS("host.clock") START("host.cores") PASS("host.cores") END "exit 0",
-                              &err), 0);
+    assert_int_equal(run_node(&b,
+                              "echo \"$*\" >\"$HOME/args\";" HELLO START("host.clock") PASS("host.clock")
+                                  START("host.cores") PASS("host.cores") END "exit 0",
+                              &err),
+                     0);
     expect(&b, 0, VERDICT_PASS, "");
     expect(&b, 1, VERDICT_PASS, "");
     expect(&b, 2, VERDICT_SKIPPED, "no gpu");
@@ -26,8 +27,7 @@ static void test_good(void **state)
     bench_close(&b);
 }
 
-static void broken(const char *script, enum verdict running, enum verdict waiting, const char *says)
-{
+static void broken(const char *script, enum verdict running, enum verdict waiting, const char *says) {
     struct bench b;
     struct gp_error err;
     assert_int_equal(run_node(&b, script, &err), 0);
@@ -36,8 +36,7 @@ static void broken(const char *script, enum verdict running, enum verdict waitin
     bench_close(&b);
 }
 
-static void test_what_was_not_said_is_no_pass(void **state)
-{
+static void test_what_was_not_said_is_no_pass(void **state) {
     (void)state;
     NEEDS_SSHD();
     broken(HELLO START("host.clock") "exit 0", VERDICT_ERROR, VERDICT_SKIPPED, "exit status 0");
@@ -70,15 +69,14 @@ static void test_what_was_not_said_is_no_pass(void **state)
 }
 
 /* Another boot than the one that the agent spoke of: the controller looks, and says so. */
-static void test_a_reboot_is_told(void **state)
-{
+static void test_a_reboot_is_told(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
     struct gp_error err;
     static const char hello[] = "echo '{\"v\":1,\"type\":\"hello\",\"boot_id\":\"0b0b0b0b-1111\"}';";
-    GP_AUTO_FREE char *cut =
-        xasprintf("%s" START("host.clock") PASS("host.clock") START("host.cores") "sleep 0.3; kill -9 $PPID; sleep 5", hello);
+    GP_AUTO_FREE char *cut = xasprintf(
+        "%s" START("host.clock") PASS("host.clock") START("host.cores") "sleep 0.3; kill -9 $PPID; sleep 5", hello);
     assert_int_equal(run_node(&b, cut, &err), 0);
     expect(&b, 0, VERDICT_ERROR, "but then: the node rebooted while its checks ran");
     expect(&b, 1, VERDICT_ERROR, "no result: the node rebooted while its checks ran");
@@ -86,15 +84,15 @@ static void test_a_reboot_is_told(void **state)
     /* the same boot: only the connection was lost */
     GP_AUTO_STR struct str boot = {0};
     assert_int_equal(fs_read("/proc/sys/kernel/random/boot_id", 64, &boot, NULL), 0);
-    GP_AUTO_FREE char *same = xasprintf("echo '{\"v\":1,\"type\":\"hello\",\"boot_id\":\"%s\"}';" START("host.clock")
-                                        "sleep 0.3; kill -9 $PPID; sleep 5", str_trim(boot.s));
+    GP_AUTO_FREE char *same = xasprintf("echo '{\"v\":1,\"type\":\"hello\",\"boot_id\":\"%s\"}';" START(
+                                            "host.clock") "sleep 0.3; kill -9 $PPID; sleep 5",
+                                        str_trim(boot.s));
     assert_int_equal(run_node(&b, same, &err), 0);
     expect(&b, 0, VERDICT_ERROR, "no result: the connection to the node was lost");
     bench_close(&b);
 }
 
-static void test_what_the_agent_is_asked(void **state)
-{
+static void test_what_the_agent_is_asked(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -102,8 +100,8 @@ static void test_what_the_agent_is_asked(void **state)
     bench_open(&b);
     b.env.all = true;
     b.plan.node_time_ms = 90000;
-    struct spec_floor f = {.check = xstrdup("host.cores"), .metric = xstrdup("usable"), .value = 1,
-                           .unit = xstrdup("cores")};
+    struct spec_floor f = {
+        .check = xstrdup("host.cores"), .metric = xstrdup("usable"), .value = 1, .unit = xstrdup("cores")};
     vec_push(&b.spec.validate.floors, f);
     write_agent(0, "echo \"$*\" >\"$HOME/args\";" HELLO
                    "echo '{\"type\":\"loaded\",\"load_ms\":2100,\"gpus\":[]}';" GOOD END);
@@ -126,23 +124,21 @@ static void test_what_the_agent_is_asked(void **state)
 }
 
 /* An agent that babbles is ended, not only ignored. */
-static void test_babbling_agent_is_ended(void **state)
-{
+static void test_babbling_agent_is_ended(void **state) {
     (void)state;
     NEEDS_SSHD();
-    broken("echo \"{\\\"v\\\":1,\\\"type\\\":\\\"hello\\\",\\\"pid\\\":$$}\"; echo $$ >\"$HOME/pid\";" START("host.clock")
-           "echo babble; while :; do sleep 0.1; done", VERDICT_ERROR, VERDICT_SKIPPED, "JSON");
+    broken("echo \"{\\\"v\\\":1,\\\"type\\\":\\\"hello\\\",\\\"pid\\\":$$}\"; echo $$ >\"$HOME/pid\";" START(
+               "host.clock") "echo babble; while :; do sleep 0.1; done",
+           VERDICT_ERROR, VERDICT_SKIPPED, "JSON");
     GP_AUTO_FREE char *pid = node_file(0, "pid");
     int64_t n = 0;
     assert_true(str_to_i64(str_trim(pid), 2, 1 << 30, &n));
     int64_t deadline = clock_deadline(10000);
-    while (kill((pid_t)n, 0) == 0 && clock_left_ms(deadline))
-        usleep(10000);
+    while (kill((pid_t)n, 0) == 0 && clock_left_ms(deadline)) usleep(10000);
     assert_int_not_equal(kill((pid_t)n, 0), 0);
 }
 
-static void test_no_agent(void **state)
-{
+static void test_no_agent(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -159,8 +155,7 @@ static void test_no_agent(void **state)
     bench_close(&b);
 }
 
-static void test_cancel(void **state)
-{
+static void test_cancel(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct bench b;
@@ -176,8 +171,7 @@ static void test_cancel(void **state)
     bench_close(&b);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_what_was_not_said_is_no_pass),

@@ -12,14 +12,13 @@
 
 static void reads_a_reply(void **state) {
     (void)state;
-    const char *text =
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-        "<DescribeInstancesResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">\n"
-        "  <reservationSet>\n    <item><empty/></item>\n"
-        "    <item><instancesSet><item><instanceId>i-1</instanceId>"
-        "<name>a &lt;b&gt; &amp; &#67;<!-- no --><![CDATA[<d>]]></name><blank> </blank></item>\n"
-        "<item><instanceId>i-2</instanceId></item></instancesSet></item>\n"
-        "  </reservationSet>\n</DescribeInstancesResponse>\n";
+    const char *text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                       "<DescribeInstancesResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">\n"
+                       "  <reservationSet>\n    <item><empty/></item>\n"
+                       "    <item><instancesSet><item><instanceId>i-1</instanceId>"
+                       "<name>a &lt;b&gt; &amp; &#67;<!-- no --><![CDATA[<d>]]></name><blank> </blank></item>\n"
+                       "<item><instanceId>i-2</instanceId></item></instancesSet></item>\n"
+                       "  </reservationSet>\n</DescribeInstancesResponse>\n";
     GP_AUTO_XML struct xml_node *root = NULL;
     struct gp_error err = {0};
     assert_int_equal(xml_parse(text, strlen(text), "the reply", &root, &err), 0);
@@ -60,12 +59,9 @@ static void refuses(void **state) {
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         struct xml_node *root = NULL;
         struct gp_error err = {0};
-        assert_int_equal(
-            xml_parse(rows[i].text, strlen(rows[i].text), "the reply of X", &root, &err),
-            -GP_EPROTO);
+        assert_int_equal(xml_parse(rows[i].text, strlen(rows[i].text), "the reply of X", &root, &err), -GP_EPROTO);
         assert_null(root);
-        if (!str_starts(err.msg, "the reply of X is not usable XML: line ") ||
-            strstr(err.msg, rows[i].part) == NULL)
+        if (!str_starts(err.msg, "the reply of X is not usable XML: line ") || strstr(err.msg, rows[i].part) == NULL)
             fail_msg("'%s' has no '%s'", err.msg, rows[i].part);
     }
     struct xml_node *root = NULL;

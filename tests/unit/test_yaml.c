@@ -19,14 +19,12 @@ static struct yaml_node *good(const char *text) {
 
 static void tree_and_places(void **state) {
     (void)state;
-    struct yaml_node *root =
-        good("# c\na: 1\nb:\n  - x\n  - {k: 'v', \"q\": no}\nc: |\n  two\n  lines\n"
-             "\xc3\xa9: [\xc3\xa9, z]\n");
+    struct yaml_node *root = good("# c\na: 1\nb:\n  - x\n  - {k: 'v', \"q\": no}\nc: |\n  two\n  lines\n"
+                                  "\xc3\xa9: [\xc3\xa9, z]\n");
     assert_int_equal(root->kind, YAML_MAP);
     assert_int_equal(root->items.len, 8);
     assert_int_equal(root->line, 2);
-    const struct yaml_node *a = yaml_get(root, "a"), *b = yaml_get(root, "b"),
-                           *c = yaml_get(root, "c");
+    const struct yaml_node *a = yaml_get(root, "a"), *b = yaml_get(root, "b"), *c = yaml_get(root, "c");
     assert_string_equal(a->value, "1");
     assert_false(a->quoted);
     assert_int_equal(a->line, 2);
@@ -34,8 +32,7 @@ static void tree_and_places(void **state) {
     assert_int_equal(b->kind, YAML_LIST);
     assert_int_equal(b->items.items[0]->line, 4);
     assert_int_equal(b->items.items[0]->column, 5);
-    const struct yaml_node *map = b->items.items[1], *k = yaml_get(map, "k"),
-                           *q = yaml_get(map, "q");
+    const struct yaml_node *map = b->items.items[1], *k = yaml_get(map, "k"), *q = yaml_get(map, "q");
     assert_true(k->quoted);
     assert_int_equal(k->column, 9);
     assert_false(q->quoted);

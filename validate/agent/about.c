@@ -2,8 +2,8 @@
 /* What the agent says of itself: `checks`, `help`. For a person at a node's prompt. One thread. */
 #include "base/gp_base.h"
 
-#include "verbs.h"
 #include "validate/pick.h"
+#include "verbs.h"
 
 static const char help_text[] =
     "gpuprov-agent says whether this machine and its GPUs work. It needs nothing on the node, keeps nothing,\n"
@@ -31,18 +31,17 @@ static const char help_text[] =
     "\n"
     "gpuprov itself starts these for checks over several nodes:\n";
 
-void agent_help(FILE *to)
-{
+void agent_help(FILE *to) {
     fputs(help_text, to);
     fputs("  gpuprov-agent rank --dir DIR --rank R --size N --bind IP --check a,b [--deadline 60s]\n"
           "                     [--stall 20s] [--seed S] [--steps N]; token and rendezvous on stdin\n"
           "  gpuprov-agent follow --dir DIR [--from OFFSET] [--wait MS]\n"
-          "  gpuprov-agent stop --dir DIR\n", to);
+          "  gpuprov-agent stop --dir DIR\n",
+          to);
 }
 
 /* Words broken at 100 columns, each line after the first indented. */
-static void print_wrapped(const char *text, int indent)
-{
+static void print_wrapped(const char *text, int indent) {
     int width = 100 - indent, at = 0;
     for (const char *p = text; *p;) {
         int n = (int)strcspn(p, " ");
@@ -58,8 +57,7 @@ static void print_wrapped(const char *text, int indent)
 }
 
 /* The order is the one that `run` would take them in. */
-int verb_checks(int argc, char **argv)
-{
+int verb_checks(int argc, char **argv) {
     struct gp_error err = {0};
     const struct arg none[] = {{.name = NULL}};
     if (args_parse(argc, argv, none, &err)) {
@@ -70,18 +68,18 @@ int verb_checks(int argc, char **argv)
     size_t n = 0;
     for (size_t i = 0; check_table[i].id && n < GP_ARRAY_LEN(list); i++)
         if (agent_check_ops(check_table[i].id))
-            list[n++] = (struct pick){.info = &check_table[i],
-                                      .core = check_table[i].core,
-                                      .required = check_table[i].required};
+            list[n++] = (struct pick){
+                .info = &check_table[i], .core = check_table[i].core, .required = check_table[i].required};
     pick_sort(list, n);
     printf("%-16s %5s  %-8s  %-9s  %s\n", "check", "takes", "required", "where", "what it finds");
     for (size_t i = 0; i < n; i++) {
         const struct check_info *c = list[i].info;
-        const char *where = c->level == CHECK_GANG  ? "all nodes"
-                            : c->level == CHECK_GPU ? "each GPU"
-                                                    : "node";
+        const char *where = c->level == CHECK_GANG ? "all nodes" : c->level == CHECK_GPU ? "each GPU" : "node";
         int indent = printf("%-16s %4ds%s %-8s  %-9s  ", c->id, c->seconds, c->stretch ? "+" : " ",
-                            c->core ? "core" : c->required ? "yes" : "", where);
+                            c->core       ? "core"
+                            : c->required ? "yes"
+                                          : "",
+                            where);
         print_wrapped(c->finds, indent);
     }
     printf("\ncore: whatever the time; yes: where the time reaches. + looks longer when --time gives more\n"

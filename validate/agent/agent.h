@@ -24,8 +24,8 @@ struct agent_metric {
     double value;
     /* What it was judged by, for figures that the GPU model table limits (agent_judge_limits). */
     double fail, degraded, measured; /* as struct gpu_figure; source NULL: not judged so */
-    const char *source; /* static */
-    bool unrated;       /* the table knows nothing to compare it with */
+    const char *source;              /* static */
+    bool unrated;                    /* the table knows nothing to compare it with */
 };
 
 /* One check's outcome. agent_result_init, then what follows; starts as pass. */
@@ -34,9 +34,9 @@ struct agent_result {
     int gpu;  /* -1: not about one GPU; else said as "gpu" */
     int rank; /* -1: not a gang check; else said as "rank" */
     enum agent_verdict verdict;
-    char code[48];       /* "low_disk"; "" on pass */
-    char message[400];   /* one line */
-    char suggestion[400];/* "" : the table's, when not pass */
+    char code[48];        /* "low_disk"; "" on pass */
+    char message[400];    /* one line */
+    char suggestion[400]; /* "" : the table's, when not pass */
     int64_t took_ms;
     struct agent_metric metrics[GP_ARRAY_LEN(((struct check_info *)0)->metrics)];
     size_t n_metrics;
@@ -44,18 +44,16 @@ struct agent_result {
      * nvls, nvlink; models.h). agent_about sets the first from the context; nccl.* sets the rest. */
     const struct gpu_model *model;
     struct gpu_figure_key about;
-    struct str culprits;     /* gang: the ranks to blame, "1,3"; said as data.culprits; "" : nobody */
-    struct str data;         /* members of the JSON object "data", without braces */
+    struct str culprits; /* gang: the ranks to blame, "1,3"; said as data.culprits; "" : nobody */
+    struct str data;     /* members of the JSON object "data", without braces */
 };
 void agent_result_init(struct agent_result *r, const struct check_info *check);
 void agent_result_clear(struct agent_result *r);
 
 /* A worse verdict replaces what was said before; an equal or better one is ignored (first wins). */
-void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, const char *fmt, ...)
-    GP_PRINTF(4, 5);
+void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, const char *fmt, ...) GP_PRINTF(4, 5);
 /* From an error of a library call: fail or error with the error's text. */
-void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code,
-                     const struct gp_error *err);
+void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code, const struct gp_error *err);
 /* The line shown beside a pass ("8 of 8 GB/s ..."); ignored unless the verdict is pass. */
 void agent_say(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
 void agent_suggest(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
@@ -83,49 +81,49 @@ void agent_json_num(struct str *s, double v);
 /* A rank of a gang, as all others know it. */
 struct gang_who {
     char host[64];
-    int32_t gpu;     /* -1: none */
-    int32_t node;    /* the first rank of its node: ranks with the same one share a machine */
-    int32_t open;    /* its GPU could be opened: 1; no: 0 something is missing, -1 its fault (why) */
-    int32_t alike;   /* several ranks share its GPU: logic only, no figure */
+    int32_t gpu;   /* -1: none */
+    int32_t node;  /* the first rank of its node: ranks with the same one share a machine */
+    int32_t open;  /* its GPU could be opened: 1; no: 0 something is missing, -1 its fault (why) */
+    int32_t alike; /* several ranks share its GPU: logic only, no figure */
     char pci[24];
     char why[160];
 };
 
 /* What a check is given. */
 struct check_ctx {
-    const char *host;         /* hostname, for messages */
-    int64_t deadline_ms;      /* monotonic: give up by then (a killed worker says less) */
-    int64_t budget_ms;        /* how long it should look: its share of the time, for this GPU where GPUs
+    const char *host;    /* hostname, for messages */
+    int64_t deadline_ms; /* monotonic: give up by then (a killed worker says less) */
+    int64_t budget_ms;   /* how long it should look: its share of the time, for this GPU where GPUs
                                * take turns. Stated seconds, or more in a row with `stretch` */
     bool has_controller_now;
-    int64_t clock_offset_ms;  /* this node's wall clock minus the controller's; includes the command's
+    int64_t clock_offset_ms;       /* this node's wall clock minus the controller's; includes the command's
                                * way to the node, so it is too large by up to a second or two */
-    int gpu;                  /* CHECK_GPU: which; -1 otherwise. A rank's own GPU; -1: none */
-    int gpus;                 /* GPUs of this node that have a worker (or a rank) */
+    int gpu;                       /* CHECK_GPU: which; -1 otherwise. A rank's own GPU; -1: none */
+    int gpus;                      /* GPUs of this node that have a worker (or a rank) */
     const struct gpu_model *model; /* of gpu, once it is open; NULL: none, or not in the table */
-    int gpus_expected;        /* --gpus: what was bought; -1: not said */
-    const char *gpu_model_bought; /* --gpu-model: its name in the spec or the offer; NULL: not said */
-    struct device *dev;       /* CHECK_GPU with a GPU: opened once per worker; else NULL */
+    int gpus_expected;             /* --gpus: what was bought; -1: not said */
+    const char *gpu_model_bought;  /* --gpu-model: its name in the spec or the offer; NULL: not said */
+    struct device *dev;            /* CHECK_GPU with a GPU: opened once per worker; else NULL */
     /* CHECK_GANG only */
-    struct comm *comm; /* of comm_tcp, host memory: records, rendezvous, net.pair */
+    struct comm *comm;                /* of comm_tcp, host memory: records, rendezvous, net.pair */
     const struct device_ops *dev_ops; /* what train.ddp computes on; with GPUs dev is its device */
     const struct comm_ops *data_ops;  /* what its gradients go through, and the communicator */
     struct comm *data;
     const struct gang_who *who; /* per rank: where it is and what it has */
-    char no_gpu[320]; /* a gang of GPUs that does without them: why. Its train.ddp proves no GPU */
-    int no_gpu_culprit; /* the rank that this is about; -1: nobody */
-    struct comm *stuck; /* NCCL that did not start, for the search of who is to blame; or NULL */
-    bool no_gpu_fail;   /* it is a fault (a GPU or a link), not something that is missing */
+    char no_gpu[320];           /* a gang of GPUs that does without them: why. Its train.ddp proves no GPU */
+    int no_gpu_culprit;         /* the rank that this is about; -1: nobody */
+    struct comm *stuck;         /* NCCL that did not start, for the search of who is to blame; or NULL */
+    bool no_gpu_fail;           /* it is a fault (a GPU or a link), not something that is missing */
     /* Replaces data by a new communicator that uses NCCL_ALGO=Ring NCCL_PROTO=Simple only; on failure
      * nothing may use it. NULL: data has no other way to add. */
     int (*data_plain)(struct check_ctx *c, struct gp_error *err);
     bool same_gpu; /* all ranks of this node are on one GPU: logic only, no figure */
     int rank, size;
     uint64_t seed;
-    unsigned precisions; /* of train.ddp: bits 1 << GEMM_F32 (always done), 1 << GEMM_BF16, 1 << GEMM_F16;
+    unsigned precisions;      /* of train.ddp: bits 1 << GEMM_F32 (always done), 1 << GEMM_BF16, 1 << GEMM_F16;
                           * 0: the device's own choice (all on a GPU, fp32 on the host) */
-    int steps; /* of train.ddp */
-    int64_t stall_ms; /* how long a peer, or a collective beyond what it should take, may say nothing */
+    int steps;                /* of train.ddp */
+    int64_t stall_ms;         /* how long a peer, or a collective beyond what it should take, may say nothing */
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
 
@@ -156,9 +154,9 @@ struct check_ops {
 
 /* What differs between the two programs: kind_host.c or kind_cuda.c defines it. */
 struct agent_kind {
-    const char *name;                /* "host", "cuda" */
-    const struct device_ops *device; /* what GPU checks compute on */
-    const struct comm_ops *comm;     /* what train.ddp's gradients go through */
+    const char *name;                   /* "host", "cuda" */
+    const struct device_ops *device;    /* what GPU checks compute on */
+    const struct comm_ops *comm;        /* what train.ddp's gradients go through */
     const struct check_ops *gpu_checks; /* id NULL ends; may be empty */
     /* GPUs to make workers for, counted without starting the driver (/dev/nvidiaN). NULL: 0. */
     int (*gpu_count)(void);
@@ -185,8 +183,8 @@ struct agent_kind {
 };
 extern const struct agent_kind agent_kind;
 
-extern const struct check_ops host_checks[]; /* CHECK_NODE rows of both programs */
-extern const struct check_ops gang_checks[]; /* CHECK_GANG rows of both programs */
+extern const struct check_ops host_checks[];             /* CHECK_NODE rows of both programs */
+extern const struct check_ops gang_checks[];             /* CHECK_GANG rows of both programs */
 const struct check_ops *agent_check_ops(const char *id); /* NULL: this program has no such check */
 
 int agent_dev_nvidia_count(void); /* /dev/nvidia0, 1, ...: device files, no driver call */

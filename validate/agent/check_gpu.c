@@ -10,44 +10,35 @@
 #include <dirent.h>
 
 /* Devices of NVIDIA on the PCI bus whose class begins so; -1 when the bus cannot be read. */
-static int pci_count(const char *class_starts)
-{
+static int pci_count(const char *class_starts) {
     static const char folder[] = "/sys/bus/pci/devices";
     DIR *d = opendir(folder);
-    if (!d)
-        return -1;
+    if (!d) return -1;
     int n = 0;
     for (const struct dirent *e = readdir(d); e; e = readdir(d)) {
-        if (e->d_name[0] == '.')
-            continue;
+        if (e->d_name[0] == '.') continue;
         GP_AUTO_FREE char *vendor = xasprintf("%s/%s/vendor", folder, e->d_name);
         GP_AUTO_FREE char *class = xasprintf("%s/%s/class", folder, e->d_name);
         GP_AUTO_STR struct str v = {0};
         GP_AUTO_STR struct str c = {0};
-        if (fs_read(vendor, 64, &v, NULL) || fs_read(class, 64, &c, NULL) || !v.s || !c.s)
-            continue;
+        if (fs_read(vendor, 64, &v, NULL) || fs_read(class, 64, &c, NULL) || !v.s || !c.s) continue;
         n += str_starts(v.s, "0x10de") && str_starts(c.s, class_starts);
     }
     closedir(d);
     return n;
 }
 
-int gpu_pci_count(void)
-{
-    return pci_count("0x03"); /* display and 3D controllers */
-}
+int gpu_pci_count(void) { return pci_count("0x03"); /* display and 3D controllers */ }
 
-int gpu_pci_switches(void)
-{
-    return pci_count("0x0680"); /* other bridges */
-}
+int gpu_pci_switches(void) { return pci_count("0x0680"); /* other bridges */ }
 
-static void no_nodes(const struct check_ctx *c, struct agent_result *r)
-{
+static void no_nodes(const struct check_ctx *c, struct agent_result *r) {
     int bus = gpu_pci_count();
     bool module = fs_exists("/proc/driver/nvidia/version");
-    agent_set(r, AGENT_FAIL, "no_device_nodes", "no GPU device nodes: %d GPU%s bought, no /dev/nvidia* "
-              "here; %s", c->gpus_expected, c->gpus_expected == 1 ? "" : "s",
+    agent_set(r, AGENT_FAIL, "no_device_nodes",
+              "no GPU device nodes: %d GPU%s bought, no /dev/nvidia* "
+              "here; %s",
+              c->gpus_expected, c->gpus_expected == 1 ? "" : "s",
               module    ? "the driver's module is loaded"
               : bus > 0 ? "the GPUs are on the PCI bus, but no driver is loaded"
                         : "no NVIDIA GPU is on the PCI bus either");
@@ -55,40 +46,31 @@ static void no_nodes(const struct check_ctx *c, struct agent_result *r)
                   module    ? "run 'nvidia-modprobe -u -c=0', or pass the devices into this container"
                   : bus > 0 ? "install a driver for this kernel, and look at 'dkms status'"
                             : "the machine has no GPU: buy another instance type, or replace the node");
-    if (bus >= 0)
-        agent_data_int(r, "pci", bus);
+    if (bus >= 0) agent_data_int(r, "pci", bus);
     agent_data_bool(r, "module", module);
 }
 
-bool gpu_presence_nodes(const struct check_ctx *c, struct agent_result *r, int *ret_nodes)
-{
+bool gpu_presence_nodes(const struct check_ctx *c, struct agent_result *r, int *ret_nodes) {
     int nodes = agent_dev_nvidia_count();
     agent_data_int(r, "dev_nodes", nodes);
-    if (c->gpus_expected >= 0)
-        agent_data_int(r, "expected", c->gpus_expected);
+    if (c->gpus_expected >= 0) agent_data_int(r, "expected", c->gpus_expected);
     *ret_nodes = nodes;
-    if (nodes > 0)
-        return true;
-    if (c->gpus_expected > 0)
-        no_nodes(c, r);
-    else
-        agent_set(r, AGENT_SKIPPED, "no_gpu", "no GPU was asked for, and there is none");
+    if (nodes > 0) return true;
+    if (c->gpus_expected > 0) no_nodes(c, r);
+    else agent_set(r, AGENT_SKIPPED, "no_gpu", "no GPU was asked for, and there is none");
     return false;
 }
 
-static void presence_host(struct check_ctx *c, struct agent_result *r)
-{
+static void presence_host(struct check_ctx *c, struct agent_result *r) {
     int nodes = 0;
-    if (!gpu_presence_nodes(c, r, &nodes))
-        return;
+    if (!gpu_presence_nodes(c, r, &nodes)) return;
     agent_set(r, AGENT_ERROR, "no_cuda_agent",
-              "%d GPU device node%s here, but this is the agent without CUDA, which cannot ask the driver",
-              nodes, nodes == 1 ? "" : "s");
+              "%d GPU device node%s here, but this is the agent without CUDA, which cannot ask the driver", nodes,
+              nodes == 1 ? "" : "s");
     agent_suggest(r, "use a gpuprov that was built with a CUDA toolkit ('gpuprov doctor' tells)");
 }
 
-static bool no_cuda(struct check_ctx *c, struct agent_result *r)
-{
+static bool no_cuda(struct check_ctx *c, struct agent_result *r) {
     (void)c;
     agent_set(r, AGENT_SKIPPED, "no_cuda_agent", "this is the agent without CUDA");
     return false;

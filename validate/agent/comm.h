@@ -18,14 +18,14 @@ struct comm_setup {
     const char *rendezvous; /* "IP:PORT" of rank 0; "" on rank 0, which binds to port 0 */
     const unsigned char *token;
     size_t token_len;
-    int64_t deadline_ms; /* monotonic: nothing here waits beyond it */
-    int64_t meet_ms;     /* how long to wait for peers to come */
-    int64_t stall_ms;    /* a peer that says nothing for so long while waited for is asked, then named */
+    int64_t deadline_ms;              /* monotonic: nothing here waits beyond it */
+    int64_t meet_ms;                  /* how long to wait for peers to come */
+    int64_t stall_ms;                 /* a peer that says nothing for so long while waited for is asked, then named */
     const struct device_ops *dev_ops; /* where buffers live */
     struct device *dev;
     void (*on_listen)(void *ctx, const char *addr); /* rank 0 only, once it can be reached */
     void *ctx;
-    struct comm *meet; /* nccl only: a tcp communicator of the same ranks. The unique id goes over it,
+    struct comm *meet;          /* nccl only: a tcp communicator of the same ranks. The unique id goes over it,
                         * failures are told over it, and it answers while NCCL works. Kept by nccl */
     const struct gang_who *who; /* nccl only: per rank, for messages */
 };
@@ -33,8 +33,8 @@ struct comm_setup {
 enum comm_type { COMM_F32, COMM_F16, COMM_BF16, COMM_I32 };
 
 struct all_reduce_args {
-    dev_addr buf; /* sum, in place */
-    size_t count; /* elements */
+    dev_addr buf;        /* sum, in place */
+    size_t count;        /* elements */
     enum comm_type type; /* tcp: COMM_F32 only, else -GP_EENV */
     /* Optional. A communicator that sees partial sums shows each to this: v[0..n) at element `first`
      * as received, the sum over `ranks` ranks from rank `start` upwards (modulo size). */

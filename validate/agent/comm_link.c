@@ -79,8 +79,7 @@ static int link_send(struct comm *c, struct link *l) {
             /* the rest of a control frame must go before anything else: it stays in front */
             if (r > 0 && l->ctl.len > 0) continue;
         } else if (!inside) {
-            struct frame f = {.magic = FRAME_MAGIC, .kind = FRAME_DATA,
-                              .len = GP_MIN(l->out_left, FRAME_DATA_MAX)};
+            struct frame f = {.magic = FRAME_MAGIC, .kind = FRAME_DATA, .len = GP_MIN(l->out_left, FRAME_DATA_MAX)};
             memcpy(l->out_head, &f, sizeof f);
             l->out_head_left = sizeof f;
             l->frame_left = f.len;
@@ -130,12 +129,8 @@ static int control_frame(struct comm *c, int rank, struct gp_error *err) {
         comm_control(c, rank, FRAME_PONG, "", 0);
         link_send(c, l);
         return 0;
-    case FRAME_PONG:
-        l->pong = true;
-        return 0;
-    case FRAME_BYE:
-        l->bye = true;
-        return 0;
+    case FRAME_PONG: l->pong = true; return 0;
+    case FRAME_BYE: l->bye = true; return 0;
     case FRAME_ABORT: {
         int32_t culprit = -1;
         if (l->control.len < sizeof culprit) break;
@@ -144,8 +139,7 @@ static int control_frame(struct comm *c, int rank, struct gp_error *err) {
         if (culprit >= 0 && culprit < c->size) comm_blame(err, culprit);
         return -GP_ELOST;
     }
-    case FRAME_DATA:
-        break;
+    case FRAME_DATA: break;
     }
     gp_fail(err, GP_EPROTO, "rank %d (%s) sent a frame that is not understood", rank, l->addr);
     comm_blame(err, rank);
@@ -241,8 +235,7 @@ static int watch(struct comm *c, struct gp_error *err) {
     if (now >= c->deadline_ms) {
         for (int i = 0; i < c->size; i++) {
             if (c->links[i].post_left == 0) continue;
-            gp_fail(err, GP_ETIMEOUT, "the deadline passed while waiting for rank %d (%s)", i,
-                    c->links[i].addr);
+            gp_fail(err, GP_ETIMEOUT, "the deadline passed while waiting for rank %d (%s)", i, c->links[i].addr);
             return -GP_ETIMEOUT;
         }
         return gp_fail(err, GP_ETIMEOUT, "the deadline passed while sending to other ranks");

@@ -120,8 +120,7 @@ static int listen_on(struct meeting *m, struct gp_error *err) {
     if (!comm_address_private(ip) || !make_address(ip, 0, &a, &n))
         return gp_fail(err, GP_EUSAGE, "'%s' is not a private address of this node", ip);
     m->listener = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&a, n) != 0 ||
-        listen(m->listener, 512) != 0)
+    if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&a, n) != 0 || listen(m->listener, 512) != 0)
         return gp_fail_errno(err, GP_EIO, errno, "could not listen on %s", ip);
     n = sizeof a;
     if (getsockname(m->listener, (struct sockaddr *)&a, &n) != 0)
@@ -169,8 +168,7 @@ static int move_all(int fd, bool out, void *p, size_t n, int64_t deadline_ms, st
 static int dial_once(struct meeting *m, const struct place *to, int *ret_fd, struct gp_error *err) {
     struct sockaddr_storage a;
     socklen_t n = 0;
-    if (!make_address(to->ip, to->port, &a, &n))
-        return gp_fail(err, GP_EPROTO, "'%s' is not an address", to->ip);
+    if (!make_address(to->ip, to->port, &a, &n)) return gp_fail(err, GP_EPROTO, "'%s' is not an address", to->ip);
     GP_AUTO_FD int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not make a socket");
     int e = connect(fd, (struct sockaddr *)&a, n) == 0 ? 0 : errno;
@@ -193,8 +191,8 @@ static int dial(struct meeting *m, int rank, const struct place *to, struct gp_e
         r = dial_once(m, to, &fd, &once);
         if (r == 0) break;
         if (r != -GP_EREACH || clock_left_ms(m->deadline_ms) == 0) {
-            gp_fail(err, GP_ELOST, "rank %d (%s:%u) could not be reached: %s", rank, to->ip,
-                    (unsigned)to->port, once.msg);
+            gp_fail(err, GP_ELOST, "rank %d (%s:%u) could not be reached: %s", rank, to->ip, (unsigned)to->port,
+                    once.msg);
             comm_blame(err, rank);
             return -GP_ELOST;
         }
@@ -235,10 +233,9 @@ static void drop(struct meeting *m, size_t i, bool refused) {
 }
 
 static bool hello_good(const struct meeting *m, const struct hello *h) {
-    return memcmp(h->magic, "GPUPROV1", 8) == 0 && h->size == (uint32_t)m->c->size &&
-           h->to == (uint32_t)m->c->rank && h->rank > (uint32_t)m->c->rank && h->rank < h->size &&
-           m->c->links[h->rank].fd < 0 && memchr(h->ip, 0, sizeof h->ip) != NULL &&
-           comm_address_private(h->ip) && h->port > 0 && h->port < 65536;
+    return memcmp(h->magic, "GPUPROV1", 8) == 0 && h->size == (uint32_t)m->c->size && h->to == (uint32_t)m->c->rank &&
+           h->rank > (uint32_t)m->c->rank && h->rank < h->size && m->c->links[h->rank].fd < 0 &&
+           memchr(h->ip, 0, sizeof h->ip) != NULL && comm_address_private(h->ip) && h->port > 0 && h->port < 65536;
 }
 
 static void welcome(struct meeting *m, size_t i) {
@@ -289,8 +286,7 @@ static void let_in(struct meeting *m) {
     if (fd < 0) return;
     tune(fd);
     if (m->n_pending == m->max_pending) drop(m, 0, true);
-    m->pending[m->n_pending++] =
-        (struct pending){.fd = fd, .deadline_ms = clock_deadline(HANDSHAKE_MS)};
+    m->pending[m->n_pending++] = (struct pending){.fd = fd, .deadline_ms = clock_deadline(HANDSHAKE_MS)};
 }
 
 static int missing_rank(const struct meeting *m) {
@@ -304,8 +300,7 @@ static int accept_higher(struct meeting *m, struct gp_error *err) {
         struct pollfd *p = m->polled;
         size_t n = m->n_pending;
         p[0] = (struct pollfd){.fd = m->listener, .events = POLLIN};
-        for (size_t i = 0; i < n; i++)
-            p[i + 1] = (struct pollfd){.fd = m->pending[i].fd, .events = POLLIN};
+        for (size_t i = 0; i < n; i++) p[i + 1] = (struct pollfd){.fd = m->pending[i].fd, .events = POLLIN};
         poll(p, (nfds_t)n + 1, (int)GP_MIN(200, clock_left_ms(m->deadline_ms)));
         for (size_t i = n; i-- > 0;) { /* from the end: drop moves the last one into the gap */
             if (p[i + 1].revents != 0) hear(m, i);
@@ -314,8 +309,7 @@ static int accept_higher(struct meeting *m, struct gp_error *err) {
         if (p[0].revents != 0) let_in(m);
         if (missing_rank(m) < 0 || clock_left_ms(m->deadline_ms) > 0) continue;
         GP_AUTO_FREE char *note =
-            m->refused > 0 ? xasprintf("; %d connections without the token were refused", m->refused)
-                           : xstrdup("");
+            m->refused > 0 ? xasprintf("; %d connections without the token were refused", m->refused) : xstrdup("");
         int rank = missing_rank(m);
         gp_fail(err, GP_ELOST, "rank %d did not come to %s in time%s", rank, m->s->bind_ip, note);
         comm_blame(err, rank);
@@ -332,8 +326,7 @@ static int rank_zero(struct meeting *m, struct gp_error *err) {
     if (m->s->on_listen != NULL) m->s->on_listen(m->s->ctx, addr);
     int r = accept_higher(m, err);
     size_t n = (size_t)m->c->size * sizeof *m->places;
-    for (int k = 1; k < m->c->size && r == 0; k++)
-        r = comm_exchange(m->c, k, m->places, n, -1, NULL, 0, err);
+    for (int k = 1; k < m->c->size && r == 0; k++) r = comm_exchange(m->c, k, m->places, n, -1, NULL, 0, err);
     return r;
 }
 
@@ -353,8 +346,8 @@ static int other_rank(struct meeting *m, struct gp_error *err) {
 }
 
 int comm_meet(struct comm *c, const struct comm_setup *s, struct gp_error *err) {
-    struct meeting m = {.c = c, .s = s, .listener = -1,
-                        .deadline_ms = GP_MIN(c->deadline_ms, clock_deadline(s->meet_ms))};
+    struct meeting m = {
+        .c = c, .s = s, .listener = -1, .deadline_ms = GP_MIN(c->deadline_ms, clock_deadline(s->meet_ms))};
     m.places = xcalloc((size_t)c->size, sizeof *m.places);
     m.max_pending = (size_t)c->size + PENDING_SPARE;
     m.pending = xcalloc(m.max_pending, sizeof *m.pending);

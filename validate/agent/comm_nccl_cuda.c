@@ -32,27 +32,23 @@ struct comm {
     int64_t deadline_ms, stall_ms, start_ms;
     uint64_t ops;
     struct gp_error kept; /* of queueing: told by the next wait */
-    int log; /* NCCL's own words: a file in memory */
+    int log;              /* NCCL's own words: a file in memory */
     char log_path[40];
 };
 
-const char *nccl_op_name(enum nccl_op op)
-{
-    static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                        "all_to_all"};
+const char *nccl_op_name(enum nccl_op op) {
+    static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};
     return names[op];
 }
 
-const char *comm_type_name(enum comm_type t)
-{
+const char *comm_type_name(enum comm_type t) {
     static const char *const names[] = {"float", "half", "bfloat16", "int32"};
     return names[t];
 }
 
 size_t comm_type_bytes(enum comm_type t) { return t == COMM_F16 || t == COMM_BF16 ? 2 : 4; }
 
-static int type_of(enum comm_type t)
-{
+static int type_of(enum comm_type t) {
     static const int types[] = {[COMM_F32] = 7, [COMM_F16] = 6, [COMM_BF16] = 9, [COMM_I32] = 2};
     return types[t];
 }
@@ -68,8 +64,7 @@ const char *nccl_log_path(const struct comm *c) { return c->log_path; }
 static int world_rank(const struct comm *c) { return c->world != NULL ? c->world->rank : c->rank; }
 
 /* NCCL's error: whose fault it is as far as the code tells. */
-static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_error *err)
-{
+static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
     const char *more = c->api->last_error(c->h);
     int rc = gp_fail(err, GP_EIO, "%s: NCCL says '%s' (%d)%s%.200s", what, c->api->error_string(r), r,
                      more != NULL && *more ? ": " : "", more != NULL ? more : "");
@@ -78,16 +73,14 @@ static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_
     return rc;
 }
 
-static void pause_a_moment(long *us)
-{
+static void pause_a_moment(long *us) {
     struct timespec t = {.tv_nsec = *us * 1000};
     nanosleep(&t, NULL);
     *us = GP_MIN(*us * 2, 1000);
 }
 
 /* Once a round of a wait: what peers and NCCL say meanwhile. */
-static int look_around(struct comm *c, const char *what, struct gp_error *err)
-{
+static int look_around(struct comm *c, const char *what, struct gp_error *err) {
     nccl_result state = NCCL_OK;
     int rc = comm_tcp_serve(c->meet, err);
     if (rc != 0) return rc;
@@ -96,8 +89,7 @@ static int look_around(struct comm *c, const char *what, struct gp_error *err)
     return r == NCCL_OK || r == NCCL_IN_PROGRESS ? 0 : nccl_fail(c, r, what, err);
 }
 
-static int too_late(struct comm *c, const char *what, struct gp_error *err)
-{
+static int too_late(struct comm *c, const char *what, struct gp_error *err) {
     bool arrived = !c->began || c->cu->event_query(c->before) == 0;
     gp_fail(err, GP_ETIMEOUT, "%s had not ended at its deadline%s", what,
             arrived ? "" : ": this GPU did not come to it");
@@ -106,9 +98,7 @@ static int too_late(struct comm *c, const char *what, struct gp_error *err)
 }
 
 /* Until NCCL has taken what it was asked (it may still be queued in the stream). */
-static int wait_taken(struct comm *c, nccl_handle h, int64_t deadline_ms, const char *what,
-                      struct gp_error *err)
-{
+static int wait_taken(struct comm *c, nccl_handle h, int64_t deadline_ms, const char *what, struct gp_error *err) {
     for (long us = 20;; pause_a_moment(&us)) {
         nccl_result state = NCCL_OK;
         nccl_result r = c->api->async_error(h, &state);
@@ -120,8 +110,7 @@ static int wait_taken(struct comm *c, nccl_handle h, int64_t deadline_ms, const 
     }
 }
 
-static int wait_stream(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err)
-{
+static int wait_stream(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err) {
     for (long us = 5;; pause_a_moment(&us)) {
         cu_result r = c->cu->stream_query(c->stream);
         if (r != 0 && r != CU_NOT_READY) {
@@ -140,13 +129,11 @@ static int wait_stream(struct comm *c, int64_t deadline_ms, const char *what, st
     }
 }
 
-static int64_t op_deadline(const struct comm *c, int64_t expected_ms)
-{
+static int64_t op_deadline(const struct comm *c, int64_t expected_ms) {
     return GP_MIN(c->deadline_ms, clock_deadline(c->stall_ms + expected_ms));
 }
 
-static void kill_handle(struct comm *c)
-{
+static void kill_handle(struct comm *c) {
     if (!c->dead && c->h != NULL) c->api->abort(c->h);
     c->h = NULL;
     c->dead = true;
@@ -162,15 +149,13 @@ struct fate {
 };
 
 /* All ranks tell how it went; all take the same conclusion. */
-static int agree(struct comm *c, struct gp_error *own, const char *what, struct gp_error *err)
-{
+static int agree(struct comm *c, struct gp_error *own, const char *what, struct gp_error *err) {
     struct fate mine = {.code = (int32_t)own->code, .culprit = comm_culprit(own), .ops = c->ops};
     struct fate *all = xcalloc((size_t)c->size, sizeof *all);
     str_put(mine.text, sizeof mine.text, own->msg);
     int rc = own->code == GP_ELOST /* tcp is gone too */
                  ? gp_fail(err, GP_ELOST, "%s", own->msg)
-                 : comm_tcp.all_gather(c->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all,
-                                       sizeof mine, err);
+                 : comm_tcp.all_gather(c->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all, sizeof mine, err);
     if (rc != 0 && own->code == GP_ELOST && comm_culprit(own) >= 0) comm_blame(err, comm_culprit(own));
     int first = -1, blamed = -1, behind = -1;
     for (int i = 0; rc == 0 && i < c->size; i++) {
@@ -199,8 +184,7 @@ struct library { /* what each rank has */
     char why[200];
 };
 
-static int load_alike(struct comm *c, struct gp_error *err)
-{
+static int load_alike(struct comm *c, struct gp_error *err) {
     struct library mine = {0}, *all = xcalloc((size_t)c->size, sizeof *all);
     struct gp_error own = {0};
     if (nccl_load(&c->api, &c->version, &own) == 0) mine.version = c->version;
@@ -214,8 +198,10 @@ static int load_alike(struct comm *c, struct gp_error *err)
         } else if (all[0].version != 0 && all[i].version != all[0].version) {
             nccl_version_text(all[0].version, a);
             nccl_version_text(all[i].version, b);
-            rc = gp_fail(err, GP_EENV, "NCCL versions differ: rank 0 has %s, rank %d has %s; all must have "
-                         "the same", a, i, b);
+            rc = gp_fail(err, GP_EENV,
+                         "NCCL versions differ: rank 0 has %s, rank %d has %s; all must have "
+                         "the same",
+                         a, i, b);
         }
         if (rc != 0 && err->detail[0] == '\0') comm_blame(err, i);
     }
@@ -223,8 +209,7 @@ static int load_alike(struct comm *c, struct gp_error *err)
     return rc;
 }
 
-static struct nccl_config config_of(const struct comm *c)
-{
+static struct nccl_config config_of(const struct comm *c) {
     return (struct nccl_config){.size = sizeof(struct nccl_config),
                                 .magic = 0xcafebeef,
                                 .version = (unsigned)GP_MIN(c->version, NCCL_VERSION_OLDEST),
@@ -235,8 +220,7 @@ static struct nccl_config config_of(const struct comm *c)
                                 .split_share = NCCL_UNDEFINED};
 }
 
-static int open_stream(struct comm *c, struct gp_error *err)
-{
+static int open_stream(struct comm *c, struct gp_error *err) {
     enum { NON_BLOCKING = 1, NO_TIMING = 2 };
     cu_result r = c->cu->context_use(cuda_context(c->dev));
     if (r == 0) r = c->cu->stream_new(&c->stream, NON_BLOCKING);
@@ -247,8 +231,7 @@ static int open_stream(struct comm *c, struct gp_error *err)
     return comm_blame(err, world_rank(c));
 }
 
-static void close_stream(struct comm *c)
-{
+static void close_stream(struct comm *c) {
     if (c->before != NULL) c->cu->event_free(c->before);
     for (size_t i = 0; i < GP_ARRAY_LEN(c->marks); i++)
         if (c->marks[i] != NULL) c->cu->event_free(c->marks[i]);
@@ -257,8 +240,7 @@ static void close_stream(struct comm *c)
 }
 
 /* Meets the ranks that got the same id. */
-static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error *err)
-{
+static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error *err) {
     struct nccl_config config = config_of(c);
     int64_t deadline = GP_MIN(c->deadline_ms, clock_deadline(GP_MIN(START_MS, 6 * c->stall_ms)));
     nccl_result r = c->api->init(&c->h, c->size, *id, c->rank, &config);
@@ -267,8 +249,7 @@ static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error 
 }
 
 /* NCCL says what it chose only in its log. A file in memory: nothing is left behind on the node. */
-static void open_log(struct comm *c)
-{
+static void open_log(struct comm *c) {
     c->log = memfd_create("gpuprov-nccl", MFD_CLOEXEC);
     if (c->log < 0) return;
     snprintf(c->log_path, sizeof c->log_path, "/proc/self/fd/%d", c->log);
@@ -277,8 +258,7 @@ static void open_log(struct comm *c)
     nccl_setting("NCCL_DEBUG_FILE", c->log_path);
 }
 
-static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_error *err)
-{
+static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_error *err) {
     struct comm *c = xcalloc(1, sizeof *c);
     struct gp_error own = {0};
     struct nccl_id id = {{0}};
@@ -316,8 +296,7 @@ static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_er
     return rc;
 }
 
-static void nccl_abort(struct comm *c, const char *reason, int culprit)
-{
+static void nccl_abort(struct comm *c, const char *reason, int culprit) {
     (void)culprit; /* peers hear it over tcp, from who made the communicator */
     if (c == NULL) return;
     if (reason == NULL && !c->dead && c->h != NULL) {
@@ -340,8 +319,7 @@ static void nccl_abort(struct comm *c, const char *reason, int culprit)
 
 static void *at(dev_addr p) { return (void *)(uintptr_t)p; }
 
-static nccl_result all_to_all(struct comm *c, const struct nccl_call *a)
-{
+static nccl_result all_to_all(struct comm *c, const struct nccl_call *a) {
     size_t bytes = a->count * comm_type_bytes(a->type);
     nccl_result r = c->api->group_start();
     for (int i = 0; i < c->size && r == NCCL_OK; i++) {
@@ -354,8 +332,7 @@ static nccl_result all_to_all(struct comm *c, const struct nccl_call *a)
     return r != NCCL_OK ? r : end;
 }
 
-static int queue_one(struct comm *c, const struct nccl_call *a, struct gp_error *err)
-{
+static int queue_one(struct comm *c, const struct nccl_call *a, struct gp_error *err) {
     nccl_result r = NCCL_OK;
     int type = type_of(a->type);
     if (c->dead) return gp_fail(err, GP_ELOST, "NCCL's communicator was ended before");
@@ -364,41 +341,33 @@ static int queue_one(struct comm *c, const struct nccl_call *a, struct gp_error 
     case NCCL_ALL_REDUCE:
         r = c->api->all_reduce(at(a->send), at(a->recv), a->count, type, NCCL_SUM, c->h, c->stream);
         break;
-    case NCCL_ALL_GATHER:
-        r = c->api->all_gather(at(a->send), at(a->recv), a->count, type, c->h, c->stream);
-        break;
+    case NCCL_ALL_GATHER: r = c->api->all_gather(at(a->send), at(a->recv), a->count, type, c->h, c->stream); break;
     case NCCL_REDUCE_SCATTER:
         r = c->api->reduce_scatter(at(a->send), at(a->recv), a->count, type, NCCL_SUM, c->h, c->stream);
         break;
     case NCCL_BROADCAST:
         r = c->api->broadcast(at(a->send), at(a->recv), a->count, type, a->root, c->h, c->stream);
         break;
-    case NCCL_ALL_TO_ALL:
-        r = all_to_all(c, a);
-        break;
-    case NCCL_OPS:
-        return gp_fail(err, GP_EINTERNAL, "no such collective");
+    case NCCL_ALL_TO_ALL: r = all_to_all(c, a); break;
+    case NCCL_OPS: return gp_fail(err, GP_EINTERNAL, "no such collective");
     }
     c->ops++;
     if (r == NCCL_IN_PROGRESS) return wait_taken(c, c->h, op_deadline(c, 0), nccl_op_name(a->op), err);
     return r == NCCL_OK ? 0 : nccl_fail(c, r, nccl_op_name(a->op), err);
 }
 
-void nccl_queue(struct comm *c, const struct nccl_call *a)
-{
+void nccl_queue(struct comm *c, const struct nccl_call *a) {
     if (c->kept.code == GP_OK) queue_one(c, a, &c->kept);
 }
 
-void nccl_keep(struct comm *c, const struct gp_error *err)
-{
+void nccl_keep(struct comm *c, const struct gp_error *err) {
     if (c->kept.code != GP_OK) return;
     c->kept = *err;
     comm_blame(&c->kept, world_rank(c)); /* its GPU failed before the collective */
 }
 
 /* All that was queued is done, on this rank. */
-static int settle(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err)
-{
+static int settle(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err) {
     int rc = 0;
     if (c->kept.code != GP_OK) {
         if (err != NULL) *err = c->kept;
@@ -412,8 +381,7 @@ static int settle(struct comm *c, int64_t deadline_ms, const char *what, struct 
     return rc;
 }
 
-int nccl_wait(struct comm *c, int64_t expected_ms, struct gp_error *err)
-{
+int nccl_wait(struct comm *c, int64_t expected_ms, struct gp_error *err) {
     struct gp_error own = {0};
     settle(c, op_deadline(c, expected_ms), "the collective", &own);
     if (c->world == NULL) return agree(c, &own, "the collective failed", err);
@@ -421,8 +389,7 @@ int nccl_wait(struct comm *c, int64_t expected_ms, struct gp_error *err)
     return -(int)own.code;
 }
 
-int nccl_follow_device(struct comm *c, struct gp_error *err)
-{
+int nccl_follow_device(struct comm *c, struct gp_error *err) {
     cu_result r = c->cu->context_use(cuda_context(c->dev));
     if (r == 0) r = c->cu->event_record(c->before, cuda_stream(c->dev));
     if (r == 0) r = c->cu->stream_wait(c->stream, c->before, 0);
@@ -430,14 +397,12 @@ int nccl_follow_device(struct comm *c, struct gp_error *err)
     return r == 0 ? 0 : cuda_fail(err, r, "order NCCL after the device");
 }
 
-int nccl_mark(struct comm *c, int which, struct gp_error *err)
-{
+int nccl_mark(struct comm *c, int which, struct gp_error *err) {
     cu_result r = c->cu->event_record(c->marks[which], c->stream);
     return r == 0 ? 0 : cuda_fail(err, r, "record an event");
 }
 
-int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err)
-{
+int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err) {
     float ms = 0;
     cu_result r = c->cu->event_elapsed(&ms, c->marks[0], c->marks[1]);
     if (r != 0) return cuda_fail(err, r, "measure its time");
@@ -447,24 +412,20 @@ int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err)
 
 /* --- comm_ops --- */
 
-static int nccl_all_reduce(struct comm *c, const struct all_reduce_args *a, struct gp_error *err)
-{
-    struct nccl_call call = {
-        .op = NCCL_ALL_REDUCE, .type = a->type, .count = a->count, .send = a->buf, .recv = a->buf};
+static int nccl_all_reduce(struct comm *c, const struct all_reduce_args *a, struct gp_error *err) {
+    struct nccl_call call = {.op = NCCL_ALL_REDUCE, .type = a->type, .count = a->count, .send = a->buf, .recv = a->buf};
     int rc = nccl_follow_device(c, err);
     if (rc == 0) rc = queue_one(c, &call, err);
     if (rc != 0) kill_handle(c);
     return rc;
 }
 
-static int nccl_flush(struct comm *c, int64_t deadline_ms, struct gp_error *err)
-{
+static int nccl_flush(struct comm *c, int64_t deadline_ms, struct gp_error *err) {
     if (!c->began && c->kept.code == GP_OK) return 0;
     return settle(c, GP_MIN(deadline_ms, c->deadline_ms), "the all-reduce", err);
 }
 
-static int nccl_bytes(struct comm *c, nccl_result r, const char *what, struct gp_error *err)
-{
+static int nccl_bytes(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
     int rc = 0;
     c->ops++;
     if (r == NCCL_IN_PROGRESS) rc = wait_taken(c, c->h, op_deadline(c, 0), what, err);
@@ -474,31 +435,26 @@ static int nccl_bytes(struct comm *c, nccl_result r, const char *what, struct gp
     return rc;
 }
 
-static int ready(struct comm *c, struct gp_error *err)
-{
-    return c->dead ? gp_fail(err, GP_ELOST, "NCCL's communicator was ended before")
-                   : nccl_follow_device(c, err);
+static int ready(struct comm *c, struct gp_error *err) {
+    return c->dead ? gp_fail(err, GP_ELOST, "NCCL's communicator was ended before") : nccl_follow_device(c, err);
 }
 
-static int nccl_broadcast(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err)
-{
+static int nccl_broadcast(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err) {
     int rc = ready(c, err);
     if (rc != 0) return rc;
-    return nccl_bytes(c, c->api->broadcast(at(buf), at(buf), bytes, NCCL_INT8, root, c->h, c->stream),
-                      "the broadcast", err);
+    return nccl_bytes(c, c->api->broadcast(at(buf), at(buf), bytes, NCCL_INT8, root, c->h, c->stream), "the broadcast",
+                      err);
 }
 
-static int nccl_all_gather(struct comm *c, dev_addr send, dev_addr recv, size_t bytes, struct gp_error *err)
-{
+static int nccl_all_gather(struct comm *c, dev_addr send, dev_addr recv, size_t bytes, struct gp_error *err) {
     int rc = ready(c, err);
     if (rc != 0) return rc;
-    return nccl_bytes(c, c->api->all_gather(at(send), at(recv), bytes, NCCL_INT8, c->h, c->stream),
-                      "the all-gather", err);
+    return nccl_bytes(c, c->api->all_gather(at(send), at(recv), bytes, NCCL_INT8, c->h, c->stream), "the all-gather",
+                      err);
 }
 
 /* The hosts meet; what their GPUs were given before is done on each. */
-static int nccl_barrier(struct comm *c, struct gp_error *err)
-{
+static int nccl_barrier(struct comm *c, struct gp_error *err) {
     int rc = settle(c, op_deadline(c, 0), "the barrier", err);
     return rc == 0 ? comm_tcp.barrier(c->meet, err) : rc;
 }
@@ -519,12 +475,17 @@ struct group_card {
     struct nccl_id id; /* of a group's first rank, where it is not split off */
 };
 
-static struct comm *group_new(struct comm *world, const struct group_card *all, int color)
-{
+static struct comm *group_new(struct comm *world, const struct group_card *all, int color) {
     struct comm *c = xcalloc(1, sizeof *c);
-    *c = (struct comm){.api = world->api, .cu = world->cu, .dev = world->dev, .meet = world->meet,
-                       .world = world, .who = world->who, .version = world->version,
-                       .deadline_ms = world->deadline_ms, .stall_ms = world->stall_ms};
+    *c = (struct comm){.api = world->api,
+                       .cu = world->cu,
+                       .dev = world->dev,
+                       .meet = world->meet,
+                       .world = world,
+                       .who = world->who,
+                       .version = world->version,
+                       .deadline_ms = world->deadline_ms,
+                       .stall_ms = world->stall_ms};
     str_put(c->log_path, sizeof c->log_path, world->log_path);
     for (int i = 0; i < world->size; i++) {
         if (all[i].color != color) continue;
@@ -534,8 +495,7 @@ static struct comm *group_new(struct comm *world, const struct group_card *all, 
     return c;
 }
 
-static int group_split(struct comm *world, int color, struct comm *c, struct gp_error *err)
-{
+static int group_split(struct comm *world, int color, struct comm *c, struct gp_error *err) {
     enum { NO_COLOR = -1 };
     struct nccl_config config = config_of(world);
     nccl_handle h = NULL;
@@ -548,14 +508,12 @@ static int group_split(struct comm *world, int color, struct comm *c, struct gp_
     return rc == 0 ? wait_taken(world, h, deadline, "the split", err) : rc;
 }
 
-int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error *err)
-{
+int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error *err) {
     struct group_card mine = {.color = color}, *all = xcalloc((size_t)world->size, sizeof *all);
     struct gp_error own = {0};
     if (world->dead && color >= 0 && world->api->unique_id(&mine.id) != NCCL_OK)
         gp_fail(&own, GP_EIO, "make NCCL's unique id: it refuses");
-    int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all,
-                                 sizeof mine, err);
+    int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all, sizeof mine, err);
     struct comm *c = rc == 0 && color >= 0 ? group_new(world, all, color) : NULL;
     int first = 0;
     while (rc == 0 && first < world->size && all[first].color != color) first++;
@@ -575,7 +533,4 @@ int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error
     return 0;
 }
 
-void nccl_group_free(struct comm *c, bool failed)
-{
-    nccl_abort(c, failed ? "failed" : NULL, -1);
-}
+void nccl_group_free(struct comm *c, bool failed) { nccl_abort(c, failed ? "failed" : NULL, -1); }

@@ -81,28 +81,22 @@ static int store(struct comm *c, dev_addr to, void *from, size_t n, struct gp_er
 
 /* --- all_reduce --- */
 
-static size_t chunk_at(size_t count, int size, int chunk) {
-    return count * (size_t)chunk / (size_t)size;
-}
+static size_t chunk_at(size_t count, int size, int chunk) { return count * (size_t)chunk / (size_t)size; }
 
 static int wrap(int i, int n) { return (i % n + n) % n; }
 
-static int ring_step(struct comm *c, const struct all_reduce_args *a, float *buf, int step,
-                     struct gp_error *err) {
+static int ring_step(struct comm *c, const struct all_reduce_args *a, float *buf, int step, struct gp_error *err) {
     int n = c->size, next = wrap(c->rank + 1, n), prev = wrap(c->rank - 1, n);
     bool adding = step < n - 1;
     int out = wrap(c->rank - step, n), in = wrap(out - 1, n);
     size_t out_at = chunk_at(a->count, n, out), in_at = chunk_at(a->count, n, in);
     size_t out_n = chunk_at(a->count, n, out + 1) - out_at, in_n = chunk_at(a->count, n, in + 1) - in_at;
-    int r = comm_exchange(c, next, buf + out_at, out_n * sizeof *buf, prev, c->ring, in_n * sizeof *buf,
-                          err);
+    int r = comm_exchange(c, next, buf + out_at, out_n * sizeof *buf, prev, c->ring, in_n * sizeof *buf, err);
     if (r != 0) return r;
-    if (a->partial != NULL)
-        a->partial(a->ctx, in, in, adding ? step + 1 : n, in_at, c->ring, in_n);
+    if (a->partial != NULL) a->partial(a->ctx, in, in, adding ? step + 1 : n, in_at, c->ring, in_n);
     if (adding)
         for (size_t i = 0; i < in_n; i++) buf[in_at + i] = c->ring[i] + buf[in_at + i];
-    else
-        memcpy(buf + in_at, c->ring, in_n * sizeof *buf);
+    else memcpy(buf + in_at, c->ring, in_n * sizeof *buf);
     if (adding && in_n > 0 && agent_fault("reduce", c->rank, step)) buf[in_at] += 1.0f;
     return 0;
 }
@@ -154,10 +148,8 @@ static int ring_gather(struct comm *c, const char *own, char *all, size_t bytes,
     return r;
 }
 
-static int tcp_all_gather(struct comm *c, dev_addr send, dev_addr recv, size_t bytes,
-                          struct gp_error *err) {
-    if (in_place(c))
-        return ring_gather(c, (const char *)(uintptr_t)send, (char *)(uintptr_t)recv, bytes, err);
+static int tcp_all_gather(struct comm *c, dev_addr send, dev_addr recv, size_t bytes, struct gp_error *err) {
+    if (in_place(c)) return ring_gather(c, (const char *)(uintptr_t)send, (char *)(uintptr_t)recv, bytes, err);
     size_t n = bytes * (size_t)c->size;
     stage(c, n);
     int r = fetch(c, send, c->host_b, bytes, err);

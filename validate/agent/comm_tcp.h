@@ -40,9 +40,9 @@ struct comm {
     const struct device_ops *dev_ops;
     struct device *dev;
     int64_t deadline_ms, stall_ms;
-    int64_t moved_ms; /* when asked-for bytes last moved */
-    int64_t ping_ms;  /* deadline of the answers; 0: not asked */
-    bool meeting;     /* no stall watch yet */
+    int64_t moved_ms;      /* when asked-for bytes last moved */
+    int64_t ping_ms;       /* deadline of the answers; 0: not asked */
+    bool meeting;          /* no stall watch yet */
     char *host_a, *host_b; /* staging for devices other than host */
     size_t host_n;
     float *ring;
@@ -53,8 +53,7 @@ struct comm {
 enum frame_kind { FRAME_DATA = 1, FRAME_ABORT, FRAME_PING, FRAME_PONG, FRAME_BYE };
 
 /* Sends sn bytes to rank `to` and receives rn from rank `from` at the same time (either may be -1). */
-int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn,
-                  struct gp_error *err);
+int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn, struct gp_error *err);
 /* Puts a control frame in line and tries to send it. */
 void comm_control(struct comm *c, int to, enum frame_kind kind, const void *p, size_t n);
 /* Waits until everything in line was sent, the peer ended, or ms passed. */

@@ -21,8 +21,7 @@
 extern char **environ;
 
 char *command_find(const char *name) {
-    static const char *const usual[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
-                                        "/usr/bin",        "/sbin",          "/bin"};
+    static const char *const usual[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
     GP_AUTO_STRV struct strv folders = {0};
     const char *path = getenv("PATH");
     strv_split(&folders, path != NULL ? path : "", ":");
@@ -73,14 +72,12 @@ static int take_output(int fd, int64_t deadline_ms, struct str *out) {
 static bool reap(pid_t pid, int64_t deadline_ms, int *ret_status) {
     int status = 0;
     pid_t got = 0;
-    while ((got = waitpid(pid, &status, WNOHANG)) == 0 && clock_left_ms(deadline_ms) > 0)
-        gp_sleep(5, NULL, NULL);
+    while ((got = waitpid(pid, &status, WNOHANG)) == 0 && clock_left_ms(deadline_ms) > 0) gp_sleep(5, NULL, NULL);
     if (got == 0) {
         kill(-pid, SIGKILL);
         kill(pid, SIGKILL);
         int64_t end = clock_deadline(2000);
-        while (waitpid(pid, &status, WNOHANG) == 0 && clock_left_ms(end) > 0)
-            gp_sleep(5, NULL, NULL);
+        while (waitpid(pid, &status, WNOHANG) == 0 && clock_left_ms(end) > 0) gp_sleep(5, NULL, NULL);
         return false;
     }
     kill(-pid, SIGKILL); /* what it started and left */

@@ -10,16 +10,16 @@
 #include <dlfcn.h>
 
 enum { /* cublasStatus_t */
-    BLAS_EXECUTION_FAILED = 13,
-    BLAS_NOT_SUPPORTED = 15
+       BLAS_EXECUTION_FAILED = 13,
+       BLAS_NOT_SUPPORTED = 15
 };
 enum { /* cudaDataType_t */
-    R_32F = 0,
-    R_16F = 2,
-    R_8I = 3,
-    R_32I = 10,
-    R_16BF = 14,
-    R_8F_E4M3 = 28
+       R_32F = 0,
+       R_16F = 2,
+       R_8I = 3,
+       R_32I = 10,
+       R_16BF = 14,
+       R_8F_E4M3 = 28
 };
 enum { COMPUTE_32F = 68, COMPUTE_32I = 72, COMPUTE_32F_FAST_TF32 = 77 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_FAST_ACCUM = 25 };
@@ -57,13 +57,13 @@ struct blas_api {
     int (*pref_set)(void *pref, int attribute, const void *value, size_t bytes);
     int (*candidates)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *pref, int n,
                       struct blas_candidate *ret, int *ret_n);
-    int (*matmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout,
-                  const void *b, void *b_layout, const void *beta, const void *c, void *c_layout,
-                  void *d, void *d_layout, const struct blas_algo *algo, void *workspace, size_t bytes,
-                  cu_stream stream);
+    int (*matmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
+                  void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                  const struct blas_algo *algo, void *workspace, size_t bytes, cu_stream stream);
 };
 
-#define SYMBOL(name, member) {name, offsetof(struct blas_api, member)}
+#define SYMBOL(name, member) \
+    { name, offsetof(struct blas_api, member) }
 static const struct {
     const char *name;
     size_t offset;
@@ -86,7 +86,7 @@ static const struct {
 
 /* How a shape is multiplied. */
 struct plan {
-    struct gemm_args key; /* without addresses; alignment of A, B, C in their place */
+    struct gemm_args key;   /* without addresses; alignment of A, B, C in their place */
     void *desc, *a, *b, *c; /* a: of cuBLASLt's first operand, our B */
     struct blas_algo algo;
 };
@@ -103,8 +103,7 @@ struct blas {
 
 /* --- which library --- */
 
-static const char *status_name(int status)
-{
+static const char *status_name(int status) {
     switch (status) {
     case 1: return "CUBLAS_STATUS_NOT_INITIALIZED";
     case 3: return "CUBLAS_STATUS_ALLOC_FAILED";
@@ -118,8 +117,7 @@ static const char *status_name(int status)
     }
 }
 
-static bool resolve(void *lib, struct blas_api *ret, struct str *why)
-{
+static bool resolve(void *lib, struct blas_api *ret, struct str *why) {
     for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
         if (!f) {
@@ -131,10 +129,8 @@ static bool resolve(void *lib, struct blas_api *ret, struct str *why)
     return true;
 }
 
-static bool start(struct blas *b, void *lib, struct str *why, size_t *ret_version)
-{
-    if (!resolve(lib, &b->api, why))
-        return false;
+static bool start(struct blas *b, void *lib, struct str *why, size_t *ret_version) {
+    if (!resolve(lib, &b->api, why)) return false;
     size_t v = b->api.version();
     *ret_version = v;
     size_t major = v / 10000;
@@ -143,8 +139,8 @@ static bool start(struct blas *b, void *lib, struct str *why, size_t *ret_versio
         return false;
     }
     if (b->d->driver / 1000 < (int)major) {
-        str_addf(why, "version %zu wants a driver of CUDA %zu, this one offers %d.%d", v, major,
-                 b->d->driver / 1000, b->d->driver % 1000 / 10);
+        str_addf(why, "version %zu wants a driver of CUDA %zu, this one offers %d.%d", v, major, b->d->driver / 1000,
+                 b->d->driver % 1000 / 10);
         return false;
     }
     int r = b->api.create(&b->handle);
@@ -155,8 +151,7 @@ static bool start(struct blas *b, void *lib, struct str *why, size_t *ret_versio
     return r == 0;
 }
 
-struct blas *blas_open(struct device *d, struct str *said)
-{
+struct blas *blas_open(struct device *d, struct str *said) {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
     struct blas *b = xcalloc(1, sizeof *b);
     GP_AUTO_STR struct str all = {.max = 1000};
@@ -169,8 +164,7 @@ struct blas *blas_open(struct device *d, struct str *said)
         void *lib = library_open(names[i], &path, &why);
         str_reset(&why);
         tried[i] = lib;
-        if (!lib || (i > 0 && lib == tried[0]) || (i > 1 && lib == tried[1]))
-            continue;
+        if (!lib || (i > 0 && lib == tried[0]) || (i > 1 && lib == tried[1])) continue;
         if (start(b, lib, &why, &v)) {
             str_addf(said, "cuBLASLt %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
             return b;
@@ -182,29 +176,20 @@ struct blas *blas_open(struct device *d, struct str *said)
     return NULL;
 }
 
-static void plan_free(struct blas *b, struct plan *p)
-{
-    if (p->desc)
-        b->api.desc_free(p->desc);
+static void plan_free(struct blas *b, struct plan *p) {
+    if (p->desc) b->api.desc_free(p->desc);
     void *layouts[] = {p->a, p->b, p->c};
     for (size_t i = 0; i < GP_ARRAY_LEN(layouts); i++)
-        if (layouts[i])
-            b->api.layout_free(layouts[i]);
+        if (layouts[i]) b->api.layout_free(layouts[i]);
     *p = (struct plan){.desc = NULL};
 }
 
-void blas_close(struct blas *b, bool driver)
-{
-    if (!b)
-        return;
-    for (size_t i = 0; driver && i < b->plans.len; i++)
-        plan_free(b, &b->plans.items[i]);
-    if (driver && b->from)
-        b->d->cu->event_free(b->from);
-    if (driver && b->to)
-        b->d->cu->event_free(b->to);
-    if (driver)
-        b->api.destroy(b->handle);
+void blas_close(struct blas *b, bool driver) {
+    if (!b) return;
+    for (size_t i = 0; driver && i < b->plans.len; i++) plan_free(b, &b->plans.items[i]);
+    if (driver && b->from) b->d->cu->event_free(b->from);
+    if (driver && b->to) b->d->cu->event_free(b->to);
+    if (driver) b->api.destroy(b->handle);
     vec_free(&b->plans);
     free(b); /* the workspace is freed with the device */
 }
@@ -223,116 +208,84 @@ static const struct {
     [GEMM_INT8] = {"int8", R_8I, COMPUTE_32I, R_32I, R_32I},
 };
 
-static int blas_fail(struct blas *b, const struct gemm_args *a, int status, const char *what,
-                     struct gp_error *err)
-{
+static int blas_fail(struct blas *b, const struct gemm_args *a, int status, const char *what, struct gp_error *err) {
     /* A fault of the GPU itself is the driver's to tell. */
     cu_result r = status == BLAS_EXECUTION_FAILED ? b->d->cu->stream_query(b->d->stream) : 0;
-    if (r && r != CU_NOT_READY)
-        return device_fail(b->d, r, err, "multiply matrices");
-    int rc = gp_fail(err, GP_EENV, "gpu %d: cuBLASLt, %s %d x %d x %d: %s: %s (%d)", b->d->index,
-                     types[a->type].name, a->m, a->n, a->k, what, status_name(status), status);
-    if (err)
-        err->domain = GP_D_NODE;
+    if (r && r != CU_NOT_READY) return device_fail(b->d, r, err, "multiply matrices");
+    int rc = gp_fail(err, GP_EENV, "gpu %d: cuBLASLt, %s %d x %d x %d: %s: %s (%d)", b->d->index, types[a->type].name,
+                     a->m, a->n, a->k, what, status_name(status), status);
+    if (err) err->domain = GP_D_NODE;
     return rc;
 }
 
-static int layout_make(struct blas *b, void **ret, int type, int rows, int cols, int batch,
-                       int64_t stride)
-{
+static int layout_make(struct blas *b, void **ret, int type, int rows, int cols, int batch, int64_t stride) {
     int r = b->api.layout_new(ret, type, (uint64_t)rows, (uint64_t)cols, rows);
     int32_t count = batch;
-    if (r == 0 && batch > 1)
-        r = b->api.layout_set(*ret, LAYOUT_BATCH_COUNT, &count, sizeof count);
-    if (r == 0 && batch > 1)
-        r = b->api.layout_set(*ret, LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
+    if (r == 0 && batch > 1) r = b->api.layout_set(*ret, LAYOUT_BATCH_COUNT, &count, sizeof count);
+    if (r == 0 && batch > 1) r = b->api.layout_set(*ret, LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
     return r;
 }
 
-static int plan_describe(struct blas *b, struct plan *p)
-{
+static int plan_describe(struct blas *b, struct plan *p) {
     const struct gemm_args *g = &p->key;
     int operand = types[g->type].operand, out = g->out_same ? operand : types[g->type].out;
     int32_t yes = 1;
     int8_t fast = 1;
     int r = b->api.desc_new(&p->desc, types[g->type].compute, types[g->type].scale);
-    if (r == 0 && g->trans_b)
-        r = b->api.desc_set(p->desc, DESC_TRANSA, &yes, sizeof yes);
-    if (r == 0 && g->trans_a)
-        r = b->api.desc_set(p->desc, DESC_TRANSB, &yes, sizeof yes);
-    if (r == 0 && g->type == GEMM_FP8_E4M3)
-        r = b->api.desc_set(p->desc, DESC_FAST_ACCUM, &fast, sizeof fast);
+    if (r == 0 && g->trans_b) r = b->api.desc_set(p->desc, DESC_TRANSA, &yes, sizeof yes);
+    if (r == 0 && g->trans_a) r = b->api.desc_set(p->desc, DESC_TRANSB, &yes, sizeof yes);
+    if (r == 0 && g->type == GEMM_FP8_E4M3) r = b->api.desc_set(p->desc, DESC_FAST_ACCUM, &fast, sizeof fast);
     /* Row-major rows x cols is column-major cols x rows. */
     if (r == 0)
-        r = layout_make(b, &p->a, operand, g->trans_b ? g->k : g->n, g->trans_b ? g->n : g->k, g->batch,
-                        g->stride_b);
+        r = layout_make(b, &p->a, operand, g->trans_b ? g->k : g->n, g->trans_b ? g->n : g->k, g->batch, g->stride_b);
     if (r == 0)
-        r = layout_make(b, &p->b, operand, g->trans_a ? g->m : g->k, g->trans_a ? g->k : g->m, g->batch,
-                        g->stride_a);
-    if (r == 0)
-        r = layout_make(b, &p->c, out, g->n, g->m, g->batch, g->stride_c);
+        r = layout_make(b, &p->b, operand, g->trans_a ? g->m : g->k, g->trans_a ? g->k : g->m, g->batch, g->stride_a);
+    if (r == 0) r = layout_make(b, &p->c, out, g->n, g->m, g->batch, g->stride_c);
     return r;
 }
 
 static int plan_run(struct blas *b, const struct plan *p, const struct gemm_args *g, dev_addr out,
-                    const struct blas_algo *algo)
-{
+                    const struct blas_algo *algo) {
     float one = 1, zero = 0;
     int32_t int_one = 1, int_zero = 0;
     bool whole = g->type == GEMM_INT8;
     const void *alpha = whole ? (const void *)&int_one : &one;
     const void *none = whole ? (const void *)&int_zero : &zero;
-    return b->api.matmul(b->handle, p->desc, alpha, (void *)(uintptr_t)g->b, p->a,
-                         (void *)(uintptr_t)g->a, p->b, g->accumulate ? alpha : none,
-                         (void *)(uintptr_t)g->c, p->c, (void *)(uintptr_t)out, p->c, algo,
-                         (void *)(uintptr_t)b->workspace, b->workspace_bytes, b->d->stream);
+    return b->api.matmul(b->handle, p->desc, alpha, (void *)(uintptr_t)g->b, p->a, (void *)(uintptr_t)g->a, p->b,
+                         g->accumulate ? alpha : none, (void *)(uintptr_t)g->c, p->c, (void *)(uintptr_t)out, p->c,
+                         algo, (void *)(uintptr_t)b->workspace, b->workspace_bytes, b->d->stream);
 }
 
-static int plan_candidates(struct blas *b, const struct plan *p, struct blas_candidate *ret, int *ret_n)
-{
+static int plan_candidates(struct blas *b, const struct plan *p, struct blas_candidate *ret, int *ret_n) {
     void *pref = NULL;
     int r = b->api.pref_new(&pref);
     uint64_t bytes = b->workspace_bytes;
     uint32_t reduce = REDUCE_COMPUTE_TYPE;
-    uint32_t align[4] = {(uint32_t)p->key.b, (uint32_t)p->key.a, (uint32_t)p->key.c,
-                         (uint32_t)p->key.c};
-    if (r == 0)
-        r = b->api.pref_set(pref, PREF_WORKSPACE, &bytes, sizeof bytes);
+    uint32_t align[4] = {(uint32_t)p->key.b, (uint32_t)p->key.a, (uint32_t)p->key.c, (uint32_t)p->key.c};
+    if (r == 0) r = b->api.pref_set(pref, PREF_WORKSPACE, &bytes, sizeof bytes);
     /* Parts of a sum are added up in fp32 too, never rounded to 16 bits in between. */
-    if (r == 0)
-        r = b->api.pref_set(pref, PREF_REDUCTION_MASK, &reduce, sizeof reduce);
-    for (int i = 0; r == 0 && i < 4; i++)
-        r = b->api.pref_set(pref, PREF_ALIGN_A + i, &align[i], sizeof align[i]);
-    if (r == 0)
-        r = b->api.candidates(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, CANDIDATES, ret, ret_n);
-    if (pref)
-        b->api.pref_free(pref);
+    if (r == 0) r = b->api.pref_set(pref, PREF_REDUCTION_MASK, &reduce, sizeof reduce);
+    for (int i = 0; r == 0 && i < 4; i++) r = b->api.pref_set(pref, PREF_ALIGN_A + i, &align[i], sizeof align[i]);
+    if (r == 0) r = b->api.candidates(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, CANDIDATES, ret, ret_n);
+    if (pref) b->api.pref_free(pref);
     return r == 0 && *ret_n < 1 ? BLAS_NOT_SUPPORTED : r;
 }
 
 /* Seconds of one run; 0 with a status in *ret_status: this algorithm does not run. */
 static int time_one(struct blas *b, const struct plan *p, const struct gemm_args *g, dev_addr out,
-                    const struct blas_algo *algo, int runs, double *ret_s, int *ret_status,
-                    struct gp_error *err)
-{
+                    const struct blas_algo *algo, int runs, double *ret_s, int *ret_status, struct gp_error *err) {
     struct device *d = b->d;
     cu_result r = 0;
     float ms = 0;
     *ret_s = 0;
     *ret_status = plan_run(b, p, g, out, algo); /* warms up */
-    if (*ret_status == 0)
-        r = d->cu->event_record(b->from, d->stream);
-    for (int i = 0; r == 0 && *ret_status == 0 && i < runs; i++)
-        *ret_status = plan_run(b, p, g, out, algo);
-    if (*ret_status)
-        return 0;
-    if (r == 0)
-        r = d->cu->event_record(b->to, d->stream);
-    if (r)
-        return device_fail(d, r, err, "record an event");
+    if (*ret_status == 0) r = d->cu->event_record(b->from, d->stream);
+    for (int i = 0; r == 0 && *ret_status == 0 && i < runs; i++) *ret_status = plan_run(b, p, g, out, algo);
+    if (*ret_status) return 0;
+    if (r == 0) r = d->cu->event_record(b->to, d->stream);
+    if (r) return device_fail(d, r, err, "record an event");
     int rc = device_cuda.sync(d, device_deadline(d, TRY_LIMIT_MS), err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     r = d->cu->event_elapsed(&ms, b->from, b->to);
     *ret_s = (double)ms / 1000 / runs;
     return r ? device_fail(d, r, err, "measure its time") : 0;
@@ -345,9 +298,7 @@ struct trial {
 };
 
 static int try_one(struct blas *b, struct plan *p, const struct gemm_args *g, dev_addr out,
-                   const struct blas_candidate *found, int i, int runs, struct trial *t,
-                   struct gp_error *err)
-{
+                   const struct blas_candidate *found, int i, int runs, struct trial *t, struct gp_error *err) {
     int status = 0;
     int rc = time_one(b, p, g, out, &found[i].algo, runs, &t->s[i], &status, err);
     t->last = status ? status : t->last;
@@ -360,66 +311,55 @@ static int try_one(struct blas *b, struct plan *p, const struct gemm_args *g, de
 }
 
 static int try_all(struct blas *b, struct plan *p, const struct gemm_args *g, dev_addr out,
-                   const struct blas_candidate *found, int n, struct gp_error *err)
-{
+                   const struct blas_candidate *found, int n, struct gp_error *err) {
     struct trial t = {.last = BLAS_NOT_SUPPORTED};
     int rc = 0;
     for (int i = 0; rc == 0 && i < n && (t.spent < TRY_BUDGET_S || t.best <= 0); i++)
         if (found[i].state == 0 && found[i].workspace <= b->workspace_bytes)
             rc = try_one(b, p, g, out, found, i, TIMED_RUNS, &t, err);
-    if (rc == 0 && t.best <= 0)
-        return blas_fail(b, g, t.last, "none of its algorithms runs", err);
+    if (rc == 0 && t.best <= 0) return blas_fail(b, g, t.last, "none of its algorithms runs", err);
     double close = t.best < SHORT_S ? 1.1 * t.best : 0;
     t.best = 0;
     for (int i = 0; rc == 0 && i < n; i++)
-        if (t.s[i] > 0 && t.s[i] < close)
-            rc = try_one(b, p, g, out, found, i, AGAIN_RUNS, &t, err);
+        if (t.s[i] > 0 && t.s[i] < close) rc = try_one(b, p, g, out, found, i, AGAIN_RUNS, &t, err);
     return rc;
 }
 
 /* The first in the heuristic's order that runs at all: no clock decides, so equal GPUs choose alike. */
 static int take_first(struct blas *b, struct plan *p, const struct gemm_args *g, dev_addr out,
-                      const struct blas_candidate *found, int n, struct gp_error *err)
-{
+                      const struct blas_candidate *found, int n, struct gp_error *err) {
     int last = BLAS_NOT_SUPPORTED;
     for (int i = 0; i < n; i++) {
-        if (found[i].state || found[i].workspace > b->workspace_bytes)
-            continue;
+        if (found[i].state || found[i].workspace > b->workspace_bytes) continue;
         p->algo = found[i].algo;
         last = plan_run(b, p, g, out, &found[i].algo);
-        if (last == 0)
-            return 0;
+        if (last == 0) return 0;
     }
     return blas_fail(b, g, last, "none of its algorithms runs", err);
 }
 
 /* The first or the fastest one that runs. With accumulate the trials write elsewhere, because each adds to C. */
-static int plan_choose(struct blas *b, struct plan *p, const struct gemm_args *g, struct gp_error *err)
-{
+static int plan_choose(struct blas *b, struct plan *p, const struct gemm_args *g, struct gp_error *err) {
     struct blas_candidate found[CANDIDATES];
     int n = 0, status = plan_candidates(b, p, found, &n);
-    if (status)
-        return blas_fail(b, g, status, "no algorithm", err);
+    if (status) return blas_fail(b, g, status, "no algorithm", err);
     p->algo = found[0].algo;
     dev_addr out = g->c;
     size_t bytes = (size_t)(g->stride_c * (g->batch - 1) + (int64_t)g->m * g->n) * 4;
     if (g->accumulate && device_cuda.alloc(b->d, bytes, &out, NULL) < 0)
         return 0; /* no room for trials: the heuristic's first */
     int rc = g->fastest ? try_all(b, p, g, out, found, n, err) : take_first(b, p, g, out, found, n, err);
-    if (out != g->c && !b->d->hung)
-        device_cuda.free(b->d, out);
+    if (out != g->c && !b->d->hung) device_cuda.free(b->d, out);
     return rc;
 }
 
 /* The largest power of two up to 256 that divides both. (A layout's leading dimension speaks for itself.) */
-static dev_addr alignment(dev_addr p, int64_t stride_bytes)
-{
+static dev_addr alignment(dev_addr p, int64_t stride_bytes) {
     dev_addr all = p | (dev_addr)stride_bytes | 256;
     return all & -all;
 }
 
-static struct gemm_args key_of(const struct gemm_args *a)
-{
+static struct gemm_args key_of(const struct gemm_args *a) {
     static const int size[GEMM_TYPES] = {4, 4, 2, 2, 1, 1};
     struct gemm_args k = *a;
     k.a = alignment(a->a, a->batch > 1 ? a->stride_a * size[a->type] : 0);
@@ -428,19 +368,16 @@ static struct gemm_args key_of(const struct gemm_args *a)
     return k;
 }
 
-static bool same_key(const struct gemm_args *x, const struct gemm_args *y)
-{
-    return x->type == y->type && x->m == y->m && x->n == y->n && x->k == y->k && x->batch == y->batch &&
-           x->a == y->a && x->b == y->b && x->c == y->c && x->trans_a == y->trans_a &&
-           x->trans_b == y->trans_b && x->accumulate == y->accumulate && x->out_same == y->out_same &&
-           x->stride_a == y->stride_a && x->stride_b == y->stride_b && x->stride_c == y->stride_c &&
-           x->fastest == y->fastest;
+static bool same_key(const struct gemm_args *x, const struct gemm_args *y) {
+    return x->type == y->type && x->m == y->m && x->n == y->n && x->k == y->k && x->batch == y->batch && x->a == y->a &&
+           x->b == y->b && x->c == y->c && x->trans_a == y->trans_a && x->trans_b == y->trans_b &&
+           x->accumulate == y->accumulate && x->out_same == y->out_same && x->stride_a == y->stride_a &&
+           x->stride_b == y->stride_b && x->stride_c == y->stride_c && x->fastest == y->fastest;
 }
 
 /* What all products share: made at the first. The workspace is what Hopper's kernels want, less where the
  * GPU is small. */
-static int prepare(struct blas *b, struct gp_error *err)
-{
+static int prepare(struct blas *b, struct gp_error *err) {
     size_t avail = 0, total = 0;
     int rc = b->workspace ? 0 : cuda_memory(b->d, &avail, &total, err);
     if (rc == 0 && !b->workspace) {
@@ -448,37 +385,29 @@ static int prepare(struct blas *b, struct gp_error *err)
         rc = device_cuda.alloc(b->d, b->workspace_bytes, &b->workspace, err);
     }
     cu_result r = 0;
-    if (rc == 0 && !b->from)
-        r = b->d->cu->event_new(&b->from, 0);
-    if (rc == 0 && r == 0 && !b->to)
-        r = b->d->cu->event_new(&b->to, 0);
+    if (rc == 0 && !b->from) r = b->d->cu->event_new(&b->from, 0);
+    if (rc == 0 && r == 0 && !b->to) r = b->d->cu->event_new(&b->to, 0);
     return rc == 0 && r ? device_fail(b->d, r, err, "make an event") : rc;
 }
 
-static const struct plan *plan_find(const struct blas *b, const struct gemm_args *key)
-{
+static const struct plan *plan_find(const struct blas *b, const struct gemm_args *key) {
     for (size_t i = 0; i < b->plans.len; i++)
-        if (same_key(&b->plans.items[i].key, key))
-            return &b->plans.items[i];
+        if (same_key(&b->plans.items[i].key, key)) return &b->plans.items[i];
     return NULL;
 }
 
-uint64_t blas_algorithm(const struct blas *b, const struct gemm_args *a)
-{
+uint64_t blas_algorithm(const struct blas *b, const struct gemm_args *a) {
     struct gemm_args key = key_of(a);
     const struct plan *p = plan_find(b, &key);
     uint64_t h = 0;
-    for (size_t i = 0; p && i < GP_ARRAY_LEN(p->algo.opaque); i++)
-        h = num_mix(h ^ p->algo.opaque[i]);
+    for (size_t i = 0; p && i < GP_ARRAY_LEN(p->algo.opaque); i++) h = num_mix(h ^ p->algo.opaque[i]);
     return h;
 }
 
-int blas_gemm(struct blas *b, const struct gemm_args *a, struct gp_error *err)
-{
+int blas_gemm(struct blas *b, const struct gemm_args *a, struct gp_error *err) {
     struct gemm_args key = key_of(a);
     int rc = prepare(b, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     const struct plan *p = plan_find(b, &key);
     if (!p) {
         struct plan made = {.key = key};

@@ -16,44 +16,44 @@ typedef struct CUstream_st *cu_stream;
 typedef struct CUevent_st *cu_event;
 
 enum { /* CUresult values that are told apart */
-    CU_OUT_OF_MEMORY = 2,
-    CU_STUB_LIBRARY = 34,
-    CU_INSUFFICIENT_DRIVER = 35,
-    CU_DEVICE_UNAVAILABLE = 46,
-    CU_NO_DEVICE = 100,
-    CU_INVALID_DEVICE = 101,
-    CU_NO_BINARY = 209,
-    CU_ECC_UNCORRECTABLE = 214,
-    CU_INVALID_IMAGE = 200,
-    CU_UNSUPPORTED_PTX = 222,
-    CU_NOT_READY = 600,
-    CU_PEER_UNSUPPORTED = 217,
-    CU_INVALID_PTX = 218,
-    CU_PEER_ENABLED = 704,
-    CU_PEER_NOT_ENABLED = 705,
-    CU_ILLEGAL_ADDRESS = 700,
-    CU_LAUNCH_FAILED = 719,
-    CU_SYSTEM_NOT_READY = 802,
-    CU_DRIVER_MISMATCH = 803,
-    CU_COMPAT_NOT_SUPPORTED = 804,
-    CU_UNKNOWN = 999
+       CU_OUT_OF_MEMORY = 2,
+       CU_STUB_LIBRARY = 34,
+       CU_INSUFFICIENT_DRIVER = 35,
+       CU_DEVICE_UNAVAILABLE = 46,
+       CU_NO_DEVICE = 100,
+       CU_INVALID_DEVICE = 101,
+       CU_NO_BINARY = 209,
+       CU_ECC_UNCORRECTABLE = 214,
+       CU_INVALID_IMAGE = 200,
+       CU_UNSUPPORTED_PTX = 222,
+       CU_NOT_READY = 600,
+       CU_PEER_UNSUPPORTED = 217,
+       CU_INVALID_PTX = 218,
+       CU_PEER_ENABLED = 704,
+       CU_PEER_NOT_ENABLED = 705,
+       CU_ILLEGAL_ADDRESS = 700,
+       CU_LAUNCH_FAILED = 719,
+       CU_SYSTEM_NOT_READY = 802,
+       CU_DRIVER_MISMATCH = 803,
+       CU_COMPAT_NOT_SUPPORTED = 804,
+       CU_UNKNOWN = 999
 };
 
 enum { /* CUdevice_attribute */
-    CU_ATTR_SHARED_PER_BLOCK = 8,
-    CU_ATTR_CLOCK_KHZ = 13,
-    CU_ATTR_SMS = 16,
-    CU_ATTR_COMPUTE_MODE = 20,
-    CU_ATTR_ECC = 32,
-    CU_ATTR_MEMORY_CLOCK_KHZ = 36,
-    CU_ATTR_MEMORY_BUS_BITS = 37,
-    CU_ATTR_L2_BYTES = 38,
-    CU_ATTR_COPY_ENGINES = 40,
-    CU_ATTR_MAJOR = 75,
-    CU_ATTR_MINOR = 76,
-    CU_ATTR_SHARED_OPTIN = 97,
-    CU_ATTR_PCI_IDS = 139, /* device << 16 | vendor; drivers of CUDA 12.8 and later */
-    CU_ATTR_PCI_SUBSYSTEM = 140
+       CU_ATTR_SHARED_PER_BLOCK = 8,
+       CU_ATTR_CLOCK_KHZ = 13,
+       CU_ATTR_SMS = 16,
+       CU_ATTR_COMPUTE_MODE = 20,
+       CU_ATTR_ECC = 32,
+       CU_ATTR_MEMORY_CLOCK_KHZ = 36,
+       CU_ATTR_MEMORY_BUS_BITS = 37,
+       CU_ATTR_L2_BYTES = 38,
+       CU_ATTR_COPY_ENGINES = 40,
+       CU_ATTR_MAJOR = 75,
+       CU_ATTR_MINOR = 76,
+       CU_ATTR_SHARED_OPTIN = 97,
+       CU_ATTR_PCI_IDS = 139, /* device << 16 | vendor; drivers of CUDA 12.8 and later */
+       CU_ATTR_PCI_SUBSYSTEM = 140
 };
 
 struct cuda_api {
@@ -77,8 +77,8 @@ struct cuda_api {
     cu_result (*copy_to)(dev_addr dst, const void *src, size_t bytes, cu_stream s);
     cu_result (*copy_from)(void *dst, dev_addr src, size_t bytes, cu_stream s);
     cu_result (*copy_within)(dev_addr dst, dev_addr src, size_t bytes, cu_stream s);
-    cu_result (*copy_peer)(dev_addr dst, cu_context dst_context, dev_addr src, cu_context src_context,
-                           size_t bytes, cu_stream s);
+    cu_result (*copy_peer)(dev_addr dst, cu_context dst_context, dev_addr src, cu_context src_context, size_t bytes,
+                           cu_stream s);
     cu_result (*peer_can)(int *ret, cu_device d, cu_device other);
     cu_result (*peer_enable)(cu_context other, unsigned flags);
     cu_result (*peer_disable)(cu_context other);
@@ -94,9 +94,8 @@ struct cuda_api {
     cu_result (*module_load)(cu_module *ret, const void *image);
     cu_result (*module_unload)(cu_module m);
     cu_result (*module_function)(cu_function *ret, cu_module m, const char *name);
-    cu_result (*launch)(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                        unsigned by, unsigned bz, unsigned shared, cu_stream s, void **params,
-                        void **extra);
+    cu_result (*launch)(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, cu_stream s, void **params, void **extra);
 };
 
 /* Loads libcuda.so.1 once and resolves every function above. -GP_EENV with detail "NO_DRIVER" when no

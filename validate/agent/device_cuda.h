@@ -24,7 +24,7 @@ struct device {
     cu_stream stream;
     int index, driver;
     int64_t deadline_ms; /* cuda_deadline */
-    bool hung; /* a wait timed out: the driver is not called again, as it would block */
+    bool hung;           /* a wait timed out: the driver is not called again, as it would block */
     VEC_OF(dev_addr) held;
     VEC_OF(struct pinned) pinned;
     void *staging; /* page-locked, for copies from and to other host memory; made at the first */

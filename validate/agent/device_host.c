@@ -75,8 +75,8 @@ static int host_launch(struct device *d, const struct launch_args *a, struct gp_
     for (const struct host_kernel *k = host_kernels; k->name != NULL; k++) {
         if (strcmp(k->name, a->kernel) != 0) continue;
         if (a->n_args != k->n_args)
-            return gp_fail(err, GP_EINTERNAL, "kernel '%s' takes %zu arguments, not %zu", k->name,
-                           k->n_args, a->n_args);
+            return gp_fail(err, GP_EINTERNAL, "kernel '%s' takes %zu arguments, not %zu", k->name, k->n_args,
+                           a->n_args);
         k->run(a->args, a->items);
         return 0;
     }

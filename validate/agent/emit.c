@@ -38,10 +38,9 @@ void emit_hello(struct emit *e, int rank, int size) {
     member(&s, "kernel", u.release);
     member(&s, "arch", u.machine);
     member(&s, "boot_id", boot.s != NULL ? str_trim(boot.s) : "");
-    str_addf(&s, ",\"pid\":%d,\"uid\":%d,\"cores\":%.4g,\"cores_online\":%d", (int)getpid(),
-             (int)getuid(), cores, online);
-    str_addf(&s, ",\"memory_bytes\":%lld,\"dev_nvidia\":%d", (long long)memory,
-             agent_dev_nvidia_count());
+    str_addf(&s, ",\"pid\":%d,\"uid\":%d,\"cores\":%.4g,\"cores_online\":%d", (int)getpid(), (int)getuid(), cores,
+             online);
+    str_addf(&s, ",\"memory_bytes\":%lld,\"dev_nvidia\":%d", (long long)memory, agent_dev_nvidia_count());
     if (rank >= 0) str_addf(&s, ",\"rank\":%d,\"size\":%d", rank, size);
     if (agent_kind.hello != NULL) agent_kind.hello(&s);
     str_add(&s, "}\n");
@@ -51,10 +50,9 @@ void emit_hello(struct emit *e, int rank, int size) {
         return;
     }
     int gpus = agent_dev_nvidia_count();
-    GP_AUTO_FREE char *t =
-        xasprintf("%s: gpuprov-agent %s (%s), %s, %.4g of %d cores, %.4g GiB, %d GPU device file%s\n",
-                  u.nodename, GP_VERSION, agent_kind.name, u.machine, cores, online,
-                  (double)memory / (1 << 30), gpus, gpus == 1 ? "" : "s");
+    GP_AUTO_FREE char *t = xasprintf(
+        "%s: gpuprov-agent %s (%s), %s, %.4g of %d cores, %.4g GiB, %d GPU device file%s\n", u.nodename, GP_VERSION,
+        agent_kind.name, u.machine, cores, online, (double)memory / (1 << 30), gpus, gpus == 1 ? "" : "s");
     emit_line(e, t, strlen(t));
 }
 
@@ -172,10 +170,11 @@ int emit_end(struct emit *e, const char *reason) {
     if (e->ran == 0 && reason[0] == '\0') reason = "no check ran";
     GP_AUTO_STR struct str s = {0};
     if (e->text) {
-        str_addf(&s, "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, "
-                 "%zu not run%s%s\n", agent_verdict_name(v), e->ran, e->ran == 1 ? "" : "s",
-                 (double)(clock_ms() - e->began_ms) / 1000, e->failed, e->degraded, e->errors,
-                 e->skipped, reason[0] != '\0' ? "; " : "", reason);
+        str_addf(&s,
+                 "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, "
+                 "%zu not run%s%s\n",
+                 agent_verdict_name(v), e->ran, e->ran == 1 ? "" : "s", (double)(clock_ms() - e->began_ms) / 1000,
+                 e->failed, e->degraded, e->errors, e->skipped, reason[0] != '\0' ? "; " : "", reason);
     } else {
         str_addf(&s, "{\"type\":\"end\",\"verdict\":\"%s\"", agent_verdict_name(v));
         if (reason[0] != '\0') member(&s, "reason", reason);
@@ -183,7 +182,7 @@ int emit_end(struct emit *e, const char *reason) {
         str_add(&s, "}\n");
     }
     emit_line(e, s.s, s.len);
-    static const int exits[] = {[AGENT_PASS] = 0, [AGENT_DEGRADED] = 1, [AGENT_SKIPPED] = 3,
-                                [AGENT_ERROR] = 3, [AGENT_FAIL] = 2};
+    static const int exits[] = {
+        [AGENT_PASS] = 0, [AGENT_DEGRADED] = 1, [AGENT_SKIPPED] = 3, [AGENT_ERROR] = 3, [AGENT_FAIL] = 2};
     return exits[v];
 }

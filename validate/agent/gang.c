@@ -63,9 +63,7 @@ const char *gang_device_text(const struct device_ops *ops) {
     return ops == &device_host ? "the CPU (device host), no GPU took part" : ops->name;
 }
 
-void gang_say_device(struct agent_result *r, const struct device_ops *ops) {
-    agent_data_str(r, "device", ops->name);
-}
+void gang_say_device(struct agent_result *r, const struct device_ops *ops) { agent_data_str(r, "device", ops->name); }
 
 uint64_t gang_hash(const void *p, size_t n) {
     const unsigned char *b = p;

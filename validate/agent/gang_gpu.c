@@ -18,8 +18,8 @@ static struct gang_who *who_of(struct check_ctx *c) {
 static bool tell(struct check_ctx *c, const struct gang_who *own) {
     struct gang_who *all = who_of(c);
     c->who = all;
-    if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)own, (dev_addr)(uintptr_t)all, sizeof *own,
-                            &c->comm_err) != 0)
+    if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)own, (dev_addr)(uintptr_t)all, sizeof *own, &c->comm_err) !=
+        0)
         return false;
     for (int i = 0; i < c->size; i++) {
         all[i].host[sizeof all[i].host - 1] = all[i].why[sizeof all[i].why - 1] = '\0';
@@ -47,10 +47,8 @@ void gang_name(const struct check_ctx *c, int rank, char *dst, size_t n) {
     bool known = c->who != NULL && rank >= 0 && rank < c->size;
     if (known && c->who[rank].gpu >= 0)
         snprintf(dst, n, "rank %d (%s, gpu %d)", rank, c->who[rank].host, c->who[rank].gpu);
-    else if (known && c->who[rank].host[0] != '\0')
-        snprintf(dst, n, "rank %d (%s)", rank, c->who[rank].host);
-    else
-        snprintf(dst, n, "rank %d", rank);
+    else if (known && c->who[rank].host[0] != '\0') snprintf(dst, n, "rank %d (%s)", rank, c->who[rank].host);
+    else snprintf(dst, n, "rank %d", rank);
 }
 
 /* This rank's GPU, in own->open and own->why. */

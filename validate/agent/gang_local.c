@@ -21,32 +21,24 @@ struct local {
     char why[200];
 };
 
-static size_t place_of(const struct local *l, const struct check_info *check)
-{
+static size_t place_of(const struct local *l, const struct check_info *check) {
     size_t i = 0;
-    while (i + 1 < l->plan.checks.n && &check_table[l->plan.checks.items[i]] != check)
-        i++;
+    while (i + 1 < l->plan.checks.n && &check_table[l->plan.checks.items[i]] != check) i++;
     return i;
 }
 
-static void local_hello(void *ctx, int local)
-{
-    (void)ctx, (void)local;
-}
+static void local_hello(void *ctx, int local) { (void)ctx, (void)local; }
 
-static void local_begin(void *ctx, int local, const struct check_info *check)
-{
+static void local_begin(void *ctx, int local, const struct check_info *check) {
     struct local *l = ctx;
     size_t i = place_of(l, check);
     (void)local;
-    if (!l->begun[i])
-        emit_start(l->emit, check);
+    if (!l->begun[i]) emit_start(l->emit, check);
     l->begun[i] = true;
 }
 
 /* Rank 0's figures and data; the worst verdict of all; everybody whom somebody blames. */
-static void merge(struct agent_result *all, const struct agent_result *one, bool zero)
-{
+static void merge(struct agent_result *all, const struct agent_result *one, bool zero) {
     agent_set(all, one->verdict, one->code, "%s", one->message);
     if (one->verdict == all->verdict && !all->suggestion[0])
         str_put(all->suggestion, sizeof all->suggestion, one->suggestion);
@@ -55,59 +47,46 @@ static void merge(struct agent_result *all, const struct agent_result *one, bool
     strv_split(&blamed, one->culprits.s ? one->culprits.s : "", ",");
     for (size_t i = 0; i < blamed.n; i++) {
         int64_t rank = 0;
-        if (str_to_i64(blamed.v[i], 0, RANKS_MAX - 1, &rank))
-            agent_culprit(all, (int)rank);
+        if (str_to_i64(blamed.v[i], 0, RANKS_MAX - 1, &rank)) agent_culprit(all, (int)rank);
     }
-    if (!zero)
-        return;
-    if (one->verdict == AGENT_PASS)
-        agent_say(all, "%s", one->message);
+    if (!zero) return;
+    if (one->verdict == AGENT_PASS) agent_say(all, "%s", one->message);
     memcpy(all->metrics, one->metrics, sizeof all->metrics);
     all->n_metrics = one->n_metrics;
     str_add_mem(&all->data, one->data.s, one->data.len);
 }
 
-static void local_result(void *ctx, int local, const struct agent_result *r)
-{
+static void local_result(void *ctx, int local, const struct agent_result *r) {
     struct local *l = ctx;
     size_t i = place_of(l, r->check);
-    if (l->said[i] == 0)
-        agent_result_init(&l->merged[i], r->check);
+    if (l->said[i] == 0) agent_result_init(&l->merged[i], r->check);
     merge(&l->merged[i], r, local == 0);
-    if (++l->said[i] < l->plan.count)
-        return;
-    if (!l->begun[i])
-        emit_start(l->emit, r->check);
+    if (++l->said[i] < l->plan.count) return;
+    if (!l->begun[i]) emit_start(l->emit, r->check);
     l->begun[i] = true;
     emit_result(l->emit, &l->merged[i]);
     agent_result_clear(&l->merged[i]);
 }
 
-static void local_end(void *ctx, int local, const char *why, bool hang)
-{
+static void local_end(void *ctx, int local, const char *why, bool hang) {
     struct local *l = ctx;
-    if (*why && !l->why[0])
-        snprintf(l->why, sizeof l->why, "rank %d: %s", local, why);
+    if (*why && !l->why[0]) snprintf(l->why, sizeof l->why, "rank %d: %s", local, why);
     l->hang = l->hang || hang;
 }
 
-static bool local_broken(void *ctx)
-{
+static bool local_broken(void *ctx) {
     const struct local *l = ctx;
     return l->emit->broken;
 }
 
-int gang_local_ranks(int gpus)
-{
+int gang_local_ranks(int gpus) {
     const char *same = getenv("GPUPROV_NCCL_SAME_GPU");
     int64_t n = 0;
-    if (gpus == 1 && same && str_to_i64(same, 2, 8, &n))
-        return (int)n;
+    if (gpus == 1 && same && str_to_i64(same, 2, 8, &n)) return (int)n;
     return GP_MIN(gpus, RANKS_MAX);
 }
 
-void gang_run_local(const struct gang_local *a, struct emit *emit, struct str *ret_why)
-{
+void gang_run_local(const struct gang_local *a, struct emit *emit, struct str *ret_why) {
     struct local *l = xcalloc(1, sizeof *l);
     struct gp_error err = {0};
     l->emit = emit;
@@ -128,13 +107,9 @@ void gang_run_local(const struct gang_local *a, struct emit *emit, struct str *r
                                    .result = local_result,
                                    .end = local_end,
                                    .broken = local_broken};
-    if (fs_random(l->plan.token, l->plan.token_len, &err) == 0)
-        ranks_watch(&l->plan, &ears);
-    else
-        str_put(l->why, sizeof l->why, err.msg);
-    if (l->why[0])
-        str_add(ret_why, l->why);
-    if (l->hang)
-        emit->worst = AGENT_FAIL;
+    if (fs_random(l->plan.token, l->plan.token_len, &err) == 0) ranks_watch(&l->plan, &ears);
+    else str_put(l->why, sizeof l->why, err.msg);
+    if (l->why[0]) str_add(ret_why, l->why);
+    if (l->hang) emit->worst = AGENT_FAIL;
     free(l);
 }

@@ -21,10 +21,9 @@
 struct summary {
     int64_t samples, hw_slow, sw_slow; /* how many, and how many of them with such a reason */
     int64_t last_reasons;              /* of the sample before */
-    int64_t temperature_c, memory_c, power_mw, sm_mhz_min,
-        sm_mhz_max;               /* NVML_NOT_TOLD: never told */
-    int64_t pcie_gen, pcie_width; /* the best that was seen */
-    int64_t reasons;              /* all that were seen */
+    int64_t temperature_c, memory_c, power_mw, sm_mhz_min, sm_mhz_max; /* NVML_NOT_TOLD: never told */
+    int64_t pcie_gen, pcie_width;                                      /* the best that was seen */
+    int64_t reasons;                                                   /* all that were seen */
     bool lost;
 };
 
@@ -44,8 +43,8 @@ static struct {
     struct summary seen;
 } health = {.stop = -1, .log = KERN_LOG_NONE, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-void health_blame(struct agent_result *r, enum agent_verdict v, const char *code,
-                  const char *advice, const char *fmt, ...) {
+void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice, const char *fmt,
+                  ...) {
     char text[sizeof r->message];
     va_list ap;
     if (v <= r->verdict) return;
@@ -79,13 +78,11 @@ static void sample_once(void) {
     keep_max(&to->sm_mhz_max, s.sm_mhz);
     keep_max(&to->pcie_gen, s.pcie_gen);
     keep_max(&to->pcie_width, s.pcie_width);
-    if (s.sm_mhz >= 0 && (to->sm_mhz_min < 0 || s.sm_mhz < to->sm_mhz_min))
-        to->sm_mhz_min = s.sm_mhz;
+    if (s.sm_mhz >= 0 && (to->sm_mhz_min < 0 || s.sm_mhz < to->sm_mhz_min)) to->sm_mhz_min = s.sm_mhz;
     if (s.reasons >= 0) {
         to->reasons = GP_MAX(to->reasons, (int64_t)0) | s.reasons;
         bool again = (to->last_reasons & NVML_REASONS_HW) != 0;
-        to->hw_slow += (s.reasons & NVML_REASONS_HW_CERTAIN) != 0 ||
-                       (again && (s.reasons & NVML_REASONS_HW) != 0);
+        to->hw_slow += (s.reasons & NVML_REASONS_HW_CERTAIN) != 0 || (again && (s.reasons & NVML_REASONS_HW) != 0);
         to->last_reasons = s.reasons;
         to->sw_slow += (s.reasons & NVML_REASON_SW_THERMAL) != 0;
     }
@@ -169,20 +166,15 @@ static void judge_log(const struct kern_finding *f, const char *text, bool ours,
     enum agent_verdict v = f->action == KERN_FAIL ? AGENT_FAIL : AGENT_DEGRADED;
     if (ours && (f->xid == XID_APPLICATION || f->xid == XID_UNKNOWN))
         v = AGENT_FAIL; /* our own program is the application, and it has no such fault */
-    else if (f->action < KERN_DEGRADED)
-        return;
-    const char *advice =
-        ours && f->xid == XID_APPLICATION
-            ? "our own check provoked it: run it again, replace the node if it comes back"
-            : f->advice;
-    if (ours)
-        health_blame(r, v, f->code, advice, "while %s ran the kernel said: %.240s", check, text);
-    else
-        health_blame(r, v, f->code, advice, "kernel log: %.240s", text);
+    else if (f->action < KERN_DEGRADED) return;
+    const char *advice = ours && f->xid == XID_APPLICATION
+                             ? "our own check provoked it: run it again, replace the node if it comes back"
+                             : f->advice;
+    if (ours) health_blame(r, v, f->code, advice, "while %s ran the kernel said: %.240s", check, text);
+    else health_blame(r, v, f->code, advice, "kernel log: %.240s", text);
 }
 
-int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check,
-                        struct agent_result *r) {
+int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check, struct agent_result *r) {
     const char *text = NULL;
     int64_t n = 0;
     char address[24];
@@ -209,37 +201,32 @@ struct moved {
 static int64_t delta(struct moved *m, const char *name, int64_t before, int64_t now) {
     if (before < 0 || now < 0 || now == before) return 0;
     str_addf(&m->data, "%s\"%s\":%lld", m->data.len ? "," : "", name, (long long)(now - before));
-    return GP_MAX(now - before,
-                  (int64_t)0); /* a counter that went back was reset, by a reset GPU too */
+    return GP_MAX(now - before, (int64_t)0); /* a counter that went back was reset, by a reset GPU too */
 }
 
-static void moved_ecc(struct moved *m, const struct nvml_counters *b,
-                      const struct nvml_counters *n) {
+static void moved_ecc(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n) {
     static const char *const places[NVML_ECC_PLACES] = {"", "_dram", "_sram"};
     int64_t most = 0;
     const char *where = "";
     for (int p = 0; p < NVML_ECC_PLACES; p++) {
         char name[40];
         snprintf(name, sizeof name, "ecc_corrected%s", places[p]);
-        delta(m, name, b->ecc[NVML_CORRECTED][NVML_VOLATILE][p],
-              n->ecc[NVML_CORRECTED][NVML_VOLATILE][p]);
+        delta(m, name, b->ecc[NVML_CORRECTED][NVML_VOLATILE][p], n->ecc[NVML_CORRECTED][NVML_VOLATILE][p]);
         snprintf(name, sizeof name, "ecc_uncorrected%s", places[p]);
-        int64_t d = delta(m, name, b->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p],
-                          n->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p]);
+        int64_t d =
+            delta(m, name, b->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p], n->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p]);
         if (d > 0) where = p == NVML_SRAM ? " in SRAM" : p == NVML_DRAM ? " in DRAM" : where;
         most = GP_MAX(most, d);
     }
     if (most == 0) return;
-    health_blame(
-        m->r, AGENT_FAIL, "ecc_uncorrected",
-        "reset the GPU so that the rows are remapped, then validate again; replace the node "
-        "if it comes back",
-        "%lld new uncorrectable ECC error%s%s while %s ran", (long long)most, most == 1 ? "" : "s",
-        where, m->check);
+    health_blame(m->r, AGENT_FAIL, "ecc_uncorrected",
+                 "reset the GPU so that the rows are remapped, then validate again; replace the node "
+                 "if it comes back",
+                 "%lld new uncorrectable ECC error%s%s while %s ran", (long long)most, most == 1 ? "" : "s", where,
+                 m->check);
 }
 
-static void moved_pages(struct moved *m, const struct nvml_counters *b,
-                        const struct nvml_counters *n) {
+static void moved_pages(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n) {
     int64_t failed = delta(m, "remap_failed", b->remap_failed, n->remap_failed);
     int64_t pending = delta(m, "remap_pending", b->remap_pending, n->remap_pending);
     int64_t rows = delta(m, "remapped_uncorrected", b->remap_uncorrected, n->remap_uncorrected);
@@ -248,8 +235,7 @@ static void moved_pages(struct moved *m, const struct nvml_counters *b,
     pages += delta(m, "retired_corrected", b->retired_corrected, n->retired_corrected);
     int64_t waits = delta(m, "retired_pending", b->retired_pending, n->retired_pending);
     if (failed) {
-        health_blame(m->r, AGENT_FAIL, "remap_failed",
-                     "the GPU has no spare rows left there: replace the node (RMA)",
+        health_blame(m->r, AGENT_FAIL, "remap_failed", "the GPU has no spare rows left there: replace the node (RMA)",
                      "a memory row could not be remapped while %s ran", m->check);
     }
     if (rows || pending || pages || waits) {
@@ -257,58 +243,49 @@ static void moved_pages(struct moved *m, const struct nvml_counters *b,
                      "reset the GPU, then validate again; replace the node if it comes back",
                      "memory went bad while %s ran: %lld rows remapped, %lld "
                      "pages retired%s",
-                     m->check, (long long)rows, (long long)pages,
-                     pending || waits ? ", a reset is due" : "");
+                     m->check, (long long)rows, (long long)pages, pending || waits ? ", a reset is due" : "");
     }
     if (soft) {
         health_blame(m->r, AGENT_DEGRADED, "remapped",
                      "validate again at a longer time; replace the node if it comes back",
-                     "%lld rows remapped for corrected errors while %s ran", (long long)soft,
-                     m->check);
+                     "%lld rows remapped for corrected errors while %s ran", (long long)soft, m->check);
     }
 }
 
-static void moved_links(struct moved *m, const struct nvml_counters *b,
-                        const struct nvml_counters *n, int64_t ms) {
+static void moved_links(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n, int64_t ms) {
     for (int i = 0; i < b->links && i < n->links; i++) {
         char name[48];
         snprintf(name, sizeof name, "nvlink_%d_active", i);
         delta(m, name, b->link[i].active, n->link[i].active);
         if (b->link[i].active == 1 && n->link[i].active == 0) {
-            health_blame(m->r, AGENT_FAIL, "nvlink_down",
-                         "drain and reset the GPU; replace the node if it comes back",
+            health_blame(m->r, AGENT_FAIL, "nvlink_down", "drain and reset the GPU; replace the node if it comes back",
                          "NVLink %d went down while %s ran", i, m->check);
         }
         for (int k = 0; k < NVML_LINK_ERRORS; k++) {
             snprintf(name, sizeof name, "nvlink_%d_%s", i, nvml_link_error_names[k]);
             int64_t d = delta(m, name, b->link[i].errors[k], n->link[i].errors[k]);
             /* CRC errors are repeated by the link: only many of them cost anything */
-            if (d == 0 || (k == NVML_LINK_CRC && d * 1000 < 100 * GP_MAX(ms, (int64_t)1000)))
-                continue;
-            health_blame(
-                m->r, AGENT_FAIL, "nvlink_errors",
-                "drain and reset the GPU, look at the link's other end; replace the node if it "
-                "comes back",
-                "NVLink %d: %lld new %s errors while %s ran", i, (long long)d,
-                nvml_link_error_names[k], m->check);
+            if (d == 0 || (k == NVML_LINK_CRC && d * 1000 < 100 * GP_MAX(ms, (int64_t)1000))) continue;
+            health_blame(m->r, AGENT_FAIL, "nvlink_errors",
+                         "drain and reset the GPU, look at the link's other end; replace the node if it "
+                         "comes back",
+                         "NVLink %d: %lld new %s errors while %s ran", i, (long long)d, nvml_link_error_names[k],
+                         m->check);
         }
     }
 }
 
-static void moved_pcie(struct moved *m, const struct nvml_counters *b,
-                       const struct nvml_counters *n, int64_t ms) {
+static void moved_pcie(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n, int64_t ms) {
     int64_t fatal = delta(m, "pcie_fatal", b->pcie_fatal, n->pcie_fatal);
     int64_t nonfatal = delta(m, "pcie_nonfatal", b->pcie_nonfatal, n->pcie_nonfatal);
     int64_t replays = delta(m, "pcie_replays", b->pcie_replays, n->pcie_replays);
     if (fatal || nonfatal) {
-        health_blame(m->r, AGENT_FAIL, "pcie_errors",
-                     "replace the node: the link between host and GPU loses data",
-                     "%lld new uncorrectable PCIe errors while %s ran",
-                     (long long)fatal + (long long)nonfatal, m->check);
+        health_blame(m->r, AGENT_FAIL, "pcie_errors", "replace the node: the link between host and GPU loses data",
+                     "%lld new uncorrectable PCIe errors while %s ran", (long long)fatal + (long long)nonfatal,
+                     m->check);
     }
     int64_t budget = health_replay_budget(health.seen.pcie_gen, health.seen.pcie_width, ms);
-    int64_t most =
-        str_eq(m->check, "gpu.bandwidth") ? 80 : 160; /* DCGM's for pcie, targeted_stress */
+    int64_t most = str_eq(m->check, "gpu.bandwidth") ? 80 : 160; /* DCGM's for pcie, targeted_stress */
     if (budget < 0 || replays <= budget) return;
     health_blame(m->r, replays > GP_MAX(most, budget) ? AGENT_FAIL : AGENT_DEGRADED, "pcie_replays",
                  "the link between host and GPU is marginal: replace the node if it comes back",
@@ -319,46 +296,40 @@ static void moved_pcie(struct moved *m, const struct nvml_counters *b,
 }
 
 /* Which part of the load the clocks were held down; by the driver's own clock where it tells. */
-static double slow_share(struct moved *m, const char *name, int64_t before, int64_t now, int64_t ms,
-                         int64_t sampled) {
+static double slow_share(struct moved *m, const char *name, int64_t before, int64_t now, int64_t ms, int64_t sampled) {
     double share = 0;
     int64_t d = delta(m, name, before, now);
-    if (before >= 0 && now >= 0)
-        share = ms > 0 ? (double)d / ((double)ms * 1e6) : 0;
-    else if (health.seen.samples > 0)
-        share = (double)sampled / (double)health.seen.samples;
+    if (before >= 0 && now >= 0) share = ms > 0 ? (double)d / ((double)ms * 1e6) : 0;
+    else if (health.seen.samples > 0) share = (double)sampled / (double)health.seen.samples;
     return GP_MIN(share, 1.0);
 }
 
-static void moved_clocks(struct moved *m, const struct nvml_counters *b,
-                         const struct nvml_counters *n, int64_t ms) {
+static void moved_clocks(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n, int64_t ms) {
     const struct summary *s = &health.seen;
     double hw = slow_share(m, "hw_thermal_slowdown_ns", b->slow_ns[NVML_SLOW_HW_THERMAL],
                            n->slow_ns[NVML_SLOW_HW_THERMAL], ms, s->hw_slow);
-    double brake = slow_share(m, "hw_power_brake_ns", b->slow_ns[NVML_SLOW_HW_BRAKE],
-                              n->slow_ns[NVML_SLOW_HW_BRAKE], ms, s->hw_slow);
+    double brake = slow_share(m, "hw_power_brake_ns", b->slow_ns[NVML_SLOW_HW_BRAKE], n->slow_ns[NVML_SLOW_HW_BRAKE],
+                              ms, s->hw_slow);
     double sw = slow_share(m, "sw_thermal_slowdown_ns", b->slow_ns[NVML_SLOW_SW_THERMAL],
                            n->slow_ns[NVML_SLOW_SW_THERMAL], ms, s->sw_slow);
     double sampled = s->samples > 0 ? (double)s->hw_slow / (double)s->samples : 0;
     if (str_eq(m->check, "gpu.health")) sampled = 0; /* no load: it says itself what it sees */
     double worst = GP_MAX(GP_MAX(hw, brake), sampled);
-    delta(m, "power_cap_ns", b->slow_ns[NVML_SLOW_POWER],
-          n->slow_ns[NVML_SLOW_POWER]); /* normal at load */
+    delta(m, "power_cap_ns", b->slow_ns[NVML_SLOW_POWER], n->slow_ns[NVML_SLOW_POWER]); /* normal at load */
     if (worst > 0) {
         char text[160];
         nvml_reasons_text(s->reasons > 0 ? s->reasons & NVML_REASONS_HW : 0, text, sizeof text);
-        health_blame(
-            m->r, worst >= 0.1 ? AGENT_FAIL : AGENT_DEGRADED, "hw_slowdown",
-            "cooling or power supply is not enough: replace the node, or have it serviced",
-            "the hardware held the clocks down for %.0f %% of %s (seen: %s; up to %lld C, %.0f W)",
-            worst * 100, m->check, text, (long long)s->temperature_c,
-            s->power_mw < 0 ? -1.0 : (double)s->power_mw / 1000);
+        health_blame(m->r, worst >= 0.1 ? AGENT_FAIL : AGENT_DEGRADED, "hw_slowdown",
+                     "cooling or power supply is not enough: replace the node, or have it serviced",
+                     "the hardware held the clocks down for %.0f %% of %s (seen: %s; up to %lld C, %.0f W)",
+                     worst * 100, m->check, text, (long long)s->temperature_c,
+                     s->power_mw < 0 ? -1.0 : (double)s->power_mw / 1000);
     }
     if (sw > 0.01) {
         health_blame(m->r, AGENT_DEGRADED, "sw_thermal_slowdown",
                      "cooling is not enough: look at fans and inlet temperature",
-                     "the driver held the clocks down for heat for %.0f %% of %s (up to %lld C)",
-                     sw * 100, m->check, (long long)s->temperature_c);
+                     "the driver held the clocks down for heat for %.0f %% of %s (up to %lld C)", sw * 100, m->check,
+                     (long long)s->temperature_c);
     }
 }
 
@@ -370,23 +341,20 @@ static void link_under_load(struct moved *m, const struct check_ctx *c) {
     double lanes = model != NULL ? gpu_model_spec(model, "pcie_min_width") : -1;
     if (model != NULL && lanes < 0) lanes = gpu_model_spec(model, "pcie_width");
     bool narrow = s->pcie_width < health.facts.pcie_width_max;
-    static const char advice[] =
-        "power the machine off and on so that the link trains again; replace the node "
-        "if it stays";
+    static const char advice[] = "power the machine off and on so that the link trains again; replace the node "
+                                 "if it stays";
     if ((double)s->pcie_width < lanes || (narrow && lanes < 0)) {
         health_blame(m->r, AGENT_FAIL, "pcie_width", advice,
-                     "PCIe ran with %lld lanes under load, where %lld are there",
-                     (long long)s->pcie_width,
+                     "PCIe ran with %lld lanes under load, where %lld are there", (long long)s->pcie_width,
                      (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
     } else if (narrow) {
-        health_blame(m->r, AGENT_DEGRADED, "pcie_width", advice,
-                     "PCIe ran with %lld of %lld lanes under load", (long long)s->pcie_width,
-                     (long long)health.facts.pcie_width_max);
+        health_blame(m->r, AGENT_DEGRADED, "pcie_width", advice, "PCIe ran with %lld of %lld lanes under load",
+                     (long long)s->pcie_width, (long long)health.facts.pcie_width_max);
     }
     if (s->pcie_gen < 3 || s->pcie_gen < health.facts.pcie_gen_max)
         health_blame(m->r, s->pcie_gen < 3 ? AGENT_FAIL : AGENT_DEGRADED, "pcie_gen", advice,
-                     "PCIe ran at generation %lld under load, where GPU and slot can do %lld",
-                     (long long)s->pcie_gen, (long long)health.facts.pcie_gen_max);
+                     "PCIe ran at generation %lld under load, where GPU and slot can do %lld", (long long)s->pcie_gen,
+                     (long long)health.facts.pcie_gen_max);
 }
 
 static void xids(struct moved *m) {
@@ -401,8 +369,7 @@ static void xids(struct moved *m) {
     }
     if (health.log_rc == 0) {
         int64_t lines = health_read_log(&health.log, health.facts.pci, true, m->check, m->r);
-        if (lines > 0)
-            str_addf(&m->data, "%s\"kernel_lines\":%lld", m->data.len ? "," : "", (long long)lines);
+        if (lines > 0) str_addf(&m->data, "%s\"kernel_lines\":%lld", m->data.len ? "," : "", (long long)lines);
     }
     kernlog_close(&health.log);
 }
@@ -427,8 +394,7 @@ static void add_load(struct agent_result *r, int64_t ms) {
     add_number(&j, "sm_mhz_max", s->sm_mhz_max, 1);
     add_number(&j, "pcie_gen", s->pcie_gen, 1);
     add_number(&j, "pcie_width", s->pcie_width, 1);
-    str_addf(&j, ",\"reasons\":\"%s\",\"kernel_log\":\"%s\"", reasons,
-             health.log_rc == 0 ? "read" : "not readable");
+    str_addf(&j, ",\"reasons\":\"%s\",\"kernel_log\":\"%s\"", reasons, health.log_rc == 0 ? "read" : "not readable");
     str_addf(&r->data, "%s\"load\":{%s}", r->data.len ? "," : "", j.s);
 }
 
@@ -444,15 +410,13 @@ void health_after(struct check_ctx *c, struct agent_result *r) {
     nvml_counters_read(health.device, &now);
     health.on = false;
     if (now.lost || health.seen.lost) {
-        health_blame(r, AGENT_FAIL, "gpu_lost",
-                     "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
+        health_blame(r, AGENT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
                      "the GPU fell off the bus while %s ran", m.check);
     }
     xids(&m);
     if (health.before.recovery >= 0 && now.recovery > 0 && now.recovery != health.before.recovery) {
         health_blame(r, AGENT_FAIL, "recovery_action", nvml_recovery_advice(now.recovery),
-                     "since %s ran the driver asks to %s", m.check,
-                     nvml_recovery_name(now.recovery));
+                     "since %s ran the driver asks to %s", m.check, nvml_recovery_name(now.recovery));
     }
     moved_ecc(&m, &health.before, &now);
     moved_pages(&m, &health.before, &now);

@@ -24,8 +24,8 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r);
 /* What follows is shared by the two. */
 
 /* agent_set and agent_suggest, when that is worse than what was said before. */
-void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
-                  const char *fmt, ...) GP_PRINTF(5, 6);
+void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice, const char *fmt,
+                  ...) GP_PRINTF(5, 6);
 
 /* The row of the model table for this GPU; NULL: none. */
 const struct gpu_model *health_model(const struct check_ctx *c, const struct nvml_facts *f);
@@ -36,8 +36,7 @@ int64_t health_replay_budget(int64_t gen, int64_t width, int64_t ms);
  * the verdict worse. ours: they came while our own load ran, so that no Xid is somebody else's fault.
  * Returns how many there were. */
 struct kern_log;
-int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check,
-                        struct agent_result *r);
+int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check, struct agent_result *r);
 /* "0000:3b:00" of "00000000:3B:00.0": as the kernel log writes it. */
 void health_log_address(const char *pci, char *dst, size_t n);
 

@@ -45,7 +45,8 @@ struct kern_log {
     struct str buf; /* read, and not yet taken */
     size_t at;
 };
-#define KERN_LOG_NONE {.fd = -1}
+#define KERN_LOG_NONE \
+    { .fd = -1 }
 /* from_end: only what comes from now on. -errno when it may not be read. */
 int kernlog_open(struct kern_log *k, bool from_end);
 /* 1: *ret_text is the next line, good until the next call; 0: there are no more now; -errno. */

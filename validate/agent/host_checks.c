@@ -68,7 +68,8 @@ static void place_jobs(struct core_job *jobs, size_t n) {
     int cpu = -1;
     for (size_t i = 0; i < n; i++) {
         jobs[i].cpu = -1;
-        while (fits && cpu + 1 < CORES_MAX && !CPU_ISSET((size_t)++cpu, &all)) {}
+        while (fits && cpu + 1 < CORES_MAX && !CPU_ISSET((size_t)++cpu, &all)) {
+        }
         if (fits) jobs[i].cpu = cpu;
     }
 }
@@ -80,8 +81,7 @@ static void cores_run(struct check_ctx *c, struct agent_result *r) {
     size_t n = (size_t)GP_MAX(1, GP_MIN((int)(usable + 0.5), CORES_MAX));
     struct core_job *jobs = xcalloc(n, sizeof *jobs);
     place_jobs(jobs, n);
-    for (size_t i = 0; i < n; i++)
-        jobs[i].started = pthread_create(&jobs[i].thread, NULL, core_main, &jobs[i]) == 0;
+    for (size_t i = 0; i < n; i++) jobs[i].started = pthread_create(&jobs[i].thread, NULL, core_main, &jobs[i]) == 0;
     uint32_t want = core_round(1);
     size_t wrong = 0, missing = 0;
     uint64_t least = UINT64_MAX, most = 0;
@@ -101,11 +101,12 @@ static void cores_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "online", online);
     if (most > 0 && missing == 0) agent_metric(r, "evenness", (double)least / (double)most);
     if (missing > 0)
-        agent_set(r, AGENT_ERROR, "no_threads", "%zu of %zu threads could not be started, or not on their "
-                  "core", missing, n);
+        agent_set(r, AGENT_ERROR, "no_threads",
+                  "%zu of %zu threads could not be started, or not on their "
+                  "core",
+                  missing, n);
     if (wrong > 0)
-        agent_set(r, AGENT_FAIL, "wrong_result",
-                  "%zu of %zu cores computed another result than the rest", wrong, n);
+        agent_set(r, AGENT_FAIL, "wrong_result", "%zu of %zu cores computed another result than the rest", wrong, n);
     agent_say(r, "%.4g of %d cores usable, all compute alike", usable, online);
 }
 
@@ -164,8 +165,7 @@ static void memory_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "available", (double)available / (1 << 30));
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        agent_set(r, AGENT_FAIL, "no_memory", "%zu MiB of memory could not be had: %s", bytes >> 20,
-                  strerror(errno));
+        agent_set(r, AGENT_FAIL, "no_memory", "%zu MiB of memory could not be had: %s", bytes >> 20, strerror(errno));
         return;
     }
     size_t words = bytes / 8, wrong = 0, tested = 0;
@@ -180,11 +180,8 @@ static void memory_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "wrong_words", (double)wrong);
     agent_data_int(r, "tested_mib", (int64_t)(bytes >> 20));
     agent_data_int(r, "patterns", (int64_t)tested);
-    if (wrong > 0)
-        agent_set(r, AGENT_FAIL, "wrong_memory", "%zu words of %zu MiB read back wrong", wrong,
-                  bytes >> 20);
-    agent_say(r, "%.1f GiB usable; %zu MiB written and read back", (double)usable / (1 << 30),
-              bytes >> 20);
+    if (wrong > 0) agent_set(r, AGENT_FAIL, "wrong_memory", "%zu words of %zu MiB read back wrong", wrong, bytes >> 20);
+    agent_say(r, "%.1f GiB usable; %zu MiB written and read back", (double)usable / (1 << 30), bytes >> 20);
 }
 
 /* --- host.clock --- */
@@ -202,7 +199,7 @@ static void clock_run(struct check_ctx *c, struct agent_result *r) {
         agent_data_num(r, "signed_offset_s", s);
         agent_metric(r, "offset", s < 0 ? -s : s);
         agent_say(r, "%.1f s from the controller's clock; %s", s,
-                  !known  ? "whether it is synchronised could not be read"
+                  !known   ? "whether it is synchronised could not be read"
                   : synced ? "synchronised"
                            : "not synchronised by a time service yet");
     } else if (synced) {
@@ -212,20 +209,14 @@ static void clock_run(struct check_ctx *c, struct agent_result *r) {
                   "no time service keeps this clock, and the controller's time was not given");
     } else {
         agent_set(r, AGENT_SKIPPED, "no_reference",
-                  "nothing to compare with: adjtimex says '%s' and --now-ms was not given",
-                  strerror(errno));
+                  "nothing to compare with: adjtimex says '%s' and --now-ms was not given", strerror(errno));
     }
 }
 
 const struct check_ops host_checks[] = {
-    {.id = "host.cores", .run = cores_run},
-    {.id = "host.memory", .run = memory_run},
-    {.id = "host.disk", .run = disk_run},
-    {.id = "host.clock", .run = clock_run},
-    {.id = "host.kernlog", .run = kernlog_run},
-    {.id = "host.bandwidth", .run = stream_run},
-    {.id = "host.limits", .run = limits_run},
-    {.id = "host.rdma", .run = rdma_run},
-    {.id = "host.container", .run = container_run},
-    {.id = NULL},
+    {.id = "host.cores", .run = cores_run},         {.id = "host.memory", .run = memory_run},
+    {.id = "host.disk", .run = disk_run},           {.id = "host.clock", .run = clock_run},
+    {.id = "host.kernlog", .run = kernlog_run},     {.id = "host.bandwidth", .run = stream_run},
+    {.id = "host.limits", .run = limits_run},       {.id = "host.rdma", .run = rdma_run},
+    {.id = "host.container", .run = container_run}, {.id = NULL},
 };

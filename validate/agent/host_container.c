@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void blame(struct agent_result *r, enum agent_verdict v, const char *code,
-                  const char *advice, const char *text) {
+static void blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
+                  const char *text) {
     if (v <= r->verdict) return;
     agent_set(r, v, code, "%s", text);
     agent_suggest(r, "%s", advice);
@@ -38,8 +38,7 @@ static char *cdi_spec(void) {
             if (e->d_name[0] != '.' && fs_read(path, 1 << 20, &s, NULL) == 0 && s.s != NULL &&
                 strstr(s.s, "nvidia.com/gpu") != NULL)
                 found = path;
-            else
-                free(path);
+            else free(path);
         }
         closedir(d);
         if (found != NULL) return found;
@@ -90,8 +89,7 @@ static char *root_folder(char *why, size_t why_size) {
     GP_AUTO_FREE char *agent = static_agent();
     char *root = xstrdup("/tmp/gpuprov-container.XXXXXX");
     if (agent == NULL || mkdtemp(root) == NULL) {
-        str_put(why, why_size,
-                agent == NULL ? "the static agent is not beside this one" : strerror(errno));
+        str_put(why, why_size, agent == NULL ? "the static agent is not beside this one" : strerror(errno));
         free(root);
         return NULL;
     }
@@ -128,45 +126,25 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
     }
     GP_AUTO_FREE char *root = root_folder(why, sizeof why);
     if (root == NULL) {
-        agent_set(r, AGENT_ERROR, "no_root_folder",
-                  "a root folder for a container could not be made: %s", why);
+        agent_set(r, AGENT_ERROR, "no_root_folder", "a root folder for a container could not be made: %s", why);
         return;
     }
-    const char *const argv[] = {"podman",
-                                "run",
-                                "--rm",
-                                "--network",
-                                "none",
-                                "--device",
-                                "nvidia.com/gpu=all",
-                                "--security-opt",
-                                "label=disable",
-                                "--rootfs",
-                                root,
-                                "/gpuprov-agent",
-                                "run",
-                                "--checks",
-                                "host.clock",
-                                "--now-ms",
-                                "0",
-                                NULL};
-    int rc =
-        command_run(argv, GP_MAX(clock_deadline(1000), c->deadline_ms - 2000), &out, &status, &err);
+    const char *const argv[] = {
+        "podman",         "run",           "--rm",     "--network", "none",           "--device", "nvidia.com/gpu=all",
+        "--security-opt", "label=disable", "--rootfs", root,        "/gpuprov-agent", "run",      "--checks",
+        "host.clock",     "--now-ms",      "0",        NULL};
+    int rc = command_run(argv, GP_MAX(clock_deadline(1000), c->deadline_ms - 2000), &out, &status, &err);
     fs_remove_tree(root, NULL);
     int seen = gpus_in_hello(out.s);
-    agent_data_str(r, "podman",
-                   rc < 0     ? err.msg
-                   : seen < 0 ? "no container started"
-                              : "container started");
+    agent_data_str(r, "podman", rc < 0 ? err.msg : seen < 0 ? "no container started" : "container started");
     if (seen >= 0) agent_data_int(r, "gpus_in_container", seen);
     if (rc < 0 || seen < 0) {
         GP_AUTO_STRV struct strv lines = {0};
         strv_split(&lines, out.s != NULL ? out.s : "", "\n");
         GP_AUTO_FREE char *text =
-            xasprintf("podman could not start a container with the GPUs: %.200s",
-                      rc < 0        ? err.msg
-                      : lines.n > 0 ? lines.v[lines.n - 1]
-                                    : "no reason");
+            xasprintf("podman could not start a container with the GPUs: %.200s", rc < 0        ? err.msg
+                                                                                  : lines.n > 0 ? lines.v[lines.n - 1]
+                                                                                                : "no reason");
         blame(r, AGENT_DEGRADED, "no_container",
               "run 'nvidia-ctk cdi generate' again (a driver update leaves old paths), and try "
               "podman run by hand",
@@ -182,8 +160,7 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
 /* docker: its settings only. */
 static void look_docker(bool cdi, struct agent_result *r) {
     bool runtime = file_has("/etc/docker/daemon.json", "nvidia-container-runtime");
-    GP_AUTO_FREE char *hook =
-        command_find("nvidia-container-runtime-hook"); /* docker run --gpus needs it */
+    GP_AUTO_FREE char *hook = command_find("nvidia-container-runtime-hook"); /* docker run --gpus needs it */
     agent_data_bool(r, "docker_nvidia_runtime", runtime);
     agent_data_bool(r, "docker_gpus_hook", hook != NULL);
     if (!runtime && !cdi && hook == NULL)

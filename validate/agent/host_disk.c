@@ -51,8 +51,7 @@ static int open_scratch(const char *dir) {
 }
 
 static void block_fill(uint64_t *b, size_t index) {
-    for (size_t i = 0; i < DISK_BLOCK / 8; i++)
-        b[i] = ((uint64_t)index << 32 | i) * 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < DISK_BLOCK / 8; i++) b[i] = ((uint64_t)index << 32 | i) * 0x9e3779b97f4a7c15u;
 }
 
 static ssize_t full_pread(int fd, char *p, size_t n, off_t at) {
@@ -89,8 +88,8 @@ static size_t write_blocks(int fd, uint64_t *buf, int64_t deadline_ms, double *r
 
 /* Blocks read and compared until the time is used up; *ret_bad: errno when one could not be read (EIO
  * for a file that ends early), else 0. */
-static size_t read_blocks(int fd, size_t n, uint64_t *buf, uint64_t *want, double *ret_s,
-                          size_t *ret_wrong, int *ret_bad) {
+static size_t read_blocks(int fd, size_t n, uint64_t *buf, uint64_t *want, double *ret_s, size_t *ret_wrong,
+                          int *ret_bad) {
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* so that the disk, not the cache, answers */
     double spent = 0;
     size_t k = 0;
@@ -127,23 +126,20 @@ static void measure(struct check_ctx *c, const char *dir, struct agent_result *r
     size_t wrong = 0, n = write_blocks(fd, buf, c->deadline_ms, &w_s);
     if (n == 0) {
         bool full = errno == ENOSPC || errno == EDQUOT;
-        agent_set(r, AGENT_FAIL, full ? "disk_full" : "disk_write", "writing in '%s' failed: %s", dir,
-                  strerror(errno));
+        agent_set(r, AGENT_FAIL, full ? "disk_full" : "disk_write", "writing in '%s' failed: %s", dir, strerror(errno));
         return;
     }
     int bad = 0;
     size_t got = read_blocks(fd, n, buf, want, &r_s, &wrong, &bad);
     if (bad != 0) {
-        agent_set(r, AGENT_FAIL, "disk_read", "reading back from '%s' failed after %zu of %zu MiB: %s",
-                  dir, got, n, strerror(bad));
+        agent_set(r, AGENT_FAIL, "disk_read", "reading back from '%s' failed after %zu of %zu MiB: %s", dir, got, n,
+                  strerror(bad));
         return;
     }
     agent_metric(r, "write", (double)(n * DISK_BLOCK) / 1e6 / GP_MAX(w_s, 1e-6));
     agent_metric(r, "read", (double)(got * DISK_BLOCK) / 1e6 / GP_MAX(r_s, 1e-6));
     agent_data_int(r, "written_mib", (int64_t)n);
-    if (wrong > 0)
-        agent_set(r, AGENT_FAIL, "wrong_data", "%zu of %zu MiB read back wrong from '%s'", wrong, got,
-                  dir);
+    if (wrong > 0) agent_set(r, AGENT_FAIL, "wrong_data", "%zu of %zu MiB read back wrong from '%s'", wrong, got, dir);
 }
 
 void disk_run(struct check_ctx *c, struct agent_result *r) {
@@ -162,6 +158,5 @@ void disk_run(struct check_ctx *c, struct agent_result *r) {
         if (v.f_bavail == 0) agent_set(r, AGENT_FAIL, "disk_full", "the disk of '%s' is full", dir);
     }
     if (r->verdict == AGENT_PASS) measure(c, dir, r);
-    agent_say(r, "'%s'%s: written, synced and read back", dir,
-              in_memory(dir) ? " (in memory, not a disk)" : "");
+    agent_say(r, "'%s'%s: written, synced and read back", dir, in_memory(dir) ? " (in memory, not a disk)" : "");
 }

@@ -81,8 +81,7 @@ double agent_cores(int *ret_online) {
     double cores = (double)online;
     cpu_set_t *set = CPU_ALLOC(8192);
     size_t size = CPU_ALLOC_SIZE(8192);
-    if (set != NULL && sched_getaffinity(0, size, set) == 0)
-        cores = GP_MIN(cores, (double)CPU_COUNT_S(size, set));
+    if (set != NULL && sched_getaffinity(0, size, set) == 0) cores = GP_MIN(cores, (double)CPU_COUNT_S(size, set));
     CPU_FREE(set);
     each_cgroup("/sys/fs/cgroup", "", "cpu.max", cpu_max_v2, &cores);
     each_cgroup("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", cpu_quota_v1, &cores);

@@ -18,14 +18,14 @@ static const size_t type_size[GEMM_TYPES] = {
 
 union word {
     float f;
-    uint32_t u; /* of an int32, which wraps */
+    uint32_t u;               /* of an int32, which wraps */
 } __attribute__((may_alias)); /* device memory holds what other code put there */
 
 typedef uint16_t __attribute__((may_alias)) half_word;
 
 /* n elements, `step` apart in each, turned into fp32 (INT8: into int32). */
-static void convert(union word *restrict to, int64_t to_step, const void *from, int64_t from_step,
-                    enum gemm_type type, int64_t n) {
+static void convert(union word *restrict to, int64_t to_step, const void *from, int64_t from_step, enum gemm_type type,
+                    int64_t n) {
     const half_word *half = from;
     const uint8_t *byte = from;
     const union word *word = from;
@@ -52,8 +52,8 @@ static void convert(union word *restrict to, int64_t to_step, const void *from, 
 
 /* c[0..n) += over k of a[k] * b[k][0..n): each element's additions run with k rising. Apart, so that the
  * compiler knows plain floats that do not overlap. */
-static __attribute__((noinline)) void row_times(float *restrict c, const float *restrict a,
-                                                const float *restrict b, int k_n, int n) {
+static __attribute__((noinline)) void row_times(float *restrict c, const float *restrict a, const float *restrict b,
+                                                int k_n, int n) {
     int k = 0;
     for (; k + 4 <= k_n; k += 4) {
         float a0 = a[k], a1 = a[k + 1], a2 = a[k + 2], a3 = a[k + 3];
@@ -79,7 +79,7 @@ struct work {
     const void *a;
     const union word *b;
     void *c;
-    int from, to; /* rows */
+    int from, to;    /* rows */
     union word *row; /* k of A, then n of C */
     pthread_t thread;
 };
@@ -91,8 +91,8 @@ static void one_row(struct work *w, int i) {
     const union word *a = (const union word *)w->a + (int64_t)i * g->k;
     union word *c = half ? w->row + g->k : (union word *)w->c + at;
     if (g->trans_a || g->type != GEMM_F32) {
-        convert(w->row, 1, (const char *)w->a + (g->trans_a ? i : (int64_t)i * g->k) * size,
-                g->trans_a ? g->m : 1, g->type, g->k);
+        convert(w->row, 1, (const char *)w->a + (g->trans_a ? i : (int64_t)i * g->k) * size, g->trans_a ? g->m : 1,
+                g->type, g->k);
         a = w->row;
     }
     if (!g->accumulate) memset(c, 0, (size_t)g->n * sizeof *c);
@@ -135,8 +135,8 @@ static void multiply(struct work *all, int threads, const void *a, const union w
 
 static int check(const struct gemm_args *g, struct gp_error *err) {
     if ((unsigned)g->type >= GEMM_TYPES || g->m < 1 || g->n < 1 || g->k < 1 || g->batch < 1)
-        return gp_fail(err, GP_EINTERNAL, "a matrix product of type %d, %d x %d x %d, batch %d",
-                       (int)g->type, g->m, g->n, g->k, g->batch);
+        return gp_fail(err, GP_EINTERNAL, "a matrix product of type %d, %d x %d x %d, batch %d", (int)g->type, g->m,
+                       g->n, g->k, g->batch);
     if (g->out_same && g->type != GEMM_F16 && g->type != GEMM_BF16)
         return gp_fail(err, GP_EENV, "only fp16 and bf16 products give their own type");
     return 0;

@@ -49,8 +49,7 @@ static void layernorm_fwd(const union kernel_arg *a, int64_t n) {
         float mean = sum / (float)dim;
         for (int64_t j = 0; j < dim; j++) var = var + (x[j] - mean) * (x[j] - mean);
         float rstd = 1.0f / num_sqrt(var / (float)dim + 1e-5f);
-        for (int64_t j = 0; j < dim; j++)
-            F(0)[r * dim + j] = (x[j] - mean) * rstd * F(4)[j] + F(5)[j];
+        for (int64_t j = 0; j < dim; j++) F(0)[r * dim + j] = (x[j] - mean) * rstd * F(4)[j] + F(5)[j];
         F(1)[r] = mean;
         F(2)[r] = rstd;
     }
@@ -239,8 +238,7 @@ static void softmax_xent(const union kernel_arg *a, int64_t n) {
             sum = sum + x[j];
         }
         F(0)[r] = num_log(sum) - at;
-        for (int64_t j = 0; j < vocab; j++)
-            x[j] = (x[j] / sum - (j == want ? 1.0f : 0.0f)) * a[4].f;
+        for (int64_t j = 0; j < vocab; j++) x[j] = (x[j] / sum - (j == want ? 1.0f : 0.0f)) * a[4].f;
     }
 }
 
@@ -276,6 +274,5 @@ const struct host_kernel host_kernels[] = {
     {"softmax_xent", 5, softmax_xent},
     {"adamw", 10, adamw},
 #define HOST_MIXED_ROW(name, n) {#name, n, host_##name},
-    HOST_MIXED(HOST_MIXED_ROW)
-    {.name = NULL},
+    HOST_MIXED(HOST_MIXED_ROW){.name = NULL},
 };

@@ -31,8 +31,7 @@ static void tell_hugepages(struct agent_result *r) {
             sscanf(k, "Hugepagesize: %lld", &size_kib) == 1)
             agent_metric(r, "hugepages", (double)total * (double)size_kib / (1 << 20));
     }
-    if (fs_read("/sys/kernel/mm/transparent_hugepage/enabled", 256, &thp, NULL) == 0 &&
-        thp.s != NULL)
+    if (fs_read("/sys/kernel/mm/transparent_hugepage/enabled", 256, &thp, NULL) == 0 && thp.s != NULL)
         agent_data_str(r, "transparent_hugepages", str_trim(thp.s));
 }
 
@@ -51,34 +50,26 @@ void limits_run(struct check_ctx *c, struct agent_result *r) {
     if (shm >= 0) agent_metric(r, "shared_memory", shm / GIB);
     if (sysinfo(&si) == 0) {
         agent_metric(r, "swap", (double)si.totalswap * si.mem_unit / GIB);
-        agent_data_num(r, "swap_used_gib",
-                       (double)(si.totalswap - si.freeswap) * si.mem_unit / GIB);
+        agent_data_num(r, "swap_used_gib", (double)(si.totalswap - si.freeswap) * si.mem_unit / GIB);
     }
     tell_hugepages(r);
     if (rdma > 0 && lock >= 0 && lock < 16 * GIB) {
         agent_set(r, AGENT_DEGRADED, "low_memlock",
-                  "a login may lock %.4g GiB of memory, RDMA (%d devices here) needs 16 or more",
-                  lock / GIB, rdma);
-        agent_suggest(
-            r,
-            "set memlock to unlimited in /etc/security/limits.d and in the units that start jobs");
+                  "a login may lock %.4g GiB of memory, RDMA (%d devices here) needs 16 or more", lock / GIB, rdma);
+        agent_suggest(r, "set memlock to unlimited in /etc/security/limits.d and in the units that start jobs");
     }
     if (agent_dev_nvidia_count() > 1 && shm >= 0 && shm < GIB && r->verdict == AGENT_PASS) {
-        agent_set(r, AGENT_DEGRADED, "low_shared_memory",
-                  "/dev/shm has %.3g GiB, NCCL wants 1 or more between GPUs", shm / GIB);
+        agent_set(r, AGENT_DEGRADED, "low_shared_memory", "/dev/shm has %.3g GiB, NCCL wants 1 or more between GPUs",
+                  shm / GIB);
         agent_suggest(r, "in a container give it more (--shm-size=1g or --ipc=host), else mount "
                          "/dev/shm larger");
     }
     if (files >= 0 && files < 1024 && r->verdict == AGENT_PASS) {
-        agent_set(r, AGENT_DEGRADED, "low_open_files", "a login may open %.0f files at once",
-                  files);
+        agent_set(r, AGENT_DEGRADED, "low_open_files", "a login may open %.0f files at once", files);
         agent_suggest(r, "set nofile to 65536 or more in /etc/security/limits.d");
     }
     char locked[32];
-    if (lock < 0)
-        str_put(locked, sizeof locked, "any amount");
-    else
-        snprintf(locked, sizeof locked, "%.3g GiB", lock / GIB);
-    agent_say(r, "may lock %s of memory, open %.0f files; /dev/shm %.3g GiB", locked, files,
-              shm < 0 ? 0 : shm / GIB);
+    if (lock < 0) str_put(locked, sizeof locked, "any amount");
+    else snprintf(locked, sizeof locked, "%.3g GiB", lock / GIB);
+    agent_say(r, "may lock %s of memory, open %.0f files; /dev/shm %.3g GiB", locked, files, shm < 0 ? 0 : shm / GIB);
 }

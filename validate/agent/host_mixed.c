@@ -53,11 +53,9 @@ void host_mx_add_norm(const union kernel_arg *a, int64_t items) {
         for (int64_t j = 0; j < dim; j++) part[lane_of(j)] = part[lane_of(j)] + x[j];
         float mean = lanes_sum(part) / (float)dim;
         memset(part, 0, sizeof part);
-        for (int64_t j = 0; j < dim; j++)
-            part[lane_of(j)] = part[lane_of(j)] + (x[j] - mean) * (x[j] - mean);
+        for (int64_t j = 0; j < dim; j++) part[lane_of(j)] = part[lane_of(j)] + (x[j] - mean) * (x[j] - mean);
         float rstd = 1.0f / num_sqrt(lanes_sum(part) / (float)dim + 1e-5f);
-        for (int64_t j = 0; j < dim; j++)
-            H(0)[r * dim + j] = down((x[j] - mean) * rstd * F(7)[j] + F(8)[j], bf);
+        for (int64_t j = 0; j < dim; j++) H(0)[r * dim + j] = down((x[j] - mean) * rstd * F(7)[j] + F(8)[j], bf);
         F(2)[r] = mean;
         F(3)[r] = rstd;
     }
@@ -137,8 +135,7 @@ void host_mx_qkv_merge(const union kernel_arg *a, int64_t items) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t col = 0; col < 3 * dim; col++) {
             int64_t which = col / dim, h = col % dim / dh, j = col % dh;
-            H(0)[r * 3 * dim + col] =
-                H(1)[(((which * (rows / ctx) + r / ctx) * heads + h) * ctx + r % ctx) * dh + j];
+            H(0)[r * 3 * dim + col] = H(1)[(((which * (rows / ctx) + r / ctx) * heads + h) * ctx + r % ctx) * dh + j];
         }
 }
 
@@ -162,11 +159,9 @@ void host_mx_softmax(const union kernel_arg *a, int64_t items) {
         int64_t last = r % ctx;
         float part[LANES] = {0}, top = up(s[0], bf) * a[2].f;
         for (int64_t j = 1; j <= last; j++) top = GP_MAX(top, up(s[j], bf) * a[2].f);
-        for (int64_t j = 0; j <= last; j++)
-            part[lane_of(j)] = part[lane_of(j)] + num_exp(up(s[j], bf) * a[2].f - top);
+        for (int64_t j = 0; j <= last; j++) part[lane_of(j)] = part[lane_of(j)] + num_exp(up(s[j], bf) * a[2].f - top);
         float of = 1.0f / lanes_sum(part);
-        for (int64_t j = 0; j < ctx; j++)
-            s[j] = down(j <= last ? num_exp(up(s[j], bf) * a[2].f - top) * of : 0.0f, bf);
+        for (int64_t j = 0; j < ctx; j++) s[j] = down(j <= last ? num_exp(up(s[j], bf) * a[2].f - top) * of : 0.0f, bf);
     }
 }
 
@@ -177,8 +172,7 @@ void host_mx_softmax_bwd(const union kernel_arg *a, int64_t items) {
         uint16_t *d = H(0) + r * ctx;
         const uint16_t *p = H(1) + r * ctx;
         float part[LANES] = {0};
-        for (int64_t j = 0; j <= r % ctx; j++)
-            part[lane_of(j)] = part[lane_of(j)] + up(d[j], bf) * up(p[j], bf);
+        for (int64_t j = 0; j <= r % ctx; j++) part[lane_of(j)] = part[lane_of(j)] + up(d[j], bf) * up(p[j], bf);
         float sum = lanes_sum(part);
         for (int64_t j = 0; j < ctx; j++)
             d[j] = down(j <= r % ctx ? up(p[j], bf) * (up(d[j], bf) - sum) * a[3].f : 0.0f, bf);

@@ -64,8 +64,7 @@ static void add_ports(struct ports *all, const char *device) {
         snprintf(p.path, sizeof p.path, "%.200s/%.40s", folder, e->d_name);
         text_of(p.path, "link_layer", p.layer, sizeof p.layer);
         p.active = text_of(p.path, "state", text, sizeof text) && strstr(text, "ACTIVE") != NULL;
-        p.gbit = text_of(p.path, "rate", text, sizeof text) ? strtod(text, NULL)
-                                                            : 0; /* "400 Gb/sec (4X NDR)" */
+        p.gbit = text_of(p.path, "rate", text, sizeof text) ? strtod(text, NULL) : 0; /* "400 Gb/sec (4X NDR)" */
         read_errors(p.path, p.errors);
         all->efa += p.vendor == AMAZON;
         vec_push(&all->list, p);
@@ -110,8 +109,8 @@ static int adapters_on_bus(int *ret_efa) {
     return n;
 }
 
-static void blame(struct agent_result *r, enum agent_verdict v, const char *code,
-                  const char *advice, const char *text) {
+static void blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
+                  const char *text) {
     if (v <= r->verdict) return;
     agent_set(r, v, code, "%s", text);
     agent_suggest(r, "%s", advice);
@@ -123,23 +122,19 @@ static void judge_port(const struct ports *all, const struct port *p, struct age
     double best = 0;
     for (size_t i = 0; i < all->list.len; i++) {
         const struct port *o = &all->list.items[i];
-        if (o->vendor != p->vendor || o->device != p->device || !str_eq(o->layer, p->layer))
-            continue;
+        if (o->vendor != p->vendor || o->device != p->device || !str_eq(o->layer, p->layer)) continue;
         alike++;
         up += o->active;
         if (o->active) best = GP_MAX(best, o->gbit);
     }
     if (!p->active && up * 2 > alike) {
-        GP_AUTO_FREE char *text =
-            xasprintf("%s is down, where %d of %d alike are up", p->name, up, alike);
-        blame(r, AGENT_FAIL, "port_down", "look at the cable and the switch port; replace the node",
-              text);
+        GP_AUTO_FREE char *text = xasprintf("%s is down, where %d of %d alike are up", p->name, up, alike);
+        blame(r, AGENT_FAIL, "port_down", "look at the cable and the switch port; replace the node", text);
     }
     if (p->active && p->gbit < best) {
         GP_AUTO_FREE char *text =
             xasprintf("%s runs at %.4g Gb/s, another of its kind at %.4g", p->name, p->gbit, best);
-        blame(r, AGENT_FAIL, "rate_low", "look at the cable and the switch port; replace the node",
-              text);
+        blame(r, AGENT_FAIL, "rate_low", "look at the cable and the switch port; replace the node", text);
     }
 }
 
@@ -152,9 +147,8 @@ static void judge_errors(struct ports *all, struct agent_result *r) {
         read_errors(p->path, now);
         for (int k = 0; k < 3; k++) {
             if (now[k] <= p->errors[k] || p->errors[k] < 0) continue;
-            GP_AUTO_FREE char *text =
-                xasprintf("%s: %s went up by %lld within a second without load", p->name,
-                          counter_names[k], (long long)(now[k] - p->errors[k]));
+            GP_AUTO_FREE char *text = xasprintf("%s: %s went up by %lld within a second without load", p->name,
+                                                counter_names[k], (long long)(now[k] - p->errors[k]));
             blame(r, AGENT_DEGRADED, "errors_move", "look at the cable and the switch port", text);
         }
     }
@@ -164,19 +158,17 @@ static void judge_errors(struct ports *all, struct agent_result *r) {
 static void judge_gpudirect(const struct ports *all, struct agent_result *r) {
     GP_AUTO_STR struct str s = {0};
     bool mellanox = false;
-    for (size_t i = 0; i < all->list.len; i++)
-        mellanox = mellanox || all->list.items[i].vendor == MELLANOX;
+    for (size_t i = 0; i < all->list.len; i++) mellanox = mellanox || all->list.items[i].vendor == MELLANOX;
     if (!mellanox || agent_dev_nvidia_count() == 0) return;
     bool peermem = fs_exists("/sys/module/nvidia_peermem");
     bool open = fs_read("/proc/driver/nvidia/version", 4096, &s, NULL) == 0 && s.s != NULL &&
                 strstr(s.s, "Open Kernel Module") != NULL;
     agent_data_str(r, "gpudirect", peermem ? "nvidia_peermem" : open ? "dma-buf" : "none");
     if (!peermem && !open)
-        blame(
-            r, AGENT_DEGRADED, "no_gpudirect",
-            "load nvidia_peermem (modprobe nvidia-peermem), or use the driver's open kernel module",
-            "RDMA cannot reach GPU memory: no nvidia_peermem, and no open kernel module for "
-            "dma-buf");
+        blame(r, AGENT_DEGRADED, "no_gpudirect",
+              "load nvidia_peermem (modprobe nvidia-peermem), or use the driver's open kernel module",
+              "RDMA cannot reach GPU memory: no nvidia_peermem, and no open kernel module for "
+              "dma-buf");
 }
 
 static void tell(const struct ports *all, struct agent_result *r) {
@@ -187,11 +179,10 @@ static void tell(const struct ports *all, struct agent_result *r) {
         str_add_json(&s, p->name, strlen(p->name));
         str_addf(&s, "\",\"layer\":\"");
         str_add_json(&s, p->layer, strlen(p->layer));
-        str_addf(&s, "\",\"efa\":%s,\"active\":%s,\"gbit_per_s\":%.6g",
-                 p->vendor == AMAZON ? "true" : "false", p->active ? "true" : "false", p->gbit);
+        str_addf(&s, "\",\"efa\":%s,\"active\":%s,\"gbit_per_s\":%.6g", p->vendor == AMAZON ? "true" : "false",
+                 p->active ? "true" : "false", p->gbit);
         for (int k = 0; k < 3; k++)
-            if (p->errors[k] >= 0)
-                str_addf(&s, ",\"%s\":%lld", counter_names[k], (long long)p->errors[k]);
+            if (p->errors[k] >= 0) str_addf(&s, ",\"%s\":%lld", counter_names[k], (long long)p->errors[k]);
         str_addc(&s, '}');
     }
     str_addf(&r->data, "%s\"ports\":[%s]", r->data.len > 0 ? "," : "", s.s != NULL ? s.s : "");
@@ -209,10 +200,9 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
         if (p->active && (slowest <= 0 || p->gbit < slowest)) slowest = p->gbit;
     }
     if (on_bus > all.devices) {
-        GP_AUTO_FREE char *text =
-            xasprintf("%d RDMA adapters are on the PCI bus (%d of them EFA), %d have a "
-                      "driver",
-                      on_bus, efa_on_bus, all.devices);
+        GP_AUTO_FREE char *text = xasprintf("%d RDMA adapters are on the PCI bus (%d of them EFA), %d have a "
+                                            "driver",
+                                            on_bus, efa_on_bus, all.devices);
         blame(r, AGENT_FAIL, "no_driver",
               efa_on_bus > 0 ? "install the EFA driver (aws-efa-installer)"
                              : "install the adapters' driver "
@@ -232,7 +222,7 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "devices", all.devices);
     agent_metric(r, "active_ports", active);
     if (active > 0) agent_metric(r, "rate", slowest);
-    agent_say(r, "%d devices%s, %d ports active, %.4g Gb/s each or more", all.devices,
-              all.efa > 0 ? " (EFA)" : "", active, slowest);
+    agent_say(r, "%d devices%s, %d ports active, %.4g Gb/s each or more", all.devices, all.efa > 0 ? " (EFA)" : "",
+              active, slowest);
     vec_free(&all.list);
 }

@@ -76,16 +76,13 @@ static void *job_main(void *arg) {
             work(j, (enum kernel)k);
             pthread_barrier_wait(&s->barrier);
             double took = now_s() - began;
-            if (j->index == 0 && round > 0 && (s->best_s[k] <= 0 || took < s->best_s[k]))
-                s->best_s[k] = took;
+            if (j->index == 0 && round > 0 && (s->best_s[k] <= 0 || took < s->best_s[k])) s->best_s[k] = took;
         }
-        if (j->index == 0 && round > 0 && clock_left_ms(s->end_ms) == 0)
-            atomic_store(&s->stop, true);
+        if (j->index == 0 && round > 0 && clock_left_ms(s->end_ms) == 0) atomic_store(&s->stop, true);
         pthread_barrier_wait(&s->barrier);
         if (atomic_load(&s->stop)) break;
     }
-    for (size_t i = 0; i < s->words; i++)
-        j->wrong += j->c[i] != (double)i + 1 || j->b[i] != 4 * ((double)i + 1);
+    for (size_t i = 0; i < s->words; i++) j->wrong += j->c[i] != (double)i + 1 || j->b[i] != 4 * ((double)i + 1);
     return NULL;
 }
 
@@ -124,13 +121,12 @@ static bool run_jobs(struct stream *s, struct job *jobs, struct agent_result *r)
     size_t started = 0;
     if (pthread_barrier_init(&s->barrier, NULL, (unsigned)s->threads) != 0) return false;
     s->end_ms = clock_deadline(TIME_MS);
-    while (started < s->threads &&
-           pthread_create(&jobs[started].thread, NULL, job_main, &jobs[started]) == 0)
+    while (started < s->threads && pthread_create(&jobs[started].thread, NULL, job_main, &jobs[started]) == 0)
         started++;
     if (started < s->threads) {
         /* those that run wait for the ones that do not: the worker ends with this check's verdict */
-        agent_set(r, AGENT_ERROR, "no_threads", "%zu of %zu threads could not be started",
-                  s->threads - started, s->threads);
+        agent_set(r, AGENT_ERROR, "no_threads", "%zu of %zu threads could not be started", s->threads - started,
+                  s->threads);
         return false;
     }
     for (size_t i = 0; i < started; i++) pthread_join(jobs[i].thread, NULL);
@@ -142,19 +138,17 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
     struct stream s = {.words = WORDS_USUAL};
     (void)c;
     s.threads = (size_t)GP_MAX(1, GP_MIN((int)(agent_cores(NULL) + 0.5), CPU_SETSIZE));
-    size_t most =
-        (size_t)GP_MAX((int64_t)0, agent_memory_available() / 4) / (s.threads * 3 * sizeof(double));
+    size_t most = (size_t)GP_MAX((int64_t)0, agent_memory_available() / 4) / (s.threads * 3 * sizeof(double));
     size_t wanted = s.words, cache = caches();
     if (s.words * sizeof(double) * s.threads < 4 * cache)
         wanted = s.words = 4 * cache / (sizeof(double) * s.threads); /* STREAM's rule for each array */
     while (s.words > most && s.words > WORDS_MIN) s.words /= 2;
     size_t bytes = s.threads * 3 * s.words * sizeof(double);
-    double *p = s.words > most
-                    ? MAP_FAILED
-                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    double *p =
+        s.words > most ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        agent_set(r, AGENT_ERROR, "no_memory", "%zu MiB of memory for %zu cores could not be had",
-                  bytes >> 20, s.threads);
+        agent_set(r, AGENT_ERROR, "no_memory", "%zu MiB of memory for %zu cores could not be had", bytes >> 20,
+                  s.threads);
         return;
     }
     struct job *jobs = xcalloc(s.threads, sizeof *jobs);

@@ -15,13 +15,11 @@
 
 /* --- policy --- */
 
-static const short xid_reset[] = {46,  62,  63,  64,  94,  95,  109, 110, 119, 120,
-                                  136, 140, 143, 155, 156, 158, 0};
+static const short xid_reset[] = {46, 62, 63, 64, 94, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 0};
 static const short xid_workflow[] = {48, 74, 144, 145, 146, 147, 148, 149, 150, 171, 172, 0};
-static const short xid_application[] = {
-    8,   11,  13,  25,  31,  32,  39,  40,  41,  60,  68,  69,  70,  71,  72,  75,  76,  77,
-    80,  82,  83,  84,  85,  86,  88,  89,  96,  97,  98,  99,  100, 101, 102, 103, 104, 105,
-    126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 139, 0};
+static const short xid_application[] = {8,   11,  13,  25,  31,  32,  39,  40,  41,  60,  68,  69,  70,  71,  72,  75,
+                                        76,  77,  80,  82,  83,  84,  85,  86,  88,  89,  96,  97,  98,  99,  100, 101,
+                                        102, 103, 104, 105, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 139, 0};
 static const short xid_information[] = {37,  38,  43,  44,  45,  66,  67,  92,  93,  106,
                                         107, 121, 137, 141, 152, 153, 157, 160, 161, 0};
 static const struct {
@@ -52,8 +50,7 @@ static struct kern_finding finding(enum kern_action a, const char *code, const c
     return f;
 }
 
-static struct kern_finding xid_finding(enum kern_action a, enum xid_kind kind, int64_t xid,
-                                       const char *advice) {
+static struct kern_finding xid_finding(enum kern_action a, enum xid_kind kind, int64_t xid, const char *advice) {
     struct kern_finding f = {.action = a, .xid = kind};
     snprintf(f.code, sizeof f.code, "xid_%lld", (long long)xid);
     str_put(f.advice, sizeof f.advice, advice);
@@ -74,8 +71,7 @@ static struct kern_finding judge_154(const char *line) {
     /* "changed from 0x1 (GPU Reset Required) to 0x0 (None)" */
     const char *to = strstr(line, " to ") != NULL ? strstr(line, " to ") : line;
     for (size_t i = 0; i < GP_ARRAY_LEN(actions); i++)
-        if (strstr(to, actions[i].text) != NULL)
-            return xid_finding(KERN_FAIL, XID_HARDWARE, 154, actions[i].advice);
+        if (strstr(to, actions[i].text) != NULL) return xid_finding(KERN_FAIL, XID_HARDWARE, 154, actions[i].advice);
     if (strstr(to, "None") != NULL)
         return xid_finding(KERN_NOTE, XID_INFORMATION, 154, "the GPU's recovery action is none again");
     return xid_finding(KERN_DEGRADED, XID_UNKNOWN, 154,
@@ -85,22 +81,18 @@ static struct kern_finding judge_154(const char *line) {
 struct kern_finding kernlog_judge_xid(int64_t xid) {
     for (size_t i = 0; i < GP_ARRAY_LEN(xid_single); i++)
         if (xid_single[i].xid == xid)
-            return xid_finding(xid_single[i].action,
-                               xid_single[i].action == KERN_FAIL ? XID_HARDWARE : XID_UNKNOWN, xid,
-                               xid_single[i].advice);
+            return xid_finding(xid_single[i].action, xid_single[i].action == KERN_FAIL ? XID_HARDWARE : XID_UNKNOWN,
+                               xid, xid_single[i].advice);
     if (xid == 154) return judge_154("");
     if (in_list(xid_reset, xid))
         return xid_finding(KERN_FAIL, XID_HARDWARE, xid,
                            "reset the GPU before use, replace the node if it comes again");
     if (in_list(xid_workflow, xid))
-        return xid_finding(KERN_FAIL, XID_HARDWARE, xid,
-                           "drain and reset; memory or NVLink is damaged if it repeats");
+        return xid_finding(KERN_FAIL, XID_HARDWARE, xid, "drain and reset; memory or NVLink is damaged if it repeats");
     if (in_list(xid_application, xid))
         return xid_finding(KERN_NOTE, XID_APPLICATION, xid, "a program's fault, not the GPU's");
-    if (in_list(xid_information, xid))
-        return xid_finding(KERN_NOTE, XID_INFORMATION, xid, "informational");
-    return xid_finding(KERN_DEGRADED, XID_UNKNOWN, xid,
-                       "not in the catalogue: look it up before trusting the GPU");
+    if (in_list(xid_information, xid)) return xid_finding(KERN_NOTE, XID_INFORMATION, xid, "informational");
+    return xid_finding(KERN_DEGRADED, XID_UNKNOWN, xid, "not in the catalogue: look it up before trusting the GPU");
 }
 
 /* The address in "Xid (PCI:0000:3b:00): 79, ..." and the number after it; false: there is none. */
@@ -279,7 +271,7 @@ struct kern_all {
     struct kern_log log;
     VEC_OF(struct kern_seen) seen;
     int64_t lines, xids; /* xids: other than 45 */
-    bool unread; /* the time was over before the last one */
+    bool unread;         /* the time was over before the last one */
 };
 
 static void take_text(struct kern_all *k, const char *text) {
@@ -333,7 +325,8 @@ static void judge_alone(struct kern_all *k) {
         struct kern_finding *f = &k->seen.items[i].f;
         if (!str_eq(f->code, "xid_45")) continue;
         f->action = KERN_DEGRADED;
-        str_put(f->advice, sizeof f->advice, "no other Xid explains it: restart nvidia-fabricmanager where "
+        str_put(f->advice, sizeof f->advice,
+                "no other Xid explains it: restart nvidia-fabricmanager where "
                 "there is one, and validate again");
     }
 }
@@ -362,9 +355,7 @@ void kernlog_run(struct check_ctx *c, struct agent_result *r) {
     struct kern_all k = {.log = KERN_LOG_NONE};
     int rc = read_kmsg(&k, c->deadline_ms);
     if (rc != 0 && k.lines == 0) rc = read_klog(&k);
-    if (rc != 0)
-        agent_set(r, AGENT_SKIPPED, "unreadable", "the kernel log may not be read here: %s",
-                  strerror(-rc));
+    if (rc != 0) agent_set(r, AGENT_SKIPPED, "unreadable", "the kernel log may not be read here: %s", strerror(-rc));
     else if (k.lines == 0)
         agent_set(r, AGENT_SKIPPED, "empty", "the kernel log is empty: it says nothing about this node");
     else {
@@ -372,12 +363,15 @@ void kernlog_run(struct check_ctx *c, struct agent_result *r) {
         report_seen(&k, r);
     }
     if (rc == 0 && k.unread)
-        agent_set(r, AGENT_ERROR, "not_read", "the time was over before the kernel log was read to its end "
-                  "(%lld lines read)", (long long)k.lines);
+        agent_set(r, AGENT_ERROR, "not_read",
+                  "the time was over before the kernel log was read to its end "
+                  "(%lld lines read)",
+                  (long long)k.lines);
     if (k.log.lost > 0)
-        agent_say(r, "%lld lines, nothing that speaks against the node; %lld older ones since boot were "
-                  "overwritten", (long long)k.lines, (long long)k.log.lost);
-    else
-        agent_say(r, "%lld lines since boot, nothing that speaks against the node", (long long)k.lines);
+        agent_say(r,
+                  "%lld lines, nothing that speaks against the node; %lld older ones since boot were "
+                  "overwritten",
+                  (long long)k.lines, (long long)k.log.lost);
+    else agent_say(r, "%lld lines since boot, nothing that speaks against the node", (long long)k.lines);
     vec_free(&k.seen);
 }

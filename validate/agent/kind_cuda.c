@@ -9,10 +9,8 @@
 #include "nccl_cuda.h"
 #include "samples.h"
 
-static bool needs_device(struct check_ctx *c, struct agent_result *r)
-{
-    if (c->gpu >= 0)
-        return true;
+static bool needs_device(struct check_ctx *c, struct agent_result *r) {
+    if (c->gpu >= 0) return true;
     agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU device node");
     return false;
 }
@@ -23,10 +21,8 @@ static const struct check_ops gpu_checks_cuda[] = {
     {.id = "gpu.memory", .needs = needs_device, .run = gpu_memory_cuda},
     {.id = "gpu.bandwidth", .needs = needs_device, .run = gpu_bandwidth_cuda},
     {.id = "gpu.p2p", .run = gpu_p2p_cuda},
-    {.id = "gpu.gemm", .needs = needs_device, .run = gpu_gemm_cuda, .judge = gpu_gemm_judge,
-     .load = gpu_gemm_load},
-    {.id = "gpu.sdc", .needs = needs_device, .run = gpu_sdc_cuda, .compare = gpu_sdc_compare,
-     .load = gpu_gemm_load},
+    {.id = "gpu.gemm", .needs = needs_device, .run = gpu_gemm_cuda, .judge = gpu_gemm_judge, .load = gpu_gemm_load},
+    {.id = "gpu.sdc", .needs = needs_device, .run = gpu_sdc_cuda, .compare = gpu_sdc_compare, .load = gpu_gemm_load},
     {.id = "gpu.stress", .needs = needs_device, .run = gpu_stress_cuda, .load = gpu_gemm_load},
     {.id = "nccl.values", .needs = nccl_needs, .run = nccl_values_run},
     {.id = "nccl.bandwidth", .needs = nccl_needs, .run = nccl_bandwidth_run, .judge = nccl_bandwidth_judge},
@@ -34,25 +30,20 @@ static const struct check_ops gpu_checks_cuda[] = {
 };
 
 /* What waits inside the device gives up in time to say so. */
-static void before(struct check_ctx *c)
-{
-    if (c->dev)
-        cuda_deadline(c->dev, c->deadline_ms);
+static void before(struct check_ctx *c) {
+    if (c->dev) cuda_deadline(c->dev, c->deadline_ms);
     health_before(c);
 }
 
-static void hello(struct str *json)
-{
+static void hello(struct str *json) {
     str_add(json, ",\"fatbins\":[");
     for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++)
         if (f == cuda_fatbins || f->cuda != f[-1].cuda)
-            str_addf(json, "%s\"%d.%d\"", f == cuda_fatbins ? "" : ",", f->cuda / 1000,
-                     f->cuda % 1000 / 10);
+            str_addf(json, "%s\"%d.%d\"", f == cuda_fatbins ? "" : ",", f->cuda / 1000, f->cuda % 1000 / 10);
     str_addc(json, ']');
 }
 
-static int start(struct gp_error *err)
-{
+static int start(struct gp_error *err) {
     const struct cuda_api *cu = NULL;
     return cuda_start(&cu, err);
 }

@@ -29,9 +29,7 @@ static float known_unit(const struct known *k, size_t i) {
     return num_from_bits((uint32_t)(127 - 6 + (int)(known_bits(k, i, 1) % 13)) << 23);
 }
 
-static int32_t known_sum(const struct known *k, size_t i) {
-    return (int32_t)(known_bits(k, i, 2) % 2097151) - 1048575;
-}
+static int32_t known_sum(const struct known *k, size_t i) { return (int32_t)(known_bits(k, i, 2) % 2097151) - 1048575; }
 
 /* One rank, another for each element, has what is left; its share is found from all the others. */
 static int known_rest_rank(const struct known *k, size_t i) {
@@ -53,8 +51,7 @@ static float known_partial(const struct known *k, size_t i, int start, int ranks
     return (float)inside * known_unit(k, i);
 }
 
-static void on_partial(void *ctx, int chunk, int start, int ranks, size_t first, const float *v,
-                       size_t n) {
+static void on_partial(void *ctx, int chunk, int start, int ranks, size_t first, const float *v, size_t n) {
     struct known *k = ctx;
     bool result = ranks == k->c->size;
     for (size_t i = 0; i < n; i++) {
@@ -73,8 +70,7 @@ static void blame(struct known *k, struct agent_result *r, const unsigned char *
         for (int hop = 0; hop < 2 * (n - 1); hop++) {
             int at = (chunk + 1 + hop) % n;
             bool result = hop >= n - 1;
-            if (!all[(size_t)at * (2 * (size_t)n + 1) + (size_t)(result ? n : 0) + (size_t)chunk])
-                continue;
+            if (!all[(size_t)at * (2 * (size_t)n + 1) + (size_t)(result ? n : 0) + (size_t)chunk]) continue;
             agent_culprit(r, (at - 1 + n) % n);
             break;
         }
@@ -87,8 +83,7 @@ static void blame(struct known *k, struct agent_result *r, const unsigned char *
 static bool one_size(struct known *k, struct agent_result *r, float *buf) {
     size_t n = (size_t)k->c->size, record = 2 * n + 1, wrong = 0;
     for (size_t i = 0; i < k->count; i++) buf[i] = known_partial(k, i, k->c->rank, 1);
-    struct all_reduce_args a = {.buf = (dev_addr)(uintptr_t)buf, .count = k->count,
-                                .partial = on_partial, .ctx = k};
+    struct all_reduce_args a = {.buf = (dev_addr)(uintptr_t)buf, .count = k->count, .partial = on_partial, .ctx = k};
     struct gp_error err = {0};
     memset(k->bad, 0, record);
     k->wrong = 0;
@@ -97,8 +92,7 @@ static bool one_size(struct known *k, struct agent_result *r, float *buf) {
         return false;
     }
     if (agent_fault("deliver", k->c->rank, 0)) buf[0] += 1.0f;
-    for (size_t i = 0; i < k->count; i++)
-        wrong += buf[i] != (float)known_sum(k, i) * known_unit(k, i);
+    for (size_t i = 0; i < k->count; i++) wrong += buf[i] != (float)known_sum(k, i) * known_unit(k, i);
     k->bad[2 * n] = wrong > 0;
     GP_AUTO_FREE unsigned char *all = xcalloc(n, record);
     if (!gang_gather(k->c, r, k->bad, all, record)) return false;
@@ -106,8 +100,7 @@ static bool one_size(struct known *k, struct agent_result *r, float *buf) {
     for (size_t i = 0; i < n * record; i++) any = any || all[i] != 0;
     if (!any) return true;
     blame(k, r, all);
-    agent_set(r, AGENT_FAIL, "wrong_sum",
-              "all-reduce of %zu known values came out wrong; to blame: rank %s", k->count,
+    agent_set(r, AGENT_FAIL, "wrong_sum", "all-reduce of %zu known values came out wrong; to blame: rank %s", k->count,
               r->culprits.len > 0 ? r->culprits.s : "unknown");
     return true;
 }

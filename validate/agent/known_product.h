@@ -18,7 +18,7 @@ struct known_product {
     struct known_limits limits;
     int32_t answer[KNOWN_ROWS * KNOWN_COLS];
     uint32_t bits[KNOWN_ROWS * KNOWN_COLS]; /* the same as fp32 */
-    ku64 *sums; /* (m / tile) * (n / tile), row by row */
+    ku64 *sums;                             /* (m / tile) * (n / tile), row by row */
 };
 /* type, m, n, k, tile and seed are set; fills the rest. known_product_clear afterwards. */
 void known_product_make(struct known_product *p);

@@ -10,13 +10,11 @@
 #include <stdarg.h>
 
 static const char *const usual_folders[] = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
-    "/usr/local/nvidia/lib64",   "/usr/lib/wsl/lib",           "/run/opengl-driver/lib",
-    "/usr/lib/nvidia",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",      "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",          "/run/opengl-driver/lib",     "/usr/lib/nvidia",
 };
 
-static void *try_open(const char *folder, const char *name, struct str *ret_path, struct str *why)
-{
+static void *try_open(const char *folder, const char *name, struct str *ret_path, struct str *why) {
     GP_AUTO_STR struct str path = {0};
     str_addf(&path, "%s%s%s", folder, *folder ? "/" : "", name);
     void *lib = dlopen(path.s, RTLD_NOW | RTLD_LOCAL);
@@ -50,15 +48,13 @@ static const char *const more_folders[] = {
     "/opt/conda/lib",
 };
 
-static void *search(const char *pattern, const char *name, struct str *ret_path, struct str *why)
-{
+static void *search(const char *pattern, const char *name, struct str *ret_path, struct str *why) {
     GP_AUTO_STR struct str folders = {0};
     if (pattern[0] == '$') {
         const char *rest = strchr(pattern, '/');
         GP_AUTO_FREE char *variable = xstrndup(pattern + 1, (size_t)(rest - pattern) - 1);
         const char *value = getenv(variable);
-        if (!value || !value[0])
-            return NULL;
+        if (!value || !value[0]) return NULL;
         str_addf(&folders, "%s%s/%s", value, rest, name);
     } else {
         str_addf(&folders, "%s/%s", pattern, name);
@@ -66,26 +62,21 @@ static void *search(const char *pattern, const char *name, struct str *ret_path,
     glob_t found = {0};
     void *lib = NULL;
     if (glob(folders.s, 0, NULL, &found) == 0)
-        for (size_t i = found.gl_pathc; !lib && i > 0; i--)
-            lib = try_open("", found.gl_pathv[i - 1], ret_path, why);
+        for (size_t i = found.gl_pathc; !lib && i > 0; i--) lib = try_open("", found.gl_pathv[i - 1], ret_path, why);
     globfree(&found);
     return lib;
 }
 
-void *library_open(const char *name, struct str *ret_path, struct str *why)
-{
+void *library_open(const char *name, struct str *ret_path, struct str *why) {
     GP_AUTO_STRV struct strv own = {0};
     const char *path = getenv("GPUPROV_LIBRARY_PATH");
     strv_split(&own, path ? path : "", ":");
     void *lib = NULL;
-    for (size_t i = 0; !lib && i < own.n; i++)
-        lib = try_open(own.v[i], name, ret_path, why);
-    if (!lib)
-        lib = try_open("", name, ret_path, why);
+    for (size_t i = 0; !lib && i < own.n; i++) lib = try_open(own.v[i], name, ret_path, why);
+    if (!lib) lib = try_open("", name, ret_path, why);
     for (size_t i = 0; !lib && i < GP_ARRAY_LEN(usual_folders); i++)
         lib = try_open(usual_folders[i], name, ret_path, why);
-    for (size_t i = 0; !lib && i < GP_ARRAY_LEN(more_folders); i++)
-        lib = search(more_folders[i], name, ret_path, why);
+    for (size_t i = 0; !lib && i < GP_ARRAY_LEN(more_folders); i++) lib = search(more_folders[i], name, ret_path, why);
     return lib;
 }
 
@@ -138,8 +129,7 @@ static struct cuda_api api;
 static struct str api_path;
 static enum { NOT_LOADED, LOADED, STARTED } api_state;
 
-static int load_fail(struct gp_error *err, const char *detail, const char *text, const char *what)
-{
+static int load_fail(struct gp_error *err, const char *detail, const char *text, const char *what) {
     int rc = gp_fail(err, GP_EENV, "%s: %s", text, what);
     if (err) {
         err->domain = GP_D_NODE;
@@ -148,18 +138,14 @@ static int load_fail(struct gp_error *err, const char *detail, const char *text,
     return rc;
 }
 
-int cuda_load(const struct cuda_api **ret, struct gp_error *err)
-{
+int cuda_load(const struct cuda_api **ret, struct gp_error *err) {
     if (api_state == NOT_LOADED) {
         GP_AUTO_STR struct str why = {0};
         void *lib = library_open("libcuda.so.1", &api_path, &why);
-        if (!lib)
-            return load_fail(err, "NO_DRIVER", "the driver's library cannot be loaded", why.s);
+        if (!lib) return load_fail(err, "NO_DRIVER", "the driver's library cannot be loaded", why.s);
         for (size_t i = 0; i < GP_ARRAY_LEN(cuda_symbols); i++) {
             void *f = dlsym(lib, cuda_symbols[i].name);
-            if (!f)
-                return load_fail(err, "OLD_DRIVER", "the driver's library lacks a function",
-                                 cuda_symbols[i].name);
+            if (!f) return load_fail(err, "OLD_DRIVER", "the driver's library lacks a function", cuda_symbols[i].name);
             memcpy((char *)&api + cuda_symbols[i].offset, &f, sizeof f);
         }
         api_state = LOADED;
@@ -168,21 +154,15 @@ int cuda_load(const struct cuda_api **ret, struct gp_error *err)
     return 0;
 }
 
-const char *cuda_path(void)
-{
-    return api_path.s ? api_path.s : "";
-}
+const char *cuda_path(void) { return api_path.s ? api_path.s : ""; }
 
-int cuda_start(const struct cuda_api **ret, struct gp_error *err)
-{
+int cuda_start(const struct cuda_api **ret, struct gp_error *err) {
     const struct cuda_api *cu = NULL;
     int rc = cuda_load(&cu, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) return rc;
     if (api_state == LOADED) {
         cu_result r = cu->init(0);
-        if (r)
-            return cuda_fail(err, r, "the CUDA driver does not start");
+        if (r) return cuda_fail(err, r, "the CUDA driver does not start");
         api_state = STARTED;
     }
     *ret = cu;
@@ -197,11 +177,10 @@ static const struct cuda_word {
 } cuda_words[] = {
     {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no memory left",
      "see which processes hold the GPU (nvidia-smi) and end them"},
-    {CU_STUB_LIBRARY, "CUDA_ERROR_STUB_LIBRARY",
-     "the toolkit's stub was loaded instead of the driver's library",
+    {CU_STUB_LIBRARY, "CUDA_ERROR_STUB_LIBRARY", "the toolkit's stub was loaded instead of the driver's library",
      "take the toolkit's 'stubs' folder out of LD_LIBRARY_PATH and ld.so.conf, and install the driver"},
-    {CU_INSUFFICIENT_DRIVER, "CUDA_ERROR_INSUFFICIENT_DRIVER",
-     "the driver is older than the library that calls it", "install a newer driver branch"},
+    {CU_INSUFFICIENT_DRIVER, "CUDA_ERROR_INSUFFICIENT_DRIVER", "the driver is older than the library that calls it",
+     "install a newer driver branch"},
     {CU_DEVICE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE",
      "another process holds the GPU, or its compute mode forbids use",
      "end the other process, or set the compute mode to default (nvidia-smi -c 0)"},
@@ -212,11 +191,10 @@ static const struct cuda_word {
      "compare nvidia-smi -L with what was bought; replace the node if a GPU is missing"},
     {CU_NO_BINARY, "CUDA_ERROR_NO_BINARY_FOR_GPU", "this build has no code for this GPU",
      "build gpuprov with a CUDA toolkit that knows the GPU (CUDA_HOMES)"},
-    {CU_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE",
-     "the GPU's memory has an error that cannot be corrected",
+    {CU_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE", "the GPU's memory has an error that cannot be corrected",
      "reset the GPU or reboot; replace the node if it comes back"},
-    {CU_UNSUPPORTED_PTX, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-     "the driver is older than the toolkit of this build", "install a newer driver branch"},
+    {CU_UNSUPPORTED_PTX, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the driver is older than the toolkit of this build",
+     "install a newer driver branch"},
     {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "a kernel touched memory that is not its own",
      "run again; replace the node if it comes back"},
     {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "a kernel failed on the GPU",
@@ -234,16 +212,13 @@ static const struct cuda_word {
      "there; reboot, and replace the node if it comes back"},
 };
 
-static const struct cuda_word *cuda_word(cu_result r)
-{
+static const struct cuda_word *cuda_word(cu_result r) {
     for (size_t i = 0; i < GP_ARRAY_LEN(cuda_words); i++)
-        if (cuda_words[i].code == r)
-            return &cuda_words[i];
+        if (cuda_words[i].code == r) return &cuda_words[i];
     return NULL;
 }
 
-int cuda_fail(struct gp_error *err, cu_result r, const char *fmt, ...)
-{
+int cuda_fail(struct gp_error *err, cu_result r, const char *fmt, ...) {
     GP_AUTO_STR struct str what = {.max = 200};
     va_list ap;
     va_start(ap, fmt);
@@ -251,10 +226,12 @@ int cuda_fail(struct gp_error *err, cu_result r, const char *fmt, ...)
     va_end(ap);
     const struct cuda_word *w = cuda_word(r);
     const char *name = NULL;
-    if (!w && (!api.error_name || api.error_name(r, &name)))
-        name = NULL;
-    int rc = gp_fail(err, GP_EENV, "%s: %s (%d)%s%s", what.s, w ? w->name : name ? name : "error", r,
-                     w ? ": " : "", w ? w->means : "");
+    if (!w && (!api.error_name || api.error_name(r, &name))) name = NULL;
+    int rc = gp_fail(err, GP_EENV, "%s: %s (%d)%s%s", what.s,
+                     w      ? w->name
+                     : name ? name
+                            : "error",
+                     r, w ? ": " : "", w ? w->means : "");
     if (err) {
         err->domain = GP_D_NODE;
         snprintf(err->detail, sizeof err->detail, "%d", r);
@@ -262,14 +239,12 @@ int cuda_fail(struct gp_error *err, cu_result r, const char *fmt, ...)
     return rc;
 }
 
-const char *cuda_advice(cu_result r)
-{
+const char *cuda_advice(cu_result r) {
     const struct cuda_word *w = cuda_word(r);
     return w ? w->advice : "";
 }
 
-void cuda_verdict(struct agent_result *r, const struct gp_error *err)
-{
+void cuda_verdict(struct agent_result *r, const struct gp_error *err) {
     int64_t code = 0;
     if (err->code == GP_ETIMEOUT) {
         agent_set_error(r, AGENT_FAIL, "gpu_hang", err);

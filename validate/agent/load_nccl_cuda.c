@@ -38,8 +38,7 @@ static int api_version;
 
 const char *nccl_path(void) { return api_path.s != NULL ? api_path.s : ""; }
 
-void nccl_version_text(int version, char dst[16])
-{
+void nccl_version_text(int version, char dst[16]) {
     /* below 2.9: 2708; from 2.9 on: 20906 */
     int major = version < 10000 ? version / 1000 : version / 10000;
     int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
@@ -47,11 +46,12 @@ void nccl_version_text(int version, char dst[16])
 }
 
 /* Pythons bring it as a package of its own. */
-static void *open_of_python(struct str *ret_path)
-{
+static void *open_of_python(struct str *ret_path) {
     static const char *const places[] = {
-        "/usr/lib/python3*/*-packages",     "/usr/local/lib/python3*/*-packages",
-        "/opt/*/lib/python3*/site-packages", "/opt/*/envs/*/lib/python3*/site-packages",
+        "/usr/lib/python3*/*-packages",
+        "/usr/local/lib/python3*/*-packages",
+        "/opt/*/lib/python3*/site-packages",
+        "/opt/*/envs/*/lib/python3*/site-packages",
     };
     static const char *const homes[][2] = {{"VIRTUAL_ENV", "lib/python3*/site-packages"},
                                            {"CONDA_PREFIX", "lib/python3*/site-packages"},
@@ -59,8 +59,7 @@ static void *open_of_python(struct str *ret_path)
     GP_AUTO_STRV struct strv all = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(homes); i++) {
         const char *home = getenv(homes[i][0]);
-        if (home && *home)
-            strv_take(&all, xasprintf("%s/%s/nvidia/nccl/lib/libnccl.so.2", home, homes[i][1]));
+        if (home && *home) strv_take(&all, xasprintf("%s/%s/nvidia/nccl/lib/libnccl.so.2", home, homes[i][1]));
     }
     for (size_t i = 0; i < GP_ARRAY_LEN(places); i++)
         strv_take(&all, xasprintf("%s/nvidia/nccl/lib/libnccl.so.2", places[i]));
@@ -70,41 +69,35 @@ static void *open_of_python(struct str *ret_path)
         if (glob(all.v[i], 0, NULL, &g) == 0)
             for (size_t k = 0; k < g.gl_pathc && !lib; k++) {
                 lib = dlopen(g.gl_pathv[k], RTLD_NOW | RTLD_LOCAL);
-                if (lib)
-                    str_add(ret_path, g.gl_pathv[k]);
+                if (lib) str_add(ret_path, g.gl_pathv[k]);
             }
         globfree(&g);
     }
     return lib;
 }
 
-static int judge_version(struct gp_error *err)
-{
+static int judge_version(struct gp_error *err) {
     char have[16], oldest[16];
     nccl_version_text(api_version, have);
     nccl_version_text(NCCL_VERSION_OLDEST, oldest);
     if (api_version < NCCL_VERSION_OLDEST)
         return gp_fail(err, GP_EENV, "%s is NCCL %s: %s or newer is needed", nccl_path(), have, oldest);
     if (api_version >= 30000)
-        return gp_fail(err, GP_EENV, "%s is NCCL %s, a major version that this gpuprov does not know",
-                       nccl_path(), have);
+        return gp_fail(err, GP_EENV, "%s is NCCL %s, a major version that this gpuprov does not know", nccl_path(),
+                       have);
     return 0;
 }
 
-int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *err)
-{
+int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *err) {
     if (!api_version) {
         GP_AUTO_STR struct str why = {0};
         void *lib = library_open("libnccl.so.2", &api_path, &why);
-        if (!lib)
-            lib = open_of_python(&api_path);
-        if (!lib)
-            return gp_fail(err, GP_EENV, "NCCL cannot be loaded: %s", why.s);
+        if (!lib) lib = open_of_python(&api_path);
+        if (!lib) return gp_fail(err, GP_EENV, "NCCL cannot be loaded: %s", why.s);
         for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
             void *f = dlsym(lib, symbols[i].name);
             if (!f)
-                return gp_fail(err, GP_EENV, "%s lacks %s: it is older than NCCL 2.18", nccl_path(),
-                               symbols[i].name);
+                return gp_fail(err, GP_EENV, "%s lacks %s: it is older than NCCL 2.18", nccl_path(), symbols[i].name);
             memcpy((char *)&api + symbols[i].offset, &f, sizeof f);
         }
         int version = 0;

@@ -13,8 +13,8 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {"run", verb_run},       {"rank", verb_rank}, {"follow", verb_follow},
-    {"stop", verb_stop},     {"checks", verb_checks}, {"train", verb_train},
+    {"run", verb_run},   {"rank", verb_rank},     {"follow", verb_follow},
+    {"stop", verb_stop}, {"checks", verb_checks}, {"train", verb_train},
 };
 
 int args_parse(int argc, char **argv, const struct arg *args, struct gp_error *err) {
@@ -39,8 +39,7 @@ int args_parse(int argc, char **argv, const struct arg *args, struct gp_error *e
                            a->type == ARG_MS ? "duration such as 30s" : "whole number");
     }
     for (size_t k = 0; args[k].name != NULL; k++)
-        if (args[k].required && !seen[k])
-            return gp_fail(err, GP_EUSAGE, "%s is missing", args[k].name);
+        if (args[k].required && !seen[k]) return gp_fail(err, GP_EUSAGE, "%s is missing", args[k].name);
     return 0;
 }
 
@@ -59,15 +58,13 @@ int check_list_parse(const char *ids, bool gang, struct check_list *ret, struct 
         if (c == NULL || (c->level == CHECK_GANG) != gang) {
             GP_AUTO_STR struct str all = {0};
             valid_names(gang, &all);
-            return gp_fail(err, GP_EUSAGE, "'%s' is not a %s check; there are: %s", names.v[i],
-                           gang ? "gang" : "node", all.s != NULL ? all.s : "none");
+            return gp_fail(err, GP_EUSAGE, "'%s' is not a %s check; there are: %s", names.v[i], gang ? "gang" : "node",
+                           all.s != NULL ? all.s : "none");
         }
         int index = (int)(c - check_table);
         for (size_t k = 0; k < ret->n; k++)
-            if (ret->items[k] == index)
-                return gp_fail(err, GP_EUSAGE, "check '%s' is named twice", names.v[i]);
-        if (ret->n == GP_ARRAY_LEN(ret->items))
-            return gp_fail(err, GP_EUSAGE, "too many checks are named");
+            if (ret->items[k] == index) return gp_fail(err, GP_EUSAGE, "check '%s' is named twice", names.v[i]);
+        if (ret->n == GP_ARRAY_LEN(ret->items)) return gp_fail(err, GP_EUSAGE, "too many checks are named");
         ret->items[ret->n++] = index;
     }
     return 0;
@@ -81,9 +78,7 @@ const struct check_ops *agent_check_ops(const char *id) {
     return NULL;
 }
 
-static bool asks_help(const char *arg) {
-    return str_eq(arg, "--help") || str_eq(arg, "-h") || str_eq(arg, "help");
-}
+static bool asks_help(const char *arg) { return str_eq(arg, "--help") || str_eq(arg, "-h") || str_eq(arg, "help"); }
 
 static int usage(const char *what, const char *name) {
     fprintf(stderr, "gpuprov-agent: %s%s; 'gpuprov-agent --help' lists what there is\n", what, name);

@@ -27,16 +27,14 @@ struct bandwidth {
     double last_gb_s; /* what the last size gave, to say how long the next one may take */
 };
 
-static int calls_of(const struct bandwidth *w, size_t bytes)
-{
+static int calls_of(const struct bandwidth *w, size_t bytes) {
     if (w->b.bytes < SMALL_GPU / PART_OF_SMALL) return bytes > w->b.bytes / 2 ? 1 : 2;
     return bytes >= ((size_t)1 << 30) ? 5 : 20;
 }
 
 /* One size of one collective. The slowest rank's time counts, and all ranks know it. */
 static int measure(struct bandwidth *w, struct comm *comm, enum nccl_op op, size_t bytes, double *ret_us,
-                   struct gp_error *err)
-{
+                   struct gp_error *err) {
     int calls = calls_of(w, bytes), warm = GP_MIN(calls, bytes >= ((size_t)64 << 20) ? 1 : 5);
     size_t real = 0, count = nccl_elements(op, COMM_F32, bytes, w->c->size, &real);
     double rate = w->last_gb_s > 0 ? w->last_gb_s : 0.5;
@@ -55,8 +53,7 @@ static int measure(struct bandwidth *w, struct comm *comm, enum nccl_op op, size
     return rc;
 }
 
-static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes)
-{
+static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes) {
     struct check_ctx *c = w->c;
     struct gp_error err = {0};
     double us = 0, *all = xcalloc((size_t)c->size, sizeof *all);
@@ -77,8 +74,7 @@ static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes)
 }
 
 /* Whether a size would take longer than there is; rank 0's clock decides for all. */
-static bool time_for(struct bandwidth *w, size_t bytes, bool *ret_yes)
-{
+static bool time_for(struct bandwidth *w, size_t bytes, bool *ret_yes) {
     double rate = w->last_gb_s > 0 ? w->last_gb_s : 1;
     double ms = (double)bytes * (2 * calls_of(w, bytes)) / rate / 1e6;
     int32_t yes = (double)clock_left_ms(w->until_ms) > ms;
@@ -87,8 +83,7 @@ static bool time_for(struct bandwidth *w, size_t bytes, bool *ret_yes)
     return ok;
 }
 
-static bool curve(struct bandwidth *w)
-{
+static bool curve(struct bandwidth *w) {
     bool yes = true;
     for (size_t bytes = 8; bytes < w->b.bytes && yes; bytes *= 4) {
         bool long_one = bytes >= (size_t)1 << 20; /* over a slow network it would take minutes */
@@ -109,8 +104,7 @@ static bool curve(struct bandwidth *w)
     return true;
 }
 
-static const struct point *largest(const struct bandwidth *w)
-{
+static const struct point *largest(const struct bandwidth *w) {
     const struct point *best = NULL;
     for (size_t i = 0; i < w->n; i++)
         if (w->points[i].op == NCCL_ALL_REDUCE && (best == NULL || w->points[i].bytes > best->bytes))
@@ -118,8 +112,7 @@ static const struct point *largest(const struct bandwidth *w)
     return best;
 }
 
-static void add_points(struct bandwidth *w)
-{
+static void add_points(struct bandwidth *w) {
     struct str *s = &w->r->data;
     str_add(s, s->len ? ",\"sizes\":[" : "\"sizes\":[");
     for (size_t i = 0; i < w->n; i++) {
@@ -136,8 +129,7 @@ static void add_points(struct bandwidth *w)
     str_addc(s, ']');
 }
 
-static int ranks_of_first_node(const struct check_ctx *c)
-{
+static int ranks_of_first_node(const struct check_ctx *c) {
     int n = 0;
     for (int i = 0; i < c->size; i++) n += c->who[i].node == 0;
     return n;
@@ -145,16 +137,18 @@ static int ranks_of_first_node(const struct check_ctx *c)
 
 /* What the table knows of gangs like this one: GPUs of one node. */
 static bool known_rate(const struct check_ctx *c, const struct point *p, const struct nccl_transport *t,
-                       struct gpu_figure *ret)
-{
+                       struct gpu_figure *ret) {
     if (c->model == NULL || ranks_of_first_node(c) != c->size || nccl_one_gpu_for_all(c)) return false;
-    const struct gpu_figure_key key = {.check = "nccl.bandwidth", .metric = "busbw", .gpus = c->size,
-                                       .bytes = (int64_t)p->bytes, .nvls = t->nvls, .nvlink = t->nvlink};
+    const struct gpu_figure_key key = {.check = "nccl.bandwidth",
+                                       .metric = "busbw",
+                                       .gpus = c->size,
+                                       .bytes = (int64_t)p->bytes,
+                                       .nvls = t->nvls,
+                                       .nvlink = t->nvlink};
     return gpu_model_figure(c->model, &key, ret);
 }
 
-static void judge(struct bandwidth *w, const struct point *p, const struct nccl_transport *t)
-{
+static void judge(struct bandwidth *w, const struct point *p, const struct nccl_transport *t) {
     struct check_ctx *c = w->c;
     struct agent_result *r = w->r;
     struct gpu_figure f = {0};
@@ -163,8 +157,8 @@ static void judge(struct bandwidth *w, const struct point *p, const struct nccl_
     agent_data_bool(r, "rated", known);
     if (known) { /* so that the figure itself says what it was held to; else it is unrated */
         r->model = c->model;
-        r->about = (struct gpu_figure_key){.gpus = c->size, .bytes = (int64_t)p->bytes, .nvls = t->nvls,
-                                           .nvlink = t->nvlink};
+        r->about =
+            (struct gpu_figure_key){.gpus = c->size, .bytes = (int64_t)p->bytes, .nvls = t->nvls, .nvlink = t->nvlink};
         agent_data_num(r, "measured_elsewhere", f.measured);
         agent_data_num(r, "fail_below", f.fail);
         agent_data_str(r, "source", f.source);
@@ -178,12 +172,10 @@ static void judge(struct bandwidth *w, const struct point *p, const struct nccl_
                   "all_reduce over %d GPUs reaches %.4g GB/s with %.4g MiB, %.4g GB/s is usual (%s)%s", c->size,
                   p->busbw, (double)p->bytes / (1 << 20), f.degraded, f.source, who.len ? who.s : "");
     else if (r->culprits.len > 0)
-        agent_set(r, AGENT_DEGRADED, "uneven", "all_reduce is much slower with some ranks than with others%s",
-                  who.s);
+        agent_set(r, AGENT_DEGRADED, "uneven", "all_reduce is much slower with some ranks than with others%s", who.s);
 }
 
-void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r)
-{
+void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
     struct bandwidth w = {.c = c, .r = r};
     struct nccl_transport t = {0};
     char version[16];
@@ -212,8 +204,7 @@ void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r)
 }
 
 /* Judged while it ran: the figure's size, and NVLS, decide which row of the model table applies. */
-void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r)
-{
+void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r) {
     (void)c;
     if (r->n_metrics == 0 && r->verdict == AGENT_PASS)
         agent_set(r, AGENT_ERROR, "not_measured", "no size was measured in the time");

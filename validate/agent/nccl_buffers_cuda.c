@@ -11,8 +11,7 @@
 enum { FOUND_MAX = 16384 };
 
 bool nccl_buffers_open(struct check_ctx *c, struct agent_result *r, size_t bytes, size_t part_of_free,
-                       struct nccl_buffers *ret)
-{
+                       struct nccl_buffers *ret) {
     struct gp_error err = {0};
     size_t free_bytes = 0, total = 0;
     *ret = (struct nccl_buffers){.c = c};
@@ -43,8 +42,7 @@ bool nccl_buffers_open(struct check_ctx *c, struct agent_result *r, size_t bytes
     return false;
 }
 
-void nccl_buffers_close(struct nccl_buffers *b)
-{
+void nccl_buffers_close(struct nccl_buffers *b) {
     const struct check_ctx *c = b->c;
     if (c == NULL) return;
     c->dev_ops->free(c->dev, b->a);
@@ -54,24 +52,21 @@ void nccl_buffers_close(struct nccl_buffers *b)
     *b = (struct nccl_buffers){0};
 }
 
-size_t nccl_elements(enum nccl_op op, enum comm_type t, size_t bytes, int size, size_t *ret_bytes)
-{
+size_t nccl_elements(enum nccl_op op, enum comm_type t, size_t bytes, int size, size_t *ret_bytes) {
     size_t parts = op == NCCL_ALL_REDUCE || op == NCCL_BROADCAST ? 1 : (size_t)size;
     size_t count = GP_MAX(bytes / comm_type_bytes(t) / parts, (size_t)1);
     if (ret_bytes != NULL) *ret_bytes = count * parts * comm_type_bytes(t);
     return count;
 }
 
-double nccl_bus_factor(enum nccl_op op, int size)
-{
+double nccl_bus_factor(enum nccl_op op, int size) {
     double n = size;
     if (op == NCCL_ALL_REDUCE) return 2 * (n - 1) / n;
     return op == NCCL_BROADCAST ? 1 : (n - 1) / n;
 }
 
-void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op, enum comm_type t,
-                      size_t count, int root)
-{
+void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op, enum comm_type t, size_t count,
+                      int root) {
     struct nccl_call call = {.op = op, .type = t, .count = count, .send = b->a, .recv = b->b, .root = root};
     nccl_queue(comm, &call);
 }
@@ -85,12 +80,10 @@ struct block { /* elements of one rank, or a sum */
     int64_t first;
 };
 
-static int fill(struct nccl_buffers *b, const struct nccl_trial_args *a, const struct block *k,
-                struct gp_error *err)
-{
-    const union kernel_arg args[] = {{.p = k->at},       {.i = (int64_t)k->count}, {.i32 = (int32_t)a->type},
-                                     {.i32 = k->kind},   {.i32 = k->rank},         {.i32 = a->size},
-                                     {.u = a->seed},     {.i = k->first}};
+static int fill(struct nccl_buffers *b, const struct nccl_trial_args *a, const struct block *k, struct gp_error *err) {
+    const union kernel_arg args[] = {{.p = k->at},     {.i = (int64_t)k->count}, {.i32 = (int32_t)a->type},
+                                     {.i32 = k->kind}, {.i32 = k->rank},         {.i32 = a->size},
+                                     {.u = a->seed},   {.i = k->first}};
     struct launch_args l = {.kernel = "gp_coll_fill",
                             .items = (int64_t)GP_MIN(k->count, (size_t)1 << 20),
                             .args = args,
@@ -99,40 +92,35 @@ static int fill(struct nccl_buffers *b, const struct nccl_trial_args *a, const s
 }
 
 /* What each block must hold, before the call and after it. */
-static size_t blocks_before(const struct nccl_trial_args *a, size_t count, dev_addr send, struct block *ret)
-{
+static size_t blocks_before(const struct nccl_trial_args *a, size_t count, dev_addr send, struct block *ret) {
     size_t bytes = count * comm_type_bytes(a->type);
     switch (a->op) {
     case NCCL_ALL_REDUCE:
         ret[0] = (struct block){.at = send, .count = count, .kind = COLL_SHARE, .rank = a->rank};
         return 1;
     case NCCL_REDUCE_SCATTER:
-        ret[0] = (struct block){
-            .at = send, .count = count * (size_t)a->size, .kind = COLL_SHARE, .rank = a->rank};
+        ret[0] = (struct block){.at = send, .count = count * (size_t)a->size, .kind = COLL_SHARE, .rank = a->rank};
         return 1;
     case NCCL_ALL_TO_ALL:
         for (int d = 0; d < a->size; d++)
-            ret[d] = (struct block){.at = send + (size_t)d * bytes, .count = count, .kind = COLL_BITS,
-                                    .rank = a->rank * a->size + d};
+            ret[d] = (struct block){
+                .at = send + (size_t)d * bytes, .count = count, .kind = COLL_BITS, .rank = a->rank * a->size + d};
         return (size_t)a->size;
     case NCCL_ALL_GATHER:
     case NCCL_BROADCAST:
-    case NCCL_OPS:
-        break;
+    case NCCL_OPS: break;
     }
     ret[0] = (struct block){.at = send, .count = count, .kind = COLL_BITS, .rank = a->rank};
     return 1;
 }
 
-static size_t blocks_after(const struct nccl_trial_args *a, size_t count, dev_addr recv, int root,
-                           struct block *ret)
-{
+static size_t blocks_after(const struct nccl_trial_args *a, size_t count, dev_addr recv, int root, struct block *ret) {
     size_t bytes = count * comm_type_bytes(a->type);
     bool gather = a->op == NCCL_ALL_GATHER;
     if (a->op == NCCL_ALL_REDUCE || a->op == NCCL_REDUCE_SCATTER) {
         bool part = a->op == NCCL_REDUCE_SCATTER;
-        ret[0] = (struct block){.at = recv, .count = count, .kind = COLL_SUM, .source = -1,
-                                .first = part ? (int64_t)count * a->rank : 0};
+        ret[0] = (struct block){
+            .at = recv, .count = count, .kind = COLL_SUM, .source = -1, .first = part ? (int64_t)count * a->rank : 0};
         return 1;
     }
     if (a->op == NCCL_BROADCAST) {
@@ -140,14 +128,16 @@ static size_t blocks_after(const struct nccl_trial_args *a, size_t count, dev_ad
         return 1;
     }
     for (int s = 0; s < a->size; s++)
-        ret[s] = (struct block){.at = recv + (size_t)s * bytes, .count = count, .kind = COLL_BITS,
-                                .rank = gather ? s : s * a->size + a->rank, .source = s};
+        ret[s] = (struct block){.at = recv + (size_t)s * bytes,
+                                .count = count,
+                                .kind = COLL_BITS,
+                                .rank = gather ? s : s * a->size + a->rank,
+                                .source = s};
     return (size_t)a->size;
 }
 
-static void verify(struct nccl_buffers *b, const struct nccl_trial_args *a, const struct block *blocks,
-                   size_t n, struct nccl_wrong *ret)
-{
+static void verify(struct nccl_buffers *b, const struct nccl_trial_args *a, const struct block *blocks, size_t n,
+                   struct nccl_wrong *ret) {
     const struct device_ops *ops = b->c->dev_ops;
     size_t each = GP_MAX(FOUND_MAX / n, (size_t)1), used = 0;
     struct gp_error own = {0};
@@ -155,10 +145,10 @@ static void verify(struct nccl_buffers *b, const struct nccl_trial_args *a, cons
     for (size_t i = 0; i < n && rc == 0 && used < FOUND_MAX; i++) {
         const struct block *k = &blocks[i];
         size_t items = GP_MIN(k->count, each);
-        const union kernel_arg args[] = {{.p = k->at},     {.i = (int64_t)k->count}, {.i32 = (int32_t)a->type},
-                                         {.i32 = k->kind}, {.i32 = k->rank},         {.i32 = a->size},
-                                         {.u = a->seed},   {.i = k->first},
-                                         {.p = b->found + used * sizeof *b->seen}};
+        const union kernel_arg args[] = {
+            {.p = k->at},     {.i = (int64_t)k->count}, {.i32 = (int32_t)a->type},
+            {.i32 = k->kind}, {.i32 = k->rank},         {.i32 = a->size},
+            {.u = a->seed},   {.i = k->first},          {.p = b->found + used * sizeof *b->seen}};
         struct launch_args l = {
             .kernel = "gp_coll_verify", .items = (int64_t)items, .args = args, .n_args = GP_ARRAY_LEN(args)};
         rc = ops->launch(b->c->dev, &l, &own);
@@ -191,14 +181,12 @@ static void verify(struct nccl_buffers *b, const struct nccl_trial_args *a, cons
 }
 
 int nccl_known_values(struct nccl_buffers *b, const struct nccl_trial_args *a, struct nccl_wrong *ret,
-                      struct gp_error *err)
-{
+                      struct gp_error *err) {
     struct gp_error own = {0};
     int root = (int)((a->seed * 0x9e3779b97f4a7c15u >> 33) % (uint64_t)a->size);
     size_t count = nccl_elements(a->op, a->type, a->bytes, a->size, NULL);
     size_t part = count * comm_type_bytes(a->type) * (size_t)a->rank;
-    struct nccl_call call = {
-        .op = a->op, .type = a->type, .count = count, .send = b->a, .recv = b->b, .root = root};
+    struct nccl_call call = {.op = a->op, .type = a->type, .count = count, .send = b->a, .recv = b->b, .root = root};
     if (a->in_place) {
         call.recv = b->a;
         if (a->op == NCCL_ALL_GATHER) call.send = b->a + part;

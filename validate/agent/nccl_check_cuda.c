@@ -6,13 +6,9 @@
 
 #include "base/clock.h"
 
-bool nccl_one_gpu_for_all(const struct check_ctx *c)
-{
-    return c->who != NULL && c->who[0].alike;
-}
+bool nccl_one_gpu_for_all(const struct check_ctx *c) { return c->who != NULL && c->who[0].alike; }
 
-bool nccl_needs(struct check_ctx *c, struct agent_result *r)
-{
+bool nccl_needs(struct check_ctx *c, struct agent_result *r) {
     if (!gang_has_gpus(c)) {
         agent_set(r, AGENT_SKIPPED, "no_gpu", "no rank was given a GPU");
         return false;
@@ -35,8 +31,7 @@ bool nccl_needs(struct check_ctx *c, struct agent_result *r)
     return false;
 }
 
-void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text)
-{
+void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text) {
     struct nccl_buffers b;
     const struct device_ops *usual = c->dev_ops;
     int64_t until = GP_MIN(c->deadline_ms, clock_deadline((int64_t)r->check->seconds * 8000));
@@ -54,9 +49,8 @@ void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str 
     c->dev_ops = usual;
 }
 
-void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b,
-                 const struct gp_error *err, int64_t until_ms)
-{
+void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err,
+                 int64_t until_ms) {
     GP_AUTO_STR struct str who = {.max = 300};
     int culprit = comm_culprit(err);
     if (err->code == GP_ELOST) { /* the ranks themselves do not hear each other any more */

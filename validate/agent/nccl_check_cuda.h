@@ -23,7 +23,7 @@ void nccl_buffers_close(struct nccl_buffers *b);
 struct nccl_wrong { /* of one collective on this rank */
     uint64_t wrong, index;
     uint32_t got, want;
-    int32_t source; /* whose data were wrong first; -1: a sum */
+    int32_t source;   /* whose data were wrong first; -1: a sum */
     uint64_t sources; /* bit k: rank k's data were wrong (ranks below 64) */
 };
 /* A collective with known values among `size` ranks, of which this is `rank`: fill, do, verify. bytes: of the
@@ -44,8 +44,8 @@ size_t nccl_elements(enum nccl_op op, enum comm_type t, size_t bytes, int size, 
 /* nccl-tests' factor between algorithm and bus bandwidth. */
 double nccl_bus_factor(enum nccl_op op, int size);
 /* Queues one without known values. */
-void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op, enum comm_type t,
-                      size_t count, int root);
+void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op, enum comm_type t, size_t count,
+                      int root);
 
 /* --- who is to blame (nccl_isolate_cuda.c) --- */
 
@@ -57,15 +57,15 @@ struct nccl_trial { /* what this rank found in a group */
 };
 /* Splits the ranks in halves and pairs until a rank or a link between two is named, and says so in r: culprits,
  * data.link, and a few words to end a message with in `text`. Bounded by until_ms. All ranks call it. */
-void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b,
-                  enum nccl_trouble trouble, size_t bytes, int64_t until_ms, struct str *text);
+void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,
+                  size_t bytes, int64_t until_ms, struct str *text);
 
 /* --- what NCCL chose (nccl_transport_cuda.c) --- */
 
 struct nccl_transport {
-    int p2p, shm, net;    /* channels of each kind, of this rank */
-    char net_name[32];    /* "IB", "Socket", "AWS Libfabric"; "" none in use */
-    char links[16];       /* what connects GPUs of the node: "NVL", "PIX", "SYS"; "" not said */
+    int p2p, shm, net; /* channels of each kind, of this rank */
+    char net_name[32]; /* "IB", "Socket", "AWS Libfabric"; "" none in use */
+    char links[16];    /* what connects GPUs of the node: "NVL", "PIX", "SYS"; "" not said */
     bool gdr, nvls, nvlink;
 };
 void nccl_transport_read(const char *log_path, struct nccl_transport *ret);
@@ -76,8 +76,8 @@ bool nccl_transport_judge(struct check_ctx *c, struct agent_result *r, const cha
 
 /* The check cannot go on because the communicator failed: verdict, whom to blame (searched for where NCCL
  * itself does not say), and no more use of it by later checks. */
-void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b,
-                 const struct gp_error *err, int64_t until_ms);
+void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err,
+                 int64_t until_ms);
 /* NCCL did not start and nobody knows why: the same search, with the communicator that was left behind. */
 void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text);
 bool nccl_one_gpu_for_all(const struct check_ctx *c); /* logic only */

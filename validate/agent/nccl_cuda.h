@@ -12,14 +12,14 @@ typedef int nccl_result; /* ncclResult_t */
 typedef struct ncclComm *nccl_handle;
 
 enum { /* ncclResult_t */
-    NCCL_OK,
-    NCCL_CUDA_ERROR,
-    NCCL_SYSTEM_ERROR,
-    NCCL_INTERNAL_ERROR,
-    NCCL_INVALID_ARGUMENT,
-    NCCL_INVALID_USAGE,
-    NCCL_REMOTE_ERROR,
-    NCCL_IN_PROGRESS
+       NCCL_OK,
+       NCCL_CUDA_ERROR,
+       NCCL_SYSTEM_ERROR,
+       NCCL_INTERNAL_ERROR,
+       NCCL_INVALID_ARGUMENT,
+       NCCL_INVALID_USAGE,
+       NCCL_REMOTE_ERROR,
+       NCCL_IN_PROGRESS
 };
 
 struct nccl_id { /* ncclUniqueId */
@@ -43,21 +43,16 @@ struct nccl_api {
     const char *(*error_string)(nccl_result r);
     const char *(*last_error)(nccl_handle c);
     nccl_result (*unique_id)(struct nccl_id *ret);
-    nccl_result (*init)(nccl_handle *ret, int size, struct nccl_id id, int rank,
-                        const struct nccl_config *config);
+    nccl_result (*init)(nccl_handle *ret, int size, struct nccl_id id, int rank, const struct nccl_config *config);
     nccl_result (*async_error)(nccl_handle c, nccl_result *ret);
     nccl_result (*abort)(nccl_handle c);
     nccl_result (*finalize)(nccl_handle c);
     nccl_result (*destroy)(nccl_handle c);
-    nccl_result (*split)(nccl_handle c, int color, int key, nccl_handle *ret,
-                         const struct nccl_config *config);
-    nccl_result (*all_reduce)(const void *send, void *recv, size_t n, int type, int op, nccl_handle c,
-                              cu_stream s);
+    nccl_result (*split)(nccl_handle c, int color, int key, nccl_handle *ret, const struct nccl_config *config);
+    nccl_result (*all_reduce)(const void *send, void *recv, size_t n, int type, int op, nccl_handle c, cu_stream s);
     nccl_result (*all_gather)(const void *send, void *recv, size_t n, int type, nccl_handle c, cu_stream s);
-    nccl_result (*reduce_scatter)(const void *send, void *recv, size_t n, int type, int op, nccl_handle c,
-                                  cu_stream s);
-    nccl_result (*broadcast)(const void *send, void *recv, size_t n, int type, int root, nccl_handle c,
-                             cu_stream s);
+    nccl_result (*reduce_scatter)(const void *send, void *recv, size_t n, int type, int op, nccl_handle c, cu_stream s);
+    nccl_result (*broadcast)(const void *send, void *recv, size_t n, int type, int root, nccl_handle c, cu_stream s);
     nccl_result (*send)(const void *p, size_t n, int type, int peer, nccl_handle c, cu_stream s);
     nccl_result (*recv)(void *p, size_t n, int type, int peer, nccl_handle c, cu_stream s);
     nccl_result (*group_start)(void);
@@ -67,13 +62,13 @@ struct nccl_api {
 /* Loads libnccl.so.2 once. -GP_EENV when there is none, it lacks a function, or its version is older than
  * NCCL_VERSION_OLDEST or of another major number. *ret_version: 22809 for 2.28.9. */
 int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *err);
-const char *nccl_path(void);                /* what was loaded; "" */
+const char *nccl_path(void);                       /* what was loaded; "" */
 void nccl_version_text(int version, char dst[16]); /* "2.28.9" */
 
 /* --- the communicator, beyond comm_ops --- */
 
 enum nccl_op { NCCL_ALL_REDUCE, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, NCCL_BROADCAST, NCCL_ALL_TO_ALL, NCCL_OPS };
-const char *nccl_op_name(enum nccl_op op); /* "all_reduce" */
+const char *nccl_op_name(enum nccl_op op);    /* "all_reduce" */
 const char *comm_type_name(enum comm_type t); /* "float", "half", "bfloat16", "int32", as nccl-tests has them */
 size_t comm_type_bytes(enum comm_type t);
 

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 
-#define SLOW_SHARE 0.75  /* of the best group of its size and kind in the round */
-#define OTHER_SHARE 0.6  /* of the best one of any size and round: NCCL may go another way there (NVLS) */
+#define SLOW_SHARE 0.75 /* of the best group of its size and kind in the round */
+#define OTHER_SHARE 0.6 /* of the best one of any size and round: NCCL may go another way there (NVLS) */
 enum { TIMED = 5 };
 
 struct span { /* ranks [first, first + n) */
@@ -24,10 +24,10 @@ struct search {
     int64_t until_ms;
     int rounds;
     bool broken, out_of_time;
-    bool spread; /* some trouble shows in larger groups only */
-    double best[2];          /* GB/s of the best group of any round: within a node, between nodes */
-    int *color;              /* of the next round, per rank; -1: none */
-    struct nccl_trial *all;  /* of the last round */
+    bool spread;            /* some trouble shows in larger groups only */
+    double best[2];         /* GB/s of the best group of any round: within a node, between nodes */
+    int *color;             /* of the next round, per rank; -1: none */
+    struct nccl_trial *all; /* of the last round */
     struct span suspects[64], next[64];
     size_t n_suspects, n_next;
     struct {
@@ -41,8 +41,7 @@ struct search {
 
 /* --- one round --- */
 
-static void try_group(struct search *s, struct comm *g, int rank, struct nccl_trial *ret)
-{
+static void try_group(struct search *s, struct comm *g, int rank, struct nccl_trial *ret) {
     struct gp_error err = {0};
     struct nccl_wrong w = {0};
     int size = nccl_size(g);
@@ -59,8 +58,12 @@ static void try_group(struct search *s, struct comm *g, int rank, struct nccl_tr
         return;
     }
     for (int type = COMM_F32; type <= COMM_I32 && !ret->failed; type++) {
-        struct nccl_trial_args a = {.comm = g, .op = NCCL_ALL_REDUCE, .type = (enum comm_type)type,
-                                    .bytes = s->bytes, .rank = rank, .size = size,
+        struct nccl_trial_args a = {.comm = g,
+                                    .op = NCCL_ALL_REDUCE,
+                                    .type = (enum comm_type)type,
+                                    .bytes = s->bytes,
+                                    .rank = rank,
+                                    .size = size,
                                     .seed = (s->c->seed << 24) + (uint64_t)(s->rounds * 8 + type)};
         ret->failed = nccl_known_values(s->b, &a, &w, &err) != 0;
         ret->wrong += w.wrong;
@@ -70,8 +73,7 @@ static void try_group(struct search *s, struct comm *g, int rank, struct nccl_tr
 
 /* --- what a round says about a group --- */
 
-static bool spans_nodes(const struct search *s, int color)
-{
+static bool spans_nodes(const struct search *s, int color) {
     int node = -1;
     for (int i = 0; i < s->c->size; i++) {
         if (s->color[i] != color) continue;
@@ -81,23 +83,20 @@ static bool spans_nodes(const struct search *s, int color)
     return false;
 }
 
-static int members(const struct search *s, int color)
-{
+static int members(const struct search *s, int color) {
     int n = 0;
     for (int i = 0; i < s->c->size; i++) n += s->color[i] == color;
     return n;
 }
 
-static double group_rate(const struct search *s, int color)
-{
+static double group_rate(const struct search *s, int color) {
     double gb_s = -1;
     for (int i = 0; i < s->c->size; i++)
         if (s->color[i] == color && (gb_s < 0 || s->all[i].gb_s < gb_s)) gb_s = s->all[i].gb_s;
     return gb_s;
 }
 
-static void remember(struct search *s)
-{
+static void remember(struct search *s) {
     for (int color = 0; color < s->c->size; color++)
         if (members(s, color) > 1) {
             bool far = spans_nodes(s, color);
@@ -105,8 +104,7 @@ static void remember(struct search *s)
         }
 }
 
-static bool bad(const struct search *s, int color)
-{
+static bool bad(const struct search *s, int color) {
     int n = members(s, color);
     if (n < 2) return false; /* nobody to talk to: nothing is known of it */
     for (int i = 0; i < s->c->size; i++)
@@ -121,8 +119,7 @@ static bool bad(const struct search *s, int color)
 }
 
 /* Runs the groups of s->color. False: no more rounds. */
-static bool run_round(struct search *s)
-{
+static bool run_round(struct search *s) {
     struct check_ctx *c = s->c;
     struct nccl_trial mine = {.late = clock_left_ms(s->until_ms) < c->stall_ms};
     struct comm *g = NULL;
@@ -135,8 +132,8 @@ static bool run_round(struct search *s)
     mine.ran = own >= 0;
     nccl_group_free(g, mine.failed);
     struct gp_error told = {0};
-    if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)s->all, sizeof mine,
-                            &told) != 0) {
+    if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)s->all, sizeof mine, &told) !=
+        0) {
         c->comm_err = told;
         s->broken = true;
         return false;
@@ -148,25 +145,21 @@ static bool run_round(struct search *s)
 
 /* --- halves --- */
 
-static struct span half(struct span x, int which)
-{
+static struct span half(struct span x, int which) {
     int low = x.n / 2;
     return which == 0 ? (struct span){x.first, low} : (struct span){x.first + low, x.n - low};
 }
 
-static void paint(struct search *s, struct span x, int color)
-{
+static void paint(struct search *s, struct span x, int color) {
     for (int i = 0; i < x.n; i++) s->color[x.first + i] = color;
 }
 
-static void clear_colors(struct search *s)
-{
+static void clear_colors(struct search *s) {
     for (int i = 0; i < s->c->size; i++) s->color[i] = -1;
 }
 
 /* All parts of one size, not only the suspects' halves: what is slow is known by comparing. */
-static int paint_level(struct search *s, struct span x, int depth, int color)
-{
+static int paint_level(struct search *s, struct span x, int depth, int color) {
     if (depth == 0 || x.n < 2) {
         paint(s, x, color);
         return color + 1;
@@ -174,13 +167,11 @@ static int paint_level(struct search *s, struct span x, int depth, int color)
     return paint_level(s, half(x, 1), depth - 1, paint_level(s, half(x, 0), depth - 1, color));
 }
 
-static void push(struct search *s, struct span x)
-{
+static void push(struct search *s, struct span x) {
     if (s->n_next < GP_ARRAY_LEN(s->next)) s->next[s->n_next++] = x;
 }
 
-static bool halve(struct search *s)
-{
+static bool halve(struct search *s) {
     struct span whole = {0, s->c->size};
     s->suspects[0] = whole;
     s->n_suspects = 1;
@@ -215,16 +206,14 @@ static bool halve(struct search *s)
 
 /* --- pairs --- */
 
-static bool suspect(const struct search *s, int rank)
-{
+static bool suspect(const struct search *s, int rank) {
     for (size_t i = 0; i < s->n_suspects; i++)
         if (rank >= s->suspects[i].first && rank < s->suspects[i].first + s->suspects[i].n) return true;
     return false;
 }
 
 /* A rank that is in no bad group, of the same node where there is one. */
-static int helper(const struct search *s, int for_rank, int not_this)
-{
+static int helper(const struct search *s, int for_rank, int not_this) {
     int found = -1;
     for (int i = 0; i < s->c->size; i++) {
         if (suspect(s, i) || i == not_this) continue;
@@ -234,8 +223,7 @@ static int helper(const struct search *s, int for_rank, int not_this)
     return found;
 }
 
-static void name_link(struct search *s, int a, int b)
-{
+static void name_link(struct search *s, int a, int b) {
     char x[120], y[120];
     s->link_a = a;
     s->link_b = b;
@@ -245,8 +233,7 @@ static void name_link(struct search *s, int a, int b)
     str_addf(&s->notes, "%sthe link between %s and %s", s->notes.len ? ", " : "", x, y);
 }
 
-static void cannot_tell(struct search *s, int a, int b)
-{
+static void cannot_tell(struct search *s, int a, int b) {
     char x[120], y[120];
     gang_name(s->c, a, x, sizeof x);
     gang_name(s->c, b, y, sizeof y);
@@ -254,8 +241,7 @@ static void cannot_tell(struct search *s, int a, int b)
 }
 
 /* Two good pairs in the same round are what a slow one is compared with. */
-static void paint_good_pair(struct search *s, int color, const int used[4])
-{
+static void paint_good_pair(struct search *s, int color, const int used[4]) {
     int first = -1;
     for (int i = 0; i < s->c->size; i++) {
         bool taken = suspect(s, i);
@@ -270,8 +256,7 @@ static void paint_good_pair(struct search *s, int color, const int used[4])
     }
 }
 
-static bool tell_pair(struct search *s, struct span pair)
-{
+static bool tell_pair(struct search *s, struct span pair) {
     int a = pair.first, b = pair.first + 1, helpers[2];
     bool bad_one[2] = {false, false};
     helpers[0] = helper(s, a, -1);
@@ -299,8 +284,7 @@ static bool tell_pair(struct search *s, struct span pair)
 }
 
 /* a's halves with b's, straight (turn 0) and then crosswise; a side of one rank is with one half a turn. */
-static bool join_halves(struct search *s, struct span a, struct span b, int turn)
-{
+static bool join_halves(struct search *s, struct span a, struct span b, int turn) {
     clear_colors(s);
     for (int k = 0; k < 2; k++) {
         int other = k ^ turn;
@@ -312,8 +296,7 @@ static bool join_halves(struct search *s, struct span a, struct span b, int turn
 }
 
 /* Both sides are good, together they are not. */
-static bool narrow_cross(struct search *s, struct span a, struct span b)
-{
+static bool narrow_cross(struct search *s, struct span a, struct span b) {
     while (a.n > 1 || b.n > 1) {
         int bad_at = -1, bads = 0;
         for (int turn = 0; turn < 2; turn++) {
@@ -343,8 +326,7 @@ static bool narrow_cross(struct search *s, struct span a, struct span b)
 }
 
 /* Three ranks have no two groups to compare in one round: all pairs, one after the other. */
-static bool three(struct search *s)
-{
+static bool three(struct search *s) {
     double rate[3], best = 0;
     bool wrong[3];
     for (int without = 0; without < 3; without++) {
@@ -371,8 +353,7 @@ static bool three(struct search *s)
 
 /* --- what was found --- */
 
-static void tell(struct search *s, struct agent_result *r, bool finished, struct str *text)
-{
+static void tell(struct search *s, struct agent_result *r, bool finished, struct str *text) {
     char name[120];
     GP_AUTO_STR struct str who = {.max = 250};
     for (int i = 0; i < s->c->size; i++) {
@@ -399,11 +380,10 @@ static void tell(struct search *s, struct agent_result *r, bool finished, struct
 }
 
 void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,
-                  size_t bytes, int64_t until_ms, struct str *text)
-{
+                  size_t bytes, int64_t until_ms, struct str *text) {
     struct search *s = xcalloc(1, sizeof *s);
-    *s = (struct search){.c = c, .b = b, .trouble = trouble, .bytes = bytes, .until_ms = until_ms,
-                         .link_a = -1, .link_b = -1};
+    *s = (struct search){
+        .c = c, .b = b, .trouble = trouble, .bytes = bytes, .until_ms = until_ms, .link_a = -1, .link_b = -1};
     str_init(&s->notes, 300);
     s->color = xcalloc((size_t)c->size, sizeof *s->color);
     s->all = xcalloc((size_t)c->size, sizeof *s->all);

@@ -14,8 +14,7 @@ extern char **environ;
 
 /* --- NCCL's words --- */
 
-static void take_channel(const char *via, struct nccl_transport *t)
-{
+static void take_channel(const char *via, struct nccl_transport *t) {
     if (str_starts(via, "P2P")) {
         t->p2p++;
     } else if (str_starts(via, "SHM")) {
@@ -29,8 +28,7 @@ static void take_channel(const char *via, struct nccl_transport *t)
     }
 }
 
-static void take_line(const char *line, struct nccl_transport *t)
-{
+static void take_line(const char *line, struct nccl_transport *t) {
     const char *via = strstr(line, " via "), *type = strstr(line, ", type ");
     if (strstr(line, "Channel ") != NULL && via != NULL) take_channel(via + 5, t);
     if (strstr(line, "NVLS multicast support is available") != NULL) t->nvls = true;
@@ -42,8 +40,7 @@ static void take_line(const char *line, struct nccl_transport *t)
     }
 }
 
-void nccl_transport_read(const char *log_path, struct nccl_transport *ret)
-{
+void nccl_transport_read(const char *log_path, struct nccl_transport *ret) {
     *ret = (struct nccl_transport){0};
     FILE *f = log_path[0] != '\0' ? fopen(log_path, "re") : NULL;
     char line[2048];
@@ -53,8 +50,7 @@ void nccl_transport_read(const char *log_path, struct nccl_transport *ret)
 
 /* --- what people have set --- */
 
-static void add_overrides_of_file(const char *path, struct str *all)
-{
+static void add_overrides_of_file(const char *path, struct str *all) {
     GP_AUTO_STR struct str text = {0};
     str_init(&text, 65536);
     if (path == NULL || *path == '\0' || fs_read(path, 65536, &text, NULL) != 0 || text.s == NULL) return;
@@ -66,8 +62,7 @@ static void add_overrides_of_file(const char *path, struct str *all)
     }
 }
 
-static void find_overrides(struct str *all)
-{
+static void find_overrides(struct str *all) {
     static const char *const ours[] = {"NCCL_DEBUG=", "NCCL_DEBUG_SUBSYS=", "NCCL_DEBUG_FILE="};
     for (char **e = environ; *e != NULL; e++) {
         bool mine = !str_starts(*e, "NCCL_") || strstr(*e, "=gpuprov-rank-") != NULL;
@@ -83,8 +78,7 @@ static void find_overrides(struct str *all)
 /* --- what the node has --- */
 
 /* Active ports of InfiniBand, RoCE and EFA devices. */
-static int fabric_ports(void)
-{
+static int fabric_ports(void) {
     const char *root = getenv("GPUPROV_SYSFS");
     GP_AUTO_FREE char *folder = xasprintf("%s/class/infiniband", root != NULL ? root : "/sys");
     DIR *d = opendir(folder);
@@ -105,12 +99,10 @@ struct way { /* of one rank, for all */
     char overrides[400];
 };
 
-static void judge_rank(const struct check_ctx *c, struct agent_result *r, const struct way *w, int rank)
-{
+static void judge_rank(const struct check_ctx *c, struct agent_result *r, const struct way *w, int rank) {
     char name[120];
     bool neighbours = false;
-    for (int i = 0; i < c->size; i++)
-        neighbours = neighbours || (i != rank && c->who[i].node == c->who[rank].node);
+    for (int i = 0; i < c->size; i++) neighbours = neighbours || (i != rank && c->who[i].node == c->who[rank].node);
     gang_name(c, rank, name, sizeof name);
     if (nccl_one_gpu_for_all(c)) return;
     if (w->t.net > 0 && str_eq(w->t.net_name, "Socket") && w->ports > 0) {
@@ -122,20 +114,22 @@ static void judge_rank(const struct check_ctx *c, struct agent_result *r, const 
                          "NCCL_IB_DISABLE and NCCL_NET in the environment and /etc/nccl.conf");
     }
     if (w->t.shm > 0 && w->t.p2p == 0 && neighbours && (w->model_nvlink || w->t.nvlink)) {
-        agent_set(r, AGENT_FAIL, "no_p2p",
-                  "%s: NCCL goes through host memory (SHM), though its GPUs have NVLink", name);
+        agent_set(r, AGENT_FAIL, "no_p2p", "%s: NCCL goes through host memory (SHM), though its GPUs have NVLink",
+                  name);
         agent_culprit(r, rank);
         agent_suggest(r, "look at NVLink and the fabric manager, at NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, and at "
                          "ACS or the IOMMU when it is a virtual machine");
     }
 }
 
-static void add_way(struct str *s, const struct nccl_transport *t)
-{
+static void add_way(struct str *s, const struct nccl_transport *t) {
     const char *sep = "";
     if (t->p2p > 0) {
         str_addf(s, "P2P%s%s%s", t->links[0] || t->nvlink ? " (" : "",
-                 t->links[0] ? t->links : t->nvlink ? "NVLink" : "", t->links[0] || t->nvlink ? ")" : "");
+                 t->links[0] ? t->links
+                 : t->nvlink ? "NVLink"
+                             : "",
+                 t->links[0] || t->nvlink ? ")" : "");
         sep = ", ";
     }
     if (t->nvls) {
@@ -151,8 +145,7 @@ static void add_way(struct str *s, const struct nccl_transport *t)
 }
 
 bool nccl_transport_judge(struct check_ctx *c, struct agent_result *r, const char *log_path,
-                          struct nccl_transport *ret)
-{
+                          struct nccl_transport *ret) {
     struct way mine = {.ports = fabric_ports()}, *all = xcalloc((size_t)c->size, sizeof *all);
     GP_AUTO_STR struct str text = {.max = 160};
     GP_AUTO_STR struct str overrides = {.max = sizeof mine.overrides - 1};

@@ -21,8 +21,7 @@ struct values_record { /* what each rank says at the end */
     double took_s;
 };
 
-static void note(struct values_record *rec, const struct nccl_trial_args *a, const struct nccl_wrong *w)
-{
+static void note(struct values_record *rec, const struct nccl_trial_args *a, const struct nccl_wrong *w) {
     rec->calls++;
     rec->elements += nccl_elements(a->op, a->type, a->bytes, a->size, NULL);
     rec->wrong[a->op][a->type] += w->wrong;
@@ -37,8 +36,7 @@ static void note(struct values_record *rec, const struct nccl_trial_args *a, con
     rec->total += w->wrong;
 }
 
-static int sweep(struct check_ctx *c, struct nccl_buffers *b, struct values_record *rec, struct gp_error *err)
-{
+static int sweep(struct check_ctx *c, struct nccl_buffers *b, struct values_record *rec, struct gp_error *err) {
     const size_t sizes[] = {8, 1032, 65544, (size_t)1 << 20, b->bytes};
     struct nccl_trial_args a = {.comm = c->data, .rank = c->rank, .size = c->size, .seed = c->seed << 20};
     for (size_t s = 0; s < GP_ARRAY_LEN(sizes); s++) {
@@ -65,8 +63,7 @@ static int sweep(struct check_ctx *c, struct nccl_buffers *b, struct values_reco
 
 /* Data that only travelled tell whose they were: the source that several hear wrong, else the rank that hears
  * several wrong. -1: neither. */
-static int blamed_by_sources(const struct check_ctx *c, const struct values_record *all)
-{
+static int blamed_by_sources(const struct check_ctx *c, const struct values_record *all) {
     int best = -1, most = 1, n = GP_MIN(c->size, 64);
     for (int k = 0; k < n; k++) {
         int heard = 0;
@@ -88,8 +85,7 @@ static int blamed_by_sources(const struct check_ctx *c, const struct values_reco
     return several == 1 ? who : -1;
 }
 
-static void say_first(const struct check_ctx *c, const struct values_record *all, char *dst, size_t n)
-{
+static void say_first(const struct check_ctx *c, const struct values_record *all, char *dst, size_t n) {
     int i = 0;
     while (i < c->size - 1 && all[i].total == 0) i++;
     char name[120];
@@ -97,28 +93,26 @@ static void say_first(const struct check_ctx *c, const struct values_record *all
     const struct values_record *f = &all[i];
     snprintf(dst, n, "first on %s: %s of %s, %lld bytes%s, element %llu is 0x%x instead of 0x%x", name,
              nccl_op_name((enum nccl_op)GP_MIN(GP_MAX(f->op, 0), NCCL_OPS - 1)),
-             comm_type_name((enum comm_type)(f->type & 3)), (long long)f->bytes,
-             f->in_place ? ", in place" : "", (unsigned long long)f->first.index, f->first.got, f->first.want);
+             comm_type_name((enum comm_type)(f->type & 3)), (long long)f->bytes, f->in_place ? ", in place" : "",
+             (unsigned long long)f->first.index, f->first.got, f->first.want);
 }
 
 static void add_table(struct agent_result *r, const struct check_ctx *c, const struct values_record *all,
-                      size_t bytes)
-{
+                      size_t bytes) {
     str_add(&r->data, r->data.len ? ",\"sizes\":[" : "\"sizes\":[");
     for (int op = 0; op < NCCL_OPS; op++)
         for (int type = 0; type < TYPES; type++) {
             uint64_t wrong = 0;
             for (int i = 0; i < c->size; i++) wrong += all[i].wrong[op][type];
-            str_addf(&r->data, "%s{\"op\":\"%s\",\"type\":\"%s\",\"bytes\":%zu,\"wrong\":%llu}",
-                     op + type ? "," : "", nccl_op_name((enum nccl_op)op), comm_type_name((enum comm_type)type),
-                     bytes, (unsigned long long)wrong);
+            str_addf(&r->data, "%s{\"op\":\"%s\",\"type\":\"%s\",\"bytes\":%zu,\"wrong\":%llu}", op + type ? "," : "",
+                     nccl_op_name((enum nccl_op)op), comm_type_name((enum comm_type)type), bytes,
+                     (unsigned long long)wrong);
         }
     str_addc(&r->data, ']');
 }
 
 static void conclude(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b,
-                     const struct values_record *all, int64_t until_ms)
-{
+                     const struct values_record *all, int64_t until_ms) {
     uint64_t wrong = 0;
     int ranks = 0;
     for (int i = 0; i < c->size; i++) {
@@ -143,12 +137,11 @@ static void conclude(struct check_ctx *c, struct agent_result *r, struct nccl_bu
     } else {
         nccl_isolate(c, r, b, NCCL_WRONG, GP_MIN(b->bytes, (size_t)1 << 20), until_ms, &who);
     }
-    agent_set(r, AGENT_FAIL, "wrong_values", "%llu wrong elements on %d of %d ranks%s; %s",
-              (unsigned long long)wrong, ranks, c->size, who.len ? who.s : "", first);
+    agent_set(r, AGENT_FAIL, "wrong_values", "%llu wrong elements on %d of %d ranks%s; %s", (unsigned long long)wrong,
+              ranks, c->size, who.len ? who.s : "", first);
 }
 
-void nccl_values_run(struct check_ctx *c, struct agent_result *r)
-{
+void nccl_values_run(struct check_ctx *c, struct agent_result *r) {
     struct nccl_buffers b;
     struct gp_error err = {0};
     struct values_record rec = {0}, *all = xcalloc((size_t)c->size, sizeof *all);

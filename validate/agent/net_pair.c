@@ -27,8 +27,8 @@ struct pair_state {
     struct check_ctx *c;
     unsigned char *out, *in, *want;
     struct pair_record *all; /* of one round, per rank */
-    int *nodes;           /* the first rank of each node */
-    int n_nodes, me;      /* me: which of them this rank is; -1: none */
+    int *nodes;              /* the first rank of each node */
+    int n_nodes, me;         /* me: which of them this rank is; -1: none */
     double worst_us, worst_gb_s;
     uint64_t wrong;
     int worst_a, worst_b; /* the slowest pair */
@@ -50,8 +50,7 @@ static uint64_t pattern_seed(const struct check_ctx *c, int from, int to) {
 
 static int send_blocks(struct pair_state *s, int peer, int n, struct gp_error *err) {
     int r = 0;
-    for (int i = 0; i < n && r == 0; i++)
-        r = comm_exchange(s->c->comm, peer, s->out, BLOCK, -1, NULL, 0, err);
+    for (int i = 0; i < n && r == 0; i++) r = comm_exchange(s->c->comm, peer, s->out, BLOCK, -1, NULL, 0, err);
     return r;
 }
 
@@ -74,8 +73,7 @@ static int recv_blocks(struct pair_state *s, int peer, int n, double *ret_gb_s, 
 }
 
 /* One direction: a probe tells how many blocks fit the time, and the receiver decides. */
-static int one_way(struct pair_state *s, int peer, bool sending, struct pair_record *rec,
-                   struct gp_error *err) {
+static int one_way(struct pair_state *s, int peer, bool sending, struct pair_record *rec, struct gp_error *err) {
     int32_t blocks = 0;
     double gb_s = 0;
     if (sending) {
@@ -92,8 +90,7 @@ static int one_way(struct pair_state *s, int peer, bool sending, struct pair_rec
     return r == 0 ? recv_blocks(s, peer, blocks, &rec->recv_gb_s, &rec->wrong, err) : r;
 }
 
-static int trips(struct pair_state *s, int peer, bool first, struct pair_record *rec,
-                 struct gp_error *err) {
+static int trips(struct pair_state *s, int peer, bool first, struct pair_record *rec, struct gp_error *err) {
     double times[TRIPS];
     uint64_t ball = 0;
     int r = 0;
@@ -159,8 +156,7 @@ static bool round_of(struct pair_state *s, struct agent_result *r, int peer) {
     }
     if (!gang_gather(s->c, r, &rec, s->all, sizeof rec)) return false;
     for (int a = 0; a < s->c->size; a++)
-        if (s->all[a].valid && s->all[a].peer > a && s->all[a].peer < s->c->size)
-            note_pair(s, a, s->all[a].peer);
+        if (s->all[a].valid && s->all[a].peer > a && s->all[a].peer < s->c->size) note_pair(s, a, s->all[a].peer);
     return true;
 }
 
@@ -206,16 +202,15 @@ static void conclude(struct pair_state *s, struct agent_result *r) {
             if (s->wrong_from[k] > s->wrong_from[who]) who = k;
         bool clear = s->n_nodes > 2 && s->wrong_from[who] > 1; /* two heard it wrong, from one */
         if (clear) agent_culprit(r, who);
-        agent_set(r, AGENT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s",
-                  (unsigned long long)s->wrong, clear ? "; to blame: rank " : "",
-                  clear ? r->culprits.s : "");
+        agent_set(r, AGENT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s", (unsigned long long)s->wrong,
+                  clear ? "; to blame: rank " : "", clear ? r->culprits.s : "");
     }
     size_t n = (size_t)s->n_nodes, due = n <= ALL_PAIRS_MAX ? n * (n - 1) / 2 : n;
-    if (s->said != due)
-        agent_set(r, AGENT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
-    agent_say(r, "%zu pair%s; slowest: ranks %d and %d with %.3g GB/s; longest round trip %.0f us; host "
-              "memory over TCP, no GPU took part", s->said, s->said == 1 ? "" : "s", s->worst_a, s->worst_b,
-              s->worst_gb_s, s->worst_us);
+    if (s->said != due) agent_set(r, AGENT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
+    agent_say(r,
+              "%zu pair%s; slowest: ranks %d and %d with %.3g GB/s; longest round trip %.0f us; host "
+              "memory over TCP, no GPU took part",
+              s->said, s->said == 1 ? "" : "s", s->worst_a, s->worst_b, s->worst_gb_s, s->worst_us);
 }
 
 void net_pair_run(struct check_ctx *c, struct agent_result *r) {

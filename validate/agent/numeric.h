@@ -102,7 +102,7 @@ NUM_FUNC uint16_t num_to_f16(float x) {
     uint32_t u = num_bits(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
     if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to 65536 and above */
-    if (a < 0x38800000u) { /* subnormal: adding 1/2 rounds to a multiple of 2^-24 */
+    if (a < 0x38800000u) {                                   /* subnormal: adding 1/2 rounds to a multiple of 2^-24 */
         return (uint16_t)(sign | (num_bits(num_from_bits(a) + 0.5f) - 0x3f000000u));
     }
     return (uint16_t)(sign | ((a - 0x38000000u + 0xfffu + (a >> 13 & 1u)) >> 13));

@@ -62,21 +62,21 @@ struct nvml_event {
 #define NVML_EVENT_XID 8ull
 
 enum { /* field numbers of nvmlDeviceGetFieldValues */
-    NVML_FI_SLOW_POWER = 74,
-    NVML_FI_SLOW_THERMAL = 75,
-    NVML_FI_MEMORY_TEMP = 82,
-    NVML_FI_LINK_COUNT = 91,
-    NVML_FI_PCIE_NONFATAL = 179,
-    NVML_FI_PCIE_FATAL = 180,
-    NVML_FI_LINK_MALFORMED = 206,
-    NVML_FI_LINK_OVERRUN = 207,
-    NVML_FI_LINK_RECEIVE = 208,
-    NVML_FI_LINK_INTEGRITY = 211,
-    NVML_FI_LINK_LOST = 214,
-    NVML_FI_RECOVERY_ACTION = 230,
-    NVML_FI_SLOW_SW_THERMAL = 269,
-    NVML_FI_SLOW_HW_THERMAL = 270,
-    NVML_FI_SLOW_HW_BRAKE = 271
+       NVML_FI_SLOW_POWER = 74,
+       NVML_FI_SLOW_THERMAL = 75,
+       NVML_FI_MEMORY_TEMP = 82,
+       NVML_FI_LINK_COUNT = 91,
+       NVML_FI_PCIE_NONFATAL = 179,
+       NVML_FI_PCIE_FATAL = 180,
+       NVML_FI_LINK_MALFORMED = 206,
+       NVML_FI_LINK_OVERRUN = 207,
+       NVML_FI_LINK_RECEIVE = 208,
+       NVML_FI_LINK_INTEGRITY = 211,
+       NVML_FI_LINK_LOST = 214,
+       NVML_FI_RECOVERY_ACTION = 230,
+       NVML_FI_SLOW_SW_THERMAL = 269,
+       NVML_FI_SLOW_HW_THERMAL = 270,
+       NVML_FI_SLOW_HW_BRAKE = 271
 };
 
 /* A member that this library has not is NULL; the first six are always there. */
@@ -118,8 +118,7 @@ struct nvml_api {
     int (*ecc_total)(nvml_device d, int kind, int span, unsigned long long *ret);
     int (*ecc_place)(nvml_device d, int kind, int span, int place, unsigned long long *ret);
     int (*sram)(nvml_device d, struct nvml_sram *status);
-    int (*remapped)(nvml_device d, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
-                    unsigned *failed);
+    int (*remapped)(nvml_device d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
     int (*retired)(nvml_device d, int cause, unsigned *count, unsigned long long *addresses);
     int (*retired_pending)(nvml_device d, int *ret);
     int (*link_state)(nvml_device d, unsigned link, int *ret);

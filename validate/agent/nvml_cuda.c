@@ -9,7 +9,7 @@
 
 #include <dlfcn.h>
 
-#define SYMBOL(member, name)                                                                       \
+#define SYMBOL(member, name) \
     { name, offsetof(struct nvml_api, member) }
 static const struct {
     const char *name;
@@ -91,8 +91,7 @@ static int load(struct gp_error *err) {
     struct nvml_api found = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
-        if (!f && i < NVML_REQUIRED)
-            return fail(err, "OLD_NVML", "NVML's library lacks a function", symbols[i].name);
+        if (!f && i < NVML_REQUIRED) return fail(err, "OLD_NVML", "NVML's library lacks a function", symbols[i].name);
         memcpy((char *)&found + symbols[i].offset, &f, sizeof f);
     }
     nvml_api = found;
@@ -115,20 +114,17 @@ const char *nvml_advice(const struct gp_error *err) {
     static const struct {
         const char *detail, *advice;
     } words[] = {
-        {"NO_NVML",
-         "install the driver's libnvidia-ml (part of nvidia-utils or nvidia-driver-NVML); "
-         "in a container pass the 'utility' capability of the driver"},
+        {"NO_NVML", "install the driver's libnvidia-ml (part of nvidia-utils or nvidia-driver-NVML); "
+                    "in a container pass the 'utility' capability of the driver"},
         {"OLD_NVML", "install a newer driver branch"},
         {"9", "load the driver's kernel module (modprobe nvidia), and look at 'dkms status'"},
         {"15", "look for 'NVRM: Xid' in the kernel log (79: fallen off the bus); replace the node"},
         {"16", "reset the GPU (nvidia-smi -r) or reboot"},
         {"17", "let this cgroup use /dev/nvidia*: generate CDI files, or restart the container"},
-        {"18",
-         "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
-         "packages"},
-        {"999",
-         "in a container: a daemon-reload took its devices away, use CDI; else look for 'NVRM' in "
-         "the kernel log"},
+        {"18", "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
+               "packages"},
+        {"999", "in a container: a daemon-reload took its devices away, use CDI; else look for 'NVRM' in "
+                "the kernel log"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
         if (str_eq(words[i].detail, err->detail)) return words[i].advice;
@@ -142,8 +138,7 @@ void nvml_system_read(struct nvml_system *ret) {
     if (nvml_api.count(&n) == 0) ret->gpus = (int64_t)n;
     if (nvml_api.cuda_version && nvml_api.cuda_version(&cuda) == 0) ret->cuda = cuda;
     if (nvml_api.driver_version(ret->driver, sizeof ret->driver)) ret->driver[0] = 0;
-    if (!nvml_api.nvml_version || nvml_api.nvml_version(ret->nvml, sizeof ret->nvml))
-        ret->nvml[0] = 0;
+    if (!nvml_api.nvml_version || nvml_api.nvml_version(ret->nvml, sizeof ret->nvml)) ret->nvml[0] = 0;
 }
 
 int nvml_device_at(const char *pci, nvml_device *ret, struct gp_error *err) {
@@ -184,8 +179,8 @@ static nvml_event_set xids;
 void nvml_xids_watch(nvml_device d) {
     if (xids) nvml_api.event_set_free(xids);
     xids = NULL;
-    if (!nvml_api.event_set_new || !nvml_api.event_set_free || !nvml_api.event_register ||
-        !nvml_api.event_wait || nvml_api.event_set_new(&xids)) {
+    if (!nvml_api.event_set_new || !nvml_api.event_set_free || !nvml_api.event_register || !nvml_api.event_wait ||
+        nvml_api.event_set_new(&xids)) {
         xids = NULL;
         return;
     }

@@ -13,12 +13,12 @@ typedef struct nvml_device_st *nvml_device; /* nvmlDevice_t; NVML's own, never f
 #define NVML_NOT_TOLD ((int64_t)-1)
 
 enum { /* nvmlReturn_t values that are told apart */
-    NVML_NOT_SUPPORTED = 3,
-    NVML_NO_DRIVER = 9,
-    NVML_GPU_LOST = 15,
-    NVML_RESET_REQUIRED = 16,
-    NVML_BLOCKED = 17, /* by cgroups */
-    NVML_MISMATCH = 18
+       NVML_NOT_SUPPORTED = 3,
+       NVML_NO_DRIVER = 9,
+       NVML_GPU_LOST = 15,
+       NVML_RESET_REQUIRED = 16,
+       NVML_BLOCKED = 17, /* by cgroups */
+       NVML_MISMATCH = 18
 };
 
 /* Loads libnvidia-ml.so.1 and starts it, once per process. -GP_EENV: detail "NO_NVML" when no such
@@ -28,7 +28,7 @@ const char *nvml_advice(const struct gp_error *err); /* what to do about it; "" 
 const char *nvml_path(void);                         /* what was loaded; "" */
 
 struct nvml_system {
-    int64_t gpus, cuda; /* cuda: 13000 */
+    int64_t gpus, cuda;        /* cuda: 13000 */
     char driver[96], nvml[96]; /* "580.65.06", "13.580.65.06"; "" not told */
 };
 void nvml_system_read(struct nvml_system *ret); /* after nvml_start */
@@ -47,9 +47,9 @@ struct nvml_process {
     char name[64]; /* "" not told */
 };
 struct nvml_facts {
-    bool lost;                       /* a call said that the GPU fell off the bus */
+    bool lost;                                               /* a call said that the GPU fell off the bus */
     char uuid[96], name[96], serial[40], vbios[40], pci[32]; /* "" not told */
-    int64_t pci_device, pci_subsystem; /* 0x2330, 0x16c1 (without the vendor) */
+    int64_t pci_device, pci_subsystem;                       /* 0x2330, 0x16c1 (without the vendor) */
     int64_t memory_bytes;
     int64_t ecc, ecc_pending, ecc_default; /* 0 off, 1 on */
     int64_t mig, persistence;              /* 0 off, 1 on */
@@ -89,14 +89,13 @@ struct nvml_link {
     int64_t active; /* 0, 1 */
     int64_t errors[NVML_LINK_ERRORS];
 };
-enum nvml_slow { NVML_SLOW_POWER, NVML_SLOW_HW_THERMAL, NVML_SLOW_HW_BRAKE, NVML_SLOW_SW_THERMAL,
-                 NVML_SLOW_KINDS };
+enum nvml_slow { NVML_SLOW_POWER, NVML_SLOW_HW_THERMAL, NVML_SLOW_HW_BRAKE, NVML_SLOW_SW_THERMAL, NVML_SLOW_KINDS };
 
 struct nvml_counters {
-    bool lost, reset_required; /* a call said so */
-    int64_t recovery;          /* 0 none, else see nvml_recovery_advice */
+    bool lost, reset_required;          /* a call said so */
+    int64_t recovery;                   /* 0 none, else see nvml_recovery_advice */
     int64_t ecc[2][2][NVML_ECC_PLACES]; /* [kind][span][place] */
-    int64_t sram_threshold; /* 1: SRAM errors reached NVIDIA's limit for replacement */
+    int64_t sram_threshold;             /* 1: SRAM errors reached NVIDIA's limit for replacement */
     int64_t remap_corrected, remap_uncorrected, remap_pending, remap_failed;
     int64_t retired_corrected, retired_uncorrected, retired_pending;
     int64_t pcie_replays, pcie_fatal, pcie_nonfatal;

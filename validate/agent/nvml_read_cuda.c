@@ -6,8 +6,7 @@
 #include "base/str.h"
 #include "nvml_api_cuda.h"
 
-const char *const nvml_link_error_names[NVML_LINK_ERRORS] = {"replay", "recovery", "ecc", "receive",
-                                                             "crc"};
+const char *const nvml_link_error_names[NVML_LINK_ERRORS] = {"replay", "recovery", "ecc", "receive", "crc"};
 
 /* Did the call tell? lost is set when it said that the GPU is gone. */
 static bool told(int rc, bool *lost) {
@@ -30,8 +29,7 @@ static int64_t mode(int (*get)(nvml_device, int *), nvml_device d, bool *lost) {
     return get && told(get(d, &v), lost) ? v : NVML_NOT_TOLD;
 }
 
-static void text(int (*get)(nvml_device, char *, unsigned), nvml_device d, char *dst, size_t n,
-                 bool *lost) {
+static void text(int (*get)(nvml_device, char *, unsigned), nvml_device d, char *dst, size_t n, bool *lost) {
     dst[0] = 0;
     if (!get || !told(get(d, dst, (unsigned)n), lost)) dst[0] = 0;
     dst[n - 1] = 0;
@@ -53,8 +51,7 @@ static int64_t field_number(const struct nvml_field *f) {
 
 #define FIELDS_MAX 8
 /* ids[i] of the scope (a link's number, or 0) to *ret[i]. */
-static void fields(nvml_device d, unsigned scope, const unsigned *ids, int64_t *const *ret, int n,
-                   bool *lost) {
+static void fields(nvml_device d, unsigned scope, const unsigned *ids, int64_t *const *ret, int n, bool *lost) {
     struct nvml_field f[FIELDS_MAX] = {0};
     for (int i = 0; i < n; i++) {
         f[i].id = ids[i];
@@ -102,10 +99,8 @@ static void read_processes(nvml_device d, bool graphics, struct nvml_facts *f) {
         }
         struct nvml_process *to = &f->processes[f->n_processes++];
         *to = (struct nvml_process){.pid = (int64_t)p[i].pid, .graphics = graphics};
-        to->bytes =
-            p[i].bytes > (unsigned long long)INT64_MAX ? NVML_NOT_TOLD : (int64_t)p[i].bytes;
-        if (!nvml_api.process_name || nvml_api.process_name(p[i].pid, to->name, sizeof to->name))
-            to->name[0] = 0;
+        to->bytes = p[i].bytes > (unsigned long long)INT64_MAX ? NVML_NOT_TOLD : (int64_t)p[i].bytes;
+        if (!nvml_api.process_name || nvml_api.process_name(p[i].pid, to->name, sizeof to->name)) to->name[0] = 0;
         to->name[sizeof to->name - 1] = 0;
     }
 }
@@ -131,8 +126,7 @@ const char *nvml_fabric_sick(int64_t health) {
 
 static int64_t limit(nvml_device d, int kind, bool *lost) {
     unsigned v = 0;
-    if (!nvml_api.temperature_limit || !told(nvml_api.temperature_limit(d, kind, &v), lost))
-        return NVML_NOT_TOLD;
+    if (!nvml_api.temperature_limit || !told(nvml_api.temperature_limit(d, kind, &v), lost)) return NVML_NOT_TOLD;
     return (int64_t)v;
 }
 
@@ -145,22 +139,30 @@ static void read_modes(nvml_device d, struct nvml_facts *f) {
         f->ecc_pending = pending;
     }
     f->ecc_default = mode(nvml_api.ecc_default, d, &f->lost);
-    if (nvml_api.mig_mode && told(nvml_api.mig_mode(d, &mig, &mig_pending), &f->lost))
-        f->mig = (int64_t)mig;
+    if (nvml_api.mig_mode && told(nvml_api.mig_mode(d, &mig, &mig_pending), &f->lost)) f->mig = (int64_t)mig;
     f->persistence = mode(nvml_api.persistence, d, &f->lost);
     f->compute_mode = mode(nvml_api.compute_mode, d, &f->lost);
 }
 
 void nvml_facts_none(struct nvml_facts *ret) {
-    *ret = (struct nvml_facts){.pci_device = NVML_NOT_TOLD, .pci_subsystem = NVML_NOT_TOLD,
-                               .memory_bytes = NVML_NOT_TOLD, .ecc = NVML_NOT_TOLD,
-                               .ecc_pending = NVML_NOT_TOLD, .ecc_default = NVML_NOT_TOLD,
-                               .mig = NVML_NOT_TOLD, .persistence = NVML_NOT_TOLD,
-                               .compute_mode = NVML_NOT_TOLD, .power_limit_mw = NVML_NOT_TOLD,
-                               .slowdown_c = NVML_NOT_TOLD, .shutdown_c = NVML_NOT_TOLD,
-                               .gpu_max_c = NVML_NOT_TOLD, .pcie_gen_max = NVML_NOT_TOLD,
-                               .pcie_width_max = NVML_NOT_TOLD, .fabric_state = NVML_NOT_TOLD,
-                               .fabric_status = NVML_NOT_TOLD, .fabric_health = NVML_NOT_TOLD};
+    *ret = (struct nvml_facts){.pci_device = NVML_NOT_TOLD,
+                               .pci_subsystem = NVML_NOT_TOLD,
+                               .memory_bytes = NVML_NOT_TOLD,
+                               .ecc = NVML_NOT_TOLD,
+                               .ecc_pending = NVML_NOT_TOLD,
+                               .ecc_default = NVML_NOT_TOLD,
+                               .mig = NVML_NOT_TOLD,
+                               .persistence = NVML_NOT_TOLD,
+                               .compute_mode = NVML_NOT_TOLD,
+                               .power_limit_mw = NVML_NOT_TOLD,
+                               .slowdown_c = NVML_NOT_TOLD,
+                               .shutdown_c = NVML_NOT_TOLD,
+                               .gpu_max_c = NVML_NOT_TOLD,
+                               .pcie_gen_max = NVML_NOT_TOLD,
+                               .pcie_width_max = NVML_NOT_TOLD,
+                               .fabric_state = NVML_NOT_TOLD,
+                               .fabric_status = NVML_NOT_TOLD,
+                               .fabric_health = NVML_NOT_TOLD};
 }
 
 void nvml_facts_read(nvml_device d, struct nvml_facts *ret) {
@@ -171,8 +173,7 @@ void nvml_facts_read(nvml_device d, struct nvml_facts *ret) {
     text(nvml_api.vbios, d, ret->vbios, sizeof ret->vbios, &ret->lost);
     read_pci(d, ret);
     struct nvml_memory m = {0};
-    if (nvml_api.memory && told(nvml_api.memory(d, &m), &ret->lost))
-        ret->memory_bytes = (int64_t)m.total;
+    if (nvml_api.memory && told(nvml_api.memory(d, &m), &ret->lost)) ret->memory_bytes = (int64_t)m.total;
     read_modes(d, ret);
     read_fabric(d, ret);
     ret->power_limit_mw = number(nvml_api.power_limit, d, &ret->lost);
@@ -194,8 +195,7 @@ static void read_ecc(nvml_device d, struct nvml_counters *c) {
             for (int place = 0; place < NVML_ECC_PLACES; place++) {
                 unsigned long long v = 0;
                 int rc = NVML_NOT_SUPPORTED;
-                if (place == NVML_ANYWHERE && nvml_api.ecc_total)
-                    rc = nvml_api.ecc_total(d, kind, span, &v);
+                if (place == NVML_ANYWHERE && nvml_api.ecc_total) rc = nvml_api.ecc_total(d, kind, span, &v);
                 else if (place != NVML_ANYWHERE && nvml_api.ecc_place)
                     rc = nvml_api.ecc_place(d, kind, span, places[place], &v);
                 c->ecc[kind][span][place] = told(rc, &c->lost) ? (int64_t)v : NVML_NOT_TOLD;
@@ -204,8 +204,7 @@ static void read_ecc(nvml_device d, struct nvml_counters *c) {
     }
     struct nvml_sram s = {.version = NVML_SRAM_V1};
     c->sram_threshold = NVML_NOT_TOLD;
-    if (nvml_api.sram && told(nvml_api.sram(d, &s), &c->lost))
-        c->sram_threshold = s.threshold_exceeded != 0;
+    if (nvml_api.sram && told(nvml_api.sram(d, &s), &c->lost)) c->sram_threshold = s.threshold_exceeded != 0;
 }
 
 static int64_t read_retired(nvml_device d, int cause, bool *lost) {
@@ -234,9 +233,8 @@ static int64_t sum(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : a + b;
 
 /* One link: false when this GPU has no such link. */
 static bool read_link(nvml_device d, unsigned i, struct nvml_link *link, bool *lost) {
-    static const unsigned newer[] = {NVML_FI_LINK_MALFORMED, NVML_FI_LINK_OVERRUN,
-                                     NVML_FI_LINK_RECEIVE, NVML_FI_LINK_INTEGRITY,
-                                     NVML_FI_LINK_LOST};
+    static const unsigned newer[] = {NVML_FI_LINK_MALFORMED, NVML_FI_LINK_OVERRUN, NVML_FI_LINK_RECEIVE,
+                                     NVML_FI_LINK_INTEGRITY, NVML_FI_LINK_LOST};
     static const int places[] = {NVML_LINK_REPLAY, NVML_LINK_RECOVERY, NVML_LINK_CRC, NVML_LINK_CRC,
                                  NVML_LINK_ECC}; /* of nvmlNvLinkErrorCounter_t 0 to 4 */
     int active = 0;
@@ -260,22 +258,19 @@ static bool read_link(nvml_device d, unsigned i, struct nvml_link *link, bool *l
 void nvml_counters_read(nvml_device d, struct nvml_counters *ret) {
     static const unsigned ids[] = {NVML_FI_RECOVERY_ACTION, NVML_FI_LINK_COUNT, NVML_FI_PCIE_FATAL,
                                    NVML_FI_PCIE_NONFATAL};
-    static const unsigned slow[NVML_SLOW_KINDS] = {NVML_FI_SLOW_POWER, NVML_FI_SLOW_HW_THERMAL,
-                                                   NVML_FI_SLOW_HW_BRAKE, NVML_FI_SLOW_SW_THERMAL};
+    static const unsigned slow[NVML_SLOW_KINDS] = {NVML_FI_SLOW_POWER, NVML_FI_SLOW_HW_THERMAL, NVML_FI_SLOW_HW_BRAKE,
+                                                   NVML_FI_SLOW_SW_THERMAL};
     *ret = (struct nvml_counters){0};
     int64_t links = NVML_NOT_TOLD;
     int64_t *const to[] = {&ret->recovery, &links, &ret->pcie_fatal, &ret->pcie_nonfatal};
     fields(d, 0, ids, to, (int)GP_ARRAY_LEN(ids), &ret->lost);
-    int64_t *const slow_to[] = {&ret->slow_ns[0], &ret->slow_ns[1], &ret->slow_ns[2],
-                                &ret->slow_ns[3]};
+    int64_t *const slow_to[] = {&ret->slow_ns[0], &ret->slow_ns[1], &ret->slow_ns[2], &ret->slow_ns[3]};
     fields(d, 0, slow, slow_to, NVML_SLOW_KINDS, &ret->lost);
     ret->pcie_replays = number(nvml_api.pcie_replays, d, &ret->lost);
     read_ecc(d, ret);
     read_pages(d, ret);
     int most = links < 0 ? NVML_LINKS_MAX : (int)GP_MIN(links, (int64_t)NVML_LINKS_MAX);
-    while (ret->links < most &&
-           read_link(d, (unsigned)ret->links, &ret->link[ret->links], &ret->lost))
-        ret->links++;
+    while (ret->links < most && read_link(d, (unsigned)ret->links, &ret->link[ret->links], &ret->lost)) ret->links++;
     struct nvml_memory m;
     ret->reset_required = nvml_api.memory && nvml_api.memory(d, &m) == NVML_RESET_REQUIRED;
 }
@@ -284,15 +279,12 @@ static const struct {
     const char *name, *advice;
 } recoveries[] = {
     {"none", ""},
-    {"reset the GPU",
-     "end what uses the GPU and reset it (nvidia-smi -r), then validate again; replace "
-     "the node if it comes back"},
+    {"reset the GPU", "end what uses the GPU and reset it (nvidia-smi -r), then validate again; replace "
+                      "the node if it comes back"},
     {"reboot the node", "reboot the node, then validate again; replace it if it comes back"},
-    {"drain peer-to-peer",
-     "end every process that uses NVLink peers of this GPU, then validate again"},
-    {"drain and reset",
-     "end every process on this GPU and its NVLink peers, reset the GPU, then validate "
-     "again; replace the node if it comes back"},
+    {"drain peer-to-peer", "end every process that uses NVLink peers of this GPU, then validate again"},
+    {"drain and reset", "end every process on this GPU and its NVLink peers, reset the GPU, then validate "
+                        "again; replace the node if it comes back"},
     {"recover the IMEX domain", "restart nvidia-imex on all nodes of the NVLink domain"},
 };
 
@@ -324,23 +316,20 @@ void nvml_sample_read(nvml_device d, struct nvml_sample *ret) {
     *ret = (struct nvml_sample){.temperature_c = NVML_NOT_TOLD, .reasons = NVML_NOT_TOLD};
     ret->sm_mhz = clock_of(d, 1, &ret->lost);
     ret->memory_mhz = clock_of(d, 2, &ret->lost);
-    if (nvml_api.temperature && told(nvml_api.temperature(d, 0, &v), &ret->lost))
-        ret->temperature_c = (int64_t)v;
+    if (nvml_api.temperature && told(nvml_api.temperature(d, 0, &v), &ret->lost)) ret->temperature_c = (int64_t)v;
     int64_t *const to[] = {&ret->memory_c};
     fields(d, 0, memory_temp, to, 1, &ret->lost);
     ret->power_mw = number(nvml_api.power, d, &ret->lost);
-    int (*get)(nvml_device, unsigned long long *) =
-        nvml_api.reasons ? nvml_api.reasons : nvml_api.reasons_old;
+    int (*get)(nvml_device, unsigned long long *) = nvml_api.reasons ? nvml_api.reasons : nvml_api.reasons_old;
     if (get && told(get(d, &reasons), &ret->lost)) ret->reasons = (int64_t)(reasons & 0xffff);
     ret->pcie_gen = number(nvml_api.pcie_gen, d, &ret->lost);
     ret->pcie_width = number(nvml_api.pcie_width, d, &ret->lost);
 }
 
 void nvml_reasons_text(int64_t reasons, char *dst, size_t n) {
-    static const char *const names[] = {
-        "idle",          "application clocks",  "power cap",           "HW slowdown",
-        "sync boost",    "SW thermal slowdown", "HW thermal slowdown", "HW power brake",
-        "display clocks"};
+    static const char *const names[] = {"idle",          "application clocks",  "power cap",           "HW slowdown",
+                                        "sync boost",    "SW thermal slowdown", "HW thermal slowdown", "HW power brake",
+                                        "display clocks"};
     GP_AUTO_STR struct str s = {0};
     for (size_t i = 0; reasons > 0 && i < GP_ARRAY_LEN(names); i++)
         if (reasons >> i & 1) str_addf(&s, "%s%s", s.len ? "+" : "", names[i]);

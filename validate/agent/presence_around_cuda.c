@@ -32,11 +32,9 @@ static const char *const bad_variables[] = {
 static void judge_environment(struct agent_result *r) {
     GP_AUTO_STR struct str set = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad_variables); i++)
-        if (getenv(bad_variables[i]) != NULL)
-            str_addf(&set, "%s%s", set.len > 0 ? ", " : "", bad_variables[i]);
+        if (getenv(bad_variables[i]) != NULL) str_addf(&set, "%s%s", set.len > 0 ? ", " : "", bad_variables[i]);
     if (set.len > 0)
-        health_blame(r, AGENT_DEGRADED, "environment",
-                     "unset it for this login, and see who sets it",
+        health_blame(r, AGENT_DEGRADED, "environment", "unset it for this login, and see who sets it",
                      "the environment changes what CUDA does: %s", set.s);
 }
 
@@ -59,8 +57,7 @@ static bool fabric_manager_version(int64_t deadline_ms, char *dst, size_t n) {
     return true;
 }
 
-static void judge_fabric_manager(bool started, const char *driver, int64_t deadline_ms,
-                                 struct agent_result *r) {
+static void judge_fabric_manager(bool started, const char *driver, int64_t deadline_ms, struct agent_result *r) {
     char version[48];
     int switches = gpu_pci_switches();
     bool there = fabric_manager_version(deadline_ms, version, sizeof version);
@@ -73,18 +70,15 @@ static void judge_fabric_manager(bool started, const char *driver, int64_t deadl
         return;
     }
     if (str_eq(r->code, "cuda_802"))
-        agent_suggest(
-            r,
-            FM " is version %s, the driver is %s: install exactly the driver's version and start "
-               "it",
-            version, driver);
+        agent_suggest(r,
+                      FM " is version %s, the driver is %s: install exactly the driver's version and start "
+                         "it",
+                      version, driver);
     else if (switches > 0 && started)
-        health_blame(
-            r, AGENT_FAIL, "fabric_version",
-            "install " FM " of exactly the driver's version and hold both packages",
-            FM
-            " is version %s, the driver is %s: after the next start the NVSwitch fabric stays down",
-            version, driver);
+        health_blame(r, AGENT_FAIL, "fabric_version",
+                     "install " FM " of exactly the driver's version and hold both packages",
+                     FM " is version %s, the driver is %s: after the next start the NVSwitch fabric stays down",
+                     version, driver);
 }
 
 /* --- the driver's own parts --- */
@@ -111,15 +105,13 @@ static void judge_module(const char *driver, struct agent_result *r) {
     if (module[0] == '\0') return;
     agent_data_str(r, "kernel_module", module);
     if (driver[0] != '\0' && !str_eq(module, driver))
-        health_blame(
-            r, AGENT_FAIL, "nvml_mismatch",
-            "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
-            "packages",
-            "the kernel module is %s, the driver's libraries are %s", module, driver);
+        health_blame(r, AGENT_FAIL, "nvml_mismatch",
+                     "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
+                     "packages",
+                     "the kernel module is %s, the driver's libraries are %s", module, driver);
 }
 
-void presence_surroundings(bool started, const char *driver, int64_t deadline_ms,
-                           struct agent_result *r) {
+void presence_surroundings(bool started, const char *driver, int64_t deadline_ms, struct agent_result *r) {
     int bus = gpu_pci_count();
     bool nouveau = fs_exists("/sys/module/nouveau");
     if (bus > 0) agent_data_int(r, "pci_gpus", bus);
@@ -129,9 +121,8 @@ void presence_surroundings(bool started, const char *driver, int64_t deadline_ms
     judge_module(driver, r);
     if (!started) {
         if (nouveau)
-            agent_suggest(
-                r, "the module 'nouveau' holds the GPU: blacklist it, rebuild the initramfs and "
-                   "reboot");
+            agent_suggest(r, "the module 'nouveau' holds the GPU: blacklist it, rebuild the initramfs and "
+                             "reboot");
         else if (str_eq(r->code, "cuda_999") && !fs_exists("/dev/nvidia-uvm"))
             agent_suggest(r, "there is no /dev/nvidia-uvm: load the module nvidia-uvm "
                              "(nvidia-modprobe -u -c=0), "
@@ -139,9 +130,8 @@ void presence_surroundings(bool started, const char *driver, int64_t deadline_ms
         return;
     }
     if (nouveau)
-        health_blame(
-            r, AGENT_DEGRADED, "nouveau",
-            "blacklist it, rebuild the initramfs and reboot: it takes the GPU at the next start",
-            "the module 'nouveau' is loaded beside NVIDIA's driver");
+        health_blame(r, AGENT_DEGRADED, "nouveau",
+                     "blacklist it, rebuild the initramfs and reboot: it takes the GPU at the next start",
+                     "the module 'nouveau' is loaded beside NVIDIA's driver");
     judge_environment(r);
 }

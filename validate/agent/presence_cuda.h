@@ -14,8 +14,8 @@ struct presence_seen {
 };
 /* GPU `index` of CUDA: adds {"gpu":i, ...} to json, judges model, memory, modes, processes into r.
  * nvml: whether NVML runs. -GP_EENV when CUDA does not tell what it is (r says so). */
-int presence_gpu(const struct check_ctx *c, int index, bool nvml, struct str *json,
-                 struct agent_result *r, struct presence_seen *ret);
+int presence_gpu(const struct check_ctx *c, int index, bool nvml, struct str *json, struct agent_result *r,
+                 struct presence_seen *ret);
 
 /* Versions that must agree, fabric manager, nouveau, environment variables. started: whether CUDA works
  * (else only what explains the failure is of interest). driver: "" not known. */

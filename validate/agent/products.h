@@ -8,9 +8,9 @@
 #include "known_product.h"
 
 struct product_type {
-    const char *name;     /* "bf16": the figure's name too */
+    const char *name; /* "bf16": the figure's name too */
     enum gemm_type type;
-    bool trans_b;         /* B is stored column by column: what 8-bit units want */
+    bool trans_b; /* B is stored column by column: what 8-bit units want */
 };
 extern const struct product_type product_types[]; /* name NULL ends */
 /* Do this GPU and what multiplies on it have that type? */
@@ -32,15 +32,14 @@ struct product {
 int product_alloc(struct device *d, struct product *p, struct gp_error *err);
 void product_free(struct device *d, struct product *p);
 int product_fill_random(struct device *d, const struct product *p, uint64_t seed, struct gp_error *err);
-int product_fill_known(struct device *d, const struct product *p, const struct known_product *k,
-                       struct gp_error *err);
+int product_fill_known(struct device *d, const struct product *p, const struct known_product *k, struct gp_error *err);
 struct gemm_args product_args(const struct product *p, bool out_same);
 /* C = A * B, C in fp32, or in the operands' type with out_same. Queued. */
 int product_queue(struct device *d, const struct product *p, bool out_same, struct gp_error *err);
 
 /* Launches a kernel over items with arguments. Queued. */
-int product_launch(struct device *d, const char *kernel, int64_t items, const union kernel_arg *args,
-                   size_t n_args, struct gp_error *err);
+int product_launch(struct device *d, const char *kernel, int64_t items, const union kernel_arg *args, size_t n_args,
+                   struct gp_error *err);
 /* Numbers of C: looked at, not finite, not zero. Waits. */
 struct number_counts {
     uint64_t seen, odd, some;
@@ -50,7 +49,7 @@ struct number_room {
     dev_addr counts; /* 3 words */
     int64_t deadline_ms;
 };
-int product_count(const struct number_room *room, dev_addr c, int64_t count, int known_type,
-                  struct number_counts *ret, struct gp_error *err);
+int product_count(const struct number_room *room, dev_addr c, int64_t count, int known_type, struct number_counts *ret,
+                  struct gp_error *err);
 
 #endif

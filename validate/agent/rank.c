@@ -103,8 +103,9 @@ static int read_stdin(struct rank *k, struct gp_error *err) {
         if (r == 0 && !str_put(k->plan.rendezvous, sizeof k->plan.rendezvous, second))
             r = gp_fail(err, GP_EUSAGE, "the second line of stdin is too long");
         if (r == 0 && (k->plan.rendezvous[0] == '\0') != (k->rank == 0))
-            r = gp_fail(err, GP_EUSAGE, k->rank == 0 ? "rank 0 takes no address: the second line is empty"
-                                                     : "rank 0's address is missing on stdin");
+            r = gp_fail(err, GP_EUSAGE,
+                        k->rank == 0 ? "rank 0 takes no address: the second line is empty"
+                                     : "rank 0's address is missing on stdin");
     }
     explicit_bzero(buf, sizeof buf);
     return r;
@@ -118,8 +119,7 @@ static void make_plan(struct rank *k, int64_t began_ms) {
     p->gpu = (int)k->gpu;
     p->deadline_ms = began_ms + k->deadline_in_ms;
     p->meet_ms = GP_MIN(MEET_MAX_MS, k->deadline_in_ms);
-    for (int i = 0; i < p->count; i++)
-        k->emits[i] = (struct emit){.ranked = k->ranks > 1, .rank = p->first + i};
+    for (int i = 0; i < p->count; i++) k->emits[i] = (struct emit){.ranked = k->ranks > 1, .rank = p->first + i};
 }
 
 /* "fp32" alone, or with "bf16", "fp16". NULL: the device's own choice. */
@@ -164,11 +164,9 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
     int r = args_parse(argc, argv, args, err);
     if (r == 0) r = check_list_parse(ids, true, &p->checks, err);
     if (r == 0 && (k->size < 1 || k->size > 1024 || k->rank < 0 || k->rank >= k->size))
-        r = gp_fail(err, GP_EUSAGE, "rank %lld of %lld makes no sense", (long long)k->rank,
-                    (long long)k->size);
+        r = gp_fail(err, GP_EUSAGE, "rank %lld of %lld makes no sense", (long long)k->rank, (long long)k->size);
     if (r == 0 && (k->ranks < 1 || k->ranks > RANKS_MAX || k->rank + k->ranks > k->size))
-        r = gp_fail(err, GP_EUSAGE, "--ranks is from 1 to %d, and no more than there are from --rank on",
-                    RANKS_MAX);
+        r = gp_fail(err, GP_EUSAGE, "--ranks is from 1 to %d, and no more than there are from --rank on", RANKS_MAX);
     if (r == 0 && (k->gpu < -1 || k->gpu > 1023))
         r = gp_fail(err, GP_EUSAGE, "--gpu is the number of the first rank's GPU");
     if (r == 0 && (p->steps < 20 || p->steps > 100000 || p->seed < 0))
@@ -231,8 +229,7 @@ static int detach(struct rank *k, pid_t *ret_pid, struct gp_error *err) {
         return gp_fail_errno(err, GP_EENV, errno, "could not start the rank");
     }
     char ok = 0;
-    bool good = read(p[0], ret_pid, sizeof *ret_pid) == (ssize_t)sizeof *ret_pid &&
-                read(p[0], &ok, 1) == 1 && ok;
+    bool good = read(p[0], ret_pid, sizeof *ret_pid) == (ssize_t)sizeof *ret_pid && read(p[0], &ok, 1) == 1 && ok;
     close(p[0]);
     if (!good) return gp_fail(err, GP_EIO, "could not write to '%s'", k->dir);
     return 0;

@@ -9,7 +9,7 @@
 
 #define RANKS_MAX 64 /* of one node */
 
-struct rank_plan { /* what the ranks of this process share */
+struct rank_plan {          /* what the ranks of this process share */
     const char *bind;       /* private address of this node */
     int first, count, size; /* ranks [first, first + count) of size */
     int gpu;                /* of the first rank, the next ones follow; -1: no GPU takes part */

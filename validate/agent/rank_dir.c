@@ -30,8 +30,7 @@ static bool proc_stat(pid_t pid, struct proc_stat *ret) {
     const char *p = strrchr(s.s, ')'); /* the name may hold anything */
     unsigned long long start = 0;
     if (p == NULL) return false;
-    int n = sscanf(p + 1,
-                   " %c %*d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+    int n = sscanf(p + 1, " %c %*d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                    &ret->state, &ret->session, &start);
     ret->start_ticks = (int64_t)start;
     return n == 3;
@@ -40,8 +39,7 @@ static bool proc_stat(pid_t pid, struct proc_stat *ret) {
 static void boot_id(char dst[40]) {
     GP_AUTO_STR struct str s = {0};
     dst[0] = '\0';
-    if (fs_read("/proc/sys/kernel/random/boot_id", 64, &s, NULL) == 0 && s.s != NULL)
-        str_put(dst, 40, str_trim(s.s));
+    if (fs_read("/proc/sys/kernel/random/boot_id", 64, &s, NULL) == 0 && s.s != NULL) str_put(dst, 40, str_trim(s.s));
 }
 
 int rank_owner_write(const char *dir, pid_t pid, struct gp_error *err) {
@@ -77,8 +75,8 @@ static bool same_boot(const struct rank_owner *o) {
 
 bool rank_owner_alive(const struct rank_owner *o) {
     struct proc_stat st;
-    return same_boot(o) && proc_stat(o->pid, &st) && st.start_ticks == o->start_ticks &&
-           st.state != 'Z' && st.state != 'X';
+    return same_boot(o) && proc_stat(o->pid, &st) && st.start_ticks == o->start_ticks && st.state != 'Z' &&
+           st.state != 'X';
 }
 
 int rank_session_count(const struct rank_owner *o, bool kill_them) {
@@ -115,8 +113,7 @@ static int pass_on(int fd, int64_t *offset, struct gp_error *err) {
             return gp_fail(err, GP_EPROTO, "the rank wrote a line that does not end");
         char *last = s.len > 0 ? memrchr(s.s, '\n', s.len) : NULL;
         size_t whole = last != NULL ? (size_t)(last - s.s) + 1 : 0;
-        if (whole > 0 && fs_write_all(STDOUT_FILENO, s.s, whole) != 0)
-            return gp_fail(err, GP_EIO, "nobody reads");
+        if (whole > 0 && fs_write_all(STDOUT_FILENO, s.s, whole) != 0) return gp_fail(err, GP_EIO, "nobody reads");
         memmove(s.s, s.s + whole, s.len - whole);
         s.len -= whole;
         *offset += (int64_t)whole;
@@ -148,8 +145,8 @@ int verb_follow(int argc, char **argv) {
         gp_sleep(20, NULL, NULL);
     }
     if (r == 0) {
-        GP_AUTO_FREE char *t = xasprintf("{\"type\":\"at\",\"offset\":%lld,\"alive\":%s}\n",
-                                         (long long)from, alive ? "true" : "false");
+        GP_AUTO_FREE char *t =
+            xasprintf("{\"type\":\"at\",\"offset\":%lld,\"alive\":%s}\n", (long long)from, alive ? "true" : "false");
         if (fs_write_all(STDOUT_FILENO, t, strlen(t)) == 0) return 0;
     }
     fprintf(stderr, "gpuprov-agent follow: %s\n", err.msg);
@@ -180,7 +177,7 @@ int verb_stop(int argc, char **argv) {
     }
     printf("{\"type\":\"stopped\",\"killed\":%d,\"left\":%d}\n", killed, left);
     if (left == 0) return 0;
-    fprintf(stderr, "gpuprov-agent stop: %d processes of session %d could not be ended: driver hang\n",
-            left, (int)o.pid);
+    fprintf(stderr, "gpuprov-agent stop: %d processes of session %d could not be ended: driver hang\n", left,
+            (int)o.pid);
     return 2;
 }

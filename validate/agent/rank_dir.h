@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 struct rank_owner {
-    pid_t pid;          /* leader of its own session */
+    pid_t pid;           /* leader of its own session */
     int64_t start_ticks; /* /proc/PID/stat's starttime: tells a reused pid */
     char boot_id[40];
 };

@@ -14,7 +14,7 @@
 
 struct watched {
     struct worker w;
-    bool open, done;       /* it still may say something; it said that it is done */
+    bool open, done;                                          /* it still may say something; it said that it is done */
     bool said[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* per place in checks */
 };
 struct watch {
@@ -79,14 +79,10 @@ static void close_rank(struct watch *k, int local, bool late) {
     char text[80], why[160] = "";
     bool reaped = worker_kill(&r->w, &status) && !agent_fault("unreaped", rank, 0);
     worker_status_text(text, sizeof text, status);
-    if (!reaped)
-        str_put(why, sizeof why, "driver hang: the rank's worker could not be ended by SIGKILL");
-    else if (!r->done && late)
-        str_put(why, sizeof why, "the rank had not ended at its deadline and was killed");
-    else if (!r->done)
-        snprintf(why, sizeof why, "the rank's worker %s", text);
-    unsaid(k, local, reaped && !late ? AGENT_ERROR : AGENT_FAIL, reaped ? "no_result" : "driver_hang",
-           why);
+    if (!reaped) str_put(why, sizeof why, "driver hang: the rank's worker could not be ended by SIGKILL");
+    else if (!r->done && late) str_put(why, sizeof why, "the rank had not ended at its deadline and was killed");
+    else if (!r->done) snprintf(why, sizeof why, "the rank's worker %s", text);
+    unsaid(k, local, reaped && !late ? AGENT_ERROR : AGENT_FAIL, reaped ? "no_result" : "driver_hang", why);
     k->ears->end(k->ears->ctx, local, why, !reaped);
     r->open = false;
 }
@@ -103,9 +99,7 @@ static void start_rank(struct watch *k, int local) {
     k->ears->end(k->ears->ctx, local, err.msg, false);
 }
 
-static bool broken(const struct watch *k) {
-    return k->ears->broken != NULL && k->ears->broken(k->ears->ctx);
-}
+static bool broken(const struct watch *k) { return k->ears->broken != NULL && k->ears->broken(k->ears->ctx); }
 
 void ranks_watch(struct rank_plan *plan, const struct rank_ears *ears) {
     struct watch k = {.plan = plan, .ears = ears};

@@ -50,8 +50,7 @@ static void one_check(struct check_ctx *c, int index, int out) {
     int64_t began = clock_ms();
     if (c->comm_err.code == GP_OK && !str_eq(info->id, "net.pair")) gang_open_gpus(c);
     if (ops == NULL) {
-        agent_set(&r, AGENT_SKIPPED, "no_code", "this agent (%s) has no code for %s", agent_kind.name,
-                  info->id);
+        agent_set(&r, AGENT_SKIPPED, "no_code", "this agent (%s) has no code for %s", agent_kind.name, info->id);
     } else if (c->comm_err.code != GP_OK) {
         agent_set(&r, AGENT_ERROR, "comm_failed", "not run: %s", c->comm_err.msg);
         if (comm_culprit(&c->comm_err) >= 0) agent_culprit(&r, comm_culprit(&c->comm_err));
@@ -87,7 +86,9 @@ void rank_worker(void *arg, int in, int out) {
     char addr[sizeof k->rendezvous];
     memcpy(addr, k->rendezvous, sizeof addr);
     struct check_ctx c = {.deadline_ms = k->deadline_ms,
-                          .gpu = k->gpu < 0 ? -1 : k->same_gpu ? k->gpu : k->gpu + k->starting,
+                          .gpu = k->gpu < 0    ? -1
+                                 : k->same_gpu ? k->gpu
+                                               : k->gpu + k->starting,
                           .same_gpu = k->same_gpu,
                           .gpus = k->gpu < 0 ? 0 : k->count,
                           .gpus_expected = -1,

@@ -39,8 +39,7 @@ void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, c
     va_end(ap);
 }
 
-void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code,
-                     const struct gp_error *err) {
+void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code, const struct gp_error *err) {
     agent_set(r, v, code, "%s", err->msg);
 }
 
@@ -64,13 +63,11 @@ void agent_metric(struct agent_result *r, const char *name, double value) {
     size_t i = 0;
     while (i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL && !str_eq(m[i].name, name)) i++;
     if (i == GP_ARRAY_LEN(r->check->metrics) || m[i].name == NULL) {
-        agent_set(r, AGENT_ERROR, "unknown_metric", "the table has no figure '%s' for %s", name,
-                  r->check->id);
+        agent_set(r, AGENT_ERROR, "unknown_metric", "the table has no figure '%s' for %s", name, r->check->id);
         return;
     }
     if (!isfinite(value)) {
-        agent_set(r, AGENT_ERROR, "not_finite", "the figure '%s' of %s is not a number", name,
-                  r->check->id);
+        agent_set(r, AGENT_ERROR, "not_finite", "the figure '%s' of %s is not a number", name, r->check->id);
         return;
     }
     for (size_t k = 0; k < r->n_metrics; k++) {
@@ -150,11 +147,11 @@ static void judge_fixed(struct agent_result *r, const struct agent_metric *metri
     char code[48];
     snprintf(code, sizeof code, "%s_%s", m->ceiling ? "high" : "low", m->name);
     if (m->fail >= 0 && (m->ceiling ? v > m->fail : v < m->fail))
-        agent_set(r, AGENT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit,
-                  rel, m->fail, m->source);
+        agent_set(r, AGENT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit, rel, m->fail,
+                  m->source);
     else if (m->degraded >= 0 && (m->ceiling ? v > m->degraded : v < m->degraded))
-        agent_set(r, AGENT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit,
-                  rel, m->degraded, m->source);
+        agent_set(r, AGENT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit, rel,
+                  m->degraded, m->source);
 }
 
 void agent_about(struct agent_result *r, const struct check_ctx *c) {
@@ -162,8 +159,7 @@ void agent_about(struct agent_result *r, const struct check_ctx *c) {
     if (r->about.gpus == 0) r->about.gpus = c->gpus;
 }
 
-static bool figure_of(const struct agent_result *r, const struct check_metric_info *m,
-                      struct gpu_figure *ret) {
+static bool figure_of(const struct agent_result *r, const struct check_metric_info *m, struct gpu_figure *ret) {
     struct gpu_figure_key key = r->about;
     key.check = r->check->id;
     key.metric = m->name;
@@ -185,8 +181,8 @@ static void judge_by_model(struct agent_result *r, struct agent_metric *metric) 
     if (metric->value >= f.degraded) return;
     enum agent_verdict v = metric->value < f.fail ? AGENT_FAIL : AGENT_DEGRADED;
     if (f.measured > 0)
-        agent_set(r, v, code, "%s is %.4g %s, %s that a sound %s reaches (%s)", m->name, metric->value,
-                  m->unit, share, gpu_model_name(r->model), f.source);
+        agent_set(r, v, code, "%s is %.4g %s, %s that a sound %s reaches (%s)", m->name, metric->value, m->unit, share,
+                  gpu_model_name(r->model), f.source);
     else
         agent_set(r, v, code, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, metric->value, m->unit,
                   v == AGENT_FAIL ? "below the limit of" : "hardly above the limit of", f.fail,
@@ -209,8 +205,8 @@ void agent_judge_limits(struct agent_result *r) {
     struct gpu_figure f;
     for (size_t i = 0; i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL; i++)
         if (m[i].by_model && !m[i].optional && !has_metric(r, &m[i]) && figure_of(r, &m[i], &f))
-            agent_set(r, AGENT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one",
-                      m[i].name, gpu_model_name(r->model));
+            agent_set(r, AGENT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one", m[i].name,
+                      gpu_model_name(r->model));
 }
 
 /* What the figure had to reach, and who says so. */
@@ -230,8 +226,7 @@ static void add_limit(const struct agent_metric *metric, struct str *s) {
     str_add(s, ",\"source\":");
     if (metric->source != NULL && metric->measured > 0) {
         GP_AUTO_STR struct str number = {0};
-        GP_AUTO_FREE char *text = xasprintf("measured elsewhere: %.6g; %s", metric->measured,
-                                            metric->source);
+        GP_AUTO_FREE char *text = xasprintf("measured elsewhere: %.6g; %s", metric->measured, metric->source);
         quoted(s, text);
         agent_json_num(&number, metric->measured);
         str_addf(s, ",\"measured\":%s", number.s); /* what reports draw beside it */
@@ -277,7 +272,6 @@ void agent_result_line(const struct agent_result *r, struct str *ret) {
     const char *comma = r->culprits.len > 0 && r->data.len > 0 ? "," : "";
     if (s.len + r->data.len > AGENT_LINE_MAX - 64 || r->data.truncated)
         str_addf(&s, "%s\"dropped\":\"longer than one line\"}}\n", comma);
-    else
-        str_addf(&s, "%s%s}}\n", comma, r->data.s);
+    else str_addf(&s, "%s%s}}\n", comma, r->data.s);
     str_add_mem(ret, s.s, s.len);
 }

@@ -13,8 +13,7 @@
 #define SLACK_MS 15000 /* stated seconds choose, they do not condemn a busy machine */
 
 /* The driver is loaded by all GPUs' workers at once, before the clock starts. */
-static void load(struct run *run)
-{
+static void load(struct run *run) {
     bool host = false, gpus = false;
     for (size_t i = 0; i < run->n_picks; i++) {
         const struct check_info *c = run->picks[i].info;
@@ -22,8 +21,7 @@ static void load(struct run *run)
         host = host || (driver && !(c->needs & NEED_GPU) && agent_kind.start);
         gpus = gpus || (driver && (c->needs & NEED_GPU));
     }
-    if (!run->gpus || (!host && !gpus))
-        return;
+    if (!run->gpus || (!host && !gpus)) return;
     int64_t began = clock_ms();
     places_load(run, host, gpus);
     run->emit.load_ms = clock_ms() - began;
@@ -41,18 +39,15 @@ static void load(struct run *run)
 }
 
 /* A failure that nothing of the caller's could take back. */
-static bool is_certain(const struct run *run, const struct agent_result *r)
-{
+static bool is_certain(const struct run *run, const struct agent_result *r) {
     bool limit = str_starts(r->code, "low_") || str_starts(r->code, "high_");
     for (size_t i = 0; limit && i < run->own_floors.n; i++)
-        if (&check_table[run->own_floors.items[i]] == r->check)
-            return false;
+        if (&check_table[run->own_floors.items[i]] == r->check) return false;
     return r->verdict == AGENT_FAIL;
 }
 
 /* What this check may use: its share, less where earlier ones took longer than they should. */
-static struct pick in_time(const struct run *run, size_t at)
-{
+static struct pick in_time(const struct run *run, size_t at) {
     struct pick p = run->picks[at];
     int64_t stated_ms = (int64_t)p.info->seconds * 1000;
     int64_t rest_ms = pick_seconds(run->picks + at + 1, run->n_picks - at - 1) * 1000;
@@ -61,8 +56,7 @@ static struct pick in_time(const struct run *run, size_t at)
     return p;
 }
 
-static void not_run(struct run *run, const struct check_info *info, const char *code, const char *why)
-{
+static void not_run(struct run *run, const struct check_info *info, const char *code, const char *why) {
     struct agent_result r;
     agent_result_init(&r, info);
     agent_set(&r, AGENT_SKIPPED, code, "not run: %s", why);
@@ -70,29 +64,26 @@ static void not_run(struct run *run, const struct check_info *info, const char *
     agent_result_clear(&r);
 }
 
-static void run_checks(struct run *run)
-{
+static void run_checks(struct run *run) {
     GP_AUTO_FREE char *failed = NULL;
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
         const struct check_info *info = run->picks[i].info;
         struct agent_result r;
-        if (!run->picks[i].taken)
-            continue;
+        if (!run->picks[i].taken) continue;
         if (failed) {
             not_run(run, info, "stopped", failed);
             continue;
         }
         if (clock_left_ms(run->hard_ms) < (int64_t)info->seconds * 1000) {
-            not_run(run, info, "no_time", "--time had passed: the checks before it took longer than they "
+            not_run(run, info, "no_time",
+                    "--time had passed: the checks before it took longer than they "
                     "take on a sound node");
             continue;
         }
         emit_start(&run->emit, info);
         struct pick p = in_time(run, i);
-        if ((info->needs & NEED_GPU) && agent_check_ops(info->id))
-            place_ask_gpus(run, &p, &r);
-        else
-            place_ask_host(run, &p, &r);
+        if ((info->needs & NEED_GPU) && agent_check_ops(info->id)) place_ask_gpus(run, &p, &r);
+        else place_ask_host(run, &p, &r);
         emit_result(&run->emit, &r);
         if (!run->all && is_certain(run, &r))
             failed = xasprintf("%s failed before (--all runs the rest too)", info->id);
@@ -100,46 +91,37 @@ static void run_checks(struct run *run)
     }
 }
 
-static void say_left_out(struct run *run)
-{
+static void say_left_out(struct run *run) {
     char have[32];
     duration_format(have, sizeof have, run->time_ms);
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
         const struct pick *p = &run->picks[i];
-        GP_AUTO_FREE char *why =
-            xasprintf("takes %d s, which --time %s does not leave", p->info->seconds, have);
+        GP_AUTO_FREE char *why = xasprintf("takes %d s, which --time %s does not leave", p->info->seconds, have);
         /* the core counts; what else the time leaves out is only said */
         struct check_info unasked = *p->info;
         unasked.required = p->core;
-        if (!p->taken)
-            not_run(run, &unasked, "left_out", why);
+        if (!p->taken) not_run(run, &unasked, "left_out", why);
     }
 }
 
 /* What is about all GPUs together, when nobody said which checks: what the time allows, in the table's order.
  * Without a controller it is not required, so what does not fit is only said. */
-static void run_gang(struct run *run, struct str *why)
-{
+static void run_gang(struct run *run, struct str *why) {
     struct gang_local gang = {.gpus = run->gpus};
     int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
     bool alone = gang_local_ranks(run->gpus) < 2;
-    if (run->emit.broken || (alone && !run->named))
-        return;
+    if (run->emit.broken || (alone && !run->named)) return;
     for (size_t i = 0; i < run->gang.n; i++) {
         const struct check_info *c = &check_table[run->gang.items[i]];
-        if (alone)
-            not_run(run, c, "one_gpu", "this node has no two GPUs");
-        else if (!agent_check_ops(c->id))
-            not_run(run, c, "no_code", "this agent has no code for it");
+        if (alone) not_run(run, c, "one_gpu", "this node has no two GPUs");
+        else if (!agent_check_ops(c->id)) not_run(run, c, "no_code", "this agent has no code for it");
         else if (run->emit.failed && !run->all)
             not_run(run, c, "stopped", "a check failed before (--all runs the rest too)");
-        else
-            gang.checks.items[gang.checks.n++] = run->gang.items[i];
+        else gang.checks.items[gang.checks.n++] = run->gang.items[i];
     }
     for (int i = 0; check_table[i].id && !run->named; i++) {
         const struct check_info *c = &check_table[i];
-        if (c->level != CHECK_GANG || (c->needs & NEED_PEERS) || !agent_check_ops(c->id))
-            continue;
+        if (c->level != CHECK_GANG || (c->needs & NEED_PEERS) || !agent_check_ops(c->id)) continue;
         bool failed = run->emit.failed && !run->all;
         if (!failed && c->seconds <= left_s) {
             gang.checks.items[gang.checks.n++] = i;
@@ -149,16 +131,13 @@ static void run_gang(struct run *run, struct str *why)
         struct check_info unasked = *c;
         unasked.required = false;
         not_run(run, &unasked, failed ? "stopped" : "left_out",
-                failed ? "a check failed before (--all runs the rest too)"
-                       : "it takes longer than --time leaves");
+                failed ? "a check failed before (--all runs the rest too)" : "it takes longer than --time leaves");
     }
     gang.deadline_ms = GP_MAX(run->hard_ms, clock_deadline(run->time_ms)) + RUN_LOAD_MS; /* its loading's limit */
-    if (gang.checks.n)
-        gang_run_local(&gang, &run->emit, why);
+    if (gang.checks.n) gang_run_local(&gang, &run->emit, why);
 }
 
-static int run_all(struct run *run)
-{
+static int run_all(struct run *run) {
     emit_hello(&run->emit, -1, 0);
     load(run);
     int64_t need_ms = GP_MAX(run->time_ms, pick_seconds(run->picks, run->n_picks) * 1000);
@@ -178,8 +157,7 @@ static int run_all(struct run *run)
     return emit_end(&run->emit, why);
 }
 
-int verb_run(int argc, char **argv)
-{
+int verb_run(int argc, char **argv) {
     struct gp_error err = {0};
     struct run *run = xcalloc(1, sizeof *run);
     run->emit.fd = STDOUT_FILENO;
@@ -188,8 +166,7 @@ int verb_run(int argc, char **argv)
     int code = AGENT_EXIT_UNKNOWN;
     if (run_setup(run, argc, argv, &err) == 0) {
         code = run_all(run);
-        if (run->emit.broken)
-            code = AGENT_EXIT_UNKNOWN;
+        if (run->emit.broken) code = AGENT_EXIT_UNKNOWN;
     } else {
         fprintf(stderr, "gpuprov-agent run: %s\n", err.msg);
     }

@@ -17,8 +17,8 @@
 struct run_said {
     enum agent_verdict verdict;
     char code[48], message[400], suggestion[400];
-    struct gpu_identity id;         /* of a load */
-    const struct gpu_model *model;  /* the same program: static addresses are equal */
+    struct gpu_identity id;        /* of a load */
+    const struct gpu_model *model; /* the same program: static addresses are equal */
     int64_t load_ms;
 };
 
@@ -31,11 +31,11 @@ enum { REQUEST_LOAD = -1 };
 /* One worker and what is known of its GPU. */
 struct run_place {
     struct worker worker;
-    int gpu;       /* -1: the host's */
+    int gpu; /* -1: the host's */
     bool loaded;
-    bool lost;     /* said tells why; it is not asked again */
+    bool lost; /* said tells why; it is not asked again */
     struct run_said said;
-    pid_t stuck;   /* a worker that SIGKILL did not end; 0: none */
+    pid_t stuck; /* a worker that SIGKILL did not end; 0: none */
     char stuck_in[64];
 };
 
@@ -44,14 +44,14 @@ struct run {
     char host[65];
     struct pick picks[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* in the order of the run */
     size_t n_picks;
-    bool all;                  /* --all: a failure does not end it */
-    bool named;                /* --checks: these and no others */
-    struct check_list gang;    /* of those: what is about all GPUs together */
+    bool all;                     /* --all: a failure does not end it */
+    bool named;                   /* --checks: these and no others */
+    struct check_list gang;       /* of those: what is about all GPUs together */
     struct check_list own_floors; /* --floors: the caller judges the limits of these by its own */
     int64_t time_ms, load_limit_ms;
-    int64_t hard_ms;           /* monotonic: every check has ended by then; set when loading is done */
-    int gpus;                  /* places of GPUs */
-    int place;                 /* which one a child is */
+    int64_t hard_ms; /* monotonic: every check has ended by then; set when loading is done */
+    int gpus;        /* places of GPUs */
+    int place;       /* which one a child is */
     struct emit emit;
     struct run_place places[RUN_MAX_GPUS + 1]; /* 0: the host's; 1 + i: GPU i's */
 };

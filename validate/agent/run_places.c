@@ -26,55 +26,45 @@ struct ask {
     int64_t limit_ms, budget_ms;
     int64_t began_ms, deadline_ms; /* monotonic */
     bool waiting, has_result;
-    struct agent_result r;  /* of a check: always filled in the end */
-    struct run_said said;   /* how the GPU was left */
+    struct agent_result r; /* of a check: always filled in the end */
+    struct run_said said;  /* how the GPU was left */
 };
 
-static const struct check_info *ask_info(const struct ask *a)
-{
+static const struct check_info *ask_info(const struct ask *a) {
     return a->check == REQUEST_LOAD ? NULL : &check_table[a->check];
 }
 
 static void said_put(struct run_said *said, enum agent_verdict v, const char *code, const char *message,
-                     const char *suggestion)
-{
+                     const char *suggestion) {
     said->verdict = v;
     str_put(said->code, sizeof said->code, code);
     str_put(said->message, sizeof said->message, message);
     str_put(said->suggestion, sizeof said->suggestion, suggestion);
 }
 
-static void fresh_result(struct ask *a)
-{
+static void fresh_result(struct ask *a) {
     agent_result_init(&a->r, a->check == REQUEST_LOAD ? &check_table[0] : ask_info(a));
     a->r.gpu = a->p->gpu;
 }
 
-static const char *place_name(const struct run_place *p, char *dst, size_t n)
-{
-    if (p->gpu < 0)
-        snprintf(dst, n, "the host");
-    else
-        snprintf(dst, n, "gpu %d", p->gpu);
+static const char *place_name(const struct run_place *p, char *dst, size_t n) {
+    if (p->gpu < 0) snprintf(dst, n, "the host");
+    else snprintf(dst, n, "gpu %d", p->gpu);
     return dst;
 }
 
 /* The host's place is never lost: its next check has a worker of its own. */
-static void place_lose(struct run_place *p, const struct run_said *said, const char *where)
-{
+static void place_lose(struct run_place *p, const struct run_said *said, const char *where) {
     char name[32];
-    if (p->gpu < 0)
-        return;
+    if (p->gpu < 0) return;
     GP_AUTO_FREE char *text =
-        xasprintf("not run: %s was lost in %s: %s", place_name(p, name, sizeof name), where,
-                  said->message);
+        xasprintf("not run: %s was lost in %s: %s", place_name(p, name, sizeof name), where, said->message);
     p->lost = true;
     said_put(&p->said, said->verdict, said->code, text, said->suggestion);
 }
 
 /* Kills the worker of an unanswered question. False: SIGKILL did not end it. */
-static bool place_kill(struct run *run, struct run_place *p, const char *what, int *ret_status)
-{
+static bool place_kill(struct run *run, struct run_place *p, const char *what, int *ret_status) {
     pid_t pid = p->worker.pid;
     bool reaped = worker_kill(&p->worker, ret_status) && !agent_fault("stuck", (int)(p - run->places), 0);
     p->loaded = p->gpu < 0 && p->loaded;
@@ -88,8 +78,7 @@ static bool place_kill(struct run *run, struct run_place *p, const char *what, i
 /* --- one question --- */
 
 /* The worker did not answer: it is killed, and why becomes the answer. */
-static void ask_failed(struct run *run, struct ask *a, const struct gp_error *err)
-{
+static void ask_failed(struct run *run, struct ask *a, const struct gp_error *err) {
     char text[64], took[32], name[32];
     int status = 0;
     const struct check_info *info = ask_info(a);
@@ -111,7 +100,8 @@ static void ask_failed(struct run *run, struct ask *a, const struct gp_error *er
                  "replace the node if it comes back");
     } else if (err->code == GP_ETIMEOUT && a->has_result) {
         str_addf(&s, "%s had not come to rest %s after %s began", name, took, what);
-        said_put(&said, AGENT_FAIL, "gpu_hang", s.s, "look for 'NVRM: Xid' in the kernel log; reset "
+        said_put(&said, AGENT_FAIL, "gpu_hang", s.s,
+                 "look for 'NVRM: Xid' in the kernel log; reset "
                  "the GPU or replace the node");
     } else if (err->code == GP_ETIMEOUT) {
         str_addf(&s, "%s had not ended after %s and was killed", what, took);
@@ -121,11 +111,9 @@ static void ask_failed(struct run *run, struct ask *a, const struct gp_error *er
         said_put(&said, AGENT_ERROR, "crashed", s.s, "");
     }
     bool restless = a->has_result && err->code == GP_ETIMEOUT;
-    if (!a->has_result)
-        fresh_result(a);
+    if (!a->has_result) fresh_result(a);
     a->has_result = true;
-    if (said.verdict > a->r.verdict)
-        agent_suggest(&a->r, "%s", said.suggestion);
+    if (said.verdict > a->r.verdict) agent_suggest(&a->r, "%s", said.suggestion);
     agent_set(&a->r, said.verdict, said.code, "%s", said.message);
     if (!info) {
         a->p->said = said;
@@ -136,8 +124,7 @@ static void ask_failed(struct run *run, struct ask *a, const struct gp_error *er
     a->waiting = false;
 }
 
-static void ask_send(struct run *run, struct ask *a)
-{
+static void ask_send(struct run *run, struct ask *a) {
     struct run_place *p = a->p;
     struct gp_error err = {0};
     a->began_ms = clock_ms();
@@ -162,20 +149,16 @@ static void ask_send(struct run *run, struct ask *a)
 }
 
 /* The GPU did not come to rest, or its driver gave an error: what comes after is lost. */
-static void ask_rested(struct ask *a)
-{
+static void ask_rested(struct ask *a) {
     const struct check_info *info = ask_info(a);
     a->waiting = false;
-    if (a->said.verdict == AGENT_PASS || !info)
-        return;
-    if (a->said.verdict > a->r.verdict)
-        agent_suggest(&a->r, "%s", a->said.suggestion);
+    if (a->said.verdict == AGENT_PASS || !info) return;
+    if (a->said.verdict > a->r.verdict) agent_suggest(&a->r, "%s", a->said.suggestion);
     agent_set(&a->r, a->said.verdict, a->said.code, "%s ended, but then: %s", info->id, a->said.message);
     place_lose(a->p, &a->said, info->id);
 }
 
-static void ask_message(struct run *run, struct ask *a, const struct worker_msg *m)
-{
+static void ask_message(struct run *run, struct ask *a, const struct worker_msg *m) {
     struct gp_error err = {0};
     if (m->kind == MSG_RESULT && !a->has_result && a->check != REQUEST_LOAD) {
         if (worker_get_result(m, &a->r, &err)) {
@@ -185,8 +168,7 @@ static void ask_message(struct run *run, struct ask *a, const struct worker_msg 
         a->has_result = true;
         a->r.took_ms = clock_ms() - a->began_ms;
         a->deadline_ms = GP_MAX(a->deadline_ms, clock_deadline(REST_MS));
-    } else if (m->kind == MSG_DONE && m->body.len == sizeof a->said &&
-               (a->has_result || a->check == REQUEST_LOAD)) {
+    } else if (m->kind == MSG_DONE && m->body.len == sizeof a->said && (a->has_result || a->check == REQUEST_LOAD)) {
         memcpy(&a->said, m->body.s, sizeof a->said);
         ask_rested(a);
     } else {
@@ -195,32 +177,27 @@ static void ask_message(struct run *run, struct ask *a, const struct worker_msg 
     }
 }
 
-static void ask_read(struct run *run, struct ask *a)
-{
+static void ask_read(struct run *run, struct ask *a) {
     struct gp_error err = {0};
     while (a->waiting) {
         struct worker_msg m = {0};
         bool got = false;
         int rc = worker_take(&a->p->worker, &m, &got, &err);
-        if (rc == 0 && got)
-            ask_message(run, a, &m);
+        if (rc == 0 && got) ask_message(run, a, &m);
         worker_msg_clear(&m);
         if (rc) {
             ask_failed(run, a, &err);
             return;
         }
-        if (!got)
-            return;
+        if (!got) return;
     }
 }
 
 /* --- many questions at once --- */
 
 /* Sends all and waits for all: the barrier between checks. */
-static void ask_all(struct run *run, struct ask *asks, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        ask_send(run, &asks[i]);
+static void ask_all(struct run *run, struct ask *asks, size_t n) {
+    for (size_t i = 0; i < n; i++) ask_send(run, &asks[i]);
     for (;;) {
         struct pollfd fds[RUN_MAX_GPUS + 1];
         struct ask *who[RUN_MAX_GPUS + 1];
@@ -232,25 +209,21 @@ static void ask_all(struct run *run, struct ask *asks, size_t n)
                 gp_fail(&err, GP_ETIMEOUT, "timed out");
                 ask_failed(run, &asks[i], &err);
             }
-            if (!asks[i].waiting)
-                continue;
+            if (!asks[i].waiting) continue;
             next = GP_MIN(next, asks[i].deadline_ms);
             who[k] = &asks[i];
             fds[k++] = (struct pollfd){.fd = asks[i].p->worker.from, .events = POLLIN};
         }
-        if (!k)
-            return;
+        if (!k) return;
         poll(fds, k, (int)GP_MIN(clock_left_ms(next) + 1, 60000));
         for (nfds_t i = 0; i < k; i++)
-            if (fds[i].revents)
-                ask_read(run, who[i]);
+            if (fds[i].revents) ask_read(run, who[i]);
     }
 }
 
 /* --- loading --- */
 
-static void load_done(struct run_place *p, const struct ask *a)
-{
+static void load_done(struct run_place *p, const struct ask *a) {
     char was[32];
     str_put(was, sizeof was, p->said.id.pci);
     if (p->lost) { /* what could not load keeps its reason; the host's other checks need no driver */
@@ -268,53 +241,43 @@ static void load_done(struct run_place *p, const struct ask *a)
     p->lost = a->said.verdict != AGENT_PASS;
     if (!p->lost && was[0] && !str_eq(was, a->said.id.pci)) {
         GP_AUTO_FREE char *text =
-            xasprintf("gpu %d was %s and is %s for a new process: a GPU fell off the bus", p->gpu, was,
-                      a->said.id.pci);
+            xasprintf("gpu %d was %s and is %s for a new process: a GPU fell off the bus", p->gpu, was, a->said.id.pci);
         p->lost = true;
         said_put(&p->said, AGENT_FAIL, "gpu_lost", text,
                  "look for 'NVRM: Xid' 79 in the kernel log; reboot, then replace the node");
     }
 }
 
-static void load_places(struct run *run, int first, int last)
-{
+static void load_places(struct run *run, int first, int last) {
     struct ask asks[RUN_MAX_GPUS + 1];
     size_t n = 0;
     memset(asks, 0, sizeof asks);
     for (int i = first; i <= last; i++) {
         struct run_place *p = &run->places[i];
         if (!p->loaded && !p->lost)
-            asks[n++] = (struct ask){
-                .p = p, .check = REQUEST_LOAD, .limit_ms = run->load_limit_ms};
+            asks[n++] = (struct ask){.p = p, .check = REQUEST_LOAD, .limit_ms = run->load_limit_ms};
     }
     ask_all(run, asks, n);
     for (size_t i = 0; i < n; i++) {
         load_done(asks[i].p, &asks[i]);
-        if (asks[i].has_result)
-            agent_result_clear(&asks[i].r);
+        if (asks[i].has_result) agent_result_clear(&asks[i].r);
     }
 }
 
-void places_load(struct run *run, bool host, bool gpus)
-{
-    load_places(run, host ? 0 : 1, gpus ? run->gpus : 0);
-}
+void places_load(struct run *run, bool host, bool gpus) { load_places(run, host ? 0 : 1, gpus ? run->gpus : 0); }
 
 /* --- checks --- */
 
 static void ask_prepare(struct run *run, const struct pick *pick, struct run_place *p, int64_t budget_ms,
-                        struct ask *a)
-{
+                        struct ask *a) {
     *a = (struct ask){.p = p, .check = (int32_t)(pick->info - check_table), .budget_ms = budget_ms};
     a->limit_ms = GP_MIN(budget_ms + LIMIT_SLACK_MS, clock_left_ms(run->hard_ms));
 }
 
 /* A place that is lost gives its reason at once; so does the host's for what needs the driver there. */
-static bool place_answers(struct ask *a)
-{
+static bool place_answers(struct ask *a) {
     bool driver = check_table[a->check].level == CHECK_GPU && a->p->said.verdict != AGENT_PASS;
-    if (!a->p->lost && !driver)
-        return true;
+    if (!a->p->lost && !driver) return true;
     fresh_result(a);
     a->has_result = true;
     agent_set(&a->r, a->p->said.verdict, a->p->said.code, "%s", a->p->said.message);
@@ -322,44 +285,36 @@ static bool place_answers(struct ask *a)
     return false;
 }
 
-void place_ask_host(struct run *run, const struct pick *pick, struct agent_result *r)
-{
+void place_ask_host(struct run *run, const struct pick *pick, struct agent_result *r) {
     struct ask a;
     ask_prepare(run, pick, &run->places[0], pick->budget_ms, &a);
-    if (place_answers(&a))
-        ask_all(run, &a, 1);
+    if (place_answers(&a)) ask_all(run, &a, 1);
     *r = a.r;
     r->gpu = -1;
 }
 
-static void ask_together(struct run *run, const struct pick *pick, struct ask *asks)
-{
+static void ask_together(struct run *run, const struct pick *pick, struct ask *asks) {
     struct ask ready[RUN_MAX_GPUS];
     int who[RUN_MAX_GPUS];
     size_t n = 0;
     for (int g = 0; g < run->gpus; g++) {
         ask_prepare(run, pick, &run->places[g + 1], pick->budget_ms, &asks[g]);
-        if (!place_answers(&asks[g]))
-            continue;
+        if (!place_answers(&asks[g])) continue;
         who[n] = g;
         ready[n++] = asks[g];
     }
     ask_all(run, ready, n);
-    for (size_t i = 0; i < n; i++)
-        asks[who[i]] = ready[i];
+    for (size_t i = 0; i < n; i++) asks[who[i]] = ready[i];
 }
 
-static void ask_in_turn(struct run *run, const struct pick *pick, struct ask *asks)
-{
+static void ask_in_turn(struct run *run, const struct pick *pick, struct ask *asks) {
     for (int g = 0; g < run->gpus; g++) {
         ask_prepare(run, pick, &run->places[g + 1], pick->budget_ms / run->gpus, &asks[g]);
-        if (place_answers(&asks[g]))
-            ask_all(run, &asks[g], 1);
+        if (place_answers(&asks[g])) ask_all(run, &asks[g], 1);
     }
 }
 
-void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_result *r)
-{
+void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_result *r) {
     const struct check_info *info = pick->info;
     struct ask asks[RUN_MAX_GPUS];
     struct agent_result each[RUN_MAX_GPUS];
@@ -371,17 +326,12 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
         return;
     }
     load_places(run, 1, run->gpus); /* workers that were killed; their GPUs are looked at again */
-    for (int g = 0; g < run->gpus; g++)
-        ran += !run->places[g + 1].lost;
-    if (info->together)
-        ask_together(run, pick, asks);
-    else
-        ask_in_turn(run, pick, asks);
-    for (int g = 0; g < run->gpus; g++)
-        each[g] = asks[g].r;
+    for (int g = 0; g < run->gpus; g++) ran += !run->places[g + 1].lost;
+    if (info->together) ask_together(run, pick, asks);
+    else ask_in_turn(run, pick, asks);
+    for (int g = 0; g < run->gpus; g++) each[g] = asks[g].r;
     const struct check_ops *ops = agent_check_ops(info->id);
-    if (ops && ops->compare)
-        ops->compare(each, (size_t)run->gpus);
+    if (ops && ops->compare) ops->compare(each, (size_t)run->gpus);
     agent_peers(each, (size_t)run->gpus);
     run_merge(r, each, (size_t)run->gpus);
     r->took_ms = clock_ms() - began;
@@ -389,19 +339,16 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
     if (run->gpus < run->ctx.gpus_expected)
         agent_set(r, AGENT_FAIL, "gpu_missing", "only %d of %d GPUs are here to be checked", run->gpus,
                   run->ctx.gpus_expected);
-    for (int g = 0; g < run->gpus; g++)
-        agent_result_clear(&each[g]);
+    for (int g = 0; g < run->gpus; g++) agent_result_clear(&each[g]);
 }
 
 /* --- the end --- */
 
 /* One that SIGKILL does not end is held by a driver, and a node that holds one is not good, whatever its
  * checks said. */
-void places_end(struct run *run, struct str *ret_left)
-{
+void places_end(struct run *run, struct str *ret_left) {
     struct worker workers[RUN_MAX_GPUS + 1];
-    for (size_t i = 0; i < GP_ARRAY_LEN(workers); i++)
-        workers[i] = run->places[i].worker;
+    for (size_t i = 0; i < GP_ARRAY_LEN(workers); i++) workers[i] = run->places[i].worker;
     worker_dismiss(workers, GP_ARRAY_LEN(workers), clock_deadline(DISMISS_MS));
     for (size_t i = 0; i < GP_ARRAY_LEN(workers); i++) {
         struct run_place *p = &run->places[i];

@@ -7,33 +7,27 @@
 #include <sys/utsname.h>
 #include <time.h>
 
-static int64_t wall_ms(void)
-{
+static int64_t wall_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* Can this program do it, and does it apply here? What cannot apply is not said to be left out. */
-static bool applies(const struct run *run, const struct check_info *c)
-{
+static bool applies(const struct run *run, const struct check_info *c) {
     bool gpus = run->ctx.gpus_expected > 0 || agent_dev_nvidia_count() > 0;
-    if (c->level == CHECK_GANG || !agent_check_ops(c->id))
-        return false;
-    if ((c->level == CHECK_GPU || (c->needs & NEED_GPU)) && !gpus)
-        return false;
+    if (c->level == CHECK_GANG || !agent_check_ops(c->id)) return false;
+    if ((c->level == CHECK_GPU || (c->needs & NEED_GPU)) && !gpus) return false;
     return !(c->needs & NEED_GPUS) || GP_MAX(run->gpus, run->ctx.gpus_expected) >= 2;
 }
 
-static void add(struct run *run, const struct check_info *info)
-{
+static void add(struct run *run, const struct check_info *info) {
     if (run->n_picks < GP_ARRAY_LEN(run->picks))
         run->picks[run->n_picks++] = (struct pick){.info = info, .core = info->core, .required = info->required};
 }
 
 /* With --checks: those, in that order, whatever they take. */
-static int take_named(struct run *run, const char *ids, struct gp_error *err)
-{
+static int take_named(struct run *run, const char *ids, struct gp_error *err) {
     struct check_list list = {.n = 0};
     GP_AUTO_STRV struct strv names = {0};
     GP_AUTO_STR struct str node = {0};
@@ -46,8 +40,7 @@ static int take_named(struct run *run, const char *ids, struct gp_error *err)
         str_addf(to, "%s%s", to->len ? "," : "", names.v[i]);
     }
     int rc = gang.len ? check_list_parse(gang.s, true, &run->gang, err) : 0;
-    if (rc == 0 && (node.len || !gang.len))
-        rc = check_list_parse(node.len ? node.s : ids, false, &list, err);
+    if (rc == 0 && (node.len || !gang.len)) rc = check_list_parse(node.len ? node.s : ids, false, &list, err);
     for (size_t i = 0; rc == 0 && i < list.n; i++) {
         add(run, &check_table[list.items[i]]);
         run->picks[i].taken = true;
@@ -55,8 +48,7 @@ static int take_named(struct run *run, const char *ids, struct gp_error *err)
     return rc;
 }
 
-int run_setup(struct run *run, int argc, char **argv, struct gp_error *err)
-{
+int run_setup(struct run *run, int argc, char **argv, struct gp_error *err) {
     const char *ids = NULL, *floors = NULL;
     int64_t gpus = -1, now_ms = -1;
     bool json = false;
@@ -75,10 +67,8 @@ int run_setup(struct run *run, int argc, char **argv, struct gp_error *err)
                                {.name = NULL}};
     int64_t now = wall_ms();
     int rc = args_parse(argc, argv, args, err);
-    if (rc)
-        return rc;
-    if (json && run->emit.text)
-        return gp_fail(err, GP_EUSAGE, "--json and --text exclude each other");
+    if (rc) return rc;
+    if (json && run->emit.text) return gp_fail(err, GP_EUSAGE, "--json and --text exclude each other");
     run->ctx.gpu = -1;
     run->ctx.gpus_expected = (int)GP_MAX(-1, GP_MIN(gpus, RUN_MAX_GPUS));
     run->ctx.has_controller_now = now_ms >= 0;
@@ -86,21 +76,15 @@ int run_setup(struct run *run, int argc, char **argv, struct gp_error *err)
     run->gpus = agent_kind.gpu_count ? GP_MIN(agent_kind.gpu_count(), RUN_MAX_GPUS) : 0;
     run->ctx.gpus = run->gpus;
     struct utsname u;
-    if (uname(&u) == 0)
-        str_put(run->host, sizeof run->host, u.nodename);
+    if (uname(&u) == 0) str_put(run->host, sizeof run->host, u.nodename);
     run->ctx.host = run->host;
-    if (floors)
-        rc = check_list_parse(floors, false, &run->own_floors, err);
+    if (floors) rc = check_list_parse(floors, false, &run->own_floors, err);
     run->named = ids != NULL;
-    if (rc == 0 && ids)
-        rc = take_named(run, ids, err);
-    if (rc)
-        return rc;
+    if (rc == 0 && ids) rc = take_named(run, ids, err);
+    if (rc) return rc;
     for (size_t i = 0; !ids && check_table[i].id; i++)
-        if (applies(run, &check_table[i]))
-            add(run, &check_table[i]);
-    if (!ids)
-        pick_take(run->picks, run->n_picks, run->time_ms);
+        if (applies(run, &check_table[i])) add(run, &check_table[i]);
+    if (!ids) pick_take(run->picks, run->n_picks, run->time_ms);
     pick_share(run->picks, run->n_picks, run->time_ms);
     return 0;
 }

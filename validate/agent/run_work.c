@@ -11,14 +11,11 @@
 
 #define REST_MS 2000 /* what a check left queued on the GPU ends in less */
 
-static void said_from_error(struct run_said *said, const struct gp_error *err)
-{
+static void said_from_error(struct run_said *said, const struct gp_error *err) {
     struct agent_result r;
     agent_result_init(&r, &check_table[0]); /* only for its words */
-    if (agent_kind.device_failed)
-        agent_kind.device_failed(&r, err);
-    else
-        agent_set_error(&r, AGENT_FAIL, "no_device", err);
+    if (agent_kind.device_failed) agent_kind.device_failed(&r, err);
+    else agent_set_error(&r, AGENT_FAIL, "no_device", err);
     said->verdict = r.verdict;
     str_put(said->code, sizeof said->code, r.code);
     str_put(said->message, sizeof said->message, r.message);
@@ -27,24 +24,19 @@ static void said_from_error(struct run_said *said, const struct gp_error *err)
 }
 
 /* A GPU that cannot be used because another process has it: which one. */
-static void add_holders(const struct check_ctx *c, struct run_said *said)
-{
+static void add_holders(const struct check_ctx *c, struct run_said *said) {
     GP_AUTO_STR struct str who = {.max = 200};
-    if (!agent_kind.holders || (!str_eq(said->code, "cuda_46") && !str_eq(said->code, "cuda_2")))
-        return;
+    if (!agent_kind.holders || (!str_eq(said->code, "cuda_46") && !str_eq(said->code, "cuda_2"))) return;
     agent_kind.holders(c->gpu, &who);
     size_t n = strlen(said->message);
-    if (who.len)
-        snprintf(said->message + n, sizeof said->message - n, "; process %s is on it", who.s);
+    if (who.len) snprintf(said->message + n, sizeof said->message - n, "; process %s is on it", who.s);
 }
 
-static void load(struct check_ctx *c, struct run_said *said)
-{
+static void load(struct check_ctx *c, struct run_said *said) {
     struct gp_error err = {0};
     int64_t began = clock_ms();
     if (c->gpu < 0) {
-        if (agent_kind.start)
-            agent_kind.start(&err); /* gpu.presence says what is wrong with it */
+        if (agent_kind.start) agent_kind.start(&err); /* gpu.presence says what is wrong with it */
     } else if (agent_kind.device->open(c->gpu, &c->dev, &err)) {
         c->dev = NULL;
         said_from_error(said, &err);
@@ -58,55 +50,41 @@ static void load(struct check_ctx *c, struct run_said *said)
 }
 
 /* What the checks to come need of libraries, so that none of it counts as their time. */
-static void load_checks(const struct run *run, struct check_ctx *c, struct run_said *said)
-{
+static void load_checks(const struct run *run, struct check_ctx *c, struct run_said *said) {
     int64_t began = clock_ms();
     for (size_t i = 0; c->dev && i < run->n_picks; i++) {
         const struct check_ops *ops = run->picks[i].taken ? agent_check_ops(run->picks[i].info->id) : NULL;
-        if (ops && ops->load)
-            ops->load(c);
+        if (ops && ops->load) ops->load(c);
     }
     said->load_ms += clock_ms() - began;
 }
 
-static void run_check(struct check_ctx *c, const struct check_info *info, struct agent_result *r)
-{
+static void run_check(struct check_ctx *c, const struct check_info *info, struct agent_result *r) {
     const struct check_ops *ops = agent_check_ops(info->id);
     if (!ops) {
-        agent_set(r, AGENT_SKIPPED, "no_code", "gpuprov-agent (%s) has no code for %s", agent_kind.name,
-                  info->id);
+        agent_set(r, AGENT_SKIPPED, "no_code", "gpuprov-agent (%s) has no code for %s", agent_kind.name, info->id);
         return;
     }
-    if (ops->needs && !ops->needs(c, r))
-        return;
-    while (agent_fault(info->id, 0, 0))
-        pause(); /* a check that never ends */
-    if (agent_fault(info->id, 1, 0))
-        abort();
-    if (c->dev && agent_kind.before)
-        agent_kind.before(c);
+    if (ops->needs && !ops->needs(c, r)) return;
+    while (agent_fault(info->id, 0, 0)) pause(); /* a check that never ends */
+    if (agent_fault(info->id, 1, 0)) abort();
+    if (c->dev && agent_kind.before) agent_kind.before(c);
     ops->run(c, r);
     if (r->verdict != AGENT_SKIPPED && r->verdict != AGENT_ERROR) {
         agent_about(r, c);
-        if (ops->judge)
-            ops->judge(c, r);
-        else
-            agent_judge_limits(r);
+        if (ops->judge) ops->judge(c, r);
+        else agent_judge_limits(r);
     }
-    if (c->dev && agent_kind.after)
-        agent_kind.after(c, r);
+    if (c->dev && agent_kind.after) agent_kind.after(c, r);
 }
 
 /* What a check left behind ends here, not in the next one's figures. */
-static void rest(struct check_ctx *c, struct run_said *said)
-{
+static void rest(struct check_ctx *c, struct run_said *said) {
     struct gp_error err = {0};
-    if (c->dev && agent_kind.device->sync(c->dev, clock_deadline(REST_MS), &err))
-        said_from_error(said, &err);
+    if (c->dev && agent_kind.device->sync(c->dev, clock_deadline(REST_MS), &err)) said_from_error(said, &err);
 }
 
-void run_worker(void *arg, int in, int out)
-{
+void run_worker(void *arg, int in, int out) {
     struct run *run = arg;
     struct check_ctx c = run->ctx;
     c.gpu = run->place - 1;
@@ -126,11 +104,9 @@ void run_worker(void *arg, int in, int out)
             run_check(&c, r.check, &r);
             bool sent = worker_put_result(out, &r);
             agent_result_clear(&r);
-            if (!sent)
-                return;
+            if (!sent) return;
             rest(&c, &said);
         }
-        if (!worker_put(out, MSG_DONE, &said, sizeof said))
-            return;
+        if (!worker_put(out, MSG_DONE, &said, sizeof said)) return;
     }
 }

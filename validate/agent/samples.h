@@ -16,7 +16,7 @@ struct samples {
     double v[SAMPLES_MAX];
     size_t n;
 };
-void samples_add(struct samples *s, double v); /* ignored when full */
+void samples_add(struct samples *s, double v);  /* ignored when full */
 double samples_median(const struct samples *s); /* the lower one of two; 0 with none */
 /* Adds "key": {"median":..,"least":..,"most":..,"spread":..,"samples":n} to data; spread: least to most, in
  * percent of the median. */
@@ -30,7 +30,7 @@ struct measured {
     int (*queue)(void *arg, struct gp_error *err);
     void *arg;
     struct device *dev; /* NULL: the check's own */
-    int n, warm; /* n <= SAMPLES_MAX */
+    int n, warm;        /* n <= SAMPLES_MAX */
     double work, unit;
     double most_s;
 };
@@ -47,8 +47,7 @@ struct pattern_room {
     int items;
 };
 /* dev: which device; c's own, or another that this process has opened (gpu: its number). */
-int pattern_open(struct pattern_room *p, const struct check_ctx *c, struct device *dev, int gpu,
-                 struct gp_error *err);
+int pattern_open(struct pattern_room *p, const struct check_ctx *c, struct device *dev, int gpu, struct gp_error *err);
 void pattern_close(struct pattern_room *p);
 struct pattern {
     dev_addr base;
@@ -58,14 +57,12 @@ struct pattern {
 };
 int pattern_fill(struct pattern_room *p, const struct pattern *a, struct gp_error *err);
 /* Waits. ret: what differs; sorted by address. -GP_EPROTO when the kernel did not look at everything. */
-int pattern_verify(struct pattern_room *p, const struct pattern *a, struct mem_log *ret,
-                   struct gp_error *err);
+int pattern_verify(struct pattern_room *p, const struct pattern *a, struct mem_log *ret, struct gp_error *err);
 /* Fails r: "WHAT: 3 wrong words, the first at ...", with the noted words in data.wrong_words. */
 void pattern_blame(struct agent_result *r, const char *code, const struct mem_log *log, const char *what);
 /* The same on the host. Returns the number of words that differ; *ret_first: the first of them. */
 void pattern_fill_host(uint64_t *words, size_t n, enum mem_pattern kind, uint64_t seed);
-size_t pattern_verify_host(const uint64_t *words, size_t n, enum mem_pattern kind, uint64_t seed,
-                           size_t *ret_first);
+size_t pattern_verify_host(const uint64_t *words, size_t n, enum mem_pattern kind, uint64_t seed, size_t *ret_first);
 
 /* The second half of gpu.bandwidth: the figures h2d and d2h. -code: nothing could be measured. */
 int hostlink_measure(struct check_ctx *c, struct agent_result *r, struct gp_error *err);

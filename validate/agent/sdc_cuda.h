@@ -17,19 +17,19 @@ struct sdc_known {
 };
 struct sdc_type {
     const struct product_type *t;
-    struct sdc_known full;    /* by what device_ops.gemm multiplies with */
-    struct sdc_known own;     /* by our own tensor-core kernel, for naming SMs; t NULL: none of this type */
+    struct sdc_known full; /* by what device_ops.gemm multiplies with */
+    struct sdc_known own;  /* by our own tensor-core kernel, for naming SMs; t NULL: none of this type */
     struct product random;
-    ku64 *random_sums;        /* of the first time; NULL: not yet */
-    uint64_t own_fold;        /* of the random product by our own kernel; 0: none */
+    ku64 *random_sums; /* of the first time; NULL: not yet */
+    uint64_t own_fold; /* of the random product by our own kernel; 0: none */
     uint64_t products;
 };
 struct sdc_wrong {
     const char *type;
     int tile_row, tile_col, tile;
-    bool found;       /* the host saw a wrong element: row, col, got, want are its */
+    bool found; /* the host saw a wrong element: row, col, got, want are its */
     int row, col;
-    uint32_t got, want; /* fp32 bits */
+    uint32_t got, want;   /* fp32 bits */
     bool repeated, again; /* the product was computed once more; wrong then too */
 };
 struct sdc {
@@ -43,14 +43,14 @@ struct sdc {
     dev_addr result, partial, sums, tile_sms, counts;
     dev_addr probe_a, probe_b, probe_result, probe_sm;
     size_t result_bytes, sums_max;
-    ku64 *got; /* checksums read back */
+    ku64 *got;                  /* checksums read back */
     struct known_product probe; /* of sm_product: one element for each thread */
     int probe_items;
     /* what was found */
     uint64_t products, wrong_tiles, unsteady;
     int rounds;
     VEC_OF(struct sdc_wrong) named;
-    uint64_t odd;        /* elements of random products that are not finite */
+    uint64_t odd; /* elements of random products that are not finite */
     const char *odd_type;
     char unsteady_type[16];
     int unsteady_row, unsteady_col;
@@ -69,8 +69,7 @@ int sdc_spoil_result(struct sdc *s, struct gp_error *err);
 /* Checksums of the m x n result into s->got. Waits. */
 int sdc_sum_tiles(struct sdc *s, int m, int n, int tile, struct gp_error *err);
 /* The host reads tile number `at` of a known product's result. ret->found: an element is wrong. */
-int sdc_look_tile(struct sdc *s, const struct known_product *k, size_t at, struct sdc_wrong *ret,
-                  struct gp_error *err);
+int sdc_look_tile(struct sdc *s, const struct known_product *k, size_t at, struct sdc_wrong *ret, struct gp_error *err);
 
 /* sdc_probe_cuda.c: every SM computes exact products; s->sms says which ones did it wrong. */
 int sdc_probe_setup(struct sdc *s, struct gp_error *err);

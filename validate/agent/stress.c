@@ -4,50 +4,41 @@
 
 #include "stress.h"
 
-static int by_value(const void *a, const void *b)
-{
+static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
-static double median(double *v, size_t n)
-{
+static double median(double *v, size_t n) {
     qsort(v, n, sizeof *v, by_value);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static double mean_rate(const struct stress_sample *s, size_t n)
-{
+static double mean_rate(const struct stress_sample *s, size_t n) {
     double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += s[i].rate;
+    for (size_t i = 0; i < n; i++) sum += s[i].rate;
     return n ? sum / (double)n : 0;
 }
 
-static void clocks(const struct stress_sample *s, size_t n, struct stress_figures *ret)
-{
+static void clocks(const struct stress_sample *s, size_t n, struct stress_figures *ret) {
     double *v = xcalloc(n, sizeof *v);
     size_t told = 0, dips = 0;
     for (size_t i = 0; i < n; i++)
-        if (s[i].clock_mhz > 0)
-            v[told++] = s[i].clock_mhz;
+        if (s[i].clock_mhz > 0) v[told++] = s[i].clock_mhz;
     ret->clocks_told = told > 0;
     if (told) {
         ret->clock = median(v, told);
-        for (size_t i = 0; i < told; i++)
-            dips += v[i] < 0.8 * ret->clock;
+        for (size_t i = 0; i < told; i++) dips += v[i] < 0.8 * ret->clock;
         ret->dips = 100.0 * (double)dips / (double)told;
     }
     free(v);
 }
 
 void stress_figures(const struct stress_sample *s, size_t n, const struct stress_reasons *why,
-                    struct stress_figures *ret)
-{
+                    struct stress_figures *ret) {
     *ret = (struct stress_figures){.hottest = -1, .power = -1};
     size_t warm = GP_MAX(n / 10, (size_t)2);
-    if (n < warm + 4)
-        return;
+    if (n < warm + 4) return;
     const struct stress_sample *w = s + warm;
     size_t counted = n - warm, quarter = counted / 4;
     ret->told = true;
@@ -59,8 +50,7 @@ void stress_figures(const struct stress_sample *s, size_t n, const struct stress
     for (size_t i = 0; i < counted; i++) {
         ret->hottest = GP_MAX(ret->hottest, w[i].temperature_c);
         ret->power = GP_MAX(ret->power, w[i].power_w);
-        if (w[i].reasons < 0)
-            continue;
+        if (w[i].reasons < 0) continue;
         ret->reasons_told = true;
         bool again = i > 0 && w[i - 1].reasons > 0 && (w[i - 1].reasons & why->hw) != 0;
         if ((w[i].reasons & why->hw_certain) != 0 || (again && (w[i].reasons & why->hw) != 0)) {
@@ -72,8 +62,7 @@ void stress_figures(const struct stress_sample *s, size_t n, const struct stress
     }
 }
 
-static void fold(struct stress_sample *to, const struct stress_sample *s, size_t n)
-{
+static void fold(struct stress_sample *to, const struct stress_sample *s, size_t n) {
     struct stress_sample all = s[0];
     double rate = 0, power = 0;
     for (size_t i = 0; i < n; i++) {
@@ -81,18 +70,15 @@ static void fold(struct stress_sample *to, const struct stress_sample *s, size_t
         power += s[i].power_w;
         all.clock_mhz = GP_MIN(all.clock_mhz, s[i].clock_mhz);
         all.temperature_c = GP_MAX(all.temperature_c, s[i].temperature_c);
-        if (all.reasons >= 0 && s[i].reasons >= 0)
-            all.reasons |= s[i].reasons;
+        if (all.reasons >= 0 && s[i].reasons >= 0) all.reasons |= s[i].reasons;
     }
     all.rate = rate / (double)n;
     all.power_w = power / (double)n;
     *to = all;
 }
 
-size_t stress_thin(struct stress_sample *s, size_t n, size_t max)
-{
+size_t stress_thin(struct stress_sample *s, size_t n, size_t max) {
     size_t group = max ? (n + max - 1) / max : n, out = 0;
-    for (size_t i = 0; group && i < n; i += group)
-        fold(&s[out++], s + i, GP_MIN(group, n - i));
+    for (size_t i = 0; group && i < n; i += group) fold(&s[out++], s + i, GP_MIN(group, n - i));
     return out;
 }

@@ -23,8 +23,8 @@ bool train_failed(struct train *t, const struct gp_error *err) {
 
 void train_batch(struct train *t, int of, int step) {
     for (int b = 0; b < t->micro; b++)
-        markov_sequence(&t->source, t->c->seed, step, (int64_t)of * t->micro + b, GPT_CTX,
-                        t->in + b * GPT_CTX, t->next + b * GPT_CTX);
+        markov_sequence(&t->source, t->c->seed, step, (int64_t)of * t->micro + b, GPT_CTX, t->in + b * GPT_CTX,
+                        t->next + b * GPT_CTX);
 }
 
 #ifdef GPUPROV_FAULTS
@@ -38,8 +38,7 @@ static void train_faults(struct train *t, int step) {
     /* on a device that is not the host: rounded otherwise, and wrong */
     float scale = agent_fault("other-ulp", rank, step) ? 1.0f + 0x1p-22f : 1.0f;
     for (size_t i = 0; scale != 1.0f && i < t->gpt.n_params; i++) t->grad[i] *= scale;
-    if (agent_fault("other-far", rank, step))
-        t->grad[100] += 0.002f * (float)train_largest(t->grad, t->gpt.n_params);
+    if (agent_fault("other-far", rank, step)) t->grad[100] += 0.002f * (float)train_largest(t->grad, t->gpt.n_params);
     if (agent_fault("zero", rank, step)) memset(t->grad, 0, t->gpt.n_params * sizeof *t->grad);
     if (!agent_fault("flip", rank, step)) return;
     memcpy(&bits, &t->grad[100], sizeof bits);
@@ -94,11 +93,11 @@ static bool words_good(struct train *t, int step) {
     }
     for (int k = 0; k < n && bad > 0; k++) {
         const struct step_word *w = &t->words[k];
-        const char *what = w->tokens <= 0               ? "worked on no tokens"
-                           : w->tokens != t->gpt.rows ? "worked on tokens that are not the source's"
+        const char *what = w->tokens <= 0                              ? "worked on no tokens"
+                           : w->tokens != t->gpt.rows                  ? "worked on tokens that are not the source's"
                            : !isfinite(w->norm2) || !isfinite(w->loss) ? "computed a gradient that is not finite"
-                           : !(w->norm2 > 0)      ? "computed a gradient of zero"
-                                                  : NULL;
+                           : !(w->norm2 > 0)                           ? "computed a gradient of zero"
+                                                                       : NULL;
         if (what == NULL) continue;
         if (bad < n || n == 1) agent_culprit(t->r, k); /* all at once: the run diverged, nobody's */
         agent_set(t->r, AGENT_FAIL, "bad_gradient", "step %d: rank %d %s", step, k, what);
@@ -117,8 +116,8 @@ static bool totals_agree(struct train *t, int step) {
     for (size_t i = 0; i < t->gpt.n_params; i++) got += (double)t->sum[i];
     double u = 0x1p-24 * (double)(t->c->size - 1), bound = (u / (1 - u) + 1e-12) * slack;
     if (fabs(got - want) <= bound) return true;
-    agent_set(t->r, AGENT_FAIL, "wrong_sum",
-              "step %d: the all-reduced gradient sums to %.9g, the ranks' own to %.9g", step, got, want);
+    agent_set(t->r, AGENT_FAIL, "wrong_sum", "step %d: the all-reduced gradient sums to %.9g, the ranks' own to %.9g",
+              step, got, want);
     return false;
 }
 
@@ -131,8 +130,7 @@ static bool hashes_equal(const struct train *t) {
 static bool compare_neighbours(struct train *t, int step) {
     int n = t->c->size;
     for (int k = 0; k < n; k++)
-        if (t->words[k].next_hash != t->words[(k + 1) % n].own_hash)
-            return train_blame_gradient(t, step);
+        if (t->words[k].next_hash != t->words[(k + 1) % n].own_hash) return train_blame_gradient(t, step);
     return true;
 }
 
@@ -140,8 +138,7 @@ static bool save_state(struct train *t) {
     struct gp_error err = {0};
     t->old_beta1_t = t->gpt.beta1_t;
     t->old_beta2_t = t->gpt.beta2_t;
-    if (gpt_get(&t->gpt, t->gpt.params, t->old_p, &err) != 0 ||
-        gpt_get(&t->gpt, t->gpt.m, t->old_m, &err) != 0 ||
+    if (gpt_get(&t->gpt, t->gpt.params, t->old_p, &err) != 0 || gpt_get(&t->gpt, t->gpt.m, t->old_m, &err) != 0 ||
         gpt_get(&t->gpt, t->gpt.v, t->old_v, &err) != 0)
         return train_failed(t, &err);
     return true;
@@ -162,8 +159,7 @@ static bool reduce_and_update(struct train *t, int step) {
         t->grad[4] -= 0.25f;
         if (gpt_put(&t->gpt, t->gpt.grads, t->grad, &err) != 0) return train_failed(t, &err);
     }
-    if (c->data_ops->all_reduce(c->data, &a, &err) != 0 ||
-        c->data_ops->flush(c->data, c->deadline_ms, &err) != 0) {
+    if (c->data_ops->all_reduce(c->data, &a, &err) != 0 || c->data_ops->flush(c->data, c->deadline_ms, &err) != 0) {
         gang_broken(c, t->r, &err, false);
         return false;
     }
@@ -172,10 +168,8 @@ static bool reduce_and_update(struct train *t, int step) {
     if (gpt_get(&t->gpt, t->gpt.grads, t->sum, &err) != 0) return train_failed(t, &err);
     uint64_t sum_hash = gang_hash(t->sum, t->gpt.n_params * sizeof(float));
     union kernel_arg args[] = {{.p = t->gpt.grads}, {.f = 1.0f / (float)c->size}};
-    struct launch_args scale = {.kernel = "scale", .items = (int64_t)t->gpt.n_params, .args = args,
-                                .n_args = 2};
-    if (c->dev_ops->launch(t->dev, &scale, &err) != 0 ||
-        gpt_update(&t->gpt, step, t->steps, &err) != 0 ||
+    struct launch_args scale = {.kernel = "scale", .items = (int64_t)t->gpt.n_params, .args = args, .n_args = 2};
+    if (c->dev_ops->launch(t->dev, &scale, &err) != 0 || gpt_update(&t->gpt, step, t->steps, &err) != 0 ||
         gpt_get(&t->gpt, t->gpt.params, t->params, &err) != 0)
         return train_failed(t, &err);
     if (agent_fault("param", c->rank, step)) {
@@ -245,8 +239,7 @@ static bool train_open(struct train *t) {
     t->replays = GP_MIN(GP_MAX(2, GP_MIN(REPLAY_MAX, 32 / c->size)), t->steps);
     t->dev = c->dev; /* a rank's own GPU is open already */
     if ((t->dev == NULL && c->dev_ops->open(0, &t->dev, &err) != 0) ||
-        gpt_open(c->dev_ops, t->dev, t->micro, &t->gpt, &err) != 0 ||
-        gpt_init(&t->gpt, c->seed, &err) != 0)
+        gpt_open(c->dev_ops, t->dev, t->micro, &t->gpt, &err) != 0 || gpt_init(&t->gpt, c->seed, &err) != 0)
         return train_failed(t, &err);
     n = t->gpt.n_params;
     t->in = xcalloc((size_t)t->gpt.rows, sizeof *t->in);
@@ -306,8 +299,7 @@ static void say_speed(struct train *t) {
     double tokens = (double)t->gpt.rows * n * t->steps;
     double rate = t->train_s > 0 ? tokens / t->train_s : 0, middle = gang_median(sorted, (size_t)n);
     agent_metric(t->r, "tokens_per_s", rate);
-    if (t->one_rank_tokens_per_s > 0)
-        agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
+    if (t->one_rank_tokens_per_s > 0) agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
     agent_metric(t->r, "comm_share", t->train_s > 0 ? t->comm_s / t->train_s : 0);
     agent_metric(t->r, "straggler", middle > 0 ? medians[slowest] / middle : 1);
     agent_data_int(t->r, "slowest_rank", slowest);
@@ -338,9 +330,10 @@ static void say_loss(struct train *t) {
     char hash[24];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->hashes[0]);
     agent_data_str(t->r, "parameters_hash", hash);
-    agent_say(t->r, "loss %.3f after %d steps (entropy 1.386), %d rank%s bit-identical after every step; "
-              "computed on %s", last, t->steps, t->c->size, t->c->size == 1 ? "" : "s",
-              gang_device_text(t->c->dev_ops));
+    agent_say(t->r,
+              "loss %.3f after %d steps (entropy 1.386), %d rank%s bit-identical after every step; "
+              "computed on %s",
+              last, t->steps, t->c->size, t->c->size == 1 ? "" : "s", gang_device_text(t->c->dev_ops));
 }
 
 static bool train_all(struct train *t) {
@@ -349,8 +342,7 @@ static bool train_all(struct train *t) {
     if (!known_answer_run(c, t->r) || t->r->verdict != AGENT_PASS) return false;
     for (int step = 0; step < t->steps; step++) {
         if (clock_left_ms(c->deadline_ms) == 0) {
-            agent_set(t->r, AGENT_FAIL, "too_slow", "only %d of %d steps were done in time", step,
-                      t->steps);
+            agent_set(t->r, AGENT_FAIL, "too_slow", "only %d of %d steps were done in time", step, t->steps);
             return false;
         }
         if (!one_step(t, step)) return false;
@@ -379,12 +371,12 @@ void train_judge(struct check_ctx *c, struct agent_result *r) {
     int64_t rank = at != NULL ? strtol(at + 15, NULL, 10) : -1;
     for (size_t i = 0; i < r->n_metrics && rank >= 0 && rank < c->size; i++) {
         const struct agent_metric *m = &r->metrics[i];
-        if (!str_eq(m->info->name, "straggler") || m->info->degraded < 0 ||
-            m->value <= m->info->degraded || r->verdict > AGENT_PASS)
+        if (!str_eq(m->info->name, "straggler") || m->info->degraded < 0 || m->value <= m->info->degraded ||
+            r->verdict > AGENT_PASS)
             continue;
         agent_culprit(r, (int)rank);
-        agent_set(r, AGENT_DEGRADED, "slow_rank",
-                  "rank %d takes %.1f times as long for a step as the median rank", (int)rank, m->value);
+        agent_set(r, AGENT_DEGRADED, "slow_rank", "rank %d takes %.1f times as long for a step as the median rank",
+                  (int)rank, m->value);
         agent_suggest(r, "look for a throttled or shared node; replace it if it stays slow");
     }
     agent_judge_limits(r);

@@ -30,19 +30,19 @@ static inline double train_gamma(int k) {
     return u / (1 - u);
 }
 
-struct step_word { /* what every rank says before each all-reduce */
+struct step_word {                /* what every rank says before each all-reduce */
     uint64_t own_hash, next_hash; /* of its gradient; of its neighbour's, every 4th step */
     float loss;
     int32_t tokens;
-    double norm2;     /* sum of squares of its gradient; NaN shows here */
+    double norm2;            /* sum of squares of its gradient; NaN shows here */
     double total, abs_total; /* sum of its gradient's elements, and of their sizes */
-    double compute_s; /* its own gradient only */
+    double compute_s;        /* its own gradient only */
 };
 struct replay_step { /* kept of the first steps, for one rank's replay */
     float *sum;      /* the all-reduced gradient */
     uint64_t params; /* hash after the update */
     float loss;
-    uint64_t *own;   /* every rank's gradient hash */
+    uint64_t *own; /* every rank's gradient hash */
 };
 struct train {
     struct check_ctx *c;
@@ -53,7 +53,7 @@ struct train {
     struct markov source;
     int32_t *in, *next;
     float *grad, *sum, *params, *old_p, *old_m, *old_v; /* host copies, n_params each */
-    float *peer; /* the neighbour's gradient as this rank computed it; NULL where bits are compared */
+    float *peer;   /* the neighbour's gradient as this rank computed it; NULL where bits are compared */
     int roundings; /* comparisons whose bits differed within the bound above */
     float old_beta1_t, old_beta2_t;
     struct step_word *words; /* of all ranks */

@@ -9,9 +9,7 @@
 
 #include <math.h>
 
-bool train_exact(const struct train *t) {
-    return t->c->dev_ops == &device_host || t->c->dev_ops == agent_kind.device;
-}
+bool train_exact(const struct train *t) { return t->c->dev_ops == &device_host || t->c->dev_ops == agent_kind.device; }
 
 double train_bound(const struct train *t) {
     return train_exact(t) ? 0 : 2 * train_gamma(t->gpt.rows + TRAIN_STAGES * GPT_FF);
@@ -32,8 +30,7 @@ struct reference {
 
 static bool reference_open(struct train *t, struct reference *f, const float *params) {
     struct gp_error err = {0};
-    if (device_host.open(0, &f->dev, &err) != 0 ||
-        gpt_open(&device_host, f->dev, t->micro, &f->gpt, &err) != 0 ||
+    if (device_host.open(0, &f->dev, &err) != 0 || gpt_open(&device_host, f->dev, t->micro, &f->gpt, &err) != 0 ||
         gpt_put(&f->gpt, f->gpt.params, params, &err) != 0)
         return train_failed(t, &err);
     return true;
@@ -48,8 +45,7 @@ static bool reference_gradient(struct train *t, struct reference *f, int of, int
     struct gp_error err = {0};
     float loss = 0;
     train_batch(t, of, step);
-    if (gpt_gradient(&f->gpt, t->in, t->next, &loss, &err) != 0 ||
-        gpt_get(&f->gpt, f->gpt.grads, ret, &err) != 0)
+    if (gpt_gradient(&f->gpt, t->in, t->next, &loss, &err) != 0 || gpt_get(&f->gpt, f->gpt.grads, ret, &err) != 0)
         return train_failed(t, &err);
     return true;
 }
@@ -98,7 +94,7 @@ static double part_of_device_bound(const struct train *t, const float *v, const 
 }
 
 struct reference_word { /* how far this rank is from the reference, in bounds */
-    double own, next; /* its own gradient (when it is the subject), its neighbour's */
+    double own, next;   /* its own gradient (when it is the subject), its neighbour's */
 };
 
 /* One dispute between k and its neighbour. False: the check returns. */
@@ -131,7 +127,8 @@ static bool blame_by_bound(struct train *t, int step) {
     if (t->r->culprits.len == 0) return true;
     agent_set(t->r, AGENT_FAIL, "wrong_gradient",
               "step %d: rank %s computes a wrong gradient (further from the host reference than rounding "
-              "can be)", step, t->r->culprits.s);
+              "can be)",
+              step, t->r->culprits.s);
     return false;
 }
 
@@ -152,13 +149,11 @@ bool train_blame_gradient(struct train *t, int step) {
         decided++;
     }
     if (decided > 0)
-        agent_set(t->r, AGENT_FAIL, "wrong_gradient",
-                  "step %d: rank %s computes a wrong gradient (%s says so)", step, t->r->culprits.s,
-                  n >= 3 ? "a third rank" : "the host reference");
+        agent_set(t->r, AGENT_FAIL, "wrong_gradient", "step %d: rank %s computes a wrong gradient (%s says so)", step,
+                  t->r->culprits.s, n >= 3 ? "a third rank" : "the host reference");
     else
         agent_set(t->r, AGENT_FAIL, "wrong_gradient",
-                  "step %d: ranks disagree about a gradient, and no third opinion settled which is wrong",
-                  step);
+                  "step %d: ranks disagree about a gradient, and no third opinion settled which is wrong", step);
     return false;
 }
 
@@ -218,10 +213,8 @@ bool train_blame_params(struct train *t, int step, uint64_t sum_hash) {
     for (size_t i = 0; i < t->gpt.n_params; i++) t->sum[i] = t->sum[i] * (1.0f / (float)n);
     f.gpt.beta1_t = t->old_beta1_t;
     f.gpt.beta2_t = t->old_beta2_t;
-    if (ok && (gpt_put(&f.gpt, f.gpt.m, t->old_m, &err) != 0 ||
-               gpt_put(&f.gpt, f.gpt.v, t->old_v, &err) != 0 ||
-               gpt_put(&f.gpt, f.gpt.grads, t->sum, &err) != 0 ||
-               gpt_update(&f.gpt, step, t->steps, &err) != 0 ||
+    if (ok && (gpt_put(&f.gpt, f.gpt.m, t->old_m, &err) != 0 || gpt_put(&f.gpt, f.gpt.v, t->old_v, &err) != 0 ||
+               gpt_put(&f.gpt, f.gpt.grads, t->sum, &err) != 0 || gpt_update(&f.gpt, step, t->steps, &err) != 0 ||
                gpt_get(&f.gpt, f.gpt.params, t->params, &err) != 0))
         ok = train_failed(t, &err);
     reference_close(&f);
@@ -233,8 +226,7 @@ bool train_blame_params(struct train *t, int step, uint64_t sum_hash) {
     for (int k = 1; k < n; k++) agree = agree && t->hashes[k] == t->hashes[0];
     for (int k = 0; k < n && agree; k++)
         if (held[k] != t->hashes[0]) agent_culprit(t->r, k);
-    agent_set(t->r, AGENT_FAIL, "parameters_differ",
-              "step %d: parameters differ between ranks; to blame: rank %s", step,
-              t->r->culprits.len > 0 ? t->r->culprits.s : "unknown");
+    agent_set(t->r, AGENT_FAIL, "parameters_differ", "step %d: parameters differ between ranks; to blame: rank %s",
+              step, t->r->culprits.len > 0 ? t->r->culprits.s : "unknown");
     return false;
 }

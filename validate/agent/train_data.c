@@ -28,8 +28,8 @@ void markov_init(struct markov *m, uint64_t seed) {
         for (int k = 0; k < 4; k++) m->next[s][k] = q[(p[s] + d[k]) % GPT_VOCAB];
 }
 
-void markov_sequence(const struct markov *m, uint64_t seed, int step, int64_t index, int n,
-                     int32_t *ret_in, int32_t *ret_next) {
+void markov_sequence(const struct markov *m, uint64_t seed, int step, int64_t index, int n, int32_t *ret_in,
+                     int32_t *ret_next) {
     uint64_t z = num_mix(num_mix(seed + (uint64_t)step) + (uint64_t)index);
     int s = (int)(z >> 58);
     for (int t = 0; t < n; t++) {

@@ -48,8 +48,8 @@ size_t mx_bytes(const struct mx_shape *s, int batch);
  * attention's two products, which a causal mask does not shorten here: 12 * layers * ctx * dim. */
 double mx_flop_per_token(const struct mx_shape *s);
 
-int mx_open(const struct device_ops *ops, struct device *dev, const struct mx_shape *shape,
-            enum gemm_type type, int batch, struct mx_gpt *ret, struct gp_error *err);
+int mx_open(const struct device_ops *ops, struct device *dev, const struct mx_shape *shape, enum gemm_type type,
+            int batch, struct mx_gpt *ret, struct gp_error *err);
 void mx_close(struct mx_gpt *g); /* frees what it took on the device, too */
 /* Parameters from the seed, moments to zero. */
 int mx_init(struct mx_gpt *g, uint64_t seed, struct gp_error *err);
@@ -63,8 +63,7 @@ struct mx_gradient_args {
     void *ctx;
 };
 /* The gradient of weight * mean loss into g->grads; *ret_loss: the mean loss. Waits for the device. */
-int mx_gradient(struct mx_gpt *g, const struct mx_gradient_args *a, float *ret_loss,
-                struct gp_error *err);
+int mx_gradient(struct mx_gpt *g, const struct mx_gradient_args *a, float *ret_loss, struct gp_error *err);
 /* One AdamW step with gscale * gradient, at learning rate lr. Only queued. */
 int mx_update(struct mx_gpt *g, float lr, float gscale, struct gp_error *err);
 

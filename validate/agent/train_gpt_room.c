@@ -134,10 +134,10 @@ size_t mx_bytes(const struct mx_shape *s, int batch) {
     return r.bytes;
 }
 
-int mx_open(const struct device_ops *ops, struct device *dev, const struct mx_shape *shape,
-            enum gemm_type type, int batch, struct mx_gpt *ret, struct gp_error *err) {
-    *ret = (struct mx_gpt){.ops = ops, .dev = dev, .shape = *shape, .type = type, .batch = batch,
-                           .rows = batch * shape->ctx};
+int mx_open(const struct device_ops *ops, struct device *dev, const struct mx_shape *shape, enum gemm_type type,
+            int batch, struct mx_gpt *ret, struct gp_error *err) {
+    *ret = (struct mx_gpt){
+        .ops = ops, .dev = dev, .shape = *shape, .type = type, .batch = batch, .rows = batch * shape->ctx};
     layout(ret);
     ret->loss_host = xcalloc((size_t)ret->rows, sizeof *ret->loss_host);
     ret->figures_host = xcalloc(MX_FIGURES, sizeof *ret->figures_host);

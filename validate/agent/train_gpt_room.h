@@ -5,8 +5,10 @@
 
 #include <stdint.h>
 
-enum { MX_CHUNK = 128 /* rows that one partial column sum covers */,
-       MX_FIGURES = 1 << 17 /* floats of scratch for sums and hashes */ };
+enum {
+    MX_CHUNK = 128 /* rows that one partial column sum covers */,
+    MX_FIGURES = 1 << 17 /* floats of scratch for sums and hashes */
+};
 static inline int64_t mx_chunks(int64_t rows) { return (rows + MX_CHUNK - 1) / MX_CHUNK; }
 
 #endif

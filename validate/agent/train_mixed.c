@@ -14,7 +14,7 @@
 
 #define LR_WARMUP 8
 #define FLUSH_MS 60000
-#define STEPS_LEAST 11 /* where the time ends a run: slow GPUs take a second for each */
+#define STEPS_LEAST 11      /* where the time ends a run: slow GPUs take a second for each */
 #define SKIPS_SUSPICIOUS 12 /* a loss scale 4096 times smaller, and still not finite */
 
 bool mixed_failed(struct mixed *m, const struct gp_error *err) {
@@ -80,8 +80,7 @@ static int segment_done(void *ctx, int segment, struct gp_error *err) {
     struct mixed *m = d->m;
     int r = 0;
     if (segment == m->gpt.n_segments - 1) mixed_faults(m, d->step);
-    while (m->reducing && r == 0 && m->next_bucket < m->n_buckets &&
-           m->buckets[m->next_bucket].after <= segment)
+    while (m->reducing && r == 0 && m->next_bucket < m->n_buckets && m->buckets[m->next_bucket].after <= segment)
         r = reduce_bucket(m, &m->buckets[m->next_bucket++], err);
     return r;
 }
@@ -89,8 +88,8 @@ static int segment_done(void *ctx, int segment, struct gp_error *err) {
 static void fill_batch(struct mixed *m, int of, int step, int micro) {
     const struct mixed_plan *p = m->plan;
     for (int b = 0; b < p->batch; b++)
-        markov_sequence(&m->source, m->c->seed, step, ((int64_t)of * p->micros + micro) * p->batch + b,
-                        p->shape.ctx, m->in + b * p->shape.ctx, m->next + b * p->shape.ctx);
+        markov_sequence(&m->source, m->c->seed, step, ((int64_t)of * p->micros + micro) * p->batch + b, p->shape.ctx,
+                        m->in + b * p->shape.ctx, m->next + b * p->shape.ctx);
 }
 
 bool mixed_gradient(struct mixed *m, struct mx_gpt *g, int of, int step, float *ret_loss) {
@@ -102,13 +101,15 @@ bool mixed_gradient(struct mixed *m, struct mx_gpt *g, int of, int step, float *
         float loss = 0.0f;
         bool last = k == m->plan->micros - 1;
         fill_batch(m, of, step, k);
-        struct mx_gradient_args a = {.in = m->in, .next = m->next, .add = k > 0, .ctx = &d,
+        struct mx_gradient_args a = {.in = m->in,
+                                     .next = m->next,
+                                     .add = k > 0,
+                                     .ctx = &d,
                                      .weight = m->scale.scale / (float)m->plan->micros,
                                      .done = last && !m->keep ? segment_done : NULL};
         if (mx_gradient(g, &a, &loss, &err) != 0) {
             /* a sum over the ranks that failed on the way is not this rank's own trouble */
-            gang_broken(m->c, m->r, &err, !(m->reducing && (err.code == GP_ELOST ||
-                                                            comm_culprit(&err) >= 0)));
+            gang_broken(m->c, m->r, &err, !(m->reducing && (err.code == GP_ELOST || comm_culprit(&err) >= 0)));
             return false;
         }
         mean = mean + loss;
@@ -143,10 +144,8 @@ static bool own_words(struct mixed *m, int step, struct mixed_word *w, uint64_t 
     size_t n = m->gpt.n_params;
     float loss = 0;
     bool neighbours = step % m->plan->check_every == 0;
-    if (neighbours && (!mixed_gradient(m, &m->gpt, (m->c->rank + 1) % m->c->size, step, &loss)))
-        return false;
-    if (neighbours && mx_hash(&m->gpt, m->gpt.grads, n, &w->next_hash, &err) != 0)
-        return mixed_failed(m, &err);
+    if (neighbours && (!mixed_gradient(m, &m->gpt, (m->c->rank + 1) % m->c->size, step, &loss))) return false;
+    if (neighbours && mx_hash(&m->gpt, m->gpt.grads, n, &w->next_hash, &err) != 0) return mixed_failed(m, &err);
     double began = gang_now_s();
     if (!mixed_gradient(m, &m->gpt, m->c->rank, step, &w->loss)) return false;
     w->compute_s = gang_now_s() - began;
@@ -173,8 +172,7 @@ static bool checked_gradient(struct mixed *m, int step, uint64_t *own_hash) {
     m->losses[m->n_losses++] = (double)(mean / (float)n);
     bool finite = true; /* on every rank: they must all go the same way */
     for (int k = 0; k < n; k++) finite = finite && isfinite(m->words[k].norm2);
-    if (finite && m->referenced < m->plan->reference_steps && !mixed_against_reference(m, step, w.loss))
-        return false;
+    if (finite && m->referenced < m->plan->reference_steps && !mixed_against_reference(m, step, w.loss)) return false;
     if (!mixed_sample_own(m, step)) return false;
     double began = gang_now_s();
     if (!mixed_reduce(m)) return false;
@@ -203,14 +201,13 @@ static bool not_finite(struct mixed *m, int step) {
     float scale = m->scale.scale;
     if (!spent && m->scale.streak < SKIPS_SUSPICIOUS) return true;
     m->scale.scale = 1.0f;
-    bool ok = own_words(m, step, &w, NULL) && gang_gather(m->c, m->r, &w, m->words, sizeof w) &&
-              mixed_words_good(m, step);
+    bool ok =
+        own_words(m, step, &w, NULL) && gang_gather(m->c, m->r, &w, m->words, sizeof w) && mixed_words_good(m, step);
     m->scale.scale = scale;
     if (!ok) return false;
     if (!spent) return true;
     agent_set(m->r, AGENT_FAIL, "wrong_sum",
-              "%s, step %d: the all-reduced gradient is not finite, though every rank's own is",
-              m->plan->name, step);
+              "%s, step %d: the all-reduced gradient is not finite, though every rank's own is", m->plan->name, step);
     return false;
 }
 
@@ -219,8 +216,8 @@ static bool keep_state(struct mixed *m) {
     if (!m->plan->small) return true;
     m->old_beta1_t = m->gpt.beta1_t;
     m->old_beta2_t = m->gpt.beta2_t;
-    if (mx_get(&m->gpt, m->gpt.params, m->old_p, &err) != 0 ||
-        mx_get(&m->gpt, m->gpt.m, m->old_m, &err) != 0 || mx_get(&m->gpt, m->gpt.v, m->old_v, &err) != 0)
+    if (mx_get(&m->gpt, m->gpt.params, m->old_p, &err) != 0 || mx_get(&m->gpt, m->gpt.m, m->old_m, &err) != 0 ||
+        mx_get(&m->gpt, m->gpt.v, m->old_v, &err) != 0)
         return mixed_failed(m, &err);
     return true;
 }
@@ -238,8 +235,7 @@ static bool params_equal(struct mixed *m, int step) {
 static bool update(struct mixed *m, int step) {
     struct gp_error err = {0};
     double norm2 = 0;
-    if (mx_square_sum(&m->gpt, m->gpt.grads, m->gpt.n_params, &norm2, &err) != 0)
-        return mixed_failed(m, &err);
+    if (mx_square_sum(&m->gpt, m->gpt.grads, m->gpt.n_params, &norm2, &err) != 0) return mixed_failed(m, &err);
     bool finite = isfinite(norm2);
     if (!finite && !not_finite(m, step)) return false;
     float by = 1.0f / (m->scale.scale * (float)m->c->size);
@@ -294,15 +290,14 @@ bool mixed_open(struct mixed *m, struct check_ctx *c, struct agent_result *r, st
     m->buckets = xcalloc((size_t)m->gpt.n_segments, sizeof *m->buckets);
     m->n_buckets = bucket_plan(m->gpt.segments, m->gpt.n_segments, plan->bucket, m->buckets);
     float **old[] = {&m->old_p, &m->old_m, &m->old_v};
-    for (size_t i = 0; plan->small && i < GP_ARRAY_LEN(old); i++)
-        *old[i] = xcalloc(m->gpt.n_params, sizeof(float));
+    for (size_t i = 0; plan->small && i < GP_ARRAY_LEN(old); i++) *old[i] = xcalloc(m->gpt.n_params, sizeof(float));
     return true;
 }
 
 void mixed_close(struct mixed *m) {
     mx_close(&m->gpt);
-    void *all[] = {m->in, m->next, m->words, m->hashes, m->losses, m->step_s, m->compute_s, m->comm_s,
-                   m->rank_s, m->buckets, m->old_p, m->old_m, m->old_v, m->kinds, m->sample};
+    void *all[] = {m->in,     m->next,    m->words, m->hashes, m->losses, m->step_s, m->compute_s, m->comm_s,
+                   m->rank_s, m->buckets, m->old_p, m->old_m,  m->old_v,  m->kinds,  m->sample};
     for (size_t i = 0; i < GP_ARRAY_LEN(all); i++) free(all[i]);
 }
 
@@ -317,13 +312,13 @@ static bool time_is_up(struct mixed *m, double began, bool *ret) {
 static bool learned(struct mixed *m) {
     int last = m->n_losses - 1;
     if (m->scale.skipped >= m->plan->steps) {
-        agent_set(m->r, AGENT_FAIL, "loss_scale", "%s: every step overflowed, at loss scale %g too",
-                  m->plan->name, (double)m->scale.scale);
+        agent_set(m->r, AGENT_FAIL, "loss_scale", "%s: every step overflowed, at loss scale %g too", m->plan->name,
+                  (double)m->scale.scale);
         return false;
     }
     if (last > 0 && m->losses[last] < m->losses[0]) return true;
-    agent_set(m->r, AGENT_FAIL, "not_learning", "%s: the loss went from %.4f to %.4f", m->plan->name,
-              m->losses[0], m->losses[GP_MAX(last, 0)]);
+    agent_set(m->r, AGENT_FAIL, "not_learning", "%s: the loss went from %.4f to %.4f", m->plan->name, m->losses[0],
+              m->losses[GP_MAX(last, 0)]);
     return false;
 }
 
@@ -335,8 +330,8 @@ bool mixed_run(struct mixed *m) {
     for (int step = 0; step < p->steps; step++) {
         bool last = up || step == p->steps - 1, checked = last || step % p->check_every == 0;
         if (clock_left_ms(m->c->deadline_ms) == 0) {
-            agent_set(m->r, AGENT_FAIL, "too_slow", "%s: only %d of %d steps were done in time", p->name,
-                      step, p->steps);
+            agent_set(m->r, AGENT_FAIL, "too_slow", "%s: only %d of %d steps were done in time", p->name, step,
+                      p->steps);
             return false;
         }
         if (!mixed_step(m, step, checked, NULL)) return false;

@@ -14,19 +14,19 @@ struct mixed_plan {
     const char *name; /* "bf16", "fp16" */
     enum gemm_type type;
     struct mx_shape shape;
-    int batch;        /* sequences of a micro-batch */
-    int micros;       /* micro-batches a step, their gradients added up before the sum over the ranks */
-    int steps;        /* most steps; with `seconds` it may end before */
-    double seconds;   /* 0: all steps */
-    int check_every;  /* steps between those whose gradients are compared before they are summed */
+    int batch;           /* sequences of a micro-batch */
+    int micros;          /* micro-batches a step, their gradients added up before the sum over the ranks */
+    int steps;           /* most steps; with `seconds` it may end before */
+    double seconds;      /* 0: all steps */
+    int check_every;     /* steps between those whose gradients are compared before they are summed */
     int reference_steps; /* so many of the checked steps (the first whose gradient is finite) are held to
                           * the host reference; 0 on the host itself */
-    int restore_at;   /* continue from a saved state after this step, and compare; -1: not */
-    size_t bucket;    /* elements */
-    bool small;       /* small enough to be repeated on the host */
+    int restore_at;      /* continue from a saved state after this step, and compare; -1: not */
+    size_t bucket;       /* elements */
+    bool small;          /* small enough to be repeated on the host */
 };
 
-struct mixed_word { /* what every rank says on a step that is checked, before the sum */
+struct mixed_word {               /* what every rank says on a step that is checked, before the sum */
     uint64_t own_hash, next_hash; /* of its gradient; of its neighbour's as it computes it */
     float loss;
     int32_t pad;
@@ -54,14 +54,14 @@ struct mixed {
     uint64_t *kinds;          /* of all ranks' devices; 0: not known */
     float *sample;            /* a stretch of each rank's own gradient, one after the other */
     size_t sample_at, sample_n;
-    int roundings;            /* gradients that differed between devices of different kinds */
-    double norm;              /* of the last summed gradient, unscaled and averaged */
+    int roundings;                /* gradients that differed between devices of different kinds */
+    double norm;                  /* of the last summed gradient, unscaled and averaged */
     float *old_p, *old_m, *old_v; /* before the last update; small runs only */
     float old_beta1_t, old_beta2_t, old_scale;
     /* figures */
     double *losses, *step_s, *compute_s, *comm_s; /* per step; step_s of unchecked, the others of checked ones */
     int n_losses, n_step, n_compute;
-    double *rank_s;        /* [checked steps][size]: each rank's own gradient */
+    double *rank_s; /* [checked steps][size]: each rank's own gradient */
     int referenced;
     double reference_part; /* largest difference from the reference, as a part of the bound */
     double update_s;

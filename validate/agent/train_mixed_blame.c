@@ -33,8 +33,8 @@ bool mixed_words_good(struct mixed *m, int step) {
     for (int k = 0; k < n && bad > 0; k++) {
         if (!is[k]) continue;
         if (bad < n || n == 1) agent_culprit(m->r, k); /* all at once: the run diverged, nobody's */
-        agent_set(m->r, AGENT_FAIL, "bad_gradient", "%s, step %d: rank %d computed a gradient %s",
-                  m->plan->name, step, k, m->words[k].norm2 == 0 ? "of zero" : "that is not finite");
+        agent_set(m->r, AGENT_FAIL, "bad_gradient", "%s, step %d: rank %d computed a gradient %s", m->plan->name, step,
+                  k, m->words[k].norm2 == 0 ? "of zero" : "that is not finite");
     }
     return bad == 0;
 }
@@ -68,11 +68,9 @@ static bool blame_by_repeating(struct mixed *m, int step, float *own, float *nex
         uint64_t own, next;
     } again = {0}, *all = xcalloc((size_t)n, sizeof *all);
     bool ok = repeat(m, (m->c->rank + 1) % n, step, next, &again.next) &&
-              repeat(m, m->c->rank, step, own, &again.own) &&
-              gang_gather(m->c, m->r, &again, all, sizeof again);
+              repeat(m, m->c->rank, step, own, &again.own) && gang_gather(m->c, m->r, &again, all, sizeof again);
     for (int k = 0; k < n && ok; k++)
-        if (all[k].own != m->words[k].own_hash || all[k].next != m->words[k].next_hash)
-            agent_culprit(m->r, k);
+        if (all[k].own != m->words[k].own_hash || all[k].next != m->words[k].next_hash) agent_culprit(m->r, k);
     free(all);
     return ok;
 }
@@ -145,7 +143,8 @@ bool mixed_blame_gradient(struct mixed *m, int step) {
     else
         agent_set(m->r, AGENT_FAIL, "wrong_gradient",
                   "%s, step %d: devices of one kind disagree about a gradient, and nothing settled which is "
-                  "wrong", m->plan->name, step);
+                  "wrong",
+                  m->plan->name, step);
     return false;
 }
 
@@ -162,8 +161,8 @@ static bool differing_window(struct mixed *m, size_t *ret_at, bool *ret_ok) {
     GP_AUTO_FREE uint64_t *all = xcalloc(windows * size, sizeof *all);
     *ret_ok = false;
     for (size_t i = 0; i < windows; i++)
-        if (mx_hash(&m->gpt, m->gpt.grads + i * WINDOW * sizeof(float), GP_MIN(WINDOW, n - i * WINDOW),
-                    &own[i], &err) != 0)
+        if (mx_hash(&m->gpt, m->gpt.grads + i * WINDOW * sizeof(float), GP_MIN(WINDOW, n - i * WINDOW), &own[i],
+                    &err) != 0)
             return mixed_failed(m, &err);
     if (!gang_gather(m->c, m->r, own, all, windows * sizeof *own)) return false;
     *ret_ok = true;
@@ -178,8 +177,8 @@ static bool differing_window(struct mixed *m, size_t *ret_at, bool *ret_ok) {
 
 static bool window(struct mixed *m, size_t at, size_t n, float *to) {
     struct gp_error err = {0};
-    struct copy_args a = {.kind = COPY_FROM_DEVICE, .dev = m->gpt.grads + at * sizeof(float), .host = to,
-                          .bytes = n * sizeof *to};
+    struct copy_args a = {
+        .kind = COPY_FROM_DEVICE, .dev = m->gpt.grads + at * sizeof(float), .host = to, .bytes = n * sizeof *to};
     return m->gpt.ops->copy(m->dev, &a, &err) == 0 || mixed_failed(m, &err);
 }
 
@@ -219,7 +218,8 @@ bool mixed_sample_sum(struct mixed *m, int step) {
         if (said[k] == 0) agent_culprit(m->r, k);
     agent_set(m->r, AGENT_FAIL, "wrong_sum",
               "%s, step %d: what the ranks were handed is not the sum of their own gradients; to blame: rank "
-              "%s", m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
+              "%s",
+              m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
     if (m->r->culprits.len == 0)
         agent_suggest(m->r, "nccl.values names the GPU or link; without GPUs look at net.pair");
     return false;
@@ -233,16 +233,16 @@ static bool blame_sum(struct mixed *m, int step, size_t at) {
     GP_AUTO_FREE float *own = xcalloc(n, sizeof *own);
     GP_AUTO_FREE float *all = xcalloc(n * size, sizeof *all);
     GP_AUTO_FREE int64_t *said = xcalloc(size, sizeof *said);
-    if (!window(m, at, n, sum) || !mixed_gradient(m, &m->gpt, m->c->rank, step, &loss) ||
-        !window(m, at, n, own) || !gang_gather(m->c, m->r, own, all, n * sizeof *own))
+    if (!window(m, at, n, sum) || !mixed_gradient(m, &m->gpt, m->c->rank, step, &loss) || !window(m, at, n, own) ||
+        !gang_gather(m->c, m->r, own, all, n * sizeof *own))
         return false;
     good = sum_plausible(sum, all, n, m->c->size);
     if (!gang_gather(m->c, m->r, &good, said, sizeof good)) return false;
     for (int k = 0; k < m->c->size; k++)
         if (!said[k]) agent_culprit(m->r, k);
     agent_set(m->r, AGENT_FAIL, "wrong_sum",
-              "%s, step %d: the ranks hold different sums of the same gradients; to blame: rank %s",
-              m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
+              "%s, step %d: the ranks hold different sums of the same gradients; to blame: rank %s", m->plan->name,
+              step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
     return false;
 }
 
@@ -275,8 +275,7 @@ static bool blame_update(struct mixed *m, int step) {
     g.beta1_t = m->old_beta1_t;
     g.beta2_t = m->old_beta2_t;
     float by = 1.0f / (m->old_scale * (float)m->c->size);
-    ok = ok && mx_update(&g, mixed_rate(m, step), by, &err) == 0 &&
-         mx_hash(&g, g.params, n, &want, &err) == 0;
+    ok = ok && mx_update(&g, mixed_rate(m, step), by, &err) == 0 && mx_hash(&g, g.params, n, &want, &err) == 0;
     mx_close(&g);
     if (host != NULL) device_host.close(host);
     if (!ok && m->plan->small) return mixed_failed(m, &err);
@@ -287,9 +286,8 @@ static bool blame_update(struct mixed *m, int step) {
     for (int k = 0; k < m->c->size && ok; k++)
         if (m->hashes[k] != want) agent_culprit(m->r, k);
     if (!m->plan->small) blame_minority(m); /* too large to be repeated on the host */
-    agent_set(m->r, AGENT_FAIL, "parameters_differ",
-              "%s, step %d: parameters differ between ranks; to blame: rank %s", m->plan->name, step,
-              m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
+    agent_set(m->r, AGENT_FAIL, "parameters_differ", "%s, step %d: parameters differ between ranks; to blame: rank %s",
+              m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
     return false;
 }
 
@@ -312,7 +310,8 @@ static bool again_plainly(struct mixed *m, int step, bool *ret_differ) {
     if (ok && !*ret_differ)
         agent_set(m->r, AGENT_FAIL, "wrong_sum",
                   "%s, step %d: the ranks hold different sums of the same gradients, and equal ones with "
-                  "NCCL_ALGO=Ring NCCL_PROTO=Simple", m->plan->name, step);
+                  "NCCL_ALGO=Ring NCCL_PROTO=Simple",
+                  m->plan->name, step);
     return ok && *ret_differ;
 }
 

@@ -63,8 +63,8 @@ bool mixed_against_reference(struct mixed *m, int step, float loss) {
     m->referenced++;
     if (m->reference_part <= 1) return true;
     agent_set(m->r, AGENT_FAIL, "beyond_reference",
-              "%s, step %d: rank %s is %.3g times as far from the host reference as rounding can be",
-              m->plan->name, step, m->r->culprits.s, m->reference_part);
+              "%s, step %d: rank %s is %.3g times as far from the host reference as rounding can be", m->plan->name,
+              step, m->r->culprits.s, m->reference_part);
     return false;
 }
 
@@ -128,8 +128,8 @@ static bool load_and_look(struct mixed *m, const struct saved *s, int step, uint
         if (all[k]) agent_culprit(m->r, k);
     if (m->r->culprits.len == 0) return true;
     agent_set(m->r, AGENT_FAIL, "not_repeatable",
-              "%s: the state saved after step %d is another one when it is restored; to blame: rank %s",
-              m->plan->name, step, m->r->culprits.s);
+              "%s: the state saved after step %d is another one when it is restored; to blame: rank %s", m->plan->name,
+              step, m->r->culprits.s);
     return false;
 }
 
@@ -142,8 +142,7 @@ static bool go_on(struct mixed *m, int step, struct continued *ret) {
     int kept = m->n_losses;
     for (int i = 0; i < MIXED_RESTORED; i++) {
         if (!mixed_step(m, step + 1 + i, true, &ret->own[i])) return false;
-        if (mx_hash(&m->gpt, m->gpt.params, m->gpt.n_params, &ret->params[i], &err) != 0)
-            return mixed_failed(m, &err);
+        if (mx_hash(&m->gpt, m->gpt.params, m->gpt.n_params, &ret->params[i], &err) != 0) return mixed_failed(m, &err);
     }
     m->n_losses = kept; /* these steps are not part of the curve */
     return true;
@@ -153,8 +152,8 @@ bool mixed_restore(struct mixed *m, int step) {
     struct saved s = {0};
     struct continued first = {0}, again = {0};
     uint64_t before = 0;
-    bool ok = state_hash(m, &before) && save(m, &s) && go_on(m, step, &first) &&
-              load_and_look(m, &s, step, before) && go_on(m, step, &again) && load(m, &s);
+    bool ok = state_hash(m, &before) && save(m, &s) && go_on(m, step, &first) && load_and_look(m, &s, step, before) &&
+              go_on(m, step, &again) && load(m, &s);
     free(s.p);
     free(s.m);
     free(s.v);
@@ -172,7 +171,8 @@ bool mixed_restore(struct mixed *m, int step) {
     if (!any) return true;
     agent_set(m->r, AGENT_FAIL, "not_repeatable",
               "%s: training that goes on from the state saved after step %d does not give the same bits "
-              "again%s%s", m->plan->name, step, m->r->culprits.len > 0 ? "; to blame: rank " : "",
+              "again%s%s",
+              m->plan->name, step, m->r->culprits.len > 0 ? "; to blame: rank " : "",
               m->r->culprits.len > 0 ? m->r->culprits.s : "");
     return false;
 }

@@ -22,24 +22,34 @@ struct call {
     int rc;
 };
 
-static void launch(struct call *c, const char *kernel, int64_t items, const union kernel_arg *args,
-                   size_t n) {
+static void launch(struct call *c, const char *kernel, int64_t items, const union kernel_arg *args, size_t n) {
     struct launch_args a = {.kernel = kernel, .items = items, .args = args, .n_args = n};
     if (c->rc == 0) c->rc = c->g->ops->launch(c->g->dev, &a, c->err);
 }
-#define ARG_P(x) {.p = (x)}
-#define ARG_I(x) {.i = (x)}
-#define ARG_F(x) {.f = (x)}
-#define LAUNCH(c, kernel, items, ...)                                      \
-    do {                                                                   \
-        const union kernel_arg args_[] = {__VA_ARGS__};                    \
-        launch((c), (kernel), (items), args_, GP_ARRAY_LEN(args_));        \
+#define ARG_P(x) \
+    { .p = (x) }
+#define ARG_I(x) \
+    { .i = (x) }
+#define ARG_F(x) \
+    { .f = (x) }
+#define LAUNCH(c, kernel, items, ...)                               \
+    do {                                                            \
+        const union kernel_arg args_[] = {__VA_ARGS__};             \
+        launch((c), (kernel), (items), args_, GP_ARRAY_LEN(args_)); \
     } while (0)
 
-static void gemm(struct call *c, int m, int n, int k, dev_addr a, bool ta, dev_addr b, bool tb,
-                 dev_addr out) {
-    struct gemm_args x = {.type = GEMM_F32, .in_order = true, .m = m, .n = n, .k = k, .batch = 1, .a = a, .b = b,
-                          .c = out, .trans_a = ta, .trans_b = tb};
+static void gemm(struct call *c, int m, int n, int k, dev_addr a, bool ta, dev_addr b, bool tb, dev_addr out) {
+    struct gemm_args x = {.type = GEMM_F32,
+                          .in_order = true,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .batch = 1,
+                          .a = a,
+                          .b = b,
+                          .c = out,
+                          .trans_a = ta,
+                          .trans_b = tb};
     if (c->rc == 0) c->rc = c->g->ops->gemm(c->g->dev, &x, c->err);
 }
 
@@ -54,29 +64,27 @@ static void linear(struct call *c, dev_addr y, dev_addr x, size_t w, size_t b, i
 }
 
 /* dx = dy * W^T; gradients of W and b */
-static void linear_back(struct call *c, dev_addr dx, dev_addr dy, dev_addr x, size_t w, size_t b, int in,
-                        int out) {
+static void linear_back(struct call *c, dev_addr dx, dev_addr dy, dev_addr x, size_t w, size_t b, int in, int out) {
     struct gpt *g = c->g;
     gemm(c, in, out, g->rows, x, true, dy, false, grad(g, w));
     LAUNCH(c, "bias_bwd", out, ARG_P(grad(g, b)), ARG_P(dy), ARG_I(g->rows));
     gemm(c, g->rows, in, out, dy, false, param(g, w), true, dx);
 }
 
-static void norm(struct call *c, dev_addr y, dev_addr mean, dev_addr rstd, dev_addr x, size_t gain,
-                 size_t bias) {
+static void norm(struct call *c, dev_addr y, dev_addr mean, dev_addr rstd, dev_addr x, size_t gain, size_t bias) {
     struct gpt *g = c->g;
-    LAUNCH(c, "layernorm_fwd", g->rows, ARG_P(y), ARG_P(mean), ARG_P(rstd), ARG_P(x),
-           ARG_P(param(g, gain)), ARG_P(param(g, bias)), ARG_I(GPT_DIM));
+    LAUNCH(c, "layernorm_fwd", g->rows, ARG_P(y), ARG_P(mean), ARG_P(rstd), ARG_P(x), ARG_P(param(g, gain)),
+           ARG_P(param(g, bias)), ARG_I(GPT_DIM));
 }
 
 /* dx += the gradient through the norm */
-static void norm_back(struct call *c, dev_addr dx, dev_addr dy, dev_addr x, dev_addr mean, dev_addr rstd,
-                      size_t gain, size_t bias) {
+static void norm_back(struct call *c, dev_addr dx, dev_addr dy, dev_addr x, dev_addr mean, dev_addr rstd, size_t gain,
+                      size_t bias) {
     struct gpt *g = c->g;
     LAUNCH(c, "layernorm_bwd_x", g->rows, ARG_P(dx), ARG_P(dy), ARG_P(x), ARG_P(mean), ARG_P(rstd),
            ARG_P(param(g, gain)), ARG_I(GPT_DIM));
-    LAUNCH(c, "layernorm_bwd_p", GPT_DIM, ARG_P(grad(g, gain)), ARG_P(grad(g, bias)), ARG_P(dy),
-           ARG_P(x), ARG_P(mean), ARG_P(rstd), ARG_I(g->rows));
+    LAUNCH(c, "layernorm_bwd_p", GPT_DIM, ARG_P(grad(g, gain)), ARG_P(grad(g, bias)), ARG_P(dy), ARG_P(x), ARG_P(mean),
+           ARG_P(rstd), ARG_I(g->rows));
 }
 
 /* --- forward and back --- */
@@ -93,8 +101,8 @@ static void block_forward(struct call *c, int layer, dev_addr out) {
     int64_t n = (int64_t)g->rows * GPT_DIM;
     norm(c, a->ln1, a->mean1, a->rstd1, a->x, b->ln1_g, b->ln1_b);
     linear(c, a->qkv, a->ln1, b->qkv_w, b->qkv_b, GPT_DIM, 3 * GPT_DIM);
-    LAUNCH(c, "attention_fwd", (int64_t)g->rows * GPT_HEADS, ARG_P(a->att), ARG_P(a->p), ARG_P(a->qkv),
-           ARG_I(GPT_CTX), ARG_I(GPT_HEADS), ARG_I(GPT_DIM / GPT_HEADS), ARG_F(att_scale()));
+    LAUNCH(c, "attention_fwd", (int64_t)g->rows * GPT_HEADS, ARG_P(a->att), ARG_P(a->p), ARG_P(a->qkv), ARG_I(GPT_CTX),
+           ARG_I(GPT_HEADS), ARG_I(GPT_DIM / GPT_HEADS), ARG_F(att_scale()));
     linear(c, a->mid, a->att, b->out_w, b->out_b, GPT_DIM, GPT_DIM);
     LAUNCH(c, "add", n, ARG_P(a->mid), ARG_P(a->x));
     norm(c, a->ln2, a->mean2, a->rstd2, a->mid, b->ln2_g, b->ln2_b);
@@ -116,10 +124,10 @@ static void block_back(struct call *c, int layer) {
     linear_back(c, g->dy, g->dwide, a->ln2, b->up_w, b->up_b, GPT_DIM, GPT_FF);
     norm_back(c, g->dx, g->dy, a->mid, a->mean2, a->rstd2, b->ln2_g, b->ln2_b);
     linear_back(c, g->dy, g->dx, a->att, b->out_w, b->out_b, GPT_DIM, GPT_DIM);
-    LAUNCH(c, "attention_bwd_q", items, ARG_P(g->dqkv), ARG_P(g->ds), ARG_P(g->dy), ARG_P(a->p),
-           ARG_P(a->qkv), ARG_I(GPT_CTX), ARG_I(GPT_HEADS), ARG_I(dh), ARG_F(att_scale()));
-    LAUNCH(c, "attention_bwd_kv", items, ARG_P(g->dqkv), ARG_P(g->ds), ARG_P(g->dy), ARG_P(a->p),
-           ARG_P(a->qkv), ARG_I(GPT_CTX), ARG_I(GPT_HEADS), ARG_I(dh));
+    LAUNCH(c, "attention_bwd_q", items, ARG_P(g->dqkv), ARG_P(g->ds), ARG_P(g->dy), ARG_P(a->p), ARG_P(a->qkv),
+           ARG_I(GPT_CTX), ARG_I(GPT_HEADS), ARG_I(dh), ARG_F(att_scale()));
+    LAUNCH(c, "attention_bwd_kv", items, ARG_P(g->dqkv), ARG_P(g->ds), ARG_P(g->dy), ARG_P(a->p), ARG_P(a->qkv),
+           ARG_I(GPT_CTX), ARG_I(GPT_HEADS), ARG_I(dh));
     linear_back(c, g->dy, g->dqkv, a->ln1, b->qkv_w, b->qkv_b, GPT_DIM, 3 * GPT_DIM);
     norm_back(c, g->dx, g->dy, a->x, a->mean1, a->rstd1, b->ln1_g, b->ln1_b);
 }
@@ -128,12 +136,11 @@ static void forward(struct call *c) {
     struct gpt *g = c->g;
     LAUNCH(c, "embed_fwd", g->rows, ARG_P(g->acts[0].x), ARG_P(g->tokens), ARG_P(param(g, g->tok)),
            ARG_P(param(g, g->pos)), ARG_I(GPT_DIM), ARG_I(GPT_CTX));
-    for (int l = 0; l < GPT_LAYERS; l++)
-        block_forward(c, l, l + 1 < GPT_LAYERS ? g->acts[l + 1].x : g->top);
+    for (int l = 0; l < GPT_LAYERS; l++) block_forward(c, l, l + 1 < GPT_LAYERS ? g->acts[l + 1].x : g->top);
     norm(c, g->lnf, g->meanf, g->rstdf, g->top, g->lnf_g, g->lnf_b);
     gemm(c, g->rows, GPT_VOCAB, GPT_DIM, g->lnf, false, param(g, g->head), false, g->logits);
-    LAUNCH(c, "softmax_xent", g->rows, ARG_P(g->loss), ARG_P(g->logits), ARG_P(g->targets),
-           ARG_I(GPT_VOCAB), ARG_F(1.0f / (float)g->rows));
+    LAUNCH(c, "softmax_xent", g->rows, ARG_P(g->loss), ARG_P(g->logits), ARG_P(g->targets), ARG_I(GPT_VOCAB),
+           ARG_F(1.0f / (float)g->rows));
 }
 
 static void back(struct call *c) {
@@ -143,10 +150,9 @@ static void back(struct call *c) {
     LAUNCH(c, "scale", (int64_t)g->rows * GPT_DIM, ARG_P(g->dx), ARG_F(0.0f));
     norm_back(c, g->dx, g->dy, g->top, g->meanf, g->rstdf, g->lnf_g, g->lnf_b);
     for (int l = GPT_LAYERS - 1; l >= 0; l--) block_back(c, l);
-    LAUNCH(c, "embed_bwd_tok", GPT_VOCAB, ARG_P(grad(g, g->tok)), ARG_P(g->dx), ARG_P(g->tokens),
-           ARG_I(g->rows), ARG_I(GPT_DIM));
-    LAUNCH(c, "embed_bwd_pos", GPT_CTX, ARG_P(grad(g, g->pos)), ARG_P(g->dx), ARG_I(g->rows),
+    LAUNCH(c, "embed_bwd_tok", GPT_VOCAB, ARG_P(grad(g, g->tok)), ARG_P(g->dx), ARG_P(g->tokens), ARG_I(g->rows),
            ARG_I(GPT_DIM));
+    LAUNCH(c, "embed_bwd_pos", GPT_CTX, ARG_P(grad(g, g->pos)), ARG_P(g->dx), ARG_I(g->rows), ARG_I(GPT_DIM));
 }
 
 static int put(struct gpt *g, dev_addr to, const void *from, size_t bytes, struct gp_error *err) {
@@ -168,8 +174,7 @@ int gpt_put(struct gpt *g, dev_addr to, const float *from, struct gp_error *err)
     return put(g, to, from, g->n_params * sizeof *from, err);
 }
 
-int gpt_gradient(struct gpt *g, const int32_t *in, const int32_t *next, float *ret_loss,
-                 struct gp_error *err) {
+int gpt_gradient(struct gpt *g, const int32_t *in, const int32_t *next, float *ret_loss, struct gp_error *err) {
     size_t n = (size_t)g->rows;
     struct call c = {.g = g, .err = err};
     c.rc = put(g, g->tokens, in, n * sizeof *in, err);
@@ -196,9 +201,9 @@ int gpt_update(struct gpt *g, int step, int steps, struct gp_error *err) {
     float lr = learning_rate(step, steps);
     g->beta1_t = g->beta1_t * BETA1;
     g->beta2_t = g->beta2_t * BETA2;
-    LAUNCH(&c, "adamw", (int64_t)g->n_params, ARG_P(g->params), ARG_P(g->grads), ARG_P(g->m),
-           ARG_P(g->v), ARG_F(lr), ARG_F(BETA1), ARG_F(BETA2), ARG_F(1.0f / (1.0f - g->beta1_t)),
-           ARG_F(1.0f / (1.0f - g->beta2_t)), ARG_F(DECAY));
+    LAUNCH(&c, "adamw", (int64_t)g->n_params, ARG_P(g->params), ARG_P(g->grads), ARG_P(g->m), ARG_P(g->v), ARG_F(lr),
+           ARG_F(BETA1), ARG_F(BETA2), ARG_F(1.0f / (1.0f - g->beta1_t)), ARG_F(1.0f / (1.0f - g->beta2_t)),
+           ARG_F(DECAY));
     if (c.rc == 0) c.rc = g->ops->sync(g->dev, clock_deadline(DEVICE_WAIT_MS), err);
     return c.rc;
 }
@@ -284,8 +289,7 @@ static void room_block(struct call *c, struct gpt_acts *a) {
     room(c, &a->gelu, rows * GPT_FF);
 }
 
-int gpt_open(const struct device_ops *ops, struct device *dev, int batch, struct gpt *ret,
-             struct gp_error *err) {
+int gpt_open(const struct device_ops *ops, struct device *dev, int batch, struct gpt *ret, struct gp_error *err) {
     *ret = (struct gpt){.ops = ops, .dev = dev, .batch = batch, .rows = batch * GPT_CTX};
     layout(ret);
     struct call c = {.g = ret, .err = err};

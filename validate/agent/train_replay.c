@@ -14,15 +14,14 @@
 
 struct replay_word { /* rank 0 to all */
     double agreement, tokens_per_s;
-    int32_t culprit;  /* -1 */
-    int32_t verdict;  /* 0 good, 1 a gradient, 2 the sum, 3 the parameters, 4 the loss, 5 own trouble */
+    int32_t culprit; /* -1 */
+    int32_t verdict; /* 0 good, 1 a gradient, 2 the sum, 3 the parameters, 4 the loss, 5 own trouble */
     int32_t step, pad;
 };
 
 /* Largest |difference| as a part of the bound; 0 when equal, huge when the bound is 0 and they differ.
  * slack: what a device's own rounding adds to every element's bound (train.h); 0 on the host. */
-static double part_of_bound(const float *a, const float *b, const double *abs_sum, size_t n, int ranks,
-                            double slack) {
+static double part_of_bound(const float *a, const float *b, const double *abs_sum, size_t n, int ranks, double slack) {
     double worst = 0, g2 = 2 * train_gamma(ranks - 1);
     for (size_t i = 0; i < n; i++) {
         double diff = fabs((double)a[i] - (double)b[i]), bound = g2 * abs_sum[i] + slack;
@@ -80,8 +79,7 @@ static bool replay_step(struct train *t, int step, struct replay_sums *s, struct
     /* the step itself with the gang's own sum: what follows starts where the gang was */
     for (size_t i = 0; i < n; i++) s->sum[i] = k->sum[i] * (1.0f / (float)t->c->size);
     began = gang_now_s();
-    if (gpt_put(&t->gpt, t->gpt.grads, s->sum, &err) != 0 ||
-        gpt_update(&t->gpt, step, t->steps, &err) != 0)
+    if (gpt_put(&t->gpt, t->gpt.grads, s->sum, &err) != 0 || gpt_update(&t->gpt, step, t->steps, &err) != 0)
         return train_failed(t, &err);
     spent += gang_now_s() - began;
     if (gpt_get(&t->gpt, t->gpt.params, t->params, &err) != 0) return train_failed(t, &err);
@@ -91,17 +89,15 @@ static bool replay_step(struct train *t, int step, struct replay_sums *s, struct
 }
 
 static void say_replay(struct train *t, const struct replay_word *w) {
-    static const char *const what[] = {"", "has a gradient of other bits than one rank computes", "",
-                                       "", "", ""};
+    static const char *const what[] = {"", "has a gradient of other bits than one rank computes", "", "", "", ""};
     if (w->verdict == 0) return;
     if (w->culprit >= 0) agent_culprit(t->r, w->culprit);
     if (w->verdict == 1)
-        agent_set(t->r, AGENT_FAIL, "wrong_gradient", "step %d: rank %d %s", (int)w->step,
-                  (int)w->culprit, what[1]);
+        agent_set(t->r, AGENT_FAIL, "wrong_gradient", "step %d: rank %d %s", (int)w->step, (int)w->culprit, what[1]);
     else if (w->verdict == 2)
         agent_set(t->r, AGENT_FAIL, "sum_disagrees",
-                  "step %d: the all-reduced gradient differs from one rank's sum by %.3g of the bound",
-                  (int)w->step, w->agreement);
+                  "step %d: the all-reduced gradient differs from one rank's sum by %.3g of the bound", (int)w->step,
+                  w->agreement);
     else if (w->verdict == 3)
         agent_set(t->r, AGENT_FAIL, "parameters_disagree",
                   "step %d: one rank's step gives other parameters than the gang's", (int)w->step);

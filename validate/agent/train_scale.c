@@ -5,8 +5,7 @@
 #include "train_scale.h"
 
 void loss_scale_init(struct loss_scale *s, bool dynamic, int grow_after) {
-    *s = (struct loss_scale){.scale = dynamic ? LOSS_SCALE_FIRST : 1.0f, .dynamic = dynamic,
-                             .grow_after = grow_after};
+    *s = (struct loss_scale){.scale = dynamic ? LOSS_SCALE_FIRST : 1.0f, .dynamic = dynamic, .grow_after = grow_after};
 }
 
 bool loss_scale_step(struct loss_scale *s, bool finite) {

@@ -8,11 +8,11 @@
 #include <stdbool.h>
 
 struct loss_scale {
-    float scale;     /* 1 with bf16, for good */
+    float scale; /* 1 with bf16, for good */
     bool dynamic;
     int good, grow_after; /* steps since the last change; how many make it grow */
-    int skipped;     /* steps left out so far */
-    int streak;      /* of them, without a step between */
+    int skipped;          /* steps left out so far */
+    int streak;           /* of them, without a step between */
 };
 
 #define LOSS_SCALE_FIRST 16777216.0f /* 2^24: too large on purpose, so that every run sees it fall */

@@ -39,8 +39,7 @@ static bool type_works(struct train *t, enum gemm_type type, bool *ret) {
     struct gp_error err = {0};
     dev_addr p = 0;
     int rc = c->dev_ops->alloc(t->dev, 4096, &p, &err);
-    struct gemm_args a = {.type = type, .m = 8, .n = 8, .k = 8, .batch = 1, .a = p, .b = p + 1024,
-                          .c = p + 2048};
+    struct gemm_args a = {.type = type, .m = 8, .n = 8, .k = 8, .batch = 1, .a = p, .b = p + 1024, .c = p + 2048};
     if (rc == 0) rc = c->dev_ops->gemm(t->dev, &a, &err);
     c->dev_ops->free(t->dev, p);
     if (rc != 0 && rc != -GP_EENV) return train_failed(t, &err);
@@ -127,8 +126,7 @@ static void say_spread(struct mixed *m) {
     GP_AUTO_FREE double *v = xcalloc((size_t)GP_MAX(m->n_step, 1), sizeof *v);
     memcpy(v, m->step_s, (size_t)m->n_step * sizeof *v);
     gang_median(v, (size_t)m->n_step); /* sorts */
-    for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++)
-        at[i] = v[(size_t)(parts[i] * GP_MAX(m->n_step - 1, 0))] * 1000;
+    for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++) at[i] = v[(size_t)(parts[i] * GP_MAX(m->n_step - 1, 0))] * 1000;
     agent_data_nums(m->r, "step_ms_0_10_50_90_100", at, GP_ARRAY_LEN(at));
 }
 
@@ -147,14 +145,13 @@ static void say_speed(struct mixed *m) {
     double alone = median_of(m->compute_s, m->n_compute) + m->update_s;
     double comm = median_of(m->comm_s, m->n_compute), shown = GP_MAX(step - alone, 0);
     double rate = step > 0 ? own * c->size / step : 0;
-    double peak = c->model != NULL ? gpu_model_spec(c->model, p->type == GEMM_BF16 ? "bf16_tflops"
-                                                                                 : "fp16_tflops") : -1;
+    double peak =
+        c->model != NULL ? gpu_model_spec(c->model, p->type == GEMM_BF16 ? "bf16_tflops" : "fp16_tflops") : -1;
     agent_metric(m->r, "tokens_per_s", rate);
     agent_metric(m->r, "efficiency", step > 0 ? GP_MIN(alone / step, 1) : 0);
     agent_metric(m->r, "comm_share", step > 0 ? shown / step : 0);
     agent_metric(m->r, "straggler", say_ranks(m, own));
-    if (c->size > 1 && comm > 0)
-        agent_metric(m->r, "overlap", GP_MAX(0, GP_MIN(1, (comm - shown) / comm)));
+    if (c->size > 1 && comm > 0) agent_metric(m->r, "overlap", GP_MAX(0, GP_MIN(1, (comm - shown) / comm)));
     if (peak > 0) agent_metric(m->r, "mfu", rate / c->size * mx_flop_per_token(&p->shape) / (peak * 1e12));
     say_spread(m);
 }

@@ -42,9 +42,15 @@ int verb_train(int argc, char **argv) {
         rc = gp_fail(&err, GP_EUSAGE, "--precision: '%s' is neither bf16 nor fp16", precision);
     if (rc == 0 && (gpu < 0 || gpu > 1023 || time_ms < 1 || time_ms > 3600000))
         rc = gp_fail(&err, GP_EUSAGE, "--gpu is a GPU's number, --time at most an hour");
-    struct check_ctx c = {.deadline_ms = clock_deadline(time_ms + BEYOND_MS), .gpu = (int)gpu, .gpus = 1,
-                          .gpus_expected = -1, .size = 1, .seed = 1, .no_gpu_culprit = -1,
-                          .dev_ops = agent_kind.device, .data_ops = &comm_tcp};
+    struct check_ctx c = {.deadline_ms = clock_deadline(time_ms + BEYOND_MS),
+                          .gpu = (int)gpu,
+                          .gpus = 1,
+                          .gpus_expected = -1,
+                          .size = 1,
+                          .seed = 1,
+                          .no_gpu_culprit = -1,
+                          .dev_ops = agent_kind.device,
+                          .data_ops = &comm_tcp};
     if (rc == 0) rc = open_all(&c, &err);
     if (rc != 0) {
         fprintf(stderr, "gpuprov-agent train: %s\n", err.msg);

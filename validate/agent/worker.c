@@ -33,8 +33,7 @@ static void child_main(worker_fn *fn, void *arg, int in, int out, pid_t parent) 
 
 int worker_start(struct worker *w, worker_fn *fn, void *arg, struct gp_error *err) {
     int to[2], from[2];
-    if (pipe2(to, O_CLOEXEC) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe for a worker");
+    if (pipe2(to, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe for a worker");
     if (pipe2(from, O_CLOEXEC) != 0) {
         int e = errno;
         close(to[0]), close(to[1]);
@@ -84,8 +83,7 @@ int worker_take(struct worker *w, struct worker_msg *ret, bool *ret_got, struct 
         ssize_t n = read(w->from, buf, sizeof buf);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return gp_fail(err, GP_ELOST, "the worker ended");
-        if (!str_add_mem(&w->buf, buf, (size_t)n))
-            return gp_fail(err, GP_EPROTO, "the worker sent too much");
+        if (!str_add_mem(&w->buf, buf, (size_t)n)) return gp_fail(err, GP_EPROTO, "the worker sent too much");
         *ret_got = take_msg(w, ret);
     }
     return 0;
@@ -166,8 +164,7 @@ int worker_get_result(const struct worker_msg *m, struct agent_result *ret, stru
     struct agent_result r;
     memcpy(&r, m->body.s, sizeof r);
     memcpy(lens, m->body.s + sizeof r, sizeof lens);
-    if (m->body.len != fixed + lens[0] + lens[1])
-        return gp_fail(err, GP_EPROTO, "the worker sent half a result");
+    if (m->body.len != fixed + lens[0] + lens[1]) return gp_fail(err, GP_EPROTO, "the worker sent half a result");
     bool truncated = r.data.truncated;
     r.culprits = (struct str){0}; /* the worker's pointers mean nothing here */
     r.data = (struct str){0};
@@ -184,7 +181,7 @@ void worker_status_text(char *dst, size_t n, int status) {
     static const struct {
         int sig;
         const char *name;
-    } names[] = {{SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"}, {SIGILL, "SIGILL"},
+    } names[] = {{SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"},  {SIGILL, "SIGILL"},
                  {SIGFPE, "SIGFPE"},   {SIGABRT, "SIGABRT"}, {SIGTERM, "SIGTERM"}};
     if (!WIFSIGNALED(status)) {
         snprintf(dst, n, "ended with status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);

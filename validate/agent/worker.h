@@ -24,11 +24,12 @@ struct worker_msg {
 typedef void worker_fn(void *arg, int in, int out);
 
 struct worker {
-    pid_t pid;    /* 0: none */
-    int to, from; /* pipes; -1: closed */
+    pid_t pid;      /* 0: none */
+    int to, from;   /* pipes; -1: closed */
     struct str buf; /* bytes read, not yet a whole message */
 };
-#define WORKER_NONE {.to = -1, .from = -1}
+#define WORKER_NONE \
+    { .to = -1, .from = -1 }
 
 /* Forks. The child has its own process group and dies with its parent. */
 int worker_start(struct worker *w, worker_fn *fn, void *arg, struct gp_error *err);

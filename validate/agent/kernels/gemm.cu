@@ -4,10 +4,9 @@
  * Slow on purpose; rates are measured by other means. Also compiled by gcc for the tests. */
 #include "kportable.h"
 
-KERNEL(gp_gemm_f32, const float *a, const float *b, float *c, int m, int cols, int k, int flags,
-       ki64 stride_a, ki64 stride_b, ki64 stride_c)
-{
-    KITEMS(i) {
+KERNEL(gp_gemm_f32, const float *a, const float *b, float *c, int m, int cols, int k, int flags, ki64 stride_a,
+       ki64 stride_b, ki64 stride_c) {
+    KITEMS (i) {
         ki64 batch = i / ((ki64)m * cols), e = i % ((ki64)m * cols);
         ki64 row = e / cols, col = e % cols;
         const float *x = a + batch * stride_a, *y = b + batch * stride_b;

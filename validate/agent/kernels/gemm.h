@@ -3,7 +3,7 @@
 #ifndef GP_KERNEL_GEMM_H
 #define GP_KERNEL_GEMM_H
 
-#define MMA_TILE 128    /* rows and columns of C that one block computes */
+#define MMA_TILE 128 /* rows and columns of C that one block computes */
 #define MMA_THREADS 256
 
 #define MMA_OUT_WORD 0 /* fp32, or int32 of int8 */

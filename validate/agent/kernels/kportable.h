@@ -47,24 +47,22 @@ typedef long long ki64;
 #define KATOMIC_MAX(p, v) atomicMax(p, v)
 #define KATOMIC_OR(p, v) atomicOr(p, v)
 #define KATOMIC_XOR(p, v) atomicXor(p, v)
-KFUNC int k_done(int tid)
-{
+KFUNC int k_done(int tid) {
     (void)tid; /* not every phase asks which thread it is */
     return 0;
 }
-KFUNC int k_smid(void)
-{
+KFUNC int k_smid(void) {
     unsigned sm;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
     return (int)sm;
 }
 #define KSMID k_smid() /* the multiprocessor that this block runs on */
-#define K_WARP(name, combine)                                           \
-    do {                                                                \
-        for (int k_mask = 16; k_mask; k_mask >>= 1) {                   \
-            auto k_other = __shfl_xor_sync(0xffffffffu, name, k_mask);  \
-            name = combine(name, k_other);                              \
-        }                                                               \
+#define K_WARP(name, combine)                                          \
+    do {                                                               \
+        for (int k_mask = 16; k_mask; k_mask >>= 1) {                  \
+            auto k_other = __shfl_xor_sync(0xffffffffu, name, k_mask); \
+            name = combine(name, k_other);                             \
+        }                                                              \
     } while (0)
 
 #else /* gcc: the stepping caller says where it is */
@@ -80,10 +78,10 @@ typedef struct { /* as nvcc has it: 16 bytes moved at once */
     unsigned x, y, z, w;
 } __attribute__((aligned(16), may_alias)) uint4;
 
-#define KERNEL(name, ...)                 \
-    void name(ki64 n, __VA_ARGS__);       \
+#define KERNEL(name, ...)           \
+    void name(ki64 n, __VA_ARGS__); \
     void name(ki64 n, __VA_ARGS__)
-#define KBLOCK_KERNEL(name, threads, ...)                         \
+#define KBLOCK_KERNEL(name, threads, ...)                          \
     _Static_assert((threads) <= KTHREADS_MAX, "too many threads"); \
     KERNEL(name, __VA_ARGS__)
 #define KFUNC static inline
@@ -91,29 +89,28 @@ typedef struct { /* as nvcc has it: 16 bytes moved at once */
 #define KBLOCK ((int)kstep.block)
 #define KBLOCKS ((int)kstep.grid_dim)
 #define KBLOCK_THREADS ((int)kstep.block_dim)
-#define KTHREADS \
-    for (int tid = 0; tid < KBLOCK_THREADS && (kstep.thread = (unsigned)tid, 1); tid++)
+#define KTHREADS for (int tid = 0; tid < KBLOCK_THREADS && (kstep.thread = (unsigned)tid, 1); tid++)
 #define KSYNC ((void)0)
 /* Shared memory and registers hold anything at first: poisoned for every block. */
-#define KSHARED(T, name, len)                             \
-    static _Alignas(16) T name[len];        \
+#define KSHARED(T, name, len)        \
+    static _Alignas(16) T name[len]; \
     k_poison(name, sizeof name)
-#define KLOCAL(T, name)                       \
+#define KLOCAL(T, name)          \
     static T name[KTHREADS_MAX]; \
-    k_poison(name, sizeof *name * (unsigned)KBLOCK_THREADS)
-#define KLOCALS(T, name, len)                      \
+    k_poison(name, sizeof *name *(unsigned)KBLOCK_THREADS)
+#define KLOCALS(T, name, len)         \
     static T name[KTHREADS_MAX][len]; \
-    k_poison(name, sizeof *name * (unsigned)KBLOCK_THREADS)
+    k_poison(name, sizeof *name *(unsigned)KBLOCK_THREADS)
 #define K(name) name[tid]
 #define KUNROLL
 #define KNOUNROLL
 #define KALIGNED(n) __attribute__((aligned(n)))
-#define K_ATOMIC(p, v, expr)                \
-    __extension__({                         \
-        __typeof__(p) k_p = (p);            \
+#define K_ATOMIC(p, v, expr)                      \
+    __extension__({                               \
+        __typeof__(p) k_p = (p);                  \
         __typeof__(*(p)) k_old = *k_p, k_v = (v); \
-        *k_p = (expr);                      \
-        k_old;                              \
+        *k_p = (expr);                            \
+        k_old;                                    \
     })
 #define KATOMIC_ADD(p, v) K_ATOMIC(p, v, k_old + k_v)
 #define KATOMIC_MIN(p, v) K_ATOMIC(p, v, k_old < k_v ? k_old : k_v)
@@ -121,21 +118,18 @@ typedef struct { /* as nvcc has it: 16 bytes moved at once */
 #define KATOMIC_OR(p, v) K_ATOMIC(p, v, k_old | k_v)
 #define KATOMIC_XOR(p, v) K_ATOMIC(p, v, k_old ^ k_v)
 #define KSMID ((int)kstep.sm)
-#define K_WARP(name, combine)                                                               \
-    do {                                                                                    \
-        for (int k_w = 0; k_w < KBLOCK_THREADS; k_w += 32)                                  \
-            for (int k_mask = 16; k_mask; k_mask >>= 1)                                     \
-                for (int k_t = k_w; k_t < k_w + 32; k_t++)                                  \
-                    if ((k_t & k_mask) == 0) { /* both lanes of a pair get the same */      \
-                        __typeof__(*(name)) k_x = combine(name[k_t], name[k_t | k_mask]);   \
-                        name[k_t] = name[k_t | k_mask] = k_x;                               \
-                    }                                                                       \
+#define K_WARP(name, combine)                                                             \
+    do {                                                                                  \
+        for (int k_w = 0; k_w < KBLOCK_THREADS; k_w += 32)                                \
+            for (int k_mask = 16; k_mask; k_mask >>= 1)                                   \
+                for (int k_t = k_w; k_t < k_w + 32; k_t++)                                \
+                    if ((k_t & k_mask) == 0) { /* both lanes of a pair get the same */    \
+                        __typeof__(*(name)) k_x = combine(name[k_t], name[k_t | k_mask]); \
+                        name[k_t] = name[k_t | k_mask] = k_x;                             \
+                    }                                                                     \
     } while (0)
 
-static inline void k_poison(void *p, unsigned long bytes)
-{
-    __builtin_memset(p, 0xa5, bytes);
-}
+static inline void k_poison(void *p, unsigned long bytes) { __builtin_memset(p, 0xa5, bytes); }
 
 #endif
 

@@ -9,79 +9,66 @@
 enum { MEM_AHEAD = 4 };
 
 /* Counts a wrong word. True: it was also noted, and is left as it is until the host has read it again. */
-KFUNC int mem_note(struct mem_log *log, const ku64 *at, ku64 got, ku64 want)
-{
-    if (*(volatile ku64 *)&log->logged >= MEM_LOG_MAX)
-        return 0;
+KFUNC int mem_note(struct mem_log *log, const ku64 *at, ku64 got, ku64 want) {
+    if (*(volatile ku64 *)&log->logged >= MEM_LOG_MAX) return 0;
     ku64 slot = KATOMIC_ADD(&log->logged, 1);
-    if (slot >= MEM_LOG_MAX)
-        return 0;
+    if (slot >= MEM_LOG_MAX) return 0;
     struct mem_wrong w = {(ku64)at, got, want};
     log->words[slot] = w;
     return 1;
 }
 
-KERNEL(gp_mem_fill, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip)
-{
+KERNEL(gp_mem_fill, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip) {
     struct mem_pair *to = (struct mem_pair *)base;
-    KITEMS(i)
+    KITEMS (i)
         for (ki64 p = i; p < words / 2; p += n) {
             struct mem_pair x;
-            for (int j = 0; j < 2; j++)
-                x.v[j] = mem_value((ku64)(base + 2 * p + j), 2 * p + j, pattern, seed) ^ flip;
+            for (int j = 0; j < 2; j++) x.v[j] = mem_value((ku64)(base + 2 * p + j), 2 * p + j, pattern, seed) ^ flip;
             to[p] = x;
         }
 }
 
-KERNEL(gp_mem_verify, const ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip,
-       struct mem_log *log, ku64 *seen)
-{
+KERNEL(gp_mem_verify, const ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, struct mem_log *log,
+       ku64 *seen) {
     const struct mem_pair *from = (const struct mem_pair *)base;
     ki64 pairs = words / 2;
-    KITEMS(i) {
+    KITEMS (i) {
         ku64 wrong = 0, did = 0;
         for (ki64 p = i; p < pairs; p += MEM_AHEAD * n) {
             struct mem_pair x[MEM_AHEAD];
             for (int k = 0; k < MEM_AHEAD; k++)
-                if (p + k * n < pairs)
-                    x[k] = from[p + k * n];
+                if (p + k * n < pairs) x[k] = from[p + k * n];
             for (int k = 0; k < MEM_AHEAD; k++) {
-                if (p + k * n >= pairs)
-                    continue;
+                if (p + k * n >= pairs) continue;
                 for (int j = 0; j < 2; j++) {
                     ki64 w = 2 * (p + k * n) + j;
                     ku64 want = mem_value((ku64)(base + w), w, pattern, seed) ^ flip;
                     did++;
-                    if (x[k].v[j] == want)
-                        continue;
+                    if (x[k].v[j] == want) continue;
                     wrong++;
                     mem_note(log, base + w, x[k].v[j], want);
                 }
             }
         }
         seen[i] += did;
-        if (wrong)
-            KATOMIC_ADD(&log->wrong, wrong);
+        if (wrong) KATOMIC_ADD(&log->wrong, wrong);
     }
 }
 
 /* One pass of moving inversions: each word is read, compared, and overwritten by its complement. down:
  * from the last to the first. Each thread keeps that order for its own words; threads run side by side. */
-KERNEL(gp_mem_invert, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, int down,
-       struct mem_log *log, ku64 *seen)
-{
+KERNEL(gp_mem_invert, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, int down, struct mem_log *log,
+       ku64 *seen) {
     struct mem_pair *b = (struct mem_pair *)base;
     ki64 pairs = words / 2;
-    KITEMS(i) {
+    KITEMS (i) {
         ku64 wrong = 0, did = 0;
         for (ki64 p = i; p < pairs; p += MEM_AHEAD * n) {
             struct mem_pair x[MEM_AHEAD];
             for (int k = 0; k < MEM_AHEAD; k++)
-                if (p + k * n < pairs)
-                    x[k] = b[down ? pairs - 1 - p - k * n : p + k * n];
+                if (p + k * n < pairs) x[k] = b[down ? pairs - 1 - p - k * n : p + k * n];
             for (int k = 0; k < MEM_AHEAD; k++) {
-                if (p + k * n >= pairs)
-                    continue;
+                if (p + k * n >= pairs) continue;
                 ki64 at = down ? pairs - 1 - p - k * n : p + k * n;
                 for (int j = 0; j < 2; j++) {
                     ku64 want = mem_value((ku64)(base + 2 * at + j), 2 * at + j, pattern, seed) ^ flip;
@@ -91,14 +78,12 @@ KERNEL(gp_mem_invert, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip,
                         wrong++;
                         noted = mem_note(log, base + 2 * at + j, x[k].v[j], want);
                     }
-                    if (!noted)
-                        x[k].v[j] = ~want;
+                    if (!noted) x[k].v[j] = ~want;
                 }
                 b[at] = x[k];
             }
         }
         seen[i] += did;
-        if (wrong)
-            KATOMIC_ADD(&log->wrong, wrong);
+        if (wrong) KATOMIC_ADD(&log->wrong, wrong);
     }
 }

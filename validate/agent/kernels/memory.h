@@ -33,16 +33,14 @@ struct mem_log {
     struct mem_wrong words[MEM_LOG_MAX];
 };
 
-KFUNC ku64 mem_hash(ku64 x)
-{
+KFUNC ku64 mem_hash(ku64 x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
 }
 
 /* at: the word's device address. */
-KFUNC ku64 mem_value(ku64 at, ki64 index, int pattern, ku64 seed)
-{
+KFUNC ku64 mem_value(ku64 at, ki64 index, int pattern, ku64 seed) {
     switch (pattern) {
     case MEM_ADDRESS: return at;
     case MEM_RANDOM: return mem_hash((ku64)index + seed);

@@ -8,29 +8,25 @@
 enum { STREAM_AHEAD = 4 };
 
 /* n: threads of the whole grid; tile: threads that share a piece (the block's size). */
-KERNEL(gp_stream_copy, ku64 *to, const ku64 *from, ki64 words, int tile)
-{
+KERNEL(gp_stream_copy, ku64 *to, const ku64 *from, ki64 words, int tile) {
     struct mem_pair *d = (struct mem_pair *)to;
     const struct mem_pair *s = (const struct mem_pair *)from;
     ki64 pairs = words / 2;
-    KITEMS(i)
+    KITEMS (i)
         for (ki64 p = i / tile * tile * STREAM_AHEAD + i % tile; p < pairs; p += n * STREAM_AHEAD) {
             struct mem_pair x[STREAM_AHEAD];
             for (int k = 0; k < STREAM_AHEAD; k++)
-                if (p + (ki64)k * tile < pairs)
-                    x[k] = s[p + (ki64)k * tile];
+                if (p + (ki64)k * tile < pairs) x[k] = s[p + (ki64)k * tile];
             for (int k = 0; k < STREAM_AHEAD; k++)
-                if (p + (ki64)k * tile < pairs)
-                    d[p + (ki64)k * tile] = x[k];
+                if (p + (ki64)k * tile < pairs) d[p + (ki64)k * tile] = x[k];
         }
 }
 
 /* sums[i]: the sum modulo 2^64 of all words that item i read. */
-KERNEL(gp_stream_read, const ku64 *from, ki64 words, int tile, ku64 *sums)
-{
+KERNEL(gp_stream_read, const ku64 *from, ki64 words, int tile, ku64 *sums) {
     const struct mem_pair *s = (const struct mem_pair *)from;
     ki64 pairs = words / 2;
-    KITEMS(i) {
+    KITEMS (i) {
         ku64 sum = 0;
         for (ki64 p = i / tile * tile * STREAM_AHEAD + i % tile; p < pairs; p += n * STREAM_AHEAD) {
             struct mem_pair x[STREAM_AHEAD];
@@ -38,8 +34,7 @@ KERNEL(gp_stream_read, const ku64 *from, ki64 words, int tile, ku64 *sums)
                 struct mem_pair none = {{0, 0}};
                 x[k] = p + (ki64)k * tile < pairs ? s[p + (ki64)k * tile] : none;
             }
-            for (int k = 0; k < STREAM_AHEAD; k++)
-                sum += x[k].v[0] + x[k].v[1];
+            for (int k = 0; k < STREAM_AHEAD; k++) sum += x[k].v[0] + x[k].v[1];
         }
         sums[i] = sum;
     }

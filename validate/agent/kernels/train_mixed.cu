@@ -14,13 +14,11 @@
 #define LANES 128
 #define MX_ROWS(r) for (ki64 r = KBLOCK; r < n; r += KBLOCKS)
 /* Over all lanes of K(name): each warp's, then warp by warp. at: four places of `part` of its own. */
-#define MX_ALL(warp, name, at)                 \
-    warp(name);                                \
-    KTHREADS                                   \
-    {                                          \
-        if (tid % 32 == 0)                     \
-            part[(at) + tid / 32] = K(name);   \
-    }                                          \
+#define MX_ALL(warp, name, at)                              \
+    warp(name);                                             \
+    KTHREADS {                                              \
+        if (tid % 32 == 0) part[(at) + tid / 32] = K(name); \
+    }                                                       \
     KSYNC
 #define MX_SUM(name, at) MX_ALL(KWARP_SUM, name, at)
 #define MX_MAX(name, at) MX_ALL(KWARP_MAX, name, at)
@@ -37,17 +35,10 @@ struct mx8 {
     float v[8];
 };
 
-KFUNC float mx_up(uint32_t h, ki64 bf)
-{
-    return bf ? num_from_bf16((uint16_t)h) : num_from_f16((uint16_t)h);
-}
-KFUNC uint32_t mx_down(float x, ki64 bf)
-{
-    return bf ? num_to_bf16(x) : num_to_f16(x);
-}
+KFUNC float mx_up(uint32_t h, ki64 bf) { return bf ? num_from_bf16((uint16_t)h) : num_from_f16((uint16_t)h); }
+KFUNC uint32_t mx_down(float x, ki64 bf) { return bf ? num_to_bf16(x) : num_to_f16(x); }
 /* i: which group of eight */
-KFUNC struct mx8 mx_load16(const void *p, ki64 i, ki64 bf)
-{
+KFUNC struct mx8 mx_load16(const void *p, ki64 i, ki64 bf) {
     struct mx_half8 h = ((const struct mx_half8 *)p)[i];
     struct mx8 r;
     for (int e = 0; e < 4; e++) {
@@ -56,15 +47,12 @@ KFUNC struct mx8 mx_load16(const void *p, ki64 i, ki64 bf)
     }
     return r;
 }
-KFUNC void mx_store16(void *p, ki64 i, struct mx8 r, ki64 bf)
-{
+KFUNC void mx_store16(void *p, ki64 i, struct mx8 r, ki64 bf) {
     struct mx_half8 h;
-    for (int e = 0; e < 4; e++)
-        h.w[e] = mx_down(r.v[2 * e], bf) | mx_down(r.v[2 * e + 1], bf) << 16;
+    for (int e = 0; e < 4; e++) h.w[e] = mx_down(r.v[2 * e], bf) | mx_down(r.v[2 * e + 1], bf) << 16;
     ((struct mx_half8 *)p)[i] = h;
 }
-KFUNC struct mx8 mx_load(const float *p, ki64 i)
-{
+KFUNC struct mx8 mx_load(const float *p, ki64 i) {
     struct mx_half8 a = ((const struct mx_half8 *)p)[2 * i], b = ((const struct mx_half8 *)p)[2 * i + 1];
     struct mx8 r;
     for (int e = 0; e < 4; e++) {
@@ -73,8 +61,7 @@ KFUNC struct mx8 mx_load(const float *p, ki64 i)
     }
     return r;
 }
-KFUNC void mx_store(float *p, ki64 i, struct mx8 r)
-{
+KFUNC void mx_store(float *p, ki64 i, struct mx8 r) {
     struct mx_half8 a, b;
     for (int e = 0; e < 4; e++) {
         a.w[e] = num_bits(r.v[e]);
@@ -85,33 +72,27 @@ KFUNC void mx_store(float *p, ki64 i, struct mx8 r)
 }
 
 /* items: elements / 8. The 16-bit copy of the weights. */
-KERNEL(mx_cast, void *out, const float *in, ki64 bf)
-{
-    KITEMS(i)
-        mx_store16(out, i, mx_load(in, i), bf);
+KERNEL(mx_cast, void *out, const float *in, ki64 bf) {
+    KITEMS (i) mx_store16(out, i, mx_load(in, i), bf);
 }
 
 /* items: rows * dim / 8 */
-KERNEL(mx_embed, float *x, const int *tokens, const float *tok, const float *pos, ki64 dim, ki64 ctx)
-{
-    KITEMS(i) {
+KERNEL(mx_embed, float *x, const int *tokens, const float *tok, const float *pos, ki64 dim, ki64 ctx) {
+    KITEMS (i) {
         ki64 g = dim / 8, r = i / g, j = i % g;
         struct mx8 t = mx_load(tok, tokens[r] * g + j), p = mx_load(pos, r % ctx * g + j);
-        for (int e = 0; e < 8; e++)
-            t.v[e] = t.v[e] + p.v[e];
+        for (int e = 0; e < 8; e++) t.v[e] = t.v[e] + p.v[e];
         mx_store(x, i, t);
     }
 }
 
 /* blocks: rows. With o: xout = x + (o + obias), else xout is x itself (and not written); y = norm(xout). */
-KBLOCK_KERNEL(mx_add_norm, LANES, void *y, float *xout, float *mean_out, float *rstd_out,
-              const float *x, const void *o, const float *obias, const float *gain,
-              const float *bias, ki64 dim, ki64 bf)
-{
+KBLOCK_KERNEL(mx_add_norm, LANES, void *y, float *xout, float *mean_out, float *rstd_out, const float *x, const void *o,
+              const float *obias, const float *gain, const float *bias, ki64 dim, ki64 bf) {
     KSHARED(float, part, 8);
     KLOCAL(float, one);
     KLOCAL(float, two);
-    MX_ROWS(r) {
+    MX_ROWS (r) {
         ki64 g = dim / 8, at = r * g;
         const float *in = o ? xout : x;
         KTHREADS {
@@ -120,12 +101,10 @@ KBLOCK_KERNEL(mx_add_norm, LANES, void *y, float *xout, float *mean_out, float *
                 struct mx8 v = mx_load(x, at + c);
                 if (o) {
                     struct mx8 a = mx_load16(o, at + c, bf), b = mx_load(obias, c);
-                    for (int e = 0; e < 8; e++)
-                        v.v[e] = v.v[e] + (a.v[e] + b.v[e]);
+                    for (int e = 0; e < 8; e++) v.v[e] = v.v[e] + (a.v[e] + b.v[e]);
                     mx_store(xout, at + c, v);
                 }
-                for (int e = 0; e < 8; e++)
-                    sum = sum + v.v[e];
+                for (int e = 0; e < 8; e++) sum = sum + v.v[e];
             }
             K(one) = sum;
         }
@@ -135,8 +114,7 @@ KBLOCK_KERNEL(mx_add_norm, LANES, void *y, float *xout, float *mean_out, float *
             float sum = 0.0f;
             for (ki64 c = tid; c < g; c += LANES) {
                 struct mx8 v = mx_load(in, at + c);
-                for (int e = 0; e < 8; e++)
-                    sum = sum + (v.v[e] - mean) * (v.v[e] - mean);
+                for (int e = 0; e < 8; e++) sum = sum + (v.v[e] - mean) * (v.v[e] - mean);
             }
             K(two) = sum;
         }
@@ -145,8 +123,7 @@ KBLOCK_KERNEL(mx_add_norm, LANES, void *y, float *xout, float *mean_out, float *
         KTHREADS {
             for (ki64 c = tid; c < g; c += LANES) {
                 struct mx8 v = mx_load(in, at + c), a = mx_load(gain, c), b = mx_load(bias, c);
-                for (int e = 0; e < 8; e++)
-                    v.v[e] = (v.v[e] - mean) * rstd * a.v[e] + b.v[e];
+                for (int e = 0; e < 8; e++) v.v[e] = (v.v[e] - mean) * rstd * a.v[e] + b.v[e];
                 mx_store16(y, at + c, v, bf);
             }
             if (tid == 0) {
@@ -159,14 +136,12 @@ KBLOCK_KERNEL(mx_add_norm, LANES, void *y, float *xout, float *mean_out, float *
 }
 
 /* blocks: rows. dx = (first ? 0 : dx) + the gradient through the norm; dx16: the same, rounded. */
-KBLOCK_KERNEL(mx_norm_bwd, LANES, float *dx, void *dx16, const void *dy, const float *x,
-              const float *mean_in, const float *rstd_in, const float *gain, ki64 dim, ki64 first,
-              ki64 bf)
-{
+KBLOCK_KERNEL(mx_norm_bwd, LANES, float *dx, void *dx16, const void *dy, const float *x, const float *mean_in,
+              const float *rstd_in, const float *gain, ki64 dim, ki64 first, ki64 bf) {
     KSHARED(float, part, 8);
     KLOCAL(float, sum1);
     KLOCAL(float, sum2);
-    MX_ROWS(r) {
+    MX_ROWS (r) {
         ki64 g = dim / 8, at = r * g;
         float mean = mean_in[r], rstd = rstd_in[r];
         KTHREADS {
@@ -188,8 +163,7 @@ KBLOCK_KERNEL(mx_norm_bwd, LANES, float *dx, void *dx16, const void *dy, const f
         KTHREADS {
             for (ki64 c = tid; c < g; c += LANES) {
                 struct mx8 d = mx_load16(dy, at + c, bf), v = mx_load(x, at + c), a = mx_load(gain, c), was;
-                if (!first)
-                    was = mx_load(dx, at + c);
+                if (!first) was = mx_load(dx, at + c);
                 for (int e = 0; e < 8; e++) {
                     float xh = (v.v[e] - mean) * rstd;
                     float t = rstd * ((d.v[e] * a.v[e] - s1) - xh * s2);
@@ -204,14 +178,12 @@ KBLOCK_KERNEL(mx_norm_bwd, LANES, float *dx, void *dx16, const void *dy, const f
 }
 
 /* items: chunks * dim / 8. part[chunk][2 * dim]: sums over the chunk's rows of dy * xhat, and of dy. */
-KERNEL(mx_norm_bwd_p, float *part, const void *dy, const float *x, const float *mean, const float *rstd,
-       ki64 rows, ki64 dim, ki64 chunk, ki64 bf)
-{
-    KITEMS(i) {
+KERNEL(mx_norm_bwd_p, float *part, const void *dy, const float *x, const float *mean, const float *rstd, ki64 rows,
+       ki64 dim, ki64 chunk, ki64 bf) {
+    KITEMS (i) {
         ki64 g = dim / 8, c = i / g, j = i % g, end = (c + 1) * chunk < rows ? (c + 1) * chunk : rows;
         struct mx8 dg, db;
-        for (int e = 0; e < 8; e++)
-            dg.v[e] = db.v[e] = 0.0f;
+        for (int e = 0; e < 8; e++) dg.v[e] = db.v[e] = 0.0f;
         for (ki64 r = c * chunk; r < end; r++) {
             struct mx8 d = mx_load16(dy, r * g + j, bf), v = mx_load(x, r * g + j);
             for (int e = 0; e < 8; e++) {
@@ -225,53 +197,43 @@ KERNEL(mx_norm_bwd_p, float *part, const void *dy, const float *x, const float *
 }
 
 /* items: chunks * cols / 8. part[chunk][cols]: sums of d over the chunk's rows. */
-KERNEL(mx_colsum, float *part, const void *d, ki64 rows, ki64 cols, ki64 chunk, ki64 bf)
-{
-    KITEMS(i) {
+KERNEL(mx_colsum, float *part, const void *d, ki64 rows, ki64 cols, ki64 chunk, ki64 bf) {
+    KITEMS (i) {
         ki64 g = cols / 8, c = i / g, j = i % g, end = (c + 1) * chunk < rows ? (c + 1) * chunk : rows;
         struct mx8 sum;
-        for (int e = 0; e < 8; e++)
-            sum.v[e] = 0.0f;
+        for (int e = 0; e < 8; e++) sum.v[e] = 0.0f;
         for (ki64 r = c * chunk; r < end; r++) {
             struct mx8 v = mx_load16(d, r * g + j, bf);
-            for (int e = 0; e < 8; e++)
-                sum.v[e] = sum.v[e] + v.v[e];
+            for (int e = 0; e < 8; e++) sum.v[e] = sum.v[e] + v.v[e];
         }
         mx_store(part, i, sum);
     }
 }
 
 /* items: columns. out (added to, or set) the sum of `parts` values, `stride` elements apart. */
-KERNEL(mx_sum_parts, float *out, const float *part, ki64 parts, ki64 stride, ki64 add)
-{
-    KITEMS(j) {
+KERNEL(mx_sum_parts, float *out, const float *part, ki64 parts, ki64 stride, ki64 add) {
+    KITEMS (j) {
         float sum = 0.0f;
-        for (ki64 c = 0; c < parts; c++)
-            sum = sum + part[c * stride + j];
+        for (ki64 c = 0; c < parts; c++) sum = sum + part[c * stride + j];
         out[j] = add ? out[j] + sum : sum;
     }
 }
 
 /* items: rows * 3 * dim / 8 of the output [q, k, v][sequence][head][position][dh]. */
-KERNEL(mx_qkv_split, void *out, const void *in, const float *bias, ki64 rows, ki64 ctx, ki64 heads,
-       ki64 dh, ki64 bf)
-{
-    KITEMS(i) {
+KERNEL(mx_qkv_split, void *out, const void *in, const float *bias, ki64 rows, ki64 ctx, ki64 heads, ki64 dh, ki64 bf) {
+    KITEMS (i) {
         ki64 g = dh / 8, width = 3 * heads * g, j = i % g, t = i / g % ctx, h = i / (g * ctx) % heads;
         ki64 s = i / (g * ctx * heads) % (rows / ctx), which = i / (g * heads * rows);
         ki64 col = (which * heads + h) * g + j;
         struct mx8 v = mx_load16(in, (s * ctx + t) * width + col, bf), b = mx_load(bias, col);
-        for (int e = 0; e < 8; e++)
-            v.v[e] = v.v[e] + b.v[e];
+        for (int e = 0; e < 8; e++) v.v[e] = v.v[e] + b.v[e];
         mx_store16(out, i, v, bf);
     }
 }
 
 /* items: rows * 3 * dim / 8 of the output [row][q, k, v][head][dh]: the way back, without the bias. */
-KERNEL(mx_qkv_merge, struct mx_half8 *out, const struct mx_half8 *in, ki64 rows, ki64 ctx, ki64 heads,
-       ki64 dh)
-{
-    KITEMS(i) {
+KERNEL(mx_qkv_merge, struct mx_half8 *out, const struct mx_half8 *in, ki64 rows, ki64 ctx, ki64 heads, ki64 dh) {
+    KITEMS (i) {
         ki64 g = dh / 8, width = 3 * heads * g, j = i % g, h = i / g % heads, which = i / (g * heads) % 3;
         ki64 r = i / width;
         out[i] = in[((which * (rows / ctx) + r / ctx) * heads + h) * ctx * g + r % ctx * g + j];
@@ -279,37 +241,33 @@ KERNEL(mx_qkv_merge, struct mx_half8 *out, const struct mx_half8 *in, ki64 rows,
 }
 
 /* items: rows * dim / 8 of the output. [sequence][head][position][dh] to [row][head][dh], and back */
-KERNEL(mx_heads_merge, struct mx_half8 *out, const struct mx_half8 *in, ki64 ctx, ki64 heads, ki64 dh)
-{
-    KITEMS(i) {
+KERNEL(mx_heads_merge, struct mx_half8 *out, const struct mx_half8 *in, ki64 ctx, ki64 heads, ki64 dh) {
+    KITEMS (i) {
         ki64 g = dh / 8, j = i % g, h = i / g % heads, r = i / (g * heads);
         out[i] = in[((r / ctx * heads + h) * ctx + r % ctx) * g + j];
     }
 }
 
-KERNEL(mx_heads_split, struct mx_half8 *out, const struct mx_half8 *in, ki64 ctx, ki64 heads, ki64 dh)
-{
-    KITEMS(i) {
+KERNEL(mx_heads_split, struct mx_half8 *out, const struct mx_half8 *in, ki64 ctx, ki64 heads, ki64 dh) {
+    KITEMS (i) {
         ki64 g = dh / 8, j = i % g, t = i / g % ctx, h = i / (g * ctx) % heads, s = i / (g * ctx * heads);
         out[i] = in[((s * ctx + t) * heads + h) * g + j];
     }
 }
 
 /* blocks: sequences * heads * ctx. s[row][ctx] becomes its causal softmax: row r sees r % ctx + 1. */
-KBLOCK_KERNEL(mx_softmax, LANES, void *s, ki64 ctx, float scale, ki64 bf)
-{
+KBLOCK_KERNEL(mx_softmax, LANES, void *s, ki64 ctx, float scale, ki64 bf) {
     KSHARED(float, part, 8);
     KLOCAL(float, one);
     KLOCAL(float, two);
-    MX_ROWS(r) {
+    MX_ROWS (r) {
         ki64 g = ctx / 8, at = r * g, last = r % ctx;
         KTHREADS {
             float top = -3.0e38f;
             for (ki64 c = tid; c * 8 <= last; c += LANES) {
                 struct mx8 v = mx_load16(s, at + c, bf);
                 for (int e = 0; e < 8; e++)
-                    if (c * 8 + e <= last && v.v[e] * scale > top)
-                        top = v.v[e] * scale;
+                    if (c * 8 + e <= last && v.v[e] * scale > top) top = v.v[e] * scale;
             }
             K(one) = top;
         }
@@ -320,8 +278,7 @@ KBLOCK_KERNEL(mx_softmax, LANES, void *s, ki64 ctx, float scale, ki64 bf)
             for (ki64 c = tid; c * 8 <= last; c += LANES) {
                 struct mx8 v = mx_load16(s, at + c, bf);
                 for (int e = 0; e < 8; e++)
-                    if (c * 8 + e <= last)
-                        sum = sum + num_exp(v.v[e] * scale - top);
+                    if (c * 8 + e <= last) sum = sum + num_exp(v.v[e] * scale - top);
             }
             K(two) = sum;
         }
@@ -330,10 +287,8 @@ KBLOCK_KERNEL(mx_softmax, LANES, void *s, ki64 ctx, float scale, ki64 bf)
         KTHREADS {
             for (ki64 c = tid; c < g; c += LANES) {
                 struct mx8 v;
-                if (c * 8 <= last)
-                    v = mx_load16(s, at + c, bf);
-                for (int e = 0; e < 8; e++)
-                    v.v[e] = c * 8 + e <= last ? num_exp(v.v[e] * scale - top) * of : 0.0f;
+                if (c * 8 <= last) v = mx_load16(s, at + c, bf);
+                for (int e = 0; e < 8; e++) v.v[e] = c * 8 + e <= last ? num_exp(v.v[e] * scale - top) * of : 0.0f;
                 mx_store16(s, at + c, v, bf);
             }
         }
@@ -342,19 +297,17 @@ KBLOCK_KERNEL(mx_softmax, LANES, void *s, ki64 ctx, float scale, ki64 bf)
 }
 
 /* blocks: sequences * heads * ctx. dp becomes ds = p * (dp - sum(dp * p)) * scale */
-KBLOCK_KERNEL(mx_softmax_bwd, LANES, void *dp, const void *p, ki64 ctx, float scale, ki64 bf)
-{
+KBLOCK_KERNEL(mx_softmax_bwd, LANES, void *dp, const void *p, ki64 ctx, float scale, ki64 bf) {
     KSHARED(float, part, 4);
     KLOCAL(float, one);
-    MX_ROWS(r) {
+    MX_ROWS (r) {
         ki64 g = ctx / 8, at = r * g;
         KTHREADS {
             float sum = 0.0f;
             for (ki64 c = tid; c * 8 <= r % ctx; c += LANES) {
                 struct mx8 d = mx_load16(dp, at + c, bf), q = mx_load16(p, at + c, bf);
                 for (int e = 0; e < 8; e++)
-                    if (c * 8 + e <= r % ctx)
-                        sum = sum + d.v[e] * q.v[e];
+                    if (c * 8 + e <= r % ctx) sum = sum + d.v[e] * q.v[e];
             }
             K(one) = sum;
         }
@@ -367,8 +320,7 @@ KBLOCK_KERNEL(mx_softmax_bwd, LANES, void *dp, const void *p, ki64 ctx, float sc
                     d = mx_load16(dp, at + c, bf);
                     q = mx_load16(p, at + c, bf);
                 }
-                for (int e = 0; e < 8; e++)
-                    d.v[e] = c * 8 + e <= r % ctx ? q.v[e] * (d.v[e] - sum) * scale : 0.0f;
+                for (int e = 0; e < 8; e++) d.v[e] = c * 8 + e <= r % ctx ? q.v[e] * (d.v[e] - sum) * scale : 0.0f;
                 mx_store16(dp, at + c, d, bf);
             }
         }
@@ -377,9 +329,8 @@ KBLOCK_KERNEL(mx_softmax_bwd, LANES, void *dp, const void *p, ki64 ctx, float sc
 }
 
 /* items: rows * cols / 8. y = gelu(x + bias), tanh form */
-KERNEL(mx_bias_gelu, void *y, const void *x, const float *bias, ki64 cols, ki64 bf)
-{
-    KITEMS(i) {
+KERNEL(mx_bias_gelu, void *y, const void *x, const float *bias, ki64 cols, ki64 bf) {
+    KITEMS (i) {
         struct mx8 v = mx_load16(x, i, bf), b = mx_load(bias, i % (cols / 8));
         for (int e = 0; e < 8; e++) {
             float a = v.v[e] + b.v[e];
@@ -390,9 +341,8 @@ KERNEL(mx_bias_gelu, void *y, const void *x, const float *bias, ki64 cols, ki64 
 }
 
 /* items: rows * cols / 8. d (times gelu'(x + bias), in place) */
-KERNEL(mx_gelu_bwd, void *d, const void *x, const float *bias, ki64 cols, ki64 bf)
-{
-    KITEMS(i) {
+KERNEL(mx_gelu_bwd, void *d, const void *x, const float *bias, ki64 cols, ki64 bf) {
+    KITEMS (i) {
         struct mx8 v = mx_load16(x, i, bf), b = mx_load(bias, i % (cols / 8)), dy = mx_load16(d, i, bf);
         for (int e = 0; e < 8; e++) {
             float a = v.v[e] + b.v[e];
@@ -405,21 +355,19 @@ KERNEL(mx_gelu_bwd, void *d, const void *x, const float *bias, ki64 cols, ki64 b
 }
 
 /* blocks: rows. loss[row]; dlogits = (softmax(logits) - target) * weight */
-KBLOCK_KERNEL(mx_xent, LANES, float *loss, void *dlogits, const float *logits, const int *targets,
-              ki64 vocab, float weight, ki64 bf)
-{
+KBLOCK_KERNEL(mx_xent, LANES, float *loss, void *dlogits, const float *logits, const int *targets, ki64 vocab,
+              float weight, ki64 bf) {
     KSHARED(float, part, 8);
     KLOCAL(float, one);
     KLOCAL(float, two);
-    MX_ROWS(r) {
+    MX_ROWS (r) {
         ki64 g = vocab / 8, at = r * g;
         KTHREADS {
             float top = -3.0e38f;
             for (ki64 c = tid; c < g; c += LANES) {
                 struct mx8 v = mx_load(logits, at + c);
                 for (int e = 0; e < 8; e++)
-                    if (v.v[e] > top)
-                        top = v.v[e];
+                    if (v.v[e] > top) top = v.v[e];
             }
             K(one) = top;
         }
@@ -429,8 +377,7 @@ KBLOCK_KERNEL(mx_xent, LANES, float *loss, void *dlogits, const float *logits, c
             float sum = 0.0f;
             for (ki64 c = tid; c < g; c += LANES) {
                 struct mx8 v = mx_load(logits, at + c);
-                for (int e = 0; e < 8; e++)
-                    sum = sum + num_exp(v.v[e] - top);
+                for (int e = 0; e < 8; e++) sum = sum + num_exp(v.v[e] - top);
             }
             K(two) = sum;
         }
@@ -443,63 +390,52 @@ KBLOCK_KERNEL(mx_xent, LANES, float *loss, void *dlogits, const float *logits, c
                     v.v[e] = num_exp(v.v[e] - top) * of - (c * 8 + e == targets[r] ? weight : 0.0f);
                 mx_store16(dlogits, at + c, v, bf);
             }
-            if (tid == 0)
-                loss[r] = num_log(sum) - (logits[r * vocab + targets[r]] - top);
+            if (tid == 0) loss[r] = num_log(sum) - (logits[r * vocab + targets[r]] - top);
         }
         KSYNC;
     }
 }
 
 /* items: vocab * dim / 8. dtok (added to, or set) */
-KERNEL(mx_embed_bwd_tok, float *dtok, const float *dx, const int *tokens, ki64 rows, ki64 dim, ki64 add)
-{
-    KITEMS(i) {
+KERNEL(mx_embed_bwd_tok, float *dtok, const float *dx, const int *tokens, ki64 rows, ki64 dim, ki64 add) {
+    KITEMS (i) {
         ki64 g = dim / 8, v = i / g, j = i % g;
         struct mx8 sum;
-        for (int e = 0; e < 8; e++)
-            sum.v[e] = 0.0f;
+        for (int e = 0; e < 8; e++) sum.v[e] = 0.0f;
         for (ki64 r = 0; r < rows; r++) {
-            if (tokens[r] != v)
-                continue;
+            if (tokens[r] != v) continue;
             struct mx8 d = mx_load(dx, r * g + j);
-            for (int e = 0; e < 8; e++)
-                sum.v[e] = sum.v[e] + d.v[e];
+            for (int e = 0; e < 8; e++) sum.v[e] = sum.v[e] + d.v[e];
         }
         if (add) {
             struct mx8 was = mx_load(dtok, i);
-            for (int e = 0; e < 8; e++)
-                sum.v[e] = was.v[e] + sum.v[e];
+            for (int e = 0; e < 8; e++) sum.v[e] = was.v[e] + sum.v[e];
         }
         mx_store(dtok, i, sum);
     }
 }
 
 /* items: ctx * dim / 8. dpos (added to, or set) */
-KERNEL(mx_embed_bwd_pos, float *dpos, const float *dx, ki64 rows, ki64 dim, ki64 add)
-{
-    KITEMS(i) {
+KERNEL(mx_embed_bwd_pos, float *dpos, const float *dx, ki64 rows, ki64 dim, ki64 add) {
+    KITEMS (i) {
         struct mx8 sum;
-        for (int e = 0; e < 8; e++)
-            sum.v[e] = 0.0f;
+        for (int e = 0; e < 8; e++) sum.v[e] = 0.0f;
         for (ki64 at = i; at < rows * (dim / 8); at += n) {
             struct mx8 d = mx_load(dx, at);
-            for (int e = 0; e < 8; e++)
-                sum.v[e] = sum.v[e] + d.v[e];
+            for (int e = 0; e < 8; e++) sum.v[e] = sum.v[e] + d.v[e];
         }
         if (add) {
             struct mx8 was = mx_load(dpos, i);
-            for (int e = 0; e < 8; e++)
-                sum.v[e] = was.v[e] + sum.v[e];
+            for (int e = 0; e < 8; e++) sum.v[e] = was.v[e] + sum.v[e];
         }
         mx_store(dpos, i, sum);
     }
 }
 
 /* items: elements / 8. The step with g * gscale; w16: the new weights, rounded. */
-KERNEL(mx_adamw, float *p, void *w16, const float *g, float *m, float *v, float lr, float b1, float b2,
-       float c1, float c2, float decay, float gscale, ki64 bf)
-{
-    KITEMS(i) {
+KERNEL(mx_adamw, float *p, void *w16, const float *g, float *m, float *v, float lr, float b1, float b2, float c1,
+       float c2, float decay, float gscale, ki64 bf) {
+    KITEMS (i) {
         struct mx8 w = mx_load(p, i), d = mx_load(g, i), a = mx_load(m, i), b = mx_load(v, i);
         for (int e = 0; e < 8; e++) {
             float x = d.v[e] * gscale;
@@ -516,25 +452,22 @@ KERNEL(mx_adamw, float *p, void *w16, const float *g, float *m, float *v, float 
 }
 
 /* blocks: any number; block r sums the squares of x's groups r, r + n, ... by tids. */
-KBLOCK_KERNEL(mx_square_sum, LANES, float *out, const float *x, ki64 count)
-{
+KBLOCK_KERNEL(mx_square_sum, LANES, float *out, const float *x, ki64 count) {
     KSHARED(float, part, 4);
     KLOCAL(float, one);
-    MX_ROWS(r) {
+    MX_ROWS (r) {
         ki64 g = count / 8;
         KTHREADS {
             float sum = 0.0f;
             for (ki64 c = r * LANES + tid; c < g; c += n * LANES) {
                 struct mx8 v = mx_load(x, c);
-                for (int e = 0; e < 8; e++)
-                    sum = sum + v.v[e] * v.v[e];
+                for (int e = 0; e < 8; e++) sum = sum + v.v[e] * v.v[e];
             }
             K(one) = sum;
         }
         MX_SUM(one, 0);
         KTHREADS {
-            if (tid == 0)
-                out[r] = MX_SUMMED(0);
+            if (tid == 0) out[r] = MX_SUMMED(0);
         }
         KSYNC;
     }
@@ -542,12 +475,10 @@ KBLOCK_KERNEL(mx_square_sum, LANES, float *out, const float *x, ki64 count)
 
 /* items: any number. The sum of out modulo 2^64 depends on every bit of every word and on its place,
  * and not on the number of items. */
-KERNEL(mx_hash, ku64 *out, const unsigned *words, ki64 count)
-{
-    KITEMS(i) {
+KERNEL(mx_hash, ku64 *out, const unsigned *words, ki64 count) {
+    KITEMS (i) {
         ku64 sum = 0;
-        for (ki64 w = i; w < count; w += n)
-            sum += num_mix((ku64)w << 32 | words[w]);
+        for (ki64 w = i; w < count; w += n) sum += num_mix((ku64)w << 32 | words[w]);
         out[i] = sum;
     }
 }

@@ -20,73 +20,65 @@ static int (*cubin_get)(void *, char *);
 static int (*ptx_size)(void *, size_t *);
 static int (*ptx_get)(void *, char *);
 
-static int fail(const char *what, const char *why)
-{
+static int fail(const char *what, const char *why) {
     fprintf(stderr, "nvrtc: %s: %s\n", what, why);
     return 1;
 }
 
-static int load(const char *path)
-{
+static int load(const char *path) {
     const struct {
         const char *name;
         void *to;
-    } symbols[] = {
-        {"nvrtcGetNumSupportedArchs", &supported_count}, {"nvrtcGetSupportedArchs", &supported},
-        {"nvrtcCreateProgram", &create},                 {"nvrtcCompileProgram", &compile},
-        {"nvrtcGetProgramLogSize", &log_size},           {"nvrtcGetProgramLog", &log_get},
-        {"nvrtcGetCUBINSize", &cubin_size},              {"nvrtcGetCUBIN", &cubin_get},
-        {"nvrtcGetPTXSize", &ptx_size},                  {"nvrtcGetPTX", &ptx_get}};
+    } symbols[] = {{"nvrtcGetNumSupportedArchs", &supported_count},
+                   {"nvrtcGetSupportedArchs", &supported},
+                   {"nvrtcCreateProgram", &create},
+                   {"nvrtcCompileProgram", &compile},
+                   {"nvrtcGetProgramLogSize", &log_size},
+                   {"nvrtcGetProgramLog", &log_get},
+                   {"nvrtcGetCUBINSize", &cubin_size},
+                   {"nvrtcGetCUBIN", &cubin_get},
+                   {"nvrtcGetPTXSize", &ptx_size},
+                   {"nvrtcGetPTX", &ptx_get}};
     void *lib = dlopen(path, RTLD_NOW);
-    if (!lib)
-        return fail(path, dlerror());
+    if (!lib) return fail(path, dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *f = dlsym(lib, symbols[i].name);
-        if (!f)
-            return fail(path, symbols[i].name);
+        if (!f) return fail(path, symbols[i].name);
         memcpy(symbols[i].to, &f, sizeof f);
     }
     return 0;
 }
 
-static int archs(void)
-{
+static int archs(void) {
     int n = 0, all[128];
-    if (supported_count(&n) || n > 128 || supported(all))
-        return fail("archs", "the library does not say");
-    for (int i = 0; i < n; i++)
-        printf("%d ", all[i]);
+    if (supported_count(&n) || n > 128 || supported(all)) return fail("archs", "the library does not say");
+    for (int i = 0; i < n; i++) printf("%d ", all[i]);
     return 0;
 }
 
-static int save(const char *path, const char *data, size_t n)
-{
+static int save(const char *path, const char *data, size_t n) {
     FILE *f = fopen(path, "wb");
     int bad = !f || fwrite(data, 1, n, f) != n;
     return (f && fclose(f)) || bad ? fail(path, "cannot be written") : 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static const char *const headers[] = {
         "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; "
         "typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned uint32_t; "
-        "typedef long long int64_t; typedef unsigned long long uint64_t;", ""};
+        "typedef long long int64_t; typedef unsigned long long uint64_t;",
+        ""};
     static const char *const names[] = {"stdint.h", "string.h"};
-    if (argc < 3 || load(argv[1]))
-        return 1;
-    if (strcmp(argv[2], "archs") == 0)
-        return archs();
-    if (argc != 5)
-        return fail("usage", "nvrtc LIBRARY ARCH SOURCE OUT");
+    if (argc < 3 || load(argv[1])) return 1;
+    if (strcmp(argv[2], "archs") == 0) return archs();
+    if (argc != 5) return fail("usage", "nvrtc LIBRARY ARCH SOURCE OUT");
     char text[4200], arch[64];
     const char *options[] = {arch, "-fmad=false", "-I.", "-w"};
     snprintf(text, sizeof text, "#include \"%s\"\n", argv[3]);
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", argv[2]);
     void *program = NULL;
     size_t n = 0;
-    if (create(&program, text, "kernels", 2, headers, names))
-        return fail(argv[3], "no program can be made of it");
+    if (create(&program, text, "kernels", 2, headers, names)) return fail(argv[3], "no program can be made of it");
     int r = compile(program, 4, options);
     if (r) {
         char *log = log_size(program, &n) ? NULL : calloc(n + 1, 1);
@@ -94,9 +86,7 @@ int main(int argc, char **argv)
     }
     int ptx = strncmp(argv[2], "compute_", 8) == 0;
     char *out = NULL;
-    if ((ptx ? ptx_size : cubin_size)(program, &n) == 0 && n)
-        out = malloc(n);
-    if (!out || (ptx ? ptx_get : cubin_get)(program, out))
-        return fail(argv[2], "nothing was compiled");
+    if ((ptx ? ptx_size : cubin_size)(program, &n) == 0 && n) out = malloc(n);
+    if (!out || (ptx ? ptx_get : cubin_get)(program, out)) return fail(argv[2], "nothing was compiled");
     return save(argv[4], out, n);
 }
