@@ -51,7 +51,7 @@ DEPS = $(if $(GPUPROV_SKIP_DEPS),true,sh tests/deps.sh)
 
 # --- the program: every .c below these folders, so a new file needs no line here ---
 LIB_SRC := $(sort $(wildcard core/*/*.c engine/*.c providers/*.c providers/*/*.c bootstrap/*.c \
-  templates/*.c validate/*.c))
+  templates/*.c validate/*.c validate/suite/*.c))
 CMD_SRC := $(sort $(wildcard cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CMD_OBJ := $(CMD_SRC:%.c=$(B)/obj/%.o)
@@ -64,11 +64,11 @@ no-deps:
 
 # the GPU model table, as C
 MODELS_INC := $(B)/gen/gpu_models.inc
-$(MODELS_INC): validate/gpu_models.tsv validate/gpu_models.awk
+$(MODELS_INC): validate/suite/gpu_models.tsv validate/suite/gpu_models.awk
 	@mkdir -p $(@D)
-	$(Q)LC_ALL=C awk -f validate/gpu_models.awk $< >$@.new && mv $@.new $@
+	$(Q)LC_ALL=C awk -f validate/suite/gpu_models.awk $< >$@.new && mv $@.new $@
 
-$(B)/obj/validate/models.o: $(MODELS_INC)
+$(B)/obj/validate/suite/models.o: $(MODELS_INC)
 $(B)/obj/%.o: %.c | $(if $(HAVE_DEPS),,no-deps)
 	@mkdir -p $(@D)
 	$(SAY) "  cc $<"

@@ -6,7 +6,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "engine/run.h"
-#include "validate/peers.h"
+#include "validate/suite/peers.h"
 #include "validate/samples.h"
 
 #include <dirent.h>

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "validate/models.h"
-#include "validate/peers.h"
+#include "validate/suite/models.h"
+#include "validate/suite/peers.h"
 #include "validate/samples.h"
 
 #include <math.h>

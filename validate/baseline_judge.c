@@ -5,7 +5,7 @@
 
 #include "validate/baseline.h"
 #include "validate/judge.h"
-#include "validate/peers.h"
+#include "validate/suite/peers.h"
 #include "validate/remote.h"
 #include "validate/samples.h"
 

@@ -7,7 +7,7 @@
 #include "validate/validate.h"
 
 #include "base/clock.h"
-#include "validate/pick.h"
+#include "validate/suite/pick.h"
 
 struct pick_list {
     VEC_OF(struct pick) list;

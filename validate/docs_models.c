@@ -4,11 +4,11 @@
 #include "base/gp_base.h"
 
 #include "base/str.h"
-#include "validate/models.h"
+#include "validate/suite/models.h"
 #include "validate/validate.h"
 
 static const char intro[] = "# GPU models\n\n"
-                            "Made from `validate/gpu_models.tsv` (`gpuprov checks --models`): do not edit. A GPU is "
+                            "Made from `validate/suite/gpu_models.tsv` (`gpuprov checks --models`): do not edit. A GPU is "
                             "known by its PCI id, never by\n"
                             "the name that somebody gave it. A rate under 80 % of the measured figure fails its "
                             "check, under 90 % it is degraded;\n"

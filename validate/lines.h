@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/vec.h"
-#include "checks.h"
+#include "validate/suite/checks.h"
 #include "model/report.h"
 
 #define AGENT_PROTOCOL 1

@@ -6,7 +6,7 @@
 #include "validate/samples.h"
 
 #include "base/json.h"
-#include "validate/models.h"
+#include "validate/suite/models.h"
 
 void samples_clear(struct samples *s) { vec_free(&s->list); }
 

@@ -4,7 +4,7 @@
 #ifndef GP_SAMPLES_H
 #define GP_SAMPLES_H
 
-#include "checks.h"
+#include "validate/suite/checks.h"
 #include "model/report.h"
 
 struct sample {

@@ -5,7 +5,7 @@
 #define GP_VALIDATE_H
 
 #include "bootstrap/bootstrap.h"
-#include "checks.h"
+#include "validate/suite/checks.h"
 #include "model/report.h"
 #include "model/spec.h"
 

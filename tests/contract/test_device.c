@@ -3,8 +3,8 @@
  * agent's own kernels on the CPU; its matrix product must be the host's bit for bit. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda.h"
-#include "validate/agent/kernels/memory.h"
+#include "validate/agent/cuda/cuda.h"
+#include "validate/agent/cuda/kernels/memory.h"
 
 #include "base/clock.h"
 

@@ -5,8 +5,8 @@
  * cuBLASLt and once without any, where the agent's own kernels multiply. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda.h"
-#include "validate/agent/numeric.h"
+#include "validate/agent/cuda/cuda.h"
+#include "validate/agent/device/numeric.h"
 
 #include "base/clock.h"
 

@@ -4,9 +4,9 @@
  * whatever the shape of the launch. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda.h"
-#include "validate/agent/host_kernels.h"
-#include "validate/agent/numeric.h"
+#include "validate/agent/cuda/cuda.h"
+#include "validate/agent/device/host_kernels.h"
+#include "validate/agent/device/numeric.h"
 
 #include "base/clock.h"
 

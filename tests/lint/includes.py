@@ -17,8 +17,8 @@ MAY = {
     "bootstrap": ["bootstrap", "core", "templates"],
     "templates": ["templates", "core"],
     "validate": ["validate", "core", "templates", "bootstrap"],
-    "validate/agent": ["validate/agent", "validate/checks.h", "validate/models.h",
-                       "validate/peers.h", "validate/pick.h", "core/base"],
+    "validate/agent": ["validate/agent", "validate/suite/checks.h", "validate/suite/models.h",
+                       "validate/suite/peers.h", "validate/suite/pick.h", "core/base"],
     "core/base": ["core/base"],
     "core/model": ["core/base", "core/model"],
     "core/journal": ["core/base", "core/model", "core/journal"],
@@ -41,7 +41,7 @@ EXITS = re.compile(r"\b(exit|_exit|_Exit|quick_exit)\s*\(")
 MAY_EXIT = ["cmd/main.c", "validate/agent/"]
 # The environment is nobody's to change, but NCCL has no other way to be told: one file, not by setenv.
 ENVIRON = re.compile(r"\benviron\s*=[^=]|&\s*environ\b")
-MAY_SET_ENVIRON = "validate/agent/nccl_setting.c"
+MAY_SET_ENVIRON = "validate/agent/comm/nccl_setting.c"
 BANNED = re.compile(
     r"\b(strcpy|strcat|strncpy|strncat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|system|popen|"
     r"longjmp|setjmp|pthread_cancel|alloca|mktemp|tmpnam|setenv|putenv)\s*\("

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Lint, one stamp per file: only what changed is looked at again.
-LINT_C := $(LIB_SRC) $(CMD_SRC) $(sort $(wildcard validate/agent/*.c))
+LINT_C := $(LIB_SRC) $(CMD_SRC) $(sort $(AGENT_C))
 LINT_H := $(sort $(filter-out tests/%,$(shell find cmd engine providers bootstrap templates validate core -name '*.h')))
 LINT_SH := $(sort $(shell find templates tests examples docs validate .ci -name '*.sh' 2>/dev/null) .ci/run)
 L := $(B)/lint
@@ -20,7 +20,7 @@ $(L)/format.ok: $(FORMAT_FILES) .clang-format
 	@touch $@
 
 # gcc's analyzer understands the cleanup attribute: it is the gate.
-$(L)/analyze/validate/models.ok: $(MODELS_INC)
+$(L)/analyze/validate/suite/models.ok: $(MODELS_INC)
 $(L)/analyze/%.ok: %.c
 	@mkdir -p $(@D)
 	@echo "  analyze $<"

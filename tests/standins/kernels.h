@@ -9,7 +9,7 @@
 #define GP_STANDIN_KERNELS_H
 
 #include "standin_gpu.h"
-#include "validate/agent/kernels/kportable.h"
+#include "validate/agent/cuda/kernels/kportable.h"
 
 /* p[0] points to n, p[1] to the first argument. */
 #define ARG(type, i) (*(type *)p[i])

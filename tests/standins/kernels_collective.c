@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in driver's rows for kernels/collective.cu. */
 #include "kernels.h"
-#include "validate/agent/kernels/collective.h"
+#include "validate/agent/cuda/kernels/collective.h"
 
 ITEMS(gp_coll_fill, void *, ki64, int, int, int, int, ku64, ki64)
 ITEMS(gp_coll_verify, const void *, ki64, int, int, int, int, ku64, ki64, struct coll_found *)

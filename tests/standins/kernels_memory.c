@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in driver's rows for kernels/memory.cu and stream.cu. */
 #include "kernels.h"
-#include "validate/agent/kernels/memory.h"
+#include "validate/agent/cuda/kernels/memory.h"
 
 ITEMS(gp_mem_fill, ku64 *, ki64, int, ku64, ku64)
 ITEMS(gp_mem_verify, const ku64 *, ki64, int, ku64, ku64, struct mem_log *, ku64 *)

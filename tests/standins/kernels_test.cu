@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that only the tests run: each word of kportable.h once. Compiled by nvcc too (and run on a GPU
  * by nobody), so that the two forms stay one source. */
-#include "validate/agent/kernels/kportable.h"
+#include "validate/agent/cuda/kernels/kportable.h"
 
 /* out[block]: the sum of x over its items, once by a tree in shared memory, once by warps; and what the
  * block ran on. seen: how many threads ran, the least and the greatest item. */

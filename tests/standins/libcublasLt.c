@@ -12,7 +12,7 @@
  *   gpu=3           the last four: of this GPU only
  * Faults of single bits: gemm_bit and gemm_nan of GPUPROV_STANDIN. */
 #include "standin_gpu.h"
-#include "validate/agent/numeric.h"
+#include "validate/agent/device/numeric.h"
 
 #include <dlfcn.h>
 #include <math.h>

@@ -6,12 +6,12 @@ STANDIN_LIBS := $(B)/tests/standin/libcuda.so.1 $(B)/tests/standin/libnvidia-ml.
   $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12 \
   $(B)/tests/standin/libnccl.so.2
 
-$(B)/agent-obj/kernels_test.o: tests/standins/kernels_test.cu validate/agent/kernels/kportable.h
+$(B)/agent-obj/kernels_test.o: tests/standins/kernels_test.cu validate/agent/cuda/kernels/kportable.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off $(WARN) $(if $(DEV),-Werror) -I. -c $< -o $@
 # Its soname is how the other stand-ins find the one that is loaded, for its clock.
 $(B)/tests/standin/libcuda.so.1: $(sort $(wildcard tests/standins/libcuda*.c tests/standins/kernels_*.c)) \
-  $(wildcard tests/standins/*.h validate/agent/kernels/*.h) $(B)/agent-obj/kernels_host.o \
+  $(wildcard tests/standins/*.h validate/agent/cuda/kernels/*.h) $(B)/agent-obj/kernels_host.o \
   $(B)/agent-obj/kernels_test.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -shared -Wl,-z,defs -Wl,-soname,libcuda.so.1 $(filter %.c %.o,$^) -lm -o $@
@@ -33,7 +33,7 @@ $(B)/tests/standin/libnccl.so.2: $(wildcard tests/standins/libnccl*.c) tests/sta
 $(B)/tests/standin/libcublasLt.so.13: STANDIN_VERSION = 130100
 $(B)/tests/standin-12/libcublasLt.so.12: STANDIN_VERSION = 120908
 $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12: tests/standins/libcublasLt.c \
-  $(wildcard tests/standins/*.h) validate/agent/numeric.h
+  $(wildcard tests/standins/*.h) validate/agent/device/numeric.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STANDIN_CFLAGS) -Icore -ffp-contract=off -O3 -DSTANDIN_VERSION=$(STANDIN_VERSION) -shared \
 	  -Wl,-z,defs $< -ldl -o $@

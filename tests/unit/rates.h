@@ -4,7 +4,7 @@
 #define TEST_RATES_H
 
 #include "base/json.h"
-#include "validate/checks.h"
+#include "validate/suite/checks.h"
 #include "validate/samples.h"
 #include "validate/validate.h"
 

@@ -4,9 +4,9 @@
 #include "base/gp_base.h"
 
 #include "base/json.h"
-#include "validate/models.h"
+#include "validate/suite/models.h"
 
-#include "validate/agent/result.c"
+#include "validate/agent/base/result.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

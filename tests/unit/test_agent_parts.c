@@ -4,21 +4,21 @@
  * they are included. */
 #include "base/gp_base.h"
 
-#include "validate/agent/comm_tcp.h"
-#include "validate/agent/host.h"
-#include "validate/agent/numeric.h"
-#include "validate/agent/sha256.h"
-#include "validate/agent/train_model.h"
+#include "validate/agent/comm/comm_tcp.h"
+#include "validate/agent/checks/host/host.h"
+#include "validate/agent/device/numeric.h"
+#include "validate/agent/base/sha256.h"
+#include "validate/agent/checks/train/train_model.h"
 
-#include "validate/agent/device_host.c"
-#include "validate/agent/host_gemm.c"
-#include "validate/agent/host_kernels.c"
-#include "validate/agent/host_mixed.c"
-#include "validate/agent/kernlog.c"
-#include "validate/agent/result.c"
-#include "validate/agent/sha256.c"
-#include "validate/agent/train_data.c"
-#include "validate/agent/train_model.c"
+#include "validate/agent/device/device_host.c"
+#include "validate/agent/device/host_gemm.c"
+#include "validate/agent/device/host_kernels.c"
+#include "validate/agent/device/host_mixed.c"
+#include "validate/agent/base/kernlog.c"
+#include "validate/agent/base/result.c"
+#include "validate/agent/base/sha256.c"
+#include "validate/agent/checks/train/train_data.c"
+#include "validate/agent/checks/train/train_model.c"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * bounds, and who differs. The agent's files are not in the library, so they are included. */
 #include "base/gp_base.h"
 
-#include "validate/agent/known_product_cuda.c"
+#include "validate/agent/checks/gpu/known_product_cuda.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 struct kstep kstep;
-#include "validate/agent/kernels/checksum.cu"
+#include "validate/agent/cuda/kernels/checksum.cu"
 
 /* What those bits are worth, by the definition of the formats. */
 static double decode(int type, unsigned bits) {

@@ -4,8 +4,8 @@
 #include "base/gp_base.h"
 
 #include "base/str.h"
-#include "validate/checks.h"
-#include "validate/models.h"
+#include "validate/suite/checks.h"
+#include "validate/suite/models.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

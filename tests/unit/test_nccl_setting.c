@@ -3,7 +3,7 @@
  * reader holds stays true. */
 #include "base/gp_base.h"
 
-#include "validate/agent/nccl_setting.c"
+#include "validate/agent/comm/nccl_setting.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

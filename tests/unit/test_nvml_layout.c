@@ -4,7 +4,7 @@
  * compared with it. */
 #include "base/gp_base.h"
 
-#include "validate/agent/nvml_api_cuda.h"
+#include "validate/agent/cuda/nvml_api_cuda.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,10 +4,10 @@
 
 #include "rates.h"
 
-#include "validate/peers.h"
+#include "validate/suite/peers.h"
 
-#include "validate/agent/gpu_peers.c"
-#include "validate/agent/result.c"
+#include "validate/agent/run/gpu_peers.c"
+#include "validate/agent/base/result.c"
 
 static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_which) {
     bool marked[64];

@@ -2,7 +2,7 @@
 /* The rule that chooses checks for a given time, orders them and divides the time. */
 #include "base/gp_base.h"
 
-#include "validate/pick.h"
+#include "validate/suite/pick.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
 /* One result of many GPUs': the worst counts, and each one keeps its own words. */
 #include "base/gp_base.h"
 
-#include "validate/agent/result.c"
-#include "validate/agent/run_merge.c"
+#include "validate/agent/base/result.c"
+#include "validate/agent/run/run_merge.c"
 
 #include "base/json.h"
 

@@ -3,9 +3,9 @@
  * files are not in the library, so they are included. */
 #include "base/gp_base.h"
 
-#include "validate/agent/known_product_cuda.c"
-#include "validate/agent/result.c"
-#include "validate/agent/sdc_compare_cuda.c"
+#include "validate/agent/checks/gpu/known_product_cuda.c"
+#include "validate/agent/base/result.c"
+#include "validate/agent/checks/gpu/sdc_compare_cuda.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* gpu.stress without a GPU: what its samples say. */
 #include "base/gp_base.h"
 
-#include "validate/agent/stress.c"
+#include "validate/agent/checks/gpu/stress.c"
 
 #include <math.h>
 #include <setjmp.h>

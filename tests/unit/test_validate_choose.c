@@ -5,7 +5,7 @@
 #include "validate/validate.h"
 
 #include "base/fs.h"
-#include "validate/models.h"
+#include "validate/suite/models.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* What the agent says of itself: `checks`, `help`. For a person at a node's prompt. One thread. */
 #include "base/gp_base.h"
 
-#include "validate/pick.h"
+#include "validate/suite/pick.h"
 #include "verbs.h"
 
 static const char help_text[] =

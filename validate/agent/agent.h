@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the agent share: results and how they are said, the checks' vtable, and what
  * differs between gpuprov-agent (host) and gpuprov-agent-cuda. Depends on core/base and
- * validate/checks.h only. The line format is written down in docs/agent-protocol.md. */
+ * validate/suite/checks.h only. The line format is written down in docs/agent-protocol.md. */
 #ifndef GP_AGENT_H
 #define GP_AGENT_H
 
 #include "base/error.h"
 #include "base/str.h"
-#include "comm.h"
-#include "device.h"
-#include "validate/checks.h"
-#include "validate/models.h"
+#include "validate/agent/comm/comm.h"
+#include "validate/agent/device/device.h"
+#include "validate/suite/checks.h"
+#include "validate/suite/models.h"
 
 #define AGENT_PROTOCOL 1
 #define AGENT_LINE_MAX (60 << 10) /* bytes with the newline; longer lines are never written */

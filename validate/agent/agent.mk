@@ -7,13 +7,15 @@ AGENT_CFLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno
   -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2 $(WARN) \
   $(if $(DEV),-Werror) -Icore -I. -I$(B) -DGP_VERSION='"$(VERSION)"'
 AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/clock.c core/base/fs.c
+# its rooms
+AGENT_C := $(filter-out validate/agent/tools/%,$(wildcard validate/agent/*.c validate/agent/*/*.c validate/agent/*/*/*.c))
 # everything both programs share; kind_host.c and *_cuda.c are what they do not
-AGENT_SRC := $(AGENT_BASE) validate/checks.c validate/models.c validate/peers.c validate/pick.c \
-  $(sort $(filter-out validate/agent/kind_%.c validate/agent/%_cuda.c,$(wildcard validate/agent/*.c)))
+AGENT_SRC := $(AGENT_BASE) validate/suite/checks.c validate/suite/models.c validate/suite/peers.c validate/suite/pick.c \
+  $(sort $(filter-out validate/agent/kind_%.c %_cuda.c,$(AGENT_C)))
 AGENT_HOST_SRC := $(AGENT_SRC) validate/agent/kind_host.c
 AGENT_HOST_OBJ := $(AGENT_HOST_SRC:%.c=$(B)/agent-obj/%.o)
 
-$(B)/agent-obj/validate/models.o $(B)/agent-faults-obj/validate/models.o: $(MODELS_INC)
+$(B)/agent-obj/validate/suite/models.o $(B)/agent-faults-obj/validate/suite/models.o: $(MODELS_INC)
 $(B)/agent-obj/%.o: %.c validate/agent/agent.mk
 	@mkdir -p $(@D)
 	$(SAY) "  cc $<, for nodes"

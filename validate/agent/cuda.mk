@@ -4,14 +4,14 @@
 # agent and says so.
 export CUDA_HOMES CUDA_HOME
 CUDA_TOOLKITS := $(shell sh validate/agent/toolkits.sh)
-CUDA_KERNELS := $(wildcard validate/agent/kernels/*)
+CUDA_KERNELS := $(wildcard validate/agent/cuda/kernels/*)
 AGENT_GLIBC := 2.28
-AGENT_CUDA_SRC := $(AGENT_SRC) validate/agent/kind_cuda.c $(sort $(wildcard validate/agent/*_cuda.c))
+AGENT_CUDA_SRC := $(AGENT_SRC) validate/agent/kind_cuda.c $(sort $(filter %_cuda.c,$(filter-out validate/agent/kind_%,$(AGENT_C))))
 AGENT_CUDA_OBJ := $(sort $(AGENT_CUDA_SRC:%.c=$(B)/agent-obj/%.o)) $(B)/agent-obj/fatbins.o \
   $(B)/agent-obj/fatbin_data.o
 
 # --- kernels on the CPU, for the stand-in driver of the tests ---
-$(B)/agent-obj/kernels_host.o: validate/agent/kernels/all.cu $(CUDA_KERNELS) validate/agent/numeric.h
+$(B)/agent-obj/kernels_host.o: validate/agent/cuda/kernels/all.cu $(CUDA_KERNELS) validate/agent/device/numeric.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -x c -std=c11 -O2 -fPIC -ffp-contract=off -fno-math-errno $(WARN) $(if $(DEV),-Werror) -c $< -o $@
 
@@ -19,10 +19,10 @@ ifneq ($(CUDA_TOOLKITS),)
 $(B)/gen/nvrtc: validate/agent/tools/nvrtc.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra $(if $(DEV),-Werror) -Icore $< -ldl -o $@
-$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/numeric.h validate/agent/fatbins.sh \
+$(B)/gen/cuda/fatbins.c: $(CUDA_KERNELS) validate/agent/device/numeric.h validate/agent/fatbins.sh \
   validate/agent/toolkits.sh $(B)/gen/nvrtc
 	$(SAY) "  nvcc $(@D)"
-	$(Q)sh validate/agent/fatbins.sh $(@D) validate/agent/kernels/all.cu $(B)/gen/nvrtc
+	$(Q)sh validate/agent/fatbins.sh $(@D) validate/agent/cuda/kernels/all.cu $(B)/gen/nvrtc
 $(B)/gen/cuda/fatbins.S: $(B)/gen/cuda/fatbins.c ;
 
 $(B)/agent-obj/fatbins.o: $(B)/gen/cuda/fatbins.c

@@ -19,7 +19,7 @@ wanted=${CUDA_ARCHS:-70 75 80 89 90 100 120}
     printf '/* made by fatbins.sh */\n.section .rodata\n'
 } >"$out/fatbins.S.new"
 {
-    printf '/* made by fatbins.sh */\n#include "base/gp_base.h"\n\n#include "validate/agent/cuda.h"\n\n'
+    printf '/* made by fatbins.sh */\n#include "base/gp_base.h"\n\n#include "validate/agent/cuda/cuda.h"\n\n'
 } >"$out/fatbins.c.new"
 table=''
 

@@ -3,11 +3,11 @@
  * of NVIDIA's is found at run time, in worker processes. */
 #include "base/gp_base.h"
 
-#include "cuda.h"
-#include "gpu.h"
-#include "health_cuda.h"
-#include "nccl_cuda.h"
-#include "samples.h"
+#include "validate/agent/cuda/cuda.h"
+#include "validate/agent/checks/gpu/gpu.h"
+#include "validate/agent/checks/gpu/health_cuda.h"
+#include "validate/agent/comm/nccl_cuda.h"
+#include "validate/agent/checks/gpu/samples.h"
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r) {
     if (c->gpu >= 0) return true;

@@ -3,7 +3,7 @@
  * so when asked for GPU checks. */
 #include "base/gp_base.h"
 
-#include "gpu.h"
+#include "validate/agent/checks/gpu/gpu.h"
 
 const struct agent_kind agent_kind = {
     .name = "host",

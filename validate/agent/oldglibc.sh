@@ -45,7 +45,7 @@ for name in $(too_new "$dir/first"); do
     esac
     version=$(old_version "$name")
     if [ -z "$version" ]; then
-        printf 'oldglibc.sh: %s is not in glibc %s: add it to validate/agent/compat_cuda.c\n' "$name" \
+        printf 'oldglibc.sh: %s is not in glibc %s: add it to validate/agent/cuda/compat_cuda.c\n' "$name" \
             "$limit" >&2
         missing=yes
         continue

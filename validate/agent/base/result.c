@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One check's outcome and the line it becomes. Pure text: writes nothing itself. One thread per
+ * result. */
+#include "base/gp_base.h"
+
+#include "validate/agent/agent.h"
+
+#include <math.h>
+
+const char *agent_verdict_name(enum agent_verdict v) {
+    static const char *const names[] = {"pass", "degraded", "skipped", "error", "fail"};
+    return names[v];
+}
+
+void agent_result_init(struct agent_result *r, const struct check_info *check) {
+    *r = (struct agent_result){.check = check, .gpu = -1, .rank = -1};
+    str_init(&r->culprits, 4096);
+    str_init(&r->data, AGENT_LINE_MAX);
+}
+
+void agent_result_clear(struct agent_result *r) {
+    str_clear(&r->culprits);
+    str_clear(&r->data);
+}
+
+static void put_line(char *dst, size_t n, const char *fmt, va_list ap) {
+    vsnprintf(dst, n, fmt, ap);
+    for (char *p = dst; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
+}
+
+void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, const char *fmt, ...) {
+    if (v <= r->verdict) return;
+    r->verdict = v;
+    str_put(r->code, sizeof r->code, code);
+    va_list ap;
+    va_start(ap, fmt);
+    put_line(r->message, sizeof r->message, fmt, ap);
+    va_end(ap);
+}
+
+void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code, const struct gp_error *err) {
+    agent_set(r, v, code, "%s", err->msg);
+}
+
+void agent_say(struct agent_result *r, const char *fmt, ...) {
+    if (r->verdict != AGENT_PASS) return;
+    va_list ap;
+    va_start(ap, fmt);
+    put_line(r->message, sizeof r->message, fmt, ap);
+    va_end(ap);
+}
+
+void agent_suggest(struct agent_result *r, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    put_line(r->suggestion, sizeof r->suggestion, fmt, ap);
+    va_end(ap);
+}
+
+void agent_metric(struct agent_result *r, const char *name, double value) {
+    const struct check_metric_info *m = r->check->metrics;
+    size_t i = 0;
+    while (i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL && !str_eq(m[i].name, name)) i++;
+    if (i == GP_ARRAY_LEN(r->check->metrics) || m[i].name == NULL) {
+        agent_set(r, AGENT_ERROR, "unknown_metric", "the table has no figure '%s' for %s", name, r->check->id);
+        return;
+    }
+    if (!isfinite(value)) {
+        agent_set(r, AGENT_ERROR, "not_finite", "the figure '%s' of %s is not a number", name, r->check->id);
+        return;
+    }
+    for (size_t k = 0; k < r->n_metrics; k++) {
+        if (r->metrics[k].info != &m[i]) continue;
+        r->metrics[k].value = value;
+        return;
+    }
+    r->metrics[r->n_metrics++] = (struct agent_metric){.info = &m[i], .value = value};
+}
+
+void agent_json_num(struct str *s, double v) {
+    if (!isfinite(v)) {
+        str_add(s, "null");
+        return;
+    }
+    char text[40];
+    snprintf(text, sizeof text, "%.6g", v);
+    str_add(s, text); /* the agent never calls setlocale: always a dot */
+}
+
+static void quoted(struct str *s, const char *text) {
+    str_addc(s, '"');
+    str_add_json(s, text, strlen(text));
+    str_addc(s, '"');
+}
+
+static void data_key(struct agent_result *r, const char *key) {
+    if (r->data.len > 0) str_addc(&r->data, ',');
+    quoted(&r->data, key);
+    str_addc(&r->data, ':');
+}
+
+void agent_data_str(struct agent_result *r, const char *key, const char *value) {
+    data_key(r, key);
+    quoted(&r->data, value);
+}
+
+void agent_data_num(struct agent_result *r, const char *key, double value) {
+    data_key(r, key);
+    agent_json_num(&r->data, value);
+}
+
+void agent_data_int(struct agent_result *r, const char *key, int64_t value) {
+    data_key(r, key);
+    str_addf(&r->data, "%lld", (long long)value);
+}
+
+void agent_data_bool(struct agent_result *r, const char *key, bool value) {
+    data_key(r, key);
+    str_add(&r->data, value ? "true" : "false");
+}
+
+void agent_data_nums(struct agent_result *r, const char *key, const double *v, size_t n) {
+    data_key(r, key);
+    str_addc(&r->data, '[');
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) str_addc(&r->data, ',');
+        agent_json_num(&r->data, v[i]);
+    }
+    str_addc(&r->data, ']');
+}
+
+void agent_culprit(struct agent_result *r, int rank) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", rank);
+    GP_AUTO_STRV struct strv seen = {0};
+    strv_split(&seen, r->culprits.s, ",");
+    if (strv_has(&seen, text)) return;
+    if (r->culprits.len > 0) str_addc(&r->culprits, ',');
+    str_add(&r->culprits, text);
+}
+
+static void judge_fixed(struct agent_result *r, const struct agent_metric *metric) {
+    const struct check_metric_info *m = metric->info;
+    double v = metric->value;
+    const char *rel = m->ceiling ? "above" : "below";
+    char code[48];
+    snprintf(code, sizeof code, "%s_%s", m->ceiling ? "high" : "low", m->name);
+    if (m->fail >= 0 && (m->ceiling ? v > m->fail : v < m->fail))
+        agent_set(r, AGENT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit, rel, m->fail,
+                  m->source);
+    else if (m->degraded >= 0 && (m->ceiling ? v > m->degraded : v < m->degraded))
+        agent_set(r, AGENT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit, rel,
+                  m->degraded, m->source);
+}
+
+void agent_about(struct agent_result *r, const struct check_ctx *c) {
+    if (r->model == NULL) r->model = c->model; /* a check of several GPUs has said whose figures it has */
+    if (r->about.gpus == 0) r->about.gpus = c->gpus;
+}
+
+static bool figure_of(const struct agent_result *r, const struct check_metric_info *m, struct gpu_figure *ret) {
+    struct gpu_figure_key key = r->about;
+    key.check = r->check->id;
+    key.metric = m->name;
+    return r->model != NULL && gpu_model_figure(r->model, &key, ret);
+}
+
+static void judge_by_model(struct agent_result *r, struct agent_metric *metric) {
+    const struct check_metric_info *m = metric->info;
+    struct gpu_figure f;
+    metric->unrated = !figure_of(r, m, &f);
+    if (metric->unrated) return;
+    metric->fail = f.fail;
+    metric->degraded = f.degraded;
+    metric->measured = f.measured;
+    metric->source = f.source;
+    char code[48], share[64];
+    snprintf(code, sizeof code, "low_%s", m->name);
+    snprintf(share, sizeof share, "%.0f %% of the %.4g", 100 * metric->value / f.measured, f.measured);
+    if (metric->value >= f.degraded) return;
+    enum agent_verdict v = metric->value < f.fail ? AGENT_FAIL : AGENT_DEGRADED;
+    if (f.measured > 0)
+        agent_set(r, v, code, "%s is %.4g %s, %s that a sound %s reaches (%s)", m->name, metric->value, m->unit, share,
+                  gpu_model_name(r->model), f.source);
+    else
+        agent_set(r, v, code, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, metric->value, m->unit,
+                  v == AGENT_FAIL ? "below the limit of" : "hardly above the limit of", f.fail,
+                  gpu_model_name(r->model), f.source);
+}
+
+static bool has_metric(const struct agent_result *r, const struct check_metric_info *m) {
+    for (size_t i = 0; i < r->n_metrics; i++)
+        if (r->metrics[i].info == m) return true;
+    return false;
+}
+
+void agent_judge_limits(struct agent_result *r) {
+    for (size_t i = 0; i < r->n_metrics; i++) {
+        if (r->metrics[i].info->by_model) judge_by_model(r, &r->metrics[i]);
+        else judge_fixed(r, &r->metrics[i]);
+    }
+    if (r->verdict != AGENT_PASS && r->verdict != AGENT_DEGRADED) return;
+    const struct check_metric_info *m = r->check->metrics;
+    struct gpu_figure f;
+    for (size_t i = 0; i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL; i++)
+        if (m[i].by_model && !m[i].optional && !has_metric(r, &m[i]) && figure_of(r, &m[i], &f))
+            agent_set(r, AGENT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one", m[i].name,
+                      gpu_model_name(r->model));
+}
+
+/* What the figure had to reach, and who says so. */
+static void add_limit(const struct agent_metric *metric, struct str *s) {
+    const struct check_metric_info *m = metric->info;
+    if (metric->unrated) str_add(s, ",\"unrated\":true");
+    double fail = m->by_model ? (metric->source != NULL ? metric->fail : -1) : m->fail;
+    double degraded = m->by_model ? (metric->source != NULL ? metric->degraded : -1) : m->degraded;
+    if (fail < 0 && degraded < 0) return;
+    str_add(s, ",\"floor\":");
+    agent_json_num(s, fail >= 0 ? fail : degraded);
+    if (fail >= 0 && degraded >= 0) {
+        str_add(s, ",\"degraded\":");
+        agent_json_num(s, degraded);
+    }
+    if (m->ceiling) str_add(s, ",\"ceiling\":true");
+    str_add(s, ",\"source\":");
+    if (metric->source != NULL && metric->measured > 0) {
+        GP_AUTO_STR struct str number = {0};
+        GP_AUTO_FREE char *text = xasprintf("measured elsewhere: %.6g; %s", metric->measured, metric->source);
+        quoted(s, text);
+        agent_json_num(&number, metric->measured);
+        str_addf(s, ",\"measured\":%s", number.s); /* what reports draw beside it */
+    } else {
+        quoted(s, metric->source != NULL ? metric->source : m->source);
+    }
+}
+
+static void add_metrics(const struct agent_result *r, struct str *s) {
+    str_add(s, ",\"metrics\":[");
+    for (size_t i = 0; i < r->n_metrics; i++) {
+        const struct check_metric_info *m = r->metrics[i].info;
+        str_add(s, i > 0 ? ",{\"name\":" : "{\"name\":");
+        quoted(s, m->name);
+        str_add(s, ",\"value\":");
+        agent_json_num(s, r->metrics[i].value);
+        str_add(s, ",\"unit\":");
+        quoted(s, m->unit);
+        add_limit(&r->metrics[i], s);
+        str_addc(s, '}');
+    }
+    str_addc(s, ']');
+}
+
+void agent_result_line(const struct agent_result *r, struct str *ret) {
+    GP_AUTO_STR struct str s = {0};
+    str_init(&s, AGENT_LINE_MAX * 2);
+    str_add(&s, "{\"type\":\"result\",\"check\":");
+    quoted(&s, r->check->id);
+    if (r->gpu >= 0) str_addf(&s, ",\"gpu\":%d", r->gpu);
+    if (r->rank >= 0) str_addf(&s, ",\"rank\":%d", r->rank);
+    str_addf(&s, ",\"verdict\":\"%s\",\"code\":", agent_verdict_name(r->verdict));
+    quoted(&s, r->code);
+    str_add(&s, ",\"message\":");
+    quoted(&s, r->message);
+    str_add(&s, ",\"suggestion\":");
+    bool blamed = r->verdict == AGENT_DEGRADED || r->verdict == AGENT_FAIL;
+    quoted(&s, r->suggestion[0] != '\0' ? r->suggestion : blamed ? r->check->suggestion : "");
+    str_addf(&s, ",\"took_ms\":%lld", (long long)r->took_ms);
+    add_metrics(r, &s);
+    str_addf(&s, ",\"data\":{%s%s%s", r->culprits.len ? "\"culprits\":[" : "", r->culprits.s,
+             r->culprits.len ? "]" : "");
+    const char *comma = r->culprits.len > 0 && r->data.len > 0 ? "," : "";
+    if (s.len + r->data.len > AGENT_LINE_MAX - 64 || r->data.truncated)
+        str_addf(&s, "%s\"dropped\":\"longer than one line\"}}\n", comma);
+    else str_addf(&s, "%s%s}}\n", comma, r->data.s);
+    str_add_mem(ret, s.s, s.len);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu.gemm: how fast a GPU multiplies matrices of random numbers, in every type that it has, timed by
+ * its own clock; a result that is not finite, or all zero, is a failure. One worker per GPU. */
+#include "base/gp_base.h"
+
+#include "validate/agent/cuda/cuda.h"
+#include "products.h"
+#include "samples.h"
+
+#include "base/clock.h"
+
+enum { BATCH = 12, BATCHES_MAX = 5, WARM = 2 };
+#define LONG_ENOUGH_S 0.25 /* of GPU time for each type: clocks and power have settled */
+
+struct gemm {
+    struct check_ctx *c;
+    struct agent_result *r;
+    int edge;
+    dev_addr result, counts;
+    struct product p;
+    bool out_same;
+    int types; /* measured */
+};
+
+static void gemm_clear(struct gemm *g) {
+    product_free(g->c->dev, &g->p);
+    agent_kind.device->free(g->c->dev, g->result);
+    agent_kind.device->free(g->c->dev, g->counts);
+}
+
+static int queue(void *arg, struct gp_error *err) {
+    struct gemm *g = arg;
+    struct gemm_args a = product_args(&g->p, g->out_same);
+    a.fastest = true;
+    return agent_kind.device->gemm(g->c->dev, &a, err);
+}
+
+/* The result of the last product: every number finite, not all of them zero. */
+static int look_result(struct gemm *g, struct gp_error *err) {
+    int64_t count = (int64_t)g->edge * g->edge;
+    int type = g->out_same ? (int)g->p.t->type : KNOWN_F32;
+    struct number_room room = {g->c->dev, g->counts, g->c->deadline_ms};
+    struct number_counts n;
+    int rc = product_count(&room, g->result, count, type, &n, err);
+    if (rc < 0) return rc;
+    if (n.seen != (uint64_t)count)
+        return gp_fail(err, GP_EPROTO, "gpu %d: the counting kernel looked at %llu of %lld numbers", g->c->gpu,
+                       (unsigned long long)n.seen, (long long)count);
+    if (n.odd)
+        agent_set(g->r, AGENT_FAIL, "gemm_nan",
+                  "%s: %llu of %lld elements of a product of finite numbers "
+                  "are NaN or infinite",
+                  g->p.t->name, (unsigned long long)n.odd, (long long)count);
+    if (!n.some)
+        agent_set(g->r, AGENT_FAIL, "gemm_zero", "%s: every element of a product of random numbers is zero",
+                  g->p.t->name);
+    return 0;
+}
+
+static int take_samples(struct gemm *g, struct samples *ret, struct gp_error *err) {
+    double flop = 2.0 * g->edge * (double)g->edge * g->edge, spent_s = 0;
+    bool small = g->edge < 512;
+    struct measured m = {.queue = queue, .arg = g, .n = small ? 3 : BATCH, .warm = WARM, .work = flop, .unit = 1e12};
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < (small ? 1 : BATCHES_MAX) && spent_s < LONG_ENOUGH_S; i++) {
+        rc = samples_take(g->c, &m, ret, err);
+        double median = samples_median(ret);
+        spent_s += median > 0 ? m.n * flop / 1e12 / median : LONG_ENOUGH_S;
+        m.warm = 0;
+    }
+    return rc;
+}
+
+static int run_type(struct gemm *g, const struct product_type *t, struct gp_error *err) {
+    struct device *d = g->c->dev;
+    struct samples s = {0};
+    GP_AUTO_FREE char *key = xasprintf("%s_samples", t->name);
+    g->p = (struct product){.t = t, .m = g->edge, .n = g->edge, .k = g->edge, .c = g->result};
+    g->out_same = t->type == GEMM_BF16 || t->type == GEMM_F16;
+    int rc = product_alloc(d, &g->p, err);
+    if (rc == 0) rc = product_fill_random(d, &g->p, 0x6e66ull + (unsigned)t->type, err);
+    if (rc == 0) rc = take_samples(g, &s, err);
+    if (rc == 0) rc = look_result(g, err);
+    product_free(d, &g->p);
+    if (rc < 0) return rc;
+    g->types++;
+    samples_say(&s, g->r, key);
+    agent_metric(g->r, t->name, samples_median(&s));
+    if (!(samples_median(&s) > 0))
+        agent_set(g->r, AGENT_FAIL, "no_rate", "%s: products took no time at all: nothing was multiplied", t->name);
+    return 0;
+}
+
+static int run_all(struct gemm *g, struct gp_error *err) {
+    struct device *d = g->c->dev;
+    int64_t end_ms = gpu_time_end(g->c);
+    int rc = cuda_gemm_start(d, err);
+    if (rc == 0) rc = product_edge(d, &g->edge, err);
+    if (rc == 0) rc = agent_kind.device->alloc(d, (size_t)g->edge * (size_t)g->edge * 4, &g->result, err);
+    if (rc == 0) rc = agent_kind.device->alloc(d, 3 * sizeof(uint64_t), &g->counts, err);
+    for (const struct product_type *t = product_types; rc == 0 && t->name; t++) {
+        if (!product_has(d, t)) continue;
+        if (g->types && clock_left_ms(end_ms) == 0) {
+            agent_set(g->r, AGENT_ERROR, "no_time",
+                      "%s and later types were not measured: the time given "
+                      "was over",
+                      t->name);
+            break;
+        }
+        rc = run_type(g, t, err);
+    }
+    return rc;
+}
+
+void gpu_gemm_cuda(struct check_ctx *c, struct agent_result *r) {
+    GP_CLEANUP(gemm_clear) struct gemm g = {.c = c, .r = r};
+    struct gp_error err = {0};
+    int rc = run_all(&g, &err);
+    agent_data_str(r, "by", cuda_gemm_by(c->dev));
+    agent_data_int(r, "edge", g.edge);
+    if (rc < 0) {
+        cuda_verdict(r, &err);
+        return;
+    }
+    GP_AUTO_STR struct str text = {0};
+    for (size_t i = 0; i < r->n_metrics; i++)
+        str_addf(&text, "%s%s %.4g", i ? ", " : "", r->metrics[i].info->name, r->metrics[i].value);
+    agent_say(r, "%s TFLOP/s, by %s", text.s ? text.s : "nothing", cuda_gemm_by(c->dev));
+}
+
+void gpu_gemm_load(struct check_ctx *c) {
+    struct gp_error ignored = {0};
+    cuda_gemm_start(c->dev, &ignored);
+}
+
+/* The model table's figures are cuBLASLt's. */
+void gpu_gemm_judge(struct check_ctx *c, struct agent_result *r) {
+    if (product_by_own(c->dev)) r->model = NULL;
+    agent_judge_limits(r);
+}

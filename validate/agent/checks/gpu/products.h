@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products as gpu.gemm and gpu.sdc do them: which types a GPU has, how large, and buffers with
+ * operands. CUDA agent only; one thread. */
+#ifndef GP_AGENT_PRODUCTS_H
+#define GP_AGENT_PRODUCTS_H
+
+#include "validate/agent/agent.h"
+#include "known_product.h"
+
+struct product_type {
+    const char *name; /* "bf16": the figure's name too */
+    enum gemm_type type;
+    bool trans_b; /* B is stored column by column: what 8-bit units want */
+};
+extern const struct product_type product_types[]; /* name NULL ends */
+/* Do this GPU and what multiplies on it have that type? */
+bool product_has(struct device *d, const struct product_type *t);
+/* Is it our own kernels that multiply? Their rate says little about the GPU. */
+bool product_by_own(struct device *d);
+
+/* *ret: the edge of square products on this GPU: 8192; less where memory is small, or where our own slow
+ * kernels multiply. */
+int product_edge(struct device *d, int *ret, struct gp_error *err);
+
+/* Operands and result of one product of an opened device; addresses 0: not there. */
+struct product {
+    const struct product_type *t;
+    int m, n, k;
+    dev_addr a, b, c; /* c may belong to somebody else */
+};
+/* A and B, m x k and k x n (n x k with trans_b). product_free afterwards, also after a failure. */
+int product_alloc(struct device *d, struct product *p, struct gp_error *err);
+void product_free(struct device *d, struct product *p);
+int product_fill_random(struct device *d, const struct product *p, uint64_t seed, struct gp_error *err);
+int product_fill_known(struct device *d, const struct product *p, const struct known_product *k, struct gp_error *err);
+struct gemm_args product_args(const struct product *p, bool out_same);
+/* C = A * B, C in fp32, or in the operands' type with out_same. Queued. */
+int product_queue(struct device *d, const struct product *p, bool out_same, struct gp_error *err);
+
+/* Launches a kernel over items with arguments. Queued. */
+int product_launch(struct device *d, const char *kernel, int64_t items, const union kernel_arg *args, size_t n_args,
+                   struct gp_error *err);
+/* Numbers of C: looked at, not finite, not zero. Waits. */
+struct number_counts {
+    uint64_t seen, odd, some;
+};
+struct number_room {
+    struct device *dev;
+    dev_addr counts; /* 3 words */
+    int64_t deadline_ms;
+};
+int product_count(const struct number_room *room, dev_addr c, int64_t count, int known_type, struct number_counts *ret,
+                  struct gp_error *err);
+
+#endif

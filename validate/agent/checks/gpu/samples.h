@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the checks of GPU memory, links and arithmetic share: samples of a rate, memory that holds a
+ * known pattern, and how long a check may go on. CUDA agent only; one thread. */
+#ifndef GP_AGENT_SAMPLES_H
+#define GP_AGENT_SAMPLES_H
+
+#include "validate/agent/agent.h"
+#include "validate/agent/cuda/kernels/memory.h"
+
+/* Asked when a check begins: monotonic ms after which nothing long is to be begun. Most of the check's
+ * budget, and earlier than its deadline, so that what was found can still be said. */
+int64_t gpu_time_end(const struct check_ctx *c);
+
+enum { SAMPLES_MAX = 63 }; /* one less than CUDA_MARKS */
+struct samples {
+    double v[SAMPLES_MAX];
+    size_t n;
+};
+void samples_add(struct samples *s, double v);  /* ignored when full */
+double samples_median(const struct samples *s); /* the lower one of two; 0 with none */
+/* Adds "key": {"median":..,"least":..,"most":..,"spread":..,"samples":n} to data; spread: least to most, in
+ * percent of the median. */
+void samples_say(const struct samples *s, struct agent_result *r, const char *key);
+
+/* Queues `n` repeats of `queue` with a mark between any two, waits, and adds what each repeat reached
+ * in GB/s or TFLOP/s to ret: work / seconds / unit (1e9, 1e12). The first `warm` repeats do not count.
+ * most_s: repeats of more GPU time than that in all are left out, by what the first one took; one is always
+ * taken. 0: no such limit. */
+struct measured {
+    int (*queue)(void *arg, struct gp_error *err);
+    void *arg;
+    struct device *dev; /* NULL: the check's own */
+    int n, warm;        /* n <= SAMPLES_MAX */
+    double work, unit;
+    double most_s;
+};
+int samples_take(struct check_ctx *c, const struct measured *m, struct samples *ret, struct gp_error *err);
+
+/* Kernels that write a pattern and find what differs from it. */
+struct pattern_room {
+    const struct device_ops *ops;
+    struct device *dev;
+    int64_t deadline_ms;
+    int gpu;
+    dev_addr log, seen;
+    uint64_t *seen_host;
+    int items;
+};
+/* dev: which device; c's own, or another that this process has opened (gpu: its number). */
+int pattern_open(struct pattern_room *p, const struct check_ctx *c, struct device *dev, int gpu, struct gp_error *err);
+void pattern_close(struct pattern_room *p);
+struct pattern {
+    dev_addr base;
+    size_t bytes; /* a multiple of 16 */
+    enum mem_pattern kind;
+    uint64_t seed;
+};
+int pattern_fill(struct pattern_room *p, const struct pattern *a, struct gp_error *err);
+/* Waits. ret: what differs; sorted by address. -GP_EPROTO when the kernel did not look at everything. */
+int pattern_verify(struct pattern_room *p, const struct pattern *a, struct mem_log *ret, struct gp_error *err);
+/* Fails r: "WHAT: 3 wrong words, the first at ...", with the noted words in data.wrong_words. */
+void pattern_blame(struct agent_result *r, const char *code, const struct mem_log *log, const char *what);
+/* The same on the host. Returns the number of words that differ; *ret_first: the first of them. */
+void pattern_fill_host(uint64_t *words, size_t n, enum mem_pattern kind, uint64_t seed);
+size_t pattern_verify_host(const uint64_t *words, size_t n, enum mem_pattern kind, uint64_t seed, size_t *ret_first);
+
+/* The second half of gpu.bandwidth: the figures h2d and d2h. -code: nothing could be measured. */
+int hostlink_measure(struct check_ctx *c, struct agent_result *r, struct gp_error *err);
+
+/* Of kind_cuda.c, each in its own file. */
+void gpu_memory_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_bandwidth_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_p2p_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_gemm_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_gemm_judge(struct check_ctx *c, struct agent_result *r);
+void gpu_gemm_load(struct check_ctx *c); /* finds and starts cuBLASLt: hundreds of MB */
+void gpu_sdc_cuda(struct check_ctx *c, struct agent_result *r);
+/* Random products of GPUs of one model that multiply in the same way must be the same: what differs from
+ * the majority fails; without a majority all of them are degraded. */
+void gpu_sdc_compare(struct agent_result *each, size_t n);
+
+#endif

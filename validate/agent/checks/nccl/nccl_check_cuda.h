@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the nccl.* checks share: whether they can run, buffers that are filled and verified on the GPU, the
+ * search for who is to blame, the transport that NCCL chose. */
+#ifndef GP_AGENT_NCCL_CHECK_H
+#define GP_AGENT_NCCL_CHECK_H
+
+#include "validate/agent/gang/gang.h"
+#include "validate/agent/comm/nccl_cuda.h"
+
+/* --- buffers (nccl_buffers_cuda.c) --- */
+
+struct nccl_buffers {
+    struct check_ctx *c;
+    dev_addr a, b, found; /* two of `bytes` each */
+    size_t bytes;
+    struct coll_found *seen;
+};
+/* bytes is made smaller when the GPUs have less; all ranks get the same. False: said in r. */
+bool nccl_buffers_open(struct check_ctx *c, struct agent_result *r, size_t bytes, size_t part_of_free,
+                       struct nccl_buffers *ret);
+void nccl_buffers_close(struct nccl_buffers *b);
+
+struct nccl_wrong { /* of one collective on this rank */
+    uint64_t wrong, index;
+    uint32_t got, want;
+    int32_t source;   /* whose data were wrong first; -1: a sum */
+    uint64_t sources; /* bit k: rank k's data were wrong (ranks below 64) */
+};
+/* A collective with known values among `size` ranks, of which this is `rank`: fill, do, verify. bytes: of the
+ * larger buffer. seed: another one for each. False: err, the communicator is dead. */
+struct nccl_trial_args {
+    struct comm *comm;
+    enum nccl_op op;
+    enum comm_type type;
+    size_t bytes;
+    bool in_place;
+    int rank, size;
+    uint64_t seed;
+};
+int nccl_known_values(struct nccl_buffers *b, const struct nccl_trial_args *a, struct nccl_wrong *ret,
+                      struct gp_error *err);
+/* Elements that a call of so many bytes has, and bytes that it really moves (nccl-tests' S). */
+size_t nccl_elements(enum nccl_op op, enum comm_type t, size_t bytes, int size, size_t *ret_bytes);
+/* nccl-tests' factor between algorithm and bus bandwidth. */
+double nccl_bus_factor(enum nccl_op op, int size);
+/* Queues one without known values. */
+void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op, enum comm_type t, size_t count,
+                      int root);
+
+/* --- who is to blame (nccl_isolate_cuda.c) --- */
+
+enum nccl_trouble { NCCL_WRONG, NCCL_SLOW, NCCL_STUCK };
+struct nccl_trial { /* what this rank found in a group */
+    int32_t ran, failed, late;
+    uint64_t wrong;
+    double gb_s;
+};
+/* Splits the ranks in halves and pairs until a rank or a link between two is named, and says so in r: culprits,
+ * data.link, and a few words to end a message with in `text`. Bounded by until_ms. All ranks call it. */
+void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,
+                  size_t bytes, int64_t until_ms, struct str *text);
+
+/* --- what NCCL chose (nccl_transport_cuda.c) --- */
+
+struct nccl_transport {
+    int p2p, shm, net; /* channels of each kind, of this rank */
+    char net_name[32]; /* "IB", "Socket", "AWS Libfabric"; "" none in use */
+    char links[16];    /* what connects GPUs of the node: "NVL", "PIX", "SYS"; "" not said */
+    bool gdr, nvls, nvlink;
+};
+void nccl_transport_read(const char *log_path, struct nccl_transport *ret);
+/* Tells all ranks' transports in r: data.transport, data.overrides; a fall back to less than the hardware has
+ * is degraded or fail. ret: of all ranks together (NVLS only where all have it). */
+bool nccl_transport_judge(struct check_ctx *c, struct agent_result *r, const char *log_path,
+                          struct nccl_transport *ret);
+
+/* The check cannot go on because the communicator failed: verdict, whom to blame (searched for where NCCL
+ * itself does not say), and no more use of it by later checks. */
+void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err,
+                 int64_t until_ms);
+/* NCCL did not start and nobody knows why: the same search, with the communicator that was left behind. */
+void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text);
+bool nccl_one_gpu_for_all(const struct check_ctx *c); /* logic only */
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net.pair: round trips and bandwidth between pairs of nodes over their private addresses, every byte
+ * compared. Of each node its first rank takes part; the others only hear the records. All pairs up to 4
+ * nodes one after the other, neighbours above (disjoint pairs at once). */
+#include "base/gp_base.h"
+
+#include "validate/agent/gang/gang.h"
+
+#include "validate/agent/comm/comm_tcp.h"
+#include "validate/agent/device/numeric.h"
+
+#define TRIPS 200
+#define WARM_TRIPS 10
+#define BLOCK ((size_t)1 << 20)
+#define PROBE_BLOCKS 4
+#define MAX_BLOCKS 60
+#define TARGET_S 0.15 /* for the blocks after the probe, each way */
+#define ALL_PAIRS_MAX 4
+
+struct pair_record { /* what each rank says after a round */
+    int32_t peer;    /* -1: not in this round */
+    int32_t valid;
+    double latency_us, recv_gb_s;
+    uint64_t wrong;
+};
+struct pair_state {
+    struct check_ctx *c;
+    unsigned char *out, *in, *want;
+    struct pair_record *all; /* of one round, per rank */
+    int *nodes;              /* the first rank of each node */
+    int n_nodes, me;         /* me: which of them this rank is; -1: none */
+    double worst_us, worst_gb_s;
+    uint64_t wrong;
+    int worst_a, worst_b; /* the slowest pair */
+    int *wrong_from;      /* per rank: how many heard wrong bytes from it */
+    struct str text;      /* members of data.pairs */
+    size_t said;
+};
+
+static void pattern(unsigned char *p, uint64_t seed) {
+    for (size_t i = 0; i < BLOCK; i += 8) {
+        seed = num_mix(seed);
+        memcpy(p + i, &seed, 8);
+    }
+}
+
+static uint64_t pattern_seed(const struct check_ctx *c, int from, int to) {
+    return num_mix(c->seed ^ ((uint64_t)from << 32 | (uint64_t)to));
+}
+
+static int send_blocks(struct pair_state *s, int peer, int n, struct gp_error *err) {
+    int r = 0;
+    for (int i = 0; i < n && r == 0; i++) r = comm_exchange(s->c->comm, peer, s->out, BLOCK, -1, NULL, 0, err);
+    return r;
+}
+
+static int recv_blocks(struct pair_state *s, int peer, int n, double *ret_gb_s, uint64_t *ret_wrong,
+                       struct gp_error *err) {
+    double first = 0, last = 0;
+    int r = 0;
+    for (int i = 0; i < n && r == 0; i++) {
+        r = comm_exchange(s->c->comm, -1, NULL, 0, peer, s->in, BLOCK, err);
+        last = gang_now_s();
+        if (i == 0) first = last; /* the first one's wait is not the network's */
+        if (agent_fault("wire", peer, 0)) s->in[77] ^= 4;
+        if (r == 0 && memcmp(s->in, s->want, BLOCK) != 0)
+            for (size_t k = 0; k < BLOCK; k++) *ret_wrong += s->in[k] != s->want[k];
+    }
+    /* the comparing counts in: what comes meanwhile waits in buffers, and would look faster than it is */
+    double spent = last - first;
+    *ret_gb_s = spent > 0 ? (double)(n - 1) * (double)BLOCK / spent / 1e9 : 0;
+    return r;
+}
+
+/* One direction: a probe tells how many blocks fit the time, and the receiver decides. */
+static int one_way(struct pair_state *s, int peer, bool sending, struct pair_record *rec, struct gp_error *err) {
+    int32_t blocks = 0;
+    double gb_s = 0;
+    if (sending) {
+        int r = send_blocks(s, peer, PROBE_BLOCKS, err);
+        if (r == 0) r = comm_exchange(s->c->comm, -1, NULL, 0, peer, &blocks, sizeof blocks, err);
+        if (r == 0 && (blocks < 2 || blocks > MAX_BLOCKS))
+            return gp_fail(err, GP_EPROTO, "rank %d asked for %d blocks", peer, (int)blocks);
+        return r == 0 ? send_blocks(s, peer, blocks, err) : r;
+    }
+    int r = recv_blocks(s, peer, PROBE_BLOCKS, &gb_s, &rec->wrong, err);
+    double fit = gb_s * 1e9 * TARGET_S / (double)BLOCK;
+    blocks = (int32_t)GP_MAX(2.0, GP_MIN((double)MAX_BLOCKS, fit));
+    if (r == 0) r = comm_exchange(s->c->comm, peer, &blocks, sizeof blocks, -1, NULL, 0, err);
+    return r == 0 ? recv_blocks(s, peer, blocks, &rec->recv_gb_s, &rec->wrong, err) : r;
+}
+
+static int trips(struct pair_state *s, int peer, bool first, struct pair_record *rec, struct gp_error *err) {
+    double times[TRIPS];
+    uint64_t ball = 0;
+    int r = 0;
+    for (int i = 0; i < WARM_TRIPS + TRIPS && r == 0; i++) {
+        double began = gang_now_s();
+        uint64_t want = num_mix((uint64_t)i);
+        if (first) {
+            ball = want;
+            r = comm_exchange(s->c->comm, peer, &ball, sizeof ball, -1, NULL, 0, err);
+            if (r == 0) r = comm_exchange(s->c->comm, -1, NULL, 0, peer, &ball, sizeof ball, err);
+        } else {
+            r = comm_exchange(s->c->comm, -1, NULL, 0, peer, &ball, sizeof ball, err);
+            if (r == 0) r = comm_exchange(s->c->comm, peer, &ball, sizeof ball, -1, NULL, 0, err);
+        }
+        rec->wrong += r == 0 && ball != want;
+        if (i >= WARM_TRIPS) times[i - WARM_TRIPS] = (gang_now_s() - began) * 1e6;
+    }
+    if (r == 0) rec->latency_us = gang_median(times, TRIPS);
+    return r;
+}
+
+static int one_pair(struct pair_state *s, int peer, struct pair_record *rec, struct gp_error *err) {
+    bool first = s->c->rank < peer;
+    pattern(s->out, pattern_seed(s->c, s->c->rank, peer));
+    pattern(s->want, pattern_seed(s->c, peer, s->c->rank));
+    rec->peer = peer;
+    rec->valid = 1;
+    int r = trips(s, peer, first, rec, err);
+    if (r == 0) r = one_way(s, peer, first, rec, err);
+    if (r == 0) r = one_way(s, peer, !first, rec, err);
+    return r;
+}
+
+static void note_pair(struct pair_state *s, int a, int b) {
+    const struct pair_record *x = &s->all[a], *y = &s->all[b];
+    double gb_s = GP_MIN(x->recv_gb_s, y->recv_gb_s), us = GP_MAX(x->latency_us, y->latency_us);
+    if (s->worst_gb_s < 0 || gb_s < s->worst_gb_s) {
+        s->worst_gb_s = gb_s;
+        s->worst_a = a;
+        s->worst_b = b;
+    }
+    s->worst_us = GP_MAX(s->worst_us, us);
+    s->wrong += x->wrong + y->wrong;
+    s->wrong_from[b] += x->wrong > 0;
+    s->wrong_from[a] += y->wrong > 0;
+    if (s->said++ >= 64) return;
+    str_addf(&s->text, "%s{\"ranks\":[%d,%d],\"latency_us\":", s->text.len > 0 ? "," : "", a, b);
+    agent_json_num(&s->text, us);
+    str_addf(&s->text, ",\"gb_per_s\":[");
+    agent_json_num(&s->text, y->recv_gb_s); /* a to b */
+    str_addc(&s->text, ',');
+    agent_json_num(&s->text, x->recv_gb_s);
+    str_add(&s->text, "]}");
+}
+
+/* One round: this rank pairs with peer (or waits with -1); then all hear all. */
+static bool round_of(struct pair_state *s, struct agent_result *r, int peer) {
+    struct pair_record rec = {.peer = -1};
+    struct gp_error err = {0};
+    if (peer >= 0 && one_pair(s, peer, &rec, &err) != 0) {
+        gang_broken(s->c, r, &err, false);
+        return false;
+    }
+    if (!gang_gather(s->c, r, &rec, s->all, sizeof rec)) return false;
+    for (int a = 0; a < s->c->size; a++)
+        if (s->all[a].valid && s->all[a].peer > a && s->all[a].peer < s->c->size) note_pair(s, a, s->all[a].peer);
+    return true;
+}
+
+static bool all_pairs(struct pair_state *s, struct agent_result *r) {
+    for (int a = 0; a < s->n_nodes; a++)
+        for (int b = a + 1; b < s->n_nodes; b++)
+            if (!round_of(s, r, s->me == a ? s->nodes[b] : s->me == b ? s->nodes[a] : -1)) return false;
+    return true;
+}
+
+static bool neighbours(struct pair_state *s, struct agent_result *r) {
+    int n = s->n_nodes, me = s->me;
+    for (int round = 0; round < 2; round++) { /* (0,1)(2,3)...; then (1,2)(3,4)... */
+        int lower = (me - round) % 2 == 0 ? me : me - 1;
+        int peer = lower == me ? me + 1 : lower;
+        bool none = me < 0 || lower < 0 || peer >= n || peer < 0;
+        if (!round_of(s, r, none ? -1 : s->nodes[peer])) return false;
+    }
+    int last = n - 1; /* closes the ring */
+    return round_of(s, r, me == 0 ? s->nodes[last] : me == last ? s->nodes[0] : -1);
+}
+
+/* Pairs on one machine would measure its memory, not the network. */
+static void find_nodes(struct pair_state *s) {
+    s->nodes = xcalloc((size_t)s->c->size, sizeof *s->nodes);
+    s->me = -1;
+    for (int i = 0; i < s->c->size; i++) {
+        if (s->c->who[i].node != i) continue;
+        if (i == s->c->rank) s->me = s->n_nodes;
+        s->nodes[s->n_nodes++] = i;
+    }
+}
+
+static void conclude(struct pair_state *s, struct agent_result *r) {
+    agent_metric(r, "latency", s->worst_us);
+    agent_metric(r, "bandwidth", s->worst_gb_s);
+    agent_metric(r, "wrong_bytes", (double)s->wrong);
+    str_addf(&r->data, "\"pairs\":[%s]", s->text.s != NULL ? s->text.s : "");
+    agent_data_int(r, "pairs_measured", (int64_t)s->said);
+    if (s->wrong > 0) {
+        int who = 0;
+        for (int k = 1; k < s->c->size; k++)
+            if (s->wrong_from[k] > s->wrong_from[who]) who = k;
+        bool clear = s->n_nodes > 2 && s->wrong_from[who] > 1; /* two heard it wrong, from one */
+        if (clear) agent_culprit(r, who);
+        agent_set(r, AGENT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s", (unsigned long long)s->wrong,
+                  clear ? "; to blame: rank " : "", clear ? r->culprits.s : "");
+    }
+    size_t n = (size_t)s->n_nodes, due = n <= ALL_PAIRS_MAX ? n * (n - 1) / 2 : n;
+    if (s->said != due) agent_set(r, AGENT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
+    agent_say(r,
+              "%zu pair%s; slowest: ranks %d and %d with %.3g GB/s; longest round trip %.0f us; host "
+              "memory over TCP, no GPU took part",
+              s->said, s->said == 1 ? "" : "s", s->worst_a, s->worst_b, s->worst_gb_s, s->worst_us);
+}
+
+void net_pair_run(struct check_ctx *c, struct agent_result *r) {
+    struct pair_state s = {.c = c, .worst_gb_s = -1};
+    find_nodes(&s);
+    if (s.n_nodes < 2) {
+        free(s.nodes);
+        agent_set(r, AGENT_SKIPPED, "one_rank", "one node has no pair");
+        return;
+    }
+    str_init(&s.text, 16384);
+    s.out = xmalloc(BLOCK);
+    s.in = xmalloc(BLOCK);
+    s.want = xmalloc(BLOCK);
+    s.all = xcalloc((size_t)c->size, sizeof *s.all);
+    s.wrong_from = xcalloc((size_t)c->size, sizeof *s.wrong_from);
+    bool ok = s.n_nodes <= ALL_PAIRS_MAX ? all_pairs(&s, r) : neighbours(&s, r);
+    if (ok) conclude(&s, r);
+    else agent_set(r, AGENT_ERROR, "not_finished", "the pairs were not measured to the last one");
+    gang_say_device(r, &device_host);
+    str_clear(&s.text);
+    free(s.out);
+    free(s.in);
+    free(s.want);
+    free(s.all);
+    free(s.wrong_from);
+    free(s.nodes);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small things that the gang checks share, and their table. */
+#include "base/gp_base.h"
+
+#include "gang.h"
+
+#include "base/clock.h"
+#include "validate/agent/device/numeric.h"
+
+#include <time.h>
+
+void gang_broken(struct check_ctx *c, struct agent_result *r, const struct gp_error *err, bool own) {
+    int culprit = own ? c->rank : comm_culprit(err);
+    const char *code = err->code == GP_ELOST ? "rank_lost" : own ? "rank_failed" : "comm_failed";
+    agent_set(r, AGENT_FAIL, code, "%s", err->msg);
+    if (culprit >= 0) agent_culprit(r, culprit);
+    if (c->comm_err.code != GP_OK) return;
+    c->comm_err = *err;
+    if (culprit >= 0) comm_blame(&c->comm_err, culprit);
+}
+
+static dev_addr addr_of(const void *p) { return (dev_addr)(uintptr_t)p; }
+
+bool gang_gather(struct check_ctx *c, struct agent_result *r, const void *own, void *all, size_t n) {
+    struct gp_error err = {0};
+    if (comm_tcp.all_gather(c->comm, addr_of(own), addr_of(all), n, &err) == 0) return true;
+    gang_broken(c, r, &err, false);
+    return false;
+}
+
+bool gang_broadcast(struct check_ctx *c, struct agent_result *r, void *p, size_t n, int root) {
+    struct gp_error err = {0};
+    if (comm_tcp.broadcast(c->comm, addr_of(p), n, root, &err) == 0) return true;
+    gang_broken(c, r, &err, false);
+    return false;
+}
+
+bool gang_barrier(struct check_ctx *c, struct agent_result *r) {
+    struct gp_error err = {0};
+    if (comm_tcp.barrier(c->comm, &err) == 0) return true;
+    gang_broken(c, r, &err, false);
+    return false;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+double gang_median(double *v, size_t n) {
+    if (n == 0) return 0;
+    qsort(v, n, sizeof *v, by_value);
+    return v[(n - 1) / 2];
+}
+
+double gang_now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+const char *gang_device_text(const struct device_ops *ops) {
+    return ops == &device_host ? "the CPU (device host), no GPU took part" : ops->name;
+}
+
+void gang_say_device(struct agent_result *r, const struct device_ops *ops) { agent_data_str(r, "device", ops->name); }
+
+uint64_t gang_hash(const void *p, size_t n) {
+    const unsigned char *b = p;
+    uint64_t h = num_mix(n);
+    for (; n >= 8; n -= 8, b += 8) {
+        uint64_t w = 0;
+        memcpy(&w, b, sizeof w);
+        h = (h ^ w) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
+    uint64_t w = 0;
+    memcpy(&w, b, n);
+    return num_mix(h ^ w);
+}
+
+const struct check_ops gang_checks[] = {
+    {.id = "net.pair", .run = net_pair_run},
+    {.id = "train.ddp", .run = train_run, .judge = train_judge},
+    {.id = NULL},
+};

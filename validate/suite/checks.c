@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check table: one row per check, by family in rows/. Facts only; the code that runs is the agent's.
+ * Limits are what a sound machine of any make reaches; a negative one means that the figure is only
+ * reported. */
+#include "base/gp_base.h"
+
+#include "checks.h"
+
+/* The GPU model table says what a sound GPU of this model reaches (models.h): fail under 80 % of it,
+ * degraded under 90 %. A model that is not in the table leaves the figure unrated. */
+#define BY_MODEL .by_model = true, .positive = true, .fail = -1, .degraded = -1, .source = ""
+#define NO_LIMIT .fail = -1, .degraded = -1, .source = ""
+
+const struct check_info check_table[] = {
+/* in the order of the rows: not sorted */
+/* clang-format off */
+#include "validate/suite/rows/host.inc"
+#include "validate/suite/rows/gpu.inc"
+#include "validate/suite/rows/nccl.inc"
+#include "validate/suite/rows/gang.inc"
+    {.id = NULL},
+};
+/* clang-format on */
+
+size_t check_count(void) { return GP_ARRAY_LEN(check_table) - 1; }
+
+const struct check_info *check_find(const char *id) {
+    for (const struct check_info *c = check_table; c->id != NULL; c++)
+        if (strcmp(c->id, id) == 0) return c;
+    return NULL;
+}
