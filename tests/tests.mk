@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests. unit: tests/unit/test_*.c, one cmocka program each. contract: tests/contract/test_*.c, the same,
+# Tests. unit: tests/unit/*/test_*.c, one cmocka program each. contract: tests/contract/test_*.c, the same,
 # against every implementation of a seam. fuzz: tests/fuzz/fuzz_*.c, each defines
 # LLVMFuzzerTestOneInput; the corpus is replayed under gcc, `make fuzz` searches under clang. e2e:
 # pytest with the built program.
-UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
+UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c))
 UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 CONTRACT_SRC := $(sort $(wildcard tests/contract/test_*.c))
 CONTRACT_BIN := $(CONTRACT_SRC:%.c=$(B)/%)

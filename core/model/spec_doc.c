@@ -8,7 +8,7 @@
 
 static const char intro[] =
     "# The spec\n\n"
-    "<!-- Made from the tables in core/model/spec_tables.c by tests/unit/test_spec.c\n"
+    "<!-- Made from the tables in core/model/spec_tables.c by tests/unit/core/test_spec.c\n"
     "     (UPDATE_GOLDEN=1 rewrites it). Do not edit. -->\n\n"
     "One YAML file says what nodes you want, where they may come from, what is done to them and "
     "what\n"

@@ -59,7 +59,7 @@ $(B)/tests/contract/test_train_gang: \
 	  -lcmocka -ldl -lpthread -lm -o $@
 # The same for what needs no driver: the static agent's objects.
 AGENT_TEST_OBJ := $(filter-out %/agent/main.o,$(AGENT_HOST_OBJ))
-$(B)/tests/unit/test_train_parts: tests/unit/test_train_parts.c $(AGENT_TEST_OBJ)
+$(B)/tests/unit/agent/test_train_parts: tests/unit/agent/test_train_parts.c $(AGENT_TEST_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  test $@"
 	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -no-pie -Wl,--gc-sections $< $(AGENT_TEST_OBJ) -lcmocka -lpthread -lm -o $@

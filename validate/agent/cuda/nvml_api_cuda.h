@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NVML's functions, structs and field numbers as its library has them; for nvml_*_cuda.c only. Sizes
- * were compared with nvml.h of API version 13; tests/unit/test_nvml_layout.c holds them. */
+ * were compared with nvml.h of API version 13; tests/unit/agent/test_nvml_layout.c holds them. */
 #ifndef GP_AGENT_NVML_API_H
 #define GP_AGENT_NVML_API_H
 

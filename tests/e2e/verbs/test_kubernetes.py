@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from agent_gpu import needs_cuda_agent
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PASS, FAIL, UNKNOWN = 0, 2, 3
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.e30.c2ln"
 

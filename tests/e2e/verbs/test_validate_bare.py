@@ -11,10 +11,9 @@ import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from agent_gpu import AGENT, NAMESPACE, STANDIN, namespace  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 from fleet import Fleet  # noqa: E402
 from lab import why_not  # noqa: E402

@@ -2,12 +2,9 @@
 """GPUs out of line with their peers, models that nobody measured, a fleet's own baseline, and the history:
 the programs against the stand-ins, whose rates are the model's unless a knob slows them."""
 import json
-import pathlib
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from agent_gpu import gpu_data, metrics, needed, run  # noqa: E402,F401
 from test_validate_bare import gpus  # noqa: E402,F401
 

@@ -18,7 +18,7 @@ from detection_faults import FAULTS
 pytestmark = pytest.mark.usefixtures("needed")
 needed = agent_gpu.needed
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "detection.md"
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "detection.md"
 RUNS = int(os.environ.get("DETECTION_RUNS", "40"))
 ONE_GPU = "gpu.presence,gpu.health,gpu.memory,gpu.bandwidth,gpu.gemm,gpu.sdc"
 ALL_CHECKS = ONE_GPU + ",gpu.p2p,gpu.stress"
@@ -72,7 +72,7 @@ def page():
             for f, named in (seen[f.id] for f in FAULTS)]
     return (
         "# What is found, and who is named\n\n"
-        "Made by tests/e2e/test_detection.py: the agent against stand-ins for NVIDIA's libraries, which have one fault\n"
+        "Made by tests/e2e/agent/test_detection.py: the agent against stand-ins for NVIDIA's libraries, which have one fault\n"
         "each. All kernels are the real ones, stepped on the CPU; a GPU's time is modelled. What only a real GPU can\n"
         "show stands in [checks.md](checks.md).\n\n"
         f"{len(rows)} faults, all found. No false alarm in 1,000 runs of sound machines of four models, each with another seed\n"

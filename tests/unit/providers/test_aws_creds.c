@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The AWS CLI's files and variables: profiles, regions, endpoints, command lines, and the parts of
- * the credential chain that need no network (those that do are tests/e2e/test_aws_credentials.py). */
+ * the credential chain that need no network (those that do are tests/e2e/aws/test_aws_credentials.py). */
 #include "base/gp_base.h"
 
 #include "base/fs.h"

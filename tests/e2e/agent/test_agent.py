@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
 AGENT = BUILD / "agent" / "gpuprov-agent"
 FAULTS = BUILD / "tests" / "gpuprov-agent-faults"

@@ -353,7 +353,7 @@ static void test_bodies(void **state) {
                              "&Filter.1.Name=tag%3Agpuprov%3Auid&Filter.1.Value.1=1");
 }
 
-/* What its statements allow is tests/e2e/test_aws_policy.py's. */
+/* What its statements allow is tests/e2e/aws/test_aws_policy.py's. */
 static void test_policy(void **state) {
     (void)state;
     GP_AUTO_FREE char *text = NULL;

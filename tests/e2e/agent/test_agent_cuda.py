@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
 AGENT = BUILD / "agent" / "gpuprov-agent-cuda"
 HOST_AGENT = BUILD / "agent" / "gpuprov-agent"

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 import lab as labs  # noqa: E402
 from test_bootstrap import DRIVER, Outcome, lab, node  # noqa: E402,F401 pylint: disable=unused-import

@@ -237,6 +237,6 @@ def test_hooks_are_written_once(gpuprov, tmp_path):
     gpuprov("init", "--slurm", folder)
     for name in ("healthcheck.sh", "prolog.sh"):
         assert (folder / name).stat().st_mode & 0o777 == 0o755
-        shipped = pathlib.Path(__file__).resolve().parents[2] / "templates" / "slurm" / name
+        shipped = pathlib.Path(__file__).resolve().parents[3] / "templates" / "slurm" / name
         assert (folder / name).read_bytes() == shipped.read_bytes()
     assert "is there already" in gpuprov("init", "--slurm", folder, code=1).err

@@ -13,7 +13,7 @@ import agent_gpu
 from agent_gpu import needed  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.usefixtures("needed")
-CHECK = pathlib.Path(__file__).resolve().parents[1] / "gpu" / "check.sh"
+CHECK = pathlib.Path(__file__).resolve().parents[2] / "gpu" / "check.sh"
 
 PYTHON = """#!/bin/sh
 case "$*" in

@@ -167,7 +167,7 @@ def called():
     """Every action in the sources: bodies that begin with it, and calls of the JSON services. STS needs no
     permission for GetCallerIdentity; taking a role is the base credentials' matter."""
     found = set()
-    for path in (pathlib.Path(__file__).resolve().parents[2] / "providers/aws").glob("*.c"):
+    for path in (pathlib.Path(__file__).resolve().parents[3] / "providers/aws").glob("*.c"):
         text = re.sub(r"\s+", " ", path.read_text())
         found |= {"ec2:" + name for name in re.findall(r'aws_begin\(&?\w+, "(\w+)"\)', text)}
         found |= {"ec2:" + name for name in re.findall(r'change_all\(\w+, "(\w+)"', text)}

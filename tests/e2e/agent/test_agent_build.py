@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 AGENT = ROOT / "validate" / "agent"
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
 

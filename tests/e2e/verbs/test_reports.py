@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ET
 import jsonschema
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
 DRIVER = BUILD / "tests" / "drivers" / "report_driver"
 SCHEMA = json.loads((ROOT / "docs" / "report.schema.json").read_text())
