@@ -85,7 +85,7 @@ static int make_folder(struct boot *b, int64_t deadline_ms, struct gp_error *err
     str_add(&script, "umask 077; d=" GP_NODE_DIR "/" BOOT_AGENT_DIR "\n"
                      "mkdir -p \"$d\" && chmod 0700 " GP_NODE_DIR " \"$d\" || exit\n"
                      "find \"$d\" -name '.gpuprov.*' -mmin +60 -exec rm -f {} + 2>/dev/null; :\n");
-    int rc = node_sh(b->link, "making ~/.gpuprov", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
+    int rc = node_link_sh(b->link, "making ~/.gpuprov", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
     if (rc || r.status == 0) return rc;
     GP_AUTO_FREE char *said = boot_said(&r);
     return boot_fail(b->link, "agent", err, said);
@@ -131,7 +131,7 @@ static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
                      "    case $at,,$options, in \"$m\",,*,noexec,*) echo \"'$m' is mounted noexec\" >&2 ;; esac\n"
                      "  done </proc/mounts\n"
                      "  exit $s\n}\n");
-    int rc = node_sh(b->link, "trying the agent", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
+    int rc = node_link_sh(b->link, "trying the agent", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
     if (rc || r.status == 0) return rc;
     const char *said = r.err.s ? str_trim(r.err.s) : "";
     const char *last = strrchr(said, '\n');

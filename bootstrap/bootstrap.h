@@ -10,24 +10,7 @@
 #include "base/secret.h"
 #include "model/event.h"
 #include "model/spec.h"
-#include "ssh/ssh.h"
-
-/* A node as bootstrap and validate hold it: where it is and the session, which may be replaced by a
- * reconnect. Owned by the node's thread (the coordinator after the barrier). */
-struct node_link {
-    int slot;
-    struct ssh_target target;
-    struct ssh_session *session; /* NULL when not connected */
-    int64_t reach_timeout_ms;    /* for a reconnect */
-    int64_t login_grace_ms;      /* how long "permission denied" may mean "not ready yet" at the first
-                                    connect (see ssh_open_opts); reconnects have their own */
-    struct gp_cancel *cancel;
-    const struct event_sink *sink;
-};
-/* Connects when not connected; a session that died (one short command finds out) is closed first.
- * Blocks up to reach_timeout_ms. Errors: those of ssh_open. */
-int node_link_ensure(struct node_link *l, struct gp_error *err);
-void node_link_close(struct node_link *l);
+#include "ssh/link.h"
 
 struct bootstrap_secret {
     const char *env;

@@ -127,7 +127,7 @@ static int run_start(struct run *r, struct gp_error *err) {
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
     GP_AUTO_FREE char *what = xasprintf("starting step '%s'", r->it->name);
     int rc = start_script(r, &script, err);
-    if (!rc) rc = node_sh(l, what, &script, BOOT_SHORT_MS, r->b->req->deadline_ms, &res, err);
+    if (!rc) rc = node_link_sh(l, what, &script, BOOT_SHORT_MS, r->b->req->deadline_ms, &res, err);
     if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
     if (rc) return rc;
     const char *run = res.out.s ? strstr(res.out.s, "\n::run ") : NULL;
@@ -154,7 +154,7 @@ static bool run_kill(struct run *r) {
     boot_var(&script, "RUN_ID", r->id);
     if (boot_file("kill", &script, &ignored)) return false;
     int64_t end = clock_deadline(KILL_MS);
-    return node_sh(r->b->link, r->it->name, &script, KILL_MS, end, &res, &ignored) == 0 && res.status == 0;
+    return node_link_sh(r->b->link, r->it->name, &script, KILL_MS, end, &res, &ignored) == 0 && res.status == 0;
 }
 
 static int overrun(struct run *r, struct gp_error *err) {
@@ -188,7 +188,7 @@ static int run_follow(struct run *r, struct gp_error *err) {
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
     struct gp_error why = {0};
     r->open = r->heard = false;
-    rc = node_exec(l, &script, &opts, &res, &why);
+    rc = node_link_exec(l, &script, &opts, &res, &why);
     if (r->heard) r->lost = r->deaf = 0;
     bool over = !rc && res.end == SSH_EXITED;
     if (over && r->heard) return 0;

@@ -35,7 +35,7 @@ static int rotate_make(struct node_link *l, int64_t deadline_ms, char **ret_key,
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = rotate_script("make", "", &script, err);
-    if (!rc) rc = node_sh(l, "replacing the first host key", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
+    if (!rc) rc = node_link_sh(l, "replacing the first host key", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
     if (rc) return rc;
     const char *key = r.out.s ? strstr(r.out.s, "::key ") : NULL;
     key = key ? strstr(key, "ssh-ed25519 ") : NULL;
@@ -55,9 +55,9 @@ static int rotate_switch(struct node_link *l, const char *key, int64_t deadline_
     if (rc) return rc;
     int64_t end = clock_deadline(BOOT_SHORT_MS);
     struct ssh_exec_opts opts = {.deadline_ms = GP_MIN(end, deadline_ms)};
-    rc = node_exec(l, &script, &opts, &r, err);
+    rc = node_link_exec(l, &script, &opts, &r, err);
     if (rc) return rc;
-    if (r.end == SSH_EXITED && r.status != 0 && !boot_cut_short(&r)) return rotate_fail(l, &r, err);
+    if (r.end == SSH_EXITED && r.status != 0 && !ssh_cut_short(&r)) return rotate_fail(l, &r, err);
     return 0;
 }
 

@@ -17,7 +17,7 @@ static int probe_all(struct boot *b, struct gp_error *err) {
     int rc = boot_probe_script(b, &script, err);
     if (!rc) {
         int64_t each_ms = PROBE_MS + (int64_t)b->items.len * CHECK_MS;
-        rc = node_sh(l, "looking at the node", &script, each_ms, b->req->deadline_ms, &r, err);
+        rc = node_link_sh(l, "looking at the node", &script, each_ms, b->req->deadline_ms, &r, err);
     }
     if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
     if (rc) return rc;
@@ -92,7 +92,7 @@ static int boot_id_now(struct boot *b, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     str_add(&script, "echo; echo \"::boot $(cat /proc/sys/kernel/random/boot_id)\"\n");
-    int rc = node_sh(b->link, "reading boot_id", &script, BOOT_SHORT_MS, b->req->deadline_ms, &r, err);
+    int rc = node_link_sh(b->link, "reading boot_id", &script, BOOT_SHORT_MS, b->req->deadline_ms, &r, err);
     const char *said = !rc && r.out.s ? strstr(r.out.s, "\n::boot ") : NULL;
     if (said) {
         said += strlen("\n::boot ");

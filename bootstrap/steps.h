@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of bootstrap/ share: the table of steps, what one run of bootstrap knows, and the
- * two ways to run something on a node: a short script (node_sh) and a step that outlives the
- * connection (node_step). Used by the node's own thread only. */
+ * way to run a step that outlives the connection (node_step); short scripts are ssh/link.h's. Used by
+ * the node's own thread only. */
 #ifndef GP_BOOTSTRAP_STEPS_H
 #define GP_BOOTSTRAP_STEPS_H
 
@@ -82,25 +82,6 @@ int boot_file(const char *file, struct str *out, struct gp_error *err);
 /* Unpacks the agents; -GP_EBOOTSTRAP when this build carries none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);
 int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
-
-/* Runs a short script with sh and its own connection care: where the connection or the script was
- * cut, both are made again, so the script must bear being run twice, also while a first run of it goes
- * on. One attempt may take each_ms, all of them until deadline_ms. 0: it exited (see ret). Errors:
- * -GP_ETIMEOUT, -GP_EREACH (lost again and again), those of ssh_open. */
-int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms, int64_t deadline_ms,
-            struct ssh_result *ret, struct gp_error *err);
-/* One attempt of the same: ssh_exec's result is the caller's to judge. opts: all but in and cancel. */
-int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts, struct ssh_result *ret,
-              struct gp_error *err);
-/* It was ended by a signal: a shutdown does that to a script before it does the same to the connection. */
-bool boot_cut_short(const struct ssh_result *r);
-/* The script such that sh reads it whole before it runs any of it: a script of which only the first
- * part arrived does nothing. */
-char *boot_seal(const struct str *script, size_t *ret_n); /* caller frees */
-/* Closes the session and connects again, until deadline_ms. */
-int node_link_again(struct node_link *l, int64_t deadline_ms, struct gp_error *err);
-/* The same after a pause that grows with *times, which it counts; -GP_EREACH when it was too often. */
-int node_link_lost(struct node_link *l, int *times, int64_t deadline_ms, struct gp_error *err);
 
 /* Runs apply() and verify() of an item detached on the node, follows it through lost connections and
  * reboots, and ends it at the deadline. */

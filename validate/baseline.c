@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "validate/samples.h"
 #include "validate/suite/models.h"
 #include "validate/suite/peers.h"
-#include "validate/samples.h"
 
 #include <math.h>
 

@@ -5,9 +5,9 @@
 
 #include "validate/baseline.h"
 #include "validate/judge.h"
-#include "validate/suite/peers.h"
 #include "validate/remote.h"
 #include "validate/samples.h"
+#include "validate/suite/peers.h"
 
 static const struct baseline_figure *figure_of(const struct baseline *b, const struct sample *one) {
     for (size_t i = 0; i < b->figures.len; i++) {

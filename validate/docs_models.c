@@ -8,8 +8,8 @@
 #include "validate/validate.h"
 
 static const char intro[] = "# GPU models\n\n"
-                            "Made from `validate/suite/gpu_models.tsv` (`gpuprov checks --models`): do not edit. A GPU is "
-                            "known by its PCI id, never by\n"
+                            "Made from `validate/suite/gpu_models.tsv` (`gpuprov checks --models`): "
+                            "do not edit. A GPU is known by its PCI id, never by\n"
                             "the name that somebody gave it. A rate under 80 % of the measured figure fails its "
                             "check, under 90 % it is degraded;\n"
                             "where only somebody's limit was published, under it fails and within 5 % above it is "

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/secret.h"
+#include "bootstrap/bootstrap.h"
 #include "validate/judge.h"
 #include "validate/remote.h"
 

@@ -5,9 +5,9 @@
 #include "base/gp_base.h"
 
 #include "validate/judge.h"
-#include "validate/suite/peers.h"
 #include "validate/remote.h"
 #include "validate/samples.h"
+#include "validate/suite/peers.h"
 
 static void name_it(const struct validate_env *env, const struct sample *one, const struct peers *p, size_t n) {
     const struct check_metric_info *m = one->metric;

@@ -5,6 +5,7 @@
 
 #include "validate/remote.h"
 
+#include "bootstrap/bootstrap.h"
 #include "validate/judge.h"
 #include "validate/samples.h"
 

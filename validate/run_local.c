@@ -7,6 +7,7 @@
 #include "validate/validate.h"
 
 #include "base/fs.h"
+#include "bootstrap/bootstrap.h"
 #include "validate/judge.h"
 #include "validate/remote.h"
 

@@ -4,7 +4,7 @@
 #ifndef GP_VALIDATE_H
 #define GP_VALIDATE_H
 
-#include "bootstrap/bootstrap.h"
+#include "ssh/link.h"
 #include "validate/suite/checks.h"
 #include "model/report.h"
 #include "model/spec.h"

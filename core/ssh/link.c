@@ -3,9 +3,7 @@
  * over it that bear being run twice. Knows no steps. Used by the node's own thread. */
 #include "base/gp_base.h"
 
-#include "bootstrap/steps.h"
-
-#include "base/log.h"
+#include "ssh/link.h"
 
 #define ALIVE_MS 15000
 #define RELOGIN_GRACE_MS 60000 /* a booting node refuses logins for a while */
@@ -66,7 +64,7 @@ int node_link_lost(struct node_link *l, int *times, int64_t deadline_ms, struct 
     return rc ? rc : node_link_again(l, deadline_ms, err);
 }
 
-char *boot_seal(const struct str *script, size_t *ret_n) {
+char *script_sealed(const struct str *script, size_t *ret_n) {
     static const char head[] = "{\n", tail[] = "\n} </dev/null\n";
     *ret_n = sizeof head - 1 + script->len + sizeof tail - 1;
     char *out = xmalloc(*ret_n + 1);
@@ -76,9 +74,9 @@ char *boot_seal(const struct str *script, size_t *ret_n) {
     return out;
 }
 
-int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts, struct ssh_result *ret,
-              struct gp_error *err) {
-    GP_AUTO_FREE char *sealed = boot_seal(script, &opts->in_len);
+int node_link_exec(struct node_link *l, const struct str *script, struct ssh_exec_opts *opts, struct ssh_result *ret,
+                   struct gp_error *err) {
+    GP_AUTO_FREE char *sealed = script_sealed(script, &opts->in_len);
     opts->in = sealed;
     opts->cancel = l->cancel;
     int rc = ssh_exec(l->session, "exec sh -s", opts, ret, err);
@@ -86,22 +84,22 @@ int node_exec(struct node_link *l, const struct str *script, struct ssh_exec_opt
     return rc;
 }
 
-bool boot_cut_short(const struct ssh_result *r) {
+bool ssh_cut_short(const struct ssh_result *r) {
     return r->end == SSH_SIGNALED ||
            (r->end == SSH_EXITED && (r->status == 129 || r->status == 137 || r->status == 143));
 }
 
-int node_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms, int64_t deadline_ms,
-            struct ssh_result *ret, struct gp_error *err) {
+int node_link_sh(struct node_link *l, const char *what, const struct str *script, int64_t each_ms, int64_t deadline_ms,
+                 struct ssh_result *ret, struct gp_error *err) {
     for (int lost = 0, cuts = 0;;) {
         if (l->session) {
             int64_t end = clock_deadline(each_ms);
             struct ssh_exec_opts opts = {.deadline_ms = GP_MIN(end, deadline_ms)};
             struct gp_error why = {0};
             ssh_result_clear(ret);
-            int rc = node_exec(l, script, &opts, ret, &why);
-            bool again = rc ? rc != -GP_ECANCELLED : ret->end == SSH_LOST || boot_cut_short(ret);
-            if (rc || boot_cut_short(ret)) cuts++;
+            int rc = node_link_exec(l, script, &opts, ret, &why);
+            bool again = rc ? rc != -GP_ECANCELLED : ret->end == SSH_LOST || ssh_cut_short(ret);
+            if (rc || ssh_cut_short(ret)) cuts++;
             if (rc && (!again || cuts > CUT_MAX)) {
                 if (err) *err = why;
                 return rc;
@@ -119,21 +117,4 @@ int node_sh(struct node_link *l, const char *what, const struct str *script, int
         int rc = node_link_lost(l, &lost, deadline_ms, err);
         if (rc) return gp_wrap(err, "%s", what);
     }
-}
-
-int boot_fail(const struct node_link *l, const char *step, struct gp_error *err, const char *text) {
-    GP_AUTO_FREE char *clean = log_redacted(text);
-    if (err) err->domain = GP_D_NODE;
-    return gp_fail(err, GP_EBOOTSTRAP, "%s: step '%s': %s", l->target.label, step, clean);
-}
-
-char *boot_said(const struct ssh_result *r) {
-    const char *error = r->out.s ? strstr(r->out.s, "\n::error ") : NULL;
-    if (error) return xstrndup(error + 9, strcspn(error + 9, "\n"));
-    /* the last line: start-up files may have written before it */
-    GP_AUTO_FREE char *text = xstrdup(r->err.s ? r->err.s : "");
-    char *said = str_trim(text), *line = strrchr(said, '\n');
-    if (line) said = line + 1;
-    if (*said) return xasprintf("%s (status %d)", said, r->status);
-    return xasprintf("status %d", r->status);
 }

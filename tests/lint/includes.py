@@ -22,7 +22,7 @@ MAY = {
     "core/base": ["core/base"],
     "core/model": ["core/base", "core/model"],
     "core/journal": ["core/base", "core/model", "core/journal"],
-    "core/ssh": ["core/base", "core/ssh"],
+    "core/ssh": ["core/base", "core/ssh", "core/model/event.h"],
     "core/output": ["core/base", "core/model", "core/output"],
 }
 # A provider may use its own folder, the catalogue, and what lies flat in providers/.

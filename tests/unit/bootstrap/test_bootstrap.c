@@ -132,7 +132,7 @@ static int run_part(const char *text, size_t n, struct str *out) {
 
 static void run_sh(const struct str *script, struct str *out) {
     size_t n = 0;
-    GP_AUTO_FREE char *sealed = boot_seal(script, &n);
+    GP_AUTO_FREE char *sealed = script_sealed(script, &n);
     assert_int_equal(run_part(sealed, n, out), 0);
 }
 
@@ -142,7 +142,7 @@ static void half_a_script_does_nothing(void **state) {
     GP_AUTO_STR struct str script = {0};
     str_add(&script, "echo one\nif true; then\n  echo two # and more\nfi\nNAME='a\nb'; echo \"$NAME\"");
     size_t n = 0;
-    GP_AUTO_FREE char *sealed = boot_seal(&script, &n);
+    GP_AUTO_FREE char *sealed = script_sealed(&script, &n);
     for (size_t part = 0; part <= n; part++) {
         GP_AUTO_STR struct str out = {0};
         int status = run_part(sealed, part, &out);
