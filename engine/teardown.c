@@ -109,7 +109,7 @@ static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *e
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
         const struct provider_ops *ops = provider_find(in->provider);
-        if (in->kind != RES_GROUP || ops == NULL) continue;
+        if (!in->claim || ops == NULL) continue;
         int64_t age_ms = (clock_wall_s() - in->created_s) * 1000;
         /* one from the future: the clock was set back, so its age is not known */
         if (age_ms < ops->settle_ms) *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - GP_MAX(age_ms, (int64_t)0));

@@ -16,12 +16,12 @@ static const struct column stack_columns[] = {
     C(COL_I64, stack, created_s),  C(COL_I64, stack, expires_s),
 };
 static const struct column intent_columns[] = {
-    C(COL_TEXT, intent, uid),       C(COL_TEXT, intent, provider), C(COL_TEXT, intent, region),
-    C(COL_TEXT, intent, zone),      C(COL_INT, intent, kind),      C(COL_INT, intent, slot_first),
-    C(COL_INT, intent, slot_count), C(COL_INT, intent, attempt),   C(COL_TEXT, intent, token),
-    C(COL_TEXT, intent, body),      C(COL_TEXT, intent, offer),    C(COL_I64, intent, created_s),
-    C(COL_I64, intent, deadline_s), C(COL_INT, intent, state),     C(COL_TEXT, intent, note),
-    C(COL_TEXT, intent, spec_hash),
+    C(COL_TEXT, intent, uid),       C(COL_TEXT, intent, provider),  C(COL_TEXT, intent, region),
+    C(COL_TEXT, intent, zone),      C(COL_INT, intent, kind),       C(COL_INT, intent, slot_first),
+    C(COL_INT, intent, slot_count), C(COL_INT, intent, attempt),    C(COL_TEXT, intent, token),
+    C(COL_TEXT, intent, body),      C(COL_TEXT, intent, offer),     C(COL_I64, intent, created_s),
+    C(COL_I64, intent, deadline_s), C(COL_INT, intent, state),      C(COL_TEXT, intent, note),
+    C(COL_TEXT, intent, spec_hash), C(COL_TEXT, intent, operation), C(COL_BOOL, intent, claim),
 };
 static const struct column resource_columns[] = {
     C(COL_TEXT, resource, provider),

@@ -9,22 +9,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "journal/columns.h"
+#include "journal/journal_private.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 #define BUSY_MS 10000
-
-struct journal {
-    sqlite3 *db;
-    pthread_mutex_t lock;
-    char *path;
-};
 
 static int fail_sql(struct journal *j, struct gp_error *err, const char *what) {
     int full = sqlite3_errcode(j->db) == SQLITE_FULL || sqlite3_system_errno(j->db) == ENOSPC;
@@ -39,33 +31,31 @@ static int exec_sql(struct journal *j, const char *sql, const char *what, struct
     return 0;
 }
 
-static sqlite3_stmt *prepare(struct journal *j, const char *sql) {
+sqlite3_stmt *db_prepare(struct journal *j, const char *sql) {
     sqlite3_stmt *s = NULL;
     if (sqlite3_prepare_v2(j->db, sql, -1, &s, NULL) != SQLITE_OK) return NULL;
     return s;
 }
 
 /* Runs a prepared change to its end and releases it. */
-static int step_done(struct journal *j, sqlite3_stmt *s, const char *what, struct gp_error *err) {
+int db_step_done(struct journal *j, sqlite3_stmt *s, const char *what, struct gp_error *err) {
     int rc = s == NULL ? SQLITE_ERROR : sqlite3_step(s);
     int r = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail_sql(j, err, what);
     sqlite3_finalize(s);
     return r;
 }
 
-static int begin(struct journal *j, struct gp_error *err) {
-    return exec_sql(j, "BEGIN IMMEDIATE", "begin a change", err);
-}
+int db_begin(struct journal *j, struct gp_error *err) { return exec_sql(j, "BEGIN IMMEDIATE", "begin a change", err); }
 
 /* Commits when r is 0, else rolls back; returns the first failure. */
-static int finish(struct journal *j, int r, struct gp_error *err) {
+int db_finish(struct journal *j, int r, struct gp_error *err) {
     if (r == 0) r = exec_sql(j, "COMMIT", "commit a change", err);
     if (r != 0) sqlite3_exec(j->db, "ROLLBACK", NULL, NULL, NULL);
     return r;
 }
 
 static int user_version(struct journal *j, int *ret) {
-    sqlite3_stmt *s = prepare(j, "PRAGMA user_version");
+    sqlite3_stmt *s = db_prepare(j, "PRAGMA user_version");
     int rc = s ? sqlite3_step(s) : SQLITE_ERROR;
     if (rc == SQLITE_ROW) *ret = sqlite3_column_int(s, 0);
     sqlite3_finalize(s);
@@ -85,7 +75,7 @@ static bool says_unreadable(const char *said) {
 }
 
 static bool quick_check_ok(struct journal *j) {
-    sqlite3_stmt *s = prepare(j, "PRAGMA quick_check(1)");
+    sqlite3_stmt *s = db_prepare(j, "PRAGMA quick_check(1)");
     int rc = s != NULL ? sqlite3_step(s) : SQLITE_ERROR;
     const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
     /* a disk that cannot be read for a moment is no damage: only what was read and is wrong counts */
@@ -95,7 +85,7 @@ static bool quick_check_ok(struct journal *j) {
 }
 
 static int migrate(struct journal *j, struct gp_error *err) {
-    int r = begin(j, err);
+    int r = db_begin(j, err);
     if (r != 0) return r;
     int version = 0;
     if (user_version(j, &version) != 0) r = fail_sql(j, err, "read the schema's version");
@@ -122,11 +112,18 @@ static int migrate(struct journal *j, struct gp_error *err) {
                      "ALTER TABLE resources ADD COLUMN regions TEXT;"
                      "ALTER TABLE resources ADD COLUMN account TEXT;",
                      "migrate to schema 2", err);
+    /* 3: whether an intent makes the claim; where the cloud reports on what was asked for */
+    if (r == 0 && version >= 1 && version <= 2)
+        r = exec_sql(j,
+                     "ALTER TABLE intents ADD COLUMN claim INTEGER;"
+                     "ALTER TABLE intents ADD COLUMN operation TEXT;"
+                     "UPDATE intents SET claim=1 WHERE kind=1;",
+                     "migrate to schema 3", err);
     if (r == 0 && version < SCHEMA_VERSION) {
         GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, set, "set the schema's version", err);
     }
-    return finish(j, r, err);
+    return db_finish(j, r, err);
 }
 
 /* Opens the file and proves that it is a sound journal; *ret_damaged says that it is not. */
@@ -215,34 +212,34 @@ static int upsert(struct journal *j, const struct table_def *t, const char *key,
         str_addf(&sql, "%s%s=excluded.%s", i ? "," : "", t->columns[i].name, t->columns[i].name);
     if (extra_name != NULL) str_addf(&sql, ",%s=excluded.%s", extra_name, extra_name);
     str_add(&sql, guard);
-    sqlite3_stmt *s = prepare(j, sql.s);
+    sqlite3_stmt *s = db_prepare(j, sql.s);
     if (s != NULL) {
         if (extra_name != NULL) sqlite3_bind_text(s, 1, extra, -1, SQLITE_TRANSIENT);
         columns_bind(t, s, extra_name ? 2 : 1, obj);
     }
-    return step_done(j, s, "write a record", err);
+    return db_step_done(j, s, "write a record", err);
 }
 
-static sqlite3_stmt *select_all(struct journal *j, const struct table_def *t, const char *more, const char *where) {
+sqlite3_stmt *db_select_all(struct journal *j, const struct table_def *t, const char *more, const char *where) {
     GP_AUTO_STR struct str sql = {0};
     str_add(&sql, "SELECT ");
     columns_names(t, &sql);
     str_addf(&sql, "%s FROM %s %s", more, t->name, where);
-    return prepare(j, sql.s);
+    return db_prepare(j, sql.s);
 }
 
 /* After the reading loop: rc is the last step's. */
-static int select_end(struct journal *j, sqlite3_stmt *s, int rc, struct gp_error *err) {
+int db_select_end(struct journal *j, sqlite3_stmt *s, int rc, struct gp_error *err) {
     int r = s != NULL && rc == SQLITE_DONE ? 0 : fail_sql(j, err, "read records");
     sqlite3_finalize(s);
     return r;
 }
 
-static void bind_text(sqlite3_stmt *s, int at, const char *text) {
+void db_bind_text(sqlite3_stmt *s, int at, const char *text) {
     if (s != NULL) sqlite3_bind_text(s, at, text, -1, SQLITE_TRANSIENT);
 }
 
-static int next_row(sqlite3_stmt *s) { return s != NULL ? sqlite3_step(s) : SQLITE_ERROR; }
+int db_next_row(sqlite3_stmt *s) { return s != NULL ? sqlite3_step(s) : SQLITE_ERROR; }
 
 /* --- stacks --- */
 
@@ -257,10 +254,10 @@ int journal_stack_put(struct journal *j, const struct stack *stack, const char *
 int journal_stack_get(struct journal *j, const char *owner, const char *name, struct stack *ret, char **ret_spec,
                       struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = select_all(j, &table_stacks, ",spec", "WHERE owner=? AND name=?");
-    bind_text(s, 1, owner);
-    bind_text(s, 2, name);
-    int rc = next_row(s);
+    sqlite3_stmt *s = db_select_all(j, &table_stacks, ",spec", "WHERE owner=? AND name=?");
+    db_bind_text(s, 1, owner);
+    db_bind_text(s, 2, name);
+    int rc = db_next_row(s);
     int r = 0;
     if (rc == SQLITE_ROW) {
         struct stack found = {0};
@@ -273,7 +270,7 @@ int journal_stack_get(struct journal *j, const char *owner, const char *name, st
         sqlite3_finalize(s);
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' in the journal", name);
     } else {
-        r = select_end(j, s, rc, err);
+        r = db_select_end(j, s, rc, err);
     }
     pthread_mutex_unlock(&j->lock);
     return r;
@@ -286,14 +283,14 @@ void stack_list_clear(struct stack_list *l) {
 
 int journal_stacks(struct journal *j, struct stack_list *ret, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = select_all(j, &table_stacks, "", "ORDER BY created_s, name");
+    sqlite3_stmt *s = db_select_all(j, &table_stacks, "", "ORDER BY created_s, name");
     int rc = 0;
-    while ((rc = next_row(s)) == SQLITE_ROW) {
+    while ((rc = db_next_row(s)) == SQLITE_ROW) {
         struct stack found = {0};
         columns_read(&table_stacks, s, &found);
         vec_push(&ret->list, found);
     }
-    int r = select_end(j, s, rc, err);
+    int r = db_select_end(j, s, rc, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
@@ -303,118 +300,30 @@ int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *er
                                           "DELETE FROM intents WHERE uid=? AND state<>3",
                                           "DELETE FROM stacks WHERE uid=?"};
     pthread_mutex_lock(&j->lock);
-    int r = begin(j, err);
+    int r = db_begin(j, err);
     if (r == 0) {
         for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(deletes); i++) {
-            sqlite3_stmt *s = prepare(j, deletes[i]);
-            bind_text(s, 1, uid);
-            r = step_done(j, s, "forget a stack", err);
+            sqlite3_stmt *s = db_prepare(j, deletes[i]);
+            db_bind_text(s, 1, uid);
+            r = db_step_done(j, s, "forget a stack", err);
         }
-        r = finish(j, r, err);
+        r = db_finish(j, r, err);
     }
-    pthread_mutex_unlock(&j->lock);
-    return r;
-}
-
-/* --- intents --- */
-
-void intent_clear(struct intent *i) {
-    free(i->uid);
-    free(i->spec_hash);
-    free(i->provider);
-    free(i->region);
-    free(i->zone);
-    free(i->token);
-    free(i->body);
-    free(i->offer);
-    free(i->note);
-    *i = (struct intent){0};
-}
-
-void intent_list_clear(struct intent_list *l) {
-    for (size_t i = 0; i < l->list.len; i++) intent_clear(&l->list.items[i]);
-    vec_free(&l->list);
-}
-
-int journal_intent(struct journal *j, struct intent *intent, struct gp_error *err) {
-    GP_AUTO_STR struct str sql = {0};
-    str_add(&sql, "INSERT INTO intents(");
-    columns_names(&table_intents, &sql);
-    str_add(&sql, ") VALUES(");
-    columns_marks(&table_intents, &sql);
-    str_add(&sql, ")");
-    pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = prepare(j, sql.s);
-    if (s != NULL) columns_bind(&table_intents, s, 1, intent);
-    int r = step_done(j, s, "commit an intent", err);
-    if (r == 0) intent->id = sqlite3_last_insert_rowid(j->db);
-    pthread_mutex_unlock(&j->lock);
-    if (r == 0)
-        log_trace(LOG_STATE, "intent %lld: %s %s slots %d+%d", (long long)intent->id, intent->provider,
-                  resource_kind_name(intent->kind), intent->slot_first, intent->slot_count);
-    return r;
-}
-
-static int set_intent_state(struct journal *j, int64_t id, enum intent_state state, const char *note,
-                            struct gp_error *err) {
-    sqlite3_stmt *s = prepare(j, "UPDATE intents SET state=?, note=? WHERE id=?");
-    if (s != NULL) {
-        sqlite3_bind_int(s, 1, (int)state);
-        sqlite3_bind_text(s, 2, note ? note : "", -1, SQLITE_TRANSIENT);
-        sqlite3_bind_int64(s, 3, id);
-    }
-    return step_done(j, s, "end an intent", err);
-}
-
-static int put_resource(struct journal *j, const struct resource *r, struct gp_error *err) {
-    /* RES_GONE is terminal: a late describe of the same id does not bring it back. */
-    GP_AUTO_FREE char *guard = xasprintf(" WHERE resources.state<>%d", (int)RES_GONE);
-    return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, r, err);
-}
-
-int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made, struct gp_error *err) {
-    pthread_mutex_lock(&j->lock);
-    int r = begin(j, err);
-    if (r == 0) {
-        for (size_t i = 0; r == 0 && made != NULL && i < made->list.len; i++)
-            r = put_resource(j, &made->list.items[i], err);
-        if (r == 0) r = set_intent_state(j, id, INTENT_DONE, "", err);
-        r = finish(j, r, err);
-    }
-    pthread_mutex_unlock(&j->lock);
-    return r;
-}
-
-int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note, struct gp_error *err) {
-    pthread_mutex_lock(&j->lock);
-    int r = set_intent_state(j, id, state, note, err);
-    pthread_mutex_unlock(&j->lock);
-    return r;
-}
-
-int journal_intents(struct journal *j, const char *uid, unsigned states, struct intent_list *ret,
-                    struct gp_error *err) {
-    pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = select_all(j, &table_intents, ",id", uid ? "WHERE uid=? ORDER BY id" : "ORDER BY id");
-    if (uid != NULL) bind_text(s, 1, uid);
-    int rc = 0;
-    while ((rc = next_row(s)) == SQLITE_ROW) {
-        struct intent found = {0};
-        columns_read(&table_intents, s, &found);
-        found.id = sqlite3_column_int64(s, (int)table_intents.n);
-        if (states & 1u << (unsigned)found.state) vec_push(&ret->list, found);
-        else intent_clear(&found);
-    }
-    int r = select_end(j, s, rc, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
 
 /* --- resources --- */
 
+int db_put_resource(struct journal *j, const struct resource *r, struct gp_error *err) {
+    /* RES_GONE is terminal: a late describe of the same id does not bring it back. */
+    GP_AUTO_FREE char *guard = xasprintf(" WHERE resources.state<>%d", (int)RES_GONE);
+    return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, r, err);
+}
+
 int journal_resource_put(struct journal *j, const struct resource *res, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    int r = put_resource(j, res, err);
+    int r = db_put_resource(j, res, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
@@ -422,26 +331,26 @@ int journal_resource_put(struct journal *j, const struct resource *res, struct g
 int journal_resources(struct journal *j, const char *uid, struct resource_list *ret, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     sqlite3_stmt *s =
-        select_all(j, &table_resources, "", uid ? "WHERE uid=? ORDER BY kind,slot,id" : "ORDER BY kind,slot,id");
-    if (uid != NULL) bind_text(s, 1, uid);
+        db_select_all(j, &table_resources, "", uid ? "WHERE uid=? ORDER BY kind,slot,id" : "ORDER BY kind,slot,id");
+    if (uid != NULL) db_bind_text(s, 1, uid);
     int rc = 0;
-    while ((rc = next_row(s)) == SQLITE_ROW) {
+    while ((rc = db_next_row(s)) == SQLITE_ROW) {
         struct resource found = {0};
         columns_read(&table_resources, s, &found);
         vec_push(&ret->list, found);
     }
-    int r = select_end(j, s, rc, err);
+    int r = db_select_end(j, s, rc, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
 
 int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = prepare(j, "UPDATE resources SET state=?, billed=0 WHERE provider=? AND id=?");
+    sqlite3_stmt *s = db_prepare(j, "UPDATE resources SET state=?, billed=0 WHERE provider=? AND id=?");
     if (s != NULL) sqlite3_bind_int(s, 1, (int)RES_GONE);
-    bind_text(s, 2, provider);
-    bind_text(s, 3, id);
-    int r = step_done(j, s, "mark a resource as gone", err);
+    db_bind_text(s, 2, provider);
+    db_bind_text(s, 3, id);
+    int r = db_step_done(j, s, "mark a resource as gone", err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
@@ -472,15 +381,15 @@ int journal_node_put(struct journal *j, const char *uid, const struct node_recor
 
 int journal_nodes(struct journal *j, const char *uid, struct node_record_list *ret, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = select_all(j, &table_nodes, "", "WHERE stack_uid=? ORDER BY slot");
-    bind_text(s, 1, uid);
+    sqlite3_stmt *s = db_select_all(j, &table_nodes, "", "WHERE stack_uid=? ORDER BY slot");
+    db_bind_text(s, 1, uid);
     int rc = 0;
-    while ((rc = next_row(s)) == SQLITE_ROW) {
+    while ((rc = db_next_row(s)) == SQLITE_ROW) {
         struct node_record found = {0};
         columns_read(&table_nodes, s, &found);
         vec_push(&ret->list, found);
     }
-    int r = select_end(j, s, rc, err);
+    int r = db_select_end(j, s, rc, err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
@@ -489,19 +398,19 @@ int journal_nodes(struct journal *j, const char *uid, struct node_record_list *r
 
 int journal_report_put(struct journal *j, const char *uid, const char *json, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = prepare(j, "UPDATE stacks SET report=? WHERE uid=?");
-    bind_text(s, 1, json);
-    bind_text(s, 2, uid);
-    int r = step_done(j, s, "keep a report", err);
+    sqlite3_stmt *s = db_prepare(j, "UPDATE stacks SET report=? WHERE uid=?");
+    db_bind_text(s, 1, json);
+    db_bind_text(s, 2, uid);
+    int r = db_step_done(j, s, "keep a report", err);
     pthread_mutex_unlock(&j->lock);
     return r;
 }
 
 int journal_report_get(struct journal *j, const char *uid, char **ret_json, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = prepare(j, "SELECT report FROM stacks WHERE uid=? AND report IS NOT NULL");
-    bind_text(s, 1, uid);
-    int rc = next_row(s);
+    sqlite3_stmt *s = db_prepare(j, "SELECT report FROM stacks WHERE uid=? AND report IS NOT NULL");
+    db_bind_text(s, 1, uid);
+    int rc = db_next_row(s);
     int r = 0;
     if (rc == SQLITE_ROW) {
         *ret_json = xstrdup((const char *)sqlite3_column_text(s, 0));
@@ -510,7 +419,7 @@ int journal_report_get(struct journal *j, const char *uid, char **ret_json, stru
         sqlite3_finalize(s);
         r = gp_fail(err, GP_ENOTFOUND, "this stack was not validated yet");
     } else {
-        r = select_end(j, s, rc, err);
+        r = db_select_end(j, s, rc, err);
     }
     pthread_mutex_unlock(&j->lock);
     return r;

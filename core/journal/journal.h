@@ -49,6 +49,8 @@ struct intent {
     char *token;
     char *body;                    /* the whole request body, as it is sent */
     char *offer;                   /* offer as JSON; "" */
+    char *operation;               /* where the cloud reports on a request that it accepted; "" */
+    bool claim;                    /* it makes the stack's claim */
     int64_t created_s, deadline_s; /* wall */
     enum intent_state state;
     char *note; /* last error code; "" */
@@ -58,8 +60,13 @@ struct intent_list {
     VEC_OF(struct intent) list;
 };
 void intent_list_clear(struct intent_list *l);
-/* Commits; i->id is set. */
+/* Commits all of them in one transaction, or none; each id is set. */
+int journal_intents_put(struct journal *j, struct intent_list *list, struct gp_error *err);
+/* The same for one. */
 int journal_intent(struct journal *j, struct intent *i, struct gp_error *err);
+/* Notes where the cloud reports on an intent that is open, before anything waits for it. -GP_ENOTFOUND: no
+ * such intent is open. */
+int journal_intent_operation(struct journal *j, int64_t id, const char *operation, struct gp_error *err);
 /* The ids that the reply named and the end of the intent, in one transaction. */
 int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made, struct gp_error *err);
 int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note, struct gp_error *err);

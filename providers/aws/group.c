@@ -164,6 +164,7 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
                         .region = xstrdup(region),
                         .zone = xstrdup(""),
                         .kind = RES_GROUP,
+                        .claim = regions != NULL,
                         .slot_first = -1,
                         .token = xstrdup(name),
                         .body = xstrdup(body.s),

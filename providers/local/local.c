@@ -168,6 +168,7 @@ static int claim_new(struct local *l, const struct prepare_req *req, const char 
                         .region = (char[]){REGION},
                         .zone = (char[]){""},
                         .kind = RES_HOLDER,
+                        .claim = true,
                         .slot_first = -1,
                         .token = c.uid,
                         .body = c.dir,

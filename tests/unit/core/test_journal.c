@@ -219,6 +219,53 @@ static void test_newer_is_refused(void **state) {
     assert_true(fs_exists(f->path));
 }
 
+/* Several intents are on disk together or not at all; an operation is noted only while one is open. */
+static void test_intents_together(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct journal *j = open_ok(f->path);
+    struct intent_list list = {0}, open = {0};
+    for (int i = 0; i < 64; i++) {
+        struct intent in = {.uid = xstrdup("u1"),
+                            .provider = xstrdup("p"),
+                            .kind = RES_INSTANCE,
+                            .slot_first = i,
+                            .slot_count = 1,
+                            .claim = i == 0};
+        vec_push(&list.list, in);
+    }
+    assert_int_equal(journal_intents_put(j, &list, &err), 0);
+    for (int i = 0; i < 64; i++) assert_true(list.list.items[i].id > (i ? list.list.items[i - 1].id : 0));
+    assert_int_equal(journal_intent_operation(j, list.list.items[3].id, "https://x.test/op/7", &err), 0);
+    assert_int_equal(journal_intent_end(j, list.list.items[4].id, INTENT_FAILED, "no", &err), 0);
+    assert_int_equal(journal_intent_operation(j, list.list.items[4].id, "https://x.test/op/8", &err), -GP_ENOTFOUND);
+    journal_close(j);
+    j = open_ok(f->path);
+    assert_int_equal(journal_intents(j, "u1", 1u << INTENT_OPEN, &open, &err), 0);
+    assert_int_equal(open.list.len, 63);
+    assert_true(open.list.items[0].claim && !open.list.items[1].claim);
+    assert_string_equal(open.list.items[3].operation, "https://x.test/op/7");
+    assert_string_equal(open.list.items[2].operation, "");
+    intent_list_clear(&open);
+    /* a journal that cannot be written keeps none of them */
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "CREATE TRIGGER full BEFORE INSERT ON intents WHEN NEW.slot_first=40 "
+                                  "BEGIN SELECT RAISE(ABORT,'no'); END",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    gp_error_clear(&err);
+    assert_int_equal(journal_intents_put(j, &list, &err), -GP_EIO);
+    assert_int_equal(list.list.items[3].id, 0);
+    assert_int_equal(journal_intents(j, "u1", 15u, &open, &err), 0);
+    assert_int_equal(open.list.len, 64);
+    intent_list_clear(&open);
+    intent_list_clear(&list);
+    journal_close(j);
+}
+
 /* A journal of schema 1 is read on: its launches name no spec, its claims no regions. */
 static void test_schema_1_is_migrated(void **state) {
     struct fixture *f = *state;
@@ -228,10 +275,12 @@ static void test_schema_1_is_migrated(void **state) {
     assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db,
                                   "ALTER TABLE intents DROP COLUMN spec_hash;"
+                                  "ALTER TABLE intents DROP COLUMN claim;"
+                                  "ALTER TABLE intents DROP COLUMN operation;"
                                   "ALTER TABLE resources DROP COLUMN regions;"
                                   "ALTER TABLE resources DROP COLUMN account;"
                                   "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
-                                  "VALUES('u1','aws',0,0,2,0);"
+                                  "VALUES('u1','aws',0,0,2,0),('u1','aws',1,-1,0,0);"
                                   "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"
                                   "PRAGMA user_version=1",
                                   NULL, NULL, NULL),
@@ -241,8 +290,11 @@ static void test_schema_1_is_migrated(void **state) {
     struct intent_list open = {0};
     GP_AUTO_RESOURCES struct resource_list known = {0};
     assert_int_equal(journal_intents(j, "u1", 1u << INTENT_OPEN, &open, &err), 0);
-    assert_int_equal(open.list.len, 1);
+    assert_int_equal(open.list.len, 2);
     assert_string_equal(open.list.items[0].spec_hash, "");
+    assert_string_equal(open.list.items[0].operation, "");
+    assert_false(open.list.items[0].claim);
+    assert_true(open.list.items[1].claim); /* a group: schema 1 and 2 did not tell claims apart */
     intent_list_clear(&open);
     assert_int_equal(journal_resources(j, "u1", &known, &err), 0);
     assert_int_equal(known.list.len, 1);
@@ -337,6 +389,7 @@ int main(void) {
         T(test_forget_keeps_tombstones),
         T(test_damaged_is_set_aside),
         T(test_newer_is_refused),
+        T(test_intents_together),
         T(test_schema_1_is_migrated),
         T(test_threads_and_two_connections),
     };
