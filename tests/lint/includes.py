@@ -26,7 +26,7 @@ MAY = {
     "core/output": ["core/base", "core/model", "core/output"],
 }
 # A provider may use its own folder, the catalogue, and what lies flat in providers/.
-PROVIDER_SHARED = ["providers/catalog"]
+PROVIDER_SHARED = ["providers/catalog", "providers/common"]
 
 # system header -> the only places that may include it
 LIBRARY = {

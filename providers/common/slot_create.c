@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A gang made by one request per machine. Story: commit the intents, send them, write down what each reply
+ * decided, look at what was accepted until it is placed, settle lost replies by tags, report the worst. */
+#include "base/gp_base.h"
+
+#include "providers/common/slot_create.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/str.h"
+
+#include <openssl/evp.h>
+
+#define SENDS_MAX 3 /* of one token */
+#define READS_APART_MS 1000
+
+struct slot {
+    struct intent *in;
+    struct slot_outcome out;
+    bool ended; /* its intent is ended in the journal */
+    int sends;
+};
+struct slots {
+    const struct slot_create *c;
+    const struct create_req *req;
+    struct resource_list *ret;
+    struct slot *items;
+    size_t n;
+    int64_t began_s;        /* wall: when the oldest of the intents was committed */
+    struct gp_error billed; /* the first failure to remove or to write down */
+};
+
+void slot_token(const struct create_req *req, int slot, char hex[65]) {
+    static const char digits[] = "0123456789abcdef";
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    const struct offer *o = req->offer;
+    GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, slot, req->attempt,
+                                        o->provider, o->region, o->zone, o->instance_type, spec_market_name(o->market));
+    if (EVP_Digest(text, strlen(text), sum, &n, EVP_sha256(), NULL) != 1) abort(); /* out of memory */
+    for (unsigned i = 0; i < 32; i++) {
+        hex[2 * i] = digits[sum[i] >> 4];
+        hex[2 * i + 1] = digits[sum[i] & 15];
+    }
+    hex[64] = '\0';
+}
+
+/* --- intents --- */
+
+static int add_intent(const struct slot_create *c, const struct create_req *req, int slot, struct intent_list *list,
+                      struct gp_error *err) {
+    GP_AUTO_STR struct str body = {0};
+    char token[65];
+    slot_token(req, slot, token);
+    int r = c->ops->body(c->ctx, req, slot, token, &body, err);
+    if (r != 0) return r;
+    const struct offer *o = req->offer;
+    GP_AUTO_JSON json_t *offer =
+        json_pack("{s:s,s:s,s:s,s:s,s:f,s:i}", "region", o->region, "zone", o->zone, "instance_type", o->instance_type,
+                  "market", spec_market_name(o->market), "price_usd_per_h", o->price_usd_per_h, "gpus", o->gpus);
+    struct intent in = {.uid = xstrdup(req->stack->uid),
+                        .spec_hash = xstrdup(req->spec->hash),
+                        .provider = xstrdup(o->provider),
+                        .region = xstrdup(o->region),
+                        .zone = xstrdup(o->zone),
+                        .kind = RES_INSTANCE,
+                        .slot_first = slot,
+                        .slot_count = 1,
+                        .attempt = req->attempt,
+                        .token = xstrdup(token),
+                        .body = xstrdup(body.s),
+                        .offer = json_text(offer, 0),
+                        .operation = xstrdup(""),
+                        .created_s = clock_wall_s(),
+                        .deadline_s = req->stack->expires_s,
+                        .state = INTENT_OPEN,
+                        .note = xstrdup("")};
+    vec_push(&list->list, in);
+    return 0;
+}
+
+static void reset(struct slot *s, const char *provider) {
+    char *operation = GP_STEAL(s->out.operation);
+    resource_clear(&s->out.made);
+    s->out = (struct slot_outcome){.operation = operation};
+    resource_init(&s->out.made, RES_INSTANCE, provider);
+}
+
+/* --- what a reply decided --- */
+
+static void note_billed(struct slots *all, const char *id, const char *what, const struct gp_error *why) {
+    if (all->billed.code != GP_OK) return;
+    gp_fail(&all->billed, GP_EBILLED, "%s %.80s %s: %.200s: 'gpuprov down' ends it", all->c->ops->provider, id, what,
+            why->msg);
+}
+
+static void made(struct slots *all, struct slot *s) {
+    struct resource_list one = {0};
+    struct gp_error why = {0};
+    struct resource *m = &s->out.made;
+    GP_AUTO_JSON json_t *offer = NULL;
+    const char *text = s->in->offer ? s->in->offer : "";
+    if (text[0] != '\0' && json_parse(text, strlen(text), "offer", &offer, NULL) != 0) offer = NULL;
+    if (m->price_usd_per_h < 0) m->price_usd_per_h = json_num(offer, "price_usd_per_h", -1);
+    if (m->gpus < 0) m->gpus = (int)json_int(offer, "gpus", -1);
+    vec_push(&one.list, *m);
+    if (journal_intent_done(all->c->journal, s->in->id, &one, &why) == 0) s->ended = true;
+    else note_billed(all, m->id, "was launched, but not written down", &why);
+    vec_push(&all->ret->list, *m); /* it moves there */
+    vec_free(&one.list);
+    resource_init(m, RES_INSTANCE, all->c->ops->provider);
+}
+
+/* What failed after the cloud had named it is removed, then the intent is over. */
+static void refused(struct slots *all, struct slot *s) {
+    struct gp_error why = {0};
+    if (s->out.made.id[0] != '\0') {
+        struct resource_list left = {0};
+        vec_push(&left.list, s->out.made);
+        int r = all->c->ops->destroy(all->c->ctx, &left, &why);
+        vec_free(&left.list);
+        if (r != 0) {
+            note_billed(all, s->out.made.id, "failed and could not be removed", &why);
+            return;
+        }
+        if (journal_resource_gone(all->c->journal, all->c->ops->provider, s->out.made.id, &why) != 0)
+            note_billed(all, s->out.made.id, "is being removed, but that could not be written down", &why);
+    }
+    if (journal_intent_end(all->c->journal, s->in->id, INTENT_FAILED, s->out.err.detail, &why) == 0) s->ended = true;
+    else if (all->billed.code == GP_OK) all->billed = why;
+}
+
+/* Where it is reported, and its id where there is one already, are on disk before anything waits. */
+static void accepted(struct slots *all, struct slot *s) {
+    struct gp_error why = {0};
+    int r = 0;
+    if (s->out.operation != NULL && !str_eq(s->out.operation, s->in->operation)) {
+        r = journal_intent_operation(all->c->journal, s->in->id, s->out.operation, &why);
+        if (r == 0) resource_set(&s->in->operation, s->out.operation);
+    }
+    if (r == 0 && s->out.made.id[0] != '\0') r = journal_resource_put(all->c->journal, &s->out.made, &why);
+    if (r != 0) note_billed(all, s->out.made.id, "was asked for, but not written down", &why);
+}
+
+static void record(struct slots *all, struct slot *s) {
+    switch (s->out.state) {
+    case SLOT_MADE: made(all, s); break;
+    case SLOT_REFUSED: refused(all, s); break;
+    case SLOT_ACCEPTED: accepted(all, s); break;
+    case SLOT_UNKNOWN: break;
+    }
+}
+
+static bool is_open(const struct slot *s, enum slot_state state) { return !s->ended && s->out.state == state; }
+
+static size_t count_open(const struct slots *all, enum slot_state state) {
+    size_t n = 0;
+    for (size_t i = 0; i < all->n; i++) n += is_open(&all->items[i], state);
+    return n;
+}
+
+/* Calls f for the open slots in that state together, and writes down what came of each. */
+static void ask(struct slots *all, enum slot_state state,
+                void (*f)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret)) {
+    size_t n = 0, *which = xcalloc(all->n, sizeof *which);
+    const struct intent **in = xcalloc(all->n, sizeof *in);
+    struct slot_outcome *out = xcalloc(all->n, sizeof *out);
+    for (size_t i = 0; i < all->n; i++) {
+        struct slot *s = &all->items[i];
+        if (!is_open(s, state)) continue;
+        if (state == SLOT_UNKNOWN) reset(s, all->c->ops->provider);
+        in[n] = s->in;
+        out[n] = s->out;
+        which[n++] = i;
+    }
+    if (n > 0) f(all->c->ctx, in, n, out);
+    for (size_t k = 0; k < n; k++) {
+        struct slot *s = &all->items[which[k]];
+        s->out = out[k];
+        record(all, s);
+    }
+    free(out);
+    free(in);
+    free(which);
+}
+
+static void send_open(struct slots *all) {
+    for (size_t i = 0; i < all->n; i++)
+        if (is_open(&all->items[i], SLOT_UNKNOWN)) all->items[i].sends++;
+    ask(all, SLOT_UNKNOWN, all->c->ops->send);
+}
+
+static void undecided(struct slot *s, const char *text) {
+    s->out.state = SLOT_UNKNOWN;
+    gp_error_clear(&s->out.err);
+    gp_fail(&s->out.err, GP_EUNKNOWN, "%s", text);
+}
+
+static void wait_for_placement(struct slots *all) {
+    int64_t until = clock_deadline(all->c->ops->placement_ms);
+    while (count_open(all, SLOT_ACCEPTED) > 0) {
+        bool late = clock_left_ms(until) == 0;
+        if (late || gp_sleep(all->c->ops->poll_ms, all->c->cancel, NULL) != 0) {
+            for (size_t i = 0; i < all->n; i++)
+                if (is_open(&all->items[i], SLOT_ACCEPTED))
+                    undecided(&all->items[i], late ? "the cloud accepted it, but has not placed it in time"
+                                                   : "cancelled while the cloud was placing it");
+            return;
+        }
+        ask(all, SLOT_ACCEPTED, all->c->ops->poll);
+    }
+}
+
+/* --- lost replies --- */
+
+static bool is_of(const struct resource *r, const struct intent *in) {
+    return r->kind == RES_INSTANCE && str_eq(r->uid, in->uid) && r->slot == in->slot_first && r->attempt == in->attempt;
+}
+
+/* One list for all unknown slots; those that it shows are made. */
+static int adopt(struct slots *all, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    int r = all->c->ops->list(all->c->ctx, all->req->offer->region, all->req->stack->uid, &seen, err);
+    if (r != 0) return r;
+    for (size_t i = 0; i < all->n; i++) {
+        struct slot *s = &all->items[i];
+        for (size_t k = 0; is_open(s, SLOT_UNKNOWN) && k < seen.list.len; k++) {
+            if (!is_of(&seen.list.items[k], s->in)) continue;
+            resource_clear(&s->out.made);
+            resource_copy(&s->out.made, &seen.list.items[k]);
+            s->out.state = SLOT_MADE;
+            made(all, s);
+        }
+    }
+    return 0;
+}
+
+static bool may_send_again(const struct slots *all, const struct slot *s) {
+    return clock_wall_s() - s->in->created_s < all->c->ops->replay_max_s && s->sends < SENDS_MAX;
+}
+
+/* No list shows it, and the time that a list may lag is over. */
+static void left_nothing(struct slots *all, struct slot *s) {
+    struct gp_error why = {.domain = GP_D_CLOUD, .scope = GP_SCOPE_ZONE};
+    gp_fail(&why, GP_ELOST, "%s %s: the request for node %d got no reply and made nothing: %.160s",
+            all->c->ops->provider, s->in->region, s->in->slot_first, s->out.err.msg);
+    str_put(why.detail, sizeof why.detail, s->out.err.detail);
+    s->out.err = why;
+    s->out.state = SLOT_REFUSED;
+    refused(all, s);
+}
+
+static void send_again(struct slots *all) {
+    struct slots some = *all;
+    some.items = xcalloc(all->n, sizeof *some.items);
+    some.n = 0;
+    size_t *which = xcalloc(all->n, sizeof *which);
+    for (size_t i = 0; i < all->n; i++)
+        if (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i])) {
+            which[some.n] = i;
+            some.items[some.n++] = all->items[i];
+        }
+    if (some.n > 0) {
+        send_open(&some);
+        wait_for_placement(&some);
+    }
+    for (size_t k = 0; k < some.n; k++) all->items[which[k]] = some.items[k];
+    all->billed = some.billed;
+    free(which);
+    free(some.items);
+}
+
+/* Until nothing is unknown, or nothing more can be found out now. */
+static void settle(struct slots *all) {
+    int quiet = 0; /* lists after the lag that did not show what is still unknown */
+    while (count_open(all, SLOT_UNKNOWN) > 0) {
+        struct gp_error why = {0};
+        if (adopt(all, &why) != 0 || count_open(all, SLOT_UNKNOWN) == 0) return;
+        bool over = (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
+        bool sent = false;
+        for (size_t i = 0; i < all->n; i++)
+            sent = sent || (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i]));
+        if (gp_cancelled(all->c->cancel)) return;
+        if (sent) {
+            send_again(all);
+            quiet = 0;
+            continue;
+        }
+        if (all->c->ops->replay_max_s > 0 && !over) return; /* tokens are asked again later, not waited for */
+        quiet = over ? quiet + 1 : 0;
+        if (quiet >= 2) {
+            for (size_t i = 0; i < all->n; i++)
+                if (is_open(&all->items[i], SLOT_UNKNOWN)) left_nothing(all, &all->items[i]);
+            return;
+        }
+        if (gp_sleep(READS_APART_MS, all->c->cancel, NULL) != 0) return;
+    }
+}
+
+/* --- the result --- */
+
+static int verdict(const struct slots *all, struct gp_error *err) {
+    const struct slot *bad = NULL;
+    size_t unknown = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const struct slot *s = &all->items[i];
+        if (s->out.state == SLOT_UNKNOWN) unknown++;
+        if (s->out.state != SLOT_MADE && (bad == NULL || (s->out.state == SLOT_UNKNOWN && unknown == 1))) bad = s;
+    }
+    if (all->billed.code != GP_OK) {
+        if (err != NULL) *err = all->billed;
+        return -(int)all->billed.code;
+    }
+    if (unknown > 0) {
+        int r = gp_fail(err, GP_EUNKNOWN,
+                        "%s: whether %zu of %zu nodes were made is not known yet (node %d: %.160s): run 'up' or 'down' "
+                        "again, both look first",
+                        all->c->ops->provider, unknown, all->n, bad->in->slot_first, bad->out.err.msg);
+        if (err != NULL) {
+            err->domain = GP_D_CLOUD;
+            str_put(err->detail, sizeof err->detail, bad->out.err.detail);
+        }
+        return r;
+    }
+    if (bad == NULL) return 0;
+    if (err != NULL) *err = bad->out.err;
+    return -(int)bad->out.err.code;
+}
+
+static void open_replay(struct slots *all) {
+    struct slot *s = &all->items[0];
+    if (s->in->operation != NULL && s->in->operation[0] != '\0') {
+        s->out.operation = xstrdup(s->in->operation);
+        s->out.state = SLOT_ACCEPTED;
+        wait_for_placement(all);
+    } else {
+        undecided(s, "an earlier request has no known outcome");
+    }
+}
+
+int slot_create(const struct slot_create *c, const struct create_req *req, struct resource_list *ret,
+                struct gp_error *err) {
+    struct intent_list list = {0};
+    struct slots all = {.c = c, .req = req, .ret = ret};
+    struct intent replayed = {0};
+    int r = 0;
+    if (gp_cancelled(c->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    if (req->replay != NULL) {
+        replayed = *req->replay;
+        replayed.operation = xstrdup(req->replay->operation ? req->replay->operation : "");
+        vec_push(&list.list, replayed); /* borrowed but for the operation */
+    }
+    for (int s = req->slot_first; r == 0 && req->replay == NULL && s < req->slot_first + req->slot_count; s++)
+        r = add_intent(c, req, s, &list, err);
+    if (r == 0 && req->replay == NULL) r = journal_intents_put(c->journal, &list, err);
+    if (r == 0) {
+        all.n = list.list.len;
+        all.items = xcalloc(all.n, sizeof *all.items);
+        all.began_s = list.list.items[0].created_s;
+        for (size_t i = 0; i < all.n; i++) {
+            all.items[i].in = &list.list.items[i];
+            reset(&all.items[i], c->ops->provider);
+        }
+        if (req->replay != NULL) {
+            open_replay(&all);
+        } else {
+            send_open(&all);
+            wait_for_placement(&all);
+        }
+        settle(&all);
+        r = verdict(&all, err);
+    }
+    for (size_t i = 0; i < all.n; i++) {
+        resource_clear(&all.items[i].out.made);
+        free(all.items[i].out.operation);
+    }
+    free(all.items);
+    if (req->replay != NULL) {
+        free(list.list.items[0].operation);
+        vec_free(&list.list);
+    } else {
+        intent_list_clear(&list);
+    }
+    return r;
+}
