@@ -4,8 +4,8 @@
  * products are wrong is named by all ranks. Twelve steps; the loss limit is not judged here. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "validate/agent/checks/train/train.h"
+#include "validate/agent/cuda/cuda.h"
 
 #include "base/clock.h"
 

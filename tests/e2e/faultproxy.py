@@ -4,7 +4,8 @@
 As a library: FaultProxy(upstream).start(), .rule(...), .calls, .close(). By hand:
     faultproxy.py UPSTREAM_URL [PORT] [RULES.json]
 
-A rule is a dict; the first one that matches a request acts on it, `times` times (default 1, None: always).
+A rule is a dict; the first one that matches a request acts on it, `times` times (default 1, None: always), or
+on each `every`-th match.
   action     EC2 action ("RunInstances") or JSON target ("GetServiceQuota"); None: any
   params     {parameter: value} that the body must have
   region     the region that the request is signed for
@@ -16,6 +17,8 @@ A rule is a dict; the first one that matches a request acts on it, `times` times
              error        answer an EC2 error `code` with `status` (default 400) and `message`
              reply        answer 200 with `body`
              edit         forward, answer with `old` replaced by `new` everywhere (bytes)
+             strip        forward, answer without the XML elements named in `tags`
+             paged        forward, answer the items of a describe call in no order, one per page (nextToken)
              truncate     forward, answer half of the body with a whole Content-Length
              cut_xml      forward, answer half of the body as if it were all
              huge         answer `size` bytes
@@ -31,11 +34,14 @@ import email.utils
 import http.client
 import http.server
 import json
+import random
+import re
 import socket
 import sys
 import threading
 import time
 import urllib.parse
+import xml.etree.ElementTree as ElementTree
 from datetime import datetime, timezone
 
 EC2_NS = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
@@ -137,6 +143,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             proxy.released.wait(55)
         if do == "edit":
             body = body.replace(rule["old"], rule["new"])
+        if do == "strip":
+            for tag in rule["tags"]:
+                body = re.sub(f"<{tag}>.*?</{tag}>|<{tag}/>".encode(), b"", body, flags=re.S)
+        if do == "paged":
+            body = proxy.page(call, body)
         if do == "truncate":
             self.send_raw(status, headers, body[:len(body) // 2], len(body))
             return self.drop()
@@ -190,7 +201,7 @@ class FaultProxy:
     def __init__(self, upstream, port=0, tokens=False):
         self.upstream = urllib.parse.urlsplit(upstream)
         self.lock = threading.Lock()
-        self.rules, self.calls, self.answers = [], [], {}
+        self.rules, self.calls, self.answers, self.pages = [], [], {}, {}
         self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
         self.hanging, self.released = threading.Event(), threading.Event()
         self.server = _Server(("127.0.0.1", port), _Handler)
@@ -246,6 +257,11 @@ class FaultProxy:
                     continue
                 if any(call.params.get(k) != v for k, v in rule.get("params", {}).items()):
                     continue
+                if "every" in rule:
+                    rule["seen"] = rule.get("seen", 0) + 1
+                    if rule["seen"] % rule["every"]:
+                        continue
+                    return rule
                 if rule["times"] is None:
                     return rule
                 if rule["times"] > 0:
@@ -253,7 +269,36 @@ class FaultProxy:
                     return rule
         return None
 
+    def page(self, call, body):
+        """One item of the call's set, and a token for the next; the items in an order of their own each time."""
+        name = SETS.get(call.action)
+        root = ElementTree.fromstring(body)
+        space = root.tag.partition("}")[0] + "}" if "}" in root.tag else ""
+        found = root.find(space + name) if name else None
+        if found is None or len(found) < 2:
+            return body
+        with self.lock:
+            at = call.params.get("NextToken", "")
+            key, index = (at.split("#")[0], int(at.split("#")[1])) if "#" in at else (f"p{len(self.pages)}", 0)
+            if key not in self.pages:
+                items = list(found)
+                random.Random(len(self.pages)).shuffle(items)
+                self.pages[key] = items
+            items = self.pages[key]
+        for item in list(found):
+            found.remove(item)
+        found.append(items[index])
+        if index + 1 < len(items):
+            ElementTree.SubElement(root, space + "nextToken").text = f"{key}#{index + 1}"
+        ElementTree.register_namespace("", space.strip("{}"))
+        return ElementTree.tostring(root)
+
     def forward(self, call):
+        if "#" in call.params.get("NextToken", ""):  # a token of ours: the cloud does not know it
+            body = urllib.parse.urlencode([(k, v) for k, v in call.params.items() if k != "NextToken"]).encode()
+            call = Call(call.method, call.path, call.headers, call.body)
+            call.headers.replace_header("Content-Length", str(len(body)))
+            call.body = body
         token = call.params.get("ClientToken") if self.tokens else None
         if token is None:
             return self.send_on(call)

@@ -5,16 +5,71 @@ import os
 import subprocess
 
 import ec2
+import faultproxy
 import pytest
 
 
-def run_contract(env, provider, spec):
+CASES = ["gang_cut", "killed", "late_address", "late_list", "lost_reply", "paged", "throttled"]
+
+
+def run_contract(env, provider, spec, case=None):
+    """The story, or one case of the bad days."""
     env = dict(env, GPUPROV_CONTRACT=provider, GPUPROV_CONTRACT_SPEC=str(spec))
-    done = subprocess.run([str(ec2.BUILD / "tests/contract/test_provider")], env=env, capture_output=True,
+    program, name = "test_provider", "test_create"
+    if case is not None:
+        program, name = "test_provider_faults", case
+        env["GPUPROV_CONTRACT_CASE"] = case
+    done = subprocess.run([str(ec2.BUILD / "tests/contract" / program)], env=env, capture_output=True,
                           text=True, timeout=400, check=False)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
-    assert "test_create" in text and "SKIPPED ] test_create" not in text, text
+    assert f"OK ] {name}" in text, text
+
+
+def faults(proxy, case):
+    """Makes EC2 behave as the case says."""
+    if case == "gang_cut":
+        proxy.rule("RunInstances", "cut_xml").rule("DescribeInstances", "empty_list", times=2)
+    elif case == "late_address":
+        gone = ["ipAddress", "dnsName", "privateIpAddress", "privateIpAddressesSet", "association"]
+        proxy.rule("RunInstances", "strip", tags=gone).rule("DescribeInstances", "strip", times=4, tags=gone)
+    elif case == "late_list":
+        proxy.rule("DescribeInstances", "empty_list", times=4).rule("DescribeSecurityGroups", "empty_list", times=2)
+    elif case == "lost_reply":
+        proxy.rule("RunInstances", "drop_after").rule("CreateSecurityGroup", "drop_after")
+    elif case == "paged":
+        for action in faultproxy.SETS:
+            proxy.rule(action, "paged", times=None)
+    elif case == "throttled":
+        proxy.rule(None, "error", every=3, status=503, code="RequestLimitExceeded")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_aws_on_bad_days(tmp_path, case):
+    moto = ec2.Moto()
+    try:
+        spec = ec2.spec(tmp_path, moto.image())
+        with faultproxy.FaultProxy(moto.url, tokens=True) as proxy:
+            faults(proxy, case)
+            run_contract(ec2.environment(proxy.url, tmp_path), "aws", spec, case)
+            assert case == "killed" or any(r.get("times") == 0 or r.get("seen") or r["times"] is None
+                                           for r in proxy.rules), "no fault came"
+        assert moto.instances() == []
+        assert moto.groups() == []
+    finally:
+        moto.close()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_local_on_bad_days(tmp_path, case):
+    spec = ec2.spec(tmp_path, None, name=f"days-{case.replace('_', '-')}", gpu=None, offers=[{"provider": "local"}], access=None)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GPUPROV_")}
+    run_contract(dict(env, GPUPROV_STATE_DIR=str(tmp_path / "state")), "local", spec, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ssh_on_bad_days(tmp_path, case):
+    run_contract(*ssh_world(tmp_path), case)
 
 
 @pytest.mark.parametrize("market", ["spot", "on-demand"])
@@ -36,14 +91,18 @@ def test_local(tmp_path):
     run_contract(dict(env, GPUPROV_STATE_DIR=str(tmp_path / "state")), "local", spec)
 
 
-def test_ssh(tmp_path):
-    """The contract needs no connection: taking a host is an entry in the journal."""
+def ssh_world(tmp_path):
+    """No connection is needed: taking a host is an entry in the journal."""
     (tmp_path / "hosts.yaml").write_text(json.dumps({"defaults": {"user": "ops"}, "hosts": [
         {"address": f"198.51.100.{n}", "host_key": "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAIE" + "A" * 41 + "A"}
         for n in (1, 2)]}))
     spec = ec2.spec(tmp_path, None, gpu=None, offers=[{"provider": "ssh", "hosts": "hosts.yaml"}], access=None)
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPUPROV_")}
-    run_contract(dict(env, GPUPROV_STATE_DIR=str(tmp_path / "state")), "ssh", spec)
+    return dict(env, GPUPROV_STATE_DIR=str(tmp_path / "state")), "ssh", spec
+
+
+def test_ssh(tmp_path):
+    run_contract(*ssh_world(tmp_path))
 
 
 def test_aws_strict_signatures_and_policy(tmp_path, program):
