@@ -58,7 +58,8 @@ static int kube_open(struct kube *k, const char *node, const struct gp_cancel *c
     k->node = node;
     k->deadline_ms = clock_deadline(ALL_MS);
     int r = read_token(k, err);
-    return r == 0 ? http_open(cancel, ACCOUNT "/ca.crt", &k->http, err) : r;
+    return r == 0 ? http_open(&(struct http_options){.cancel = cancel, .ca_bundle = ACCOUNT "/ca.crt"}, &k->http, err)
+                  : r;
 }
 
 /* A server's 500 is its trouble too: reading is harmless, and a patch says the same again. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP through libcurl, and its only user: one client per open provider, connections kept alive,
  * a deadline for every call, cancellation heard at once, bodies capped, no redirects, retries that
- * are bounded, jittered and honour Retry-After. A client is used by one thread at a time. */
+ * are bounded, jittered and honour Retry-After; one request or many side by side. A client is used by
+ * one thread at a time. */
 #ifndef GP_PROVIDERS_HTTP_H
 #define GP_PROVIDERS_HTTP_H
 
@@ -12,9 +13,15 @@
 
 struct http;
 
-/* cancel may be NULL and outlives the client. ca_bundle: PEM file instead of the system's; NULL or
- * "": the system's. curl's global state is made on the first call of the process. */
-int http_open(const struct gp_cancel *cancel, const char *ca_bundle, struct http **ret, struct gp_error *err);
+struct http_options {
+    const struct gp_cancel *cancel; /* may be NULL; outlives the client */
+    const char *ca_bundle;          /* PEM file instead of the system's; NULL or "": the system's */
+    const char *ca_setting;         /* what sets ca_bundle, for messages: "AWS_CA_BUNDLE"; NULL: nothing does */
+    int64_t min_interval_ms;        /* least time between the starts of two requests; 0: none */
+    int64_t backoff_min_ms;         /* least time before a request is repeated; 0: chosen by the client */
+};
+/* curl's global state is made on the first call of the process. */
+int http_open(const struct http_options *opt, struct http **ret, struct gp_error *err);
 void http_close(struct http *h); /* accepts NULL */
 void http_cleanup(struct http **h);
 #define GP_AUTO_HTTP GP_CLEANUP(http_cleanup)
@@ -73,13 +80,24 @@ struct http_req {
 
 /* 0: a whole reply of any status is in ret (what judge called HTTP_TROUBLE or HTTP_REFUSED at the
  * last try included). Otherwise, with ret->sent set truly in every case:
- *   -GP_EENDPOINT  nothing was sent: DNS, refused, TLS, connect time-out; or, of a repeatable request,
+ *   -GP_EENDPOINT  nothing was sent: DNS, refused, TLS, connect time-out, deadline; or, of a repeatable request,
  *                  every reply was lost
  *   -GP_ELOST      sent once, but the reply was lost, late or cut short
  *   -GP_EPROTO     sent, but the reply was larger than max_body or no HTTP
  *   -GP_ECANCELLED -GP_EUSAGE (malformed URL) -GP_EENV (CA bundle unreadable)
  * ret is zeroed by the caller and cleared by it in every case. */
 int http_call(struct http *h, const struct http_req *req, struct http_resp *ret, struct gp_error *err);
+
+struct http_result {
+    struct http_resp resp; /* zeroed by the caller and cleared by it in every case */
+    int rc;                /* what http_call would have returned */
+    struct gp_error err;   /* set where rc is not 0 */
+};
+/* http_call for n requests side by side, each with its own retries, deadline, outcome and `sent`; at most at_once
+ * of them under way (0: all). They share connections, and one HTTP/2 connection where the server offers it; one
+ * that must not be repeated is not repeated there either. Returns when all are over; a failure ends no other one,
+ * a cancellation ends all that are not over. ret: n of them. */
+void http_call_many(struct http *h, const struct http_req *reqs, size_t n, size_t at_once, struct http_result *ret);
 
 /* Percent-encodes everything but unreserved characters (RFC 3986). */
 void http_encode(struct str *out, const char *s);

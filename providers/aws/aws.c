@@ -119,7 +119,7 @@ static int aws_open(const struct provider_env *env, struct provider **ret, struc
             a->fallback_region = xstrdup(o->regions.v[0]);
     }
     int r = aws_config_load(&a->cfg, err);
-    if (r == 0) r = http_open(env->cancel, a->cfg.ca_bundle, &a->http, err);
+    if (r == 0) r = aws_http_open(a, &a->http, err);
     if (r == 0) r = who_am_i(a, env->owner, err);
     if (r != 0) {
         aws_close(&a->base);

@@ -81,6 +81,8 @@ int aws_cred_from_json(const json_t *j, const char *token_key, const char *what,
 
 /* --- one call (query.c) --- */
 
+int aws_http_open(const struct aws *a, struct http **ret, struct gp_error *err);
+
 struct aws_reply {
     struct xml_node *xml; /* query services */
     json_t *json;         /* JSON services */

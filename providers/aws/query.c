@@ -16,6 +16,11 @@
 #define EC2_VERSION "2016-11-15"
 #define REPLY_MAX ((size_t)64 << 20)
 
+int aws_http_open(const struct aws *a, struct http **ret, struct gp_error *err) {
+    struct http_options opt = {.cancel = a->cancel, .ca_bundle = a->cfg.ca_bundle, .ca_setting = "AWS_CA_BUNDLE"};
+    return http_open(&opt, ret, err);
+}
+
 /* --- bodies --- */
 
 void aws_begin(struct str *body, const char *action) { str_addf(body, "Action=%s&Version=" EC2_VERSION, action); }

@@ -42,7 +42,7 @@ static bool start(struct worker *w) {
     w->mine.http = NULL;
     w->mine.cache = NULL;
     w->mine.borrowed = true;
-    if (http_open(w->mine.cancel, w->mine.cfg.ca_bundle, &w->mine.http, NULL) != 0) return false;
+    if (aws_http_open(&w->mine, &w->mine.http, NULL) != 0) return false;
     w->started = pthread_create(&w->thread, NULL, run, w) == 0;
     if (!w->started) http_close(w->mine.http);
     return w->started;

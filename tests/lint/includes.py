@@ -30,7 +30,7 @@ PROVIDER_SHARED = ["providers/catalog", "providers/common"]
 
 # system header -> the only places that may include it
 LIBRARY = {
-    r"curl/": ["providers/http.c"],
+    r"curl/": ["providers/http"],
     r"libssh2": ["core/ssh/"],
     r"sqlite3\.h": ["core/journal/"],
     r"expat\.h": ["core/base/xml.c"],

@@ -133,7 +133,7 @@ static void test_call_refuses_a_region(void **state) {
     static const char *const bad[] = {"evil.example/", "us-east-1.evil.example", "us-east-1@x", ""};
     setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1", 1); /* neither with an endpoint of one's own */
     assert_int_equal(aws_config_load(&a.cfg, NULL), 0);
-    assert_int_equal(http_open(NULL, NULL, &a.http, NULL), 0);
+    assert_int_equal(aws_http_open(&a, &a.http, NULL), 0);
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         GP_AUTO_REPLY struct aws_reply reply = {0};
         struct gp_error e = {0};
@@ -191,7 +191,7 @@ static int chain(char id[64], struct gp_error *err) {
     struct aws a = {0};
     id[0] = '\0';
     int r = aws_config_load(&a.cfg, err);
-    if (r == 0) r = http_open(NULL, NULL, &a.http, err);
+    if (r == 0) r = aws_http_open(&a, &a.http, err);
     if (r == 0) r = aws_creds_ensure(&a, false, err);
     if (r == 0) str_put(id, 64, a.cred.id);
     http_close(a.http);
@@ -272,7 +272,7 @@ static void test_refresh(void **state) {
     GP_AUTO_FREE char *path = fs_join(folder, "reply");
     setenv("AWS_TEST_REPLY", path, 1);
     assert_int_equal(aws_config_load(&a.cfg, NULL), 0);
-    assert_int_equal(http_open(NULL, NULL, &a.http, NULL), 0);
+    assert_int_equal(aws_http_open(&a, &a.http, NULL), 0);
     static const struct {
         int left_s;
         const char *want;

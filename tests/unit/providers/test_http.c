@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP client against a real server that misbehaves by path (http_server.py): one request, many side by side,
+ * over HTTP/1.1 and HTTP/2. The server's own count shows what was sent. */
+#include "base/gp_base.h"
+
+#include "providers/http_int.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/gpuprov-http-XXXXXX", ca[64], plain[64], tls[64];
+static pid_t server;
+static int server_in = -1;
+
+static int start_server(void **state) {
+    (void)state;
+    int in[2], out[2];
+    char line[64] = "";
+    if (mkdtemp(folder) == NULL || pipe(in) != 0 || pipe(out) != 0) return -1;
+    snprintf(ca, sizeof ca, "%s/ca.pem", folder);
+    server = fork();
+    if (server == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        close(in[1]);
+        const char *python = access(".venv/bin/python", X_OK) == 0 ? ".venv/bin/python" : "python3";
+        execlp(python, python, "tests/unit/providers/http_server.py", folder, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    server_in = in[1];
+    fcntl(server_in, F_SETFD, FD_CLOEXEC);
+    for (size_t n = 0; n + 1 < sizeof line && read(out[0], line + n, 1) == 1 && line[n] != '\n';) n++;
+    close(out[0]);
+    char *second = strchr(line, ' ');
+    if (second == NULL) {
+        fprintf(stderr, "the test server did not start: install tests/requirements.txt\n");
+        return -1;
+    }
+    *second++ = '\0';
+    snprintf(plain, sizeof plain, "http://127.0.0.1:%s", line);
+    snprintf(tls, sizeof tls, "https://127.0.0.1:%s", str_trim(second));
+    return 0;
+}
+
+static int stop_server(void **state) {
+    (void)state;
+    close(server_in);
+    waitpid(server, NULL, 0);
+    return fs_remove_tree(folder, NULL);
+}
+
+static struct http *open_client(const struct http_options *opt) {
+    struct http *h = NULL;
+    struct gp_error err = {0};
+    struct http_options o = *opt;
+    o.ca_bundle = ca;
+    if (http_open(&o, &h, &err) != 0) fail_msg("%s", err.msg);
+    return h;
+}
+
+/* What the server saw: a number of its reply to /seen. Paths have no '.'. */
+static json_t *server_state(void) {
+    struct http *h = open_client(&(struct http_options){0});
+    GP_AUTO_RESP struct http_resp resp = {0};
+    GP_AUTO_FREE char *url = xasprintf("%s/seen", plain);
+    json_t *j = NULL;
+    assert_int_equal(
+        http_call(h, &(struct http_req){.what = "seen", .method = "GET", .url = url, .repeatable = true}, &resp, NULL),
+        0);
+    assert_int_equal(json_parse(resp.body.s, resp.body.len, "seen", &j, NULL), 0);
+    http_close(h);
+    return j;
+}
+
+static int64_t seen(const char *target) {
+    GP_AUTO_JSON json_t *j = server_state();
+    return json_integer_value(json_object_get(json_object_get(j, "seen"), target));
+}
+
+static int64_t number(const char *key) {
+    GP_AUTO_JSON json_t *j = server_state();
+    return json_integer_value(json_object_get(j, key));
+}
+
+/* --- one request --- */
+
+struct one {
+    struct http_resp resp;
+    struct gp_error err;
+    int rc;
+};
+#define GP_AUTO_ONE GP_CLEANUP(one_clear)
+static void one_clear(struct one *o) { http_resp_clear(&o->resp); }
+
+static struct one call(struct http *h, const char *target, bool repeatable, struct http_req req) {
+    struct one o = {0};
+    GP_AUTO_FREE char *url = xasprintf("%s%s", plain, target);
+    req.what = "test";
+    req.method = "POST";
+    req.url = url;
+    req.body = "hello";
+    req.body_len = 5;
+    req.repeatable = repeatable;
+    o.rc = http_call(h, &req, &o.resp, &o.err);
+    return o;
+}
+
+static void test_one(void **state) {
+    (void)state;
+    struct http *h = open_client(&(struct http_options){0});
+    GP_AUTO_ONE struct one ok = call(h, "/ok?one", false, (struct http_req){0});
+    assert_int_equal(ok.rc, 0);
+    assert_int_equal(ok.resp.status, 200);
+    assert_string_equal(ok.resp.body.s, "hello");
+    assert_true(ok.resp.sent && ok.resp.attempts == 1);
+    /* refused: sent again though it must not be repeated, and not before the server allows */
+    int64_t start = clock_ms();
+    GP_AUTO_ONE struct one busy = call(h, "/busy?one", false, (struct http_req){0});
+    assert_true(busy.rc == 0 && busy.resp.status == 200 && busy.resp.attempts == 2);
+    assert_true(clock_ms() - start >= 1000);
+    /* the server's trouble: only what is repeatable goes again */
+    GP_AUTO_ONE struct one once = call(h, "/trouble?once", false, (struct http_req){0});
+    assert_true(once.rc == 0 && once.resp.status == 503 && once.resp.attempts == 1);
+    GP_AUTO_ONE struct one again = call(h, "/trouble?again", true, (struct http_req){0});
+    assert_true(again.rc == 0 && again.resp.status == 200 && again.resp.attempts == 2);
+    http_close(h);
+}
+
+static void test_one_lost(void **state) {
+    (void)state;
+    struct http *h = open_client(&(struct http_options){0});
+    GP_AUTO_ONE struct one lost = call(h, "/lose?one", false, (struct http_req){0});
+    assert_int_equal(lost.rc, -GP_ELOST);
+    assert_true(lost.resp.sent);
+    assert_int_equal(seen("/lose?one"), 1);
+    GP_AUTO_ONE struct one twice = call(h, "/lose?two", true, (struct http_req){.tries = 2});
+    assert_int_equal(twice.rc, -GP_EENDPOINT);
+    assert_int_equal(seen("/lose?two"), 2);
+    GP_AUTO_ONE struct one slow = call(h, "/slow", false, (struct http_req){.timeout_ms = 300});
+    assert_int_equal(slow.rc, -GP_ELOST);
+    GP_AUTO_ONE struct one late = call(h, "/ok?late", true, (struct http_req){.deadline_ms = clock_ms() - 1});
+    assert_int_equal(late.rc, -GP_EENDPOINT);
+    assert_false(late.resp.sent);
+    assert_int_equal(seen("/ok?late"), 0);
+    http_close(h);
+}
+
+static void test_pauses(void **state) {
+    (void)state;
+    struct http *h = open_client(&(struct http_options){.min_interval_ms = 150, .backoff_min_ms = 1500});
+    int64_t start = clock_ms();
+    for (int i = 0; i < 3; i++) {
+        GP_AUTO_ONE struct one ok = call(h, "/ok?paced", true, (struct http_req){0});
+        assert_int_equal(ok.rc, 0);
+    }
+    assert_true(clock_ms() - start >= 300);
+    start = clock_ms(); /* longer than the second that the server wants */
+    GP_AUTO_ONE struct one busy = call(h, "/busy?paced", true, (struct http_req){0});
+    assert_true(busy.rc == 0 && busy.resp.attempts == 2);
+    assert_true(clock_ms() - start >= 1500);
+    http_close(h);
+}
+
+/* --- many --- */
+
+#define MANY 64
+struct many {
+    char *urls[MANY];
+    struct http_req reqs[MANY];
+    struct http_result res[MANY];
+    size_t n;
+};
+
+static struct many *many_new(size_t n, const char *base, const char *path, bool repeatable) {
+    struct many *m = xcalloc(1, sizeof *m);
+    m->n = n;
+    for (size_t i = 0; i < n; i++) {
+        m->urls[i] = xasprintf("%s%s?%zu", base, path, i);
+        m->reqs[i] = (struct http_req){.what = "create",
+                                       .method = "POST",
+                                       .url = m->urls[i],
+                                       .body = "node",
+                                       .body_len = 4,
+                                       .repeatable = repeatable};
+    }
+    return m;
+}
+
+static void many_url(struct many *m, size_t i, char *url) {
+    free(m->urls[i]);
+    m->reqs[i].url = m->urls[i] = url;
+}
+
+static void many_free(struct many *m) {
+    for (size_t i = 0; i < m->n; i++) {
+        free(m->urls[i]);
+        http_resp_clear(&m->res[i].resp);
+    }
+    free(m);
+}
+
+/* 64 creates of which one is lost, one refused at first and one cut off: each has its own outcome, and none was
+ * sent twice. */
+static void many_creates(const char *base, const char *tag) {
+    struct http *h = open_client(&(struct http_options){0});
+    struct many *m = many_new(MANY, base, "/wait", false);
+    for (size_t i = 0; i < MANY; i++) many_url(m, i, xasprintf("%s/wait?%s-%zu", base, tag, i));
+    many_url(m, 7, xasprintf("%s/hang?%s", base, tag));
+    m->reqs[7].timeout_ms = 2000;
+    many_url(m, 9, xasprintf("%s/busy?%s", base, tag));
+    int64_t start = clock_ms();
+    http_call_many(h, m->reqs, MANY, 16, m->res);
+    for (size_t i = 0; i < MANY; i++) {
+        const struct http_result *r = &m->res[i];
+        if (i == 7) {
+            assert_int_equal(r->rc, -GP_ELOST);
+            assert_true(r->resp.sent);
+            assert_string_equal(r->err.detail, "LostReply");
+            continue;
+        }
+        if (r->rc != 0) fail_msg("%zu: %s", i, r->err.msg);
+        assert_true(r->resp.status == 200 && r->resp.sent);
+        assert_string_equal(r->resp.body.s, "node");
+        assert_int_equal(r->resp.attempts, i == 9 ? 2 : 1);
+        GP_AUTO_FREE char *target = xasprintf("/wait?%s-%zu", tag, i);
+        if (i != 9) assert_int_equal(seen(target), 1);
+    }
+    assert_true(clock_ms() - start < 30000);
+    many_free(m);
+    http_close(h);
+}
+
+static void test_many(void **state) {
+    (void)state;
+    many_creates(plain, "h1");
+    assert_int_equal(number("most"), 16); /* at_once */
+}
+
+static void test_many_http2(void **state) {
+    (void)state;
+    int64_t before = number("connections"); /* each question is one too */
+    many_creates(tls, "h2");
+    int64_t asked = MANY - 2 + 1; /* by many_creates and by this */
+    assert_int_equal(number("connections") - before - asked, 1);
+}
+
+/* libcurl repeats a request by itself when a reused connection ends without an answer; a create must not be. */
+static void test_never_twice(void **state) {
+    (void)state;
+    struct http *h = open_client(&(struct http_options){0});
+    struct many *m = many_new(2, plain, "/keep", false);
+    http_call_many(h, m->reqs, 2, 1, m->res);
+    assert_int_equal(m->res[0].rc, 0);
+    assert_int_equal(m->res[1].rc, -GP_ELOST);
+    assert_true(m->res[1].resp.sent);
+    assert_int_equal(seen("/keep?0"), 1);
+    assert_int_equal(seen("/keep?1"), 1);
+    many_free(m);
+    m = many_new(8, tls, "/lose", false); /* all of one connection */
+    http_call_many(h, m->reqs, 8, 0, m->res);
+    for (size_t i = 0; i < 8; i++) {
+        GP_AUTO_FREE char *target = xasprintf("/lose?%zu", i);
+        assert_int_equal(m->res[i].rc, -GP_ELOST);
+        assert_true(m->res[i].resp.sent);
+        assert_int_equal(seen(target), 1);
+    }
+    many_free(m);
+    http_close(h);
+}
+
+static void *cancel_soon(void *cancel) {
+    gp_sleep(500, NULL, NULL);
+    gp_cancel_set(cancel);
+    return NULL;
+}
+
+static void test_many_cancelled(void **state) {
+    (void)state;
+    struct gp_cancel cancel;
+    pthread_t thread;
+    assert_int_equal(gp_cancel_init(&cancel, NULL), 0);
+    struct http *h = open_client(&(struct http_options){.cancel = &cancel});
+    struct many *m = many_new(6, plain, "/hang", false);
+    many_url(m, 0, xasprintf("%s/ok?first", plain));
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
+    int64_t start = clock_ms();
+    http_call_many(h, m->reqs, 6, 3, m->res);
+    assert_true(clock_ms() - start < 5000);
+    pthread_join(thread, NULL);
+    assert_int_equal(m->res[0].rc, 0);
+    for (size_t i = 1; i < 6; i++) {
+        assert_int_equal(m->res[i].rc, -GP_ECANCELLED);
+        assert_int_equal(m->res[i].resp.sent, i < 4); /* the last two had not begun */
+    }
+    many_free(m);
+    http_close(h);
+    gp_cancel_clear(&cancel);
+}
+
+static void test_many_paced(void **state) {
+    (void)state;
+    struct http *h = open_client(&(struct http_options){.min_interval_ms = 200});
+    struct many *m = many_new(4, plain, "/ok/paced", true);
+    m->reqs[3].deadline_ms = clock_deadline(300); /* its turn comes after 600 ms */
+    int64_t start = clock_ms();
+    http_call_many(h, m->reqs, 4, 0, m->res);
+    assert_true(clock_ms() - start >= 400);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(m->res[i].rc, 0);
+    assert_int_equal(m->res[3].rc, -GP_EENDPOINT);
+    assert_false(m->res[3].resp.sent);
+    GP_AUTO_JSON json_t *j = server_state();
+    const json_t *times = json_object_get(json_object_get(j, "times"), "/ok/paced");
+    assert_int_equal(json_array_size(times), 3);
+    for (size_t i = 1; i < 3; i++)
+        assert_true(json_integer_value(json_array_get(times, i)) - json_integer_value(json_array_get(times, i - 1)) >
+                    150);
+    many_free(m);
+    http_close(h);
+}
+
+/* --- texts --- */
+
+static void test_shown(void **state) {
+    (void)state;
+    static const char *const rows[][3] = {
+        {"https://a.example/v1/x?key=SECRET#SECRET", "https://a.example/v1/x?...", "a.example"},
+        {"https://user:SECRET@a.example:8443/x", "https://a.example:8443/x", "a.example:8443"},
+        {"https://u:SECRET@SECRET@a.example?t=SECRET", "https://a.example?...", "a.example"},
+        {"https://a.example/x@y", "https://a.example/x@y", "a.example"},
+        {"a.example/?SECRET", "a.example/?...", "a.example"},
+        {"", "", ""}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *shown = http_url_shown(rows[i][0]);
+        GP_AUTO_FREE char *place = http_url_place(rows[i][0]);
+        assert_string_equal(shown, rows[i][1]);
+        assert_string_equal(place, rows[i][2]);
+    }
+    struct http *h = open_client(&(struct http_options){0});
+    struct gp_error err = {0};
+    GP_AUTO_RESP struct http_resp resp = {0};
+    struct http_req req = {.what = "x", .method = "GET", .url = "ftp://u:SECRET@a.example/?k=SECRET"};
+    assert_int_equal(http_call(h, &req, &resp, &err), -GP_EUSAGE);
+    assert_null(strstr(err.msg, "SECRET"));
+    http_close(h);
+}
+
+/* What --trace=http prints, read back. */
+static void test_trace(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *path = fs_join(folder, "trace");
+    struct http *h = open_client(&(struct http_options){0});
+    int saved = dup(2), file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(saved >= 0 && file >= 0);
+    assert_int_equal(log_enable("http", NULL), 0);
+    fflush(stderr);
+    dup2(file, 2);
+    GP_AUTO_ONE struct one ok = call(h, "/ok?key=SECRET", true, (struct http_req){0});
+    fflush(stderr);
+    dup2(saved, 2);
+    close(saved);
+    close(file);
+    log_close();
+    GP_AUTO_STR struct str text = {0};
+    assert_int_equal(fs_read(path, 1 << 16, &text, NULL), 0);
+    assert_non_null(strstr(text.s, "/ok?... -> 200"));
+    assert_null(strstr(text.s, "SECRET"));
+    http_close(h);
+}
+
+/* No cloud's words where no cloud is. */
+static void test_neutral(void **state) {
+    (void)state;
+    struct http *h = NULL;
+    struct gp_error a = {0}, b = {0};
+    assert_int_equal(http_open(&(struct http_options){.ca_bundle = "/nonexistent", .ca_setting = "X_CA"}, &h, &a),
+                     -GP_EENV);
+    assert_non_null(strstr(a.msg, "correct X_CA"));
+    assert_int_equal(http_open(&(struct http_options){.ca_bundle = "/nonexistent"}, &h, &b), -GP_EENV);
+    assert_null(strstr(b.msg, "AWS"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one),
+        cmocka_unit_test(test_one_lost),
+        cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_many_http2),
+        cmocka_unit_test(test_never_twice),
+        cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_many_paced),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_neutral),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
