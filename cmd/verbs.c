@@ -92,7 +92,7 @@ static void help_list(struct str *out) {
     str_add(out, "\noptions of every verb:\n");
     options_help(common_options, out);
     str_add(out, "\nexit codes: 0 done, 1 usage or environment, 2 plan has changes, 3 no capacity, "
-                 "4 quota,\n5 credentials, 6 node not reached or bootstrapped, 7 validation failed, "
+                 "4 quota or\nno money, 5 credentials, 6 node not reached or bootstrapped, 7 validation failed, "
                  "8 something may\nstill be billed, 130 cancelled\n");
 }
 

@@ -42,7 +42,7 @@ static bool is_ruled_out(const struct launch *l, const struct offer *o) {
         case GP_SCOPE_OFFER:
             if (bad->spec_index == o->spec_index) return true;
             break;
-        case GP_SCOPE_FATAL:
+        case GP_SCOPE_PROVIDER:
             if (provider) return true;
             break;
         case GP_SCOPE_NONE: break;
@@ -250,15 +250,25 @@ static bool all_exist(const struct run *run, int first, int count) {
     return true;
 }
 
+/* What a failed create rules out; NONE: it ends the launch. An unknown outcome is never a refusal. */
+static enum gp_scope refused_scope(const struct gp_error *why) {
+    if (why->code == GP_EUNKNOWN || why->code == GP_ECANCELLED || why->code == GP_EBILLED) return GP_SCOPE_NONE;
+    if (why->scope != GP_SCOPE_NONE) return why->scope;
+    switch (why->code) {
+    case GP_ECAPACITY:
+    case GP_EQUOTA:
+    case GP_ETHROTTLED: return GP_SCOPE_ZONE;
+    case GP_EENDPOINT: return GP_SCOPE_REGION;
+    case GP_EAUTH:
+    case GP_EMONEY: return GP_SCOPE_PROVIDER;
+    default: return GP_SCOPE_NONE;
+    }
+}
+
 /* Remembers a refusal; false: it is no refusal but an error that ends the launch. */
 static bool note_refusal(struct launch *l, const struct offer *o, const struct gp_error *why) {
-    bool refusal = why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EAUTH ||
-                   why->code == GP_ETHROTTLED || why->code == GP_EENDPOINT ||
-                   (why->scope != GP_SCOPE_NONE && why->scope != GP_SCOPE_FATAL);
-    if (!refusal) return false;
-    enum gp_scope scope = why->scope;
-    if (scope == GP_SCOPE_NONE && why->code == GP_EENDPOINT) scope = GP_SCOPE_REGION;
-    if (scope == GP_SCOPE_NONE) scope = why->code == GP_EAUTH ? GP_SCOPE_FATAL : GP_SCOPE_ZONE;
+    enum gp_scope scope = refused_scope(why);
+    if (scope == GP_SCOPE_NONE) return false;
     struct ruled_out out = {.scope = scope, .offer = o};
     vec_push(&l->out, out);
     l->last = *why;

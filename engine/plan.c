@@ -19,12 +19,12 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         int r = run_provider(run, name, &p, &why);
         if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
         if (r == 0) continue;
-        if (why.code == GP_ECANCELLED || why.code == GP_EUSAGE) {
+        if (why.code == GP_ECANCELLED || (why.code == GP_EUSAGE && why.scope == GP_SCOPE_NONE)) {
             if (err != NULL) *err = why;
             return r;
         }
         strv_take(&missing, xasprintf("offer %zu (%s): %s", i + 1, name, why.msg));
-        str_addf(&reasons, "%s%s: %s", reasons.len ? "; " : "", name, why.msg);
+        str_addf(&reasons, "%s%s", reasons.len ? "; " : "", missing.v[missing.n - 1]);
         int code = gp_exit_code(why.code);
         if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
             worst = why;

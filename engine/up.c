@@ -62,7 +62,9 @@ static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error
 }
 
 /* A launch that was refused everywhere takes its claim back: it is in nobody's way then. */
-static bool was_refused(int r) { return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EAUTH || r == -GP_EUSAGE; }
+static bool was_refused(int r) {
+    return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EMONEY || r == -GP_EAUTH || r == -GP_EUSAGE;
+}
 
 /* From the spec to machines that are there. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {

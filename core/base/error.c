@@ -86,6 +86,7 @@ static const struct {
     [GP_ELOST] = {6, "connection-lost"},
     [GP_EINTERNAL] = {1, "internal"},
     [GP_EENDPOINT] = {1, "endpoint"},
+    [GP_EMONEY] = {4, "money"},
 };
 
 int gp_exit_code(enum gp_code code) { return (unsigned)code <= GP_CODE_MAX ? codes[code].exit_code : 1; }

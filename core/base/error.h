@@ -12,7 +12,7 @@ enum gp_code {
     GP_EENV = 2,        /* this machine lacks something: exit 1 */
     GP_EIO = 3,         /* a local file or socket failed: exit 1 */
     GP_ECAPACITY = 4,   /* the cloud has none: exit 3 */
-    GP_EQUOTA = 5,      /* exit 4 */
+    GP_EQUOTA = 5,      /* the account may not have so many: exit 4 */
     GP_EAUTH = 6,       /* credentials or permissions: exit 5 */
     GP_EREACH = 7,      /* a node could not be reached: exit 6 */
     GP_EBOOTSTRAP = 8,  /* a node could not be bootstrapped: exit 6 */
@@ -29,7 +29,8 @@ enum gp_code {
     GP_ELOST = 19,      /* a connection was lost in the middle */
     GP_EINTERNAL = 20,
     GP_EENDPOINT = 21, /* a cloud's endpoint cannot be talked to (DNS, refused, TLS): exit 1 */
-    GP_CODE_MAX = 21
+    GP_EMONEY = 22,    /* the account cannot pay: no balance, spend limit, no means of payment: exit 4 */
+    GP_CODE_MAX = 22
 };
 
 /* Which part produced it. */
@@ -45,13 +46,14 @@ enum gp_domain {
     GP_D_OS
 };
 
-/* How far a failed create reaches: what the engine may try next. */
+/* How far the failure of an offer or a create reaches: what it rules out, whatever its code. The engine goes on with
+ * the rest and reports it. */
 enum gp_scope {
-    GP_SCOPE_NONE = 0,
-    GP_SCOPE_ZONE,   /* try another zone */
-    GP_SCOPE_REGION, /* try another region */
-    GP_SCOPE_OFFER,  /* this offer (its cloud or its parameters) will not do; try the next offer */
-    GP_SCOPE_FATAL   /* nothing else will do either */
+    GP_SCOPE_NONE = 0, /* not said: the code decides */
+    GP_SCOPE_ZONE,     /* this type in this zone */
+    GP_SCOPE_REGION,   /* this type in this region */
+    GP_SCOPE_OFFER,    /* this entry of the spec's offers, as with a parameter that it names and the cloud refuses */
+    GP_SCOPE_PROVIDER  /* all of this provider: its credentials, its account */
 };
 
 #define GP_ERROR_MSG_MAX 480

@@ -211,7 +211,6 @@ static int unknown(const struct launch *l, const struct gp_error *why, struct gp
                     why->msg);
     if (err != NULL) {
         err->domain = GP_D_CLOUD;
-        err->scope = GP_SCOPE_FATAL;
         str_put(err->detail, sizeof err->detail, why->detail);
     }
     (void)l;
@@ -247,7 +246,8 @@ static int take_reply(const struct launch *l, const struct aws_reply *reply, str
 /* Whether a refusal speaks of the launch itself. A token that had made machines would be answered with
  * them; a call that was not let in (throttled, not permitted, not reached) says nothing of an earlier one. */
 static bool settles(const struct gp_error *why) {
-    return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EUSAGE || why->code == GP_EEXISTS;
+    return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EMONEY || why->code == GP_EUSAGE ||
+           why->code == GP_EEXISTS;
 }
 
 /* Sends until the outcome is known, or as often as makes sense. open: an earlier send of the same may

@@ -187,7 +187,7 @@ static int run_chain(struct aws *a, struct aws_cred *ret, struct gp_error *err) 
                 "'%s', container or instance metadata: run 'aws configure', or set AWS_PROFILE or "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
                 a->cfg.profile);
-    if (err != NULL) err->scope = GP_SCOPE_FATAL;
+    if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
     return r;
 }
 

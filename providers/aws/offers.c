@@ -207,8 +207,11 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
     GP_AUTO_STRV struct strv regions = {0};
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && a->cfg.region != NULL) strv_add(&regions, a->cfg.region);
-    if (regions.n == 0)
-        return gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set AWS_REGION", index);
+    if (regions.n == 0) {
+        int r = gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set AWS_REGION", index);
+        if (err != NULL) err->scope = GP_SCOPE_OFFER;
+        return r;
+    }
     struct gp_error first = {0};
     size_t before = ret->list.len;
     for (size_t i = 0; i < regions.n; i++) {
@@ -218,7 +221,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
                     ? offers_of_region(&s, &e)
                     : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is no region of aws", index, s.region);
         if (r == 0) continue;
-        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_FATAL)) {
+        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
             if (err != NULL) *err = e;
             return r;
         }
@@ -226,6 +229,8 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         if (first.code == GP_OK) first = e;
     }
     if (ret->list.len > before) return 0;
+    /* What the cloud refuses of this entry rules out no other one. */
+    if (first.code == GP_EUSAGE && first.scope == GP_SCOPE_NONE) first.scope = GP_SCOPE_OFFER;
     if (err != NULL) *err = first;
     return -(int)first.code;
 }

@@ -210,7 +210,7 @@ static int to_unknown(struct gp_error *err, int r) {
     if (err == NULL) return -GP_EUNKNOWN;
     (void)r;
     err->code = GP_EUNKNOWN;
-    err->scope = GP_SCOPE_FATAL;
+    err->scope = GP_SCOPE_NONE; /* settled first: no other offer is tried */
     return -GP_EUNKNOWN;
 }
 

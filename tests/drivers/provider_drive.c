@@ -121,7 +121,7 @@ static int do_create(struct drive *d, int attempt, struct gp_error *err) {
         r = d->ops->create(d->p, &req, &made, &last);
         json_array_append_new(tried, json_pack("{s:s,s:s,s:s}", "zone", o->zone, "type", o->instance_type, "result",
                                                r == 0 ? "ok" : last.detail));
-        if (r == 0 || r == -GP_EUNKNOWN || last.scope == GP_SCOPE_FATAL || last.scope == GP_SCOPE_OFFER ||
+        if (r == 0 || r == -GP_EUNKNOWN || last.scope == GP_SCOPE_PROVIDER || last.scope == GP_SCOPE_OFFER ||
             last.scope == GP_SCOPE_NONE)
             break;
         if (last.scope == GP_SCOPE_REGION) skip_region = o->region;

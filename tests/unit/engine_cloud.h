@@ -22,6 +22,7 @@ struct refusal {
 static struct {
     struct resource_list things;
     struct refusal script[16];                               /* answer to the n-th create; code 0: it works */
+    struct refusal no_offers[4];                             /* answer to offers, by the spec's entry */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     bool list_fails, open_fails;
     const char *account;                     /* that the credentials are for */
@@ -81,7 +82,12 @@ static void fake_close(struct provider *p) {
 static int fake_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                        struct gp_error *err) {
     (void)p;
-    (void)err;
+    const struct refusal *no = &cloud.no_offers[index];
+    if (no->code != GP_OK) {
+        int r = gp_fail(err, no->code, "refused: %s", no->detail);
+        err->scope = no->scope;
+        return r;
+    }
     static const char *const zones[] = {"r1-a", "r1-b", "r2-a"};
     for (size_t i = 0; i < GP_ARRAY_LEN(zones); i++) {
         struct offer o = {.spec_index = index,

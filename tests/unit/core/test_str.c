@@ -279,9 +279,9 @@ static void exit_codes(void **state) {
     static const struct {
         enum gp_code code;
         int exit_code;
-    } rows[] = {{GP_EUSAGE, 1},       {GP_ECAPACITY, 3},  {GP_EQUOTA, 4},    {GP_EAUTH, 5},   {GP_EENDPOINT, 1},
-                {GP_EREACH, 6},       {GP_EBOOTSTRAP, 6}, {GP_EVALIDATE, 7}, {GP_EBILLED, 8}, {GP_EJOB, 9},
-                {GP_ECANCELLED, 130}, {GP_EUNKNOWN, 8},   {GP_OK, 0}};
+    } rows[] = {{GP_EUSAGE, 1},    {GP_ECAPACITY, 3},    {GP_EQUOTA, 4},     {GP_EMONEY, 4},    {GP_EAUTH, 5},
+                {GP_EENDPOINT, 1}, {GP_EREACH, 6},       {GP_EBOOTSTRAP, 6}, {GP_EVALIDATE, 7}, {GP_EBILLED, 8},
+                {GP_EJOB, 9},      {GP_ECANCELLED, 130}, {GP_EUNKNOWN, 8},   {GP_OK, 0}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) assert_int_equal(gp_exit_code(rows[i].code), rows[i].exit_code);
     for (int c = 0; c <= GP_CODE_MAX; c++) assert_non_null(gp_code_name((enum gp_code)c));
     static const int order[] = {8, 5, 4, 3, 6, 7, 9, 1, 130, 2, 0};

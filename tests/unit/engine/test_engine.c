@@ -59,6 +59,63 @@ static void test_bad_parameter_ends_at_once(void **state) {
     assert_string_equal(cloud.tried, "r1-a ");
 }
 
+static void two_entries(struct fixture *f) {
+    spec_free(f->spec);
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: aws}]\n");
+}
+
+/* A wrong parameter of one entry (an image of another architecture, a type that the region lacks) leaves the other
+ * entries; whether it is found while looking or by the create. */
+static void test_bad_parameter_of_an_offer_tries_the_next(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    two_entries(f);
+    cloud.script[0] = (struct refusal){GP_EUSAGE, GP_SCOPE_OFFER, "InvalidAMIID.NotFound"};
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a r1-a "); /* the second entry's */
+    assert_int_equal(running(), 2);
+    down_ok(f);
+    cloud.tried[0] = '\0';
+    cloud.no_offers[0] = (struct refusal){GP_EUSAGE, GP_SCOPE_OFFER, "no such type"};
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a ");
+}
+
+static void test_all_offers_bad_names_each(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0}, none = {0}, own = {0};
+    two_entries(f);
+    for (int i = 0; i < 2; i++) cloud.script[i] = (struct refusal){GP_EUSAGE, GP_SCOPE_OFFER, i ? "Second" : "First"};
+    assert_int_equal(launch(f, &err), -GP_EUSAGE);
+    assert_true(strstr(err.msg, "First") != NULL && strstr(err.msg, "Second") != NULL);
+    for (int i = 0; i < 2; i++) cloud.no_offers[i] = (struct refusal){GP_EUSAGE, GP_SCOPE_OFFER, i ? "two" : "one"};
+    assert_int_equal(launch(f, &none), -GP_EUSAGE);
+    assert_non_null(strstr(none.msg, "offer 1 (aws): refused: one; offer 2 (aws): refused: two"));
+    cloud.no_offers[0].scope = GP_SCOPE_NONE; /* the spec itself */
+    assert_int_equal(launch(f, &own), -GP_EUSAGE);
+    assert_string_equal(own.msg, "refused: one");
+}
+
+/* Who cannot pay cannot pay in another zone either. */
+static void test_no_money_rules_out_the_provider(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    two_entries(f);
+    cloud.script[0] = (struct refusal){GP_EMONEY, GP_SCOPE_NONE, "InsufficientBalance"};
+    assert_int_equal(launch(f, &err), -GP_EMONEY);
+    assert_int_equal(gp_exit_code(err.code), 4);
+    assert_string_equal(cloud.tried, "r1-a ");
+}
+
+/* However far a failed call reaches: while its outcome is not known, nothing else is tried. */
+static void test_unknown_is_no_refusal(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    cloud.script[0] = (struct refusal){GP_ECANCELLED, GP_SCOPE_ZONE, "x"};
+    assert_int_equal(launch(f, &err), -GP_ECANCELLED);
+    assert_string_equal(cloud.tried, "r1-a ");
+}
+
 static void test_lost_reply_is_replayed(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
@@ -227,6 +284,10 @@ int main(void) {
         T(test_region_skips_its_zones),
         T(test_all_refused_names_each),
         T(test_bad_parameter_ends_at_once),
+        T(test_bad_parameter_of_an_offer_tries_the_next),
+        T(test_all_offers_bad_names_each),
+        T(test_no_money_rules_out_the_provider),
+        T(test_unknown_is_no_refusal),
         T(test_lost_reply_is_replayed),
         T(test_ids_lost_found_by_tags),
         T(test_second_machines_are_ended),

@@ -263,7 +263,7 @@ static void test_blind_with_an_open_launch(void **state) {
     struct gp_error err = {0};
     cloud.lose_reply_at = 0;
     cloud.never_made = true;
-    for (int i = 1; i < 5; i++) cloud.script[i] = (struct refusal){GP_EUNKNOWN, GP_SCOPE_FATAL, "lost"};
+    for (int i = 1; i < 5; i++) cloud.script[i] = (struct refusal){GP_EUNKNOWN, GP_SCOPE_NONE, "lost"};
     (void)launch(f, &err);
     struct intent in = {.uid = xstrdup(f->run->stack.uid),
                         .provider = xstrdup("aws"),
