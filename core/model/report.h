@@ -4,10 +4,9 @@
 #define GP_MODEL_REPORT_H
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "base/vec.h"
-
-#include <jansson.h>
 
 /* Order is severity: a report's verdict is the worst of its required results. */
 enum verdict { VERDICT_PASS, VERDICT_DEGRADED, VERDICT_SKIPPED, VERDICT_ERROR, VERDICT_FAIL };

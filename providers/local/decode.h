@@ -6,10 +6,9 @@
 #define GP_LOCAL_DECODE_H
 
 #include "base/error.h"
+#include "base/json.h"
 #include "providers/local/claim.h"
 #include "providers/local/holder.h"
-
-#include <jansson.h>
 
 /* claim.json; path: named in the error. ret->dir stays NULL. */
 int local_decode_claim(const json_t *j, const char *path, struct local_claim *ret, struct gp_error *err);

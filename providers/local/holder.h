@@ -5,10 +5,10 @@
 #define GP_LOCAL_HOLDER_H
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "base/vec.h"
 
-#include <jansson.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 

@@ -1,41 +1,115 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that a compiler does not know: who may include whom, who may use which
-library, who may exit, banned calls, headers of files, length. Prints file:line: rule; exit 1."""
+"""Checks the rules that a compiler does not know: who may include whom, who may use which library, who may
+exit, banned calls, the first lines of a file, its length. Prints file:line: rule; exits 1 on a problem.
+Usage: includes.py [TREE]. CONTRIBUTING.md has the rules for people; test_includes.py plants violations."""
+import fnmatch
 import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = ["cmd", "engine", "providers", "bootstrap", "templates", "validate", "core"]
+SUFFIXES = (".c", ".h", ".cu", ".inc")
 
-# folder -> what it may include (prefixes of project paths). Longest folder wins.
-MAY = {
-    "cmd": ["cmd", "engine", "core", "providers", "validate", "templates"],
-    "engine": ["engine", "providers", "bootstrap", "templates", "validate", "core"],
-    "providers": ["core", "providers"],
-    "bootstrap": ["bootstrap", "core", "templates"],
-    "templates": ["templates", "core"],
-    "validate": ["validate", "core", "templates", "bootstrap"],
-    "validate/agent": ["validate/agent", "validate/suite/checks.h", "validate/suite/models.h",
-                       "validate/suite/peers.h", "validate/suite/pick.h", "core/base"],
-    "core/base": ["core/base"],
-    "core/model": ["core/base", "core/model"],
-    "core/journal": ["core/base", "core/model", "core/journal"],
-    "core/ssh": ["core/base", "core/ssh", "core/model/event.h"],
-    "core/output": ["core/base", "core/model", "core/output"],
+# room: (its public headers, what it may include besides itself).
+# * A room is a folder with what lies below it, or one file and its header (NAME.*); the longest match wins.
+#   providers/* stands for each provider's folder that has no row.
+# * A room may include any header of its own and the public ones of the rooms that it names. A name that ends
+#   in .h allows that header only.
+# * A room names only rooms above it in this table, so there are no circles.
+ALL = ["*.h"]
+CORE = ["core/base", "core/model", "core/journal", "core/ssh", "core/output"]
+ROOMS = {
+    "core/base": (ALL, []),
+    "core/model": (["certificate.h", "coverage.h", "event.h", "offer.h", "report.h", "spec.h", "stack.h", "tags.h"],
+                   ["core/base"]),
+    "core/journal": (["journal.h"], ["core/base", "core/model"]),
+    "core/ssh": (["ssh.h", "link.h"], ["core/base", "core/model/event.h"]),
+    "core/output": (["output.h", "report.h", "width.h"], ["core/base", "core/model"]),
+    "templates": (["templates.h"], ["core/base"]),
+    "bootstrap": (["bootstrap.h"], ["core/base", "core/model", "core/ssh/link.h", "templates"]),
+    # The contract, what all providers share, each provider by itself, and the table of them.
+    "providers/provider.*": (ALL, ["core/base", "core/model", "core/journal"]),
+    "providers/http.*": (ALL, ["core/base"]),
+    "providers/common": (ALL, ["core/base", "core/model", "providers/provider.*", "providers/http.*"]),
+    "providers/catalog": (["catalog.h"], ["core/base"]),
+    "providers/aws": (["aws.h"], ["core/base", "core/model", "providers/provider.*", "providers/http.*",
+                                  "providers/common", "providers/catalog"]),
+    "providers/local": (["local.h"], ["core/base", "core/model", "providers/provider.*", "providers/common"]),
+    "providers/ssh": (["hosts.h"],
+                      ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/common"]),
+    "providers/*": ([], ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/http.*",
+                         "providers/common", "providers/catalog"]),
+    "providers": ([], ["core/base", "core/model", "providers/provider.*", "providers/local"]),
+    # Facts about checks and GPU models; both sides of the wire use them.
+    "validate/suite": (["checks.h", "models.h", "peers.h", "pick.h"], ["core/base"]),
+    # The agent: nothing of the controller but core/base.
+    "validate/agent/device": (["device.h", "numeric.h"], ["core/base"]),
+    "validate/agent/comm/comm.*": (ALL, ["core/base", "validate/agent/device/device.h"]),
+    "validate/agent/agent.*": (ALL, ["core/base", "validate/suite", "validate/agent/device/device.h",
+                                   "validate/agent/comm/comm.*"]),
+    "validate/agent/verbs.*": (ALL, ["validate/agent/agent.*"]),
+    "validate/agent/base": (["command.h", "emit.h", "rank_dir.h", "sha256.h", "worker.h"],
+                            ["core/base", "validate/agent/agent.*", "validate/agent/verbs.*"]),
+    "validate/agent/cuda/kernels": (["collective.h", "gemm.h", "known.h", "memory.h"],
+                                    ["validate/agent/device/numeric.h"]),
+    "validate/agent/cuda": (["cuda.h", "nvml_cuda.h"], ["core/base", "validate/agent/agent.*", "validate/agent/device",
+                                                        "validate/agent/cuda/kernels"]),
+    "validate/agent/comm": (["comm_tcp.h", "nccl_cuda.h"],
+                            ["core/base", "validate/agent/agent.*", "validate/agent/base", "validate/agent/device",
+                             "validate/agent/cuda", "validate/agent/comm/comm.*"]),
+    "validate/agent/gang": (["gang.h"], ["core/base", "validate/agent/agent.*", "validate/agent/device"]),
+    "validate/agent/checks/host": (["host.h"], ["core/base", "validate/agent/agent.*", "validate/agent/base",
+                                                "validate/agent/device"]),
+    "validate/agent/checks/gpu": (["gpu.h", "health_cuda.h", "samples.h"],
+                                  ["core/base", "validate/agent/agent.*", "validate/agent/base", "validate/agent/device",
+                                   "validate/agent/cuda", "validate/agent/cuda/kernels", "validate/agent/checks/host"]),
+    "validate/agent/checks/nccl": ([], ["core/base", "validate/agent/agent.*", "validate/agent/cuda/kernels",
+                                        "validate/agent/comm", "validate/agent/gang"]),
+    "validate/agent/checks/net": ([], ["core/base", "validate/agent/agent.*", "validate/agent/device",
+                                       "validate/agent/comm", "validate/agent/gang"]),
+    "validate/agent/checks/train": ([], ["core/base", "validate/agent/agent.*", "validate/agent/verbs.*",
+                                         "validate/agent/device", "validate/agent/gang"]),
+    "validate/agent/run": ([], ["core/base", "validate/suite", "validate/agent/agent.*", "validate/agent/verbs.*",
+                                "validate/agent/base", "validate/agent/gang"]),
+    "validate/agent/tools": ([], ["core/base"]),
+    "validate/agent": ([], ["core/base", "validate/suite", "validate/agent/agent.*", "validate/agent/verbs.*",
+                            "validate/agent/comm/comm.*", "validate/agent/device", "validate/agent/cuda",
+                            "validate/agent/comm", "validate/agent/checks/gpu"]),
+    # The controller's half of validation, the story, the verbs.
+    "validate": (["baseline.h", "judge.h", "samples.h", "validate.h"],
+                 ["core/base", "core/model", "core/ssh", "bootstrap", "validate/suite"]),
+    "engine": (["certify.h", "engine.h", "kubernetes.h"],
+               CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http.*", "providers/ssh",
+                       "validate/suite", "validate"]),
+    "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "validate", "engine"]),
 }
-# A provider may use its own folder, the catalogue, and what lies flat in providers/.
-PROVIDER_SHARED = ["providers/catalog", "providers/common"]
 
-# system header -> the only places that may include it
+# (file, header): why this one include may break the order. One that is not used is a problem too.
+EXCEPTIONS = {
+    ("validate/agent/base/kernlog.c", "validate/agent/checks/host/host.h"): "host.h declares what kernlog.c defines",
+    ("validate/agent/comm/nccl_setting.c", "validate/agent/gang/gang.h"): "gang.h declares what it defines",
+    ("validate/agent/comm/comm_nccl_cuda.c", "validate/agent/gang/gang.h"): "gang.h declares nccl_setting",
+}
+
+# library header: the files and folders that may include it (none: nobody); everybody else uses their functions.
 LIBRARY = {
-    r"curl/": ["providers/http"],
+    r"curl/": ["providers/http.c"],
     r"libssh2": ["core/ssh/"],
-    r"sqlite3\.h": ["core/journal/"],
-    r"expat\.h": ["core/base/xml.c"],
+    r"sqlite3": ["core/journal/"],
+    r"expat": ["core/base/xml.c"],
     r"yaml\.h": ["core/base/yaml.c"],
+    r"jansson": ["core/base/json.h"],
+    r"openssl/": ["core/base/", "core/ssh/", "core/model/spec.c", "bootstrap/", "providers/aws/", "providers/local/",
+                  "providers/ssh/ssh.c"],
+    r"zlib\.h": ["core/ssh/put.c", "bootstrap/agents.c"],
+    r"dlfcn\.h": ["validate/agent/"],
+    # The agent declares what it needs of NVIDIA's libraries and finds them by dlopen.
+    r"(cuda|nvrtc|nccl|nvml|cublas)\w*\.h": [],
 }
+# made by the build: who may include it
+GENERATED = {"gpu_models.inc": ["validate/suite/models.c"]}
+
 EXITS = re.compile(r"\b(exit|_exit|_Exit|quick_exit)\s*\(")
 # Own processes, not gpuprov's: the agent's programs; children that were forked and end themselves.
 MAY_EXIT = ["cmd/main.c", "validate/agent/"]
@@ -47,102 +121,180 @@ BANNED = re.compile(
     r"longjmp|setjmp|pthread_cancel|alloca|mktemp|tmpnam|setenv|putenv)\s*\("
 )
 MAX_LINES = 600
+MAX_COLUMNS = 120
+
+COMMENT = r"//[^\n]*|/\*.*?\*/"
+TEXT = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+INCLUDE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(?:include|include_next|import)\b\s*(.*)")
+NAME = re.compile(r'"([^"]+)"|<([^>]+)>')
 
 
-def strip(text):
-    """Comments and strings become blanks of the same length, so that lines stay."""
-    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
-    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+def blank(m):
+    return re.sub(r"[^\n]", " ", m.group())
 
 
-def rule_of(path):
-    best = max((f for f in MAY if path.startswith(f + "/")), key=len, default=None)
-    return best
+def without_comments(text):
+    """Comments become blanks of the same length, so that lines stay."""
+    return re.sub(f"{COMMENT}|({TEXT})", lambda m: m.group(1) or blank(m), text, flags=re.DOTALL)
 
 
-def resolve(path, name):
-    """Where a quoted include leads, as the compiler would look: own folder, core/, the root."""
-    for base in (ROOT / path).parent, ROOT / "core", ROOT:
-        if (base / name).is_file():
-            return str((base / name).resolve().relative_to(ROOT))
-    return None
+def without_comments_and_text(text):
+    return re.sub(f"{COMMENT}|{TEXT}", blank, text, flags=re.DOTALL)
 
 
-def includes(path, text, problems):
-    rule = rule_of(path)
-    first = None
-    for i, line in enumerate(text.splitlines(), 1):
-        m = re.match(r'\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', line)
-        if not m:
-            continue
-        quoted, system = m.groups()
-        first = first or quoted or system
-        if system:
-            for lib, places in LIBRARY.items():
-                if re.match(lib, system) and not path.startswith(tuple(places)):
-                    problems.append((path, i, f"<{system}> belongs to {places[0]} alone"))
-            continue
-        target = resolve(path, quoted)
+def room_of(path):
+    """The room's name (for providers/*: the folder that matched) and its row's."""
+    rows = (r for r in ROOMS if path.startswith(r + "/") or (r.endswith(".*") and fnmatch.fnmatch(path, r)))
+    best = max(rows, key=len, default=None)
+    m = re.match(r"(providers/\w+)/", path)
+    return (m.group(1), "providers/*") if m and best == "providers" else (best, best)
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = pathlib.Path(root).resolve()
+        self.problems = []
+        self.used = set()
+
+    def problem(self, path, line, text):
+        self.problems.append((path, line, text))
+
+    def resolve(self, path, name, quoted):
+        """Where an include leads, as the compiler would look: own folder, core/, the root. None: not ours."""
+        for base in ([(self.root / path).parent] if quoted else []) + [self.root / "core", self.root]:
+            target = base / name
+            if target.is_file():
+                target = target.resolve()
+                return str(target.relative_to(self.root)) if target.is_relative_to(self.root) else None
+        return None
+
+    def may(self, path, target):
+        """Whether path may include target, a file of this tree."""
+        (own, row), (other, other_row) = room_of(path), room_of(target)
+        public, uses = ROOMS[other_row][0], ROOMS[row][1]
+        name = target.rsplit("/", 1)[1]
+        if not target.endswith(".h"):
+            inner = {".inc": SUFFIXES, ".cu": (".cu",)}.get(target[target.rindex("."):], ())
+            return own == other and path.endswith(inner) if inner else False
+        if own == other or target in uses:
+            return True
+        return other_row in uses and any(fnmatch.fnmatch(name, p) for p in public)
+
+    def include(self, path, line, quoted, name):
+        target = self.resolve(path, name, quoted)
         if target is None:
-            if not quoted.startswith("gen/"):
-                problems.append((path, i, f'"{quoted}" is nowhere'))
-            continue
-        allowed = [p + "/" if not p.endswith(".h") else p for p in MAY[rule]]
-        if not target.startswith(tuple(allowed)):
-            problems.append((path, i, f"{rule}/ may not include {target} (ARCHITECTURE, Folders)"))
-        m = re.match(r"providers/([a-z]+)/", path)
-        t = re.match(r"providers/([a-z]+)/", target)
-        if m and t and m.group(1) != t.group(1) and f"providers/{t.group(1)}" not in PROVIDER_SHARED:
-            problems.append((path, i, f"provider {m.group(1)} may not include {target}"))
-    if path.endswith(".c") and first != "base/gp_base.h":
-        problems.append((path, 1, 'the first include is "base/gp_base.h"'))
+            generated = re.sub(r"^gen/", "", name)
+            if generated in GENERATED:
+                if path not in GENERATED[generated]:
+                    self.problem(path, line, f"only {GENERATED[generated][0]} may include {name}")
+                return
+            for library, places in LIBRARY.items():
+                if re.match(library, name) and not path.startswith(tuple(places)):
+                    self.problem(path, line, f"only {' '.join(places) or 'nobody'} may include <{name}>")
+            if quoted:
+                self.problem(path, line, f'"{name}" is not in this tree')
+            return
+        if self.may(path, target):
+            return
+        if (path, target) in EXCEPTIONS:
+            self.used.add((path, target))
+            return
+        self.problem(path, line, f"{room_of(path)[0]} may not include {target}")
 
+    def includes(self, path, text):
+        first = None
+        for i, line in enumerate(without_comments(text).splitlines(), 1):
+            m = INCLUDE.match(line)
+            if not m:
+                continue
+            name = NAME.match(m.group(1))
+            if name is None:
+                self.problem(path, i, "an include names its file, not a macro")
+                continue
+            first = first or name.group(1) or name.group(2)
+            self.include(path, i, name.group(1) is not None, name.group(1) or name.group(2))
+        if path.endswith(".c") and first != "base/gp_base.h":
+            self.problem(path, 1, 'the first include is "base/gp_base.h"')
 
-def check(path, problems):
-    text = (ROOT / path).read_text(encoding="utf-8")
-    lines = text.splitlines()
-    head = lines[0] if lines else ""
-    if not re.match(r"(/\*|//) SPDX-License-Identifier: Apache-2\.0( \*/)?$", head):
-        problems.append((path, 1, "the first line is the SPDX line"))
-    if path.endswith(".c") and not (len(lines) > 1 and lines[1].startswith("/*")):
-        problems.append((path, 2, "a comment says what the file is for"))
-    if len(lines) > MAX_LINES:
-        problems.append((path, len(lines), f"more than {MAX_LINES} lines"))
-    includes(path, text, problems)
-    bare = strip(text)
-    forks = path.startswith("providers/local/") or "fork(" in bare
-    for i, line in enumerate(bare.splitlines(), 1):
-        if len(lines[i - 1]) > 120:
-            problems.append((path, i, "longer than 120 columns"))
-        if path == "core/base/gp_base.h":
-            continue
-        m = BANNED.search(line)
-        if m and not line.lstrip().startswith("#"):
-            problems.append((path, i, f"{m.group(1)} is banned (base/gp_base.h, STYLE)"))
-        if ENVIRON.search(line) and path != MAY_SET_ENVIRON:
-            problems.append((path, i, f"only {MAY_SET_ENVIRON} changes the environment"))
-        if EXITS.search(line) and not forks and not path.startswith(tuple(MAY_EXIT)):
-            problems.append((path, i, "only main exits"))
-        if re.search(r"\bexit\s*\(", line) and forks and not path.startswith(tuple(MAY_EXIT)):
-            problems.append((path, i, "a forked child ends by _exit"))
+    def calls(self, path, text):
+        bare = without_comments_and_text(text)
+        forks = path.startswith("providers/local/") or "fork(" in bare
+        may_exit = path.startswith(tuple(MAY_EXIT))
+        for i, line in enumerate(bare.splitlines(), 1):
+            m = BANNED.search(line)
+            if m and not line.lstrip().startswith("#"):
+                self.problem(path, i, f"{m.group(1)} is banned (core/base/gp_base.h)")
+            if ENVIRON.search(line) and path != MAY_SET_ENVIRON:
+                self.problem(path, i, f"only {MAY_SET_ENVIRON} changes the environment")
+            if EXITS.search(line) and not forks and not may_exit:
+                self.problem(path, i, "only main exits")
+            if re.search(r"\bexit\s*\(", line) and forks and not may_exit:
+                self.problem(path, i, "a forked child ends by _exit")
+
+    def check(self, path):
+        text = (self.root / path).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        if not re.match(r"(/\*|//) SPDX-License-Identifier: Apache-2\.0( \*/)?$", lines[0] if lines else ""):
+            self.problem(path, 1, "the first line is the SPDX line")
+        if not path.endswith(".h") and not (len(lines) > 1 and lines[1].startswith("/*")):
+            self.problem(path, 2, "the second line begins a comment with the file's purpose")
+        if len(lines) > MAX_LINES:
+            self.problem(path, len(lines), f"more than {MAX_LINES} lines")
+        for i, line in enumerate(lines, 1):
+            if len(line) > MAX_COLUMNS:
+                self.problem(path, i, f"longer than {MAX_COLUMNS} columns")
+        if room_of(path)[0] is None:
+            self.problem(path, 1, "no row of ROOMS in tests/lint/includes.py has this file")
+            return
+        self.includes(path, text)
+        if path != "core/base/gp_base.h":
+            self.calls(path, text)
+
+    def code(self):
+        files = [p for d in CODE for p in (self.root / d).rglob("*") if p.suffix in SUFFIXES and p.is_file()]
+        return sorted(str(p.relative_to(self.root)) for p in files)
+
+    def check_all(self):
+        files = self.code()
+        for path in files:
+            self.check(path)
+        tests = (p for p in (self.root / "tests").rglob("*") if p.suffix in (".c", ".h", ".py", ".sh"))
+        for p in sorted(tests):
+            n = len(p.read_text(encoding="utf-8").splitlines())
+            if n > MAX_LINES:
+                self.problem(str(p.relative_to(self.root)), n, f"more than {MAX_LINES} lines")
+        return files
+
+    def check_table(self):
+        """Rows that name what is not there, break the order, or are not needed any more."""
+        here = "tests/lint/includes.py"
+        above = set()
+        for room, (public, uses) in ROOMS.items():
+            for name in uses:
+                file = name.endswith(".h")
+                below = room_of(name)[1] not in above if file else name not in above
+                if below or (file and not (self.root / name).is_file()):
+                    self.problem(here, 1, f"{room}: {name} is not above it in ROOMS, or not there")
+            above.add(room)
+            folder = self.root / room
+            for name in public if folder.is_dir() else []:
+                if "*" not in name and not (folder / name).is_file():
+                    self.problem(here, 1, f"{room}: there is no header {name}")
+        for pair in EXCEPTIONS.keys() - self.used:
+            self.problem(here, 1, f"the exception {pair} is not needed")
 
 
 def main():
-    problems = []
-    files = [p for d in CODE for p in (ROOT / d).rglob("*.[ch]")]
-    for p in sorted(files):
-        check(str(p.relative_to(ROOT)), problems)
-    for p in sorted(p for p in (ROOT / "tests").rglob("*") if p.suffix in (".c", ".h", ".py", ".sh")):
-        n = len(p.read_text(encoding="utf-8").splitlines())
-        if n > MAX_LINES:
-            problems.append((str(p.relative_to(ROOT)), n, f"more than {MAX_LINES} lines"))
-    for path, line, rule in problems:
+    tree = Tree(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2])
+    files = tree.check_all()
+    tree.check_table()
+    for path, line, rule in tree.problems:
         print(f"{path}:{line}: {rule}")
     if not files:
         print("includes: no files")
         return 1
-    print(f"includes: {len(files)} files, {len(problems)} problems")
-    return 1 if problems else 0
+    print(f"includes: {len(files)} files, {len(tree.problems)} problems")
+    return 1 if tree.problems else 0
 
 
 if __name__ == "__main__":

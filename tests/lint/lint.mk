@@ -50,10 +50,12 @@ $(L)/shellcheck.ok: $(LINT_SH)
 	@shellcheck -S warning $(LINT_SH)
 	@touch $@
 
-$(L)/includes.ok: $(LINT_C) $(LINT_H) $(wildcard tests/*/*.[ch] tests/*/*.py) tests/lint/includes.py
+# The rules of CONTRIBUTING.md, and the test that each of them catches what it is for.
+$(L)/includes.ok: $(FORMAT_FILES) $(sort $(shell find tests -name '*.py' -o -name '*.sh'))
 	@mkdir -p $(@D)
 	@echo "  includes"
 	@$(PYTHON) tests/lint/includes.py
+	@$(PYTHON) tests/lint/test_includes.py 2>$@.err || { cat $@.err; exit 1; }
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)
