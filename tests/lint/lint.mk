@@ -7,7 +7,7 @@ L := $(B)/lint
 LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' $(PKG_CFLAGS)
 
 .PHONY: lint-all lint-analyze lint-tidy
-lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok check-abi check-size
+lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok $(L)/subjects.ok check-abi check-size
 	@echo "lint: clean"
 
 # .clang-format decides how C and CUDA files look; 'make format' applies it.
@@ -56,6 +56,13 @@ $(L)/includes.ok: $(FORMAT_FILES) $(sort $(shell find tests -name '*.py' -o -nam
 	@echo "  includes"
 	@$(PYTHON) tests/lint/includes.py
 	@$(PYTHON) tests/lint/test_includes.py 2>$@.err || { cat $@.err; exit 1; }
+	@touch $@
+
+# .ci/run checks the commits; here is the test of the check.
+$(L)/subjects.ok: tests/lint/subjects.sh tests/lint/test_subjects.py
+	@mkdir -p $(@D)
+	@echo "  subjects"
+	@$(PYTHON) tests/lint/test_subjects.py 2>$@.err || { cat $@.err; exit 1; }
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)
