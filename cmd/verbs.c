@@ -48,11 +48,8 @@ const struct opt common_options[] = {{.name = "json",
                                       .help = "the version"},
                                      {0}};
 
-const struct verb *const verb_table[] = {
-    &verb_init,      &verb_check,  &verb_plan,       &verb_up,     &verb_status,  &verb_validate,
-    &verb_ssh,       &verb_logs,   &verb_report,     &verb_down,   &verb_verify,  &verb_gc,
-    &verb_schema,    &verb_checks, &verb_providers,  &verb_doctor, &verb_version, &verb_completion,
-    &verb_help_verb, &verb_dial,   &verb_known_host, &verb_holder, NULL};
+#define VERB_ADDRESS(name) &verb_##name,
+const struct verb *const verb_table[] = {VERB_ROWS(VERB_ADDRESS) NULL};
 
 /* Verbs that the manual names and this version does not have. */
 static const char *const later[] = {"offers", "run", "cp", "extend", "adopt", "audit", NULL};

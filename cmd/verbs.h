@@ -57,9 +57,12 @@ int verb_unknown(const char *name, struct gp_error *err);
 /* The list of verbs (verb NULL) or one verb's page. */
 void verb_help(const struct verb *verb, struct str *out);
 
-/* Verbs, each in its own file. */
-extern const struct verb verb_init, verb_check, verb_plan, verb_up, verb_status, verb_ssh, verb_validate, verb_report,
-    verb_verify, verb_logs, verb_down, verb_gc, verb_doctor, verb_version, verb_schema, verb_providers, verb_checks,
-    verb_completion, verb_help_verb, verb_dial, verb_known_host, verb_holder;
+/* One row per verb, in the order of help: verb_NAME.c defines struct verb verb_NAME. */
+#define VERB_ROWS(row)                                                                                        \
+    row(init) row(check) row(plan) row(up) row(status) row(validate) row(ssh) row(logs) row(report) row(down) \
+        row(verify) row(gc) row(schema) row(checks) row(providers) row(doctor) row(version) row(completion)   \
+            row(help_verb) row(dial) row(known_host) row(holder)
+#define VERB_DECLARE(name) extern const struct verb verb_##name;
+VERB_ROWS(VERB_DECLARE)
 
 #endif

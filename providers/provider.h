@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The provider seam: what every cloud can do for gpuprov. One folder per provider, one row in
- * registry.c. All calls may block on the network, hear env->cancel at once, and are called from one
+ * PROVIDER_ROWS. All calls may block on the network, hear env->cancel at once, and are called from one
  * thread at a time per open provider. Errors: GP_ECAPACITY/GP_EQUOTA/GP_EAUTH... with err->scope and
  * the cloud's own code in err->detail. */
 #ifndef GP_PROVIDER_H
@@ -118,15 +118,14 @@ struct provider_ops {
                struct gp_error *err);
 };
 
-/* The registry: an explicit array, NULL-ended. */
-extern const struct provider_ops *const provider_registry[];
-const struct provider_ops *provider_find(const char *name); /* NULL when unknown */
+/* One row per provider: its folder defines struct provider_ops provider_NAME. */
+#define PROVIDER_ROWS(row) row(local) row(ssh) row(aws)
+#define PROVIDER_DECLARE(name) extern const struct provider_ops provider_##name;
+PROVIDER_ROWS(PROVIDER_DECLARE)
+extern const struct provider_ops *const provider_registry[]; /* the rows; NULL ends */
+const struct provider_ops *provider_find(const char *name);  /* NULL when unknown */
 
 /* Whether package steps can work on that provider's nodes here; *ret_why: the refusal (static). */
 bool provider_packages_ok(const char *provider, const char **ret_why);
-
-extern const struct provider_ops provider_local;
-extern const struct provider_ops provider_ssh;
-extern const struct provider_ops provider_aws;
 
 #endif

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of providers: a new cloud is one folder and one row here. */
+/* The list of providers, made from the rows of provider.h. */
 #include "base/gp_base.h"
 
 #include "providers/provider.h"
 
 #include "providers/local/local.h"
 
-const struct provider_ops *const provider_registry[] = {
-    &provider_local,
-    &provider_ssh,
-    &provider_aws,
-    NULL,
-};
+#define PROVIDER_ADDRESS(name) &provider_##name,
+const struct provider_ops *const provider_registry[] = {PROVIDER_ROWS(PROVIDER_ADDRESS) NULL};
 
 const struct provider_ops *provider_find(const char *name) {
     for (size_t i = 0; provider_registry[i] != NULL; i++)
