@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* SigV4 against the official suite (38 cases, every stage) and botocore's signer for EC2's form.
- * The vectors are shared data beside the repository: without them the test is skipped and says so. */
+/* SigV4 against the official suite (38 cases, every stage) and botocore's signer for EC2's form. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -13,12 +12,10 @@
 #include <jansson.h>
 #include <cmocka.h>
 
-static json_t *load(const char *name) {
-    const char *shared = getenv("GPUPROV_SHARED");
-    GP_AUTO_FREE char *path = xasprintf("%s/data/api/aws/%s", shared != NULL ? shared : "../shared", name);
+static json_t *load(const char *path) {
     json_error_t e;
     json_t *j = json_load_file(path, 0, &e);
-    if (j == NULL) print_message("skipped: no vectors at %s (set GPUPROV_SHARED)\n", path);
+    if (j == NULL) fail_msg("%s: %s", path, e.text);
     return j;
 }
 
@@ -128,8 +125,7 @@ static void run_case(const char *name, json_t *c) {
 
 static void test_official_suite(void **state) {
     (void)state;
-    json_t *j = load("sigv4-test-suite.json");
-    if (j == NULL) skip();
+    json_t *j = load("tests/unit/providers/sigv4/suite.json");
     const char *name;
     json_t *c;
     size_t n = 0;
@@ -143,8 +139,7 @@ static void test_official_suite(void **state) {
 
 static void test_botocore_ec2(void **state) {
     (void)state;
-    json_t *j = load("sigv4-ec2-botocore.json");
-    if (j == NULL) skip();
+    json_t *j = load("tests/unit/providers/sigv4/botocore.json");
     GP_AUTO_SECRET struct secret key = {0};
     const char *secret = text(j, "secret_access_key");
     secret_set(&key, secret, strlen(secret));
