@@ -51,6 +51,8 @@ part_test() {
   need strace strace
   need util-linux setarch
   need iproute2 ip
+  # a browser lays out the report's page
+  need chromium chromium
   # the hooks for Slurm are tested against a real one, in namespaces
   need slurmctld slurmctld
   need slurmd slurmd

@@ -271,7 +271,6 @@ def test_html_escapes_and_survives_odd_data(fleet):
     Page(write(bad, "html"))
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed: nobody looks at the page here")
 def test_html_in_a_browser(fleet, tmp_path):
     """A browser lays it out without a complaint and every plot has a size."""
     page = tmp_path / "r.html"
