@@ -30,15 +30,15 @@ ROOMS = {
     "bootstrap": (["bootstrap.h"], ["core/base", "core/model", "core/ssh/link.h", "templates"]),
     # The contract, what all providers share, each provider by itself, and the table of them.
     "providers/provider.*": (ALL, ["core/base", "core/model", "core/journal"]),
-    "providers/http.*": (ALL, ["core/base"]),
-    "providers/common": (ALL, ["core/base", "core/model", "providers/provider.*", "providers/http.*"]),
+    "providers/http*.*": (["http.h"], ["core/base"]),
+    "providers/common": (ALL, ["core/base", "core/model", "providers/provider.*", "providers/http*.*"]),
     "providers/catalog": (["catalog.h"], ["core/base"]),
-    "providers/aws": (["aws.h"], ["core/base", "core/model", "providers/provider.*", "providers/http.*",
+    "providers/aws": (["aws.h"], ["core/base", "core/model", "providers/provider.*", "providers/http*.*",
                                   "providers/common", "providers/catalog"]),
     "providers/local": (["local.h"], ["core/base", "core/model", "providers/provider.*", "providers/common"]),
     "providers/ssh": (["hosts.h"],
                       ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/common"]),
-    "providers/*": ([], ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/http.*",
+    "providers/*": ([], ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/http*.*",
                          "providers/common", "providers/catalog"]),
     "providers": ([], ["core/base", "core/model", "providers/provider.*", "providers/local"]),
     # Facts about checks and GPU models; both sides of the wire use them.
@@ -80,7 +80,7 @@ ROOMS = {
     "validate": (["baseline.h", "judge.h", "samples.h", "validate.h"],
                  ["core/base", "core/model", "core/ssh", "bootstrap", "validate/suite"]),
     "engine": (["certify.h", "engine.h", "kubernetes.h"],
-               CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http.*", "providers/ssh",
+               CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http*.*", "providers/ssh",
                        "validate/suite", "validate"]),
     "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "validate", "engine"]),
 }
@@ -94,14 +94,14 @@ EXCEPTIONS = {
 
 # library header: the files and folders that may include it (none: nobody); everybody else uses their functions.
 LIBRARY = {
-    r"curl/": ["providers/http.c"],
+    r"curl/": ["providers/http"],
     r"libssh2": ["core/ssh/"],
     r"sqlite3": ["core/journal/"],
     r"expat": ["core/base/xml.c"],
     r"yaml\.h": ["core/base/yaml.c"],
     r"jansson": ["core/base/json.h"],
-    r"openssl/": ["core/base/", "core/ssh/", "core/model/spec.c", "bootstrap/", "providers/aws/", "providers/local/",
-                  "providers/ssh/ssh.c"],
+    r"openssl/": ["core/base/", "core/ssh/", "core/model/spec.c", "bootstrap/", "providers/aws/", "providers/common/",
+                  "providers/local/", "providers/ssh/ssh.c"],
     r"zlib\.h": ["core/ssh/put.c", "bootstrap/agents.c"],
     r"dlfcn\.h": ["validate/agent/"],
     # The agent declares what it needs of NVIDIA's libraries and finds them by dlopen.

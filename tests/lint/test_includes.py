@@ -95,7 +95,7 @@ PLANTS = [
     ("providers/aws/sister.h", '#include "providers/ssh/hosts.h"', "providers/aws may not include providers/ssh/"),
     ("providers/other/sister.h", '#include "providers/aws/aws.h"', "providers/other may not include providers/aws/"),
     ("providers/another/sister.h", '#include "providers/other/other.h"', "providers/another may not include"),
-    ("providers/http_more.h", '#include "providers/aws/aws_int.h"', "providers may not include providers/aws/"),
+    ("providers/more_http.h", '#include "providers/aws/aws_int.h"', "providers may not include providers/aws/"),
     # the agent stands alone, and its rooms have an order
     ("engine/agent.c", '#include "validate/agent/agent.h"', "engine may not include validate/agent/agent.h"),
     ("validate/agent.c", '#include "validate/agent/agent.h"', "validate may not include validate/agent/agent.h"),
@@ -120,7 +120,7 @@ PLANTS = [
     ("core/output/json.c", "#include <jansson.h>", "only core/base/json.h may include <jansson.h>"),
     ("engine/json.h", "#include <jansson.h>", "only core/base/json.h may include <jansson.h>"),
     ("cmd/ssh.c", "#include <libssh2.h>", "only core/ssh/ may include <libssh2.h>"),
-    ("core/ssh/curl.h", "#include <curl/curl.h>", "only providers/http.c may include <curl/curl.h>"),
+    ("core/ssh/curl.h", "#include <curl/curl.h>", "only providers/http may include <curl/curl.h>"),
     ("engine/sql.h", "#include <sqlite3.h>", "only core/journal/ may include <sqlite3.h>"),
     ("core/base/yaml2.h", "#include <yaml.h>", "only core/base/yaml.c may include <yaml.h>"),
     ("providers/aws/expat.h", "#include <expat.h>", "only core/base/xml.c may include <expat.h>"),
