@@ -7,7 +7,8 @@ L := $(B)/lint
 LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' $(PKG_CFLAGS)
 
 .PHONY: lint-all lint-analyze lint-tidy
-lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok $(L)/subjects.ok check-abi check-size
+lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok $(L)/subjects.ok \
+  $(L)/pages.ok check-abi check-size
 	@echo "lint: clean"
 
 # .clang-format decides how C and CUDA files look; 'make format' applies it.
@@ -63,6 +64,16 @@ $(L)/subjects.ok: tests/lint/subjects.sh tests/lint/test_subjects.py
 	@mkdir -p $(@D)
 	@echo "  subjects"
 	@$(PYTHON) tests/lint/test_subjects.py 2>$@.err || { cat $@.err; exit 1; }
+	@touch $@
+
+# Figures, files, links, verbs and options that README and docs/ name are those of the project.
+.PHONY: pages
+pages: $(L)/pages.ok
+$(L)/pages.ok: README.md $(wildcard docs/*.md tests/unit/golden/help*.txt) validate/suite/gpu_models.tsv providers/provider.h \
+  $(LINT_C) $(LINT_H) tests/lint/pages.py
+	@mkdir -p $(@D)
+	@echo "  pages"
+	@$(PYTHON) tests/lint/pages.py
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)

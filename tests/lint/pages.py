@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""README and docs/ against the project: each figure of README has a source that says the same; files, links,
+verbs and options that a page names exist. Prints file: problem; exit 1."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?<![,.])")
+
+
+def read(name):
+    return (ROOT / name).read_text()
+
+
+def rows(name, pattern):
+    return len(re.findall(pattern, read(name), re.M))
+
+
+def figure(name, pattern):
+    found = re.search(pattern, read(name), re.M)
+    return found.group(1) if found else f"nothing in {name}"
+
+
+# A sentence of README with one figure in parentheses, and where that figure comes from.
+FIGURES = [
+    (r"has (\d+) checks", lambda: rows("docs/checks.md", r"^\| \[[a-z0-9.]+\]\(#")),
+    (r"table of (\d+) GPU models", lambda: rows("validate/suite/gpu_models.tsv", r"^model\t")),
+    (r"whose (\d+) figures and limits", lambda: rows("validate/suite/gpu_models.tsv", r"^(?:measured|floor)\t")),
+    (r"with (\d+) faults, which were all found", lambda: figure("docs/detection.md", r"^(\d+) faults, all found")),
+    (r"([\d,]+) runs of sound machines without a false", lambda: figure("docs/detection.md", r"No false alarm in ([\d,]+) runs")),
+]
+# Numbers of README's text that measure nothing.
+NO_FIGURES = [r"Debian 12/13 or Ubuntu 22\.04/24\.04", r"exits 8", r"\(2 cores\)", r"Apache-2\.0"]
+# Files that a command writes.
+MADE = ("docs/gpu-results", "build")
+
+
+def no_code(text):
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+
+
+def readme_figures():
+    text = " ".join(no_code(read("README.md")).split())
+    for pattern, source in FIGURES:
+        found = re.search(pattern, text)
+        if not found:
+            yield f"no text matches '{pattern}': change FIGURES in tests/lint/pages.py with the sentence"
+        elif found.group(1) != str(source()):
+            yield f"'{found.group(0)}' should be {source()}"
+        text = re.sub(pattern, "", text)
+    for pattern in NO_FIGURES:
+        text = re.sub(pattern, "", text)
+    for number in NUMBER.findall(text):
+        yield f"figure {number} has no source: add it to FIGURES or NO_FIGURES in tests/lint/pages.py"
+
+
+def readme_providers():
+    named = set(re.findall(r"^\| `(\w+)` \|", read("README.md"), re.M))
+    known = set(re.findall(r"&provider_(\w+),", read("providers/registry.c")))
+    if named != known:
+        yield f"its table has the providers {sorted(named)}, providers/registry.c {sorted(known)}"
+
+
+def exit_codes():
+    listed = figure("tests/unit/golden/help.txt", r"^exit codes: ((?:.|\n)*)")
+    known = set(re.findall(r"(?:^|[,\n] ?)(\d+) ", listed))
+    table = read("docs/how-it-works.md").split("## Exit codes")[1].split("\n\n")[1]
+    named = set(re.findall(r"^\| (\d+) \|", table, re.M))
+    if named != known:
+        yield f"its table has the exit codes {sorted(named)}, 'gpuprov --help' {sorted(known)}"
+
+
+def files(page, text):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        if not (page.parent / target).exists():
+            yield f"link to {target}: no such file"
+    folders = "|".join(sorted(p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] not in "._"))
+    for name in re.findall(rf"`((?:{folders})/[\w./*-]+)`", text):
+        if not name.startswith(MADE) and not re.search(r"[A-Z]{3}", name) and not list(ROOT.glob(name.rstrip("/"))):
+            yield f"{name}: no such file"
+
+
+def commands(text):
+    """Each line or span of code that starts gpuprov: its verb is one, its long options are that verb's."""
+    manual = dict(re.findall(r"^gpuprov (\w+)(.*?)(?=^gpuprov |\Z)", read("tests/unit/golden/help-verbs.txt"), re.S | re.M))
+    common = read("tests/unit/golden/help.txt")
+    code = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.S | re.M)
+    lines = [line for block in code for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", text)
+    for line in lines:
+        found = re.match(r"(?:\$ )?(?:build/)?gpuprov ([a-z]+)(.*)", line)
+        if not found:
+            continue
+        verb, words = found.group(1), found.group(2).split(" # ")[0].split(" -- ")[0]
+        if verb not in manual:
+            yield f"'{line}': no such verb"
+            continue
+        for option in re.findall(r"(?<!\S)--[a-z-]+", words):
+            if f"{option} " not in manual[verb] + common and f"{option}\n" not in manual[verb] + common:
+                yield f"'{line}': {verb} has no option {option}"
+
+
+def main():
+    problems = [f"README.md: {p}" for check in (readme_figures, readme_providers) for p in check()]
+    problems += [f"docs/how-it-works.md: {p}" for p in exit_codes()]
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = page.read_text()
+        problems += [f"{page.relative_to(ROOT)}: {p}" for check in (lambda t: files(page, t), commands) for p in check(text)]
+    print("\n".join(problems) or "pages: figures, files, links, verbs and options are those of the project")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
