@@ -62,8 +62,8 @@ def run(program, folder, sizes, count):
         rows.append([n, "%s (%s to %s)" % (sec(median(costs, "first")), sec(low), sec(high)),
                      sec(median(costs)), sec(median(costs, "ssh")), sec(median(costs, "down")),
                      sec(median(costs, "cpu")), "%.0f MiB" % (median(costs, "rss") / 1024)])
-    text = "%d rounds (%s). Ready means proven: a training step over all nodes is part of it and, on a " \
-           "machine with few cores, most of the time.\n\n%s" % (count, load_words(load.end()), table(
+    text = "%d rounds (%s). Ready nodes are validated. That includes a training step over all nodes, which " \
+           "takes most of the time on a machine with few cores.\n\n%s" % (count, load_words(load.end()), table(
                ["nodes", "every node answered its first command", "`up`, all ready", "`ssh -- true`",
                 "`down`", "CPU of `up`", "memory of `up`"], rows))
     return "Local nodes", text, []

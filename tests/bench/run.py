@@ -26,18 +26,25 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build")).resolve()
 PROGRAM = pathlib.Path(os.environ.get("GPUPROV_BIN", BUILD / "gpuprov")).resolve()
 
-HEAD = """# How quick it is
+HEAD = """# Benchmarks
 
-Measured and written by `make bench`, %s. It installs what it needs as `make test` does, needs root for the
-hosts and nodes, and takes less than ten minutes on a machine of this size. Terraform and the AWS CLI are compared with when they are there. `%s` runs one part.
+This page has the speed of gpuprov beside other programs, with the means to repeat the measurement. It is for people who
+check that speed or change it.
+
+```sh
+make bench                          # all parts; rewrites this page
+%s    # one part
+```
+
+Measured %s. `make bench` installs missing packages as `make test` does, needs root for the hosts and
+nodes, and takes less than ten minutes on a machine of this size. Terraform and the AWS CLI are compared if they are installed.
 
 Machine: %s.
 
 Versions: %s.
 
-How to read it: what is compared took turns within one run, in a rotated order, and the figures are
-medians; ranges show how restless the machine was. Clients and servers share its cores. On a machine that
-does other work at the same time trust the ratios, not the seconds.
+Compared programs took turns within one run, in a rotated order. The figures are medians; the ranges show how restless the machine
+was. Clients and servers share its cores. On a machine that does other work at the same time, trust the ratios rather than the seconds.
 
 ## Goals
 
@@ -59,7 +66,7 @@ def versions():
 def page(parts, skipped, took):
     goals = [g for _, _, gs in parts for g in gs]
     today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    text = HEAD % ("on %s, in %.1f minutes" % (today, took / 60), "make bench BENCH='--only fanout'", machine(),
+    text = HEAD % ("make bench BENCH='--only fanout'", "on %s, in %.1f minutes" % (today, took / 60), machine(),
                    versions(), table(["goal", "measured", "met"], goals))
     for title, body, _ in parts:
         text += "\n## %s\n\n%s" % (title, NOTES.get(title, "")) + body
@@ -69,20 +76,30 @@ def page(parts, skipped, took):
 
 
 NOTES = {
-    "Launch, describe, terminate on an EC2 emulator": """One stack from claim to nothing left, on moto, which
-answers each client from an empty state. "its calls alone" sends gpuprov's own requests again and does nothing else: the
-difference is what gpuprov adds (reading, deciding, the journal on disk before and after every create). "the
-fewest calls" is what one would write by hand: no claim, no identity, no lookup of subnets, types, zones, image
-and quota, no list by tag. Neither of the two signs. "look up" of gpuprov is identity and offers,
-"describe" the poll of nodes that `up` sends, "terminate" ends with a whole list that shows nothing.
+    "Launch, describe, terminate on an EC2 emulator": """One stack from claim to nothing left, on moto, which answers each client from an empty state.
+
+| client | meaning |
+|---|---|
+| its calls alone | sends gpuprov's own requests again and does nothing else. The difference is the share of gpuprov itself: reading, deciding, the journal on disk before and after every create. It does not sign |
+| the fewest calls | a program written by hand: no claim, no identity, no lookup of subnets, types, zones, image and quota, no list by tag. It does not sign |
+
+| column | of gpuprov |
+|---|---|
+| look up | identity and offers |
+| describe | the poll of nodes that `up` sends |
+| terminate | ends with a whole list that shows nothing |
 
 """,
-    "Fan-out over SSH": """Log in, copy 10 MB of random bytes, run a script of ten commands, on every host at once.
-OpenSSH: one `ssh` per host, file and script on its stdin, no checksum. gpuprov: `core/ssh` as the engine uses it,
-one thread per host; the copy is checked by SHA-256 on the node and renamed into place, and is looked for first;
-"ten commands" runs each as a command with an exit status of its own. Hosts are namespaces with an sshd on this
-machine, so most of the wall time is sshd's, whoever asks. Client CPU: user and system time of all client
-processes. Peak memory: the sum of PSS of all of them, sampled in a run of its own.
+    "Fan-out over SSH": """On every host at once: log in, copy 10 MB of random bytes, run a script of ten commands.
+
+| client | meaning |
+|---|---|
+| gpuprov | `core/ssh` as the engine uses it, one thread per host. It looks for the copy first, checks it by SHA-256 on the node, and renames it into place |
+| gpuprov, ten commands | each command has an exit status of its own |
+| OpenSSH | one `ssh` per host, file and script on its stdin, no checksum |
+
+Hosts are namespaces with an sshd on this machine, so most of the wall time is sshd's for every client. Client CPU is the user and system time of all client
+processes. Peak memory is the sum of PSS of all of them, sampled in a separate run.
 
 """,
 }
