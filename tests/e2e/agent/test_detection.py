@@ -71,10 +71,11 @@ def page():
     rows = [f"| {f.fault} | {f.check} | {f.verdict} | {' or '.join(f'`{c}`' for c in f.code.split('|'))} | {named or '-'} |"
             for f, named in (seen[f.id] for f in FAULTS)]
     return (
-        "# What is found, and who is named\n\n"
-        "Made by tests/e2e/agent/test_detection.py: the agent against stand-ins for NVIDIA's libraries, which have one fault\n"
-        "each. All kernels are the real ones, stepped on the CPU; a GPU's time is modelled. What only a real GPU can\n"
-        "show stands in [checks.md](checks.md).\n\n"
+        "# Fault detection\n\n"
+        "This page lists simulated faults, the check that finds each, and the GPU or rank that is named. It is for people who judge\n"
+        "the suite. Made by tests/e2e/agent/test_detection.py: the agent runs against stand-ins for NVIDIA's libraries, which have\n"
+        "one fault each. All kernels are the real ones, stepped on the CPU; a GPU's time is modelled. [checks](checks.md) lists\n"
+        "what only a real GPU can show.\n\n"
         f"{len(rows)} faults, all found. No false alarm in 1,000 runs of sound machines of four models, each with another seed\n"
         "of the noise in its rates (`DETECTION_RUNS=1000`; a test run makes 40 of them).\n\n"
         "| fault | found by | verdict | code | named |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
