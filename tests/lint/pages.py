@@ -28,8 +28,8 @@ FIGURES = [
     (r"has (\d+) checks", lambda: rows("docs/checks.md", r"^\| \[[a-z0-9.]+\]\(#")),
     (r"table of (\d+) GPU models", lambda: rows("validate/suite/gpu_models.tsv", r"^model\t")),
     (r"whose (\d+) figures and limits", lambda: rows("validate/suite/gpu_models.tsv", r"^(?:measured|floor)\t")),
-    (r"with (\d+) faults, which were all found", lambda: figure("docs/detection.md", r"^(\d+) faults, all found")),
-    (r"([\d,]+) runs of sound machines without a false", lambda: figure("docs/detection.md", r"No false alarm in ([\d,]+) runs")),
+    (r"found all (\d+) simulated faults", lambda: figure("docs/detection.md", r"^(\d+) faults, all found")),
+    (r"no false alarm in ([\d,]+) runs of sound machines", lambda: figure("docs/detection.md", r"No false alarm in ([\d,]+) runs")),
 ]
 # Numbers of README's text that measure nothing.
 NO_FIGURES = [r"Debian 12/13 or Ubuntu 22\.04/24\.04", r"exits 8", r"\(2 cores\)", r"Apache-2\.0"]
