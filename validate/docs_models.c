@@ -9,14 +9,20 @@
 
 static const char intro[] =
     "# GPU models\n\n"
-    "This page lists the GPU models of the table: data sheet, measured figures, sources. It is for people who judge a rate. Made\n"
+    "This page lists the GPU models of the table: data sheet, measured figures, sources. It is for people who judge a "
+    "rate. Made\n"
     "from `validate/suite/gpu_models.tsv` (`gpuprov checks --models`): do not edit.\n\n"
-    "A GPU is identified by its PCI id, never by its name. A rate under 80 % of the measured figure fails its check, under 90 % it is\n"
-    "degraded. If only a limit was published, a rate below it fails, and a rate within 5 % above it is degraded. A figure that is not\n"
+    "A GPU is identified by its PCI id, never by its name. A rate under 80 % of the measured figure fails its check, "
+    "under 90 % it is\n"
+    "degraded. If only a limit was published, a rate below it fails, and a rate within 5 % above it is degraded. A "
+    "figure that is not\n"
     "listed is *unrated*: nobody published one, and none is invented.\n\n"
-    "A test compares every figure with the data sheet: at least half of it, at most all of it, with NVLS a quarter more, because\n"
-    "bus bandwidth counts a ring's traffic. The test also finds the wrong entries of other tables when they are planted.\n\n"
-    "A GPU that is not in the table is not refused. Its counters, its results and its peers decide, and your own fleet's figures\n"
+    "A test compares every figure with the data sheet: at least half of it, at most all of it, with NVLS a quarter "
+    "more, because\n"
+    "bus bandwidth counts a ring's traffic. The test also finds the wrong entries of other tables when they are "
+    "planted.\n\n"
+    "A GPU that is not in the table is not refused. Its counters, its results and its peers decide, and your own "
+    "fleet's figures\n"
     "if you calibrate ([validation](validation.md)).\n";
 
 static void add_ids(struct str *s, const struct gpu_model *m) {

@@ -58,9 +58,9 @@ def readme_figures():
 
 def readme_providers():
     named = set(re.findall(r"^\| `(\w+)` \|", read("README.md"), re.M))
-    known = set(re.findall(r"&provider_(\w+),", read("providers/registry.c")))
+    known = set(re.findall(r"row\((\w+)\)", figure("providers/provider.h", r"^#define PROVIDER_ROWS\(row\) (.*)")))
     if named != known:
-        yield f"its table has the providers {sorted(named)}, providers/registry.c {sorted(known)}"
+        yield f"its table has the providers {sorted(named)}, providers/provider.h {sorted(known)}"
 
 
 def exit_codes():
