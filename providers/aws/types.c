@@ -6,8 +6,7 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/form.h"
-
-#include <ctype.h>
+#include "providers/common/gpu_name.h"
 
 /* Without a GPU: small current x86 types, the cheap ones first; the first that a zone sells. */
 static const char *const small_types[] = {"t3.medium", "t3a.medium", "c7i.large", "c6i.large",
@@ -26,44 +25,11 @@ void aws_types_clear(struct aws_types *t) {
 
 /* --- GPU names --- */
 
-struct gpu_name {
-    char model[64]; /* upper case, letters and digits */
-    int memory_gb;  /* 0: not said */
-};
-
-static bool noise(const char *word) {
-    static const char *const words[] = {"NVIDIA", "TESLA", "SERVER", "GB", "AMD", NULL};
-    for (size_t i = 0; words[i] != NULL; i++)
-        if (strcmp(word, words[i]) == 0) return true;
-    return str_starts(word, "SXM") || str_starts(word, "HBM");
-}
-
-static void parse_gpu(const char *text, struct gpu_name *ret) {
-    GP_AUTO_STRV struct strv words = {0};
-    GP_AUTO_FREE char *upper = xstrdup(text);
-    size_t used = 0;
-    *ret = (struct gpu_name){0};
-    for (char *p = upper; *p != '\0'; p++) *p = (char)toupper((unsigned char)*p);
-    strv_split(&words, upper, " -_");
-    for (size_t i = 0; i < words.n; i++) {
-        const char *w = words.v[i];
-        size_t digits = strspn(w, "0123456789");
-        bool gb = digits > 0 && digits <= 4 && i > 0 &&
-                  (strcmp(w + digits, "GB") == 0 || strcmp(w + digits, "G") == 0 || strcmp(w + digits, "GIB") == 0);
-        if (gb) {
-            ret->memory_gb = (int)strtol(w, NULL, 10);
-        } else if (!noise(w)) {
-            for (; *w != '\0' && used + 1 < sizeof ret->model; w++)
-                if (isalnum((unsigned char)*w)) ret->model[used++] = *w;
-        }
-    }
-}
-
 bool aws_gpu_matches(const char *wanted, const struct aws_type *t) {
     struct gpu_name want, have;
-    parse_gpu(wanted, &want);
-    parse_gpu(t->gpu_name, &have);
-    if (want.model[0] == '\0' || strcmp(want.model, have.model) != 0) return false;
+    gpu_name_parse(wanted, &want);
+    gpu_name_parse(t->gpu_name, &have);
+    if (!gpu_name_same(&want, &have)) return false;
     if (want.memory_gb == 0) return true;
     /* Makers say GB, the API says MiB, sometimes net of what the card keeps. */
     double gib = t->gpu_mib / 1024.0;
@@ -81,7 +47,7 @@ static const struct aws_old_gpu old_gpus[] = {
 
 const struct aws_old_gpu *aws_old_gpu(const char *gpu_name) {
     struct gpu_name have;
-    parse_gpu(gpu_name, &have);
+    gpu_name_parse(gpu_name, &have);
     for (size_t i = 0; i < GP_ARRAY_LEN(old_gpus); i++)
         if (strcmp(old_gpus[i].model, have.model) == 0) return &old_gpus[i];
     return NULL;
