@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table "How to add something" of docs/how-it-works.md holds: in a copy of the tree a dummy of each kind
 is added by its row, with no other file touched; the copy is built, and each dummy works."""
-import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
