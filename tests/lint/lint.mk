@@ -56,6 +56,7 @@ $(L)/includes.ok: $(FORMAT_FILES) $(sort $(shell find tests -name '*.py' -o -nam
 	@mkdir -p $(@D)
 	@echo "  includes"
 	@$(PYTHON) tests/lint/includes.py
+	@$(PYTHON) tests/lint/size.py --limits
 	@$(PYTHON) tests/lint/test_includes.py 2>$@.err || { cat $@.err; exit 1; }
 	@touch $@
 

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 import includes
+import size
 
 HEADER = "/* SPDX-License-Identifier: Apache-2.0 */\n/* Purpose. */\n"
 
@@ -230,6 +231,19 @@ class Includes(unittest.TestCase):
         for part in ("core/base: engine is not above it", "core/journal: there is no header gone.h",
                      "('engine/up.c', 'cmd/app.h') is not needed"):
             self.assertIn(part, said)
+
+    def test_functions_are_measured_and_folders_limited(self):
+        body = ("#define F(x) \\\n    { x; }\nstatic const int table[] = {1, 2};\nstruct s {\n    int n;\n};\n"
+                "static int\nlong_one(int a) {\n" + "    if (a) {\n    }\n" * 30 + "    return a; /* } */\n}\n"
+                "int short_one(void) { return sizeof(\"}\"); }\n")
+        self.assertEqual([(n, c) for n, _, c in size.functions(body)], [("long_one", 64), ("short_one", 1)])
+        for i in range(size.MAX_FILES):
+            self.write(f"engine/part/f{i}.h", HEADER)
+        self.assertEqual(size.over(size.measure(self.root)), [])
+        self.write("engine/part/last.c", HEADER + '#include "base/gp_base.h"\n' + body)
+        folders = size.measure(self.root)
+        self.assertEqual(size.over(folders), ["engine/part: 36 source files, at most 35: divide the folder"])
+        self.assertEqual((folders["engine/part"].longest, folders["engine/part"].long), ((64, "long_one"), 1))
 
 
 if __name__ == "__main__":
