@@ -5,8 +5,8 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/stats.h"
 #include "engine/run.h"
-#include "validate/suite/peers.h"
 #include "validate/samples.h"
 
 #include <dirent.h>
@@ -38,7 +38,7 @@ static json_t *figure_json(const struct samples *all) {
     json_object_set_new(j, "metric", json_string(worst->metric->name));
     json_object_set_new(j, "unit", json_string(worst->metric->unit));
     json_object_set_new(j, "n", json_integer((json_int_t)all->list.len));
-    json_object_set_new(j, "median", json_real(peers_median(v, all->list.len)));
+    json_object_set_new(j, "median", json_real(stats_median(v, all->list.len)));
     json_object_set_new(j, "worst", json_real(worst->value));
     if (worst->node != NULL) json_object_set_new(j, "worst_node", json_integer(worst->node->slot));
     if (worst->gpu >= 0) json_object_set_new(j, "worst_gpu", json_integer(worst->gpu));

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/stats.h"
 #include "validate/samples.h"
 #include "validate/suite/models.h"
-#include "validate/suite/peers.h"
 
 #include <math.h>
 
@@ -195,7 +195,7 @@ static struct baseline_figure figure_of(const struct samples *all, size_t i, con
     size_t n = 0;
     for (size_t k = 0; k < all->list.len; k++)
         if (alike(&all->list.items[k], one)) v[n++] = all->list.items[k].value;
-    double median = peers_median(v, n);
+    double median = stats_median(v, n);
     return (struct baseline_figure){.model = xstrdup(one->model),
                                     .driver = xstrdup(one->driver),
                                     .check = xstrdup(one->info->id),
@@ -206,7 +206,7 @@ static struct baseline_figure figure_of(const struct samples *all, size_t i, con
                                     .gpus = one->gpus,
                                     .n = (int64_t)n,
                                     .median = median,
-                                    .mad = peers_mad(v, n, median)};
+                                    .mad = stats_mad(v, n, median)};
 }
 
 static bool is_first(const struct samples *all, size_t i) {

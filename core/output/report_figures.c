@@ -6,6 +6,7 @@
 #include "report_figures.h"
 
 #include "base/json.h"
+#include "base/stats.h"
 #include "report_parts.h"
 
 #include <math.h>
@@ -127,18 +128,13 @@ static void loss(const struct check_result *c, struct str *out) {
 }
 
 static double median_of(const json_t *list) {
-    size_t n = json_array_size(list);
-    if (n == 0) return NAN;
-    double *v = xcalloc(n, sizeof *v);
-    for (size_t i = 0; i < n; i++) {
+    GP_AUTO_FREE double *v = xcalloc(json_array_size(list) + 1, sizeof *v);
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
         double x = number(json_array_get(list, i));
-        size_t k = i;
-        for (; k > 0 && v[k - 1] > x; k--) v[k] = v[k - 1];
-        v[k] = x;
+        if (isfinite(x)) v[n++] = x;
     }
-    double middle = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-    free(v);
-    return middle;
+    return n ? stats_median(v, n) : NAN;
 }
 
 /* How far ranks lie apart: one that is half as slow again as the median rank is marked. */

@@ -21,9 +21,5 @@ struct peers {
  * and PEERS_MADS deviations; better ones are never marked. False, with nothing marked: fewer than PEERS_MIN
  * values, or a median that is not positive. */
 bool peers_compare(const double *v, size_t n, bool ceiling, bool *ret_outlier, struct peers *ret);
-/* The median; n > 0. Does not change v. */
-double peers_median(const double *v, size_t n);
-/* The median of the distances from it. */
-double peers_mad(const double *v, size_t n, double median);
 
 #endif

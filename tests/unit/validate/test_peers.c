@@ -6,8 +6,8 @@
 
 #include "validate/suite/peers.h"
 
-#include "validate/agent/run/gpu_peers.c"
 #include "validate/agent/base/result.c"
+#include "validate/agent/run/gpu_peers.c"
 
 static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_which) {
     bool marked[64];
@@ -19,14 +19,6 @@ static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_whic
     for (size_t i = 0; i < n; i++)
         if (marked[i]) *ret_which = i;
     return p.outliers;
-}
-
-static void test_median_and_deviation(void **state) {
-    (void)state;
-    const double v[] = {5, 1, 4, 2, 3, 100};
-    assert_true(peers_median(v, 5) == 3);
-    assert_true(peers_median(v, 6) == 3.5);
-    assert_true(peers_mad(v, 5, 3) == 1);
 }
 
 static void test_what_is_an_outlier(void **state) {
@@ -174,10 +166,10 @@ static void test_models_are_not_mixed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_median_and_deviation), cmocka_unit_test(test_what_is_an_outlier),
-        cmocka_unit_test(test_no_false_alarm),       cmocka_unit_test(test_gpus_of_a_node),
-        cmocka_unit_test(test_models_of_a_node),     cmocka_unit_test(test_a_worse_verdict_stays),
-        cmocka_unit_test(test_nodes_of_a_run),       cmocka_unit_test(test_models_are_not_mixed),
+        cmocka_unit_test(test_what_is_an_outlier),    cmocka_unit_test(test_no_false_alarm),
+        cmocka_unit_test(test_gpus_of_a_node),        cmocka_unit_test(test_models_of_a_node),
+        cmocka_unit_test(test_a_worse_verdict_stays), cmocka_unit_test(test_nodes_of_a_run),
+        cmocka_unit_test(test_models_are_not_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

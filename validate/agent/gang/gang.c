@@ -42,17 +42,6 @@ bool gang_barrier(struct check_ctx *c, struct agent_result *r) {
     return false;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
-double gang_median(double *v, size_t n) {
-    if (n == 0) return 0;
-    qsort(v, n, sizeof *v, by_value);
-    return v[(n - 1) / 2];
-}
-
 double gang_now_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -16,8 +16,6 @@ void gang_broken(struct check_ctx *c, struct agent_result *r, const struct gp_er
 bool gang_gather(struct check_ctx *c, struct agent_result *r, const void *own, void *all, size_t n);
 bool gang_broadcast(struct check_ctx *c, struct agent_result *r, void *p, size_t n, int root);
 bool gang_barrier(struct check_ctx *c, struct agent_result *r);
-/* The element of `v` in the middle (the lower one of two); v is reordered. 0 when n is 0. */
-double gang_median(double *v, size_t n);
 double gang_now_s(void);
 /* All ranks tell each other where they are (c->who). False: c->comm_err is set. */
 bool gang_meet(struct check_ctx *c, int node);

@@ -17,7 +17,7 @@ struct samples {
     size_t n;
 };
 void samples_add(struct samples *s, double v);  /* ignored when full */
-double samples_median(const struct samples *s); /* the lower one of two; 0 with none */
+double samples_median(const struct samples *s); /* 0 with none */
 /* Adds "key": {"median":..,"least":..,"most":..,"spread":..,"samples":n} to data; spread: least to most, in
  * percent of the median. */
 void samples_say(const struct samples *s, struct agent_result *r, const char *key);

@@ -5,6 +5,7 @@
 #include "samples.h"
 
 #include "base/clock.h"
+#include "base/stats.h"
 #include "validate/agent/cuda/cuda.h"
 
 #include <inttypes.h>
@@ -18,25 +19,10 @@ void samples_add(struct samples *s, double v) {
     if (s->n < SAMPLES_MAX) s->v[s->n++] = v;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
-static struct samples sorted(const struct samples *s) {
-    struct samples t = *s;
-    qsort(t.v, t.n, sizeof t.v[0], by_value);
-    return t;
-}
-
-double samples_median(const struct samples *s) {
-    struct samples t = sorted(s);
-    return t.n ? t.v[(t.n - 1) / 2] : 0;
-}
+double samples_median(const struct samples *s) { return stats_median(s->v, s->n); }
 
 void samples_say(const struct samples *s, struct agent_result *r, const char *key) {
-    struct samples t = sorted(s);
-    double median = samples_median(s), least = t.n ? t.v[0] : 0, most = t.n ? t.v[t.n - 1] : 0;
+    double median = samples_median(s), least = stats_quantile(s->v, s->n, 0), most = stats_quantile(s->v, s->n, 1);
     str_addf(&r->data, "%s\"%s\":{\"median\":", r->data.len ? "," : "", key);
     agent_json_num(&r->data, median);
     str_add(&r->data, ",\"least\":");
@@ -45,7 +31,7 @@ void samples_say(const struct samples *s, struct agent_result *r, const char *ke
     agent_json_num(&r->data, most);
     str_add(&r->data, ",\"spread\":");
     agent_json_num(&r->data, median > 0 ? 100 * (most - least) / median : 0);
-    str_addf(&r->data, ",\"samples\":%zu}", t.n);
+    str_addf(&r->data, ",\"samples\":%zu}", s->n);
 }
 
 static int take_some(struct check_ctx *c, const struct measured *m, int warm, int n, struct samples *ret,

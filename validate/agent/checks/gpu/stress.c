@@ -4,15 +4,7 @@
 
 #include "stress.h"
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *v, size_t n) {
-    qsort(v, n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
+#include "base/stats.h"
 
 static double mean_rate(const struct stress_sample *s, size_t n) {
     double sum = 0;
@@ -27,7 +19,7 @@ static void clocks(const struct stress_sample *s, size_t n, struct stress_figure
         if (s[i].clock_mhz > 0) v[told++] = s[i].clock_mhz;
     ret->clocks_told = told > 0;
     if (told) {
-        ret->clock = median(v, told);
+        ret->clock = stats_median(v, told);
         for (size_t i = 0; i < told; i++) dips += v[i] < 0.8 * ret->clock;
         ret->dips = 100.0 * (double)dips / (double)told;
     }

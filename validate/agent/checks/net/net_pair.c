@@ -6,6 +6,7 @@
 
 #include "validate/agent/gang/gang.h"
 
+#include "base/stats.h"
 #include "validate/agent/comm/comm_tcp.h"
 #include "validate/agent/device/numeric.h"
 
@@ -108,7 +109,7 @@ static int trips(struct pair_state *s, int peer, bool first, struct pair_record 
         rec->wrong += r == 0 && ball != want;
         if (i >= WARM_TRIPS) times[i - WARM_TRIPS] = (gang_now_s() - began) * 1e6;
     }
-    if (r == 0) rec->latency_us = gang_median(times, TRIPS);
+    if (r == 0) rec->latency_us = stats_median(times, TRIPS);
     return r;
 }
 

@@ -7,6 +7,7 @@
 #include "train.h"
 
 #include "base/clock.h"
+#include "base/stats.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -290,14 +291,14 @@ static bool same_start(struct train *t) {
 static void say_speed(struct train *t) {
     int n = t->c->size, slowest = 0;
     GP_AUTO_FREE double *medians = xcalloc((size_t)n, sizeof *medians);
-    GP_AUTO_FREE double *sorted = xcalloc((size_t)n, sizeof *sorted);
     for (int k = 0; k < n; k++) {
-        medians[k] = gang_median(t->compute + (size_t)k * (size_t)t->steps, (size_t)t->steps);
-        sorted[k] = medians[k];
+        medians[k] = stats_median(t->compute + (size_t)k * (size_t)t->steps, (size_t)t->steps);
         if (medians[k] > medians[slowest]) slowest = k;
     }
     double tokens = (double)t->gpt.rows * n * t->steps;
-    double rate = t->train_s > 0 ? tokens / t->train_s : 0, middle = gang_median(sorted, (size_t)n);
+    double rate = t->train_s > 0 ? tokens / t->train_s : 0;
+    double middle =
+        stats_quantile(medians, (size_t)n, 0.5); /* of two ranks the faster one, so that the other can stand out */
     agent_metric(t->r, "tokens_per_s", rate);
     if (t->one_rank_tokens_per_s > 0) agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
     agent_metric(t->r, "comm_share", t->train_s > 0 ? t->comm_s / t->train_s : 0);

@@ -6,6 +6,8 @@
 
 #include "train_mixed.h"
 
+#include "base/stats.h"
+
 #include <math.h>
 
 static const struct mx_shape small_shape = {GPT_VOCAB, GPT_DIM, GPT_CTX, GPT_HEADS, GPT_LAYERS, GPT_FF};
@@ -57,12 +59,6 @@ static bool fits(struct train *t, size_t i, bool *ret) {
 
 /* --- what is said --- */
 
-static double median_of(const double *v, int n) {
-    GP_AUTO_FREE double *copy = xcalloc((size_t)GP_MAX(n, 1), sizeof *copy);
-    memcpy(copy, v, (size_t)n * sizeof *copy);
-    return gang_median(copy, (size_t)n);
-}
-
 static void say_losses(const struct mixed *m, struct str *s) {
     int stride = GP_MAX(1, (m->n_losses + 39) / 40);
     str_add(s, "\"losses\":[");
@@ -82,7 +78,7 @@ static void say_num(struct str *s, const char *key, double v) {
 static void say_run(struct mixed *m, const char *key) {
     const struct mixed_plan *p = m->plan;
     struct str *s = &m->r->data;
-    double step = median_of(m->step_s, m->n_step);
+    double step = stats_median(m->step_s, (size_t)m->n_step);
     str_addf(s, "%s\"%s\":{", s->len > 0 ? "," : "", key);
     say_losses(m, s);
     str_addf(s, ",\"type\":\"%s\",\"parameters\":%zu,\"width\":%d,\"layers\":%d,\"context\":%d", p->name,
@@ -97,8 +93,8 @@ static void say_run(struct mixed *m, const char *key) {
     say_num(s, "gradient_norm", m->norm);
     if (p->reference_steps > 0) say_num(s, "reference", m->reference_part);
     say_num(s, "step_ms", step * 1000);
-    say_num(s, "gradient_ms", median_of(m->compute_s, m->n_compute) * 1000);
-    say_num(s, "comm_ms", median_of(m->comm_s, m->n_compute) * 1000);
+    say_num(s, "gradient_ms", stats_median(m->compute_s, (size_t)m->n_compute) * 1000);
+    say_num(s, "comm_ms", stats_median(m->comm_s, (size_t)m->n_compute) * 1000);
     str_addc(s, '}');
 }
 
@@ -110,23 +106,21 @@ static double say_ranks(struct mixed *m, double tokens_per_rank) {
     GP_AUTO_FREE double *rates = xcalloc((size_t)n, sizeof *rates);
     for (int k = 0; k < n; k++) {
         for (int i = 0; i < m->n_compute; i++) one[i] = m->rank_s[i * n + k];
-        medians[k] = gang_median(one, (size_t)m->n_compute);
+        medians[k] = stats_median(one, (size_t)m->n_compute);
         rates[k] = medians[k] > 0 ? tokens_per_rank / medians[k] : 0;
         if (medians[k] > medians[slowest]) slowest = k;
     }
     agent_data_nums(m->r, "tokens_per_s_per_rank", rates, (size_t)GP_MIN(n, 256));
     agent_data_int(m->r, "slowest_rank", slowest);
-    double most = medians[slowest], middle = gang_median(medians, (size_t)n);
+    double most = medians[slowest], middle = stats_quantile(medians, (size_t)n, 0.5); /* as in fp32 */
     return middle > 0 ? most / middle : 1;
 }
 
 static void say_spread(struct mixed *m) {
     static const double parts[] = {0, 0.1, 0.5, 0.9, 1};
     double at[GP_ARRAY_LEN(parts)];
-    GP_AUTO_FREE double *v = xcalloc((size_t)GP_MAX(m->n_step, 1), sizeof *v);
-    memcpy(v, m->step_s, (size_t)m->n_step * sizeof *v);
-    gang_median(v, (size_t)m->n_step); /* sorts */
-    for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++) at[i] = v[(size_t)(parts[i] * GP_MAX(m->n_step - 1, 0))] * 1000;
+    for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++)
+        at[i] = stats_quantile(m->step_s, (size_t)m->n_step, parts[i]) * 1000;
     agent_data_nums(m->r, "step_ms_0_10_50_90_100", at, GP_ARRAY_LEN(at));
 }
 
@@ -141,9 +135,9 @@ static void say_speed(struct mixed *m) {
     const struct mixed_plan *p = m->plan;
     struct check_ctx *c = m->c;
     find_model(c);
-    double own = (double)m->gpt.rows * p->micros, step = median_of(m->step_s, m->n_step);
-    double alone = median_of(m->compute_s, m->n_compute) + m->update_s;
-    double comm = median_of(m->comm_s, m->n_compute), shown = GP_MAX(step - alone, 0);
+    double own = (double)m->gpt.rows * p->micros, step = stats_median(m->step_s, (size_t)m->n_step);
+    double alone = stats_median(m->compute_s, (size_t)m->n_compute) + m->update_s;
+    double comm = stats_median(m->comm_s, (size_t)m->n_compute), shown = GP_MAX(step - alone, 0);
     double rate = step > 0 ? own * c->size / step : 0;
     double peak =
         c->model != NULL ? gpu_model_spec(c->model, p->type == GEMM_BF16 ? "bf16_tflops" : "fp16_tflops") : -1;
