@@ -28,10 +28,13 @@ ROOMS = {
     "core/output": (["output.h", "report.h", "width.h"], ["core/base", "core/model"]),
     "templates": (["templates.h"], ["core/base"]),
     "bootstrap": (["bootstrap.h"], ["core/base", "core/model", "core/ssh/link.h", "templates"]),
+    # Facts about checks and GPU models; both sides of the wire use them.
+    "validate/suite": (["checks.h", "models.h", "peers.h", "pick.h"], ["core/base"]),
     # The contract, what all providers share, each provider by itself, and the table of them.
     "providers/provider.*": (ALL, ["core/base", "core/model", "core/journal"]),
     "providers/http*.*": (["http.h"], ["core/base"]),
-    "providers/common": (ALL, ["core/base", "core/model", "providers/provider.*", "providers/http*.*"]),
+    "providers/common": (ALL, ["core/base", "core/model", "providers/provider.*", "providers/http*.*",
+                               "validate/suite/models.h"]),
     "providers/catalog": (["catalog.h"], ["core/base"]),
     "providers/aws": (["aws.h"], ["core/base", "core/model", "providers/provider.*", "providers/http*.*",
                                   "providers/common", "providers/catalog"]),
@@ -41,8 +44,6 @@ ROOMS = {
     "providers/*": ([], ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/http*.*",
                          "providers/common", "providers/catalog"]),
     "providers": ([], ["core/base", "core/model", "providers/provider.*", "providers/local"]),
-    # Facts about checks and GPU models; both sides of the wire use them.
-    "validate/suite": (["checks.h", "models.h", "peers.h", "pick.h"], ["core/base"]),
     # The agent: nothing of the controller but core/base.
     "validate/agent/device": (["device.h", "numeric.h"], ["core/base"]),
     "validate/agent/comm/comm.*": (ALL, ["core/base", "validate/agent/device/device.h"]),
