@@ -6,11 +6,9 @@
 
 #include "base/error.h"
 #include "base/vec.h"
-#include "validate/suite/checks.h"
 #include "model/report.h"
-
-#define AGENT_PROTOCOL 1
-#define AGENT_LINE_MAX ((size_t)60 << 10) /* bytes; ssh cuts lines at 64 KiB */
+#include "validate/suite/checks.h"
+#include "validate/suite/protocol.h"
 
 enum agent_line_type {
     AGENT_HELLO,   /* agent, host, boot_id, pid, rank, size */

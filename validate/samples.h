@@ -4,8 +4,8 @@
 #ifndef GP_SAMPLES_H
 #define GP_SAMPLES_H
 
-#include "validate/suite/checks.h"
 #include "model/report.h"
+#include "validate/suite/checks.h"
 
 struct sample {
     struct report_node *node; /* NULL: of all nodes together. Borrowed, as the next three */

@@ -4,10 +4,10 @@
 #ifndef GP_VALIDATE_H
 #define GP_VALIDATE_H
 
-#include "ssh/link.h"
-#include "validate/suite/checks.h"
 #include "model/report.h"
 #include "model/spec.h"
+#include "ssh/link.h"
+#include "validate/suite/checks.h"
 
 struct validate_plan {
     VEC_OF(const struct check_info *) node_checks; /* CHECK_NODE and, with gpus, CHECK_GPU */

@@ -7,24 +7,6 @@
 
 #include <math.h>
 
-static const char *const verdict_names[] = {
-    [VERDICT_PASS] = "pass",   [VERDICT_DEGRADED] = "degraded", [VERDICT_SKIPPED] = "skipped",
-    [VERDICT_ERROR] = "error", [VERDICT_FAIL] = "fail",
-};
-
-const char *verdict_name(enum verdict v) {
-    return (size_t)v < GP_ARRAY_LEN(verdict_names) ? verdict_names[v] : "error";
-}
-
-bool verdict_parse(const char *name, enum verdict *ret) {
-    for (size_t i = 0; name != NULL && i < GP_ARRAY_LEN(verdict_names); i++) {
-        if (strcmp(name, verdict_names[i]) != 0) continue;
-        *ret = (enum verdict)i;
-        return true;
-    }
-    return false;
-}
-
 void check_result_clear(struct check_result *r) {
     for (size_t i = 0; i < r->metrics.len; i++) {
         free(r->metrics.items[i].name);
@@ -119,17 +101,6 @@ void report_judge(struct report *r) {
         n->ready = t.required > 0 && t.held == t.required;
         r->ready = r->ready && n->ready;
     }
-}
-
-enum node_check verdict_node_check(enum verdict v) {
-    switch (v) {
-    case VERDICT_PASS: return NODE_CHECK_PASS;
-    case VERDICT_DEGRADED: return NODE_CHECK_DEGRADED;
-    case VERDICT_FAIL: return NODE_CHECK_FAIL;
-    case VERDICT_ERROR:
-    case VERDICT_SKIPPED: return NODE_CHECK_UNKNOWN;
-    }
-    return NODE_CHECK_UNKNOWN;
 }
 
 /* A certain failure says more than what could not be told, and that more than a slow figure. */

@@ -7,11 +7,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "base/vec.h"
-
-/* Order is severity: a report's verdict is the worst of its required results. */
-enum verdict { VERDICT_PASS, VERDICT_DEGRADED, VERDICT_SKIPPED, VERDICT_ERROR, VERDICT_FAIL };
-const char *verdict_name(enum verdict v); /* "pass", "degraded", "skipped", "error", "fail" */
-bool verdict_parse(const char *name, enum verdict *ret);
+#include "base/verdict.h"
 
 struct metric {
     char *name; /* "bandwidth" */
@@ -73,10 +69,6 @@ void report_clear(struct report *r);
 /* Sets ready of each node and of the whole: every required check ran and is pass or degraded (only
  * pass with strict), and there was at least one required check. */
 void report_judge(struct report *r);
-/* In the node-check language, which schedulers read: 0 pass, 1 degraded, 2 fail, 3 could not tell. A
- * required check that did not run (error, skipped) is 3, never 0. */
-enum node_check { NODE_CHECK_PASS, NODE_CHECK_DEGRADED, NODE_CHECK_FAIL, NODE_CHECK_UNKNOWN };
-enum node_check verdict_node_check(enum verdict v);
 enum node_check report_node_check(const struct report *r);
 json_t *report_to_json(const struct report *r); /* new reference; "schema": "gpuprov/report/v1" */
 int report_from_json(const json_t *j, struct report *ret, struct gp_error *err);

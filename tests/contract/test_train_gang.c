@@ -25,7 +25,7 @@ const struct agent_kind agent_kind = {
 
 enum { RANKS_MAX = 4, STEPS = 12, DEADLINE_MS = 240000 };
 struct said { /* by one rank */
-    enum agent_verdict verdict;
+    enum verdict verdict;
     char code[48], message[400], culprits[64], hash[24], device[8];
     double reference, mfu;
 };
@@ -145,9 +145,9 @@ static void test_gang(void **state) {
     for (int k = 0; k < g->size; k++) {
         char want[16] = "";
         if (g->culprit >= 0) snprintf(want, sizeof want, "%d", g->culprit);
-        if (said[k].verdict != (g->culprit < 0 ? AGENT_PASS : AGENT_FAIL) || !str_starts(said[k].code, g->code) ||
+        if (said[k].verdict != (g->culprit < 0 ? VERDICT_PASS : VERDICT_FAIL) || !str_starts(said[k].code, g->code) ||
             strcmp(said[k].culprits, want) != 0 || strstr(said[k].message, g->in) == NULL)
-            fail_msg("rank %d says %s (%s): %s; to blame: '%s'", k, agent_verdict_name(said[k].verdict), said[k].code,
+            fail_msg("rank %d says %s (%s): %s; to blame: '%s'", k, verdict_name(said[k].verdict), said[k].code,
                      said[k].message, said[k].culprits);
         assert_string_equal(said[k].device, "cuda");
         if (g->culprit >= 0) continue;

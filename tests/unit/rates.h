@@ -4,8 +4,8 @@
 #define TEST_RATES_H
 
 #include "base/json.h"
-#include "validate/suite/checks.h"
 #include "validate/samples.h"
+#include "validate/suite/checks.h"
 #include "validate/validate.h"
 
 #include <math.h>

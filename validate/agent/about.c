@@ -62,7 +62,7 @@ int verb_checks(int argc, char **argv) {
     const struct arg none[] = {{.name = NULL}};
     if (args_parse(argc, argv, none, &err)) {
         fprintf(stderr, "gpuprov-agent checks: %s\n", err.msg);
-        return AGENT_EXIT_UNKNOWN;
+        return NODE_CHECK_UNKNOWN;
     }
     struct pick list[GP_ARRAY_LEN(((struct check_list *)0)->items)];
     size_t n = 0;

@@ -11,13 +11,7 @@
 #include "validate/agent/device/device.h"
 #include "validate/suite/checks.h"
 #include "validate/suite/models.h"
-
-#define AGENT_PROTOCOL 1
-#define AGENT_LINE_MAX (60 << 10) /* bytes with the newline; longer lines are never written */
-
-/* Same names and order as the controller's enum verdict (core/model/report.h): the worst wins. */
-enum agent_verdict { AGENT_PASS, AGENT_DEGRADED, AGENT_SKIPPED, AGENT_ERROR, AGENT_FAIL };
-const char *agent_verdict_name(enum agent_verdict v);
+#include "validate/suite/protocol.h"
 
 struct agent_metric {
     const struct check_metric_info *info;
@@ -33,7 +27,7 @@ struct agent_result {
     const struct check_info *check;
     int gpu;  /* -1: not about one GPU; else said as "gpu" */
     int rank; /* -1: not a gang check; else said as "rank" */
-    enum agent_verdict verdict;
+    enum verdict verdict;
     char code[48];        /* "low_disk"; "" on pass */
     char message[400];    /* one line */
     char suggestion[400]; /* "" : the table's, when not pass */
@@ -51,9 +45,9 @@ void agent_result_init(struct agent_result *r, const struct check_info *check);
 void agent_result_clear(struct agent_result *r);
 
 /* A worse verdict replaces what was said before; an equal or better one is ignored (first wins). */
-void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, const char *fmt, ...) GP_PRINTF(4, 5);
+void agent_set(struct agent_result *r, enum verdict v, const char *code, const char *fmt, ...) GP_PRINTF(4, 5);
 /* From an error of a library call: fail or error with the error's text. */
-void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code, const struct gp_error *err);
+void agent_set_error(struct agent_result *r, enum verdict v, const char *code, const struct gp_error *err);
 /* The line shown beside a pass ("8 of 8 GB/s ..."); ignored unless the verdict is pass. */
 void agent_say(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
 void agent_suggest(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
@@ -138,7 +132,7 @@ struct gpu_identity {
 
 struct check_ops {
     const char *id; /* a row of check_table; NULL ends a list */
-    /* Can it run here? false after agent_set(r, AGENT_SKIPPED, ...) with the reason. NULL: always. */
+    /* Can it run here? false after agent_set(r, VERDICT_SKIPPED, ...) with the reason. NULL: always. */
     bool (*needs)(struct check_ctx *c, struct agent_result *r);
     /* Measures and verifies, in a worker process that is killed when the limit passes. */
     void (*run)(struct check_ctx *c, struct agent_result *r);

@@ -3,15 +3,15 @@
  * of NVIDIA's is found at run time, in worker processes. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "validate/agent/checks/gpu/gpu.h"
 #include "validate/agent/checks/gpu/health_cuda.h"
-#include "validate/agent/comm/nccl_cuda.h"
 #include "validate/agent/checks/gpu/samples.h"
+#include "validate/agent/comm/nccl_cuda.h"
+#include "validate/agent/cuda/cuda.h"
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r) {
     if (c->gpu >= 0) return true;
-    agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU device node");
+    agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU device node");
     return false;
 }
 

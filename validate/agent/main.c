@@ -82,7 +82,7 @@ static bool asks_help(const char *arg) { return str_eq(arg, "--help") || str_eq(
 
 static int usage(const char *what, const char *name) {
     fprintf(stderr, "gpuprov-agent: %s%s; 'gpuprov-agent --help' lists what there is\n", what, name);
-    return AGENT_EXIT_UNKNOWN;
+    return NODE_CHECK_UNKNOWN;
 }
 
 int main(int argc, char **argv) {

@@ -32,6 +32,4 @@ int verb_checks(int argc, char **argv);
 int verb_train(int argc, char **argv);
 void agent_help(FILE *to);
 
-#define AGENT_EXIT_UNKNOWN 3 /* "could not tell": also bad usage, as schedulers read it */
-
 #endif

@@ -39,49 +39,49 @@ static void judged(struct agent_result *r, const struct gpu_model *model, double
     agent_judge_limits(r);
 }
 
-static void is(double read, double h2d, enum agent_verdict v, const char *code, const char *part) {
+static void is(double read, double h2d, enum verdict v, const char *code, const char *part) {
     struct agent_result r;
     judged(&r, h100(), read, h2d);
     if (r.verdict != v || !str_eq(r.code, code) || strstr(r.message, part) == NULL)
-        fail_msg("read %g h2d %g: %s %s '%s'", read, h2d, agent_verdict_name(r.verdict), r.code, r.message);
+        fail_msg("read %g h2d %g: %s %s '%s'", read, h2d, verdict_name(r.verdict), r.code, r.message);
     agent_result_clear(&r);
 }
 
 static void test_shares_of_what_was_measured(void **state) {
     (void)state;
-    is(2540, 55, AGENT_PASS, "", "");
-    is(2287, 55, AGENT_PASS, "", ""); /* just over 90 % */
-    is(2285, 55, AGENT_DEGRADED, "low_read", "90 % of the 2540 that a sound H100 SXM5 80GB reaches");
-    is(2033, 55, AGENT_DEGRADED, "low_read", "80 % of");
-    is(2031, 55, AGENT_FAIL, "low_read", "DCGM");
-    is(1270, 55, AGENT_FAIL, "low_read", "50 % of the 2540");
+    is(2540, 55, VERDICT_PASS, "", "");
+    is(2287, 55, VERDICT_PASS, "", ""); /* just over 90 % */
+    is(2285, 55, VERDICT_DEGRADED, "low_read", "90 % of the 2540 that a sound H100 SXM5 80GB reaches");
+    is(2033, 55, VERDICT_DEGRADED, "low_read", "80 % of");
+    is(2031, 55, VERDICT_FAIL, "low_read", "DCGM");
+    is(1270, 55, VERDICT_FAIL, "low_read", "50 % of the 2540");
 }
 
 static void test_limits_that_were_published(void **state) {
     (void)state;
-    is(2540, 51, AGENT_PASS, "", "");
-    is(2540, 49, AGENT_DEGRADED, "low_h2d", "hardly above the limit of 48 of the H100 SXM5 80GB");
-    is(2540, 47, AGENT_FAIL, "low_h2d", "below the limit of 48 of the H100 SXM5 80GB");
+    is(2540, 51, VERDICT_PASS, "", "");
+    is(2540, 49, VERDICT_DEGRADED, "low_h2d", "hardly above the limit of 48 of the H100 SXM5 80GB");
+    is(2540, 47, VERDICT_FAIL, "low_h2d", "below the limit of 48 of the H100 SXM5 80GB");
 }
 
 static void test_missing_figures(void **state) {
     (void)state;
-    is(-1, 55, AGENT_ERROR, "not_measured", "'read' was not measured");
-    is(2540, -1, AGENT_PASS, "", ""); /* optional */
+    is(-1, 55, VERDICT_ERROR, "not_measured", "'read' was not measured");
+    is(2540, -1, VERDICT_PASS, "", ""); /* optional */
 }
 
 static void test_unknown_models_are_unrated(void **state) {
     (void)state;
     struct agent_result r;
     judged(&r, NULL, 3, -1); /* any figure at all */
-    assert_int_equal(r.verdict, AGENT_PASS);
+    assert_int_equal(r.verdict, VERDICT_PASS);
     for (size_t i = 0; i < r.n_metrics; i++) assert_true(r.metrics[i].unrated);
     agent_metric(&r, "wrong", 1); /* what is exact still decides */
     agent_judge_limits(&r);
-    assert_int_equal(r.verdict, AGENT_FAIL);
+    assert_int_equal(r.verdict, VERDICT_FAIL);
     agent_result_clear(&r);
     judged(&r, NULL, -1, -1);
-    assert_int_equal(r.verdict, AGENT_PASS);
+    assert_int_equal(r.verdict, VERDICT_PASS);
     agent_result_clear(&r);
 }
 
@@ -90,9 +90,9 @@ static void test_conditions_of_nccl(void **state) {
     static const struct {
         bool nvls;
         double busbw;
-        enum agent_verdict v;
-    } cases[] = {{true, 480, AGENT_PASS},  {true, 370, AGENT_FAIL},      {true, 390, AGENT_DEGRADED},
-                 {false, 370, AGENT_PASS}, {false, 300, AGENT_DEGRADED}, {false, 290, AGENT_FAIL}};
+        enum verdict v;
+    } cases[] = {{true, 480, VERDICT_PASS},  {true, 370, VERDICT_FAIL},      {true, 390, VERDICT_DEGRADED},
+                 {false, 370, VERDICT_PASS}, {false, 300, VERDICT_DEGRADED}, {false, 290, VERDICT_FAIL}};
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
         struct agent_result r;
         agent_result_init(&r, &nccl);

@@ -4,21 +4,21 @@
  * they are included. */
 #include "base/gp_base.h"
 
-#include "validate/agent/comm/comm_tcp.h"
-#include "validate/agent/checks/host/host.h"
-#include "validate/agent/device/numeric.h"
 #include "validate/agent/base/sha256.h"
+#include "validate/agent/checks/host/host.h"
 #include "validate/agent/checks/train/train_model.h"
+#include "validate/agent/comm/comm_tcp.h"
+#include "validate/agent/device/numeric.h"
 
-#include "validate/agent/device/device_host.c"
-#include "validate/agent/device/host_gemm.c"
-#include "validate/agent/device/host_kernels.c"
-#include "validate/agent/device/host_mixed.c"
 #include "validate/agent/base/kernlog.c"
 #include "validate/agent/base/result.c"
 #include "validate/agent/base/sha256.c"
 #include "validate/agent/checks/train/train_data.c"
 #include "validate/agent/checks/train/train_model.c"
+#include "validate/agent/device/device_host.c"
+#include "validate/agent/device/host_gemm.c"
+#include "validate/agent/device/host_kernels.c"
+#include "validate/agent/device/host_mixed.c"
 
 #include <math.h>
 #include <setjmp.h>
@@ -268,27 +268,27 @@ static const struct check_info example = {
                 {.name = "delay", .unit = "us", .ceiling = true, .fail = 10, .degraded = 5, .source = "t"},
                 {.name = "seen", .unit = "", .fail = -1, .degraded = -1, .source = ""}}};
 
-static enum agent_verdict judged(double speed, double delay) {
+static enum verdict judged(double speed, double delay) {
     struct agent_result r;
     agent_result_init(&r, &example);
     agent_metric(&r, "speed", speed);
     agent_metric(&r, "delay", delay);
     agent_metric(&r, "seen", 1e12);
     agent_judge_limits(&r);
-    enum agent_verdict v = r.verdict;
+    enum verdict v = r.verdict;
     agent_result_clear(&r);
     return v;
 }
 
 static void test_limits(void **state) {
     (void)state;
-    assert_int_equal(judged(3, 1), AGENT_PASS);
-    assert_int_equal(judged(2, 5), AGENT_PASS); /* a limit itself is met */
-    assert_int_equal(judged(1.5, 1), AGENT_DEGRADED);
-    assert_int_equal(judged(3, 6), AGENT_DEGRADED);
-    assert_int_equal(judged(0.5, 6), AGENT_FAIL);
-    assert_int_equal(judged(3, 11), AGENT_FAIL);
-    assert_int_equal(judged(NAN, 1), AGENT_ERROR);
+    assert_int_equal(judged(3, 1), VERDICT_PASS);
+    assert_int_equal(judged(2, 5), VERDICT_PASS); /* a limit itself is met */
+    assert_int_equal(judged(1.5, 1), VERDICT_DEGRADED);
+    assert_int_equal(judged(3, 6), VERDICT_DEGRADED);
+    assert_int_equal(judged(0.5, 6), VERDICT_FAIL);
+    assert_int_equal(judged(3, 11), VERDICT_FAIL);
+    assert_int_equal(judged(NAN, 1), VERDICT_ERROR);
 }
 
 static void test_result_line(void **state) {
@@ -296,8 +296,8 @@ static void test_result_line(void **state) {
     struct agent_result r;
     GP_AUTO_STR struct str s = {0};
     agent_result_init(&r, &example);
-    agent_set(&r, AGENT_DEGRADED, "a", "first\n\"quoted\" \x01");
-    agent_set(&r, AGENT_DEGRADED, "b", "as bad: ignored");
+    agent_set(&r, VERDICT_DEGRADED, "a", "first\n\"quoted\" \x01");
+    agent_set(&r, VERDICT_DEGRADED, "b", "as bad: ignored");
     agent_say(&r, "not shown");
     agent_culprit(&r, 3);
     agent_culprit(&r, 1);

@@ -42,7 +42,7 @@ static void test_all_pass(void **state) {
     struct agent_result each[GPUS], all;
     make(each);
     GP_AUTO_JSON json_t *j = merged(&all, each);
-    assert_int_equal(all.verdict, AGENT_PASS);
+    assert_int_equal(all.verdict, VERDICT_PASS);
     assert_true(all.metrics[0].value == 698 && all.metrics[1].value == 62); /* lowest rate, hottest */
     const json_t *gpus = json_object_get(json_object_get(j, "data"), "gpus");
     assert_int_equal(json_array_size(gpus), GPUS);
@@ -57,12 +57,12 @@ static void test_the_worst_is_named_and_the_others_counted(void **state) {
     (void)state;
     struct agent_result each[GPUS], all;
     make(each);
-    agent_set(&each[0], AGENT_DEGRADED, "sw_thermal", "warm");
-    agent_set(&each[1], AGENT_FAIL, "hw_brake", "gpu 1: slowed down");
+    agent_set(&each[0], VERDICT_DEGRADED, "sw_thermal", "warm");
+    agent_set(&each[1], VERDICT_FAIL, "hw_brake", "gpu 1: slowed down");
     agent_suggest(&each[1], "look at the cable");
-    agent_set(&each[2], AGENT_FAIL, "hw_slowdown", "gpu 2: hot");
+    agent_set(&each[2], VERDICT_FAIL, "hw_slowdown", "gpu 2: hot");
     GP_AUTO_JSON json_t *j = merged(&all, each);
-    assert_int_equal(all.verdict, AGENT_FAIL);
+    assert_int_equal(all.verdict, VERDICT_FAIL);
     assert_string_equal(all.code, "hw_brake");
     assert_string_equal(all.message, "gpu 1: slowed down (also gpu 2)");
     assert_string_equal(all.suggestion, "look at the cable");

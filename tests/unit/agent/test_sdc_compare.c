@@ -3,8 +3,8 @@
  * files are not in the library, so they are included. */
 #include "base/gp_base.h"
 
-#include "validate/agent/checks/gpu/known_product_cuda.c"
 #include "validate/agent/base/result.c"
+#include "validate/agent/checks/gpu/known_product_cuda.c"
 #include "validate/agent/checks/gpu/sdc_compare_cuda.c"
 
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static void test_agreement(void **state) {
     struct agent_result each[4];
     compare(gpus, 4, each);
     gpu_sdc_compare(each, 4);
-    for (size_t i = 0; i < 4; i++) assert_int_equal(each[i].verdict, AGENT_PASS);
+    for (size_t i = 0; i < 4; i++) assert_int_equal(each[i].verdict, VERDICT_PASS);
     done(each, 4);
 }
 
@@ -56,7 +56,7 @@ static void test_the_odd_one_fails(void **state) {
         else gpus[2].random = "cc";
         compare(gpus, 4, each);
         gpu_sdc_compare(each, 4);
-        for (size_t i = 0; i < 4; i++) assert_int_equal(each[i].verdict, i == 2 ? AGENT_FAIL : AGENT_PASS);
+        for (size_t i = 0; i < 4; i++) assert_int_equal(each[i].verdict, i == 2 ? VERDICT_FAIL : VERDICT_PASS);
         assert_string_equal(each[2].code, "sdc_differs");
         assert_non_null(strstr(each[2].message, "fp16"));
         assert_non_null(strstr(each[2].message, "3 other GPUs"));
@@ -72,14 +72,14 @@ static void test_two_that_disagree(void **state) {
     compare(gpus, 2, each);
     gpu_sdc_compare(each, 2);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(each[i].verdict, AGENT_DEGRADED);
+        assert_int_equal(each[i].verdict, VERDICT_DEGRADED);
         assert_string_equal(each[i].code, "sdc_disagree");
     }
     done(each, 2);
     compare(gpus, 2, each);
-    agent_set(&each[1], AGENT_FAIL, "sdc_wrong", "known to be wrong");
+    agent_set(&each[1], VERDICT_FAIL, "sdc_wrong", "known to be wrong");
     gpu_sdc_compare(each, 2);
-    assert_int_equal(each[0].verdict, AGENT_PASS); /* its partner has no voice */
+    assert_int_equal(each[0].verdict, VERDICT_PASS); /* its partner has no voice */
     done(each, 2);
 }
 
@@ -98,7 +98,7 @@ static void test_what_is_not_alike_is_not_compared(void **state) {
         for (size_t i = 0; i < 3 && what == 3; i++) each[i].model = NULL;
         if (what == 2) each[1].model = (const void *)&another_model;
         gpu_sdc_compare(each, 3);
-        for (size_t i = 0; i < 3; i++) assert_int_equal(each[i].verdict, AGENT_PASS);
+        for (size_t i = 0; i < 3; i++) assert_int_equal(each[i].verdict, VERDICT_PASS);
         done(each, 3);
     }
 }
@@ -109,10 +109,10 @@ static void test_results_without_checksums(void **state) {
     struct agent_result each[2];
     compare(gpus, 2, each);
     str_reset(&each[1].data);
-    agent_set(&each[1], AGENT_ERROR, "crashed", "its worker was killed");
+    agent_set(&each[1], VERDICT_ERROR, "crashed", "its worker was killed");
     gpu_sdc_compare(each, 2);
-    assert_int_equal(each[0].verdict, AGENT_PASS);
-    assert_int_equal(each[1].verdict, AGENT_ERROR);
+    assert_int_equal(each[0].verdict, VERDICT_PASS);
+    assert_int_equal(each[1].verdict, VERDICT_ERROR);
     done(each, 2);
 }
 

@@ -3,8 +3,8 @@
  * conversions, and the mixed-precision model against the fp32 one. Linked with the agent's objects. */
 #include "base/gp_base.h"
 
-#include "validate/agent/device/numeric.h"
 #include "validate/agent/checks/train/train_mixed.h"
+#include "validate/agent/device/numeric.h"
 
 #include <math.h>
 #include <setjmp.h>

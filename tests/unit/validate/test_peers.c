@@ -82,9 +82,9 @@ static void test_gpus_of_a_node(void **state) {
         agent_metric(&r[g], "read", g == 5 ? 2100 : 2500 + g);
         agent_metric(&r[g], "wrong", g == 2 ? 500 : 5); /* no rate: not compared */
     }
-    agent_set(&r[7], AGENT_ERROR, "x", "broke off"); /* measured nothing */
+    agent_set(&r[7], VERDICT_ERROR, "x", "broke off"); /* measured nothing */
     agent_peers(r, 8);
-    for (int g = 0; g < 7; g++) assert_int_equal(r[g].verdict, g == 5 ? AGENT_DEGRADED : AGENT_PASS);
+    for (int g = 0; g < 7; g++) assert_int_equal(r[g].verdict, g == 5 ? VERDICT_DEGRADED : VERDICT_PASS);
     assert_string_equal(r[5].code, "outlier");
     assert_non_null(strstr(r[5].message, "read is 2100 GB/s, 16.1 % under the median 2502 of the 7 GPUs here"));
     agent_peers(r, 0);
@@ -100,7 +100,7 @@ static void test_models_of_a_node(void **state) {
         agent_metric(&r[g], "read", g < 4 ? 2500 : g == 7 ? 1200 : 1600);
     }
     agent_peers(r, 8);
-    for (int g = 0; g < 8; g++) assert_int_equal(r[g].verdict, g == 7 ? AGENT_DEGRADED : AGENT_PASS);
+    for (int g = 0; g < 8; g++) assert_int_equal(r[g].verdict, g == 7 ? VERDICT_DEGRADED : VERDICT_PASS);
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
 
@@ -111,7 +111,7 @@ static void test_a_worse_verdict_stays(void **state) {
         agent_result_init(&r[g], &bandwidth);
         agent_metric(&r[g], "read", g == 1 ? 100 : 2500);
     }
-    agent_set(&r[1], AGENT_FAIL, "low_read", "far too slow");
+    agent_set(&r[1], VERDICT_FAIL, "low_read", "far too slow");
     agent_peers(r, 4);
     assert_string_equal(r[1].code, "low_read");
     agent_peers(r, 3); /* three are no peers */

@@ -140,23 +140,23 @@ static void figure_text(const struct agent_metric *m, struct str *s) {
 
 /* One line per check, one per figure, and what to do. */
 static void result_text(const struct agent_result *r, struct str *s) {
-    str_addf(s, "%-9s %-16s", agent_verdict_name(r->verdict), r->check->id);
+    str_addf(s, "%-9s %-16s", verdict_name(r->verdict), r->check->id);
     if (r->took_ms > 0) str_addf(s, " %6.2f s ", (double)r->took_ms / 1000);
     else str_addf(s, " %8s ", "");
     str_addf(s, " %s\n", r->message);
     for (size_t i = 0; i < r->n_metrics; i++) figure_text(&r->metrics[i], s);
-    bool blamed = r->verdict == AGENT_DEGRADED || r->verdict == AGENT_FAIL;
+    bool blamed = r->verdict == VERDICT_DEGRADED || r->verdict == VERDICT_FAIL;
     const char *advice = r->suggestion[0] != '\0' ? r->suggestion : blamed ? r->check->suggestion : "";
     if (advice[0] != '\0') str_addf(s, "%26s %s\n", "to do:", advice);
 }
 
 void emit_result(struct emit *e, const struct agent_result *r) {
-    if (r->verdict != AGENT_SKIPPED) e->ran++;
-    e->failed += r->verdict == AGENT_FAIL;
-    e->errors += r->verdict == AGENT_ERROR;
-    e->degraded += r->verdict == AGENT_DEGRADED;
-    e->skipped += r->verdict == AGENT_SKIPPED;
-    bool counts = r->verdict != AGENT_SKIPPED || r->check->required;
+    if (r->verdict != VERDICT_SKIPPED) e->ran++;
+    e->failed += r->verdict == VERDICT_FAIL;
+    e->errors += r->verdict == VERDICT_ERROR;
+    e->degraded += r->verdict == VERDICT_DEGRADED;
+    e->skipped += r->verdict == VERDICT_SKIPPED;
+    bool counts = r->verdict != VERDICT_SKIPPED || r->check->required;
     if (counts && r->verdict > e->worst) e->worst = r->verdict;
     GP_AUTO_STR struct str s = {0};
     if (e->text) result_text(r, &s);
@@ -165,24 +165,22 @@ void emit_result(struct emit *e, const struct agent_result *r) {
 }
 
 int emit_end(struct emit *e, const char *reason) {
-    enum agent_verdict v = e->worst;
-    if (v < AGENT_ERROR && (e->ran == 0 || reason[0] != '\0')) v = AGENT_ERROR;
+    enum verdict v = e->worst;
+    if (v < VERDICT_ERROR && (e->ran == 0 || reason[0] != '\0')) v = VERDICT_ERROR;
     if (e->ran == 0 && reason[0] == '\0') reason = "no check ran";
     GP_AUTO_STR struct str s = {0};
     if (e->text) {
         str_addf(&s,
                  "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, "
                  "%zu not run%s%s\n",
-                 agent_verdict_name(v), e->ran, e->ran == 1 ? "" : "s", (double)(clock_ms() - e->began_ms) / 1000,
-                 e->failed, e->degraded, e->errors, e->skipped, reason[0] != '\0' ? "; " : "", reason);
+                 verdict_name(v), e->ran, e->ran == 1 ? "" : "s", (double)(clock_ms() - e->began_ms) / 1000, e->failed,
+                 e->degraded, e->errors, e->skipped, reason[0] != '\0' ? "; " : "", reason);
     } else {
-        str_addf(&s, "{\"type\":\"end\",\"verdict\":\"%s\"", agent_verdict_name(v));
+        str_addf(&s, "{\"type\":\"end\",\"verdict\":\"%s\"", verdict_name(v));
         if (reason[0] != '\0') member(&s, "reason", reason);
         if (e->ranked) str_addf(&s, ",\"rank\":%d", e->rank);
         str_add(&s, "}\n");
     }
     emit_line(e, s.s, s.len);
-    static const int exits[] = {
-        [AGENT_PASS] = 0, [AGENT_DEGRADED] = 1, [AGENT_SKIPPED] = 3, [AGENT_ERROR] = 3, [AGENT_FAIL] = 2};
-    return exits[v];
+    return (int)verdict_node_check(v);
 }

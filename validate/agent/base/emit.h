@@ -10,9 +10,9 @@ struct emit {
     bool text;   /* for people instead of JSON lines */
     bool ranked; /* several ranks write here: every line says whose it is */
     int rank;
-    bool broken;              /* a write failed: nobody listens, or the disk is full */
-    enum agent_verdict worst; /* of what counts: skipped counts only for required checks */
-    size_t ran;               /* results that were not skipped */
+    bool broken;        /* a write failed: nobody listens, or the disk is full */
+    enum verdict worst; /* of what counts: skipped counts only for required checks */
+    size_t ran;         /* results that were not skipped */
     size_t failed, degraded, skipped, errors;
     int64_t began_ms, load_ms; /* monotonic; load_ms 0: nothing was loaded */
 };

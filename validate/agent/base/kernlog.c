@@ -340,7 +340,7 @@ static void report_seen(struct kern_all *k, struct agent_result *r) {
         counts[s->f.action] += (double)s->count;
         str_addf(&all, "%s%s x%lld", i > 0 ? ", " : "", s->f.code, (long long)s->count);
         if (s->f.action < KERN_DEGRADED) continue;
-        enum agent_verdict v = s->f.action == KERN_FAIL ? AGENT_FAIL : AGENT_DEGRADED;
+        enum verdict v = s->f.action == KERN_FAIL ? VERDICT_FAIL : VERDICT_DEGRADED;
         if (v > r->verdict) agent_suggest(r, "%s", s->f.advice);
         agent_set(r, v, s->f.code, "kernel log, %lld times: %s", (long long)s->count, s->first);
     }
@@ -355,15 +355,15 @@ void kernlog_run(struct check_ctx *c, struct agent_result *r) {
     struct kern_all k = {.log = KERN_LOG_NONE};
     int rc = read_kmsg(&k, c->deadline_ms);
     if (rc != 0 && k.lines == 0) rc = read_klog(&k);
-    if (rc != 0) agent_set(r, AGENT_SKIPPED, "unreadable", "the kernel log may not be read here: %s", strerror(-rc));
+    if (rc != 0) agent_set(r, VERDICT_SKIPPED, "unreadable", "the kernel log may not be read here: %s", strerror(-rc));
     else if (k.lines == 0)
-        agent_set(r, AGENT_SKIPPED, "empty", "the kernel log is empty: it says nothing about this node");
+        agent_set(r, VERDICT_SKIPPED, "empty", "the kernel log is empty: it says nothing about this node");
     else {
         judge_alone(&k);
         report_seen(&k, r);
     }
     if (rc == 0 && k.unread)
-        agent_set(r, AGENT_ERROR, "not_read",
+        agent_set(r, VERDICT_ERROR, "not_read",
                   "the time was over before the kernel log was read to its end "
                   "(%lld lines read)",
                   (long long)k.lines);

@@ -150,7 +150,7 @@ int verb_follow(int argc, char **argv) {
         if (fs_write_all(STDOUT_FILENO, t, strlen(t)) == 0) return 0;
     }
     fprintf(stderr, "gpuprov-agent follow: %s\n", err.msg);
-    return AGENT_EXIT_UNKNOWN;
+    return NODE_CHECK_UNKNOWN;
 }
 
 /* --- stop --- */
@@ -168,7 +168,7 @@ int verb_stop(int argc, char **argv) {
     }
     if (r != 0) {
         fprintf(stderr, "gpuprov-agent stop: %s\n", err.msg);
-        return AGENT_EXIT_UNKNOWN;
+        return NODE_CHECK_UNKNOWN;
     }
     int killed = rank_session_count(&o, true), left = killed;
     for (int64_t end = clock_deadline(2000); left > 0 && clock_left_ms(end) > 0;) {

@@ -7,11 +7,6 @@
 
 #include <math.h>
 
-const char *agent_verdict_name(enum agent_verdict v) {
-    static const char *const names[] = {"pass", "degraded", "skipped", "error", "fail"};
-    return names[v];
-}
-
 void agent_result_init(struct agent_result *r, const struct check_info *check) {
     *r = (struct agent_result){.check = check, .gpu = -1, .rank = -1};
     str_init(&r->culprits, 4096);
@@ -29,7 +24,7 @@ static void put_line(char *dst, size_t n, const char *fmt, va_list ap) {
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
 }
 
-void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, const char *fmt, ...) {
+void agent_set(struct agent_result *r, enum verdict v, const char *code, const char *fmt, ...) {
     if (v <= r->verdict) return;
     r->verdict = v;
     str_put(r->code, sizeof r->code, code);
@@ -39,12 +34,12 @@ void agent_set(struct agent_result *r, enum agent_verdict v, const char *code, c
     va_end(ap);
 }
 
-void agent_set_error(struct agent_result *r, enum agent_verdict v, const char *code, const struct gp_error *err) {
+void agent_set_error(struct agent_result *r, enum verdict v, const char *code, const struct gp_error *err) {
     agent_set(r, v, code, "%s", err->msg);
 }
 
 void agent_say(struct agent_result *r, const char *fmt, ...) {
-    if (r->verdict != AGENT_PASS) return;
+    if (r->verdict != VERDICT_PASS) return;
     va_list ap;
     va_start(ap, fmt);
     put_line(r->message, sizeof r->message, fmt, ap);
@@ -63,11 +58,11 @@ void agent_metric(struct agent_result *r, const char *name, double value) {
     size_t i = 0;
     while (i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL && !str_eq(m[i].name, name)) i++;
     if (i == GP_ARRAY_LEN(r->check->metrics) || m[i].name == NULL) {
-        agent_set(r, AGENT_ERROR, "unknown_metric", "the table has no figure '%s' for %s", name, r->check->id);
+        agent_set(r, VERDICT_ERROR, "unknown_metric", "the table has no figure '%s' for %s", name, r->check->id);
         return;
     }
     if (!isfinite(value)) {
-        agent_set(r, AGENT_ERROR, "not_finite", "the figure '%s' of %s is not a number", name, r->check->id);
+        agent_set(r, VERDICT_ERROR, "not_finite", "the figure '%s' of %s is not a number", name, r->check->id);
         return;
     }
     for (size_t k = 0; k < r->n_metrics; k++) {
@@ -147,10 +142,10 @@ static void judge_fixed(struct agent_result *r, const struct agent_metric *metri
     char code[48];
     snprintf(code, sizeof code, "%s_%s", m->ceiling ? "high" : "low", m->name);
     if (m->fail >= 0 && (m->ceiling ? v > m->fail : v < m->fail))
-        agent_set(r, AGENT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit, rel, m->fail,
+        agent_set(r, VERDICT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit, rel, m->fail,
                   m->source);
     else if (m->degraded >= 0 && (m->ceiling ? v > m->degraded : v < m->degraded))
-        agent_set(r, AGENT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit, rel,
+        agent_set(r, VERDICT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit, rel,
                   m->degraded, m->source);
 }
 
@@ -179,13 +174,13 @@ static void judge_by_model(struct agent_result *r, struct agent_metric *metric) 
     snprintf(code, sizeof code, "low_%s", m->name);
     snprintf(share, sizeof share, "%.0f %% of the %.4g", 100 * metric->value / f.measured, f.measured);
     if (metric->value >= f.degraded) return;
-    enum agent_verdict v = metric->value < f.fail ? AGENT_FAIL : AGENT_DEGRADED;
+    enum verdict v = metric->value < f.fail ? VERDICT_FAIL : VERDICT_DEGRADED;
     if (f.measured > 0)
         agent_set(r, v, code, "%s is %.4g %s, %s that a sound %s reaches (%s)", m->name, metric->value, m->unit, share,
                   gpu_model_name(r->model), f.source);
     else
         agent_set(r, v, code, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, metric->value, m->unit,
-                  v == AGENT_FAIL ? "below the limit of" : "hardly above the limit of", f.fail,
+                  v == VERDICT_FAIL ? "below the limit of" : "hardly above the limit of", f.fail,
                   gpu_model_name(r->model), f.source);
 }
 
@@ -200,12 +195,12 @@ void agent_judge_limits(struct agent_result *r) {
         if (r->metrics[i].info->by_model) judge_by_model(r, &r->metrics[i]);
         else judge_fixed(r, &r->metrics[i]);
     }
-    if (r->verdict != AGENT_PASS && r->verdict != AGENT_DEGRADED) return;
+    if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED) return;
     const struct check_metric_info *m = r->check->metrics;
     struct gpu_figure f;
     for (size_t i = 0; i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL; i++)
         if (m[i].by_model && !m[i].optional && !has_metric(r, &m[i]) && figure_of(r, &m[i], &f))
-            agent_set(r, AGENT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one", m[i].name,
+            agent_set(r, VERDICT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one", m[i].name,
                       gpu_model_name(r->model));
 }
 
@@ -258,12 +253,12 @@ void agent_result_line(const struct agent_result *r, struct str *ret) {
     quoted(&s, r->check->id);
     if (r->gpu >= 0) str_addf(&s, ",\"gpu\":%d", r->gpu);
     if (r->rank >= 0) str_addf(&s, ",\"rank\":%d", r->rank);
-    str_addf(&s, ",\"verdict\":\"%s\",\"code\":", agent_verdict_name(r->verdict));
+    str_addf(&s, ",\"verdict\":\"%s\",\"code\":", verdict_name(r->verdict));
     quoted(&s, r->code);
     str_add(&s, ",\"message\":");
     quoted(&s, r->message);
     str_add(&s, ",\"suggestion\":");
-    bool blamed = r->verdict == AGENT_DEGRADED || r->verdict == AGENT_FAIL;
+    bool blamed = r->verdict == VERDICT_DEGRADED || r->verdict == VERDICT_FAIL;
     quoted(&s, r->suggestion[0] != '\0' ? r->suggestion : blamed ? r->check->suggestion : "");
     str_addf(&s, ",\"took_ms\":%lld", (long long)r->took_ms);
     add_metrics(r, &s);

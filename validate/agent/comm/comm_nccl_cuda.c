@@ -5,8 +5,8 @@
  * own. The unique id is made by rank 0 and goes over the authenticated tcp links. One thread. */
 #include "base/gp_base.h"
 
-#include "validate/agent/gang/gang.h"
 #include "nccl_cuda.h"
+#include "validate/agent/gang/gang.h"
 
 #include "base/clock.h"
 

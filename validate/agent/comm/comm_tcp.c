@@ -6,8 +6,8 @@
 
 #include "comm_tcp.h"
 
-#include "validate/agent/agent.h"
 #include "base/clock.h"
+#include "validate/agent/agent.h"
 
 static int tcp_init(const struct comm_setup *s, struct comm **ret, struct gp_error *err) {
     if (s->size < 1 || s->rank < 0 || s->rank >= s->size || s->size > 1024)

@@ -247,23 +247,23 @@ const char *cuda_advice(cu_result r) {
 void cuda_verdict(struct agent_result *r, const struct gp_error *err) {
     int64_t code = 0;
     if (err->code == GP_ETIMEOUT) {
-        agent_set_error(r, AGENT_FAIL, "gpu_hang", err);
+        agent_set_error(r, VERDICT_FAIL, "gpu_hang", err);
         agent_suggest(r, "look for 'NVRM: Xid' in the kernel log; reset the GPU or replace the node");
     } else if (str_eq(err->detail, "AGENT_TOO_NEW")) {
-        agent_set_error(r, AGENT_SKIPPED, "old_driver", err);
+        agent_set_error(r, VERDICT_SKIPPED, "old_driver", err);
         agent_suggest(r, "install a newer driver branch, or build gpuprov with an older CUDA toolkit too "
                          "(CUDA_HOMES)");
     } else if (str_eq(err->detail, "NO_DRIVER") || str_eq(err->detail, "OLD_DRIVER")) {
-        agent_set_error(r, AGENT_FAIL, err->detail[0] == 'N' ? "no_driver" : "old_driver", err);
+        agent_set_error(r, VERDICT_FAIL, err->detail[0] == 'N' ? "no_driver" : "old_driver", err);
         agent_suggest(r, "install the NVIDIA driver (libcuda.so.1 comes with it), or set "
                          "GPUPROV_LIBRARY_PATH to its folder");
     } else if (str_to_i64(err->detail, 1, 100000, &code)) {
         GP_AUTO_FREE char *name = xasprintf("cuda_%s", err->detail);
         /* No memory and no code for this GPU say nothing about the GPU. */
         bool ours = code == CU_OUT_OF_MEMORY || code == CU_NO_BINARY || code == CU_UNSUPPORTED_PTX;
-        agent_set_error(r, ours ? AGENT_ERROR : AGENT_FAIL, name, err);
+        agent_set_error(r, ours ? VERDICT_ERROR : VERDICT_FAIL, name, err);
         agent_suggest(r, "%s", cuda_advice((cu_result)code));
     } else {
-        agent_set_error(r, AGENT_ERROR, "cuda", err);
+        agent_set_error(r, VERDICT_ERROR, "cuda", err);
     }
 }

@@ -12,7 +12,7 @@
 void gang_broken(struct check_ctx *c, struct agent_result *r, const struct gp_error *err, bool own) {
     int culprit = own ? c->rank : comm_culprit(err);
     const char *code = err->code == GP_ELOST ? "rank_lost" : own ? "rank_failed" : "comm_failed";
-    agent_set(r, AGENT_FAIL, code, "%s", err->msg);
+    agent_set(r, VERDICT_FAIL, code, "%s", err->msg);
     if (culprit >= 0) agent_culprit(r, culprit);
     if (c->comm_err.code != GP_OK) return;
     c->comm_err = *err;

@@ -50,7 +50,7 @@ static void merge(struct agent_result *all, const struct agent_result *one, bool
         if (str_to_i64(blamed.v[i], 0, RANKS_MAX - 1, &rank)) agent_culprit(all, (int)rank);
     }
     if (!zero) return;
-    if (one->verdict == AGENT_PASS) agent_say(all, "%s", one->message);
+    if (one->verdict == VERDICT_PASS) agent_say(all, "%s", one->message);
     memcpy(all->metrics, one->metrics, sizeof all->metrics);
     all->n_metrics = one->n_metrics;
     str_add_mem(&all->data, one->data.s, one->data.len);
@@ -110,6 +110,6 @@ void gang_run_local(const struct gang_local *a, struct emit *emit, struct str *r
     if (fs_random(l->plan.token, l->plan.token_len, &err) == 0) ranks_watch(&l->plan, &ears);
     else str_put(l->why, sizeof l->why, err.msg);
     if (l->why[0]) str_add(ret_why, l->why);
-    if (l->hang) emit->worst = AGENT_FAIL;
+    if (l->hang) emit->worst = VERDICT_FAIL;
     free(l);
 }

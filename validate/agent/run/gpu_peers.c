@@ -7,7 +7,7 @@
 #include "validate/suite/peers.h"
 
 static const struct agent_metric *metric_of(const struct agent_result *r, const struct check_metric_info *info) {
-    if (r->verdict == AGENT_SKIPPED || r->verdict == AGENT_ERROR) return NULL; /* measured nothing */
+    if (r->verdict == VERDICT_SKIPPED || r->verdict == VERDICT_ERROR) return NULL; /* measured nothing */
     for (size_t i = 0; i < r->n_metrics; i++)
         if (r->metrics[i].info == info) return &r->metrics[i];
     return NULL;
@@ -32,8 +32,8 @@ static void compare(struct agent_result *ones, size_t n, const struct gpu_model 
         if (!outlier[i]) continue;
         struct agent_result *r = &ones[whose[i]];
         double away = 100 * (info->ceiling ? values[i] - p.median : p.median - values[i]) / p.median;
-        if (r->verdict >= AGENT_DEGRADED) continue; /* already named for something */
-        agent_set(r, AGENT_DEGRADED, "outlier",
+        if (r->verdict >= VERDICT_DEGRADED) continue; /* already named for something */
+        agent_set(r, VERDICT_DEGRADED, "outlier",
                   "%s is %.4g %s, %.3g %% %s the median %.4g of the %zu "
                   "GPUs here (median absolute deviation %.3g)",
                   info->name, values[i], info->unit, away, info->ceiling ? "above" : "under", p.median, have, p.mad);

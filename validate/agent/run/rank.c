@@ -52,7 +52,7 @@ static void say_result(void *ctx, int local, const struct agent_result *r) {
 
 static void say_end(void *ctx, int local, const char *why, bool hang) {
     struct rank *k = ctx;
-    if (hang) k->emits[local].worst = AGENT_FAIL;
+    if (hang) k->emits[local].worst = VERDICT_FAIL;
     emit_end(&k->emits[local], why);
 }
 
@@ -246,7 +246,7 @@ int verb_rank(int argc, char **argv) {
     free(k);
     if (r != 0) {
         fprintf(stderr, "gpuprov-agent rank: %s\n", err.msg);
-        return AGENT_EXIT_UNKNOWN;
+        return NODE_CHECK_UNKNOWN;
     }
     printf("{\"type\":\"started\",\"pid\":%d}\n", (int)pid);
     return 0;

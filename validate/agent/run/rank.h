@@ -4,8 +4,8 @@
 #ifndef GP_AGENT_RANK_H
 #define GP_AGENT_RANK_H
 
-#include "validate/agent/verbs.h"
 #include "validate/agent/base/worker.h"
+#include "validate/agent/verbs.h"
 
 #define RANKS_MAX 64 /* of one node */
 

@@ -50,7 +50,7 @@ static void take_message(struct watch *k, int local, const struct worker_msg *m)
     agent_result_clear(&result);
 }
 
-static void unsaid(struct watch *k, int local, enum agent_verdict v, const char *code, const char *why) {
+static void unsaid(struct watch *k, int local, enum verdict v, const char *code, const char *why) {
     for (size_t i = 0; i < k->plan->checks.n; i++) {
         struct agent_result r;
         if (k->ranks[local].said[i]) continue;
@@ -82,7 +82,7 @@ static void close_rank(struct watch *k, int local, bool late) {
     if (!reaped) str_put(why, sizeof why, "driver hang: the rank's worker could not be ended by SIGKILL");
     else if (!r->done && late) str_put(why, sizeof why, "the rank had not ended at its deadline and was killed");
     else if (!r->done) snprintf(why, sizeof why, "the rank's worker %s", text);
-    unsaid(k, local, reaped && !late ? AGENT_ERROR : AGENT_FAIL, reaped ? "no_result" : "driver_hang", why);
+    unsaid(k, local, reaped && !late ? VERDICT_ERROR : VERDICT_FAIL, reaped ? "no_result" : "driver_hang", why);
     k->ears->end(k->ears->ctx, local, why, !reaped);
     r->open = false;
 }
@@ -95,7 +95,7 @@ static void start_rank(struct watch *k, int local) {
         k->ranks[local].open = true;
         return;
     }
-    unsaid(k, local, AGENT_ERROR, "no_worker", err.msg);
+    unsaid(k, local, VERDICT_ERROR, "no_worker", err.msg);
     k->ears->end(k->ears->ctx, local, err.msg, false);
 }
 

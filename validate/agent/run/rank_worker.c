@@ -50,20 +50,20 @@ static void one_check(struct check_ctx *c, int index, int out) {
     int64_t began = clock_ms();
     if (c->comm_err.code == GP_OK && !str_eq(info->id, "net.pair")) gang_open_gpus(c);
     if (ops == NULL) {
-        agent_set(&r, AGENT_SKIPPED, "no_code", "this agent (%s) has no code for %s", agent_kind.name, info->id);
+        agent_set(&r, VERDICT_SKIPPED, "no_code", "this agent (%s) has no code for %s", agent_kind.name, info->id);
     } else if (c->comm_err.code != GP_OK) {
-        agent_set(&r, AGENT_ERROR, "comm_failed", "not run: %s", c->comm_err.msg);
+        agent_set(&r, VERDICT_ERROR, "comm_failed", "not run: %s", c->comm_err.msg);
         if (comm_culprit(&c->comm_err) >= 0) agent_culprit(&r, comm_culprit(&c->comm_err));
     } else if (ops->needs == NULL || ops->needs(c, &r)) {
         bool counted = c->dev != NULL && agent_kind.before != NULL && agent_kind.after != NULL;
         if (counted) agent_kind.before(c);
         ops->run(c, &r);
-        if (r.verdict != AGENT_SKIPPED && r.verdict != AGENT_ERROR)
+        if (r.verdict != VERDICT_SKIPPED && r.verdict != VERDICT_ERROR)
             (ops->judge != NULL ? ops->judge(c, &r) : agent_judge_limits(&r));
         if (counted) agent_kind.after(c, &r);
     }
     if (str_eq(info->id, "train.ddp") && c->no_gpu[0] != '\0')
-        agent_set(&r, AGENT_ERROR, "no_gpu_training", "no GPU took part: %s", c->no_gpu);
+        agent_set(&r, VERDICT_ERROR, "no_gpu_training", "no GPU took part: %s", c->no_gpu);
     r.took_ms = clock_ms() - began;
     worker_put_result(out, &r);
     agent_result_clear(&r);

@@ -43,7 +43,7 @@ static bool is_certain(const struct run *run, const struct agent_result *r) {
     bool limit = str_starts(r->code, "low_") || str_starts(r->code, "high_");
     for (size_t i = 0; limit && i < run->own_floors.n; i++)
         if (&check_table[run->own_floors.items[i]] == r->check) return false;
-    return r->verdict == AGENT_FAIL;
+    return r->verdict == VERDICT_FAIL;
 }
 
 /* What this check may use: its share, less where earlier ones took longer than they should. */
@@ -59,7 +59,7 @@ static struct pick in_time(const struct run *run, size_t at) {
 static void not_run(struct run *run, const struct check_info *info, const char *code, const char *why) {
     struct agent_result r;
     agent_result_init(&r, info);
-    agent_set(&r, AGENT_SKIPPED, code, "not run: %s", why);
+    agent_set(&r, VERDICT_SKIPPED, code, "not run: %s", why);
     emit_result(&run->emit, &r);
     agent_result_clear(&r);
 }
@@ -151,7 +151,7 @@ static int run_all(struct run *run) {
         run_gang(run, &early);
         return emit_end(&run->emit, early.len ? early.s : "");
     }
-    run->emit.worst = AGENT_FAIL;
+    run->emit.worst = VERDICT_FAIL;
     GP_AUTO_FREE char *why =
         xasprintf("driver hang: SIGKILL did not end %s: it is still on the node; replace the node", left.s);
     return emit_end(&run->emit, why);
@@ -163,10 +163,10 @@ int verb_run(int argc, char **argv) {
     run->emit.fd = STDOUT_FILENO;
     for (size_t i = 0; i < GP_ARRAY_LEN(run->places); i++)
         run->places[i] = (struct run_place){.worker = WORKER_NONE, .gpu = (int)i - 1};
-    int code = AGENT_EXIT_UNKNOWN;
+    int code = NODE_CHECK_UNKNOWN;
     if (run_setup(run, argc, argv, &err) == 0) {
         code = run_all(run);
-        if (run->emit.broken) code = AGENT_EXIT_UNKNOWN;
+        if (run->emit.broken) code = NODE_CHECK_UNKNOWN;
     } else {
         fprintf(stderr, "gpuprov-agent run: %s\n", err.msg);
     }

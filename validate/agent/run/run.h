@@ -6,16 +6,16 @@
 #define GP_AGENT_RUN_H
 
 #include "validate/agent/base/emit.h"
-#include "validate/suite/pick.h"
-#include "validate/agent/verbs.h"
 #include "validate/agent/base/worker.h"
+#include "validate/agent/verbs.h"
+#include "validate/suite/pick.h"
 
 #define RUN_MAX_GPUS 64
 #define RUN_LOAD_MS 120000 /* loading the driver and making a context; --load-limit */
 
-/* A verdict on a worker's GPU that is not about one check. verdict AGENT_PASS: nothing is wrong. */
+/* A verdict on a worker's GPU that is not about one check. verdict VERDICT_PASS: nothing is wrong. */
 struct run_said {
-    enum agent_verdict verdict;
+    enum verdict verdict;
     char code[48], message[400], suggestion[400];
     struct gpu_identity id;        /* of a load */
     const struct gpu_model *model; /* the same program: static addresses are equal */

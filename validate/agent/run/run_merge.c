@@ -17,9 +17,8 @@ static void worse_metric(struct agent_result *all, const struct agent_metric *m)
 
 static void add_gpu(struct agent_result *all, const struct agent_result *one, size_t room, bool first) {
     struct str *s = &all->data;
-    str_addf(s, "%s{\"gpu\":%d,\"verdict\":\"%s\"", first ? "\"gpus\":[" : ",", one->gpu,
-             agent_verdict_name(one->verdict));
-    if (one->verdict != AGENT_PASS) {
+    str_addf(s, "%s{\"gpu\":%d,\"verdict\":\"%s\"", first ? "\"gpus\":[" : ",", one->gpu, verdict_name(one->verdict));
+    if (one->verdict != VERDICT_PASS) {
         str_add(s, ",\"code\":\"");
         str_add_json(s, one->code, strlen(one->code));
         str_add(s, "\",\"message\":\"");
@@ -46,7 +45,7 @@ static void add_words(struct agent_result *all, const struct agent_result *each,
             str_addf(&others, "%s%d", others.len ? ", " : "", each[i].gpu);
     GP_AUTO_FREE char *prefix = xasprintf("gpu %d: ", worst->gpu);
     bool named = str_starts(worst->message, prefix);
-    if (worst->verdict == AGENT_PASS) {
+    if (worst->verdict == VERDICT_PASS) {
         agent_say(all, "%s%s", named || n == 1 ? "" : prefix, worst->message);
         return;
     }

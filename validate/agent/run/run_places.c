@@ -34,7 +34,7 @@ static const struct check_info *ask_info(const struct ask *a) {
     return a->check == REQUEST_LOAD ? NULL : &check_table[a->check];
 }
 
-static void said_put(struct run_said *said, enum agent_verdict v, const char *code, const char *message,
+static void said_put(struct run_said *said, enum verdict v, const char *code, const char *message,
                      const char *suggestion) {
     said->verdict = v;
     str_put(said->code, sizeof said->code, code);
@@ -84,31 +84,31 @@ static void ask_failed(struct run *run, struct ask *a, const struct gp_error *er
     const struct check_info *info = ask_info(a);
     const char *what = info ? info->id : "loading";
     bool reaped = place_kill(run, a->p, what, &status);
-    struct run_said said = {.verdict = AGENT_PASS};
+    struct run_said said = {.verdict = VERDICT_PASS};
     worker_status_text(text, sizeof text, status);
     duration_format(took, sizeof took, clock_ms() - a->began_ms);
     place_name(a->p, name, sizeof name);
     GP_AUTO_STR struct str s = {0};
     if (!reaped) {
         str_addf(&s, "driver hang: the worker of %s could not be ended two seconds after SIGKILL", what);
-        said_put(&said, AGENT_FAIL, "driver_hang", s.s,
+        said_put(&said, VERDICT_FAIL, "driver_hang", s.s,
                  "replace the node: a process that SIGKILL does not end is held by a driver");
     } else if (err->code == GP_ETIMEOUT && !info) {
         str_addf(&s, "the driver had not loaded for %s after %s", name, took);
-        said_put(&said, AGENT_FAIL, "load_timeout", s.s,
+        said_put(&said, VERDICT_FAIL, "load_timeout", s.s,
                  "look for 'NVRM' in the kernel log, and at how long nvidia-smi takes; reboot, and "
                  "replace the node if it comes back");
     } else if (err->code == GP_ETIMEOUT && a->has_result) {
         str_addf(&s, "%s had not come to rest %s after %s began", name, took, what);
-        said_put(&said, AGENT_FAIL, "gpu_hang", s.s,
+        said_put(&said, VERDICT_FAIL, "gpu_hang", s.s,
                  "look for 'NVRM: Xid' in the kernel log; reset "
                  "the GPU or replace the node");
     } else if (err->code == GP_ETIMEOUT) {
         str_addf(&s, "%s had not ended after %s and was killed", what, took);
-        said_put(&said, AGENT_FAIL, "overrun", s.s, "");
+        said_put(&said, VERDICT_FAIL, "overrun", s.s, "");
     } else {
         str_addf(&s, "the worker of %s %s%s", what, text, info ? "" : " while it loaded the driver");
-        said_put(&said, AGENT_ERROR, "crashed", s.s, "");
+        said_put(&said, VERDICT_ERROR, "crashed", s.s, "");
     }
     bool restless = a->has_result && err->code == GP_ETIMEOUT;
     if (!a->has_result) fresh_result(a);
@@ -133,7 +133,7 @@ static void ask_send(struct run *run, struct ask *a) {
     if (!p->worker.pid && worker_start(&p->worker, run_worker, run, &err)) {
         fresh_result(a);
         a->has_result = true;
-        agent_set_error(&a->r, AGENT_ERROR, "no_worker", &err);
+        agent_set_error(&a->r, VERDICT_ERROR, "no_worker", &err);
         return;
     }
     struct run_request q;
@@ -152,7 +152,7 @@ static void ask_send(struct run *run, struct ask *a) {
 static void ask_rested(struct ask *a) {
     const struct check_info *info = ask_info(a);
     a->waiting = false;
-    if (a->said.verdict == AGENT_PASS || !info) return;
+    if (a->said.verdict == VERDICT_PASS || !info) return;
     if (a->said.verdict > a->r.verdict) agent_suggest(&a->r, "%s", a->said.suggestion);
     agent_set(&a->r, a->said.verdict, a->said.code, "%s ended, but then: %s", info->id, a->said.message);
     place_lose(a->p, &a->said, info->id);
@@ -238,12 +238,12 @@ static void load_done(struct run_place *p, const struct ask *a) {
     }
     p->said = a->said;
     p->loaded = true;
-    p->lost = a->said.verdict != AGENT_PASS;
+    p->lost = a->said.verdict != VERDICT_PASS;
     if (!p->lost && was[0] && !str_eq(was, a->said.id.pci)) {
         GP_AUTO_FREE char *text =
             xasprintf("gpu %d was %s and is %s for a new process: a GPU fell off the bus", p->gpu, was, a->said.id.pci);
         p->lost = true;
-        said_put(&p->said, AGENT_FAIL, "gpu_lost", text,
+        said_put(&p->said, VERDICT_FAIL, "gpu_lost", text,
                  "look for 'NVRM: Xid' 79 in the kernel log; reboot, then replace the node");
     }
 }
@@ -276,7 +276,7 @@ static void ask_prepare(struct run *run, const struct pick *pick, struct run_pla
 
 /* A place that is lost gives its reason at once; so does the host's for what needs the driver there. */
 static bool place_answers(struct ask *a) {
-    bool driver = check_table[a->check].level == CHECK_GPU && a->p->said.verdict != AGENT_PASS;
+    bool driver = check_table[a->check].level == CHECK_GPU && a->p->said.verdict != VERDICT_PASS;
     if (!a->p->lost && !driver) return true;
     fresh_result(a);
     a->has_result = true;
@@ -322,7 +322,7 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
     int ran = 0;
     agent_result_init(r, info);
     if (!run->gpus) {
-        agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU to check");
+        agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU to check");
         return;
     }
     load_places(run, 1, run->gpus); /* workers that were killed; their GPUs are looked at again */
@@ -337,7 +337,7 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
     r->took_ms = clock_ms() - began;
     agent_metric(r, "gpus", ran);
     if (run->gpus < run->ctx.gpus_expected)
-        agent_set(r, AGENT_FAIL, "gpu_missing", "only %d of %d GPUs are here to be checked", run->gpus,
+        agent_set(r, VERDICT_FAIL, "gpu_missing", "only %d of %d GPUs are here to be checked", run->gpus,
                   run->ctx.gpus_expected);
     for (int g = 0; g < run->gpus; g++) agent_result_clear(&each[g]);
 }

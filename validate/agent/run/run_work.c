@@ -15,7 +15,7 @@ static void said_from_error(struct run_said *said, const struct gp_error *err) {
     struct agent_result r;
     agent_result_init(&r, &check_table[0]); /* only for its words */
     if (agent_kind.device_failed) agent_kind.device_failed(&r, err);
-    else agent_set_error(&r, AGENT_FAIL, "no_device", err);
+    else agent_set_error(&r, VERDICT_FAIL, "no_device", err);
     said->verdict = r.verdict;
     str_put(said->code, sizeof said->code, r.code);
     str_put(said->message, sizeof said->message, r.message);
@@ -62,7 +62,7 @@ static void load_checks(const struct run *run, struct check_ctx *c, struct run_s
 static void run_check(struct check_ctx *c, const struct check_info *info, struct agent_result *r) {
     const struct check_ops *ops = agent_check_ops(info->id);
     if (!ops) {
-        agent_set(r, AGENT_SKIPPED, "no_code", "gpuprov-agent (%s) has no code for %s", agent_kind.name, info->id);
+        agent_set(r, VERDICT_SKIPPED, "no_code", "gpuprov-agent (%s) has no code for %s", agent_kind.name, info->id);
         return;
     }
     if (ops->needs && !ops->needs(c, r)) return;
@@ -70,7 +70,7 @@ static void run_check(struct check_ctx *c, const struct check_info *info, struct
     if (agent_fault(info->id, 1, 0)) abort();
     if (c->dev && agent_kind.before) agent_kind.before(c);
     ops->run(c, r);
-    if (r->verdict != AGENT_SKIPPED && r->verdict != AGENT_ERROR) {
+    if (r->verdict != VERDICT_SKIPPED && r->verdict != VERDICT_ERROR) {
         agent_about(r, c);
         if (ops->judge) ops->judge(c, r);
         else agent_judge_limits(r);

@@ -5,8 +5,8 @@
  * read is verified. One worker per GPU. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "samples.h"
+#include "validate/agent/cuda/cuda.h"
 
 #define MIB ((size_t)1 << 20)
 enum { SAMPLES = 15, WARM = 3 };
@@ -108,8 +108,9 @@ static int read_shape(struct bandwidth *b, struct samples *ret, struct gp_error 
     uint64_t sum = 0, want = (uint64_t)0 - b->bytes / 16;
     for (size_t i = 0; i < n; i++) sum += sums[i];
     if (rc == 0 && sum != want)
-        agent_set(b->r, AGENT_FAIL, "read_wrong", "the sum of %zu MiB read by %s is 0x%016llx and should be 0x%016llx",
-                  b->bytes / MIB, b->shape->name, (unsigned long long)sum, (unsigned long long)want);
+        agent_set(b->r, VERDICT_FAIL, "read_wrong",
+                  "the sum of %zu MiB read by %s is 0x%016llx and should be 0x%016llx", b->bytes / MIB, b->shape->name,
+                  (unsigned long long)sum, (unsigned long long)want);
     return rc;
 }
 

@@ -3,9 +3,9 @@
  * its own clock; a result that is not finite, or all zero, is a failure. One worker per GPU. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "products.h"
 #include "samples.h"
+#include "validate/agent/cuda/cuda.h"
 
 #include "base/clock.h"
 
@@ -47,12 +47,12 @@ static int look_result(struct gemm *g, struct gp_error *err) {
         return gp_fail(err, GP_EPROTO, "gpu %d: the counting kernel looked at %llu of %lld numbers", g->c->gpu,
                        (unsigned long long)n.seen, (long long)count);
     if (n.odd)
-        agent_set(g->r, AGENT_FAIL, "gemm_nan",
+        agent_set(g->r, VERDICT_FAIL, "gemm_nan",
                   "%s: %llu of %lld elements of a product of finite numbers "
                   "are NaN or infinite",
                   g->p.t->name, (unsigned long long)n.odd, (long long)count);
     if (!n.some)
-        agent_set(g->r, AGENT_FAIL, "gemm_zero", "%s: every element of a product of random numbers is zero",
+        agent_set(g->r, VERDICT_FAIL, "gemm_zero", "%s: every element of a product of random numbers is zero",
                   g->p.t->name);
     return 0;
 }
@@ -87,7 +87,7 @@ static int run_type(struct gemm *g, const struct product_type *t, struct gp_erro
     samples_say(&s, g->r, key);
     agent_metric(g->r, t->name, samples_median(&s));
     if (!(samples_median(&s) > 0))
-        agent_set(g->r, AGENT_FAIL, "no_rate", "%s: products took no time at all: nothing was multiplied", t->name);
+        agent_set(g->r, VERDICT_FAIL, "no_rate", "%s: products took no time at all: nothing was multiplied", t->name);
     return 0;
 }
 
@@ -101,7 +101,7 @@ static int run_all(struct gemm *g, struct gp_error *err) {
     for (const struct product_type *t = product_types; rc == 0 && t->name; t++) {
         if (!product_has(d, t)) continue;
         if (g->types && clock_left_ms(end_ms) == 0) {
-            agent_set(g->r, AGENT_ERROR, "no_time",
+            agent_set(g->r, VERDICT_ERROR, "no_time",
                       "%s and later types were not measured: the time given "
                       "was over",
                       t->name);

@@ -35,7 +35,7 @@ int gpu_pci_switches(void) { return pci_count("0x0680"); /* other bridges */ }
 static void no_nodes(const struct check_ctx *c, struct agent_result *r) {
     int bus = gpu_pci_count();
     bool module = fs_exists("/proc/driver/nvidia/version");
-    agent_set(r, AGENT_FAIL, "no_device_nodes",
+    agent_set(r, VERDICT_FAIL, "no_device_nodes",
               "no GPU device nodes: %d GPU%s bought, no /dev/nvidia* "
               "here; %s",
               c->gpus_expected, c->gpus_expected == 1 ? "" : "s",
@@ -57,14 +57,14 @@ bool gpu_presence_nodes(const struct check_ctx *c, struct agent_result *r, int *
     *ret_nodes = nodes;
     if (nodes > 0) return true;
     if (c->gpus_expected > 0) no_nodes(c, r);
-    else agent_set(r, AGENT_SKIPPED, "no_gpu", "no GPU was asked for, and there is none");
+    else agent_set(r, VERDICT_SKIPPED, "no_gpu", "no GPU was asked for, and there is none");
     return false;
 }
 
 static void presence_host(struct check_ctx *c, struct agent_result *r) {
     int nodes = 0;
     if (!gpu_presence_nodes(c, r, &nodes)) return;
-    agent_set(r, AGENT_ERROR, "no_cuda_agent",
+    agent_set(r, VERDICT_ERROR, "no_cuda_agent",
               "%d GPU device node%s here, but this is the agent without CUDA, which cannot ask the driver", nodes,
               nodes == 1 ? "" : "s");
     agent_suggest(r, "use a gpuprov that was built with a CUDA toolkit ('gpuprov doctor' tells)");
@@ -72,7 +72,7 @@ static void presence_host(struct check_ctx *c, struct agent_result *r) {
 
 static bool no_cuda(struct check_ctx *c, struct agent_result *r) {
     (void)c;
-    agent_set(r, AGENT_SKIPPED, "no_cuda_agent", "this is the agent without CUDA");
+    agent_set(r, VERDICT_SKIPPED, "no_cuda_agent", "this is the agent without CUDA");
     return false;
 }
 

@@ -13,25 +13,26 @@
 static void no_nvml(struct agent_result *r, const struct gp_error *err) {
     static const struct {
         const char *detail, *code;
-        enum agent_verdict v;
-    } words[] = {
-        {"15", "gpu_lost", AGENT_FAIL}, {"16", "reset_required", AGENT_FAIL}, {"18", "nvml_mismatch", AGENT_FAIL}};
+        enum verdict v;
+    } words[] = {{"15", "gpu_lost", VERDICT_FAIL},
+                 {"16", "reset_required", VERDICT_FAIL},
+                 {"18", "nvml_mismatch", VERDICT_FAIL}};
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
         if (str_eq(words[i].detail, err->detail)) agent_set_error(r, words[i].v, words[i].code, err);
-    agent_set_error(r, AGENT_ERROR, "nvml", err);
+    agent_set_error(r, VERDICT_ERROR, "nvml", err);
     agent_suggest(r, "%s", nvml_advice(err));
 }
 
 static void judge_recovery(const struct nvml_counters *n, struct agent_result *r) {
     if (n->lost)
-        health_blame(r, AGENT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
+        health_blame(r, VERDICT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
                      "the GPU fell off the bus");
     if (n->recovery > 0)
-        health_blame(r, AGENT_FAIL, "recovery_action", nvml_recovery_advice(n->recovery),
+        health_blame(r, VERDICT_FAIL, "recovery_action", nvml_recovery_advice(n->recovery),
                      "the driver asks to %s (recovery action %lld)", nvml_recovery_name(n->recovery),
                      (long long)n->recovery);
     if (n->reset_required)
-        health_blame(r, AGENT_FAIL, "reset_required", nvml_recovery_advice(1), "the GPU needs a reset");
+        health_blame(r, VERDICT_FAIL, "reset_required", nvml_recovery_advice(1), "the GPU needs a reset");
 }
 
 static int64_t total(const int64_t *places) {
@@ -44,21 +45,21 @@ static void judge_ecc(const struct nvml_counters *n, struct agent_result *r) {
     const int64_t *soft = n->ecc[NVML_CORRECTED][NVML_AGGREGATE];
     if (total(now) >= 0) agent_metric(r, "ecc_uncorrected", (double)total(now));
     if (total(now) > 0)
-        health_blame(r, AGENT_FAIL, "ecc_uncorrected",
+        health_blame(r, VERDICT_FAIL, "ecc_uncorrected",
                      "reset the GPU so that the rows are remapped, then validate again; replace "
                      "the node if it "
                      "comes back",
                      "%lld uncorrectable ECC errors since the driver was loaded%s", (long long)total(now),
                      now[NVML_SRAM] > 0 ? ", in SRAM too" : "");
     if (n->sram_threshold == 1)
-        health_blame(r, AGENT_FAIL, "sram_threshold", "replace the node (RMA)",
+        health_blame(r, VERDICT_FAIL, "sram_threshold", "replace the node (RMA)",
                      "SRAM errors reached NVIDIA's limit for replacement");
     if (old[NVML_SRAM] > 0)
-        health_blame(r, AGENT_DEGRADED, "sram_scars",
+        health_blame(r, VERDICT_DEGRADED, "sram_scars",
                      "validate at a longer time (20m); replace the node if new errors come",
                      "%lld uncorrectable SRAM errors in the GPU's life", (long long)old[NVML_SRAM]);
     if (soft[NVML_SRAM] > 10000 || soft[NVML_DRAM] > 20000000)
-        health_blame(r, AGENT_DEGRADED, "ecc_corrected",
+        health_blame(r, VERDICT_DEGRADED, "ecc_corrected",
                      "validate at a longer time (20m); replace the node if uncorrectable errors come",
                      "very many corrected ECC errors: %lld in SRAM, %lld in DRAM", (long long)soft[NVML_SRAM],
                      (long long)soft[NVML_DRAM]);
@@ -66,23 +67,23 @@ static void judge_ecc(const struct nvml_counters *n, struct agent_result *r) {
 
 static void judge_pages(const struct nvml_counters *n, struct agent_result *r) {
     if (n->remap_failed == 1)
-        health_blame(r, AGENT_FAIL, "remap_failed", "no spare rows are left there: replace the node (RMA)",
+        health_blame(r, VERDICT_FAIL, "remap_failed", "no spare rows are left there: replace the node (RMA)",
                      "a memory row could not be remapped");
     if (n->remap_pending == 1)
-        health_blame(r, AGENT_FAIL, "remap_pending", "reset the GPU (nvidia-smi -r) or reboot, then validate again",
+        health_blame(r, VERDICT_FAIL, "remap_pending", "reset the GPU (nvidia-smi -r) or reboot, then validate again",
                      "memory rows wait to be remapped by a reset");
     if (n->retired_pending == 1)
-        health_blame(r, AGENT_FAIL, "retirement_pending", "reboot the node, then validate again",
+        health_blame(r, VERDICT_FAIL, "retirement_pending", "reboot the node, then validate again",
                      "memory pages wait to be retired by a reboot");
     if (n->remap_uncorrected >= 0) agent_metric(r, "remapped_rows", (double)n->remap_uncorrected);
     if (n->remap_uncorrected >= 512)
-        health_blame(r, AGENT_FAIL, "remapped_rows", "replace the node (RMA)",
+        health_blame(r, VERDICT_FAIL, "remapped_rows", "replace the node (RMA)",
                      "%lld rows were remapped for uncorrectable errors", (long long)n->remap_uncorrected);
     if (n->retired_corrected < 0 && n->retired_uncorrected < 0) return;
     int64_t pages = GP_MAX(n->retired_corrected, (int64_t)0) + GP_MAX(n->retired_uncorrected, (int64_t)0);
     agent_metric(r, "retired_pages", (double)pages);
     if (pages >= 63)
-        health_blame(r, AGENT_FAIL, "retired_pages", "replace the node (RMA)", "%lld memory pages are retired",
+        health_blame(r, VERDICT_FAIL, "retired_pages", "replace the node (RMA)", "%lld memory pages are retired",
                      (long long)pages);
 }
 
@@ -102,7 +103,7 @@ static void judge_links(const struct check_ctx *c, const struct gpu_model *model
         return; /* none there; nobody to talk to; no bridge */
     if (want > 0 && active >= (int)want) return;
     if (want < 0 && active == n->links) return;
-    health_blame(r, bridge || want < 0 ? AGENT_DEGRADED : AGENT_FAIL, "nvlink_down",
+    health_blame(r, bridge || want < 0 ? VERDICT_DEGRADED : VERDICT_FAIL, "nvlink_down",
                  "drain and reset the GPU, look at nvidia-fabricmanager's log; replace the node if it stays",
                  "%d of %d NVLinks are up; down: %s", active, want > 0 ? (int)want : n->links,
                  down.len ? down.s : "those that are not even listed");
@@ -112,20 +113,20 @@ static void judge_sample(const struct gpu_model *model, const struct nvml_facts 
                          struct agent_result *r) {
     if (s->temperature_c >= 0) agent_metric(r, "temperature", (double)s->temperature_c);
     if (s->temperature_c >= 0 && f->slowdown_c > 0 && s->temperature_c >= f->slowdown_c)
-        health_blame(r, AGENT_FAIL, "hot", "cooling has failed: replace the node",
+        health_blame(r, VERDICT_FAIL, "hot", "cooling has failed: replace the node",
                      "%lld C before any load, where the GPU slows down from %lld C on", (long long)s->temperature_c,
                      (long long)f->slowdown_c);
     if (s->power_mw >= 0) agent_metric(r, "power", (double)s->power_mw / 1000);
     if (s->reasons > 0 && (s->reasons & NVML_REASONS_HW)) {
         char text[160];
         nvml_reasons_text(s->reasons & NVML_REASONS_HW, text, sizeof text);
-        health_blame(r, AGENT_DEGRADED, "hw_slowdown",
+        health_blame(r, VERDICT_DEGRADED, "hw_slowdown",
                      "cooling or power supply is not enough: replace the node, or have it serviced",
                      "the hardware holds the clocks down before any load: %s", text);
     }
     double tdp = model != NULL ? gpu_model_spec(model, "tdp_w") : -1;
     if (tdp > 0 && f->power_limit_mw > 0 && (double)f->power_limit_mw < 900 * tdp)
-        health_blame(r, AGENT_DEGRADED, "power_limit", "raise the limit (nvidia-smi -pl), or expect less",
+        health_blame(r, VERDICT_DEGRADED, "power_limit", "raise the limit (nvidia-smi -pl), or expect less",
                      "the power limit is %.0f W, where this model has %.0f W", (double)f->power_limit_mw / 1000, tdp);
 }
 
@@ -198,7 +199,7 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r) {
     bool told = n.recovery >= 0 || total(n.ecc[NVML_UNCORRECTED][NVML_VOLATILE]) >= 0 || n.remap_pending >= 0 ||
                 n.retired_pending >= 0;
     if (!told)
-        agent_set(r, AGENT_SKIPPED, "not_told",
+        agent_set(r, VERDICT_SKIPPED, "not_told",
                   "NVML tells neither recovery action nor ECC nor remapped rows of this GPU");
     agent_say(r, "%s%lld C, %s", n.recovery == 0 ? "no recovery action is due, " : "", (long long)s.temperature_c,
               n.remap_uncorrected > 0 ? "old faults are remapped" : "no fault is known");

@@ -4,8 +4,8 @@
  * for one GPU after the other, because they share the host's memory and often a PCIe switch. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "samples.h"
+#include "validate/agent/cuda/cuda.h"
 
 #define MIB ((size_t)1 << 20)
 enum { SAMPLES = 9, WARM = 1 };
@@ -78,7 +78,7 @@ static int from_device(struct hostlink *h, struct gp_error *err) {
     size_t wrong = rc < 0 ? 0 : pattern_verify_host(h->host, h->bytes / 8, p.kind, p.seed, &first);
     if (wrong) {
         const uint64_t *words = h->host;
-        agent_set(h->r, AGENT_FAIL, "d2h_wrong",
+        agent_set(h->r, VERDICT_FAIL, "d2h_wrong",
                   "copy from the GPU to the host: %zu wrong word%s, the first is word %zu: 0x%016llx, "
                   "bits 0x%llx",
                   wrong, wrong == 1 ? "" : "s", first, (unsigned long long)words[first],

@@ -5,9 +5,9 @@
  * As many patterns as the time allows, which are said. One worker per GPU. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "gpu.h"
 #include "samples.h"
+#include "validate/agent/cuda/cuda.h"
 
 #include "base/clock.h"
 #include "base/vec.h"
@@ -197,7 +197,7 @@ static bool time_for(const struct memory *m, const struct step *s) {
 
 static void say_wrong(const struct memory *m, struct agent_result *r) {
     const struct wrong_word *w = &m->named.items[0];
-    agent_set(r, AGENT_FAIL, "memory_wrong",
+    agent_set(r, VERDICT_FAIL, "memory_wrong",
               "%" PRIu64 " wrong reading%s in %.4g GiB; the first at 0x%llx (pattern %s): read "
               "0x%016llx, written 0x%016llx, bits 0x%llx; %s when read again",
               m->wrong, m->wrong == 1 ? "" : "s", GIB(m->bytes), w->seen.at, w->pattern, w->seen.got, w->seen.want,
@@ -247,7 +247,7 @@ void gpu_memory_cuda(struct check_ctx *c, struct agent_result *r) {
     struct gp_error err = {0};
     int rc = take_memory(&m, &err);
     if (rc == 0 && m.bytes == 0) {
-        agent_set(r, AGENT_ERROR, "no_memory", "gpu %d: no memory is free to be tested", c->gpu);
+        agent_set(r, VERDICT_ERROR, "no_memory", "gpu %d: no memory is free to be tested", c->gpu);
         agent_suggest(r, "see which processes hold the GPU's memory (nvidia-smi) and end them");
         return;
     }

@@ -4,8 +4,8 @@
  * blamed. One worker opens all GPUs and takes one pair after the other. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "samples.h"
+#include "validate/agent/cuda/cuda.h"
 
 #include "base/clock.h"
 
@@ -119,7 +119,7 @@ static int second_look(struct p2p *p, struct pair_result *pr, const struct mem_l
     if (rc == 0) rc = wrong_by_host(p, words, &around, &ignored, err);
     if (rc < 0) return rc;
     if (direct == 0) {
-        agent_set(p->r, AGENT_DEGRADED, "p2p_once",
+        agent_set(p->r, VERDICT_DEGRADED, "p2p_once",
                   "gpu %d to gpu %d: %llu words arrived wrong, but not "
                   "when sent again and read by the host",
                   p->from, p->to, log->wrong);
@@ -128,7 +128,7 @@ static int second_look(struct p2p *p, struct pair_result *pr, const struct mem_l
     }
     pr->wrong = direct;
     uint64_t want = mem_value(0, (ki64)first, MEM_PAIRED, pattern_of(p, p->from, 0).seed);
-    agent_set(p->r, AGENT_FAIL, around ? "p2p_memory" : "p2p_wrong",
+    agent_set(p->r, VERDICT_FAIL, around ? "p2p_memory" : "p2p_wrong",
               "gpu %d to gpu %d: %zu words arrive wrong, also when sent again and read by the host (word "
               "%zu: 0x%016llx, bits 0x%llx); by way of the host %s",
               p->from, p->to, direct, first, (unsigned long long)got, (unsigned long long)(got ^ want),
@@ -202,7 +202,7 @@ static void judge_direct(const struct p2p *p, const struct gpu_model *model) {
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->n; j++)
             if (p->pairs[i][j].done && !p->pairs[i][j].direct) {
-                agent_set(p->r, AGENT_FAIL, "p2p_not_direct",
+                agent_set(p->r, VERDICT_FAIL, "p2p_not_direct",
                           "gpu %d has no direct access to gpu %d, which "
                           "%s has by NVLink",
                           i, j, gpu_model_name(model));
@@ -215,7 +215,7 @@ static void judge_rates(const struct p2p *p, const struct gpu_model *model, cons
     struct gpu_figure f = {0};
     struct gpu_figure_key key = {.check = "gpu.p2p", .metric = "worst", .gpus = p->n};
     if (model && gpu_model_figure(model, &key, &f) && worst->rate < f.degraded) {
-        agent_set(p->r, worst->rate < f.fail ? AGENT_FAIL : AGENT_DEGRADED, "slow_pair",
+        agent_set(p->r, worst->rate < f.fail ? VERDICT_FAIL : VERDICT_DEGRADED, "slow_pair",
                   "gpu %d to gpu %d: %.4g GB/s, below the %.4g of %s (%s)", worst->from, worst->to, worst->rate,
                   worst->rate < f.fail ? f.fail : f.degraded, gpu_model_name(model), f.source);
         return;
@@ -224,7 +224,7 @@ static void judge_rates(const struct p2p *p, const struct gpu_model *model, cons
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->n; j++)
             if (p->pairs[i][j].rate < 0.8 * p->pairs[j][i].rate)
-                agent_set(p->r, AGENT_DEGRADED, "slow_pair",
+                agent_set(p->r, VERDICT_DEGRADED, "slow_pair",
                           "gpu %d to gpu %d: %.4g GB/s, but %.4g the "
                           "other way",
                           i, j, p->pairs[i][j].rate, p->pairs[j][i].rate);
@@ -273,7 +273,7 @@ void gpu_p2p_cuda(struct check_ctx *c, struct agent_result *r) {
         rc = cr ? cuda_fail(&err, cr, "count GPUs") : 0;
     }
     if (rc == 0 && p.n < 2) {
-        agent_set(r, AGENT_SKIPPED, "one_gpu", "there is one GPU here, so there is no pair");
+        agent_set(r, VERDICT_SKIPPED, "one_gpu", "there is one GPU here, so there is no pair");
         return;
     }
     if (rc == 0) rc = open_all(&p, &err);

@@ -18,8 +18,8 @@ static bool look_nvml(struct agent_result *r, int count, struct nvml_system *ml)
     if (nvml_start(&err) < 0) {
         bool mismatch = str_eq(err.detail, "18");
         agent_data_str(r, "nvml", err.msg);
-        health_blame(r, mismatch ? AGENT_FAIL : AGENT_DEGRADED, mismatch ? "nvml_mismatch" : "nvml", nvml_advice(&err),
-                     "%s", err.msg);
+        health_blame(r, mismatch ? VERDICT_FAIL : VERDICT_DEGRADED, mismatch ? "nvml_mismatch" : "nvml",
+                     nvml_advice(&err), "%s", err.msg);
         return false;
     }
     nvml_system_read(ml);
@@ -28,12 +28,12 @@ static bool look_nvml(struct agent_result *r, int count, struct nvml_system *ml)
     agent_data_int(r, "nvml_gpus", ml->gpus);
     size_t own = strlen(ml->nvml), driver = strlen(ml->driver);
     if (driver > 0 && own > driver && !str_eq(ml->nvml + own - driver, ml->driver))
-        health_blame(r, AGENT_FAIL, "nvml_mismatch",
+        health_blame(r, VERDICT_FAIL, "nvml_mismatch",
                      "install libnvidia-ml of the driver's version, and take copies of others out of the "
                      "library path",
                      "NVML is of version %s, the driver is %s", ml->nvml, ml->driver);
     if (count >= 0 && ml->gpus >= 0 && ml->gpus != count && getenv("CUDA_VISIBLE_DEVICES") == NULL)
-        health_blame(r, AGENT_DEGRADED, "counts_differ",
+        health_blame(r, VERDICT_DEGRADED, "counts_differ",
                      "look for 'NVRM: Xid' in the kernel log: a GPU may have fallen off the bus",
                      "CUDA offers %d GPUs, NVML %lld", count, (long long)ml->gpus);
     return true;
@@ -54,7 +54,7 @@ static void look_gpus(const struct check_ctx *c, int count, bool nvml, struct ag
         /* a page more or less that the driver keeps for itself is no other model */
         size_t more = GP_MAX(seen.bytes, first.bytes), less = GP_MIN(seen.bytes, first.bytes);
         if (!str_eq(seen.name, first.name) || more - less > more / 64)
-            health_blame(r, AGENT_DEGRADED, "mixed",
+            health_blame(r, VERDICT_DEGRADED, "mixed",
                          "one GPU differs from the others: a part may be disabled; replace the node",
                          "gpu 0 is %s with %.4g GiB, gpu %d is %s with %.4g GiB", first.name,
                          (double)first.bytes / (1u << 30), i, seen.name, (double)seen.bytes / (1u << 30));
@@ -70,7 +70,7 @@ static void judge_count(const struct check_ctx *c, struct agent_result *r, int c
     char on_bus[48] = "";
     if (count >= want) return;
     if (bus > 0) snprintf(on_bus, sizeof on_bus, ", %d on the PCI bus", bus);
-    agent_set(r, AGENT_FAIL, "gpu_missing", "%d of %d GPUs: the driver offers %d, %d device node%s%s", count, want,
+    agent_set(r, VERDICT_FAIL, "gpu_missing", "%d of %d GPUs: the driver offers %d, %d device node%s%s", count, want,
               count, nodes, nodes == 1 ? "" : "s", on_bus);
     if (hidden != NULL) agent_suggest(r, "CUDA_VISIBLE_DEVICES is '%s' for this login: unset it", hidden);
     else agent_suggest(r, "look for 'NVRM' in the kernel log ('fallen off the bus'); replace the node");

@@ -4,9 +4,9 @@
  * GPU, in every type, for the time given; and on which multiprocessor it goes wrong. One worker per GPU. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "samples.h"
 #include "sdc_cuda.h"
+#include "validate/agent/cuda/cuda.h"
 
 #include "base/clock.h"
 
@@ -129,7 +129,7 @@ static void judge(const struct sdc *s) {
             w->found ? xasprintf("element (%d, %d) is 0x%08x and should be 0x%08x, bits 0x%x", w->row, w->col, w->got,
                                  w->want, w->got ^ w->want)
                      : xstrdup("its elements are right when the host reads them, so its sum was computed wrong");
-        agent_set(s->r, AGENT_FAIL, "sdc_wrong",
+        agent_set(s->r, VERDICT_FAIL, "sdc_wrong",
                   "%s: %llu wrong tile%s in %llu exact products; tile (%d, %d): "
                   "%s%s; %s",
                   w->type, (unsigned long long)s->wrong_tiles, s->wrong_tiles == 1 ? "" : "s",
@@ -139,17 +139,17 @@ static void judge(const struct sdc *s) {
                                : "; right when repeated",
                   sms.s);
     } else if (s->unsteady) {
-        agent_set(s->r, AGENT_FAIL, "sdc_unsteady",
+        agent_set(s->r, VERDICT_FAIL, "sdc_unsteady",
                   "%s: a product of the same random numbers came out "
                   "otherwise in %llu tiles, the first at (%d, %d); %s",
                   s->unsteady_type, (unsigned long long)s->unsteady, s->unsteady_row, s->unsteady_col, sms.s);
     } else if (s->odd) {
-        agent_set(s->r, AGENT_FAIL, "sdc_nan",
+        agent_set(s->r, VERDICT_FAIL, "sdc_nan",
                   "%s: %llu elements of products of finite random numbers are NaN "
                   "or infinite; %s",
                   s->odd_type, (unsigned long long)s->odd, sms.s);
     } else if (any_wrong(s)) {
-        agent_set(s->r, AGENT_FAIL, "sdc_sm", "fp32: %s", sms.s);
+        agent_set(s->r, VERDICT_FAIL, "sdc_sm", "fp32: %s", sms.s);
     }
     agent_say(s->r,
               "%llu products in %zu types, every tile as integer arithmetic has it, on every "

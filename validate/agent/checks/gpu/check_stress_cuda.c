@@ -4,11 +4,11 @@
  * while it computes; the first and the last product must have the same bits. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
 #include "gpu.h"
-#include "validate/agent/cuda/nvml_cuda.h"
 #include "products.h"
 #include "stress.h"
+#include "validate/agent/cuda/cuda.h"
+#include "validate/agent/cuda/nvml_cuda.h"
 
 #include "base/clock.h"
 #include "base/vec.h"
@@ -235,7 +235,7 @@ static void say_reasons(const struct stress *s, const struct stress_figures *f, 
     char names[160];
     nvml_reasons_text(f->hw_seen, names, sizeof names);
     if (f->hw)
-        agent_set(r, f->hw > 1 ? AGENT_FAIL : AGENT_DEGRADED,
+        agent_set(r, f->hw > 1 ? VERDICT_FAIL : VERDICT_DEGRADED,
                   (f->hw_seen & NVML_REASON_HW_BRAKE) ? "hw_brake" : "hw_slowdown",
                   "gpu %d: the hardware slowed it down in %d of %zu samples (%s); at most %.0f C and %.0f W", s->c->gpu,
                   f->hw, f->counted, names, f->hottest, f->power);
@@ -244,7 +244,7 @@ static void say_reasons(const struct stress *s, const struct stress_figures *f, 
     else if (f->hw)
         agent_suggest(r, "cooling: look at fans, airflow and the neighbours' temperatures; replace the node");
     if (f->sw_thermal) {
-        agent_set(r, AGENT_DEGRADED, "sw_thermal",
+        agent_set(r, VERDICT_DEGRADED, "sw_thermal",
                   "gpu %d: the driver lowered clocks for heat in %d of %zu samples; at most %.0f C", s->c->gpu,
                   f->sw_thermal, f->counted, f->hottest);
         if (!f->hw) agent_suggest(r, "cooling: look at fans, airflow and the room's temperature");
@@ -274,7 +274,7 @@ static void judge(struct stress *s, struct agent_result *r) {
     struct stress_figures f;
     stress_figures(s->samples.items, s->samples.len, &reasons, &f);
     if (!f.told) {
-        agent_set(r, AGENT_ERROR, "too_short", "gpu %d: too few samples (%zu) to judge", s->c->gpu, s->samples.len);
+        agent_set(r, VERDICT_ERROR, "too_short", "gpu %d: too few samples (%zu) to judge", s->c->gpu, s->samples.len);
         return;
     }
     agent_metric(r, "rate", f.rate);
@@ -287,7 +287,7 @@ static void judge(struct stress *s, struct agent_result *r) {
     if (f.power >= 0) agent_metric(r, "power", f.power);
     if (f.reasons_told) say_reasons(s, &f, r);
     else
-        agent_set(r, AGENT_ERROR, "no_nvml",
+        agent_set(r, VERDICT_ERROR, "no_nvml",
                   "gpu %d: the load ran, but nothing tells whether the GPU was "
                   "slowed down: %s",
                   s->c->gpu, s->nvml_err.msg[0] ? s->nvml_err.msg : "its driver does not say");
@@ -303,11 +303,11 @@ static void judge(struct stress *s, struct agent_result *r) {
 
 static void judge_bits(struct stress *s, uint64_t first, uint64_t last, size_t odd, struct agent_result *r) {
     if (odd)
-        agent_set(r, AGENT_FAIL, "odd_values",
+        agent_set(r, VERDICT_FAIL, "odd_values",
                   "gpu %d: %zu values of a product of ordinary numbers are zero, infinite or not a number", s->c->gpu,
                   odd);
     else if (first != last)
-        agent_set(r, AGENT_FAIL, "result_changed",
+        agent_set(r, VERDICT_FAIL, "result_changed",
                   "gpu %d: the same product had other bits after %.1f s of load than before it", s->c->gpu,
                   (double)s->load_ms / 1000);
     char text[24];
@@ -328,7 +328,7 @@ void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r) {
     if (rc == 0) rc = load(&s, total, began, &err);
     if (rc == 0 && !s.lost) rc = look_at_result(&s, &last, &odd, &err);
     if (s.lost) {
-        agent_set(r, AGENT_FAIL, "gpu_lost", "gpu %d: fell off the bus after %.1f s of load", c->gpu,
+        agent_set(r, VERDICT_FAIL, "gpu_lost", "gpu %d: fell off the bus after %.1f s of load", c->gpu,
                   (double)s.load_ms / 1000);
         agent_suggest(r, "look for 'NVRM: Xid' 79 in the kernel log; reboot, then replace the node");
     } else if (rc) {

@@ -43,8 +43,7 @@ static struct {
     struct summary seen;
 } health = {.stop = -1, .log = KERN_LOG_NONE, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice, const char *fmt,
-                  ...) {
+void health_blame(struct agent_result *r, enum verdict v, const char *code, const char *advice, const char *fmt, ...) {
     char text[sizeof r->message];
     va_list ap;
     if (v <= r->verdict) return;
@@ -163,9 +162,9 @@ void health_log_address(const char *pci, char *dst, size_t n) {
 /* What one finding means; ours: nothing but our own check ran. */
 static void judge_log(const struct kern_finding *f, const char *text, bool ours, const char *check,
                       struct agent_result *r) {
-    enum agent_verdict v = f->action == KERN_FAIL ? AGENT_FAIL : AGENT_DEGRADED;
+    enum verdict v = f->action == KERN_FAIL ? VERDICT_FAIL : VERDICT_DEGRADED;
     if (ours && (f->xid == XID_APPLICATION || f->xid == XID_UNKNOWN))
-        v = AGENT_FAIL; /* our own program is the application, and it has no such fault */
+        v = VERDICT_FAIL; /* our own program is the application, and it has no such fault */
     else if (f->action < KERN_DEGRADED) return;
     const char *advice = ours && f->xid == XID_APPLICATION
                              ? "our own check provoked it: run it again, replace the node if it comes back"
@@ -219,7 +218,7 @@ static void moved_ecc(struct moved *m, const struct nvml_counters *b, const stru
         most = GP_MAX(most, d);
     }
     if (most == 0) return;
-    health_blame(m->r, AGENT_FAIL, "ecc_uncorrected",
+    health_blame(m->r, VERDICT_FAIL, "ecc_uncorrected",
                  "reset the GPU so that the rows are remapped, then validate again; replace the node "
                  "if it comes back",
                  "%lld new uncorrectable ECC error%s%s while %s ran", (long long)most, most == 1 ? "" : "s", where,
@@ -235,18 +234,18 @@ static void moved_pages(struct moved *m, const struct nvml_counters *b, const st
     pages += delta(m, "retired_corrected", b->retired_corrected, n->retired_corrected);
     int64_t waits = delta(m, "retired_pending", b->retired_pending, n->retired_pending);
     if (failed) {
-        health_blame(m->r, AGENT_FAIL, "remap_failed", "the GPU has no spare rows left there: replace the node (RMA)",
+        health_blame(m->r, VERDICT_FAIL, "remap_failed", "the GPU has no spare rows left there: replace the node (RMA)",
                      "a memory row could not be remapped while %s ran", m->check);
     }
     if (rows || pending || pages || waits) {
-        health_blame(m->r, AGENT_FAIL, "remapped",
+        health_blame(m->r, VERDICT_FAIL, "remapped",
                      "reset the GPU, then validate again; replace the node if it comes back",
                      "memory went bad while %s ran: %lld rows remapped, %lld "
                      "pages retired%s",
                      m->check, (long long)rows, (long long)pages, pending || waits ? ", a reset is due" : "");
     }
     if (soft) {
-        health_blame(m->r, AGENT_DEGRADED, "remapped",
+        health_blame(m->r, VERDICT_DEGRADED, "remapped",
                      "validate again at a longer time; replace the node if it comes back",
                      "%lld rows remapped for corrected errors while %s ran", (long long)soft, m->check);
     }
@@ -258,7 +257,8 @@ static void moved_links(struct moved *m, const struct nvml_counters *b, const st
         snprintf(name, sizeof name, "nvlink_%d_active", i);
         delta(m, name, b->link[i].active, n->link[i].active);
         if (b->link[i].active == 1 && n->link[i].active == 0) {
-            health_blame(m->r, AGENT_FAIL, "nvlink_down", "drain and reset the GPU; replace the node if it comes back",
+            health_blame(m->r, VERDICT_FAIL, "nvlink_down",
+                         "drain and reset the GPU; replace the node if it comes back",
                          "NVLink %d went down while %s ran", i, m->check);
         }
         for (int k = 0; k < NVML_LINK_ERRORS; k++) {
@@ -266,7 +266,7 @@ static void moved_links(struct moved *m, const struct nvml_counters *b, const st
             int64_t d = delta(m, name, b->link[i].errors[k], n->link[i].errors[k]);
             /* CRC errors are repeated by the link: only many of them cost anything */
             if (d == 0 || (k == NVML_LINK_CRC && d * 1000 < 100 * GP_MAX(ms, (int64_t)1000))) continue;
-            health_blame(m->r, AGENT_FAIL, "nvlink_errors",
+            health_blame(m->r, VERDICT_FAIL, "nvlink_errors",
                          "drain and reset the GPU, look at the link's other end; replace the node if it "
                          "comes back",
                          "NVLink %d: %lld new %s errors while %s ran", i, (long long)d, nvml_link_error_names[k],
@@ -280,14 +280,14 @@ static void moved_pcie(struct moved *m, const struct nvml_counters *b, const str
     int64_t nonfatal = delta(m, "pcie_nonfatal", b->pcie_nonfatal, n->pcie_nonfatal);
     int64_t replays = delta(m, "pcie_replays", b->pcie_replays, n->pcie_replays);
     if (fatal || nonfatal) {
-        health_blame(m->r, AGENT_FAIL, "pcie_errors", "replace the node: the link between host and GPU loses data",
+        health_blame(m->r, VERDICT_FAIL, "pcie_errors", "replace the node: the link between host and GPU loses data",
                      "%lld new uncorrectable PCIe errors while %s ran", (long long)fatal + (long long)nonfatal,
                      m->check);
     }
     int64_t budget = health_replay_budget(health.seen.pcie_gen, health.seen.pcie_width, ms);
     int64_t most = str_eq(m->check, "gpu.bandwidth") ? 80 : 160; /* DCGM's for pcie, targeted_stress */
     if (budget < 0 || replays <= budget) return;
-    health_blame(m->r, replays > GP_MAX(most, budget) ? AGENT_FAIL : AGENT_DEGRADED, "pcie_replays",
+    health_blame(m->r, replays > GP_MAX(most, budget) ? VERDICT_FAIL : VERDICT_DEGRADED, "pcie_replays",
                  "the link between host and GPU is marginal: replace the node if it comes back",
                  "%lld new PCIe replays while %s ran, where %lld are allowed at generation %lld "
                  "with %lld lanes",
@@ -319,14 +319,14 @@ static void moved_clocks(struct moved *m, const struct nvml_counters *b, const s
     if (worst > 0) {
         char text[160];
         nvml_reasons_text(s->reasons > 0 ? s->reasons & NVML_REASONS_HW : 0, text, sizeof text);
-        health_blame(m->r, worst >= 0.1 ? AGENT_FAIL : AGENT_DEGRADED, "hw_slowdown",
+        health_blame(m->r, worst >= 0.1 ? VERDICT_FAIL : VERDICT_DEGRADED, "hw_slowdown",
                      "cooling or power supply is not enough: replace the node, or have it serviced",
                      "the hardware held the clocks down for %.0f %% of %s (seen: %s; up to %lld C, %.0f W)",
                      worst * 100, m->check, text, (long long)s->temperature_c,
                      s->power_mw < 0 ? -1.0 : (double)s->power_mw / 1000);
     }
     if (sw > 0.01) {
-        health_blame(m->r, AGENT_DEGRADED, "sw_thermal_slowdown",
+        health_blame(m->r, VERDICT_DEGRADED, "sw_thermal_slowdown",
                      "cooling is not enough: look at fans and inlet temperature",
                      "the driver held the clocks down for heat for %.0f %% of %s (up to %lld C)", sw * 100, m->check,
                      (long long)s->temperature_c);
@@ -344,15 +344,15 @@ static void link_under_load(struct moved *m, const struct check_ctx *c) {
     static const char advice[] = "power the machine off and on so that the link trains again; replace the node "
                                  "if it stays";
     if ((double)s->pcie_width < lanes || (narrow && lanes < 0)) {
-        health_blame(m->r, AGENT_FAIL, "pcie_width", advice,
+        health_blame(m->r, VERDICT_FAIL, "pcie_width", advice,
                      "PCIe ran with %lld lanes under load, where %lld are there", (long long)s->pcie_width,
                      (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
     } else if (narrow) {
-        health_blame(m->r, AGENT_DEGRADED, "pcie_width", advice, "PCIe ran with %lld of %lld lanes under load",
+        health_blame(m->r, VERDICT_DEGRADED, "pcie_width", advice, "PCIe ran with %lld of %lld lanes under load",
                      (long long)s->pcie_width, (long long)health.facts.pcie_width_max);
     }
     if (s->pcie_gen < 3 || s->pcie_gen < health.facts.pcie_gen_max)
-        health_blame(m->r, s->pcie_gen < 3 ? AGENT_FAIL : AGENT_DEGRADED, "pcie_gen", advice,
+        health_blame(m->r, s->pcie_gen < 3 ? VERDICT_FAIL : VERDICT_DEGRADED, "pcie_gen", advice,
                      "PCIe ran at generation %lld under load, where GPU and slot can do %lld", (long long)s->pcie_gen,
                      (long long)health.facts.pcie_gen_max);
 }
@@ -410,12 +410,12 @@ void health_after(struct check_ctx *c, struct agent_result *r) {
     nvml_counters_read(health.device, &now);
     health.on = false;
     if (now.lost || health.seen.lost) {
-        health_blame(r, AGENT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
+        health_blame(r, VERDICT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
                      "the GPU fell off the bus while %s ran", m.check);
     }
     xids(&m);
     if (health.before.recovery >= 0 && now.recovery > 0 && now.recovery != health.before.recovery) {
-        health_blame(r, AGENT_FAIL, "recovery_action", nvml_recovery_advice(now.recovery),
+        health_blame(r, VERDICT_FAIL, "recovery_action", nvml_recovery_advice(now.recovery),
                      "since %s ran the driver asks to %s", m.check, nvml_recovery_name(now.recovery));
     }
     moved_ecc(&m, &health.before, &now);

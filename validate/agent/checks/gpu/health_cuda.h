@@ -24,8 +24,8 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r);
 /* What follows is shared by the two. */
 
 /* agent_set and agent_suggest, when that is worse than what was said before. */
-void health_blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice, const char *fmt,
-                  ...) GP_PRINTF(5, 6);
+void health_blame(struct agent_result *r, enum verdict v, const char *code, const char *advice, const char *fmt, ...)
+    GP_PRINTF(5, 6);
 
 /* The row of the model table for this GPU; NULL: none. */
 const struct gpu_model *health_model(const struct check_ctx *c, const struct nvml_facts *f);

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "validate/agent/base/command.h"
 #include "gpu.h"
 #include "health_cuda.h"
+#include "validate/agent/base/command.h"
 
 #define FM "nvidia-fabricmanager"
 
@@ -34,7 +34,7 @@ static void judge_environment(struct agent_result *r) {
     for (size_t i = 0; i < GP_ARRAY_LEN(bad_variables); i++)
         if (getenv(bad_variables[i]) != NULL) str_addf(&set, "%s%s", set.len > 0 ? ", " : "", bad_variables[i]);
     if (set.len > 0)
-        health_blame(r, AGENT_DEGRADED, "environment", "unset it for this login, and see who sets it",
+        health_blame(r, VERDICT_DEGRADED, "environment", "unset it for this login, and see who sets it",
                      "the environment changes what CUDA does: %s", set.s);
 }
 
@@ -75,7 +75,7 @@ static void judge_fabric_manager(bool started, const char *driver, int64_t deadl
                          "it",
                       version, driver);
     else if (switches > 0 && started)
-        health_blame(r, AGENT_FAIL, "fabric_version",
+        health_blame(r, VERDICT_FAIL, "fabric_version",
                      "install " FM " of exactly the driver's version and hold both packages",
                      FM " is version %s, the driver is %s: after the next start the NVSwitch fabric stays down",
                      version, driver);
@@ -105,7 +105,7 @@ static void judge_module(const char *driver, struct agent_result *r) {
     if (module[0] == '\0') return;
     agent_data_str(r, "kernel_module", module);
     if (driver[0] != '\0' && !str_eq(module, driver))
-        health_blame(r, AGENT_FAIL, "nvml_mismatch",
+        health_blame(r, VERDICT_FAIL, "nvml_mismatch",
                      "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
                      "packages",
                      "the kernel module is %s, the driver's libraries are %s", module, driver);
@@ -130,7 +130,7 @@ void presence_surroundings(bool started, const char *driver, int64_t deadline_ms
         return;
     }
     if (nouveau)
-        health_blame(r, AGENT_DEGRADED, "nouveau",
+        health_blame(r, VERDICT_DEGRADED, "nouveau",
                      "blacklist it, rebuild the initramfs and reboot: it takes the GPU at the next start",
                      "the module 'nouveau' is loaded beside NVIDIA's driver");
     judge_environment(r);

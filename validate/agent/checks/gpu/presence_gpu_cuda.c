@@ -6,8 +6,8 @@
 #include "presence_cuda.h"
 
 #include "base/fs.h"
-#include "validate/agent/cuda/cuda.h"
 #include "health_cuda.h"
+#include "validate/agent/cuda/cuda.h"
 
 #include <unistd.h>
 
@@ -83,7 +83,7 @@ static void judge_model(const struct check_ctx *c, const struct gpu *g, struct a
     }
     bool same = g->model != NULL ? gpu_model_is(g->model, bought) : strstr(g->name, bought) != NULL;
     if (!same)
-        health_blame(r, AGENT_FAIL, "gpu_model",
+        health_blame(r, VERDICT_FAIL, "gpu_model",
                      "give the node back: it is not what was bought; where the name in the spec is wrong, "
                      "write that of this GPU",
                      "gpu %d is '%s' (%s), '%s' was bought", g->index, g->name,
@@ -94,7 +94,7 @@ static void judge_memory(const struct gpu *g, struct agent_result *r) {
     double want = g->model != NULL ? gpu_model_spec(g->model, "memory_gib") : -1;
     double have = (double)g->f.memory_bytes / (1u << 30);
     if (want <= 0 || g->f.memory_bytes < 0 || have >= 0.9 * want) return;
-    health_blame(r, AGENT_FAIL, "memory_size", "a part of its memory is disabled: replace the node",
+    health_blame(r, VERDICT_FAIL, "memory_size", "a part of its memory is disabled: replace the node",
                  "gpu %d has %.4g GiB of memory, where %s has %.4g", g->index, have, gpu_model_name(g->model), want);
 }
 
@@ -104,16 +104,16 @@ static void judge_modes(const struct gpu *g, struct agent_result *r) {
     bool by_model = g->model != NULL && gpu_model_spec(g->model, "ecc") > 0;
     int i = g->index;
     if (g->f.mig == 1)
-        health_blame(r, AGENT_FAIL, "mig", "turn it off (nvidia-smi -mig 0) and reset the GPU",
+        health_blame(r, VERDICT_FAIL, "mig", "turn it off (nvidia-smi -mig 0) and reset the GPU",
                      "gpu %d is cut into MIG instances: it cannot be used, or proven, as a whole", i);
     if (g->f.compute_mode == 2)
-        health_blame(r, AGENT_FAIL, "compute_mode", "set it to default (nvidia-smi -c 0)",
+        health_blame(r, VERDICT_FAIL, "compute_mode", "set it to default (nvidia-smi -c 0)",
                      "gpu %d's compute mode prohibits every program", i);
     if (g->f.compute_mode == 3)
-        health_blame(r, AGENT_DEGRADED, "compute_mode", "set it to default (nvidia-smi -c 0)",
+        health_blame(r, VERDICT_DEGRADED, "compute_mode", "set it to default (nvidia-smi -c 0)",
                      "gpu %d's compute mode allows one process at a time", i);
     if (g->f.ecc == 0 && (by_model || g->f.ecc_default == 1))
-        health_blame(r, AGENT_DEGRADED, "ecc_off", "turn it on (nvidia-smi -e 1) and reboot",
+        health_blame(r, VERDICT_DEGRADED, "ecc_off", "turn it on (nvidia-smi -e 1) and reboot",
                      "gpu %d's memory runs without ECC, which its model has on as delivered", i);
 }
 
@@ -121,13 +121,13 @@ static void judge_fabric(const struct gpu *g, struct agent_result *r) {
     static const char advice[] = "start nvidia-fabricmanager of exactly the driver's version, then look at its log";
     const char *sick = nvml_fabric_sick(g->f.fabric_health);
     if (g->f.fabric_state == 1 || g->f.fabric_state == 2)
-        health_blame(r, AGENT_FAIL, "fabric", advice, "gpu %d has not joined the NVSwitch fabric: %s", g->index,
+        health_blame(r, VERDICT_FAIL, "fabric", advice, "gpu %d has not joined the NVSwitch fabric: %s", g->index,
                      g->f.fabric_state == 1 ? "not started" : "in progress");
     if (g->f.fabric_state == 3 && g->f.fabric_status != 0)
-        health_blame(r, AGENT_FAIL, "fabric", advice, "gpu %d could not join the NVSwitch fabric (%lld)", g->index,
+        health_blame(r, VERDICT_FAIL, "fabric", advice, "gpu %d could not join the NVSwitch fabric (%lld)", g->index,
                      (long long)g->f.fabric_status);
     if (g->f.fabric_state == 3 && sick != NULL)
-        health_blame(r, AGENT_DEGRADED, "fabric_health", advice, "gpu %d's NVSwitch fabric has %s", g->index, sick);
+        health_blame(r, VERDICT_DEGRADED, "fabric_health", advice, "gpu %d's NVSwitch fabric has %s", g->index, sick);
 }
 
 /* --- who else is there --- */
@@ -150,17 +150,17 @@ static void judge_processes(const struct gpu *g, struct agent_result *r) {
         int own = ours(p->pid);
         if (own == 1 || (own < 0 && ++unseen <= 1 && !p->graphics)) continue;
         if (p->graphics)
-            health_blame(r, AGENT_DEGRADED, "gpu_busy", "end it, or its figures count in",
+            health_blame(r, VERDICT_DEGRADED, "gpu_busy", "end it, or its figures count in",
                          "gpu %d also draws for process %lld (%s)", g->index, (long long)p->pid,
                          p->name[0] != '\0' ? p->name : "name not told");
         else
-            health_blame(r, AGENT_ERROR, "gpu_busy", "end that process, or wait for it, and validate again",
+            health_blame(r, VERDICT_ERROR, "gpu_busy", "end that process, or wait for it, and validate again",
                          "gpu %d is in use by process %lld (%s), %.4g GiB: nothing can be measured", g->index,
                          (long long)p->pid, p->name[0] != '\0' ? p->name : "name not told",
                          p->bytes < 0 ? 0.0 : (double)p->bytes / (1u << 30));
     }
     if (g->f.processes_left_out > 0)
-        health_blame(r, AGENT_ERROR, "gpu_busy", "end those processes and validate again",
+        health_blame(r, VERDICT_ERROR, "gpu_busy", "end those processes and validate again",
                      "gpu %d is in use by %zu more processes", g->index, g->f.processes_left_out);
 }
 
@@ -170,7 +170,7 @@ int presence_gpu(const struct check_ctx *c, int index, bool nvml, struct str *js
     struct gp_error err = {0};
     nvml_device d = NULL;
     if (ask_cuda(&g, &err) < 0) {
-        agent_set_error(r, AGENT_FAIL, "gpu_unreadable", &err);
+        agent_set_error(r, VERDICT_FAIL, "gpu_unreadable", &err);
         return -GP_EENV;
     }
     cuda_identify(index, &g.id);
@@ -180,8 +180,8 @@ int presence_gpu(const struct check_ctx *c, int index, bool nvml, struct str *js
         nvml_facts_read(d, &g.f);
     } else if (nvml) {
         bool lost = str_eq(err.detail, "15");
-        health_blame(r, lost ? AGENT_FAIL : AGENT_DEGRADED, lost ? "gpu_lost" : "nvml", nvml_advice(&err), "gpu %d: %s",
-                     index, err.msg);
+        health_blame(r, lost ? VERDICT_FAIL : VERDICT_DEGRADED, lost ? "gpu_lost" : "nvml", nvml_advice(&err),
+                     "gpu %d: %s", index, err.msg);
     }
     g.model = g.id.device > 0 ? gpu_model_find(g.id.device, g.id.subsystem) : NULL;
     tell(&g, json);
@@ -189,7 +189,7 @@ int presence_gpu(const struct check_ctx *c, int index, bool nvml, struct str *js
     str_put(ret->name, sizeof ret->name, g.name);
     str_put(ret->model, sizeof ret->model, g.model != NULL ? gpu_model_name(g.model) : g.name);
     if (g.f.lost)
-        health_blame(r, AGENT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
+        health_blame(r, VERDICT_FAIL, "gpu_lost", "look for 'NVRM: Xid' 79 in the kernel log; replace the node",
                      "gpu %d fell off the bus", index);
     judge_model(c, &g, r);
     judge_memory(&g, r);

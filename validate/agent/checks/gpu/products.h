@@ -4,8 +4,8 @@
 #ifndef GP_AGENT_PRODUCTS_H
 #define GP_AGENT_PRODUCTS_H
 
-#include "validate/agent/agent.h"
 #include "known_product.h"
+#include "validate/agent/agent.h"
 
 struct product_type {
     const char *name; /* "bf16": the figure's name too */

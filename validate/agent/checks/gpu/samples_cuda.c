@@ -134,7 +134,7 @@ int pattern_verify(struct pattern_room *p, const struct pattern *a, struct mem_l
 
 void pattern_blame(struct agent_result *r, const char *code, const struct mem_log *log, const char *what) {
     const struct mem_wrong *w = &log->words[0];
-    agent_set(r, AGENT_FAIL, code,
+    agent_set(r, VERDICT_FAIL, code,
               "%s: %llu wrong word%s, the first at 0x%llx: read 0x%016llx, written 0x%016llx, bits 0x%llx", what,
               log->wrong, log->wrong == 1 ? "" : "s", w->at, w->got, w->want, w->got ^ w->want);
     str_addf(&r->data, "%s\"wrong_words\":[", r->data.len ? "," : "");

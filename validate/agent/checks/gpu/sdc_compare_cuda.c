@@ -53,7 +53,7 @@ static size_t group_of(struct agent_result *each, size_t n, size_t first, const 
                        uint64_t *folds) {
     size_t k = 0;
     for (size_t i = first; i < n && k < GPUS_MAX; i++)
-        if (each[i].verdict != AGENT_FAIL && comparable(&each[first], &each[i], type, own) &&
+        if (each[i].verdict != VERDICT_FAIL && comparable(&each[first], &each[i], type, own) &&
             hex_of(&each[i], own ? "random_own" : "random", type, &folds[k]))
             who[k++] = i;
     return k;
@@ -65,12 +65,12 @@ static void blame(struct agent_result *each, const size_t *who, size_t k, const 
     for (size_t i = 0; i < k; i++) {
         struct agent_result *r = &each[who[i]];
         if (alike && !same[i])
-            agent_set(r, AGENT_FAIL, "sdc_differs",
+            agent_set(r, VERDICT_FAIL, "sdc_differs",
                       "%s: the product of the same random numbers differs from "
                       "that of %zu other GPUs of its model",
                       type, alike);
         else if (!alike)
-            agent_set(r, AGENT_DEGRADED, "sdc_disagree",
+            agent_set(r, VERDICT_DEGRADED, "sdc_disagree",
                       "%s: %zu GPUs of one model multiply the same random "
                       "numbers, and no two of more than half agree: one of them computes wrong",
                       type, k);

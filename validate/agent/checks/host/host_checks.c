@@ -101,12 +101,12 @@ static void cores_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "online", online);
     if (most > 0 && missing == 0) agent_metric(r, "evenness", (double)least / (double)most);
     if (missing > 0)
-        agent_set(r, AGENT_ERROR, "no_threads",
+        agent_set(r, VERDICT_ERROR, "no_threads",
                   "%zu of %zu threads could not be started, or not on their "
                   "core",
                   missing, n);
     if (wrong > 0)
-        agent_set(r, AGENT_FAIL, "wrong_result", "%zu of %zu cores computed another result than the rest", wrong, n);
+        agent_set(r, VERDICT_FAIL, "wrong_result", "%zu of %zu cores computed another result than the rest", wrong, n);
     agent_say(r, "%.4g of %d cores usable, all compute alike", usable, online);
 }
 
@@ -165,7 +165,7 @@ static void memory_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "available", (double)available / (1 << 30));
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        agent_set(r, AGENT_FAIL, "no_memory", "%zu MiB of memory could not be had: %s", bytes >> 20, strerror(errno));
+        agent_set(r, VERDICT_FAIL, "no_memory", "%zu MiB of memory could not be had: %s", bytes >> 20, strerror(errno));
         return;
     }
     size_t words = bytes / 8, wrong = 0, tested = 0;
@@ -180,7 +180,8 @@ static void memory_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "wrong_words", (double)wrong);
     agent_data_int(r, "tested_mib", (int64_t)(bytes >> 20));
     agent_data_int(r, "patterns", (int64_t)tested);
-    if (wrong > 0) agent_set(r, AGENT_FAIL, "wrong_memory", "%zu words of %zu MiB read back wrong", wrong, bytes >> 20);
+    if (wrong > 0)
+        agent_set(r, VERDICT_FAIL, "wrong_memory", "%zu words of %zu MiB read back wrong", wrong, bytes >> 20);
     agent_say(r, "%.1f GiB usable; %zu MiB written and read back", (double)usable / (1 << 30), bytes >> 20);
 }
 
@@ -205,10 +206,10 @@ static void clock_run(struct check_ctx *c, struct agent_result *r) {
     } else if (synced) {
         agent_say(r, "synchronised by a time service");
     } else if (known) {
-        agent_set(r, AGENT_DEGRADED, "not_synchronised",
+        agent_set(r, VERDICT_DEGRADED, "not_synchronised",
                   "no time service keeps this clock, and the controller's time was not given");
     } else {
-        agent_set(r, AGENT_SKIPPED, "no_reference",
+        agent_set(r, VERDICT_SKIPPED, "no_reference",
                   "nothing to compare with: adjtimex says '%s' and --now-ms was not given", strerror(errno));
     }
 }

@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
-                  const char *text) {
+static void blame(struct agent_result *r, enum verdict v, const char *code, const char *advice, const char *text) {
     if (v <= r->verdict) return;
     agent_set(r, v, code, "%s", text);
     agent_suggest(r, "%s", advice);
@@ -118,7 +117,7 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
     struct gp_error err = {0};
     int status = 0;
     if (!cdi) {
-        blame(r, AGENT_DEGRADED, "no_cdi",
+        blame(r, VERDICT_DEGRADED, "no_cdi",
               "install nvidia-container-toolkit and run 'nvidia-ctk cdi generate "
               "--output=/etc/cdi/nvidia.yaml'",
               "podman is here, but no CDI file describes the GPUs, so no container gets one");
@@ -126,7 +125,7 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
     }
     GP_AUTO_FREE char *root = root_folder(why, sizeof why);
     if (root == NULL) {
-        agent_set(r, AGENT_ERROR, "no_root_folder", "a root folder for a container could not be made: %s", why);
+        agent_set(r, VERDICT_ERROR, "no_root_folder", "a root folder for a container could not be made: %s", why);
         return;
     }
     const char *const argv[] = {
@@ -145,13 +144,13 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
             xasprintf("podman could not start a container with the GPUs: %.200s", rc < 0        ? err.msg
                                                                                   : lines.n > 0 ? lines.v[lines.n - 1]
                                                                                                 : "no reason");
-        blame(r, AGENT_DEGRADED, "no_container",
+        blame(r, VERDICT_DEGRADED, "no_container",
               "run 'nvidia-ctk cdi generate' again (a driver update leaves old paths), and try "
               "podman run by hand",
               text);
     } else if (seen < gpus) {
         GP_AUTO_FREE char *text = xasprintf("a container sees %d of %d GPUs", seen, gpus);
-        blame(r, AGENT_DEGRADED, "gpus_missing", "run 'nvidia-ctk cdi generate' again", text);
+        blame(r, VERDICT_DEGRADED, "gpus_missing", "run 'nvidia-ctk cdi generate' again", text);
     } else {
         agent_say(r, "a container of podman's sees all %d GPUs", seen);
     }
@@ -164,7 +163,7 @@ static void look_docker(bool cdi, struct agent_result *r) {
     agent_data_bool(r, "docker_nvidia_runtime", runtime);
     agent_data_bool(r, "docker_gpus_hook", hook != NULL);
     if (!runtime && !cdi && hook == NULL)
-        blame(r, AGENT_DEGRADED, "no_nvidia_runtime",
+        blame(r, VERDICT_DEGRADED, "no_nvidia_runtime",
               "install nvidia-container-toolkit and run 'nvidia-ctk runtime configure "
               "--runtime=docker'",
               "docker is here, but neither the nvidia runtime nor CDI is set up, so no container "
@@ -182,11 +181,11 @@ void container_run(struct check_ctx *c, struct agent_result *r) {
     GP_AUTO_FREE char *docker = command_find("docker");
     GP_AUTO_FREE char *cdi = cdi_spec();
     if (podman == NULL && docker == NULL) {
-        agent_set(r, AGENT_SKIPPED, "no_runtime", "neither podman nor docker is installed");
+        agent_set(r, VERDICT_SKIPPED, "no_runtime", "neither podman nor docker is installed");
         return;
     }
     if (gpus == 0) {
-        agent_set(r, AGENT_SKIPPED, "no_gpu", "there is no GPU that a container could be given");
+        agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU that a container could be given");
         return;
     }
     agent_data_str(r, "cdi", cdi != NULL ? cdi : "");

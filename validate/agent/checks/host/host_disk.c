@@ -112,40 +112,42 @@ static size_t read_blocks(int fd, size_t n, uint64_t *buf, uint64_t *want, doubl
 static void measure(struct check_ctx *c, const char *dir, struct agent_result *r) {
     GP_AUTO_FD int fd = open_scratch(dir);
     if (fd < 0) {
-        agent_set(r, AGENT_FAIL, errno == ENOSPC || errno == EDQUOT ? "disk_full" : "not_writable",
+        agent_set(r, VERDICT_FAIL, errno == ENOSPC || errno == EDQUOT ? "disk_full" : "not_writable",
                   "no file can be made in '%s': %s", dir, strerror(errno));
         return;
     }
     GP_AUTO_FREE void *buf = NULL;
     GP_AUTO_FREE void *want = NULL;
     if (posix_memalign(&buf, 4096, DISK_BLOCK) != 0 || posix_memalign(&want, 4096, DISK_BLOCK) != 0) {
-        agent_set(r, AGENT_ERROR, "no_memory", "out of memory");
+        agent_set(r, VERDICT_ERROR, "no_memory", "out of memory");
         return;
     }
     double w_s = 0, r_s = 0;
     size_t wrong = 0, n = write_blocks(fd, buf, c->deadline_ms, &w_s);
     if (n == 0) {
         bool full = errno == ENOSPC || errno == EDQUOT;
-        agent_set(r, AGENT_FAIL, full ? "disk_full" : "disk_write", "writing in '%s' failed: %s", dir, strerror(errno));
+        agent_set(r, VERDICT_FAIL, full ? "disk_full" : "disk_write", "writing in '%s' failed: %s", dir,
+                  strerror(errno));
         return;
     }
     int bad = 0;
     size_t got = read_blocks(fd, n, buf, want, &r_s, &wrong, &bad);
     if (bad != 0) {
-        agent_set(r, AGENT_FAIL, "disk_read", "reading back from '%s' failed after %zu of %zu MiB: %s", dir, got, n,
+        agent_set(r, VERDICT_FAIL, "disk_read", "reading back from '%s' failed after %zu of %zu MiB: %s", dir, got, n,
                   strerror(bad));
         return;
     }
     agent_metric(r, "write", (double)(n * DISK_BLOCK) / 1e6 / GP_MAX(w_s, 1e-6));
     agent_metric(r, "read", (double)(got * DISK_BLOCK) / 1e6 / GP_MAX(r_s, 1e-6));
     agent_data_int(r, "written_mib", (int64_t)n);
-    if (wrong > 0) agent_set(r, AGENT_FAIL, "wrong_data", "%zu of %zu MiB read back wrong from '%s'", wrong, got, dir);
+    if (wrong > 0)
+        agent_set(r, VERDICT_FAIL, "wrong_data", "%zu of %zu MiB read back wrong from '%s'", wrong, got, dir);
 }
 
 void disk_run(struct check_ctx *c, struct agent_result *r) {
     const char *dir = choose_dir();
     if (dir == NULL) {
-        agent_set(r, AGENT_FAIL, "not_writable", "neither HOME, /var/tmp nor /tmp can be written");
+        agent_set(r, VERDICT_FAIL, "not_writable", "neither HOME, /var/tmp nor /tmp can be written");
         return;
     }
     struct statvfs v;
@@ -155,8 +157,8 @@ void disk_run(struct check_ctx *c, struct agent_result *r) {
         double free_gib = (double)v.f_bavail * (double)v.f_frsize / (1 << 30);
         agent_metric(r, "free", free_gib);
         if (v.f_files > 0) agent_metric(r, "free_files", (double)v.f_favail);
-        if (v.f_bavail == 0) agent_set(r, AGENT_FAIL, "disk_full", "the disk of '%s' is full", dir);
+        if (v.f_bavail == 0) agent_set(r, VERDICT_FAIL, "disk_full", "the disk of '%s' is full", dir);
     }
-    if (r->verdict == AGENT_PASS) measure(c, dir, r);
+    if (r->verdict == VERDICT_PASS) measure(c, dir, r);
     agent_say(r, "'%s'%s: written, synced and read back", dir, in_memory(dir) ? " (in memory, not a disk)" : "");
 }

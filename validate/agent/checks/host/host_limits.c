@@ -54,18 +54,18 @@ void limits_run(struct check_ctx *c, struct agent_result *r) {
     }
     tell_hugepages(r);
     if (rdma > 0 && lock >= 0 && lock < 16 * GIB) {
-        agent_set(r, AGENT_DEGRADED, "low_memlock",
+        agent_set(r, VERDICT_DEGRADED, "low_memlock",
                   "a login may lock %.4g GiB of memory, RDMA (%d devices here) needs 16 or more", lock / GIB, rdma);
         agent_suggest(r, "set memlock to unlimited in /etc/security/limits.d and in the units that start jobs");
     }
-    if (agent_dev_nvidia_count() > 1 && shm >= 0 && shm < GIB && r->verdict == AGENT_PASS) {
-        agent_set(r, AGENT_DEGRADED, "low_shared_memory", "/dev/shm has %.3g GiB, NCCL wants 1 or more between GPUs",
+    if (agent_dev_nvidia_count() > 1 && shm >= 0 && shm < GIB && r->verdict == VERDICT_PASS) {
+        agent_set(r, VERDICT_DEGRADED, "low_shared_memory", "/dev/shm has %.3g GiB, NCCL wants 1 or more between GPUs",
                   shm / GIB);
         agent_suggest(r, "in a container give it more (--shm-size=1g or --ipc=host), else mount "
                          "/dev/shm larger");
     }
-    if (files >= 0 && files < 1024 && r->verdict == AGENT_PASS) {
-        agent_set(r, AGENT_DEGRADED, "low_open_files", "a login may open %.0f files at once", files);
+    if (files >= 0 && files < 1024 && r->verdict == VERDICT_PASS) {
+        agent_set(r, VERDICT_DEGRADED, "low_open_files", "a login may open %.0f files at once", files);
         agent_suggest(r, "set nofile to 65536 or more in /etc/security/limits.d");
     }
     char locked[32];

@@ -109,8 +109,7 @@ static int adapters_on_bus(int *ret_efa) {
     return n;
 }
 
-static void blame(struct agent_result *r, enum agent_verdict v, const char *code, const char *advice,
-                  const char *text) {
+static void blame(struct agent_result *r, enum verdict v, const char *code, const char *advice, const char *text) {
     if (v <= r->verdict) return;
     agent_set(r, v, code, "%s", text);
     agent_suggest(r, "%s", advice);
@@ -129,12 +128,12 @@ static void judge_port(const struct ports *all, const struct port *p, struct age
     }
     if (!p->active && up * 2 > alike) {
         GP_AUTO_FREE char *text = xasprintf("%s is down, where %d of %d alike are up", p->name, up, alike);
-        blame(r, AGENT_FAIL, "port_down", "look at the cable and the switch port; replace the node", text);
+        blame(r, VERDICT_FAIL, "port_down", "look at the cable and the switch port; replace the node", text);
     }
     if (p->active && p->gbit < best) {
         GP_AUTO_FREE char *text =
             xasprintf("%s runs at %.4g Gb/s, another of its kind at %.4g", p->name, p->gbit, best);
-        blame(r, AGENT_FAIL, "rate_low", "look at the cable and the switch port; replace the node", text);
+        blame(r, VERDICT_FAIL, "rate_low", "look at the cable and the switch port; replace the node", text);
     }
 }
 
@@ -149,7 +148,7 @@ static void judge_errors(struct ports *all, struct agent_result *r) {
             if (now[k] <= p->errors[k] || p->errors[k] < 0) continue;
             GP_AUTO_FREE char *text = xasprintf("%s: %s went up by %lld within a second without load", p->name,
                                                 counter_names[k], (long long)(now[k] - p->errors[k]));
-            blame(r, AGENT_DEGRADED, "errors_move", "look at the cable and the switch port", text);
+            blame(r, VERDICT_DEGRADED, "errors_move", "look at the cable and the switch port", text);
         }
     }
 }
@@ -165,7 +164,7 @@ static void judge_gpudirect(const struct ports *all, struct agent_result *r) {
                 strstr(s.s, "Open Kernel Module") != NULL;
     agent_data_str(r, "gpudirect", peermem ? "nvidia_peermem" : open ? "dma-buf" : "none");
     if (!peermem && !open)
-        blame(r, AGENT_DEGRADED, "no_gpudirect",
+        blame(r, VERDICT_DEGRADED, "no_gpudirect",
               "load nvidia_peermem (modprobe nvidia-peermem), or use the driver's open kernel module",
               "RDMA cannot reach GPU memory: no nvidia_peermem, and no open kernel module for "
               "dma-buf");
@@ -203,17 +202,17 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
         GP_AUTO_FREE char *text = xasprintf("%d RDMA adapters are on the PCI bus (%d of them EFA), %d have a "
                                             "driver",
                                             on_bus, efa_on_bus, all.devices);
-        blame(r, AGENT_FAIL, "no_driver",
+        blame(r, VERDICT_FAIL, "no_driver",
               efa_on_bus > 0 ? "install the EFA driver (aws-efa-installer)"
                              : "install the adapters' driver "
                                "(mlx5_ib; DOCA or MLNX_OFED)",
               text);
     } else if (all.devices == 0) {
-        agent_set(r, AGENT_SKIPPED, "no_rdma", "there is no InfiniBand, RoCE or EFA device");
+        agent_set(r, VERDICT_SKIPPED, "no_rdma", "there is no InfiniBand, RoCE or EFA device");
         return;
     }
     if (all.devices > 0 && active == 0)
-        blame(r, AGENT_FAIL, "no_active_port", "look at cables, switch and subnet manager (ibstat)",
+        blame(r, VERDICT_FAIL, "no_active_port", "look at cables, switch and subnet manager (ibstat)",
               "no RDMA port is active");
     for (size_t i = 0; i < all.list.len; i++) judge_port(&all, &all.list.items[i], r);
     tell(&all, r);

@@ -125,7 +125,7 @@ static bool run_jobs(struct stream *s, struct job *jobs, struct agent_result *r)
         started++;
     if (started < s->threads) {
         /* those that run wait for the ones that do not: the worker ends with this check's verdict */
-        agent_set(r, AGENT_ERROR, "no_threads", "%zu of %zu threads could not be started", s->threads - started,
+        agent_set(r, VERDICT_ERROR, "no_threads", "%zu of %zu threads could not be started", s->threads - started,
                   s->threads);
         return false;
     }
@@ -147,7 +147,7 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
     double *p =
         s.words > most ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        agent_set(r, AGENT_ERROR, "no_memory", "%zu MiB of memory for %zu cores could not be had", bytes >> 20,
+        agent_set(r, VERDICT_ERROR, "no_memory", "%zu MiB of memory for %zu cores could not be had", bytes >> 20,
                   s.threads);
         return;
     }
@@ -173,6 +173,6 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
     agent_data_int(r, "cache_mib", (int64_t)(cache >> 20));
     agent_data_int(r, "threads", (int64_t)s.threads);
     agent_data_int(r, "array_mib", (int64_t)((s.threads * s.words * sizeof(double)) >> 20));
-    if (wrong > 0) agent_set(r, AGENT_FAIL, "wrong_memory", "%zu values came out wrong", wrong);
+    if (wrong > 0) agent_set(r, VERDICT_FAIL, "wrong_memory", "%zu values came out wrong", wrong);
     agent_say(r, "%.4g GB/s copy, %.4g GB/s triad on %zu cores", copy, triad, s.threads);
 }

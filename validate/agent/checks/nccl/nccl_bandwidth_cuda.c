@@ -168,11 +168,11 @@ static void judge(struct bandwidth *w, const struct point *p, const struct nccl_
     if (low || (!known && c->size > 2 && !nccl_one_gpu_for_all(c)))
         nccl_isolate(c, r, &w->b, NCCL_SLOW, GP_MIN(w->b.bytes, (size_t)64 << 20), w->until_ms, &who);
     if (low)
-        agent_set(r, p->busbw < f.fail ? AGENT_FAIL : AGENT_DEGRADED, "low_busbw",
+        agent_set(r, p->busbw < f.fail ? VERDICT_FAIL : VERDICT_DEGRADED, "low_busbw",
                   "all_reduce over %d GPUs reaches %.4g GB/s with %.4g MiB, %.4g GB/s is usual (%s)%s", c->size,
                   p->busbw, (double)p->bytes / (1 << 20), f.degraded, f.source, who.len ? who.s : "");
     else if (r->culprits.len > 0)
-        agent_set(r, AGENT_DEGRADED, "uneven", "all_reduce is much slower with some ranks than with others%s", who.s);
+        agent_set(r, VERDICT_DEGRADED, "uneven", "all_reduce is much slower with some ranks than with others%s", who.s);
 }
 
 void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
@@ -206,7 +206,7 @@ void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
 /* Judged while it ran: the figure's size, and NVLS, decide which row of the model table applies. */
 void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r) {
     (void)c;
-    if (r->n_metrics == 0 && r->verdict == AGENT_PASS)
-        agent_set(r, AGENT_ERROR, "not_measured", "no size was measured in the time");
+    if (r->n_metrics == 0 && r->verdict == VERDICT_PASS)
+        agent_set(r, VERDICT_ERROR, "not_measured", "no size was measured in the time");
     agent_judge_limits(r);
 }

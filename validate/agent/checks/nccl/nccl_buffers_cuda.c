@@ -32,7 +32,7 @@ bool nccl_buffers_open(struct check_ctx *c, struct agent_result *r, size_t bytes
     if (ok && without >= 0) {
         char name[120];
         gang_name(c, without, name, sizeof name);
-        agent_set(r, AGENT_ERROR, "no_memory", "%s has no memory left for the buffers%s%s", name,
+        agent_set(r, VERDICT_ERROR, "no_memory", "%s has no memory left for the buffers%s%s", name,
                   without == c->rank && err.code ? ": " : "", without == c->rank ? err.msg : "");
         agent_suggest(r, "see which processes hold the GPU (nvidia-smi) and end them");
     }

@@ -10,18 +10,18 @@ bool nccl_one_gpu_for_all(const struct check_ctx *c) { return c->who != NULL && 
 
 bool nccl_needs(struct check_ctx *c, struct agent_result *r) {
     if (!gang_has_gpus(c)) {
-        agent_set(r, AGENT_SKIPPED, "no_gpu", "no rank was given a GPU");
+        agent_set(r, VERDICT_SKIPPED, "no_gpu", "no rank was given a GPU");
         return false;
     }
     if (c->size < 2) {
-        agent_set(r, AGENT_SKIPPED, "one_gpu", "there is one GPU: it has nobody to talk to");
+        agent_set(r, VERDICT_SKIPPED, "one_gpu", "there is one GPU: it has nobody to talk to");
         return false;
     }
     if (c->no_gpu[0] == '\0') return true;
     GP_AUTO_STR struct str who = {.max = 300};
     if (c->stuck != NULL) nccl_start_isolate(c, r, &who);
     if (c->no_gpu_culprit >= 0 && c->no_gpu_fail) agent_culprit(r, c->no_gpu_culprit);
-    agent_set(r, c->no_gpu_fail ? AGENT_FAIL : AGENT_ERROR, c->no_gpu_fail ? "nccl_start" : "no_nccl", "%s%s",
+    agent_set(r, c->no_gpu_fail ? VERDICT_FAIL : VERDICT_ERROR, c->no_gpu_fail ? "nccl_start" : "no_nccl", "%s%s",
               c->no_gpu, who.len ? who.s : "");
     agent_suggest(r, c->no_gpu_fail
                          ? "look for 'NVRM' in that node's kernel log, at its fabric manager, and at NCCL_ "
@@ -65,7 +65,7 @@ void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffer
     } else {
         nccl_isolate(c, r, b, NCCL_STUCK, GP_MIN(b->bytes, (size_t)1 << 20), until_ms, &who);
     }
-    agent_set(r, AGENT_FAIL, "nccl_failed", "%s%s", err->msg, who.len ? who.s : "");
+    agent_set(r, VERDICT_FAIL, "nccl_failed", "%s%s", err->msg, who.len ? who.s : "");
     if (c->comm_err.code == GP_OK) {
         c->comm_err = *err;
         if (culprit >= 0) comm_blame(&c->comm_err, culprit);

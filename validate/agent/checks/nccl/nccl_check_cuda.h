@@ -4,8 +4,8 @@
 #ifndef GP_AGENT_NCCL_CHECK_H
 #define GP_AGENT_NCCL_CHECK_H
 
-#include "validate/agent/gang/gang.h"
 #include "validate/agent/comm/nccl_cuda.h"
+#include "validate/agent/gang/gang.h"
 
 /* --- buffers (nccl_buffers_cuda.c) --- */
 

@@ -106,7 +106,7 @@ static void judge_rank(const struct check_ctx *c, struct agent_result *r, const 
     gang_name(c, rank, name, sizeof name);
     if (nccl_one_gpu_for_all(c)) return;
     if (w->t.net > 0 && str_eq(w->t.net_name, "Socket") && w->ports > 0) {
-        agent_set(r, AGENT_FAIL, "socket_fallback",
+        agent_set(r, VERDICT_FAIL, "socket_fallback",
                   "%s: NCCL goes over TCP sockets, though %d InfiniBand, RoCE or EFA port%s active there", name,
                   (int)w->ports, w->ports == 1 ? " is" : "s are");
         agent_culprit(r, rank);
@@ -114,7 +114,7 @@ static void judge_rank(const struct check_ctx *c, struct agent_result *r, const 
                          "NCCL_IB_DISABLE and NCCL_NET in the environment and /etc/nccl.conf");
     }
     if (w->t.shm > 0 && w->t.p2p == 0 && neighbours && (w->model_nvlink || w->t.nvlink)) {
-        agent_set(r, AGENT_FAIL, "no_p2p", "%s: NCCL goes through host memory (SHM), though its GPUs have NVLink",
+        agent_set(r, VERDICT_FAIL, "no_p2p", "%s: NCCL goes through host memory (SHM), though its GPUs have NVLink",
                   name);
         agent_culprit(r, rank);
         agent_suggest(r, "look at NVLink and the fabric manager, at NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, and at "

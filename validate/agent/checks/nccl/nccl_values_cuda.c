@@ -137,7 +137,7 @@ static void conclude(struct check_ctx *c, struct agent_result *r, struct nccl_bu
     } else {
         nccl_isolate(c, r, b, NCCL_WRONG, GP_MIN(b->bytes, (size_t)1 << 20), until_ms, &who);
     }
-    agent_set(r, AGENT_FAIL, "wrong_values", "%llu wrong elements on %d of %d ranks%s; %s", (unsigned long long)wrong,
+    agent_set(r, VERDICT_FAIL, "wrong_values", "%llu wrong elements on %d of %d ranks%s; %s", (unsigned long long)wrong,
               ranks, c->size, who.len ? who.s : "", first);
 }
 

@@ -5,8 +5,8 @@
  * first wrong one names the rank that sent it. */
 #include "base/gp_base.h"
 
-#include "validate/agent/gang/gang.h"
 #include "validate/agent/device/numeric.h"
+#include "validate/agent/gang/gang.h"
 
 struct known {
     struct check_ctx *c;
@@ -100,8 +100,8 @@ static bool one_size(struct known *k, struct agent_result *r, float *buf) {
     for (size_t i = 0; i < n * record; i++) any = any || all[i] != 0;
     if (!any) return true;
     blame(k, r, all);
-    agent_set(r, AGENT_FAIL, "wrong_sum", "all-reduce of %zu known values came out wrong; to blame: rank %s", k->count,
-              r->culprits.len > 0 ? r->culprits.s : "unknown");
+    agent_set(r, VERDICT_FAIL, "wrong_sum", "all-reduce of %zu known values came out wrong; to blame: rank %s",
+              k->count, r->culprits.len > 0 ? r->culprits.s : "unknown");
     return true;
 }
 
@@ -110,7 +110,7 @@ bool known_answer_run(struct check_ctx *c, struct agent_result *r) {
     GP_AUTO_FREE unsigned char *bad = xcalloc(2 * (size_t)c->size + 1, 1);
     GP_AUTO_FREE float *buf = xcalloc(sizes[GP_ARRAY_LEN(sizes) - 1], sizeof *buf);
     bool going = true;
-    for (size_t i = 0; i < GP_ARRAY_LEN(sizes) && going && r->verdict == AGENT_PASS; i++) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(sizes) && going && r->verdict == VERDICT_PASS; i++) {
         struct known k = {.c = c, .seed = num_mix(c->seed + i), .count = sizes[i], .bad = bad};
         going = one_size(&k, r, buf);
     }

@@ -203,11 +203,11 @@ static void conclude(struct pair_state *s, struct agent_result *r) {
             if (s->wrong_from[k] > s->wrong_from[who]) who = k;
         bool clear = s->n_nodes > 2 && s->wrong_from[who] > 1; /* two heard it wrong, from one */
         if (clear) agent_culprit(r, who);
-        agent_set(r, AGENT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s", (unsigned long long)s->wrong,
+        agent_set(r, VERDICT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s", (unsigned long long)s->wrong,
                   clear ? "; to blame: rank " : "", clear ? r->culprits.s : "");
     }
     size_t n = (size_t)s->n_nodes, due = n <= ALL_PAIRS_MAX ? n * (n - 1) / 2 : n;
-    if (s->said != due) agent_set(r, AGENT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
+    if (s->said != due) agent_set(r, VERDICT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
     agent_say(r,
               "%zu pair%s; slowest: ranks %d and %d with %.3g GB/s; longest round trip %.0f us; host "
               "memory over TCP, no GPU took part",
@@ -219,7 +219,7 @@ void net_pair_run(struct check_ctx *c, struct agent_result *r) {
     find_nodes(&s);
     if (s.n_nodes < 2) {
         free(s.nodes);
-        agent_set(r, AGENT_SKIPPED, "one_rank", "one node has no pair");
+        agent_set(r, VERDICT_SKIPPED, "one_rank", "one node has no pair");
         return;
     }
     str_init(&s.text, 16384);
@@ -230,7 +230,7 @@ void net_pair_run(struct check_ctx *c, struct agent_result *r) {
     s.wrong_from = xcalloc((size_t)c->size, sizeof *s.wrong_from);
     bool ok = s.n_nodes <= ALL_PAIRS_MAX ? all_pairs(&s, r) : neighbours(&s, r);
     if (ok) conclude(&s, r);
-    else agent_set(r, AGENT_ERROR, "not_finished", "the pairs were not measured to the last one");
+    else agent_set(r, VERDICT_ERROR, "not_finished", "the pairs were not measured to the last one");
     gang_say_device(r, &device_host);
     str_clear(&s.text);
     free(s.out);

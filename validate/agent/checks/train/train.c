@@ -101,7 +101,7 @@ static bool words_good(struct train *t, int step) {
                                                                        : NULL;
         if (what == NULL) continue;
         if (bad < n || n == 1) agent_culprit(t->r, k); /* all at once: the run diverged, nobody's */
-        agent_set(t->r, AGENT_FAIL, "bad_gradient", "step %d: rank %d %s", step, k, what);
+        agent_set(t->r, VERDICT_FAIL, "bad_gradient", "step %d: rank %d %s", step, k, what);
     }
     return bad == 0;
 }
@@ -117,7 +117,7 @@ static bool totals_agree(struct train *t, int step) {
     for (size_t i = 0; i < t->gpt.n_params; i++) got += (double)t->sum[i];
     double u = 0x1p-24 * (double)(t->c->size - 1), bound = (u / (1 - u) + 1e-12) * slack;
     if (fabs(got - want) <= bound) return true;
-    agent_set(t->r, AGENT_FAIL, "wrong_sum", "step %d: the all-reduced gradient sums to %.9g, the ranks' own to %.9g",
+    agent_set(t->r, VERDICT_FAIL, "wrong_sum", "step %d: the all-reduced gradient sums to %.9g, the ranks' own to %.9g",
               step, got, want);
     return false;
 }
@@ -283,7 +283,7 @@ static bool same_start(struct train *t) {
     uint64_t own = gang_hash(t->params, t->gpt.n_params * sizeof(float)) ^ t->c->seed;
     if (!gang_gather(t->c, t->r, &own, t->hashes, sizeof own)) return false;
     if (hashes_equal(t)) return true;
-    agent_set(t->r, AGENT_FAIL, "start_differs",
+    agent_set(t->r, VERDICT_FAIL, "start_differs",
               "the ranks do not start from the same parameters: different seeds or agents");
     return false;
 }
@@ -340,10 +340,10 @@ static void say_loss(struct train *t) {
 static bool train_all(struct train *t) {
     struct check_ctx *c = t->c;
     if (!train_open(t) || !same_start(t)) return false;
-    if (!known_answer_run(c, t->r) || t->r->verdict != AGENT_PASS) return false;
+    if (!known_answer_run(c, t->r) || t->r->verdict != VERDICT_PASS) return false;
     for (int step = 0; step < t->steps; step++) {
         if (clock_left_ms(c->deadline_ms) == 0) {
-            agent_set(t->r, AGENT_FAIL, "too_slow", "only %d of %d steps were done in time", step, t->steps);
+            agent_set(t->r, VERDICT_FAIL, "too_slow", "only %d of %d steps were done in time", step, t->steps);
             return false;
         }
         if (!one_step(t, step)) return false;
@@ -362,7 +362,7 @@ void train_run(struct check_ctx *c, struct agent_result *r) {
     struct train t = {.c = c, .r = r, .agreement = -1};
     agent_data_int(r, "seed", (int64_t)c->seed);
     gang_say_device(r, c->dev_ops);
-    if (!train_all(&t)) agent_set(r, AGENT_ERROR, "not_finished", "training was not done to its end");
+    if (!train_all(&t)) agent_set(r, VERDICT_ERROR, "not_finished", "training was not done to its end");
     train_close(&t);
 }
 
@@ -373,10 +373,10 @@ void train_judge(struct check_ctx *c, struct agent_result *r) {
     for (size_t i = 0; i < r->n_metrics && rank >= 0 && rank < c->size; i++) {
         const struct agent_metric *m = &r->metrics[i];
         if (!str_eq(m->info->name, "straggler") || m->info->degraded < 0 || m->value <= m->info->degraded ||
-            r->verdict > AGENT_PASS)
+            r->verdict > VERDICT_PASS)
             continue;
         agent_culprit(r, (int)rank);
-        agent_set(r, AGENT_DEGRADED, "slow_rank", "rank %d takes %.1f times as long for a step as the median rank",
+        agent_set(r, VERDICT_DEGRADED, "slow_rank", "rank %d takes %.1f times as long for a step as the median rank",
                   (int)rank, m->value);
         agent_suggest(r, "look for a throttled or shared node; replace it if it stays slow");
     }

@@ -4,8 +4,8 @@
 #ifndef GP_AGENT_TRAIN_H
 #define GP_AGENT_TRAIN_H
 
-#include "validate/agent/gang/gang.h"
 #include "train_model.h"
+#include "validate/agent/gang/gang.h"
 
 #define REPLAY_MAX 8
 #define MICRO_MIN 8 /* sequences per rank and step, at least */

@@ -125,7 +125,7 @@ static bool blame_by_bound(struct train *t, int step) {
     }
     t->roundings += disputes;
     if (t->r->culprits.len == 0) return true;
-    agent_set(t->r, AGENT_FAIL, "wrong_gradient",
+    agent_set(t->r, VERDICT_FAIL, "wrong_gradient",
               "step %d: rank %s computes a wrong gradient (further from the host reference than rounding "
               "can be)",
               step, t->r->culprits.s);
@@ -149,10 +149,10 @@ bool train_blame_gradient(struct train *t, int step) {
         decided++;
     }
     if (decided > 0)
-        agent_set(t->r, AGENT_FAIL, "wrong_gradient", "step %d: rank %s computes a wrong gradient (%s says so)", step,
+        agent_set(t->r, VERDICT_FAIL, "wrong_gradient", "step %d: rank %s computes a wrong gradient (%s says so)", step,
                   t->r->culprits.s, n >= 3 ? "a third rank" : "the host reference");
     else
-        agent_set(t->r, AGENT_FAIL, "wrong_gradient",
+        agent_set(t->r, VERDICT_FAIL, "wrong_gradient",
                   "step %d: ranks disagree about a gradient, and no third opinion settled which is wrong", step);
     return false;
 }
@@ -193,7 +193,7 @@ static bool blame_sum(struct train *t, int step) {
     if (!gang_gather(t->c, t->r, &good, all, sizeof good)) return false;
     for (int k = 0; k < t->c->size; k++)
         if (!all[k]) agent_culprit(t->r, k);
-    agent_set(t->r, AGENT_FAIL, "wrong_sum",
+    agent_set(t->r, VERDICT_FAIL, "wrong_sum",
               "step %d: the ranks hold different sums of the same gradients; to blame: rank %s", step,
               t->r->culprits.len > 0 ? t->r->culprits.s : "unknown");
     return false;
@@ -226,7 +226,7 @@ bool train_blame_params(struct train *t, int step, uint64_t sum_hash) {
     for (int k = 1; k < n; k++) agree = agree && t->hashes[k] == t->hashes[0];
     for (int k = 0; k < n && agree; k++)
         if (held[k] != t->hashes[0]) agent_culprit(t->r, k);
-    agent_set(t->r, AGENT_FAIL, "parameters_differ", "step %d: parameters differ between ranks; to blame: rank %s",
+    agent_set(t->r, VERDICT_FAIL, "parameters_differ", "step %d: parameters differ between ranks; to blame: rank %s",
               step, t->r->culprits.len > 0 ? t->r->culprits.s : "unknown");
     return false;
 }

@@ -3,8 +3,8 @@
  * by itself. Pure. */
 #include "base/gp_base.h"
 
-#include "validate/agent/device/numeric.h"
 #include "train_model.h"
+#include "validate/agent/device/numeric.h"
 
 static void permute(unsigned char *p, int n, uint64_t seed) {
     for (int i = 0; i < n; i++) p[i] = (unsigned char)i;

@@ -6,8 +6,8 @@
 #include "train_gpt.h"
 
 #include "base/clock.h"
-#include "validate/agent/device/numeric.h"
 #include "train_gpt_room.h"
+#include "validate/agent/device/numeric.h"
 
 #define BETA1 0.9f
 #define BETA2 0.98f

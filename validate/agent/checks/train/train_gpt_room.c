@@ -5,8 +5,8 @@
 
 #include "train_gpt.h"
 
-#include "validate/agent/device/numeric.h"
 #include "train_gpt_room.h"
+#include "validate/agent/device/numeric.h"
 
 /* --- layout of the parameters --- */
 

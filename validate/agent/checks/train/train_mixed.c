@@ -206,7 +206,7 @@ static bool not_finite(struct mixed *m, int step) {
     m->scale.scale = scale;
     if (!ok) return false;
     if (!spent) return true;
-    agent_set(m->r, AGENT_FAIL, "wrong_sum",
+    agent_set(m->r, VERDICT_FAIL, "wrong_sum",
               "%s, step %d: the all-reduced gradient is not finite, though every rank's own is", m->plan->name, step);
     return false;
 }
@@ -312,12 +312,12 @@ static bool time_is_up(struct mixed *m, double began, bool *ret) {
 static bool learned(struct mixed *m) {
     int last = m->n_losses - 1;
     if (m->scale.skipped >= m->plan->steps) {
-        agent_set(m->r, AGENT_FAIL, "loss_scale", "%s: every step overflowed, at loss scale %g too", m->plan->name,
+        agent_set(m->r, VERDICT_FAIL, "loss_scale", "%s: every step overflowed, at loss scale %g too", m->plan->name,
                   (double)m->scale.scale);
         return false;
     }
     if (last > 0 && m->losses[last] < m->losses[0]) return true;
-    agent_set(m->r, AGENT_FAIL, "not_learning", "%s: the loss went from %.4f to %.4f", m->plan->name, m->losses[0],
+    agent_set(m->r, VERDICT_FAIL, "not_learning", "%s: the loss went from %.4f to %.4f", m->plan->name, m->losses[0],
               m->losses[GP_MAX(last, 0)]);
     return false;
 }
@@ -330,7 +330,7 @@ bool mixed_run(struct mixed *m) {
     for (int step = 0; step < p->steps; step++) {
         bool last = up || step == p->steps - 1, checked = last || step % p->check_every == 0;
         if (clock_left_ms(m->c->deadline_ms) == 0) {
-            agent_set(m->r, AGENT_FAIL, "too_slow", "%s: only %d of %d steps were done in time", p->name, step,
+            agent_set(m->r, VERDICT_FAIL, "too_slow", "%s: only %d of %d steps were done in time", p->name, step,
                       p->steps);
             return false;
         }

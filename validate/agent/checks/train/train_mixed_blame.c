@@ -33,8 +33,8 @@ bool mixed_words_good(struct mixed *m, int step) {
     for (int k = 0; k < n && bad > 0; k++) {
         if (!is[k]) continue;
         if (bad < n || n == 1) agent_culprit(m->r, k); /* all at once: the run diverged, nobody's */
-        agent_set(m->r, AGENT_FAIL, "bad_gradient", "%s, step %d: rank %d computed a gradient %s", m->plan->name, step,
-                  k, m->words[k].norm2 == 0 ? "of zero" : "that is not finite");
+        agent_set(m->r, VERDICT_FAIL, "bad_gradient", "%s, step %d: rank %d computed a gradient %s", m->plan->name,
+                  step, k, m->words[k].norm2 == 0 ? "of zero" : "that is not finite");
     }
     return bad == 0;
 }
@@ -138,10 +138,10 @@ bool mixed_blame_gradient(struct mixed *m, int step) {
     }
     if (!ok) return false;
     if (m->r->culprits.len > 0)
-        agent_set(m->r, AGENT_FAIL, "wrong_gradient", "%s, step %d: rank %s computes a wrong gradient (%s)",
+        agent_set(m->r, VERDICT_FAIL, "wrong_gradient", "%s, step %d: rank %s computes a wrong gradient (%s)",
                   m->plan->name, step, m->r->culprits.s, says);
     else
-        agent_set(m->r, AGENT_FAIL, "wrong_gradient",
+        agent_set(m->r, VERDICT_FAIL, "wrong_gradient",
                   "%s, step %d: devices of one kind disagree about a gradient, and nothing settled which is "
                   "wrong",
                   m->plan->name, step);
@@ -216,7 +216,7 @@ bool mixed_sample_sum(struct mixed *m, int step) {
     if (bad == 0) return true;
     for (int k = 0; k < m->c->size && bad < m->c->size; k++) /* all of them: nobody knows who sent it */
         if (said[k] == 0) agent_culprit(m->r, k);
-    agent_set(m->r, AGENT_FAIL, "wrong_sum",
+    agent_set(m->r, VERDICT_FAIL, "wrong_sum",
               "%s, step %d: what the ranks were handed is not the sum of their own gradients; to blame: rank "
               "%s",
               m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
@@ -240,7 +240,7 @@ static bool blame_sum(struct mixed *m, int step, size_t at) {
     if (!gang_gather(m->c, m->r, &good, said, sizeof good)) return false;
     for (int k = 0; k < m->c->size; k++)
         if (!said[k]) agent_culprit(m->r, k);
-    agent_set(m->r, AGENT_FAIL, "wrong_sum",
+    agent_set(m->r, VERDICT_FAIL, "wrong_sum",
               "%s, step %d: the ranks hold different sums of the same gradients; to blame: rank %s", m->plan->name,
               step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
     return false;
@@ -286,8 +286,9 @@ static bool blame_update(struct mixed *m, int step) {
     for (int k = 0; k < m->c->size && ok; k++)
         if (m->hashes[k] != want) agent_culprit(m->r, k);
     if (!m->plan->small) blame_minority(m); /* too large to be repeated on the host */
-    agent_set(m->r, AGENT_FAIL, "parameters_differ", "%s, step %d: parameters differ between ranks; to blame: rank %s",
-              m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
+    agent_set(m->r, VERDICT_FAIL, "parameters_differ",
+              "%s, step %d: parameters differ between ranks; to blame: rank %s", m->plan->name, step,
+              m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
     return false;
 }
 
@@ -308,7 +309,7 @@ static bool again_plainly(struct mixed *m, int step, bool *ret_differ) {
     if (!mixed_gradient(m, &m->gpt, m->c->rank, step, &loss) || !mixed_reduce(m)) return false;
     *ret_differ = differing_window(m, &at, &ok);
     if (ok && !*ret_differ)
-        agent_set(m->r, AGENT_FAIL, "wrong_sum",
+        agent_set(m->r, VERDICT_FAIL, "wrong_sum",
                   "%s, step %d: the ranks hold different sums of the same gradients, and equal ones with "
                   "NCCL_ALGO=Ring NCCL_PROTO=Simple",
                   m->plan->name, step);

@@ -62,7 +62,7 @@ bool mixed_against_reference(struct mixed *m, int step, float loss) {
     }
     m->referenced++;
     if (m->reference_part <= 1) return true;
-    agent_set(m->r, AGENT_FAIL, "beyond_reference",
+    agent_set(m->r, VERDICT_FAIL, "beyond_reference",
               "%s, step %d: rank %s is %.3g times as far from the host reference as rounding can be", m->plan->name,
               step, m->r->culprits.s, m->reference_part);
     return false;
@@ -127,7 +127,7 @@ static bool load_and_look(struct mixed *m, const struct saved *s, int step, uint
     for (int k = 0; k < m->c->size; k++)
         if (all[k]) agent_culprit(m->r, k);
     if (m->r->culprits.len == 0) return true;
-    agent_set(m->r, AGENT_FAIL, "not_repeatable",
+    agent_set(m->r, VERDICT_FAIL, "not_repeatable",
               "%s: the state saved after step %d is another one when it is restored; to blame: rank %s", m->plan->name,
               step, m->r->culprits.s);
     return false;
@@ -169,7 +169,7 @@ bool mixed_restore(struct mixed *m, int step) {
         if (all[k] == 2) agent_culprit(m->r, k);
     }
     if (!any) return true;
-    agent_set(m->r, AGENT_FAIL, "not_repeatable",
+    agent_set(m->r, VERDICT_FAIL, "not_repeatable",
               "%s: training that goes on from the state saved after step %d does not give the same bits "
               "again%s%s",
               m->plan->name, step, m->r->culprits.len > 0 ? "; to blame: rank " : "",

@@ -93,16 +93,16 @@ static void say_replay(struct train *t, const struct replay_word *w) {
     if (w->verdict == 0) return;
     if (w->culprit >= 0) agent_culprit(t->r, w->culprit);
     if (w->verdict == 1)
-        agent_set(t->r, AGENT_FAIL, "wrong_gradient", "step %d: rank %d %s", (int)w->step, (int)w->culprit, what[1]);
+        agent_set(t->r, VERDICT_FAIL, "wrong_gradient", "step %d: rank %d %s", (int)w->step, (int)w->culprit, what[1]);
     else if (w->verdict == 2)
-        agent_set(t->r, AGENT_FAIL, "sum_disagrees",
+        agent_set(t->r, VERDICT_FAIL, "sum_disagrees",
                   "step %d: the all-reduced gradient differs from one rank's sum by %.3g of the bound", (int)w->step,
                   w->agreement);
     else if (w->verdict == 3)
-        agent_set(t->r, AGENT_FAIL, "parameters_disagree",
+        agent_set(t->r, VERDICT_FAIL, "parameters_disagree",
                   "step %d: one rank's step gives other parameters than the gang's", (int)w->step);
     else
-        agent_set(t->r, AGENT_FAIL, "loss_disagrees",
+        agent_set(t->r, VERDICT_FAIL, "loss_disagrees",
                   "step %d: one rank's loss over the global batch differs from the gang's", (int)w->step);
 }
 

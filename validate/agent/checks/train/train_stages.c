@@ -225,7 +225,7 @@ bool train_stages(struct train *t) {
     }
     if (t->referenced > 0) agent_metric(t->r, "reference", t->reference_part);
     if ((wanted & ~(1u << GEMM_F32)) != 0 && timed < 0) {
-        agent_set(t->r, AGENT_ERROR, "no_precision", "neither bf16 nor fp16 products on every rank's device");
+        agent_set(t->r, VERDICT_ERROR, "no_precision", "neither bf16 nor fp16 products on every rank's device");
         return false;
     }
     t->timed = !host && timed >= 0;
@@ -240,6 +240,6 @@ void train_speed(struct check_ctx *c, struct agent_result *r, enum gemm_type typ
     if (works && timed_run(&t, type, seconds))
         agent_say(r, "%s on %s", type == GEMM_BF16 ? "bf16" : "fp16", gang_device_text(c->dev_ops));
     if (!works)
-        agent_set(r, AGENT_ERROR, "no_precision", "this device does not multiply %s matrices",
+        agent_set(r, VERDICT_ERROR, "no_precision", "this device does not multiply %s matrices",
                   type == GEMM_BF16 ? "bf16" : "fp16");
 }

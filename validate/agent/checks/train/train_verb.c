@@ -55,7 +55,7 @@ int verb_train(int argc, char **argv) {
     if (rc != 0) {
         fprintf(stderr, "gpuprov-agent train: %s\n", err.msg);
         comm_tcp.abort(c.comm, NULL, -1);
-        return AGENT_EXIT_UNKNOWN;
+        return NODE_CHECK_UNKNOWN;
     }
     struct agent_result r;
     GP_AUTO_STR struct str line = {0};
@@ -67,7 +67,7 @@ int verb_train(int argc, char **argv) {
     fputs(line.s, stdout);
     c.dev_ops->close(c.dev);
     comm_tcp.abort(c.comm, NULL, -1);
-    int status = r.verdict == AGENT_PASS ? 0 : r.verdict == AGENT_FAIL ? 2 : AGENT_EXIT_UNKNOWN;
+    int status = r.verdict == VERDICT_PASS ? 0 : r.verdict == VERDICT_FAIL ? 2 : NODE_CHECK_UNKNOWN;
     agent_result_clear(&r);
     return status;
 }
