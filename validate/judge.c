@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Judges one check's figures by the limits of the check table, of the GPU model table (as the agent, which
- * knows the model, sent them) and of the spec, which goes before both. A limit can only make a
- * verdict worse; a floor that was asked for and not measured is an error, never a pass. Pure; any
- * thread. */
+/* Judges what an agent measured, by the judge of suite/limits.h with the spec's floors: the figures of a check, and
+ * those of each GPU where the check has them. Limits can only make a verdict worse; a floor of the spec that was
+ * not measured is an error, never a pass. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "validate/judge.h"
+
+#include "base/json.h"
+#include "validate/suite/limits.h"
 #include "validate/validate.h"
 
 #include <math.h>
@@ -43,78 +45,125 @@ static const struct check_metric_info *metric_info(const struct check_info *info
     return NULL;
 }
 
-static const struct spec_floor *spec_floor_of(const struct spec *spec, const char *check, const char *metric) {
+/* The spec's floors in the order of the check's figures; NAN: none. */
+static void own_floors(const struct spec *spec, const struct check_info *info, double own[LIMITS_FIGURES]) {
+    for (size_t i = 0; i < LIMITS_FIGURES; i++) own[i] = (double)NAN;
     for (size_t i = 0; i < spec->validate.floors.len; i++) {
         const struct spec_floor *f = &spec->validate.floors.items[i];
-        if (str_eq(f->check, check) && str_eq(f->metric, metric)) return f;
+        const struct check_metric_info *mi = str_eq(f->check, info->id) ? metric_info(info, f->metric) : NULL;
+        if (mi) own[mi - info->metrics] = f->value;
     }
-    return NULL;
 }
 
-/* A value that is not a number holds nothing. */
-static bool holds(double value, double limit, bool ceiling) { return ceiling ? value <= limit : value >= limit; }
+/* By which row of the model table figures are judged, as the agent says it; no model: unrated. */
+static struct limit_about about_of(const json_t *data) {
+    const json_t *j = json_at(data, "conditions");
+    return (struct limit_about){.model = gpu_model_by_id(json_str(j, "model", "")),
+                                .key = {.gpus = (int)json_int(j, "gpus", 0),
+                                        .bytes = json_int(j, "bytes", 0),
+                                        .nvls = json_bool(j, "nvls", false),
+                                        .nvlink = json_bool(j, "nvlink", false)}};
+}
 
-/* fail, degraded: negative where there is none. */
-static void set_limit(struct metric *m, double fail, double degraded, bool ceiling, const char *source) {
-    m->has_floor = true;
-    m->floor = fail >= 0 ? fail : degraded;
-    m->has_degraded = fail >= 0 && degraded >= 0;
-    m->degraded = m->has_degraded ? degraded : 0;
-    m->unrated = false;
-    m->ceiling = ceiling;
+static void add_figure(struct judged *j, const struct check_metric_info *mi, double value) {
+    if (!mi || j->n == LIMITS_FIGURES) return;
+    j->figures[j->n].info = mi;
+    j->figures[j->n++].value = value;
+}
+
+static void worsen_by(struct check_result *r, const struct check_info *info, const struct limit_word *w,
+                      const char *message) {
+    check_result_worsen(r, w->verdict, w->code, message, w->suggestion ? w->suggestion : info->suggestion);
+}
+
+/* What the figure was held to, as reports show it; what an agent said of that does not count. */
+static void show_limit(struct metric *m, const struct check_metric_info *mi, const struct limit *l) {
+    bool none = l->kind == LIMIT_NONE || l->kind == LIMIT_UNRATED;
+    m->has_floor = !none;
+    m->floor = none ? 0 : l->fail >= 0 ? l->fail : l->degraded;
+    m->has_degraded = l->fail >= 0 && l->degraded >= 0;
+    m->degraded = m->has_degraded ? l->degraded : 0;
+    m->unrated = l->kind == LIMIT_UNRATED;
+    m->ceiling = mi && mi->ceiling;
+    m->measured = l->kind == LIMIT_MODEL && l->measured > 0 ? l->measured : 0;
     free(m->source);
-    m->source = xstrdup(source);
+    m->source = limit_source(l);
 }
 
-static void missed(struct check_result *r, const struct metric *m, double limit, enum verdict v,
-                   const struct check_info *info) {
-    GP_AUTO_FREE char *text = xasprintf("%s is %.4g %s, must be %s %.4g %s (%s)", m->name, m->value, m->unit,
-                                        m->ceiling ? "at most" : "at least", limit, m->unit, m->source);
-    GP_AUTO_FREE char *code = xasprintf("%s_%s", m->ceiling ? "high" : "low", m->name);
-    check_result_worsen(r, v, code, text, info ? info->suggestion : "");
-}
+/* --- each GPU --- */
 
-/* By the limits that are set. */
-static void judge_limits(struct check_result *r, struct metric *m, bool fails, const struct check_info *info) {
-    if (!holds(m->value, m->floor, m->ceiling)) missed(r, m, m->floor, fails ? VERDICT_FAIL : VERDICT_DEGRADED, info);
-    else if (m->has_degraded && !holds(m->value, m->degraded, m->ceiling))
-        missed(r, m, m->degraded, VERDICT_DEGRADED, info);
-}
-
-static void judge_metric(const struct spec *spec, const struct check_info *info, struct check_result *r,
-                         struct metric *m) {
-    const struct check_metric_info *mi = metric_info(info, m->name);
-    const struct spec_floor *own = spec_floor_of(spec, r->check, m->name);
-    bool fails = true;
-    if (own) {
-        set_limit(m, own->value, -1, mi && mi->ceiling, "spec");
-    } else if (mi && mi->by_model) {
-        m->unrated = !m->has_floor; /* an agent that sent no limit knew none */
-    } else if (mi && (mi->fail >= 0 || mi->degraded >= 0)) {
-        set_limit(m, mi->fail, mi->degraded, mi->ceiling, mi->source);
-        fails = mi->fail >= 0;
-    } else {
-        return;
+/* A GPU's entry of data.gpus that has a verdict and figures. */
+static bool read_gpu(const struct check_info *info, const json_t *g, struct judged *ret) {
+    const json_t *metrics = json_at(g, "metrics");
+    *ret = (struct judged){.check = info, .about = about_of(g)};
+    if (!json_is_object(metrics) || !verdict_parse(json_str(g, "verdict", ""), &ret->verdict)) return false;
+    for (size_t i = 0; i < LIMITS_FIGURES && info->metrics[i].name; i++) {
+        const json_t *v = json_object_get(metrics, info->metrics[i].name);
+        if (json_is_number(v)) add_figure(ret, &info->metrics[i], json_number_value(v));
     }
-    if (!m->unrated) judge_limits(r, m, fails, info);
+    return true;
 }
 
-/* The agent judges by the tables alone, and says low_METRIC or high_METRIC. Where it condemned for a
- * limit of theirs, its word is taken back so that the spec's own floor can decide. */
-static void take_back(const struct spec *spec, const struct check_info *info, struct check_result *r) {
-    if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_DEGRADED) return;
-    const char *metric = str_starts(r->code, "low_") ? r->code + 4 : str_starts(r->code, "high_") ? r->code + 5 : NULL;
-    if (!metric || !check_metric(r, metric)) return;
-    const struct check_metric_info *mi = metric_info(info, metric);
-    if (!spec_floor_of(spec, r->check, metric) && (!mi || (mi->fail < 0 && mi->degraded < 0)))
-        return; /* nobody would judge it again */
-    r->verdict = VERDICT_PASS;
-    free(r->code);
-    free(r->message);
-    free(r->suggestion);
-    r->code = xstrdup("");
-    r->message = xstrdup("");
-    r->suggestion = xstrdup("");
+static void write_gpu(json_t *g, const struct judged *j) {
+    if (j->word.verdict == VERDICT_PASS) return;
+    json_object_set_new(g, "verdict", json_string(verdict_name(j->verdict)));
+    json_object_set_new(g, "code", json_string(j->word.code));
+    json_object_set_new(g, "message", json_any_text(j->word.message));
+}
+
+/* The words for the node: those of its worst GPU, and which others are as bad. */
+static void name_worst(struct check_result *r, const struct check_info *info, const json_t *gpus,
+                       const struct judged *all, size_t n) {
+    GP_AUTO_STR struct str others = {0};
+    const struct judged *worst = all;
+    for (size_t i = 1; i < n; i++)
+        if (all[i].verdict > worst->verdict) worst = &all[i];
+    if (worst->word.verdict == VERDICT_PASS) return; /* a fault: the agent has said it */
+    for (size_t i = 0; i < n; i++)
+        if (&all[i] != worst && all[i].verdict == worst->verdict)
+            str_addf(&others, "%s%d", others.len ? ", " : "", (int)json_int(json_array_get(gpus, i), "gpu", -1));
+    int gpu = (int)json_int(json_array_get(gpus, (size_t)(worst - all)), "gpu", -1);
+    GP_AUTO_FREE char *text = limits_gpu_text(gpu, worst->word.message, others.s ? others.s : "");
+    worsen_by(r, info, &worst->word, text);
+}
+
+/* By what one of `all` was held that has this figure with this value. */
+static void find_limit(const struct judged *all, size_t n, const struct metric *m, const struct check_metric_info *mi,
+                       struct limit *ret) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < all[i].n; k++)
+            if (all[i].figures[k].info == mi && all[i].figures[k].value == m->value) *ret = all[i].figures[k].limit;
+}
+
+/* --- the check --- */
+
+static void judge_figures(const struct spec *spec, const struct check_info *info, struct check_result *r) {
+    double own[LIMITS_FIGURES];
+    json_t *gpus = json_object_get(r->data, "gpus");
+    size_t n = json_is_array(gpus) ? json_array_size(gpus) : 0;
+    GP_AUTO_FREE struct judged *all = xcalloc(n + 1, sizeof *all);
+    bool whole = n > 0;
+    own_floors(spec, info, own);
+    for (size_t i = 0; i < n; i++) whole = read_gpu(info, json_array_get(gpus, i), &all[i]) && whole;
+    n = whole ? n : 0;
+    for (size_t i = 0; i < n; i++) limits_judge(&all[i], own);
+    limits_compare(all, n);
+    for (size_t i = 0; i < n; i++) write_gpu(json_array_get(gpus, i), &all[i]);
+    if (n) name_worst(r, info, gpus, all, n);
+
+    struct judged one = {.check = info, .about = about_of(r->data), .note = json_str(r->data, "note", NULL)};
+    one.verdict = r->verdict;
+    for (size_t i = 0; i < r->metrics.len; i++)
+        add_figure(&one, metric_info(info, r->metrics.items[i].name), r->metrics.items[i].value);
+    limits_judge(&one, own);
+    worsen_by(r, info, &one.word, one.word.message);
+    for (size_t i = 0; i < r->metrics.len; i++) {
+        struct metric *m = &r->metrics.items[i];
+        struct limit l = {.kind = LIMIT_NONE, .source = ""};
+        find_limit(&one, 1, m, metric_info(info, m->name), &l);
+        if (l.kind == LIMIT_UNRATED) find_limit(all, n, m, metric_info(info, m->name), &l);
+        show_limit(m, metric_info(info, m->name), &l);
+    }
 }
 
 /* The first figure that this check is held to and did not bring; NULL when it has them all. */
@@ -157,11 +206,8 @@ static void judge_gpus(const struct spec *spec, const struct check_info *info, s
 void validate_apply_floors(const struct spec *spec, struct check_result *r) {
     const struct check_info *info = check_find(r->check);
     r->required = validate_required(spec, r->check);
-    take_back(spec, info, r);
-    for (size_t i = 0; i < r->metrics.len; i++) {
-        judge_possible(info, r, &r->metrics.items[i]);
-        judge_metric(spec, info, r, &r->metrics.items[i]);
-    }
+    for (size_t i = 0; i < r->metrics.len; i++) judge_possible(info, r, &r->metrics.items[i]);
+    if (info) judge_figures(spec, info, r);
     if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED) return;
     const char *missing = not_measured(info, r);
     if (missing) {

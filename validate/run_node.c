@@ -79,7 +79,7 @@ char *agent_run_args(const struct validate_env *env) {
     GP_AUTO_FREE char *ids = check_ids(checks, env->plan->node_checks.len);
     GP_AUTO_FREE char *floors = own_floors(env);
     GP_AUTO_FREE char *model = bought_model(env);
-    return xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d%s%s%s",
+    return xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d --unjudged%s%s%s",
                      env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, model, floors,
                      env->all ? " --all" : "");
 }

@@ -10,16 +10,14 @@
 #include "validate/agent/comm/comm.h"
 #include "validate/agent/device/device.h"
 #include "validate/suite/checks.h"
+#include "validate/suite/limits.h"
 #include "validate/suite/models.h"
 #include "validate/suite/protocol.h"
 
 struct agent_metric {
     const struct check_metric_info *info;
     double value;
-    /* What it was judged by, for figures that the GPU model table limits (agent_judge_limits). */
-    double fail, degraded, measured; /* as struct gpu_figure; source NULL: not judged so */
-    const char *source;              /* static */
-    bool unrated;                    /* the table knows nothing to compare it with */
+    struct limit limit; /* set by agent_judge: what it was held to; LIMIT_NONE before */
 };
 
 /* One check's outcome. agent_result_init, then what follows; starts as pass. */
@@ -28,16 +26,18 @@ struct agent_result {
     int gpu;  /* -1: not about one GPU; else said as "gpu" */
     int rank; /* -1: not a gang check; else said as "rank" */
     enum verdict verdict;
-    char code[48];        /* "low_disk"; "" on pass */
-    char message[400];    /* one line */
-    char suggestion[400]; /* "" : the table's, when not pass */
+    enum verdict faults, by_limits; /* set by agent_judge: what faults alone, and what limits alone, say of it */
+    char code[48];                  /* "low_disk"; "" on pass */
+    char message[400];              /* one line */
+    char suggestion[400];           /* "" : the table's, when not pass */
     int64_t took_ms;
     struct agent_metric metrics[GP_ARRAY_LEN(((struct check_info *)0)->metrics)];
     size_t n_metrics;
     /* By what BY_MODEL figures are judged: whose figures, and measured under which conditions (gpus, bytes,
-     * nvls, nvlink; models.h). agent_about sets the first from the context; nccl.* sets the rest. */
-    const struct gpu_model *model;
-    struct gpu_figure_key about;
+     * nvls, nvlink; models.h). agent_about sets the first from the context; nccl.* sets the rest. Said as
+     * data.conditions. */
+    struct limit_about about;
+    char note[300];      /* added to the words for a figure that misses its limit; said as data.note */
     struct str culprits; /* gang: the ranks to blame, "1,3"; said as data.culprits; "" : nobody */
     struct str data;     /* members of the JSON object "data", without braces */
 };
@@ -60,13 +60,18 @@ void agent_data_int(struct agent_result *r, const char *key, int64_t value);
 void agent_data_bool(struct agent_result *r, const char *key, bool value);
 void agent_data_nums(struct agent_result *r, const char *key, const double *v, size_t n); /* array */
 void agent_culprit(struct agent_result *r, int rank);
-/* The same check's results of all GPUs of a node, each judged: what is out of line with the others (peers.h)
- * becomes degraded(outlier). Before they are merged into one. */
-void agent_peers(struct agent_result *ones, size_t n);
-/* Metrics against the check table's limits, and BY_MODEL ones against the GPU model table's for r->model: the
- * default judge. Marks what cannot be compared as unrated. A figure that the model's GPUs are known to have
- * and that was not measured is an error. */
-void agent_judge_limits(struct agent_result *r);
+/* Judges by limits.h the same check's results of a node's GPUs, before they are merged, or one result (n 1).
+ * record: the results take these verdicts and limits; false for a caller that judges for itself: they keep their
+ * faults and figures, and by_limits only decides whether the run goes on. */
+void agent_judge(struct agent_result *each, size_t n, bool record);
+/* What the judge would say of a figure that r has, and by which limit; nothing is recorded. For a check that then
+ * looks for who is to blame. LIMIT_NONE and a pass: r has no such figure. */
+enum verdict agent_limit(const struct agent_result *r, const char *metric, struct limit *ret);
+/* Puts m into the figures of r where it is worse than what is there, or not there. */
+void agent_metric_worst(struct agent_result *r, const struct agent_metric *m);
+/* {"model": ..., "gpus": ...}: by what BY_MODEL figures are judged; nothing where the model is not known. prefix
+ * and suffix are put around it. */
+void agent_conditions(const struct agent_result *r, const char *prefix, const char *suffix, struct str *s);
 /* The line {"type":"result",...}\n, at most AGENT_LINE_MAX (data is dropped, and said, if it must be). */
 void agent_result_line(const struct agent_result *r, struct str *ret);
 /* A double as JSON has it: 6 significant digits, no NaN or infinity (null). */
@@ -121,8 +126,7 @@ struct check_ctx {
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
 
-/* What r's BY_MODEL figures are judged by, where the check did not say: the GPU of c and how many there are. run
- * calls it before judging. */
+/* What r's BY_MODEL figures are judged by, unless the check says otherwise: the GPU of c and how many there are. */
 void agent_about(struct agent_result *r, const struct check_ctx *c);
 
 struct gpu_identity {
@@ -136,8 +140,9 @@ struct check_ops {
     bool (*needs)(struct check_ctx *c, struct agent_result *r);
     /* Measures and verifies, in a worker process that is killed when the limit passes. */
     void (*run)(struct check_ctx *c, struct agent_result *r);
-    /* Turns figures into the verdict. NULL: agent_judge_limits. Not called when skipped or error. */
-    void (*judge)(struct check_ctx *c, struct agent_result *r);
+    /* After run, unless skipped or error: faults that show when the figures are held against each other, and
+     * whom they blame. Limits are not judged here (agent_judge). NULL: nothing. */
+    void (*conclude)(struct check_ctx *c, struct agent_result *r);
     /* CHECK_GPU: what it needs of libraries, in its worker, before the clock runs and with the GPU open; what
      * is wrong with them the check says. NULL: nothing. */
     void (*load)(struct check_ctx *c);

@@ -11,7 +11,8 @@ AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/cloc
 # its rooms
 AGENT_C := $(filter-out validate/agent/tools/%,$(wildcard validate/agent/*.c validate/agent/*/*.c validate/agent/*/*/*.c))
 # everything both programs share; kind_host.c and *_cuda.c are what they do not
-AGENT_SRC := $(AGENT_BASE) validate/suite/checks.c validate/suite/models.c validate/suite/peers.c validate/suite/pick.c \
+AGENT_SRC := $(AGENT_BASE) validate/suite/checks.c validate/suite/limits.c validate/suite/models.c \
+  validate/suite/peers.c validate/suite/pick.c \
   $(sort $(filter-out validate/agent/kind_%.c %_cuda.c,$(AGENT_C)))
 AGENT_HOST_SRC := $(AGENT_SRC) validate/agent/kind_host.c
 AGENT_HOST_OBJ := $(AGENT_HOST_SRC:%.c=$(B)/agent-obj/%.o)

@@ -21,11 +21,15 @@ static const struct check_ops gpu_checks_cuda[] = {
     {.id = "gpu.memory", .needs = needs_device, .run = gpu_memory_cuda},
     {.id = "gpu.bandwidth", .needs = needs_device, .run = gpu_bandwidth_cuda},
     {.id = "gpu.p2p", .run = gpu_p2p_cuda},
-    {.id = "gpu.gemm", .needs = needs_device, .run = gpu_gemm_cuda, .judge = gpu_gemm_judge, .load = gpu_gemm_load},
+    {.id = "gpu.gemm",
+     .needs = needs_device,
+     .run = gpu_gemm_cuda,
+     .conclude = gpu_gemm_conclude,
+     .load = gpu_gemm_load},
     {.id = "gpu.sdc", .needs = needs_device, .run = gpu_sdc_cuda, .compare = gpu_sdc_compare, .load = gpu_gemm_load},
     {.id = "gpu.stress", .needs = needs_device, .run = gpu_stress_cuda, .load = gpu_gemm_load},
     {.id = "nccl.values", .needs = nccl_needs, .run = nccl_values_run},
-    {.id = "nccl.bandwidth", .needs = nccl_needs, .run = nccl_bandwidth_run, .judge = nccl_bandwidth_judge},
+    {.id = "nccl.bandwidth", .needs = nccl_needs, .run = nccl_bandwidth_run, .conclude = nccl_bandwidth_conclude},
     {.id = NULL},
 };
 

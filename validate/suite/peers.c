@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outliers by the median absolute deviation. Does not judge checks: the agent does over the GPUs of a
- * node (agent/gpu_peers.c), the controller over all nodes (peers_nodes.c). Pure; any thread. */
+/* Outliers by the median absolute deviation. Does not judge checks: limits.c does over the GPUs of a
+ * node, the controller over all nodes (peers_nodes.c). Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "peers.h"

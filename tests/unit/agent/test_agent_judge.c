@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "validate/suite/models.h"
 
+#include "validate/agent/base/judge.c"
 #include "validate/agent/base/result.c"
 
 #include <setjmp.h>
@@ -36,7 +37,7 @@ static void judged(struct agent_result *r, const struct gpu_model *model, double
     agent_metric(r, "copy", 2900);
     if (read >= 0) agent_metric(r, "read", read);
     if (h2d >= 0) agent_metric(r, "h2d", h2d);
-    agent_judge_limits(r);
+    agent_judge(r, 1, true);
 }
 
 static void is(double read, double h2d, enum verdict v, const char *code, const char *part) {
@@ -75,9 +76,9 @@ static void test_unknown_models_are_unrated(void **state) {
     struct agent_result r;
     judged(&r, NULL, 3, -1); /* any figure at all */
     assert_int_equal(r.verdict, VERDICT_PASS);
-    for (size_t i = 0; i < r.n_metrics; i++) assert_true(r.metrics[i].unrated);
+    for (size_t i = 0; i < r.n_metrics; i++) assert_int_equal(r.metrics[i].limit.kind, LIMIT_UNRATED);
     agent_metric(&r, "wrong", 1); /* what is exact still decides */
-    agent_judge_limits(&r);
+    agent_judge(&r, 1, true);
     assert_int_equal(r.verdict, VERDICT_FAIL);
     agent_result_clear(&r);
     judged(&r, NULL, -1, -1);
@@ -96,10 +97,10 @@ static void test_conditions_of_nccl(void **state) {
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
         struct agent_result r;
         agent_result_init(&r, &nccl);
-        r.model = h100();
-        r.about = (struct gpu_figure_key){.gpus = 8, .bytes = (int64_t)8 << 30, .nvls = cases[i].nvls};
+        r.about.model = h100();
+        r.about.key = (struct gpu_figure_key){.gpus = 8, .bytes = (int64_t)8 << 30, .nvls = cases[i].nvls};
         agent_metric(&r, "busbw", cases[i].busbw);
-        agent_judge_limits(&r);
+        agent_judge(&r, 1, true);
         assert_int_equal(r.verdict, cases[i].v);
         agent_result_clear(&r);
     }
@@ -133,6 +134,35 @@ static void test_the_line_says_by_what(void **state) {
     agent_result_clear(&r);
 }
 
+/* For a caller that judges by itself: the line has the figures, and by which row of the table they are judged. */
+static void test_an_unjudged_line_has_figures_and_faults(void **state) {
+    (void)state;
+    for (int fault = 0; fault < 2; fault++) {
+        struct agent_result r;
+        agent_result_init(&r, &bandwidth);
+        struct check_ctx c = {.model = h100(), .gpus = 8};
+        agent_about(&r, &c);
+        agent_metric(&r, "copy", 2900);
+        agent_metric(&r, "read", 1000);
+        if (fault) agent_set(&r, VERDICT_DEGRADED, "ecc", "counted");
+        str_put(r.note, sizeof r.note, "; why");
+        agent_judge(&r, 1, false);
+        assert_int_equal(r.verdict, fault ? VERDICT_DEGRADED : VERDICT_PASS);
+        assert_int_equal(r.faults, r.verdict);
+        assert_int_equal(r.by_limits, VERDICT_FAIL);
+        GP_AUTO_STR struct str s = {0};
+        agent_result_line(&r, &s);
+        GP_AUTO_JSON json_t *line = json_loads(s.s, 0, NULL);
+        assert_non_null(line);
+        assert_string_equal(json_str(line, "code", ""), fault ? "ecc" : "");
+        assert_null(json_object_get(metric_of(line, "read"), "floor"));
+        assert_string_equal(json_str(line, "data.conditions.model", ""), gpu_model_id(h100()));
+        assert_int_equal(json_int(line, "data.conditions.gpus", 0), 8);
+        assert_string_equal(json_str(line, "data.note", ""), "; why");
+        agent_result_clear(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares_of_what_was_measured),
@@ -141,6 +171,7 @@ int main(void) {
         cmocka_unit_test(test_unknown_models_are_unrated),
         cmocka_unit_test(test_conditions_of_nccl),
         cmocka_unit_test(test_the_line_says_by_what),
+        cmocka_unit_test(test_an_unjudged_line_has_figures_and_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include "validate/agent/comm/comm_tcp.h"
 #include "validate/agent/device/numeric.h"
 
+#include "validate/agent/base/judge.c"
 #include "validate/agent/base/kernlog.c"
 #include "validate/agent/base/result.c"
 #include "validate/agent/base/sha256.c"
@@ -274,7 +275,7 @@ static enum verdict judged(double speed, double delay) {
     agent_metric(&r, "speed", speed);
     agent_metric(&r, "delay", delay);
     agent_metric(&r, "seen", 1e12);
-    agent_judge_limits(&r);
+    agent_judge(&r, 1, true);
     enum verdict v = r.verdict;
     agent_result_clear(&r);
     return v;

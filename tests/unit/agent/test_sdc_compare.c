@@ -24,7 +24,7 @@ static void compare(const struct gpu *gpus, size_t n, struct agent_result *each)
     for (size_t i = 0; i < n; i++) {
         agent_result_init(&each[i], check_find("gpu.sdc"));
         each[i].gpu = (int)i;
-        each[i].model = (const void *)&a_model;
+        each[i].about.model = (const void *)&a_model;
         str_addf(&each[i].data,
                  "\"edge\":128,\"capability\":%s,\"sms\":132,\"by\":\"%s\",\"random\":{\"fp32\":\"0x01\","
                  "\"fp16\":\"0x%s\"},\"random_own\":{"
@@ -95,8 +95,8 @@ static void test_what_is_not_alike_is_not_compared(void **state) {
         if (what == 3) gpus[1].own = "dd";
         if (what == 3) gpus[1].capability = "89";
         compare(gpus, 3, each);
-        for (size_t i = 0; i < 3 && what == 3; i++) each[i].model = NULL;
-        if (what == 2) each[1].model = (const void *)&another_model;
+        for (size_t i = 0; i < 3 && what == 3; i++) each[i].about.model = NULL;
+        if (what == 2) each[1].about.model = (const void *)&another_model;
         gpu_sdc_compare(each, 3);
         for (size_t i = 0; i < 3; i++) assert_int_equal(each[i].verdict, VERDICT_PASS);
         done(each, 3);

@@ -6,8 +6,8 @@
 
 #include "validate/suite/peers.h"
 
+#include "validate/agent/base/judge.c"
 #include "validate/agent/base/result.c"
-#include "validate/agent/run/gpu_peers.c"
 
 static size_t outliers(const double *v, size_t n, bool ceiling, size_t *ret_which) {
     bool marked[64];
@@ -83,11 +83,11 @@ static void test_gpus_of_a_node(void **state) {
         agent_metric(&r[g], "wrong", g == 2 ? 500 : 5); /* no rate: not compared */
     }
     agent_set(&r[7], VERDICT_ERROR, "x", "broke off"); /* measured nothing */
-    agent_peers(r, 8);
+    agent_judge(r, 8, true);
     for (int g = 0; g < 7; g++) assert_int_equal(r[g].verdict, g == 5 ? VERDICT_DEGRADED : VERDICT_PASS);
     assert_string_equal(r[5].code, "outlier");
     assert_non_null(strstr(r[5].message, "read is 2100 GB/s, 16.1 % under the median 2502 of the 7 GPUs here"));
-    agent_peers(r, 0);
+    agent_judge(r, 0, true);
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
 
@@ -96,11 +96,11 @@ static void test_models_of_a_node(void **state) {
     struct agent_result r[8];
     for (int g = 0; g < 8; g++) {
         agent_result_init(&r[g], &bandwidth);
-        r[g].model = gpu_model_find(g < 4 ? 0x2330 : 0x2331, 0);
+        r[g].about.model = gpu_model_find(g < 4 ? 0x2330 : 0x2331, 0);
         agent_metric(&r[g], "read", g < 4 ? 2500 : g == 7 ? 1200 : 1600);
     }
-    agent_peers(r, 8);
-    for (int g = 0; g < 8; g++) assert_int_equal(r[g].verdict, g == 7 ? VERDICT_DEGRADED : VERDICT_PASS);
+    agent_judge(r, 8, true);
+    for (int g = 0; g < 8; g++) assert_int_equal(r[g].verdict != VERDICT_PASS, g == 7);
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
 
@@ -112,9 +112,9 @@ static void test_a_worse_verdict_stays(void **state) {
         agent_metric(&r[g], "read", g == 1 ? 100 : 2500);
     }
     agent_set(&r[1], VERDICT_FAIL, "low_read", "far too slow");
-    agent_peers(r, 4);
+    agent_judge(r, 4, true);
     assert_string_equal(r[1].code, "low_read");
-    agent_peers(r, 3); /* three are no peers */
+    agent_judge(r, 3, true); /* three are no peers */
     for (int g = 0; g < 4; g++) agent_result_clear(&r[g]);
 }
 

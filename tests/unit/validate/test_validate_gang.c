@@ -9,7 +9,7 @@
  * what it writes after it was followed once, so that rank 0 has not ended before the others begin. */
 #define RANK(MORE)                                                                                                                                                                    \
     "verb=$1; shift; dir=; from=0; rank=;\n"                                                                                                                                          \
-    "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; esac; "                                                                                    \
+    "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; --unjudged) shift; continue;; esac; "                                                      \
     "shift 2; done\n"                                                                                                                                                                 \
     "case $verb in\n"                                                                                                                                                                 \
     "rank) read -r token; read -r addr; echo \"$token\" >\"$HOME/token\"; echo \"$addr\" "                                                                                            \
@@ -388,7 +388,7 @@ static void test_gpu_is_named(void **state) {
     for (int foreign = 0; foreign < 2; foreign++) {
         GP_AUTO_FREE char *script = xasprintf(
             "verb=$1; shift; dir=; from=0; rank=;\n"
-            "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; esac; shift 2; done\n"
+            "while [ $# -gt 0 ]; do case $1 in --dir) dir=$2;; --from) from=$2;; --rank) rank=$2;; --unjudged) shift; continue;; esac; shift 2; done\n"
             "l() { echo \"$1\" >>\"$dir/rank.jsonl\"; }\n"
             "case $verb in\n"
             "rank) read -r token; read -r addr; next=$((rank + 1))\n"

@@ -121,20 +121,19 @@ static void add_number(struct str *s, double v) {
 
 /* The figure beside what it must reach, and what sound GPUs of this model were measured to reach. */
 static void figure_text(const struct agent_metric *m, struct str *s) {
-    double fail = m->info->by_model ? (m->source != NULL ? m->fail : -1) : m->info->fail;
-    double degraded = m->info->by_model ? (m->source != NULL ? m->degraded : -1) : m->info->degraded;
+    const struct limit *l = &m->limit;
     GP_AUTO_STR struct str value = {0};
     add_number(&value, m->value);
     str_addf(s, "%26s %10s %s", m->info->name, value.s, m->info->unit);
-    if (fail >= 0 || degraded >= 0) {
+    if (l->kind != LIMIT_NONE && l->kind != LIMIT_UNRATED) {
         str_add(s, m->info->ceiling ? ", at most " : ", at least ");
-        add_number(s, fail >= 0 ? fail : degraded);
+        add_number(s, l->fail >= 0 ? l->fail : l->degraded);
     }
-    if (m->source != NULL && m->measured > 0) {
+    if (l->kind == LIMIT_MODEL && l->measured > 0) {
         str_add(s, "; measured elsewhere ");
-        add_number(s, m->measured);
+        add_number(s, l->measured);
     }
-    if (m->unrated) str_add(s, ", unrated: nothing is known to compare it with");
+    if (l->kind == LIMIT_UNRATED) str_add(s, ", unrated: nothing is known to compare it with");
     str_addc(s, '\n');
 }
 

@@ -135,99 +135,49 @@ void agent_culprit(struct agent_result *r, int rank) {
     str_add(&r->culprits, text);
 }
 
-static void judge_fixed(struct agent_result *r, const struct agent_metric *metric) {
-    const struct check_metric_info *m = metric->info;
-    double v = metric->value;
-    const char *rel = m->ceiling ? "above" : "below";
-    char code[48];
-    snprintf(code, sizeof code, "%s_%s", m->ceiling ? "high" : "low", m->name);
-    if (m->fail >= 0 && (m->ceiling ? v > m->fail : v < m->fail))
-        agent_set(r, VERDICT_FAIL, code, "%s is %.4g %s, %s the limit of %.4g (%s)", m->name, v, m->unit, rel, m->fail,
-                  m->source);
-    else if (m->degraded >= 0 && (m->ceiling ? v > m->degraded : v < m->degraded))
-        agent_set(r, VERDICT_DEGRADED, code, "%s is %.4g %s, %s the usual %.4g (%s)", m->name, v, m->unit, rel,
-                  m->degraded, m->source);
+void agent_metric_worst(struct agent_result *r, const struct agent_metric *m) {
+    for (size_t i = 0; i < r->n_metrics; i++) {
+        if (r->metrics[i].info != m->info) continue;
+        bool worse = m->info->ceiling ? m->value > r->metrics[i].value : m->value < r->metrics[i].value;
+        if (worse) r->metrics[i] = *m;
+        return;
+    }
+    r->metrics[r->n_metrics++] = *m;
 }
 
 void agent_about(struct agent_result *r, const struct check_ctx *c) {
-    if (r->model == NULL) r->model = c->model; /* a check of several GPUs has said whose figures it has */
-    if (r->about.gpus == 0) r->about.gpus = c->gpus;
+    r->about.model = c->model;
+    r->about.key.gpus = c->gpus;
 }
 
-static bool figure_of(const struct agent_result *r, const struct check_metric_info *m, struct gpu_figure *ret) {
-    struct gpu_figure_key key = r->about;
-    key.check = r->check->id;
-    key.metric = m->name;
-    return r->model != NULL && gpu_model_figure(r->model, &key, ret);
-}
-
-static void judge_by_model(struct agent_result *r, struct agent_metric *metric) {
-    const struct check_metric_info *m = metric->info;
-    struct gpu_figure f;
-    metric->unrated = !figure_of(r, m, &f);
-    if (metric->unrated) return;
-    metric->fail = f.fail;
-    metric->degraded = f.degraded;
-    metric->measured = f.measured;
-    metric->source = f.source;
-    char code[48], share[64];
-    snprintf(code, sizeof code, "low_%s", m->name);
-    snprintf(share, sizeof share, "%.0f %% of the %.4g", 100 * metric->value / f.measured, f.measured);
-    if (metric->value >= f.degraded) return;
-    enum verdict v = metric->value < f.fail ? VERDICT_FAIL : VERDICT_DEGRADED;
-    if (f.measured > 0)
-        agent_set(r, v, code, "%s is %.4g %s, %s that a sound %s reaches (%s)", m->name, metric->value, m->unit, share,
-                  gpu_model_name(r->model), f.source);
-    else
-        agent_set(r, v, code, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, metric->value, m->unit,
-                  v == VERDICT_FAIL ? "below the limit of" : "hardly above the limit of", f.fail,
-                  gpu_model_name(r->model), f.source);
-}
-
-static bool has_metric(const struct agent_result *r, const struct check_metric_info *m) {
-    for (size_t i = 0; i < r->n_metrics; i++)
-        if (r->metrics[i].info == m) return true;
-    return false;
-}
-
-void agent_judge_limits(struct agent_result *r) {
-    for (size_t i = 0; i < r->n_metrics; i++) {
-        if (r->metrics[i].info->by_model) judge_by_model(r, &r->metrics[i]);
-        else judge_fixed(r, &r->metrics[i]);
-    }
-    if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED) return;
-    const struct check_metric_info *m = r->check->metrics;
-    struct gpu_figure f;
-    for (size_t i = 0; i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL; i++)
-        if (m[i].by_model && !m[i].optional && !has_metric(r, &m[i]) && figure_of(r, &m[i], &f))
-            agent_set(r, VERDICT_ERROR, "not_measured", "'%s' was not measured, though a sound %s has one", m[i].name,
-                      gpu_model_name(r->model));
+void agent_conditions(const struct agent_result *r, const char *prefix, const char *suffix, struct str *s) {
+    const struct gpu_figure_key *k = &r->about.key;
+    if (r->about.model == NULL) return;
+    str_addf(s, "%s{\"model\":\"%s\",\"gpus\":%d", prefix, gpu_model_id(r->about.model), k->gpus);
+    if (k->bytes > 0) str_addf(s, ",\"bytes\":%lld", (long long)k->bytes);
+    if (k->nvls) str_add(s, ",\"nvls\":true");
+    if (k->nvlink) str_add(s, ",\"nvlink\":true");
+    str_addf(s, "}%s", suffix);
 }
 
 /* What the figure had to reach, and who says so. */
 static void add_limit(const struct agent_metric *metric, struct str *s) {
-    const struct check_metric_info *m = metric->info;
-    if (metric->unrated) str_add(s, ",\"unrated\":true");
-    double fail = m->by_model ? (metric->source != NULL ? metric->fail : -1) : m->fail;
-    double degraded = m->by_model ? (metric->source != NULL ? metric->degraded : -1) : m->degraded;
-    if (fail < 0 && degraded < 0) return;
+    const struct limit *l = &metric->limit;
+    if (l->kind == LIMIT_UNRATED) str_add(s, ",\"unrated\":true");
+    if (l->kind == LIMIT_NONE || l->kind == LIMIT_UNRATED) return;
     str_add(s, ",\"floor\":");
-    agent_json_num(s, fail >= 0 ? fail : degraded);
-    if (fail >= 0 && degraded >= 0) {
+    agent_json_num(s, l->fail >= 0 ? l->fail : l->degraded);
+    if (l->fail >= 0 && l->degraded >= 0) {
         str_add(s, ",\"degraded\":");
-        agent_json_num(s, degraded);
+        agent_json_num(s, l->degraded);
     }
-    if (m->ceiling) str_add(s, ",\"ceiling\":true");
+    if (metric->info->ceiling) str_add(s, ",\"ceiling\":true");
+    GP_AUTO_FREE char *source = limit_source(l);
     str_add(s, ",\"source\":");
-    if (metric->source != NULL && metric->measured > 0) {
-        GP_AUTO_STR struct str number = {0};
-        GP_AUTO_FREE char *text = xasprintf("measured elsewhere: %.6g; %s", metric->measured, metric->source);
-        quoted(s, text);
-        agent_json_num(&number, metric->measured);
-        str_addf(s, ",\"measured\":%s", number.s); /* what reports draw beside it */
-    } else {
-        quoted(s, metric->source != NULL ? metric->source : m->source);
-    }
+    quoted(s, source);
+    if (l->kind != LIMIT_MODEL || l->measured <= 0) return;
+    str_add(s, ",\"measured\":"); /* what reports draw beside it */
+    agent_json_num(s, l->measured);
 }
 
 static void add_metrics(const struct agent_result *r, struct str *s) {
@@ -262,9 +212,15 @@ void agent_result_line(const struct agent_result *r, struct str *ret) {
     quoted(&s, r->suggestion[0] != '\0' ? r->suggestion : blamed ? r->check->suggestion : "");
     str_addf(&s, ",\"took_ms\":%lld", (long long)r->took_ms);
     add_metrics(r, &s);
-    str_addf(&s, ",\"data\":{%s%s%s", r->culprits.len ? "\"culprits\":[" : "", r->culprits.s,
-             r->culprits.len ? "]" : "");
-    const char *comma = r->culprits.len > 0 && r->data.len > 0 ? "," : "";
+    str_add(&s, ",\"data\":{");
+    size_t open = s.len;
+    if (r->culprits.len > 0) str_addf(&s, "\"culprits\":[%s]", r->culprits.s);
+    agent_conditions(r, s.len > open ? ",\"conditions\":" : "\"conditions\":", "", &s);
+    if (r->note[0] != '\0') {
+        str_add(&s, s.len > open ? ",\"note\":" : "\"note\":");
+        quoted(&s, r->note);
+    }
+    const char *comma = s.len > open && r->data.len > 0 ? "," : "";
     if (s.len + r->data.len > AGENT_LINE_MAX - 64 || r->data.truncated)
         str_addf(&s, "%s\"dropped\":\"longer than one line\"}}\n", comma);
     else str_addf(&s, "%s%s}}\n", comma, r->data.s);

@@ -112,7 +112,7 @@ const char *nccl_log_path(const struct comm *c);
 
 void nccl_values_run(struct check_ctx *c, struct agent_result *r);
 void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r);
-void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r);
+void nccl_bandwidth_conclude(struct check_ctx *c, struct agent_result *r);
 bool nccl_needs(struct check_ctx *c, struct agent_result *r);
 
 #endif

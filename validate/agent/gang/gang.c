@@ -70,6 +70,6 @@ uint64_t gang_hash(const void *p, size_t n) {
 
 const struct check_ops gang_checks[] = {
     {.id = "net.pair", .run = net_pair_run},
-    {.id = "train.ddp", .run = train_run, .judge = train_judge},
+    {.id = "train.ddp", .run = train_run, .conclude = train_conclude},
     {.id = NULL},
 };

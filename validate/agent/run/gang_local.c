@@ -37,8 +37,13 @@ static void local_begin(void *ctx, int local, const struct check_info *check) {
     l->begun[i] = true;
 }
 
-/* Rank 0's figures and data; the worst verdict of all; everybody whom somebody blames. */
+/* Rank 0's figures and data, but of a figure with a limit the worst one; the worst verdict of all; everybody whom
+ * somebody blames. */
 static void merge(struct agent_result *all, const struct agent_result *one, bool zero) {
+    for (size_t i = 0; i < one->n_metrics; i++) {
+        const struct check_metric_info *m = one->metrics[i].info;
+        if (zero || m->by_model || m->fail >= 0 || m->degraded >= 0) agent_metric_worst(all, &one->metrics[i]);
+    }
     agent_set(all, one->verdict, one->code, "%s", one->message);
     if (one->verdict == all->verdict && !all->suggestion[0])
         str_put(all->suggestion, sizeof all->suggestion, one->suggestion);
@@ -51,8 +56,8 @@ static void merge(struct agent_result *all, const struct agent_result *one, bool
     }
     if (!zero) return;
     if (one->verdict == VERDICT_PASS) agent_say(all, "%s", one->message);
-    memcpy(all->metrics, one->metrics, sizeof all->metrics);
-    all->n_metrics = one->n_metrics;
+    all->about = one->about;
+    str_put(all->note, sizeof all->note, one->note);
     str_add_mem(&all->data, one->data.s, one->data.len);
 }
 
@@ -99,6 +104,7 @@ void gang_run_local(const struct gang_local *a, struct emit *emit, struct str *r
                                  .stall_ms = STALL_MS,
                                  .seed = 1,
                                  .steps = 200,
+                                 .unjudged = a->unjudged,
                                  .checks = a->checks,
                                  .token_len = 32};
     const struct rank_ears ears = {.ctx = l,

@@ -8,6 +8,7 @@
 
 struct gang_local {
     int gpus;
+    bool unjudged;            /* as struct rank_plan has it */
     struct check_list checks; /* gang checks, in the order of the run */
     int64_t deadline_ms;      /* monotonic */
 };

@@ -159,6 +159,7 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
                                {"--seed", ARG_INT, false, &p->seed},
                                {"--steps", ARG_INT, false, &p->steps},
                                {"--precision", ARG_TEXT, false, &precision},
+                               {"--unjudged", ARG_FLAG, false, &p->unjudged},
                                {.name = NULL}};
     int64_t began = clock_ms();
     int r = args_parse(argc, argv, args, err);

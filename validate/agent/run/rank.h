@@ -17,6 +17,7 @@ struct rank_plan {          /* what the ranks of this process share */
     int64_t deadline_ms;    /* monotonic: the workers' own */
     int64_t meet_ms, stall_ms;
     int64_t seed, steps;
+    bool unjudged;       /* results carry figures and faults: the caller judges the limits */
     unsigned precisions; /* of train.ddp, see struct check_ctx */
     struct check_list checks;
     unsigned char token[COMM_TOKEN_MAX]; /* wiped once the workers have it */

@@ -41,7 +41,7 @@ static bool hear_address(const struct rank_plan *plan, int in, char addr[80], st
     return true;
 }
 
-static void one_check(struct check_ctx *c, int index, int out) {
+static void one_check(struct check_ctx *c, int index, bool record, int out) {
     const struct check_info *info = &check_table[index];
     const struct check_ops *ops = agent_check_ops(info->id);
     struct agent_result r;
@@ -58,9 +58,9 @@ static void one_check(struct check_ctx *c, int index, int out) {
         bool counted = c->dev != NULL && agent_kind.before != NULL && agent_kind.after != NULL;
         if (counted) agent_kind.before(c);
         ops->run(c, &r);
-        if (r.verdict != VERDICT_SKIPPED && r.verdict != VERDICT_ERROR)
-            (ops->judge != NULL ? ops->judge(c, &r) : agent_judge_limits(&r));
+        if (ops->conclude != NULL && r.verdict != VERDICT_SKIPPED && r.verdict != VERDICT_ERROR) ops->conclude(c, &r);
         if (counted) agent_kind.after(c, &r);
+        agent_judge(&r, 1, record);
     }
     if (str_eq(info->id, "train.ddp") && c->no_gpu[0] != '\0')
         agent_set(&r, VERDICT_ERROR, "no_gpu_training", "no GPU took part: %s", c->no_gpu);
@@ -128,7 +128,7 @@ void rank_worker(void *arg, int in, int out) {
     for (size_t i = 0; i < k->checks.n; i++) {
         uint32_t index = (uint32_t)k->checks.items[i];
         worker_put(out, MSG_START, &index, sizeof index);
-        one_check(&c, (int)index, out);
+        one_check(&c, (int)index, !k->unjudged, out);
     }
     if (c.comm != NULL && c.comm_err.code == GP_OK) comm_tcp.barrier(c.comm, &c.comm_err);
     const char *reason = c.comm_err.code != GP_OK ? c.comm_err.msg : NULL;

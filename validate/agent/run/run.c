@@ -40,10 +40,10 @@ static void load(struct run *run) {
 
 /* A failure that nothing of the caller's could take back. */
 static bool is_certain(const struct run *run, const struct agent_result *r) {
-    bool limit = str_starts(r->code, "low_") || str_starts(r->code, "high_");
-    for (size_t i = 0; limit && i < run->own_floors.n; i++)
+    if (r->faults == VERDICT_FAIL || (r->verdict == VERDICT_FAIL && r->by_limits != VERDICT_FAIL)) return true;
+    for (size_t i = 0; i < run->own_floors.n; i++)
         if (&check_table[run->own_floors.items[i]] == r->check) return false;
-    return r->verdict == VERDICT_FAIL;
+    return r->by_limits == VERDICT_FAIL;
 }
 
 /* What this check may use: its share, less where earlier ones took longer than they should. */
@@ -85,8 +85,8 @@ static void run_checks(struct run *run) {
         if ((info->needs & NEED_GPU) && agent_check_ops(info->id)) place_ask_gpus(run, &p, &r);
         else place_ask_host(run, &p, &r);
         emit_result(&run->emit, &r);
-        if (!run->all && is_certain(run, &r))
-            failed = xasprintf("%s failed before (--all runs the rest too)", info->id);
+        run->failed = run->failed || is_certain(run, &r);
+        if (!run->all && run->failed) failed = xasprintf("%s failed before (--all runs the rest too)", info->id);
         agent_result_clear(&r);
     }
 }
@@ -107,7 +107,7 @@ static void say_left_out(struct run *run) {
 /* What is about all GPUs together, when nobody said which checks: what the time allows, in the table's order.
  * Without a controller it is not required, so what does not fit is only said. */
 static void run_gang(struct run *run, struct str *why) {
-    struct gang_local gang = {.gpus = run->gpus};
+    struct gang_local gang = {.gpus = run->gpus, .unjudged = run->unjudged};
     int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
     bool alone = gang_local_ranks(run->gpus) < 2;
     if (run->emit.broken || (alone && !run->named)) return;
@@ -115,14 +115,14 @@ static void run_gang(struct run *run, struct str *why) {
         const struct check_info *c = &check_table[run->gang.items[i]];
         if (alone) not_run(run, c, "one_gpu", "this node has no two GPUs");
         else if (!agent_check_ops(c->id)) not_run(run, c, "no_code", "this agent has no code for it");
-        else if (run->emit.failed && !run->all)
+        else if (run->failed && !run->all)
             not_run(run, c, "stopped", "a check failed before (--all runs the rest too)");
         else gang.checks.items[gang.checks.n++] = run->gang.items[i];
     }
     for (int i = 0; check_table[i].id && !run->named; i++) {
         const struct check_info *c = &check_table[i];
         if (c->level != CHECK_GANG || (c->needs & NEED_PEERS) || !agent_check_ops(c->id)) continue;
-        bool failed = run->emit.failed && !run->all;
+        bool failed = run->failed && !run->all;
         if (!failed && c->seconds <= left_s) {
             gang.checks.items[gang.checks.n++] = i;
             left_s -= c->seconds;

@@ -46,6 +46,8 @@ struct run {
     size_t n_picks;
     bool all;                     /* --all: a failure does not end it */
     bool named;                   /* --checks: these and no others */
+    bool unjudged;                /* --unjudged: the caller judges the limits */
+    bool failed;                  /* a check failed for certain */
     struct check_list gang;       /* of those: what is about all GPUs together */
     struct check_list own_floors; /* --floors: the caller judges the limits of these by its own */
     int64_t time_ms, load_limit_ms;

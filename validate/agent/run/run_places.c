@@ -291,6 +291,7 @@ void place_ask_host(struct run *run, const struct pick *pick, struct agent_resul
     if (place_answers(&a)) ask_all(run, &a, 1);
     *r = a.r;
     r->gpu = -1;
+    agent_judge(r, 1, !run->unjudged);
 }
 
 static void ask_together(struct run *run, const struct pick *pick, struct ask *asks) {
@@ -332,7 +333,7 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
     for (int g = 0; g < run->gpus; g++) each[g] = asks[g].r;
     const struct check_ops *ops = agent_check_ops(info->id);
     if (ops && ops->compare) ops->compare(each, (size_t)run->gpus);
-    agent_peers(each, (size_t)run->gpus);
+    agent_judge(each, (size_t)run->gpus, !run->unjudged);
     run_merge(r, each, (size_t)run->gpus);
     r->took_ms = clock_ms() - began;
     agent_metric(r, "gpus", ran);

@@ -57,6 +57,7 @@ int run_setup(struct run *run, int argc, char **argv, struct gp_error *err) {
     const struct arg args[] = {{"--time", ARG_MS, false, &run->time_ms},
                                {"--checks", ARG_TEXT, false, &ids},
                                {"--all", ARG_FLAG, false, &run->all},
+                               {"--unjudged", ARG_FLAG, false, &run->unjudged},
                                {"--floors", ARG_TEXT, false, &floors},
                                {"--gpus", ARG_INT, false, &gpus},
                                {"--gpu-model", ARG_TEXT, false, &run->ctx.gpu_model_bought},

@@ -69,12 +69,9 @@ static void run_check(struct check_ctx *c, const struct check_info *info, struct
     while (agent_fault(info->id, 0, 0)) pause(); /* a check that never ends */
     if (agent_fault(info->id, 1, 0)) abort();
     if (c->dev && agent_kind.before) agent_kind.before(c);
+    agent_about(r, c);
     ops->run(c, r);
-    if (r->verdict != VERDICT_SKIPPED && r->verdict != VERDICT_ERROR) {
-        agent_about(r, c);
-        if (ops->judge) ops->judge(c, r);
-        else agent_judge_limits(r);
-    }
+    if (ops->conclude && r->verdict != VERDICT_SKIPPED && r->verdict != VERDICT_ERROR) ops->conclude(c, r);
     if (c->dev && agent_kind.after) agent_kind.after(c, r);
 }
 

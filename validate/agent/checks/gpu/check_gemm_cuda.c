@@ -134,7 +134,6 @@ void gpu_gemm_load(struct check_ctx *c) {
 }
 
 /* The model table's figures are cuBLASLt's. */
-void gpu_gemm_judge(struct check_ctx *c, struct agent_result *r) {
-    if (product_by_own(c->dev)) r->model = NULL;
-    agent_judge_limits(r);
+void gpu_gemm_conclude(struct check_ctx *c, struct agent_result *r) {
+    if (product_by_own(c->dev)) r->about.model = NULL;
 }

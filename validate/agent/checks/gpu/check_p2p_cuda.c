@@ -211,13 +211,12 @@ static void judge_direct(const struct p2p *p, const struct gpu_model *model) {
             }
 }
 
-static void judge_rates(const struct p2p *p, const struct gpu_model *model, const struct extreme *worst) {
-    struct gpu_figure f = {0};
-    struct gpu_figure_key key = {.check = "gpu.p2p", .metric = "worst", .gpus = p->n};
-    if (model && gpu_model_figure(model, &key, &f) && worst->rate < f.degraded) {
-        agent_set(p->r, worst->rate < f.fail ? VERDICT_FAIL : VERDICT_DEGRADED, "slow_pair",
-                  "gpu %d to gpu %d: %.4g GB/s, below the %.4g of %s (%s)", worst->from, worst->to, worst->rate,
-                  worst->rate < f.fail ? f.fail : f.degraded, gpu_model_name(model), f.source);
+static void judge_rates(const struct p2p *p, const struct extreme *worst) {
+    struct limit l;
+    enum verdict v = agent_limit(p->r, "worst", &l);
+    if (v != VERDICT_PASS) {
+        agent_set(p->r, v, "slow_pair", "gpu %d to gpu %d: %.4g GB/s, below the %.4g of %s (%s)", worst->from,
+                  worst->to, worst->rate, v == VERDICT_FAIL ? l.fail : l.degraded, gpu_model_name(l.model), l.source);
         return;
     }
     /* Whatever the model: a link is as fast one way as the other. */
@@ -252,10 +251,10 @@ static void judge(const struct p2p *p) {
     agent_metric(p->r, "wrong", (double)wrong);
     agent_metric(p->r, "gpus", p->n);
     str_addf(&p->r->data, ",\"best_pair\":[%d,%d],\"worst_pair\":[%d,%d]", best.from, best.to, worst.from, worst.to);
-    p->r->model = model;
-    p->r->about.gpus = p->n;
+    p->r->about.model = model;
+    p->r->about.key.gpus = p->n;
     judge_direct(p, model);
-    judge_rates(p, model, &worst);
+    judge_rates(p, &worst);
     agent_say(p->r,
               "%d pairs; gpu %d to gpu %d is the fastest with %.4g GB/s, gpu %d to gpu %d the "
               "slowest with %.4g",

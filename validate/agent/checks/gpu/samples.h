@@ -72,7 +72,7 @@ void gpu_memory_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_bandwidth_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_p2p_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_cuda(struct check_ctx *c, struct agent_result *r);
-void gpu_gemm_judge(struct check_ctx *c, struct agent_result *r);
+void gpu_gemm_conclude(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_load(struct check_ctx *c); /* finds and starts cuBLASLt: hundreds of MB */
 void gpu_sdc_cuda(struct check_ctx *c, struct agent_result *r);
 /* Random products of GPUs of one model that multiply in the same way must be the same: what differs from

@@ -40,7 +40,7 @@ static bool hex_of(const struct agent_result *r, const char *list, const char *t
 static bool comparable(const struct agent_result *a, const struct agent_result *b, const char *type, bool own) {
     uint64_t x = 0, y = 0;
     /* models that the table does not know are told apart by what they are made of */
-    if (a->model != b->model || !same_value(a, b, "edge") || !same_value(a, b, "capability") ||
+    if (a->about.model != b->about.model || !same_value(a, b, "edge") || !same_value(a, b, "capability") ||
         !same_value(a, b, "sms"))
         return false;
     return own ||

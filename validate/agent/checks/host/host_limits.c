@@ -14,7 +14,7 @@
 #define GIB ((double)(1u << 30))
 
 /* -1: no limit. */
-static double limit_of(int what, bool hard) {
+static double resource_limit(int what, bool hard) {
     struct rlimit l;
     if (getrlimit((__rlimit_resource_t)what, &l) != 0) return 0;
     rlim_t v = hard ? l.rlim_max : l.rlim_cur;
@@ -36,7 +36,7 @@ static void tell_hugepages(struct agent_result *r) {
 }
 
 void limits_run(struct check_ctx *c, struct agent_result *r) {
-    double lock = limit_of(RLIMIT_MEMLOCK, false), files = limit_of(RLIMIT_NOFILE, false);
+    double lock = resource_limit(RLIMIT_MEMLOCK, false), files = resource_limit(RLIMIT_NOFILE, false);
     struct statvfs v;
     struct sysinfo si = {0};
     double shm = -1;
@@ -46,7 +46,7 @@ void limits_run(struct check_ctx *c, struct agent_result *r) {
     agent_data_bool(r, "memlock_unlimited", lock < 0);
     if (lock >= 0) agent_metric(r, "memlock", lock / GIB);
     if (files >= 0) agent_metric(r, "open_files", files);
-    agent_data_num(r, "open_files_hard", limit_of(RLIMIT_NOFILE, true));
+    agent_data_num(r, "open_files_hard", resource_limit(RLIMIT_NOFILE, true));
     if (shm >= 0) agent_metric(r, "shared_memory", shm / GIB);
     if (sysinfo(&si) == 0) {
         agent_metric(r, "swap", (double)si.totalswap * si.mem_unit / GIB);

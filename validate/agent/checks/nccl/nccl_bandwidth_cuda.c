@@ -135,42 +135,36 @@ static int ranks_of_first_node(const struct check_ctx *c) {
     return n;
 }
 
-/* What the table knows of gangs like this one: GPUs of one node. */
-static bool known_rate(const struct check_ctx *c, const struct point *p, const struct nccl_transport *t,
-                       struct gpu_figure *ret) {
-    if (c->model == NULL || ranks_of_first_node(c) != c->size || nccl_one_gpu_for_all(c)) return false;
-    const struct gpu_figure_key key = {.check = "nccl.bandwidth",
-                                       .metric = "busbw",
-                                       .gpus = c->size,
-                                       .bytes = (int64_t)p->bytes,
-                                       .nvls = t->nvls,
-                                       .nvlink = t->nvlink};
-    return gpu_model_figure(c->model, &key, ret);
+/* What the table knows of: gangs of the GPUs of one node, each with a GPU of its own. */
+static bool is_comparable(const struct check_ctx *c) {
+    return ranks_of_first_node(c) == c->size && !nccl_one_gpu_for_all(c);
 }
 
-static void judge(struct bandwidth *w, const struct point *p, const struct nccl_transport *t) {
+/* The limit of the figure is judged by whoever judges this run; a figure that misses it is searched for the rank or
+ * link that makes it slow. */
+static void search(struct bandwidth *w, const struct point *p, const struct nccl_transport *t) {
     struct check_ctx *c = w->c;
     struct agent_result *r = w->r;
-    struct gpu_figure f = {0};
     GP_AUTO_STR struct str who = {.max = 300};
-    bool known = known_rate(c, p, t, &f);
+    r->about = (struct limit_about){
+        .model = is_comparable(c) ? c->model : NULL,
+        .key = {.gpus = c->size, .bytes = (int64_t)p->bytes, .nvls = t->nvls, .nvlink = t->nvlink}};
+    struct limit l;
+    bool low = agent_limit(r, "busbw", &l) != VERDICT_PASS, known = l.kind == LIMIT_MODEL;
     agent_data_bool(r, "rated", known);
     if (known) { /* so that the figure itself says what it was held to; else it is unrated */
-        r->model = c->model;
-        r->about =
-            (struct gpu_figure_key){.gpus = c->size, .bytes = (int64_t)p->bytes, .nvls = t->nvls, .nvlink = t->nvlink};
-        agent_data_num(r, "measured_elsewhere", f.measured);
-        agent_data_num(r, "fail_below", f.fail);
-        agent_data_str(r, "source", f.source);
+        agent_data_num(r, "measured_elsewhere", l.measured);
+        agent_data_num(r, "fail_below", l.fail);
+        agent_data_str(r, "source", l.source);
+    } else {
+        r->about.model = NULL;
     }
-    bool low = known && p->busbw < f.degraded;
     /* without a row the peers decide: halves and pairs are compared with each other */
     if (low || (!known && c->size > 2 && !nccl_one_gpu_for_all(c)))
         nccl_isolate(c, r, &w->b, NCCL_SLOW, GP_MIN(w->b.bytes, (size_t)64 << 20), w->until_ms, &who);
     if (low)
-        agent_set(r, p->busbw < f.fail ? VERDICT_FAIL : VERDICT_DEGRADED, "low_busbw",
-                  "all_reduce over %d GPUs reaches %.4g GB/s with %.4g MiB, %.4g GB/s is usual (%s)%s", c->size,
-                  p->busbw, (double)p->bytes / (1 << 20), f.degraded, f.source, who.len ? who.s : "");
+        snprintf(r->note, sizeof r->note, "; all_reduce over %d GPUs with %.4g MiB%s", c->size,
+                 (double)p->bytes / (1 << 20), who.len ? who.s : "");
     else if (r->culprits.len > 0)
         agent_set(r, VERDICT_DEGRADED, "uneven", "all_reduce is much slower with some ranks than with others%s", who.s);
 }
@@ -194,7 +188,7 @@ void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
         agent_metric(r, "latency", w.points[0].time_us);
         agent_data_int(r, "bytes", (int64_t)p->bytes);
         agent_data_bool(r, "nvls", t.nvls);
-        judge(&w, p, &t);
+        search(&w, p, &t);
         agent_say(r, "all_reduce over %d GPUs: %.4g GB/s bus bandwidth with %.4g MiB%s%s", c->size, p->busbw,
                   (double)p->bytes / (1 << 20), nccl_one_gpu_for_all(c) ? "; one GPU for all ranks: " : "",
                   nccl_one_gpu_for_all(c) ? "logic only, no bandwidth figure" : "");
@@ -203,10 +197,8 @@ void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
     nccl_buffers_close(&w.b);
 }
 
-/* Judged while it ran: the figure's size, and NVLS, decide which row of the model table applies. */
-void nccl_bandwidth_judge(struct check_ctx *c, struct agent_result *r) {
+void nccl_bandwidth_conclude(struct check_ctx *c, struct agent_result *r) {
     (void)c;
     if (r->n_metrics == 0 && r->verdict == VERDICT_PASS)
         agent_set(r, VERDICT_ERROR, "not_measured", "no size was measured in the time");
-    agent_judge_limits(r);
 }

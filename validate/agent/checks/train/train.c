@@ -367,18 +367,16 @@ void train_run(struct check_ctx *c, struct agent_result *r) {
 }
 
 /* Names the rank before the table's limit says only how slow it was. */
-void train_judge(struct check_ctx *c, struct agent_result *r) {
+void train_conclude(struct check_ctx *c, struct agent_result *r) {
     const char *at = strstr(r->data.s, "\"slowest_rank\":");
     int64_t rank = at != NULL ? strtol(at + 15, NULL, 10) : -1;
-    for (size_t i = 0; i < r->n_metrics && rank >= 0 && rank < c->size; i++) {
-        const struct agent_metric *m = &r->metrics[i];
-        if (!str_eq(m->info->name, "straggler") || m->info->degraded < 0 || m->value <= m->info->degraded ||
-            r->verdict > VERDICT_PASS)
-            continue;
-        agent_culprit(r, (int)rank);
-        agent_set(r, VERDICT_DEGRADED, "slow_rank", "rank %d takes %.1f times as long for a step as the median rank",
-                  (int)rank, m->value);
-        agent_suggest(r, "look for a throttled or shared node; replace it if it stays slow");
-    }
-    agent_judge_limits(r);
+    struct limit l;
+    if (rank < 0 || rank >= c->size || r->verdict != VERDICT_PASS || agent_limit(r, "straggler", &l) == VERDICT_PASS)
+        return;
+    agent_culprit(r, (int)rank);
+    for (size_t i = 0; i < r->n_metrics; i++)
+        if (str_eq(r->metrics[i].info->name, "straggler"))
+            agent_set(r, VERDICT_DEGRADED, "slow_rank",
+                      "rank %d takes %.1f times as long for a step as the median rank", (int)rank, r->metrics[i].value);
+    agent_suggest(r, "look for a throttled or shared node; replace it if it stays slow");
 }
