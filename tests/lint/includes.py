@@ -29,7 +29,7 @@ ROOMS = {
     "templates": (["templates.h"], ["core/base"]),
     "bootstrap": (["bootstrap.h"], ["core/base", "core/model", "core/ssh/link.h", "templates"]),
     # Facts about checks and GPU models; both sides of the wire use them.
-    "validate/suite": (["checks.h", "models.h", "peers.h", "pick.h"], ["core/base"]),
+    "validate/suite": (["checks.h", "limits.h", "models.h", "peers.h", "pick.h", "protocol.h"], ["core/base"]),
     # The contract, what all providers share, each provider by itself, and the table of them.
     "providers/provider.*": (ALL, ["core/base", "core/model", "core/journal"]),
     "providers/http*.*": (["http.h"], ["core/base"]),
