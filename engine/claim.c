@@ -13,28 +13,6 @@ static bool is_expired(const struct run *run) {
     return run->stack.uid != NULL && run->stack.expires_s != 0 && cloud_now_s(run) >= run->stack.expires_s;
 }
 
-/* The value at a path such as "access.key"; NULL when a part of it is absent. */
-static const json_t *at_path(const json_t *j, const char *path) {
-    GP_AUTO_STRV struct strv parts = {0};
-    strv_split(&parts, path, ".");
-    for (size_t i = 0; j != NULL && i < parts.n; i++) j = json_object_get(j, parts.v[i]);
-    return j;
-}
-
-/* The first of what is fixed at launch and differs between two specs; NULL: none. */
-static const char *what_differs(const char *old, const char *now) {
-    static const char *const fixed[] = {"gpu", "offers", "image", "access.key", "access.public_ip"};
-    json_t *a = json_loads(old, 0, NULL), *b = json_loads(now, 0, NULL);
-    const char *found = NULL;
-    for (size_t i = 0; a != NULL && b != NULL && found == NULL && i < GP_ARRAY_LEN(fixed); i++) {
-        const json_t *x = at_path(a, fixed[i]), *y = at_path(b, fixed[i]);
-        if ((x != NULL || y != NULL) && !json_equal(x, y)) found = fixed[i];
-    }
-    json_decref(a);
-    json_decref(b);
-    return found;
-}
-
 /* Machines cannot be changed under a running stack: what bought them must be what the spec says. */
 static int same_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *old = NULL;
@@ -43,8 +21,7 @@ static int same_machines(struct run *run, struct gp_error *err) {
     int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, &old, &why);
     stack_clear(&known);
     if (r != 0 || old == NULL || old[0] == '\0') return 0;
-    GP_AUTO_FREE char *now = spec_canonical(run->spec);
-    const char *changed = what_differs(old, now);
+    GP_AUTO_FREE char *changed = spec_fixed_difference(old, run->spec);
     if (changed == NULL) return 0;
     return gp_fail(err, GP_EUSAGE,
                    "'%s' was launched with another '%s': machines are not changed in "

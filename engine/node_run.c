@@ -81,8 +81,7 @@ static int trust(struct run_node *n, struct gp_error *err) {
 }
 
 static const char *image_text(const struct spec *spec) {
-    if (spec->image.kind == IMAGE_AUTO || spec->image.value == NULL) return "auto";
-    return spec->image.value;
+    return spec->image.id != NULL ? spec->image.id : spec->image.os != NULL ? spec->image.os : "auto";
 }
 
 static int bootstrap(struct run_node *n, struct gp_error *err) {

@@ -13,48 +13,38 @@ void spec_problems_clear(struct spec_problems *p) {
     vec_free(&p->list);
 }
 
-static void offer_free(struct spec_offer *o) {
-    free(o->provider);
-    strv_clear(&o->regions);
-    strv_clear(&o->zones);
-    free(o->instance_type);
-    free(o->subnet);
-    free(o->role);
-    free(o->hosts);
+static void block_clear(const struct spec_block *b, void *base);
+
+static void field_clear(const struct spec_field *f, void *at) {
+    struct spec_vec list;
+    switch (f->type) {
+    case SPEC_TEXT: free(*(char **)at); break;
+    case SPEC_TEXTS: strv_clear(at); break;
+    case SPEC_BLOCK:
+    case SPEC_SHORT: block_clear(f->block, at); break;
+    case SPEC_LIST:
+        memcpy(&list, at, sizeof list);
+        for (size_t i = 0; i < list.len; i++) block_clear(f->block, list.items + i * f->block->size);
+        free(list.items);
+        break;
+    case SPEC_FLOORS: spec_floors_clear(at); break;
+    case SPEC_INT:
+    case SPEC_BOOL:
+    case SPEC_DURATION:
+    case SPEC_ENUM: break;
+    }
+}
+
+static void block_clear(const struct spec_block *b, void *base) {
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++)
+        if (f->offset != SIZE_MAX) field_clear(f, (char *)base + f->offset);
 }
 
 void spec_free(struct spec *s) {
     if (s == NULL) return;
     free(s->path);
     free(s->text);
-    free(s->name);
-    free(s->gpu.model);
-    for (size_t i = 0; i < s->offers.len; i++) offer_free(&s->offers.items[i]);
-    vec_free(&s->offers);
-    free(s->image.value);
-    free(s->access.bastion);
-    strv_clear(&s->access.ssh_from);
-    free(s->access.key);
-    strv_clear(&s->packages);
-    for (size_t i = 0; i < s->steps.len; i++) {
-        free(s->steps.items[i].name);
-        free(s->steps.items[i].run);
-        free(s->steps.items[i].check);
-    }
-    vec_free(&s->steps);
-    strv_clear(&s->validate.require);
-    for (size_t i = 0; i < s->validate.floors.len; i++) {
-        free(s->validate.floors.items[i].check);
-        free(s->validate.floors.items[i].metric);
-        free(s->validate.floors.items[i].unit);
-    }
-    vec_free(&s->validate.floors);
-    free(s->validate.baseline);
-    for (size_t i = 0; i < s->secrets.len; i++) {
-        free(s->secrets.items[i].env);
-        free(s->secrets.items[i].from);
-    }
-    vec_free(&s->secrets);
+    block_clear(&spec_root, s);
     free(s);
 }
 

@@ -14,7 +14,6 @@ struct spec_pos {
 
 enum spec_order { ORDER_CHEAPEST, ORDER_LISTED };
 enum spec_market { MARKET_ON_DEMAND, MARKET_SPOT };
-enum spec_image_kind { IMAGE_AUTO, IMAGE_OS, IMAGE_ID };
 
 struct spec_gpu {
     char *model; /* "H100"; NULL: no GPU asked for */
@@ -35,8 +34,7 @@ struct spec_offer {
 };
 
 struct spec_image {
-    enum spec_image_kind kind;
-    char *value; /* OS name ("ubuntu-24.04") or image id; NULL for auto */
+    char *os, *id; /* "ubuntu-24.04", or an image id; both NULL: auto */
 };
 
 struct spec_access {
@@ -59,10 +57,16 @@ struct spec_floor {
     struct spec_pos pos;
 };
 
+/* A VEC_OF with a name. */
+struct spec_floors {
+    struct spec_floor *items;
+    size_t len, cap;
+};
+
 struct spec_validate {
     int64_t time_ms;     /* 1m | 5m | 20m; default 5m */
     struct strv require; /* check ids; the defaults of the table are added at use */
-    VEC_OF(struct spec_floor) floors;
+    struct spec_floors floors;
     bool strict;
     char *baseline; /* absolute path; NULL: the state folder's, where there is one */
 };
@@ -131,6 +135,9 @@ void spec_cleanup(struct spec **spec);
  * and the same hash on this machine (the journal keeps it). Caller frees. No value of `secrets` is
  * in it; what ${env:..} and ${file:..} brought in is. */
 char *spec_canonical(const struct spec *spec);
+/* The first key that is fixed at launch (a flag of its row) and differs between the canonical form of
+ * an earlier spec and this one: "gpu", "access.key". NULL: none, or old is not JSON. Caller frees. */
+char *spec_fixed_difference(const char *old_canonical, const struct spec *now);
 
 /* Reads the value of a secret now. Errors name the variable, never the value. */
 int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret, struct gp_error *err);

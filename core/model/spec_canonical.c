@@ -1,84 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoded spec as JSON: the form the journal keeps (a spec again) and the form that is hashed
- * (the same, with local files by their base name). Every default is written out, keys are in the
- * tables' order. No I/O. Any thread. */
+/* The decoded spec as JSON, by the tables: the form that the journal keeps (a spec again) and the form
+ * that is hashed. Every default of the first version is in both, keys are in the tables' order; also which
+ * key that is fixed at launch differs from an earlier spec. No I/O. Any thread. */
 #include "base/gp_base.h"
 
-#include "base/json.h"
+#include "base/clock.h"
 #include "model/spec_internal.h"
 
-static json_t *text_json(const char *s, bool shell) {
-    GP_AUTO_FREE char *escaped = spec_escape(s, shell);
+_Static_assert(sizeof(struct spec_vec) == sizeof(VEC_OF(int)), "a VEC_OF has another layout");
+
+static json_t *block_json(const struct spec_block *b, const void *base, bool hash);
+
+static json_t *text_json(const struct spec_field *f, const char *text, bool hash) {
+    if (text == NULL) return NULL;
+    const char *slash = hash && f->basename_in_hash ? strrchr(text, '/') : NULL;
+    GP_AUTO_FREE char *base =
+        slash != NULL ? xasprintf("%s%s", str_starts(text, "file:") ? "file:" : "", slash + 1) : NULL;
+    GP_AUTO_FREE char *escaped = spec_escape(base != NULL ? base : text, f->script);
     return json_string(escaped);
 }
 
-static void put(json_t *to, const char *key, const char *text) {
-    if (text != NULL) json_object_set_new(to, key, text_json(text, false));
-}
-
-static void put_script(json_t *to, const char *key, const char *text) {
-    if (text != NULL) json_object_set_new(to, key, text_json(text, true));
-}
-
-static void put_list(json_t *to, const char *key, const struct strv *v) {
-    if (v->n == 0) return;
+static json_t *texts_json(const struct spec_field *f, const struct strv *v, bool hash) {
+    if (v->n == 0) return NULL;
     json_t *list = json_array();
-    for (size_t i = 0; i < v->n; i++) json_array_append_new(list, text_json(v->v[i], false));
-    json_object_set_new(to, key, list);
-}
-
-static void put_path(json_t *to, const char *key, const char *path, bool hash) {
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    put(to, key, hash && slash != NULL ? slash + 1 : path);
-}
-
-static json_t *offers_json(const struct spec *s, bool hash) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < s->offers.len; i++) {
-        const struct spec_offer *o = &s->offers.items[i];
-        json_t *j = json_object();
-        put(j, "provider", o->provider);
-        put_list(j, "regions", &o->regions);
-        put_list(j, "zones", &o->zones);
-        if (spec_provider_takes(o->provider, "market")) put(j, "market", spec_market_name(o->market));
-        put(j, "instance_type", o->instance_type);
-        put(j, "subnet", o->subnet);
-        put(j, "role", o->role);
-        put_path(j, "hosts", o->hosts, hash);
-        json_array_append_new(list, j);
-    }
+    for (size_t i = 0; i < v->n; i++) json_array_append_new(list, text_json(f, v->v[i], hash));
     return list;
 }
 
-static json_t *image_json(const struct spec_image *image) {
-    if (image->kind == IMAGE_AUTO) return json_string("auto");
-    json_t *j = json_object();
-    put(j, image->kind == IMAGE_OS ? "os" : "id", image->value);
-    return j;
-}
-
-static json_t *access_json(const struct spec_access *a, bool hash) {
-    json_t *j = json_object();
-    json_object_set_new(j, "public_ip", json_boolean(a->public_ip));
-    put(j, "bastion", a->bastion);
-    put_list(j, "ssh_from", &a->ssh_from);
-    put_path(j, "key", a->key, hash);
-    return j;
-}
-
-static json_t *bootstrap_json(const struct spec *s) {
-    json_t *j = json_object();
-    put_list(j, "packages", &s->packages);
-    json_t *steps = json_array();
-    for (size_t i = 0; i < s->steps.len; i++) {
-        json_t *step = json_object();
-        put(step, "name", s->steps.items[i].name);
-        put_script(step, "run", s->steps.items[i].run);
-        put_script(step, "check", s->steps.items[i].check);
-        json_array_append_new(steps, step);
-    }
-    json_object_set_new(j, "steps", steps);
-    return j;
+static json_t *list_json(const struct spec_block *b, const void *at, bool hash) {
+    struct spec_vec v;
+    memcpy(&v, at, sizeof v);
+    json_t *list = json_array();
+    for (size_t i = 0; i < v.len; i++) json_array_append_new(list, block_json(b, v.items + i * b->size, hash));
+    return list;
 }
 
 static json_t *duration_json(int64_t ms) {
@@ -86,59 +40,105 @@ static json_t *duration_json(int64_t ms) {
     return json_string(text);
 }
 
-static json_t *validate_json(const struct spec_validate *v, bool hash) {
-    json_t *j = json_object();
-    json_object_set_new(j, "time", duration_json(v->time_ms));
-    put_list(j, "require", &v->require);
-    json_t *floors = json_object();
-    for (size_t i = 0; i < v->floors.len; i++) {
-        const struct spec_floor *f = &v->floors.items[i];
-        bool figure = f->metric[0] != '\0';
-        GP_AUTO_FREE char *key = xasprintf("%s%s%s", f->check, figure ? "." : "", f->metric);
-        bool unit = f->unit[0] != '\0' && !hash;
-        GP_AUTO_FREE char *value =
-            xasprintf("%.12g%s%s", hash ? spec_floor_base(f) : f->value, unit ? " " : "", unit ? f->unit : "");
-        json_object_set_new(floors, key, text_json(value, false));
+/* NULL: a map with nothing in it. */
+static json_t *map_json(const struct spec_block *b, const void *at, bool hash) {
+    json_t *map = block_json(b, at, hash);
+    if (json_object_size(map) > 0) return map;
+    json_decref(map);
+    return NULL;
+}
+
+/* NULL: absent. A number of 0 where the row takes none is absent too. */
+static json_t *value_json(const struct spec_field *f, const void *base, bool hash) {
+    if (f->offset == SIZE_MAX) return json_string(f->choices[0]); /* has one value only */
+    const void *at = (const char *)base + f->offset;
+    int i = 0;
+    int64_t ms = 0;
+    json_t *map = NULL;
+    switch (f->type) {
+    case SPEC_TEXT: return text_json(f, *(char *const *)at, hash);
+    case SPEC_INT: i = *(const int *)at; return i == 0 && f->min > 0 ? NULL : json_integer(i);
+    case SPEC_BOOL: return json_boolean(*(const bool *)at);
+    case SPEC_DURATION:
+        ms = *(const int64_t *)at;
+        return ms == 0 && (f->min > 0 || f->choices != NULL) ? NULL : duration_json(ms);
+    case SPEC_ENUM: memcpy(&i, at, sizeof i); return json_string(f->choices[i]);
+    case SPEC_TEXTS: return texts_json(f, at, hash);
+    case SPEC_BLOCK: return map_json(f->block, at, hash);
+    case SPEC_SHORT:
+        map = map_json(f->block, at, hash);
+        return map == NULL && f->def != NULL ? json_string(f->def) : map;
+    case SPEC_LIST: return list_json(f->block, at, hash);
+    case SPEC_FLOORS: return spec_floors_json(at, hash);
     }
-    json_object_set_new(j, "floors", floors);
-    json_object_set_new(j, "strict", json_boolean(v->strict));
-    put_path(j, "baseline", v->baseline, hash);
-    return j;
+    return NULL;
+}
+
+/* What value_json gives for a key that is not there. NULL: nothing. */
+static json_t *default_json(const struct spec_field *f) {
+    int64_t v = 0;
+    switch (f->type) {
+    case SPEC_INT: return f->def != NULL && str_to_i64(f->def, f->min, f->max, &v) ? json_integer(v) : json_integer(0);
+    case SPEC_BOOL: return json_boolean(f->def != NULL && strcmp(f->def, "true") == 0);
+    case SPEC_DURATION: return duration_json(f->def != NULL && duration_parse(f->def, &v) ? v : 0);
+    case SPEC_ENUM: return json_string(f->def != NULL ? f->def : f->choices[0]);
+    case SPEC_LIST: return json_array();
+    case SPEC_FLOORS: return json_object();
+    case SPEC_TEXT:
+    case SPEC_SHORT:
+    case SPEC_TEXTS:
+    case SPEC_BLOCK: break;
+    }
+    return f->def != NULL ? json_string(f->def) : NULL;
+}
+
+static bool is_default(const struct spec_field *f, const json_t *value) {
+    GP_AUTO_JSON json_t *def = default_json(f);
+    return def != NULL && json_equal(def, value);
+}
+
+static json_t *block_json(const struct spec_block *b, const void *base, bool hash) {
+    json_t *map = json_object();
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
+        if (b->takes != NULL && !b->takes(base, f->name)) continue;
+        json_t *value = value_json(f, base, hash);
+        if (value == NULL) continue;
+        if (hash && !f->default_in_hash && is_default(f, value)) json_decref(value);
+        else json_object_set_new(map, f->name, value);
+    }
+    return map;
 }
 
 static char *form(const struct spec *s, bool hash) {
-    GP_AUTO_JSON json_t *j = json_object();
-    put(j, "apiVersion", SPEC_API_VERSION);
-    put(j, "name", s->name);
-    json_object_set_new(j, "nodes", json_integer(s->nodes));
-    if (s->gpu.model != NULL) {
-        json_t *gpu = json_object();
-        put(gpu, "model", s->gpu.model);
-        json_object_set_new(gpu, "count", json_integer(s->gpu.count));
-        json_object_set_new(j, "gpu", gpu);
-    }
-    put(j, "order", s->order == ORDER_LISTED ? "listed" : "cheapest");
-    json_object_set_new(j, "offers", offers_json(s, hash));
-    json_t *limits = json_object();
-    json_object_set_new(limits, "ttl", duration_json(s->ttl_ms));
-    json_object_set_new(j, "limits", limits);
-    json_object_set_new(j, "image", image_json(&s->image));
-    json_object_set_new(j, "access", access_json(&s->access, hash));
-    json_object_set_new(j, "bootstrap", bootstrap_json(s));
-    json_object_set_new(j, "validate", validate_json(&s->validate, hash));
-    json_t *secrets = json_array();
-    for (size_t i = 0; i < s->secrets.len; i++) {
-        json_t *secret = json_object();
-        put(secret, "env", s->secrets.items[i].env);
-        const char *from = s->secrets.items[i].from;
-        bool file = str_starts(from, "file:");
-        GP_AUTO_FREE char *base = xasprintf("file:%s", strrchr(from, '/') ? strrchr(from, '/') + 1 : "");
-        put(secret, "from", hash && file ? base : from);
-        json_array_append_new(secrets, secret);
-    }
-    json_object_set_new(j, "secrets", secrets);
+    GP_AUTO_JSON json_t *j = block_json(&spec_root, s, hash);
     return json_text_exact(j, 0);
 }
 
 char *spec_canonical(const struct spec *s) { return form(s, false); }
 char *spec_hash_form(const struct spec *s) { return form(s, true); }
+
+/* --- what is fixed at launch --- */
+
+/* A key that the earlier program did not know counts as its default. */
+static bool differs(const struct spec_field *f, const json_t *old, const json_t *now) {
+    if (old == NULL && now == NULL) return false;
+    if (old == NULL || now == NULL) return !is_default(f, old != NULL ? old : now);
+    return !json_equal(old, now);
+}
+
+static char *fixed_difference(const struct spec_block *b, const json_t *old, const json_t *now) {
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
+        const json_t *x = json_object_get(old, f->name), *y = json_object_get(now, f->name);
+        if (f->fixed_at_launch && differs(f, x, y)) return xstrdup(f->name);
+        if (f->fixed_at_launch || f->type != SPEC_BLOCK) continue;
+        GP_AUTO_FREE char *inner = fixed_difference(f->block, x, y);
+        if (inner != NULL) return xasprintf("%s.%s", f->name, inner);
+    }
+    return NULL;
+}
+
+char *spec_fixed_difference(const char *old_canonical, const struct spec *now) {
+    GP_AUTO_JSON json_t *old = json_loads(old_canonical, 0, NULL);
+    GP_AUTO_JSON json_t *new = block_json(&spec_root, now, false);
+    return json_is_object(old) ? fixed_difference(&spec_root, old, new) : NULL;
+}

@@ -207,7 +207,21 @@ static void decode_duration(struct spec_ctx *c, const struct spec_field *f, cons
     }
 }
 
-static void decode_list(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at) {
+/* A new element of a list, zeroed. */
+static void *push(void *list, size_t size) {
+    struct spec_vec v;
+    memcpy(&v, list, sizeof v);
+    if (v.len == v.cap) {
+        v.cap = v.cap ? v.cap * 2 : 8;
+        v.items = xrealloc(v.items, v.cap * size);
+    }
+    char *item = v.items + v.len++ * size;
+    memset(item, 0, size);
+    memcpy(list, &v, sizeof v);
+    return item;
+}
+
+static void decode_list(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, void *to) {
     if (at->kind != YAML_LIST) {
         if (at->kind == YAML_SCALAR && spec_text_of(c, at, f->name) == NULL) return;
         spec_complain(c, at, "'%s' must be a list%s: %s", f->name,
@@ -217,7 +231,7 @@ static void decode_list(struct spec_ctx *c, const struct spec_field *f, const st
     if (at->items.len < f->min_items)
         spec_complain(c, at, "'%s' is empty: it needs at least %zu, such as %s", f->name, f->min_items, f->example);
     if (too_many(c, f, at)) return;
-    for (size_t i = 0; i < at->items.len; i++) spec_decode(c, f->block, at->items.items[i], f->push(c->spec));
+    for (size_t i = 0; i < at->items.len; i++) spec_decode(c, f->block, at->items.items[i], push(to, f->block->size));
 }
 
 static void decode_field(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, void *base) {
@@ -247,8 +261,8 @@ static void decode_field(struct spec_ctx *c, const struct spec_field *f, const s
         spec_decode(c, f->block, at, to);
         break;
     case SPEC_BLOCK: spec_decode(c, f->block, at, to); break;
-    case SPEC_LIST: decode_list(c, f, at); break;
-    case SPEC_FLOORS: spec_floors_decode(c, at); break;
+    case SPEC_LIST: decode_list(c, f, at, to); break;
+    case SPEC_FLOORS: spec_floors_decode(c, at, to); break;
     }
 }
 

@@ -49,9 +49,23 @@ static const struct unit *unit_find(const char *name) {
     return NULL;
 }
 
-double spec_floor_base(const struct spec_floor *f) {
+static double in_base(const struct spec_floor *f) {
     const struct unit *u = unit_find(f->unit);
     return u != NULL ? f->value * u->base : f->value;
+}
+
+json_t *spec_floors_json(const struct spec_floors *v, bool hash) {
+    json_t *floors = json_object();
+    for (size_t i = 0; i < v->len; i++) {
+        const struct spec_floor *f = &v->items[i];
+        bool figure = f->metric[0] != '\0', unit = f->unit[0] != '\0' && !hash;
+        GP_AUTO_FREE char *key = xasprintf("%s%s%s", f->check, figure ? "." : "", f->metric);
+        GP_AUTO_FREE char *value =
+            xasprintf("%.12g%s%s", hash ? in_base(f) : f->value, unit ? " " : "", unit ? f->unit : "");
+        GP_AUTO_FREE char *escaped = spec_escape(value, false);
+        json_object_set_new(floors, key, json_string(escaped));
+    }
+    return floors;
 }
 
 /* A unit is measured in the figure's own: same text, or both known and of one dimension. */
@@ -180,7 +194,12 @@ static void floor_clear(struct spec_floor *f) {
     free(f->unit);
 }
 
-void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map) {
+void spec_floors_clear(struct spec_floors *v) {
+    for (size_t i = 0; i < v->len; i++) floor_clear(&v->items[i]);
+    vec_free(v);
+}
+
+void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map, struct spec_floors *to) {
     if (map->kind != YAML_MAP) {
         if (map->kind == YAML_LIST || spec_text_of(c, map, "floors") != NULL)
             spec_complain(c, map, "'floors' must be a map: {net.pair.bandwidth: 10 Gbit/s}");
@@ -195,13 +214,13 @@ void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map) {
         struct spec_floor f = {.pos = {key->line, key->column}};
         bool ok = split_key(c, key, &f.check, &f.metric) && split_value(c, at, key->value, &f.value, &f.unit);
         if (ok && c->names != NULL) ok = settle(c, key, at, &f);
-        for (size_t k = 0; ok && k < c->spec->validate.floors.len; k++) {
-            const struct spec_floor *g = &c->spec->validate.floors.items[k];
+        for (size_t k = 0; ok && k < to->len; k++) {
+            const struct spec_floor *g = &to->items[k];
             if (!str_eq(g->check, f.check) || !str_eq(g->metric, f.metric)) continue;
             spec_complain(c, key, "%s.%s has a floor already, on line %u", f.check, f.metric, g->pos.line);
             ok = false;
         }
-        if (ok) vec_push(&c->spec->validate.floors, f);
+        if (ok) vec_push(to, f);
         else floor_clear(&f);
     }
 }

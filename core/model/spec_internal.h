@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spec's decode tables and what the spec_*.c files share. Not for other folders.
- * One struct spec_field is one key: decoding, its errors, the JSON Schema and docs/spec.md are all
- * made from it. */
+ * One struct spec_field is one key: decoding, its errors, the canonical form, the hash, freeing, the
+ * JSON Schema and docs/spec.md are all made from it. */
 #ifndef GP_MODEL_SPEC_INTERNAL_H
 #define GP_MODEL_SPEC_INTERNAL_H
 
+#include "base/json.h"
 #include "base/yaml.h"
 #include "model/spec.h"
 
@@ -33,8 +34,8 @@ enum spec_type {
     SPEC_TEXTS,    /* struct strv: pattern and check for each */
     SPEC_BLOCK,    /* a map, decoded by block at offset */
     SPEC_SHORT,    /* a map, or text that from_text takes apart */
-    SPEC_LIST,     /* a list of maps: push makes room for each */
-    SPEC_FLOORS    /* validate.floors */
+    SPEC_LIST,     /* a list of maps: a VEC_OF(the block's struct) */
+    SPEC_FLOORS    /* struct spec_floors */
 };
 
 struct spec_block;
@@ -54,22 +55,37 @@ struct spec_field {
     void (*check)(struct spec_ctx *c, const struct yaml_node *at);
     const struct spec_block *block;
     void (*from_text)(struct spec_ctx *c, const struct yaml_node *at, void *to);
-    void *(*push)(struct spec *spec); /* a new element, zeroed */
     size_t min_items;
+    bool script;           /* text for a shell: ${...} is the shell's, but for ${env:NAME} and ${file:PATH} */
+    bool basename_in_hash; /* a path of this machine: the same spec in another folder has the same hash */
+    bool fixed_at_launch;  /* another value needs other machines: refused while the stack runs */
+    /* The default is part of the hash. Only for rows of the first version: a row without it changes no
+     * hash of specs that do not use it, so that running stacks keep theirs. */
+    bool default_in_hash;
 };
 
 struct spec_block {
     const char *path; /* "limits", "offers[]"; "" for the whole spec */
     const char *doc;
     const struct spec_field *fields; /* name NULL ends */
+    size_t size;                     /* of its struct, for SPEC_LIST */
     bool has_pos;
     size_t pos_offset; /* of a struct spec_pos */
+    /* Whether this one (decoded) has the key at all. NULL: every one has every key. */
+    bool (*takes)(const void *at, const char *key);
     /* Rules over several keys; map is NULL when the block is absent. */
     void (*rules)(struct spec_ctx *c, const struct yaml_node *map, void *to);
 };
 
+/* Any VEC_OF, its elements as bytes. */
+struct spec_vec {
+    char *items;
+    size_t len, cap;
+};
+
 /* spec_tables.c */
 extern const struct spec_block spec_root;
+bool spec_key_is_script(const char *key); /* a row of that name, in any block, is a script */
 extern const char *const spec_provider_names[];
 bool spec_provider_takes(const char *provider, const char *key); /* of offers[] keys */
 
@@ -112,9 +128,10 @@ void spec_check_known(struct spec_ctx *c, const struct yaml_node *at); /* a chec
 char *spec_hash_form(const struct spec *spec);
 
 /* spec_floors.c */
-void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map);
-/* Value in the unit's base (bytes/s, s, bytes...), for the hash. */
-double spec_floor_base(const struct spec_floor *f);
+void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map, struct spec_floors *to);
+/* hash: values in their units' bases (bytes/s, s, bytes...). */
+json_t *spec_floors_json(const struct spec_floors *v, bool hash);
+void spec_floors_clear(struct spec_floors *v);
 extern const char *const spec_floor_units[];
 
 #endif

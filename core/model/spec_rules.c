@@ -56,22 +56,18 @@ void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to) {
 /* --- image --- */
 
 void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
-    struct spec_image *image = to;
-    if (strcmp(at->value, "auto") == 0) {
-        image->kind = IMAGE_AUTO;
-        return;
-    }
+    (void)to;
+    if (strcmp(at->value, "auto") == 0) return;
     const char *kind = str_starts(at->value, "ami-") ? "id" : "os";
     spec_complain(c, at, "'image' must be auto or a map; did you mean {%s: %.100s}?", kind, at->value);
 }
 
 void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) {
-    struct spec_image *image = to;
+    (void)to;
     const struct yaml_node *os = key_node(map, "os"), *id = key_node(map, "id");
     if (os != NULL && id != NULL) spec_complain(c, id, "'image' has both 'os' and 'id': keep one");
     else if (os == NULL && id == NULL && map != NULL)
         spec_complain(c, map, "'image' needs 'os' or 'id', such as {os: ubuntu-24.04}");
-    image->kind = id != NULL ? IMAGE_ID : IMAGE_OS;
 }
 
 /* --- offers --- */

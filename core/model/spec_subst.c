@@ -133,7 +133,7 @@ void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell) {
     bool map = node->kind == YAML_MAP;
     for (size_t i = map ? 1 : 0; i < node->items.len; i += map ? 2 : 1) {
         const char *key = map ? node->items.items[i - 1]->value : "";
-        bool script = map && (strcmp(key, "run") == 0 || strcmp(key, "check") == 0);
+        bool script = map && spec_key_is_script(key);
         spec_substitute(c, node->items.items[i], script);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spec language: one row per key. Errors, the JSON Schema and docs/spec.md come from these rows,
- * so a key that is not here does not exist. Only data and the push functions; no decoding. */
+ * so a key that is not here does not exist. Only data; no decoding. */
 #include "base/gp_base.h"
 
 #include "model/spec_internal.h"
@@ -38,24 +38,6 @@ bool spec_provider_takes(const char *provider, const char *key) {
     return true;
 }
 
-static void *push_offer(struct spec *s) {
-    struct spec_offer o = {0};
-    vec_push(&s->offers, o);
-    return &s->offers.items[s->offers.len - 1];
-}
-
-static void *push_step(struct spec *s) {
-    struct spec_step o = {0};
-    vec_push(&s->steps, o);
-    return &s->steps.items[s->steps.len - 1];
-}
-
-static void *push_secret(struct spec *s) {
-    struct spec_secret o = {0};
-    vec_push(&s->secrets, o);
-    return &s->secrets.items[s->secrets.len - 1];
-}
-
 /* Rows read as rows. */
 /* clang-format off */
 static const struct spec_field gpu_fields[] = {
@@ -63,7 +45,7 @@ static const struct spec_field gpu_fields[] = {
      .doc = "the GPU's name as its maker has it", .example = "H100",
      .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}$", .pattern_doc = "a GPU model such as H100"},
     {.name = "count", .type = SPEC_INT, .offset = offsetof(struct spec_gpu, count), .def = "1",
-     .doc = "how many each node has", .example = "8", .min = 1, .max = 16},
+     .doc = "how many each node has", .example = "8", .min = 1, .max = 16, .default_in_hash = true},
     {0}};
 static const struct spec_block gpu_block = {
     .path = "gpu", .doc = "The GPUs of every node; also in short: `gpu: H100:8` or `gpu: H100`.",
@@ -83,7 +65,8 @@ static const struct spec_field offer_fields[] = {
      .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC},
     {.name = "market", .type = SPEC_ENUM, .offset = offsetof(struct spec_offer, market),
      .choices = markets, .def = "on-demand",
-     .doc = "`spot` is cheaper and can be taken away with two minutes' notice", .example = "spot"},
+     .doc = "`spot` is cheaper and can be taken away with two minutes' notice", .example = "spot",
+     .default_in_hash = true},
     {.name = "instance_type", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, instance_type),
      .def_doc = "chosen from `gpu`", .doc = "exactly this type", .example = "p5.48xlarge",
      .pattern = "^[a-z][a-z0-9-]{0,30}[.][a-z0-9-]{1,30}$",
@@ -98,28 +81,33 @@ static const struct spec_field offer_fields[] = {
      .pattern_doc = "a name or ARN"},
     {.name = "hosts", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, hosts),
      .doc = "the file that lists the machines, relative to the spec; `ssh` needs it",
-     .example = "fleet.yaml"},
+     .example = "fleet.yaml", .basename_in_hash = true},
     {0}};
+static bool offer_takes(const void *at, const char *key) {
+    const struct spec_offer *o = at;
+    return spec_provider_takes(o->provider, key);
+}
+
 static const struct spec_block offer_block = {
     .path = "offers[]", .doc = "Where nodes may come from. Tried until one has room for all nodes.",
-    .fields = offer_fields, .has_pos = true, .pos_offset = offsetof(struct spec_offer, pos),
-    .rules = spec_rule_offer};
+    .fields = offer_fields, .size = sizeof(struct spec_offer), .has_pos = true,
+    .pos_offset = offsetof(struct spec_offer, pos), .takes = offer_takes, .rules = spec_rule_offer};
 
 static const struct spec_field limits_fields[] = {
     {.name = "ttl", .type = SPEC_DURATION, .offset = offsetof(struct spec, ttl_ms), .def = "4h",
      .doc = "the nodes end then, whatever happened to gpuprov and to this machine; machines of `ssh` are "
             "not gpuprov's to end", .example = "12h",
-     .min = 60000, .max = (int64_t)30 * 86400000},
+     .min = 60000, .max = (int64_t)30 * 86400000, .default_in_hash = true},
     {0}};
 static const struct spec_block limits_block = {
     .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};
 
 static const struct spec_field image_fields[] = {
-    {.name = "os", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, value),
+    {.name = "os", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, os),
      .doc = "the provider's newest image of this system", .example = "ubuntu-24.04",
      .pattern = "^[a-z][a-z0-9]{0,30}(-[a-z0-9.]{1,30})*$",
      .pattern_doc = "a system and its version, such as ubuntu-24.04"},
-    {.name = "id", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, value),
+    {.name = "id", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, id),
      .doc = "exactly this image", .example = "ami-0123456789abcdef0",
      .pattern = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$", .pattern_doc = "an image id"},
     {0}};
@@ -131,7 +119,8 @@ static const struct spec_block image_block = {
 
 static const struct spec_field access_fields[] = {
     {.name = "public_ip", .type = SPEC_BOOL, .offset = offsetof(struct spec_access, public_ip),
-     .def = "true", .doc = "whether nodes have a public address", .example = "false"},
+     .def = "true", .doc = "whether nodes have a public address", .example = "false", .default_in_hash = true,
+     .fixed_at_launch = true},
     {.name = "bastion", .type = SPEC_TEXT, .offset = offsetof(struct spec_access, bastion),
      .def_doc = "none", .doc = "reach nodes through this host: [user@]host[:port]",
      .example = "ops@bastion.example", .check = spec_check_bastion},
@@ -141,7 +130,7 @@ static const struct spec_field access_fields[] = {
     {.name = "key", .type = SPEC_TEXT, .offset = offsetof(struct spec_access, key),
      .def_doc = "made for the stack",
      .doc = "private key that logs in, relative to the spec; `agent` uses ssh-agent's",
-     .example = "~/.ssh/id_ed25519"},
+     .example = "~/.ssh/id_ed25519", .basename_in_hash = true, .fixed_at_launch = true},
     {0}};
 static const struct spec_block access_block = {
     .path = "access", .doc = "How nodes are reached.", .fields = access_fields,
@@ -154,24 +143,25 @@ static const struct spec_field step_fields[] = {
      .pattern_doc = "letters, digits, '.', '_' and '-', at most 40"},
     {.name = "run", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, run), .required = true,
      .doc = "a POSIX sh script, run as the user that logs in; ends with status 0 or the node has failed",
-     .example = "./fetch.sh"},
+     .example = "./fetch.sh", .script = true},
     {.name = "check", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, check),
      .def_doc = "`run` runs once per node",
      .doc = "a script that succeeds when nothing is left to do: asked before and after `run`",
-     .example = "test -e /data/ok"},
+     .example = "test -e /data/ok", .script = true},
     {0}};
 static const struct spec_block step_block = {
     .path = "bootstrap.steps[]",
     .doc = "Your own steps, after the packages, in this order, as the user that logs in: `gpuprov` in a "
            "cloud (it may use sudo), root on this machine's clones.",
-    .fields = step_fields, .has_pos = true, .pos_offset = offsetof(struct spec_step, pos)};
+    .fields = step_fields, .size = sizeof(struct spec_step), .has_pos = true,
+    .pos_offset = offsetof(struct spec_step, pos)};
 
 static const struct spec_field bootstrap_fields[] = {
     {.name = "packages", .type = SPEC_TEXTS, .offset = offsetof(struct spec, packages),
      .doc = "packages of the node's own distribution", .example = "[htop]",
      .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name"},
-    {.name = "steps", .type = SPEC_LIST, .block = &step_block, .push = push_step,
-     .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]"},
+    {.name = "steps", .type = SPEC_LIST, .offset = offsetof(struct spec, steps), .block = &step_block,
+     .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]", .default_in_hash = true},
     {0}};
 static const struct spec_block bootstrap_block = {
     .path = "bootstrap", .doc = "What is done on every node before it is checked.",
@@ -181,21 +171,22 @@ static const struct spec_field validate_fields[] = {
     {.name = "time", .type = SPEC_DURATION, .offset = offsetof(struct spec_validate, time_ms),
      .choices = times, .def = "5m", 
      .doc = "what fits is chosen: the core always, then required checks, then others, cheapest first",
-     .example = "20m"},
+     .example = "20m", .default_in_hash = true},
     {.name = "require", .type = SPEC_TEXTS, .offset = offsetof(struct spec_validate, require),
      .doc = "checks that must hold besides those that always must: not run is not ready",
      .example = "[train.ddp]", .pattern = "^[a-z][a-z0-9_]*([.][a-z][a-z0-9_]*)*$",
      .pattern_doc = "a check's name, such as train.ddp", .check = spec_check_known},
-    {.name = "floors", .type = SPEC_FLOORS, .def_doc = "the table's",
+    {.name = "floors", .type = SPEC_FLOORS, .offset = offsetof(struct spec_validate, floors),
+     .def_doc = "the table's",
      .doc = "limits of your own, by figure (`check.figure`) or check (its first figure in that unit)",
-     .example = "{net.pair.bandwidth: 10 Gbit/s}"},
+     .example = "{net.pair.bandwidth: 10 Gbit/s}", .default_in_hash = true},
     {.name = "strict", .type = SPEC_BOOL, .offset = offsetof(struct spec_validate, strict),
-     .def = "false", .doc = "whether degraded counts as failed", .example = "true"},
+     .def = "false", .doc = "whether degraded counts as failed", .example = "true", .default_in_hash = true},
     {.name = "baseline", .type = SPEC_TEXT, .offset = offsetof(struct spec_validate, baseline),
      .def_doc = "`baseline.json` of the state folder, where there is one",
      .doc = "your fleet's own figures, relative to the spec, which later runs are held against too; `gpuprov "
             "validate STACK --calibrate` writes it",
-     .example = "baseline.json"},
+     .example = "baseline.json", .basename_in_hash = true},
     {0}};
 static const struct spec_block validate_block = {
     .path = "validate", .doc = "What a node must prove before it is ready.",
@@ -209,12 +200,12 @@ static const struct spec_field secret_fields[] = {
     {.name = "from", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, from), .required = true,
      .doc = "`file:PATH` or `env:NAME` of this machine, read when it is needed and never kept",
      .example = "file:/run/secrets/hf", .pattern = "^(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)$",
-     .pattern_doc = "file:PATH or env:NAME"},
+     .pattern_doc = "file:PATH or env:NAME", .basename_in_hash = true},
     {0}};
 static const struct spec_block secret_block = {
     .path = "secrets[]", .doc = "Values that steps need and nobody else may see.",
-    .fields = secret_fields, .has_pos = true, .pos_offset = offsetof(struct spec_secret, pos),
-    .rules = spec_rule_secret};
+    .fields = secret_fields, .size = sizeof(struct spec_secret), .has_pos = true,
+    .pos_offset = offsetof(struct spec_secret, pos), .rules = spec_rule_secret};
 
 static const struct spec_field root_fields[] = {
     {.name = "apiVersion", .type = SPEC_TEXT, .offset = SIZE_MAX, .choices = api_versions,
@@ -223,32 +214,42 @@ static const struct spec_field root_fields[] = {
      .doc = "the stack; unique per owner", .example = "llm", .pattern = NAME_PATTERN,
      .pattern_doc = NAME_DOC},
     {.name = "nodes", .type = SPEC_INT, .offset = offsetof(struct spec, nodes), .def = "1",
-     .doc = "how many nodes, all alike", .example = "2", .min = 1, .max = 512},
+     .doc = "how many nodes, all alike", .example = "2", .min = 1, .max = 512, .default_in_hash = true},
     {.name = "gpu", .type = SPEC_SHORT, .offset = offsetof(struct spec, gpu), .block = &gpu_block,
      .from_text = spec_gpu_from_text, .def_doc = "nodes without GPUs",
      .doc = "the GPUs of every node: model[:count]", .example = "H100:8",
-     .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}(:([1-9]|1[0-6]))?$", .pattern_doc = "model[:count]"},
+     .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}(:([1-9]|1[0-6]))?$", .pattern_doc = "model[:count]",
+     .fixed_at_launch = true},
     {.name = "order", .type = SPEC_ENUM, .offset = offsetof(struct spec, order), .choices = orders,
-     .def = "cheapest", .doc = "which offer is tried first", .example = "listed"},
-    {.name = "offers", .type = SPEC_LIST, .block = &offer_block, .push = push_offer, .min_items = 1,
+     .def = "cheapest", .doc = "which offer is tried first", .example = "listed", .default_in_hash = true},
+    {.name = "offers", .type = SPEC_LIST, .offset = offsetof(struct spec, offers), .block = &offer_block,
+     .min_items = 1,
      .def_doc = "[{provider: local}]", .doc = "where nodes may come from",
-     .example = "[{provider: aws, regions: [us-east-2]}]"},
+     .example = "[{provider: aws, regions: [us-east-2]}]", .fixed_at_launch = true},
     {.name = "limits", .type = SPEC_BLOCK, .block = &limits_block, .doc = "limits of the stack",
      .example = "{ttl: 12h}"},
     {.name = "image", .type = SPEC_SHORT, .offset = offsetof(struct spec, image),
-     .block = &image_block, .from_text = spec_image_from_text, .def_doc = "auto",
+     .block = &image_block, .from_text = spec_image_from_text, .def = "auto",
      .doc = "what nodes boot", .example = "{os: ubuntu-24.04}", .pattern = "^auto$",
-     .pattern_doc = "auto, {os: NAME} or {id: IMAGE}"},
+     .pattern_doc = "auto, {os: NAME} or {id: IMAGE}", .default_in_hash = true, .fixed_at_launch = true},
     {.name = "access", .type = SPEC_BLOCK, .offset = offsetof(struct spec, access),
      .block = &access_block, .doc = "how nodes are reached", .example = "{public_ip: false}"},
     {.name = "bootstrap", .type = SPEC_BLOCK, .block = &bootstrap_block,
      .doc = "what is done on every node", .example = "{packages: [htop]}"},
     {.name = "validate", .type = SPEC_BLOCK, .offset = offsetof(struct spec, validate),
      .block = &validate_block, .doc = "what a node must prove", .example = "{time: 5m}"},
-    {.name = "secrets", .type = SPEC_LIST, .block = &secret_block, .push = push_secret,
-     .doc = "values for steps", .example = "[{env: HF_TOKEN, from: env:HF_TOKEN}]"},
+    {.name = "secrets", .type = SPEC_LIST, .offset = offsetof(struct spec, secrets), .block = &secret_block,
+     .doc = "values for steps", .example = "[{env: HF_TOKEN, from: env:HF_TOKEN}]", .default_in_hash = true},
     {0}};
 const struct spec_block spec_root = {
     .path = "", .doc = "The whole file is one map.", .fields = root_fields,
     .rules = spec_rule_root};
 /* clang-format on */
+
+static bool has_script(const struct spec_block *b, const char *key) {
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++)
+        if ((f->script && strcmp(f->name, key) == 0) || (f->block != NULL && has_script(f->block, key))) return true;
+    return false;
+}
+
+bool spec_key_is_script(const char *key) { return has_script(&spec_root, key); }

@@ -263,10 +263,10 @@ static int no_image(const char *region, const char *name, const struct aws_type 
 
 int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const struct aws_type *type,
                    const struct aws_image **ret, struct gp_error *err) {
-    if (spec->image.kind == IMAGE_ID) return aws_image_by_id(a, region, spec->image.value, ret, err);
-    bool gpu = spec->image.kind == IMAGE_AUTO && spec->gpu.model != NULL;
+    if (spec->image.id != NULL) return aws_image_by_id(a, region, spec->image.id, ret, err);
+    bool gpu = spec->image.os == NULL && spec->gpu.model != NULL;
     const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;
-    const char *name = gpu ? "auto" : spec->image.kind == IMAGE_OS ? spec->image.value : NEWEST_LTS;
+    const char *name = gpu ? "auto" : spec->image.os != NULL ? spec->image.os : NEWEST_LTS;
     const struct os_row *rows = old != NULL ? old_gpu_rows : gpu ? gpu_rows : os_rows;
     size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows) : gpu ? GP_ARRAY_LEN(gpu_rows) : GP_ARRAY_LEN(os_rows);
     bool known = false;

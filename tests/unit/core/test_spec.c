@@ -32,7 +32,8 @@ static void smallest(void **state) {
     assert_int_equal(s->offers.len, 1);
     assert_string_equal(s->offers.items[0].provider, "local");
     assert_int_equal(s->ttl_ms, 4 * 3600000);
-    assert_int_equal(s->image.kind, IMAGE_AUTO);
+    assert_null(s->image.os);
+    assert_null(s->image.id);
     assert_true(s->access.public_ip);
     assert_null(s->access.key);
     assert_int_equal(s->validate.time_ms, 300000);
@@ -100,8 +101,7 @@ static void everything(void **state) {
     assert_int_equal(o[1].pos.line, 8);
     assert_int_equal(o[1].pos.column, 5);
     assert_int_equal(s->ttl_ms, 5400000);
-    assert_int_equal(s->image.kind, IMAGE_OS);
-    assert_string_equal(s->image.value, "ubuntu-24.04");
+    assert_string_equal(s->image.os, "ubuntu-24.04");
     assert_false(s->access.public_ip);
     assert_string_equal(s->access.bastion, "ops@bastion.example:2222");
     assert_int_equal(s->access.ssh_from.n, 2);
@@ -129,6 +129,7 @@ static void everything(void **state) {
     assert_true(s->validate.strict);
     assert_int_equal(s->secrets.len, 2);
     assert_string_equal(s->secrets.items[1].from, "env:X_Y");
+    assert_string_equal(s->hash, "a8fbd39ef1ed01571d7131ee88db4ecee267a2bf3b5e1e949fbbb44fb36c03c3");
 }
 
 static void gpu_forms(void **state) {
@@ -158,7 +159,7 @@ static void text_is_text(void **state) {
     assert_string_equal(s->packages.v[0], "on");
     assert_string_equal(s->packages.v[2], "2048");
     assert_string_equal(s->packages.v[3], "null");
-    assert_int_equal(s->image.kind, IMAGE_ID);
+    assert_string_equal(s->image.id, "ami-1");
 }
 
 /* --- several errors --- */

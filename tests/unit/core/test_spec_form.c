@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The canonical form and the hash: hashes that journals and tags of running stacks hold, and every row of
+ * the tables, found by walking them: a key that is added is tested without a line here. Runs from the
+ * repository's root. */
+#include "base/gp_base.h"
+
+#include "spec_fixture.h"
+
+#include "base/json.h"
+#include "model/spec_internal.h"
+
+/* --- hashes that are out in the world --- */
+
+static const char all_rows[] =
+    "name: all-1\n"
+    "nodes: 512\n"
+    "gpu: {model: RTX PRO 6000, count: 3}\n"
+    "order: listed\n"
+    "offers:\n"
+    "  - {provider: ssh, hosts: sub/dir/fleet.yaml}\n"
+    "  - {provider: aws, regions: [a-1, b-2], zones: [a-1a, b-2b], market: spot, instance_type: p5.48xlarge,\n"
+    "     subnet: subnet-0abc1234, role: \"arn:aws:iam::1:instance-profile/x\"}\n"
+    "  - {provider: local}\n"
+    "limits: {ttl: 30d}\n"
+    "image: {id: ami-0123}\n"
+    "access: {public_ip: false, bastion: \"[::1]:22\", ssh_from: [10.0.0.0/8], key: agent}\n"
+    "bootstrap:\n"
+    "  packages: [a, b]\n"
+    "  steps: [{name: a, run: 'echo ${X} $${env:Y} /root', check: 'test ${file:-z}'}]\n"
+    "validate: {time: 1m, require: [train.ddp], floors: {net.pair.bandwidth: 10 Gbit/s, host.cores.usable: 4},\n"
+    "  strict: true, baseline: d/base.json}\n"
+    "secrets: [{env: A, from: 'file:/x/y'}, {env: B, from: env:Q}]\n";
+
+static void hashes_stay(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *text, *hash;
+    } rows[] = {
+        {"examples/try.yaml", NULL, "a278f8343937aa7db378bf7bc102e309bdc325e17899fcf04c80a45028e88e8f"},
+        {"examples/local-2.yaml", NULL, "56b4dbea0c2c3a8799eff492258d55e65eb1ee2e576a9c33d479e1435fbb89e8"},
+        {"examples/aws-h100.yaml", NULL, "389f5c81abe96b7f1aebf2ae42927ee6382606df74444ceacc9cf14cbbb052ff"},
+        {"examples/ssh-fleet.yaml", NULL, "329667fe0bcf0802a7c40dc7abcd78cd22300f4fd6356630e9ee9fe1743cc2c6"},
+        {"tests/fuzz/corpus/spec/all.yaml", NULL, "f60d13abc65055233695d3b6d48bd84423654a948e31779ba1fd2eea39fd255c"},
+        {"/x/all.yaml", all_rows, "20d38dedfca8d72ef22e8c5583fad4fa3a70f3bd31b99ff1c613bc2b5a2c0122"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_LOADED struct loaded l = {0};
+        if (rows[i].text == NULL) l.r = spec_load(rows[i].path, NULL, &l.spec, &l.problems, &l.err);
+        else l.r = spec_load_text(rows[i].path, rows[i].text, strlen(rows[i].text), NULL, &l.spec, &l.problems, &l.err);
+        if (l.r != 0) fail_msg("%s: %s", rows[i].path, l.problems.list.items[0].message);
+        assert_string_equal(l.spec->hash, rows[i].hash);
+    }
+}
+
+/* --- every row --- */
+
+/* How to a block: the rows that lead there, outermost first. */
+struct way {
+    const struct spec_field *via[4];
+    size_t n;
+};
+
+static const struct spec_block *block_at(const struct way *w, size_t depth) {
+    return depth == 0 ? &spec_root : w->via[depth - 1]->block;
+}
+
+/* Rows that must be there get their example, or their choice number `pick`. */
+static const char *example_of(const struct spec_field *f, size_t pick) {
+    size_t n = 0;
+    while (f->choices != NULL && f->choices[n] != NULL) n++;
+    return n > 0 && f->required ? f->choices[pick % n] : f->example;
+}
+
+/* A spec with `value` at the row f (NULL: without it) in the block that the way leads to, and nothing else
+ * that is not required. */
+static char *write_spec(const struct way *w, size_t depth, const struct spec_field *f, const char *value, size_t pick) {
+    const struct spec_field *own = depth == w->n ? f : w->via[depth];
+    struct str out = {0};
+    str_add(&out, "{");
+    for (const struct spec_field *r = block_at(w, depth)->fields; r->name != NULL; r++)
+        if (r->required && r != own) str_addf(&out, "%s: %s, ", r->name, example_of(r, pick));
+    if (depth < w->n) {
+        GP_AUTO_FREE char *inner = write_spec(w, depth + 1, f, value, pick);
+        bool list = own->type == SPEC_LIST;
+        str_addf(&out, "%s: %s%s%s", own->name, list ? "[" : "", inner, list ? "]" : "");
+    } else if (value != NULL) {
+        str_addf(&out, "%s: %s", own->name, value);
+    }
+    str_add(&out, "}");
+    return str_steal(&out);
+}
+
+static struct spec *load_row(const struct way *w, const struct spec_field *f, const char *value, size_t pick) {
+    GP_AUTO_FREE char *text = write_spec(w, 0, f, value, pick);
+    GP_AUTO_LOADED struct loaded l = {0};
+    l.r = spec_load_text("/x/s.yaml", text, strlen(text), NULL, &l.spec, &l.problems, &l.err);
+    return GP_STEAL(l.spec);
+}
+
+/* The spec without the row; where its block cannot be without it, without the block. */
+static struct spec *without(const struct way *w, const struct spec_field *f, size_t pick) {
+    struct spec *s = load_row(w, f, NULL, pick);
+    for (struct way up = *w; s == NULL && up.n > 0;) {
+        const struct spec_field *block = up.via[--up.n];
+        s = load_row(&up, block, NULL, pick);
+    }
+    return s;
+}
+
+/* Another value than example_of(f, pick) where the row must be there. */
+static struct spec *another(const struct way *w, const struct spec_field *f, size_t pick) {
+    for (size_t i = 1; i < 8 && f->choices != NULL; i++) {
+        struct spec *s = load_row(w, f, example_of(f, pick + i), pick + i);
+        if (s != NULL) return s;
+    }
+    GP_AUTO_FREE char *longer = xasprintf("%sa", example_of(f, pick));
+    return load_row(w, f, longer, pick);
+}
+
+static char *path_of(const struct way *w, const struct spec_field *f) {
+    struct str s = {0};
+    for (size_t i = 0; i < w->n; i++) str_addf(&s, "%s%s.", w->via[i]->name, w->via[i]->type == SPEC_LIST ? ".0" : "");
+    str_add(&s, f->name);
+    return str_steal(&s);
+}
+
+static void same_again(const char *canonical, const char *hash) {
+    GP_AUTO_LOADED struct loaded l = {0};
+    l.r = spec_load_text("(journal)", canonical, strlen(canonical), NULL, &l.spec, &l.problems, &l.err);
+    if (l.r != 0) fail_msg("%s: %s", canonical, l.problems.list.items[0].message);
+    GP_AUTO_FREE char *again = spec_canonical(l.spec);
+    assert_string_equal(again, canonical);
+    assert_string_equal(l.spec->hash, hash);
+}
+
+static void one_row(const struct way *w, const struct spec_field *f) {
+    GP_AUTO_FREE char *path = path_of(w, f);
+    GP_AUTO_SPEC struct spec *a = NULL;
+    size_t pick = 0;
+    while (a == NULL && pick < 8) a = load_row(w, f, example_of(f, pick), pick), pick++;
+    GP_AUTO_FREE char *text = write_spec(w, 0, f, f->example, 0);
+    if (a == NULL) fail_msg("%s: the row's example is refused: %s", path, text);
+    GP_AUTO_SPEC struct spec *b = f->required ? another(w, f, pick - 1) : without(w, f, pick - 1);
+    if (b == NULL) fail_msg("%s: found no spec with another value", path);
+    GP_AUTO_FREE char *with = spec_canonical(a);
+    GP_AUTO_FREE char *other = spec_canonical(b);
+    GP_AUTO_JSON json_t *j = json_loads(with, 0, NULL);
+    if (json_at(j, path) == NULL) fail_msg("%s is not in the canonical form: %s", path, with);
+    if (strcmp(with, other) == 0) fail_msg("%s: another value, the same canonical form: %s", path, with);
+    if (strcmp(a->hash, b->hash) == 0) fail_msg("%s: another value, the same hash: %s", path, with);
+    same_again(with, a->hash);
+    same_again(other, b->hash);
+
+    bool fixed = f->fixed_at_launch;
+    for (size_t i = 0; i < w->n; i++) fixed = fixed || w->via[i]->fixed_at_launch;
+    GP_AUTO_FREE char *found = spec_fixed_difference(other, a);
+    if (fixed && found == NULL) fail_msg("%s: another value is accepted for machines that run", path);
+    if (!fixed && found != NULL) fail_msg("%s: another value is refused as '%s' for machines that run", path, found);
+}
+
+static size_t walk(struct way *w) {
+    size_t n = 0;
+    for (const struct spec_field *f = block_at(w, w->n)->fields; f->name != NULL; f++) {
+        if (f->offset == SIZE_MAX) continue; /* one value only */
+        if (f->block != NULL) {
+            w->via[w->n++] = f;
+            n += walk(w);
+            w->n--;
+        } else {
+            one_row(w, f);
+            n++;
+        }
+    }
+    return n;
+}
+
+static void every_row_counts(void **state) {
+    (void)state;
+    struct way w = {0};
+    assert_true(walk(&w) >= 30);
+}
+
+/* --- what the flags do --- */
+
+static char *fixed_between(const char *old, const char *now) {
+    GP_AUTO_SPEC struct spec *a = good(old);
+    GP_AUTO_SPEC struct spec *b = good(now);
+    GP_AUTO_FREE char *text = spec_canonical(a);
+    return spec_fixed_difference(text, b);
+}
+
+static void fixed_keys_are_named(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *key = fixed_between("name: t\naccess: {key: a}\n", "name: t\naccess: {key: b}\n");
+    assert_string_equal(key, "access.key");
+    GP_AUTO_FREE char *offers = fixed_between("name: t\n", "name: t\noffers: [{provider: aws}]\n");
+    assert_string_equal(offers, "offers");
+    GP_AUTO_FREE char *none = fixed_between("name: t\n", "name: t\nnodes: 2\nlimits: {ttl: 1h}\n");
+    assert_null(none);
+}
+
+/* A journal of a program that did not know a key yet: the key counts as its default. */
+static void fixed_key_of_later(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *now = good("name: t\n");
+    GP_AUTO_SPEC struct spec *closed = good("name: t\naccess: {public_ip: false}\n");
+    const char *old = "{\"name\":\"t\",\"offers\":[{\"provider\":\"local\"}],\"image\":\"auto\"}";
+    GP_AUTO_FREE char *same = spec_fixed_difference(old, now);
+    assert_null(same);
+    GP_AUTO_FREE char *other = spec_fixed_difference(old, closed);
+    assert_string_equal(other, "access.public_ip");
+    GP_AUTO_FREE char *broken = spec_fixed_difference("{", closed);
+    assert_null(broken);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hashes_stay),
+        cmocka_unit_test(every_row_counts),
+        cmocka_unit_test(fixed_keys_are_named),
+        cmocka_unit_test(fixed_key_of_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
