@@ -8,6 +8,7 @@
 #include "verbs.h"
 
 #include "base/fs.h"
+#include "providers/provider.h"
 #include "ssh/ssh.h"
 
 #include <errno.h>
@@ -231,6 +232,7 @@ int main(int argc, char **argv) {
     keep_memory_in(argc, argv);
     keep_standard_fds();
     setlocale(LC_CTYPE, "");
+    provider_specs_register();
     struct app app = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct common_opts common = {.json = wants_json(argc, argv)};
     struct invocation inv = {.common = &common, .app = &app};

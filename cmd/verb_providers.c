@@ -57,11 +57,41 @@ static int print_policy(struct invocation *inv, const char *name, struct gp_erro
     return r;
 }
 
+static json_t *keys_json(const struct spec_provider *p) {
+    json_t *keys = json_array();
+    for (const struct spec_provider_key *k = p->keys; k->name != NULL; k++)
+        json_array_append_new(keys, json_string(k->name));
+    return keys;
+}
+
+/* What an offer of it may say; the whole story is in 'gpuprov schema --markdown'. */
+static void print_keys(const struct spec_provider *p) {
+    struct table t = {0};
+    table_head(&t, "key of an offer", "value", "meaning", NULL);
+    for (const struct spec_provider_key *k = p->keys; k->name != NULL; k++)
+        table_row(&t, k->name, k->pattern_doc != NULL ? k->pattern_doc : "", k->note != NULL ? k->note : "", NULL);
+    if (p->keys->name != NULL) putchar('\n');
+    if (p->keys->name != NULL) table_print(&t, stdout);
+    table_clear(&t);
+}
+
+static int unknown(const char *name, struct gp_error *err) {
+    const char *names[32] = {NULL};
+    GP_AUTO_STRV struct strv known = {0};
+    for (size_t i = 0; provider_registry[i] != NULL && i + 1 < GP_ARRAY_LEN(names); i++) {
+        names[i] = provider_registry[i]->name;
+        strv_add(&known, names[i]);
+    }
+    const char *near = str_closest(name, names);
+    GP_AUTO_FREE char *list = strv_join(&known, ", ");
+    return gp_fail(err, GP_EUSAGE, "unknown provider '%s'%s%s%s known: %s", name,
+                   near != NULL ? "; did you mean '" : ";", near != NULL ? near : "", near != NULL ? "'?" : "", list);
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     const char *only = inv->n_args == 1 ? inv->args[0] : NULL;
-    if (only != NULL && provider_find(only) == NULL)
-        return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; 'gpuprov providers' lists them", only);
+    if (only != NULL && provider_find(only) == NULL) return unknown(only, err);
     if (o->policy) return print_policy(inv, only, err);
     json_t *list = json_array();
     struct table t = {0};
@@ -70,12 +100,13 @@ static int run(struct invocation *inv, struct gp_error *err) {
         const struct provider_ops *p = provider_registry[i];
         if (only != NULL && strcmp(only, p->name) != 0) continue;
         table_row(&t, p->name, ends_name(p->ends), p->billed ? "yes" : "no", p->summary, NULL);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:s}", "name", p->name, "ends", ends_name(p->ends),
-                                              "billed", (int)p->billed, "unique_claim", (int)p->unique_claim, "summary",
-                                              p->summary));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:s, s:o}", "name", p->name, "ends",
+                                              ends_name(p->ends), "billed", (int)p->billed, "unique_claim",
+                                              (int)p->unique_claim, "summary", p->summary, "keys", keys_json(p->spec)));
     }
     if (inv->common->json) print_json(json_pack("{s:O}", "providers", list));
     else table_print(&t, stdout);
+    if (only != NULL && !inv->common->json) print_keys(provider_find(only)->spec);
     json_decref(list);
     table_clear(&t);
     return 0;
@@ -86,7 +117,8 @@ const struct verb verb_providers = {
     .argspec = "[NAME]",
     .help = "where nodes can come from; 'aws --policy' prints the IAM policy",
     .details = "  ends: who ends a node at its deadline when gpuprov is gone. server: the provider itself;\n"
-               "  guest: the node; gc-only: only 'gpuprov gc'; never: not ours to end.\n",
+               "  guest: the node; gc-only: only 'gpuprov gc'; never: not ours to end.\n"
+               "  With NAME: also the keys that an offer of that provider takes.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -80,8 +80,17 @@ static int trust(struct run_node *n, struct gp_error *err) {
     return run_node_save(n, err);
 }
 
-static const char *image_text(const struct spec *spec) {
-    return spec->image.id != NULL ? spec->image.id : spec->image.os != NULL ? spec->image.os : "auto";
+/* Of the first offer that the node can have come from. */
+static const char *image_text(const struct spec *spec, const struct resource *node) {
+    const struct spec_image *image = &spec->image;
+    for (size_t i = 0; i < spec->offers.len; i++) {
+        const struct spec_offer *o = &spec->offers.items[i];
+        bool here = o->regions.n == 0 || (node->region != NULL && strv_has(&o->regions, node->region));
+        if (!here || !str_eq(o->provider, node->provider)) continue;
+        image = spec_effective(spec, i).image;
+        break;
+    }
+    return image->id != NULL ? image->id : image->os != NULL ? image->os : "auto";
 }
 
 static int bootstrap(struct run_node *n, struct gp_error *err) {
@@ -96,7 +105,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .wait_cloud_init = ops_of(n)->user_data,
                                 .packages_allowed = provider_packages_ok(n->res.provider, &refusal),
                                 .packages_refusal = refusal,
-                                .image_name = image_text(run->spec),
+                                .image_name = image_text(run->spec, &n->res),
                                 .secrets = run->secrets,
                                 .n_secrets = run->n_secrets,
                                 .deadline_ms = clock_deadline(BOOTSTRAP_MS)};

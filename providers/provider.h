@@ -13,6 +13,7 @@
 #include "model/event.h"
 #include "model/offer.h"
 #include "model/spec.h"
+#include "model/spec_provider.h"
 #include "model/stack.h"
 
 /* Who ends a node at its deadline when gpuprov is gone. */
@@ -81,7 +82,8 @@ struct list_req {
 /* At most 8 slots. Unless said otherwise a slot is never NULL. */
 struct provider_ops {
     const char *name;
-    const char *summary; /* one line for `gpuprov providers` */
+    const char *summary;              /* one line for `gpuprov providers` */
+    const struct spec_provider *spec; /* what a spec may say of it: the row that the spec language gets */
     enum provider_ends ends;
     bool unique_claim;       /* the cloud keeps a stack's name unique; false: single writer only */
     bool user_data;          /* create wants rendered cloud-init and a first-contact host key */
@@ -125,7 +127,13 @@ PROVIDER_ROWS(PROVIDER_DECLARE)
 extern const struct provider_ops *const provider_registry[]; /* the rows; NULL ends */
 const struct provider_ops *provider_find(const char *name);  /* NULL when unknown */
 
+/* Before the first spec is read: shows all rows' `spec` to the spec language. */
+void provider_specs_register(void);
+
 /* Whether package steps can work on that provider's nodes here; *ret_why: the refusal (static). */
 bool provider_packages_ok(const char *provider, const char **ret_why);
+
+/* alone in its file: tests with another provider of that name use it */
+extern const struct spec_provider aws_spec;
 
 #endif

@@ -21,20 +21,23 @@ struct spec_gpu {
     struct spec_pos pos;
 };
 
+struct spec_image {
+    char *os, *id; /* "ubuntu-24.04", or an image id; both NULL: auto */
+};
+
 struct spec_offer {
-    char *provider;      /* "local" | "ssh" | "aws" */
+    char *provider;      /* of a registered row (spec_provider.h); which keys it takes is said there */
     struct strv regions; /* empty: the provider's default region */
     struct strv zones;   /* empty: every zone of the region */
     enum spec_market market;
     char *instance_type; /* NULL: chosen from gpu */
     char *subnet;        /* NULL: the default subnet of the zone */
-    char *role;          /* instance profile name or ARN; NULL: none */
-    char *hosts;         /* ssh: absolute path of the hosts file (written relative to the spec) */
+    char *role;          /* what the nodes may do at the provider; NULL: nothing */
+    char *hosts;         /* absolute path of the hosts file (written relative to the spec) */
+    /* Instead of the stack's: read through spec_effective. */
+    struct spec_image image; /* both NULL: the stack's */
+    struct strv ssh_from;    /* empty: the stack's */
     struct spec_pos pos;
-};
-
-struct spec_image {
-    char *os, *id; /* "ubuntu-24.04", or an image id; both NULL: auto */
 };
 
 struct spec_access {
@@ -83,10 +86,10 @@ struct spec {
     char hash[65]; /* sha256 of the decoded form (not of the text; of local files only the base
                          name, so that it is the same in every checkout): hex */
     char *name;    /* the stack: [a-z][a-z0-9-]{0,39} */
-    int nodes;     /* 1..512, default 1 */
+    int nodes;     /* 1..4096, default 1 */
     struct spec_gpu gpu;
     enum spec_order order;
-    VEC_OF(struct spec_offer) offers; /* at least one; default [{provider: local}] */
+    VEC_OF(struct spec_offer) offers; /* at least one; default: the provider that is so by default */
     int64_t ttl_ms;                   /* default 4h, at least 1m */
     struct spec_image image;
     struct spec_access access;
@@ -109,12 +112,14 @@ void spec_problems_clear(struct spec_problems *p);
 void spec_problems_format(const struct spec_problems *p, const char *path, const char *text, bool colour,
                           struct str *out);
 
-/* The check names and figures that a spec may speak of: this folder knows none itself. Callers pass
- * validate_names() (validate/validate.h). */
+/* The check names, figures and GPU models that a spec may speak of: this folder knows none itself. Callers
+ * pass validate_names() (validate/validate.h). */
 struct spec_names {
     const char *(*check)(size_t i); /* id of check i; NULL after the last */
     /* Figure i of a check: its name and unit. False after the last. */
     bool (*metric)(const char *check, size_t i, const char **ret_name, const char **ret_unit);
+    const char *(*gpu)(size_t i);        /* name i of a GPU model; NULL after the last */
+    bool (*gpu_known)(const char *text); /* written in any way that the table reads */
 };
 
 /* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a spec out
@@ -130,6 +135,14 @@ int spec_load_text(const char *path, const char *text, size_t n, const struct sp
 void spec_free(struct spec *spec);
 void spec_cleanup(struct spec **spec);
 #define GP_AUTO_SPEC GP_CLEANUP(spec_cleanup)
+
+/* What holds for nodes of offers.items[index]: the offer's own where it has it, else the stack's. */
+struct spec_effective {
+    const struct spec_image *image;
+    const struct strv *ssh_from;
+    const char *role;
+};
+struct spec_effective spec_effective(const struct spec *spec, size_t index);
 
 /* The decoded spec as canonical JSON, which is a spec again: spec_load_text of it gives the same spec
  * and the same hash on this machine (the journal keeps it). Caller frees. No value of `secrets` is

@@ -126,10 +126,30 @@ static bool differs(const struct spec_field *f, const json_t *old, const json_t 
     return !json_equal(old, now);
 }
 
+static char *fixed_difference(const struct spec_block *b, const json_t *old, const json_t *now);
+
+static bool has_fixed(const struct spec_block *b) {
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++)
+        if (f->fixed_at_launch || (f->block != NULL && has_fixed(f->block))) return true;
+    return false;
+}
+
+/* One by one: another number of them, or another order, is another thing that was launched. */
+static bool items_differ(const struct spec_block *b, const json_t *old, const json_t *now) {
+    if (!has_fixed(b)) return false;
+    if (json_array_size(old) != json_array_size(now)) return true;
+    for (size_t i = 0; i < json_array_size(now); i++) {
+        GP_AUTO_FREE char *found = fixed_difference(b, json_array_get(old, i), json_array_get(now, i));
+        if (found != NULL) return true;
+    }
+    return false;
+}
+
 static char *fixed_difference(const struct spec_block *b, const json_t *old, const json_t *now) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
         const json_t *x = json_object_get(old, f->name), *y = json_object_get(now, f->name);
         if (f->fixed_at_launch && differs(f, x, y)) return xstrdup(f->name);
+        if (!f->fixed_at_launch && f->type == SPEC_LIST && items_differ(f->block, x, y)) return xstrdup(f->name);
         if (f->fixed_at_launch || f->type != SPEC_BLOCK) continue;
         GP_AUTO_FREE char *inner = fixed_difference(f->block, x, y);
         if (inner != NULL) return xasprintf("%s.%s", f->name, inner);

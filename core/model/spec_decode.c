@@ -62,6 +62,21 @@ char *spec_hint(const char *word, const char *const *names) {
     return str_steal(&s);
 }
 
+const char *const *spec_choices(const struct spec_field *f) {
+    return f->choices == NULL && f->names != NULL ? f->names() : f->choices;
+}
+
+/* "; did you mean 'x'? known: a, b": for names that come and go with the program. */
+static void unknown_name(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at) {
+    const char *const *known = f->names();
+    const char *near = str_closest(at->value, known);
+    GP_AUTO_STR struct str list = {.max = 300};
+    for (size_t i = 0; known[i] != NULL; i++) str_addf(&list, "%s%s", i == 0 ? "" : ", ", known[i]);
+    spec_complain(c, at, "unknown %s '%.60s'%s%s%s known: %s", f->name, at->value,
+                  near != NULL ? "; did you mean '" : ";", near != NULL ? near : "", near != NULL ? "'?" : "",
+                  list.len > 0 ? list.s : "none");
+}
+
 static bool is_null(const struct yaml_node *at) {
     if (at->kind != YAML_SCALAR || at->quoted) return false;
     return at->value[0] == '\0' || str_eq(at->value, "~") || str_eq(at->value, "null") || str_eq(at->value, "Null") ||
@@ -135,7 +150,9 @@ static int index_of(const char *const *choices, const char *text) {
 }
 
 static bool allowed(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, const char *text) {
-    if (f->choices != NULL && index_of(f->choices, text) < 0) {
+    if (f->names != NULL && index_of(f->names(), text) < 0) {
+        unknown_name(c, f, at);
+    } else if (f->choices != NULL && index_of(f->choices, text) < 0) {
         GP_AUTO_FREE char *hint = spec_hint(text, f->choices);
         spec_complain(c, at, "'%s' cannot be '%s'%s", f->name, text, hint);
     } else if (f->pattern != NULL && (strlen(text) > 4096 || !spec_match(f->pattern, text))) {
@@ -225,11 +242,12 @@ static void decode_list(struct spec_ctx *c, const struct spec_field *f, const st
     if (at->kind != YAML_LIST) {
         if (at->kind == YAML_SCALAR && spec_text_of(c, at, f->name) == NULL) return;
         spec_complain(c, at, "'%s' must be a list%s: %s", f->name,
-                      at->kind == YAML_MAP ? " (put '- ' or [ ] around it)" : "", f->example);
+                      at->kind == YAML_MAP ? " (put '- ' or [ ] around it)" : "", spec_example(f));
         return;
     }
     if (at->items.len < f->min_items)
-        spec_complain(c, at, "'%s' is empty: it needs at least %zu, such as %s", f->name, f->min_items, f->example);
+        spec_complain(c, at, "'%s' is empty: it needs at least %zu, such as %s", f->name, f->min_items,
+                      spec_example(f));
     if (too_many(c, f, at)) return;
     for (size_t i = 0; i < at->items.len; i++) spec_decode(c, f->block, at->items.items[i], push(to, f->block->size));
 }
@@ -329,6 +347,6 @@ void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct ya
     for (const struct spec_field *f = b->fields; map != NULL && f->name != NULL; f++)
         if (f->required && yaml_get(map, f->name) == NULL)
             spec_complain_at(c, map->line, map->column, "%s needs '%s', such as %s: %s", what, f->name, f->name,
-                             f->example);
+                             spec_example(f));
     if (b->rules != NULL) b->rules(c, map, to);
 }

@@ -63,8 +63,9 @@ static void cell(struct str *out, const char *text) {
 
 static void add_form(struct str *out, const struct spec_field *f) {
     str_add(out, type_name(f));
-    if (f->choices != NULL) {
-        for (size_t i = 0; f->choices[i] != NULL; i++) str_addf(out, "%s`%s`", i == 0 ? ": " : ", ", f->choices[i]);
+    const char *const *choices = spec_choices(f);
+    if (choices != NULL) {
+        for (size_t i = 0; choices[i] != NULL; i++) str_addf(out, "%s`%s`", i == 0 ? ": " : ", ", choices[i]);
     } else if (f->type == SPEC_INT) {
         str_addf(out, ", %lld to %lld", (long long)f->min, (long long)f->max);
     } else if (f->type == SPEC_DURATION) {
@@ -86,20 +87,44 @@ static void add_field(struct str *out, const struct spec_block *b, const struct 
     else if (f->def_doc != NULL) cell(out, f->def_doc);
     str_add(out, " | ");
     cell(out, f->doc);
-    if (strcmp(b->path, "offers[]") == 0) {
-        size_t n = 0;
-        for (size_t p = 0; spec_provider_names[p] != NULL; p++) {
-            bool other = spec_provider_takes(spec_provider_names[p], f->name);
-            if (!other) n++;
-        }
-        for (size_t p = 0; n > 0 && spec_provider_names[p] != NULL; p++)
-            if (spec_provider_takes(spec_provider_names[p], f->name))
-                str_addf(out, " (%s only)", spec_provider_names[p]);
-    }
+    const struct spec_provider *p = NULL;
+    for (size_t i = 0, n = 0; b == &spec_offer_block && !f->required && (p = spec_provider_at(i)) != NULL; i++)
+        if (spec_provider_key(p, f->name) != NULL) str_addf(out, "%s `%s`", n++ == 0 ? "; taken by" : ",", p->name);
     if (f->block != NULL) str_addf(out, "; see below");
     str_addf(out, " | `%s: ", f->name);
-    cell(out, f->example);
+    cell(out, spec_example(f));
     str_add(out, "` |\n");
+}
+
+/* The keys of offers[] as each provider has them. */
+static void add_providers(struct str *out) {
+    const struct spec_provider *p = NULL;
+    for (size_t i = 0; (p = spec_provider_at(i)) != NULL; i++) {
+        str_addf(out, "\n### `provider: %s`\n\n%s.%s%s\n", p->name, p->doc,
+                 p->by_default ? " A spec without `offers` means this." : "",
+                 p->gpu != NULL ? " Its GPU models are known: another `gpu` is an error, unless `instance_type` is "
+                                  "given."
+                                : "");
+        if (p->keys->name != NULL) str_add(out, "\n| key | value | meaning | example |\n|---|---|---|---|\n");
+        for (const struct spec_provider_key *k = p->keys; k->name != NULL; k++) {
+            const struct spec_field *f = spec_offer_block.fields;
+            while (f->name != NULL && strcmp(f->name, k->name) != 0) f++;
+            if (f->name == NULL) continue;
+            str_addf(out, "| `%s`%s | ", k->name, k->required ? " (needed)" : "");
+            if (k->pattern_doc != NULL) cell(out, k->pattern_doc);
+            str_add(out, " | ");
+            if (k->note != NULL) cell(out, k->note);
+            str_addf(out, " | `%s: ", k->name);
+            cell(out, k->example != NULL ? k->example : spec_example(f));
+            str_add(out, "` |\n");
+        }
+    }
+}
+
+static bool is_top_level(const struct spec_block *b) {
+    for (const struct spec_field *f = spec_root.fields; f->name != NULL; f++)
+        if (f->block == b) return true;
+    return false;
 }
 
 static void add_block(struct str *out, const struct spec_block *b) {
@@ -107,8 +132,9 @@ static void add_block(struct str *out, const struct spec_block *b) {
     else str_addf(out, "\n## Top level\n\n%s\n\n", b->doc);
     str_add(out, "| key | value | default | meaning | example |\n|---|---|---|---|---|\n");
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) add_field(out, b, f);
-    for (const struct spec_field *f = b->fields; f->name != NULL; f++)
-        if (f->block != NULL) add_block(out, f->block);
+    if (b == &spec_offer_block) add_providers(out);
+    for (const struct spec_field *f = b->fields; f->name != NULL; f++) /* each block once */
+        if (f->block != NULL && (b == &spec_root || !is_top_level(f->block))) add_block(out, f->block);
 }
 
 char *spec_markdown(void) {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/yaml.h"
 #include "model/spec.h"
+#include "model/spec_provider.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20)   /* bytes of a spec */
 #define SPEC_VALUE_MAX ((size_t)64 << 10) /* bytes of one value, and of a substituted file */
@@ -44,12 +45,13 @@ struct spec_field {
     enum spec_type type;
     size_t offset; /* within the block's struct */
     bool required;
-    const char *def;     /* the default, as it would be written; NULL: none */
-    const char *def_doc; /* what absence means, where no text says it */
-    const char *doc, *example;
-    const char *pattern;     /* POSIX extended and ECMA alike, anchored; NULL: any text */
-    const char *pattern_doc; /* "lower-case letters, digits and '-'" */
+    const char *def;           /* the default, as it would be written; NULL: none */
+    const char *def_doc;       /* what absence means, where no text says it */
+    const char *doc, *example; /* example NULL: the providers' (spec_example) */
+    const char *pattern;       /* POSIX extended and ECMA alike, anchored; NULL: any text */
+    const char *pattern_doc;   /* "lower-case letters, digits and '-'" */
     const char *const *choices;
+    const char *const *(*names)(void); /* choices that are known only when the program runs */
     int64_t min, max;
     /* Further checks of one text; complains itself. */
     void (*check)(struct spec_ctx *c, const struct yaml_node *at);
@@ -86,8 +88,16 @@ struct spec_vec {
 /* spec_tables.c */
 extern const struct spec_block spec_root;
 bool spec_key_is_script(const char *key); /* a row of that name, in any block, is a script */
-extern const char *const spec_provider_names[];
-bool spec_provider_takes(const char *provider, const char *key); /* of offers[] keys */
+extern const struct spec_block spec_offer_block;
+
+/* spec_provider.c */
+const char *const *spec_provider_names(void);
+bool spec_offer_takes(const void *offer, const char *key);
+const char *spec_example(const struct spec_field *f); /* never NULL */
+bool spec_is_image_id(const char *text);              /* by the form that a provider's ids have */
+void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_default_offer(struct spec_ctx *c, const struct yaml_node *map);
+void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at);
 
 /* spec_decode.c */
 void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
@@ -102,6 +112,7 @@ bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct ya
 bool spec_match(const char *pattern, const char *text);
 /* "; did you mean 'x'?" or "; valid: a, b, c"; caller frees. */
 char *spec_hint(const char *word, const char *const *names);
+const char *const *spec_choices(const struct spec_field *f); /* NULL: none */
 
 /* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node. */
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
@@ -109,9 +120,9 @@ void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
 char *spec_escape(const char *text, bool shell);
 
 /* spec_rules.c: what the tables point to. */
+void spec_absolute(const struct spec_ctx *c, char **path); /* relative to the spec; made absolute */
 void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to);
-void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a row of the tables cannot say: short forms, values with a syntax of their own, and rules
- * over several keys. Looks at the disk only to see whether a hosts file is there. Any thread. */
+ * over several keys. No I/O. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -16,7 +16,7 @@ static const struct yaml_node *key_node(const struct yaml_node *map, const char 
     return NULL;
 }
 
-/* Relative to the spec, made absolute, so that it holds in every folder. */
+/* Relative to the spec, so that it holds in every folder. */
 static char *absolute(const struct spec_ctx *c, const char *rel) {
     GP_AUTO_FREE char *path = fs_relative_to(c->path, rel);
     if (path[0] == '/') return GP_STEAL(path);
@@ -24,6 +24,12 @@ static char *absolute(const struct spec_ctx *c, const char *rel) {
     const char *tail = path;
     while (str_starts(tail, "./")) tail += 2;
     return fs_join(cwd != NULL ? cwd : ".", tail);
+}
+
+void spec_absolute(const struct spec_ctx *c, char **path) {
+    char *whole = absolute(c, *path);
+    free(*path);
+    *path = whole;
 }
 
 /* --- gpu --- */
@@ -58,7 +64,7 @@ void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to) {
 void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
     (void)to;
     if (strcmp(at->value, "auto") == 0) return;
-    const char *kind = str_starts(at->value, "ami-") ? "id" : "os";
+    const char *kind = spec_is_image_id(at->value) ? "id" : "os";
     spec_complain(c, at, "'image' must be auto or a map; did you mean {%s: %.100s}?", kind, at->value);
 }
 
@@ -68,54 +74,6 @@ void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) 
     if (os != NULL && id != NULL) spec_complain(c, id, "'image' has both 'os' and 'id': keep one");
     else if (os == NULL && id == NULL && map != NULL)
         spec_complain(c, map, "'image' needs 'os' or 'id', such as {os: ubuntu-24.04}");
-}
-
-/* --- offers --- */
-
-static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map, const struct spec_offer *o) {
-    const struct yaml_node *list = yaml_get(map, "zones");
-    if (list == NULL || list->kind != YAML_LIST || o->regions.n == 0) return;
-    for (size_t i = 0; i < list->items.len; i++) {
-        const struct yaml_node *zone = list->items.items[i];
-        if (zone->kind != YAML_SCALAR || spec_is_bad(c, zone)) continue;
-        bool inside = false;
-        for (size_t k = 0; k < o->regions.n; k++) {
-            size_t n = strlen(o->regions.v[k]);
-            inside = inside || (str_starts(zone->value, o->regions.v[k]) && zone->value[n] != '\0');
-        }
-        if (inside) continue;
-        GP_AUTO_FREE char *regions = strv_join(&o->regions, ", ");
-        spec_complain(c, zone, "the zone '%s' is in none of the regions of this offer (%s)", zone->value, regions);
-    }
-}
-
-static void hosts_file(struct spec_ctx *c, const struct yaml_node *map, struct spec_offer *o) {
-    const struct yaml_node *at = yaml_get(map, "hosts");
-    if (at == NULL) {
-        spec_complain_at(c, o->pos.line, o->pos.column, "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
-        return;
-    }
-    if (o->hosts == NULL) return;
-    char *path = absolute(c, o->hosts);
-    free(o->hosts);
-    o->hosts = path;
-    if (c->names != NULL && !fs_exists(path)) spec_complain(c, at, "there is no hosts file '%s'", path);
-}
-
-void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to) {
-    struct spec_offer *o = to;
-    if (map == NULL || o->provider == NULL) return;
-    for (size_t i = 0; i + 1 < map->items.len; i += 2) {
-        const struct yaml_node *key = map->items.items[i];
-        if (spec_is_bad(c, key) || spec_provider_takes(o->provider, key->value)) continue;
-        GP_AUTO_STR struct str who = {0};
-        for (size_t p = 0; spec_provider_names[p] != NULL; p++)
-            if (spec_provider_takes(spec_provider_names[p], key->value))
-                str_addf(&who, "%s%s", who.len > 0 ? ", " : "", spec_provider_names[p]);
-        spec_complain(c, key, "'%s' is for %s; the provider '%s' has none", key->value, who.s, o->provider);
-    }
-    zones_in_regions(c, map, o);
-    if (strcmp(o->provider, "ssh") == 0) hosts_file(c, map, o);
 }
 
 /* --- access --- */
@@ -172,9 +130,7 @@ void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to)
     struct spec_access *a = to;
     (void)map;
     if (a->key == NULL || strcmp(a->key, "agent") == 0) return;
-    char *path = absolute(c, a->key);
-    free(a->key);
-    a->key = path;
+    spec_absolute(c, &a->key);
 }
 
 /* --- bootstrap, secrets, validate --- */
@@ -214,10 +170,7 @@ void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to)
 void spec_rule_validate(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     struct spec_validate *v = to;
     (void)map;
-    if (v->baseline == NULL) return;
-    char *path = absolute(c, v->baseline);
-    free(v->baseline);
-    v->baseline = path;
+    if (v->baseline != NULL) spec_absolute(c, &v->baseline);
 }
 
 void spec_check_known(struct spec_ctx *c, const struct yaml_node *at) {
@@ -248,8 +201,7 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
                           s->secrets.items[k].pos.line);
         }
     }
-    if (yaml_get(map, "offers") == NULL) {
-        struct spec_offer local = {.provider = xstrdup("local")};
-        vec_push(&s->offers, local);
-    }
+    if (yaml_get(map, "offers") == NULL) spec_default_offer(c, map);
+    const struct yaml_node *gpu = yaml_get(map, "gpu");
+    if (gpu != NULL) spec_check_gpu(c, gpu->kind == YAML_MAP ? yaml_get(gpu, "model") : gpu);
 }

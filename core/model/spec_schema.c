@@ -28,8 +28,8 @@ static json_t *text_schema(const struct spec_field *f) {
     if (f->type == SPEC_DURATION && f->choices == NULL) {
         json_object_set_new(j, "type", json_string("string"));
         json_object_set_new(j, "pattern", json_string("^([0-9]+(ms|s|m|h|d))+$|" SUBST_PATTERN));
-    } else if (f->choices != NULL) {
-        json_object_set_new(j, "enum", choices_json(f->choices));
+    } else if (spec_choices(f) != NULL) {
+        json_object_set_new(j, "enum", choices_json(spec_choices(f)));
         return or_substitution(j);
     } else {
         json_object_set_new(j, "type", json_string("string"));
@@ -94,18 +94,33 @@ static json_t *field_schema(const struct spec_field *f) {
     return j;
 }
 
-/* offers[]: with provider P, the keys of others are refused; ssh needs hosts. */
+/* What a provider makes of a key: refused, or of a narrower form. NULL: as the language has it. */
+static json_t *provider_key(const struct spec_provider *p, const struct spec_field *f) {
+    const struct spec_provider_key *k = spec_provider_key(p, f->name);
+    if (k == NULL) return json_false();
+    if (k->pattern == NULL) return NULL;
+    GP_AUTO_FREE char *pattern = xasprintf("%s|" SUBST_PATTERN, k->pattern);
+    if (f->type == SPEC_TEXTS) return json_pack("{s:{s:s}}", "items", "pattern", pattern);
+    return json_pack("{s:s}", "pattern", pattern);
+}
+
+/* offers[]: with provider P, its keys, its forms of them, and what it needs. */
 static json_t *provider_rules(const struct spec_block *b) {
     json_t *all = json_array();
-    for (size_t p = 0; spec_provider_names[p] != NULL; p++) {
-        const char *provider = spec_provider_names[p];
-        json_t *then = json_object(), *props = json_object();
-        for (const struct spec_field *f = b->fields; f->name != NULL; f++)
-            if (!spec_provider_takes(provider, f->name)) json_object_set_new(props, f->name, json_false());
+    const struct spec_provider *p = NULL;
+    for (size_t i = 0; (p = spec_provider_at(i)) != NULL; i++) {
+        json_t *then = json_object(), *props = json_object(), *required = json_array();
+        for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
+            json_t *key = strcmp(f->name, "provider") == 0 ? NULL : provider_key(p, f);
+            if (key != NULL) json_object_set_new(props, f->name, key);
+        }
+        for (const struct spec_provider_key *k = p->keys; k->name != NULL; k++)
+            if (k->required) json_array_append_new(required, json_string(k->name));
         json_object_set_new(then, "properties", props);
-        if (strcmp(provider, "ssh") == 0) json_object_set_new(then, "required", json_pack("[s]", "hosts"));
+        if (json_array_size(required) > 0) json_object_set(then, "required", required);
+        json_decref(required);
         json_array_append_new(all, json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:o}", "if", "properties", "provider", "const",
-                                             provider, "required", "provider", "then", then));
+                                             p->name, "required", "provider", "then", then));
     }
     return all;
 }
@@ -122,7 +137,7 @@ static json_t *block_schema(const struct spec_block *b) {
     json_object_set_new(j, "properties", props);
     if (json_array_size(required) > 0) json_object_set(j, "required", required);
     json_decref(required);
-    if (strcmp(b->path, "offers[]") == 0) json_object_set_new(j, "allOf", provider_rules(b));
+    if (b == &spec_offer_block) json_object_set_new(j, "allOf", provider_rules(b));
     if (strcmp(b->path, "image") == 0) {
         json_object_set_new(j, "minProperties", json_integer(1));
         json_object_set_new(j, "maxProperties", json_integer(1));

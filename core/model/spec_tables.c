@@ -7,35 +7,16 @@
 
 #define NAME_PATTERN "^[a-z][a-z0-9-]{0,39}$"
 #define NAME_DOC "lower-case letters, digits and '-', starting with a letter, at most 40"
-#define PLACE_PATTERN "^[a-z0-9][a-z0-9-]{1,62}$"
-#define PLACE_DOC "lower-case letters, digits and '-'"
+#define WORD_PATTERN "^[A-Za-z0-9+=,.@_:/-]{1,256}$"
+#define WORD_DOC "one word of at most 256 letters, digits and +=,.@_:/-"
 
 static const char *const api_versions[] = {SPEC_API_VERSION, NULL};
 static const char *const orders[] = {[ORDER_CHEAPEST] = "cheapest", [ORDER_LISTED] = "listed", NULL};
 static const char *const markets[] = {[MARKET_ON_DEMAND] = "on-demand", [MARKET_SPOT] = "spot", NULL};
 static const char *const times[] = {"1m", "5m", "20m", NULL};
-const char *const spec_provider_names[] = {"local", "ssh", "aws", NULL};
 
 const char *spec_market_name(enum spec_market m) {
     return m == MARKET_SPOT ? markets[MARKET_SPOT] : markets[MARKET_ON_DEMAND];
-}
-
-/* Which keys of an offer speak to which provider. A new provider adds its name here and above. */
-static const struct {
-    const char *key, *providers;
-} offer_keys[] = {
-    {"regions", "aws"}, {"zones", "aws"}, {"market", "aws"}, {"instance_type", "aws"},
-    {"subnet", "aws"},  {"role", "aws"},  {"hosts", "ssh"},
-};
-
-bool spec_provider_takes(const char *provider, const char *key) {
-    for (size_t i = 0; i < GP_ARRAY_LEN(offer_keys); i++) {
-        if (strcmp(offer_keys[i].key, key) != 0) continue;
-        GP_AUTO_STRV struct strv list = {0};
-        strv_split(&list, offer_keys[i].providers, " ");
-        return strv_has(&list, provider);
-    }
-    return true;
 }
 
 /* Rows read as rows. */
@@ -52,63 +33,13 @@ static const struct spec_block gpu_block = {
     .fields = gpu_fields, .has_pos = true, .pos_offset = offsetof(struct spec_gpu, pos),
     .rules = spec_rule_gpu};
 
-static const struct spec_field offer_fields[] = {
-    {.name = "provider", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, provider),
-     .required = true, .choices = spec_provider_names,
-     .doc = "`local`: nodes on this machine; `ssh`: machines that exist already; `aws`: Amazon EC2",
-     .example = "aws"},
-    {.name = "regions", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, regions),
-     .def_doc = "the provider's default region", .doc = "where to buy, in this order",
-     .example = "[us-east-2, us-west-2]", .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC},
-    {.name = "zones", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, zones),
-     .def_doc = "every zone of the regions", .doc = "only in these zones", .example = "[us-east-2a]",
-     .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC},
-    {.name = "market", .type = SPEC_ENUM, .offset = offsetof(struct spec_offer, market),
-     .choices = markets, .def = "on-demand",
-     .doc = "`spot` is cheaper and can be taken away with two minutes' notice", .example = "spot",
-     .default_in_hash = true},
-    {.name = "instance_type", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, instance_type),
-     .def_doc = "chosen from `gpu`", .doc = "exactly this type", .example = "p5.48xlarge",
-     .pattern = "^[a-z][a-z0-9-]{0,30}[.][a-z0-9-]{1,30}$",
-     .pattern_doc = "a family, a dot and a size, such as p5.48xlarge"},
-    {.name = "subnet", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, subnet),
-     .def_doc = "the zone's default subnet", .doc = "the subnet that nodes are in",
-     .example = "subnet-0abc1234", .pattern = "^subnet-[0-9a-f]{8,17}$",
-     .pattern_doc = "subnet- and 8 to 17 hex digits"},
-    {.name = "role", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, role),
-     .def_doc = "none", .doc = "instance profile that the nodes run with: its name or ARN",
-     .example = "gpu-node", .pattern = "^[A-Za-z0-9+=,.@_:/-]{1,256}$",
-     .pattern_doc = "a name or ARN"},
-    {.name = "hosts", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, hosts),
-     .doc = "the file that lists the machines, relative to the spec; `ssh` needs it",
-     .example = "fleet.yaml", .basename_in_hash = true},
-    {0}};
-static bool offer_takes(const void *at, const char *key) {
-    const struct spec_offer *o = at;
-    return spec_provider_takes(o->provider, key);
-}
-
-static const struct spec_block offer_block = {
-    .path = "offers[]", .doc = "Where nodes may come from. Tried until one has room for all nodes.",
-    .fields = offer_fields, .size = sizeof(struct spec_offer), .has_pos = true,
-    .pos_offset = offsetof(struct spec_offer, pos), .takes = offer_takes, .rules = spec_rule_offer};
-
-static const struct spec_field limits_fields[] = {
-    {.name = "ttl", .type = SPEC_DURATION, .offset = offsetof(struct spec, ttl_ms), .def = "4h",
-     .doc = "the nodes end then, whatever happened to gpuprov and to this machine; machines of `ssh` are "
-            "not gpuprov's to end", .example = "12h",
-     .min = 60000, .max = (int64_t)30 * 86400000, .default_in_hash = true},
-    {0}};
-static const struct spec_block limits_block = {
-    .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};
-
 static const struct spec_field image_fields[] = {
     {.name = "os", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, os),
      .doc = "the provider's newest image of this system", .example = "ubuntu-24.04",
      .pattern = "^[a-z][a-z0-9]{0,30}(-[a-z0-9.]{1,30})*$",
      .pattern_doc = "a system and its version, such as ubuntu-24.04"},
     {.name = "id", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, id),
-     .doc = "exactly this image", .example = "ami-0123456789abcdef0",
+     .doc = "exactly this image", .example = "image-0123",
      .pattern = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$", .pattern_doc = "an image id"},
     {0}};
 static const struct spec_block image_block = {
@@ -116,6 +47,55 @@ static const struct spec_block image_block = {
     .doc = "What nodes boot; in short `image: auto`: with `gpu` the provider's newest image that has "
            "the driver, without it the newest Ubuntu LTS. The map has one of these keys.",
     .fields = image_fields, .rules = spec_rule_image};
+
+/* Keys that a provider may take: which ones, of what form and what they mean there is in its own row. */
+static const struct spec_field offer_fields[] = {
+    {.name = "provider", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, provider),
+     .required = true, .names = spec_provider_names, .doc = "whose nodes they are; see below", .example = "NAME",
+     .fixed_at_launch = true},
+    {.name = "regions", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, regions),
+     .def_doc = "the provider's default region", .doc = "where to buy, in this order",
+     .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
+    {.name = "zones", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, zones),
+     .def_doc = "every zone of the regions", .doc = "only in these zones",
+     .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
+    {.name = "market", .type = SPEC_ENUM, .offset = offsetof(struct spec_offer, market),
+     .choices = markets, .def = "on-demand", .doc = "`spot` is cheaper and can be taken away at short notice",
+     .example = "spot", .default_in_hash = true, .fixed_at_launch = true},
+    {.name = "instance_type", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, instance_type),
+     .def_doc = "chosen from `gpu`", .doc = "exactly this type",
+     .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
+    {.name = "subnet", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, subnet),
+     .def_doc = "the zone's default subnet", .doc = "the subnet that nodes are in",
+     .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
+    {.name = "role", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, role),
+     .def_doc = "none", .doc = "what the nodes may do at the provider",
+     .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
+    {.name = "hosts", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, hosts),
+     .doc = "the file that lists the machines, relative to the spec",
+     .basename_in_hash = true, .fixed_at_launch = true},
+    {.name = "image", .type = SPEC_BLOCK, .offset = offsetof(struct spec_offer, image), .block = &image_block,
+     .def_doc = "the stack's `image`", .doc = "what nodes of this offer boot", .example = "{os: ubuntu-24.04}",
+     .fixed_at_launch = true},
+    {.name = "ssh_from", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, ssh_from),
+     .def_doc = "`access.ssh_from`", .doc = "networks that may reach SSH of nodes of this offer",
+     .example = "[203.0.113.0/24]", .check = spec_check_cidr},
+    {0}};
+const struct spec_block spec_offer_block = {
+    .path = "offers[]",
+    .doc = "Where nodes may come from. Tried until one has room for all nodes. Each provider takes the keys that "
+           "are listed under its name.",
+    .fields = offer_fields, .size = sizeof(struct spec_offer), .has_pos = true,
+    .pos_offset = offsetof(struct spec_offer, pos), .takes = spec_offer_takes, .rules = spec_rule_offer};
+
+static const struct spec_field limits_fields[] = {
+    {.name = "ttl", .type = SPEC_DURATION, .offset = offsetof(struct spec, ttl_ms), .def = "4h",
+     .doc = "the nodes end then, whatever happened to gpuprov and to this machine; machines that existed "
+            "before are not gpuprov's to end", .example = "12h",
+     .min = 60000, .max = (int64_t)30 * 86400000, .default_in_hash = true},
+    {0}};
+static const struct spec_block limits_block = {
+    .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};
 
 static const struct spec_field access_fields[] = {
     {.name = "public_ip", .type = SPEC_BOOL, .offset = offsetof(struct spec_access, public_ip),
@@ -214,7 +194,7 @@ static const struct spec_field root_fields[] = {
      .doc = "the stack; unique per owner", .example = "llm", .pattern = NAME_PATTERN,
      .pattern_doc = NAME_DOC},
     {.name = "nodes", .type = SPEC_INT, .offset = offsetof(struct spec, nodes), .def = "1",
-     .doc = "how many nodes, all alike", .example = "2", .min = 1, .max = 512, .default_in_hash = true},
+     .doc = "how many nodes, all alike", .example = "2", .min = 1, .max = 4096, .default_in_hash = true},
     {.name = "gpu", .type = SPEC_SHORT, .offset = offsetof(struct spec, gpu), .block = &gpu_block,
      .from_text = spec_gpu_from_text, .def_doc = "nodes without GPUs",
      .doc = "the GPUs of every node: model[:count]", .example = "H100:8",
@@ -222,10 +202,10 @@ static const struct spec_field root_fields[] = {
      .fixed_at_launch = true},
     {.name = "order", .type = SPEC_ENUM, .offset = offsetof(struct spec, order), .choices = orders,
      .def = "cheapest", .doc = "which offer is tried first", .example = "listed", .default_in_hash = true},
-    {.name = "offers", .type = SPEC_LIST, .offset = offsetof(struct spec, offers), .block = &offer_block,
+    {.name = "offers", .type = SPEC_LIST, .offset = offsetof(struct spec, offers), .block = &spec_offer_block,
      .min_items = 1,
-     .def_doc = "[{provider: local}]", .doc = "where nodes may come from",
-     .example = "[{provider: aws, regions: [us-east-2]}]", .fixed_at_launch = true},
+     .def_doc = "this machine", .doc = "where nodes may come from",
+     .example = "[{provider: NAME}]"},
     {.name = "limits", .type = SPEC_BLOCK, .block = &limits_block, .doc = "limits of the stack",
      .example = "{ttl: 12h}"},
     {.name = "image", .type = SPEC_SHORT, .offset = offsetof(struct spec, image),

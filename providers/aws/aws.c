@@ -132,6 +132,7 @@ static int aws_open(const struct provider_env *env, struct provider **ret, struc
 const struct provider_ops provider_aws = {
     .name = "aws",
     .summary = "Amazon EC2: on-demand and spot instances",
+    .spec = &aws_spec,
     .ends = ENDS_GUEST,
     .unique_claim = true,
     .user_data = true,

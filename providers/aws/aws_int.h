@@ -172,8 +172,8 @@ void aws_image_clear(struct aws_image *i);
 /* One <item> of imagesSet. -GP_EPROTO: a field without its form, more disks than AWS_DISKS_MAX. */
 int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret, struct gp_error *err);
 /* For this type (its architecture, its GPU). Borrowed from the cache. */
-int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const struct aws_type *type,
-                   const struct aws_image **ret, struct gp_error *err);
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec, size_t index,
+                   const struct aws_type *type, const struct aws_image **ret, struct gp_error *err);
 int aws_image_by_id(struct aws *a, const char *region, const char *id, const struct aws_image **ret,
                     struct gp_error *err);
 struct aws_subnet {

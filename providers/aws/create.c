@@ -117,7 +117,7 @@ static void add_market(struct str *body, enum spec_market market) {
 static int build(const struct create_req *req, const struct aws_image *image, const struct where *at, const char *token,
                  struct str *body, struct gp_error *err) {
     const struct offer *o = req->offer;
-    const struct spec_offer *want = &req->spec->offers.items[o->spec_index];
+    const char *role = spec_effective(req->spec, o->spec_index).role;
     int disk_gib = GP_MAX(image->root_gib, o->gpus > 0 ? 100 : 20);
     aws_begin(body, "RunInstances");
     aws_param(body, "ImageId", image->id);
@@ -129,13 +129,12 @@ static int build(const struct create_req *req, const struct aws_image *image, co
     aws_param(body, "MetadataOptions.HttpEndpoint", "enabled");
     aws_param(body, "MetadataOptions.HttpTokens", "required");
     /* Containers on the node reach the role's credentials only when a role was asked for. */
-    aws_param_int(body, "MetadataOptions.HttpPutResponseHopLimit", want->role != NULL ? 2 : 1);
+    aws_param_int(body, "MetadataOptions.HttpPutResponseHopLimit", role != NULL ? 2 : 1);
     add_disks(body, image, disk_gib);
     add_place(body, req, at);
     add_market(body, o->market);
-    if (want->role != NULL)
-        aws_param(body, str_starts(want->role, "arn:") ? "IamInstanceProfile.Arn" : "IamInstanceProfile.Name",
-                  want->role);
+    if (role != NULL)
+        aws_param(body, str_starts(role, "arn:") ? "IamInstanceProfile.Arn" : "IamInstanceProfile.Name", role);
     add_tags(body, 1, "instance", req);
     add_tags(body, 2, "volume", req);
     add_tags(body, 3, "network-interface", req);

@@ -261,12 +261,13 @@ static int no_image(const char *region, const char *name, const struct aws_type 
     return r;
 }
 
-int aws_image_find(struct aws *a, const char *region, const struct spec *spec, const struct aws_type *type,
-                   const struct aws_image **ret, struct gp_error *err) {
-    if (spec->image.id != NULL) return aws_image_by_id(a, region, spec->image.id, ret, err);
-    bool gpu = spec->image.os == NULL && spec->gpu.model != NULL;
+int aws_image_find(struct aws *a, const char *region, const struct spec *spec, size_t index,
+                   const struct aws_type *type, const struct aws_image **ret, struct gp_error *err) {
+    const struct spec_image *want = spec_effective(spec, index).image;
+    if (want->id != NULL) return aws_image_by_id(a, region, want->id, ret, err);
+    bool gpu = want->os == NULL && spec->gpu.model != NULL;
     const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;
-    const char *name = gpu ? "auto" : spec->image.os != NULL ? spec->image.os : NEWEST_LTS;
+    const char *name = gpu ? "auto" : want->os != NULL ? want->os : NEWEST_LTS;
     const struct os_row *rows = old != NULL ? old_gpu_rows : gpu ? gpu_rows : os_rows;
     size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows) : gpu ? GP_ARRAY_LEN(gpu_rows) : GP_ARRAY_LEN(os_rows);
     bool known = false;

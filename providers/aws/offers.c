@@ -136,7 +136,7 @@ static int offers_of_type(struct search *s, const struct aws_type *t, struct gp_
     bool any = false;
     for (size_t i = 0; i < s->subnets.list.len; i++) any = any || wanted_in(s, t, s->subnets.list.items[i].zone);
     if (!any) return 0;
-    int r = aws_image_find(s->a, s->region, s->spec, t, &image, err);
+    int r = aws_image_find(s->a, s->region, s->spec, s->index, t, &image, err);
     if (r == 0 && strcmp(image->arch, t->arch) != 0)
         r = gp_fail(err, GP_EUSAGE, "aws %s: image %s is for %s, but %s is %s", s->region, image->id, image->arch,
                     t->name, t->arch);

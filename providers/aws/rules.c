@@ -209,16 +209,35 @@ static int revoke(struct aws *a, const char *region, const struct aws_group *g, 
     return r;
 }
 
+/* The networks of every offer that may use that region's group; of none: the stack's. *ret_own: one of them
+ * names none, so that this controller's own address counts. */
+static void networks(struct aws *a, const struct spec *spec, const char *region, struct strv *ret, bool *ret_own) {
+    bool some = false;
+    *ret_own = false;
+    for (size_t i = 0; i <= spec->offers.len; i++) {
+        const struct spec_offer *o = i < spec->offers.len ? &spec->offers.items[i] : NULL;
+        if (o == NULL && some) break;
+        if (o != NULL && !str_eq(o->provider, "aws")) continue;
+        if (o != NULL && (o->regions.n > 0 ? !strv_has(&o->regions, region) : !str_eq(aws_home(a), region))) continue;
+        const struct strv *from = o != NULL ? spec_effective(spec, i).ssh_from : &spec->access.ssh_from;
+        some = true;
+        if (from->n == 0) *ret_own = true;
+        for (size_t k = 0; k < from->n; k++)
+            if (!strv_has(ret, from->v[k])) strv_add(ret, from->v[k]);
+    }
+}
+
 int aws_group_rules(struct aws *a, const struct spec *spec, const char *region, const struct aws_group *g,
                     struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, g->id);
     if (strv_has(&a->cache->groups_ready, key)) return 0;
     GP_AUTO_STRV struct strv from = {0};
     const char *own = NULL;
-    int r = spec->access.ssh_from.n == 0 ? public_cidr(a, &own, err) : 0;
+    bool with_own = false;
+    networks(a, spec, region, &from, &with_own);
+    int r = with_own ? public_cidr(a, &own, err) : 0;
     if (r != 0) return r;
-    if (own != NULL) strv_add(&from, own);
-    else strv_copy(&from, &spec->access.ssh_from);
+    if (own != NULL && !strv_has(&from, own)) strv_add(&from, own);
     struct rules missing = {0}, foreign = {0};
     find_missing(g, &from, &missing);
     find_foreign(g, &from, &foreign);

@@ -477,9 +477,14 @@ static int local_destroy(struct provider *p, const struct resource_list *what, s
     return worst;
 }
 
+static const struct spec_provider_key spec_keys[] = {{0}};
+static const struct spec_provider local_spec = {
+    .name = "local", .doc = "Nodes on this machine", .keys = spec_keys, .by_default = true};
+
 const struct provider_ops provider_local = {
     .name = "local",
     .summary = "nodes on this machine: namespace clones of it, no account, no daemon",
+    .spec = &local_spec,
     .ends = ENDS_SERVER,
     .unique_claim = true,
     .user_data = false,

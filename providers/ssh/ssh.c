@@ -411,9 +411,14 @@ static int ssh_destroy(struct provider *p, const struct resource_list *what, str
     return worst;
 }
 
+static const struct spec_provider_key spec_keys[] = {
+    {.name = "hosts", .example = "fleet.yaml", .note = "the file that lists the machines", .required = true}, {0}};
+static const struct spec_provider ssh_spec = {.name = "ssh", .doc = "Machines that exist already", .keys = spec_keys};
+
 const struct provider_ops provider_ssh = {
     .name = "ssh",
     .summary = "machines that exist already, from a hosts file; down releases them",
+    .spec = &ssh_spec,
     .ends = ENDS_NEVER,
     .unique_claim = false,
     .user_data = false,

@@ -62,6 +62,7 @@ static inline int setup(void **state) {
     if (name == NULL || path == NULL) return 0;
     w.ops = provider_find(name);
     if (w.ops == NULL) return -1;
+    provider_specs_register();
     if (spec_load(path, NULL, &w.spec, &problems, &e) != 0) {
         GP_AUTO_STR struct str text = {0};
         spec_problems_format(&problems, path, "", false, &text);

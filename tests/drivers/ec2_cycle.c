@@ -120,6 +120,7 @@ int main(int argc, char **argv) {
     }
     if (getenv("GPUPROV_TRACE") != NULL) log_enable(getenv("GPUPROV_TRACE"), NULL);
     int r = gp_cancel_init(&c.cancel, &err);
+    provider_specs_register();
     if (r == 0) r = spec_load(argv[1], NULL, &c.spec, &problems, &err);
     if (r == 0) r = fs_state_dir(&c.state_dir, &err);
     GP_AUTO_FREE char *file = c.state_dir != NULL ? fs_join(c.state_dir, "journal.db") : NULL;

@@ -208,6 +208,7 @@ int main(int argc, char **argv) {
     }
     if (getenv("GPUPROV_TRACE") != NULL) log_enable(getenv("GPUPROV_TRACE"), NULL);
     int r = gp_cancel_init(&d.cancel, &err);
+    provider_specs_register();
     if (r == 0) r = spec_load(argv[2], NULL, &d.spec, &problems, &err);
     if (r == 0) r = fs_state_dir(&d.state_dir, &err);
     GP_AUTO_FREE char *file = d.state_dir != NULL ? fs_join(d.state_dir, "journal.db") : NULL;

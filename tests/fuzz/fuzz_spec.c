@@ -4,6 +4,7 @@
 #include "base/gp_base.h"
 
 #include "model/spec.h"
+#include "providers/provider.h"
 #include "validate/validate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -45,6 +46,7 @@ static void one(const char *text, size_t size, const struct spec_names *names) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size > 65536) return 0;
+    provider_specs_register();
     GP_AUTO_FREE char *text = xmalloc(size + 1);
     memcpy(text, data, size);
     text[size] = '\0';

@@ -284,6 +284,7 @@ static int fake_destroy(struct provider *p, const struct resource_list *what, st
 }
 
 const struct provider_ops provider_aws = {.name = "aws",
+                                          .spec = &aws_spec,
                                           .summary = "in memory",
                                           .ends = ENDS_GUEST,
                                           .unique_claim = true,
@@ -298,7 +299,10 @@ const struct provider_ops provider_aws = {.name = "aws",
                                           .list = fake_list,
                                           .destroy = fake_destroy};
 /* A second cloud, where tests put things by hand. */
+static const struct spec_provider_key no_keys[] = {{0}};
+static const struct spec_provider local_spec = {.name = "local", .doc = "", .keys = no_keys, .by_default = true};
 const struct provider_ops provider_local = {.name = "local",
+                                            .spec = &local_spec,
                                             .summary = "in memory",
                                             .ends = ENDS_SERVER,
                                             .unique_claim = true,
@@ -332,6 +336,7 @@ struct fixture {
 static void load(struct fixture *f, const char *text) {
     struct spec_problems problems = {0};
     struct gp_error err = {0};
+    provider_specs_register();
     if (spec_load_text("t.yaml", text, strlen(text), NULL, &f->spec, &problems, &err) != 0)
         fail_msg("%s: %s", err.msg, problems.list.len ? problems.list.items[0].message : "");
 }

@@ -4,6 +4,7 @@
 #define GP_TEST_SPEC_FIXTURE_H
 
 #include "model/spec.h"
+#include "providers/provider.h"
 #include "validate/validate.h"
 
 #include <setjmp.h>
@@ -31,6 +32,7 @@ FX void loaded_clear(struct loaded *l) {
 
 FX struct loaded load(const char *text) {
     struct loaded l = {0};
+    provider_specs_register();
     l.r = spec_load_text("t.yaml", text, strlen(text), validate_names(), &l.spec, &l.problems, &l.err);
     assert_true((l.r == 0) == (l.spec != NULL));
     assert_true((l.r == 0) == (l.problems.list.len == 0));

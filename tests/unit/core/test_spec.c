@@ -151,6 +151,65 @@ static void gpu_forms(void **state) {
     }
 }
 
+/* An offer's own image and networks go before the stack's; both are in the hash. */
+static void offers_of_their_own(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good("name: t\nnodes: 4096\nimage: {os: ubuntu-24.04}\n"
+                                       "access: {ssh_from: [10.0.0.0/8]}\n"
+                                       "offers:\n"
+                                       "  - {provider: aws, role: r, image: {id: ami-1}, ssh_from: [192.0.2.0/24]}\n"
+                                       "  - {provider: aws}\n");
+    GP_AUTO_SPEC struct spec *other = good("name: t\nnodes: 4096\nimage: {os: ubuntu-24.04}\n"
+                                           "access: {ssh_from: [10.0.0.0/8]}\n"
+                                           "offers: [{provider: aws, role: r}, {provider: aws}]\n");
+    struct spec_effective own = spec_effective(s, 0), stack = spec_effective(s, 1);
+    assert_string_equal(own.image->id, "ami-1");
+    assert_null(own.image->os);
+    assert_string_equal(own.ssh_from->v[0], "192.0.2.0/24");
+    assert_string_equal(own.role, "r");
+    assert_string_equal(stack.image->os, "ubuntu-24.04");
+    assert_string_equal(stack.ssh_from->v[0], "10.0.0.0/8");
+    assert_null(stack.role);
+    assert_int_equal(s->nodes, 4096);
+    assert_string_not_equal(s->hash, other->hash);
+}
+
+/* Another provider's row is all that the language needs: its keys, its forms, zones of any name. */
+static const char *far_gpu(size_t i) { return i == 0 ? "X1" : NULL; }
+static void a_provider_of_any_name(void **state) {
+    (void)state;
+    static const struct spec_provider_key keys[] = {
+        {.name = "regions"}, {.name = "zones", .pattern = "^[1-3]$", .pattern_doc = "1, 2 or 3"}, {0}};
+    static const struct spec_provider far = {
+        .name = "far", .doc = "Far", .keys = keys, .by_default = true, .gpu = far_gpu};
+    static const struct spec_provider *const rows[] = {&far, NULL};
+    struct loaded l[4] = {0};
+    static const char *const texts[] = {
+        "name: t\noffers: [{provider: far, regions: [EastUS], zones: ['2']}]\ngpu: x1\n",
+        "name: t\n",
+        "name: t\noffers: [{provider: far, zones: [EastUS-1]}]\n",
+        "name: t\noffers: [{provider: far, subnet: x}]\n",
+    };
+    spec_providers_set(rows);
+    for (size_t i = 0; i < GP_ARRAY_LEN(l); i++)
+        l[i].r = spec_load_text("t.yaml", texts[i], strlen(texts[i]), validate_names(), &l[i].spec, &l[i].problems,
+                                &l[i].err);
+    GP_AUTO_FREE char *page = spec_markdown();
+    GP_AUTO_FREE char *json = spec_json_schema();
+    provider_specs_register();
+    assert_int_equal(l[0].r, 0);
+    assert_string_equal(l[1].spec->offers.items[0].provider, "far");
+    assert_string_equal(l[2].problems.list.items[0].message, "'zones' must be 1, 2 or 3, not 'EastUS-1'");
+    assert_string_equal(l[3].problems.list.items[0].message,
+                        "'subnet' is for no provider; the provider 'far' has none");
+    assert_non_null(strstr(page, "### `provider: far`"));
+    assert_non_null(strstr(json, "\"const\": \"far\""));
+    static const char *const foreign[] = {"aws", "ec2", "EC2", "ami-", "AMI", "arn:", "subnet-", "Amazon", NULL};
+    for (size_t i = 0; foreign[i] != NULL; i++)
+        if (strstr(page, foreign[i]) != NULL || strstr(json, foreign[i]) != NULL) fail_msg("'%s' is in it", foreign[i]);
+    for (size_t i = 0; i < GP_ARRAY_LEN(l); i++) loaded_clear(&l[i]);
+}
+
 static void text_is_text(void **state) {
     (void)state;
     GP_AUTO_SPEC struct spec *s = good("name: no\nbootstrap: {packages: [on, 7zip, 2048, 'null']}\n"
@@ -358,7 +417,7 @@ static void schema(void **state) {
     assert_int_equal(json_object_size(json_at(j, "properties")), 12);
     assert_string_equal(json_str(j, "required.0", ""), "name");
     assert_string_equal(json_str(j, "properties.limits.properties.ttl.default", ""), "4h");
-    assert_int_equal(json_int(j, "properties.nodes.anyOf.0.maximum", 0), 512);
+    assert_int_equal(json_int(j, "properties.nodes.anyOf.0.maximum", 0), 4096);
     assert_string_equal(json_str(j, "properties.offers.items.properties.market.anyOf.0.enum.1", ""), "spot");
 }
 
@@ -396,15 +455,26 @@ static void files_that_cannot_be_read(void **state) {
 }
 
 int main(void) {
+    provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smallest),        cmocka_unit_test(everything),
-        cmocka_unit_test(gpu_forms),       cmocka_unit_test(text_is_text),
-        cmocka_unit_test(all_at_once),     cmocka_unit_test(hopeless_files_end),
-        cmocka_unit_test(carets),          cmocka_unit_test(substitution),
-        cmocka_unit_test(hash_of_meaning), cmocka_unit_test(hash_in_another_folder),
-        cmocka_unit_test(canonical_again), cmocka_unit_test(secrets),
-        cmocka_unit_test(schema),          cmocka_unit_test(manual_page),
-        cmocka_unit_test(examples),        cmocka_unit_test(files_that_cannot_be_read),
+        cmocka_unit_test(smallest),
+        cmocka_unit_test(everything),
+        cmocka_unit_test(gpu_forms),
+        cmocka_unit_test(text_is_text),
+        cmocka_unit_test(all_at_once),
+        cmocka_unit_test(hopeless_files_end),
+        cmocka_unit_test(carets),
+        cmocka_unit_test(substitution),
+        cmocka_unit_test(hash_of_meaning),
+        cmocka_unit_test(hash_in_another_folder),
+        cmocka_unit_test(canonical_again),
+        cmocka_unit_test(secrets),
+        cmocka_unit_test(schema),
+        cmocka_unit_test(manual_page),
+        cmocka_unit_test(offers_of_their_own),
+        cmocka_unit_test(a_provider_of_any_name),
+        cmocka_unit_test(examples),
+        cmocka_unit_test(files_that_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,11 +64,17 @@ static const struct spec_block *block_at(const struct way *w, size_t depth) {
     return depth == 0 ? &spec_root : w->via[depth - 1]->block;
 }
 
-/* Rows that must be there get their example, or their choice number `pick`. */
+/* Rows that must be there get their example, or their choice number `pick`; where examples are the
+ * providers', those of provider number `pick`. */
 static const char *example_of(const struct spec_field *f, size_t pick) {
     size_t n = 0;
-    while (f->choices != NULL && f->choices[n] != NULL) n++;
-    return n > 0 && f->required ? f->choices[pick % n] : f->example;
+    const char *const *choices = spec_choices(f);
+    while (choices != NULL && choices[n] != NULL) n++;
+    if (n > 0 && f->required) return choices[pick % n];
+    for (n = 0; spec_provider_at(n) != NULL;) n++;
+    const struct spec_provider_key *k =
+        f->example == NULL ? spec_provider_key(spec_provider_at(pick % n), f->name) : NULL;
+    return k != NULL && k->example != NULL ? k->example : spec_example(f);
 }
 
 /* A spec with `value` at the row f (NULL: without it) in the block that the way leads to, and nothing else
@@ -77,8 +83,14 @@ static char *write_spec(const struct way *w, size_t depth, const struct spec_fie
     const struct spec_field *own = depth == w->n ? f : w->via[depth];
     struct str out = {0};
     str_add(&out, "{");
-    for (const struct spec_field *r = block_at(w, depth)->fields; r->name != NULL; r++)
-        if (r->required && r != own) str_addf(&out, "%s: %s, ", r->name, example_of(r, pick));
+    for (const struct spec_field *r = block_at(w, depth)->fields; r->name != NULL; r++) {
+        bool needed = r->required;
+        if (block_at(w, depth) == &spec_offer_block && spec_provider_at(pick % 3) != NULL) {
+            const struct spec_provider_key *k = spec_provider_key(spec_provider_at(pick % 3), r->name);
+            needed = needed || (k != NULL && k->required);
+        }
+        if (needed && r != own) str_addf(&out, "%s: %s, ", r->name, example_of(r, pick));
+    }
     if (depth < w->n) {
         GP_AUTO_FREE char *inner = write_spec(w, depth + 1, f, value, pick);
         bool list = own->type == SPEC_LIST;
@@ -109,7 +121,7 @@ static struct spec *without(const struct way *w, const struct spec_field *f, siz
 
 /* Another value than example_of(f, pick) where the row must be there. */
 static struct spec *another(const struct way *w, const struct spec_field *f, size_t pick) {
-    for (size_t i = 1; i < 8 && f->choices != NULL; i++) {
+    for (size_t i = 1; i < 8 && spec_choices(f) != NULL; i++) {
         struct spec *s = load_row(w, f, example_of(f, pick + i), pick + i);
         if (s != NULL) return s;
     }
@@ -138,7 +150,7 @@ static void one_row(const struct way *w, const struct spec_field *f) {
     GP_AUTO_SPEC struct spec *a = NULL;
     size_t pick = 0;
     while (a == NULL && pick < 8) a = load_row(w, f, example_of(f, pick), pick), pick++;
-    GP_AUTO_FREE char *text = write_spec(w, 0, f, f->example, 0);
+    GP_AUTO_FREE char *text = write_spec(w, 0, f, example_of(f, 0), 0);
     if (a == NULL) fail_msg("%s: the row's example is refused: %s", path, text);
     GP_AUTO_SPEC struct spec *b = f->required ? another(w, f, pick - 1) : without(w, f, pick - 1);
     if (b == NULL) fail_msg("%s: found no spec with another value", path);
@@ -214,6 +226,7 @@ static void fixed_key_of_later(void **state) {
 }
 
 int main(void) {
+    provider_specs_register();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hashes_stay),
         cmocka_unit_test(every_row_counts),

@@ -31,12 +31,12 @@ static const struct refusal in_top_level[] = {
     {"ttl: 2h", 1, "it belongs to 'limits'"},
     {"limits: {nodes: 2}", 10, "it belongs to the top level"},
     {"apiVersion: v1", 13, "'apiVersion' cannot be 'v1'"},
-    {"nodes: 0", 8, "from 1 to 512, not '0'"},
-    {"nodes: 513", 8, "from 1 to 512"},
+    {"nodes: 0", 8, "from 1 to 4096, not '0'"},
+    {"nodes: 4097", 8, "from 1 to 4096"},
     {"nodes: two", 8, "whole number"},
     {"nodes: 1.5", 8, "whole number"},
     {"nodes: '2'", 8, "without quotes"},
-    {"nodes: 99999999999999999999", 8, "from 1 to 512"},
+    {"nodes: 99999999999999999999", 8, "from 1 to 4096"},
     {"nodes:", 7, "has no value"},
     {"nodes: ~", 8, "has no value"},
     {"nodes: [2]", 8, "must be text, not a list"},
@@ -52,6 +52,8 @@ static const struct refusal in_gpus[] = {
     {"gpu: 8", 6, "model[:count]"},
     {"gpu: [H100]", 6, "gpu must be a map"},
     {"gpu: {count: 8}", 6, "gpu needs 'model'"},
+    {"gpu: HL00:8", 6, "unknown GPU model 'HL00'; did you mean 'H100'? known: "},
+    {"gpu: {count: 8, model: A1OO}", 24, "unknown GPU model 'A1OO'; did you mean 'A100'?"},
     {"gpu: {model: H100, count: eight}", 27, "whole number from 1 to 16"},
 };
 
@@ -64,7 +66,8 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: aws", 9, "must be a list"},
     {"offers: [aws]", 10, "offers[] must be a map"},
     {"offers: [{}]", 10, "needs 'provider'"},
-    {"offers: [{provider: amazon}]", 21, "valid here: local, ssh, aws"},
+    {"offers: [{provider: amazon}]", 21, "unknown provider 'amazon'; known: local, ssh, aws"},
+    {"offers: [{provider: asw}]", 21, "unknown provider 'asw'; did you mean 'aws'? known: local, ssh, aws"},
     {"offers: [{provider: local, market: spot}]", 28, "'market' is for aws"},
     {"offers: [{provider: local, regions: [a1]}]", 28, "'regions' is for aws"},
     {"offers: [{provider: aws, hosts: x}]", 26, "'hosts' is for ssh"},
@@ -79,6 +82,13 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: [{provider: aws, regions: [us-east-1], zones: [us-east-1]}]", 56, "in none of"},
     {"offers: [{provider: aws, instance_type: big}]", 41, "p5.48xlarge"},
     {"offers: [{provider: aws, subnet: net}]", 34, "subnet-"},
+    {"offers: [{provider: aws, zones: [a b]}]", 34, "one word"},
+    {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...}"},
+    {"offers: [{provider: aws, image: {os: a-1, id: b}}]", 43, "both 'os' and 'id'"},
+    {"offers: [{provider: local, image: {os: a-1}}]", 28, "'image' is for aws; the provider 'local' has none"},
+    {"offers: [{provider: local, ssh_from: [10.0.0.0/8]}]", 28, "'ssh_from' is for aws"},
+    {"offers: [{provider: ssh, hosts: examples/fleet.yaml, role: x}]", 54, "'role' is for aws; the provider 'ssh'"},
+    {"offers: [{provider: aws, ssh_from: [10.0.0.1]}]", 37, "did you mean '10.0.0.1/32'?"},
 };
 
 /* limits and image */
@@ -166,6 +176,15 @@ static void refuses_top_level(void **state) {
 static void refuses_gpus(void **state) {
     (void)state;
     refuse(in_gpus, GP_ARRAY_LEN(in_gpus));
+    /* a provider that lists its models: another is refused, unless the type is given */
+    bad_at("name: t\ngpu: Z999\noffers: [{provider: aws}]\n", 2, 6, "T4");
+    bad_at("name: t\ngpu: P10\noffers: [{provider: aws}]\n", 2, 6, "did you mean 'P100'? known: Radeon Pro V520, T4, ");
+    spec_free(good("name: t\ngpu: Z999\noffers: [{provider: aws, instance_type: p9.large}]\n"));
+    spec_free(good("name: t\ngpu: Z999\noffers: [{provider: aws}, {provider: local}]\n"));
+    /* any GPU may be in a machine of one's own */
+    spec_free(good("name: t\ngpu: GTX 1080\n"));
+    spec_free(good("name: t\ngpu: nvidia-h100-80gb\noffers: [{provider: aws}]\n"));
+    spec_free(good("name: t\ngpu: rtx pro server 6000:8\noffers: [{provider: aws}]\n"));
 }
 static void refuses_orders_and_offers(void **state) {
     (void)state;

@@ -24,6 +24,7 @@ static int cloud_list(struct provider *p, const struct list_req *req, struct res
 }
 
 static struct provider_ops ops_aws = {.name = "aws",
+                                      .spec = &aws_spec,
                                       .user_data = true,
                                       .boot_timeout_ms = 20000,
                                       .open = cloud_open,
@@ -89,6 +90,7 @@ static void begin(struct world *w) {
     if (engine_open(&(struct engine_opts){.owner = "me"}, &w->e, &err) != 0) fail_msg("%s", err.msg);
     static const char text[] = "name: t\nnodes: 1\noffers: [{provider: aws}]\n";
     struct spec_problems problems = {0};
+    provider_specs_register();
     if (spec_load_text("t.yaml", text, strlen(text), NULL, &w->spec, &problems, &err) != 0) fail_msg("%s", err.msg);
     if (run_open(w->e, w->spec, "t", &w->run, &err) != 0) fail_msg("%s", err.msg);
     stack_clear(&w->run->stack);

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shows the providers' rows to the spec language, which must not include this folder. Called
+ * before there are threads. */
+#include "base/gp_base.h"
+
+#include "providers/provider.h"
+
+#define PROVIDERS_MAX 32
+
+void provider_specs_register(void) {
+    static const struct spec_provider *rows[PROVIDERS_MAX + 1];
+    for (size_t i = 0; i < PROVIDERS_MAX && provider_registry[i] != NULL; i++) rows[i] = provider_registry[i]->spec;
+    spec_providers_set(rows);
+}
