@@ -4,11 +4,13 @@
  * trusted and proven by the same code as a bought one. The verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
 
 #include "base/fs.h"
 #include "base/json.h"
 #include "engine/certify.h"
+#include "engine/internal.h"
+#include "engine/proof/run_baseline.h"
 #include "providers/ssh/hosts.h"
 
 #include <unistd.h>
@@ -58,7 +60,7 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
     int r = local_spec(req, &spec, err);
     if (r == 0) r = validate_choose_local(spec, &plan, err);
     if (r == 0) r = fs_random_hex(run_id, 8, err);
-    if (r == 0) r = baseline_open(e, spec, &baseline, err);
+    if (r == 0) r = run_baseline_open(e, spec, &baseline, err);
     if (r != 0) return r;
     struct validate_env env = {.spec = spec,
                                .plan = &plan,
@@ -81,9 +83,9 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
     r = validate_local(&env, &rn, err);
     vec_push(&ret->nodes, rn);
     ret->took_ms = clock_ms() - began_ms;
-    baseline_hold(&baseline, &env, ret, false);
+    run_baseline_hold(&baseline, &env, ret, false);
     report_judge(ret);
-    if (r == 0) return e->calibrate ? baseline_write(e, &env, ret, err) : 0;
+    if (r == 0) return e->calibrate ? run_baseline_write(e, &env, ret, err) : 0;
     ret->ready = ret->nodes.items[0].ready = false;
     return r;
 }

@@ -3,13 +3,14 @@
  * Whatever stands in the way, what may still be billed is named. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
 
-static void add_left(struct down_result *ret, const struct resource *r) {
-    struct resource copy = {0};
-    resource_copy(&copy, r);
-    vec_push(&ret->left.list, copy);
-}
+#include "engine/run/lock.h"
+#include "engine/run/open_known.h"
+#include "engine/run/run_event.h"
+#include "engine/stack/reconcile.h"
+#include "engine/stack/teardown.h"
+#include "engine/tidy.h"
 
 /* The journal's memory of what is there, for when no cloud could be asked. */
 static void remembered(struct engine *e, const char *name, struct down_result *ret) {
@@ -22,7 +23,7 @@ static void remembered(struct engine *e, const char *name, struct down_result *r
         if (!mine || strcmp(s->name, name) != 0) continue;
         if (journal_resources(e->journal, s->uid, &known, NULL) != 0) continue;
         for (size_t k = 0; k < known.list.len; k++)
-            if (known.list.items[k].state != RES_GONE) add_left(ret, &known.list.items[k]);
+            if (known.list.items[k].state != RES_GONE) resource_list_add(&ret->left, &known.list.items[k]);
     }
     stack_list_clear(&all);
 }
@@ -77,8 +78,8 @@ static void earlier_uids(const struct run *run, struct strv *ret) {
  * What is refused here end_earlier() tries again, and reports. */
 static int end_their_machines(struct run *run) {
     int n = 0;
-    for (size_t i = 0; i < run->n_providers; i++) {
-        struct provider *p = run->providers[i];
+    for (size_t i = 0; i < run->providers.len; i++) {
+        struct provider *p = run->providers.items[i];
         struct resource_list part = {0};
         for (size_t k = 0; k < run->others.list.len; k++) {
             const struct resource *r = &run->others.list.items[k];
@@ -97,15 +98,15 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     struct down_result one = {0};
     free(run->stack.uid);
     run->stack.uid = xstrdup(uid);
-    strv_clear(&run->scope); /* that was the other one's claim */
-    free(run->scope_provider);
-    run->scope_provider = NULL;
+    strv_clear(&run->look.scope); /* that was the other one's claim */
+    free(run->look.scope_provider);
+    run->look.scope_provider = NULL;
     run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "an earlier stack '%s' (%s) left something: it is ended too",
               run->stack.name, uid);
     int r = teardown(run, &one, err);
     ret->destroyed += one.destroyed;
     ret->released += one.released;
-    for (size_t i = 0; i < one.left.list.len; i++) add_left(ret, &one.left.list.items[i]);
+    for (size_t i = 0; i < one.left.list.len; i++) resource_list_add(&ret->left, &one.left.list.items[i]);
     down_result_clear(&one);
     return r;
 }
@@ -153,21 +154,12 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec, str
     }
     if (r != 0 && (run == NULL || !run->verdict || r == -GP_EBILLED)) r = blind(e, name, ret, r, err);
     if (run != NULL) {
-        coverage_merge(&ret->looked, &run->looked);
-        ret->unreadable = run->unreadable;
-        run->unreadable = (struct resource_list){0};
+        coverage_merge(&ret->looked, &run->look.covered);
+        ret->unreadable = run->look.unreadable;
+        run->look.unreadable = (struct resource_list){0};
         say_end(run, ret, r, err);
     }
     run_close(run);
     if (r == 0) engine_tidy(e);
     return r;
-}
-
-void down_result_clear(struct down_result *r) {
-    resource_list_clear(&r->left);
-    resource_list_clear(&r->unreadable);
-    coverage_clear(&r->looked);
-    strv_clear(&r->asked);
-    free(r->owner);
-    *r = (struct down_result){0};
 }

@@ -6,9 +6,10 @@
 #include "engine/engine.h"
 
 #include "base/fs.h"
-#include "engine/run.h"
+#include "engine/internal.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 /* The list behind engine_billed_ids: its lock is held for a few instructions, never across I/O. */
 struct billed {
@@ -91,14 +92,4 @@ char *engine_billed_ids(struct engine *e) {
     char *out = b->ids.n > 0 ? strv_join(&b->ids, "\n") : xstrdup("");
     pthread_mutex_unlock(&b->lock);
     return out;
-}
-
-void engine_tidy(struct engine *e) {
-    struct stack_list known = {0};
-    locks_tidy(e->state_dir);
-    if (journal_stacks(e->journal, &known, NULL) == 0) {
-        event_log_tidy(e->state_dir, &known, clock_wall_s());
-        history_tidy(e->state_dir, &known, clock_wall_s());
-    }
-    stack_list_clear(&known);
 }

@@ -3,15 +3,19 @@
  * provider that opens. Only this owner's tags are touched. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
+
+#include "engine/run/ending.h"
+#include "engine/run/lock.h"
+#include "engine/run/look.h"
+#include "engine/run/open_known.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/forget.h"
+#include "engine/stack/reconcile.h"
+#include "engine/stack/teardown.h"
+#include "engine/tidy.h"
 
 #define TOMBSTONE_MIN_AGE_S 3600 /* after that and its deadline nothing can come of a launch */
-
-static void keep(struct resource_list *to, const struct resource *r) {
-    struct resource copy = {0};
-    resource_copy(&copy, r);
-    vec_push(&to->list, copy);
-}
 
 static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
@@ -41,7 +45,7 @@ static bool expired(const struct sweep *w, const struct resource *of) {
 }
 
 static bool names(const struct intent *stone, const struct resource *r) {
-    return str_eq(stone->uid, r->uid) && str_eq(stone->note, TEARDOWN_NOTE) && r->slot >= stone->slot_first &&
+    return str_eq(stone->uid, r->uid) && str_eq(stone->note, FORGET_NOTE) && r->slot >= stone->slot_first &&
            r->slot < stone->slot_first + stone->slot_count && r->attempt == stone->attempt;
 }
 
@@ -50,7 +54,7 @@ static bool buried(const struct sweep *w, const struct resource *of) {
     bool stone = false;
     for (size_t k = 0; k < w->stones.list.len; k++)
         stone = stone ||
-                (str_eq(w->stones.list.items[k].uid, of->uid) && str_eq(w->stones.list.items[k].note, TEARDOWN_NOTE));
+                (str_eq(w->stones.list.items[k].uid, of->uid) && str_eq(w->stones.list.items[k].note, FORGET_NOTE));
     for (size_t i = 0; stone && i < w->all.list.len; i++) {
         const struct resource *r = &w->all.list.items[i];
         if (!of_stack(r, of) || r->kind != RES_INSTANCE) continue;
@@ -105,7 +109,7 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         if (!of_stack(res, of)) continue;
-        keep(end && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
+        resource_list_add(end && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
     }
     down_result_clear(&down);
     return r;
@@ -119,7 +123,7 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
         int64_t until = GP_MAX(stone->created_s + TOMBSTONE_MIN_AGE_S, stone->deadline_s);
         bool there = false;
         for (size_t i = 0; i < w->all.list.len; i++) there = there || of_uid(&w->all.list.items[i], stone->uid);
-        bool looked = ending_is_seen(w->run, stone->provider, stone->region);
+        bool looked = look_is_seen(w->run, stone->provider, stone->region);
         if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->now_s >= until)
             r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
     }
@@ -155,7 +159,7 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
             if (err != NULL) *err = why;
         }
     }
-    bool whole = coverage_whole(&w->run->looked); /* only then nothing is there */
+    bool whole = coverage_whole(&w->run->look.covered); /* only then nothing is there */
     return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
 }
 
@@ -180,7 +184,7 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     bool over =
         r == 0 && str_eq(run->stack.uid, s->uid) && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
     if (over) r = teardown(run, &gone, err);
-    for (size_t i = 0; i < gone.left.list.len; i++) keep(&ret->kept, &gone.left.list.items[i]);
+    for (size_t i = 0; i < gone.left.list.len; i++) resource_list_add(&ret->kept, &gone.left.list.items[i]);
     down_result_clear(&gone);
     run_close(run);
     e->opts = saved;
@@ -220,12 +224,13 @@ static int gc_one(struct engine *e, const struct provider_ops *ops, bool dry_run
     if (r == 0) {
         r = gc_provider(run, p, dry_run, ret, &why);
     } else if (r != -GP_ECANCELLED) {
-        coverage_put(&run->looked, ops->name, "", e->opts.owner, ops->billed, &why);
+        coverage_put(&run->look.covered, ops->name, "", e->opts.owner, ops->billed, &why);
         r = 0;
     }
     look_report(run);
-    coverage_merge(&ret->looked, &run->looked);
-    for (size_t i = 0; i < run->unreadable.list.len; i++) keep(&ret->unreadable, &run->unreadable.list.items[i]);
+    coverage_merge(&ret->looked, &run->look.covered);
+    for (size_t i = 0; i < run->look.unreadable.list.len; i++)
+        resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);
     if (r != 0 && err != NULL) *err = why;
     run_close(run);
     return r;
@@ -261,12 +266,4 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
     if (first.code == GP_OK && asked == 0) return gp_fail(err, GP_EENV, "no provider could be asked");
     if (err != NULL) *err = first;
     return -(int)first.code;
-}
-
-void gc_result_clear(struct gc_result *r) {
-    resource_list_clear(&r->ended);
-    resource_list_clear(&r->kept);
-    resource_list_clear(&r->unreadable);
-    coverage_clear(&r->looked);
-    *r = (struct gc_result){0};
 }

@@ -2,9 +2,10 @@
 /* The verb logs: what the event log of a stack says, as lines for people or as they are. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
 
 #include "base/json.h"
+#include "engine/run/eventlog.h"
 
 struct show {
     FILE *to;

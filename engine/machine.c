@@ -4,8 +4,6 @@
 
 #include "engine/certify.h"
 
-#include "base/fs.h"
-
 #include <ctype.h>
 #include <dirent.h>
 #include <unistd.h>

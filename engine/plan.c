@@ -2,9 +2,15 @@
 /* What would change, what it costs, who ends it. Asks clouds and changes nothing. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/plan.h"
 
 #include "base/json.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/claim.h"
+#include "engine/stack/reconcile.h"
+#include "engine/view.h"
 
 /* Every offer of the spec, ranked. An entry that has none is noted; only if all have none it fails. */
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
@@ -73,7 +79,7 @@ static void add_existing(struct run *run, struct plan *plan) {
 static void add_unwanted(struct run *run, struct plan *plan) {
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *r = &run->others.list.items[i];
-        bool machine = r->kind == RES_INSTANCE || r->kind == RES_HOST;
+        bool machine = resource_is_machine(r);
         if (!machine || r->state == RES_STOPPING || !str_eq(r->uid, run->stack.uid)) continue;
         add_item(plan, PLAN_DESTROY, r->slot, 1, r->state == RES_STOPPED ? "it is stopped" : "a second machine",
                  "node %d: %s", r->slot, r->id);
@@ -177,24 +183,11 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
         add_existing(run, &plan);
         add_unwanted(run, &plan);
         price_plan(&plan, run, missing);
-        coverage_merge(&plan.looked, &run->looked);
+        coverage_merge(&plan.looked, &run->look.covered);
         *ret = plan;
     } else {
         plan_clear(&plan);
     }
     run_close(run);
     return r;
-}
-
-void plan_clear(struct plan *p) {
-    for (size_t i = 0; i < p->items.len; i++) {
-        free(p->items.items[i].what);
-        free(p->items.items[i].why);
-    }
-    vec_free(&p->items);
-    offer_list_clear(&p->offers);
-    coverage_clear(&p->looked);
-    strv_clear(&p->notes);
-    free(p->ends);
-    *p = (struct plan){0};
 }

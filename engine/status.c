@@ -3,9 +3,14 @@
  * journal's memory shown instead. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
 
-#include "base/fs.h"
+#include "engine/run/look.h"
+#include "engine/run/open_known.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/stack/reconcile.h"
+#include "engine/view.h"
 
 /* The journal's own picture, for when the cloud is not asked or does not answer. */
 static int from_memory(struct run *run, struct gp_error *err) {
@@ -28,14 +33,14 @@ static int from_memory(struct run *run, struct gp_error *err) {
 
 /* The stack lives at a provider that costs money, and nobody could look. */
 static bool may_be_billed(const struct run *run) {
-    for (size_t i = 0; i < run->n_providers; i++)
-        if (run->providers[i]->ops->billed) return true;
-    const struct look *gap = coverage_gap(&run->looked);
+    for (size_t i = 0; i < run->providers.len; i++)
+        if (run->providers.items[i]->ops->billed) return true;
+    const struct look *gap = coverage_gap(&run->look.covered);
     return gap != NULL && gap->billed;
 }
 
 static int ask(struct run *run, struct gp_error *err) {
-    const struct look *gap = coverage_gap(&run->looked);
+    const struct look *gap = coverage_gap(&run->look.covered);
     if (gap == NULL || gap->region[0] != '\0' || run->stack.uid == NULL) return reconcile(run, err);
     if (err != NULL) *err = gap->why; /* a provider that has something of it did not open */
     return -(int)gap->why.code;
@@ -57,8 +62,8 @@ static int one_view(struct run *run, bool refresh, struct stack_view_list *ret, 
     if (shown == 0) vec_push(&ret->list, v);
     else stack_view_clear(&v);
     if (r == 0 && shown != 0) why = second;
-    if (r == 0 && shown == 0 && refresh) r = look_gap_error(&run->looked, run->stack.name, &why);
-    if (r == 0 && shown == 0 && refresh) r = look_unreadable_error(&run->unreadable, run->stack.name, &why);
+    if (r == 0 && shown == 0 && refresh) r = look_gap_error(&run->look.covered, run->stack.name, &why);
+    if (r == 0 && shown == 0 && refresh) r = look_unreadable_error(&run->look.unreadable, run->stack.name, &why);
     if (r == 0 && shown == 0) return 0;
     if (r != 0 && refresh && why.code != GP_EBILLED && may_be_billed(run)) why.code = GP_EBILLED;
     if (err != NULL) *err = why;
@@ -99,41 +104,4 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
     }
     stack_list_clear(&all);
     return r != 0 ? r : first;
-}
-
-int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path, struct gp_error *err) {
-    struct run *run = NULL;
-    GP_AUTO_STR struct str out = {0};
-    int r = run_open_known(e, NULL, name, &run, err);
-    if (r != 0) return r;
-    r = reconcile(run, err);
-    if (r == 0 && run->stack.uid == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
-    if (r == 0) r = keys_login(run, false, err);
-    GP_AUTO_FREE char *dir = NULL;
-    if (r == 0) r = run_stack_dir(e, run->stack.uid, &dir, err);
-    if (r == 0) r = fs_mkdirs(dir, 0700, err);
-    int usable = 0;
-    for (int i = 0; r == 0 && i < run->n_nodes; i++) {
-        GP_AUTO_SSH_TARGET struct ssh_target t = {0};
-        if (!run->nodes[i].exists) continue;
-        struct gp_error why = {0};
-        if (target_for(run, &run->nodes[i], &t, &why) != 0) continue;
-        if (t.key_pem.len > 0) {
-            secret_clear(&t.key_pem);
-            t.key_path = fs_join(dir, "login_key");
-        }
-        GP_AUTO_FREE char *alias = xasprintf("%s-%d", name, i);
-        r = ssh_client_config(&t, alias, dir, self_exe, &out, err);
-        usable++;
-    }
-    if (r == 0 && usable == 0)
-        r = gp_fail(err, GP_ENOTFOUND,
-                    "'%s' has no node that can be entered: 'gpuprov status %s' "
-                    "shows them",
-                    name, name);
-    GP_AUTO_FREE char *path = r == 0 ? fs_join(dir, "ssh_config") : NULL;
-    if (r == 0) r = fs_write_atomic(path, out.s, out.len, 0600, err);
-    if (r == 0) *ret_path = GP_STEAL(path);
-    run_close(run);
-    return r;
 }

@@ -3,7 +3,26 @@
  * one call into one folder. What an earlier run left is taken up where it stopped. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
+
+#include "engine/plan.h"
+#include "engine/proof/barrier.h"
+#include "engine/proof/kept_report.h"
+#include "engine/proof/node_run.h"
+#include "engine/proof/run_baseline.h"
+#include "engine/proof/work.h"
+#include "engine/run/lock.h"
+#include "engine/run/login_key.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/claim.h"
+#include "engine/stack/extras.h"
+#include "engine/stack/interrupt.h"
+#include "engine/stack/launch.h"
+#include "engine/stack/reconcile.h"
+#include "engine/stack/settle.h"
+#include "engine/view.h"
 
 static int read_secrets(struct run *run, struct gp_error *err) {
     run->secrets = xcalloc(run->spec->secrets.len + 1, sizeof *run->secrets);
@@ -49,12 +68,12 @@ static bool all_ready(const struct run *run) {
 /* Ready is what was proven and is still there: each node is looked at, since one that was rebooted or
  * does not answer has to be proven again. */
 static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error *err) {
-    if (!all_ready(run) || report_stored(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
-    if (!report_proves(run, &ret->report)) { /* records and report of two runs: neither is believed */
+    if (!all_ready(run) || kept_report_read(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
+    if (!kept_report_proves(run, &ret->report)) { /* records and report of two runs: neither is believed */
         report_clear(&ret->report);
         return 0;
     }
-    int r = keys_login(run, false, err);
+    int r = login_key_get(run, false, err);
     if (r == 0) r = work_look_again(run, &ret->nothing_to_do, err);
     if (ret->nothing_to_do) return r;
     report_clear(&ret->report);
@@ -69,8 +88,8 @@ static bool was_refused(int r) {
 /* From the spec to machines that are there. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     struct provider *home = NULL;
-    int r = validate_choose(run->spec, &run->vplan, err);
-    if (r == 0) r = baseline_open(run->e, run->spec, &run->baseline, err);
+    int r = validate_choose(run->spec, &run->validation.plan, err);
+    if (r == 0) r = run_baseline_open(run->e, run->spec, &run->validation.baseline, err);
     if (r == 0) r = read_secrets(run, err);
     if (r == 0) r = run_provider(run, run->spec->offers.items[0].provider, &home, err);
     if (r == 0) run_open_further(run);
@@ -83,9 +102,9 @@ static int get_machines(struct run *run, struct up_result *ret, struct gp_error 
     if (r == 0) r = claim_remember(run, err);
     if (r == 0) r = nothing_to_do(run, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
-    r = keys_login(run, !run_any_exists(run), err);
-    if (r == 0) r = reconcile_settle(run, err);
-    if (r == 0) r = teardown_extras(run, err);
+    r = login_key_get(run, !run_any_exists(run), err);
+    if (r == 0) r = settle_launches(run, err);
+    if (r == 0) r = extras_end(run, err);
     if (r == 0) r = launch(run, err);
     if (was_refused(r)) claim_take_back(run);
     return r;
@@ -99,7 +118,7 @@ static int tell(struct run *run, struct up_result *ret, struct gp_error *err) {
     ret->report.started_s = clock_wall_s();
     r = work_on_nodes(run, node_run_up, err);
     if (r == 0) r = work_tag_host_keys(run, err);
-    if (r == 0) r = gang_run(run, &ret->report, err);
+    if (r == 0) r = barrier_run(run, &ret->report, err);
     return r;
 }
 
@@ -125,8 +144,8 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
         run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
         say_what_is_there(run);
     }
-    coverage_merge(&ret->looked, &run->looked);
-    if (r == 0 && ret->nothing_to_do) r = look_gap_error(&run->looked, "every node is ready, but", err);
+    coverage_merge(&ret->looked, &run->look.covered);
+    if (r == 0 && ret->nothing_to_do) r = look_gap_error(&run->look.covered, "every node is ready, but", err);
     struct gp_error second = {0};
     int v = run->stack.uid != NULL ? view_fill(run, &ret->view, &second) : 0;
     if (v != 0 && r == 0) {

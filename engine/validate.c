@@ -2,7 +2,18 @@
 /* The verb validate: the suite again on the nodes of a stack that was set up before. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/engine.h"
+
+#include "engine/proof/barrier.h"
+#include "engine/proof/node_run.h"
+#include "engine/proof/run_baseline.h"
+#include "engine/proof/work.h"
+#include "engine/run/lock.h"
+#include "engine/run/login_key.h"
+#include "engine/run/open_known.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/stack/reconcile.h"
 
 /* What can be validated: a stack with machines, a spec, and a key to get in. */
 static int find_stack(struct run *run, struct gp_error *err) {
@@ -15,7 +26,7 @@ static int find_stack(struct run *run, struct gp_error *err) {
                     "the spec of '%s' is not in this machine's journal: give the "
                     "spec file instead of the name",
                     run->stack.name);
-    return r == 0 ? keys_login(run, false, err) : r;
+    return r == 0 ? login_key_get(run, false, err) : r;
 }
 
 int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
@@ -23,14 +34,14 @@ int engine_validate(struct engine *e, const char *name, const struct spec *spec,
     struct run *run = NULL;
     int r = run_open_known(e, spec, name, &run, err);
     if (r == 0) r = find_stack(run, err);
-    if (r == 0) r = validate_choose(run->spec, &run->vplan, err);
-    if (r == 0) r = baseline_open(e, run->spec, &run->baseline, err);
+    if (r == 0) r = validate_choose(run->spec, &run->validation.plan, err);
+    if (r == 0) r = run_baseline_open(e, run->spec, &run->validation.baseline, err);
     if (r == 0) {
         work_begin(run);
         ret->started_s = clock_wall_s();
         r = work_on_nodes(run, node_run_validate, err);
     }
-    if (r == 0) r = gang_run(run, ret, err);
+    if (r == 0) r = barrier_run(run, ret, err);
     if (r != 0 && run != NULL && run->stack.uid != NULL)
         run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
     run_close(run);

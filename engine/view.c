@@ -3,7 +3,10 @@
  * journal. */
 #include "base/gp_base.h"
 
-#include "engine/run.h"
+#include "engine/view.h"
+
+#include "engine/run/look.h"
+#include "engine/run/run_node.h"
 
 static char *place_of(const struct resource *r) {
     return xasprintf("%s %s", r->provider, r->zone[0] ? r->zone : r->region);
@@ -16,7 +19,7 @@ const char *view_ends_name(enum provider_ends ends) {
 }
 
 static char *verdict_of(const struct run_node *n, const struct resource *r) {
-    if (!n->exists && r == NULL) return xstrdup(coverage_whole(&n->run->looked) ? "no machine" : "not known");
+    if (!n->exists && r == NULL) return xstrdup(coverage_whole(&n->run->look.covered) ? "no machine" : "not known");
     if (!n->exists)
         return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "", r->state_reason);
     switch (n->rec.phase) {
@@ -30,7 +33,7 @@ static char *verdict_of(const struct run_node *n, const struct resource *r) {
 static const struct resource *former(const struct run *run, int slot) {
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *r = &run->others.list.items[i];
-        bool machine = r->kind == RES_INSTANCE || r->kind == RES_HOST;
+        bool machine = resource_is_machine(r);
         if (machine && r->slot == slot && str_eq(r->uid, run->stack.uid)) return r;
     }
     return NULL;
@@ -45,7 +48,7 @@ static enum node_phase phase_of_former(const struct resource *r) {
 
 static void add_node(const struct run *run, const struct run_node *n, struct stack_view *v) {
     const struct resource *r = n->exists ? &n->res : former(run, n->slot);
-    bool sure = coverage_whole(&run->looked); /* else it may have a machine where nobody looked */
+    bool sure = coverage_whole(&run->look.covered); /* else it may have a machine where nobody looked */
     const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
     struct node_view node = {
         .slot = n->slot,
@@ -106,7 +109,7 @@ static void mark_remembered(const struct run *run, struct stack_view *v) {
     for (size_t i = 0; i < v->nodes.len; i++) {
         struct node_view *n = &v->nodes.items[i];
         const struct resource *r = &run->nodes[n->slot].res;
-        if (!run->nodes[n->slot].exists || ending_is_seen(run, r->provider, r->region)) continue;
+        if (!run->nodes[n->slot].exists || look_is_seen(run, r->provider, r->region)) continue;
         char *verdict = xasprintf("%s, as this machine remembers", n->verdict);
         free(n->verdict);
         n->verdict = verdict;
@@ -121,16 +124,12 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists || i < wanted) add_node(run, &run->nodes[i], v);
     for (size_t i = 0; i < run->others.list.len; i++) {
-        struct resource copy = {0};
-        resource_copy(&copy, &run->others.list.items[i]);
-        vec_push(&v->others.list, copy);
+        resource_list_add(&v->others, &run->others.list.items[i]);
     }
-    for (size_t i = 0; i < run->unreadable.list.len; i++) {
-        struct resource copy = {0};
-        resource_copy(&copy, &run->unreadable.list.items[i]);
-        vec_push(&v->unreadable.list, copy);
+    for (size_t i = 0; i < run->look.unreadable.list.len; i++) {
+        resource_list_add(&v->unreadable, &run->look.unreadable.list.items[i]);
     }
-    coverage_merge(&v->looked, &run->looked);
+    coverage_merge(&v->looked, &run->look.covered);
     if (!v->remembered) mark_remembered(run, v);
     v->phase = xstrdup(phase_of(v));
     v->ends = xstrdup(ends_of(run));
@@ -138,37 +137,4 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
     return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown,
                            err);
-}
-
-void stack_view_clear(struct stack_view *v) {
-    stack_clear(&v->stack);
-    free(v->phase);
-    free(v->ends);
-    for (size_t i = 0; i < v->nodes.len; i++) {
-        struct node_view *n = &v->nodes.items[i];
-        free(n->id);
-        free(n->place);
-        free(n->type);
-        free(n->address);
-        free(n->state);
-        free(n->verdict);
-    }
-    vec_free(&v->nodes);
-    resource_list_clear(&v->others);
-    resource_list_clear(&v->unreadable);
-    coverage_clear(&v->looked);
-    intent_list_clear(&v->unknown);
-    *v = (struct stack_view){0};
-}
-
-void stack_view_list_clear(struct stack_view_list *l) {
-    for (size_t i = 0; i < l->list.len; i++) stack_view_clear(&l->list.items[i]);
-    vec_free(&l->list);
-}
-
-void up_result_clear(struct up_result *r) {
-    stack_view_clear(&r->view);
-    report_clear(&r->report);
-    coverage_clear(&r->looked);
-    *r = (struct up_result){0};
 }

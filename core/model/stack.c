@@ -108,6 +108,14 @@ void resource_copy(struct resource *to, const struct resource *from) {
     *to = copy;
 }
 
+void resource_list_add(struct resource_list *to, const struct resource *r) {
+    struct resource copy = {0};
+    resource_copy(&copy, r);
+    vec_push(&to->list, copy);
+}
+
+bool resource_is_machine(const struct resource *r) { return r->kind == RES_INSTANCE || r->kind == RES_HOST; }
+
 void resource_list_clear(struct resource_list *l) {
     for (size_t i = 0; i < l->list.len; i++) resource_clear(&l->list.items[i]);
     vec_free(&l->list);

@@ -78,7 +78,10 @@ void resource_init(struct resource *r, enum resource_kind kind, const char *prov
 void resource_set(char **field, const char *value); /* frees, copies; NULL becomes "" */
 void resource_clear(struct resource *r);
 void resource_copy(struct resource *to, const struct resource *from);
+void resource_list_add(struct resource_list *to, const struct resource *r); /* a copy */
 void resource_list_clear(struct resource_list *l);
+/* A node's machine: an instance, or a host that existed before. */
+bool resource_is_machine(const struct resource *r);
 #define GP_AUTO_RESOURCES GP_CLEANUP(resource_list_clear)
 
 /* Where a node is in the story. The order is the story's order; a phase is only moved forward,

@@ -8,7 +8,7 @@ LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' 
 
 .PHONY: lint-all lint-analyze lint-tidy
 lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok $(L)/subjects.ok \
-  $(L)/pages.ok check-abi check-size
+  $(L)/pages.ok $(L)/circles.ok check-abi check-size
 	@echo "lint: clean"
 
 # .clang-format decides how C and CUDA files look; 'make format' applies it.
@@ -75,6 +75,13 @@ $(L)/pages.ok: README.md $(wildcard docs/*.md tests/unit/golden/help*.txt) valid
 	@mkdir -p $(@D)
 	@echo "  pages"
 	@$(PYTHON) tests/lint/pages.py
+	@touch $@
+
+# No two files of the engine call each other.
+$(L)/circles.ok: $(filter $(B)/obj/engine/%,$(LIB_OBJ)) tests/lint/circles.py
+	@mkdir -p $(@D)
+	@echo "  circles"
+	@$(PYTHON) tests/lint/circles.py $(B)/obj
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)

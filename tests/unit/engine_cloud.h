@@ -4,9 +4,16 @@
 #ifndef GP_TEST_ENGINE_CLOUD_H
 #define GP_TEST_ENGINE_CLOUD_H
 
-#include "engine/run.h"
-
 #include "base/fs.h"
+#include "engine/plan.h"
+#include "engine/run/lock.h"
+#include "engine/run/login_key.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/extras.h"
+#include "engine/stack/launch.h"
+#include "engine/stack/reconcile.h"
+#include "engine/stack/settle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -390,15 +397,15 @@ static int launch(struct fixture *f, struct gp_error *err) {
     if (r == 0) r = p->ops->prepare(p, &req, err);
     GP_AUTO_FREE char *canonical = spec_canonical(f->spec);
     if (r == 0) r = journal_stack_put(f->e->journal, &f->run->stack, canonical, err);
-    if (r == 0) r = keys_login(f->run, true, err);
+    if (r == 0) r = login_key_get(f->run, true, err);
     run_nodes_alloc(f->run, f->spec->nodes);
-    if (r == 0) r = reconcile_settle(f->run, err);
-    if (r == 0) r = teardown_extras(f->run, err);
+    if (r == 0) r = settle_launches(f->run, err);
+    if (r == 0) r = extras_end(f->run, err);
     if (r == 0) r = plan_offers(f->run, &offers, err);
     if (r == 0) r = launch_missing(f->run, &offers, err);
     offer_list_clear(&offers);
-    if (f->run != NULL && f->run->lock_fd >= 0) close(f->run->lock_fd); /* for the verbs that follow */
-    if (f->run != NULL) f->run->lock_fd = -1;
+    if (f->run != NULL && f->run->lock.fd >= 0) close(f->run->lock.fd); /* for the verbs that follow */
+    if (f->run != NULL) f->run->lock.fd = -1;
     return r;
 }
 

@@ -3,6 +3,7 @@
  * and what of a spec may change under machines that are there. */
 #include "base/gp_base.h"
 
+#include "engine/stack/claim.h"
 #include "engine_cloud.h"
 
 static int up(struct fixture *f, struct gp_error *err) {

@@ -3,6 +3,8 @@
  * the cloud: what the next run makes of it. */
 #include "base/gp_base.h"
 
+#include "engine/proof/watch.h"
+#include "engine/stack/forget.h"
 #include "engine_cloud.h"
 
 static struct node_record record_of(struct fixture *f, int slot) {
@@ -213,7 +215,7 @@ static void test_an_extra_that_does_not_end(void **state) {
     cloud.gone_after = 1000000;
     assert_int_equal(reconcile(f->run, &err), 0);
     f->run->end_ms = 200;
-    assert_int_equal(teardown_extras(f->run, &err), -GP_EBILLED);
+    assert_int_equal(extras_end(f->run, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-9"));
 }
 
@@ -294,13 +296,13 @@ static void test_a_launch_of_an_earlier_spec_is_not_repeated(void **state) {
         assert_int_equal(launch(f, &err), 0);
         assert_int_equal(open_launch(f, hashes[i]), 0);
         int before = cloud.creates;
-        assert_int_equal(reconcile_settle(f->run, &err), 0);
+        assert_int_equal(settle_launches(f->run, &err), 0);
         assert_int_equal(cloud.creates, before);
         assert_null(strstr(cloud.tried, "replay"));
         struct intent_list stones = {0};
         assert_int_equal(journal_intents(f->e->journal, NULL, 1u << INTENT_TOMBSTONE, &stones, &err), 0);
         assert_int_equal(stones.list.len, 1);
-        assert_string_equal(stones.list.items[0].note, TEARDOWN_NOTE);
+        assert_string_equal(stones.list.items[0].note, FORGET_NOTE);
         assert_int_equal(journal_intent_end(f->e->journal, stones.list.items[0].id, INTENT_FAILED, "", &err), 0);
         intent_list_clear(&stones);
     }

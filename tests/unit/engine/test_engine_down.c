@@ -3,6 +3,7 @@
  * launches, leftovers of an earlier stack of the same name, tombstones. */
 #include "base/gp_base.h"
 
+#include "engine/stack/forget.h"
 #include "engine_cloud.h"
 
 #include <sqlite3.h>
@@ -397,7 +398,7 @@ static void test_gc_clears_tombstones(void **state) {
                         .created_s = clock_wall_s() - 7200,
                         .deadline_s = clock_wall_s() - 3600,
                         .state = INTENT_TOMBSTONE,
-                        .note = xstrdup(TEARDOWN_NOTE)};
+                        .note = xstrdup(FORGET_NOTE)};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     in.created_s = clock_wall_s();
     in.deadline_s = clock_wall_s() + 3600;

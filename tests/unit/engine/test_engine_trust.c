@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which host keys a node is reached with and when its key is rotated, against a real sshd: a tag says
  * nothing about a machine whose first key this journal holds. The provider is in memory. */
+#include "engine/proof/node_run.h"
+#include "engine/proof/node_target.h"
+#include "engine/proof/watch.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
 #include "ssh_fixture.h"
-
-#include "engine/run.h"
 
 static bool rotates = true;
 static struct resource machine; /* the one that the cloud has */
@@ -119,7 +122,7 @@ static void begin(struct world *w) {
     w->n->exists = true;
     resource_set(&w->n->rec.resource_id, "i-0");
     w->n->rec.phase = NODE_REACHING;
-    w->run->login_key_path = fx_path("id_ed25519");
+    w->run->login.key_path = fx_path("id_ed25519");
     struct provider *p = NULL;
     if (run_provider(w->run, "aws", &p, &err) != 0) fail_msg("%s", err.msg);
 }
@@ -147,7 +150,7 @@ static void end(struct world *w) {
 static void trusts(const struct world *w, size_t n, const char *a, const char *b) {
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     struct gp_error err = {0};
-    if (target_for(w->run, w->n, &t, &err) != 0) fail_msg("%s", err.msg);
+    if (node_target(w->run, w->n, &t, &err) != 0) fail_msg("%s", err.msg);
     assert_int_equal(t.host_keys.n, n);
     if (n > 0) assert_string_equal(t.host_keys.v[0], a);
     if (n > 1) assert_string_equal(t.host_keys.v[1], b);
@@ -257,7 +260,7 @@ static void test_way_has_its_form(void **state) {
     struct gp_error err = {0};
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     resource_set(&w.n->res.bastion, "jo@[2001:db8::1]:2222");
-    assert_int_equal(target_for(w.run, w.n, &t, &err), 0);
+    assert_int_equal(node_target(w.run, w.n, &t, &err), 0);
     assert_string_equal(t.bastion->host, "2001:db8::1");
     assert_string_equal(t.bastion->user, "jo");
     assert_int_equal(t.bastion->port, 2222);
@@ -265,14 +268,14 @@ static void test_way_has_its_form(void **state) {
     static const char *const bad[] = {"-x@b", "b;id", "b:x", "b:70000", "[b", "[b]x", "@b", "a b", "$(id)"};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         resource_set(&w.n->res.bastion, bad[i]);
-        assert_int_equal(target_for(w.run, w.n, &t, &err), -GP_EUSAGE);
+        assert_int_equal(node_target(w.run, w.n, &t, &err), -GP_EUSAGE);
         gp_error_clear(&err);
     }
     resource_set(&w.n->res.bastion, "");
     static const char *const hosts[] = {"-oProxyCommand=x", "10.0.0.1\nok", "$(id)", "a b"};
     for (size_t i = 0; i < GP_ARRAY_LEN(hosts); i++) {
         resource_set(&w.n->res.public_ip, hosts[i]);
-        assert_int_equal(target_for(w.run, w.n, &t, &err), -GP_EREACH);
+        assert_int_equal(node_target(w.run, w.n, &t, &err), -GP_EREACH);
         gp_error_clear(&err);
     }
     end(&w);

@@ -3,6 +3,9 @@
  * ready, and what did not run is in the report. */
 #include "base/gp_base.h"
 
+#include "engine/proof/barrier.h"
+#include "engine/proof/kept_report.h"
+#include "engine/proof/verdict.h"
 #include "engine_cloud.h"
 
 #include <sqlite3.h>
@@ -22,19 +25,19 @@ static struct run *at_the_barrier(struct fixture *f) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     struct run *run = f->run;
-    assert_int_equal(validate_choose(f->spec, &run->vplan, &err), 0);
-    run->started_ms = clock_ms();
-    run->venv = (struct validate_env){.spec = run->spec,
-                                      .plan = &run->vplan,
-                                      .stack = "t",
-                                      .uid = run->stack.uid,
-                                      .run = run->id,
-                                      .cancel = &f->e->cancel,
-                                      .sink = &run->sink};
+    assert_int_equal(validate_choose(f->spec, &run->validation.plan, &err), 0);
+    run->validation.started_ms = clock_ms();
+    run->validation.env = (struct validate_env){.spec = run->spec,
+                                                .plan = &run->validation.plan,
+                                                .stack = "t",
+                                                .uid = run->stack.uid,
+                                                .run = run->id,
+                                                .cancel = &f->e->cancel,
+                                                .sink = &run->sink};
     for (int i = 0; i < run->n_nodes; i++) {
         run->nodes[i].rec.phase = NODE_WAITING;
-        for (size_t k = 0; k < run->vplan.node_checks.len; k++)
-            add_check(&run->nodes[i].report, run->vplan.node_checks.items[k]->id, VERDICT_PASS);
+        for (size_t k = 0; k < run->validation.plan.node_checks.len; k++)
+            add_check(&run->nodes[i].report, run->validation.plan.node_checks.items[k]->id, VERDICT_PASS);
     }
     return run;
 }
@@ -58,7 +61,7 @@ static void test_one_failed_none_is_ready(void **state) {
     struct report report = {0};
     struct run *run = at_the_barrier(f);
     fail_node(&run->nodes[1], GP_EREACH);
-    assert_int_equal(gang_run(run, &report, &err), -GP_EREACH);
+    assert_int_equal(barrier_run(run, &report, &err), -GP_EREACH);
     assert_false(report.ready);
     assert_int_equal(report.nodes.len, 2);
     assert_false(report.nodes.items[0].ready);
@@ -68,7 +71,7 @@ static void test_one_failed_none_is_ready(void **state) {
     if (ddp == NULL) fail_msg("train.ddp is not in the report");
     else assert_true(ddp->required && ddp->verdict == VERDICT_ERROR);
     /* each check that the broken node never ran is there, with the reason */
-    assert_int_equal(report.nodes.items[1].checks.len, run->vplan.node_checks.len);
+    assert_int_equal(report.nodes.items[1].checks.len, run->validation.plan.node_checks.len);
     assert_non_null(strstr(report.nodes.items[1].checks.items[0].message, "it broke"));
     report_clear(&report);
 }
@@ -80,7 +83,7 @@ static void test_the_worst_failure_is_told(void **state) {
     struct run *run = at_the_barrier(f);
     fail_node(&run->nodes[0], GP_EVALIDATE);
     fail_node(&run->nodes[1], GP_EAUTH);
-    assert_int_equal(gang_run(run, &report, &err), -GP_EAUTH);
+    assert_int_equal(barrier_run(run, &report, &err), -GP_EAUTH);
     assert_non_null(strstr(err.msg, "1 more node"));
     report_clear(&report);
 }
@@ -92,7 +95,7 @@ static void test_a_missing_node_is_not_left_out(void **state) {
     struct run *run = at_the_barrier(f);
     run->nodes[1].exists = false;
     run->nodes[1].skip = true;
-    assert_int_equal(gang_run(run, &report, &err), -GP_EREACH);
+    assert_int_equal(barrier_run(run, &report, &err), -GP_EREACH);
     assert_non_null(strstr(err.msg, "t/1"));
     assert_int_equal(report.nodes.len, 2);
     assert_false(report.ready);
@@ -108,7 +111,7 @@ static void test_a_cancelled_run_proves_nothing(void **state) {
     run->nodes[0].rc = run->nodes[1].rc = gp_fail(&run->nodes[0].err, GP_ECANCELLED, "cancelled");
     run->nodes[1].err = run->nodes[0].err;
     engine_cancel(f->e);
-    assert_int_equal(gang_run(run, &report, &err), -GP_ECANCELLED);
+    assert_int_equal(barrier_run(run, &report, &err), -GP_ECANCELLED);
     assert_false(report.ready);
     assert_int_equal(run->nodes[0].rec.phase, NODE_WAITING);
     report_clear(&report);
@@ -117,8 +120,8 @@ static void test_a_cancelled_run_proves_nothing(void **state) {
 /* A report in which everything held, of the nodes as they are. */
 static void proven(struct run *run, struct report *report) {
     verdict_collect(run, report);
-    for (size_t k = 0; k < run->vplan.gang_checks.len; k++) {
-        struct check_result c = {.check = xstrdup(run->vplan.gang_checks.items[k]->id),
+    for (size_t k = 0; k < run->validation.plan.gang_checks.len; k++) {
+        struct check_result c = {.check = xstrdup(run->validation.plan.gang_checks.items[k]->id),
                                  .required = true,
                                  .verdict = VERDICT_PASS,
                                  .code = xstrdup(""),
@@ -162,23 +165,23 @@ static void test_whose_proof_a_report_is(void **state) {
     struct report report = {0};
     struct run *run = at_the_barrier(f);
     proven(run, &report);
-    assert_true(report_proves(run, &report));
+    assert_true(kept_report_proves(run, &report));
     report.nodes.items[1].ready = false;
-    assert_false(report_proves(run, &report));
+    assert_false(kept_report_proves(run, &report));
     report.nodes.items[1].ready = true;
     report.ready = false;
-    assert_false(report_proves(run, &report));
+    assert_false(kept_report_proves(run, &report));
     report.ready = true;
     report.nodes.items[1].id[0] = 'X'; /* of another machine */
-    assert_false(report_proves(run, &report));
+    assert_false(kept_report_proves(run, &report));
     report.nodes.items[1].id[0] = 'i';
     run->nodes[1].exists = false;
-    assert_false(report_proves(run, &report));
+    assert_false(kept_report_proves(run, &report));
     run->nodes[1].exists = true;
     report.nodes.items[1].slot = 0;
-    assert_false(report_proves(run, &report));
+    assert_false(kept_report_proves(run, &report));
     report.nodes.items[1].slot = 1;
-    assert_true(report_proves(run, &report));
+    assert_true(kept_report_proves(run, &report));
     report_clear(&report);
 }
 

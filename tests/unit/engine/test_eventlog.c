@@ -3,12 +3,12 @@
  * whose file comes and goes. */
 #include "base/gp_base.h"
 
-#include "engine/eventlog.h"
+#include "engine/run/eventlog.h"
+#include "engine/run/lock.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "engine/run.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -282,7 +282,7 @@ static void the_lock_is_the_name(void **state) {
     pid_t pid = fork();
     if (pid == 0) {
         struct engine *mine = NULL;
-        close(run->lock_fd); /* a copy of it would hold the lock as well */
+        close(run->lock.fd); /* a copy of it would hold the lock as well */
         struct run *second = run_in(&mine);
         mine->sink = (struct event_sink){tell, &p[1]};
         _exit(run_lock(second, &err) == 0 && write(p[1], "h", 1) == 1 ? 0 : 1);
@@ -291,8 +291,8 @@ static void the_lock_is_the_name(void **state) {
     assert_int_equal(unlink(path), 0); /* as a run that ends, and a third one that begins */
     int next = open(path, O_CREAT | O_RDWR, 0600);
     assert_int_equal(flock(next, LOCK_EX), 0);
-    close(run->lock_fd);
-    run->lock_fd = -1;
+    close(run->lock.fd);
+    run->lock.fd = -1;
     assert_int_equal(heard(p[0]), 'w');
     assert_int_equal(unlink(path), 0);
     close(next);

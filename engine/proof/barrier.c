@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The barrier and what comes after it: gang checks over all nodes by one coordinator, then the verdict.
+ * Runs in the verb's thread, after the pool; sessions are the coordinator's here. */
+#include "base/gp_base.h"
+
+#include "engine/proof/barrier.h"
+
+#include "engine/proof/history.h"
+#include "engine/proof/node_target.h"
+#include "engine/proof/run_baseline.h"
+#include "engine/proof/verdict.h"
+#include "engine/run/run_node.h"
+
+/* The worst of the nodes' failures; the rest are counted. 0 when all nodes came through. */
+static int node_failures(struct run *run, struct gp_error *err) {
+    const struct run_node *worst = NULL;
+    int failed = 0;
+    for (int i = 0; i < run->spec->nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        if (!n->exists && n->rc == 0)
+            n->rc =
+                gp_fail(&n->err, GP_EREACH, "%s/%d: there is no machine: 'gpuprov up' makes one", run->stack.name, i);
+        if (n->rc == 0) continue;
+        failed++;
+        int code = gp_exit_code(n->err.code);
+        if (worst == NULL || gp_exit_worst(code, gp_exit_code(worst->err.code)) != gp_exit_code(worst->err.code))
+            worst = n;
+    }
+    if (worst == NULL) return 0;
+    *err = worst->err;
+    if (failed > 1) {
+        size_t len = strlen(err->msg);
+        snprintf(err->msg + len, sizeof err->msg - len, " (and %d more node%s failed)", failed - 1,
+                 failed == 2 ? "" : "s");
+    }
+    return -(int)err->code;
+}
+
+static int run_gang_checks(struct run *run, struct report *report, struct gp_error *err) {
+    struct gang_node *gang = xcalloc((size_t)run->spec->nodes, sizeof *gang);
+    int r = 0;
+    for (int i = 0; r == 0 && i < run->spec->nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        r = run_node_phase(n, NODE_GANG, err);
+        n->link.cancel = &run->e->cancel; /* no watcher passes a cancelled run on any more */
+        gang[i] = (struct gang_node){
+            .link = &n->link, .private_ip = node_target_peer_address(&n->res), .rn = &report->nodes.items[i]};
+    }
+    if (r == 0) r = validate_gang(gang, (size_t)run->spec->nodes, &run->validation.env, report, err);
+    free(gang);
+    return r;
+}
+
+/* What was not run to its end made nobody ready, whatever its checks said until then. */
+static void withhold(struct report *report) {
+    report->ready = false;
+    for (size_t i = 0; i < report->nodes.len; i++) report->nodes.items[i].ready = false;
+}
+
+int barrier_run(struct run *run, struct report *report, struct gp_error *err) {
+    struct gp_error failed = {0};
+    verdict_collect(run, report);
+    validate_peers(&run->validation.env, report);
+    validate_products(&run->validation.env, report);
+    run_baseline_hold(&run->validation.baseline, &run->validation.env, report, false);
+    int r = node_failures(run, &failed);
+    if (r == 0) r = run_gang_checks(run, report, &failed);
+    verdict_judge(run, report, r != 0 ? failed.msg : "no rank said why");
+    if (r == 0 && gp_cancelled(&run->e->cancel)) r = gp_fail(&failed, GP_ECANCELLED, "cancelled");
+    if (r != 0) withhold(report);
+    /* a report with failures is a report: it is kept too; a cancelled one says nothing */
+    struct gp_error kept = {0};
+    int k = gp_cancelled(&run->e->cancel) ? 0 : verdict_record(run, report, &kept);
+    if (!gp_cancelled(&run->e->cancel)) history_add(run, report);
+    if (r != 0 || k != 0) {
+        if (err != NULL) *err = r != 0 ? failed : kept;
+        return r != 0 ? r : k;
+    }
+    if (!report->ready) return verdict_error(run, report, err);
+    return run->e->calibrate ? run_baseline_write(run->e, &run->validation.env, report, err) : 0;
+}

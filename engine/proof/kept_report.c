@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb report: the last report of a stack, out of the journal. */
+#include "base/gp_base.h"
+
+#include "engine/proof/kept_report.h"
+
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+
+int kept_report_read(struct engine *e, const char *uid, struct report *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *text = NULL;
+    int r = journal_report_get(e->journal, uid, &text, err);
+    if (r != 0) return r;
+    json_t *j = json_loads(text, 0, NULL);
+    r = report_from_json(j, ret, err);
+    json_decref(j);
+    return r;
+}
+
+bool kept_report_proves(const struct run *run, const struct report *report) {
+    bool proves = report->ready && report->nodes.len == (size_t)run->spec->nodes;
+    for (size_t i = 0; proves && i < report->nodes.len; i++) {
+        const struct report_node *rn = &report->nodes.items[i];
+        proves = rn->ready && rn->slot == (int)i && run->nodes[i].exists && str_eq(rn->id, run->nodes[i].res.id);
+    }
+    return proves;
+}
+
+static const struct node_record *record_of(const struct node_record_list *all, int slot) {
+    for (size_t i = 0; i < all->list.len; i++)
+        if (all->list.items[i].slot == slot) return &all->list.items[i];
+    return NULL;
+}
+
+/* Why this node is not what the report proved; NULL when it is. Caller frees. */
+static char *why_outdated(const struct report *report, const struct report_node *rn, const struct node_record *rec) {
+    if (rec == NULL || rec->resource_id == NULL || rec->resource_id[0] == '\0')
+        return xasprintf("%s/%d has no machine any more", report->stack, rn->slot);
+    if (!str_eq(rec->resource_id, rn->id))
+        return xasprintf("%s/%d is another machine now (%s)", report->stack, rn->slot, rec->resource_id);
+    if (rec->phase != NODE_READY)
+        return xasprintf("%s/%d was not proven again since (phase '%s')", report->stack, rn->slot,
+                         node_phase_name(rec->phase));
+    return NULL;
+}
+
+int kept_report_compare(struct engine *e, const char *uid, struct report *report, struct gp_error *err) {
+    struct node_record_list all = {0};
+    int r = journal_nodes(e->journal, uid, &all, err);
+    for (size_t i = 0; r == 0 && i < report->nodes.len; i++) {
+        struct report_node *rn = &report->nodes.items[i];
+        char *why = rn->ready ? why_outdated(report, rn, record_of(&all, rn->slot)) : NULL;
+        if (why == NULL) continue;
+        rn->ready = report->ready = false;
+        if (report->outdated == NULL) report->outdated = why;
+        else free(why);
+    }
+    node_record_list_clear(&all);
+    return r;
+}
+
+static int report_of(struct engine *e, const char *uid, struct report *ret, struct gp_error *err) {
+    int r = kept_report_read(e, uid, ret, err);
+    return r == 0 ? kept_report_compare(e, uid, ret, err) : r;
+}
+
+int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
+    struct stack_list all = {0};
+    run_say_damaged(e, &e->sink);
+    int r = journal_stacks(e->journal, &all, err);
+    const struct stack *found = NULL;
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        if (strcmp(s->name, name) == 0 && (e->opts.owner == NULL || strcmp(s->owner, e->opts.owner) == 0)) found = s;
+    }
+    if (r == 0 && found == NULL)
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them", name);
+    else if (r == 0) r = report_of(e, found->uid, ret, err);
+    stack_list_clear(&all);
+    return r;
+}

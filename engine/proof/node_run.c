@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One node's part of the story, from left to right, in its own thread: reach, trust, bootstrap, node
+ * checks; then it waits at the barrier. Its failure is its own: the others go on. */
+#include "base/gp_base.h"
+
+#include "engine/proof/node_run.h"
+
+#include "engine/proof/node_target.h"
+#include "engine/proof/watch.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+
+#define LOGIN_GRACE_MS (120 * 1000)
+#define BOOTSTRAP_MS (45 * 60 * 1000)
+#define ROTATE_MS (120 * 1000)
+#define LOOK_MS (20 * 1000)
+
+static const struct provider_ops *ops_of(const struct run_node *n) { return provider_find(n->res.provider); }
+
+/* The same reason is said once, however often it is tried. */
+static void say_waiting(void *ctx, const char *why) {
+    struct run_node *n = ctx;
+    if (strcmp(n->said, why) == 0) return;
+    str_put(n->said, sizeof n->said, why);
+    run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "ssh", "%s", why);
+}
+
+/* The machine runs, and its sshd lets us in. */
+static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grace_ms, struct gp_error *err) {
+    struct run *run = n->run;
+    const struct provider_ops *ops = ops_of(n);
+    int64_t deadline = clock_deadline(timeout_ms);
+    int r = watch_wait_running(n, deadline, err);
+    if (r == 0) {
+        ssh_target_clear(&n->link.target);
+        r = node_target(run, n, &n->link.target, err);
+    }
+    if (r == 0 && ops->key_rotation && n->link.target.host_keys.n == 0)
+        r = gp_fail(err, GP_EREACH,
+                    "%s/%d: %s was launched by another run, which has not told its host "
+                    "key yet: 'gpuprov up' again when that run has ended; if it was cut for good, "
+                    "'gpuprov down %s' first",
+                    run->stack.name, n->slot, n->res.id, run->stack.name);
+    if (r != 0) return r;
+    n->link.slot = n->slot;
+    n->link.cancel = &n->cancel;
+    n->link.sink = &run->sink;
+    n->link.reach_timeout_ms = ops->boot_timeout_ms;
+    struct ssh_open_opts opts = {.deadline_ms = deadline,
+                                 .login_grace_ms = login_grace_ms,
+                                 .cancel = &n->cancel,
+                                 .waiting = say_waiting,
+                                 .ctx = n};
+    return ssh_open(&n->link.target, &opts, &n->link.session, err);
+}
+
+static int reach(struct run_node *n, struct gp_error *err) {
+    const struct provider_ops *ops = ops_of(n);
+    int r = run_node_phase(n, NODE_REACHING, err);
+    if (r != 0) return r;
+    return connect_to(n, ops->boot_timeout_ms, ops->user_data ? LOGIN_GRACE_MS : 0, err);
+}
+
+static int commit_next_key(void *ctx, const char *next_public, struct gp_error *err) {
+    struct run_node *n = ctx;
+    resource_set(&n->rec.host_key_next, next_public);
+    return run_node_save(n, err);
+}
+
+/* After this rec.host_key is the one key that is believed. */
+static int trust(struct run_node *n, struct gp_error *err) {
+    if (n->rec.host_key != NULL && n->rec.host_key[0] != '\0') return 0;
+    bool burned = ops_of(n)->key_rotation && node_target_has_first_key(n); /* whatever the tags say */
+    if (burned) {
+        char *key = NULL;
+        int r = bootstrap_rotate_host_key(&n->link, clock_deadline(ROTATE_MS), commit_next_key, n, &key, err);
+        if (r != 0) return r;
+        resource_set(&n->rec.host_key, key);
+        free(key);
+    } else {
+        resource_set(&n->rec.host_key, ssh_host_key(n->link.session));
+    }
+    resource_set(&n->rec.host_key_first, "");
+    resource_set(&n->rec.host_key_next, "");
+    return run_node_save(n, err);
+}
+
+/* Of the first offer that the node can have come from. */
+static const char *image_text(const struct spec *spec, const struct resource *node) {
+    const struct spec_image *image = &spec->image;
+    for (size_t i = 0; i < spec->offers.len; i++) {
+        const struct spec_offer *o = &spec->offers.items[i];
+        bool here = o->regions.n == 0 || (node->region != NULL && strv_has(&o->regions, node->region));
+        if (!here || !str_eq(o->provider, node->provider)) continue;
+        image = spec_effective(spec, i).image;
+        break;
+    }
+    return image->id != NULL ? image->id : image->os != NULL ? image->os : "auto";
+}
+
+static int bootstrap(struct run_node *n, struct gp_error *err) {
+    struct run *run = n->run;
+    resource_set(&n->rec.boot_id, ""); /* not set up until all of it is */
+    int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
+    if (r != 0) return r;
+    const char *refusal = NULL;
+    struct bootstrap_req req = {.spec = run->spec,
+                                .stack = run->stack.name,
+                                .uid = run->stack.uid,
+                                .wait_cloud_init = ops_of(n)->user_data,
+                                .packages_allowed = provider_packages_ok(n->res.provider, &refusal),
+                                .packages_refusal = refusal,
+                                .image_name = image_text(run->spec, &n->res),
+                                .secrets = run->secrets,
+                                .n_secrets = run->n_secrets,
+                                .deadline_ms = clock_deadline(BOOTSTRAP_MS)};
+    r = bootstrap_run(&n->link, &req, &n->boot, err);
+    if (r != 0) return r;
+    resource_set(&n->rec.boot_id, n->boot.boot_id);
+    run_event(run, n->slot, NODE_BOOTSTRAPPING, EVENT_DONE, "", "%d step%s applied", n->boot.applied,
+              n->boot.applied == 1 ? "" : "s");
+    return run_node_save(n, err);
+}
+
+static int check(struct run_node *n, struct gp_error *err) {
+    int r = run_node_phase(n, NODE_CHECKING, err);
+    if (r == 0) r = validate_node(&n->link, &n->run->validation.env, &n->report, err);
+    return r;
+}
+
+/* Says and keeps why; a machine that died under us is not "cancelled". */
+static void end_node(struct run_node *n, int rc) {
+    struct run *run = n->run;
+    if (rc == 0) {
+        struct gp_error err = {0};
+        n->rc = run_node_phase(n, NODE_WAITING, &err);
+        if (n->rc != 0) n->err = err;
+        return;
+    }
+    if (n->err.code == GP_ECANCELLED && !gp_cancelled(&run->e->cancel)) {
+        gp_error_clear(&n->err);
+        rc = gp_fail(&n->err, GP_EREACH, "%s/%d: %s ended while it was in phase '%s'", run->stack.name, n->slot,
+                     n->rec.resource_id, node_phase_name(n->rec.phase));
+    }
+    n->rc = rc;
+    node_link_close(&n->link);
+    if (n->err.code == GP_ECANCELLED) return; /* it stays where it was: the next run resumes it */
+    run_event(run, n->slot, n->rec.phase, EVENT_FAIL, "", "%s", n->err.msg);
+    resource_set(&n->rec.note, n->err.msg);
+    n->rec.phase = NODE_FAILED;
+    struct gp_error second = {0};
+    if (run_node_save(n, &second) != 0) run_event(run, n->slot, NODE_FAILED, EVENT_WARN, "journal", "%s", second.msg);
+}
+
+void node_run_up(struct run_node *n) {
+    int r = reach(n, &n->err);
+    if (r == 0) r = trust(n, &n->err);
+    if (r == 0) r = bootstrap(n, &n->err);
+    if (r == 0) r = check(n, &n->err);
+    end_node(n, r);
+}
+
+static bool was_set_up(const struct run_node *n) { return n->rec.boot_id != NULL && n->rec.boot_id[0] != '\0'; }
+
+void node_run_validate(struct run_node *n) {
+    int r = was_set_up(n) ? 0
+                          : gp_fail(&n->err, GP_EBOOTSTRAP,
+                                    "%s/%d was never set up to its end: "
+                                    "'gpuprov up' goes on with it",
+                                    n->run->stack.name, n->slot);
+    if (r == 0) r = reach(n, &n->err);
+    if (r == 0) r = trust(n, &n->err);
+    if (r == 0) r = check(n, &n->err);
+    end_node(n, r);
+}
+
+/* Which boot it is in; another one than at its bootstrap is another node to prove. */
+static int same_boot(struct run_node *n, struct gp_error *err) {
+    struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(LOOK_MS), .cancel = &n->cancel};
+    GP_AUTO_STR struct str out = {0};
+    int r = ssh_run(n->link.session, "reading boot_id", "cat /proc/sys/kernel/random/boot_id", &opts, &out, err);
+    if (r != 0 || str_eq(str_trim(out.s), n->rec.boot_id)) return r;
+    return gp_fail(err, GP_EREACH, "%s/%d was rebooted since it was proven", n->run->stack.name, n->slot);
+}
+
+void node_run_look(struct run_node *n) {
+    int r = connect_to(n, LOOK_MS, 0, &n->err);
+    if (r == 0) r = same_boot(n, &n->err);
+    n->rc = r;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How SSH reaches a node. */
+#ifndef GP_ENGINE_NODE_TARGET_H
+#define GP_ENGINE_NODE_TARGET_H
+
+#include "engine/run/run.h"
+
+struct run_node;
+
+int node_target(const struct run *run, const struct run_node *n, struct ssh_target *ret, struct gp_error *err);
+/* This journal holds a host key that came with user-data (or the one that replaces it), so that tags say
+ * nothing about the node's key and it must be rotated. */
+bool node_target_has_first_key(const struct run_node *n);
+const char *node_target_peer_address(const struct resource *r); /* where other nodes reach it */
+
+#endif

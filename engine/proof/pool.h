@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A bounded pool of threads over the nodes. */
+#ifndef GP_ENGINE_POOL_H
+#define GP_ENGINE_POOL_H
+
+#include "engine/run/run.h"
+
+struct run_node;
+
+/* work(n) for every node that is not skipped, at most `jobs` at once; returns when all are done. */
+int pool_run(struct run *run, void (*work)(struct run_node *n), struct gp_error *err);
+
+#endif

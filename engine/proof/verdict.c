@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what ran on the nodes to a report and to each node's phase. What did not run is in the report
+ * as an error with its reason, so that it can never be taken for passed. The coordinator's thread. */
+#include "base/gp_base.h"
+
+#include "engine/proof/verdict.h"
+
+#include "engine/proof/run_baseline.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "validate/judge.h"
+
+static bool holds(const struct check_result *c, bool strict) {
+    return !c->required || c->verdict == VERDICT_PASS || (c->verdict == VERDICT_DEGRADED && !strict);
+}
+
+static bool has_check(const struct check_result *list, size_t n, const char *id) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i].check, id) == 0) return true;
+    return false;
+}
+
+static struct check_result did_not_run(const struct run *run, const char *id, const char *why) {
+    return (struct check_result){.check = xstrdup(id),
+                                 .verdict = VERDICT_ERROR,
+                                 .required = validate_required(run->spec, id),
+                                 .code = xstrdup("did_not_run"),
+                                 .message = xasprintf("did not run: %s", why),
+                                 .suggestion = xstrdup("")};
+}
+
+static void add_node(struct run *run, struct run_node *n, struct report *report) {
+    struct report_node rn = n->report;
+    n->report = (struct report_node){0};
+    free(rn.id);
+    free(rn.place);
+    free(rn.address);
+    rn.slot = n->slot;
+    rn.id = xstrdup(n->exists ? n->res.id : "");
+    rn.place =
+        n->exists ? xasprintf("%s %s", n->res.provider, n->res.zone[0] ? n->res.zone : n->res.region) : xstrdup("");
+    rn.address = xstrdup(n->link.target.host ? n->link.target.host : "");
+    const char *why = !n->exists ? "there is no machine" : n->rc != 0 ? n->err.msg : "not said why";
+    for (size_t i = 0; i < run->validation.plan.node_checks.len; i++) {
+        const char *id = run->validation.plan.node_checks.items[i]->id;
+        if (has_check(rn.checks.items, rn.checks.len, id)) continue;
+        struct check_result c = did_not_run(run, id, why);
+        vec_push(&rn.checks, c);
+    }
+    vec_push(&report->nodes, rn);
+}
+
+void verdict_collect(struct run *run, struct report *report) {
+    report->stack = xstrdup(run->stack.name);
+    report->uid = xstrdup(run->stack.uid);
+    report->run = xstrdup(run->id);
+    report->strict = run->spec->validate.strict;
+    run_nodes_alloc(run, run->spec->nodes);
+    for (int i = 0; i < run->spec->nodes; i++) add_node(run, &run->nodes[i], report);
+}
+
+void verdict_judge(const struct run *run, struct report *report, const char *gang_why) {
+    for (size_t i = 0; i < run->validation.plan.gang_checks.len; i++) {
+        const char *id = run->validation.plan.gang_checks.items[i]->id;
+        if (has_check(report->gang.items, report->gang.len, id)) continue;
+        struct check_result c = did_not_run(run, id, gang_why);
+        vec_push(&report->gang, c);
+    }
+    run_baseline_hold(&run->validation.baseline, &run->validation.env, report, true);
+    report->took_ms = clock_ms() - run->validation.started_ms;
+    report_judge(report);
+}
+
+/* A node whose own checks hold waits for the others; what did not hold failed. */
+static int record_node(struct run *run, const struct report *report, int slot, struct gp_error *err) {
+    struct run_node *n = &run->nodes[slot];
+    const struct report_node *rn = &report->nodes.items[slot];
+    if (!n->exists || n->rc != 0) return 0;
+    if (rn->ready) return run_node_phase(n, NODE_READY, err);
+    bool own = true, ran = true;
+    for (size_t i = 0; i < rn->checks.len; i++) own = own && holds(&rn->checks.items[i], report->strict);
+    for (size_t i = 0; i < report->gang.len; i++) ran = ran && !str_eq(report->gang.items[i].code, "did_not_run");
+    if (own && !ran) return 0;
+    resource_set(&n->rec.note, "validation failed");
+    n->rec.phase = NODE_FAILED;
+    int r = run_node_save(n, err);
+    run_event(run, n->slot, NODE_FAILED, EVENT_FAIL, "", "not proven: see the report");
+    return r;
+}
+
+static int keep_report(struct run *run, const struct report *report, struct gp_error *err) {
+    json_t *j = report_to_json(report);
+    char *text = json_dumps(j, JSON_COMPACT);
+    json_decref(j);
+    if (text == NULL) return gp_fail(err, GP_EINTERNAL, "could not write the report as JSON");
+    int r = journal_report_put(run->e->journal, run->stack.uid, text, err);
+    free(text);
+    return r;
+}
+
+/* The report first: a run that is cut in between has proven more than its records say, never less. A
+ * node that is READY beside an older report would be handed over with somebody else's proof. */
+int verdict_record(struct run *run, const struct report *report, struct gp_error *err) {
+    int r = keep_report(run, report, err);
+    for (int i = 0; r == 0 && i < run->spec->nodes; i++) r = record_node(run, report, i, err);
+    return r;
+}
+
+/* Names the worst that does not hold: who fails, before who only suffered from it. */
+int verdict_error(const struct run *run, const struct report *report, struct gp_error *err) {
+    const char *name = run->stack.name;
+    const struct check_result *worst = NULL;
+    int slot = 0;
+    for (size_t i = 0; i < report->nodes.len; i++) {
+        const struct report_node *rn = &report->nodes.items[i];
+        for (size_t k = 0; k < rn->checks.len; k++) {
+            const struct check_result *c = &rn->checks.items[k];
+            if (holds(c, report->strict) || (worst != NULL && c->verdict <= worst->verdict)) continue;
+            worst = c;
+            slot = rn->slot;
+        }
+    }
+    if (worst != NULL)
+        return gp_fail(err, GP_EVALIDATE,
+                       "%s/%d: %s: %s: %s (the nodes are still there: "
+                       "'gpuprov report %s' shows all, 'gpuprov down %s' ends them)",
+                       name, slot, worst->check, verdict_name(worst->verdict), worst->message, name, name);
+    for (size_t k = 0; k < report->gang.len; k++) {
+        const struct check_result *c = &report->gang.items[k];
+        if (!holds(c, report->strict))
+            return gp_fail(err, GP_EVALIDATE,
+                           "%s: %s: %s: %s (the nodes are still there: 'gpuprov "
+                           "report %s' shows all, 'gpuprov down %s' ends them)",
+                           name, c->check, verdict_name(c->verdict), c->message, name, name);
+    }
+    return gp_fail(err, GP_EVALIDATE, "%s: not proven: no required check ran", name);
+}

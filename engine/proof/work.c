@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The nodes' part of the story, all nodes at once: the pool under one watcher, and the tag that lets
+ * other machines pin what this one learned. The verb's thread; the pool's threads only in `work`. */
+#include "base/gp_base.h"
+
+#include "engine/proof/work.h"
+
+#include "engine/proof/node_run.h"
+#include "engine/proof/pool.h"
+#include "engine/proof/watch.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+
+void work_begin(struct run *run) {
+    run->validation.started_ms = clock_ms();
+    run->validation.env = (struct validate_env){.spec = run->spec,
+                                                .plan = &run->validation.plan,
+                                                .stack = run->stack.name,
+                                                .uid = run->stack.uid,
+                                                .run = run->id,
+                                                .nvidia_expected = run->spec->gpu.count > 0,
+                                                .gpus_expected = run->spec->gpu.count,
+                                                .all = run->e->opts.check_all,
+                                                .cancel = &run->e->cancel,
+                                                .sink = &run->sink};
+}
+
+static int watched(struct run *run, void (*work)(struct run_node *), struct gp_error *err) {
+    int r = watch_start(run, err);
+    if (r == 0) r = pool_run(run, work, err);
+    watch_stop(run);
+    return r;
+}
+
+int work_on_nodes(struct run *run, void (*work)(struct run_node *), struct gp_error *err) {
+    for (int i = 0; i < run->n_nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        n->skip = i >= run->spec->nodes || !n->exists;
+        if (n->skip) continue;
+        int r = run_node_restart(n, err);
+        if (r != 0) return r;
+    }
+    return watched(run, work, err);
+}
+
+int work_look_again(struct run *run, bool *ret_same, struct gp_error *err) {
+    for (int i = 0; i < run->n_nodes; i++) run->nodes[i].skip = i >= run->spec->nodes;
+    int r = watched(run, node_run_look, err);
+    if (r == 0 && gp_cancelled(&run->e->cancel)) r = gp_fail(err, GP_ECANCELLED, "cancelled");
+    *ret_same = true;
+    for (int i = 0; i < run->spec->nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        node_link_close(&n->link);
+        gp_cancel_clear(&n->cancel);
+        if (n->rc == 0) continue;
+        *ret_same = false;
+        if (r == 0) run_event(run, i, NODE_REACHING, EVENT_WARN, "look", "%s: it is proven again", n->err.msg);
+        n->rc = 0;
+        gp_error_clear(&n->err);
+    }
+    return r;
+}
+
+/* The one late tag: lets a machine with an empty journal pin the keys, also of nodes that failed later. */
+int work_tag_host_keys(struct run *run, struct gp_error *err) {
+    for (int i = 0; i < run->n_nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        const struct provider_ops *ops = n->skip ? NULL : provider_find(n->res.provider);
+        if (ops == NULL || ops->tag == NULL || !ops->key_rotation) continue;
+        if (n->rec.host_key == NULL || n->rec.host_key[0] == '\0') continue;
+        char fingerprint[80];
+        struct provider *p = NULL;
+        struct gp_error why = {0};
+        int r = ssh_key_fingerprint(n->rec.host_key, fingerprint, sizeof fingerprint, &why);
+        if (r == 0 && strstr(n->res.host_keys, fingerprint) != NULL) continue;
+        if (r == 0) r = run_provider(run, n->res.provider, &p, &why);
+        struct resource_list one = {.list = {.items = &n->res, .len = 1, .cap = 1}};
+        if (r == 0) r = ops->tag(p, &one, "hostkey", fingerprint, &why);
+        if (r == 0 || n->rc != 0) continue; /* its own failure is what counts: it is gone perhaps */
+        if (err != NULL) *err = why;
+        return gp_wrap(err, "%s/%d: could not tag its host key", run->stack.name, i);
+    }
+    return 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freeing what the verbs return. */
+#include "base/gp_base.h"
+
+#include "engine/engine.h"
+
+void stack_view_clear(struct stack_view *v) {
+    stack_clear(&v->stack);
+    free(v->phase);
+    free(v->ends);
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        struct node_view *n = &v->nodes.items[i];
+        free(n->id);
+        free(n->place);
+        free(n->type);
+        free(n->address);
+        free(n->state);
+        free(n->verdict);
+    }
+    vec_free(&v->nodes);
+    resource_list_clear(&v->others);
+    resource_list_clear(&v->unreadable);
+    coverage_clear(&v->looked);
+    intent_list_clear(&v->unknown);
+    *v = (struct stack_view){0};
+}
+
+void stack_view_list_clear(struct stack_view_list *l) {
+    for (size_t i = 0; i < l->list.len; i++) stack_view_clear(&l->list.items[i]);
+    vec_free(&l->list);
+}
+
+void up_result_clear(struct up_result *r) {
+    stack_view_clear(&r->view);
+    report_clear(&r->report);
+    coverage_clear(&r->looked);
+    *r = (struct up_result){0};
+}
+
+void plan_clear(struct plan *p) {
+    for (size_t i = 0; i < p->items.len; i++) {
+        free(p->items.items[i].what);
+        free(p->items.items[i].why);
+    }
+    vec_free(&p->items);
+    offer_list_clear(&p->offers);
+    coverage_clear(&p->looked);
+    strv_clear(&p->notes);
+    free(p->ends);
+    *p = (struct plan){0};
+}
+
+void down_result_clear(struct down_result *r) {
+    resource_list_clear(&r->left);
+    resource_list_clear(&r->unreadable);
+    coverage_clear(&r->looked);
+    strv_clear(&r->asked);
+    free(r->owner);
+    *r = (struct down_result){0};
+}
+
+void gc_result_clear(struct gc_result *r) {
+    resource_list_clear(&r->ended);
+    resource_list_clear(&r->kept);
+    resource_list_clear(&r->unreadable);
+    coverage_clear(&r->looked);
+    *r = (struct gc_result){0};
+}

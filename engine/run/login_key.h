@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The key that logs in to a stack's nodes. */
+#ifndef GP_ENGINE_LOGIN_KEY_H
+#define GP_ENGINE_LOGIN_KEY_H
+
+#include "engine/run/run.h"
+
+/* Fills run->login: access.key of the spec, else the stack's own, which is made when it is absent and `make` is
+ * set. -GP_ENOTFOUND: it is not on this machine. Blocks on local files, or asks the SSH agent. */
+int login_key_get(struct run *run, bool make, struct gp_error *err);
+
+#endif

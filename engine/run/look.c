@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking: the one place where the engine asks a provider what is there. Decides where to look, keeps what
+ * is nobody's apart, and remembers which places were looked at, since every statement of absence or readiness
+ * rests on that. Only the watcher's poll and the search after Ctrl-C list by themselves: they look for ids and
+ * launches that are known. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/run/look.h"
+
+#include "base/form.h"
+#include "engine/run/run_event.h"
+#include "model/tags.h"
+
+/* --- --in: places that the user limits a look to --- */
+
+bool look_allows(const struct engine *e, const char *provider, const char *region) {
+    const struct strv *only = e->opts.only;
+    if (only == NULL || only->n == 0) return true;
+    GP_AUTO_FREE char *place = xasprintf("%s/%s", provider, region);
+    bool whole = strv_has(only, provider);
+    if (whole || region[0] != '\0') return whole || strv_has(only, place);
+    for (size_t i = 0; i < only->n; i++) /* some region of it */
+        if (str_starts(only->v[i], place)) return true;
+    return false;
+}
+
+static bool limits_regions(const struct engine *e, const char *provider) {
+    return e->opts.only != NULL && e->opts.only->n > 0 && !strv_has(e->opts.only, provider);
+}
+
+/* The regions of a provider that --in names. */
+static void named_regions(const struct engine *e, const char *provider, struct strv *ret) {
+    GP_AUTO_FREE char *prefix = xasprintf("%s/", provider);
+    for (size_t i = 0; i < e->opts.only->n; i++)
+        if (str_starts(e->opts.only->v[i], prefix)) strv_add(ret, e->opts.only->v[i] + strlen(prefix));
+}
+
+int look_check_places(const struct strv *places, struct gp_error *err) {
+    for (size_t i = 0; i < places->n; i++) {
+        const char *slash = strchr(places->v[i], '/');
+        GP_AUTO_FREE char *name = xstrndup(places->v[i], strcspn(places->v[i], "/"));
+        if (provider_find(name) == NULL || (slash != NULL && !form_word(slash + 1)))
+            return gp_fail(err, GP_EUSAGE,
+                           "'%s' is no place: give PROVIDER or PROVIDER/REGION, such as aws or "
+                           "aws/us-east-1",
+                           places->v[i]);
+    }
+    return 0;
+}
+
+#define LEFT_OUT "LEFT-OUT" /* error detail of such a place */
+#define REASON_MAX 200
+
+int look_left_out(struct gp_error *err) {
+    int r = gp_fail(err, GP_EUSAGE, "it is left out by --in");
+    str_put(err->detail, sizeof err->detail, LEFT_OUT);
+    return r;
+}
+
+static void left_out(struct run *run, const char *provider, const char *region) {
+    const struct provider_ops *ops = provider_find(provider);
+    struct gp_error why = {0};
+    look_left_out(&why);
+    coverage_put(&run->look.covered, provider, region, run->owner, ops == NULL || ops->billed, &why);
+}
+
+/* --- one list --- */
+
+/* What the journal has of this owner and stack at this provider. */
+static int remembered(struct run *run, const char *provider, const struct list_req *req, struct resource_list *ret,
+                      struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    int r = journal_resources(run->e->journal, NULL, &all, err);
+    for (size_t i = 0; i < all.list.len; i++) {
+        const struct resource *k = &all.list.items[i];
+        bool its = k->state != RES_GONE && strcmp(k->provider, provider) == 0 && str_eq(k->owner, req->owner) &&
+                   (req->stack == NULL || str_eq(k->stack, req->stack));
+        if (!its || !form_uid(k->uid)) continue;
+        resource_list_add(ret, k);
+    }
+    return r;
+}
+
+/* Tags that somebody changed take no machine of ours away, nor to another slot: the journal knows its id. */
+static void recognize(const struct resource_list *known, struct resource *r) {
+    for (size_t i = 0; i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        if (strcmp(k->id, r->id) != 0) continue;
+        resource_set(&r->owner, k->owner);
+        resource_set(&r->stack, k->stack);
+        resource_set(&r->uid, k->uid);
+        r->slot = k->slot;
+        r->attempt = k->attempt;
+        r->claim = k->claim;
+        if (r->expires_s == 0) r->expires_s = k->expires_s;
+    }
+}
+
+static bool is_known(const struct resource_list *l, const struct resource *r) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (strcmp(l->list.items[i].id, r->id) == 0 && strcmp(l->list.items[i].provider, r->provider) == 0) return true;
+    return false;
+}
+
+/* What is of nobody is kept apart; what is another owner's or stack's is not looked at at all. */
+static void sort_out(struct run *run, const struct list_req *req, const char *account, struct resource_list *all,
+                     struct resource_list *ret) {
+    for (size_t i = 0; i < all->list.len; i++) {
+        struct resource *r = &all->list.items[i];
+        recognize(req->known, r);
+        resource_set(&r->account, account);
+        bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid tells, whatever name it bears */
+        if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);
+        bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
+        if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
+        else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->look.unreadable, r))
+            vec_push(&run->look.unreadable.list, *r);
+        else resource_clear(r);
+    }
+    vec_free(&all->list);
+}
+
+int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,
+              struct gp_error *err) {
+    struct resource_list all = {0};
+    struct coverage looked = {0};
+    struct list_req req = *wanted;
+    GP_AUTO_STRV struct strv regions = {0};
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct gp_error why = {0};
+    const char *name = p->ops->name;
+    int r = remembered(run, name, wanted, &known, run->ending ? NULL : &why); /* a sick journal keeps nothing alive */
+    if (r != 0 && !run->ending) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    req.looked = &looked;
+    req.known = &known;
+    if (limits_regions(run->e, name)) {
+        named_regions(run->e, name, &regions);
+        for (size_t i = 0; wanted->regions != NULL && i < wanted->regions->n; i++)
+            if (!strv_has(&regions, wanted->regions->v[i])) left_out(run, name, wanted->regions->v[i]);
+        req.regions = &regions;
+        req.everywhere = false;
+    }
+    r = p->ops->list(p, &req, &all, &why);
+    if (r != 0 && looked.list.len == 0 && r != -GP_ECANCELLED)
+        coverage_put(&looked, name, "", p->owner, p->ops->billed, &why);
+    if (r != -GP_ECANCELLED) coverage_merge(&run->look.covered, &looked);
+    coverage_clear(&looked);
+    sort_out(run, &req, p->account, &all, ret);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
+/* --- where a stack may be --- */
+
+static void add_once(struct strv *to, const char *region) {
+    if (region != NULL && region[0] != '\0' && !strv_has(to, region)) strv_add(to, region);
+}
+
+/* The spec's regions, the claim's, and those of what the journal knows, done or not. */
+static int known_regions(struct run *run, const char *provider, struct strv *ret, struct gp_error *err) {
+    for (size_t k = 0; run->spec != NULL && k < run->spec->offers.len; k++) {
+        const struct spec_offer *o = &run->spec->offers.items[k];
+        for (size_t i = 0; strcmp(o->provider, provider) == 0 && i < o->regions.n; i++) add_once(ret, o->regions.v[i]);
+    }
+    if (str_eq(run->stack.provider, provider)) add_once(ret, run->stack.region);
+    for (size_t i = 0; i < run->look.scope.n; i++)
+        if (str_eq(run->look.scope_provider, provider)) add_once(ret, run->look.scope.v[i]);
+    if (run->stack.uid == NULL) return 0;
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct intent_list open = {0};
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    if (r == 0)
+        r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &open, err);
+    for (size_t i = 0; i < known.list.len; i++)
+        if (known.list.items[i].state != RES_GONE && strcmp(known.list.items[i].provider, provider) == 0)
+            add_once(ret, known.list.items[i].region);
+    for (size_t i = 0; i < open.list.len; i++)
+        if (str_eq(open.list.items[i].provider, provider)) add_once(ret, open.list.items[i].region);
+    intent_list_clear(&open);
+    return r;
+}
+
+/* A claim's tag names all regions of its stack: it is written before anything is made in them. Of several
+ * claims with one uid (somebody planted one) all regions count. */
+static void take_scope(struct run *run, const struct resource_list *seen, const char *provider) {
+    GP_AUTO_STRV struct strv all = {0};
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        GP_AUTO_STRV struct strv names = {0};
+        if (!r->claim || r->state == RES_GONE || strcmp(r->provider, provider) != 0) continue;
+        if (run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) != 0) continue;
+        if (r->unreadable[0] != '\0' || !tags_regions_split(r->regions, &names)) return;
+        for (size_t k = 0; k < names.n; k++) add_once(&all, names.v[k]);
+        add_once(&all, r->region);
+    }
+    if (all.n == 0) return;
+    strv_clear(&run->look.scope);
+    strv_copy(&run->look.scope, &all);
+    free(run->look.scope_provider);
+    run->look.scope_provider = xstrdup(provider);
+}
+
+static bool in_scope(const void *ctx, const char *region) { return strv_has(ctx, region); }
+
+/* Regions in which this list must have looked; false: one of them was not, and *err says why. */
+static bool all_checked(const struct run *run, const char *provider, const struct strv *regions, struct gp_error *err) {
+    for (size_t i = 0; i < regions->n; i++) {
+        const struct look *l = coverage_find(&run->look.covered, provider, regions->v[i]);
+        if (l != NULL && l->checked) continue;
+        if (err != NULL && l != NULL) *err = l->why;
+        return false;
+    }
+    return true;
+}
+
+/* A region that matters and that the list has no word of was not looked at: the whole list failed. */
+static void note_missing(struct run *run, const struct provider *p, const struct strv *regions,
+                         const struct gp_error *why) {
+    struct gp_error silent = {0};
+    gp_fail(&silent, GP_EPROTO, "%s did not list that region", p->ops->name);
+    for (size_t i = 0; i < regions->n; i++)
+        if (coverage_find(&run->look.covered, p->ops->name, regions->v[i]) == NULL)
+            coverage_put(&run->look.covered, p->ops->name, regions->v[i], p->owner, p->ops->billed,
+                         why->code != GP_OK ? why : &silent);
+}
+
+/* Something of this provider was looked at. */
+static bool any_checked(const struct run *run, const char *provider) {
+    for (size_t i = 0; i < run->look.covered.list.len; i++)
+        if (run->look.covered.list.items[i].checked && strcmp(run->look.covered.list.items[i].provider, provider) == 0)
+            return true;
+    return false;
+}
+
+static bool is_home(const struct run *run, const char *provider) {
+    return run->stack.provider == NULL || run->stack.provider[0] == '\0' || strcmp(run->stack.provider, provider) == 0;
+}
+
+bool look_is_seen(const struct run *run, const char *provider, const char *region) {
+    const struct look *there = coverage_find(&run->look.covered, provider, region);
+    const struct look *whole = coverage_find(&run->look.covered, provider, "");
+    if (there != NULL) return there->checked;
+    if (whole != NULL && !whole->checked) return false;
+    for (size_t i = 0; i < run->providers.len; i++)
+        if (strcmp(run->providers.items[i]->ops->name, provider) == 0) return look_allows(run->e, provider, region);
+    return false;
+}
+
+bool look_is_in_account(const struct provider *p, const struct resource *r) {
+    return p->account == NULL || r->account[0] == '\0' || strcmp(r->account, p->account) == 0;
+}
+
+/* Credentials of another account show nothing of the stack, and prove nothing. */
+static int same_account(struct run *run, const struct provider *p, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (p->account == NULL || run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (k->state == RES_GONE || strcmp(k->provider, p->ops->name) != 0 || look_is_in_account(p, k)) continue;
+        return gp_fail(err, GP_EAUTH,
+                       "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
+                       "credentials for that account",
+                       p->ops->name, p->account, k->id, run->stack.name, k->account);
+    }
+    return r;
+}
+
+int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err) {
+    const char *name = p->ops->name;
+    GP_AUTO_STRV struct strv regions = {0}, more = {0};
+    struct gp_error why = {0};
+    struct list_req req = {.owner = p->owner,
+                           .stack = run->stack.name,
+                           .regions = &regions,
+                           .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
+    coverage_drop(&run->look.covered, name); /* what an earlier look saw says nothing of now */
+    int r = known_regions(run, name, &regions, &why);
+    if (r == 0) r = same_account(run, p, &why);
+    if (r != 0) {
+        note_missing(run, p, &regions, &why);
+        coverage_put(&run->look.covered, name, "", p->owner, p->ops->billed, &why);
+        if (err != NULL) *err = why;
+        return -(int)why.code;
+    }
+    bool scoped = str_eq(run->look.scope_provider, name);
+    req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
+    r = look_list(run, p, &req, seen, &why);
+    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    take_scope(run, seen, name);
+    scoped = str_eq(run->look.scope_provider, name);
+    for (size_t i = 0; scoped && i < run->look.scope.n; i++)
+        if (!req.everywhere && !strv_has(&regions, run->look.scope.v[i])) strv_add(&more, run->look.scope.v[i]);
+    bool lost = !scoped && !req.everywhere && is_home(run, name); /* no claim where it should be */
+    if (more.n > 0 || lost) {
+        struct list_req rest = req;
+        rest.regions = more.n > 0 ? &more : &regions;
+        rest.everywhere = lost;
+        r = look_list(run, p, &rest, seen, &why);
+        if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
+        take_scope(run, seen, name);
+        scoped = str_eq(run->look.scope_provider, name);
+        for (size_t i = 0; i < more.n; i++) strv_add(&regions, more.v[i]);
+    }
+    for (size_t i = 0; scoped && i < run->look.scope.n; i++) add_once(&regions, run->look.scope.v[i]);
+    if (r == 0) gp_error_clear(&why);
+    note_missing(run, p, &regions, &why);
+    if (scoped) coverage_forget(&run->look.covered, name, in_scope, &regions);
+    gp_error_clear(&why);
+    if (all_checked(run, name, &regions, &why) && any_checked(run, name)) return 0;
+    if (why.code == GP_OK) {
+        const struct look *gap = coverage_gap(&run->look.covered);
+        if (gap != NULL) why = gap->why;
+        else look_left_out(&why);
+    }
+    if (err != NULL) *err = why;
+    return -(int)why.code;
+}
+
+/* --- events --- */
+
+/* Without this line `up` and `plan` would have a machine made beside it unmentioned. */
+static void report_unreadable(struct run *run) {
+    for (size_t i = 0; !run->ending && !run->look.said_unreadable && i < run->look.unreadable.list.len; i++) {
+        const struct resource *r = &run->look.unreadable.list.items[i];
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "tags", "left alone: %s in %s: %s%s", r->id, r->region,
+                  r->unreadable, r->billed ? "; it may be billed" : "");
+    }
+    run->look.said_unreadable = run->look.said_unreadable || run->look.unreadable.list.len > 0;
+}
+
+void look_report(struct run *run) {
+    report_unreadable(run);
+    GP_AUTO_STR struct str gaps = {0};
+    coverage_text(&run->look.covered, false, 6, &gaps);
+    if (str_eq(gaps.s, run->look.said_gaps != NULL ? run->look.said_gaps : "")) return;
+    free(run->look.said_gaps);
+    run->look.said_gaps = xstrdup(gaps.s);
+    const struct look *gap = coverage_gap(&run->look.covered);
+    if (gap == NULL) return;
+    run_event(run, -1, run->ending ? NODE_ENDING : NODE_PLANNED, run->ending ? EVENT_WARN : EVENT_INFO, "look",
+              "not looked at: %s: %s", gaps.s, gap->why.msg);
+}
+
+/* --- all places of a run --- */
+
+/* What the journal has in places that could not be looked at. */
+static int add_remembered(struct run *run, const char *provider, struct resource_list *seen, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    gp_error_clear(err);
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (k->state == RES_GONE || strcmp(k->provider, provider) != 0 || look_is_seen(run, provider, k->region))
+            continue;
+        resource_list_add(seen, k);
+    }
+    return r;
+}
+
+/* What an earlier list showed where this one did not look is there still, as far as is known. */
+static void keep_unseen(struct run *run, struct resource_list *before) {
+    for (size_t i = 0; i < before->list.len; i++) {
+        struct resource *r = &before->list.items[i];
+        const struct look *there = coverage_find(&run->look.covered, r->provider, r->region);
+        bool again = there != NULL && there->checked;
+        for (size_t k = 0; !again && k < run->look.unreadable.list.len; k++)
+            again = strcmp(run->look.unreadable.list.items[k].id, r->id) == 0;
+        if (again) resource_clear(r);
+        else vec_push(&run->look.unreadable.list, *r);
+    }
+    vec_free(&before->list);
+}
+
+static int list_all(struct run *run, struct resource_list *seen, struct gp_error *err) {
+    for (size_t i = 0; i < run->providers.len; i++) {
+        struct provider *p = run->providers.items[i];
+        struct gp_error why = {0};
+        int r = look_for_stack(run, p, seen, &why);
+        if (r == 0 || (run->ending && r != -GP_ECANCELLED)) continue;
+        if (run->looking && r != -GP_ECANCELLED) { /* what was read is shown as read, the rest from memory */
+            r = add_remembered(run, p->ops->name, seen, &why);
+            if (r == 0) continue;
+        }
+        if (err != NULL) *err = why;
+        return gp_wrap(err, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
+    }
+    return 0;
+}
+
+int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *err) {
+    struct resource_list before = run->look.unreadable;
+    run->look.unreadable = (struct resource_list){0};
+    int r = list_all(run, seen, err);
+    keep_unseen(run, &before);
+    if (r == 0) look_report(run);
+    return r;
+}
+
+/* --- errors --- */
+
+void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next) {
+    size_t n = strlen(gap->why.msg), keep = n;
+    for (size_t i = 0; n > REASON_MAX && i < REASON_MAX; i++) /* at the end of a clause, not of a word's half */
+        if ((gap->why.msg[i] == ':' || gap->why.msg[i] == ';') && gap->why.msg[i + 1] == ' ') keep = i;
+    str_add_mem(reason, gap->why.msg, GP_MIN(keep, (size_t)REASON_MAX));
+    *ret_next = str_eq(gap->why.detail, LEFT_OUT) ? "repeat without --in, or with that place in it"
+                                                  : "mend that and repeat, or name the places to look at with --in";
+}
+
+int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err) {
+    GP_AUTO_STR struct str gaps = {0}, reason = {0};
+    const struct look *gap = coverage_gap(looked);
+    const char *next = NULL;
+    if (coverage_whole(looked)) return 0;
+    if (gap == NULL)
+        return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name one that can be, such as --in local", what);
+    coverage_text(looked, false, 6, &gaps);
+    look_gap_text(gap, &reason, &next);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "%s: not looked at: %.120s%s: %s; %s", what, gaps.s,
+                   gap->billed ? ", where it may still be billed" : "", reason.s, next);
+}
+
+int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err) {
+    GP_AUTO_STR struct str ids = {0};
+    const struct resource *first = NULL;
+    for (size_t i = 0; i < unreadable->list.len; i++) {
+        const struct resource *r = &unreadable->list.items[i];
+        if (!r->billed) continue;
+        if (first == NULL) first = r;
+        str_addf(&ids, "%s%s", ids.len > 0 ? ", " : "", r->id);
+    }
+    if (first == NULL) return 0;
+    return gp_fail(err, GP_EBILLED,
+                   "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be "
+                   "billed: look at it in the cloud's console",
+                   what, ids.s, first->region, first->unreadable);
+}

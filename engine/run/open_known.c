@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding a stack by its name: the journal says which spec and owner, else every provider that opens
+ * is asked, so that a machine with an empty journal can list and end what another one made. */
+#include "base/gp_base.h"
+
+#include "engine/run/open_known.h"
+
+#include "engine/run/ending.h"
+#include "engine/run/look.h"
+#include "engine/run/run_provider.h"
+
+/* The journal's stack of that name; several owners need --owner. */
+static int known_stack(struct run *run, char **ret_spec, struct gp_error *err) {
+    struct stack_list all = {0};
+    int r = journal_stacks(run->e->journal, &all, err);
+    const struct stack *found = NULL;
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        if (strcmp(s->name, run->stack.name) != 0) continue;
+        if (run->owner != NULL && strcmp(s->owner, run->owner) != 0) continue;
+        if (found != NULL)
+            r = gp_fail(err, GP_EUSAGE,
+                        "there are several stacks '%s' (owners %s and %s): say which "
+                        "with --owner",
+                        run->stack.name, found->owner, s->owner);
+        found = s;
+    }
+    if (r == 0 && found != NULL) {
+        struct stack copy = {0};
+        r = journal_stack_get(run->e->journal, found->owner, found->name, &copy, ret_spec, err);
+        if (r == 0) {
+            if (run->owner == NULL) run->owner = xstrdup(found->owner);
+            stack_clear(&run->stack);
+            run->stack = copy;
+        }
+    }
+    stack_list_clear(&all);
+    return r;
+}
+
+static int spec_from_journal(struct run *run, const char *text, struct gp_error *err) {
+    struct spec_problems problems = {0};
+    struct gp_error why = {0};
+    int r = spec_load_text("(journal)", text, strlen(text), NULL, &run->spec_owned, &problems, &why);
+    spec_problems_clear(&problems);
+    if (r != 0)
+        return gp_fail(err, GP_EENV,
+                       "the journal's spec of '%s' cannot be read (%s): give the spec "
+                       "file instead of the name",
+                       run->stack.name, why.msg);
+    run->spec = run->spec_owned;
+    return 0;
+}
+
+/* Providers of everything that the journal knows about the stack; *ret_any: there were some. */
+static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err) {
+    int r = 0;
+    if (run->stack.provider != NULL && run->stack.provider[0] != '\0') {
+        r = ending_provider(run, run->stack.provider, err);
+        *ret_any = true;
+    }
+    GP_AUTO_RESOURCES struct resource_list list = {0};
+    if (r == 0 && run->stack.uid != NULL) r = journal_resources(run->e->journal, run->stack.uid, &list, err);
+    for (size_t i = 0; r == 0 && i < list.list.len; i++)
+        if (list.list.items[i].state != RES_GONE) r = ending_provider(run, list.list.items[i].provider, err);
+    return r;
+}
+
+/* Whether that provider has a stack of this name for its own owner. */
+static int has_it(struct run *run, struct provider *p, bool *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL};
+    int r = look_list(run, p, &req, &seen, err);
+    *ret = false;
+    for (size_t i = 0; i < seen.list.len; i++) /* what could be read is there, whatever could not */
+        if (seen.list.items[i].state != RES_GONE) *ret = true;
+    for (size_t i = 0; i < run->look.unreadable.list.len; i++)
+        if (str_eq(run->look.unreadable.list.items[i].provider, p->ops->name)) *ret = true;
+    return r;
+}
+
+/* Every provider that opens is asked, each for the owner that one is there: a cloud's principal and the
+ * name of a person on this machine differ. *ret_holder: the one that has the stack, or NULL. */
+static int ask_all(struct run *run, struct provider **ret_holder, struct gp_error *err) {
+    *ret_holder = NULL;
+    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+        const struct provider_ops *ops = provider_registry[i];
+        /* hosts of others: nothing to find without a spec */
+        if (ops->ends == ENDS_NEVER || !look_allows(run->e, ops->name, "")) continue;
+        struct gp_error why = {0};
+        struct provider *p = NULL;
+        bool has = false;
+        free(run->owner);
+        run->owner = xstrdup(run->e->opts.owner);
+        int r = run_provider(run, ops->name, &p, &why);
+        if (r != 0 && r != -GP_ECANCELLED)
+            coverage_put(&run->look.covered, ops->name, "", run->owner, ops->billed, &why);
+        if (r == 0) r = has_it(run, p, &has, &why);
+        if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
+        if (has && *ret_holder != NULL)
+            return gp_fail(err, GP_EUSAGE,
+                           "there are stacks '%s' at %s and at %s: give the spec file "
+                           "instead of the name",
+                           run->stack.name, (*ret_holder)->ops->name, ops->name);
+        if (has) *ret_holder = p;
+    }
+    return 0;
+}
+
+static int open_all(struct run *run, struct gp_error *err) {
+    struct provider *holder = NULL;
+    int r = ask_all(run, &holder, err);
+    if (r != 0) return r;
+    free(run->owner);
+    run->owner = NULL;
+    if (holder != NULL) run->owner = xstrdup(holder->owner);
+    else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
+    else if (run->providers.len > 0) run->owner = xstrdup(run->home->owner);
+    if (holder != NULL || run->ending) return 0;
+    const struct look *gap = coverage_gap(&run->look.covered);
+    struct gp_error why = {0};
+    GP_AUTO_FREE char *what = xasprintf("whether there is a stack '%s' is not known", run->stack.name);
+    if (look_gap_error(&run->look.covered, what, &why) == 0) return 0;
+    if (!run->looking && gap != NULL) why.code = gap->why.code; /* not the verb that tells what is billed */
+    if (err != NULL) *err = why;
+    return -(int)why.code;
+}
+
+static int open_providers(struct run *run, const struct spec *spec, struct gp_error *err) {
+    bool any = false;
+    int r = open_remembered(run, &any, err);
+    for (size_t i = 0; r == 0 && spec != NULL && i < spec->offers.len; i++) {
+        any = true;
+        r = ending_provider(run, spec->offers.items[i].provider, err);
+    }
+    return r == 0 && !any ? open_all(run, err) : r;
+}
+
+enum open_mode { OPEN_STRICT, OPEN_LOOKING, OPEN_ENDING, OPEN_NOTHING };
+
+static int open_stack(struct engine *e, const struct spec *spec, const char *name, enum open_mode mode,
+                      struct run **ret, struct gp_error *err) {
+    struct run *run = NULL;
+    GP_AUTO_FREE char *text = NULL;
+    int r = run_open(e, spec, spec != NULL ? spec->name : name, &run, err);
+    if (r == 0) run->ending = mode == OPEN_ENDING;
+    if (r == 0) run->looking = mode == OPEN_LOOKING;
+    if (r == 0) r = known_stack(run, &text, err);
+    if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0') r = spec_from_journal(run, text, err);
+    if (r == 0 && mode != OPEN_NOTHING) r = open_providers(run, spec, err);
+    if (r == 0 && run->providers.len == 0 && mode == OPEN_STRICT)
+        r = look_gap_error(&run->look.covered, "no provider could be asked", err);
+    if (r == 0 && run->owner == NULL && e->opts.owner != NULL) run->owner = xstrdup(e->opts.owner);
+    if (r != 0) {
+        run_close(run);
+        return r;
+    }
+    *ret = run;
+    return 0;
+}
+
+int run_open_known(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                   struct gp_error *err) {
+    return open_stack(e, spec, name, OPEN_STRICT, ret, err);
+}
+
+int run_open_ending(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                    struct gp_error *err) {
+    return open_stack(e, spec, name, OPEN_ENDING, ret, err);
+}
+
+int run_open_looking(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                     struct gp_error *err) {
+    return open_stack(e, spec, name, OPEN_LOOKING, ret, err);
+}
+
+int run_open_remembered(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                        struct gp_error *err) {
+    return open_stack(e, spec, name, OPEN_NOTHING, ret, err);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing one run over one stack. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/run/run.h"
+
+#include "base/form.h"
+#include "base/fs.h"
+#include "engine/run/lock.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+
+#include <assert.h>
+
+int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err) {
+    if (name != NULL && !form_stack(name)) /* it becomes part of paths */
+        return gp_fail(err, GP_EUSAGE, "'%.80s' is no name of a stack", name);
+    struct run *run = xcalloc(1, sizeof *run);
+    run->e = e;
+    run->spec = spec;
+    run->lock.fd = -1;
+    run->end_ms = (int64_t)20 * 60 * 1000;
+    run->stack.name = xstrdup(name);
+    run_events_init(run, name);
+    if (spec != NULL) run->stack.spec_hash = xstrdup(spec->hash);
+    run->owner = xstrdup(e->opts.owner);
+    int r = fs_random_hex(run->id, 8, err);
+    if (r != 0) {
+        run_close(run);
+        return r;
+    }
+    run_say_damaged(e, &run->sink);
+    *ret = run;
+    return 0;
+}
+
+void run_close(struct run *run) {
+    if (run == NULL) return;
+    assert(run->watch == NULL); /* work.c stops it */
+    run_nodes_free(run);
+    for (size_t i = 0; i < run->providers.len; i++) run->providers.items[i]->ops->close(run->providers.items[i]);
+    vec_free(&run->providers);
+    offer_list_clear(&run->offers);
+    resource_list_clear(&run->others);
+    coverage_clear(&run->look.covered);
+    resource_list_clear(&run->look.unreadable);
+    strv_clear(&run->look.scope);
+    free(run->look.scope_provider);
+    free(run->look.said_gaps);
+    stack_clear(&run->stack);
+    secret_clear(&run->login.key);
+    free(run->login.key_path);
+    free(run->login.pubkey);
+    for (size_t i = 0; i < run->n_secrets; i++) secret_clear(&run->secrets[i].value);
+    free(run->secrets);
+    validate_plan_clear(&run->validation.plan);
+    baseline_clear(&run->validation.baseline);
+    spec_free(run->spec_owned);
+    free(run->owner);
+    run_unlock(run);
+    run_events_clear(run);
+    free(run);
+}

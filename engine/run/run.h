@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to engine/: one run over one stack, the state that up, validate, down, status and gc share. */
+#ifndef GP_ENGINE_RUN_H
+#define GP_ENGINE_RUN_H
+
+#include "bootstrap/bootstrap.h"
+#include "engine/engine.h"
+#include "engine/run/eventlog.h"
+#include "providers/provider.h"
+#include "validate/baseline.h"
+#include "validate/validate.h"
+
+#include <pthread.h>
+
+struct run_node;
+struct watch;
+
+/* The stack's event log. */
+struct run_log {
+    struct event_log file; /* path NULL: no stack, no log */
+    bool failed;           /* reported already */
+    pthread_mutex_t lock;  /* guards both */
+};
+/* The stack's lock on this machine. */
+struct run_lock {
+    int fd; /* -1: not held */
+    char *path;
+};
+/* What was looked at so far, and what the looks found that is nobody's (look.h). */
+struct run_look {
+    struct coverage covered;         /* where was looked so far, and where not */
+    struct resource_list unreadable; /* with the stack's name, but with tags that say whose it is no more */
+    struct strv scope;               /* regions that the claim names: nothing of the stack is elsewhere... */
+    char *scope_provider;            /* ...at this provider; NULL: no such claim was seen */
+    char *said_gaps;                 /* as last reported */
+    bool said_unreadable;            /* likewise */
+};
+/* The key that logs in to the nodes (login_key.h). */
+struct run_login {
+    struct secret key; /* private key in memory; empty: key_path or the agent */
+    char *key_path, *pubkey;
+};
+/* What the nodes are validated against. */
+struct run_validation {
+    struct validate_plan plan;
+    struct validate_env env;
+    struct baseline baseline; /* path NULL: none */
+    int64_t started_ms;       /* monotonic: when the work on the nodes began */
+};
+
+struct run {
+    /* identity */
+    struct engine *e;
+    char id[17];             /* of this run: 16 hex digits */
+    const struct spec *spec; /* NULL for gc and for a stack known by its name only */
+    struct spec *spec_owned; /* when it came out of the journal */
+    char *owner;             /* NULL until it is known: before the first provider was opened */
+    struct stack stack;
+    bool adopted; /* the journal did not know the stack when the run began */
+
+    /* how the verb treats what stands in its way (ending.h) */
+    bool ending;               /* down, gc: what stands in the way of one thing spares no other */
+    bool looking;              /* status: what cannot be asked is shown from memory */
+    struct gp_error unwritten; /* ending: the first record that could not be written */
+    bool verdict;              /* ending: the last error is ending_verdict's, which names all there is */
+
+    /* what it works with */
+    VEC_OF(struct provider *) providers; /* open ones */
+    struct provider *home;               /* one of them: where the claim is made */
+    struct event_sink sink;              /* forwards to e->sink and to the stack's event log */
+    struct run_log log;
+    struct run_lock lock;
+    struct offer_list offers; /* of up: ranked, asked once */
+    struct run_login login;
+    struct bootstrap_secret *secrets; /* read before anything is bought */
+    size_t n_secrets;
+
+    /* what is there, as of the last reconcile */
+    struct run_look look;
+    struct run_node *nodes; /* by slot */
+    int n_nodes;
+    struct resource_list others; /* everything of the stack that is not a node in use */
+    int others_unwanted;         /* of these: second machines and stopped ones */
+
+    /* the work on the nodes */
+    struct watch *watch; /* while it runs */
+    int64_t end_ms;      /* how long machines may take to end */
+    struct run_validation validation;
+};
+
+/* For the stack `name` (NULL: none, gc). Opens no provider and reads no journal. Close with run_close. */
+int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err);
+/* Closes the providers, drops the lock, frees all. Accepts NULL. */
+void run_close(struct run *run);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The nodes of a run and their records in the journal. */
+#include "base/gp_base.h"
+
+#include "engine/run/run_node.h"
+
+#include "engine/run/run_event.h"
+
+#include <assert.h>
+
+static void node_clear(struct run_node *n) {
+    node_link_close(&n->link);
+    ssh_target_clear(&n->link.target);
+    node_record_clear(&n->rec);
+    resource_clear(&n->res);
+    gp_cancel_clear(&n->cancel);
+}
+
+void run_nodes_alloc(struct run *run, int n) {
+    if (n <= run->n_nodes) return;
+    run->nodes = xrealloc(run->nodes, (size_t)n * sizeof *run->nodes);
+    for (int i = run->n_nodes; i < n; i++) {
+        struct run_node *node = &run->nodes[i];
+        *node = (struct run_node){.slot = i};
+        node->cancel.efd = -1;
+        node->rec = (struct node_record){.slot = i, .phase = NODE_PLANNED};
+        resource_init(&node->res, RES_INSTANCE, "");
+        node->res.slot = i;
+    }
+    run->n_nodes = n;
+    for (int i = 0; i < n; i++) run->nodes[i].run = run;
+}
+
+void run_nodes_free(struct run *run) {
+    for (int i = 0; i < run->n_nodes; i++) node_clear(&run->nodes[i]);
+    free(run->nodes);
+}
+
+bool run_any_exists(const struct run *run) {
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists) return true;
+    return false;
+}
+
+int run_node_save(const struct run_node *n, struct gp_error *err) {
+    return journal_node_put(n->run->e->journal, n->run->stack.uid, &n->rec, err);
+}
+
+int run_node_restart(struct run_node *n, struct gp_error *err) {
+    n->rec.phase = NODE_REACHING;
+    free(n->rec.note);
+    n->rec.note = NULL;
+    return run_node_save(n, err);
+}
+
+int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err) {
+    assert(n->rec.phase == phase || node_phase_legal(n->rec.phase, phase));
+    n->rec.phase = phase;
+    int r = run_node_save(n, err);
+    static const char *const says[] = {
+        [NODE_REACHING] = "waiting for ssh",         [NODE_BOOTSTRAPPING] = "setting it up",
+        [NODE_CHECKING] = "checking the node",       [NODE_WAITING] = "waiting for the other nodes",
+        [NODE_GANG] = "checking all nodes together", [NODE_READY] = "proven"};
+    bool said = (size_t)phase < GP_ARRAY_LEN(says) && says[phase] != NULL;
+    if (r == 0)
+        run_event(n->run, n->slot, phase, phase == NODE_READY ? EVENT_DONE : EVENT_START, "", "%s",
+                  said ? says[phase] : node_phase_name(phase));
+    return r;
+}

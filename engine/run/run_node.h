@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One slot of a run's stack: its journal record, its machine, its connection, its results. */
+#ifndef GP_ENGINE_RUN_NODE_H
+#define GP_ENGINE_RUN_NODE_H
+
+#include "engine/run/run.h"
+
+#define RUN_MAX_SLOTS 4096 /* a tag that says more is not believed */
+
+/* Owned by its node thread while the pool runs, by the coordinator otherwise. */
+struct run_node {
+    struct run *run;
+    int slot;
+
+    /* what is there */
+    struct node_record rec;
+    struct resource res; /* as of the last reconcile or watch; kind RES_INSTANCE or RES_HOST */
+    bool exists;         /* the cloud has it and it is not gone */
+
+    /* the work on it */
+    bool skip; /* nothing to do for it */
+    struct node_link link;
+    struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
+    char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last reported */
+
+    /* what came of it */
+    struct bootstrap_result boot;
+    struct report_node report;
+    int rc;
+    struct gp_error err;
+};
+
+/* Makes the run have at least n nodes; new ones are planned and have no machine. */
+void run_nodes_alloc(struct run *run, int n);
+void run_nodes_free(struct run *run);
+bool run_any_exists(const struct run *run); /* any node has a machine */
+/* Starts a node's story again at NODE_REACHING (validate, a changed spec, a crash in between). */
+int run_node_restart(struct run_node *n, struct gp_error *err);
+/* Writes its record to the journal. */
+int run_node_save(const struct run_node *n, struct gp_error *err);
+/* Moves a node on (legal moves only), saves it and reports it. */
+int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The providers that a run has open. */
+#ifndef GP_ENGINE_RUN_PROVIDER_H
+#define GP_ENGINE_RUN_PROVIDER_H
+
+#include "engine/run/run.h"
+
+/* Opens a provider once per run; the first decides the owner. Borrowed: run_close closes it. */
+int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
+/* The further providers of the spec: nodes may be there too. One that does not open is reported and noted in
+ * run->look.covered. */
+void run_open_further(struct run *run);
+/* The longest time that a list of the open providers may lag, and the pause between two lists. */
+int64_t run_settle_ms(const struct run *run);
+int64_t run_pause_ms(const struct run *run);
+int64_t run_cloud_s(const struct run *run, const char *provider); /* that provider's clock, wall seconds */
+
+#endif

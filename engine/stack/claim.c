@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a stack may go on, under which identity, and what is remembered of it: everything between
+ * the first list and the first launch. The verb's thread, under the stack's lock. */
+#include "base/gp_base.h"
+
+#include "engine/stack/claim.h"
+
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/stack/forget.h"
+#include "engine/stack/reconcile.h"
+#include "engine/stack/teardown.h"
+
+static int64_t cloud_now_s(const struct run *run) { return clock_wall_s() + run->home->clock_skew_s; }
+
+static bool is_expired(const struct run *run) {
+    return run->stack.uid != NULL && run->stack.expires_s != 0 && cloud_now_s(run) >= run->stack.expires_s;
+}
+
+/* Machines cannot be changed under a running stack: what bought them must be what the spec says. */
+static int same_machines(const struct run *run, struct gp_error *err) {
+    GP_AUTO_FREE char *old = NULL;
+    struct stack known = {0};
+    struct gp_error why = {0};
+    int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, &old, &why);
+    stack_clear(&known);
+    if (r != 0 || old == NULL || old[0] == '\0') return 0;
+    GP_AUTO_FREE char *changed = spec_fixed_difference(old, run->spec);
+    if (changed == NULL) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "'%s' was launched with another '%s': machines are not changed in "
+                   "place: 'gpuprov down %s' first, then 'gpuprov up'",
+                   run->stack.name, changed, run->stack.name);
+}
+
+int claim_may_go_on(const struct run *run, struct gp_error *err) {
+    if (!run_any_exists(run)) return 0;
+    if (is_expired(run))
+        return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first", run->stack.name,
+                       run->stack.name);
+    return same_machines(run, err);
+}
+
+int claim_retire_expired(struct run *run, struct gp_error *err) {
+    if (!is_expired(run)) return 0;
+    run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile", "what is left of an expired '%s' is ended first",
+              run->stack.name);
+    struct down_result gone = {0};
+    int r = teardown(run, &gone, err);
+    down_result_clear(&gone);
+    if (r == 0 && run->stack.uid != NULL)
+        r = gp_fail(err, GP_EENV,
+                    "what is left of an expired '%s' does not vanish yet: 'gpuprov down "
+                    "%s', or another name",
+                    run->stack.name, run->stack.name);
+    resource_list_clear(&run->others);
+    run->others_unwanted = 0;
+    return r;
+}
+
+static bool is_listed(const struct run *run) {
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        if (r->claim && str_eq(r->uid, run->stack.uid)) return true;
+    }
+    return false;
+}
+
+/* A stack of its own, with its whole time before it. region: where a claim would be, NULL as spec. */
+static void begin_stack(struct run *run, const char *region) {
+    const struct spec_offer *first = &run->spec->offers.items[0];
+    int64_t now = cloud_now_s(run);
+    struct stack s = {.owner = xstrdup(run->owner),
+                      .name = xstrdup(run->spec->name),
+                      .spec_hash = xstrdup(run->spec->hash),
+                      .provider = xstrdup(run->home->ops->name),
+                      .region = xstrdup(region != NULL         ? region
+                                        : first->regions.n > 0 ? first->regions.v[0]
+                                                               : ""),
+                      .created_s = now,
+                      .expires_s = now + run->spec->ttl_ms / 1000};
+    stack_clear(&run->stack);
+    run->stack = s;
+}
+
+/* What a spec may change under machines: who may reach them. */
+static int apply_to_machines(struct run *run, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    int r = 0;
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        resource_list_add(&known, &run->others.list.items[i]);
+    }
+    for (size_t i = 0; r == 0 && i < run->providers.len; i++) {
+        struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .known = &known};
+        r = run->providers.items[i]->ops->prepare(run->providers.items[i], &req, err);
+    }
+    return r;
+}
+
+int claim_take(struct run *run, struct gp_error *err) {
+    struct provider *home = run->home;
+    if (run_any_exists(run)) return apply_to_machines(run, err);
+    GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
+    GP_AUTO_FREE char *region = xstrdup(before != NULL ? run->stack.region : NULL);
+    bool known = before != NULL && (!home->ops->unique_claim || is_listed(run));
+    begin_stack(run, region); /* no machine is there: the spec decides, whatever a claim says */
+    if (known) run->stack.uid = xstrdup(before);
+    struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
+    int r = home->ops->prepare(home, &req, err);
+    if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
+    if (before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
+    if (r == 0 && is_expired(run))
+        r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first", run->stack.name,
+                    run->stack.name);
+    return r;
+}
+
+/* What was proven under another spec is set up and proven again. */
+static int begin_again(struct run *run, struct gp_error *err) {
+    int r = 0;
+    free(run->stack.spec_hash);
+    run->stack.spec_hash = xstrdup(run->spec->hash);
+    for (int i = 0; r == 0 && i < run->n_nodes; i++) {
+        if (!run->nodes[i].exists) continue;
+        resource_set(&run->nodes[i].rec.boot_id, "");
+        r = run_node_restart(&run->nodes[i], err);
+    }
+    int64_t ttl_s = run->stack.expires_s - run->stack.created_s;
+    if (r == 0 && run_any_exists(run) && run->stack.created_s > 0 && run->stack.expires_s > 0 &&
+        llabs(ttl_s - run->spec->ttl_ms / 1000) > 60) {
+        char when[40];
+        time_format_utc(when, sizeof when, run->stack.expires_s);
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl",
+                  "the deadline stays %s: another limits.ttl counts from the next 'down' and 'up'", when);
+    }
+    return r;
+}
+
+int claim_remember(struct run *run, struct gp_error *err) {
+    int r = str_eq(run->stack.spec_hash, run->spec->hash) ? 0 : begin_again(run, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *canonical = spec_canonical(run->spec);
+    return journal_stack_put(run->e->journal, &run->stack, canonical, err);
+}
+
+/* Somebody else's claim is theirs to remove: ours came out of an intent in this journal. */
+static int is_ours(struct run *run, bool *ret, struct gp_error *err) {
+    struct intent_list all = {0};
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
+    *ret = !run->home->ops->unique_claim;
+    bool launching = false;
+    for (size_t i = 0; i < all.list.len; i++) {
+        const struct intent *in = &all.list.items[i];
+        bool machine = in->kind == RES_INSTANCE || in->kind == RES_HOST;
+        *ret = *ret || !machine;
+        launching = launching || (machine && in->state == INTENT_OPEN);
+    }
+    *ret = *ret && !launching;
+    intent_list_clear(&all);
+    return r;
+}
+
+void claim_take_back(struct run *run) {
+    struct down_result gone = {0};
+    struct gp_error why = {0};
+    bool ours = false;
+    if (run->stack.uid == NULL || run_any_exists(run) || gp_cancelled(&run->e->cancel)) return;
+    int r = is_ours(run, &ours, &why);
+    if (r == 0 && ours) r = reconcile(run, &why); /* another run may have launched under it meanwhile */
+    if (r == 0 && ours && !run_any_exists(run)) r = teardown(run, &gone, &why);
+    if (r != 0) run_event(run, -1, NODE_ENDING, EVENT_WARN, "claim", "%s", why.msg);
+    down_result_clear(&gone);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machines of the stack that its spec does not want. The verb's thread, under the stack's lock. */
+#include "base/gp_base.h"
+
+#include "engine/stack/extras.h"
+
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/destroy.h"
+#include "engine/stack/reconcile.h"
+
+int extras_end(struct run *run, struct gp_error *err) {
+    int64_t deadline = clock_deadline(run->end_ms);
+    for (;;) {
+        struct resource_list extra = {0};
+        for (size_t i = 0; i < run->others.list.len; i++) {
+            const struct resource *r = &run->others.list.items[i];
+            if (resource_is_machine(r) && destroy_is_ours(run, r)) vec_push(&extra.list, *r);
+        }
+        for (int i = run->spec->nodes; i < run->n_nodes; i++)
+            if (run->nodes[i].exists) vec_push(&extra.list, run->nodes[i].res);
+        int r = 0;
+        struct destroy_asked asked = {0};
+        if (extra.list.len > 0) r = destroy_layer(run, &extra, DESTROY_MACHINES, &asked, err);
+        strv_clear(&asked.ids);
+        bool none = extra.list.len == 0;
+        if (r == 0 && !none && clock_left_ms(deadline) == 0)
+            r = gp_fail(err, GP_EBILLED,
+                        "%s is not wanted and does not end within %d minutes: look at it in "
+                        "the cloud's console, or 'gpuprov down %s'",
+                        extra.list.items[0].id, (int)(run->end_ms / 60000), run->stack.name);
+        vec_free(&extra.list);
+        if (r != 0 || none) return r;
+        r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
+        if (r == 0) r = reconcile(run, err);
+        if (r != 0) return r;
+    }
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Creating what is missing: gang-wise, offer after offer, each attempt after its intent (which the
+ * provider commits). A create whose outcome is unknown is settled before anything else is tried. */
+#include "base/gp_base.h"
+
+#include "engine/stack/launch.h"
+
+#include "engine/internal.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "templates/templates.h"
+
+#define REPLAYS 3
+
+/* What a refusal rules out for the rest of this launch. */
+struct ruled_out {
+    enum gp_scope scope;
+    const struct offer *offer;
+};
+struct launch {
+    struct run *run;
+    VEC_OF(struct ruled_out) out;
+    struct str reasons;
+    struct gp_error last; /* refusal */
+    int worst_exit;
+    enum gp_code worst;
+    struct secret host_key; /* first-contact pair, one per launch */
+    char *host_key_public;
+};
+
+static bool is_ruled_out(const struct launch *l, const struct offer *o) {
+    for (size_t i = 0; i < l->out.len; i++) {
+        const struct offer *bad = l->out.items[i].offer;
+        bool provider = strcmp(bad->provider, o->provider) == 0;
+        bool region = provider && strcmp(bad->region, o->region) == 0;
+        bool place = region && strcmp(bad->zone, o->zone) == 0 && strcmp(bad->instance_type, o->instance_type) == 0 &&
+                     bad->market == o->market;
+        switch (l->out.items[i].scope) {
+        case GP_SCOPE_ZONE:
+            if (place) return true;
+            break;
+        case GP_SCOPE_REGION:
+            if (region && bad->market == o->market && strcmp(bad->instance_type, o->instance_type) == 0) return true;
+            break;
+        case GP_SCOPE_OFFER:
+            if (bad->spec_index == o->spec_index) return true;
+            break;
+        case GP_SCOPE_PROVIDER:
+            if (provider) return true;
+            break;
+        case GP_SCOPE_NONE: break;
+        }
+    }
+    return false;
+}
+
+/* The nodes of one stack talk over private addresses: later ones join the first ones' region. */
+static bool beside_the_others(const struct run *run, const struct offer *o) {
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct run_node *n = &run->nodes[i];
+        if (!n->exists) continue;
+        if (strcmp(n->res.provider, o->provider) != 0 || strcmp(n->res.region, o->region) != 0) return false;
+    }
+    return true;
+}
+
+static int take_created(struct run *run, const struct resource_list *made, const char *first_key,
+                        struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < made->list.len; i++) {
+        const struct resource *res = &made->list.items[i];
+        if (!resource_is_machine(res) || res->slot < 0 || res->slot >= RUN_MAX_SLOTS) continue;
+        if (res->billed) engine_note_billed(run->e, res->id, true);
+        run_nodes_alloc(run, res->slot + 1);
+        struct run_node *n = &run->nodes[res->slot];
+        if (res->state == RES_GONE) { /* a settled launch whose machine has ended since */
+            n->rec.attempt = GP_MAX(n->rec.attempt, res->attempt);
+            continue;
+        }
+        resource_clear(&n->res);
+        resource_copy(&n->res, res);
+        n->exists = true;
+        resource_set(&n->rec.resource_id, res->id);
+        if (first_key != NULL) resource_set(&n->rec.host_key_first, first_key);
+        if (res->other_run) resource_set(&n->rec.host_key_first, "");
+        resource_set(&n->rec.host_key_next, "");
+        resource_set(&n->rec.host_key, "");
+        n->rec.attempt = res->attempt;
+        n->rec.phase = NODE_LAUNCHING;
+        r = run_node_save(n, err);
+        if (r == 0)
+            run_event(run, res->slot, NODE_LAUNCHING, EVENT_DONE, "create", "%s in %s%s%s", res->id, res->region,
+                      res->zone[0] ? " " : "", res->zone);
+    }
+    return r;
+}
+
+int launch_replay(struct run *run, const struct intent *intent, struct gp_error *err) {
+    struct provider *p = NULL;
+    int r = run_provider(run, intent->provider, &p, err);
+    if (r != 0) return r;
+    struct offer offer = {.provider = intent->provider,
+                          .region = intent->region,
+                          .zone = intent->zone,
+                          .instance_type = xstrdup(""),
+                          .image = xstrdup(""),
+                          .image_name = xstrdup(""),
+                          .subnet = xstrdup(""),
+                          .gpu_model = xstrdup(""),
+                          .price_usd_per_h = -1,
+                          .price_source = xstrdup("")};
+    struct create_req req = {.stack = &run->stack,
+                             .spec = run->spec,
+                             .offer = &offer,
+                             .slot_first = intent->slot_first,
+                             .slot_count = intent->slot_count,
+                             .attempt = intent->attempt,
+                             .login_pubkey = run->login.pubkey,
+                             .user_data = "",
+                             .host_key_private = "",
+                             .host_key_public = "",
+                             .replay = intent};
+    struct gp_error why = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    for (int i = 0; i < REPLAYS; i++) {
+        gp_error_clear(&why);
+        run_event(run, -1, NODE_LAUNCHING, EVENT_PROGRESS, "settle",
+                  "the outcome of a launch (nodes %d..%d, attempt %d) is not known: asking %s again "
+                  "with the same token",
+                  intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->attempt, intent->provider);
+        r = p->ops->create(p, &req, &made, &why);
+        if (r != -GP_EUNKNOWN) break;
+        struct gp_error cancelled = {0};
+        if (gp_sleep(1000 << i, &run->e->cancel, &cancelled) != 0) break;
+    }
+    free(offer.instance_type);
+    free(offer.image);
+    free(offer.image_name);
+    free(offer.subnet);
+    free(offer.gpu_model);
+    free(offer.price_source);
+    if (r == 0) return take_created(run, &made, NULL, err);
+    if (err != NULL) *err = why;
+    if (r == -GP_EUNKNOWN)
+        return gp_wrap(err,
+                       "nodes %d..%d may or may not exist at %s (token %s): 'gpuprov up' asks "
+                       "again, 'gpuprov down %s' ends them",
+                       intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->provider, intent->token,
+                       run->stack.name);
+    return r;
+}
+
+/* Replays every open launch; after it nothing is unknown any more, or it failed. */
+static int settle_unknown(struct run *run, struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++)
+        if (open.list.items[i].kind == RES_INSTANCE && str_eq(open.list.items[i].spec_hash, run->spec->hash))
+            r = launch_replay(run, &open.list.items[i], err);
+    intent_list_clear(&open);
+    return r;
+}
+
+/* A node that is launched late has only what is left of its stack's time; a minute at least. */
+static int64_t time_left_s(const struct run *run, const struct provider *p) {
+    return GP_MAX(run->stack.expires_s - clock_wall_s() - p->clock_skew_s, (int64_t)60);
+}
+
+static int render_user_data(struct launch *l, const struct provider *p, struct str *out, struct gp_error *err) {
+    struct run *run = l->run;
+    struct cloud_init_req req = {.login_pubkey = run->login.pubkey,
+                                 .host_key_private = secret_reveal(&l->host_key),
+                                 .host_key_public = l->host_key_public,
+                                 .stack = run->stack.name,
+                                 .uid = run->stack.uid,
+                                 .expires_s = run->stack.expires_s,
+                                 .ttl_s = time_left_s(run, p)};
+    return template_cloud_init(&req, out, err);
+}
+
+/* The provider of an offer knows the stack before it makes anything for it. */
+static int claim_there_too(struct run *run, struct provider *p, const struct offer *o, struct gp_error *err) {
+    if (strcmp(p->ops->name, run->stack.provider) == 0) return 0;
+    struct stack there = {0};
+    stack_copy(&there, &run->stack);
+    free(there.region);
+    there.region = xstrdup(o->region);
+    struct prepare_req req = {.stack = &there, .spec = run->spec, .further = true};
+    int r = p->ops->prepare(p, &req, err);
+    if (r == 0 && strcmp(there.uid, run->stack.uid) != 0)
+        r = gp_fail(err, GP_EEXISTS,
+                    "%s has another stack '%s' (uid %s): end it first, or choose "
+                    "another name",
+                    p->ops->name, run->stack.name, there.uid);
+    stack_clear(&there);
+    return r;
+}
+
+static int try_offer(struct launch *l, const struct offer *o, int first, int count, struct gp_error *err) {
+    struct run *run = l->run;
+    struct provider *p = NULL;
+    GP_AUTO_STR struct str user_data = {0};
+    str_add(&user_data, "");
+    int r = run_provider(run, o->provider, &p, err);
+    if (r == 0) r = claim_there_too(run, p, o, err);
+    if (r == 0 && p->ops->user_data && l->host_key_public == NULL)
+        r = ssh_key_make("gpuprov-first-contact", &l->host_key, &l->host_key_public, err);
+    if (r == 0 && p->ops->user_data) r = render_user_data(l, p, &user_data, err);
+    int attempt = 0;
+    for (int s = first; s < first + count; s++) attempt = GP_MAX(attempt, run->nodes[s].rec.attempt + 1);
+    for (int s = first; r == 0 && s < first + count; s++) {
+        struct run_node *n = &run->nodes[s];
+        n->rec.attempt = attempt;
+        n->rec.phase = NODE_LAUNCHING;
+        resource_set(&n->rec.host_key_first, p->ops->user_data ? l->host_key_public : "");
+        r = run_node_save(n, err);
+    }
+    if (r != 0) return r;
+    GP_AUTO_FREE char *text = offer_text(o);
+    run_event(run, count == 1 ? first : -1, NODE_LAUNCHING, EVENT_START, "create", "%d x %s", count, text);
+    struct create_req req = {.stack = &run->stack,
+                             .spec = run->spec,
+                             .offer = o,
+                             .slot_first = first,
+                             .slot_count = count,
+                             .attempt = attempt,
+                             .login_pubkey = run->login.pubkey,
+                             .user_data = user_data.s,
+                             .host_key_private = p->ops->user_data ? secret_reveal(&l->host_key) : "",
+                             .host_key_public = p->ops->user_data ? l->host_key_public : ""};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    GP_AUTO_FREE char *under_way = xasprintf("(a launch of nodes %d..%d at %s %s, not answered yet)", first,
+                                             first + count - 1, o->provider, o->zone[0] ? o->zone : o->region);
+    if (p->ops->billed) engine_note_billed(run->e, under_way, true); /* for the second Ctrl-C */
+    r = p->ops->create(p, &req, &made, err);
+    if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
+    for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, but not written down */
+        if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
+    if (r == -GP_EUNKNOWN) {
+        gp_error_clear(err);
+        r = settle_unknown(run, err);
+        if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
+        return r;
+    }
+    if (r != 0) return r;
+    return take_created(run, &made, p->ops->user_data ? l->host_key_public : NULL, err);
+}
+
+static bool all_exist(const struct run *run, int first, int count) {
+    for (int s = first; s < first + count; s++)
+        if (!run->nodes[s].exists) return false;
+    return true;
+}
+
+/* What a failed create rules out; NONE: it ends the launch. An unknown outcome is never a refusal. */
+static enum gp_scope refused_scope(const struct gp_error *why) {
+    if (why->code == GP_EUNKNOWN || why->code == GP_ECANCELLED || why->code == GP_EBILLED) return GP_SCOPE_NONE;
+    if (why->scope != GP_SCOPE_NONE) return why->scope;
+    switch (why->code) {
+    case GP_ECAPACITY:
+    case GP_EQUOTA:
+    case GP_ETHROTTLED: return GP_SCOPE_ZONE;
+    case GP_EENDPOINT: return GP_SCOPE_REGION;
+    case GP_EAUTH:
+    case GP_EMONEY: return GP_SCOPE_PROVIDER;
+    default: return GP_SCOPE_NONE;
+    }
+}
+
+/* Remembers a refusal; false: it is no refusal but an error that ends the launch. */
+static bool note_refusal(struct launch *l, const struct offer *o, const struct gp_error *why) {
+    enum gp_scope scope = refused_scope(why);
+    if (scope == GP_SCOPE_NONE) return false;
+    struct ruled_out out = {.scope = scope, .offer = o};
+    vec_push(&l->out, out);
+    l->last = *why;
+    GP_AUTO_FREE char *text = offer_text(o);
+    run_event(l->run, -1, NODE_LAUNCHING, EVENT_WARN, "create", "%s: %s", text, why->msg);
+    str_addf(&l->reasons, "%s%s: %s", l->reasons.len ? "; " : "", text, why->detail[0] ? why->detail : why->msg);
+    int code = gp_exit_code(why->code);
+    if (l->worst == GP_OK || gp_exit_worst(code, l->worst_exit) != l->worst_exit) {
+        l->worst = why->code;
+        l->worst_exit = code;
+    }
+    return true;
+}
+
+static int launch_range(struct launch *l, const struct offer_list *offers, int first, int count, struct gp_error *err) {
+    struct run *run = l->run;
+    bool skipped = false;
+    for (size_t i = 0; i < offers->list.len; i++) {
+        const struct offer *o = &offers->list.items[i];
+        if (gp_cancelled(&run->e->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
+        if (is_ruled_out(l, o) || !beside_the_others(run, o)) continue;
+        if (o->max_count > 0 && o->max_count < count) {
+            str_addf(&l->reasons, "%s%s holds %d", l->reasons.len ? "; " : "", o->provider, o->max_count);
+            skipped = true;
+            continue;
+        }
+        struct gp_error why = {0};
+        int r = try_offer(l, o, first, count, &why);
+        if (r == 0 && all_exist(run, first, count)) return 0;
+        if (r == 0) /* a settled launch that made nothing: go on with the next offer */
+            continue;
+        if (!note_refusal(l, o, &why)) {
+            if (err != NULL) *err = why;
+            return r;
+        }
+    }
+    if (l->out.len == 1 && !skipped) { /* then its own words say more */
+        if (err != NULL) *err = l->last;
+        return gp_wrap(err, "no offer has %d node%s", count, count == 1 ? "" : "s");
+    }
+    return gp_fail(err, l->worst ? l->worst : GP_ECAPACITY, "no offer has %d node%s: %s", count, count == 1 ? "" : "s",
+                   l->reasons.s ? l->reasons.s
+                                : "none fits beside the nodes "
+                                  "that are there");
+}
+
+int launch_missing(struct run *run, const struct offer_list *offers, struct gp_error *err) {
+    struct launch l = {.run = run};
+    int r = 0, wanted = run->spec->nodes;
+    for (int s = 0; r == 0 && s < wanted;) {
+        int count = 0;
+        while (s + count < wanted && !run->nodes[s + count].exists) count++;
+        if (count > 0) r = launch_range(&l, offers, s, count, err);
+        s += count + 1;
+    }
+    vec_free(&l.out);
+    str_clear(&l.reasons);
+    secret_clear(&l.host_key);
+    free(l.host_key_public);
+    return r;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cloud is the truth, the journal a memory of intentions: this makes them agree. A stack that the
+ * journal does not know is found again by its tags. */
+#include "base/gp_base.h"
+
+#include "engine/stack/reconcile.h"
+
+#include "engine/internal.h"
+#include "engine/run/ending.h"
+#include "engine/run/lock.h"
+#include "engine/run/look.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/forget.h"
+
+#define LAG_MAX_AGE_S 600 /* what was made longer ago is listed, or gone */
+
+static bool has_slot(const struct run *run, const struct resource *r) {
+    return resource_is_machine(r) && run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0 && r->slot >= 0 &&
+           r->slot < RUN_MAX_SLOTS;
+}
+
+/* What the journal remembers of this stack, before the cloud is asked. */
+static int recall(struct run *run, struct gp_error *err) {
+    struct stack known = {0};
+    struct gp_error why = {0};
+    if (run->owner == NULL) return 0; /* no provider opened: nothing is known of whose stack it would be */
+    int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, NULL, &why);
+    if (r == -GP_ENOTFOUND) {
+        run->adopted = run->stack.uid == NULL;
+        return 0;
+    }
+    if (r != 0) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    stack_clear(&run->stack);
+    run->stack = known;
+    return 0;
+}
+
+/* Where the journal knows something of this stack, that provider is asked too. */
+static int recall_providers(struct run *run, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (k->state == RES_GONE) continue;
+        if (k->billed) engine_note_billed(run->e, k->id, true);
+        r = ending_provider(run, k->provider, err);
+    }
+    struct intent_list open = {0}; /* cut while it made its first thing there: nothing is listed yet */
+    if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) r = ending_provider(run, open.list.items[i].provider, err);
+    intent_list_clear(&open);
+    return r;
+}
+
+static int recall_nodes(struct run *run, struct gp_error *err) {
+    if (run->stack.uid == NULL) return 0;
+    struct node_record_list records = {0};
+    int r = journal_nodes(run->e->journal, run->stack.uid, &records, err);
+    for (size_t i = 0; r == 0 && i < records.list.len; i++) {
+        struct node_record *rec = &records.list.items[i];
+        if (rec->slot < 0 || rec->slot >= RUN_MAX_SLOTS) continue;
+        run_nodes_alloc(run, rec->slot + 1);
+        struct run_node *n = &run->nodes[rec->slot];
+        node_record_clear(&n->rec);
+        n->rec = *rec;
+        *rec = (struct node_record){0};
+    }
+    node_record_list_clear(&records);
+    return r;
+}
+
+/* Takes the identity from the claim (or, without one, from any resource) as the cloud has it. */
+static int adopt_identity(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+    const struct resource *from = NULL;
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (r->state == RES_GONE || r->uid[0] == '\0') continue;
+        if (from == NULL || (r->claim && !from->claim)) from = r;
+    }
+    if (from == NULL) return 0;
+    int64_t expires_s = from->expires_s; /* machines have their own, in the call that made them */
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (resource_is_machine(r) && r->state != RES_GONE && strcmp(r->uid, from->uid) == 0 && r->expires_s > 0)
+            expires_s = r->expires_s;
+    }
+    GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
+    if (before != NULL && (strcmp(before, from->uid) == 0 || !from->claim)) return 0;
+    if (before != NULL)
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "reconcile",
+                  "the journal knew '%s' as %s; the cloud has %s: going on with the cloud's", run->stack.name,
+                  run->stack.uid, from->uid);
+    struct stack adopted = {.owner = xstrdup(run->owner),
+                            .name = xstrdup(run->stack.name),
+                            .uid = xstrdup(from->uid),
+                            .spec_hash = xstrdup(from->spec_hash),
+                            .provider = xstrdup(from->provider),
+                            .region = xstrdup(from->region),
+                            .created_s = from->created_s,
+                            .expires_s = expires_s};
+    stack_clear(&run->stack);
+    run->stack = adopted;
+    if (before != NULL && !run_is_locked(run)) return 0; /* only looking */
+    struct gp_error why = {0};
+    int r = before != NULL ? forget_ended(run, before, &why) : 0;
+    if (r == 0) r = journal_stack_put(run->e->journal, &run->stack, NULL, &why);
+    r = ending_wrote(run, r, &why);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
+/* Of two machines for one slot the first by id stays, whatever this side's journal says: both sides of
+ * a race choose the same one. */
+static bool supersedes(const struct run_node *n, const struct resource *r) {
+    return !n->exists || strcmp(r->id, n->res.id) < 0;
+}
+
+static void place_node(struct run *run, const struct resource *r) {
+    run_nodes_alloc(run, r->slot + 1);
+    struct run_node *n = &run->nodes[r->slot];
+    bool first = supersedes(n, r);
+    if (n->exists) {
+        const struct resource *second = first ? &n->res : r;
+        run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile",
+                  "%s is a second machine for node %d: 'up' ends it", second->id, r->slot);
+        resource_list_add(&run->others, second);
+        run->others_unwanted++;
+    }
+    if (!first) return;
+    resource_clear(&n->res);
+    resource_copy(&n->res, r);
+    n->exists = true;
+}
+
+/* A record whose machine is another one (or gone) starts again from its beginning. */
+static int fit_record(struct run_node *n, struct gp_error *err) {
+    const char *had = n->rec.resource_id ? n->rec.resource_id : "";
+    if (n->exists && strcmp(had, n->res.id) == 0) return 0;
+    if (!n->exists && had[0] == '\0') return 0;
+    int attempt = GP_MAX(n->rec.attempt, n->exists ? n->res.attempt : 0);
+    /* this is what was being launched when the run was cut: it shows the key made for it */
+    bool expected = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
+    char *first = expected ? GP_STEAL(n->rec.host_key_first) : NULL;
+    node_record_clear(&n->rec);
+    n->rec = (struct node_record){.slot = n->slot,
+                                  .attempt = attempt,
+                                  .resource_id = xstrdup(n->exists ? n->res.id : ""),
+                                  .host_key_first = first,
+                                  .phase = n->exists ? NODE_REACHING : NODE_PLANNED};
+    if (!run_is_locked(n->run)) return 0; /* only looking: the record is another run's to write */
+    return run_node_save(n, err);
+}
+
+/* Where one listed thing belongs: a node, something else, or the past. */
+static void place(struct run *run, const struct resource *res) {
+    bool slot = has_slot(run, res), gone = res->state == RES_GONE;
+    if (res->billed || gone) engine_note_billed(run->e, res->id, !gone);
+    if (gone && slot) { /* its token is used up, also where the journal never knew it */
+        run_nodes_alloc(run, res->slot + 1);
+        struct node_record *rec = &run->nodes[res->slot].rec;
+        rec->attempt = GP_MAX(rec->attempt, res->attempt);
+    }
+    if (gone) return;
+    if (slot && (res->state == RES_PENDING || res->state == RES_RUNNING)) {
+        place_node(run, res);
+        return;
+    }
+    resource_list_add(&run->others, res);
+    if (slot && res->state == RES_STOPPED) run->others_unwanted++;
+}
+
+int reconcile_listing(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = adopt_identity(run, seen, err);
+    if (r != 0) return r;
+    resource_list_clear(&run->others);
+    run->others_unwanted = 0;
+    for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
+    for (size_t i = 0; r == 0 && i < seen->list.len; i++) {
+        r = ending_wrote(run, journal_resource_put(run->e->journal, &seen->list.items[i], &why), &why);
+        place(run, &seen->list.items[i]);
+    }
+    for (int i = 0; r == 0 && i < run->n_nodes; i++) {
+        run->nodes[i].rec.slot = i;
+        r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);
+    }
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
+/* A machine that the journal saw made a moment ago and the cloud does not list yet. */
+static int not_listed_yet(struct run *run, const struct resource_list *seen, bool *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    *ret = false;
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        bool recent = k->created_s == 0 || run_cloud_s(run, k->provider) - k->created_s < LAG_MAX_AGE_S;
+        if (!resource_is_machine(k) || k->state == RES_GONE || !recent || !look_is_seen(run, k->provider, k->region))
+            continue;
+        bool there = false;
+        for (size_t s = 0; s < seen->list.len; s++) there = there || strcmp(seen->list.items[s].id, k->id) == 0;
+        *ret = *ret || !there;
+    }
+    return r;
+}
+
+/* One list without a machine proves nothing: it is read again for as long as the list may lag. */
+static int list_until_settled(struct run *run, struct resource_list *seen, struct gp_error *err) {
+    int64_t until = clock_deadline(run_settle_ms(run));
+    for (;;) {
+        bool lags = false;
+        int r = look_for_run(run, seen, err);
+        if (r == 0 && run_is_locked(run)) r = not_listed_yet(run, seen, &lags, err);
+        if (r != 0 || !lags || clock_left_ms(until) == 0) return r;
+        r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
+        if (r != 0) return r;
+        resource_list_clear(seen);
+    }
+}
+
+int reconcile(struct run *run, struct gp_error *err) {
+    int r = recall(run, err);
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    if (r == 0) r = recall_providers(run, err);
+    if (r == 0) r = recall_nodes(run, err);
+    if (r == 0) r = list_until_settled(run, &seen, err);
+    return r == 0 ? reconcile_listing(run, &seen, err) : r;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches that were cut before their reply was read: whether they made anything is settled before anything else
+ * is launched. The verb's thread, under the stack's lock. */
+#include "base/gp_base.h"
+
+#include "engine/stack/settle.h"
+
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/forget.h"
+#include "engine/stack/launch.h"
+#include "engine/stack/reconcile.h"
+
+#define INTENT_REPLAY_MAX_AGE_S (12 * 3600)
+
+static int is_open(struct run *run, int64_t id, bool *ret, struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    *ret = false;
+    for (size_t i = 0; i < open.list.len; i++) *ret = *ret || open.list.items[i].id == id;
+    intent_list_clear(&open);
+    return r;
+}
+
+/* A replay that the cloud refuses made nothing, and that settles it too. */
+static int replay(struct run *run, const struct intent *in, struct gp_error *err) {
+    struct gp_error why = {0};
+    bool open = true;
+    int r = launch_replay(run, in, &why);
+    if (r == 0) return 0;
+    if (is_open(run, in->id, &open, NULL) != 0 || open) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "it made nothing: %s", why.msg);
+    return 0;
+}
+
+static bool all_there(const struct run *run, const struct intent *in) {
+    bool all = true;
+    for (int s = in->slot_first; s < in->slot_first + in->slot_count; s++)
+        all = all && s >= 0 && s < run->n_nodes && run->nodes[s].exists;
+    return all;
+}
+
+/* A launch for another spec is never repeated: it would buy what nobody asks for any more. It is looked for as
+ * long as a list may lag; what comes of it later is a second machine, which `up` and gc end. */
+static int settle_by_listing(struct run *run, const struct intent *in, struct gp_error *err) {
+    int64_t until = clock_deadline(run_settle_ms(run));
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
+              "a launch of nodes %d..%d for an earlier spec has no known outcome: it is not repeated, but looked for",
+              in->slot_first, in->slot_first + in->slot_count - 1);
+    for (;;) {
+        int r = reconcile(run, err);
+        if (r != 0) return r;
+        if (all_there(run, in))
+            return gp_fail(err, GP_EUSAGE,
+                           "'%s': nodes %d..%d were launched for an earlier spec: 'gpuprov down %s' "
+                           "first, then 'gpuprov up'",
+                           run->stack.name, in->slot_first, in->slot_first + in->slot_count - 1, run->stack.name);
+        if (clock_left_ms(until) == 0) break;
+        r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
+        if (r != 0) return r;
+    }
+    return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, FORGET_NOTE, err);
+}
+
+static int settle_launch(struct run *run, const struct intent *in, struct gp_error *err) {
+    if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
+    bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
+    if (!same_spec) return settle_by_listing(run, in, err);
+    if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return replay(run, in, err);
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
+              "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
+              "looks for it",
+              in->slot_first, in->slot_first + in->slot_count - 1);
+    return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, "too old", err);
+}
+
+int settle_launches(struct run *run, struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        /* named things: the provider finds them by name, so a listing settles them */
+        r = in->kind != RES_INSTANCE
+                ? journal_intent_end(run->e->journal, in->id, INTENT_DONE, "settled by listing", err)
+                : settle_launch(run, in, err);
+    }
+    intent_list_clear(&open);
+    return r;
+}

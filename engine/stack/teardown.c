@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ending a stack and proving it: nodes first, then what they used, the claim last. Gone means gone in
+ * two reads apart; an unknown launch is looked for as long as the provider's list may lag. */
+#include "base/gp_base.h"
+
+#include "engine/stack/teardown.h"
+
+#include "engine/internal.h"
+#include "engine/run/ending.h"
+#include "engine/run/look.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_provider.h"
+#include "engine/stack/destroy.h"
+#include "engine/stack/forget.h"
+
+#define GROUPS_MS (10 * 60 * 1000)
+#define TRIES 5 /* of a list that fails for a while, in a row */
+
+static bool alive(const struct resource *r) { return r->state != RES_GONE; }
+
+struct round {
+    int machines, others, claims; /* not gone yet */
+};
+
+static struct round count(const struct run *run, const struct resource_list *seen) {
+    struct round n = {0};
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (!alive(r) || !destroy_is_ours(run, r)) continue;
+        if (resource_is_machine(r)) n.machines++;
+        else if (r->claim) n.claims += destroy_claim_may_go(run, r);
+        else n.others++;
+    }
+    return n;
+}
+
+static int open_intents(struct run *run, struct intent_list *ret, struct gp_error *err) {
+    if (run->stack.uid == NULL) return 0;
+    return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, ret, err);
+}
+
+/* A claim is made before anything of its stack is in the journal: while one may be under way, of
+ * whatever stack, an empty list proves nothing yet. Milliseconds that are left of its settling time. */
+static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *err) {
+    struct intent_list open = {0};
+    *ret_ms = 0;
+    int r = journal_intents(run->e->journal, NULL, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        const struct provider_ops *ops = provider_find(in->provider);
+        if (!in->claim || ops == NULL) continue;
+        int64_t age_ms = (clock_wall_s() - in->created_s) * 1000;
+        /* one from the future: the clock was set back, so its age is not known */
+        if (age_ms < ops->settle_ms) *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - GP_MAX(age_ms, (int64_t)0));
+    }
+    intent_list_clear(&open);
+    return r;
+}
+
+/* What could not be settled within the settling time stays as a tombstone, for gc. */
+static int bury_intents(struct run *run, struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = open_intents(run, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        bool launch = in->kind == RES_INSTANCE;
+        if (!look_is_seen(run, in->provider, in->region)) continue; /* nobody has looked for it */
+        r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE, FORGET_NOTE, err);
+    }
+    intent_list_clear(&open);
+    return r;
+}
+
+/* What costs nothing and is slow to vanish gets a tombstone too: gc ends it as soon as it can. */
+static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ret->left.list.len; i++) {
+        const struct resource *left = &ret->left.list.items[i];
+        if (left->uid[0] == '\0' || left->billed || !look_is_seen(run, left->provider, left->region)) continue;
+        struct intent in = {.uid = xstrdup(left->uid),
+                            .provider = xstrdup(left->provider),
+                            .region = xstrdup(left->region),
+                            .zone = xstrdup(left->zone),
+                            .kind = left->kind,
+                            .slot_first = -1,
+                            .token = xstrdup(left->id),
+                            .body = xstrdup(""),
+                            .offer = xstrdup(""),
+                            .created_s = clock_wall_s(),
+                            .deadline_s = clock_wall_s(),
+                            .state = INTENT_TOMBSTONE,
+                            .note = xstrdup(FORGET_NOTE)};
+        r = journal_intent(run->e->journal, &in, err);
+        intent_clear(&in);
+    }
+    return r;
+}
+
+static void report_left(struct run *run, const struct resource_list *seen, struct down_result *ret) {
+    resource_list_clear(&ret->left);
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (alive(r) && destroy_is_ours(run, r)) resource_list_add(&ret->left, r);
+    }
+}
+
+int teardown_left(const char *name, const struct down_result *ret, const struct gp_error *why, struct gp_error *err) {
+    GP_AUTO_STR struct str ids = {0};
+    bool billed = false;
+    for (size_t i = 0; i < ret->left.list.len; i++) {
+        const struct resource *r = &ret->left.list.items[i];
+        billed = billed || r->billed;
+        str_addf(&ids, "%s%s", ids.len ? ", " : "", r->id);
+    }
+    if (!billed && ret->left.list.len > 0 && why->code == GP_OK)
+        return 0; /* free and slow to vanish: said by the caller, left to gc */
+    return gp_fail(err,
+                   billed      ? GP_EBILLED
+                   : why->code ? why->code
+                               : GP_EBILLED,
+                   "'%s': %s still there: %s%s%s: repeat 'gpuprov down %s'", name, ids.len ? "these are" : "what is",
+                   ids.s ? ids.s : "(not known)", why->code ? ": " : "", why->msg, name);
+}
+
+/* Of what could be seen: that of an unseen provider is the verdict's to say. */
+static bool billed_left(const struct run *run, const struct down_result *ret) {
+    for (size_t i = 0; i < ret->left.list.len; i++) {
+        const struct resource *r = &ret->left.list.items[i];
+        if (r->billed && look_is_seen(run, r->provider, r->region)) return true;
+    }
+    return false;
+}
+
+/* State of one teardown between its rounds. */
+struct teardown {
+    struct run *run;
+    struct down_result *ret;
+    struct destroy_asked asked;
+    struct strv absent;   /* known and not alive in the last read */
+    struct strv reported; /* machines of which "gone" was printed */
+    int quiet;            /* reads in a row without machines */
+    int clean;            /* reads in a row without anything */
+    int blind;            /* reads in a row in which a provider could not be seen */
+    bool looked;          /* the first round is over */
+    bool claim_seen;      /* the stack's one claim was listed */
+    int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
+};
+
+static bool listed(const struct resource_list *seen, const struct resource *r) {
+    for (size_t i = 0; i < seen->list.len; i++)
+        if (strcmp(seen->list.items[i].id, r->id) == 0) return true;
+    return false;
+}
+
+/* What the journal knows and the cloud does not list was perhaps filtered away or is late: it is ended
+ * by its id, and the list is believed only after the settling time. */
+static int end_unlisted(struct teardown *t, const struct resource_list *seen, struct gp_error *err) {
+    struct run *run = t->run;
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (t->looked || run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    struct resource_list missing = {0};
+    for (size_t i = 0; r == 0 && i < known.list.len; i++)
+        if (alive(&known.list.items[i]) && !listed(seen, &known.list.items[i]) &&
+            look_allows(run->e, known.list.items[i].provider, known.list.items[i].region))
+            vec_push(&missing.list, known.list.items[i]); /* borrowed */
+    if (r == 0 && missing.list.len > 0) {
+        t->settle_until_ms = clock_deadline(run_settle_ms(run));
+        r = destroy_layer(run, &missing, DESTROY_MACHINES, &t->asked, err);
+    }
+    vec_free(&missing.list);
+    t->looked = r == 0;
+    return r;
+}
+
+static bool lives(const struct resource_list *seen, const char *id) {
+    for (size_t i = 0; i < seen->list.len; i++)
+        if (strcmp(seen->list.items[i].id, id) == 0 && alive(&seen->list.items[i])) return true;
+    return false;
+}
+
+/* Once: a journal that cannot be written has it alive in the next round too. */
+static void report_gone(struct teardown *t, const struct resource *k) {
+    if (!resource_is_machine(k) || k->slot < 0 || strv_has(&t->reported, k->id)) return;
+    strv_add(&t->reported, k->id);
+    run_event(t->run, k->slot, NODE_GONE, EVENT_DONE, "", "%s %s is %s", resource_kind_name(k->kind), k->id,
+              k->kind == RES_HOST ? "released" : "no longer there");
+}
+
+/* Keeps the journal true while things vanish: gone is what two reads in a row do not show alive. Until
+ * then it counts as left. */
+static int note_gone(struct teardown *t, const struct resource_list *seen, bool settled, struct gp_error *err) {
+    struct run *run = t->run;
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct strv absent = {0};
+    struct gp_error why = {0};
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (lives(seen, k->id)) continue;
+        if (!look_is_seen(run, k->provider, k->region)) { /* not listed says nothing */
+            if (alive(k) && !listed(seen, k)) resource_list_add(&t->ret->left, k);
+            continue;
+        }
+        strv_add(&absent, k->id);
+        if (!settled || !strv_has(&t->absent, k->id)) {
+            if (alive(k) && !listed(seen, k)) resource_list_add(&t->ret->left, k);
+            continue;
+        }
+        engine_note_billed(run->e, k->id, false);
+        if (!alive(k)) continue;
+        report_gone(t, k);
+        r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);
+    }
+    if (r != 0 && why.code != GP_OK && err != NULL) *err = why;
+    strv_clear(&t->absent);
+    t->absent = absent;
+    return r;
+}
+
+static bool worth_repeating(const struct gp_error *e) {
+    return e->code == GP_ETHROTTLED || e->code == GP_EENDPOINT || e->code == GP_EREACH || e->code == GP_ETIMEOUT ||
+           e->code == GP_EPROTO || e->code == GP_ELOST || e->code == GP_EUNKNOWN;
+}
+
+/* A provider that opened and did not answer may do so in the next round. */
+static bool may_heal(const struct run *run) {
+    for (size_t i = 0; i < run->look.covered.list.len; i++) {
+        const struct look *l = &run->look.covered.list.items[i];
+        if (!l->checked && worth_repeating(&l->why)) return true;
+    }
+    return false;
+}
+
+/* A machine that is left alone may keep a group in use for ever. */
+static bool left_alone(const struct run *run) {
+    for (size_t i = 0; i < run->look.unreadable.list.len; i++)
+        if (run->look.unreadable.list.items[i].billed) return true;
+    return false;
+}
+
+/* One round: look, end the layer that may end now. *ret_done: nothing is left to do. */
+static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
+    struct run *run = t->run;
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    int r = look_for_run(run, &seen, err);
+    if (r == 0) r = end_unlisted(t, &seen, err);
+    if (r != 0) return r;
+    report_left(run, &seen, t->ret);
+    struct round n = count(run, &seen);
+    t->claim_seen = t->claim_seen || n.claims > 0;
+    t->blind = coverage_whole(&run->look.covered) ? 0 : t->blind + 1;
+    bool settled = clock_left_ms(t->settle_until_ms) == 0 && (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
+    r = note_gone(t, &seen, settled, err);
+    if (r != 0) return r;
+    t->quiet = n.machines == 0 ? t->quiet + 1 : 0;
+    t->clean = n.machines + n.others + n.claims == 0 ? t->clean + 1 : 0;
+    if (n.machines > 0) {
+        if (t->groups_until_ms != 0) t->groups_until_ms = 0;
+        return destroy_layer(run, &seen, DESTROY_MACHINES, &t->asked, err);
+    }
+    if (t->quiet < 2 || !settled) return 0;
+    if (t->groups_until_ms == 0)
+        t->groups_until_ms = clock_deadline(left_alone(run) ? run_settle_ms(run) : (int64_t)GROUPS_MS);
+    if (t->clean >= 2 || clock_left_ms(t->groups_until_ms) == 0) {
+        *ret_done = t->blind == 0 || t->blind >= TRIES || !may_heal(run);
+        return 0;
+    }
+    if (n.others > 0) return destroy_layer(run, &seen, DESTROY_OTHERS, &t->asked, err);
+    if (n.claims > 0) return destroy_layer(run, &seen, DESTROY_CLAIM, &t->asked, err);
+    return 0;
+}
+
+/* A young claim of which this journal knows nothing: it was lost, or another machine's run was cut (or is at
+ * work), and a launch may be on its way. Until the claim has settled, no list of machines is believed; an
+ * older launch is fenced out by the end of its group, which the cloud refuses while a machine uses it. */
+static int unremembered(struct run *run, int64_t *ret_ms, struct gp_error *err) {
+    struct intent_list any = {0};
+    *ret_ms = 0;
+    if (run->stack.uid == NULL) return 0;
+    int r = journal_intents(run->e->journal, run->stack.uid, ~0u, &any, err);
+    for (size_t i = 0; r == 0 && any.list.len == 0 && i < run->others.list.len; i++) {
+        const struct resource *c = &run->others.list.items[i];
+        const struct provider_ops *ops = provider_find(c->provider);
+        if (!c->claim || !destroy_is_ours(run, c) || ops == NULL || !ops->billed) continue;
+        int64_t age_ms = GP_MAX(run_cloud_s(run, c->provider) - c->created_s, (int64_t)0) * 1000;
+        *ret_ms = GP_MAX(*ret_ms, ops->settle_ms - age_ms);
+    }
+    intent_list_clear(&any);
+    return r;
+}
+
+/* How long the list may lag behind what an earlier run asked for. */
+static int settling(struct teardown *t, struct gp_error *err) {
+    struct run *run = t->run;
+    struct intent_list open = {0};
+    int r = open_intents(run, &open, err);
+    bool unknown = false;
+    for (size_t i = 0; i < open.list.len; i++) unknown = unknown || open.list.items[i].kind == RES_INSTANCE;
+    intent_list_clear(&open);
+    int64_t claims_ms = 0, young_ms = 0, launch_ms = unknown ? run_settle_ms(run) : 0;
+    if (r == 0) r = claims_under_way(run, &claims_ms, err);
+    if (r == 0) r = unremembered(run, &young_ms, err);
+    if (r == 0 && young_ms > launch_ms)
+        run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
+                  "the claim is young and this journal knows no launch under it: looking for what another "
+                  "run may have launched, for up to %lld s",
+                  (long long)(young_ms + 999) / 1000);
+    t->settle_until_ms = clock_deadline(GP_MAX(launch_ms, young_ms));
+    t->claim_until_ms = clock_deadline(claims_ms);
+    int64_t ms = GP_MAX(launch_ms, claims_ms);
+    if (r == 0 && ms > 0)
+        run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
+                  "an earlier run was cut while it %s: looking for what it made, for up to %lld s",
+                  unknown ? "launched" : "claimed a name", (long long)(ms + 999) / 1000);
+    return r;
+}
+
+int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
+    struct teardown t = {.run = run, .ret = ret, .deadline_ms = clock_deadline(run->end_ms)};
+    struct gp_error why = {0};
+    int r = settling(&t, &why);
+    bool done = false;
+    int failures = 0;
+    while (r == 0 && !done) {
+        gp_error_clear(&why);
+        r = teardown_round(&t, &done, &why);
+        if (r != 0 && worth_repeating(&why) && ++failures < TRIES) {
+            run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "%s: trying again", why.msg);
+            gp_error_clear(&why);
+            r = 0;
+        } else if (r == 0) {
+            failures = 0;
+        }
+        if (r == 0 && !done && clock_left_ms(t.deadline_ms) == 0)
+            r = gp_fail(&why, GP_ETIMEOUT, "it did not end within %d minutes", (int)(run->end_ms / 60000));
+        if (r == 0 && !done) r = gp_sleep(run_pause_ms(run), &run->e->cancel, &why);
+    }
+    ret->destroyed = (int)t.asked.ids.n - t.asked.released;
+    ret->released = t.asked.released;
+    strv_copy(&ret->asked, &t.asked.ids);
+    strv_clear(&t.asked.ids);
+    strv_clear(&t.absent);
+    strv_clear(&t.reported);
+    if (r == 0) r = ending_wrote(run, bury_intents(run, &why), &why);
+    if (r == 0) r = ending_wrote(run, leave_to_gc(run, ret, &why), &why);
+    if (r == 0 && ret->left.list.len == 0 && coverage_whole(&run->look.covered))
+        r = ending_wrote(run, forget_stack(run, &why), &why);
+    if (r == 0 && !billed_left(run, ret)) r = ending_verdict(run, ret, err);
+    if (r != 0 && why.code == GP_OK) return r;
+    if (r != 0 || ret->left.list.len > 0) return teardown_left(run->stack.name, ret, &why, err);
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* House-keeping in the state folder, after down and gc. */
+#include "base/gp_base.h"
+
+#include "engine/tidy.h"
+
+#include "engine/proof/history.h"
+#include "engine/run/eventlog.h"
+#include "engine/run/lock.h"
+
+void engine_tidy(struct engine *e) {
+    struct stack_list known = {0};
+    locks_tidy(e->state_dir);
+    if (journal_stacks(e->journal, &known, NULL) == 0) {
+        event_log_tidy(e->state_dir, &known, clock_wall_s());
+        history_tidy(e->state_dir, &known, clock_wall_s());
+    }
+    stack_list_clear(&known);
+}
