@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "engine/certify.h"
+#include "engine/machine.h"
 
 struct opts {
     const char *key, *fingerprint;

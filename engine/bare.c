@@ -8,8 +8,8 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "engine/certify.h"
 #include "engine/internal.h"
+#include "engine/machine.h"
 #include "engine/proof/run_baseline.h"
 #include "providers/ssh/hosts.h"
 

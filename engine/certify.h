@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates on disk and the machine that this program runs on. Needs no open engine: a node that only
- * verifies has no journal. Blocks on local files alone. */
+/* Certificates on disk. Needs no open engine: a node that only verifies has no journal. Blocks on local files
+ * alone. */
 #ifndef GP_ENGINE_CERTIFY_H
 #define GP_ENGINE_CERTIFY_H
 
@@ -20,11 +20,5 @@ int certify(const char *state_dir, const struct report *r, const char *to, int64
             struct gp_error *err);
 /* Its key was made here: the stack's own, or this machine's. */
 bool certify_known(const char *state_dir, const struct certificate *c);
-
-/* From /proc: the boot, NVIDIA's driver and its GPUs. -GP_EENV: the boot cannot be read. */
-int machine_read(struct machine *ret, struct gp_error *err);
-#define GP_AUTO_MACHINE GP_CLEANUP(machine_clear)
-/* /dev/nvidiaN there are; with none, NVIDIA GPUs on the PCI bus. Asks no driver. */
-int machine_gpu_count(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include "engine/run/lock.h"
 #include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
@@ -66,14 +67,6 @@ static int blind(struct engine *e, const char *name, struct down_result *ret, in
     return teardown_left(name, ret, &why, err);
 }
 
-/* Other stacks that had this name: their claim is gone, a late launch of theirs may not be. */
-static void earlier_uids(const struct run *run, struct strv *ret) {
-    for (size_t i = 0; i < run->others.list.len; i++) {
-        const struct resource *r = &run->others.list.items[i];
-        if (r->uid[0] != '\0' && !str_eq(r->uid, run->stack.uid) && !strv_has(ret, r->uid)) strv_add(ret, r->uid);
-    }
-}
-
 /* Machines of other uids end first: a group of this stack may be theirs too, and does not end before them.
  * What is refused here end_earlier() tries again, and reports. */
 static int end_their_machines(struct run *run) {
@@ -94,6 +87,7 @@ static int end_their_machines(struct run *run) {
     return n;
 }
 
+/* Another stack that had this name: its claim is gone, a late launch of it may not be. */
 static int end_earlier(struct run *run, const char *uid, struct down_result *ret, struct gp_error *err) {
     struct down_result one = {0};
     free(run->stack.uid);
@@ -135,19 +129,18 @@ static void say_end(struct run *run, const struct down_result *ret, int r, const
 int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
                 struct gp_error *err) {
     struct run *run = NULL;
-    GP_AUTO_STRV struct strv earlier = {0};
+    GP_AUTO_FINDING struct finding found = {0};
     if (spec != NULL) name = spec->name;
     int r = run_open_ending(e, spec, name, &run, err);
     if (r == 0) r = run_lock(run, err);
-    if (r == 0) r = reconcile(run, err);
-    if (r == 0) earlier_uids(run, &earlier);
+    if (r == 0) r = adopt_stack(run, &found, err);
     int theirs = r == 0 && run->stack.uid != NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
     ret->destroyed += theirs;
     if (run != NULL) ret->owner = xstrdup(run->owner);
-    for (size_t i = 0; i < earlier.n && !gp_cancelled(&e->cancel); i++) {
+    for (size_t i = 0; i < found.earlier_uids.n && !gp_cancelled(&e->cancel); i++) {
         struct gp_error why = {0};
-        int one = end_earlier(run, earlier.v[i], ret, &why);
+        int one = end_earlier(run, found.earlier_uids.v[i], ret, &why);
         if (r != 0 || one == 0) continue;
         r = one;
         if (err != NULL) *err = why;

@@ -10,8 +10,8 @@
 #include "engine/run/look.h"
 #include "engine/run/open_known.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
-#include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
 
@@ -179,7 +179,7 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     e->opts.owner = s->owner;
     int r = run_open_ending(e, NULL, s->name, &run, err);
     if (r == 0) r = run_lock(run, err);
-    if (r == 0) r = reconcile(run, err);
+    if (r == 0) r = adopt_stack(run, NULL, err);
     /* the deadline is one of the cloud's clock: this machine's may be wrong by hours */
     bool over =
         r == 0 && str_eq(run->stack.uid, s->uid) && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;

@@ -2,7 +2,7 @@
 /* This machine as its kernel says it: boot, NVIDIA's driver, GPUs. Loads no library of NVIDIA's. */
 #include "base/gp_base.h"
 
-#include "engine/certify.h"
+#include "engine/machine.h"
 
 #include <ctype.h>
 #include <dirent.h>

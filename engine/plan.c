@@ -76,11 +76,10 @@ static void add_existing(struct run *run, struct plan *plan) {
 }
 
 /* Second machines and stopped ones: `up` ends them. */
-static void add_unwanted(struct run *run, struct plan *plan) {
-    for (size_t i = 0; i < run->others.list.len; i++) {
-        const struct resource *r = &run->others.list.items[i];
-        bool machine = resource_is_machine(r);
-        if (!machine || r->state == RES_STOPPING || !str_eq(r->uid, run->stack.uid)) continue;
+static void add_extras(const struct finding *found, struct plan *plan) {
+    for (size_t i = 0; i < found->extras.list.len; i++) {
+        const struct resource *r = &found->extras.list.items[i];
+        if (r->state == RES_STOPPING) continue;
         add_item(plan, PLAN_DESTROY, r->slot, 1, r->state == RES_STOPPED ? "it is stopped" : "a second machine",
                  "node %d: %s", r->slot, r->id);
     }
@@ -134,12 +133,9 @@ static const char *type_of(const struct intent *in, json_t *offer) {
 }
 
 /* Launches whose outcome is not known: what `up` does about them comes before anything else. */
-static int add_open_intents(struct run *run, struct plan *plan, struct gp_error *err) {
-    struct intent_list open = {0};
-    if (run->stack.uid == NULL) return 0;
-    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
-    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
-        const struct intent *in = &open.list.items[i];
+static void add_unknown(const struct run *run, const struct finding *found, struct plan *plan) {
+    for (size_t i = 0; i < found->unknown.list.len; i++) {
+        const struct intent *in = &found->unknown.list.items[i];
         GP_AUTO_JSON json_t *offer = NULL;
         char at[32];
         if (in->kind != RES_INSTANCE) continue;
@@ -151,20 +147,19 @@ static int add_open_intents(struct run *run, struct plan *plan, struct gp_error 
                  "the launch of %d x %s at %s %s, asked for at %s", in->slot_count, type_of(in, offer), in->provider,
                  in->zone[0] ? in->zone : in->region, at);
     }
-    intent_list_clear(&open);
-    return r;
 }
 
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct plan plan = {.ttl_ms = spec->ttl_ms};
     struct provider *home = NULL;
+    GP_AUTO_FINDING struct finding found = {0};
     int r = run_open(e, spec, spec->name, &run, err);
     if (r == 0) r = run_provider(run, spec->offers.items[0].provider, &home, err);
     if (r == 0) run_open_further(run);
-    if (r == 0) r = reconcile(run, err);
+    if (r == 0) r = reconcile(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
-    if (r == 0) r = add_open_intents(run, &plan, err);
+    if (r == 0) add_unknown(run, &found, &plan);
     int first = 0, missing = r == 0 ? count_missing(run, &first) : 0;
     if (r == 0 && missing > 0) r = plan_offers(run, &plan.offers, err);
     if (r == 0) {
@@ -181,7 +176,7 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
             add_notes(&plan, home->ops);
         }
         add_existing(run, &plan);
-        add_unwanted(run, &plan);
+        add_extras(&found, &plan);
         price_plan(&plan, run, missing);
         coverage_merge(&plan.looked, &run->look.covered);
         *ret = plan;

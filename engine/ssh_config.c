@@ -17,7 +17,7 @@ int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, 
     GP_AUTO_STR struct str out = {0};
     int r = run_open_known(e, NULL, name, &run, err);
     if (r != 0) return r;
-    r = reconcile(run, err);
+    r = reconcile(run, NULL, err);
     if (r == 0 && run->stack.uid == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
     if (r == 0) r = login_key_get(run, false, err);
     GP_AUTO_FREE char *dir = NULL;

@@ -28,7 +28,7 @@ static int from_memory(struct run *run, struct gp_error *err) {
         *rec = (struct node_record){0};
     }
     node_record_list_clear(&records);
-    return r == 0 ? reconcile_listing(run, &known, err) : r;
+    return r == 0 ? reconcile_listing(run, &known, NULL, err) : r;
 }
 
 /* The stack lives at a provider that costs money, and nobody could look. */
@@ -41,7 +41,7 @@ static bool may_be_billed(const struct run *run) {
 
 static int ask(struct run *run, struct gp_error *err) {
     const struct look *gap = coverage_gap(&run->look.covered);
-    if (gap == NULL || gap->region[0] != '\0' || run->stack.uid == NULL) return reconcile(run, err);
+    if (gap == NULL || gap->region[0] != '\0' || run->stack.uid == NULL) return reconcile(run, NULL, err);
     if (err != NULL) *err = gap->why; /* a provider that has something of it did not open */
     return -(int)gap->why.code;
 }

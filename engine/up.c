@@ -16,6 +16,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/claim.h"
 #include "engine/stack/extras.h"
 #include "engine/stack/interrupt.h"
@@ -55,8 +56,8 @@ static int launch(struct run *run, struct gp_error *err) {
     return r != 0 ? r : launch_missing(run, &run->offers, err);
 }
 
-static bool all_ready(const struct run *run) {
-    if (run->others_unwanted > 0 || run->n_nodes < run->spec->nodes) return false;
+static bool all_ready(const struct run *run, const struct finding *found) {
+    if (finding_has_extras(found) || run->n_nodes < run->spec->nodes) return false;
     for (int i = 0; i < run->n_nodes; i++) {
         const struct run_node *n = &run->nodes[i];
         bool wanted = i < run->spec->nodes;
@@ -67,8 +68,8 @@ static bool all_ready(const struct run *run) {
 
 /* Ready is what was proven and is still there: each node is looked at, since one that was rebooted or
  * does not answer has to be proven again. */
-static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error *err) {
-    if (!all_ready(run) || kept_report_read(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
+static int nothing_to_do(struct run *run, struct finding *found, struct up_result *ret, struct gp_error *err) {
+    if (!all_ready(run, found) || kept_report_read(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
     if (!kept_report_proves(run, &ret->report)) { /* records and report of two runs: neither is believed */
         report_clear(&ret->report);
         return 0;
@@ -77,7 +78,7 @@ static int nothing_to_do(struct run *run, struct up_result *ret, struct gp_error
     if (r == 0) r = work_look_again(run, &ret->nothing_to_do, err);
     if (ret->nothing_to_do) return r;
     report_clear(&ret->report);
-    return r == 0 ? reconcile(run, err) : r; /* a machine may have ended meanwhile */
+    return r == 0 ? adopt_stack(run, found, err) : r; /* a machine may have ended meanwhile */
 }
 
 /* A launch that was refused everywhere takes its claim back: it is in nobody's way then. */
@@ -88,30 +89,31 @@ static bool was_refused(int r) {
 /* From the spec to machines that are there. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     struct provider *home = NULL;
+    GP_AUTO_FINDING struct finding found = {0};
     int r = validate_choose(run->spec, &run->validation.plan, err);
     if (r == 0) r = run_baseline_open(run->e, run->spec, &run->validation.baseline, err);
     if (r == 0) r = read_secrets(run, err);
     if (r == 0) r = run_provider(run, run->spec->offers.items[0].provider, &home, err);
     if (r == 0) run_open_further(run);
     if (r == 0) r = run_lock(run, err);
-    if (r == 0) r = reconcile(run, err);
+    if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
-    if (r == 0) r = claim_retire_expired(run, err);
+    if (r == 0) r = claim_retire_expired(run, &found, err);
     if (r == 0) r = find_offers(run, err);
     if (r == 0) r = claim_take(run, err);
     if (r == 0) r = claim_remember(run, err);
-    if (r == 0) r = nothing_to_do(run, ret, err);
+    if (r == 0) r = nothing_to_do(run, &found, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
     r = login_key_get(run, !run_any_exists(run), err);
-    if (r == 0) r = settle_launches(run, err);
-    if (r == 0) r = extras_end(run, err);
+    if (r == 0) r = settle_launches(run, &found, err);
+    if (r == 0) r = extras_end(run, &found, err);
     if (r == 0) r = launch(run, err);
     if (was_refused(r)) claim_take_back(run);
     return r;
 }
 
 /* Everything between the spec and READY, in order. */
-static int tell(struct run *run, struct up_result *ret, struct gp_error *err) {
+static int make_ready(struct run *run, struct up_result *ret, struct gp_error *err) {
     int r = get_machines(run, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
     work_begin(run);
@@ -138,7 +140,7 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
     struct run *run = NULL;
     int r = run_open(e, spec, spec->name, &run, err);
     if (r != 0) return r;
-    r = tell(run, ret, err);
+    r = make_ready(run, ret, err);
     if (r != 0 && gp_cancelled(&e->cancel)) r = interrupt_settle(run, r, err);
     if (r != 0) {
         run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);

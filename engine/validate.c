@@ -13,12 +13,12 @@
 #include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
-#include "engine/stack/reconcile.h"
+#include "engine/stack/adopt.h"
 
 /* What can be validated: a stack with machines, a spec, and a key to get in. */
 static int find_stack(struct run *run, struct gp_error *err) {
     int r = run_lock(run, err);
-    if (r == 0) r = reconcile(run, err);
+    if (r == 0) r = adopt_stack(run, NULL, err);
     if (r == 0 && !run_any_exists(run))
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: 'gpuprov up' makes one", run->stack.name);
     if (r == 0 && run->spec == NULL)

@@ -80,7 +80,6 @@ struct run {
     struct run_node *nodes; /* by slot */
     int n_nodes;
     struct resource_list others; /* everything of the stack that is not a node in use */
-    int others_unwanted;         /* of these: second machines and stopped ones */
 
     /* the work on the nodes */
     struct watch *watch; /* while it runs */

@@ -7,6 +7,7 @@
 
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
@@ -41,7 +42,7 @@ int claim_may_go_on(const struct run *run, struct gp_error *err) {
     return same_machines(run, err);
 }
 
-int claim_retire_expired(struct run *run, struct gp_error *err) {
+int claim_retire_expired(struct run *run, struct finding *found, struct gp_error *err) {
     if (!is_expired(run)) return 0;
     run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile", "what is left of an expired '%s' is ended first",
               run->stack.name);
@@ -54,7 +55,7 @@ int claim_retire_expired(struct run *run, struct gp_error *err) {
                     "%s', or another name",
                     run->stack.name, run->stack.name);
     resource_list_clear(&run->others);
-    run->others_unwanted = 0;
+    finding_clear(found);
     return r;
 }
 
@@ -166,7 +167,7 @@ void claim_take_back(struct run *run) {
     bool ours = false;
     if (run->stack.uid == NULL || run_any_exists(run) || gp_cancelled(&run->e->cancel)) return;
     int r = is_ours(run, &ours, &why);
-    if (r == 0 && ours) r = reconcile(run, &why); /* another run may have launched under it meanwhile */
+    if (r == 0 && ours) r = adopt_stack(run, NULL, &why); /* another run may have launched under it meanwhile */
     if (r == 0 && ours && !run_any_exists(run)) r = teardown(run, &gone, &why);
     if (r != 0) run_event(run, -1, NODE_ENDING, EVENT_WARN, "claim", "%s", why.msg);
     down_result_clear(&gone);

@@ -3,13 +3,13 @@
 #ifndef GP_ENGINE_CLAIM_H
 #define GP_ENGINE_CLAIM_H
 
-#include "engine/run/run.h"
+#include "engine/stack/reconcile.h"
 
 /* Refuses (-GP_EUSAGE) to go on with machines that were bought for another spec or are past their
  * deadline. */
 int claim_may_go_on(const struct run *run, struct gp_error *err);
-/* Ends what an expired stack without machines left. */
-int claim_retire_expired(struct run *run, struct gp_error *err);
+/* Ends what an expired stack without machines left, and clears `found` then. */
+int claim_retire_expired(struct run *run, struct finding *found, struct gp_error *err);
 /* Identity and claim of a stack without machines: the one that is there, or a new one. */
 int claim_take(struct run *run, struct gp_error *err);
 /* The journal's stack and spec are what the nodes will be made into from here on. */

@@ -6,17 +6,15 @@
 
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/destroy.h"
 #include "engine/stack/reconcile.h"
 
-int extras_end(struct run *run, struct gp_error *err) {
+int extras_end(struct run *run, struct finding *found, struct gp_error *err) {
     int64_t deadline = clock_deadline(run->end_ms);
     for (;;) {
         struct resource_list extra = {0};
-        for (size_t i = 0; i < run->others.list.len; i++) {
-            const struct resource *r = &run->others.list.items[i];
-            if (resource_is_machine(r) && destroy_is_ours(run, r)) vec_push(&extra.list, *r);
-        }
+        for (size_t i = 0; i < found->extras.list.len; i++) vec_push(&extra.list, found->extras.list.items[i]);
         for (int i = run->spec->nodes; i < run->n_nodes; i++)
             if (run->nodes[i].exists) vec_push(&extra.list, run->nodes[i].res);
         int r = 0;
@@ -32,7 +30,7 @@ int extras_end(struct run *run, struct gp_error *err) {
         vec_free(&extra.list);
         if (r != 0 || none) return r;
         r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
-        if (r == 0) r = reconcile(run, err);
+        if (r == 0) r = adopt_stack(run, found, err);
         if (r != 0) return r;
     }
 }

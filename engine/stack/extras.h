@@ -3,9 +3,10 @@
 #ifndef GP_ENGINE_EXTRAS_H
 #define GP_ENGINE_EXTRAS_H
 
-#include "engine/run/run.h"
+#include "engine/stack/reconcile.h"
 
-/* Ends what up does not want: second machines, stopped ones, slots past the spec. Waits until gone. */
-int extras_end(struct run *run, struct gp_error *err);
+/* Ends what up does not want: found->extras, and slots past the spec. Waits until they are gone; `found` is brought up
+ * to date. */
+int extras_end(struct run *run, struct finding *found, struct gp_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cloud is the truth, the journal a memory of intentions: this makes them agree. A stack that the
- * journal does not know is found again by its tags. */
+/* Makes journal and cloud agree. A stack that the journal does not know is found again by its tags. The verb's
+ * thread. */
 #include "base/gp_base.h"
 
 #include "engine/stack/reconcile.h"
@@ -12,7 +12,6 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
-#include "engine/stack/forget.h"
 
 #define LAG_MAX_AGE_S 600 /* what was made longer ago is listed, or gone */
 
@@ -76,7 +75,8 @@ static int recall_nodes(struct run *run, struct gp_error *err) {
 }
 
 /* Takes the identity from the claim (or, without one, from any resource) as the cloud has it. */
-static int adopt_identity(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+static int take_identity(struct run *run, const struct resource_list *seen, struct finding *found,
+                         struct gp_error *err) {
     const struct resource *from = NULL;
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
@@ -106,11 +106,10 @@ static int adopt_identity(struct run *run, const struct resource_list *seen, str
                             .expires_s = expires_s};
     stack_clear(&run->stack);
     run->stack = adopted;
-    if (before != NULL && !run_is_locked(run)) return 0; /* only looking */
+    found->ended_uid = GP_STEAL(before);
+    if (found->ended_uid != NULL) return 0; /* the journal's own is still in its place */
     struct gp_error why = {0};
-    int r = before != NULL ? forget_ended(run, before, &why) : 0;
-    if (r == 0) r = journal_stack_put(run->e->journal, &run->stack, NULL, &why);
-    r = ending_wrote(run, r, &why);
+    int r = ending_wrote(run, journal_stack_put(run->e->journal, &run->stack, NULL, &why), &why);
     if (r != 0 && err != NULL) *err = why;
     return r;
 }
@@ -130,7 +129,6 @@ static void place_node(struct run *run, const struct resource *r) {
         run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile",
                   "%s is a second machine for node %d: 'up' ends it", second->id, r->slot);
         resource_list_add(&run->others, second);
-        run->others_unwanted++;
     }
     if (!first) return;
     resource_clear(&n->res);
@@ -172,15 +170,26 @@ static void place(struct run *run, const struct resource *res) {
         return;
     }
     resource_list_add(&run->others, res);
-    if (slot && res->state == RES_STOPPED) run->others_unwanted++;
 }
 
-int reconcile_listing(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+/* What the caller has to act on, from what was just recorded. */
+static int sum_up(const struct run *run, struct finding *found, struct gp_error *err) {
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        bool own = str_eq(r->uid, run->stack.uid);
+        if (own && resource_is_machine(r)) resource_list_add(&found->extras, r);
+        if (!own && r->uid[0] != '\0' && !strv_has(&found->earlier_uids, r->uid))
+            strv_add(&found->earlier_uids, r->uid);
+    }
+    if (run->stack.uid == NULL) return 0;
+    return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &found->unknown, err);
+}
+
+static int record(struct run *run, const struct resource_list *seen, struct finding *found, struct gp_error *err) {
     struct gp_error why = {0};
-    int r = adopt_identity(run, seen, err);
+    int r = take_identity(run, seen, found, err);
     if (r != 0) return r;
     resource_list_clear(&run->others);
-    run->others_unwanted = 0;
     for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
     for (size_t i = 0; r == 0 && i < seen->list.len; i++) {
         r = ending_wrote(run, journal_resource_put(run->e->journal, &seen->list.items[i], &why), &why);
@@ -191,6 +200,16 @@ int reconcile_listing(struct run *run, const struct resource_list *seen, struct 
         r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);
     }
     if (r != 0 && err != NULL) *err = why;
+    return r == 0 ? sum_up(run, found, err) : r;
+}
+
+int reconcile_listing(struct run *run, const struct resource_list *seen, struct finding *ret, struct gp_error *err) {
+    GP_AUTO_FINDING struct finding found = {0};
+    int r = record(run, seen, &found, err);
+    if (ret == NULL) return r;
+    finding_clear(ret);
+    *ret = found;
+    found = (struct finding){0};
     return r;
 }
 
@@ -226,11 +245,26 @@ static int list_until_settled(struct run *run, struct resource_list *seen, struc
     }
 }
 
-int reconcile(struct run *run, struct gp_error *err) {
+int reconcile(struct run *run, struct finding *ret, struct gp_error *err) {
+    if (ret != NULL) finding_clear(ret);
     int r = recall(run, err);
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     if (r == 0) r = recall_providers(run, err);
     if (r == 0) r = recall_nodes(run, err);
     if (r == 0) r = list_until_settled(run, &seen, err);
-    return r == 0 ? reconcile_listing(run, &seen, err) : r;
+    return r == 0 ? reconcile_listing(run, &seen, ret, err) : r;
+}
+
+void finding_clear(struct finding *f) {
+    resource_list_clear(&f->extras);
+    strv_clear(&f->earlier_uids);
+    free(f->ended_uid);
+    intent_list_clear(&f->unknown);
+    *f = (struct finding){0};
+}
+
+bool finding_has_extras(const struct finding *f) {
+    for (size_t i = 0; i < f->extras.list.len; i++)
+        if (f->extras.list.items[i].state != RES_STOPPING) return true;
+    return false;
 }

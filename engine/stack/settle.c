@@ -8,6 +8,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
@@ -46,13 +47,13 @@ static bool all_there(const struct run *run, const struct intent *in) {
 
 /* A launch for another spec is never repeated: it would buy what nobody asks for any more. It is looked for as
  * long as a list may lag; what comes of it later is a second machine, which `up` and gc end. */
-static int settle_by_listing(struct run *run, const struct intent *in, struct gp_error *err) {
+static int settle_by_listing(struct run *run, const struct intent *in, struct finding *found, struct gp_error *err) {
     int64_t until = clock_deadline(run_settle_ms(run));
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
               "a launch of nodes %d..%d for an earlier spec has no known outcome: it is not repeated, but looked for",
               in->slot_first, in->slot_first + in->slot_count - 1);
     for (;;) {
-        int r = reconcile(run, err);
+        int r = adopt_stack(run, found, err);
         if (r != 0) return r;
         if (all_there(run, in))
             return gp_fail(err, GP_EUSAGE,
@@ -66,10 +67,10 @@ static int settle_by_listing(struct run *run, const struct intent *in, struct gp
     return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, FORGET_NOTE, err);
 }
 
-static int settle_launch(struct run *run, const struct intent *in, struct gp_error *err) {
+static int settle_launch(struct run *run, const struct intent *in, struct finding *found, struct gp_error *err) {
     if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
     bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
-    if (!same_spec) return settle_by_listing(run, in, err);
+    if (!same_spec) return settle_by_listing(run, in, found, err);
     if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return replay(run, in, err);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
               "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
@@ -78,7 +79,7 @@ static int settle_launch(struct run *run, const struct intent *in, struct gp_err
     return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, "too old", err);
 }
 
-int settle_launches(struct run *run, struct gp_error *err) {
+int settle_launches(struct run *run, struct finding *found, struct gp_error *err) {
     struct intent_list open = {0};
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
@@ -86,7 +87,7 @@ int settle_launches(struct run *run, struct gp_error *err) {
         /* named things: the provider finds them by name, so a listing settles them */
         r = in->kind != RES_INSTANCE
                 ? journal_intent_end(run->e->journal, in->id, INTENT_DONE, "settled by listing", err)
-                : settle_launch(run, in, err);
+                : settle_launch(run, in, found, err);
     }
     intent_list_clear(&open);
     return r;

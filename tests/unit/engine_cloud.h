@@ -10,6 +10,7 @@
 #include "engine/run/login_key.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/adopt.h"
 #include "engine/stack/extras.h"
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
@@ -377,12 +378,13 @@ static int finish(void **state) {
 static int launch(struct fixture *f, struct gp_error *err) {
     struct provider *p = NULL;
     struct offer_list offers = {0};
+    GP_AUTO_FINDING struct finding found = {0};
     run_close(f->run);
     f->run = NULL;
     int r = run_open(f->e, f->spec, "t", &f->run, err);
     if (r == 0) r = run_provider(f->run, "aws", &p, err);
     if (r == 0) r = run_lock(f->run, err);
-    if (r == 0) r = reconcile(f->run, err);
+    if (r == 0) r = adopt_stack(f->run, &found, err);
     if (r == 0 && f->run->stack.uid == NULL) {
         struct stack s = {.owner = xstrdup("me"),
                           .name = xstrdup("t"),
@@ -399,8 +401,8 @@ static int launch(struct fixture *f, struct gp_error *err) {
     if (r == 0) r = journal_stack_put(f->e->journal, &f->run->stack, canonical, err);
     if (r == 0) r = login_key_get(f->run, true, err);
     run_nodes_alloc(f->run, f->spec->nodes);
-    if (r == 0) r = settle_launches(f->run, err);
-    if (r == 0) r = extras_end(f->run, err);
+    if (r == 0) r = settle_launches(f->run, &found, err);
+    if (r == 0) r = extras_end(f->run, &found, err);
     if (r == 0) r = plan_offers(f->run, &offers, err);
     if (r == 0) r = launch_missing(f->run, &offers, err);
     offer_list_clear(&offers);

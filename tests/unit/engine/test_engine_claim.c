@@ -68,7 +68,7 @@ static void test_ended_elsewhere(void **state) {
     f->run = run;
     assert_int_equal(run_provider(run, "aws", &p, &err), 0);
     assert_int_equal(run_lock(run, &err), 0);
-    assert_int_equal(reconcile(run, &err), 0);
+    assert_int_equal(adopt_stack(run, NULL, &err), 0);
     assert_int_equal(claim_take(run, &err), 0);
     assert_int_equal(claim_remember(run, &err), 0);
     assert_string_not_equal(run->stack.uid, uid);
@@ -92,7 +92,7 @@ static void test_a_leftover_is_not_the_stack(void **state) {
     resource_list_clear(&cloud.things);
     add(RES_INSTANCE, "i-late", &old, 0);
     stack_clear(&old);
-    assert_int_equal(reconcile(f->run, &err), 0);
+    assert_int_equal(adopt_stack(f->run, NULL, &err), 0);
     assert_string_equal(f->run->stack.uid, uid);
     assert_false(f->run->nodes[0].exists);
 }

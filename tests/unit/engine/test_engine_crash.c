@@ -211,11 +211,12 @@ static void test_an_extra_that_does_not_end(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
+    GP_AUTO_FINDING struct finding found = {0};
     add(RES_INSTANCE, "i-9", &f->run->stack, 1);
     cloud.gone_after = 1000000;
-    assert_int_equal(reconcile(f->run, &err), 0);
+    assert_int_equal(adopt_stack(f->run, &found, &err), 0);
     f->run->end_ms = 200;
-    assert_int_equal(extras_end(f->run, &err), -GP_EBILLED);
+    assert_int_equal(extras_end(f->run, &found, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-9"));
 }
 
@@ -296,7 +297,8 @@ static void test_a_launch_of_an_earlier_spec_is_not_repeated(void **state) {
         assert_int_equal(launch(f, &err), 0);
         assert_int_equal(open_launch(f, hashes[i]), 0);
         int before = cloud.creates;
-        assert_int_equal(settle_launches(f->run, &err), 0);
+        GP_AUTO_FINDING struct finding found = {0};
+        assert_int_equal(settle_launches(f->run, &found, &err), 0);
         assert_int_equal(cloud.creates, before);
         assert_null(strstr(cloud.tried, "replay"));
         struct intent_list stones = {0};
