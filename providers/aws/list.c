@@ -286,7 +286,7 @@ static void list_part(struct aws *a, size_t i, void *ctx) {
 
 static bool is_stale(const struct part *p) {
     for (size_t i = 0; i < p->regions->n; i++)
-        if (p->errs[i].code != GP_OK && aws_error_row(p->errs[i].detail)->class == AWS_STALE) return true;
+        if (p->errs[i].code != GP_OK && aws_error_row(p->errs[i].detail)->class == CLOUD_STALE) return true;
     return false;
 }
 

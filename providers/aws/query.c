@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "providers/aws/sigv4.h"
+#include "providers/common/cloud_clock.h"
 
 #include <stdarg.h>
 #include <time.h>
@@ -72,7 +73,7 @@ const char *aws_home(const struct aws *a) {
     return "us-east-1";
 }
 
-int64_t aws_now_s(const struct aws *a) { return clock_wall_s() + a->base.clock_skew_s; }
+int64_t aws_now_s(const struct aws *a) { return cloud_now_s(&a->base); }
 
 /* --- one attempt --- */
 
@@ -84,7 +85,7 @@ struct call_ctx {
     char *path;
     bool is_json;
     struct aws_reply *reply;
-    struct aws_said said;
+    struct cloud_said said;
     bool malformed;
 };
 
@@ -128,13 +129,13 @@ static void parse_reply(struct call_ctx *c, const struct http_resp *resp) {
     if (c->reply->json != NULL) json_decref(c->reply->json);
     c->reply->xml = NULL;
     c->reply->json = NULL;
-    c->said = (struct aws_said){"", "", ""};
+    c->said = (struct cloud_said){"", "", ""};
     int r = c->is_json ? json_parse(text, resp->body.len, "the reply", &c->reply->json, NULL)
                        : xml_parse(text, resp->body.len, "the reply", &c->reply->xml, NULL);
     c->malformed = r != 0;
     bool error = c->is_json ? c->reply->json != NULL && aws_said_json(c->reply->json, &c->said)
                             : aws_said_xml(c->reply->xml, &c->said);
-    if (!error) c->said = (struct aws_said){"", "", ""};
+    if (!error) c->said = (struct cloud_said){"", "", ""};
     const char *id = http_fields_get(&resp->headers, "x-amzn-requestid");
     if (id == NULL) id = http_fields_get(&resp->headers, "x-amz-request-id");
     if (id == NULL || id[0] == '\0')
@@ -144,21 +145,15 @@ static void parse_reply(struct call_ctx *c, const struct http_resp *resp) {
     c->said.request_id = c->reply->request_id;
 }
 
+/* The row of what the reply said; NULL: it said nothing. */
+static const struct cloud_error *said_row(const struct call_ctx *c) {
+    return c->said.code[0] != '\0' ? aws_error_row(c->said.code) : NULL;
+}
+
 static enum http_verdict on_judge(void *ctx, const struct http_resp *resp) {
     struct call_ctx *c = ctx;
     parse_reply(c, resp);
-    if (c->said.code[0] != '\0') {
-        switch (aws_error_row(c->said.code)->class) {
-        case AWS_SLOW: return HTTP_REFUSED;
-        case AWS_TROUBLE: return HTTP_TROUBLE;
-        default: return HTTP_DONE;
-        }
-    }
-    if (resp->status == 429) return HTTP_REFUSED;
-    if (resp->status == 503 && resp->retry_after_s >= 0) return HTTP_REFUSED;
-    if (resp->status >= 500) return HTTP_TROUBLE;
-    if (resp->status == 200 && c->malformed) return HTTP_TROUBLE;
-    return HTTP_DONE;
+    return cloud_judge(resp, said_row(c), c->malformed);
 }
 
 static void trace_call(const struct call_ctx *c, const char *what) {
@@ -177,49 +172,10 @@ static void trace_call(const struct call_ctx *c, const char *what) {
 
 /* Turns a whole reply that is no success into err. */
 static int fail_reply(struct call_ctx *c, const char *what, const struct http_resp *resp, struct gp_error *err) {
-    if (c->said.code[0] != '\0') {
-        str_put(c->reply->code, sizeof c->reply->code, c->said.code);
-        return aws_fail(err, what, &c->said);
-    }
-    int r = 0;
-    if (resp->status == 429 || resp->status == 503)
-        r = gp_fail(err, GP_ETHROTTLED, "%s: HTTP %d, still after %d tries: try again later", what, resp->status,
-                    resp->attempts);
-    else if (resp->status >= 300 && resp->status < 400)
-        r = gp_fail(err, GP_EPROTO,
-                    "%s: HTTP %d, a redirect, which is not followed: correct the "
-                    "endpoint or the region",
-                    what, resp->status);
-    else if (resp->status != 200)
-        r = gp_fail(err, GP_EPROTO, "%s: HTTP %d without an AWS error in it%s", what, resp->status,
-                    resp->status >= 500 ? ": the service failed, try again later" : "");
-    else
-        r = gp_fail(err, GP_EPROTO, "%s: the reply is no %s: truncated, or no AWS endpoint", what,
-                    c->is_json ? "JSON" : "XML");
-    if (err != NULL) {
-        err->domain = GP_D_CLOUD;
-        err->scope = GP_SCOPE_REGION;
-        err->retryable = resp->status >= 429;
-        snprintf(err->detail, sizeof err->detail, "HTTP%d", resp->status);
-    }
-    return r;
-}
-
-/* A create whose fate is open: the same message under the code that says so. */
-static int to_unknown(struct gp_error *err, int r) {
-    if (err == NULL) return -GP_EUNKNOWN;
-    (void)r;
-    err->code = GP_EUNKNOWN;
-    err->scope = GP_SCOPE_NONE; /* settled first: no other offer is tried */
-    return -GP_EUNKNOWN;
-}
-
-static bool outcome_open(const struct call_ctx *c, const struct http_resp *resp, int http_result) {
-    if (!resp->sent) return false;
-    if (http_result != 0) return true;
-    if (c->said.code[0] != '\0') return aws_error_row(c->said.code)->class == AWS_TROUBLE;
-    if (resp->status == 429 || (resp->status == 503 && resp->retry_after_s >= 0)) return false;
-    return resp->status >= 500 || resp->status == 200;
+    const struct cloud_error *row = said_row(c);
+    if (row == NULL) return cloud_fail_status(err, what, resp, c->is_json ? "JSON" : "XML");
+    str_put(c->reply->code, sizeof c->reply->code, c->said.code);
+    return cloud_fail(err, what, &c->said, row);
 }
 
 static int attempt(struct aws *a, const struct aws_call *call, const struct aws_cred *cred, struct aws_reply *ret,
@@ -268,10 +224,10 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
     trace_call(&c, what);
     int r = http_call(a->http, &req, &resp, err);
     ret->sent = resp.sent;
-    if (r == 0 && resp.has_date)
-        a->base.clock_skew_s = resp.date_skew_s > 2 || resp.date_skew_s < -2 ? resp.date_skew_s : 0;
+    if (r == 0) cloud_clock_set(&a->base, &resp);
     if (r == 0 && (resp.status != 200 || c.malformed || c.said.code[0] != '\0')) r = fail_reply(&c, what, &resp, err);
-    if (r != 0 && (call->flags & AWS_ONCE) && outcome_open(&c, &resp, resp.status == 0 ? r : 0)) r = to_unknown(err, r);
+    bool open = cloud_outcome_open(&resp, resp.status == 0 ? r : 0, said_row(&c));
+    if (r != 0 && (call->flags & AWS_ONCE) && open) r = cloud_to_unknown(err);
     http_fields_clear(&c.base);
     free(c.path);
     return r;
@@ -293,14 +249,13 @@ int aws_call(struct aws *a, const struct aws_call *call, struct aws_reply *ret, 
         aws_reply_clear(ret);
         int r = attempt(a, call, cred, ret, &e);
         if (r == 0) return 0;
-        const struct aws_error_row *row = aws_error_row(ret->code);
-        int64_t moved = a->base.clock_skew_s - skew;
-        bool clock = row->class == AWS_CLOCK || str_starts(ret->code, "AuthFailure");
-        if (clock && !corrected && (moved > 120 || moved < -120)) {
+        const struct cloud_error *row = aws_error_row(ret->code);
+        bool clock = row->class == CLOUD_CLOCK || str_starts(ret->code, "AuthFailure");
+        if (clock && !corrected && cloud_clock_moved(&a->base, skew)) {
             corrected = true;
             continue;
         }
-        if (row->class == AWS_STALE && !refreshed && call->cred == NULL && !a->borrowed) {
+        if (row->class == CLOUD_STALE && !refreshed && call->cred == NULL && !a->borrowed) {
             refreshed = true;
             struct gp_error again = {0};
             if (aws_creds_ensure(a, true, &again) == 0) continue;

@@ -38,9 +38,9 @@ static void read_subnet(const struct xml_node *item) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     GP_AUTO_XML struct xml_node *root = NULL;
     struct gp_error err = {0};
-    struct aws_said said = {"", "", ""};
+    struct cloud_said said = {"", "", ""};
     if (xml_parse((const char *)data, size, "the reply", &root, NULL) != 0) return 0;
-    if (aws_said_xml(root, &said)) aws_fail(&err, "fuzz", &said);
+    if (aws_said_xml(root, &said)) cloud_fail(&err, "fuzz", &said, aws_error_row(said.code));
     read_instances(xml_find(root, "instancesSet"));
     const struct xml_node *all = xml_find(root, "reservationSet");
     for (size_t i = 0; all != NULL && i < all->children.len; i++)

@@ -16,40 +16,40 @@ static void test_scopes(void **state) {
         const char *code;
         enum gp_code gp;
         enum gp_scope scope;
-        enum aws_class class;
+        enum cloud_class class;
     } want[] = {
-        {"InsufficientInstanceCapacity", GP_ECAPACITY, GP_SCOPE_ZONE, AWS_NO},
-        {"SpotMaxPriceTooLow", GP_ECAPACITY, GP_SCOPE_ZONE, AWS_NO},
-        {"InsufficientFreeAddressesInSubnet", GP_ECAPACITY, GP_SCOPE_ZONE, AWS_NO},
-        {"Unsupported", GP_ECAPACITY, GP_SCOPE_ZONE, AWS_NO},
-        {"VcpuLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, AWS_NO},
-        {"PendingVerification", GP_EQUOTA, GP_SCOPE_REGION, AWS_NO},
-        {"UnauthorizedOperation", GP_EAUTH, GP_SCOPE_PROVIDER, AWS_NO},
-        {"AuthFailure", GP_EAUTH, GP_SCOPE_PROVIDER, AWS_NO},
-        {"AuthFailure.Whatever", GP_EAUTH, GP_SCOPE_PROVIDER, AWS_NO},
-        {"AuthFailure.ServiceLinkedRoleCreationNotPermitted", GP_EAUTH, GP_SCOPE_OFFER, AWS_NO},
-        {"InvalidAMIID.NotFound", GP_EUSAGE, GP_SCOPE_OFFER, AWS_NO},
-        {"RequestLimitExceeded", GP_ETHROTTLED, GP_SCOPE_REGION, AWS_SLOW},
-        {"Throttling", GP_ETHROTTLED, GP_SCOPE_REGION, AWS_SLOW},
-        {"InternalError", GP_EPROTO, GP_SCOPE_REGION, AWS_TROUBLE},
-        {"ServiceUnavailable", GP_EPROTO, GP_SCOPE_REGION, AWS_TROUBLE},
-        {"ExpiredToken", GP_EAUTH, GP_SCOPE_PROVIDER, AWS_STALE},
-        {"RequestExpired", GP_EAUTH, GP_SCOPE_PROVIDER, AWS_CLOCK},
-        {"InvalidInstanceID.NotFound", GP_ENOTFOUND, GP_SCOPE_NONE, AWS_NO},
-        {"InvalidGroup.Duplicate", GP_EEXISTS, GP_SCOPE_NONE, AWS_NO},
-        {"DependencyViolation", GP_EEXISTS, GP_SCOPE_NONE, AWS_NO},
-        {"NeverHeardOf", GP_EPROTO, GP_SCOPE_OFFER, AWS_NO},
-        {"InsufficientInstanceCapacityX", GP_EPROTO, GP_SCOPE_OFFER, AWS_NO},
+        {"InsufficientInstanceCapacity", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
+        {"SpotMaxPriceTooLow", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
+        {"InsufficientFreeAddressesInSubnet", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
+        {"Unsupported", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
+        {"VcpuLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO},
+        {"PendingVerification", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO},
+        {"UnauthorizedOperation", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_NO},
+        {"AuthFailure", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_NO},
+        {"AuthFailure.Whatever", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_NO},
+        {"AuthFailure.ServiceLinkedRoleCreationNotPermitted", GP_EAUTH, GP_SCOPE_OFFER, CLOUD_NO},
+        {"InvalidAMIID.NotFound", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO},
+        {"RequestLimitExceeded", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_SLOW},
+        {"Throttling", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_SLOW},
+        {"InternalError", GP_EPROTO, GP_SCOPE_REGION, CLOUD_TROUBLE},
+        {"ServiceUnavailable", GP_EPROTO, GP_SCOPE_REGION, CLOUD_TROUBLE},
+        {"ExpiredToken", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_STALE},
+        {"RequestExpired", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_CLOCK},
+        {"InvalidInstanceID.NotFound", GP_ENOTFOUND, GP_SCOPE_NONE, CLOUD_NO},
+        {"InvalidGroup.Duplicate", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO},
+        {"DependencyViolation", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO},
+        {"NeverHeardOf", GP_EPROTO, GP_SCOPE_OFFER, CLOUD_NO},
+        {"InsufficientInstanceCapacityX", GP_EPROTO, GP_SCOPE_OFFER, CLOUD_NO},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(want); i++) {
-        const struct aws_error_row *row = aws_error_row(want[i].code);
+        const struct cloud_error *row = aws_error_row(want[i].code);
         if (row->gp != want[i].gp || row->scope != want[i].scope || row->class != want[i].class)
             fail_msg("%s", want[i].code);
     }
 }
 
-static bool said(const char *text, struct xml_node **root, struct aws_said *s) {
-    *s = (struct aws_said){"", "", ""};
+static bool said(const char *text, struct xml_node **root, struct cloud_said *s) {
+    *s = (struct cloud_said){"", "", ""};
     assert_int_equal(xml_parse(text, strlen(text), "test", root, NULL), 0);
     return aws_said_xml(*root, s);
 }
@@ -66,7 +66,7 @@ static void test_xml_forms(void **state) {
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(forms); i++) {
         GP_AUTO_XML struct xml_node *root = NULL;
-        struct aws_said s;
+        struct cloud_said s;
         assert_true(said(forms[i], &root, &s));
         assert_string_equal(s.code, "C");
         assert_string_equal(s.message, "m");
@@ -82,14 +82,14 @@ static void test_xml_forms(void **state) {
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(none); i++) {
         GP_AUTO_XML struct xml_node *root = NULL;
-        struct aws_said s;
+        struct cloud_said s;
         assert_false(said(none[i], &root, &s));
     }
 }
 
 static void test_json_form(void **state) {
     (void)state;
-    struct aws_said s = {"", "", ""};
+    struct cloud_said s = {"", "", ""};
     GP_AUTO_JSON json_t *j =
         json_pack("{s:s,s:s}", "__type", "com.amazonaws.servicequotas#NoSuchResourceException", "message", "none");
     assert_true(aws_said_json(j, &s));
@@ -105,15 +105,15 @@ static void test_message(void **state) {
     memset(long_text, 'x', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = '\0';
     struct gp_error e = {0};
-    struct aws_said s = {"UnauthorizedOperation", long_text, "req-1"};
-    assert_int_equal(aws_fail(&e, "ec2 RunInstances in us-east-1", &s), -GP_EAUTH);
+    struct cloud_said s = {"UnauthorizedOperation", long_text, "req-1"};
+    assert_int_equal(cloud_fail(&e, "ec2 RunInstances in us-east-1", &s, aws_error_row(s.code)), -GP_EAUTH);
     assert_non_null(strstr(e.msg, "--policy"));
     assert_non_null(strstr(e.msg, "req-1"));
     assert_string_equal(e.detail, "UnauthorizedOperation");
     assert_int_equal(e.domain, GP_D_CLOUD);
     struct gp_error two = {0};
-    struct aws_said lines = {"RequestLimitExceeded", "Request limit\nexceeded.", ""};
-    assert_int_equal(aws_fail(&two, "x", &lines), -GP_ETHROTTLED);
+    struct cloud_said lines = {"RequestLimitExceeded", "Request limit\nexceeded.", ""};
+    assert_int_equal(cloud_fail(&two, "x", &lines, aws_error_row(lines.code)), -GP_ETHROTTLED);
     assert_null(strchr(two.msg, '\n'));
     assert_true(two.retryable);
 }
