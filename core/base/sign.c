@@ -17,6 +17,16 @@ static void pkey_cleanup(EVP_PKEY **k) { EVP_PKEY_free(*k); }
 static void bio_cleanup(BIO **b) { BIO_free(*b); }
 static void ctx_cleanup(EVP_MD_CTX **c) { EVP_MD_CTX_free(*c); }
 
+void sha256_hex(const void *p, size_t n, char hex[65]) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    if (EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) != 1 || len != 32) {
+        fputs("gpuprov: this OpenSSL has no SHA-256\n", stderr);
+        abort();
+    }
+    str_hex(hex, digest, 32);
+}
+
 char *base64_text(const void *p, size_t n) {
     char *out = xmalloc((n + 2) / 3 * 4 + 1);
     EVP_EncodeBlock((unsigned char *)out, p, (int)n);

@@ -33,6 +33,8 @@ int sign_data(const struct sign_key *key, const void *data, size_t n, unsigned c
               struct gp_error *err);
 bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig, size_t sig_n);
 
+/* Lower-case hex of SHA-256; 65 bytes. */
+void sha256_hex(const void *p, size_t n, char hex[65]);
 char *base64_text(const void *p, size_t n); /* caller frees */
 /* Strict: whole groups of four, padding only at the end, nothing else. False: not base64. ret: zeroed or
  * initialised, appended to. */

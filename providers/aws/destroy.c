@@ -6,6 +6,8 @@
 
 #include "providers/aws/aws_int.h"
 
+#include "providers/common/ownership.h"
+
 #define BATCH 100
 
 static void first_error(struct gp_error *to, const struct gp_error *e) {
@@ -67,10 +69,6 @@ static int alive(struct aws *a, const struct resource *group, bool volumes, size
     return r;
 }
 
-static bool ours(const struct aws *a, const struct resource *r) {
-    return r->owner[0] == '\0' || str_eq(r->owner, a->base.owner);
-}
-
 static void destroy_instances(struct aws *a, const struct resource_list *what, struct gp_error *first) {
     GP_AUTO_STRV struct strv regions = {0};
     for (size_t i = 0; i < what->list.len; i++) {
@@ -81,7 +79,8 @@ static void destroy_instances(struct aws *a, const struct resource_list *what, s
         GP_AUTO_STRV struct strv ids = {0};
         for (size_t i = 0; i < what->list.len; i++) {
             const struct resource *r = &what->list.items[i];
-            if (r->kind == RES_INSTANCE && r->state != RES_GONE && ours(a, r) && str_eq(r->region, regions.v[k]))
+            if (r->kind == RES_INSTANCE && r->state != RES_GONE && cloud_is_ours(&a->base, r) &&
+                str_eq(r->region, regions.v[k]))
                 strv_add(&ids, r->id);
         }
         for (size_t at = 0; at < ids.n; at += BATCH) {
@@ -112,7 +111,7 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         struct gp_error e = {0};
-        if (!ours(a, r)) {
+        if (!cloud_is_ours(&a->base, r)) {
             gp_fail(&e, GP_EUSAGE, "aws: %s belongs to '%s', not to '%s': left alone", r->id, r->owner, a->base.owner);
             first_error(&first, &e);
         } else if (r->kind == RES_VOLUME && r->state == RES_STOPPED) {
@@ -131,7 +130,7 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
             if (!str_eq(n->region, r->region))
                 elsewhere = true; /* another region's node: this region's list cannot show its end */
         }
-        if (r->kind == RES_GROUP && r->claim && ours(a, r) && !elsewhere && first.code == GP_OK)
+        if (r->kind == RES_GROUP && r->claim && cloud_is_ours(&a->base, r) && !elsewhere && first.code == GP_OK)
             destroy_group(a, r, nodes, &first);
     }
     if (first.code == GP_OK) return 0;
@@ -155,7 +154,7 @@ int aws_tag_late(struct provider *p, const struct resource_list *what, const cha
         aws_begin(&body, "CreateTags");
         for (size_t i = 0; i < what->list.len; i++) {
             const struct resource *r = &what->list.items[i];
-            if (r->kind == RES_INSTANCE && str_eq(r->region, regions.v[k]) && ours(a, r))
+            if (r->kind == RES_INSTANCE && str_eq(r->region, regions.v[k]) && cloud_is_ours(&a->base, r))
                 aws_paramf(&body, r->id, "ResourceId.%zu", ++n);
         }
         if (n == 0) continue;

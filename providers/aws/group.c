@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 #include "base/form.h"
+#include "providers/common/intents.h"
+#include "providers/common/ownership.h"
 
 static void rule_clear(struct aws_rule *r) {
     free(r->protocol);
@@ -85,17 +87,8 @@ int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aw
 }
 
 int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char *uid, struct gp_error *err) {
-    const struct tags *t = &g->tags;
-    if (t->bad[0] != '\0' || !tags_identify(t))
-        return gp_fail(err, GP_EEXISTS,
-                       "aws: the security group '%s' (%s) exists, but %s: remove it, or choose "
-                       "another stack name",
-                       g->name, g->id, t->bad[0] != '\0' ? t->bad : "it has no tags of gpuprov");
-    if (str_eq(t->owner, s->owner) && str_eq(t->stack, s->name) && (uid == NULL || str_eq(t->uid, uid))) return 0;
-    return gp_fail(err, GP_EEXISTS,
-                   "aws: '%s' (%s) belongs to the stack '%s' (%s) of '%s': choose another "
-                   "stack name or --owner",
-                   g->name, g->id, t->stack, t->uid, t->owner);
+    GP_AUTO_FREE char *what = xasprintf("aws: the security group '%s' (%s)", g->name, g->id);
+    return cloud_check_owner(&g->tags, what, s, uid, err);
 }
 
 void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret) {
@@ -159,20 +152,9 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
     group_body(s, vpc, name, regions, &body);
-    struct intent in = {.uid = xstrdup(s->uid),
-                        .provider = xstrdup("aws"),
-                        .region = xstrdup(region),
-                        .zone = xstrdup(""),
-                        .kind = RES_GROUP,
-                        .claim = regions != NULL,
-                        .slot_first = -1,
-                        .token = xstrdup(name),
-                        .body = xstrdup(body.s),
-                        .offer = xstrdup(""),
-                        .created_s = clock_wall_s(),
-                        .deadline_s = s->expires_s,
-                        .state = INTENT_OPEN,
-                        .note = xstrdup("")};
+    struct intent in;
+    cloud_intent_thing(s, "aws", region, RES_GROUP, name, body.s, &in);
+    in.claim = regions != NULL;
     int r = journal_intent(a->journal, &in, err);
     if (r == 0) {
         struct gp_error e = {0};

@@ -5,6 +5,7 @@
 
 #include "providers/aws/sigv4.h"
 
+#include "base/sign.h"
 #include "base/vec.h"
 
 #include <ctype.h>
@@ -13,16 +14,6 @@
 #include <strings.h>
 
 #define ALGORITHM "AWS4-HMAC-SHA256"
-
-void sha256_hex(const void *p, size_t n, char hex[65]) {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
-    if (EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) != 1 || len != 32) {
-        fputs("gpuprov: this OpenSSL has no SHA-256\n", stderr);
-        abort();
-    }
-    str_hex(hex, digest, 32);
-}
 
 static int compare_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 

@@ -31,7 +31,4 @@ int sigv4_signature(const struct sigv4_req *r, const char *string_to_sign, const
 int sigv4_authorization(const struct sigv4_req *r, const char *access_key_id, const struct secret *secret_key,
                         struct str *out, struct gp_error *err);
 
-/* Lower-case hex of SHA-256; 65 bytes. */
-void sha256_hex(const void *p, size_t n, char hex[65]);
-
 #endif

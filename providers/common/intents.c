@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Builds intents and keeps offers in them as JSON. */
+#include "base/gp_base.h"
+
+#include "providers/common/intents.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/sign.h"
+
+char *cloud_launch_token(const struct create_req *req, const char *account) {
+    const struct offer *o = req->offer;
+    char hex[65];
+    GP_AUTO_FREE char *text =
+        xasprintf("%s|instance|%d|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, req->slot_first, req->slot_count,
+                  req->attempt, account, o->region, o->zone, o->instance_type, spec_market_name(o->market));
+    sha256_hex(text, strlen(text), hex);
+    return xstrdup(hex);
+}
+
+static struct intent intent_of(const struct stack *s, const char *provider, const char *region, const char *zone) {
+    return (struct intent){.uid = xstrdup(s->uid),
+                           .provider = xstrdup(provider),
+                           .region = xstrdup(region),
+                           .zone = xstrdup(zone),
+                           .created_s = clock_wall_s(),
+                           .deadline_s = s->expires_s,
+                           .state = INTENT_OPEN,
+                           .note = xstrdup("")};
+}
+
+void cloud_intent_nodes(const struct create_req *req, char *token, char *body, struct intent *ret) {
+    *ret = intent_of(req->stack, req->offer->provider, req->offer->region, req->offer->zone);
+    ret->spec_hash = xstrdup(req->spec->hash);
+    ret->kind = RES_INSTANCE;
+    ret->slot_first = req->slot_first;
+    ret->slot_count = req->slot_count;
+    ret->attempt = req->attempt;
+    ret->token = token;
+    ret->body = body;
+    ret->offer = cloud_offer_json(req->offer);
+}
+
+void cloud_intent_thing(const struct stack *s, const char *provider, const char *region, enum resource_kind kind,
+                        const char *name, const char *body, struct intent *ret) {
+    *ret = intent_of(s, provider, region, "");
+    ret->kind = kind;
+    ret->slot_first = -1;
+    ret->token = xstrdup(name);
+    ret->body = xstrdup(body);
+    ret->offer = xstrdup("");
+}
+
+char *cloud_offer_json(const struct offer *o) {
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:f,s:i,s:i}", "region", o->region, "zone", o->zone, "instance_type",
+                  o->instance_type, "market", spec_market_name(o->market), "image", o->image, "price_usd_per_h",
+                  o->price_usd_per_h, "gpus", o->gpus, "vcpus", o->vcpus);
+    return j != NULL ? json_text(j, 0) : xstrdup("{}");
+}
+
+void cloud_offer_facts(const struct intent *in, double *ret_price_usd_per_h, int *ret_gpus) {
+    GP_AUTO_JSON json_t *offer = NULL;
+    if (in->offer[0] != '\0' && json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0) offer = NULL;
+    *ret_price_usd_per_h = json_num(offer, "price_usd_per_h", -1);
+    *ret_gpus = (int)json_int(offer, "gpus", -1);
+}

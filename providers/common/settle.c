@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Settles launches. See settle.h. */
+#include "base/gp_base.h"
+
+#include "providers/common/settle.h"
+
+#include "base/clock.h"
+
+#define SENDS_MAX 3
+#define READS 3            /* of the list, after a reply that was lost */
+#define READS_OTHER_RUN 10 /* the other run's machines are there, or about to be */
+
+static int pass(const struct gp_error *why, struct gp_error *err) {
+    if (err != NULL) *err = *why;
+    return -(int)why->code;
+}
+
+/* Ids to disk, then to the caller. Machines that only the journal does not know of are no refusal: the
+ * intent stays open, and the error names them. */
+static int commit(const struct cloud_launch *l, struct resource_list *made, struct resource_list *ret,
+                  struct gp_error *err) {
+    GP_AUTO_STR struct str ids = {0};
+    struct gp_error why = {0};
+    for (size_t i = 0; i < made->list.len; i++) {
+        struct resource *r = &made->list.items[i];
+        if (l->price_usd_per_h >= 0) r->price_usd_per_h = l->price_usd_per_h;
+        if (l->gpus >= 0) r->gpus = l->gpus;
+        if (l->account != NULL) resource_set(&r->account, l->account);
+        str_addf(&ids, "%s%s", ids.len ? ", " : "", r->id);
+    }
+    int r = journal_intent_done(l->journal, l->in->id, made, &why);
+    for (size_t i = 0; i < made->list.len; i++) vec_push(&ret->list, made->list.items[i]);
+    vec_free(&made->list);
+    if (r == 0) return 0;
+    return gp_fail(err, GP_EBILLED,
+                   "launched in %s, but not written down: %.160s: %s: 'gpuprov up' goes "
+                   "on with them, 'gpuprov down' ends them",
+                   l->in->region, ids.s, why.msg);
+}
+
+static int refuse(const struct cloud_launch *l, const struct gp_error *why, struct gp_error *err) {
+    int r = journal_intent_end(l->journal, l->in->id, INTENT_FAILED, why->detail, err);
+    return r != 0 ? r : pass(why, err);
+}
+
+static int unknown(const struct gp_error *why, struct gp_error *err) {
+    int r = gp_fail(err, GP_EUNKNOWN,
+                    "%s: whether it was done is not known yet: run 'up' or 'down' "
+                    "again, both look first",
+                    why->msg);
+    if (err != NULL) {
+        err->domain = GP_D_CLOUD;
+        str_put(err->detail, sizeof err->detail, why->detail);
+    }
+    return r;
+}
+
+/* Looks for what the intent made, up to `reads` times; `least` machines are enough. */
+static int adopt(const struct cloud_launch *l, int reads, size_t least, struct resource_list *ret, bool *ret_found,
+                 struct gp_error *err) {
+    *ret_found = false;
+    for (int i = 0; i < reads; i++) {
+        GP_AUTO_RESOURCES struct resource_list made = {0};
+        if (i > 0 && gp_sleep(l->read_every_ms > 0 ? l->read_every_ms : 1000, l->cancel, NULL) != 0)
+            return gp_fail(err, GP_ECANCELLED, "cancelled");
+        int r = l->find(l->ctx, l->in, &made, err);
+        if (r != 0) return r;
+        if (made.list.len < least) continue;
+        *ret_found = true;
+        return commit(l, &made, ret, err);
+    }
+    return 0;
+}
+
+/* Whether a refusal speaks of the launch itself. A token that had made machines would be answered with
+ * them; a call that was not let in (throttled, not permitted, not reached) shows nothing of an earlier one. */
+static bool settles(const struct gp_error *why) {
+    return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EMONEY || why->code == GP_EUSAGE ||
+           why->code == GP_EEXISTS;
+}
+
+/* Sends until the outcome is known, or as often as makes sense. open: an earlier send of the same may
+ * have been acted on. */
+static int send(const struct cloud_launch *l, bool open, struct resource_list *ret, struct gp_error *err) {
+    struct gp_error why = {0};
+    for (int i = 0; i < SENDS_MAX && (i == 0 || l->resend_s > 0); i++) {
+        GP_AUTO_RESOURCES struct resource_list made = {0};
+        bool found = false, other_run = false;
+        gp_error_clear(&why);
+        int r = l->send(l->ctx, l->in, &made, &other_run, &why);
+        if (r == 0) return commit(l, &made, ret, err);
+        if (r != -GP_EUNKNOWN && !other_run) return !open || settles(&why) ? refuse(l, &why, err) : unknown(&why, err);
+        open = true;
+        if (gp_cancelled(l->cancel)) return unknown(&why, err);
+        struct gp_error listed = {0};
+        r = adopt(l, other_run ? READS_OTHER_RUN : READS, (size_t)l->in->slot_count, ret, &found, &listed);
+        if (r == -GP_EBILLED) return pass(&listed, err);
+        for (size_t k = 0; r == 0 && other_run && k < ret->list.len; k++) ret->list.items[k].other_run = true;
+        if (r == 0 && found) return 0;
+        if (r != 0) return unknown(&why, err);
+        if (other_run) return refuse(l, &why, err);
+    }
+    return unknown(&why, err);
+}
+
+int cloud_launch_run(const struct cloud_launch *l, struct resource_list *ret, struct gp_error *err) {
+    return send(l, false, ret, err);
+}
+
+/* Nothing is there, and nothing is sent again: too old for the cloud's memory, or the cloud has none. */
+static int left_nothing(const struct cloud_launch *l, struct gp_error *err) {
+    struct gp_error old = {0};
+    gp_fail(&old, GP_ENOTFOUND, "%s: the launch of slots %d+%d left nothing: it is not repeated", l->in->provider,
+            l->in->slot_first, l->in->slot_count);
+    return refuse(l, &old, err);
+}
+
+int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret, struct gp_error *err) {
+    const struct intent *in = l->in;
+    int64_t age_s = clock_wall_s() - in->created_s;
+    bool over = age_s * 1000 > l->settle_ms; /* what it made is listed by now */
+    size_t least = l->resend_s == 0 && over ? 1 : (size_t)in->slot_count;
+    bool found = false;
+    struct gp_error why = {0};
+    int r = adopt(l, READS, least, ret, &found, &why);
+    if (r == -GP_EBILLED) return pass(&why, err);
+    if (r != 0) return unknown(&why, err);
+    if (found) return 0;
+    if (l->resend_s > 0 && age_s <= l->resend_s) return send(l, true, ret, err);
+    if (over) return left_nothing(l, err);
+    gp_fail(&why, GP_EUNKNOWN, "%s: the launch of slots %d+%d is not listed yet", in->provider, in->slot_first,
+            in->slot_count);
+    return unknown(&why, err);
+}

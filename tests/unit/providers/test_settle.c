@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A launch from its intent to its outcome, against a cloud that answers by script: with idempotency tokens (AWS, GCP)
+ * and without (Lambda, RunPod, OpenStack). And intents and owners. */
+#include "base/gp_base.h"
+
+#include "providers/common/intents.h"
+#include "providers/common/ownership.h"
+#include "providers/common/settle.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define UID "0123456789abcdef"
+
+/* What the cloud does with the n-th send, and from which read on its list shows the machines. */
+struct cloud {
+    enum { MADE, LOST, LOST_UNDONE, CAPACITY, THROTTLED, OTHER_RUN } script[4];
+    int sends, reads, shown_from, machines;
+    bool list_fails;
+    struct gp_cancel *cancel_on_send;
+};
+
+static void show(const struct intent *in, int n, struct resource_list *made) {
+    for (int i = 0; i < n; i++) {
+        struct resource r;
+        resource_init(&r, RES_INSTANCE, "aws");
+        char id[16];
+        snprintf(id, sizeof id, "i-%d", i);
+        resource_set(&r.id, id);
+        resource_set(&r.uid, in->uid);
+        r.slot = in->slot_first + i;
+        r.price_usd_per_h = -1;
+        vec_push(&made->list, r);
+    }
+}
+
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
+                struct gp_error *err) {
+    struct cloud *c = ctx;
+    if (c->cancel_on_send != NULL) gp_cancel_set(c->cancel_on_send);
+    switch (c->script[c->sends++]) {
+    case MADE: show(in, c->machines = in->slot_count, made); return 0;
+    case LOST: c->machines = in->slot_count; return gp_fail(err, GP_EUNKNOWN, "lost");
+    case LOST_UNDONE: return gp_fail(err, GP_EUNKNOWN, "lost");
+    case CAPACITY: return gp_fail(err, GP_ECAPACITY, "none left");
+    case THROTTLED: return gp_fail(err, GP_ETHROTTLED, "slow down");
+    case OTHER_RUN:
+        c->machines = in->slot_count;
+        *ret_other_run = true;
+        return gp_fail(err, GP_EEXISTS, "another run");
+    }
+    return 0;
+}
+
+static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+    struct cloud *c = ctx;
+    if (c->list_fails) return gp_fail(err, GP_EENDPOINT, "no list");
+    if (++c->reads > c->shown_from) show(in, c->machines, made);
+    return 0;
+}
+
+struct outcome {
+    int rc;
+    enum intent_state state;
+    size_t n;
+    bool other_run;
+    double price;
+};
+
+static struct outcome run(struct cloud *c, bool tokens, bool replay, int64_t age_s, struct gp_cancel *cancel) {
+    struct journal *j = NULL;
+    struct gp_error err = {0};
+    struct resource_list made = {0};
+    struct stack s = {.uid = (char *)UID, .expires_s = clock_wall_s() + 3600};
+    struct intent in;
+    assert_int_equal(journal_open(NULL, &j, NULL, NULL), 0);
+    cloud_intent_thing(&s, "aws", "r1", RES_INSTANCE, "token", "body", &in);
+    in.slot_first = 0;
+    in.slot_count = 2;
+    in.created_s -= age_s;
+    assert_int_equal(journal_intent(j, &in, NULL), 0);
+    struct cloud_launch l = {.journal = j,
+                             .cancel = cancel,
+                             .in = &in,
+                             .price_usd_per_h = 1.5,
+                             .gpus = 8,
+                             .resend_s = tokens ? 3600 : 0,
+                             .settle_ms = 30000,
+                             .read_every_ms = 1,
+                             .ctx = c,
+                             .send = send,
+                             .find = find};
+    struct outcome o = {.rc = replay ? cloud_launch_replay(&l, &made, &err) : cloud_launch_run(&l, &made, &err)};
+    assert_int_equal(o.rc, -(int)err.code);
+    for (o.state = INTENT_OPEN; o.state <= INTENT_TOMBSTONE; o.state++) {
+        struct intent_list found = {0};
+        assert_int_equal(journal_intents(j, UID, 1u << o.state, &found, NULL), 0);
+        size_t n = found.list.len;
+        intent_list_clear(&found);
+        if (n > 0) break;
+    }
+    o.n = made.list.len;
+    o.other_run = o.n > 0 && made.list.items[0].other_run;
+    o.price = o.n > 0 ? made.list.items[0].price_usd_per_h : -1;
+    struct resource_list kept = {0};
+    assert_int_equal(journal_resources(j, UID, &kept, NULL), 0);
+    assert_int_equal(kept.list.len, o.n); /* on disk before the caller has them */
+    resource_list_clear(&kept);
+    resource_list_clear(&made);
+    intent_clear(&in);
+    journal_close(j);
+    return o;
+}
+
+static void check(struct cloud c, bool tokens, bool replay, int64_t age_s, int rc, enum intent_state state, size_t n,
+                  int sends, int line) {
+    struct outcome o = run(&c, tokens, replay, age_s, NULL);
+    if (o.rc != rc || o.state != state || o.n != n || c.sends != sends)
+        fail_msg("line %d: rc %d, state %d, %zu machines, %d sends", line, o.rc, (int)o.state, o.n, c.sends);
+    if (n > 0) assert_true(o.price == 1.5);
+}
+#define CHECK(cloud, ...) check(cloud, __VA_ARGS__, __LINE__)
+#define C(...) ((struct cloud){__VA_ARGS__})
+
+static void test_with_tokens(void **state) {
+    (void)state;
+    CHECK(C(.script = {MADE}), true, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {CAPACITY}), true, false, 0, -GP_ECAPACITY, INTENT_FAILED, 0, 1);
+    CHECK(C(.script = {THROTTLED}), true, false, 0, -GP_ETHROTTLED, INTENT_FAILED, 0, 1);
+    /* a lost reply: found by its tags; else the same again */
+    CHECK(C(.script = {LOST}), true, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {LOST}, .shown_from = 2), true, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {LOST_UNDONE, MADE}), true, false, 0, 0, INTENT_DONE, 2, 2);
+    CHECK(C(.script = {LOST_UNDONE, CAPACITY}), true, false, 0, -GP_ECAPACITY, INTENT_FAILED, 0, 2);
+    /* what was not let in shows nothing of what was sent before */
+    CHECK(C(.script = {LOST_UNDONE, THROTTLED}), true, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 2);
+    CHECK(C(.script = {LOST_UNDONE, LOST_UNDONE, LOST_UNDONE}), true, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 3);
+    CHECK(C(.script = {LOST}, .list_fails = true), true, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
+    /* replay */
+    CHECK(C(.machines = 2), true, true, 10, 0, INTENT_DONE, 2, 0);
+    CHECK(C(.script = {MADE}), true, true, 10, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {MADE}, .machines = 1), true, true, 10, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {MADE}), true, true, 7200, -GP_ENOTFOUND, INTENT_FAILED, 0, 0);
+    CHECK(C(.list_fails = true), true, true, 7200, -GP_EUNKNOWN, INTENT_OPEN, 0, 0);
+}
+
+/* Nothing is ever sent twice. */
+static void test_without_tokens(void **state) {
+    (void)state;
+    CHECK(C(.script = {MADE}), false, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {LOST}), false, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {LOST_UNDONE, MADE}), false, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
+    CHECK(C(.script = {MADE}), false, true, 10, -GP_EUNKNOWN, INTENT_OPEN, 0, 0); /* the list may lag */
+    CHECK(C(.script = {MADE}), false, true, 60, -GP_ENOTFOUND, INTENT_FAILED, 0, 0);
+    CHECK(C(.machines = 2), false, true, 60, 0, INTENT_DONE, 2, 0);
+    CHECK(C(.machines = 1), false, true, 10, -GP_EUNKNOWN, INTENT_OPEN, 0, 0);
+    CHECK(C(.machines = 1), false, true, 60, 0, INTENT_DONE, 1, 0); /* the engine launches what is missing */
+}
+
+static void test_other_run(void **state) {
+    (void)state;
+    struct cloud c = {.script = {OTHER_RUN}, .shown_from = 5};
+    struct outcome o = run(&c, true, false, 0, NULL);
+    assert_true(o.rc == 0 && o.n == 2 && o.other_run && c.sends == 1);
+    struct cloud never = {.script = {OTHER_RUN}, .shown_from = 50};
+    o = run(&never, true, false, 0, NULL);
+    assert_true(o.rc == -GP_EEXISTS && o.state == INTENT_FAILED && never.sends == 1);
+}
+
+static void test_cancelled(void **state) {
+    (void)state;
+    struct gp_cancel cancel;
+    assert_int_equal(gp_cancel_init(&cancel, NULL), 0);
+    struct cloud c = {.script = {LOST_UNDONE, MADE}, .cancel_on_send = &cancel};
+    struct outcome o = run(&c, true, false, 0, &cancel);
+    assert_true(o.rc == -GP_EUNKNOWN && o.state == INTENT_OPEN && c.sends == 1);
+    gp_cancel_clear(&cancel);
+}
+
+static void test_intents(void **state) {
+    (void)state;
+    struct stack s = {.uid = (char *)UID, .expires_s = 99};
+    struct spec spec = {.hash = "h"};
+    struct offer o = {.provider = (char *)"aws",
+                      .region = (char *)"r",
+                      .zone = (char *)"z",
+                      .instance_type = (char *)"t",
+                      .image = (char *)"",
+                      .price_usd_per_h = 0.526,
+                      .gpus = 8};
+    struct create_req req = {.stack = &s, .spec = &spec, .offer = &o, .slot_first = 4, .slot_count = 2, .attempt = 3};
+    GP_AUTO_FREE char *token = cloud_launch_token(&req, "acct");
+    GP_AUTO_FREE char *same = cloud_launch_token(&req, "acct");
+    GP_AUTO_FREE char *elsewhere = cloud_launch_token(&req, "other");
+    assert_int_equal(strlen(token), 64);
+    assert_string_equal(token, same);
+    assert_string_not_equal(token, elsewhere);
+    struct intent in;
+    double price = 0;
+    int gpus = 0;
+    cloud_intent_nodes(&req, xstrdup(token), xstrdup("body"), &in);
+    assert_true(in.slot_first == 4 && in.slot_count == 2 && in.attempt == 3 && in.deadline_s == 99);
+    cloud_offer_facts(&in, &price, &gpus);
+    assert_true(price == 0.526 && gpus == 8);
+    resource_set(&in.offer, "no json");
+    cloud_offer_facts(&in, &price, &gpus);
+    assert_true(price == -1 && gpus == -1);
+    intent_clear(&in);
+}
+
+static void test_owners(void **state) {
+    (void)state;
+    static const struct {
+        const char *owner, *stack, *uid, *ask_uid;
+        bool ours;
+    } rows[] = {
+        {"me", "llm", UID, UID, true},
+        {"me", "llm", UID, NULL, true},
+        {"me", "llm", "fedcba9876543210", UID, false},
+        {"me", "llm", "fedcba9876543210", NULL, true},
+        {"you", "llm", UID, NULL, false},
+        {"me", "other", UID, NULL, false},
+        {"", "llm", UID, NULL, false},
+        {"me", "llm", "no uid", NULL, false},
+    };
+    struct stack s = {.owner = (char *)"me", .name = (char *)"llm"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct tags t;
+        struct gp_error err = {0};
+        tags_init(&t);
+        tags_read(&t, "owner", rows[i].owner);
+        tags_read(&t, "stack", rows[i].stack);
+        tags_read(&t, "uid", rows[i].uid);
+        int r = cloud_check_owner(&t, "aws: the group 'x'", &s, rows[i].ask_uid, &err);
+        assert_int_equal(r, rows[i].ours ? 0 : -GP_EEXISTS);
+        if (r != 0) assert_true(str_starts(err.msg, "aws: the group 'x'"));
+        tags_clear(&t);
+    }
+    struct provider p = {.owner = (char *)"me"};
+    struct resource r = {.owner = (char *)"me"};
+    assert_true(cloud_is_ours(&p, &r));
+    r.owner = (char *)"";
+    assert_true(cloud_is_ours(&p, &r));
+    r.owner = (char *)"you";
+    assert_false(cloud_is_ours(&p, &r));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_with_tokens), cmocka_unit_test(test_without_tokens), cmocka_unit_test(test_other_run),
+        cmocka_unit_test(test_cancelled),   cmocka_unit_test(test_intents),        cmocka_unit_test(test_owners),
+    };
+    return cmocka_run_group_tests_name("settling launches", tests, NULL, NULL);
+}
