@@ -120,7 +120,7 @@ void tags_clear(struct tags *t) {
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
 }
 
-static void complain(struct tags *t, const char *key, const char *why) {
+void tags_complain(struct tags *t, const char *key, const char *why) {
     if (t->bad[0] != '\0') return;
     snprintf(t->bad, sizeof t->bad, "its tag '%s' is not %s", key, why);
 }
@@ -128,7 +128,7 @@ static void complain(struct tags *t, const char *key, const char *why) {
 static void read_one_more_region(struct tags *t, const char *name, const char *value) {
     GP_AUTO_STRV struct strv all = {0};
     if (!form_word(name) || strcmp(value, TAGS_YES) != 0) {
-        complain(t, TAGS_REGION, "the name of a region with the value 1");
+        tags_complain(t, TAGS_REGION, "the name of a region with the value 1");
         return;
     }
     if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* more than one value holds */
@@ -142,8 +142,8 @@ void tags_read(struct tags *t, const char *key, const char *value) {
     if (str_starts(key, TAGS_REGION)) read_one_more_region(t, key + strlen(TAGS_REGION), value);
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         if (strcmp(rows[i].key, key) != 0) continue;
-        if (t->seen & 1u << i) complain(t, key, "there only once");
-        else if (!rows[i].read(t, value)) complain(t, key, rows[i].want);
+        if (t->seen & 1u << i) tags_complain(t, key, "there only once");
+        else if (!rows[i].read(t, value)) tags_complain(t, key, rows[i].want);
         t->seen |= 1u << i;
     }
 }
@@ -173,7 +173,61 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
     resource_set(&r->unreadable, why);
 }
 
+bool tags_is_key(const char *key) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++)
+        if (strcmp(rows[i].key, key) == 0) return true;
+    return false;
+}
+
 /* --- encoding --- */
+
+void tags_of_stack(struct tags *t, const struct stack *s) {
+    tags_init(t);
+    resource_set(&t->owner, s->owner);
+    resource_set(&t->stack, s->name);
+    resource_set(&t->uid, s->uid);
+    resource_set(&t->spec_hash, s->spec_hash);
+    t->expires_s = s->expires_s;
+}
+
+void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, const char *value), void *ctx) {
+    char text[32];
+    GP_AUTO_STRV struct strv more = {0};
+    const struct {
+        const char *key, *value;
+    } texts[] = {{"owner", t->owner},    {"stack", t->stack},     {"uid", t->uid},
+                 {"spec", t->spec_hash}, {"hostkey", t->hostkey}, {"regions", t->regions}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++)
+        if (texts[i].value[0] != '\0') each(ctx, texts[i].key, texts[i].value);
+    const struct {
+        const char *key;
+        int64_t at_s;
+    } times[] = {{"created", t->created_s}, {"expires", t->expires_s}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(times); i++) {
+        if (times[i].at_s <= 0) continue;
+        time_format_utc(text, sizeof text, times[i].at_s);
+        each(ctx, times[i].key, text);
+    }
+    if (t->slot_count > 0) {
+        tags_slots_text(text, sizeof text, t->slot_first, t->slot_count);
+        each(ctx, "slots", text);
+    }
+    if (t->slot_count > 0 || t->attempt > 0) {
+        snprintf(text, sizeof text, "%d", t->attempt);
+        each(ctx, "attempt", text);
+    }
+    if (t->slot_count > 0 || t->price_usd_per_h >= 0) {
+        tags_price_text(text, sizeof text, t->price_usd_per_h);
+        each(ctx, "price", text);
+    }
+    if (t->claim) each(ctx, "claim", TAGS_YES);
+    if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* too many to keep: only a reader has that */
+    tags_regions_split(t->more_regions, &more);
+    for (size_t i = 0; i < more.n; i++) {
+        GP_AUTO_FREE char *key = xasprintf(TAGS_REGION "%s", more.v[i]);
+        each(ctx, key, TAGS_YES);
+    }
+}
 
 void tags_slots_text(char *dst, size_t n, int first, int count) { snprintf(dst, n, "%d+%d", first, count); }
 

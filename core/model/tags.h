@@ -39,7 +39,16 @@ bool tags_identify(const struct tags *t);
  * A resource without identity keeps owner, stack and uid "". */
 void tags_to_resource(const struct tags *t, int launch_index, struct resource *r);
 
+/* Whether gpuprov writes a tag with this key; TAGS_REGION's keys have names of their own. */
+bool tags_is_key(const char *key);
+/* Notes the first tag that is not what gpuprov writes: "its tag 'KEY' is not WHY". */
+void tags_complain(struct tags *t, const char *key, const char *why);
+
 /* --- encoding: what tags_read decodes to the same --- */
+/* What every resource of a stack has; the rest is "not known". Initialises t; caller clears. */
+void tags_of_stack(struct tags *t, const struct stack *s);
+/* Every tag that is set, as key and value. A node's (slot_count > 0) has its price, "" where it is not known. */
+void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, const char *value), void *ctx);
 void tags_slots_text(char *dst, size_t n, int first, int count);
 void tags_price_text(char *dst, size_t n, double usd_per_h); /* "" when not known */
 /* All regions of a claim in one value; "": not known, which means everywhere. Caller frees. */

@@ -9,7 +9,7 @@
 #include "base/secret.h"
 #include "base/str.h"
 #include "base/xml.h"
-#include "model/tags.h"
+#include "model/labels.h"
 #include "providers/aws/errors.h"
 #include "providers/http.h"
 #include "providers/provider.h"
@@ -133,6 +133,8 @@ int64_t aws_now_s(const struct aws *a); /* the cloud's clock */
 #define AWS_TAG "gpuprov:"
 /* The item's tagSet through the codec (model/tags.h). Caller clears. */
 void aws_tags_decode(const struct xml_node *item, struct tags *ret);
+/* TagSpecification.N of a body: Name and the tags. */
+void aws_tags_encode(struct str *body, int n, const char *type, const char *name, const struct tags *tags);
 
 /* --- what can be bought (types.c, images.c, prices.c, quota.c) --- */
 struct aws_type {
@@ -208,7 +210,7 @@ int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *ty
 int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err);
 const char *aws_quota_code(const char *type, enum spec_market market); /* "L-417A185B"; NULL */
 
-/* --- groups (claim.c decides, group.c reads and makes, rules.c opens and closes) --- */
+/* --- groups (prepare.c decides, group.c reads and makes, rules.c opens and closes) --- */
 struct aws_rule {    /* one source of one ingress permission, as EC2 lists it; strings owned */
     char *protocol;  /* "tcp", "-1" */
     char *from, *to; /* ports; "" where EC2 names none */

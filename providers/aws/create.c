@@ -27,28 +27,15 @@ static void where_clear(struct where *w) {
 #define GP_AUTO_WHERE GP_CLEANUP(where_clear)
 
 static void add_tags(struct str *body, int n, const char *type, const struct create_req *req) {
-    char expires[32], slots[32], attempt[16], price[32] = "";
+    struct tags tags;
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", req->stack->name);
-    tags_price_text(price, sizeof price, req->offer->price_usd_per_h);
-    time_format_utc(expires, sizeof expires, req->stack->expires_s);
-    tags_slots_text(slots, sizeof slots, req->slot_first, req->slot_count);
-    snprintf(attempt, sizeof attempt, "%d", req->attempt);
-    const struct {
-        const char *key, *value;
-    } tags[] = {{"Name", name},
-                {AWS_TAG "owner", req->stack->owner},
-                {AWS_TAG "stack", req->stack->name},
-                {AWS_TAG "uid", req->stack->uid},
-                {AWS_TAG "spec", req->stack->spec_hash},
-                {AWS_TAG "expires", expires},
-                {AWS_TAG "slots", slots},
-                {AWS_TAG "attempt", attempt},
-                {AWS_TAG "price", price}}; /* USD per hour when it was bought; "" : not known */
-    aws_paramf(body, type, "TagSpecification.%d.ResourceType", n);
-    for (size_t i = 0; i < GP_ARRAY_LEN(tags); i++) {
-        aws_paramf(body, tags[i].key, "TagSpecification.%d.Tag.%zu.Key", n, i + 1);
-        aws_paramf(body, tags[i].value, "TagSpecification.%d.Tag.%zu.Value", n, i + 1);
-    }
+    tags_of_stack(&tags, req->stack);
+    tags.slot_first = req->slot_first;
+    tags.slot_count = req->slot_count;
+    tags.attempt = req->attempt;
+    tags.price_usd_per_h = req->offer->price_usd_per_h; /* when it was bought */
+    aws_tags_encode(body, n, type, name, &tags);
+    tags_clear(&tags);
 }
 
 static int add_user_data(struct str *body, const char *text, struct gp_error *err) {

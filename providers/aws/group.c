@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Security groups: find, create after an intent. A group's name is unique in its VPC, which makes it its own
- * idempotency token. Which group is the claim is claim.c's business, whom it lets in rules.c's. One thread. */
+ * idempotency token. Which group is the claim is prepare.c's business, whom it lets in rules.c's. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -102,56 +102,31 @@ void aws_group_resource(const struct aws_group *g, const char *region, struct re
 
 /* --- create --- */
 
-static void add_tag(struct str *body, int *n, const char *key, const char *value) {
-    (*n)++;
-    aws_paramf(body, key, "TagSpecification.1.Tag.%d.Key", *n);
-    aws_paramf(body, value, "TagSpecification.1.Tag.%d.Value", *n);
+/* What the group will have: the tags that are sent with it. */
+static void tags_to_send(const struct stack *s, const char *regions, struct tags *ret) {
+    tags_of_stack(ret, s);
+    ret->created_s = s->created_s;
+    resource_set(&ret->regions, regions);
+    ret->claim = regions != NULL;
 }
 
-static void group_body(const struct stack *s, const char *vpc, const char *name, const char *regions,
+static void group_body(const struct stack *s, const char *vpc, const char *name, const struct tags *tags,
                        struct str *body) {
-    char when[32];
-    int n = 0;
     GP_AUTO_FREE char *about = xasprintf("gpuprov: nodes of the stack %s/%s", s->owner, s->name);
     aws_begin(body, "CreateSecurityGroup");
     aws_param(body, "GroupName", name);
     aws_param(body, "GroupDescription", about);
     aws_param(body, "VpcId", vpc);
-    aws_param(body, "TagSpecification.1.ResourceType", "security-group");
-    add_tag(body, &n, "Name", name);
-    add_tag(body, &n, AWS_TAG "owner", s->owner);
-    add_tag(body, &n, AWS_TAG "stack", s->name);
-    add_tag(body, &n, AWS_TAG "uid", s->uid);
-    add_tag(body, &n, AWS_TAG "spec", s->spec_hash);
-    time_format_utc(when, sizeof when, s->created_s);
-    add_tag(body, &n, AWS_TAG "created", when);
-    time_format_utc(when, sizeof when, s->expires_s);
-    add_tag(body, &n, AWS_TAG "expires", when);
-    if (regions == NULL) return;
-    add_tag(body, &n, AWS_TAG "claim", "1");
-    add_tag(body, &n, AWS_TAG "regions", regions);
-}
-
-/* What a group that was made just now has: the tags that were sent. */
-static void made_group(const struct stack *s, const char *id, const char *vpc, const char *name, const char *regions,
-                       struct aws_group *ret) {
-    *ret = (struct aws_group){.id = xstrdup(id), .name = xstrdup(name), .vpc = xstrdup(vpc)};
-    tags_init(&ret->tags);
-    resource_set(&ret->tags.owner, s->owner);
-    resource_set(&ret->tags.stack, s->name);
-    resource_set(&ret->tags.uid, s->uid);
-    resource_set(&ret->tags.spec_hash, s->spec_hash);
-    resource_set(&ret->tags.regions, regions);
-    ret->tags.created_s = s->created_s;
-    ret->tags.expires_s = s->expires_s;
-    ret->tags.claim = regions != NULL;
+    aws_tags_encode(body, 1, "security-group", name, tags);
 }
 
 int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc, const char *name,
                      const char *regions, struct aws_group *ret, struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     GP_AUTO_REPLY struct aws_reply reply = {0};
-    group_body(s, vpc, name, regions, &body);
+    struct aws_group g = {.name = xstrdup(name), .vpc = xstrdup(vpc)};
+    tags_to_send(s, regions, &g.tags);
+    group_body(s, vpc, name, &g.tags, &body);
     struct intent in;
     cloud_intent_thing(s, "aws", region, RES_GROUP, name, body.s, &in);
     in.claim = regions != NULL;
@@ -164,17 +139,15 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
             r = gp_fail(&e, GP_EUNKNOWN, "ec2 CreateSecurityGroup in %s: no id in the reply", region);
         } else if (r == 0) {
             struct resource_list made = {0};
-            struct aws_group g;
-            made_group(s, id, vpc, name, regions, &g);
             struct resource one;
+            g.id = xstrdup(id);
             aws_group_resource(&g, region, &one);
             vec_push(&made.list, one);
             r = journal_intent_done(a->journal, in.id, &made, &e);
             if (r == 0) {
                 aws_group_clear(ret);
                 *ret = g;
-            } else {
-                aws_group_clear(&g);
+                g = (struct aws_group){0};
             }
             resource_list_clear(&made);
         } else if (r != -GP_EUNKNOWN) {
@@ -183,6 +156,7 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
         }
         if (r != 0 && err != NULL && err->code == GP_OK) *err = e;
     }
+    aws_group_clear(&g);
     intent_clear(&in);
     return r;
 }

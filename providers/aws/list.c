@@ -10,12 +10,21 @@
 #include "providers/catalog/catalog.h"
 
 void aws_tags_decode(const struct xml_node *item, struct tags *ret) {
+    GP_AUTO_LABELS struct label_list labels = {0};
     const struct xml_node *set = xml_find(item, "tagSet");
-    tags_init(ret);
-    for (size_t k = 0; set != NULL && k < set->children.len; k++) {
-        const char *key = xml_str(set->children.items[k], "key", "");
-        if (str_starts(key, AWS_TAG))
-            tags_read(ret, key + strlen(AWS_TAG), xml_str(set->children.items[k], "value", ""));
+    for (size_t k = 0; set != NULL && k < set->children.len; k++)
+        labels_add(&labels, xml_str(set->children.items[k], "key", ""), xml_str(set->children.items[k], "value", ""));
+    labels_read(&labels_ec2, &labels, ret);
+}
+
+void aws_tags_encode(struct str *body, int n, const char *type, const char *name, const struct tags *tags) {
+    GP_AUTO_LABELS struct label_list labels = {0};
+    labels_add(&labels, "Name", name);
+    labels_write(&labels_ec2, tags, &labels);
+    aws_paramf(body, type, "TagSpecification.%d.ResourceType", n);
+    for (size_t i = 0; i < labels.list.len; i++) {
+        aws_paramf(body, labels.list.items[i].key, "TagSpecification.%d.Tag.%zu.Key", n, i + 1);
+        aws_paramf(body, labels.list.items[i].value, "TagSpecification.%d.Tag.%zu.Value", n, i + 1);
     }
 }
 

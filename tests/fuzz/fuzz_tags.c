@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tags codec with tags that anybody wrote: lines "KEY=VALUE". What comes out has its form or is not there,
- * so that no path, shell word or host key can be made of anything else. */
+/* The tags codec with tags that anybody wrote: lines "KEY=VALUE", read as tags and as labels of each cloud. What comes
+ * out has its form or is not there, so that no path, shell word or host key can be made of anything else; and what
+ * was read in full is the same after it went through a cloud's labels. */
 #include "base/gp_base.h"
 
 #include "base/form.h"
-#include "model/tags.h"
+#include "model/labels.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -35,7 +36,32 @@ static void look(const struct tags *t, int index) {
     resource_clear(&r);
 }
 
+static void same(const struct tags *a, const struct tags *b) {
+    must(str_eq(a->owner, b->owner) && str_eq(a->stack, b->stack) && str_eq(a->uid, b->uid));
+    must(str_eq(a->spec_hash, b->spec_hash) && str_eq(a->hostkey, b->hostkey) && str_eq(a->regions, b->regions));
+    must(str_eq(a->more_regions, b->more_regions) && a->claim == b->claim && a->attempt == b->attempt);
+    must(a->created_s == b->created_s && a->expires_s == b->expires_s);
+    must(a->slot_first == b->slot_first && a->slot_count == b->slot_count);
+}
+
+static void through(const struct label_limits *limits, const struct tags *t) {
+    GP_AUTO_LABELS struct label_list labels = {0};
+    struct tags again;
+    if (t->bad[0] != '\0' || strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return;
+    bool fits = labels_write(limits, t, &labels);
+    labels_read(limits, &labels, &again);
+    must(again.bad[0] == '\0');
+    same(t, &again);
+    for (size_t i = 0; i < labels.list.len && fits && limits->coded; i++)
+        must(strspn(labels.list.items[i].value, "abcdefghijklmnopqrstuvwxyz0123456789_-") ==
+             strlen(labels.list.items[i].value));
+    tags_clear(&again);
+}
+
+static const struct label_limits *const clouds[] = {&labels_ec2, &labels_gcp};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    GP_AUTO_LABELS struct label_list lines = {0};
     GP_AUTO_FREE char *text = xstrndup((const char *)data, size);
     struct tags t;
     tags_init(&t);
@@ -46,8 +72,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (eq == NULL) continue;
         *eq = '\0';
         tags_read(&t, line, eq + 1);
+        if (lines.list.len < 200) labels_add(&lines, line, eq + 1);
     }
     for (int i = -1; i < 3; i++) look(&t, i);
+    for (size_t c = 0; c < GP_ARRAY_LEN(clouds); c++) {
+        struct tags of_labels;
+        through(clouds[c], &t);
+        labels_read(clouds[c], &lines, &of_labels);
+        look(&of_labels, 0);
+        through(clouds[c], &of_labels);
+        tags_clear(&of_labels);
+    }
     tags_clear(&t);
     return 0;
 }
