@@ -9,6 +9,7 @@
 #include "base/form.h"
 #include "providers/common/intents.h"
 #include "providers/common/ownership.h"
+#include "providers/common/settle.h"
 
 static void rule_clear(struct aws_rule *r) {
     free(r->protocol);
@@ -132,29 +133,20 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
     in.claim = regions != NULL;
     int r = journal_intent(a->journal, &in, err);
     if (r == 0) {
-        struct gp_error e = {0};
-        r = aws_ec2(a, region, "CreateSecurityGroup", &body, AWS_ONCE, &reply, &e);
-        const char *id = xml_str(reply.xml, "groupId", "");
-        if (r == 0 && !form_ec2_id(id, "sg-")) {
-            r = gp_fail(&e, GP_EUNKNOWN, "ec2 CreateSecurityGroup in %s: no id in the reply", region);
-        } else if (r == 0) {
-            struct resource_list made = {0};
-            struct resource one;
-            g.id = xstrdup(id);
-            aws_group_resource(&g, region, &one);
-            vec_push(&made.list, one);
-            r = journal_intent_done(a->journal, in.id, &made, &e);
-            if (r == 0) {
-                aws_group_clear(ret);
-                *ret = g;
-                g = (struct aws_group){0};
-            }
-            resource_list_clear(&made);
-        } else if (r != -GP_EUNKNOWN) {
-            int j = journal_intent_end(a->journal, in.id, INTENT_FAILED, e.detail, NULL);
-            if (j != 0) r = gp_fail(err, GP_EIO, "the journal could not end an intent");
-        }
-        if (r != 0 && err != NULL && err->code == GP_OK) *err = e;
+        struct gp_error why = {0};
+        struct resource one = {0};
+        r = aws_ec2(a, region, "CreateSecurityGroup", &body, AWS_ONCE, &reply, &why);
+        g.id = xstrdup(xml_str(reply.xml, "groupId", ""));
+        if (r == 0 && !form_ec2_id(g.id, "sg-"))
+            r = gp_fail(&why, GP_EUNKNOWN, "ec2 CreateSecurityGroup in %s: no id in the reply", region);
+        aws_group_resource(&g, region, &one);
+        r = cloud_thing_created(a->journal, &in, r, &one, &why, err);
+        resource_clear(&one);
+    }
+    if (r == 0) {
+        aws_group_clear(ret);
+        *ret = g;
+        g = (struct aws_group){0};
     }
     aws_group_clear(&g);
     intent_clear(&in);
@@ -162,24 +154,9 @@ int aws_group_create(struct aws *a, const struct stack *s, const char *region, c
 }
 
 int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g, struct gp_error *err) {
-    struct intent_list open = {0};
-    int r = journal_intents(a->journal, NULL, 1U << INTENT_OPEN | 1U << INTENT_TOMBSTONE, &open, err);
-    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
-        const struct intent *in = &open.list.items[i];
-        if (in->kind != RES_GROUP || !str_eq(in->provider, "aws") || !str_eq(in->region, region) ||
-            !str_eq(in->token, g->name))
-            continue;
-        if (!str_eq(in->uid, g->tags.uid)) {
-            r = journal_intent_end(a->journal, in->id, INTENT_FAILED, "another claim won", err);
-            continue;
-        }
-        struct resource_list made = {0};
-        struct resource one;
-        aws_group_resource(g, region, &one);
-        vec_push(&made.list, one);
-        r = journal_intent_done(a->journal, in->id, &made, err);
-        resource_list_clear(&made);
-    }
-    intent_list_clear(&open);
+    struct resource there;
+    aws_group_resource(g, region, &there);
+    int r = cloud_thing_settle(a->journal, &there, g->name, err);
+    resource_clear(&there);
     return r;
 }

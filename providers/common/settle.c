@@ -132,3 +132,38 @@ int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret,
             in->slot_count);
     return unknown(&why, err);
 }
+
+/* --- things that are no nodes --- */
+
+static int done(struct journal *j, int64_t intent, const struct resource *made, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list one = {0};
+    struct resource copy = {0};
+    resource_copy(&copy, made);
+    vec_push(&one.list, copy);
+    return journal_intent_done(j, intent, &one, err);
+}
+
+int cloud_thing_created(struct journal *j, const struct intent *in, int result, const struct resource *made,
+                        const struct gp_error *why, struct gp_error *err) {
+    if (result == 0) return done(j, in->id, made, err);
+    if (result != -GP_EUNKNOWN) {
+        int r = journal_intent_end(j, in->id, INTENT_FAILED, why->detail, err);
+        if (r != 0) return r;
+    }
+    return pass(why, err);
+}
+
+int cloud_thing_settle(struct journal *j, const struct resource *there, const char *name, struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = journal_intents(j, NULL, 1U << INTENT_OPEN | 1U << INTENT_TOMBSTONE, &open, err);
+    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        if (in->kind != there->kind || !str_eq(in->provider, there->provider) || !str_eq(in->region, there->region) ||
+            !str_eq(in->token, name))
+            continue;
+        r = str_eq(in->uid, there->uid) ? done(j, in->id, there, err)
+                                        : journal_intent_end(j, in->id, INTENT_FAILED, "another claim won", err);
+    }
+    intent_list_clear(&open);
+    return r;
+}

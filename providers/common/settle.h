@@ -33,4 +33,14 @@ int cloud_launch_run(const struct cloud_launch *l, struct resource_list *ret, st
 /* The same for an intent of an earlier call whose outcome is not known. */
 int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret, struct gp_error *err);
 
+/* --- things that are no nodes: groups, keys; their name is their token, so they are read back and never resent --- */
+
+/* Ends a thing's intent after its create call: result 0: made is in the journal; a refusal: failed; -GP_EUNKNOWN: it
+ * stays open. Returns result, or why the journal did not take it; why: of the call, borrowed. */
+int cloud_thing_created(struct journal *j, const struct intent *in, int result, const struct resource *made,
+                        const struct gp_error *why, struct gp_error *err);
+/* Ends every open intent of this kind, place and name by what is there: done where its uid is the thing's, failed
+ * where another claim won. */
+int cloud_thing_settle(struct journal *j, const struct resource *there, const char *name, struct gp_error *err);
+
 #endif

@@ -21,7 +21,7 @@ ALL = ["*.h"]
 CORE = ["core/base", "core/model", "core/journal", "core/ssh", "core/output"]
 ROOMS = {
     "core/base": (ALL, []),
-    "core/model": (["certificate.h", "coverage.h", "event.h", "offer.h", "report.h", "spec.h",
+    "core/model": (["certificate.h", "coverage.h", "event.h", "labels.h", "offer.h", "report.h", "spec.h",
                     "spec_provider.h", "stack.h", "tags.h"],
                    ["core/base"]),
     "core/journal": (["journal.h"], ["core/base", "core/model"]),

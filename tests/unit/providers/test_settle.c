@@ -181,6 +181,46 @@ static void test_cancelled(void **state) {
     gp_cancel_clear(&cancel);
 }
 
+static size_t intents_in(struct journal *j, enum intent_state state) {
+    struct intent_list found = {0};
+    assert_int_equal(journal_intents(j, NULL, 1u << state, &found, NULL), 0);
+    size_t n = found.list.len;
+    intent_list_clear(&found);
+    return n;
+}
+
+static void test_things(void **state) {
+    (void)state;
+    struct journal *j = NULL;
+    struct stack s = {.uid = (char *)UID}, other = {.uid = (char *)"fedcba9876543210"};
+    struct resource made;
+    struct gp_error why = {0}, err = {0};
+    struct intent in[5];
+    assert_int_equal(journal_open(NULL, &j, NULL, NULL), 0);
+    resource_init(&made, RES_GROUP, "aws");
+    resource_set(&made.id, "sg-1");
+    resource_set(&made.uid, UID);
+    resource_set(&made.region, "r1");
+    for (size_t i = 0; i < 5; i++) {
+        cloud_intent_thing(i == 3 ? &other : &s, "aws", "r1", RES_GROUP, i == 4 ? "another" : "name", "", &in[i]);
+        assert_int_equal(journal_intent(j, &in[i], NULL), 0);
+    }
+    assert_int_equal(cloud_thing_created(j, &in[0], 0, &made, &why, &err), 0);
+    gp_fail(&why, GP_EQUOTA, "too many");
+    assert_int_equal(cloud_thing_created(j, &in[1], -GP_EQUOTA, &made, &why, &err), -GP_EQUOTA);
+    assert_string_equal(err.msg, "too many");
+    why.code = GP_EUNKNOWN;
+    assert_int_equal(cloud_thing_created(j, &in[2], -GP_EUNKNOWN, &made, &why, &err), -GP_EUNKNOWN);
+    assert_true(intents_in(j, INTENT_DONE) == 1 && intents_in(j, INTENT_FAILED) == 1 &&
+                intents_in(j, INTENT_OPEN) == 3);
+    assert_int_equal(cloud_thing_settle(j, &made, "name", NULL), 0); /* in[2]: it is there; in[3]: another's */
+    assert_true(intents_in(j, INTENT_DONE) == 2 && intents_in(j, INTENT_FAILED) == 2 &&
+                intents_in(j, INTENT_OPEN) == 1);
+    for (size_t i = 0; i < 5; i++) intent_clear(&in[i]);
+    resource_clear(&made);
+    journal_close(j);
+}
+
 static void test_intents(void **state) {
     (void)state;
     struct stack s = {.uid = (char *)UID, .expires_s = 99};
@@ -252,7 +292,8 @@ static void test_owners(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_with_tokens), cmocka_unit_test(test_without_tokens), cmocka_unit_test(test_other_run),
-        cmocka_unit_test(test_cancelled),   cmocka_unit_test(test_intents),        cmocka_unit_test(test_owners),
+        cmocka_unit_test(test_cancelled),   cmocka_unit_test(test_things),         cmocka_unit_test(test_intents),
+        cmocka_unit_test(test_owners),
     };
     return cmocka_run_group_tests_name("settling launches", tests, NULL, NULL);
 }
