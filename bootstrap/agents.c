@@ -5,9 +5,9 @@
 
 #include "bootstrap/steps.h"
 
+#include "base/hash.h"
 #include "templates/templates.h"
 
-#include <openssl/sha.h>
 #include <zlib.h>
 
 #define AGENT_MAX ((size_t)256 << 20)
@@ -39,9 +39,7 @@ static int unpack(const struct template_file *f, struct boot_agent *a, struct gp
     }
     a->data = data;
     a->blob = (struct ssh_blob){.data = data, .n = len, .packed = packed, .packed_n = f->size};
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    SHA256(data, len, digest);
-    str_hex(a->blob.sha256, digest, sizeof digest);
+    sha256_hex(data, len, a->blob.sha256);
     return 0;
 }
 

@@ -4,9 +4,8 @@
 
 #include "bootstrap/steps.h"
 
+#include "base/hash.h"
 #include "templates/templates.h"
-
-#include <openssl/evp.h>
 
 #define CLOUD_INIT_S 600
 
@@ -74,15 +73,9 @@ const struct boot_step boot_steps[] = {
 };
 
 void boot_hash(char dst[65], const char *const *parts) {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1;
-    for (; ok && *parts; parts++) /* with its NUL, so that parts cannot run into each other */
-        ok = EVP_DigestUpdate(ctx, *parts, strlen(*parts) + 1) == 1;
-    if (!ok || EVP_DigestFinal_ex(ctx, digest, &n) != 1 || n != 32) abort(); /* out of memory */
-    EVP_MD_CTX_free(ctx);
-    str_hex(dst, digest, 32);
+    GP_AUTO_STR struct str all = {0};
+    for (; *parts; parts++) str_add_mem(&all, *parts, strlen(*parts) + 1); /* the NUL keeps parts apart */
+    sha256_hex(all.s, all.len, dst);
 }
 
 /* A folder name for a step: readable, and unlike any other's. */

@@ -5,10 +5,11 @@
 
 #include "base/sign.h"
 
+#include "base/hash.h"
+
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/sha.h>
 #include <openssl/x509.h>
 
 enum { DER_BYTES = 44 }; /* SubjectPublicKeyInfo of Ed25519: always that long */
@@ -17,44 +18,13 @@ static void pkey_cleanup(EVP_PKEY **k) { EVP_PKEY_free(*k); }
 static void bio_cleanup(BIO **b) { BIO_free(*b); }
 static void ctx_cleanup(EVP_MD_CTX **c) { EVP_MD_CTX_free(*c); }
 
-void sha256_hex(const void *p, size_t n, char hex[65]) {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
-    if (EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) != 1 || len != 32) {
-        fputs("gpuprov: this OpenSSL has no SHA-256\n", stderr);
-        abort();
-    }
-    str_hex(hex, digest, 32);
-}
-
-char *base64_text(const void *p, size_t n) {
-    char *out = xmalloc((n + 2) / 3 * 4 + 1);
-    EVP_EncodeBlock((unsigned char *)out, p, (int)n);
-    return out;
-}
-
-bool base64_bytes(const char *text, size_t n, struct str *ret) {
-    size_t pad = n >= 1 && text[n - 1] == '=' ? n >= 2 && text[n - 2] == '=' ? 2 : 1 : 0;
-    if (n % 4 != 0 || n > (size_t)INT32_MAX) return false;
-    for (size_t i = 0; i < n - pad; i++) {
-        char c = text[i];
-        bool ok = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/';
-        if (!ok) return false;
-    }
-    str_add(ret, "");
-    if (n == 0) return true;
-    GP_AUTO_FREE unsigned char *raw = xmalloc(n / 4 * 3);
-    int got = EVP_DecodeBlock(raw, (const unsigned char *)text, (int)n);
-    return got >= 0 && str_add_mem(ret, raw, (size_t)got - pad);
-}
-
 static bool public_of(EVP_PKEY *key, struct sign_public *ret) {
     unsigned char *der = NULL;
     int n = key != NULL && EVP_PKEY_get_base_id(key) == EVP_PKEY_ED25519 ? i2d_PUBKEY(key, &der) : -1;
     bool ok = n == DER_BYTES;
     if (ok) {
-        unsigned char hash[SHA256_DIGEST_LENGTH];
-        SHA256(der, (size_t)n, hash);
+        unsigned char hash[SHA256_BYTES];
+        sha256_bytes(der, (size_t)n, hash);
         GP_AUTO_FREE char *body = base64_text(der, (size_t)n), *sum = base64_text(hash, sizeof hash);
         str_put(ret->base64, sizeof ret->base64, body);
         snprintf(ret->fingerprint, sizeof ret->fingerprint, "SHA256:%.43s", sum);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ed25519 signatures through OpenSSL, the keys' text forms, base64. Public keys are base64 of their DER
+/* Ed25519 signatures through OpenSSL, the keys' text forms. Public keys are base64 of their DER
  * form, which is the middle line of their PEM file; a fingerprint is SHA256: and the base64 of that form's
  * SHA-256, as `openssl pkey -pubin -outform DER | openssl dgst -sha256 -binary | base64` says it. */
 #ifndef GP_BASE_SIGN_H
@@ -32,12 +32,5 @@ bool sign_public_parse(const char *text, struct sign_public *ret);
 int sign_data(const struct sign_key *key, const void *data, size_t n, unsigned char ret[SIGN_BYTES],
               struct gp_error *err);
 bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig, size_t sig_n);
-
-/* Lower-case hex of SHA-256; 65 bytes. */
-void sha256_hex(const void *p, size_t n, char hex[65]);
-char *base64_text(const void *p, size_t n); /* caller frees */
-/* Strict: whole groups of four, padding only at the end, nothing else. False: not base64. ret: zeroed or
- * initialised, appended to. */
-bool base64_bytes(const char *text, size_t n, struct str *ret);
 
 #endif

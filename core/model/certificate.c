@@ -6,6 +6,7 @@
 #include "model/certificate.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json.h"
 
 void certificate_clear(struct certificate *c) {

@@ -6,6 +6,7 @@
 #include "ssh/ssh_private.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -47,7 +48,7 @@ static void put_private_section(struct str *s, uint32_t check, const unsigned ch
 }
 
 static void put_pem(struct secret *ret, const struct str *raw) {
-    GP_AUTO_FREE char *b64 = ssh_base64(raw->s, raw->len);
+    GP_AUTO_FREE char *b64 = base64_text(raw->s, raw->len);
     struct str pem = {0};
     size_t n = strlen(b64);
     reserve(&pem, 4096 + 2 * n);

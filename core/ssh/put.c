@@ -7,8 +7,8 @@
 #include "ssh/ssh_private.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 
-#include <openssl/sha.h>
 #include <zlib.h>
 
 #define SAMPLE ((size_t)64 << 10)
@@ -84,10 +84,8 @@ static bool worth_packing(const void *p, size_t n) {
 }
 
 void ssh_blob_make(const void *data, size_t n, struct ssh_blob *ret) {
-    unsigned char digest[SHA256_DIGEST_LENGTH];
     *ret = (struct ssh_blob){.data = data, .n = n};
-    SHA256(data, n, digest);
-    str_hex(ret->sha256, digest, sizeof digest);
+    sha256_hex(data, n, ret->sha256);
     if (!worth_packing(data, n)) return;
     ret->packed = xmalloc(n);
     ret->packed_n = gzip_pack(data, n, ret->packed, n);

@@ -53,7 +53,6 @@ bool ssh_read_u32(const unsigned char **p, const unsigned char *end, uint32_t *r
 bool ssh_read_string(const unsigned char **p, const unsigned char *end, const unsigned char **ret, size_t *ret_n);
 void ssh_put_u32(struct str *s, uint32_t v);
 void ssh_put_string(struct str *s, const void *p, size_t n);
-char *ssh_base64(const void *p, size_t n); /* one line; caller frees */
 /* Decodes; blanks are skipped. False: not base64. */
 bool ssh_unbase64(const char *text, size_t n, struct str *ret);
 /* "ssh-ed25519 AAAA..." of a public key blob; caller frees; NULL when the blob is malformed. */

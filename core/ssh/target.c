@@ -7,9 +7,7 @@
 #include "ssh/ssh_private.h"
 
 #include "base/form.h"
-
-#include <openssl/evp.h>
-#include <openssl/sha.h>
+#include "base/hash.h"
 
 void ssh_target_clear(struct ssh_target *t) {
     if (t == NULL) return;
@@ -116,27 +114,13 @@ void ssh_put_string(struct str *s, const void *p, size_t n) {
     str_add_mem(s, p, n);
 }
 
-char *ssh_base64(const void *p, size_t n) {
-    char *out = xmalloc((n + 2) / 3 * 4 + 1);
-    EVP_EncodeBlock((unsigned char *)out, p, (int)n);
-    return out;
-}
-
 bool ssh_unbase64(const char *text, size_t n, struct str *ret) {
     GP_AUTO_STR struct str clean = {0};
     for (size_t i = 0; i < n; i++)
         if (strchr(" \t\r\n", text[i]) == NULL) str_addc(&clean, text[i]);
-    if (clean.len == 0 || clean.len % 4 != 0) return false;
-    unsigned char *out = xmalloc(clean.len);
-    int len = EVP_DecodeBlock(out, (const unsigned char *)clean.s, (int)clean.len);
-    if (len > 0) {
-        for (size_t i = clean.len; i > 0 && clean.s[i - 1] == '=' && len > 0; i--) len--;
-        str_add_mem(ret, out, (size_t)len);
-    }
-    explicit_bzero(clean.s, clean.len);
-    explicit_bzero(out, clean.len);
-    free(out);
-    return len > 0;
+    bool ok = clean.len > 0 && base64_bytes(clean.s, clean.len, ret);
+    if (clean.len > 0) explicit_bzero(clean.s, clean.len);
+    return ok;
 }
 
 char *ssh_blob_line(const void *blob, size_t n) {
@@ -145,7 +129,7 @@ char *ssh_blob_line(const void *blob, size_t n) {
     if (!ssh_read_string(&p, p + n, &type, &type_n) || type_n == 0 || type_n > 64) return NULL;
     for (size_t i = 0; i < type_n; i++)
         if (type[i] <= ' ' || type[i] >= 0x7f) return NULL;
-    GP_AUTO_FREE char *b64 = ssh_base64(blob, n);
+    GP_AUTO_FREE char *b64 = base64_text(blob, n);
     return xasprintf("%.*s %s", (int)type_n, (const char *)type, b64);
 }
 
@@ -163,9 +147,9 @@ bool ssh_line_blob(const char *line, struct str *ret) {
 }
 
 void ssh_blob_fingerprint(const void *blob, size_t n, char *dst, size_t dst_n) {
-    unsigned char hash[SHA256_DIGEST_LENGTH];
-    SHA256(blob, n, hash);
-    GP_AUTO_FREE char *b64 = ssh_base64(hash, sizeof hash);
+    unsigned char hash[SHA256_BYTES];
+    sha256_bytes(blob, n, hash);
+    GP_AUTO_FREE char *b64 = base64_text(hash, sizeof hash);
     b64[strcspn(b64, "=")] = '\0';
     snprintf(dst, dst_n, "SHA256:%s", b64);
 }

@@ -6,7 +6,7 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
-#include "base/sign.h"
+#include "base/hash.h"
 #include "providers/common/intents.h"
 #include "providers/common/settle.h"
 

@@ -5,7 +5,7 @@
 
 #include "providers/aws/sigv4.h"
 
-#include "base/sign.h"
+#include "base/hash.h"
 #include "base/vec.h"
 
 #include <ctype.h>

@@ -6,10 +6,9 @@
 #include "providers/common/slot_create.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
-
-#include <openssl/evp.h>
 
 #define SENDS_MAX 3 /* of one token */
 #define READS_APART_MS 1000
@@ -31,18 +30,10 @@ struct slots {
 };
 
 void slot_token(const struct create_req *req, int slot, char hex[65]) {
-    static const char digits[] = "0123456789abcdef";
-    unsigned char sum[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
     const struct offer *o = req->offer;
     GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, slot, req->attempt,
                                         o->provider, o->region, o->zone, o->instance_type, spec_market_name(o->market));
-    if (EVP_Digest(text, strlen(text), sum, &n, EVP_sha256(), NULL) != 1) abort(); /* out of memory */
-    for (unsigned i = 0; i < 32; i++) {
-        hex[2 * i] = digits[sum[i] >> 4];
-        hex[2 * i + 1] = digits[sum[i] & 15];
-    }
-    hex[64] = '\0';
+    sha256_hex(text, strlen(text), hex);
 }
 
 /* --- intents --- */

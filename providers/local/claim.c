@@ -7,13 +7,13 @@
 
 #include "base/form.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "providers/local/decode.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,11 +47,9 @@ int local_base(const char *state_dir, char **ret, struct gp_error *err) {
 char *local_dir(const char *base, const char *owner, const char *name) {
     size_t plain = strspn(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
     if (owner[plain] == '\0' && plain > 0 && plain <= 32) return xasprintf("%s/%s@%s", base, name, owner);
-    unsigned char md[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    char hex[17] = "";
-    if (EVP_Digest(owner, strlen(owner), md, &n, EVP_sha256(), NULL) == 1) str_hex(hex, md, 8);
-    return xasprintf("%s/%s@.%s", base, name, hex);
+    char hex[65];
+    sha256_hex(owner, strlen(owner), hex);
+    return xasprintf("%s/%s@.%.16s", base, name, hex);
 }
 
 static bool is_passing(const char *entry) { return str_starts(entry, ".new-") || str_starts(entry, ".dead-"); }

@@ -7,6 +7,7 @@
 #include "providers/local/local.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "providers/local/ask.h"
 #include "providers/local/claim.h"
@@ -16,7 +17,6 @@
 #include "providers/provider.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -219,10 +219,7 @@ static int local_prepare(struct provider *p, const struct prepare_req *req, stru
 static void make_token(const struct create_req *q, char dst[65]) {
     GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%d|local|" REGION "|node", q->stack->uid, q->slot_first,
                                         q->slot_count, q->attempt);
-    unsigned char md[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    dst[0] = '\0';
-    if (EVP_Digest(text, strlen(text), md, &n, EVP_sha256(), NULL) == 1) str_hex(dst, md, 32);
+    sha256_hex(text, strlen(text), dst);
 }
 
 /* Starts the holder when it does not run; finds it running: success. */

@@ -6,11 +6,11 @@
 #include "providers/local/proxy.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "providers/local/proxy_request.h"
 #include "providers/local/userns.h"
 
 #include <glob.h>
-#include <openssl/evp.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -136,7 +136,8 @@ static bool parse_proxy(const char *url, struct proxy_upstream *ret) {
     if (host != NULL) {
         size_t n = (size_t)(host - where);
         if (n > 400) return false;
-        EVP_EncodeBlock((unsigned char *)u.authorization, (const unsigned char *)where, (int)n);
+        GP_AUTO_FREE char *coded = base64_text(where, n);
+        str_put(u.authorization, sizeof u.authorization, coded);
     }
     host = host != NULL ? host + 1 : where;
     char *colon = strrchr(host, ':');

@@ -8,10 +8,10 @@
 #include "providers/ssh/hosts.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <pwd.h>
 #include <strings.h>
 #include <sys/file.h>
@@ -302,10 +302,7 @@ static void push_host(const struct create_req *q, const struct ssh_host *h, int 
 static void make_token(const struct create_req *q, char dst[65]) {
     GP_AUTO_FREE char *text =
         xasprintf("%s|host|%d|%d|%d|ssh|" REGION, q->stack->uid, q->slot_first, q->slot_count, q->attempt);
-    unsigned char md[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    dst[0] = '\0';
-    if (EVP_Digest(text, strlen(text), md, &n, EVP_sha256(), NULL) == 1) str_hex(dst, md, 32);
+    sha256_hex(text, strlen(text), dst);
 }
 
 /* Intent, then the hosts, in the journal: there is no call in between that could be lost. */

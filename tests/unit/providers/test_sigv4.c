@@ -3,7 +3,7 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
-#include "base/sign.h"
+#include "base/hash.h"
 #include "base/vec.h"
 #include "providers/aws/sigv4.h"
 

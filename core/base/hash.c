@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256 and base64 through OpenSSL. Pure; any thread. */
+#include "base/gp_base.h"
+
+#include "base/hash.h"
+
+#include <openssl/evp.h>
+
+void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    if (EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) != 1 || len != SHA256_BYTES) {
+        fputs("gpuprov: this OpenSSL has no SHA-256\n", stderr);
+        abort();
+    }
+    memcpy(ret, digest, SHA256_BYTES);
+}
+
+void sha256_hex(const void *p, size_t n, char ret[65]) {
+    unsigned char digest[SHA256_BYTES];
+    sha256_bytes(p, n, digest);
+    str_hex(ret, digest, sizeof digest);
+}
+
+char *base64_text(const void *p, size_t n) {
+    char *out = xmalloc((n + 2) / 3 * 4 + 1);
+    EVP_EncodeBlock((unsigned char *)out, p, (int)n);
+    return out;
+}
+
+bool base64_bytes(const char *text, size_t n, struct str *ret) {
+    size_t pad = n >= 1 && text[n - 1] == '=' ? n >= 2 && text[n - 2] == '=' ? 2 : 1 : 0;
+    if (n % 4 != 0 || n > (size_t)INT32_MAX) return false;
+    for (size_t i = 0; i < n - pad; i++) {
+        char c = text[i];
+        bool ok = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/';
+        if (!ok) return false;
+    }
+    str_add(ret, "");
+    if (n == 0) return true;
+    GP_AUTO_FREE unsigned char *raw = xmalloc(n / 4 * 3);
+    int got = EVP_DecodeBlock(raw, (const unsigned char *)text, (int)n);
+    bool ok = got >= 0 && str_add_mem(ret, raw, (size_t)got - pad);
+    explicit_bzero(raw, n / 4 * 3); /* it may be a key */
+    return ok;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256 and base64 through OpenSSL. Pure; any thread. */
+#ifndef GP_BASE_HASH_H
+#define GP_BASE_HASH_H
+
+#include "base/str.h"
+
+#define SHA256_BYTES 32
+
+/* Aborts when this OpenSSL has no SHA-256: nothing works without it. p may be NULL when n is 0. */
+void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]);
+void sha256_hex(const void *p, size_t n, char ret[65]); /* lower case */
+
+char *base64_text(const void *p, size_t n); /* one line; caller frees */
+/* Strict: whole groups of four, padding only at the end, nothing else. False: not base64. ret: zeroed or
+ * initialised, appended to. */
+bool base64_bytes(const char *text, size_t n, struct str *ret);
+
+#endif

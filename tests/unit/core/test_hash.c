@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256 and base64: published vectors, and what is refused. */
+#include "base/gp_base.h"
+
+#include "base/hash.h"
+#include "ssh/ssh_private.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void sha256_has_the_published_values(void **state) {
+    (void)state;
+    char hex[65];
+    sha256_hex("abc", 3, hex); /* FIPS 180-2, B.1 */
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    sha256_hex(NULL, 0, hex);
+    assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    unsigned char raw[SHA256_BYTES];
+    sha256_bytes("abc", 3, raw);
+    assert_int_equal(raw[0], 0xba);
+    assert_int_equal(raw[31], 0xad);
+}
+
+static void base64_goes_both_ways(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *coded;
+    } pairs[] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}}; /* RFC 4648 */
+    for (size_t i = 0; i < GP_ARRAY_LEN(pairs); i++) {
+        GP_AUTO_FREE char *coded = base64_text(pairs[i].text, strlen(pairs[i].text));
+        assert_string_equal(coded, pairs[i].coded);
+        GP_AUTO_STR struct str back = {0};
+        assert_true(base64_bytes(coded, strlen(coded), &back));
+        assert_string_equal(back.s, pairs[i].text);
+    }
+}
+
+static void what_is_no_base64_is_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"Z", "Zg", "Zg=", "Zg==Zg==", "Z=g=", "====", "Zm9v\n", "Zm 9", "Zm9_", "Zm9vé"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
+        GP_AUTO_STR struct str out = {0};
+        if (base64_bytes(bad[i], strlen(bad[i]), &out)) fail_msg("'%s' was taken", bad[i]);
+    }
+    GP_AUTO_STR struct str out = {0};
+    assert_true(ssh_unbase64(" Zm9v\nYmFy\r\n", 12, &out)); /* key files have lines */
+    assert_string_equal(out.s, "foobar");
+    assert_false(ssh_unbase64("\n", 1, &out));
+    assert_false(ssh_unbase64("Zg==Zg==", 8, &out));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sha256_has_the_published_values),
+        cmocka_unit_test(base64_goes_both_ways),
+        cmocka_unit_test(what_is_no_base64_is_refused),
+    };
+    return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
+}
