@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -148,4 +149,36 @@ int fs_random_hex(char *dst, size_t n, struct gp_error *err) {
     int r = fs_random(buf, n, err);
     if (r == 0) str_hex(dst, buf, n);
     return r;
+}
+
+union fd_room {
+    char room[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+ssize_t fs_send_fd(int sock, const void *text, size_t n, int fd) {
+    union fd_room u = {{0}};
+    char bytes[64];
+    struct iovec v = {.iov_base = bytes, .iov_len = GP_MIN(n, sizeof bytes)};
+    memcpy(bytes, text, v.iov_len);
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    return sendmsg(sock, &m, MSG_NOSIGNAL);
+}
+
+ssize_t fs_recv_fd(int sock, void *text, size_t n, int *ret_fd) {
+    union fd_room u = {{0}};
+    struct iovec v = {.iov_base = text, .iov_len = n};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
+    ssize_t got = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+    for (struct cmsghdr *c = got >= 0 ? CMSG_FIRSTHDR(&m) : NULL; c != NULL; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        if (*ret_fd >= 0) close(*ret_fd);
+        memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
+    }
+    return got;
 }

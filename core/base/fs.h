@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: whole reads with a cap, atomic durable writes, folders, removal, random names. */
+/* Files: whole reads with a cap, atomic durable writes, folders, removal, random names, passing descriptors. */
 #ifndef GP_BASE_FS_H
 #define GP_BASE_FS_H
 
 #include "base/error.h"
 #include "base/str.h"
+
+#include <sys/types.h>
 
 /* Reads a whole regular file, at most max bytes (larger: -GP_EIO that says so). ret: zeroed or
  * initialised str, appended to. ENOENT: -GP_ENOTFOUND. */
@@ -26,5 +28,11 @@ int fs_random_hex(char *dst, size_t n, struct gp_error *err);
 /* $XDG_STATE_HOME/gpuprov or ~/.local/state/gpuprov, made 0700. GPUPROV_STATE_DIR overrides. */
 int fs_state_dir(char **ret, struct gp_error *err);
 int fs_write_all(int fd, const void *p, size_t n); /* 0 or -errno */
+
+/* A descriptor through a Unix socket (SCM_RIGHTS), with n bytes of text (sent: 1 to 64): sendmsg and recvmsg, and
+ * what they return. recv: *ret_fd is the new descriptor (close-on-exec), or stays as it is when none came; one
+ * that was there already is closed. */
+ssize_t fs_send_fd(int sock, const void *text, size_t n, int fd);
+ssize_t fs_recv_fd(int sock, void *text, size_t n, int *ret_fd);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "ssh/ssh_private.h"
 
+#include "base/fs.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -61,21 +63,9 @@ static int dial_answer(int sock, int64_t deadline_ms, const struct gp_cancel *ca
         int r = gp_wait_fd(sock, POLLIN, deadline_ms, cancel, NULL, &waited);
         if (r == -GP_ETIMEOUT) return dial_error(err, true, "the dial socket did not answer");
         if (r != 0) return gp_fail(err, waited.code, "%s", waited.msg);
-        union {
-            char buf[CMSG_SPACE(sizeof(int))];
-            struct cmsghdr align;
-        } control = {0};
-        struct iovec iov = {.iov_base = line + have, .iov_len = line_n - 1 - have};
-        struct msghdr m = {
-            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
-        ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+        ssize_t n = fs_recv_fd(sock, line + have, line_n - 1 - have, ret_fd);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (n < 0) return gp_fail_errno(err, GP_EREACH, errno, "could not read from the dial socket");
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c)) {
-            if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-            if (*ret_fd >= 0) close(*ret_fd);
-            memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
-        }
         have += (size_t)n;
         if (n == 0 || have == line_n - 1) break;
     }
@@ -123,20 +113,7 @@ int ssh_dial_pass(const char *socket_path, const char *host, uint16_t port, stru
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
         return gp_fail_errno(err, GP_EIO, errno, "could not use the dialled descriptor");
-    union {
-        char buf[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {0};
-    char nul = '\0';
-    struct iovec iov = {.iov_base = &nul, .iov_len = 1};
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    if (sendmsg(STDOUT_FILENO, &m, MSG_NOSIGNAL) != 1)
+    if (fs_send_fd(STDOUT_FILENO, "", 1, fd) != 1)
         return gp_fail_errno(err, GP_EIO, errno,
                              "could not pass the connection on stdout (this verb is for "
                              "ProxyCommand with ProxyUseFdpass=yes)");

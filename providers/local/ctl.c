@@ -10,6 +10,7 @@
 #include "providers/local/holder.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "providers/local/netns.h"
 
@@ -83,19 +84,7 @@ static void say_failure(struct holder_client *c, const struct gp_error *err) {
 /* --- dial --- */
 
 static void hand_over(struct holder_client *c) {
-    char text[] = "ok\n";
-    struct iovec v = {.iov_base = text, .iov_len = 3};
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } u = {{0}};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(h), &c->dial_fd, sizeof(int));
-    (void)sendmsg(c->fd, &m, MSG_NOSIGNAL);
+    (void)fs_send_fd(c->fd, "ok\n", 3, c->dial_fd);
     close(c->dial_fd);
     c->dial_fd = -1;
     c->done = true;

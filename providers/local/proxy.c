@@ -132,16 +132,8 @@ static void serve(const struct proxy_config *cfg, int client) {
 
 static int take_listener(int sock) {
     char c = 0;
-    struct iovec v = {.iov_base = &c, .iov_len = 1};
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } u = {{0}};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
     int fd = -1;
-    if (recvmsg(sock, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m) != NULL)
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
-    return fd;
+    return fs_recv_fd(sock, &c, 1, &fd) == 1 ? fd : -1;
 }
 
 /* In a user namespace with a short map nobody may not exist; what could be dropped there is little. */
@@ -205,19 +197,6 @@ int proxy_give_listener(int sock, struct gp_error *err) {
     GP_AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof sa) != 0 || listen(fd, 128) != 0)
         return gp_fail_errno(err, GP_EENV, errno, "could not listen for the nodes' package requests");
-    char text[] = "l";
-    struct iovec v = {.iov_base = text, .iov_len = 1};
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } u = {{0}};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof u.room};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    if (sendmsg(sock, &m, MSG_NOSIGNAL) != 1)
-        return gp_fail_errno(err, GP_EENV, errno, "the package proxy died at once");
+    if (fs_send_fd(sock, "l", 1, fd) != 1) return gp_fail_errno(err, GP_EENV, errno, "the package proxy died at once");
     return 0;
 }
