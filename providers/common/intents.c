@@ -5,8 +5,8 @@
 #include "providers/common/intents.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json.h"
-#include "base/sign.h"
 
 char *cloud_launch_token(const struct create_req *req, const char *account) {
     const struct offer *o = req->offer;

@@ -6,9 +6,8 @@
 #include "providers/common/slot_create.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
-#include "base/json.h"
 #include "base/str.h"
+#include "providers/common/intents.h"
 
 #define SENDS_MAX 3 /* of one token */
 #define READS_APART_MS 1000
@@ -29,43 +28,20 @@ struct slots {
     struct gp_error billed; /* the first failure to remove or to write down */
 };
 
-void slot_token(const struct create_req *req, int slot, char hex[65]) {
-    const struct offer *o = req->offer;
-    GP_AUTO_FREE char *text = xasprintf("%s|instance|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, slot, req->attempt,
-                                        o->provider, o->region, o->zone, o->instance_type, spec_market_name(o->market));
-    sha256_hex(text, strlen(text), hex);
-}
-
 /* --- intents --- */
 
 static int add_intent(const struct slot_create *c, const struct create_req *req, int slot, struct intent_list *list,
                       struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
-    char token[65];
-    slot_token(req, slot, token);
+    struct create_req one = *req;
+    struct intent in;
+    one.slot_first = slot;
+    one.slot_count = 1;
+    GP_AUTO_FREE char *token = cloud_launch_token(&one, c->account);
     int r = c->ops->body(c->ctx, req, slot, token, &body, err);
     if (r != 0) return r;
-    const struct offer *o = req->offer;
-    GP_AUTO_JSON json_t *offer =
-        json_pack("{s:s,s:s,s:s,s:s,s:f,s:i}", "region", o->region, "zone", o->zone, "instance_type", o->instance_type,
-                  "market", spec_market_name(o->market), "price_usd_per_h", o->price_usd_per_h, "gpus", o->gpus);
-    struct intent in = {.uid = xstrdup(req->stack->uid),
-                        .spec_hash = xstrdup(req->spec->hash),
-                        .provider = xstrdup(o->provider),
-                        .region = xstrdup(o->region),
-                        .zone = xstrdup(o->zone),
-                        .kind = RES_INSTANCE,
-                        .slot_first = slot,
-                        .slot_count = 1,
-                        .attempt = req->attempt,
-                        .token = xstrdup(token),
-                        .body = xstrdup(body.s),
-                        .offer = json_text(offer, 0),
-                        .operation = xstrdup(""),
-                        .created_s = clock_wall_s(),
-                        .deadline_s = req->stack->expires_s,
-                        .state = INTENT_OPEN,
-                        .note = xstrdup("")};
+    cloud_intent_nodes(&one, GP_STEAL(token), xstrdup(body.s), &in);
+    in.operation = xstrdup("");
     vec_push(&list->list, in);
     return 0;
 }
@@ -89,11 +65,11 @@ static void made(struct slots *all, struct slot *s) {
     struct resource_list one = {0};
     struct gp_error why = {0};
     struct resource *m = &s->out.made;
-    GP_AUTO_JSON json_t *offer = NULL;
-    const char *text = s->in->offer ? s->in->offer : "";
-    if (text[0] != '\0' && json_parse(text, strlen(text), "offer", &offer, NULL) != 0) offer = NULL;
-    if (m->price_usd_per_h < 0) m->price_usd_per_h = json_num(offer, "price_usd_per_h", -1);
-    if (m->gpus < 0) m->gpus = (int)json_int(offer, "gpus", -1);
+    double price = -1;
+    int gpus = -1;
+    cloud_offer_facts(s->in, &price, &gpus);
+    if (m->price_usd_per_h < 0) m->price_usd_per_h = price;
+    if (m->gpus < 0) m->gpus = gpus;
     vec_push(&one.list, *m);
     if (journal_intent_done(all->c->journal, s->in->id, &one, &why) == 0) s->ended = true;
     else note_billed(all, m->id, "was launched, but not written down", &why);

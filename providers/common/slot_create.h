@@ -44,7 +44,8 @@ struct slot_ops {
 
 struct slot_create {
     const struct slot_ops *ops;
-    void *ctx; /* of ops */
+    void *ctx;           /* of ops */
+    const char *account; /* which account the credentials are for: part of each token */
     struct journal *journal;
     struct gp_cancel *cancel; /* may be NULL */
 };
@@ -59,8 +60,5 @@ struct slot_create {
  *   the cloud's refusal (err->scope as usual), intents ended */
 int slot_create(const struct slot_create *c, const struct create_req *req, struct resource_list *ret,
                 struct gp_error *err);
-
-/* The token of a slot: the same for the same stack, slot, attempt and place, never for another. hex: 64 digits. */
-void slot_token(const struct create_req *req, int slot, char hex[65]);
 
 #endif

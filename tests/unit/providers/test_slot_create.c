@@ -210,7 +210,7 @@ static int create(struct cloud *c, int slots, const struct intent *replay, struc
                              .slot_count = slots,
                              .attempt = 1,
                              .replay = replay};
-    struct slot_create s = {.ops = &c->ops, .ctx = c, .journal = c->journal, .cancel = &c->cancel};
+    struct slot_create s = {.ops = &c->ops, .ctx = c, .account = "a1", .journal = c->journal, .cancel = &c->cancel};
     return slot_create(&s, &req, ret, err);
 }
 
