@@ -80,7 +80,7 @@ ROOMS = {
     # The controller's half of validation, the story, the verbs.
     "validate": (["baseline.h", "judge.h", "samples.h", "validate.h"],
                  ["core/base", "core/model", "core/ssh", "bootstrap", "validate/suite"]),
-    "engine": (["certify.h", "engine.h", "kubernetes.h"],
+    "engine": (["certify.h", "engine.h", "kubernetes.h", "machine.h"],
                CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http*", "providers/ssh",
                        "validate/suite", "validate"]),
     "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "validate", "engine"]),

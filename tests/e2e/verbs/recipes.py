@@ -92,8 +92,12 @@ static int recipe_destroy(struct provider *p, const struct resource_list *what, 
     return 0;
 }
 
+static const struct spec_provider_key keys[] = {{0}};
+static const struct spec_provider spec = {.name = "recipe", .doc = "a kitchen", .keys = keys};
+
 const struct provider_ops provider_recipe = {
     .name = "recipe",
+    .spec = &spec,
     .summary = "a provider by the recipe",
     .ends = ENDS_NEVER,
     .unique_claim = true,
@@ -195,8 +199,7 @@ KEY_ROW = r'''
 RECIPES = {
     "a provider": Recipe(
         new={"providers/recipe/recipe.c": PROVIDER},
-        rows={"providers/provider.h": [(r"row\(aws\)", " row(recipe)")],
-              "core/model/spec_tables.c": [(r"spec_provider_names\[\] = \{", '"recipe", ')]}),
+        rows={"providers/provider.h": [(r"row\(aws\)", " row(recipe)")]}),
     "a bootstrap step": Recipe(
         new={"templates/bootstrap/recipe.sh": STEP},
         rows={"bootstrap/steps.c": [(r'^ *\{\.name = "agent".*\n', '    {.name = "recipe", .file = "recipe"},\n')]}),
@@ -211,16 +214,11 @@ RECIPES = {
         rows={"validate/suite/gpu_models.tsv": [(r"\Z", MODEL_ROWS)]}),
     "a form of the report": Recipe(
         new={"core/output/report_recipe.c": FORM},
-        rows={"core/output/report.c": [(r"&report_form_html,", "\n    &report_form_recipe,")],
-              "core/output/report.h": [(r"report_form_html\b", ", report_form_recipe"),
-                                       (r'#define REPORT_FORMS "[^"]*', "|recipe")]}),
+        rows={"core/output/report.h": [(r"next\(html\)", " \\\n    next(recipe)")]}),
     "a verb": Recipe(
         new={"cmd/verb_recipe.c": VERB},
         rows={"cmd/verbs.h": [(r"row\(version\)", " \\\n    row(recipe)")]}),
     "a key of the spec": Recipe(
         rows={"core/model/spec.h": [(r"^struct spec \{\n", "    int recipe;\n")],
-              "core/model/spec_tables.c": [(r"root_fields\[\] = \{", KEY_ROW)],
-              "core/model/spec_canonical.c": [
-                  (r'"nodes", json_integer\(s->nodes\)\);\n',
-                   '    json_object_set_new(j, "recipe", json_integer(s->recipe));\n')]}),
+              "core/model/spec_tables.c": [(r"root_fields\[\] = \{", KEY_ROW)]}),
 }
