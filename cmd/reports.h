@@ -24,12 +24,12 @@ struct report_opts {
         .name = "certificate-ttl", .type = OPT_DURATION, .offset = offsetof(S, member.certificate_ms), .arg = "TIME", \
         .min = 60000, .help = "how long it holds, from the validation on (default 24h)"                               \
     }
-#define REPORT_ROWS(S, member)                                                   \
-    {.name = "report",                                                           \
-     .type = OPT_LIST,                                                           \
-     .offset = offsetof(S, member.files),                                        \
-     .arg = "FORM=FILE",                                                         \
-     .help = "the report as text, json, junit, prometheus or html; may repeat"}, \
+#define REPORT_ROWS(S, member)                              \
+    {.name = "report",                                      \
+     .type = OPT_LIST,                                      \
+     .offset = offsetof(S, member.files),                   \
+     .arg = "FORM=FILE",                                    \
+     .help = "the report as " REPORT_FORMS "; may repeat"}, \
         CERTIFICATE_ROWS(S, member)
 
 /* Before anything is done: forms that there are, folders that are there. */

@@ -130,9 +130,6 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
     return 0;
 }
 
-/* Where there are GPUs, a verdict that says nothing of them would be none. */
-static bool first_of_all(const struct check_info *info) { return str_eq(info->id, "gpu.presence"); }
-
 int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err) {
     GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     for (size_t i = 0; i < check_count(); i++) {
@@ -140,7 +137,7 @@ int validate_choose_local(const struct spec *spec, struct validate_plan *ret, st
         /* Between GPUs of one machine the agent runs a gang by itself; without them there is none. */
         const char *why =
             info->level == CHECK_GANG && spec->gpu.count < 2 ? "needs two GPUs or nodes" : cannot(spec, info);
-        struct pick c = {.info = info, .core = first_of_all(info)};
+        struct pick c = {.info = info, .core = info->identifies}; /* without it nothing is said of the GPUs */
         if (why) leave_out(ret, info, why);
         else vec_push(&all.list, c);
     }

@@ -7,7 +7,6 @@
 #include "validate/gang.h"
 
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/secret.h"
 #include "bootstrap/bootstrap.h"
 #include "validate/judge.h"
@@ -44,28 +43,39 @@ static void gang_told(void *ctx, const struct check_info *info, struct check_res
     check_event(g->env->sink, rank->place->node->link->slot, NODE_GANG, info, r);
 }
 
-/* Whose line it is: the place's first rank's unless it names another of its ranks. */
-static struct agent_stream *line_stream(struct gang_place *p, const char *line, size_t len) {
-    struct agent_stream *s = place_stream(p);
-    if (p->count == 1 || !len) return s;
-    GP_AUTO_JSON json_t *j = NULL;
-    struct gp_error ignored = {0}; /* the stream says it better */
-    if (json_parse(line, len, "the agent's line", &j, &ignored) < 0 || !json_is_object(j)) return s;
-    int64_t rank = json_int(j, "rank", (int64_t)p->first);
-    if (rank >= (int64_t)p->first && rank < (int64_t)(p->first + p->count)) return &p->gang->ranks[rank].stream;
-    if (!s->bad.code) {
-        gp_fail(&s->bad, GP_EPROTO, "rank %" PRId64 " answered, which does not run on this node", rank);
-        s->bad.domain = GP_D_AGENT;
+/* Whose line it is: the place's first rank's unless it names another of its ranks. NULL: nobody's here. */
+static struct agent_stream *line_stream(struct gang_place *p, const struct agent_line *l) {
+    if (p->count == 1 || l->rank < 0) return place_stream(p);
+    size_t rank = (size_t)l->rank;
+    return rank >= p->first && rank < p->first + p->count ? &p->gang->ranks[rank].stream : NULL;
+}
+
+static bool place_take(struct gang_place *p, const char *line, size_t len) {
+    struct agent_stream *first = place_stream(p);
+    struct agent_line l = {0};
+    bool more = false;
+    if (first->bad.code) return false;
+    if (!len) return true;
+    if (agent_line_decode(line, len, &l, &first->bad) == 0) {
+        struct agent_stream *s = line_stream(p, &l);
+        if (s) {
+            more = agent_stream_take(s, &l);
+        } else {
+            gp_fail(&first->bad, GP_EPROTO, "rank %" PRId64 " answered, which does not run on this node", l.rank);
+            first->bad.domain = GP_D_AGENT;
+        }
     }
-    return s;
+    agent_line_clear(&l);
+    return more;
 }
 
 static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     struct gang_place *p = ctx;
     struct agent_stream *s = place_stream(p);
     if (agent_line_foreign(p->heard, is_stderr, line)) return true;
-    bool more = agent_stream_line(is_stderr ? s : line_stream(p, line, len), is_stderr, line, len);
-    if (more && p->following && !is_stderr && !s->at)
+    if (is_stderr) return agent_stream_line(s, true, line, len);
+    bool more = place_take(p, line, len);
+    if (more && p->following && !s->at)
         s->offset += (int64_t)len + 1; /* so that a lost connection is resumed without a repeat */
     return more;
 }

@@ -37,7 +37,6 @@ static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *er
     if (v != AGENT_PROTOCOL)
         return gp_fail(err, GP_EPROTO, "the agent speaks protocol %" PRId64 ", this program %d", v, AGENT_PROTOCOL);
     l->pid = json_int(j, "pid", 0);
-    l->rank = json_int(j, "rank", -1);
     l->size = json_int(j, "size", 0);
     str_put(l->agent, sizeof l->agent, json_str(j, "agent", ""));
     str_put(l->host, sizeof l->host, json_str(j, "host", ""));
@@ -95,6 +94,7 @@ int agent_line_decode(const char *line, size_t len, struct agent_line *ret, stru
     GP_AUTO_JSON json_t *j = NULL;
     int rc = json_parse(line, len, "the agent's line", &j, err);
     if (rc < 0) return rc;
+    ret->rank = json_int(j, "rank", -1);
     const char *type = json_is_object(j) ? json_str(j, "type", NULL) : NULL;
     if (!type) return line_fail(err, "is not an object with a type");
     ret->type = AGENT_OTHER;
@@ -222,6 +222,29 @@ static bool stream_is_hello_due(const struct agent_stream *s, enum agent_line_ty
                          type == AGENT_END);
 }
 
+bool agent_stream_take(struct agent_stream *s, struct agent_line *l) {
+    if (s->bad.code) return false;
+    if (s->ended && l->type != AGENT_AT && l->type != AGENT_OTHER)
+        stream_bad(s, "the agent went on after its end:", l->check);
+    else if (stream_is_hello_due(s, l->type))
+        stream_bad(s, "the agent did not say hello before its first line, of", l->check);
+    else if (l->type == AGENT_LOADED) s->load_ms = l->load_ms;
+    else if (l->type == AGENT_START) stream_start(s, l->check);
+    else if (l->type == AGENT_RESULT) stream_result(s, l);
+    else if (l->type == AGENT_END) stream_end(s, l);
+    else if (l->type == AGENT_LISTEN) str_put(s->addr, sizeof s->addr, l->addr);
+    else if (l->type == AGENT_HELLO) stream_hello(s, l);
+    else if (l->type == AGENT_STARTED) {
+        s->started = true;
+        s->pid = l->pid;
+    } else if (l->type == AGENT_AT) {
+        s->at = true;
+        s->offset = l->offset;
+        s->alive = l->alive;
+    }
+    return !s->bad.code;
+}
+
 bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len) {
     if (is_stderr) {
         size_t n = GP_MIN(len, sizeof s->last_err - 1);
@@ -232,27 +255,9 @@ bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line,
     if (s->bad.code) return false;
     if (!len) return true;
     struct agent_line l = {0};
-    if (agent_line_decode(line, len, &l, &s->bad) < 0) return false;
-    if (s->ended && l.type != AGENT_AT && l.type != AGENT_OTHER)
-        stream_bad(s, "the agent went on after its end:", l.check);
-    else if (stream_is_hello_due(s, l.type))
-        stream_bad(s, "the agent did not say hello before its first line, of", l.check);
-    else if (l.type == AGENT_LOADED) s->load_ms = l.load_ms;
-    else if (l.type == AGENT_START) stream_start(s, l.check);
-    else if (l.type == AGENT_RESULT) stream_result(s, &l);
-    else if (l.type == AGENT_END) stream_end(s, &l);
-    else if (l.type == AGENT_LISTEN) str_put(s->addr, sizeof s->addr, l.addr);
-    else if (l.type == AGENT_HELLO) stream_hello(s, &l);
-    else if (l.type == AGENT_STARTED) {
-        s->started = true;
-        s->pid = l.pid;
-    } else if (l.type == AGENT_AT) {
-        s->at = true;
-        s->offset = l.offset;
-        s->alive = l.alive;
-    }
+    bool more = agent_line_decode(line, len, &l, &s->bad) == 0 && agent_stream_take(s, &l);
     agent_line_clear(&l);
-    return !s->bad.code;
+    return more;
 }
 
 bool agent_stream_complete(const struct agent_stream *s) {

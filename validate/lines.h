@@ -30,7 +30,8 @@ struct agent_line {
     char boot_id[40];
     char reason[200]; /* AGENT_END: why it ended early; "" */
     int64_t pid, offset, load_ms;
-    int64_t rank, size; /* AGENT_HELLO of a rank; else -1, 0 */
+    int64_t rank; /* whose line it is, where several ranks write one stream; -1: not told */
+    int64_t size; /* AGENT_HELLO of a rank; else 0 */
     bool alive;
     enum verdict verdict;
     struct check_result result; /* AGENT_RESULT: owned */
@@ -73,6 +74,8 @@ void agent_stream_clear(struct agent_stream *s);
  * not begun, a result that was not asked for, a second one, anything after the end. An end that says
  * why it was early, or that is worse than the results, takes them back. */
 bool agent_stream_line(struct agent_stream *s, bool is_stderr, const char *line, size_t len);
+/* The same for a line that is decoded already (agent_line_decode), of one rank's among several; takes its result. */
+bool agent_stream_take(struct agent_stream *s, struct agent_line *l);
 bool agent_stream_complete(const struct agent_stream *s); /* every check has its result */
 bool agent_stream_began(const struct agent_stream *s);    /* at least one check was started */
 /* Gives every check without a result one: error when it was running, skipped when it never began. What

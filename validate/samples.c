@@ -18,6 +18,13 @@ static struct check_result *result_of(const struct report_node *rn, const char *
     return NULL;
 }
 
+/* The check that tells which GPUs and driver the node has. */
+static const struct check_result *identity_of(const struct report_node *rn) {
+    const struct check_info *info = check_table;
+    while (info->id && !info->identifies) info++;
+    return info->id ? result_of(rn, info->id) : NULL;
+}
+
 static const json_t *gpu_at(const json_t *gpus, int gpu) {
     for (size_t i = 0; i < json_array_size(gpus); i++)
         if (json_int(json_array_get(gpus, i), "gpu", -1) == gpu) return json_array_get(gpus, i);
@@ -26,7 +33,7 @@ static const json_t *gpu_at(const json_t *gpus, int gpu) {
 
 /* What gpu.presence said of a GPU; gpu -1: of the first. */
 static void identify(struct sample *one, const struct report_node *rn, int gpu) {
-    const struct check_result *presence = result_of(rn, "gpu.presence");
+    const struct check_result *presence = identity_of(rn);
     const json_t *data = presence ? presence->data : NULL;
     const json_t *g = gpu_at(json_at(data, "gpus"), GP_MAX(gpu, 0));
     const char *id = json_str(g, "pci_id", ""), *sub = json_str(g, "subsystem", "");
@@ -77,7 +84,7 @@ static bool measured(const struct check_result *r, const struct check_metric_inf
 static void take_gang(struct samples *s, const struct report *r, struct sample one) {
     for (size_t i = 0; i < r->nodes.len; i++) {
         struct sample node = {0};
-        const struct check_result *presence = result_of(&r->nodes.items[i], "gpu.presence");
+        const struct check_result *presence = identity_of(&r->nodes.items[i]);
         const struct metric *gpus = presence ? check_metric(presence, "gpus") : NULL;
         identify(&node, &r->nodes.items[i], -1);
         one.gpus += gpus ? (int)gpus->value : 0;

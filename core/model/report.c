@@ -34,7 +34,7 @@ const json_t *check_gpu(const struct check_result *r, size_t i) {
 
 static const struct check_result *presence(const struct report_node *n) {
     for (size_t i = 0; i < n->checks.len; i++)
-        if (str_eq(n->checks.items[i].check, "gpu.presence")) return &n->checks.items[i];
+        if (str_eq(n->checks.items[i].check, REPORT_IDENTITY_CHECK)) return &n->checks.items[i];
     return NULL;
 }
 

@@ -51,7 +51,9 @@ struct report_node {
     VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
 };
 
-/* What gpu.presence said of a node: one of its GPUs (by the driver's index), its driver. "" where not
+/* The check that tells which GPUs and driver a node has; kept reports name it so. Its row has `identifies`. */
+#define REPORT_IDENTITY_CHECK "gpu.presence"
+/* What that check said of a node: one of its GPUs (by the driver's index), its driver. "" where not
  * said. Borrowed. */
 const char *report_node_gpu(const struct report_node *n, int gpu, const char *member);
 const char *report_node_driver(const struct report_node *n);

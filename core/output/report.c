@@ -9,9 +9,9 @@
 
 #include <langinfo.h>
 
-const struct report_ops *const report_forms[] = {
-    &report_form_text, &report_form_json, &report_form_junit, &report_form_prometheus, &report_form_html, NULL,
-};
+#define ROW(name) &report_form_##name,
+const struct report_ops *const report_forms[] = {REPORT_FORM_LIST(ROW, ROW) NULL};
+#undef ROW
 
 const struct report_ops *report_form(const char *name) {
     for (size_t i = 0; report_forms[i] != NULL; i++)

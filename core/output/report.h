@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Report writers: one struct report, several forms. Each writer is pure: it appends to a string and
- * judges nothing. Adding a form is one file and one row in report.c. Any thread. */
+ * judges nothing. Adding a form is one file and one name in REPORT_FORM_LIST. Any thread. */
 #ifndef GP_OUTPUT_REPORT_H
 #define GP_OUTPUT_REPORT_H
 
@@ -25,8 +25,14 @@ struct report_ops {
      * ignored; never NULL. */
     int (*write)(const struct report *r, const struct report_style *style, struct str *out, struct gp_error *err);
 };
-extern const struct report_ops *const report_forms[]; /* NULL ends; in the order of REPORT_FORMS */
-#define REPORT_FORMS "text|json|junit|prometheus|html"
+/* The forms, once: adding one is its file and its name here. report_form_NAME is what its file defines. */
+#define REPORT_FORM_LIST(first, next) first(text) next(json) next(junit) next(prometheus) next(html)
+#define REPORT_FORM_FIRST(name) #name
+#define REPORT_FORM_NEXT(name) "|" #name
+#define REPORT_FORM_DECLARE(name) extern const struct report_ops report_form_##name;
+#define REPORT_FORMS REPORT_FORM_LIST(REPORT_FORM_FIRST, REPORT_FORM_NEXT) /* "text|json|...", for options and help */
+REPORT_FORM_LIST(REPORT_FORM_DECLARE, REPORT_FORM_DECLARE)
+extern const struct report_ops *const report_forms[];   /* NULL ends; in the order of REPORT_FORMS */
 const struct report_ops *report_form(const char *name); /* NULL: there is none */
 
 /* Writes a report into a file: whole or not at all (a reader never sees half of one), mode 0644. */
@@ -39,8 +45,5 @@ void report_brief(const struct report *r, const struct report_style *style, stru
 void report_text(const struct report *r, const struct report_style *style, struct str *out);
 /* One line: "fail: gpu.memory: gpu 3: 12 wrong words", "pass: 14 checks held, 2 skipped". */
 void report_line(const struct report *r, struct str *out);
-
-extern const struct report_ops report_form_text, report_form_json, report_form_junit, report_form_prometheus,
-    report_form_html;
 
 #endif

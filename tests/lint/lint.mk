@@ -8,7 +8,7 @@ LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' 
 
 .PHONY: lint-all lint-analyze lint-tidy
 lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok $(L)/subjects.ok \
-  $(L)/pages.ok $(L)/circles.ok check-abi check-size
+  $(L)/pages.ok $(L)/circles.ok $(L)/check_ids.ok check-abi check-size
 	@echo "lint: clean"
 
 # .clang-format decides how C and CUDA files look; 'make format' applies it.
@@ -82,6 +82,11 @@ $(L)/circles.ok: $(filter $(B)/obj/engine/%,$(LIB_OBJ)) tests/lint/circles.py
 	@mkdir -p $(@D)
 	@echo "  circles"
 	@$(PYTHON) tests/lint/circles.py $(B)/obj
+	@touch $@
+
+$(L)/check_ids.ok: $(LINT_C) $(LINT_H) $(wildcard validate/suite/rows/*.inc) tests/lint/check_ids.py
+	@mkdir -p $(@D)
+	@$(PYTHON) tests/lint/check_ids.py
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)

@@ -19,6 +19,7 @@ static const char help_text[] =
     "      --gpu-model NAME     which model they must be\n"
     "      --load-limit 2m      how long the driver may take to load, before the time of the checks starts\n"
     "      --floors a,b         a missed limit of these does not end the run: the caller judges by its own\n"
+    "      --unjudged           results carry figures and faults: the caller judges the limits\n"
     "      --now-ms MS          the caller's clock, milliseconds since 1970, for host.clock\n"
     "  gpuprov-agent checks           the checks of this program\n"
     "  gpuprov-agent version\n"

@@ -157,6 +157,7 @@ struct agent_kind {
     const struct device_ops *device;    /* what GPU checks compute on */
     const struct comm_ops *comm;        /* what train.ddp's gradients go through */
     const struct check_ops *gpu_checks; /* id NULL ends; may be empty */
+    const struct check_ops *gpu_other;  /* stands for each CHECK_GPU row that gpu_checks has no code for; or NULL */
     /* GPUs to make workers for, counted without starting the driver (/dev/nvidiaN). NULL: 0. */
     int (*gpu_count)(void);
     /* Loads the driver's library and starts it, without a context: the host's worker, before the clock

@@ -10,4 +10,5 @@ const struct agent_kind agent_kind = {
     .device = &device_host,
     .comm = &comm_tcp,
     .gpu_checks = gpu_checks_host,
+    .gpu_other = &gpu_without_cuda,
 };

@@ -75,7 +75,8 @@ const struct check_ops *agent_check_ops(const char *id) {
     for (size_t l = 0; l < GP_ARRAY_LEN(lists); l++)
         for (const struct check_ops *c = lists[l]; c->id != NULL; c++)
             if (str_eq(c->id, id)) return c;
-    return NULL;
+    const struct check_info *info = check_find(id);
+    return info != NULL && info->level == CHECK_GPU ? agent_kind.gpu_other : NULL;
 }
 
 static bool asks_help(const char *arg) { return str_eq(arg, "--help") || str_eq(arg, "-h") || str_eq(arg, "help"); }

@@ -29,3 +29,9 @@ const struct check_info *check_find(const char *id) {
         if (strcmp(c->id, id) == 0) return c;
     return NULL;
 }
+
+const struct check_metric_info *check_info_metric(const struct check_info *check, const char *name) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(check->metrics) && check->metrics[i].name != NULL; i++)
+        if (strcmp(check->metrics[i].name, name) == 0) return &check->metrics[i];
+    return NULL;
+}

@@ -22,6 +22,8 @@ struct check_metric_info {
     bool positive;           /* zero is impossible: it means that nothing was measured */
     bool optional;           /* some sound nodes have no such figure, though it has a limit */
     bool by_model;           /* limits come from the GPU model table; fail and degraded are -1 here */
+    const char *sheet;       /* by_model: the value of the data sheet that no such figure exceeds: a name of
+                              * gpu_model_spec, "pcie" (by generation and width), "link" (NVLink, else PCIe) */
     bool peers;              /* a rate that sound peers share: compared over GPUs and nodes (so is by_model) */
     double fail, degraded;   /* default limits; negative: none (only reported) */
     const char *source;      /* where the limits come from; "" with none */
@@ -39,12 +41,20 @@ struct check_info {
     bool together; /* CHECK_GPU: GPUs run side by side, because that does not disturb the figure;
                            * else one after the other while the others are idle. Each such check begins
                            * when no GPU is busy any more */
+    /* What the code around a check must know of it; no code names a check by its id (tests/lint/check_ids.py). */
+    bool identifies;  /* it tells which GPUs and driver a node has; where there are GPUs nothing is told without */
+    bool products;    /* its random products must be the same on all GPUs of one way to multiply */
+    bool loads_link;  /* data runs between host and GPU all the time, so the PCIe link shows what it can do */
+    bool idle;        /* it puts no load on its GPU */
+    bool on_host;     /* CHECK_GANG: it uses no GPU, so none is opened for it */
+    bool proves_gpus; /* CHECK_GANG: with ranks that have GPUs, one computed without them is an error */
     const char *finds, *how, *suggestion; /* for docs/checks.md */
     const char *gpu_only;                 /* what of it only a real GPU can show, and no test of ours does; or NULL */
     struct check_metric_info metrics[16];
 };
 extern const struct check_info check_table[]; /* id NULL ends */
 const struct check_info *check_find(const char *id);
+const struct check_metric_info *check_info_metric(const struct check_info *check, const char *name); /* NULL: none */
 size_t check_count(void);
 
 #endif

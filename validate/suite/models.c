@@ -6,6 +6,7 @@
 #include "models.h"
 
 #include "base/str.h"
+#include "checks.h"
 
 #include <ctype.h>
 
@@ -140,15 +141,12 @@ static double link_limit(const struct gpu_model *m, const struct gpu_figure_key 
 }
 
 double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key) {
-    if (str_eq(key->check, "gpu.bandwidth")) {
-        bool host = str_eq(key->metric, "h2d") || str_eq(key->metric, "d2h");
-        return host ? pcie_limit(m) : gpu_model_spec(m, "memory_gb_per_s");
-    }
-    if (str_eq(key->check, "gpu.p2p") || str_starts(key->check, "nccl.")) return link_limit(m, key);
-    if (!str_eq(key->check, "gpu.gemm")) return -1;
-    char name[40];
-    snprintf(name, sizeof name, "%s_tflops", key->metric);
-    return gpu_model_spec(m, name);
+    const struct check_info *check = check_find(key->check);
+    const struct check_metric_info *figure = check != NULL ? check_info_metric(check, key->metric) : NULL;
+    if (figure == NULL || figure->sheet == NULL) return -1;
+    if (str_eq(figure->sheet, "pcie")) return pcie_limit(m);
+    if (str_eq(figure->sheet, "link")) return link_limit(m, key);
+    return gpu_model_spec(m, figure->sheet);
 }
 
 bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value, char *why,

@@ -39,6 +39,19 @@ static void help(void **state) {
         if (strlen(lines.v[i]) > 100) fail_msg("too wide: %s", lines.v[i]);
 }
 
+/* The forms of reports stand in one list: help and documentation follow it. */
+static void forms(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str doc = {0}, names = {0};
+    assert_int_equal(fs_read("docs/reports.md", (size_t)1 << 20, &doc, NULL), 0);
+    for (size_t i = 0; report_forms[i] != NULL; i++) {
+        str_addf(&names, "%s%s", i ? "|" : "", report_forms[i]->name);
+        GP_AUTO_FREE char *quoted = xasprintf("`%s`", report_forms[i]->name);
+        if (strstr(doc.s, quoted) == NULL) fail_msg("docs/reports.md does not name the form %s", quoted);
+    }
+    assert_string_equal(names.s, REPORT_FORMS);
+}
+
 static struct report load(void) {
     struct gp_error err = {0};
     GP_AUTO_STR struct str text = {0};
@@ -81,6 +94,7 @@ static void reports_fit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help),
+        cmocka_unit_test(forms),
         cmocka_unit_test(reports),
         cmocka_unit_test(reports_fit),
     };

@@ -4,6 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/str.h"
+#include "model/report.h"
 #include "validate/suite/checks.h"
 #include "validate/suite/models.h"
 
@@ -234,6 +235,22 @@ static void dead_entries_are_found(void **state) {
     assert_false(gpu_figure_plausible(gpu_model_find(0x2321, 0), &key, 335, why, sizeof why));
 }
 
+/* What code asks for by flag stands in exactly one row, and kept reports know that one by its name. */
+static void flags_of_checks(void **state) {
+    (void)state;
+    int identifies = 0, products = 0;
+    for (const struct check_info *c = check_table; c->id; c++) {
+        identifies += c->identifies;
+        products += c->products;
+        if (c->identifies) assert_string_equal(c->id, REPORT_IDENTITY_CHECK);
+        for (size_t i = 0; i < GP_ARRAY_LEN(c->metrics) && c->metrics[i].name; i++)
+            if (c->metrics[i].by_model != (c->metrics[i].sheet != NULL))
+                fail_msg("%s.%s: by_model and sheet go together", c->id, c->metrics[i].name);
+    }
+    assert_int_equal(identifies, 1);
+    assert_int_equal(products, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_figure_is_plausible),
@@ -246,6 +263,7 @@ int main(void) {
         cmocka_unit_test(like_is_compared_with_like),
         cmocka_unit_test(limits_of_measured_and_published_figures),
         cmocka_unit_test(dead_entries_are_found),
+        cmocka_unit_test(flags_of_checks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void one_check(struct check_ctx *c, int index, bool record, int out) {
     agent_result_init(&r, info);
     r.rank = c->rank;
     int64_t began = clock_ms();
-    if (c->comm_err.code == GP_OK && !str_eq(info->id, "net.pair")) gang_open_gpus(c);
+    if (c->comm_err.code == GP_OK && !info->on_host) gang_open_gpus(c);
     if (ops == NULL) {
         agent_set(&r, VERDICT_SKIPPED, "no_code", "this agent (%s) has no code for %s", agent_kind.name, info->id);
     } else if (c->comm_err.code != GP_OK) {
@@ -62,7 +62,7 @@ static void one_check(struct check_ctx *c, int index, bool record, int out) {
         if (counted) agent_kind.after(c, &r);
         agent_judge(&r, 1, record);
     }
-    if (str_eq(info->id, "train.ddp") && c->no_gpu[0] != '\0')
+    if (info->proves_gpus && c->no_gpu[0] != '\0')
         agent_set(&r, VERDICT_ERROR, "no_gpu_training", "no GPU took part: %s", c->no_gpu);
     r.took_ms = clock_ms() - began;
     worker_put_result(out, &r);

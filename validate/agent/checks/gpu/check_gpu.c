@@ -78,11 +78,7 @@ static bool no_cuda(struct check_ctx *c, struct agent_result *r) {
 
 const struct check_ops gpu_checks_host[] = {
     {.id = "gpu.presence", .run = presence_host},
-    {.id = "gpu.health", .needs = no_cuda, .run = presence_host},
-    {.id = "gpu.memory", .needs = no_cuda, .run = presence_host},
-    {.id = "gpu.bandwidth", .needs = no_cuda, .run = presence_host},
-    {.id = "gpu.p2p", .needs = no_cuda, .run = presence_host},
-    {.id = "gpu.gemm", .needs = no_cuda, .run = presence_host},
-    {.id = "gpu.sdc", .needs = no_cuda, .run = presence_host},
     {.id = NULL},
 };
+
+const struct check_ops gpu_without_cuda = {.needs = no_cuda, .run = presence_host};

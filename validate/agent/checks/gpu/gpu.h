@@ -8,6 +8,7 @@
 
 /* gpu_checks of the static agent: presence as far as device files and the PCI bus tell it. */
 extern const struct check_ops gpu_checks_host[];
+extern const struct check_ops gpu_without_cuda; /* for every other CHECK_GPU row: skipped, and why */
 
 /* False when the verdict is there already (none bought and none there; bought, but no device files);
  * else *ret_nodes is the number of /dev/nvidiaN. */

@@ -285,7 +285,7 @@ static void moved_pcie(struct moved *m, const struct nvml_counters *b, const str
                      m->check);
     }
     int64_t budget = health_replay_budget(health.seen.pcie_gen, health.seen.pcie_width, ms);
-    int64_t most = str_eq(m->check, "gpu.bandwidth") ? 80 : 160; /* DCGM's for pcie, targeted_stress */
+    int64_t most = m->r->check->loads_link ? 80 : 160; /* DCGM's for pcie, targeted_stress */
     if (budget < 0 || replays <= budget) return;
     health_blame(m->r, replays > GP_MAX(most, budget) ? VERDICT_FAIL : VERDICT_DEGRADED, "pcie_replays",
                  "the link between host and GPU is marginal: replace the node if it comes back",
@@ -313,7 +313,7 @@ static void moved_clocks(struct moved *m, const struct nvml_counters *b, const s
     double sw = slow_share(m, "sw_thermal_slowdown_ns", b->slow_ns[NVML_SLOW_SW_THERMAL],
                            n->slow_ns[NVML_SLOW_SW_THERMAL], ms, s->sw_slow);
     double sampled = s->samples > 0 ? (double)s->hw_slow / (double)s->samples : 0;
-    if (str_eq(m->check, "gpu.health")) sampled = 0; /* no load: it says itself what it sees */
+    if (m->r->check->idle) sampled = 0; /* no load: it says itself what it sees */
     double worst = GP_MAX(GP_MAX(hw, brake), sampled);
     delta(m, "power_cap_ns", b->slow_ns[NVML_SLOW_POWER], n->slow_ns[NVML_SLOW_POWER]); /* normal at load */
     if (worst > 0) {
@@ -336,7 +336,7 @@ static void moved_clocks(struct moved *m, const struct nvml_counters *b, const s
 /* Only where data ran between host and GPU: an idle link trains down. */
 static void link_under_load(struct moved *m, const struct check_ctx *c) {
     const struct summary *s = &health.seen;
-    if (!str_eq(m->check, "gpu.bandwidth") || s->pcie_gen < 0 || s->pcie_width < 0) return;
+    if (!m->r->check->loads_link || s->pcie_gen < 0 || s->pcie_width < 0) return;
     const struct gpu_model *model = health_model(c, &health.facts);
     double lanes = model != NULL ? gpu_model_spec(model, "pcie_min_width") : -1;
     if (model != NULL && lanes < 0) lanes = gpu_model_spec(model, "pcie_width");
