@@ -44,7 +44,9 @@ $(B)/tests/gpuprov-agent-faults: $(AGENT_FAULTS_OBJ)
 	$(SAY) "  link $@"
 	$(Q)$(AGENT_CC) -static -no-pie -Wl,--gc-sections $^ -o $@
 
-.PHONY: agent agent-faults
+.PHONY: agent agent-faults agent-sources
+agent-sources:
+	@echo $(AGENT_HOST_SRC)
 agent: $(AGENT_GZ)
 agent-faults: $(B)/tests/gpuprov-agent-faults
 -include $(AGENT_HOST_OBJ:.o=.d) $(AGENT_FAULTS_OBJ:.o=.d)

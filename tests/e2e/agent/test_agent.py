@@ -139,10 +139,8 @@ def test_the_same_seed_gives_the_same_bits_again(tmp_path):
 
 def test_the_bits_depend_on_neither_compiler_flags_nor_the_cpu(tmp_path):
     """Optimised for any x86 or for this very CPU (with fused multiply-add), or not at all."""
-    sources = sorted((ROOT / "validate/agent").glob("*.c"))
-    sources = [s for s in sources if not s.name.endswith("_cuda.c")]
-    sources += [ROOT / "core/base" / f"{n}.c" for n in ("alloc", "error", "str", "clock", "fs")]
-    sources += [ROOT / "validate" / f"{n}.c" for n in ("checks", "pick", "models", "peers")]
+    sources = subprocess.run(["make", "-s", "agent-sources"], cwd=ROOT, check=True, capture_output=True,
+                             text=True).stdout.split()
     common = ["-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", "-fno-math-errno", "-I", ROOT / "core",
               "-I", ROOT, "-I", BUILD, '-DGP_VERSION="test"', *sources, "-lm"]
 
