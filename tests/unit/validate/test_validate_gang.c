@@ -490,7 +490,7 @@ int main(int argc, char **argv) {
     GP_AUTO_FREE char *self = xstrdup(argv[0]); /* B/tests/unit/test_validate_gang */
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
-    real_agent = xasprintf("%s/../../agent/gpuprov-agent", slash ? self : ".");
+    real_agent = xasprintf("%s/../../../agent/gpuprov-agent", slash ? self : ".");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gang_good),
         cmocka_unit_test(test_start_up_files_that_print),
