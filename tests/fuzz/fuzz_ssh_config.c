@@ -208,12 +208,16 @@ static void read_known(const char *dir, const char *name, const struct ssh_targe
 
 /* --- the input --- */
 
+static char folder[200];
+
+static void remove_folder(void) { fs_remove_tree(folder, NULL); }
+
 static const char *work_dir(void) {
-    static char dir[] = "/tmp/gpuprov-fuzz-ssh-XXXXXX";
-    static bool made;
-    if (!made) need(mkdtemp(dir) != NULL);
-    made = true;
-    return dir;
+    if (folder[0] != '\0') return folder;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/gpuprov-fuzz-ssh-XXXXXX", tmp != NULL ? tmp : "/tmp");
+    need(mkdtemp(folder) != NULL && atexit(remove_folder) == 0);
+    return folder;
 }
 
 static void fill(struct ssh_target *t, unsigned flags, char *const *f, const struct strv *keys) {

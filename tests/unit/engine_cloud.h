@@ -15,6 +15,7 @@
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/settle.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -351,8 +352,7 @@ static void load(struct fixture *f, const char *text) {
 
 static int setup(void **state) {
     struct fixture *f = xcalloc(1, sizeof *f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/gpuprov-engine-XXXXXX");
-    if (mkdtemp(f->dir) == NULL) return -1;
+    if (make_folder(f->dir, sizeof f->dir, "engine") == NULL) return -1;
     setenv("GPUPROV_STATE_DIR", f->dir, 1);
     cloud_reset();
     struct gp_error err = {0};

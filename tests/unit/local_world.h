@@ -13,6 +13,7 @@
 #include "providers/local/netns.h"
 #include "providers/provider.h"
 #include "ssh/ssh.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <net/if.h>
@@ -241,8 +242,7 @@ static int setup(void **state) {
     GP_AUTO_STR struct str report = {0};
     bool usable = false;
     be_alone();
-    str_put(w.state, sizeof w.state, "/tmp/gpuprov-local-test-XXXXXX");
-    if (mkdtemp(w.state) == NULL || ssh_global_init(&err) != 0 || gp_cancel_init(&w.cancel, &err) != 0 ||
+    if (make_folder(w.state, sizeof w.state, "local-test") == NULL || ssh_global_init(&err) != 0 || gp_cancel_init(&w.cancel, &err) != 0 ||
         ssh_key_make("test", &w.key, &w.pubkey, &err) != 0 || local_doctor(&report, &usable, &err) != 0) {
         print_error("%s\n", err.msg);
         return -1;

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "ssh/ssh.h"
+#include "folder.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -208,8 +209,8 @@ FX int fx_setup(void **state) {
         fx.skip = xstrdup("/run/sshd cannot be made");
         return 0;
     }
-    char dir[] = "/tmp/gpuprov-ssh-test-XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "ssh-test"));
     fx.dir = xstrdup(dir);
     const struct passwd *pw = getpwuid(getuid());
     assert_non_null(pw);

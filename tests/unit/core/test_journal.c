@@ -6,6 +6,7 @@
 #include "journal/journal.h"
 
 #include "base/fs.h"
+#include "folder.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -22,8 +23,7 @@ struct fixture {
 
 static int setup(void **state) {
     struct fixture *f = xcalloc(1, sizeof *f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/gpuprov-journal-XXXXXX");
-    if (mkdtemp(f->dir) == NULL) return -1;
+    if (make_folder(f->dir, sizeof f->dir, "journal") == NULL) return -1;
     f->path = fs_join(f->dir, "journal.db");
     *state = f;
     return 0;

@@ -5,8 +5,10 @@
 #include "output/output.h"
 #include "output/report.h"
 #include "output/width.h"
+#include "folder.h"
 
 #include <jansson.h>
+#include <fcntl.h>
 #include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,8 +108,10 @@ static void plain_lines(void **state) {
 static void json_lines_and_the_log(void **state) {
     (void)state;
     GP_AUTO_FILE FILE *f = tmpfile();
-    char log[] = "/tmp/test_output.XXXXXX";
-    GP_AUTO_FD int fd = mkstemp(log);
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "output"));
+    GP_AUTO_FREE char *log = xasprintf("%s/log", dir);
+    GP_AUTO_FD int fd = open(log, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     struct progress *p = NULL;
     struct gp_error err = {0};
     assert_int_equal(progress_open(OUTPUT_JSON, f, "llm", 2, log, &p, &err), 0);
@@ -133,6 +137,7 @@ static void json_lines_and_the_log(void **state) {
     for (int c = fgetc(again); c != EOF; c = fgetc(again)) logged += c == '\n';
     assert_int_equal(logged, 7);
     unlink(log);
+    rmdir(dir);
 }
 
 static void a_log_that_cannot_be_opened(void **state) {

@@ -4,6 +4,7 @@
  * what is compared with files. */
 #include "base/gp_base.h"
 
+#include "folder.h"
 #include "golden.h"
 #include "spec_fixture.h"
 
@@ -284,8 +285,8 @@ static void carets(void **state) {
 
 static void substitution(void **state) {
     (void)state;
-    char dir[] = "/tmp/gpuprov-spec.XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "spec"));
     GP_AUTO_FREE char *file = fs_join(dir, "count"), *bin = fs_join(dir, "bin");
     GP_AUTO_FREE char *path = fs_join(dir, "s.yaml");
     struct gp_error err = {0};
@@ -375,8 +376,8 @@ static void canonical_again(void **state) {
 
 static void secrets(void **state) {
     (void)state;
-    char dir[] = "/tmp/gpuprov-spec.XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "spec"));
     GP_AUTO_FREE char *file = fs_join(dir, "hf"), *spec = fs_join(dir, "s.yaml");
     struct gp_error err = {0};
     assert_int_equal(fs_write_atomic(file, "hunter2\r\n", 9, 0600, &err), 0);

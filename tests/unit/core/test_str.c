@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -293,8 +294,8 @@ static void exit_codes(void **state) {
 
 static void files(void **state) {
     (void)state;
-    char dir[] = "/tmp/gpuprov-fs.XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "fs"));
     struct gp_error err = {0};
     GP_AUTO_FREE char *deep = fs_join(dir, "a/b/c"), *file = fs_join(deep, "f");
     assert_int_equal(fs_mkdirs(deep, 0700, &err), 0);

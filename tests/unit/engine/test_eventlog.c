@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "folder.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,12 +21,11 @@
 
 #include <cmocka.h>
 
-static char state_dir[] = "/tmp/gp-eventlog-XXXXXX";
+static char state_dir[200];
 
 static int fresh(void **state) {
     (void)state;
-    memcpy(state_dir + sizeof state_dir - 7, "XXXXXX", 6);
-    return mkdtemp(state_dir) != NULL ? 0 : -1;
+    return make_folder(state_dir, sizeof state_dir, "eventlog") != NULL ? 0 : -1;
 }
 
 static int cleared(void **state) {

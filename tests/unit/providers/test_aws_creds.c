@@ -5,6 +5,7 @@
 
 #include "base/fs.h"
 #include "providers/aws/aws_int.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/gp-creds-XXXXXX";
+static char folder[200];
 
 static void put(const char *name, const char *text) {
     GP_AUTO_FREE char *path = fs_join(folder, name);
@@ -50,7 +51,7 @@ static void clean_env(void) {
 
 static int setup(void **state) {
     (void)state;
-    if (mkdtemp(folder) == NULL) return -1;
+    if (make_folder(folder, sizeof folder, "creds") == NULL) return -1;
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "providers/local/decode.h"
 #include "providers/local/local.h"
 #include "providers/provider.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -252,8 +253,7 @@ static void test_no_path_from_a_strange_uid(void **state) {
 
 static int setup(void **state) {
     (void)state;
-    str_put(base, sizeof base, "/tmp/gpuprov-decode-test-XXXXXX");
-    return mkdtemp(base) != NULL ? 0 : -1;
+    return make_folder(base, sizeof base, "decode-test") != NULL ? 0 : -1;
 }
 
 static int teardown(void **state) {

@@ -6,6 +6,7 @@
 #include "providers/ssh/hosts.h"
 
 #include "base/fs.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,8 +122,7 @@ struct world {
 
 static int setup(void **state) {
     struct world *w = xcalloc(1, sizeof *w);
-    snprintf(w->dir, sizeof w->dir, "/tmp/gpuprov-ssh-provider-XXXXXX");
-    if (mkdtemp(w->dir) == NULL || gp_cancel_init(&w->cancel, NULL) != 0) return -1;
+    if (make_folder(w->dir, sizeof w->dir, "ssh-provider") == NULL || gp_cancel_init(&w->cancel, NULL) != 0) return -1;
     w->hosts = fs_join(w->dir, "fleet.yaml");
     bool damaged = false;
     if (journal_open(NULL, &w->journal, &damaged, NULL) != 0) return -1;

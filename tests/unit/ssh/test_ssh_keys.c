@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys: what is made is what ssh-keygen reads, and what ssh-keygen makes is read. */
+#include "folder.h"
 #include "ssh_fixture.h"
 
 static int keys_setup(void **state) {
@@ -8,8 +9,8 @@ static int keys_setup(void **state) {
         fx.skip = xstrdup("no ssh-keygen here (apt package openssh-client)");
         return 0;
     }
-    char dir[] = "/tmp/gpuprov-ssh-keys-XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "ssh-keys"));
     fx.dir = xstrdup(dir);
     unsetenv("SSH_AUTH_SOCK");
     return ssh_global_init(NULL);

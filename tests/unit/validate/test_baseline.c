@@ -3,6 +3,7 @@
  * slower than it. */
 #include "base/gp_base.h"
 
+#include "folder.h"
 #include "rates.h"
 
 #include "base/fs.h"
@@ -11,11 +12,11 @@
 
 #include <unistd.h>
 
-static char folder[] = "/tmp/gpuprov-baseline-XXXXXX";
+static char folder[200];
 
 static int setup(void **state) {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return make_folder(folder, sizeof folder, "baseline") ? 0 : -1;
 }
 
 static int teardown(void **state) {
