@@ -58,7 +58,6 @@ struct ncclComm {
     int worlds[NCCL_RANKS];
     struct shared *s;
     size_t bytes;
-    char path[100];
     _Atomic int state; /* what ncclCommGetAsyncError gives */
     _Atomic int aborted;
     _Atomic int ops; /* collectives done */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks of a communicator of the stand-in NCCL meet: a file in memory that all map. */
+/* Where the ranks of a communicator of the stand-in NCCL meet: memory without a name that all map. The process
+ * that makes it holds it open until it ends, so a gang that is killed leaves nothing. */
 #include "libnccl.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,18 +15,19 @@ enum { MAGIC = 0x4e43434c };
 static size_t shared_bytes(int size) { return sizeof(struct shared) + (size_t)(size + 1) * PIECE; }
 
 int shared_new(char path[100]) {
-    const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(path, 100, "%s/gpuprov-standin-nccl-XXXXXX", folder);
-    int fd = mkstemp(path);
+    int fd = memfd_create("gpuprov-standin-nccl", MFD_CLOEXEC);
     if (fd < 0) return N_SYSTEM;
-    close(fd);
+    snprintf(path, 100, "/proc/%d/fd/%d", (int)getpid(), fd);
     return 0;
 }
 
+static int given_up(const struct ncclComm *c) { return atomic_load(&c->aborted); }
+
 int shared_open(struct ncclComm *c, const char *path) {
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd;
+    while ((fd = open(path, O_RDWR | O_CLOEXEC)) < 0 && errno == ENOENT && !given_up(c)) /* its process has ended */
+        usleep(1000);
     c->bytes = shared_bytes(c->size);
-    snprintf(c->path, sizeof c->path, "%s", path);
     if (fd < 0 || ftruncate(fd, (off_t)c->bytes) != 0) return N_SYSTEM; /* all ranks make it the same size */
     void *p = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
@@ -32,8 +35,6 @@ int shared_open(struct ncclComm *c, const char *path) {
     c->s = p;
     return 0;
 }
-
-static int given_up(const struct ncclComm *c) { return atomic_load(&c->aborted); }
 
 int shared_meet(struct ncclComm *c) {
     struct shared_rank *me = &c->s->ranks[c->rank];
@@ -51,7 +52,6 @@ int shared_meet(struct ncclComm *c) {
             usleep(200);
         }
     int rc = shared_barrier(c);
-    if (rc == 0 && c->rank == 0) unlink(c->path);
     for (int r = 0; r < c->size; r++) {
         const struct shared_rank *a = &c->s->ranks[r];
         c->worlds[r] = a->world;
@@ -85,5 +85,4 @@ char *shared_box(const struct ncclComm *c, int rank) { return (char *)(c->s + 1)
 void shared_close(struct ncclComm *c) {
     if (c->s) munmap(c->s, c->bytes);
     c->s = NULL;
-    if (c->path[0]) unlink(c->path);
 }

@@ -85,11 +85,6 @@ class Ranks:
         return every
 
 
-def nothing_left():
-    left = [p for p in pathlib.Path("/dev/shm").glob("gpuprov-standin-nccl-*")]
-    return not [p for p in left if p.stat().st_mtime > time.time() - 1]
-
-
 def figures(result):
     return {m["name"]: m["value"] for m in result["metrics"]}
 
@@ -126,6 +121,7 @@ def test_two_nodes_over_infiniband(tmp_path):
     assert "NCCL_HOSTID=a" in every[0]["nccl.bandwidth"]["data"]["overrides"]  # what is set is said
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("size, rank, fault", [
     (2, 1, "bit=20"), (4, 2, "bit=20"), (4, 0, "sign=1"), (2, 0, "sign=1"), (8, 5, "nan=1"), (3, 1, "bit=9")])
 def test_a_rank_that_sends_wrong_values_is_named(tmp_path, size, rank, fault):
@@ -302,6 +298,7 @@ def test_one_gpu_has_nobody_to_talk_to(tmp_path):
 
 # --- rates ---
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("size, rank", [(4, 2), (8, 7), (3, 0), (3, 1), (5, 3), (6, 0), (7, 6)])
 def test_a_slow_rank_is_named_by_comparing(tmp_path, size, rank):
     for told in Ranks(tmp_path, [size], checks="nccl.bandwidth", nccl=f"rank={rank},slow=25").results():
