@@ -11,10 +11,11 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
-# Files side by side: much of their time is waiting. A file's tests stay together and in order. More than
-# the cores can carry makes sound gangs late.
-E2E_JOBS ?= $(if $(filter 1 2 3,$(shell nproc)),2,3)
-PYTEST = $(PYTHON) -m pytest -n $(E2E_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+# Most tests wait; tests/e2e/scheduling.py keeps those that compute to one per core.
+E2E_JOBS ?= $(shell expr 4 '*' $$(nproc))
+# --sample: a part of the matrices (make test); empty: all of them (make test-all)
+SAMPLE ?=
+PYTEST = $(PYTHON) -m pytest -n $(E2E_JOBS) --dist loadfile --no-loadscope-reorder $(SAMPLE) $(PYTEST_ARGS)
 PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 
 # Under a sanitizer the first finding ends the program. TSan wants a known memory layout.
@@ -57,11 +58,12 @@ fuzz-programs: $(FUZZ_BIN)
 # Each line names the runner's own closing words; the first suite that fails ends the run.
 check: unit contract fuzz-replay e2e
 unit: $(UNIT_BIN)
-	@$(TEST_ENV) $(TEST_RUN) sh tests/run.sh unit $(UNIT_BIN)
+	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py unit $(UNIT_BIN)
+# test_provider needs a provider to talk to: tests/e2e/nodes/test_provider_contract.py starts it.
 contract: $(CONTRACT_BIN) all unit
-	@$(TEST_ENV) $(TEST_RUN) sh tests/run.sh contract $(CONTRACT_BIN)
+	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py contract $(filter-out %/test_provider,$(CONTRACT_BIN))
 fuzz-replay: $(FUZZ_BIN) contract
-	@$(TEST_ENV) $(TEST_RUN) sh tests/run.sh fuzz $(FUZZ_BIN)
+	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py fuzz $(FUZZ_BIN)
 e2e: all fuzz-replay
 	@$(TEST_ENV) $(TEST_RUN) $(PYTEST) tests/e2e
 # the same without what comes before it

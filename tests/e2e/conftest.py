@@ -10,8 +10,10 @@ import subprocess
 
 import pytest
 
+from timing import Timing
+
+pytest_plugins = ["scheduling"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared"
 
 
 def built_program():
@@ -114,18 +116,12 @@ def can_namespaces():
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(Timing())
     config.addinivalue_line("markers", "root: needs root (test hosts, node clones)")
     config.addinivalue_line("markers", "namespaces: needs to make mount, net and pid namespaces")
-    config.addinivalue_line("markers", "shared: needs the API data beside the project")
-
-
-# Files that take minutes, the longest first: begun last, one would keep all others waiting.
-LONG = ["test_ec2.py", "test_ec2_killed.py", "test_local.py", "test_agent.py", "test_bootstrap.py", "test_fleet.py",
-        "test_aws_faults.py", "test_hostile_stacks.py", "test_hostile.py", "test_hostile_random.py"]
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
     why = None
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:
@@ -134,14 +130,18 @@ def pytest_collection_modifyitems(items):
             why = can_namespaces() if why is None else why
             if why:
                 item.add_marker(pytest.mark.skip(reason=why))
-        if item.get_closest_marker("shared") and not SHARED.is_dir():
-            item.add_marker(pytest.mark.skip(reason=f"{SHARED} is not there"))
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """A run in which nothing passed is a failure, whatever was skipped."""
+    """A run in which nothing passed is a failure, whatever was skipped. GPUPROV_NO_SKIPS: so is a skipped test."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    passed = len(reporter.stats.get("passed", [])) if reporter else 1
-    if exitstatus in (0, 5) and passed == 0 and not session.config.option.collectonly:
+    if reporter is None or exitstatus not in (0, 5) or session.config.option.collectonly:
+        return
+    passed, skipped = (len(reporter.stats.get(what, [])) for what in ("passed", "skipped"))
+    if passed == 0:
         print("\nnothing ran: that is a failure")
-        session.exitstatus = 1
+    elif skipped and os.environ.get("GPUPROV_NO_SKIPS"):
+        print(f"\n{skipped} tests were skipped, which GPUPROV_NO_SKIPS makes a failure")
+    else:
+        return
+    session.exitstatus = 1

@@ -172,6 +172,7 @@ def test_too_little_training_is_a_failure(tmp_path):
 
 # --- faults ---
 
+@pytest.mark.matrix(keep=6)
 @pytest.mark.parametrize("size, fault, rank, code", [
     (1, "nan", 0, "bad_gradient"),
     (2, "flip", 1, "wrong_gradient"),
@@ -352,6 +353,7 @@ def established(addr):
     return [row for row in rows if row[1] == want and row[3] == "01"]
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rank_that_is_killed_at_any_moment_never_passes(tmp_path, seed):
     """Its watcher or its worker, killed or stopped, at a moment of no choice: a rank that did not end by

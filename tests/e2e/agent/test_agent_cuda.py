@@ -74,6 +74,7 @@ def test_good():
     assert [g["verdict"] for g in fill["data"]["gpus"]] == ["pass"] * 8
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("code,name,advice", [
     (34, "STUB_LIBRARY", "stubs"),
     (35, "INSUFFICIENT_DRIVER", "newer driver"),

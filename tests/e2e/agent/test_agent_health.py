@@ -24,6 +24,7 @@ def test_a_sound_gpu_passes():
     assert agent_gpu.metrics(result)["remapped_rows"] == 0
 
 
+@pytest.mark.matrix(keep=8)
 @pytest.mark.parametrize("nvml,verdict,code,words", [
     ("recovery=1", "fail", "recovery_action", "reset the GPU"),
     ("recovery=2", "fail", "recovery_action", "reboot the node"),
@@ -123,6 +124,7 @@ def test_a_call_that_hangs_is_ended_by_the_watchdog():
 
 # --- what moves while a check runs ---
 
+@pytest.mark.matrix(keep=9)
 @pytest.mark.parametrize("nvml,verdict,code,words", [
     ("ecc=1", "fail", "ecc_uncorrected", "1 new uncorrectable ECC error in DRAM while gpu.health ran"),
     ("ecc=2,sram=1", "fail", "ecc_uncorrected", "2 new uncorrectable ECC errors in SRAM"),
@@ -245,6 +247,7 @@ def test_a_cleanup_after_another_error_is_no_news():
 
 # --- under a real load: copies between host and GPU ---
 
+@pytest.mark.matrix(keep=6)
 @pytest.mark.parametrize("nvml,verdict,code,words", [
     ("", "pass", "", ""),
     ("pcie_gen=4", "degraded", "pcie_gen", "generation 4 under load, where GPU and slot can do 5"),

@@ -79,6 +79,7 @@ def test_too_little_memory():
 
 # --- how it is set, and what surrounds it ---
 
+@pytest.mark.matrix(keep=8)
 @pytest.mark.parametrize("nvml,verdict,code,words", [
     ("gpu=1,mig=1", "fail", "mig", "gpu 1 is cut into MIG"),
     ("gpu=1,compute_mode=2", "fail", "compute_mode", "prohibits"),

@@ -30,6 +30,7 @@ def test_a_load_that_holds():
         assert times == sorted(times) and all(s["rate"] > 0 and s["clock"] == 1980 for s in g["samples"])
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("standin,nvml,verdict,code", [
     ("gpu=1,fade=40", "", "fail", "low_decay"),
     ("", "gpu=1,reasons=0x48,temperature=93", "fail", "hw_slowdown"),

@@ -35,6 +35,7 @@ def found(fault, folder):
     return results[fault.check], end, status
 
 
+@pytest.mark.matrix(keep=36)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.id)
 def test_fault(fault, tmp_path):
     told, end, status = found(fault, tmp_path)
@@ -67,23 +68,29 @@ def test_sound_machines_pass():
             assert not bad and end["verdict"] == "pass" and status == 0, (seed, bad)
 
 
+def rows():
+    return [f"| {f.fault} | {f.check} | {f.verdict} | {' or '.join(f'`{c}`' for c in f.code.split('|'))} | {named or '-'} |"
+            for f, named in (seen[f.id] for f in FAULTS if f.id in seen)]
+
+
 def page():
-    rows = [f"| {f.fault} | {f.check} | {f.verdict} | {' or '.join(f'`{c}`' for c in f.code.split('|'))} | {named or '-'} |"
-            for f, named in (seen[f.id] for f in FAULTS)]
     return (
         "# Fault detection\n\n"
         "This page lists simulated faults, the check that finds each, and the GPU or rank that is named. It is for people who judge\n"
         "the suite. Made by tests/e2e/agent/test_detection.py: the agent runs against stand-ins for NVIDIA's libraries, which have\n"
         "one fault each. All kernels are the real ones, stepped on the CPU; a GPU's time is modelled. [checks](checks.md) lists\n"
         "what only a real GPU can show.\n\n"
-        f"{len(rows)} faults, all found. No false alarm in 1,000 runs of sound machines of four models, each with another seed\n"
+        f"{len(FAULTS)} faults, all found. No false alarm in 1,000 runs of sound machines of four models, each with another seed\n"
         "of the noise in its rates (`DETECTION_RUNS=1000`; a test run makes 40 of them).\n\n"
-        "| fault | found by | verdict | code | named |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
+        "| fault | found by | verdict | code | named |\n|---|---|---|---|---|\n" + "\n".join(rows()) + "\n")
 
 
 def test_page():
-    if len(seen) != len(FAULTS):
-        pytest.skip("not every fault was run")
+    """The page names every fault as it was found. Of a sample: each line that was seen is on the page."""
+    assert seen
+    if len(seen) < len(FAULTS):
+        assert set(rows()) <= set(PAGE.read_text().splitlines())
+        return
     if os.environ.get("UPDATE_GOLDEN"):
         PAGE.write_text(page())
     assert PAGE.read_text() == page(), "docs/detection.md: run with UPDATE_GOLDEN=1"

@@ -48,6 +48,7 @@ def test_wrong_bit_is_named(stuck, again):
         assert w["again"] == (w["got"] if stuck else w["want"])
 
 
+@pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize("standin,verdict,code", [
     ("gpu=1,context=46", "fail", "cuda_46"),
     ("gpu=1,query=214", "fail", "cuda_214"),

@@ -55,6 +55,7 @@ def test_the_host_does_fp32_unless_asked(tmp_path):
     assert result["code"] == "high_loss" and "bf16" not in result["data"]
 
 
+@pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize("size, fault, rank, code, why", [
     (2, "mx-flip:1:5", 1, "wrong_gradient", "host reference"),
     (4, "mx-flip:2:5", 2, "wrong_gradient", "third rank"),
@@ -182,6 +183,7 @@ def test_gpus_train_together(tmp_path, gpu):
     assert len({r["data"]["parameters_hash"] for r in every}) == 1
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("size, rank, bit", [(2, 0, 13), (2, 1, 31), (4, 2, 13), (4, 3, 31)])
 def test_a_gpu_of_a_gang_that_computes_wrong_is_named(tmp_path, gpu, size, rank, bit):
     """A mantissa bit, and the sign."""

@@ -48,6 +48,7 @@ def test_every_disk_of_an_image_ends_with_its_instance(cloud):
     assert client.describe_volumes()["Volumes"] == []
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("items, said", [
     ([disk("/dev/../x")], "device name"), ([disk("")], "device name"), ([disk("/dev/sdb&amp;x=1")], "device name"),
     ([disk("/dev/sdb", gib="x")], "device name"), ([disk("/dev/sdb", gib=-1)], "device name"),
@@ -103,6 +104,7 @@ def offers(server, tmp_path, gpu, rename=None, **offer):
         return ec2.Drive(ec2.environment(proxy.url, tmp_path / "state"), spec, "offers")
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("gpu, image", [("T4:1", OSS), ("A10G:1", OSS), ("A100:8", OSS), ("H100:8", OSS),
                                         ("B200:8", OSS), ("V100:8", OLD), ("Tesla V100-32GB:8", OLD)])
 def test_the_driver_fits_the_gpu(amazon, tmp_path, gpu, image):

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests run, and which of them at once.
+
+Jobs by need: files that compute (COMPUTE) run only in as many workers as there are cores, because a gang that
+gets no core is late. All other files wait for most of their time; they run in every other worker.
+A worker takes a whole file, in its order, so that what a file starts for all of its tests starts once. Only the
+files in PARTS are split: each part is one worker's.
+
+--sample: of the tests with the mark `matrix(keep=N)` (one function with many parameters) only N run. The commit
+decides which, so the same commit runs the same ones and other commits run others."""
+import os
+import subprocess
+import zlib
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+# Prefixes of files that compute.
+COMPUTE = ("agent/", "verbs/test_baseline.py", "verbs/test_validate.py", "verbs/test_validate_bare.py")
+# Files that take long, the longest first: begun last, one would keep all others waiting.
+LONG = ["aws/test_ec2.py", "aws/test_ec2_killed.py", "nodes/test_local.py", "aws/test_hostile.py", "nodes/test_bootstrap.py",
+        "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
+        "aws/test_hostile_stacks.py", "aws/test_hostile_random.py", "verbs/test_baseline.py"]
+# Files whose tests do not depend on each other, and into how many parts.
+PARTS = {"aws/test_ec2.py": 3, "aws/test_ec2_killed.py": 3, "aws/test_hostile.py": 2}
+
+
+def file_of(nodeid):
+    return nodeid.partition("::")[0].removeprefix("tests/e2e/")
+
+
+class Scheduling(LoadScopeScheduling):
+    """xdist's scheduler, with units and their order as above."""
+
+    def _split_scope(self, nodeid):
+        file = file_of(nodeid)
+        parts = PARTS.get(file, 1)
+        return f"{file} {zlib.crc32(nodeid.encode()) % parts}" if parts > 1 else file
+
+    def _computes(self, node):
+        return int(node.gateway.id.removeprefix("gw")) % len(self.config.option.tx) < len(os.sched_getaffinity(0))
+
+    def _next(self, node):
+        """The unit that this worker takes, or None. A worker that computes takes others at the end."""
+        def rank(scope):
+            file = scope.partition(" ")[0]
+            return LONG.index(file) if file in LONG else len(LONG)
+        mine = [s for s in self.workqueue if s.startswith(COMPUTE) == self._computes(node)]
+        if not mine and self._computes(node):
+            mine = list(self.workqueue)
+        return min(mine, key=rank, default=None)
+
+    def _assign_work_unit(self, node):
+        scope = self._next(node) or next(iter(self.workqueue))
+        self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node):
+        if not node.shutting_down and self._next(node) is None:
+            node.shutdown()
+            return
+        super()._reschedule(node)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_addoption(parser):
+    parser.addoption("--sample", action="store_true", help="run a sample of the tests marked `matrix`")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "matrix(keep): one test with many parameters; --sample runs `keep` of them")
+    if config.option.sample and "GPUPROV_SAMPLE" not in os.environ:  # workers inherit it
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=config.rootpath, capture_output=True, text=True, check=False)
+        os.environ["GPUPROV_SAMPLE"] = head.stdout.strip()[:12] or "none"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    if not config.option.sample:
+        return
+    by = {}
+    for item in items:
+        if mark := item.get_closest_marker("matrix"):
+            by.setdefault((item.path, item.originalname), (mark.kwargs["keep"], []))[1].append(item)
+    seed, out = os.environ["GPUPROV_SAMPLE"], set()
+    for keep, tests in by.values():
+        tests.sort(key=lambda t: zlib.crc32((seed + t.nodeid).encode()))
+        out |= set(tests[keep:])
+    if out:
+        config.hook.pytest_deselected(items=list(out))
+        items[:] = [item for item in items if item not in out]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.option.sample:
+        terminalreporter.line(f"sampled by commit {os.environ['GPUPROV_SAMPLE']}: make test-all runs every matrix whole")
