@@ -95,6 +95,7 @@ include validate/agent/agent.mk
 include templates/embed.mk
 include tests/tests.mk
 include tests/lint/lint.mk
+include tests/lint/tests.mk
 
 # --- what README names ---
 deps:

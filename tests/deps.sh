@@ -65,6 +65,7 @@ part_lint() {
   need clang-format clang-format
   need shellcheck shellcheck
   have python3 || add python3
+  python3 -c 'import venv, ensurepip' 2>/dev/null || add python3-venv
 }
 
 as_root() {
@@ -144,9 +145,9 @@ for word in "$@"; do
 done
 for part in $parts; do "part_$part"; done
 if [ -n "$check" ]; then
-  case $parts in *test*) venv_ready || add .venv ;; esac
+  case $parts in *test* | *lint*) venv_ready || add .venv ;; esac
   [ -z "$missing" ] || { echo "missing:$missing"; exit 1; }
   exit 0
 fi
 [ -z "$missing" ] || install_packages
-case $parts in *test*) make_venv ;; esac
+case $parts in *test* | *lint*) make_venv ;; esac

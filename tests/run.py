@@ -31,10 +31,12 @@ def run(name, program):
 
 def main(name, programs):
     failed, empty, skipped = [], [], []
+    began, all_cpu = time.monotonic(), 0.0
     with ThreadPoolExecutor(JOBS) as pool:
         for done in as_completed([pool.submit(run, name, p) for p in programs]):
             program, code, text, wall, used = done.result()
             short = pathlib.Path(program).name
+            all_cpu += used
             lines = [line for line in text.splitlines() if line.strip()] or [""]
             if code != 0:
                 failed.append(short)
@@ -56,6 +58,7 @@ def main(name, programs):
         return 1
     print(f"{name}: {len(programs) - len(empty)} programs passed" + ("; nothing ran in: " if empty else "") +
           " ".join(empty))
+    print(f"{name}: {time.monotonic() - began:.0f} s, of which CPU {all_cpu:.0f} s")
     return 0
 
 

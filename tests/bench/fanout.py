@@ -12,8 +12,8 @@ import time
 from timing import Load, Skip, cost, load_words, median, rounds, sec, spread, table, verdict
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "hosts"))
-from fleet import Fleet  # noqa: E402
-from lab import why_not  # noqa: E402
+from fleet import Fleet
+from lab import why_not
 
 SIZE = 10_000_000
 REMOTE = "/tmp/bench.bin"

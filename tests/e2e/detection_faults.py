@@ -22,13 +22,15 @@ def row(id, fault, check, verdict, code, named="", checks=None, **run):
 
 def driver():
     words = {34: "the toolkit's stub instead of the driver", 35: "a driver older than its library", 100: "a driver that sees no GPU",
-             802: "an NVSwitch fabric that is not up", 803: "a driver of two versions", 804: "a forward-compatibility library on a GPU that forbids it",
+             802: "an NVSwitch fabric that is not up", 803: "a driver of two versions",
+             804: "a forward-compatibility library on a GPU that forbids it",
              999: "a driver that starts with 'unknown error'"}
     for code, text in words.items():
         yield row(f"driver-{code}", text, "gpu.presence", "fail", f"cuda_{code}", r"\w+ \(\d+\)", standin=f"init={code}")
     yield row("no-driver", "no driver library", "gpu.presence", "fail", "no_driver", r"libcuda.so.1", libraries="/nonexistent")
     yield row("seven", "7 of 8 GPUs", "gpu.presence", "fail", "gpu_missing", r"7 of 8", gpus=7, bought=8, nodes=7)
-    yield row("model", "another model than was bought", "gpu.presence", "fail", "gpu_model", r"gpu 0 is '[^']*' \([^)]*\)", more=("--gpu-model", "A100"))
+    yield row("model", "another model than was bought", "gpu.presence", "fail", "gpu_model", r"gpu 0 is '[^']*' \([^)]*\)",
+              more=("--gpu-model", "A100"))
     yield row("differs", "one GPU that differs from the others", "gpu.presence", "degraded", "mixed", r"gpu 1", standin="differs=1")
 
 

@@ -109,7 +109,8 @@ class Moto:
 
 def spec(folder, image, market="spot", **more):
     """A spec file for two nodes; `more` replaces top-level keys."""
-    top = {"name": "contract", "nodes": 2, "gpu": "T4:1", "image": {"id": image} if isinstance(image, str) and image.startswith("ami-") else image,
+    top = {"name": "contract", "nodes": 2, "gpu": "T4:1",
+           "image": {"id": image} if isinstance(image, str) and image.startswith("ami-") else image,
            "offers": [{"provider": "aws", "regions": [REGION], "market": market}],
            "access": {"ssh_from": ["203.0.113.0/24"]}}
     top.update(more)

@@ -54,8 +54,8 @@ def tags(of, owner=OWNER, expires=3600, **more):
 
 
 def claim_tags(of, owner=OWNER, expires=3600, **more):
-    return tags(of, owner, expires, **{**{"slots": None, "attempt": None, "price": None, "claim": "1",
-                                             "created": stamp(-7200), "regions": HOME}, **more})
+    return tags(of, owner, expires, **{"slots": None, "attempt": None, "price": None, "claim": "1",
+                                             "created": stamp(-7200), "regions": HOME, **more})
 
 
 def listed(all_of):

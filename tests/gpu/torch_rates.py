@@ -29,7 +29,7 @@ def bandwidth():
     free, _ = torch.cuda.mem_get_info()
     n = min(4 << 30, free // 4) // 4
     src, dst = torch.rand(n, device="cuda"), torch.empty(n, device="cuda")
-    say("gpu.bandwidth", "copy", 2 * 4 * n / seconds(lambda: dst.copy_(src)) / 1e9)
+    say("gpu.bandwidth", "copy", 2 * 4 * n / seconds(lambda d=dst, s=src: d.copy_(s)) / 1e9)
     del src, dst
     host = torch.empty(512 << 20, dtype=torch.uint8, pin_memory=True)
     dev = torch.empty(512 << 20, dtype=torch.uint8, device="cuda")
@@ -45,7 +45,7 @@ def matmul():
         torch.backends.cuda.matmul.allow_tf32 = tf32
         a, b = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
         c = torch.empty(n, n, device="cuda", dtype=dtype)
-        say("gpu.gemm", metric, flop / seconds(lambda: torch.matmul(a, b, out=c)) / 1e12)
+        say("gpu.gemm", metric, flop / seconds(lambda a=a, b=b, c=c: torch.matmul(a, b, out=c)) / 1e12)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import test_agent_cuda
-from test_agent import AGENT, FAULTS, agent, lines_of
+from test_agent import FAULTS, agent, lines_of
 from test_agent_cuda import NAMESPACE, STANDIN, metrics, namespace, run
 
 CUDA = test_agent_cuda.AGENT

@@ -6,7 +6,6 @@ them (1000 for the page)."""
 import os
 import pathlib
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

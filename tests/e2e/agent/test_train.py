@@ -3,7 +3,6 @@
 steps learn too little for fp32's loss limit, so a run in which all else held ends with `high_loss`."""
 import json
 import os
-import pathlib
 import subprocess
 
 import pytest

@@ -30,7 +30,7 @@ def wait_call(p, proxy, ready, seconds=60):
 
 def moments(rng):
     """Ten moments of a launch: some anywhere, most around the calls that create something."""
-    anywhere = [(lambda proxy, n=rng.randint(1, 20): len(proxy.calls) >= n) for _ in range(4)]
+    anywhere = [(lambda proxy, n=n: len(proxy.calls) >= n) for n in [rng.randint(1, 20) for _ in range(4)]]
     claim = [lambda proxy: proxy.count("CreateSecurityGroup") > 0] * 2
     run = [lambda proxy: proxy.count("RunInstances") > 0] * 4
     return anywhere + claim + run

@@ -4,7 +4,7 @@ and the uid of a stack does: no file outside the state folder changes, no proces
 ended, and nothing of ours is called gone. Claims, regions, rules and lost launches: test_hostile_stacks.py. What
 Hypothesis makes of it: test_hostile_random.py. What is true is asked of moto with boto3."""
 import pytest
-from hostile import AWAY, HOME, OWNER, claim_tags, looked, never_gone, rules, side_by_side, stamp, tags, uid
+from hostile import AWAY, HOME, OWNER, claim_tags, never_gone, rules, side_by_side, stamp, tags
 from hostile import account, clouds, computer, proxies  # noqa: F401 pylint: disable=unused-import
 
 

@@ -409,7 +409,8 @@ def test_secrets_are_not_to_be_seen(node):
         found.append(node.host.sh("su nobody -s /bin/sh -c \"grep -al '%s' /proc/[0-9]*/environ\" 2>/dev/null; true"
                                   % (value[:9] + "[" + value[9] + "]" + value[10:])).stdout)
         node.host.put("/go", "")
-    run = "echo begins; test -n \"$HF_TOKEN\" || exit 5; until [ -e /go ]; do sleep .1; done; sleep 0.6; echo use $HF_TOKEN; sleep 0.6; echo ${#HF_TOKEN} > len\n"
+    run = "echo begins; test -n \"$HF_TOKEN\" || exit 5; until [ -e /go ]; do sleep .1; done; " \
+          "sleep 0.6; echo use $HF_TOKEN; sleep 0.6; echo ${#HF_TOKEN} > len\n"
     out = node.run(*node.step("s", run, "test -e ~/len && test -n \"$HF_TOKEN\""), *node.secret("HF_TOKEN", value),
                    during=spy)
     assert found == ["", ""]

@@ -9,8 +9,8 @@ import pytest
 from test_bootstrap import Node, ROOT, saw
 
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-import lab as labs  # noqa: E402
-from repo import RpmRepo  # noqa: E402
+import lab as labs
+from repo import RpmRepo
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 # holds a lock of FILE until /release is there

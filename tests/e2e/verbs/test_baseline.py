@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from agent_gpu import gpu_data, metrics, needed, run  # noqa: E402,F401
-from test_validate_bare import gpus  # noqa: E402,F401
+from agent_gpu import gpu_data, metrics, needed, run  # noqa: F401
+from test_validate_bare import gpus  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 

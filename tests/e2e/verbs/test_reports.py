@@ -248,7 +248,8 @@ def test_html_has_the_plots(fleet):
     page = Page(write(fleet, "html"))
     captions = " | ".join(page.captions)
     for wanted in ("gpu.bandwidth: copy", "this model reaches 2900", "nccl.bandwidth: all_reduce", "train.ddp: loss",
-                   "median gradient time per rank", "spread of the time per step", "rate per rank", "gpu.stress on node 0: temperature", "unrated"):
+                   "median gradient time per rank", "spread of the time per step", "rate per rank",
+                   "gpu.stress on node 0: temperature", "unrated"):
         assert wanted in captions, wanted
     assert "8 GiB" in page.text and "What did not hold" in page.text
     bars = [a for t, a in page.tags if t == "rect"]

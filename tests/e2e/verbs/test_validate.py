@@ -76,7 +76,7 @@ def halted(gpuprov, number, *args):
     was through with the training before it could be halted does it again."""
     for _ in range(5):
         p = gpuprov.popen("validate", "gang", *args)
-        wait_for(lambda: p.poll() is not None or
+        wait_for(lambda p=p: p.poll() is not None or
                  any(in_training(*rank) for rank in ranks(gpuprov, number).items()), 100)
         pids = ranks(gpuprov, number)
         send(pids, signal.SIGSTOP)

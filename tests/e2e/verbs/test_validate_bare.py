@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from agent_gpu import AGENT, NAMESPACE, STANDIN, namespace  # noqa: E402
+from agent_gpu import AGENT, NAMESPACE, STANDIN, namespace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
