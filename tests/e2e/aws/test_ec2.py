@@ -230,6 +230,17 @@ def test_names_that_are_wrong(cloud, machine, spec, change, says):
     assert cloud.alive() == []
 
 
+def test_wrong_names_leave_the_other_offers(cloud, machine, spec):
+    wrong = THERE.replace("market: on-demand", "instance_type: z9.huge")
+    elsewhere = THERE.replace("market: on-demand", "zones: [us-west-2z]")
+    said = machine()("plan", spec(offers=[wrong, elsewhere, THERE]), code=2)
+    assert "z9.huge" in said.err and "us-west-2z" in said.err and "us-west-2" in said.out, said
+    said = machine()("plan", spec(offers=[wrong, elsewhere]), code=1)
+    last = said.err.splitlines()[-1]
+    assert "offer 1 (aws)" in last and "z9.huge" in last and "offer 2 (aws)" in last and "us-west-2z" in last, said
+    assert cloud.alive() == []
+
+
 def test_the_endpoint_is_down_or_speaks_no_tls(cloud, machine, spec):
     path = spec(offers=[THERE])
     for url, word in (("http://%s:1" % clouds.ADDRESS, "endpoint"),
