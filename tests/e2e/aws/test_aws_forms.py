@@ -85,6 +85,21 @@ def test_the_owner_that_an_identity_gives(cloud, arn, owner):
     assert run["code"] == "ok" and run["owner"] == owner, run.result
 
 
+# --- what an offer has of its own ---
+
+def test_an_offers_image_and_networks_go_before_the_stacks(cloud):
+    own = cloud.moto.image()
+    here = {"provider": "aws", "regions": [REGION]}
+    cloud.spec = ec2.spec(cloud.tmp, {"os": "ubuntu-24.04"}, offers=[
+        dict(here, image={"id": own}, ssh_from=["198.51.100.0/24"]), dict(here, market="spot")])
+    cloud.drive("create")
+    assert cloud.proxy.of("RunInstances")[-1].params["ImageId"] == own
+    allowed = {v for call in cloud.proxy.of("AuthorizeSecurityGroupIngress")
+               for k, v in call.params.items() if k.endswith(".CidrIp")}
+    # the group is the region's: the second offer's networks, the stack's, are let in too
+    assert allowed == {"198.51.100.0/24", "203.0.113.0/24"}
+
+
 # --- subnets without IPv4 ---
 
 def subnets(cloud):

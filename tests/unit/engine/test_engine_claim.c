@@ -121,6 +121,34 @@ static void test_other_machines_are_refused(void **state) {
     plan_clear(&plan);
 }
 
+/* An offer's networks are rules of a group: they change under machines that run. Its image does not. */
+static void test_networks_of_an_offer_may_change(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, ssh_from: [192.0.2.0/24]}]\n");
+    struct plan plan = {0};
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    plan_clear(&plan);
+    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, image: {id: ami-1}}]\n");
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "'offers'"));
+}
+
+static void test_plan_of_the_most_nodes(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    other_spec(f, "name: t\nnodes: 4096\noffers: [{provider: aws}]\n");
+    struct plan plan = {0};
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    int nodes = 0;
+    for (size_t i = 0; i < plan.items.len; i++)
+        if (strstr(plan.items.items[i].what, "4096 x ") != NULL) nodes += plan.items.items[i].slot_count;
+    assert_int_equal(nodes, 4096);
+    assert_true(plan.price_usd_per_h > 4095.9 && plan.price_usd_per_h < 4096.1);
+    plan_clear(&plan);
+}
+
 /* With no machine left there is nothing to refuse: the new spec is launched (and here has no room). */
 static void test_other_machines_after_the_end(void **state) {
     struct fixture *f = *state;
@@ -172,6 +200,8 @@ int main(void) {
         T(test_a_leftover_is_not_the_stack),
         T(test_expired_with_machines_is_refused),
         T(test_other_machines_are_refused),
+        T(test_networks_of_an_offer_may_change),
+        T(test_plan_of_the_most_nodes),
         T(test_other_machines_after_the_end),
         T(test_changed_spec_begins_again),
         T(test_validate_wants_a_bootstrap),
