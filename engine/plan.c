@@ -152,11 +152,9 @@ static void add_unknown(const struct run *run, const struct finding *found, stru
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct plan plan = {.ttl_ms = spec->ttl_ms};
-    struct provider *home = NULL;
     GP_AUTO_FINDING struct finding found = {0};
     int r = run_open(e, spec, spec->name, &run, err);
-    if (r == 0) r = run_provider(run, spec->offers.items[0].provider, &home, err);
-    if (r == 0) run_open_further(run);
+    if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = reconcile(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) add_unknown(run, &found, &plan);
@@ -165,15 +163,15 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
     if (r == 0) {
         if (missing > 0) {
             GP_AUTO_FREE char *text = offer_text(&plan.offers.list.items[0]);
-            if (run->stack.uid == NULL && home->ops->unique_claim)
+            if (run->stack.uid == NULL && run->home->ops->unique_claim)
                 add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'", spec->name);
             add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
             const struct provider_ops *ops = provider_find(plan.offers.list.items[0].provider);
             plan.ends = xstrdup(view_ends_name(ops->ends));
             add_notes(&plan, ops);
         } else {
-            plan.ends = xstrdup(view_ends_name(home->ops->ends));
-            add_notes(&plan, home->ops);
+            plan.ends = xstrdup(view_ends_name(run->home->ops->ends));
+            add_notes(&plan, run->home->ops);
         }
         add_existing(run, &plan);
         add_extras(&found, &plan);

@@ -88,13 +88,11 @@ static bool was_refused(int r) {
 
 /* From the spec to machines that are there. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
-    struct provider *home = NULL;
     GP_AUTO_FINDING struct finding found = {0};
     int r = validate_choose(run->spec, &run->validation.plan, err);
     if (r == 0) r = run_baseline_open(run->e, run->spec, &run->validation.baseline, err);
     if (r == 0) r = read_secrets(run, err);
-    if (r == 0) r = run_provider(run, run->spec->offers.items[0].provider, &home, err);
-    if (r == 0) run_open_further(run);
+    if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);

@@ -4,6 +4,7 @@
 
 #include "engine/proof/kept_report.h"
 
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 
@@ -65,17 +66,14 @@ static int report_of(struct engine *e, const char *uid, struct report *ret, stru
 }
 
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
-    struct stack_list all = {0};
+    struct stack known = {0};
     run_say_damaged(e, &e->sink);
-    int r = journal_stacks(e->journal, &all, err);
-    const struct stack *found = NULL;
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct stack *s = &all.list.items[i];
-        if (strcmp(s->name, name) == 0 && (e->opts.owner == NULL || strcmp(s->owner, e->opts.owner) == 0)) found = s;
-    }
-    if (r == 0 && found == NULL)
+    int r = owner_find_stack(e->journal, name, e->opts.owner, &known, err);
+    if (r == -GP_ENOTFOUND) {
+        gp_error_clear(err);
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them", name);
-    else if (r == 0) r = report_of(e, found->uid, ret, err);
-    stack_list_clear(&all);
+    }
+    if (r == 0) r = report_of(e, known.uid, ret, err);
+    stack_clear(&known);
     return r;
 }

@@ -7,35 +7,24 @@
 
 #include "engine/run/ending.h"
 #include "engine/run/look.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_provider.h"
 
-/* The journal's stack of that name; several owners need --owner. */
+/* The journal's stack of that name, with its owner and its spec. */
 static int known_stack(struct run *run, char **ret_spec, struct gp_error *err) {
-    struct stack_list all = {0};
-    int r = journal_stacks(run->e->journal, &all, err);
-    const struct stack *found = NULL;
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct stack *s = &all.list.items[i];
-        if (strcmp(s->name, run->stack.name) != 0) continue;
-        if (run->owner != NULL && strcmp(s->owner, run->owner) != 0) continue;
-        if (found != NULL)
-            r = gp_fail(err, GP_EUSAGE,
-                        "there are several stacks '%s' (owners %s and %s): say which "
-                        "with --owner",
-                        run->stack.name, found->owner, s->owner);
-        found = s;
+    struct stack known = {0};
+    int r = owner_recall(run, err);
+    if (r != 0 || run->owner == NULL) return r;
+    struct gp_error why = {0};
+    r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, ret_spec, &why);
+    if (r == -GP_ENOTFOUND) return 0;
+    if (r != 0) {
+        if (err != NULL) *err = why;
+        return r;
     }
-    if (r == 0 && found != NULL) {
-        struct stack copy = {0};
-        r = journal_stack_get(run->e->journal, found->owner, found->name, &copy, ret_spec, err);
-        if (r == 0) {
-            if (run->owner == NULL) run->owner = xstrdup(found->owner);
-            stack_clear(&run->stack);
-            run->stack = copy;
-        }
-    }
-    stack_list_clear(&all);
-    return r;
+    stack_clear(&run->stack);
+    run->stack = known;
+    return 0;
 }
 
 static int spec_from_journal(struct run *run, const char *text, struct gp_error *err) {
@@ -115,7 +104,7 @@ static int open_all(struct run *run, struct gp_error *err) {
     run->owner = NULL;
     if (holder != NULL) run->owner = xstrdup(holder->owner);
     else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
-    else if (run->providers.len > 0) run->owner = xstrdup(run->home->owner);
+    else if (run->providers.len > 0) run->owner = xstrdup(run->providers.items[0]->owner);
     if (holder != NULL || run->ending) return 0;
     const struct look *gap = coverage_gap(&run->look.covered);
     struct gp_error why = {0};
@@ -129,10 +118,11 @@ static int open_all(struct run *run, struct gp_error *err) {
 static int open_providers(struct run *run, const struct spec *spec, struct gp_error *err) {
     bool any = false;
     int r = open_remembered(run, &any, err);
-    for (size_t i = 0; r == 0 && spec != NULL && i < spec->offers.len; i++) {
-        any = true;
-        r = ending_provider(run, spec->offers.items[i].provider, err);
-    }
+    struct owner_order order = {0};
+    if (spec != NULL) owner_order_of(spec, &order);
+    any = any || order.names.len > 0;
+    for (size_t i = 0; r == 0 && i < order.names.len; i++) r = ending_provider(run, order.names.items[i], err);
+    owner_order_clear(&order);
     return r == 0 && !any ? open_all(run, err) : r;
 }
 

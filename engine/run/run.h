@@ -66,7 +66,7 @@ struct run {
 
     /* what it works with */
     VEC_OF(struct provider *) providers; /* open ones */
-    struct provider *home;               /* one of them: where the claim is made */
+    struct provider *home;               /* the first offer's, where the claim is made; NULL but for up and plan */
     struct event_sink sink;              /* forwards to e->sink and to the stack's event log */
     struct run_log log;
     struct run_lock lock;

@@ -4,6 +4,7 @@
 
 #include "engine/run/run_provider.h"
 
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err) {
@@ -26,22 +27,36 @@ int run_provider(struct run *run, const char *name, struct provider **ret, struc
     int r = ops->open(&env, &p, err);
     if (r != 0) return r;
     vec_push(&run->providers, p);
-    if (run->home == NULL) run->home = p;
     if (run->owner == NULL) run->owner = xstrdup(p->owner);
     *ret = p;
     return 0;
 }
 
-void run_open_further(struct run *run) {
-    for (size_t i = 1; i < run->spec->offers.len; i++) {
-        const char *name = run->spec->offers.items[i].provider;
-        const struct provider_ops *ops = provider_find(name);
-        struct provider *p = NULL;
-        struct gp_error why = {0};
-        if (run_provider(run, name, &p, &why) == 0) continue;
-        coverage_put(&run->look.covered, name, "", run->owner, ops == NULL || ops->billed, &why);
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s", name, why.msg);
+static int open_offer(struct run *run, const char *name, bool home, struct gp_error *err) {
+    const struct provider_ops *ops = provider_find(name);
+    struct provider *p = NULL;
+    struct gp_error why = {0};
+    int r = run_provider(run, name, &p, &why);
+    if (r == 0 && home) run->home = p;
+    if (r == 0) return 0;
+    if (home || r == -GP_ECANCELLED) {
+        if (err != NULL) *err = why;
+        return r;
     }
+    coverage_put(&run->look.covered, name, "", run->owner, ops == NULL || ops->billed, &why);
+    run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s", name, why.msg);
+    return 0;
+}
+
+int run_open_offers(struct run *run, struct gp_error *err) {
+    const char *home = run->spec->offers.items[0].provider;
+    struct owner_order order = {0};
+    owner_order_of(run->spec, &order);
+    int r = owner_recall(run, err);
+    for (size_t i = 0; r == 0 && i < order.names.len; i++)
+        r = open_offer(run, order.names.items[i], strcmp(order.names.items[i], home) == 0, err);
+    owner_order_clear(&order);
+    return r;
 }
 
 int64_t run_settle_ms(const struct run *run) {

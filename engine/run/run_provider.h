@@ -5,11 +5,12 @@
 
 #include "engine/run/run.h"
 
-/* Opens a provider once per run; the first decides the owner. Borrowed: run_close closes it. */
+/* Opens a provider once per run; the first decides an owner that is not known yet. Borrowed: run_close closes it. */
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
-/* The further providers of the spec: nodes may be there too. One that does not open is reported and noted in
+/* Decides the owner (owner.h) and opens every provider of the spec's offers: nodes may be at any of them. The first
+ * offer's is run->home, and its error the call's; another one that does not open is reported and noted in
  * run->look.covered. */
-void run_open_further(struct run *run);
+int run_open_offers(struct run *run, struct gp_error *err);
 /* The longest time that a list of the open providers may lag, and the pause between two lists. */
 int64_t run_settle_ms(const struct run *run);
 int64_t run_pause_ms(const struct run *run);

@@ -134,6 +134,7 @@ const struct provider_ops provider_aws = {
     .summary = "Amazon EC2: on-demand and spot instances",
     .spec = &aws_spec,
     .ends = ENDS_GUEST,
+    .principal = true,
     .unique_claim = true,
     .user_data = true,
     .key_rotation = true,

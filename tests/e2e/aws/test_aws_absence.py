@@ -69,6 +69,17 @@ def test_status_names_a_machine_that_is_nobodys(cloud):
     assert one in gpuprov(cloud, 8, "status", "one").stderr
 
 
+@pytest.mark.parametrize("offers", ["[{provider: aws}, {provider: local}]", "[{provider: local}, {provider: aws}]"])
+def test_the_order_of_offers_does_not_decide_the_owner(cloud, offers):
+    """The stack is the cloud principal's in either order; with the other one `plan` used to buy the node again."""
+    one = machine(cloud, owner="123456789012-moto", stack="both", expires="2099-01-01T00:00:00Z")
+    spec = cloud.tmp / "both.yaml"
+    spec.write_text(f"name: both\noffers: {offers}\n")
+    got = json.loads(gpuprov(cloud, 2, "plan", "--json", str(spec), owner="").stdout)
+    assert [i["action"] for i in got["items"]] == ["resume"] and one in got["items"][0]["what"]
+    assert "both/0  aws" in gpuprov(cloud, 0, "status", "both", owner="").stdout
+
+
 def test_plan_warns_of_a_machine_that_is_nobodys(cloud):
     one = machine(cloud, stack="contract", uid="../x")
     said = gpuprov(cloud, 2, "plan", str(cloud.spec)).stderr

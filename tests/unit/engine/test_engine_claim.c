@@ -19,12 +19,6 @@ static void refuse_all(void) {
     for (int i = 0; i < 16; i++) cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
 }
 
-static void other_spec(struct fixture *f, const char *text) {
-    spec_free(f->spec);
-    f->spec = NULL;
-    load(f, text);
-}
-
 static void test_refused_takes_its_claim_back(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
@@ -61,12 +55,11 @@ static void test_ended_elsewhere(void **state) {
     assert_int_equal(journal_report_put(f->e->journal, uid, "{}", &err), 0);
     resource_list_clear(&cloud.things);
     struct run *run = NULL;
-    struct provider *p = NULL;
     run_close(f->run);
     f->run = NULL;
     assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
     f->run = run;
-    assert_int_equal(run_provider(run, "aws", &p, &err), 0);
+    assert_int_equal(run_open_offers(run, &err), 0);
     assert_int_equal(run_lock(run, &err), 0);
     assert_int_equal(adopt_stack(run, NULL, &err), 0);
     assert_int_equal(claim_take(run, &err), 0);
@@ -97,6 +90,46 @@ static void test_a_leftover_is_not_the_stack(void **state) {
     assert_false(f->run->nodes[0].exists);
 }
 
+/* Somebody else ended the stack and began it again: found, and the journal's own forgotten only by who acts on it. */
+static void test_what_reconcile_finds(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    GP_AUTO_FINDING struct finding found = {0};
+    assert_int_equal(launch(f, &err), 0);
+    run_unlock(f->run);
+    GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
+    add(RES_INSTANCE, "i-9", &f->run->stack, 1);
+    add(RES_INSTANCE, "i-8", &f->run->stack, 0)->state = RES_STOPPING;
+    cloud.gone_after = 100;
+    assert_int_equal(reconcile(f->run, &found, &err), 0);
+    assert_null(found.ended_uid);
+    assert_int_equal(found.extras.list.len, 2);
+    assert_true(finding_has_extras(&found));
+    assert_int_equal(found.earlier_uids.n, 0);
+
+    struct stack theirs = {
+        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("bbbbbbbbbbbbbbbb"), .spec_hash = xstrdup("")};
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].claim) cloud.things.list.items[i].state = RES_GONE;
+    add(RES_GROUP, "sg-2", &theirs, -1);
+    stack_clear(&theirs);
+    assert_int_equal(reconcile(f->run, &found, &err), 0);
+    assert_string_equal(found.ended_uid, uid);
+    assert_string_equal(f->run->stack.uid, "bbbbbbbbbbbbbbbb");
+    assert_int_equal(found.extras.list.len, 0); /* its machines are the earlier stack's now */
+    assert_int_equal(found.earlier_uids.n, 1);
+    assert_string_equal(found.earlier_uids.v[0], uid);
+    struct stack known = {0};
+    assert_int_equal(journal_stack_get(f->e->journal, "me", "t", &known, NULL, &err), 0);
+    assert_string_equal(known.uid, uid); /* reconcile forgets nothing */
+    stack_clear(&known);
+    assert_int_equal(run_lock(f->run, &err), 0);
+    assert_int_equal(adopt_stack(f->run, &found, &err), 0);
+    assert_int_equal(journal_stack_get(f->e->journal, "me", "t", &known, NULL, &err), 0);
+    assert_string_equal(known.uid, "bbbbbbbbbbbbbbbb");
+    stack_clear(&known);
+}
+
 static void test_expired_with_machines_is_refused(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
@@ -112,7 +145,7 @@ static void test_other_machines_are_refused(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
     assert_int_equal(up(f, &err), -GP_EUSAGE);
     assert_non_null(strstr(err.msg, "'offers'"));
     struct plan plan = {0};
@@ -156,7 +189,7 @@ static void test_other_machines_after_the_end(void **state) {
     assert_int_equal(launch(f, &err), 0);
     for (size_t i = 0; i < cloud.things.list.len; i++)
         if (cloud.things.list.items[i].kind == RES_INSTANCE) cloud.things.list.items[i].state = RES_GONE;
-    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
     refuse_all();
     assert_int_equal(up(f, &err), -GP_ECAPACITY);
 }
@@ -172,7 +205,7 @@ static void test_changed_spec_begins_again(void **state) {
         resource_set(&run->nodes[i].rec.boot_id, "b");
         assert_int_equal(run_node_save(&run->nodes[i], &err), 0);
     }
-    other_spec(f, "name: t\nnodes: 2\nvalidate: {time: 20m}\noffers: [{provider: aws}]\n");
+    load(f, "name: t\nnodes: 2\nvalidate: {time: 20m}\noffers: [{provider: aws}]\n");
     run->spec = f->spec;
     assert_int_equal(claim_remember(run, &err), 0);
     assert_int_equal(run->nodes[0].rec.phase, NODE_REACHING);
@@ -198,6 +231,7 @@ int main(void) {
         T(test_somebody_elses_claim_stays),
         T(test_ended_elsewhere),
         T(test_a_leftover_is_not_the_stack),
+        T(test_what_reconcile_finds),
         T(test_expired_with_machines_is_refused),
         T(test_other_machines_are_refused),
         T(test_networks_of_an_offer_may_change),

@@ -39,7 +39,6 @@ static void test_no_credentials_at_all(void **state) {
 /* Machines of the same stack at two clouds. */
 static void launch_at_both(struct fixture *f) {
     struct gp_error err = {0};
-    spec_free(f->spec);
     load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: local}]\n");
     assert_int_equal(launch(f, &err), 0);
     resource_set(&add(RES_INSTANCE, "node-2", &f->run->stack, 2)->provider, "local");
@@ -128,7 +127,6 @@ static void test_one_of_two_cannot_be_looked_at(void **state) {
     struct gp_error err = {0};
     struct stack there = {
         .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
-    spec_free(f->spec);
     load(f, "name: t\nnodes: 2\noffers: [{provider: local}, {provider: aws}]\n");
     resource_set(&add(RES_INSTANCE, "node-0", &there, 0)->provider, "local");
     stack_clear(&there);

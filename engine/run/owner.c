@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose stack it is: asks the journal, no cloud. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/run/owner.h"
+
+int owner_find_stack(struct journal *j, const char *name, const char *owner, struct stack *ret, struct gp_error *err) {
+    struct stack_list all = {0};
+    const struct stack *found = NULL;
+    int r = journal_stacks(j, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        if (!str_eq(s->name, name) || (owner != NULL && !str_eq(s->owner, owner))) continue;
+        if (found != NULL)
+            r = gp_fail(err, GP_EUSAGE,
+                        "'%s': the journal has stacks of that name for the owners %s and %s: choose one with "
+                        "--owner NAME or GPUPROV_OWNER",
+                        name, found->owner, s->owner);
+        found = s;
+    }
+    if (r == 0 && found == NULL) r = gp_fail(err, GP_ENOTFOUND, "the journal has no stack '%s'", name);
+    if (r == 0) stack_copy(ret, found);
+    stack_list_clear(&all);
+    return r;
+}
+
+int owner_recall(struct run *run, struct gp_error *err) {
+    struct stack known = {0};
+    struct gp_error why = {0};
+    int r = owner_find_stack(run->e->journal, run->stack.name, run->owner, &known, &why);
+    if (r == -GP_ENOTFOUND) return 0;
+    if (r == 0 && run->owner == NULL) run->owner = xstrdup(known.owner);
+    stack_clear(&known);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
+static bool offers_name(const struct spec *spec, const char *provider) {
+    for (size_t i = 0; i < spec->offers.len; i++)
+        if (strcmp(spec->offers.items[i].provider, provider) == 0) return true;
+    return false;
+}
+
+void owner_order_of(const struct spec *spec, struct owner_order *ret) {
+    for (int principal = 1; principal >= 0; principal--)
+        for (size_t i = 0; provider_registry[i] != NULL; i++)
+            if (provider_registry[i]->principal == (principal == 1) && offers_name(spec, provider_registry[i]->name))
+                vec_push(&ret->names, provider_registry[i]->name);
+}
+
+void owner_order_clear(struct owner_order *o) { vec_free(&o->names); }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose stack it is. In this order: --owner or GPUPROV_OWNER; whom the journal has a stack of that name for; the
+ * principal of a cloud that the spec names; the login name. The owner of the first claim stays the stack's. */
+#ifndef GP_ENGINE_OWNER_H
+#define GP_ENGINE_OWNER_H
+
+#include "engine/run/run.h"
+
+/* The journal's stack of this name, of `owner` alone where that is not NULL. -GP_ENOTFOUND: it has none; -GP_EUSAGE
+ * with the owners: it has several. */
+int owner_find_stack(struct journal *j, const char *name, const char *owner, struct stack *ret, struct gp_error *err);
+/* Sets run->owner where the journal knows it; leaves it as it is where the journal does not. */
+int owner_recall(struct run *run, struct gp_error *err);
+/* The providers of the spec's offers, each once, in the order in which they are opened, since the first decides an
+ * owner that is not known: clouds that have principals, as the registry lists them, then the others. The order of
+ * the offers must not decide it: it may change while the stack is there. Names are borrowed. */
+struct owner_order {
+    VEC_OF(const char *) names;
+};
+void owner_order_of(const struct spec *spec, struct owner_order *ret);
+void owner_order_clear(struct owner_order *o);
+
+#endif
