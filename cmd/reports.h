@@ -6,7 +6,7 @@
 
 #include "verbs.h"
 
-#include "output/report.h"
+#include "output/report_forms.h"
 
 struct report_opts {
     struct opt_list files; /* "FORM=FILE" each */

@@ -9,7 +9,7 @@
 #include "base/form.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "output/report.h"
+#include "output/report_forms.h"
 #include "providers/http.h"
 
 #define ACCOUNT "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -17,17 +17,7 @@ static int from_memory(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (run->stack.uid == NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
-    struct node_record_list records = {0};
-    if (r == 0) r = journal_nodes(run->e->journal, run->stack.uid, &records, err);
-    for (size_t i = 0; r == 0 && i < records.list.len; i++) {
-        struct node_record *rec = &records.list.items[i];
-        if (rec->slot < 0 || rec->slot >= RUN_MAX_SLOTS) continue;
-        run_nodes_alloc(run, rec->slot + 1);
-        node_record_clear(&run->nodes[rec->slot].rec);
-        run->nodes[rec->slot].rec = *rec;
-        *rec = (struct node_record){0};
-    }
-    node_record_list_clear(&records);
+    if (r == 0) r = run_nodes_recall(run, err);
     return r == 0 ? reconcile_listing(run, &known, NULL, err) : r;
 }
 

@@ -3,7 +3,7 @@
  * Content-Security-Policy forbids them). Plots come first, then every check. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 #include "base/clock.h"
 #include "report_figures.h"

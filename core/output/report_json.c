@@ -2,7 +2,7 @@
 /* A report as JSON, by docs/report.schema.json, indented; and in one line of text. Any thread. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 #include "base/json.h"
 #include "report_parts.h"

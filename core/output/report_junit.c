@@ -4,7 +4,7 @@
  * CI must not show as green is never green: a required check that did not run is an error. Pure. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 #include "base/clock.h"
 #include "report_parts.h"

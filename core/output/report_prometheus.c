@@ -3,7 +3,7 @@
  * samples after the other, as the format wants. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 #include "report_parts.h"
 

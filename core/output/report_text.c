@@ -3,7 +3,7 @@
  * and where that comes from, with a bar. Lines are broken to a width. Judges nothing. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 #include "base/clock.h"
 #include "report_parts.h"

@@ -10,23 +10,6 @@
 #include "engine/run/owner.h"
 #include "engine/run/run_provider.h"
 
-/* The journal's stack of that name, with its owner and its spec. */
-static int known_stack(struct run *run, char **ret_spec, struct gp_error *err) {
-    struct stack known = {0};
-    int r = owner_recall(run, err);
-    if (r != 0 || run->owner == NULL) return r;
-    struct gp_error why = {0};
-    r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, ret_spec, &why);
-    if (r == -GP_ENOTFOUND) return 0;
-    if (r != 0) {
-        if (err != NULL) *err = why;
-        return r;
-    }
-    stack_clear(&run->stack);
-    run->stack = known;
-    return 0;
-}
-
 static int spec_from_journal(struct run *run, const char *text, struct gp_error *err) {
     struct spec_problems problems = {0};
     struct gp_error why = {0};
@@ -135,7 +118,9 @@ static int open_stack(struct engine *e, const struct spec *spec, const char *nam
     int r = run_open(e, spec, spec != NULL ? spec->name : name, &run, err);
     if (r == 0) run->ending = mode == OPEN_ENDING;
     if (r == 0) run->looking = mode == OPEN_LOOKING;
-    if (r == 0) r = known_stack(run, &text, err);
+    bool known = false;
+    if (r == 0) r = owner_recall(run, err);
+    if (r == 0) r = owner_recall_stack(run, &text, &known, err);
     if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0') r = spec_from_journal(run, text, err);
     if (r == 0 && mode != OPEN_NOTHING) r = open_providers(run, spec, err);
     if (r == 0 && run->providers.len == 0 && mode == OPEN_STRICT)

@@ -35,6 +35,22 @@ int owner_recall(struct run *run, struct gp_error *err) {
     return r;
 }
 
+int owner_recall_stack(struct run *run, char **ret_spec, bool *ret_known, struct gp_error *err) {
+    struct stack known = {0};
+    struct gp_error why = {0};
+    if (run->owner == NULL) return 0; /* no provider opened: nothing is known of whose stack it would be */
+    int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, ret_spec, &why);
+    *ret_known = r == 0;
+    if (r == -GP_ENOTFOUND) return 0;
+    if (r != 0) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    stack_clear(&run->stack);
+    run->stack = known;
+    return 0;
+}
+
 static bool offers_name(const struct spec *spec, const char *provider) {
     for (size_t i = 0; i < spec->offers.len; i++)
         if (strcmp(spec->offers.items[i].provider, provider) == 0) return true;

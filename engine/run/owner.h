@@ -11,6 +11,9 @@
 int owner_find_stack(struct journal *j, const char *name, const char *owner, struct stack *ret, struct gp_error *err);
 /* Sets run->owner where the journal knows it; leaves it as it is where the journal does not. */
 int owner_recall(struct run *run, struct gp_error *err);
+/* Sets run->stack to the journal's, where the owner is known and the journal has it: *ret_known. ret_spec may be
+ * NULL. */
+int owner_recall_stack(struct run *run, char **ret_spec, bool *ret_known, struct gp_error *err);
 /* The providers of the spec's offers, each once, in the order in which they are opened, since the first decides an
  * owner that is not known: clouds that have principals, as the registry lists them, then the others. The order of
  * the offers must not decide it: it may change while the stack is there. Names are borrowed. */

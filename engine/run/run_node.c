@@ -36,6 +36,23 @@ void run_nodes_free(struct run *run) {
     free(run->nodes);
 }
 
+int run_nodes_recall(struct run *run, struct gp_error *err) {
+    if (run->stack.uid == NULL) return 0;
+    struct node_record_list records = {0};
+    int r = journal_nodes(run->e->journal, run->stack.uid, &records, err);
+    for (size_t i = 0; r == 0 && i < records.list.len; i++) {
+        struct node_record *rec = &records.list.items[i];
+        if (rec->slot < 0 || rec->slot >= RUN_MAX_SLOTS) continue;
+        run_nodes_alloc(run, rec->slot + 1);
+        struct run_node *n = &run->nodes[rec->slot];
+        node_record_clear(&n->rec);
+        n->rec = *rec;
+        *rec = (struct node_record){0};
+    }
+    node_record_list_clear(&records);
+    return r;
+}
+
 bool run_any_exists(const struct run *run) {
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists) return true;

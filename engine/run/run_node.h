@@ -32,6 +32,8 @@ struct run_node {
 
 /* Makes the run have at least n nodes; new ones are planned and have no machine. */
 void run_nodes_alloc(struct run *run, int n);
+/* Their records as the journal has them. */
+int run_nodes_recall(struct run *run, struct gp_error *err);
 void run_nodes_free(struct run *run);
 bool run_any_exists(const struct run *run); /* any node has a machine */
 /* Starts a node's story again at NODE_REACHING (validate, a changed spec, a crash in between). */

@@ -9,6 +9,7 @@
 #include "engine/run/ending.h"
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -22,21 +23,10 @@ static bool has_slot(const struct run *run, const struct resource *r) {
 
 /* What the journal remembers of this stack, before the cloud is asked. */
 static int recall(struct run *run, struct gp_error *err) {
-    struct stack known = {0};
-    struct gp_error why = {0};
-    if (run->owner == NULL) return 0; /* no provider opened: nothing is known of whose stack it would be */
-    int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, NULL, &why);
-    if (r == -GP_ENOTFOUND) {
-        run->adopted = run->stack.uid == NULL;
-        return 0;
-    }
-    if (r != 0) {
-        if (err != NULL) *err = why;
-        return r;
-    }
-    stack_clear(&run->stack);
-    run->stack = known;
-    return 0;
+    bool known = true;
+    int r = owner_recall_stack(run, NULL, &known, err);
+    if (!known) run->adopted = run->stack.uid == NULL;
+    return r;
 }
 
 /* Where the journal knows something of this stack, that provider is asked too. */
@@ -54,23 +44,6 @@ static int recall_providers(struct run *run, struct gp_error *err) {
     if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) r = ending_provider(run, open.list.items[i].provider, err);
     intent_list_clear(&open);
-    return r;
-}
-
-static int recall_nodes(struct run *run, struct gp_error *err) {
-    if (run->stack.uid == NULL) return 0;
-    struct node_record_list records = {0};
-    int r = journal_nodes(run->e->journal, run->stack.uid, &records, err);
-    for (size_t i = 0; r == 0 && i < records.list.len; i++) {
-        struct node_record *rec = &records.list.items[i];
-        if (rec->slot < 0 || rec->slot >= RUN_MAX_SLOTS) continue;
-        run_nodes_alloc(run, rec->slot + 1);
-        struct run_node *n = &run->nodes[rec->slot];
-        node_record_clear(&n->rec);
-        n->rec = *rec;
-        *rec = (struct node_record){0};
-    }
-    node_record_list_clear(&records);
     return r;
 }
 
@@ -250,7 +223,7 @@ int reconcile(struct run *run, struct finding *ret, struct gp_error *err) {
     int r = recall(run, err);
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     if (r == 0) r = recall_providers(run, err);
-    if (r == 0) r = recall_nodes(run, err);
+    if (r == 0) r = run_nodes_recall(run, err);
     if (r == 0) r = list_until_settled(run, &seen, err);
     return r == 0 ? reconcile_listing(run, &seen, ret, err) : r;
 }

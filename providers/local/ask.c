@@ -4,7 +4,7 @@
 
 #include "providers/local/ask.h"
 
-#include "providers/local/claim.h"
+#include "providers/local/local_claim.h"
 
 #include <errno.h>
 #include <fcntl.h>

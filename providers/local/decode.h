@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "providers/local/claim.h"
 #include "providers/local/holder.h"
+#include "providers/local/local_claim.h"
 
 /* claim.json; path: named in the error. ret->dir stays NULL. */
 int local_decode_claim(const json_t *j, const char *path, struct local_claim *ret, struct gp_error *err);

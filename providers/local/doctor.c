@@ -6,8 +6,8 @@
 #include "providers/local/doctor.h"
 
 #include "base/clock.h"
-#include "providers/local/claim.h"
 #include "providers/local/local.h"
+#include "providers/local/local_claim.h"
 #include "providers/local/netns.h"
 #include "providers/local/userns.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "providers/local/claim.h"
+#include "providers/local/local_claim.h"
 #include "providers/local/netns.h"
 #include "providers/local/userns.h"
 

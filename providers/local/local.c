@@ -10,9 +10,9 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "providers/local/ask.h"
-#include "providers/local/claim.h"
 #include "providers/local/decode.h"
 #include "providers/local/holder.h"
+#include "providers/local/local_claim.h"
 #include "providers/local/offers.h"
 #include "providers/provider.h"
 

@@ -4,7 +4,7 @@
  * executable's sealed copy. Any thread. */
 #include "base/gp_base.h"
 
-#include "providers/local/claim.h"
+#include "providers/local/local_claim.h"
 
 #include "base/fs.h"
 #include "base/json.h"

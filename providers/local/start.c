@@ -8,10 +8,10 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "providers/local/claim.h"
 #include "providers/local/decode.h"
 #include "providers/local/doctor.h"
 #include "providers/local/holder.h"
+#include "providers/local/local_claim.h"
 #include "providers/local/userns.h"
 
 #include <errno.h>

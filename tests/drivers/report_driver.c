@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "output/output.h"
-#include "output/report.h"
+#include "output/report_forms.h"
 
 #include <locale.h>
 

@@ -8,8 +8,8 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
-#include "providers/local/claim.h"
 #include "providers/local/local.h"
+#include "providers/local/local_claim.h"
 #include "providers/local/netns.h"
 #include "providers/provider.h"
 #include "ssh/ssh.h"

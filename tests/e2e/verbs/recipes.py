@@ -214,7 +214,7 @@ RECIPES = {
         rows={"validate/suite/gpu_models.tsv": [(r"\Z", MODEL_ROWS)]}),
     "a form of the report": Recipe(
         new={"core/output/report_recipe.c": FORM},
-        rows={"core/output/report.h": [(r"next\(html\)", " \\\n    next(recipe)")]}),
+        rows={"core/output/report_forms.h": [(r"next\(html\)", " \\\n    next(recipe)")]}),
     "a verb": Recipe(
         new={"cmd/verb_recipe.c": VERB},
         rows={"cmd/verbs.h": [(r"row\(version\)", " \\\n    row(recipe)")]}),

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "cmd/verbs.h"
 #include "output/output.h"
-#include "output/report.h"
+#include "output/report_forms.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

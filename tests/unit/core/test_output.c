@@ -3,7 +3,7 @@
 #include "base/gp_base.h"
 
 #include "output/output.h"
-#include "output/report.h"
+#include "output/report_forms.h"
 #include "output/width.h"
 #include "folder.h"
 

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "model/event.h"
-#include "output/report.h"
+#include "output/report_forms.h"
 #include "output/width.h"
 
 #include <setjmp.h>

@@ -64,7 +64,7 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
     *ret_key = xstrdup("ssh-ed25519 OWN");
     return commit(ctx, "ssh-ed25519 OWN", err);
 }
-/* In place of bootstrap/run.c: the node's story ends here. */
+/* In place of bootstrap/bootstrap.c: the node's story ends here. */
 int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
                   struct gp_error *err) {
     (void)l;

@@ -5,9 +5,9 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "providers/local/claim.h"
 #include "providers/local/decode.h"
 #include "providers/local/local.h"
+#include "providers/local/local_claim.h"
 #include "providers/provider.h"
 #include "folder.h"
 

@@ -3,7 +3,7 @@
  * holders. Any thread; the callers say when the lock must be held. */
 #include "base/gp_base.h"
 
-#include "providers/local/claim.h"
+#include "providers/local/local_claim.h"
 
 #include "base/form.h"
 #include "base/fs.h"

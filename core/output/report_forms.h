@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Report writers: one struct report, several forms. Each writer is pure: it appends to a string and
  * judges nothing. Adding a form is one file and one name in REPORT_FORM_LIST. Any thread. */
-#ifndef GP_OUTPUT_REPORT_H
-#define GP_OUTPUT_REPORT_H
+#ifndef GP_OUTPUT_REPORT_FORMS_H
+#define GP_OUTPUT_REPORT_FORMS_H
 
 #include "base/error.h"
 #include "base/str.h"

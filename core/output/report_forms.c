@@ -2,7 +2,7 @@
 /* The forms that a report is written in, and writing one into a file. Judges nothing. Any thread. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 #include "base/fs.h"
 #include "output.h"
