@@ -85,11 +85,11 @@ struct provider_ops {
     const char *summary;              /* one line for `gpuprov providers` */
     const struct spec_provider *spec; /* what a spec may say of it: the row that the spec language gets */
     enum provider_ends ends;
-    bool principal;    /* open learns from the cloud whose credentials they are; else the login name is the owner */
-    bool unique_claim; /* the cloud keeps a stack's name unique; false: single writer only */
-    bool user_data;    /* create wants rendered cloud-init and a first-contact host key */
-    bool key_rotation; /* the host key came with user-data and must be replaced */
-    bool billed;       /* nodes cost money */
+    bool principal;          /* the cloud knows whose credentials these are; else the login name is the owner */
+    bool unique_claim;       /* the cloud keeps a stack's name unique; false: single writer only */
+    bool user_data;          /* create wants rendered cloud-init and a first-contact host key */
+    bool key_rotation;       /* the host key came with user-data and must be replaced */
+    bool billed;             /* nodes cost money */
     int64_t boot_timeout_ms; /* from create to an SSH banner */
     int64_t settle_ms;       /* how long a tag list may lag behind a create */
 
