@@ -4,7 +4,7 @@
  * another one's fault is not blamed for it. No I/O. */
 #include "base/gp_base.h"
 
-#include "validate/gang.h"
+#include "validate/gang_session.h"
 
 #include "base/json.h"
 #include "validate/judge.h"

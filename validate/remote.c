@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small things that run_node.c and gang.c share: the command line of the agent, the words for how it
+/* Small things that run_node.c and gang_session.c share: the command line of the agent, the words for how it
  * ended, events. No I/O. Any thread. */
 #include "base/gp_base.h"
 

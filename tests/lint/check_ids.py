@@ -21,7 +21,7 @@ OWN = {
 }
 # In OWN, only the file of the check itself may name it, and these: the tables that give a row its code.
 CODE_TABLES = ["validate/agent/kind_cuda.c", "validate/agent/checks/gpu/check_gpu.c",
-               "validate/agent/checks/host/host_checks.c", "validate/agent/gang/gang.c"]
+               "validate/agent/checks/host/host_checks.c", "validate/agent/gang/gang_exchange.c"]
 EXCEPTIONS = {
     # kept reports name the check that tells which GPUs a node has; a unit test holds it to the row's flag
     ("core/model/report.h", "gpu.presence"): "REPORT_IDENTITY_CHECK",

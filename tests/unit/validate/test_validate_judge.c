@@ -5,7 +5,7 @@
 
 #include "validate/judge.h"
 
-#include "validate/gang.h"
+#include "validate/gang_session.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -15,7 +15,7 @@ static struct gang_who *who_of(struct check_ctx *c) {
     return all;
 }
 
-static bool tell(struct check_ctx *c, const struct gang_who *own) {
+static bool exchange_who(struct check_ctx *c, const struct gang_who *own) {
     struct gang_who *all = who_of(c);
     c->who = all;
     if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)own, (dev_addr)(uintptr_t)all, sizeof *own, &c->comm_err) !=
@@ -34,7 +34,7 @@ bool gang_meet(struct check_ctx *c, int node) {
     struct utsname u;
     struct gang_who own = {.gpu = c->gpu, .node = node, .alike = c->same_gpu};
     if (uname(&u) == 0) str_put(own.host, sizeof own.host, u.nodename);
-    return tell(c, &own);
+    return exchange_who(c, &own);
 }
 
 bool gang_has_gpus(const struct check_ctx *c) {
@@ -126,7 +126,7 @@ void gang_open_gpus(struct check_ctx *c) {
     c->no_gpu_culprit = -1;
     struct gang_who own = c->who[c->rank];
     open_own(c, &own);
-    if (!tell(c, &own)) return;
+    if (!exchange_who(c, &own)) return;
     for (int i = 0; i < c->size && c->no_gpu[0] == '\0'; i++)
         if (c->who[i].open != 1) without(c, i, c->who[i].why);
     struct gp_error err = {0};

@@ -3,7 +3,7 @@
  * figures in data.gpus. Text and numbers only; writes nothing. One thread. */
 #include "base/gp_base.h"
 
-#include "run.h"
+#include "suite_run.h"
 
 static void add_gpu(struct agent_result *all, const struct agent_result *one, size_t room, bool first) {
     struct str *s = &all->data;

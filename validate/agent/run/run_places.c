@@ -4,7 +4,7 @@
  * result. A GPU that was lost is not asked again. Calls no driver. */
 #include "base/gp_base.h"
 
-#include "run.h"
+#include "suite_run.h"
 
 #include "base/clock.h"
 
@@ -64,7 +64,7 @@ static void place_lose(struct run_place *p, const struct run_said *said, const c
 }
 
 /* Kills the worker of an unanswered question. False: SIGKILL did not end it. */
-static bool place_kill(struct run *run, struct run_place *p, const char *what, int *ret_status) {
+static bool place_kill(struct suite_run *run, struct run_place *p, const char *what, int *ret_status) {
     pid_t pid = p->worker.pid;
     bool reaped = worker_kill(&p->worker, ret_status) && !agent_fault("stuck", (int)(p - run->places), 0);
     p->loaded = p->gpu < 0 && p->loaded;
@@ -78,7 +78,7 @@ static bool place_kill(struct run *run, struct run_place *p, const char *what, i
 /* --- one question --- */
 
 /* The worker did not answer: it is killed, and why becomes the answer. */
-static void ask_failed(struct run *run, struct ask *a, const struct gp_error *err) {
+static void ask_failed(struct suite_run *run, struct ask *a, const struct gp_error *err) {
     char text[64], took[32], name[32];
     int status = 0;
     const struct check_info *info = ask_info(a);
@@ -124,7 +124,7 @@ static void ask_failed(struct run *run, struct ask *a, const struct gp_error *er
     a->waiting = false;
 }
 
-static void ask_send(struct run *run, struct ask *a) {
+static void ask_send(struct suite_run *run, struct ask *a) {
     struct run_place *p = a->p;
     struct gp_error err = {0};
     a->began_ms = clock_ms();
@@ -158,7 +158,7 @@ static void ask_rested(struct ask *a) {
     place_lose(a->p, &a->said, info->id);
 }
 
-static void ask_message(struct run *run, struct ask *a, const struct worker_msg *m) {
+static void ask_message(struct suite_run *run, struct ask *a, const struct worker_msg *m) {
     struct gp_error err = {0};
     if (m->kind == MSG_RESULT && !a->has_result && a->check != REQUEST_LOAD) {
         if (worker_get_result(m, &a->r, &err)) {
@@ -177,7 +177,7 @@ static void ask_message(struct run *run, struct ask *a, const struct worker_msg 
     }
 }
 
-static void ask_read(struct run *run, struct ask *a) {
+static void ask_read(struct suite_run *run, struct ask *a) {
     struct gp_error err = {0};
     while (a->waiting) {
         struct worker_msg m = {0};
@@ -196,7 +196,7 @@ static void ask_read(struct run *run, struct ask *a) {
 /* --- many questions at once --- */
 
 /* Sends all and waits for all: the barrier between checks. */
-static void ask_all(struct run *run, struct ask *asks, size_t n) {
+static void ask_all(struct suite_run *run, struct ask *asks, size_t n) {
     for (size_t i = 0; i < n; i++) ask_send(run, &asks[i]);
     for (;;) {
         struct pollfd fds[RUN_MAX_GPUS + 1];
@@ -248,7 +248,7 @@ static void load_done(struct run_place *p, const struct ask *a) {
     }
 }
 
-static void load_places(struct run *run, int first, int last) {
+static void load_places(struct suite_run *run, int first, int last) {
     struct ask asks[RUN_MAX_GPUS + 1];
     size_t n = 0;
     memset(asks, 0, sizeof asks);
@@ -264,11 +264,11 @@ static void load_places(struct run *run, int first, int last) {
     }
 }
 
-void places_load(struct run *run, bool host, bool gpus) { load_places(run, host ? 0 : 1, gpus ? run->gpus : 0); }
+void places_load(struct suite_run *run, bool host, bool gpus) { load_places(run, host ? 0 : 1, gpus ? run->gpus : 0); }
 
 /* --- checks --- */
 
-static void ask_prepare(struct run *run, const struct pick *pick, struct run_place *p, int64_t budget_ms,
+static void ask_prepare(struct suite_run *run, const struct pick *pick, struct run_place *p, int64_t budget_ms,
                         struct ask *a) {
     *a = (struct ask){.p = p, .check = (int32_t)(pick->info - check_table), .budget_ms = budget_ms};
     a->limit_ms = GP_MIN(budget_ms + LIMIT_SLACK_MS, clock_left_ms(run->hard_ms));
@@ -285,7 +285,7 @@ static bool place_answers(struct ask *a) {
     return false;
 }
 
-void place_ask_host(struct run *run, const struct pick *pick, struct agent_result *r) {
+void place_ask_host(struct suite_run *run, const struct pick *pick, struct agent_result *r) {
     struct ask a;
     ask_prepare(run, pick, &run->places[0], pick->budget_ms, &a);
     if (place_answers(&a)) ask_all(run, &a, 1);
@@ -294,7 +294,7 @@ void place_ask_host(struct run *run, const struct pick *pick, struct agent_resul
     agent_judge(r, 1, !run->unjudged);
 }
 
-static void ask_together(struct run *run, const struct pick *pick, struct ask *asks) {
+static void ask_together(struct suite_run *run, const struct pick *pick, struct ask *asks) {
     struct ask ready[RUN_MAX_GPUS];
     int who[RUN_MAX_GPUS];
     size_t n = 0;
@@ -308,14 +308,14 @@ static void ask_together(struct run *run, const struct pick *pick, struct ask *a
     for (size_t i = 0; i < n; i++) asks[who[i]] = ready[i];
 }
 
-static void ask_in_turn(struct run *run, const struct pick *pick, struct ask *asks) {
+static void ask_in_turn(struct suite_run *run, const struct pick *pick, struct ask *asks) {
     for (int g = 0; g < run->gpus; g++) {
         ask_prepare(run, pick, &run->places[g + 1], pick->budget_ms / run->gpus, &asks[g]);
         if (place_answers(&asks[g])) ask_all(run, &asks[g], 1);
     }
 }
 
-void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_result *r) {
+void place_ask_gpus(struct suite_run *run, const struct pick *pick, struct agent_result *r) {
     const struct check_info *info = pick->info;
     struct ask asks[RUN_MAX_GPUS];
     struct agent_result each[RUN_MAX_GPUS];
@@ -347,7 +347,7 @@ void place_ask_gpus(struct run *run, const struct pick *pick, struct agent_resul
 
 /* One that SIGKILL does not end is held by a driver, and a node that holds one is not good, whatever its
  * checks said. */
-void places_end(struct run *run, struct str *ret_left) {
+void places_end(struct suite_run *run, struct str *ret_left) {
     struct worker workers[RUN_MAX_GPUS + 1];
     for (size_t i = 0; i < GP_ARRAY_LEN(workers); i++) workers[i] = run->places[i].worker;
     worker_dismiss(workers, GP_ARRAY_LEN(workers), clock_deadline(DISMISS_MS));

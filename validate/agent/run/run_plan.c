@@ -2,7 +2,7 @@
 /* What `run` is asked for: its options, and the checks that they choose. Starts nothing. */
 #include "base/gp_base.h"
 
-#include "run.h"
+#include "suite_run.h"
 
 #include <sys/utsname.h>
 #include <time.h>
@@ -14,20 +14,20 @@ static int64_t wall_ms(void) {
 }
 
 /* Can this program do it, and does it apply here? What cannot apply is not said to be left out. */
-static bool applies(const struct run *run, const struct check_info *c) {
+static bool applies(const struct suite_run *run, const struct check_info *c) {
     bool gpus = run->ctx.gpus_expected > 0 || agent_dev_nvidia_count() > 0;
     if (c->level == CHECK_GANG || !agent_check_ops(c->id)) return false;
     if ((c->level == CHECK_GPU || (c->needs & NEED_GPU)) && !gpus) return false;
     return !(c->needs & NEED_GPUS) || GP_MAX(run->gpus, run->ctx.gpus_expected) >= 2;
 }
 
-static void add(struct run *run, const struct check_info *info) {
+static void add(struct suite_run *run, const struct check_info *info) {
     if (run->n_picks < GP_ARRAY_LEN(run->picks))
         run->picks[run->n_picks++] = (struct pick){.info = info, .core = info->core, .required = info->required};
 }
 
 /* With --checks: those, in that order, whatever they take. */
-static int take_named(struct run *run, const char *ids, struct gp_error *err) {
+static int take_named(struct suite_run *run, const char *ids, struct gp_error *err) {
     struct check_list list = {.n = 0};
     GP_AUTO_STRV struct strv names = {0};
     GP_AUTO_STR struct str node = {0};
@@ -48,7 +48,7 @@ static int take_named(struct run *run, const char *ids, struct gp_error *err) {
     return rc;
 }
 
-int run_setup(struct run *run, int argc, char **argv, struct gp_error *err) {
+int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err) {
     const char *ids = NULL, *floors = NULL;
     int64_t gpus = -1, now_ms = -1;
     bool json = false;

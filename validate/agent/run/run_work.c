@@ -3,7 +3,7 @@
  * whether its GPU came to rest. One thread; the parent watches and kills. */
 #include "base/gp_base.h"
 
-#include "run.h"
+#include "suite_run.h"
 
 #include "base/clock.h"
 
@@ -50,7 +50,7 @@ static void load(struct check_ctx *c, struct run_said *said) {
 }
 
 /* What the checks to come need of libraries, so that none of it counts as their time. */
-static void load_checks(const struct run *run, struct check_ctx *c, struct run_said *said) {
+static void load_checks(const struct suite_run *run, struct check_ctx *c, struct run_said *said) {
     int64_t began = clock_ms();
     for (size_t i = 0; c->dev && i < run->n_picks; i++) {
         const struct check_ops *ops = run->picks[i].taken ? agent_check_ops(run->picks[i].info->id) : NULL;
@@ -82,7 +82,7 @@ static void rest(struct check_ctx *c, struct run_said *said) {
 }
 
 void run_worker(void *arg, int in, int out) {
-    struct run *run = arg;
+    struct suite_run *run = arg;
     struct check_ctx c = run->ctx;
     c.gpu = run->place - 1;
     struct run_request q;

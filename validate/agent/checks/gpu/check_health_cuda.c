@@ -134,7 +134,7 @@ static void add(struct str *s, const char *name, int64_t v) {
     if (v >= 0) str_addf(s, "%s\"%s\":%lld", s->len ? "," : "", name, (long long)v);
 }
 
-static void tell(const struct nvml_counters *n, const struct nvml_facts *f, struct agent_result *r) {
+static void report_figures(const struct nvml_counters *n, const struct nvml_facts *f, struct agent_result *r) {
     GP_AUTO_STR struct str s = {0};
     add(&s, "recovery_action", n->recovery);
     add(&s, "ecc_uncorrected", total(n->ecc[NVML_UNCORRECTED][NVML_VOLATILE]));
@@ -194,7 +194,7 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r) {
     judge_pages(&n, r);
     judge_links(c, model, &n, r);
     judge_sample(model, &f, &s, r);
-    tell(&n, &f, r);
+    report_figures(&n, &f, r);
     read_log(f.pci, r);
     bool told = n.recovery >= 0 || total(n.ecc[NVML_UNCORRECTED][NVML_VOLATILE]) >= 0 || n.remap_pending >= 0 ||
                 n.retired_pending >= 0;

@@ -48,7 +48,7 @@ static void on_off(struct str *s, const char *key, int64_t v) {
     if (v >= 0) str_addf(s, ",\"%s\":%s", key, v > 0 ? "true" : "false");
 }
 
-static void tell(const struct gpu *g, struct str *s) {
+static void add_identity(const struct gpu *g, struct str *s) {
     char id[16] = "", subsystem[16] = "";
     if (g->id.device > 0) snprintf(id, sizeof id, "%04x", g->id.device);
     if (g->id.subsystem > 0) snprintf(subsystem, sizeof subsystem, "%04x", g->id.subsystem);
@@ -184,7 +184,7 @@ int presence_gpu(const struct check_ctx *c, int index, bool nvml, struct str *js
                      "gpu %d: %s", index, err.msg);
     }
     g.model = g.id.device > 0 ? gpu_model_find(g.id.device, g.id.subsystem) : NULL;
-    tell(&g, json);
+    add_identity(&g, json);
     *ret = (struct presence_seen){.bytes = g.bytes};
     str_put(ret->name, sizeof ret->name, g.name);
     str_put(ret->model, sizeof ret->model, g.model != NULL ? gpu_model_name(g.model) : g.name);

@@ -170,7 +170,7 @@ static void judge_gpudirect(const struct ports *all, struct agent_result *r) {
               "dma-buf");
 }
 
-static void tell(const struct ports *all, struct agent_result *r) {
+static void report_ports(const struct ports *all, struct agent_result *r) {
     GP_AUTO_STR struct str s = {0};
     for (size_t i = 0; i < all->list.len && i < 64; i++) {
         const struct port *p = &all->list.items[i];
@@ -215,7 +215,7 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
         blame(r, VERDICT_FAIL, "no_active_port", "look at cables, switch and subnet manager (ibstat)",
               "no RDMA port is active");
     for (size_t i = 0; i < all.list.len; i++) judge_port(&all, &all.list.items[i], r);
-    tell(&all, r);
+    report_ports(&all, r);
     if (all.list.len > 0) judge_errors(&all, r);
     judge_gpudirect(&all, r);
     agent_metric(r, "devices", all.devices);

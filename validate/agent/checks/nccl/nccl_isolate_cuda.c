@@ -353,7 +353,7 @@ static bool three(struct search *s) {
 
 /* --- what was found --- */
 
-static void tell(struct search *s, struct agent_result *r, bool finished, struct str *text) {
+static void report_blame(struct search *s, struct agent_result *r, bool finished, struct str *text) {
     char name[120];
     GP_AUTO_STR struct str who = {.max = 250};
     for (int i = 0; i < s->c->size; i++) {
@@ -392,7 +392,7 @@ void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffe
     for (size_t i = 0; i < s->n_suspects && ok; i++)
         if (s->suspects[i].n == 2) ok = tell_pair(s, s->suspects[i]);
     for (size_t i = 0; i < s->n_cross && ok; i++) ok = narrow_cross(s, s->cross[i].a, s->cross[i].b);
-    tell(s, r, ok, text);
+    report_blame(s, r, ok, text);
     str_clear(&s->notes);
     free(s->color);
     free(s->all);

@@ -3,7 +3,7 @@
  * watched, until the first certain failure; then what was not run, and the end. */
 #include "base/gp_base.h"
 
-#include "run.h"
+#include "suite_run.h"
 
 #include "base/clock.h"
 #include "gang_local.h"
@@ -13,7 +13,7 @@
 #define SLACK_MS 15000 /* stated seconds choose, they do not condemn a busy machine */
 
 /* The driver is loaded by all GPUs' workers at once, before the clock starts. */
-static void load(struct run *run) {
+static void load(struct suite_run *run) {
     bool host = false, gpus = false;
     for (size_t i = 0; i < run->n_picks; i++) {
         const struct check_info *c = run->picks[i].info;
@@ -39,7 +39,7 @@ static void load(struct run *run) {
 }
 
 /* A failure that nothing of the caller's could take back. */
-static bool is_certain(const struct run *run, const struct agent_result *r) {
+static bool is_certain(const struct suite_run *run, const struct agent_result *r) {
     if (r->faults == VERDICT_FAIL || (r->verdict == VERDICT_FAIL && r->by_limits != VERDICT_FAIL)) return true;
     for (size_t i = 0; i < run->own_floors.n; i++)
         if (&check_table[run->own_floors.items[i]] == r->check) return false;
@@ -47,7 +47,7 @@ static bool is_certain(const struct run *run, const struct agent_result *r) {
 }
 
 /* What this check may use: its share, less where earlier ones took longer than they should. */
-static struct pick in_time(const struct run *run, size_t at) {
+static struct pick in_time(const struct suite_run *run, size_t at) {
     struct pick p = run->picks[at];
     int64_t stated_ms = (int64_t)p.info->seconds * 1000;
     int64_t rest_ms = pick_seconds(run->picks + at + 1, run->n_picks - at - 1) * 1000;
@@ -56,7 +56,7 @@ static struct pick in_time(const struct run *run, size_t at) {
     return p;
 }
 
-static void not_run(struct run *run, const struct check_info *info, const char *code, const char *why) {
+static void not_run(struct suite_run *run, const struct check_info *info, const char *code, const char *why) {
     struct agent_result r;
     agent_result_init(&r, info);
     agent_set(&r, VERDICT_SKIPPED, code, "not run: %s", why);
@@ -64,7 +64,7 @@ static void not_run(struct run *run, const struct check_info *info, const char *
     agent_result_clear(&r);
 }
 
-static void run_checks(struct run *run) {
+static void run_checks(struct suite_run *run) {
     GP_AUTO_FREE char *failed = NULL;
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
         const struct check_info *info = run->picks[i].info;
@@ -91,7 +91,7 @@ static void run_checks(struct run *run) {
     }
 }
 
-static void say_left_out(struct run *run) {
+static void say_left_out(struct suite_run *run) {
     char have[32];
     duration_format(have, sizeof have, run->time_ms);
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
@@ -106,7 +106,7 @@ static void say_left_out(struct run *run) {
 
 /* What is about all GPUs together, when nobody said which checks: what the time allows, in the table's order.
  * Without a controller it is not required, so what does not fit is only said. */
-static void run_gang(struct run *run, struct str *why) {
+static void run_gang(struct suite_run *run, struct str *why) {
     struct gang_local gang = {.gpus = run->gpus, .unjudged = run->unjudged};
     int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
     bool alone = gang_local_ranks(run->gpus) < 2;
@@ -137,7 +137,7 @@ static void run_gang(struct run *run, struct str *why) {
     if (gang.checks.n) gang_run_local(&gang, &run->emit, why);
 }
 
-static int run_all(struct run *run) {
+static int run_all(struct suite_run *run) {
     emit_hello(&run->emit, -1, 0);
     load(run);
     int64_t need_ms = GP_MAX(run->time_ms, pick_seconds(run->picks, run->n_picks) * 1000);
@@ -159,7 +159,7 @@ static int run_all(struct run *run) {
 
 int verb_run(int argc, char **argv) {
     struct gp_error err = {0};
-    struct run *run = xcalloc(1, sizeof *run);
+    struct suite_run *run = xcalloc(1, sizeof *run);
     run->emit.fd = STDOUT_FILENO;
     for (size_t i = 0; i < GP_ARRAY_LEN(run->places); i++)
         run->places[i] = (struct run_place){.worker = WORKER_NONE, .gpu = (int)i - 1};

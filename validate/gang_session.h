@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by gang.c (runs the ranks) and gang_merge.c (makes verdicts of what they said). */
+/* Shared by gang_session.c (runs the ranks) and gang_merge.c (makes verdicts of what they said). */
 #ifndef GP_VALIDATE_GANG_H
 #define GP_VALIDATE_GANG_H
 

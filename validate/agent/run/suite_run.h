@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of `run` share: run.c tells the story, run_plan.c chooses, run_places.c keeps the
+/* What the parts of `run` share: suite_run.c tells the story, run_plan.c chooses, run_places.c keeps the
  * workers and asks them, run_work.c is what happens inside one, run_merge.c makes one result of all
  * GPUs'. The parent never calls a driver. */
 #ifndef GP_AGENT_RUN_H
@@ -39,7 +39,7 @@ struct run_place {
     char stuck_in[64];
 };
 
-struct run {
+struct suite_run {
     struct check_ctx ctx; /* what every worker starts from */
     char host[65];
     struct pick picks[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* in the order of the run */
@@ -59,20 +59,20 @@ struct run {
 };
 
 /* run_plan.c: options and the choice. 0 or -GP_EUSAGE. */
-int run_setup(struct run *run, int argc, char **argv, struct gp_error *err);
+int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err);
 
-/* run_work.c: a worker's life. arg: struct run. */
+/* run_work.c: a worker's life. arg: struct suite_run. */
 void run_worker(void *arg, int in, int out);
 
 /* run_places.c */
 /* Starts workers where there is none and has them load, all at once. */
-void places_load(struct run *run, bool host, bool gpus);
+void places_load(struct suite_run *run, bool host, bool gpus);
 /* Runs one check in the host's place, or on all GPUs (side by side or in turns as its row says) with
  * one result. r: to be cleared by the caller. Returns when every worker has answered and rests. */
-void place_ask_host(struct run *run, const struct pick *p, struct agent_result *r);
-void place_ask_gpus(struct run *run, const struct pick *p, struct agent_result *r);
+void place_ask_host(struct suite_run *run, const struct pick *p, struct agent_result *r);
+void place_ask_gpus(struct suite_run *run, const struct pick *p, struct agent_result *r);
 /* Ends all workers. Adds to *ret_left what could not be ended, in words; "" when all is gone. */
-void places_end(struct run *run, struct str *ret_left);
+void places_end(struct suite_run *run, struct str *ret_left);
 
 /* run_merge.c: of all GPUs the worst verdict and the worst figures, each GPU's own in data.gpus. */
 void run_merge(struct agent_result *all, const struct agent_result *each, size_t n);

@@ -4,7 +4,7 @@
  * stdin only. What each rank said is merged into the gang's results and each node's share (gang_merge.c). */
 #include "base/gp_base.h"
 
-#include "validate/gang.h"
+#include "validate/gang_session.h"
 
 #include "base/fs.h"
 #include "base/secret.h"
