@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What run_node.c, run_local.c and gang_session.c share: the agent's place on a node, how a command's end reads, events. */
+/* Shared by run_node.c, run_local.c and gang_session.c: the agent on a node, how a command's end reads, events. */
 #ifndef GP_VALIDATE_REMOTE_H
 #define GP_VALIDATE_REMOTE_H
 
