@@ -6,7 +6,6 @@ import base64
 import calendar
 import hashlib
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ec2_lab import HERE, SPEC, THERE, Cloud, InLab, clouds, labs, tags
@@ -271,12 +270,12 @@ def test_with_every_signature_checked(program, tmp_path):
 
 # --- the end that needs nobody ---
 
-def own_end(program, tmp):
+def test_the_nodes_own_end(program, tmp_path):
     """The deadline passes while a step runs: the node powers itself off, EC2 terminates it, and `up` says
     what happened."""
-    with clouds.Ec2Lab(tmp) as lab:
-        cloud, gpuprov = Cloud(lab), InLab(lab, program, tmp / "state", tmp)
-        path = tmp / "spec.yaml"
+    with clouds.Ec2Lab(tmp_path) as lab:
+        cloud, gpuprov = Cloud(lab), InLab(lab, program, tmp_path / "state", tmp_path)
+        path = tmp_path / "spec.yaml"
         path.write_text(SPEC.format(name="llm", nodes=1, offers=HERE, ttl="1m", require="host.memory", bootstrap="",
                                     access="", image=cloud.images[HERE]).replace("echo hello > ~/hello", "sleep 600"))
         p = gpuprov.popen("up", path)
@@ -295,15 +294,3 @@ def own_end(program, tmp):
         assert cloud.alive() == []
         gpuprov("gc")  # what is left costs nothing: the claim
         cloud.nothing_left()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def under_way(request, program, tmp_path_factory):
-    """own_end() is a minute of waiting: it begins with the first test, in a cloud of its own."""
-    wanted = any(i.name == "test_the_nodes_own_end" for i in request.session.items)
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(own_end, program, tmp_path_factory.mktemp("own-end")) if wanted else None
-
-
-def test_the_nodes_own_end(under_way):
-    under_way.result()
