@@ -24,7 +24,7 @@ ROOMS = {
     "core/model": (["*.h", "!spec_internal.h"], ["core/base"]),
     "core/journal": (["journal.h"], ["core/base", "core/model"]),
     "core/ssh": (["ssh.h", "link.h"], ["core/base", "core/model/event.h"]),
-    "core/output": (["output.h", "report.h", "width.h"], ["core/base", "core/model"]),
+    "core/output": (["output.h", "report_forms.h", "width.h"], ["core/base", "core/model"]),
     "templates": (["templates.h"], ["core/base"]),
     "bootstrap": (["bootstrap.h"], ["core/base", "core/model", "core/ssh/link.h", "templates"]),
     # Facts about checks and GPU models; both sides of the wire use them.

@@ -159,11 +159,11 @@ static void test_networks_of_an_offer_may_change(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, ssh_from: [192.0.2.0/24]}]\n");
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws, ssh_from: [192.0.2.0/24]}]\n");
     struct plan plan = {0};
     assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
     plan_clear(&plan);
-    other_spec(f, "name: t\nnodes: 2\noffers: [{provider: aws, image: {id: ami-1}}]\n");
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws, image: {id: ami-1}}]\n");
     assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
     assert_non_null(strstr(err.msg, "'offers'"));
 }
@@ -171,7 +171,7 @@ static void test_networks_of_an_offer_may_change(void **state) {
 static void test_plan_of_the_most_nodes(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    other_spec(f, "name: t\nnodes: 4096\noffers: [{provider: aws}]\n");
+    load(f, "name: t\nnodes: 4096\noffers: [{provider: aws}]\n");
     struct plan plan = {0};
     assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
     int nodes = 0;
