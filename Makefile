@@ -124,7 +124,7 @@ docs: all
 	$(B)/gpuprov checks --models >docs/gpu-models.md
 
 format:
-	clang-format -i $(FORMAT_FILES)
+	@clang-format -i $(FORMAT_FILES)
 
 install: all
 	install -D -m 0755 $(B)/gpuprov $(DESTDIR)$(PREFIX)/bin/gpuprov

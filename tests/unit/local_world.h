@@ -8,12 +8,12 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
+#include "folder.h"
 #include "providers/local/local.h"
 #include "providers/local/local_claim.h"
 #include "providers/local/netns.h"
 #include "providers/provider.h"
 #include "ssh/ssh.h"
-#include "folder.h"
 
 #include <dirent.h>
 #include <net/if.h>
@@ -242,8 +242,9 @@ static int setup(void **state) {
     GP_AUTO_STR struct str report = {0};
     bool usable = false;
     be_alone();
-    if (make_folder(w.state, sizeof w.state, "local-test") == NULL || ssh_global_init(&err) != 0 || gp_cancel_init(&w.cancel, &err) != 0 ||
-        ssh_key_make("test", &w.key, &w.pubkey, &err) != 0 || local_doctor(&report, &usable, &err) != 0) {
+    if (make_folder(w.state, sizeof w.state, "local-test") == NULL || ssh_global_init(&err) != 0 ||
+        gp_cancel_init(&w.cancel, &err) != 0 || ssh_key_make("test", &w.key, &w.pubkey, &err) != 0 ||
+        local_doctor(&report, &usable, &err) != 0) {
         print_error("%s\n", err.msg);
         return -1;
     }

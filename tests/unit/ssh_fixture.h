@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "ssh/ssh.h"
 #include "folder.h"
+#include "ssh/ssh.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,13 +2,13 @@
 /* Progress writers, tables, the text report: what reaches a terminal, a pipe and a program. */
 #include "base/gp_base.h"
 
+#include "folder.h"
 #include "output/output.h"
 #include "output/report_forms.h"
 #include "output/width.h"
-#include "folder.h"
 
-#include <jansson.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>

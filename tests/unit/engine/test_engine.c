@@ -60,7 +60,6 @@ static void test_bad_parameter_ends_at_once(void **state) {
 }
 
 static void two_entries(struct fixture *f) {
-    spec_free(f->spec);
     load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: aws}]\n");
 }
 

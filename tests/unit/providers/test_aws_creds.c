@@ -4,8 +4,8 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
-#include "providers/aws/aws_int.h"
 #include "folder.h"
+#include "providers/aws/aws_int.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,11 +5,11 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "folder.h"
 #include "providers/local/decode.h"
 #include "providers/local/local.h"
 #include "providers/local/local_claim.h"
 #include "providers/provider.h"
-#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -201,6 +201,7 @@ static int create(struct cloud *c, int slots, const struct intent *replay, struc
                           .region = (char[]){"north"},
                           .zone = (char[]){"north-1"},
                           .instance_type = (char[]){"gpu_8x"},
+                          .image = (char[]){""},
                           .price_usd_per_h = replay ? -1 : 12.5,
                           .gpus = replay ? -1 : 8};
     struct create_req req = {.stack = &stack,
