@@ -21,7 +21,7 @@ def forget(gpuprov):
         f.unlink()
 
 
-def wait_call(p, proxy, ready, seconds=60):
+def wait_call(p, proxy, ready, seconds=180):
     labs.wait_for("a call", lambda: ready() or p.poll() is not None, seconds)
     assert p.poll() is None, (p.communicate(), [c.action for c in proxy.calls])
 
