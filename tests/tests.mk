@@ -59,9 +59,9 @@ fuzz-programs: $(FUZZ_BIN)
 check: unit contract fuzz-replay e2e
 unit: $(UNIT_BIN)
 	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py unit $(UNIT_BIN)
-# test_provider needs a provider to talk to: tests/e2e/nodes/test_provider_contract.py starts it.
+# test_provider and test_provider_faults need a provider to talk to: tests/e2e/nodes/test_provider_contract.py starts it.
 contract: $(CONTRACT_BIN) all unit
-	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py contract $(filter-out %/test_provider,$(CONTRACT_BIN))
+	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py contract $(filter-out %/test_provider %/test_provider_faults,$(CONTRACT_BIN))
 fuzz-replay: $(FUZZ_BIN) contract
 	@$(TEST_ENV) $(TEST_RUN) $(PYTHON) tests/run.py fuzz $(FUZZ_BIN)
 e2e: all fuzz-replay

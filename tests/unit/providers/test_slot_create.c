@@ -6,6 +6,9 @@
 
 #include "providers/common/slot_create.h"
 
+#include "base/fs.h"
+#include "folder.h"
+
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -36,7 +39,7 @@ struct cloud {
     int sends[MAX], looks[MAX], lists, destroyed;
     int hidden_lists; /* so many lists show nothing yet */
     bool destroy_fails, list_fails, cancel_at_poll;
-    char path[64];
+    char dir[128], path[160];
 };
 
 static int slot_of(const struct intent *in) { return in->slot_first; }
@@ -165,8 +168,8 @@ static int destroy(void *ctx, const struct resource_list *what, struct gp_error 
 
 static int setup(void **state) {
     struct cloud *c = xcalloc(1, sizeof *c);
-    snprintf(c->path, sizeof c->path, "/tmp/gpuprov-slots-%d.db", (int)getpid());
-    unlink(c->path);
+    if (make_folder(c->dir, sizeof c->dir, "slots") == NULL) return -1;
+    snprintf(c->path, sizeof c->path, "%s/journal.db", c->dir);
     c->ops = (struct slot_ops){.provider = "cloud",
                                .settle_ms = 500,
                                .poll_ms = 1,
@@ -188,9 +191,9 @@ static int teardown(void **state) {
     resource_list_clear(&c->there);
     journal_close(c->journal);
     gp_cancel_clear(&c->cancel);
-    unlink(c->path);
+    int r = fs_remove_tree(c->dir, NULL);
     free(c);
-    return 0;
+    return r;
 }
 
 static int create(struct cloud *c, int slots, const struct intent *replay, struct resource_list *ret,
