@@ -246,7 +246,8 @@ static void many_creates(const char *base, const char *tag) {
 static void test_many(void **state) {
     (void)state;
     many_creates(plain, "h1");
-    assert_int_equal(number("most"), 16); /* at_once */
+    int64_t most = number("most");
+    assert_in_range(most, 2, 16); /* side by side, at_once at most */
 }
 
 static void test_many_http2(void **state) {
