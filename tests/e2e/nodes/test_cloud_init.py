@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 import lab as labs  # noqa: E402
+from waiting import wait_for  # noqa: E402
 
 DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "cloud_init_driver"
 FAR = 4000000000
@@ -64,6 +65,7 @@ def boot(lab, tmp_path):
 @pytest.mark.namespaces
 def test_user_data_is_valid(lab, tmp_path):
     host = lab.add("light", "schema", "10.77.1.1")
+    wait_for(host.ssh_up)
     host.put("/root/user-data", render(tmp_path))
     said = host.sh("cloud-init schema -c /root/user-data")
     assert "Valid" in said.stdout, said

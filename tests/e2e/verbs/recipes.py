@@ -153,7 +153,7 @@ FORM = r'''/* SPDX-License-Identifier: Apache-2.0 */
 /* A report in one line. */
 #include "base/gp_base.h"
 
-#include "report.h"
+#include "report_forms.h"
 
 static int write_recipe(const struct report *r, const struct report_style *style, struct str *out,
                         struct gp_error *err) {
