@@ -106,7 +106,7 @@ def main():
     problems += [f"docs/how-it-works.md: {p}" for p in exit_codes()]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
-        problems += [f"{page.relative_to(ROOT)}: {p}" for check in (lambda t: files(page, t), commands) for p in check(text)]
+        problems += [f"{page.relative_to(ROOT)}: {p}" for p in (*files(page, text), *commands(text))]
     print("\n".join(problems) or "pages: figures, files, links, verbs and options are those of the project")
     return bool(problems)
 
