@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creating what is missing: gang-wise, offer after offer, each attempt after its intent (which the
- * provider commits). A create whose outcome is unknown is settled before anything else is tried. */
+ * provider commits). A create whose outcome is unknown is settled before anything else is tried. What a refused
+ * create made all the same is used; where the rest cannot be had beside it, it is given back. */
 #include "base/gp_base.h"
 
 #include "engine/stack/launch.h"
@@ -9,6 +10,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/give_back.h"
 #include "templates/templates.h"
 
 #define REPLAYS 3
@@ -23,6 +25,7 @@ struct launch {
     VEC_OF(struct ruled_out) out;
     struct str reasons;
     struct gp_error last; /* refusal */
+    bool nowhere;         /* every offer that fits has refused what is missing */
     int worst_exit;
     enum gp_code worst;
     struct secret host_key; /* first-contact pair, one per launch */
@@ -151,13 +154,29 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     return r;
 }
 
+int launch_settle(struct run *run, const struct intent *in, struct gp_error *err) {
+    struct intent_list open = {0};
+    struct gp_error why = {0}, unread = {0};
+    int r = launch_replay(run, in, &why);
+    if (r == 0) return 0;
+    bool is_open = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, &unread) != 0;
+    for (size_t i = 0; i < open.list.len; i++) is_open = is_open || open.list.items[i].id == in->id;
+    intent_list_clear(&open);
+    if (is_open) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "it made nothing: %s", why.msg);
+    return 0;
+}
+
 /* Replays every open launch; after it nothing is unknown any more, or it failed. */
 static int settle_unknown(struct run *run, struct gp_error *err) {
     struct intent_list open = {0};
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++)
         if (open.list.items[i].kind == RES_INSTANCE && str_eq(open.list.items[i].spec_hash, run->spec->hash))
-            r = launch_replay(run, &open.list.items[i], err);
+            r = launch_settle(run, &open.list.items[i], err);
     intent_list_clear(&open);
     return r;
 }
@@ -235,22 +254,26 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     if (p->ops->billed) engine_note_billed(run->e, under_way, true); /* for the second Ctrl-C */
     r = p->ops->create(p, &req, &made, err);
     if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
-    for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, but not written down */
+    for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, perhaps not written down */
         if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
-    if (r == -GP_EUNKNOWN) {
-        gp_error_clear(err);
-        r = settle_unknown(run, err);
-        if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
-        return r;
+    if (r == -GP_EBILLED) return r;
+    struct gp_error why = {0};
+    int taken = take_created(run, &made, p->ops->user_data ? l->host_key_public : NULL, &why);
+    if (taken != 0) {
+        if (err != NULL) *err = why;
+        return taken;
     }
-    if (r != 0) return r;
-    return take_created(run, &made, p->ops->user_data ? l->host_key_public : NULL, err);
+    if (r != -GP_EUNKNOWN) return r;
+    gp_error_clear(err);
+    r = settle_unknown(run, err);
+    if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
+    return r;
 }
 
-static bool all_exist(const struct run *run, int first, int count) {
+static bool any_exists(const struct run *run, int first, int count) {
     for (int s = first; s < first + count; s++)
-        if (!run->nodes[s].exists) return false;
-    return true;
+        if (run->nodes[s].exists) return true;
+    return false;
 }
 
 /* What a failed create rules out; NONE: it ends the launch. An unknown outcome is never a refusal. */
@@ -286,6 +309,7 @@ static bool note_refusal(struct launch *l, const struct offer *o, const struct g
     return true;
 }
 
+/* 0: some or all of the range exist now. */
 static int launch_range(struct launch *l, const struct offer_list *offers, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     bool skipped = false;
@@ -300,14 +324,14 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
         }
         struct gp_error why = {0};
         int r = try_offer(l, o, first, count, &why);
-        if (r == 0 && all_exist(run, first, count)) return 0;
-        if (r == 0) /* a settled launch that made nothing: go on with the next offer */
-            continue;
-        if (!note_refusal(l, o, &why)) {
+        if (r != 0 && !note_refusal(l, o, &why)) {
             if (err != NULL) *err = why;
             return r;
         }
+        if (any_exists(run, first, count)) return 0;
+        /* refused, or a settled launch that made nothing: go on with the next offer */
     }
+    l->nowhere = true;
     if (l->out.len == 1 && !skipped) { /* then its own words say more */
         if (err != NULL) *err = l->last;
         return gp_wrap(err, "no offer has %d node%s", count, count == 1 ? "" : "s");
@@ -318,15 +342,39 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
                                   "that are there");
 }
 
+/* Until nothing is missing: each round makes some of it, or fails. */
+static int launch_all(struct launch *l, const struct offer_list *offers, struct gp_error *err) {
+    for (;;) {
+        int first = 0, count = 0, wanted = l->run->spec->nodes;
+        while (first < wanted && l->run->nodes[first].exists) first++;
+        if (first == wanted) return 0;
+        while (first + count < wanted && !l->run->nodes[first + count].exists) count++;
+        int r = launch_range(l, offers, first, count, err);
+        if (r != 0) return r;
+    }
+}
+
 int launch_missing(struct run *run, const struct offer_list *offers, struct gp_error *err) {
     struct launch l = {.run = run};
-    int r = 0, wanted = run->spec->nodes;
-    for (int s = 0; r == 0 && s < wanted;) {
-        int count = 0;
-        while (s + count < wanted && !run->nodes[s + count].exists) count++;
-        if (count > 0) r = launch_range(&l, offers, s, count, err);
-        s += count + 1;
+    int wanted = run->spec->nodes, r = 0;
+    bool *before = xcalloc((size_t)wanted, sizeof *before);
+    int *made = xcalloc((size_t)wanted, sizeof *made);
+    for (int s = 0; s < wanted; s++) before[s] = run->nodes[s].exists;
+    for (;;) {
+        struct gp_error why = {0};
+        size_t n = 0;
+        l.nowhere = false;
+        r = launch_all(&l, offers, &why);
+        for (int s = 0; s < wanted; s++)
+            if (run->nodes[s].exists && !before[s]) made[n++] = s;
+        bool part = r != 0 && l.nowhere && n > 0;
+        if (part) r = give_back(run, made, n, err); /* then the whole gang may fit elsewhere */
+        if (part && r == 0) continue;
+        if (!part && r != 0 && err != NULL) *err = why;
+        break;
     }
+    free(before);
+    free(made);
     vec_free(&l.out);
     str_clear(&l.reasons);
     secret_clear(&l.host_key);

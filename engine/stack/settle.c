@@ -15,29 +15,6 @@
 
 #define INTENT_REPLAY_MAX_AGE_S (12 * 3600)
 
-static int is_open(struct run *run, int64_t id, bool *ret, struct gp_error *err) {
-    struct intent_list open = {0};
-    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
-    *ret = false;
-    for (size_t i = 0; i < open.list.len; i++) *ret = *ret || open.list.items[i].id == id;
-    intent_list_clear(&open);
-    return r;
-}
-
-/* A replay that the cloud refuses made nothing, and that settles it too. */
-static int replay(struct run *run, const struct intent *in, struct gp_error *err) {
-    struct gp_error why = {0};
-    bool open = true;
-    int r = launch_replay(run, in, &why);
-    if (r == 0) return 0;
-    if (is_open(run, in->id, &open, NULL) != 0 || open) {
-        if (err != NULL) *err = why;
-        return r;
-    }
-    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "it made nothing: %s", why.msg);
-    return 0;
-}
-
 static bool all_there(const struct run *run, const struct intent *in) {
     bool all = true;
     for (int s = in->slot_first; s < in->slot_first + in->slot_count; s++)
@@ -71,7 +48,7 @@ static int settle_launch(struct run *run, const struct intent *in, struct findin
     if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
     bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
     if (!same_spec) return settle_by_listing(run, in, found, err);
-    if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return replay(run, in, err);
+    if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return launch_settle(run, in, err);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
               "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
               "looks for it",

@@ -42,6 +42,7 @@ static struct {
     int list_fails_at, hide_instances_at;    /* the n-th list and all after it; that one list only */
     char tried[512];
     int double_create; /* creates two machines for every slot */
+    int partial[16];   /* so many slots that the n-th create makes before its refusal */
     bool group_lingers;
     struct engine *cancel_in_create; /* Ctrl-C while the first create is under way */
     bool never_made;                 /* the lost create made nothing */
@@ -194,7 +195,8 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
         str_put(err->detail, sizeof err->detail, no->detail);
         journal_intent_end(j, in.id, INTENT_FAILED, no->detail, NULL);
     }
-    for (int s = req->slot_first; r == 0 && !cloud.never_made && s < req->slot_first + req->slot_count; s++) {
+    int make = r == 0 && !cloud.never_made ? req->slot_count : n < 16 ? cloud.partial[n] : 0;
+    for (int s = req->slot_first; s < req->slot_first + make; s++) {
         char id[32];
         for (int twin = 0; twin <= cloud.double_create; twin++) {
             snprintf(id, sizeof id, "i-%d%s", s, twin ? "-twin" : "");

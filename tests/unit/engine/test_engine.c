@@ -59,6 +59,49 @@ static void test_bad_parameter_ends_at_once(void **state) {
     assert_string_equal(cloud.tried, "r1-a ");
 }
 
+/* Clouds with one machine per create call: what a refused gang made is used, and only the rest is asked for. */
+static void test_part_of_a_gang_is_completed(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, "name: t\nnodes: 4\noffers: [{provider: aws}]\n");
+    cloud.script[0] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
+    cloud.partial[0] = 3;
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a r1-b ");
+    assert_int_equal(running(), 4);
+    for (int s = 0; s < 4; s++) assert_int_equal(f->run->nodes[s].rec.attempt, s < 3 ? 1 : 2);
+}
+
+/* The rest is nowhere in that region: the part is given back before the whole gang is tried in another one. */
+static void test_part_of_a_gang_is_given_back(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, "name: t\nnodes: 4\noffers: [{provider: aws}]\n");
+    cloud.script[0] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
+    cloud.script[1] = cloud.script[0];
+    cloud.partial[0] = 3;
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a r1-b r2-a ");
+    assert_int_equal(running(), 4);
+    for (int s = 0; s < 4; s++) assert_true(f->run->nodes[s].rec.attempt >= 2);
+}
+
+/* Nowhere at all: nothing that this launch made is left. What was there before stays. */
+static void test_part_of_a_gang_is_not_kept(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, "name: t\nnodes: 4\noffers: [{provider: aws}]\n");
+    for (int i = 0; i < 3; i++)
+        cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "InsufficientInstanceCapacity"};
+    cloud.partial[0] = 1;
+    cloud.partial[1] = 1;
+    cloud.partial[2] = 2;
+    assert_int_equal(launch(f, &err), -GP_ECAPACITY);
+    assert_string_equal(cloud.tried, "r1-a r1-b r2-a ");
+    assert_int_equal(running(), 0);
+    down_ok(f);
+}
+
 static void two_entries(struct fixture *f) {
     load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: aws}]\n");
 }
@@ -283,6 +326,9 @@ int main(void) {
         T(test_region_skips_its_zones),
         T(test_all_refused_names_each),
         T(test_bad_parameter_ends_at_once),
+        T(test_part_of_a_gang_is_completed),
+        T(test_part_of_a_gang_is_given_back),
+        T(test_part_of_a_gang_is_not_kept),
         T(test_bad_parameter_of_an_offer_tries_the_next),
         T(test_all_offers_bad_names_each),
         T(test_no_money_rules_out_the_provider),
