@@ -26,7 +26,7 @@ struct spec_image {
 };
 
 struct spec_offer {
-    char *provider;      /* of a registered row (spec_provider.h); which keys it takes is said there */
+    char *provider;      /* of a registered row (spec_provider.h), which lists the keys that it takes */
     struct strv regions; /* empty: the provider's default region */
     struct strv zones;   /* empty: every zone of the region */
     enum spec_market market;

@@ -7,7 +7,7 @@
 
 struct run_node;
 
-void work_begin(struct run *run); /* what the checks are told about this run */
+void work_begin(struct run *run); /* fills run->validation: the facts of this run that the checks get */
 /* work(n) for every wanted node that has a machine, from its beginning, under the watcher. */
 int work_on_nodes(struct run *run, void (*work)(struct run_node *n), struct gp_error *err);
 /* Whether nodes that were READY answer and were not rebooted since; each that differs is reported. */

@@ -33,12 +33,12 @@ struct cloud_said {
 /* The first row that matches, in the table's order. Never NULL: an unknown code gets a row of scope OFFER. */
 const struct cloud_error *cloud_error_find(const struct cloud_error *rows, size_t n, const struct cloud_said *said);
 
-/* For http_req.judge. row: of what was said, NULL where nothing was. malformed: the body is not what a success has. */
+/* For http_req.judge. row: of the error in the reply, NULL without one. malformed: no body of a success. */
 enum http_verdict cloud_judge(const struct http_resp *resp, const struct cloud_error *row, bool malformed);
 
 /* Sets err from the row: "WHAT: CODE: MESSAGE: advice (request ID)". Returns -err->code. */
 int cloud_fail(struct gp_error *err, const char *what, const struct cloud_said *said, const struct cloud_error *row);
-/* The same for a reply in which nothing was said: an HTTP status, or a success without a `form` ("JSON") body. */
+/* The same for a reply without an error of the cloud: an HTTP status, or a success without a `form` ("JSON") body. */
 int cloud_fail_status(struct gp_error *err, const char *what, const struct http_resp *resp, const char *form);
 
 /* Whether a call that failed may have been acted on. http: what http_call returned. */
