@@ -305,9 +305,9 @@ static void make_token(const struct create_req *q, char dst[65]) {
     sha256_hex(text, strlen(text), dst);
 }
 
-/* Intent, then the hosts, in the journal: there is no call in between that could be lost. */
-static int take_hosts(struct ssh_provider *s, const struct create_req *q, const struct resource_list *made,
-                      struct gp_error *err) {
+/* An intent, then the hosts: both in the journal, so an intent that is open took nothing. */
+static int open_intent(struct ssh_provider *s, const struct create_req *q, const struct resource_list *made,
+                       int64_t *ret_id, struct gp_error *err) {
     char token[65];
     make_token(q, token);
     GP_AUTO_STR struct str body = {0};
@@ -329,15 +329,16 @@ static int take_hosts(struct ssh_provider *s, const struct create_req *q, const 
                         .state = INTENT_OPEN,
                         .note = (char[]){""}};
     int r = journal_intent(s->journal, &in, err);
-    return r == 0 ? journal_intent_done(s->journal, in.id, made, err) : r;
+    *ret_id = in.id;
+    return r;
 }
 
-static int ssh_create(struct provider *p, const struct create_req *q, struct resource_list *ret, struct gp_error *err) {
-    struct ssh_provider *s = self(p);
+static int take_hosts(struct ssh_provider *s, const struct create_req *q, struct resource_list *made,
+                      struct gp_error *err) {
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     GP_CLEANUP(choice_clear) struct choice c = {0};
-    GP_AUTO_RESOURCES struct resource_list made = {0};
     GP_AUTO_FD int lock = -1;
+    int64_t intent = q->replay != NULL ? q->replay->id : 0;
     int r = load_offer_hosts(q->spec, q->offer->spec_index, &hosts, err);
     if (r == 0) r = lock_hosts(s, &lock, err);
     if (r == 0) r = choose(s, q->spec, &hosts, &c, err);
@@ -345,8 +346,18 @@ static int ssh_create(struct provider *p, const struct create_req *q, struct res
     if ((int)c.free.len < q->slot_count)
         return too_few(&c, q->spec, q->spec->offers.items[q->offer->spec_index].hosts, hosts.list.len, q->slot_count,
                        err);
-    for (int i = 0; i < q->slot_count; i++) push_host(q, &hosts.list.items[c.free.items[i]], q->slot_first + i, &made);
-    r = take_hosts(s, q, &made, err);
+    for (int i = 0; i < q->slot_count; i++) push_host(q, &hosts.list.items[c.free.items[i]], q->slot_first + i, made);
+    if (intent == 0) r = open_intent(s, q, made, &intent, err);
+    return r == 0 ? journal_intent_done(s->journal, intent, made, err) : r;
+}
+
+static int ssh_create(struct provider *p, const struct create_req *q, struct resource_list *ret, struct gp_error *err) {
+    struct ssh_provider *s = self(p);
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct gp_error why = {0};
+    int r = take_hosts(s, q, &made, &why);
+    if (r != 0 && q->replay != NULL) journal_intent_end(s->journal, q->replay->id, INTENT_FAILED, why.detail, NULL);
+    if (r != 0 && err != NULL) *err = why;
     if (r != 0) return r;
     for (size_t i = 0; i < made.list.len; i++) vec_push(&ret->list, made.list.items[i]);
     vec_free(&made.list);

@@ -164,8 +164,8 @@ static struct provider *open_ssh(struct world *w, const char *owner, bool accept
     return p;
 }
 
-static int take(struct world *w, struct provider *p, struct stack *s, int first, int count, int attempt,
-                struct resource_list *ret, struct gp_error *err) {
+static int take_or_replay(struct world *w, struct provider *p, struct stack *s, int first, int count, int attempt,
+                          const struct intent *replay, struct resource_list *ret, struct gp_error *err) {
     char provider[] = "ssh", region[] = "here";
     struct offer o = {.provider = provider, .region = region};
     struct create_req q = {.stack = s,
@@ -177,8 +177,14 @@ static int take(struct world *w, struct provider *p, struct stack *s, int first,
                            .login_pubkey = "",
                            .user_data = "",
                            .host_key_private = "",
-                           .host_key_public = ""};
+                           .host_key_public = "",
+                           .replay = replay};
     return p->ops->create(p, &q, ret, err);
+}
+
+static int take(struct world *w, struct provider *p, struct stack *s, int first, int count, int attempt,
+                struct resource_list *ret, struct gp_error *err) {
+    return take_or_replay(w, p, s, first, count, attempt, NULL, ret, err);
 }
 
 static void new_stack(struct world *w, struct provider *p, const char *name, struct stack *s) {
@@ -261,6 +267,52 @@ static void test_take_and_release(void **state) {
     stack_clear(&again);
 }
 
+static size_t open_intents(struct world *w) {
+    struct intent_list open = {0};
+    assert_int_equal(journal_intents(w->journal, NULL, 1U << INTENT_OPEN, &open, NULL), 0);
+    size_t n = open.list.len;
+    intent_list_clear(&open);
+    return n;
+}
+
+/* A run that was killed after its intent and before its hosts: the replay ends that same intent, whether
+ * the hosts are still free or not. */
+static void test_replay(void **state) {
+    struct world *w = *state;
+    struct stack s = {0};
+    struct gp_error err = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0}, none = {0};
+    write_hosts(w, three);
+    struct provider *p = open_ssh(w, "me", false);
+    new_stack(w, p, "llm", &s);
+    char ssh[] = "ssh", here[] = "here", empty[] = "", token[] = "t", hosts[] = "10.0.0.1:22 10.0.0.2:22";
+    for (int round = 0; round < 2; round++) {
+        struct intent cut = {.uid = s.uid,
+                             .provider = ssh,
+                             .region = here,
+                             .zone = empty,
+                             .kind = RES_HOST,
+                             .slot_first = 2 * round,
+                             .slot_count = 2,
+                             .attempt = 1,
+                             .token = token,
+                             .body = hosts,
+                             .offer = empty,
+                             .state = INTENT_OPEN,
+                             .note = empty};
+        assert_int_equal(journal_intent(w->journal, &cut, NULL), 0);
+        assert_int_equal(open_intents(w), 1);
+        int r = take_or_replay(w, p, &s, 2 * round, 2, 1, &cut, round == 0 ? &made : &none, &err);
+        assert_int_equal(r, round == 0 ? 0 : -GP_ECAPACITY); /* three hosts: two, then one too few */
+        assert_int_equal(open_intents(w), 0);
+        gp_error_clear(&err);
+    }
+    assert_int_equal(made.list.len, 2);
+    assert_int_equal(none.list.len, 0);
+    p->ops->close(p);
+    stack_clear(&s);
+}
+
 static void test_gpu_filter(void **state) {
     struct world *w = *state;
     struct gp_error err = {0};
@@ -318,6 +370,7 @@ int main(void) {
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_hosts_errors),
         cmocka_unit_test_setup_teardown(test_take_and_release, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_replay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gpu_filter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_trust_is_required, setup, teardown),
     };
