@@ -20,6 +20,9 @@ struct bootstrap_req {
     const struct spec *spec;
     const char *stack, *uid;
     bool wait_cloud_init;  /* the node was made by user-data */
+    bool ends_itself;      /* a poweroff terminates it: its own end is installed and must run */
+    int64_t expires_s;     /* for that: wall, the cloud's clock */
+    int64_t ttl_s;         /* what is left of it */
     bool packages_allowed; /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
     const char *image_name; /* for "no driver: image X has none" */

@@ -25,12 +25,21 @@ static void boot_var_i64(struct str *out, const char *name, int64_t value) {
 }
 
 static bool want_cloud_init(const struct boot *b) { return b->req->wait_cloud_init; }
+static bool want_deadline(const struct boot *b) { return b->req->ends_itself; }
 static bool want_packages(const struct boot *b) { return b->req->spec->packages.n > 0; }
 static bool want_steps(const struct boot *b) { return b->req->spec->steps.len > 0; }
 static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
 
 static void cloud_init_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
     boot_var_i64(out, "BUDGET", GP_MIN(seconds_left(b), (int64_t)CLOUD_INIT_S));
+}
+
+static void deadline_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
+    struct deadline_req req = {.uid = b->req->uid, .expires_s = b->req->expires_s, .ttl_s = b->req->ttl_s};
+    GP_AUTO_STR struct str line = {0};
+    struct gp_error err = {0};
+    /* refused only for a deadline that is none: then nothing is installed, and verify fails */
+    boot_var(out, "INSTALL", template_deadline(&req, &line, &err) == 0 ? line.s : "false");
 }
 
 static void packages_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
@@ -64,7 +73,7 @@ static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSE
 
 const struct boot_step boot_steps[] = {
     {.name = "cloud-init", .file = "cloud-init", .first = true, .wanted = want_cloud_init, .vars = cloud_init_vars},
-    {.name = "deadline", .file = "deadline", .wanted = want_cloud_init},
+    {.name = "deadline", .file = "deadline", .wanted = want_deadline, .vars = deadline_vars},
     {.name = "packages", .file = "packages", .wanted = want_packages, .vars = packages_vars},
     {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
     {.name = "driver", .file = "driver", .wanted = want_driver, .vars = driver_vars},

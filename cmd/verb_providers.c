@@ -5,7 +5,6 @@
 
 #include "app.h"
 
-#include "providers/aws/aws.h"
 #include "providers/provider.h"
 
 struct opts {
@@ -17,18 +16,8 @@ static const struct opt options[] = {{.name = "policy",
                                       .help = "aws: print the least IAM policy of --owner (else the principal)"},
                                      {0}};
 
-static const char *ends_name(enum provider_ends e) {
-    switch (e) {
-    case ENDS_SERVER: return "server";
-    case ENDS_GUEST: return "guest";
-    case ENDS_GC_ONLY: return "gc-only";
-    case ENDS_NEVER: return "never";
-    }
-    return "?";
-}
-
 /* --owner, or whom the credentials stand for. Caller frees *ret. */
-static int owner_of(struct invocation *inv, char **ret, struct gp_error *err) {
+static int owner_of(struct invocation *inv, const struct provider_ops *ops, char **ret, struct gp_error *err) {
     struct engine *e = NULL;
     struct provider *p = NULL;
     inv->app->engine_opts.scratch = true; /* nothing is launched: no journal on disk */
@@ -39,20 +28,27 @@ static int owner_of(struct invocation *inv, char **ret, struct gp_error *err) {
         return 0;
     }
     struct provider_env env = {.cancel = &e->cancel, .journal = e->journal, .sink = &e->sink};
-    if ((r = provider_aws.open(&env, &p, err)) != 0)
-        return gp_wrap(err, "the policy is for one owner: give --owner NAME, or credentials of AWS");
+    if ((r = ops->open(&env, &p, err)) != 0)
+        return gp_wrap(err, "the policy is for one owner: give --owner NAME, or credentials of %s", ops->name);
     *ret = xstrdup(p->owner);
-    provider_aws.close(p);
+    ops->close(p);
     return 0;
 }
 
 static int print_policy(struct invocation *inv, const char *name, struct gp_error *err) {
-    if (name == NULL || strcmp(name, "aws") != 0)
-        return gp_fail(err, GP_EUSAGE, "--policy is of aws: gpuprov providers aws --policy");
+    const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
+    if (ops == NULL || ops->policy == NULL) {
+        GP_AUTO_STRV struct strv with = {0};
+        for (size_t i = 0; provider_registry[i] != NULL; i++)
+            if (provider_registry[i]->policy != NULL) strv_add(&with, provider_registry[i]->name);
+        GP_AUTO_FREE char *names = strv_join(&with, ", ");
+        return gp_fail(err, GP_EUSAGE, "--policy needs a provider that has one: gpuprov providers NAME --policy (%s)",
+                       names);
+    }
     GP_AUTO_FREE char *owner = NULL;
     GP_AUTO_FREE char *policy = NULL;
-    int r = owner_of(inv, &owner, err);
-    if (r == 0) r = aws_policy_json(owner, &policy, err);
+    int r = owner_of(inv, ops, &owner, err);
+    if (r == 0) r = ops->policy(owner, &policy, err);
     if (r == 0) fputs(policy, stdout);
     return r;
 }
@@ -99,9 +95,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *p = provider_registry[i];
         if (only != NULL && strcmp(only, p->name) != 0) continue;
-        table_row(&t, p->name, ends_name(p->ends), p->billed ? "yes" : "no", p->summary, NULL);
+        table_row(&t, p->name, offer_ends_name(p->ends), p->billed ? "yes" : "no", p->summary, NULL);
         json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:s, s:o}", "name", p->name, "ends",
-                                              ends_name(p->ends), "billed", (int)p->billed, "unique_claim",
+                                              offer_ends_name(p->ends), "billed", (int)p->billed, "unique_claim",
                                               (int)p->unique_claim, "summary", p->summary, "keys", keys_json(p->spec)));
     }
     if (inv->common->json) print_json(json_pack("{s:O}", "providers", list));

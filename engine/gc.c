@@ -247,7 +247,7 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
     int asked = 0;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
-        if (provider != NULL ? strcmp(provider, ops->name) != 0 : ops->ends == ENDS_NEVER) continue;
+        if (provider != NULL ? strcmp(provider, ops->name) != 0 : ops->lent) continue;
         if (provider == NULL && !look_allows(e, ops->name, "")) continue;
         struct gp_error why = {0};
         bool answered = false;

@@ -12,6 +12,32 @@
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
+/* The offers from `first` on state who ends their nodes. Those that only gc would end are left out, unless the spec
+ * accepts that; -GP_EUSAGE when that leaves none. */
+static int check_ends(const struct run *run, const struct provider_ops *ops, size_t first, struct offer_list *l,
+                      struct gp_error *err) {
+    size_t kept = first;
+    for (size_t i = first; i < l->list.len; i++) {
+        struct offer *o = &l->list.items[i];
+        if (o->ends == ENDS_BY_PROVIDER) o->ends = ops->ends;
+        if (o->ends == ENDS_GC_ONLY && run->spec->unattended != UNATTENDED_ACCEPT) {
+            offer_clear(o);
+            continue;
+        }
+        if (kept != i) l->list.items[kept] = *o;
+        kept++;
+    }
+    bool none = kept == first && l->list.len > first;
+    l->list.len = kept;
+    if (!none) return 0;
+    int r = gp_fail(err, GP_EUSAGE,
+                    "%s: only 'gpuprov gc' would terminate these nodes at the deadline, wherever somebody runs it; "
+                    "'limits: {unattended: accept}' in the spec accepts that",
+                    ops->name);
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return r;
+}
+
 /* Every offer of the spec, ranked. An entry that has none is noted; only if all have none it fails. */
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str reasons = {0};
@@ -23,7 +49,9 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         struct provider *p = NULL;
         struct gp_error why = {0};
         int r = run_provider(run, name, &p, &why);
+        size_t first = ret->list.len;
         if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
+        if (r == 0) r = check_ends(run, p->ops, first, ret, &why);
         if (r == 0) continue;
         if (why.code == GP_ECANCELLED || (why.code == GP_EUSAGE && why.scope == GP_SCOPE_NONE)) {
             if (err != NULL) *err = why;
@@ -96,20 +124,10 @@ static int count_missing(const struct run *run, int *ret_first) {
 }
 
 static void add_notes(struct plan *plan, const struct provider_ops *ops) {
-    if (strcmp(ops->name, "local") == 0)
-        strv_add(&plan->notes, "local: nodes are clones of this machine and share its kernel: no "
-                               "security boundary");
+    if (ops->note != NULL) strv_add(&plan->notes, ops->note);
     if (!ops->unique_claim)
         strv_take(&plan->notes, xasprintf("%s: nothing keeps a stack's name unique there: run one gpuprov at a "
                                           "time on this stack",
-                                          ops->name));
-    if (ops->ends == ENDS_GUEST)
-        strv_take(&plan->notes, xasprintf("%s: the node ends itself at its deadline (shutdown "
-                                          "terminates it); 'gpuprov gc' is the second net",
-                                          ops->name));
-    if (ops->ends == ENDS_NEVER)
-        strv_take(&plan->notes, xasprintf("%s: machines that exist already: 'down' releases them and leaves them "
-                                          "running",
                                           ops->name));
 }
 
@@ -167,10 +185,10 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
                 add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'", spec->name);
             add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
             const struct provider_ops *ops = provider_find(plan.offers.list.items[0].provider);
-            plan.ends = xstrdup(view_ends_name(ops->ends));
+            plan.ends = xstrdup(offer_ends_name(plan.offers.list.items[0].ends));
             add_notes(&plan, ops);
         } else {
-            plan.ends = xstrdup(view_ends_name(run->home->ops->ends));
+            plan.ends = xstrdup(offer_ends_name(run->home->ops->ends));
             add_notes(&plan, run->home->ops);
         }
         add_existing(run, &plan);

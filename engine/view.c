@@ -12,12 +12,6 @@ static char *place_of(const struct resource *r) {
     return xasprintf("%s %s", r->provider, r->zone[0] ? r->zone : r->region);
 }
 
-const char *view_ends_name(enum provider_ends ends) {
-    static const char *const names[] = {
-        [ENDS_SERVER] = "server", [ENDS_GUEST] = "guest", [ENDS_GC_ONLY] = "gc-only", [ENDS_NEVER] = "never"};
-    return names[ends];
-}
-
 static char *verdict_of(const struct run_node *n, const struct resource *r) {
     if (!n->exists && r == NULL) return xstrdup(coverage_whole(&n->run->look.covered) ? "no machine" : "not known");
     if (!n->exists)
@@ -101,7 +95,7 @@ static const char *ends_of(const struct run *run) {
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists) name = run->nodes[i].res.provider;
     const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
-    return ops != NULL ? view_ends_name(ops->ends) : "";
+    return ops != NULL ? offer_ends_name(ops->ends) : "";
 }
 
 /* A node in a place that could not be looked at is shown from memory, and its verdict reports that. */

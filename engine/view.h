@@ -5,7 +5,6 @@
 
 #include "engine/run/run.h"
 
-const char *view_ends_name(enum provider_ends ends); /* "server", "guest", "gc-only", "never" */
 /* From a run (reconciled, or remembered only) to plain data. Reads the journal, no cloud. */
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err);
 

@@ -16,8 +16,13 @@
 #include "model/spec_provider.h"
 #include "model/stack.h"
 
-/* Who ends a node at its deadline when gpuprov is gone. */
-enum provider_ends { ENDS_SERVER, ENDS_GUEST, ENDS_GC_ONLY, ENDS_NEVER /* ssh: not ours to end */ };
+/* What a node can do about its own deadline. */
+enum guest_end {
+    GUEST_NOTHING,  /* a poweroff stops the node, not the bill */
+    GUEST_POWEROFF, /* a poweroff terminates it: its own unit is installed and must run */
+};
+/* What a node is: containers have no kernel, driver or init of their own. */
+enum node_shape { NODE_VM, NODE_CONTAINER };
 
 struct provider_env {
     struct gp_cancel *cancel;
@@ -84,14 +89,27 @@ struct provider_ops {
     const char *name;
     const char *summary;              /* one line for `gpuprov providers` */
     const struct spec_provider *spec; /* what a spec may say of it: the row that the spec language gets */
-    enum provider_ends ends;
+    const char *note;                 /* what `plan` prints with its offers; NULL: nothing */
+    enum offer_ends ends;             /* of its offers, unless one says otherwise (offer.ends) */
+    enum guest_end guest_end;
+    enum node_shape node_shape;
+    size_t user_data_max;    /* bytes; 0: it takes none */
+    int64_t poll_ms;         /* pause between two lists while nodes start: the shortest that its rate limits bear */
+    int64_t replay_max_s;    /* how long a repeated token is answered with what it made first; 0: never repeated,
+                                only looked for */
     bool principal;          /* the cloud knows whose credentials these are; else the login name is the owner */
     bool unique_claim;       /* the cloud keeps a stack's name unique; false: single writer only */
     bool user_data;          /* create wants rendered cloud-init and a first-contact host key */
+    bool lent;               /* its machines exist without us: destroy releases them, gc ends none */
     bool key_rotation;       /* the host key came with user-data and must be replaced */
     bool billed;             /* nodes cost money */
     int64_t boot_timeout_ms; /* from create to an SSH banner */
     int64_t settle_ms;       /* how long a tag list may lag behind a create */
+
+    /* Facts that need this machine or an account. NULL: packages can be installed; there is no policy. Not counted
+       among the slots: neither acts in the cloud. */
+    bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
+    int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of one owner */
 
     /* Finds credentials and endpoint. Makes at most one call (who am I). -GP_EAUTH, -GP_EENV. */
     int (*open)(const struct provider_env *env, struct provider **ret, struct gp_error *err);
@@ -130,9 +148,6 @@ const struct provider_ops *provider_find(const char *name);  /* NULL when unknow
 
 /* Before the first spec is read: shows all rows' `spec` to the spec language. */
 void provider_specs_register(void);
-
-/* Whether package steps can work on that provider's nodes here; *ret_why: the refusal (static). */
-bool provider_packages_ok(const char *provider, const char **ret_why);
 
 /* alone in its file: tests with another provider of that name use it */
 extern const struct spec_provider aws_spec;

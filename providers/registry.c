@@ -4,8 +4,6 @@
 
 #include "providers/provider.h"
 
-#include "providers/local/local.h"
-
 #define PROVIDER_ADDRESS(name) &provider_##name,
 const struct provider_ops *const provider_registry[] = {PROVIDER_ROWS(PROVIDER_ADDRESS) NULL};
 
@@ -13,9 +11,4 @@ const struct provider_ops *provider_find(const char *name) {
     for (size_t i = 0; provider_registry[i] != NULL; i++)
         if (strcmp(provider_registry[i]->name, name) == 0) return provider_registry[i];
     return NULL;
-}
-
-bool provider_packages_ok(const char *provider, const char **ret_why) {
-    *ret_why = NULL;
-    return strcmp(provider, provider_local.name) != 0 || local_packages_ok(ret_why);
 }

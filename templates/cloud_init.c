@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renders the user-data of a node: user, login key, first-contact host key and the node's own end.
+/* Renders the user-data of a node: user, login key, first-contact host key and, where asked for, its own end.
  * Knows nothing of any cloud; does no I/O; any thread may call it. The private key in it is burned by
  * design: anything on the node can read user-data. */
 #include "base/gp_base.h"
 
 #include "templates/templates.h"
-
-#define USER_DATA_MAX 16384 /* EC2's limit, the smallest among the clouds */
-#define GRACE_S 300
-#define TICK_S 30
 
 /* One line of printable characters: what a key line and a name are made of. */
 static int one_line(const char *what, const char *text, struct gp_error *err) {
@@ -48,17 +44,6 @@ static void add_indented(struct str *out, const char *text, int spaces) {
     }
 }
 
-static int render_conf(const struct cloud_init_req *req, struct str *conf, struct gp_error *err) {
-    char expires[24], ttl[24], grace[24], tick[24];
-    snprintf(expires, sizeof expires, "%lld", (long long)req->expires_s);
-    snprintf(ttl, sizeof ttl, "%lld", (long long)req->ttl_s);
-    snprintf(grace, sizeof grace, "%lld", (long long)(req->grace_s ? req->grace_s : GRACE_S));
-    snprintf(tick, sizeof tick, "%lld", (long long)(req->tick_s ? req->tick_s : TICK_S));
-    const struct template_var vars[] = {
-        {"EXPIRES", expires}, {"TTL", ttl}, {"GRACE", grace}, {"TICK", tick}, {NULL, NULL}};
-    return template_render("cloud-init/deadline.conf", vars, conf, err);
-}
-
 static int check_req(const struct cloud_init_req *req, struct gp_error *err) {
     int rc = one_line("login key", req->login_pubkey, err);
     if (!rc) rc = one_line("public host key", req->host_key_public, err);
@@ -69,39 +54,31 @@ static int check_req(const struct cloud_init_req *req, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "user-data: the first-contact host key is not ed25519");
     if (!req->host_key_private || !str_starts(req->host_key_private, "-----BEGIN "))
         return gp_fail(err, GP_EUSAGE, "user-data: no private host key in PEM form");
-    if (req->expires_s <= 0 || req->ttl_s <= 0 || req->grace_s < 0 || req->tick_s < 0)
-        return gp_fail(err, GP_EUSAGE, "user-data: a node without a deadline");
     return 0;
 }
 
 int template_cloud_init(const struct cloud_init_req *req, struct str *out, struct gp_error *err) {
     int rc = check_req(req, err);
     if (rc) return rc;
-    const struct template_file *script = template_find("cloud-init/deadline.sh");
-    const struct template_file *unit = template_find("cloud-init/deadline.service");
-    const struct template_file *install = template_find("cloud-init/install.sh");
-    if (!script || !unit || !install)
-        return gp_fail(err, GP_EINTERNAL, "templates for cloud-init are not in this program");
-    GP_AUTO_FREE char *script_text = xstrndup((const char *)script->data, script->size);
-    GP_AUTO_FREE char *unit_text = xstrndup((const char *)unit->data, unit->size);
-    GP_AUTO_FREE char *install_text = xstrndup((const char *)install->data, install->size);
-    GP_AUTO_STR struct str conf = {0}, login = {0}, host_public = {0}, host_private = {0};
-    rc = render_conf(req, &conf, err);
-    if (rc) return rc;
+    GP_AUTO_STR struct str line = {0}, boot = {0}, login = {0}, host_public = {0}, host_private = {0};
+    if (req->deadline != NULL) {
+        rc = template_deadline(req->deadline, &line, err);
+        if (rc) return rc;
+        str_add(&boot, "  - [\"sh\", \"-c\", ");
+        str_add_json(&boot, line.s, line.len);
+        str_add(&boot, "]\n");
+    }
     add_key(&login, req->login_pubkey);
     add_key(&host_public, req->host_key_public);
     add_indented(&host_private, req->host_key_private, 4);
     const struct template_var vars[] = {{"STACK", req->stack},
                                         {"UID", req->uid},
-                                        {"CONF", conf.s},
-                                        {"SCRIPT", script_text},
-                                        {"UNIT", unit_text},
-                                        {"INSTALL", install_text},
+                                        {"DEADLINE", boot.len > 0 ? boot.s : ""},
                                         {"LOGIN_KEY", login.s},
                                         {"HOST_KEY_PUBLIC", host_public.s},
                                         {"HOST_KEY_PRIVATE", host_private.s},
                                         {NULL, NULL}};
-    GP_AUTO_STR struct str text = {.max = USER_DATA_MAX};
+    GP_AUTO_STR struct str text = {.max = req->max};
     rc = template_render("cloud-init/user-data.yaml", vars, &text, err);
     if (rc) return rc;
     str_add_mem(out, text.s, text.len);

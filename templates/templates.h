@@ -25,16 +25,27 @@ int template_render(const char *name, const struct template_var *vars, struct st
 int template_render_text(const char *what, const char *text, size_t n, const struct template_var *vars, struct str *out,
                          struct gp_error *err);
 
-/* cloud-init user-data for a node: user gpuprov (sudo), its login key, the first-contact host key,
- * and the dead-man units written and enabled by bootcmd before sshd. At most 16 KiB. */
-struct cloud_init_req {
-    const char *login_pubkey;
-    const char *host_key_private, *host_key_public; /* first contact; burned by design */
-    const char *stack, *uid;
+/* A node's own end, for clouds where a node that powers off is terminated: a unit that counts its time across
+ * reboots. */
+struct deadline_req {
+    const char *uid;   /* of the stack */
     int64_t expires_s; /* wall */
     int64_t ttl_s;     /* of use; grace_s is added on the node */
     int64_t grace_s;   /* 0: 300 */
     int64_t tick_s;    /* how often the node looks; 0: 30 */
+};
+/* A line for sh, run as root, that puts it in place and starts it. Run again it keeps what was counted.
+ * -GP_EUSAGE: no deadline, or a uid that cannot stand there. */
+int template_deadline(const struct deadline_req *req, struct str *out, struct gp_error *err);
+
+/* cloud-init user-data for a node: user gpuprov (sudo), its login key, the first-contact host key, and the node's
+ * own end, which bootcmd puts in place before sshd. */
+struct cloud_init_req {
+    const char *login_pubkey;
+    const char *host_key_private, *host_key_public; /* first contact; burned by design */
+    const char *stack, *uid;
+    const struct deadline_req *deadline; /* NULL: the node does not end itself */
+    size_t max;                          /* bytes that the cloud takes */
 };
 /* -GP_EUSAGE: a key or a name that cannot stand in user-data. */
 int template_cloud_init(const struct cloud_init_req *req, struct str *out, struct gp_error *err);

@@ -5,6 +5,15 @@
 #include "base/str.h"
 #include "model/offer.h"
 
+const char *offer_ends_name(enum offer_ends e) {
+    static const char *const names[] = {[ENDS_BY_PROVIDER] = "gc-only",
+                                        [ENDS_SERVER] = "server",
+                                        [ENDS_GUEST] = "guest",
+                                        [ENDS_GC_ONLY] = "gc-only",
+                                        [ENDS_NEVER] = "never"};
+    return names[e];
+}
+
 void offer_clear(struct offer *o) {
     free(o->provider);
     free(o->region);

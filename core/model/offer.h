@@ -6,6 +6,16 @@
 #include "base/vec.h"
 #include "model/spec.h"
 
+/* Who terminates a node of an offer at its deadline when gpuprov is gone. */
+enum offer_ends {
+    ENDS_BY_PROVIDER, /* in an offer: as its provider's row says */
+    ENDS_SERVER,      /* the cloud itself */
+    ENDS_GUEST,       /* the node: a unit on it, and a poweroff terminates it */
+    ENDS_GC_ONLY,     /* only 'gpuprov gc', wherever somebody runs it */
+    ENDS_NEVER        /* machines that are not ours to end */
+};
+const char *offer_ends_name(enum offer_ends e); /* "server", "guest", "gc-only", "never" */
+
 struct offer {
     size_t spec_index;              /* which of spec->offers it came from */
     char *provider, *region, *zone; /* "local", "ssh": region "here", zone "" */
@@ -19,6 +29,7 @@ struct offer {
     double price_usd_per_h; /* per node; negative: not known */
     char *price_source;     /* "spot price history 2026-11-21", "catalogue 2026-07"; "" */
     int max_count;          /* nodes that this offer can hold at most; 0: not known */
+    enum offer_ends ends;
 };
 struct offer_list {
     VEC_OF(struct offer) list;

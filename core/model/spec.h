@@ -13,6 +13,7 @@ struct spec_pos {
 };
 
 enum spec_order { ORDER_CHEAPEST, ORDER_LISTED };
+enum spec_unattended { UNATTENDED_REFUSE, UNATTENDED_ACCEPT };
 enum spec_market { MARKET_ON_DEMAND, MARKET_SPOT };
 
 struct spec_gpu {
@@ -91,6 +92,7 @@ struct spec {
     enum spec_order order;
     VEC_OF(struct spec_offer) offers; /* at least one; default: the provider that is so by default */
     int64_t ttl_ms;                   /* default 4h, at least 1m */
+    enum spec_unattended unattended;  /* nodes that only gc would end */
     struct spec_image image;
     struct spec_access access;
     struct strv packages;

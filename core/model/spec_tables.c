@@ -12,6 +12,7 @@
 
 static const char *const api_versions[] = {SPEC_API_VERSION, NULL};
 static const char *const orders[] = {[ORDER_CHEAPEST] = "cheapest", [ORDER_LISTED] = "listed", NULL};
+static const char *const unattended[] = {"refuse", "accept", NULL};
 static const char *const markets[] = {[MARKET_ON_DEMAND] = "on-demand", [MARKET_SPOT] = "spot", NULL};
 static const char *const times[] = {"1m", "5m", "20m", NULL};
 
@@ -93,6 +94,9 @@ static const struct spec_field limits_fields[] = {
      .doc = "the nodes end then, whatever happened to gpuprov and to this machine; machines that existed "
             "before are not gpuprov's to end", .example = "12h",
      .min = 60000, .max = (int64_t)30 * 86400000, .default_in_hash = true},
+    {.name = "unattended", .type = SPEC_ENUM, .offset = offsetof(struct spec, unattended), .choices = unattended,
+     .def = "refuse", .doc = "whether nodes may be bought that neither the cloud nor the node itself terminates at the "
+                             "deadline: only `gpuprov gc` does, wherever somebody runs it", .example = "accept"},
     {0}};
 static const struct spec_block limits_block = {
     .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};

@@ -103,12 +103,17 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     resource_set(&n->rec.boot_id, ""); /* not set up until all of it is */
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
+    const struct provider_ops *ops = ops_of(n);
     const char *refusal = NULL;
+    bool packages = ops->packages == NULL || ops->packages(&refusal);
     struct bootstrap_req req = {.spec = run->spec,
                                 .stack = run->stack.name,
                                 .uid = run->stack.uid,
-                                .wait_cloud_init = ops_of(n)->user_data,
-                                .packages_allowed = provider_packages_ok(n->res.provider, &refusal),
+                                .wait_cloud_init = ops->user_data,
+                                .ends_itself = ops->guest_end == GUEST_POWEROFF,
+                                .expires_s = run->stack.expires_s,
+                                .ttl_s = n->ttl_s,
+                                .packages_allowed = packages,
                                 .packages_refusal = refusal,
                                 .image_name = image_text(run->spec, &n->res),
                                 .secrets = run->secrets,

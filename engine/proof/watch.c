@@ -11,7 +11,6 @@
 #include <poll.h>
 
 #define POLL_FIRST_MS 200
-#define POLL_MAX_MS 5000
 #define WAIT_STEP_MS 20
 
 struct seen {
@@ -139,18 +138,25 @@ static bool pause_for(struct watch *w, int64_t ms, bool *passed_on) {
     }
 }
 
+/* What the slowest of its providers bears. */
+static int64_t poll_ms(const struct run *run) {
+    int64_t ms = POLL_FIRST_MS;
+    for (size_t i = 0; i < run->providers.len; i++) ms = GP_MAX(ms, run->providers.items[i]->ops->poll_ms);
+    return ms;
+}
+
 static void *watcher(void *arg) {
     struct watch *w = arg;
-    int64_t wait_ms = POLL_FIRST_MS;
+    int64_t wait_ms = POLL_FIRST_MS, slow_ms = poll_ms(w->run);
     bool passed_on = false;
     /* what reconcile and launch just saw needs no new question */
     bool waiting = false;
     for (int i = 0; i < w->run->n_nodes; i++)
         if (w->seen[i].wanted && !w->seen[i].valid) waiting = true;
-    while (pause_for(w, waiting ? wait_ms : POLL_MAX_MS, &passed_on)) {
+    while (pause_for(w, waiting ? wait_ms : slow_ms, &passed_on)) {
         if (passed_on) continue;
         waiting = look(w);
-        wait_ms = GP_MIN(wait_ms * 3 / 2, (int64_t)POLL_MAX_MS);
+        wait_ms = GP_MIN(wait_ms * 3 / 2, slow_ms);
     }
     return NULL;
 }

@@ -38,6 +38,7 @@ int work_on_nodes(struct run *run, void (*work)(struct run_node *), struct gp_er
         struct run_node *n = &run->nodes[i];
         n->skip = i >= run->spec->nodes || !n->exists;
         if (n->skip) continue;
+        n->ttl_s = GP_MAX(run->stack.expires_s - run_cloud_s(run, n->res.provider), (int64_t)60);
         int r = run_node_restart(n, err);
         if (r != 0) return r;
     }

@@ -58,7 +58,7 @@ static int ask_all(struct run *run, struct provider **ret_holder, struct gp_erro
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
         /* hosts of others: nothing to find without a spec */
-        if (ops->ends == ENDS_NEVER || !look_allows(run->e, ops->name, "")) continue;
+        if (ops->lent || !look_allows(run->e, ops->name, "")) continue;
         struct gp_error why = {0};
         struct provider *p = NULL;
         bool has = false;

@@ -18,7 +18,8 @@ struct run_node {
     bool exists;         /* the cloud has it and it is not gone */
 
     /* the work on it */
-    bool skip; /* nothing to do for it */
+    bool skip;     /* nothing to do for it */
+    int64_t ttl_s; /* what was left of the stack's time when the work began, by the cloud's clock; 60 at least */
     struct node_link link;
     struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
     char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last reported */

@@ -188,13 +188,14 @@ static int64_t time_left_s(const struct run *run, const struct provider *p) {
 
 static int render_user_data(struct launch *l, const struct provider *p, struct str *out, struct gp_error *err) {
     struct run *run = l->run;
+    struct deadline_req end = {.uid = run->stack.uid, .expires_s = run->stack.expires_s, .ttl_s = time_left_s(run, p)};
     struct cloud_init_req req = {.login_pubkey = run->login.pubkey,
                                  .host_key_private = secret_reveal(&l->host_key),
                                  .host_key_public = l->host_key_public,
                                  .stack = run->stack.name,
                                  .uid = run->stack.uid,
-                                 .expires_s = run->stack.expires_s,
-                                 .ttl_s = time_left_s(run, p)};
+                                 .deadline = p->ops->guest_end == GUEST_POWEROFF ? &end : NULL,
+                                 .max = p->ops->user_data_max};
     return template_cloud_init(&req, out, err);
 }
 

@@ -13,8 +13,6 @@
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
 
-#define INTENT_REPLAY_MAX_AGE_S (12 * 3600)
-
 static bool all_there(const struct run *run, const struct intent *in) {
     bool all = true;
     for (int s = in->slot_first; s < in->slot_first + in->slot_count; s++)
@@ -48,7 +46,10 @@ static int settle_launch(struct run *run, const struct intent *in, struct findin
     if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
     bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
     if (!same_spec) return settle_by_listing(run, in, found, err);
-    if (clock_wall_s() - in->created_s < INTENT_REPLAY_MAX_AGE_S) return launch_settle(run, in, err);
+    /* a provider that repeats nothing only looks: it is never too late for that */
+    const struct provider_ops *ops = provider_find(in->provider);
+    bool too_late = ops == NULL || (ops->replay_max_s > 0 && clock_wall_s() - in->created_s >= ops->replay_max_s);
+    if (!too_late) return launch_settle(run, in, err);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
               "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
               "looks for it",

@@ -10,9 +10,6 @@
 #include "providers/common/intents.h"
 #include "providers/common/settle.h"
 
-#define USER_DATA_MAX 16384
-#define RESEND_S (12 * 3600) /* EC2 remembers tokens for a day at least: half of that */
-
 /* --- the body --- */
 
 struct where {
@@ -41,8 +38,8 @@ static void add_tags(struct str *body, int n, const char *type, const struct cre
 static int add_user_data(struct str *body, const char *text, struct gp_error *err) {
     size_t n = strlen(text);
     if (n == 0) return 0;
-    if (n > USER_DATA_MAX)
-        return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, EC2 takes %d", n, USER_DATA_MAX);
+    if (n > provider_aws.user_data_max)
+        return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, EC2 takes %zu", n, provider_aws.user_data_max);
     GP_AUTO_FREE char *coded = base64_text(text, n);
     aws_param(body, "UserData", coded);
     return 0;
@@ -166,7 +163,7 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
                              .cancel = l->a->cancel,
                              .in = in,
                              .account = l->a->account,
-                             .resend_s = RESEND_S,
+                             .resend_s = provider_aws.replay_max_s,
                              .settle_ms = provider_aws.settle_ms,
                              .ctx = l,
                              .send = send,

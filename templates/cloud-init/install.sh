@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Run by cloud-init's bootcmd, before sshd, at every boot: puts the node's own end in place. What an
+# Run by cloud-init's bootcmd, before sshd, at every boot, or once by bootstrap: puts the node's own end in place. What an
 # earlier boot of the same instance counted is kept; what a baked image brought along is not.
 umask 022
 mkdir -p /etc/gpuprov /var/lib/gpuprov
@@ -24,6 +24,4 @@ if ! systemctl is-active --quiet gpuprov-deadline.service; then
     echo 'gpuprov: systemd did not start gpuprov-deadline.service: running it without' >&2
     setsid sh /etc/gpuprov/deadline.sh /etc/gpuprov/deadline.conf </dev/null >/dev/null 2>&1 &
 fi
-# Packages change only when asked for: an upgrade under a running driver breaks it.
-systemctl mask --now apt-daily.timer apt-daily-upgrade.timer 2>/dev/null
 exit 0

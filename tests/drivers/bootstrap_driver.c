@@ -86,7 +86,12 @@ static int option(struct driver *d, const char *name, const char *value, struct 
     else if (str_eq(name, "--secret")) return add_secret(d, value, err);
     else if (str_eq(name, "--deadline-s") && number) d->deadline_s = n;
     else if (str_eq(name, "--cloud-init")) d->req.wait_cloud_init = true;
-    else if (str_eq(name, "--gpu") && number) d->spec.gpu.count = (int)n;
+    else if (str_eq(name, "--ends-itself") && number) {
+        d->req.ends_itself = true;
+        d->req.uid = "0123456789abcdef";
+        d->req.ttl_s = n;
+        d->req.expires_s = clock_wall_s() + n;
+    } else if (str_eq(name, "--gpu") && number) d->spec.gpu.count = (int)n;
     else if (str_eq(name, "--port") && number) d->link.target.port = (uint16_t)n;
     else if (str_eq(name, "--image")) d->req.image_name = value;
     else if (str_eq(name, "--commit-file")) d->commit_file = value;

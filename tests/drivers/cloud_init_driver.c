@@ -24,15 +24,15 @@ static int render(char **argv, struct gp_error *err) {
     int rc = fs_read(argv[1], 65536, &login, err);
     if (!rc) rc = ssh_key_make("first contact", &host_private, &host_public, err);
     if (rc) return rc;
+    struct deadline_req end = {
+        .uid = "0123456789abcdef", .ttl_s = n[0], .grace_s = n[1], .tick_s = n[2], .expires_s = n[3]};
     struct cloud_init_req req = {.login_pubkey = str_trim(login.s),
                                  .host_key_private = secret_reveal(&host_private),
                                  .host_key_public = host_public,
                                  .stack = "test",
                                  .uid = "0123456789abcdef",
-                                 .ttl_s = n[0],
-                                 .grace_s = n[1],
-                                 .tick_s = n[2],
-                                 .expires_s = n[3]};
+                                 .deadline = &end,
+                                 .max = 16384};
     rc = template_cloud_init(&req, &out, err);
     if (!rc) rc = write_out(argv[2], "user-data", out.s, err);
     if (!rc) rc = write_out(argv[2], "host_key.pub", host_public, err);

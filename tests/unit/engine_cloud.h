@@ -41,8 +41,10 @@ static struct {
     int64_t skew_s;                          /* the cloud's clock minus ours */
     int list_fails_at, hide_instances_at;    /* the n-th list and all after it; that one list only */
     char tried[512];
-    int double_create; /* creates two machines for every slot */
-    int partial[16];   /* so many slots that the n-th create makes before its refusal */
+    int double_create;    /* creates two machines for every slot */
+    enum offer_ends ends; /* of the first zone's offer, which is the cheapest */
+    bool ends_all;        /* of every offer */
+    int partial[16];      /* so many slots that the n-th create makes before its refusal */
     bool group_lingers;
     struct engine *cancel_in_create; /* Ctrl-C while the first create is under way */
     bool never_made;                 /* the lost create made nothing */
@@ -113,7 +115,8 @@ static int fake_offers(struct provider *p, const struct spec *spec, size_t index
                           .subnet = xstrdup(""),
                           .gpu_model = xstrdup(""),
                           .price_usd_per_h = (double)(i + 1),
-                          .price_source = xstrdup("")};
+                          .price_source = xstrdup(""),
+                          .ends = i == 0 || cloud.ends_all ? cloud.ends : ENDS_BY_PROVIDER};
         vec_push(&ret->list, o);
     }
     return 0;
@@ -300,6 +303,10 @@ const struct provider_ops provider_aws = {.name = "aws",
                                           .spec = &aws_spec,
                                           .summary = "in memory",
                                           .ends = ENDS_GUEST,
+                                          .guest_end = GUEST_POWEROFF,
+                                          .user_data_max = 16384,
+                                          .poll_ms = 5000,
+                                          .replay_max_s = 12 * 3600,
                                           .principal = true,
                                           .unique_claim = true,
                                           .billed = true,
@@ -319,6 +326,8 @@ const struct provider_ops provider_local = {.name = "local",
                                             .spec = &local_spec,
                                             .summary = "in memory",
                                             .ends = ENDS_SERVER,
+                                            .poll_ms = 5000,
+                                            .replay_max_s = 12 * 3600,
                                             .unique_claim = true,
                                             .boot_timeout_ms = 1000,
                                             .open = other_open,
@@ -332,11 +341,6 @@ const struct provider_ops *const provider_registry[] = {&provider_aws, &provider
 const struct provider_ops *provider_find(const char *name) {
     if (strcmp(name, "local") == 0) return &provider_local;
     return strcmp(name, "aws") == 0 ? &provider_aws : NULL;
-}
-bool provider_packages_ok(const char *provider, const char **ret_why) {
-    (void)provider;
-    *ret_why = NULL;
-    return true;
 }
 
 /* --- fixture --- */

@@ -123,6 +123,22 @@ def node(lab, tmp_path):
     host.remove()
 
 
+def test_a_node_without_user_data_gets_its_own_end(node):
+    """The unit is put in place over SSH, once; a node on which it does not run is not handed over."""
+    out = node.run("--ends-itself", "36000")
+    assert out.result["applied"] >= 1 and any("deadline" in json.dumps(e) for e in out.events), out
+    conf = node.host.file("/etc/gpuprov/deadline.conf").read_text()
+    assert "TTL=36000" in conf, conf
+    assert "gpuprov/deadline.sh" in node.host.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+    again = node.run("--ends-itself", "36000")
+    assert again.result["applied"] == 0, again
+
+
+def test_a_node_that_would_not_end_is_not_handed_over(node):
+    node.host.put("/etc/gpuprov", "in the way of the folder")
+    node.run("--ends-itself", "36000", error="would not end by itself")
+
+
 def test_first_run_applies_second_does_nothing(node):
     options = ["--package", "gp-two", *node.step("seed", "echo 7 > seed\n"),
                *node.step("made", "touch made\n", "test -e ~/made")]

@@ -68,7 +68,7 @@ static void steps_follow_the_spec(void **state) {
     step_add(&f, "b", "true", NULL);
     step_add(&f, "a", "true", "true");
     f.spec.gpu.count = 8;
-    f.req.wait_cloud_init = true;
+    f.req.wait_cloud_init = f.req.ends_itself = true;
     items_make(&f);
     static const char *const order[] = {"cloud-init", "deadline", "packages", "b", "a", "driver", "agent"};
     assert_int_equal(f.boot.items.len, GP_ARRAY_LEN(order));

@@ -80,6 +80,8 @@ static void finds_what_is_embedded(void **state) {
     assert_null(template_find(""));
 }
 
+static const struct deadline_req good_end = {.uid = "0123456789abcdef", .expires_s = 1900000000, .ttl_s = 14400};
+
 static struct cloud_init_req good_req(void) {
     return (struct cloud_init_req){.login_pubkey = "ssh-ed25519 AAAAC3Nza login \"quoted\"",
                                    .host_key_private = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\nBBBB\n"
@@ -87,8 +89,8 @@ static struct cloud_init_req good_req(void) {
                                    .host_key_public = "ssh-ed25519 AAAAC3Host first",
                                    .stack = "llm",
                                    .uid = "0123456789abcdef",
-                                   .expires_s = 1900000000,
-                                   .ttl_s = 14400};
+                                   .deadline = &good_end,
+                                   .max = 16384};
 }
 
 static void user_data_has_what_a_node_needs(void **state) {
@@ -104,6 +106,32 @@ static void user_data_has_what_a_node_needs(void **state) {
     assert_non_null(strstr(out.s, "- \"ssh-ed25519 AAAAC3Nza login \\\"quoted\\\"\"\n"));
     assert_non_null(strstr(out.s, "\n    -----BEGIN OPENSSH PRIVATE KEY-----\n    AAAA\n    BBBB\n"));
     assert_null(strstr(out.s, "@@"));
+    assert_non_null(strstr(out.s, "UID_=0123456789abcdef CONF="));
+    assert_non_null(strstr(out.s, "apt-daily.timer"));
+}
+
+/* Where a poweroff does not end the bill, no unit pretends that it does. */
+static void user_data_without_an_end(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str out = {0};
+    struct gp_error err = {0};
+    struct cloud_init_req req = good_req();
+    req.deadline = NULL;
+    assert_int_equal(template_cloud_init(&req, &out, &err), 0);
+    assert_null(strstr(out.s, "UID_="));
+    assert_null(strstr(out.s, "@@"));
+    assert_non_null(strstr(out.s, "bootcmd:\n  # packages"));
+}
+
+static void the_end_of_a_node_is_one_line(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str out = {0}, none = {0};
+    struct gp_error err = {0};
+    assert_int_equal(template_deadline(&good_end, &out, &err), 0);
+    assert_null(strchr(out.s, '\n'));
+    struct deadline_req bad = good_end;
+    bad.uid = "x; reboot";
+    assert_int_equal(template_deadline(&bad, &none, &err), -GP_EUSAGE);
 }
 
 /* A comment cannot end the string, break the line (YAML has three more of those) or make the YAML invalid. */
@@ -138,7 +166,9 @@ static void user_data_refuses_bad_requests(void **state) {
     bad[1].stack = "a\"b";
     bad[2].uid = "$(reboot)";
     bad[3].host_key_private = NULL;
-    bad[4].ttl_s = 0;
+    struct deadline_req never = good_end;
+    never.ttl_s = 0;
+    bad[4].deadline = &never;
     bad[5].host_key_public = "ssh-rsa AAAA";
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         GP_AUTO_STR struct str out = {0};
@@ -167,6 +197,8 @@ int main(void) {
         cmocka_unit_test(refuses_to_grow_past_its_maximum),
         cmocka_unit_test(finds_what_is_embedded),
         cmocka_unit_test(user_data_has_what_a_node_needs),
+        cmocka_unit_test(user_data_without_an_end),
+        cmocka_unit_test(the_end_of_a_node_is_one_line),
         cmocka_unit_test(user_data_with_any_comment),
         cmocka_unit_test(user_data_refuses_bad_requests),
         cmocka_unit_test(user_data_has_a_limit),

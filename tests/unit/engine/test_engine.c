@@ -102,6 +102,28 @@ static void test_part_of_a_gang_is_not_kept(void **state) {
     down_ok(f);
 }
 
+/* Nodes that only gc would end are bought only where the spec accepts that. */
+static void test_unattended_nodes_are_accepted_or_not(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct plan plan = {0};
+    cloud.ends = ENDS_GC_ONLY;
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-b "); /* ends itself */
+    down_ok(f);
+    cloud.ends_all = true;
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "limits: {unattended: accept}"));
+    gp_error_clear(&err);
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws}]\nlimits: {unattended: accept}\n");
+    cloud.tried[0] = '\0';
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_string_equal(plan.ends, "gc-only");
+    plan_clear(&plan);
+    assert_int_equal(launch(f, &err), 0);
+    assert_string_equal(cloud.tried, "r1-a ");
+}
+
 static void two_entries(struct fixture *f) {
     load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: aws}]\n");
 }
@@ -326,6 +348,7 @@ int main(void) {
         T(test_region_skips_its_zones),
         T(test_all_refused_names_each),
         T(test_bad_parameter_ends_at_once),
+        T(test_unattended_nodes_are_accepted_or_not),
         T(test_part_of_a_gang_is_completed),
         T(test_part_of_a_gang_is_given_back),
         T(test_part_of_a_gang_is_not_kept),

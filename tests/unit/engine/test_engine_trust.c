@@ -46,11 +46,6 @@ const struct provider_ops *provider_find(const char *name) {
     ops_aws.key_rotation = rotates;
     return strcmp(name, "aws") == 0 ? &ops_aws : NULL;
 }
-bool provider_packages_ok(const char *provider, const char **ret_why) {
-    (void)provider;
-    *ret_why = NULL;
-    return true;
-}
 
 /* In place of bootstrap/rotate.c: that it was called is what counts here. */
 static int rotations;
