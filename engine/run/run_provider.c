@@ -32,29 +32,69 @@ int run_provider(struct run *run, const char *name, struct provider **ret, struc
     return 0;
 }
 
-static int open_offer(struct run *run, const char *name, bool home, struct gp_error *err) {
+/* An account without credentials is treated alike wherever the spec names it: the others go on, and the gap is
+ * reported. */
+static void note_not_open(struct run *run, const char *name, const struct gp_error *why) {
     const struct provider_ops *ops = provider_find(name);
-    struct provider *p = NULL;
-    struct gp_error why = {0};
-    int r = run_provider(run, name, &p, &why);
-    if (r == 0 && home) run->home = p;
-    if (r == 0) return 0;
-    if (home || r == -GP_ECANCELLED) {
-        if (err != NULL) *err = why;
-        return r;
+    coverage_put(&run->look.covered, name, "", run->owner, ops == NULL || ops->billed, why);
+    run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s", name, why->msg);
+}
+
+static struct provider *opened(const struct run *run, const char *name) {
+    for (size_t i = 0; i < run->providers.len; i++)
+        if (strcmp(run->providers.items[i]->ops->name, name) == 0) return run->providers.items[i];
+    return NULL;
+}
+
+/* Where the claim is: at the home that the journal knows, else at the first provider of the spec that opens. Not at the
+ * one whose offer is the cheapest today: two `up`s at once must claim at the same place. */
+static void choose_home(struct run *run, const char *known) {
+    run->home = known != NULL ? opened(run, known) : NULL;
+    for (size_t i = 0; run->home == NULL && i < run->spec->offers.len; i++)
+        run->home = opened(run, run->spec->offers.items[i].provider);
+}
+
+/* Errors of several: that of the provider that the spec names first. */
+static size_t place_in_spec(const struct spec *spec, const char *name) {
+    size_t i = 0;
+    while (i < spec->offers.len && strcmp(spec->offers.items[i].provider, name) != 0) i++;
+    return i;
+}
+
+static int open_all(struct run *run, const struct owner_order *order, const char *known, struct gp_error *err) {
+    struct gp_error first = {0};
+    size_t first_place = SIZE_MAX;
+    for (size_t i = 0; i < order->names.len; i++) {
+        const char *name = order->names.items[i];
+        struct provider *p = NULL;
+        struct gp_error why = {0};
+        int r = run_provider(run, name, &p, &why);
+        if (r == 0) continue;
+        if (r == -GP_ECANCELLED || str_eq(name, known)) { /* without its home nothing is known of the stack */
+            if (err != NULL) *err = why;
+            return r;
+        }
+        if (place_in_spec(run->spec, name) < first_place) {
+            first_place = place_in_spec(run->spec, name);
+            first = why;
+        }
+        note_not_open(run, name, &why);
     }
-    coverage_put(&run->look.covered, name, "", run->owner, ops == NULL || ops->billed, &why);
-    run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s", name, why.msg);
-    return 0;
+    choose_home(run, known);
+    if (run->home != NULL) return 0;
+    if (err != NULL) *err = first;
+    return -(int)first.code;
 }
 
 int run_open_offers(struct run *run, struct gp_error *err) {
-    const char *home = run->spec->offers.items[0].provider;
     struct owner_order order = {0};
+    struct stack known = {0};
     owner_order_of(run->spec, &order);
     int r = owner_recall(run, err);
-    for (size_t i = 0; r == 0 && i < order.names.len; i++)
-        r = open_offer(run, order.names.items[i], strcmp(order.names.items[i], home) == 0, err);
+    if (r == 0 && owner_find_stack(run->e->journal, run->stack.name, run->owner, &known, NULL) != 0)
+        stack_clear(&known);
+    if (r == 0) r = open_all(run, &order, known.uid != NULL ? known.provider : NULL, err);
+    stack_clear(&known);
     owner_order_clear(&order);
     return r;
 }

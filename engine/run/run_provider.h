@@ -7,9 +7,9 @@
 
 /* Opens a provider once per run; the first decides an owner that is not known yet. Borrowed: run_close closes it. */
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
-/* Decides the owner (owner.h) and opens every provider of the spec's offers: nodes may be at any of them. The first
- * offer's is run->home, and its error the call's; another one that does not open is reported and noted in
- * run->look.covered. */
+/* Decides the owner (owner.h) and opens every provider of the spec's offers: nodes may be at any of them. One that does
+ * not open is reported and noted in run->look.covered, wherever the spec names it; the call fails when none opens, or
+ * when it is the home that the journal knows. run->home: that home, else the first provider of the spec that opened. */
 int run_open_offers(struct run *run, struct gp_error *err);
 /* The longest time that a list of the open providers may lag, and the pause between two lists. */
 int64_t run_settle_ms(const struct run *run);

@@ -70,6 +70,8 @@ static bool is_listed(const struct run *run) {
 /* A stack of its own, with its whole time before it. region: where a claim would be, NULL as spec. */
 static void begin_stack(struct run *run, const char *region) {
     const struct spec_offer *first = &run->spec->offers.items[0];
+    for (size_t i = run->spec->offers.len; i-- > 0;)
+        if (strcmp(run->spec->offers.items[i].provider, run->home->ops->name) == 0) first = &run->spec->offers.items[i];
     int64_t now = cloud_now_s(run);
     struct stack s = {.owner = xstrdup(run->owner),
                       .name = xstrdup(run->spec->name),

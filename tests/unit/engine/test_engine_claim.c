@@ -182,6 +182,34 @@ static void test_plan_of_the_most_nodes(void **state) {
     plan_clear(&plan);
 }
 
+/* An account without credentials leaves the other offers, whether the spec names it first or second; when it is the
+ * home of a known stack, nothing goes on. */
+static void test_a_provider_that_does_not_open(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    static const char *const texts[] = {"name: t\nnodes: 1\noffers: [{provider: local}, {provider: aws}]\n",
+                                        "name: t\nnodes: 1\noffers: [{provider: aws}, {provider: local}]\n"};
+    cloud.other_open_fails = true;
+    for (int i = 0; i < 2; i++) {
+        struct plan plan = {0};
+        load(f, texts[i]);
+        if (engine_plan(f->e, f->spec, &plan, &err) != 0) fail_msg("%d: %s", i, err.msg);
+        assert_string_equal(plan.offers.list.items[0].provider, "aws");
+        plan_clear(&plan);
+    }
+    struct stack known = {.owner = xstrdup("me"),
+                          .name = xstrdup("t"),
+                          .uid = xstrdup("0123456789abcdef"),
+                          .provider = xstrdup("local"),
+                          .region = xstrdup("here"),
+                          .spec_hash = xstrdup("h")};
+    assert_int_equal(journal_stack_put(f->e->journal, &known, "{}", &err), 0);
+    stack_clear(&known);
+    struct plan plan = {0};
+    assert_true(engine_plan(f->e, f->spec, &plan, &err) != 0);
+    plan_clear(&plan);
+}
+
 /* With no machine left there is nothing to refuse: the new spec is launched (and here has no room). */
 static void test_other_machines_after_the_end(void **state) {
     struct fixture *f = *state;
@@ -235,6 +263,7 @@ int main(void) {
         T(test_expired_with_machines_is_refused),
         T(test_other_machines_are_refused),
         T(test_networks_of_an_offer_may_change),
+        T(test_a_provider_that_does_not_open),
         T(test_plan_of_the_most_nodes),
         T(test_other_machines_after_the_end),
         T(test_changed_spec_begins_again),
