@@ -120,9 +120,11 @@ struct provider_ops {
                   struct gp_error *err);
     /* Claims the stack (see prepare_req). Idempotent. */
     int (*prepare)(struct provider *p, const struct prepare_req *req, struct gp_error *err);
-    /* Creates the gang in one call, after its intent; returns once ids are known and committed
-     * (appended to ret), never waits for boot. -GP_EUNKNOWN: the outcome is not known; the intent
-     * stays open. Makes per-region things (group, key) it needs, each after its own intent. */
+    /* Creates the gang, after its intent (one per machine where a call makes one: common/slot_create.h). Returns once
+     * placement is decided, with ids known and committed (appended to ret); never waits for boot. A request that the
+     * cloud accepted and then failed is a refusal, with the scope of its cause. -GP_EUNKNOWN: the outcome is not
+     * known; the intent stays open. On a refusal or an unknown outcome ret has what was made all the same, committed.
+     * Makes per-region things (group, key) that it needs, each after its own intent. */
     int (*create)(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
     /* Resources of EVERY kind the provider makes, by tag, the claim included. An empty list proves
      * nothing: callers read twice. Terminal ones may be listed as RES_GONE for a while. On an error
