@@ -64,9 +64,9 @@ int template_cloud_init(const struct cloud_init_req *req, struct str *out, struc
     if (req->deadline != NULL) {
         rc = template_deadline(req->deadline, &line, err);
         if (rc) return rc;
-        str_add(&boot, "  - [\"sh\", \"-c\", ");
+        str_add(&boot, "  - [\"sh\", \"-c\", \"");
         str_add_json(&boot, line.s, line.len);
-        str_add(&boot, "]\n");
+        str_add(&boot, "\"]\n");
     }
     add_key(&login, req->login_pubkey);
     add_key(&host_public, req->host_key_public);

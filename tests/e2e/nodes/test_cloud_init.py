@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
@@ -27,6 +28,13 @@ def render(tmp_path, ttl=3600, grace=60, tick=1, expires=FAR):
 
 def test_user_data_is_small(tmp_path):
     assert len(render(tmp_path).encode()) < 16384
+
+
+def test_boot_commands_are_shell(tmp_path):
+    for command in yaml.safe_load(render(tmp_path))["bootcmd"]:
+        assert command[:2] == ["sh", "-c"]
+        assert len(command) == 3
+        subprocess.run(["sh", "-n", "-c", command[2]], check=True)
 
 
 def test_nothing_in_user_data_is_secret_beyond_the_first_key(tmp_path):

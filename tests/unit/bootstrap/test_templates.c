@@ -106,7 +106,7 @@ static void user_data_has_what_a_node_needs(void **state) {
     assert_non_null(strstr(out.s, "- \"ssh-ed25519 AAAAC3Nza login \\\"quoted\\\"\"\n"));
     assert_non_null(strstr(out.s, "\n    -----BEGIN OPENSSH PRIVATE KEY-----\n    AAAA\n    BBBB\n"));
     assert_null(strstr(out.s, "@@"));
-    assert_non_null(strstr(out.s, "UID_=0123456789abcdef CONF="));
+    assert_non_null(strstr(out.s, "  - [\"sh\", \"-c\", \"UID_=0123456789abcdef CONF="));
     assert_non_null(strstr(out.s, "apt-daily.timer"));
 }
 
