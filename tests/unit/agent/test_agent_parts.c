@@ -4,8 +4,8 @@
  * they are included. */
 #include "base/gp_base.h"
 
+#include "validate/agent/base/kernlog.h"
 #include "validate/agent/base/sha256.h"
-#include "validate/agent/checks/host/host.h"
 #include "validate/agent/checks/train/train_model.h"
 #include "validate/agent/comm/comm_tcp.h"
 #include "validate/agent/device/numeric.h"

@@ -75,4 +75,7 @@ int comm_tcp_serve(struct comm *c, struct gp_error *err);
 extern const struct comm_ops comm_tcp;
 extern const struct comm_ops comm_nccl; /* only in gpuprov-agent-cuda */
 
+/* Sets NCCL_... for this process (nccl_setting.c). */
+void nccl_setting(const char *name, const char *value);
+
 #endif

@@ -6,7 +6,6 @@
 #include "base/gp_base.h"
 
 #include "nccl_cuda.h"
-#include "validate/agent/gang/gang.h"
 
 #include "base/clock.h"
 

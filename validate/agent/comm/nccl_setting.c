@@ -5,7 +5,7 @@
  * one, put in place by one store; lists and texts that were replaced are kept until the process ends. */
 #include "base/gp_base.h"
 
-#include "validate/agent/gang/gang.h"
+#include "comm.h"
 
 #include <unistd.h>
 

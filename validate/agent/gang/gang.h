@@ -23,8 +23,6 @@ bool gang_meet(struct check_ctx *c, int node);
  * all have both; else sets c->no_gpu, and device and communicator stay the host's. All ranks call it. */
 void gang_open_gpus(struct check_ctx *c);
 void gang_close_gpus(struct check_ctx *c, const char *reason, int culprit);
-/* Sets NCCL_... for this process (nccl_setting.c). */
-void nccl_setting(const char *name, const char *value);
 bool gang_has_gpus(const struct check_ctx *c); /* some rank was given a GPU */
 /* "rank 5 (node-b, gpu 3)" */
 void gang_name(const struct check_ctx *c, int rank, char *dst, size_t n);

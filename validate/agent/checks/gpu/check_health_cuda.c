@@ -6,7 +6,7 @@
 
 #include "health_cuda.h"
 
-#include "validate/agent/checks/host/host.h"
+#include "validate/agent/base/kernlog.h"
 
 #include <errno.h>
 

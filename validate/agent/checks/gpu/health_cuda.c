@@ -7,7 +7,7 @@
 #include "health_cuda.h"
 
 #include "base/clock.h"
-#include "validate/agent/checks/host/host.h"
+#include "validate/agent/base/kernlog.h"
 
 #include <errno.h>
 #include <poll.h>
