@@ -72,6 +72,10 @@ int comm_blame(struct gp_error *err, int rank); /* sets it; returns -err->code *
  * operation would when a peer is gone or ended it. */
 int comm_tcp_serve(struct comm *c, struct gp_error *err);
 
+/* A tcp communicator of one rank: its collectives are copies. dev: where buffers live. */
+int comm_tcp_alone(const struct device_ops *dev_ops, struct device *dev, int64_t deadline_ms, struct comm **ret,
+                   struct gp_error *err);
+
 extern const struct comm_ops comm_tcp;
 extern const struct comm_ops comm_nccl; /* only in gpuprov-agent-cuda */
 

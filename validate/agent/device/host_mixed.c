@@ -116,27 +116,29 @@ void host_mx_sum_parts(const union kernel_arg *a, int64_t items) {
     }
 }
 
+/* Where column col of row r, [row][q, k, v][head][dh], is by heads: [q, k, v][sequence][head][token][dh]. a: rows,
+ * ctx, heads, dh */
+static int64_t qkv_by_head(const union kernel_arg *a, int64_t r, int64_t col) {
+    int64_t rows = a[0].i, ctx = a[1].i, heads = a[2].i, dh = a[3].i, dim = heads * dh;
+    int64_t which = col / dim, h = col % dim / dh, j = col % dh;
+    return (((which * (rows / ctx) + r / ctx) * heads + h) * ctx + r % ctx) * dh + j;
+}
+
 /* out, in, bias, rows, ctx, heads, dh, bf */
 void host_mx_qkv_split(const union kernel_arg *a, int64_t items) {
-    int64_t rows = a[3].i, ctx = a[4].i, heads = a[5].i, dh = a[6].i, dim = heads * dh;
+    int64_t width = 3 * a[5].i * a[6].i;
     (void)items;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t col = 0; col < 3 * dim; col++) {
-            int64_t which = col / dim, h = col % dim / dh, j = col % dh;
-            int64_t to = (((which * (rows / ctx) + r / ctx) * heads + h) * ctx + r % ctx) * dh + j;
-            H(0)[to] = down(up(H(1)[r * 3 * dim + col], a[7].i) + F(2)[col], a[7].i);
-        }
+    for (int64_t r = 0; r < a[3].i; r++)
+        for (int64_t col = 0; col < width; col++)
+            H(0)[qkv_by_head(a + 3, r, col)] = down(up(H(1)[r * width + col], a[7].i) + F(2)[col], a[7].i);
 }
 
 /* out, in, rows, ctx, heads, dh */
 void host_mx_qkv_merge(const union kernel_arg *a, int64_t items) {
-    int64_t rows = a[2].i, ctx = a[3].i, heads = a[4].i, dh = a[5].i, dim = heads * dh;
+    int64_t width = 3 * a[4].i * a[5].i;
     (void)items;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t col = 0; col < 3 * dim; col++) {
-            int64_t which = col / dim, h = col % dim / dh, j = col % dh;
-            H(0)[r * 3 * dim + col] = H(1)[(((which * (rows / ctx) + r / ctx) * heads + h) * ctx + r % ctx) * dh + j];
-        }
+    for (int64_t r = 0; r < a[2].i; r++)
+        for (int64_t col = 0; col < width; col++) H(0)[r * width + col] = H(1)[qkv_by_head(a + 2, r, col)];
 }
 
 /* out, in, ctx, heads, dh. i: an element in [row][head][dh]; where it is by heads */

@@ -82,22 +82,6 @@ static void without(struct check_ctx *c, int rank, const char *why) {
     c->no_gpu_fail = c->who[rank].open < 0;
 }
 
-/* One GPU alone has nobody to talk to: its collectives are copies, staged by tcp. */
-static int meet_alone(struct check_ctx *c, struct gp_error *err) {
-    static const unsigned char token[16]; /* nobody else can come to a gang of one */
-    struct comm_setup s = {.size = 1,
-                           .bind_ip = "127.0.0.1",
-                           .rendezvous = "",
-                           .token = token,
-                           .token_len = sizeof token,
-                           .deadline_ms = c->deadline_ms,
-                           .meet_ms = 1000,
-                           .stall_ms = 1000,
-                           .dev_ops = agent_kind.device,
-                           .dev = c->dev};
-    return comm_tcp.init(&s, &c->data, err);
-}
-
 static int meet_nccl(struct check_ctx *c, struct gp_error *err) {
     struct comm_setup s = {.rank = c->rank,
                            .size = c->size,
@@ -131,9 +115,10 @@ void gang_open_gpus(struct check_ctx *c) {
         if (c->who[i].open != 1) without(c, i, c->who[i].why);
     struct gp_error err = {0};
     if (c->no_gpu[0] == '\0') {
-        bool alone = c->size == 1;
+        bool alone = c->size == 1; /* nobody to talk to */
         c->data = NULL;
-        if ((alone ? meet_alone(c, &err) : meet_nccl(c, &err)) == 0) {
+        if ((alone ? comm_tcp_alone(agent_kind.device, c->dev, c->deadline_ms, &c->data, &err) : meet_nccl(c, &err)) ==
+            0) {
             c->data_ops = alone ? &comm_tcp : agent_kind.comm;
             c->dev_ops = agent_kind.device;
             if (!alone) c->data_plain = meet_plain;

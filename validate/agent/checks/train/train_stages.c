@@ -163,34 +163,32 @@ static bool one_run(struct train *t, const struct mixed_plan *plan, const char *
     return ok;
 }
 
+/* The small model; the caller changes what its run has otherwise. */
+static struct mixed_plan small_plan(const struct train *t, enum gemm_type type) {
+    return (struct mixed_plan){.name = type == GEMM_BF16 ? "bf16" : "fp16",
+                               .type = type,
+                               .shape = small_shape,
+                               .batch = MICRO_MIN / 2,
+                               .micros = 2,
+                               .steps = GP_MIN(SMALL_STEPS, t->steps),
+                               .check_every = 4,
+                               .restore_at = GP_MIN(SMALL_STEPS, t->steps) / 2,
+                               .bucket = 8192,
+                               .small = true};
+}
+
 static bool small_run(struct train *t, enum gemm_type type) {
-    bool host = t->c->dev_ops == &device_host;
-    struct mixed_plan p = {.name = type == GEMM_BF16 ? "bf16" : "fp16",
-                           .type = type,
-                           .shape = small_shape,
-                           .batch = MICRO_MIN / 2,
-                           .micros = 2,
-                           .steps = GP_MIN(SMALL_STEPS, t->steps),
-                           .check_every = 4,
-                           .reference_steps = host ? 0 : 2,
-                           .restore_at = GP_MIN(SMALL_STEPS, t->steps) / 2,
-                           .bucket = 8192,
-                           .small = true};
+    struct mixed_plan p = small_plan(t, type);
+    p.reference_steps = t->c->dev_ops == &device_host ? 0 : 2;
     return one_run(t, &p, p.name, false);
 }
 
 /* seconds: how long the large model trains */
 static bool timed_run(struct train *t, enum gemm_type type, double seconds) {
-    struct mixed_plan p = {.name = type == GEMM_BF16 ? "bf16" : "fp16",
-                           .type = type,
-                           .shape = small_shape,
-                           .batch = MICRO_MIN / 2,
-                           .micros = 2,
-                           .steps = GP_MIN(SMALL_STEPS, t->steps),
-                           .check_every = 8,
-                           .restore_at = -1,
-                           .bucket = BUCKET,
-                           .small = true};
+    struct mixed_plan p = small_plan(t, type);
+    p.check_every = 8;
+    p.restore_at = -1;
+    p.bucket = BUCKET;
     bool fit = false;
     for (size_t i = 0; i < GP_ARRAY_LEN(sizes) && !fit; i++) {
         if (!fits(t, i, &fit)) return false;

@@ -12,17 +12,7 @@
 #define BEYOND_MS 120000 /* for the driver's start and the model's */
 
 static int open_all(struct check_ctx *c, struct gp_error *err) {
-    static const unsigned char token[16]; /* nobody else can come to a gang of one */
-    struct comm_setup s = {.size = 1,
-                           .bind_ip = "127.0.0.1",
-                           .rendezvous = "",
-                           .token = token,
-                           .token_len = sizeof token,
-                           .deadline_ms = c->deadline_ms,
-                           .meet_ms = 1000,
-                           .stall_ms = 1000,
-                           .dev_ops = &device_host};
-    int r = comm_tcp.init(&s, &c->comm, err);
+    int r = comm_tcp_alone(&device_host, NULL, c->deadline_ms, &c->comm, err);
     c->data = c->comm; /* a gang of one sums nothing */
     return r == 0 ? c->dev_ops->open(c->gpu, &c->dev, err) : r;
 }

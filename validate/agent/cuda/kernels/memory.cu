@@ -28,62 +28,43 @@ KERNEL(gp_mem_fill, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip) {
         }
 }
 
-KERNEL(gp_mem_verify, const ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, struct mem_log *log,
-       ku64 *seen) {
-    const struct mem_pair *from = (const struct mem_pair *)base;
-    ki64 pairs = words / 2;
-    KITEMS (i) {
-        ku64 wrong = 0, did = 0;
-        for (ki64 p = i; p < pairs; p += MEM_AHEAD * n) {
-            struct mem_pair x[MEM_AHEAD];
-            for (int k = 0; k < MEM_AHEAD; k++)
-                if (p + k * n < pairs) x[k] = from[p + k * n];
-            for (int k = 0; k < MEM_AHEAD; k++) {
-                if (p + k * n >= pairs) continue;
-                for (int j = 0; j < 2; j++) {
-                    ki64 w = 2 * (p + k * n) + j;
-                    ku64 want = mem_value((ku64)(base + w), w, pattern, seed) ^ flip;
-                    did++;
-                    if (x[k].v[j] == want) continue;
-                    wrong++;
-                    mem_note(log, base + w, x[k].v[j], want);
-                }
-            }
-        }
-        seen[i] += did;
-        if (wrong) KATOMIC_ADD(&log->wrong, wrong);
-    }
-}
-
-/* One pass of moving inversions: each word is read, compared, and overwritten by its complement. down:
- * from the last to the first. Each thread keeps that order for its own words; threads run side by side. */
-KERNEL(gp_mem_invert, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, int down, struct mem_log *log,
-       ku64 *seen) {
+/* Item i's part of one pass over all words: each is read and compared, and with `invert` overwritten by its
+ * complement. down: from the last to the first. Each thread keeps that order for its own words; threads run
+ * side by side. */
+KFUNC void mem_pass(ki64 i, ki64 n, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, int invert, int down,
+                    struct mem_log *log, ku64 *seen) {
     struct mem_pair *b = (struct mem_pair *)base;
     ki64 pairs = words / 2;
-    KITEMS (i) {
-        ku64 wrong = 0, did = 0;
-        for (ki64 p = i; p < pairs; p += MEM_AHEAD * n) {
-            struct mem_pair x[MEM_AHEAD];
-            for (int k = 0; k < MEM_AHEAD; k++)
-                if (p + k * n < pairs) x[k] = b[down ? pairs - 1 - p - k * n : p + k * n];
-            for (int k = 0; k < MEM_AHEAD; k++) {
-                if (p + k * n >= pairs) continue;
-                ki64 at = down ? pairs - 1 - p - k * n : p + k * n;
-                for (int j = 0; j < 2; j++) {
-                    ku64 want = mem_value((ku64)(base + 2 * at + j), 2 * at + j, pattern, seed) ^ flip;
-                    int noted = 0;
-                    did++;
-                    if (x[k].v[j] != want) {
-                        wrong++;
-                        noted = mem_note(log, base + 2 * at + j, x[k].v[j], want);
-                    }
-                    if (!noted) x[k].v[j] = ~want;
+    ku64 wrong = 0, did = 0;
+    for (ki64 p = i; p < pairs; p += MEM_AHEAD * n) {
+        struct mem_pair x[MEM_AHEAD];
+        for (int k = 0; k < MEM_AHEAD; k++)
+            if (p + k * n < pairs) x[k] = b[down ? pairs - 1 - p - k * n : p + k * n];
+        for (int k = 0; k < MEM_AHEAD; k++) {
+            if (p + k * n >= pairs) continue;
+            ki64 at = down ? pairs - 1 - p - k * n : p + k * n;
+            for (int j = 0; j < 2; j++) {
+                ku64 want = mem_value((ku64)(base + 2 * at + j), 2 * at + j, pattern, seed) ^ flip;
+                did++;
+                if (x[k].v[j] != want) {
+                    wrong++;
+                    if (mem_note(log, base + 2 * at + j, x[k].v[j], want)) continue;
                 }
-                b[at] = x[k];
+                if (invert) x[k].v[j] = ~want;
             }
+            if (invert) b[at] = x[k];
         }
-        seen[i] += did;
-        if (wrong) KATOMIC_ADD(&log->wrong, wrong);
     }
+    seen[i] += did;
+    if (wrong) KATOMIC_ADD(&log->wrong, wrong);
+}
+
+KERNEL(gp_mem_verify, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, struct mem_log *log, ku64 *seen) {
+    KITEMS (i) mem_pass(i, n, base, words, pattern, seed, flip, 0, 0, log, seen);
+}
+
+/* One pass of moving inversions. */
+KERNEL(gp_mem_invert, ku64 *base, ki64 words, int pattern, ku64 seed, ku64 flip, int down, struct mem_log *log,
+       ku64 *seen) {
+    KITEMS (i) mem_pass(i, n, base, words, pattern, seed, flip, 1, down, log, seen);
 }
