@@ -134,13 +134,22 @@ static bool has_fixed(const struct spec_block *b) {
     return false;
 }
 
-/* One by one: another number of them, or another order, is another thing that was launched. */
+/* Another number of items, or one that none of the earlier ones equals, needs other machines. The order does not
+ * matter: it says which one is tried first. */
 static bool items_differ(const struct spec_block *b, const json_t *old, const json_t *now) {
     if (!has_fixed(b)) return false;
-    if (json_array_size(old) != json_array_size(now)) return true;
-    for (size_t i = 0; i < json_array_size(now); i++) {
-        GP_AUTO_FREE char *found = fixed_difference(b, json_array_get(old, i), json_array_get(now, i));
-        if (found != NULL) return true;
+    size_t n = json_array_size(now);
+    if (json_array_size(old) != n) return true;
+    GP_AUTO_FREE bool *taken = xcalloc(n, sizeof *taken);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        for (; k < n; k++) {
+            if (taken[k]) continue;
+            GP_AUTO_FREE char *found = fixed_difference(b, json_array_get(old, k), json_array_get(now, i));
+            if (found == NULL) break;
+        }
+        if (k == n) return true;
+        taken[k] = true;
     }
     return false;
 }

@@ -211,6 +211,27 @@ static void fixed_keys_are_named(void **state) {
     assert_null(none);
 }
 
+/* The same offers in another order are the same machines. */
+static void order_of_offers_is_free(void **state) {
+    (void)state;
+    static const char old[] = "name: t\noffers: [{provider: aws, market: spot}, {provider: aws}, {provider: local}]\n";
+    static const struct {
+        const char *now;
+        bool same;
+    } cases[] = {
+        {"name: t\noffers: [{provider: local}, {provider: aws}, {provider: aws, market: spot}]\n", true},
+        {"name: t\noffers: [{provider: aws, market: on-demand}, {provider: local}, {provider: aws, market: spot}]\n",
+         true},
+        {"name: t\noffers: [{provider: local}, {provider: aws}, {provider: aws}]\n", false},
+        {"name: t\noffers: [{provider: local}, {provider: aws, market: spot}]\n", false},
+        {"name: t\noffers: [{provider: local}, {provider: aws}, {provider: aws, market: spot, role: r}]\n", false},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_FREE char *found = fixed_between(old, cases[i].now);
+        if ((found == NULL) != cases[i].same) fail_msg("%s: %s", cases[i].now, found != NULL ? found : "accepted");
+    }
+}
+
 /* A journal of a program that did not know a key yet: the key counts as its default. */
 static void fixed_key_of_later(void **state) {
     (void)state;
@@ -228,9 +249,8 @@ static void fixed_key_of_later(void **state) {
 int main(void) {
     provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hashes_stay),
-        cmocka_unit_test(every_row_counts),
-        cmocka_unit_test(fixed_keys_are_named),
+        cmocka_unit_test(hashes_stay),          cmocka_unit_test(every_row_counts),
+        cmocka_unit_test(fixed_keys_are_named), cmocka_unit_test(order_of_offers_is_free),
         cmocka_unit_test(fixed_key_of_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
