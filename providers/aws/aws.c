@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/form.h"
+#include "providers/common/ownership.h"
 
 void aws_cache_free(struct aws_cache *c) {
     if (c == NULL) return;
@@ -60,10 +61,7 @@ static char *principal_of(const char *arn) {
 /* ACCOUNT-NAME in the form of an owner: it becomes part of tags, filters and group names. */
 static char *owner_of(const char *account, const char *principal) {
     char *owner = xasprintf("%s-%s", account, principal);
-    for (char *p = owner; *p != '\0'; p++) {
-        char one[3] = {'x', *p, '\0'};
-        if (!form_owner(one)) *p = '-';
-    }
+    owner_to_form(owner);
     return owner;
 }
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The check that a cloud's resource is this stack's. */
+/* The check that a cloud's resource is this stack's, and names as owners. */
 #include "base/gp_base.h"
 
 #include "providers/common/ownership.h"
+
+#include "base/form.h"
+
+#include <pwd.h>
+#include <unistd.h>
 
 bool cloud_is_ours(const struct provider *p, const struct resource *r) {
     return r->owner[0] == '\0' || str_eq(r->owner, p->owner);
@@ -18,4 +23,21 @@ int cloud_check_owner(const struct tags *t, const char *what, const struct stack
                    "%s belongs to the stack '%s' (%s) of '%s': choose another stack name or "
                    "--owner",
                    what, t->stack, t->uid, t->owner);
+}
+
+void owner_to_form(char *s) {
+    for (size_t i = 0; s[i] != '\0'; i++) {
+        char probe[3] = {'x', s[i], '\0'};
+        if (!form_owner(i == 0 ? probe + 1 : probe)) s[i] = i == 0 ? 'x' : '-';
+    }
+}
+
+char *owner_of_login(void) {
+    struct passwd pw, *me = NULL;
+    char buf[4096], number[24];
+    getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
+    snprintf(number, sizeof number, "%u", (unsigned)geteuid());
+    char *owner = xstrndup(me != NULL && me->pw_name[0] != '\0' ? me->pw_name : number, 128);
+    owner_to_form(owner);
+    return owner;
 }

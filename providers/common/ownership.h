@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a cloud's resource is, by its decoded tags: what is not ours is neither used nor ended. Pure; any thread. */
+/* Whose a cloud's resource is, by its decoded tags: what is not ours is neither used nor ended. And names as owners.
+ * Pure but for owner_of_login; any thread. */
 #ifndef GP_COMMON_OWNERSHIP_H
 #define GP_COMMON_OWNERSHIP_H
 
@@ -12,5 +13,12 @@ bool cloud_is_ours(const struct provider *p, const struct resource *r);
  * stack's or owner's. what: "aws: the security group 'x' (sg-1)". uid NULL: any that decodes. */
 int cloud_check_owner(const struct tags *t, const char *what, const struct stack *s, const char *uid,
                       struct gp_error *err);
+
+/* Gives s the form of an owner but for its length: each byte that form_owner does not allow becomes '-', or 'x' at the
+ * front. */
+void owner_to_form(char *s);
+/* The owner at a provider without principals: the login name in that form, cut to its length, or the user's number
+ * where there is no name. Caller frees. */
+char *owner_of_login(void);
 
 #endif

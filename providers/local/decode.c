@@ -157,13 +157,3 @@ int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_err
     *ret = w;
     return 0;
 }
-
-char *local_owner_of(const char *text, const char *other) {
-    if (text == NULL || text[0] == '\0') text = other;
-    char *s = xstrndup(text, 128);
-    for (size_t i = 0; s[i] != '\0'; i++) {
-        char probe[3] = {'x', s[i], '\0'};
-        if (!form_owner(i == 0 ? probe + 1 : probe)) s[i] = i == 0 ? 'x' : '-';
-    }
-    return s;
-}

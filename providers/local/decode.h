@@ -34,8 +34,4 @@ struct local_wanted {
 };
 int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_error *err);
 
-/* text as an owner: what an owner may not hold becomes '-' (the first byte 'x'). "" or NULL: other.
- * Caller frees. */
-char *local_owner_of(const char *text, const char *other);
-
 #endif

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "providers/common/ownership.h"
 #include "providers/local/ask.h"
 #include "providers/local/decode.h"
 #include "providers/local/holder.h"
@@ -18,7 +19,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #define REGION LOCAL_REGION
@@ -41,14 +41,10 @@ static struct local *self(struct provider *p) { return (struct local *)(void *)p
 
 static int local_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     struct local *l = xcalloc(1, sizeof *l);
-    struct passwd pw, *me = NULL;
-    char buf[4096], number[24];
     l->base.ops = &provider_local;
     l->cancel = env->cancel;
     l->journal = env->journal;
-    getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
-    snprintf(number, sizeof number, "%u", (unsigned)geteuid());
-    l->base.owner = env->owner != NULL ? xstrdup(env->owner) : local_owner_of(me != NULL ? me->pw_name : NULL, number);
+    l->base.owner = env->owner != NULL ? xstrdup(env->owner) : owner_of_login();
     int r = local_base(env->state_dir, &l->stacks, err);
     if (r != 0) {
         free(l->base.owner);

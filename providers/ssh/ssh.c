@@ -9,10 +9,10 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "providers/common/ownership.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <strings.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -33,14 +33,10 @@ struct ssh_provider {
 static struct ssh_provider *self(struct provider *p) { return (struct ssh_provider *)p; }
 
 static int ssh_open_provider(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
-    struct passwd pw, *me = NULL;
-    char buf[4096], number[24];
     (void)err;
-    getpwuid_r(geteuid(), &pw, buf, sizeof buf, &me);
-    snprintf(number, sizeof number, "%u", (unsigned)geteuid());
     struct ssh_provider *s = xcalloc(1, sizeof *s);
     s->base.ops = &provider_ssh;
-    s->base.owner = xstrdup(env->owner != NULL ? env->owner : me != NULL ? me->pw_name : number);
+    s->base.owner = env->owner != NULL ? xstrdup(env->owner) : owner_of_login();
     s->cancel = env->cancel;
     s->journal = env->journal;
     s->spec = env->spec;

@@ -175,19 +175,6 @@ static void test_records_and_requests(void **state) {
     assert_int_equal(w.slot_count, 2);
 }
 
-static void test_owners(void **state) {
-    (void)state;
-    static const char *const pairs[][2] = {
-        {"root", "root"},   {"me@x", "me@x"},     {"_apt", "xapt"}, {"DOM\\user", "DOM-user"},
-        {"a b/c", "a-b-c"}, {"\xc3\xa9t", "x-t"}, {"", "1000"}};
-    for (size_t i = 0; i < GP_ARRAY_LEN(pairs); i++) {
-        GP_AUTO_FREE char *got = local_owner_of(pairs[i][0], "1000");
-        assert_string_equal(got, pairs[i][1]);
-    }
-    GP_AUTO_FREE char *none = local_owner_of(NULL, "1000");
-    assert_string_equal(none, "1000");
-}
-
 /* --- in a state folder --- */
 
 static char base[64];
@@ -262,11 +249,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_claims),
-                                       cmocka_unit_test(test_nodes),
-                                       cmocka_unit_test(test_records_and_requests),
-                                       cmocka_unit_test(test_owners),
-                                       cmocka_unit_test(test_one_bad_claim_hides_no_other),
-                                       cmocka_unit_test(test_no_path_from_a_strange_uid)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_claims), cmocka_unit_test(test_nodes), cmocka_unit_test(test_records_and_requests),
+        cmocka_unit_test(test_one_bad_claim_hides_no_other), cmocka_unit_test(test_no_path_from_a_strange_uid)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "folder.h"
 
+#include <pwd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -162,6 +163,43 @@ static struct provider *open_ssh(struct world *w, const char *owner, bool accept
     struct provider *p = NULL;
     assert_int_equal(provider_find("ssh")->open(&env, &p, NULL), 0);
     return p;
+}
+
+/* --- the owner --- */
+
+static const char *login; /* whom the user database knows here; NULL: nobody */
+
+int getpwuid_r(uid_t uid, struct passwd *pw, char *buf, size_t n, struct passwd **ret) {
+    (void)uid;
+    *pw = (struct passwd){.pw_name = buf};
+    *ret = login != NULL ? pw : NULL;
+    str_put(buf, n, login != NULL ? login : "");
+    return 0;
+}
+
+/* Without --owner: the login name in the form of an owner, at both providers that have no principals. */
+static void test_login_name_as_owner(void **state) {
+    struct world *w = *state;
+    char number[24], longer[200];
+    snprintf(number, sizeof number, "%u", (unsigned)geteuid());
+    memset(longer, 'a', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    const struct {
+        const char *login, *owner;
+    } rows[] = {{"root", "root"},     {"me@x", "me@x"},     {"_apt", "xapt"}, {"DOM\\user", "DOM-user"},
+                {"a b/c*", "a-b-c-"}, {"\xc3\xa9t", "x-t"}, {"", number},     {NULL, number},
+                {longer, longer + 71}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        login = rows[i].login;
+        struct provider *p = open_ssh(w, NULL, false);
+        assert_string_equal(p->owner, rows[i].owner);
+        p->ops->close(p);
+        struct provider_env env = {.cancel = &w->cancel, .journal = w->journal, .state_dir = w->dir};
+        assert_int_equal(provider_find("local")->open(&env, &p, NULL), 0);
+        assert_string_equal(p->owner, rows[i].owner);
+        p->ops->close(p);
+    }
+    login = NULL;
 }
 
 static int take_or_replay(struct world *w, struct provider *p, struct stack *s, int first, int count, int attempt,
@@ -369,6 +407,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_hosts_errors),
+        cmocka_unit_test_setup_teardown(test_login_name_as_owner, setup, teardown),
         cmocka_unit_test_setup_teardown(test_take_and_release, setup, teardown),
         cmocka_unit_test_setup_teardown(test_replay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gpu_filter, setup, teardown),
