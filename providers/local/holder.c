@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "providers/local/local_claim.h"
 #include "providers/local/netns.h"
+#include "providers/local/proxy/proxy.h"
 #include "providers/local/userns.h"
 
 #include <errno.h>
@@ -131,7 +132,11 @@ static int set_up(struct holder *h, struct gp_error *err) {
     int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (log < 0 || dup2(log, 2) != 2) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s/log'", h->cfg.dir);
     r = step(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : -errno, "make the mounts private", err);
-    if (r == 0) r = proxy_fork(&h->cfg, &h->proxy_pid, &proxy_sock, err);
+    struct proxy_setup proxy = {.http_proxy = h->cfg.http_proxy,
+                                .https_proxy = h->cfg.https_proxy,
+                                .no_proxy = h->cfg.no_proxy,
+                                .userns = h->cfg.userns};
+    if (r == 0) r = proxy_fork(&proxy, &h->proxy_pid, &proxy_sock, err);
     explicit_bzero(h->cfg.http_proxy, strlen(h->cfg.http_proxy));
     explicit_bzero(h->cfg.https_proxy, strlen(h->cfg.https_proxy));
     if (r == 0) r = set_up_net(h, err);

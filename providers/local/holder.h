@@ -100,12 +100,6 @@ json_t *nodes_json(const struct holder *h); /* new reference: array */
  * what hides in them what the world may not read, and what is replaced. */
 int mask_build(const struct holder *h, struct gp_error *err);
 
-/* --- proxy.c --- */
-/* Forks the forward proxy while still in the machine's network namespace. It starts to serve when it
- * is given its listening socket. */
-int proxy_fork(const struct holder_config *cfg, pid_t *ret_pid, int *ret_sock, struct gp_error *err);
-int proxy_give_listener(int sock, struct gp_error *err);
-
 /* --- node.c --- */
 /* In the node's fresh namespaces: builds its root, becomes its init. Says "ready KEY\n" or "error
  * CODE TEXT\n" to n->ready_fd's other end `say`. Never returns. */

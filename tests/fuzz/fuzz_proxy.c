@@ -3,8 +3,8 @@
  * forms and whose own head, as it goes on, has exactly one end, one Host, and is taken again. */
 #include "base/gp_base.h"
 
-#include "providers/local/proxy.h"
-#include "providers/local/proxy_request.h"
+#include "providers/local/proxy/proxy.h"
+#include "providers/local/proxy/proxy_request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

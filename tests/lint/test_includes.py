@@ -94,6 +94,7 @@ PLANTS = [
     ("cmd/layers.c", '#include "providers/local/layers.h"', "cmd may not include providers/local/layers.h"),
     # providers know the contract, not each other
     ("providers/local/sister.c", '#include "providers/aws/aws.h"', "providers/local may not include providers/aws/"),
+    ("providers/local/proxy/up.h", '#include "providers/local/layers.h"', "providers/local/proxy may not include"),
     ("providers/aws/sister.h", '#include "providers/ssh/hosts.h"', "providers/aws may not include providers/ssh/"),
     ("providers/other/sister.h", '#include "providers/aws/aws.h"', "providers/other may not include providers/aws/"),
     ("providers/another/sister.h", '#include "providers/other/other.h"', "providers/another may not include"),

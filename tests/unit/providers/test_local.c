@@ -3,7 +3,7 @@
  * afterwards nothing is left. What is killed, late or taken away: test_local_faults.c. */
 #include "local_world.h"
 
-#include "providers/local/proxy.h"
+#include "providers/local/proxy/proxy.h"
 
 #include <ftw.h>
 #include <sys/stat.h>

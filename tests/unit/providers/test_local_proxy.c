@@ -2,8 +2,8 @@
 /* The package proxy's parser: what it takes, what it refuses and with which status, what goes on. */
 #include "base/gp_base.h"
 
-#include "providers/local/proxy.h"
-#include "providers/local/proxy_request.h"
+#include "providers/local/proxy/proxy.h"
+#include "providers/local/proxy/proxy_request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

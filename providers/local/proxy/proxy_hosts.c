@@ -3,11 +3,11 @@
  * except proxy_configure, which reads files and runs apt-config. */
 #include "base/gp_base.h"
 
-#include "providers/local/proxy.h"
+#include "providers/local/proxy/proxy.h"
 
 #include "base/fs.h"
 #include "base/hash.h"
-#include "providers/local/proxy_request.h"
+#include "providers/local/proxy/proxy_request.h"
 #include "providers/local/userns.h"
 
 #include <glob.h>

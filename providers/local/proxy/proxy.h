@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the package proxy may go, and through what. Internal to providers/local. */
+/* The package proxy of a stack: its process, where it may go, and through what. Internal to providers/local. */
 #ifndef GP_LOCAL_PROXY_H
 #define GP_LOCAL_PROXY_H
 
+#include "base/error.h"
 #include "base/str.h"
 #include "base/vec.h"
+
+#include <sys/types.h>
+
+struct proxy_setup {
+    const char *http_proxy, *https_proxy, *no_proxy; /* of the controller's environment; "" */
+    bool userns;                                     /* held without root */
+};
+/* Forks the forward proxy while still in the machine's network namespace. It starts to serve when it
+ * is given its listening socket. */
+int proxy_fork(const struct proxy_setup *setup, pid_t *ret_pid, int *ret_sock, struct gp_error *err);
+int proxy_give_listener(int sock, struct gp_error *err);
 
 /* A proxy of the machine; host "" means: direct. */
 struct proxy_upstream {

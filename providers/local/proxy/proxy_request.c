@@ -4,10 +4,10 @@
  * folded lines, blanks before a colon, bodies where none belongs, a second Host. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "providers/local/proxy_request.h"
+#include "providers/local/proxy/proxy_request.h"
 
 #include "base/form.h"
-#include "providers/local/proxy.h"
+#include "providers/local/proxy/proxy.h"
 
 #include <strings.h>
 

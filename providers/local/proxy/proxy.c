@@ -5,13 +5,12 @@
  * before that leaves the machine's network; one process per connection, no privileges. */
 #include "base/gp_base.h"
 
-#include "providers/local/holder.h"
+#include "providers/local/proxy/proxy.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "providers/local/netns.h"
-#include "providers/local/proxy.h"
-#include "providers/local/proxy_request.h"
+#include "providers/local/proxy/proxy_request.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -145,17 +144,17 @@ static void drop_privileges(bool userns) {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-static _Noreturn void proxy_run(const struct holder_config *holder, int sock) {
+static _Noreturn void proxy_run(const struct proxy_setup *setup, int sock) {
     struct proxy_config cfg = {0};
     prctl(PR_SET_NAME, "gpuprov-proxy");
     signal(SIGPIPE, SIG_IGN);
     if (dup2(sock, 3) != 3) _exit(1);
     syscall(SYS_close_range, 4U, ~0U, 0U);
-    proxy_configure(&cfg, holder->http_proxy, holder->https_proxy, holder->no_proxy);
+    proxy_configure(&cfg, setup->http_proxy, setup->https_proxy, setup->no_proxy);
     int listener = take_listener(3);
     close(3);
     if (listener < 0) _exit(1);
-    drop_privileges(holder->userns);
+    drop_privileges(setup->userns);
     for (int children = 0;;) {
         while (children > 0 && waitpid(-1, NULL, children < CONNECTIONS_MAX ? WNOHANG : 0) > 0) children--;
         int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -174,12 +173,12 @@ static _Noreturn void proxy_run(const struct holder_config *holder, int sock) {
     }
 }
 
-int proxy_fork(const struct holder_config *cfg, pid_t *ret_pid, int *ret_sock, struct gp_error *err) {
+int proxy_fork(const struct proxy_setup *setup, pid_t *ret_pid, int *ret_sock, struct gp_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return gp_fail_errno(err, GP_EENV, errno, "could not make a socket pair");
     pid_t pid = fork();
-    if (pid == 0) proxy_run(cfg, pair[1]);
+    if (pid == 0) proxy_run(setup, pair[1]);
     close(pair[1]);
     if (pid < 0) {
         int e = errno;
