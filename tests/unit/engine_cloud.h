@@ -139,6 +139,18 @@ static struct resource *add(enum resource_kind kind, const char *id, const struc
     vec_push(&cloud.things.list, r);
     return &cloud.things.list.items[cloud.things.list.len - 1];
 }
+/* One of a stack that these tests did not launch. expires_s: 0 for none. */
+GP_UNUSED static struct resource *add_of(enum resource_kind kind, const char *id, int slot, const char *owner,
+                                         const char *name, const char *uid, int64_t expires_s) {
+    struct stack s = {.owner = xstrdup(owner),
+                      .name = xstrdup(name),
+                      .uid = xstrdup(uid),
+                      .spec_hash = xstrdup(""),
+                      .expires_s = expires_s};
+    struct resource *r = add(kind, id, &s, slot);
+    stack_clear(&s);
+    return r;
+}
 
 static int fake_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     if (req->known != NULL) return 0;

@@ -291,12 +291,7 @@ static void test_down_without_credentials_names_the_ids(void **state) {
 static void test_foreign_owner_is_not_touched(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack theirs = {.owner = xstrdup("colleague"),
-                           .name = xstrdup("t"),
-                           .uid = xstrdup("ffffffffffffffff"),
-                           .spec_hash = xstrdup("")};
-    add(RES_INSTANCE, "i-theirs", &theirs, 0);
-    stack_clear(&theirs);
+    add_of(RES_INSTANCE, "i-theirs", 0, "colleague", "t", "ffffffffffffffff", 0);
     assert_int_equal(launch(f, &err), 0);
     struct down_result res = {0};
     assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
@@ -307,13 +302,7 @@ static void test_foreign_owner_is_not_touched(void **state) {
 static void test_gc_ends_only_the_expired(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"),
-                        .name = xstrdup("old"),
-                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""),
-                        .expires_s = clock_wall_s() - 5};
-    add(RES_INSTANCE, "i-old", &old, 0);
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-old", 0, "me", "old", "aaaaaaaaaaaaaaaa", clock_wall_s() - 5);
     assert_int_equal(launch(f, &err), 0);
     struct gc_result res = {0};
     assert_int_equal(engine_gc(f->e, NULL, true, &res, &err), 0);

@@ -32,13 +32,7 @@ static void test_refused_takes_its_claim_back(void **state) {
 static void test_somebody_elses_claim_stays(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack theirs = {.owner = xstrdup("me"),
-                           .name = xstrdup("t"),
-                           .uid = xstrdup("cccccccccccccccc"),
-                           .spec_hash = xstrdup(""),
-                           .expires_s = clock_wall_s() + 600};
-    add(RES_GROUP, "sg-1", &theirs, -1);
-    stack_clear(&theirs);
+    add_of(RES_GROUP, "sg-1", -1, "me", "t", "cccccccccccccccc", clock_wall_s() + 600);
     refuse_all();
     assert_int_equal(up(f, &err), -GP_ECAPACITY);
     assert_int_equal(alive(), 1);
@@ -80,11 +74,8 @@ static void test_a_leftover_is_not_the_stack(void **state) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
-    struct stack old = {
-        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
     resource_list_clear(&cloud.things);
-    add(RES_INSTANCE, "i-late", &old, 0);
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-late", 0, "me", "t", "aaaaaaaaaaaaaaaa", 0);
     assert_int_equal(adopt_stack(f->run, NULL, &err), 0);
     assert_string_equal(f->run->stack.uid, uid);
     assert_false(f->run->nodes[0].exists);
@@ -107,12 +98,9 @@ static void test_what_reconcile_finds(void **state) {
     assert_true(finding_has_extras(&found));
     assert_int_equal(found.earlier_uids.n, 0);
 
-    struct stack theirs = {
-        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("bbbbbbbbbbbbbbbb"), .spec_hash = xstrdup("")};
     for (size_t i = 0; i < cloud.things.list.len; i++)
         if (cloud.things.list.items[i].claim) cloud.things.list.items[i].state = RES_GONE;
-    add(RES_GROUP, "sg-2", &theirs, -1);
-    stack_clear(&theirs);
+    add_of(RES_GROUP, "sg-2", -1, "me", "t", "bbbbbbbbbbbbbbbb", 0);
     assert_int_equal(reconcile(f->run, &found, &err), 0);
     assert_string_equal(found.ended_uid, uid);
     assert_string_equal(f->run->stack.uid, "bbbbbbbbbbbbbbbb");

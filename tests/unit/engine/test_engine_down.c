@@ -125,11 +125,8 @@ static void test_one_of_two_has_no_credentials(void **state) {
 static void test_one_of_two_cannot_be_looked_at(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack there = {
-        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
     load(f, "name: t\nnodes: 2\noffers: [{provider: local}, {provider: aws}]\n");
-    resource_set(&add(RES_INSTANCE, "node-0", &there, 0)->provider, "local");
-    stack_clear(&there);
+    resource_set(&add_of(RES_INSTANCE, "node-0", 0, "me", "t", "aaaaaaaaaaaaaaaa", 0)->provider, "local");
     cloud.open_fails = true;
     down_fails(f, GP_EBILLED, "not looked at: aws", "no credentials");
     assert_true(is_gone("node-0"));
@@ -241,13 +238,7 @@ static void test_a_denied_region_that_does_not_matter(void **state) {
 static void test_gc_with_a_region_that_is_not_seen(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"),
-                        .name = xstrdup("old"),
-                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""),
-                        .expires_s = clock_wall_s() - 5};
-    add(RES_INSTANCE, "i-old", &old, 0);
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-old", 0, "me", "old", "aaaaaaaaaaaaaaaa", clock_wall_s() - 5);
     cloud.list_is_partial = true;
     struct gc_result res = {0};
     assert_int_not_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
@@ -341,10 +332,7 @@ static void test_earlier_stack_of_the_name(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct stack old = {
-        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("aaaaaaaaaaaaaaaa"), .spec_hash = xstrdup("")};
-    add(RES_INSTANCE, "i-late", &old, 0);
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-late", 0, "me", "t", "aaaaaaaaaaaaaaaa", 0);
     down_ok(f);
 }
 
@@ -366,14 +354,8 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
     intent_clear(&in);
     down_ok(f);
     assert_int_equal(stones(f), 1);
-    struct stack old = {.owner = xstrdup("me"),
-                        .name = xstrdup("t"),
-                        .uid = xstrdup(uid),
-                        .spec_hash = xstrdup(""),
-                        .expires_s = clock_wall_s() + 3600};
     resource_list_clear(&cloud.things);
-    add(RES_INSTANCE, "i-late", &old, 1)->attempt = 2;
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-late", 1, "me", "t", uid, clock_wall_s() + 3600)->attempt = 2;
     struct gc_result res = {0};
     assert_int_equal(engine_gc(f->e, NULL, true, &res, &err), 0);
     assert_int_equal(res.ended.list.len, 1);
@@ -436,13 +418,7 @@ static void test_gc_tells_uids_apart(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    struct stack old = {.owner = xstrdup("me"),
-                        .name = xstrdup("t"),
-                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""),
-                        .expires_s = clock_wall_s() - 5};
-    add(RES_INSTANCE, "i-old", &old, 0);
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-old", 0, "me", "t", "aaaaaaaaaaaaaaaa", clock_wall_s() - 5);
     struct gc_result res = {0};
     assert_int_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
     assert_int_equal(res.ended.list.len, 1);
@@ -454,13 +430,7 @@ static void test_gc_tells_uids_apart(void **state) {
 static void test_gc_that_fails(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack old = {.owner = xstrdup("me"),
-                        .name = xstrdup("old"),
-                        .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                        .spec_hash = xstrdup(""),
-                        .expires_s = clock_wall_s() - 5};
-    add(RES_INSTANCE, "i-old", &old, 0);
-    stack_clear(&old);
+    add_of(RES_INSTANCE, "i-old", 0, "me", "old", "aaaaaaaaaaaaaaaa", clock_wall_s() - 5);
     cloud.gone_after = 100;
     cloud.list_fails_at = cloud.lists + 3;
     struct gc_result res = {0};
@@ -517,12 +487,9 @@ static void test_credentials_of_another_account(void **state) {
 static void test_a_machine_that_nobody_can_read(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack there = {
-        .owner = xstrdup("me"), .name = xstrdup("t"), .uid = xstrdup("../../../victimdir"), .spec_hash = xstrdup("")};
-    struct resource *r = add(RES_INSTANCE, "i-odd", &there, 0);
+    struct resource *r = add_of(RES_INSTANCE, "i-odd", 0, "me", "t", "../../../victimdir", 0);
     resource_set(&r->uid, "");
     resource_set(&r->unreadable, "its tag 'uid' is not 16 hex digits");
-    stack_clear(&there);
     struct down_result res = {0};
     assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-odd"));

@@ -3,43 +3,10 @@
  * agent sent with them, of the check and of each GPU; the spec's own floors go first. */
 #include "base/gp_base.h"
 
-#include "validate/judge.h"
-
 #include "base/json.h"
-#include "validate/lines.h"
+#include "judge_fixture.h"
 #include "validate/suite/models.h"
 #include "validate/validate.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-static struct check_result result(const char *check, enum verdict v, const char *code) {
-    struct check_result r;
-    check_result_make(&r, check, v, code, "as the agent said");
-    return r;
-}
-
-static void figure(struct check_result *r, const char *name, double value, const char *unit) {
-    struct metric m = {.name = xstrdup(name), .value = value, .unit = xstrdup(unit), .source = xstrdup("")};
-    vec_push(&r->metrics, m);
-}
-
-static void with_floor(struct spec *s, const char *check, const char *metric, double value) {
-    struct spec_floor f = {.check = xstrdup(check), .metric = xstrdup(metric), .value = value, .unit = xstrdup("")};
-    vec_push(&s->validate.floors, f);
-}
-
-static void spec_done(struct spec *s) {
-    for (size_t i = 0; i < s->validate.floors.len; i++) {
-        free(s->validate.floors.items[i].check);
-        free(s->validate.floors.items[i].metric);
-        free(s->validate.floors.items[i].unit);
-    }
-    vec_free(&s->validate.floors);
-    strv_clear(&s->validate.require);
-}
 
 static const char *h100(void) { return gpu_model_id(gpu_model_find(0x2330, 0x16c1)); } /* read: 2540 measured */
 

@@ -144,9 +144,9 @@ static void test_gang_rank_dies(void **state) {
     bench_close(&b);
 }
 
-/* The connection breaks once while it is followed: the rank goes on, and nothing is read twice. */
-static void test_gang_connection_breaks_once(void **state) {
-    (void)state;
+/* The connection breaks once while it is followed, after `shown` of its lines: the rank goes on, and nothing is read
+ * twice. */
+static void break_once(const char *shown) {
     NEEDS_SSHD();
     struct bench b;
     struct gp_error err;
@@ -154,13 +154,24 @@ static void test_gang_connection_breaks_once(void **state) {
     unlink(cut);
     const char *good = RANK(PASS("train.ddp") END);
     GP_AUTO_FREE char *cuts = xasprintf("if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
-                                        "cat \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s",
-                                        good);
+                                        "%s \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s",
+                                        shown, good);
     if (run_gang(&b, good, cuts, &err) != 0) fail_msg("%s", err.msg);
     assert_true(fs_exists(cut));
     if (b.report.gang.items[0].verdict != VERDICT_PASS) fail_msg("%s", b.report.gang.items[0].message);
     nothing_left();
     bench_close(&b);
+}
+
+static void test_gang_connection_breaks_once(void **state) {
+    (void)state;
+    break_once("cat");
+}
+
+/* The last line that came before the connection broke was half a line: it is read again, whole. */
+static void test_gang_line_cut_in_half(void **state) {
+    (void)state;
+    break_once("head -c 60");
 }
 
 /* A rank whose connection breaks whenever it is looked at: given up, and stopped all the same. */
@@ -177,24 +188,6 @@ static void test_gang_lost_rank_is_stopped(void **state) {
     GP_AUTO_FREE char *stopped = node_file(1, "stopped");
     assert_contains(stopped, "stopped");
     nothing_left();
-    bench_close(&b);
-}
-
-/* The last line that came before the connection broke was half a line: it is read again, whole. */
-static void test_gang_line_cut_in_half(void **state) {
-    (void)state;
-    NEEDS_SSHD();
-    struct bench b;
-    struct gp_error err;
-    GP_AUTO_FREE char *cut = xasprintf("%s/cut", homes[1]);
-    unlink(cut);
-    const char *good = RANK(PASS("train.ddp") END);
-    GP_AUTO_FREE char *cuts = xasprintf("if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
-                                        "head -c 60 \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s",
-                                        good);
-    if (run_gang(&b, good, cuts, &err) != 0) fail_msg("%s", err.msg);
-    assert_true(fs_exists(cut));
-    if (b.report.gang.items[0].verdict != VERDICT_PASS) fail_msg("%s", b.report.gang.items[0].message);
     bench_close(&b);
 }
 
