@@ -110,7 +110,7 @@ static void reference(const struct gemm_args *g, const float *a, const float *b,
 static void one_gemm(const struct device_ops *ops, struct device *d, struct gemm_args g) {
     enum { MAX = 4096 };
     float a[MAX], b[MAX], c[MAX], want[MAX];
-    uint64_t x = (uint64_t)(g.m * 31 + g.n * 7 + g.k);
+    uint64_t x = (uint64_t)g.m * 31 + (uint64_t)g.n * 7 + (uint64_t)g.k;
     for (size_t i = 0; i < MAX; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
         a[i] = (float)(int32_t)(x >> 32) / 1e9f;

@@ -207,8 +207,9 @@ static void the_same_bits(const struct kernel_case *k, bool bf) {
     static const unsigned shapes[][2] = {{0, 0}, {32, 1}, {64, 7}}, rows[][2] = {{128, 1}, {128, 7}};
     size_t bytes = 0, other = 0;
     GP_AUTO_FREE unsigned char *want = launch(&device_host, k, bf, 0, 0, &bytes);
-    for (size_t s = 0; s < (rowwise(k) ? GP_ARRAY_LEN(rows) : GP_ARRAY_LEN(shapes)); s++) {
-        const unsigned *shape = rowwise(k) ? rows[s] : shapes[s];
+    const bool by_row = rowwise(k);
+    for (size_t s = 0; s < (by_row ? GP_ARRAY_LEN(rows) : GP_ARRAY_LEN(shapes)); s++) {
+        const unsigned *shape = by_row ? rows[s] : shapes[s];
         GP_AUTO_FREE unsigned char *got = launch(&device_cuda, k, bf, shape[0], shape[1], &other);
         assert_int_equal(bytes, other);
         for (size_t i = 0; i < bytes; i++)

@@ -213,7 +213,7 @@ int main(int argc, char **argv) {
     if (r == 0) r = fs_state_dir(&d.state_dir, &err);
     GP_AUTO_FREE char *file = d.state_dir != NULL ? fs_join(d.state_dir, "journal.db") : NULL;
     if (r == 0) r = journal_open(file, &d.journal, &damaged, &err);
-    pthread_t t;
+    pthread_t t = 0;
     bool timed =
         r == 0 && getenv("GPUPROV_DRIVE_CANCEL_ON") != NULL && pthread_create(&t, NULL, cancel_on_file, &d) == 0;
     if (r == 0) r = run(&d, argv[3], argc > 4 ? argv[4] : NULL, &err);

@@ -31,7 +31,8 @@ static void cost_pack(void **p, struct kernel_cost *ret) {
 /* Our own kernels reach about half of what cuBLASLt does. */
 static void cost_mma(void **p, struct kernel_cost *ret, enum standin_work w, int size) {
     ki64 tiles = (ARG(int, 4) + 127ll) / 128 * ((ARG(int, 5) + 127ll) / 128);
-    double products = (double)ARG(int, 4) * ARG(int, 5) * (double)(ARG(ki64, 6) / size);
+    ki64 k = ARG(ki64, 6) / size;
+    double products = (double)ARG(int, 4) * ARG(int, 5) * (double)k;
     ret->amount[w] = 2 * 2 * products * (double)ARG(ki64, 0) / (double)tiles;
     if (ARG(ki64, 0) == tiles) { /* no batch */
         ret->out = ARG(void *, 3);

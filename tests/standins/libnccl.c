@@ -68,7 +68,7 @@ static void *work_thread(void *unused) {
 }
 
 static void give(struct work *w) {
-    pthread_t t;
+    pthread_t t = 0;
     pthread_mutex_lock(&queue.lock);
     if (queue.last) queue.last->next = w;
     else queue.first = w;
@@ -163,7 +163,7 @@ NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, i
     a->c = c;
     memcpy(a->path, id.text, sizeof a->path);
     *ret = c;
-    pthread_t t;
+    pthread_t t = 0;
     if (pthread_create(&t, NULL, init_thread, a) != 0) return N_SYSTEM;
     pthread_detach(t);
     return N_IN_PROGRESS;

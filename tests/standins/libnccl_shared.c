@@ -24,7 +24,7 @@ int shared_new(char path[100]) {
 static int given_up(const struct ncclComm *c) { return atomic_load(&c->aborted); }
 
 int shared_open(struct ncclComm *c, const char *path) {
-    int fd;
+    int fd = -1;
     while ((fd = open(path, O_RDWR | O_CLOEXEC)) < 0 && errno == ENOENT && !given_up(c)) /* its process has ended */
         usleep(1000);
     c->bytes = shared_bytes(c->size);

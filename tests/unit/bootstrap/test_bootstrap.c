@@ -123,7 +123,7 @@ static int run_part(const char *text, size_t n, struct str *out) {
     assert_int_equal(fs_write_all(in[1], text, n), 0);
     close(in[1]);
     char buf[4096];
-    for (ssize_t got; (got = read(back[0], buf, sizeof buf)) > 0;) str_add_mem(out, buf, (size_t)got);
+    for (ssize_t got = 0; (got = read(back[0], buf, sizeof buf)) > 0;) str_add_mem(out, buf, (size_t)got);
     close(back[0]);
     int status = 0;
     waitpid(pid, &status, 0);

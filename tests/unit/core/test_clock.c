@@ -36,8 +36,8 @@ static void durations_parse(void **state) {
                                       "1h30",
                                       "99999999999s",
                                       "5mm",
-                                      "9999999999d9999999999d9999999999d9999999999d9999999999d9999999999d"
-                                      "9999999999d9999999999d9999999999d9999999999d9999999999d"};
+                                      ("9999999999d9999999999d9999999999d9999999999d9999999999d9999999999d"
+                                       "9999999999d9999999999d9999999999d9999999999d9999999999d")};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         int64_t ms = -1;
         assert_false(duration_parse(bad[i], &ms));
@@ -128,7 +128,7 @@ static void hears_cancellation(void **state) {
     assert_false(gp_cancelled(&c));
     assert_false(gp_cancelled(NULL));
     assert_int_equal(gp_sleep(1, &c, &err), 0);
-    pthread_t t;
+    pthread_t t = 0;
     assert_int_equal(pthread_create(&t, NULL, cancel_it, &c), 0);
     /* would be for ever: only the other thread ends it */
     assert_int_equal(gp_wait_fd(-1, 0, GP_NEVER, &c, NULL, &err), -GP_ECANCELLED);

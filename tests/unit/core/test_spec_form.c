@@ -71,7 +71,7 @@ static const char *example_of(const struct spec_field *f, size_t pick) {
     const char *const *choices = spec_choices(f);
     while (choices != NULL && choices[n] != NULL) n++;
     if (n > 0 && f->required) return choices[pick % n];
-    for (n = 0; spec_provider_at(n) != NULL;) n++;
+    for (n = 1; spec_provider_at(n) != NULL;) n++;
     const struct spec_provider_key *k =
         f->example == NULL ? spec_provider_key(spec_provider_at(pick % n), f->name) : NULL;
     return k != NULL && k->example != NULL ? k->example : spec_example(f);

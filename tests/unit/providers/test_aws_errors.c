@@ -73,8 +73,8 @@ static void test_xml_forms(void **state) {
         assert_string_equal(s.request_id, "r");
     }
     static const char *const none[] = {
-        "<DescribeInstancesResponse><Errors><Error><Code>C</Code></Error></Errors>"
-        "</DescribeInstancesResponse>",
+        ("<DescribeInstancesResponse><Errors><Error><Code>C</Code></Error></Errors>"
+         "</DescribeInstancesResponse>"),
         "<Response><Errors/></Response>",
         "<html><body>500</body></html>",
         "<Response/>",

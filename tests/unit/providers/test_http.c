@@ -291,7 +291,7 @@ static void *cancel_soon(void *cancel) {
 static void test_many_cancelled(void **state) {
     (void)state;
     struct gp_cancel cancel;
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(gp_cancel_init(&cancel, NULL), 0);
     struct http *h = open_client(&(struct http_options){.cancel = &cancel});
     struct many *m = many_new(6, plain, "/hang", false);

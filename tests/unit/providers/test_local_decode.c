@@ -227,7 +227,7 @@ static void test_no_path_from_a_strange_uid(void **state) {
     GP_AUTO_FREE char *dir = fs_join(stacks, "x@me");
     assert_int_equal(fs_mkdirs(victim, 0700, NULL), 0);
     claim("x@me", CLAIM);
-    static const char *const bad[] = {"/../../victim", "../victim", "", "0123456789abcdeg", UID "0"};
+    static const char *const bad[] = {"/../../victim", "../victim", "", "0123456789abcdeg", (UID "0")};
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         assert_int_equal(local_remove(stacks, dir, bad[i], NULL), -GP_EIO);
         assert_null(local_cgroup(bad[i]));

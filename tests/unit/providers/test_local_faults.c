@@ -79,7 +79,7 @@ static void test_holder_that_is_setting_up(void **state) {
     GP_AUTO_FREE char *stacks = fs_join(w.state, "local");
     GP_AUTO_FREE char *dir = local_dir(stacks, u.p->owner, "slow");
     struct renamer r = {.from = fs_join(dir, "later"), .to = fs_join(dir, "ctl")};
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(rename(r.to, r.from), 0);
     assert_int_equal(pthread_create(&thread, NULL, rename_soon, &r), 0);
     OK(up_try(&u, 0, 1, 1, err));

@@ -127,8 +127,8 @@ static void run_case(const char *name, json_t *c) {
 static void test_official_suite(void **state) {
     (void)state;
     json_t *j = load("tests/unit/providers/sigv4/suite.json");
-    const char *name;
-    json_t *c;
+    const char *name = NULL;
+    json_t *c = NULL;
     size_t n = 0;
     json_object_foreach(json_object_get(j, "cases"), name, c) {
         run_case(name, c);
@@ -144,8 +144,8 @@ static void test_botocore_ec2(void **state) {
     GP_AUTO_SECRET struct secret key = {0};
     const char *secret = text(j, "secret_access_key");
     secret_set(&key, secret, strlen(secret));
-    size_t i;
-    json_t *v, *all = json_object_get(j, "vectors");
+    size_t i = 0;
+    json_t *v = NULL, *all = json_object_get(j, "vectors");
     assert_true(json_array_size(all) >= 4);
     json_array_foreach(all, i, v) {
         GP_AUTO_FIELDS struct http_fields h = {0};

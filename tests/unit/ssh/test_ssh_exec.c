@@ -129,7 +129,7 @@ static void test_cancel(void **state) {
     GP_AUTO_SSH struct ssh_session *s = fx_login();
     struct gp_cancel c;
     struct gp_error err = {0};
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(gp_cancel_init(&c, NULL), 0);
     struct ssh_exec_opts o = {.cancel = &c};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
@@ -318,7 +318,7 @@ static void test_many(void **state) {
     assert_string_equal(jobs[4].result.out.s, "8388608\n");
     /* Cancelled: every job says so. */
     struct gp_cancel c;
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(gp_cancel_init(&c, NULL), 0);
     struct ssh_job again[2] = {{.session = jobs[0].session, .command = endless},
                                {.session = jobs[1].session, .command = "echo done"}};

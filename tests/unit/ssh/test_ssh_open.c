@@ -411,7 +411,7 @@ static void test_rude_ports(void **state) {
         fx_target(&t, &fx.a);
         struct rude r = {.talks = talks == 1};
         r.fd = fx_listen(&t.port);
-        pthread_t thread;
+        pthread_t thread = 0;
         assert_int_equal(pthread_create(&thread, NULL, rude_server, &r), 0);
         assert_int_equal(fx_open(&t, 500, &s, &err), -GP_EREACH);
         assert_contains(err.msg, "sent no SSH banner");
@@ -431,7 +431,7 @@ static void cancel_open(const struct ssh_target *t) {
     GP_AUTO_SSH struct ssh_session *s = NULL;
     struct gp_error err = {0};
     struct gp_cancel c;
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(gp_cancel_init(&c, NULL), 0);
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &c), 0);
     struct ssh_open_opts o = {.deadline_ms = clock_deadline(600000), .cancel = &c};
@@ -540,7 +540,7 @@ static void test_dial_socket(void **state) {
     snprintf(sa.sun_path, sizeof sa.sun_path, "/proc/self/fd/%d/ctl", dir);
     assert_int_equal(bind(d.fd, (struct sockaddr *)&sa, sizeof sa), 0);
     assert_int_equal(listen(d.fd, 4), 0);
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(pthread_create(&thread, NULL, dial_server, &d), 0);
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     fx_target(&t, &fx.a);

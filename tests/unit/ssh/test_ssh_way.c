@@ -389,7 +389,7 @@ static void test_client_config_dial(void **state) {
     assert_true(str_put(sa.sun_path, sizeof sa.sun_path, path));
     assert_int_equal(bind(d.fd, (struct sockaddr *)&sa, sizeof sa), 0);
     assert_int_equal(listen(d.fd, 4), 0);
-    pthread_t thread;
+    pthread_t thread = 0;
     assert_int_equal(pthread_create(&thread, NULL, dial_server, &d), 0);
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     fx_target(&t, &fx.a);

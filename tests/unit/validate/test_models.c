@@ -59,8 +59,8 @@ static void figures_are_the_checks(void **state) {
 
 static void ids_are_unique(void **state) {
     (void)state;
-    const struct gpu_model *m, *other;
-    unsigned device, sub, device2, sub2;
+    const struct gpu_model *m = NULL, *other = NULL;
+    unsigned device = 0, sub = 0, device2 = 0, sub2 = 0;
     for (size_t i = 0; gpu_pci_at(i, &m, &device, &sub); i++) {
         assert_ptr_equal(gpu_model_find(device, sub), m);
         for (size_t k = i + 1; gpu_pci_at(k, &other, &device2, &sub2); k++)
@@ -84,7 +84,7 @@ static void a_subsystem_goes_first(void **state) {
     const struct gpu_model *plain = gpu_model_find(0x2901, 0), *known = gpu_model_find(0x2901, 0x1999);
     assert_ptr_not_equal(plain, known);
     assert_ptr_equal(gpu_model_find(0x2901, 0x1234), plain);
-    struct gpu_figure a, b;
+    struct gpu_figure a = {0}, b = {0};
     struct gpu_figure_key key = {.check = "gpu.bandwidth", .metric = "read"};
     assert_true(gpu_model_figure(plain, &key, &a) && gpu_model_figure(known, &key, &b));
     assert_true(b.measured > a.measured);
