@@ -62,6 +62,7 @@ class Scheduling(LoadScopeScheduling):
         super()._reschedule(node)
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest -p no:xdist runs the tests too
 def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 

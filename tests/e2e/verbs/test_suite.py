@@ -2,6 +2,8 @@
 """The suite itself: docs/testing.md lists every sampled matrix, and the tables of scheduling.py name real files."""
 import ast
 import re
+import subprocess
+import sys
 
 from conftest import ROOT
 from scheduling import COMPUTE, LONG, PARTS
@@ -24,3 +26,8 @@ def test_sampled_matrices_are_documented():
 
 def test_scheduling_names_files_that_exist():
     assert all((E2E / name).exists() for name in (*COMPUTE, *LONG, *PARTS))
+
+
+def test_pytest_runs_without_xdist():
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", __file__, "-k", "exist"], check=True,
+                   capture_output=True)
