@@ -110,8 +110,8 @@ def replay(bare, calls, new):
     """Sends them again. new: {old id: id now}; those of the group and the instances come with the answers."""
     new, ends, started = dict(new), {}, time.monotonic()
     old = list(dict.fromkeys(i for _, body in calls for i in ID.findall(body)))
-    for service, body in calls:
-        body = ID.sub(lambda m: new.get(m.group(0), m.group(0)), body)
+    for service, recorded in calls:
+        body = ID.sub(lambda m: new.get(m.group(0), m.group(0)), recorded)
         for phase, first in FIRST.items():
             if first in body:
                 ends.setdefault(phase, time.monotonic())

@@ -24,8 +24,8 @@ def answered(stderr_lines, started, n):
     for line in stderr_lines:
         event = json.loads(line)
         if event.get("phase") == "bootstrap" and event.get("step") and event["node"] not in first:
-            when = datetime.datetime.strptime(event["t"], "%Y-%m-%dT%H:%M:%S.%fZ")
-            first[event["node"]] = when.replace(tzinfo=datetime.timezone.utc).timestamp() - started
+            when = datetime.datetime.strptime(event["t"], "%Y-%m-%dT%H:%M:%S.%f%z")
+            first[event["node"]] = when.timestamp() - started
     if len(first) != n:
         raise RuntimeError("%d of %d nodes told of their first command" % (len(first), n))
     return max(first.values())

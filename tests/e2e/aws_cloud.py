@@ -5,15 +5,15 @@ import faultproxy
 import pytest
 
 
-@pytest.fixture(scope="module")
-def moto():
+@pytest.fixture(name="moto", scope="module")
+def moto_fixture():
     server = ec2.Moto()
     yield server
     server.close()
 
 
-@pytest.fixture
-def cloud(moto, tmp_path):
+@pytest.fixture(name="cloud")
+def cloud_fixture(moto, tmp_path):
     """A fresh moto behind a fresh proxy; .drive(VERB) runs the provider through it."""
     moto.reset()
     proxy = faultproxy.FaultProxy(moto.url).start()

@@ -104,8 +104,8 @@ class InLab(Gpuprov):
                                 env={**self.env, **(env or {})}, start_new_session=True, **kw)
 
 
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
+@pytest.fixture(name="cloud", scope="module")
+def cloud_fixture(tmp_path_factory):
     tmp = tmp_path_factory.mktemp("ec2")
     with clouds.Ec2Lab(tmp) as lab:
         repo = Repo(tmp / "repo")
@@ -116,8 +116,8 @@ def cloud(tmp_path_factory):
         repo.close()
 
 
-@pytest.fixture
-def machine(cloud, program, tmp_path):
+@pytest.fixture(name="machine")
+def machine_fixture(cloud, program, tmp_path):
     """machine(): gpuprov on a machine of its own (state and home folder) in the lab. Whatever a test
     left is ended, without gpuprov."""
     made = []
@@ -131,8 +131,8 @@ def machine(cloud, program, tmp_path):
     cloud.sweep()
 
 
-@pytest.fixture
-def spec(cloud, tmp_path):
+@pytest.fixture(name="spec")
+def spec_fixture(cloud, tmp_path):
     def write(name="llm", nodes=2, offers=None, ttl="1h", require="train.ddp", bootstrap="", access="", image=None):
         path = tmp_path / (name + ".yaml")
         offers = offers or [HERE]
@@ -144,14 +144,14 @@ def spec(cloud, tmp_path):
     return write
 
 
-@pytest.fixture
-def key(tmp_path):
+@pytest.fixture(name="key")
+def key_fixture(tmp_path):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "id"], check=True)
     return tmp_path / "id"
 
 
-@pytest.fixture
-def proxies(cloud):
+@pytest.fixture(name="proxies")
+def proxies_fixture(cloud):
     """proxies(): a fault proxy in front of the cloud, in the lab's network."""
     yield from faultproxy.several(
         lambda **kw: cloud.lab.call(lambda: faultproxy.FaultProxy(cloud.lab.endpoint, **kw).start()))

@@ -285,21 +285,21 @@ def side_by_side(*jobs):
 NOBODY = {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}
 
 
-@pytest.fixture(scope="module")
-def clouds():
+@pytest.fixture(name="clouds", scope="module")
+def clouds_fixture():
     made = Account()
     yield made
     made.close()
 
 
-@pytest.fixture
-def account(clouds):
+@pytest.fixture(name="account")
+def account_fixture(clouds):
     clouds.fresh()
     return clouds
 
 
-@pytest.fixture
-def computer(account, program, tmp_path):
+@pytest.fixture(name="computer")
+def computer_fixture(account, program, tmp_path):
     """computer(): gpuprov on a computer that knows nothing; what it changed outside its state folder, and what
     it started, is looked at in the end."""
     made = []
@@ -312,8 +312,8 @@ def computer(account, program, tmp_path):
         one.check()
 
 
-@pytest.fixture
-def proxies(account):
+@pytest.fixture(name="proxies")
+def proxies_fixture(account):
     yield from faultproxy.several(lambda proxy=None: proxy or faultproxy.FaultProxy(account.moto.url).start())
 
 

@@ -34,7 +34,7 @@ def strip_comments(text):
 
 def is_own(path, check):
     folders = next((f for start, f in OWN.items() if check.startswith(start)), [])
-    return path.startswith(tuple(folders)) and check.split(".")[1] in path.rsplit("/", 1)[1] or (
+    return (path.startswith(tuple(folders)) and check.split(".")[1] in path.rsplit("/", 1)[1]) or (
         check == "train.ddp" and path.startswith("validate/agent/checks/train/"))
 
 

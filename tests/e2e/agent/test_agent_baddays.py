@@ -139,7 +139,7 @@ def test_a_gpu_that_another_process_holds(gpu):
 
 def test_a_driver_that_does_not_load(gpu):
     """Said before any check, in its own time, and each GPU check has that reason."""
-    results, end, status = run(nodes=2, gpus=2, standin="gpus=2,hang_init=1", checks=TWO,
+    results, _, status = run(nodes=2, gpus=2, standin="gpus=2,hang_init=1", checks=TWO,
                                extra=["--all", "--load-limit", "1s"])
     for check in TWO.split(","):
         assert (results[check]["verdict"], results[check]["code"]) == ("fail", "load_timeout"), results[check]

@@ -180,7 +180,7 @@ def test_no_driver_library(tmp_path):
 def test_bought_but_no_device_files(agent):
     if not agent.exists():
         pytest.skip("the static agent was not built")
-    results, end, status = run(nodes=0, agent=agent, checks="gpu.presence")
+    results, _, status = run(nodes=0, agent=agent, checks="gpu.presence")
     assert (results["gpu.presence"]["verdict"], status) == ("fail", 2)
     assert results["gpu.presence"]["message"].startswith("no GPU device nodes")
 

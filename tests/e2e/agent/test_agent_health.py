@@ -79,9 +79,9 @@ def test_what_an_old_driver_does_not_tell_is_not_zero():
 
 
 def test_nothing_told_is_never_a_pass():
-    result, end, status = health("lacks=")  # an empty word: everything is told
-    assert result["verdict"] == "pass"
-    result, end, status = health("lacks=e")  # recovery, ecc, remap, retired and more
+    result, _, status = health("lacks=")  # an empty word: everything is told
+    assert (result["verdict"], status) == ("pass", 0)
+    result, _, status = health("lacks=e")  # recovery, ecc, remap, retired and more
     assert (result["verdict"], result["code"], status) == ("skipped", "not_told", 3), result
 
 
@@ -184,8 +184,8 @@ GOOD = line("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.65.06", 6)
 @pytest.mark.parametrize("text,verdict,code", [
     ("NVRM: Xid (PCI:0000:02:00): 79, pid=1, GPU has fallen off the bus.", "fail", "xid_79"),
     ("NVRM: Xid (PCI:0000:02:00): 48, pid=1, DBE", "fail", "xid_48"),
-    ("NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset "
-     "Required)", "fail", "xid_154"),
+    (("NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset "
+      "Required)"), "fail", "xid_154"),
     ("NVRM: Xid (PCI:0000:02:00): 4321, something new", "degraded", "xid_4321"),
     ("NVRM: Xid (PCI:0000:02:00): 13, pid=1, Graphics Exception", "pass", ""),
     ("NVRM: Xid (PCI:0000:09:00): 79, another machine's GPU", "pass", ""),
@@ -221,7 +221,7 @@ def test_a_kernel_log_that_cannot_be_read_is_said():
     assert result["verdict"] == "pass"
     gpu = result["data"]["gpus"][0]
     assert gpu["kernel_log"].startswith("not read") and gpu["load"]["kernel_log"] == "not readable"
-    results, _, status = agent_gpu.run(gpus=1, checks="host.kernlog", kmsg=None)
+    results, _, _ = agent_gpu.run(gpus=1, checks="host.kernlog", kmsg=None)
     assert results["host.kernlog"]["verdict"] == "skipped" or "since boot" in results["host.kernlog"]["message"]
 
 
@@ -230,8 +230,8 @@ def test_a_kernel_log_that_cannot_be_read_is_said():
     ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 38", "degraded", "sxid_12028"),
     ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30", "fail", "sxid_20034"),
     ("NVRM: Xid (PCI:0000:02:00): 45, pid=7, Ch 8", "degraded", "xid_45"),  # alone
-    ("NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot "
-     "Required)", "fail", "xid_154"),
+    (("NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot "
+      "Required)"), "fail", "xid_154"),
 ])
 def test_the_node_as_a_whole(text, verdict, code):
     results, _, _ = agent_gpu.run(gpus=1, checks="host.kernlog", kmsg=GOOD + (line(text) if text else ""))

@@ -389,7 +389,7 @@ NCCL = ["--checks", "host.clock,nccl.values,nccl.bandwidth", "--all"]
 
 
 def test_a_node_by_itself_runs_the_gang_of_its_gpus(tmp_path):
-    told, end, _ = run_alone(tmp_path, 4, "1m", more=NCCL)
+    told, _, _ = run_alone(tmp_path, 4, "1m", more=NCCL)
     assert told["nccl.values"]["verdict"] == told["nccl.bandwidth"]["verdict"] == "pass", told
     assert "rank" not in told["nccl.values"] and figures(told["nccl.values"])["wrong"] == 0
 

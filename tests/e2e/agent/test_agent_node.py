@@ -136,5 +136,5 @@ def test_a_full_disk_is_told():
 def test_what_is_shipped_has_no_faults_and_is_small():
     assert b"GPUPROV_FAULT" not in AGENT.read_bytes()
     assert (BUILD / "agent" / "gpuprov-agent.gz").stat().st_size < 1 << 20
-    kind = subprocess.run(["readelf", "-l", AGENT], capture_output=True, text=True).stdout
+    kind = subprocess.run(["readelf", "-l", AGENT], capture_output=True, text=True, check=True).stdout
     assert "INTERP" not in kind

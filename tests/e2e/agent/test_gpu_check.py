@@ -72,7 +72,7 @@ def test_a_ratio_below_its_goal_fails(tmp_path):
 
 
 def test_without_other_tools_it_says_so(tmp_path):
-    done, page = check(tmp_path, tools=False, gpus=1)
+    _, page = check(tmp_path, tools=False, gpus=1)
     assert page and "* PyTorch" in page.read_text()
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import ec2
 import pytest
-from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 
 REGION = ec2.REGION
 UID = "0123456789abcdef"

@@ -5,7 +5,7 @@ import json
 import threading
 
 import pytest
-from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 
 
 def test_no_credentials(cloud):

@@ -5,7 +5,7 @@ import json
 
 import ec2
 import pytest
-from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 
 REGION = ec2.REGION
 
@@ -125,14 +125,14 @@ def request(cloud, subnet, **access):
 
 @pytest.mark.parametrize("public", [True, False])
 def test_a_launch_into_a_subnet_without_ipv4(cloud, public):
-    only, both = subnets(cloud)
+    only, _ = subnets(cloud)
     assert request(cloud, only, public_ip=public) == {
         "NetworkInterface.1.AssociatePublicIpAddress": None, "NetworkInterface.1.Ipv6AddressCount": "1",
         "MetadataOptions.HttpProtocolIpv6": "enabled"}
 
 
 def test_a_launch_into_any_other_subnet(cloud):
-    only, both = subnets(cloud)
+    _, both = subnets(cloud)
     assert request(cloud, both) == {
         "NetworkInterface.1.AssociatePublicIpAddress": "true", "NetworkInterface.1.Ipv6AddressCount": None,
         "MetadataOptions.HttpProtocolIpv6": None}

@@ -6,7 +6,7 @@ import json
 import ec2
 import faultproxy
 import pytest
-from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 
 REGION = ec2.REGION
 

@@ -9,7 +9,7 @@ import subprocess
 import ec2
 import iam
 import pytest
-from aws_cloud import cloud, moto  # noqa: F401 (fixtures)
+from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 
 ME, OTHER = "alice", "bob"
 EC2 = "arn:aws:ec2:us-east-1:123456789012:"

@@ -10,7 +10,7 @@ import time
 import pytest
 from ec2_lab import HERE, SPEC, THERE, Cloud, InLab, clouds, labs, tags
 from faultproxy import through
-from ec2_lab import cloud, key, machine, proxies, spec  # noqa: F401 pylint: disable=unused-import
+from ec2_lab import cloud_fixture, key_fixture, machine_fixture, proxies_fixture, spec_fixture  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 

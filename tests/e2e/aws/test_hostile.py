@@ -5,7 +5,7 @@ ended, and nothing of ours is called gone. Claims, regions, rules and lost launc
 Hypothesis makes of it: test_hostile_random.py. What is true is asked of moto with boto3."""
 import pytest
 from hostile import AWAY, HOME, OWNER, claim_tags, never_gone, rules, side_by_side, stamp, tags
-from hostile import account, clouds, computer, proxies  # noqa: F401 pylint: disable=unused-import
+from hostile import account_fixture, clouds_fixture, computer_fixture, proxies_fixture  # noqa: F401
 
 
 # --- 1: identities that are paths ---

@@ -7,7 +7,7 @@ import time
 import pytest
 from hostile import AWAY, HOME, OWNER, SSH_FROM, THIRD, Blind, claim_tags, denied, looked, never_gone, rules
 from hostile import side_by_side, stamp, tags, tags_of, uid
-from hostile import account, clouds, computer, proxies  # noqa: F401 pylint: disable=unused-import
+from hostile import account_fixture, clouds_fixture, computer_fixture, proxies_fixture  # noqa: F401
 from faultproxy import through
 from waiting import wait_for
 

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "bootstrap_driver"
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+@pytest.fixture(name="lab", scope="module")
+def lab_fixture(tmp_path_factory):
     tmp = tmp_path_factory.mktemp("lab")
     with labs.Lab(tmp) as made:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp / "key"], check=True)
@@ -111,8 +111,8 @@ def saw(lines, text, seconds=60):
     labs.wait_for("a line with " + text, lambda: any(text in line for line in lines), seconds)
 
 
-@pytest.fixture
-def node(lab, tmp_path):
+@pytest.fixture(name="node")
+def node_fixture(lab, tmp_path):
     lab.next += 1
     host = lab.add("light", "h%d" % lab.next, "10.77.1.%d" % lab.next, start=False)
     host.authorize((lab.key.parent / "key.pub").read_text())
@@ -476,10 +476,10 @@ def test_host_key_rotation_cut_after_commit(node, tmp_path):
 @pytest.mark.parametrize("damage", [
     "cp /etc/ssh/gpuprov_next_host_key /etc/ssh/ssh_host_ed25519_key",       # cut between two renames
     ": > /etc/ssh/gpuprov_next_host_key",                                     # an empty file after a crash
-    "cp /etc/ssh/gpuprov_next_host_key /etc/ssh/ssh_host_ed25519_key; "
-    "ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key | cut -d' ' -f1,2 | "
-    "tee /etc/ssh/ssh_host_ed25519_key.pub > /etc/ssh/gpuprov_host_key_made; "
-    "rm /etc/ssh/gpuprov_next_host_key",                                      # cut before sshd was told
+    ("cp /etc/ssh/gpuprov_next_host_key /etc/ssh/ssh_host_ed25519_key; "
+     "ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key | cut -d' ' -f1,2 | "
+     "tee /etc/ssh/ssh_host_ed25519_key.pub > /etc/ssh/gpuprov_host_key_made; "
+     "rm /etc/ssh/gpuprov_next_host_key"),                                    # cut before sshd was told
 ], ids=["rename", "empty", "reload"])
 def test_host_key_rotation_cut_on_the_node(node, tmp_path, damage):
     first = node.host.host_key()

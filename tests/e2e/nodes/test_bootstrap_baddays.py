@@ -6,7 +6,7 @@ import json
 import pytest
 
 import test_bootstrap
-from test_bootstrap import lab, node  # noqa: F401 pylint: disable=unused-import
+from test_bootstrap import lab_fixture, node_fixture  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 import lab as labs  # noqa: E402
-from test_bootstrap import DRIVER, Outcome, lab, node  # noqa: E402,F401 pylint: disable=unused-import
+from test_bootstrap import DRIVER, Outcome, lab_fixture, node_fixture  # noqa: E402,F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 PORT = 2022

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from agent_gpu import gpu_data, metrics, needed, run  # noqa: F401
-from test_validate_bare import gpus  # noqa: F401
+from test_validate_bare import gpus_fixture  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 
@@ -19,7 +19,7 @@ def bandwidth(standin, n=8):
 @pytest.mark.parametrize("profile", ["h100", "unknown"])
 def test_an_outlier_among_eight_is_degraded_and_named(profile):
     """90 % of the others: more than the model asks for, or nobody knows what it asks for."""
-    got, end, status = bandwidth(f"profile={profile},gpu=5,slow_copy=90")
+    got, _, status = bandwidth(f"profile={profile},gpu=5,slow_copy=90")
     assert (got["verdict"], got["code"], status) == ("degraded", "outlier", 1), got["message"]
     assert got["message"].startswith("gpu 5: ") and "of the 8 GPUs here" in got["message"]
     assert {g: d["verdict"] for g, d in gpu_data(got).items() if d["verdict"] != "pass"} == {5: "degraded"}
@@ -104,8 +104,8 @@ def test_no_baseline_of_a_sick_fleet(gpus, tmp_path):
 @pytest.mark.parametrize("text,said", [
     (None, "--calibrate"),
     ("{}", "no baseline of this version"),
-    ('{"schema":"gpuprov/baseline/v1","figures":[{"model":"h200-sxm","driver":"1","check":"gpu.bandwidth",'
-     '"metric":"read","unit":"GB/s","n":8,"median":2.333,"mad":0}]}', "never fail a broken GPU"),
+    (('{"schema":"gpuprov/baseline/v1","figures":[{"model":"h200-sxm","driver":"1","check":"gpu.bandwidth",'
+      '"metric":"read","unit":"GB/s","n":8,"median":2.333,"mad":0}]}'), "never fail a broken GPU"),
 ])
 def test_a_baseline_that_is_none(gpuprov, tmp_path, text, said):
     path = tmp_path / "b.json"

@@ -240,5 +240,5 @@ def test_version_starts_no_library(gpuprov):
     if b"_san_init" in gpuprov.program.read_bytes().replace(b"__asan", b"_san").replace(b"__tsan", b"_san"):
         pytest.skip("a sanitizer starts threads of its own")
     p = subprocess.run(["/usr/bin/strace", "-f", "-e", "trace=clone,clone3,socket",
-                        str(gpuprov.program), "version"], capture_output=True, text=True)
+                        str(gpuprov.program), "version"], capture_output=True, text=True, check=True)
     assert "clone" not in p.stderr and "socket(" not in p.stderr

@@ -91,7 +91,7 @@ def test_nothing_of_a_broken_spec_steers_the_terminal(gpuprov, tmp_path):
     err = p.stderr.buffer.read()
     p.communicate()
     text = err.decode()  # strict: UTF-8 all the way
-    assert p.returncode == 1 and not any(ord(c) < 0x20 and c != "\n" or 0x7f <= ord(c) < 0xa0
+    assert p.returncode == 1 and not any((ord(c) < 0x20 and c != "\n") or 0x7f <= ord(c) < 0xa0
                                          for c in text)
 
 

@@ -268,4 +268,4 @@ def test_the_examples_command_is_one(gpuprov):
     command = docs[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
     done = gpuprov(*command[1:], env={"NODE_NAME": "x", "KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""},
                    code=None)
-    assert done.code == FAIL and done.out.startswith("fail: gpu.presence") or os.path.exists("/dev/nvidia0"), done
+    assert (done.code == FAIL and done.out.startswith("fail: gpu.presence")) or os.path.exists("/dev/nvidia0"), done

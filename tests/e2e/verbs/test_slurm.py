@@ -75,7 +75,7 @@ class Cluster:
         subprocess.run([program, "init", "--slurm", folder / "hooks"], check=True, capture_output=True)
         argv = ["unshare", "-m", "-n", "-u", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", SETUP, "sh", folder]
         self.holder = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.wait("slurmctld", lambda: (folder / "up").exists())
+        self.wait("slurmctld", (folder / "up").exists)
         children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()
         self.pid = children[0]
 
@@ -144,7 +144,7 @@ def test_slurmd_drains_and_resumes(cluster):
     """All by Slurm itself, every second: a node that fails is taken out, and given back when it holds."""
     cluster.start()
     cluster.settings(**MISSING)
-    state, reason = cluster.wait("drained node", lambda: cluster.node() if cluster.node()[0] == "drain" else None)
+    _, reason = cluster.wait("drained node", lambda: cluster.node() if cluster.node()[0] == "drain" else None)
     assert reason.startswith("gpuprov: fail: gpu.presence: no GPU device nodes: 8 GPUs bought"), reason
     cluster.settings()
     cluster.wait("resumed node", lambda: cluster.node()[0] == "idle")
@@ -163,7 +163,7 @@ def test_a_job_meets_the_prolog(cluster):
     assert not (cluster.folder / "ran").exists()
     cluster.settings()
     assert cluster.hook("healthcheck.sh").stdout.startswith("pass: ")
-    cluster.wait("job's end", lambda: (cluster.folder / "ran").exists())
+    cluster.wait("job's end", (cluster.folder / "ran").exists)
     assert (cluster.folder / "ran").read_text() == "ran\n"
 
 
@@ -209,7 +209,7 @@ def test_a_node_that_works_is_not_disturbed(cluster):
     cluster.start()
     cluster("sbatch", "-o", "/dev/null", "--wrap", f"touch {cluster.folder}/began; while ! [ -e {cluster.folder}/go ]; do "
             "sleep 0.1; done")
-    cluster.wait("running job", lambda: (cluster.folder / "began").exists())
+    cluster.wait("running job", (cluster.folder / "began").exists)
     cluster.settings(**MISSING)
     done = cluster.hook("healthcheck.sh")
     (cluster.folder / "go").touch()

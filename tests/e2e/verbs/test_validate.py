@@ -111,7 +111,7 @@ def test_a_gang_and_its_bad_days(gpuprov, spec):
 
     p, pids = halted(gpuprov, 2, "--json")
     send(pids, signal.SIGKILL)
-    out, err = p.communicate(timeout=300)
+    _, err = p.communicate(timeout=300)
     assert p.returncode == 7, err
     assert "gang/2: train.ddp: " in err.splitlines()[-1], err
     nothing_runs(gpuprov, err)

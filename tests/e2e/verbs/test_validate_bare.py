@@ -21,8 +21,8 @@ from lab import why_not  # noqa: E402
 PASS, DEGRADED, FAIL, UNKNOWN = 0, 1, 2, 3
 
 
-@pytest.fixture
-def gpus(gpuprov):
+@pytest.fixture(name="gpus")
+def gpus_fixture(gpuprov):
     """gpus(n, *args, code=): the program on a machine with n GPUs."""
     if not AGENT.exists():
         pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
