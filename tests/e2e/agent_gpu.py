@@ -42,6 +42,10 @@ def namespace():
 
 @pytest.fixture(scope="module")
 def needed():
+    skip_without_agent()
+
+
+def skip_without_agent():
     if not AGENT.exists():
         pytest.skip(NO_CUDA_AGENT)
     if subprocess.run([*namespace(), "sh", "-c", NAMESPACE, "sh", "1", "true"]).returncode:

@@ -100,7 +100,7 @@ def test_sizes_are_checked(tmp_path):
 @pytest.mark.parametrize("name,limit", [("gpuprov-agent", 1000000), ("gpuprov-agent-cuda", 3000000)])
 def test_the_agents_are_small(name, limit):
     path = BUILD / "agent" / f"{name}.gz"
-    if not path.exists():
-        pytest.skip(f"this build has no {name}")
+    if name == "gpuprov-agent-cuda" and not path.exists():
+        pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
     done = checksize(limit, path)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import pytest
+from agent_gpu import skip_without_agent
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
@@ -36,10 +37,7 @@ def namespace():
 
 @pytest.fixture(scope="module", autouse=True)
 def needed():
-    if not AGENT.exists():
-        pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
-    if subprocess.run([*namespace(), "sh", "-c", NAMESPACE, "sh", "1", "true"]).returncode:
-        pytest.skip("mount namespaces are refused here, so no device files can be made")
+    skip_without_agent()
 
 
 def run(nodes=8, gpus=8, standin="", nvml="", libraries=STANDIN, agent=AGENT, env=None, seconds=60,
@@ -178,8 +176,6 @@ def test_no_driver_library(tmp_path):
 
 @pytest.mark.parametrize("agent", [AGENT, HOST_AGENT])
 def test_bought_but_no_device_files(agent):
-    if not agent.exists():
-        pytest.skip("the static agent was not built")
     results, _, status = run(nodes=0, agent=agent, checks="gpu.presence")
     assert (results["gpu.presence"]["verdict"], status) == ("fail", 2)
     assert results["gpu.presence"]["message"].startswith("no GPU device nodes")
@@ -187,15 +183,11 @@ def test_bought_but_no_device_files(agent):
 
 @pytest.mark.parametrize("agent", [AGENT, HOST_AGENT])
 def test_none_bought_none_there(agent):
-    if not agent.exists():
-        pytest.skip("the static agent was not built")
     results, _, status = run(nodes=0, gpus=0, agent=agent, checks="gpu.presence")
     assert results["gpu.presence"]["verdict"] == "skipped" and status == 3  # nothing ran: could not tell
 
 
 def test_static_agent_does_not_pass_a_gpu_machine():
-    if not HOST_AGENT.exists():
-        pytest.skip("the static agent was not built")
     results, _, status = run(nodes=2, gpus=2, agent=HOST_AGENT)
     assert results["gpu.presence"]["code"] == "no_cuda_agent" and status == 3
     assert results["gpu.memory"]["verdict"] == "skipped"

@@ -8,12 +8,6 @@ import pytest
 import agent_gpu
 
 
-@pytest.fixture(scope="module", autouse=True)
-def host_agent():
-    if not agent_gpu.HOST_AGENT.exists():
-        pytest.skip("the static agent was not built")
-
-
 def check(name, gpus=0, **more):
     results, end, status = agent_gpu.run(gpus=gpus, agent=agent_gpu.HOST_AGENT, checks=name, **more)
     return results[name], end, status
