@@ -16,6 +16,7 @@ import ec2
 import faultproxy
 import pytest
 from conftest import Gpuprov
+from waiting import wait_for
 
 OWNER = "123456789012-moto"  # whom moto's identity is
 HOME, AWAY, THIRD = "us-east-1", "us-west-2", "eu-west-1"
@@ -180,6 +181,7 @@ class Machine(Gpuprov):
         self.env = ec2.environment(account.moto.url, self.state, HOME=str(self.work / "home"), TERM="dumb",
                                    LC_ALL="C.UTF-8", PATH=str(self.work / "bin"), SSH_AUTH_SOCK=None)
         self.strace = shutil.which("strace")
+        assert self.strace, "no strace: run 'make deps'"
         self.before = self.picture()
 
     def picture(self):
@@ -187,9 +189,8 @@ class Machine(Gpuprov):
 
     def popen(self, *args, env=None, cwd=None, **kw):
         argv = [str(self.program), *map(str, args)]
-        if self.strace:
-            out = self.traces / str(len(list(self.traces.iterdir())))
-            argv = [self.strace, "-D", "-f", "-q", "-e", "trace=execve,execveat", "-o", str(out)] + argv
+        out = self.traces / str(len(list(self.traces.iterdir())))
+        argv = [self.strace, "-D", "-f", "-q", "-e", "trace=execve,execveat", "-o", str(out)] + argv
         kw = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kw}
         return subprocess.Popen(argv, text=True, errors="replace", env={**self.env, **(env or {})},
                                 cwd=cwd or self.work / "cwd", start_new_session=True, **kw)
@@ -261,12 +262,8 @@ class Machine(Gpuprov):
     @staticmethod
     def settled(trace):
         """strace -D outlives what it watched by a moment."""
-        for _ in range(40):
-            text = trace.read_text()
-            if "+++" in text:
-                break
-            time.sleep(0.05)
-        return text
+        wait_for(lambda: "+++" in trace.read_text())
+        return trace.read_text()
 
 
 def denied(account, region):

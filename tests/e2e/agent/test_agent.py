@@ -13,6 +13,7 @@ import subprocess
 import time
 
 import pytest
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
@@ -270,9 +271,7 @@ def test_a_rank_that_hangs_is_named_by_the_others(tmp_path):
 def test_a_stopped_rank_is_named_by_the_others(tmp_path):
     """SIGSTOP: the connection stays, nothing answers. No fault build is needed."""
     gang = Gang(tmp_path, 3, checks="train.ddp", stall="3s", deadline="20s", extra=["--steps", 100000])
-    deadline = time.monotonic() + 60
-    while "train.ddp" not in gang.raw(1) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: "train.ddp" in gang.raw(1))
     worker = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(gang.pids[1])], capture_output=True,
                                 text=True).stdout.split()[0])
     os.kill(worker, signal.SIGSTOP)
@@ -327,17 +326,12 @@ def test_a_rank_that_comes_twice_is_one(tmp_path):
     """The second one knows the token and is refused all the same; the gang goes on with the first."""
     gang = Gang(tmp_path, 3, checks="train.ddp", others=False, deadline="30s")
     gang.start(1, gang.addr)
-    deadline = time.monotonic() + 20  # until rank 0 has let the first one in
-    while (n := len(established(gang.addr))) < 1:
-        assert time.monotonic() < deadline, n
-        time.sleep(0.02)
+    wait_for(lambda: established(gang.addr), 20)  # rank 0 has let the first one in
     again = agent("rank", "--dir", tmp_path / "again", "--rank", 1, "--bind", "127.0.0.1", *gang.args,
                   stdin=f"{gang.token}\n{gang.addr}\n")
     assert again.returncode == 0, again.stderr
     path = tmp_path / "again" / "rank.jsonl"
-    while '"end"' not in path.read_text():
-        assert time.monotonic() < deadline + 30
-        time.sleep(0.05)
+    wait_for(lambda: '"end"' in path.read_text(), 50)
     second = {l["check"]: l for l in lines_of(path.read_text()) if l["type"] == "result"}
     assert second["train.ddp"]["verdict"] == "error", second
     gang.start(2, gang.addr)
@@ -418,9 +412,7 @@ def test_only_private_addresses(tmp_path, bind, rendezvous, text):
     got = agent("rank", "--dir", tmp_path / "r", "--rank", rank, "--size", 2, "--bind", bind, "--check",
                 "train.ddp", "--deadline", "5s", stdin=f"{secrets.token_hex(32)}\n{rendezvous}\n")
     assert got.returncode == 0, got.stderr
-    deadline = time.monotonic() + 60
-    while '"end"' not in (tmp_path / "r/rank.jsonl").read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: '"end"' in (tmp_path / "r/rank.jsonl").read_text())
     assert text in (tmp_path / "r/rank.jsonl").read_text()
 
 

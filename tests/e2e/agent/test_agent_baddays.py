@@ -11,8 +11,10 @@ import time
 import pytest
 
 import test_agent_cuda
+from agent_gpu import skip_without_agent
 from test_agent import FAULTS, agent, lines_of
 from test_agent_cuda import NAMESPACE, STANDIN, metrics, namespace, run
+from waiting import wait_for
 
 CUDA = test_agent_cuda.AGENT
 TWO = "gpu.memory,gpu.stress"
@@ -20,10 +22,7 @@ TWO = "gpu.memory,gpu.stress"
 
 @pytest.fixture
 def gpu():
-    if not CUDA.exists():
-        pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
-    if subprocess.run([*namespace(), "sh", "-c", NAMESPACE, "sh", "1", "true"]).returncode:
-        pytest.skip("mount namespaces are refused here, so no device files can be made")
+    skip_without_agent()
 
 
 def start(checks, standin="", gpus=2, extra=("--all",)):
@@ -84,10 +83,7 @@ def test_workers_die_with_the_agent(gpu):
     assert len(children) == 2
     os.kill(hello["pid"], signal.SIGKILL)
     p.wait(timeout=60)
-    deadline = time.monotonic() + 60
-    while not all(gone(c) for c in children) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert all(gone(c) for c in children)
+    wait_for(lambda: all(gone(c) for c in children))
 
 
 def test_what_cannot_be_stopped_is_said_to_be_on_the_node():

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from test_agent import AGENT, BUILD, FAULTS, agent, lines_of, metrics, needed  # noqa: F401  (needed is a fixture)
+from waiting import wait_for
 
 
 def test_node_checks_are_lines_and_an_exit_code():
@@ -101,9 +102,7 @@ def test_a_worker_that_is_killed_while_the_next_check_waits(tmp_path):
         lines = [json.loads(p.stdout.readline()) for _ in range(2)]
         assert lines[1] == {"type": "start", "check": "host.memory"}
         children = pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children")
-        while not children.read_text().split():
-            time.sleep(0.001)
-        os.kill(int(children.read_text().split()[0]), sig)
+        os.kill(int(wait_for(lambda children=children: children.read_text().split())[0]), sig)
         lines += lines_of(p.communicate(timeout=60)[0])
         results = [l for l in lines if l["type"] == "result"]
         assert [r["check"] for r in results] == ["host.memory", "host.disk", "host.cores"]

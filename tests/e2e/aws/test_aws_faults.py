@@ -11,6 +11,7 @@ import ec2
 import faultproxy
 import pytest
 from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
+from waiting import wait_for
 
 REGION = ec2.REGION
 
@@ -144,8 +145,7 @@ def test_a_launch_that_cannot_be_written_down(cloud):
     db = cloud.tmp / "state" / "journal.db"
 
     def spoil():
-        while not cloud.moto.instances():
-            time.sleep(0.01)
+        wait_for(cloud.moto.instances)
         with sqlite3.connect(db, timeout=20) as j:
             j.execute("CREATE TRIGGER full BEFORE INSERT ON resources BEGIN SELECT RAISE(ABORT, 'no room'); END")
         cloud.proxy.release()

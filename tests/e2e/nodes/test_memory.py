@@ -6,18 +6,11 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
+from waiting import wait_for
 
 NOBODY = 65534
-
-
-def wait_until(what, seconds=30):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "no end of waiting"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def waiting(program, tmp_path):
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)), **user)
         started.append(p)
         # it waits for the fifo: main has begun long before
-        wait_until(lambda: pathlib.Path(f"/proc/{p.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S")
+        wait_for(lambda: pathlib.Path(f"/proc/{p.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S")
         return p
 
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]

@@ -7,11 +7,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from agent_gpu import AGENT, NAMESPACE, STANDIN, namespace
+from agent_gpu import NAMESPACE, STANDIN, namespace, skip_without_agent
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
@@ -24,10 +24,7 @@ PASS, DEGRADED, FAIL, UNKNOWN = 0, 1, 2, 3
 @pytest.fixture(name="gpus")
 def gpus_fixture(gpuprov):
     """gpus(n, *args, code=): the program on a machine with n GPUs."""
-    if not AGENT.exists():
-        pytest.skip("this build has no gpuprov-agent-cuda: no CUDA toolkit was found")
-    if subprocess.run([*namespace(), "sh", "-c", NAMESPACE, "sh", "1", "true"]).returncode:
-        pytest.skip("mount namespaces are refused here, so no device files can be made")
+    skip_without_agent()
 
     def call(n, *args, code=0, standin="", nvml="", libraries=STANDIN):
         argv = [*namespace(), "sh", "-c", NAMESPACE, "sh", str(n), gpuprov.program, *args]
@@ -80,10 +77,7 @@ def test_the_agent_dies_with_it(gpuprov):
     p.kill()
     p.communicate()
     assert children
-    deadline = time.monotonic() + 30
-    while any(pathlib.Path(f"/proc/{c}").exists() for c in children):
-        assert time.monotonic() < deadline, "the agent outlived gpuprov"
-        time.sleep(0.02)
+    wait_for(lambda: not any(pathlib.Path(f"/proc/{c}").exists() for c in children), 30)  # the agent ends with it
 
 
 def test_good_gpus(gpus, tmp_path):

@@ -221,7 +221,6 @@ static void many_creates(const char *base, const char *tag) {
     many_url(m, 7, xasprintf("%s/hang?%s", base, tag));
     m->reqs[7].timeout_ms = 2000;
     many_url(m, 9, xasprintf("%s/busy?%s", base, tag));
-    int64_t start = clock_ms();
     http_call_many(h, m->reqs, MANY, 16, m->res);
     for (size_t i = 0; i < MANY; i++) {
         const struct http_result *r = &m->res[i];
@@ -238,7 +237,6 @@ static void many_creates(const char *base, const char *tag) {
         GP_AUTO_FREE char *target = xasprintf("/wait?%s-%zu", tag, i);
         if (i != 9) assert_int_equal(seen(target), 1);
     }
-    assert_true(clock_ms() - start < 30000);
     many_free(m);
     http_close(h);
 }
@@ -297,9 +295,7 @@ static void test_many_cancelled(void **state) {
     struct many *m = many_new(6, plain, "/hang", false);
     many_url(m, 0, xasprintf("%s/ok?first", plain));
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
-    int64_t start = clock_ms();
     http_call_many(h, m->reqs, 6, 3, m->res);
-    assert_true(clock_ms() - start < 5000);
     pthread_join(thread, NULL);
     assert_int_equal(m->res[0].rc, 0);
     for (size_t i = 1; i < 6; i++) {

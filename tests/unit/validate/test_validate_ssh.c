@@ -162,11 +162,10 @@ static void test_cancel(void **state) {
     struct gp_error err = {0};
     bench_open(&b);
     b.cancel_on_start = true;
-    write_agent(0, HELLO START("host.clock") "sleep 30");
+    GP_AUTO_FREE char *endless = xasprintf("%s echo $$ >>%s/pids; exec sleep 1000", HELLO START("host.clock"), fx.dir);
+    write_agent(0, endless);
     vec_push(&b.plan.node_checks, check_find("host.clock"));
-    int64_t began = clock_ms();
     assert_int_equal(validate_node(&b.links[0], &b.env, &b.rns[0], &err), -GP_ECANCELLED);
-    assert_true(clock_ms() - began < 25000); /* not after the agent's own end */
     expect(&b, 0, VERDICT_ERROR, "");
     bench_close(&b);
 }
