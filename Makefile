@@ -3,7 +3,7 @@
 # make demo       install what is missing, build, run the local example end to end
 # make test       install what is missing, build, run every test, of large matrices a sample
 # make test-all   the same with every matrix whole
-# make lint       formatting, -fanalyzer, clang-tidy, shellcheck, include rules
+# make lint       formatting, -fanalyzer, clang-tidy, shellcheck, ruff, include rules
 # make format     brings every C and CUDA file into the form of .clang-format
 # make bench      medians and ratios, side by side; writes docs/benchmarks.md
 # make fuzz       libFuzzer on every target, FUZZ_SECONDS each (clang)
