@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What verbs share: opening the engine, reading STACK and SPEC arguments, progress. Decides nothing
- * about nodes. The verb's thread; app_cancel and app_billed_ids: main's. */
+/* Opens the engine, reads STACK and SPEC arguments, shows progress. Runs in the verb's thread; app_cancel and
+ * app_billed_ids run in main's. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -14,7 +14,7 @@
 
 #include <sys/stat.h>
 
-/* Before a verb has progress, and for those that never have: warnings on stderr, all of it to --log. */
+/* For verbs without progress, and until progress starts: warnings go to stderr, all events to --log. */
 static int hear_warnings(struct invocation *inv, struct engine *e, struct gp_error *err) {
     const struct common_opts *c = inv->common;
     enum output_mode mode = c->json ? OUTPUT_WARNINGS_JSON : OUTPUT_WARNINGS;
@@ -121,7 +121,7 @@ static void show_problems(struct invocation *inv, const struct spec_problems *p,
 
 int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct gp_error *err) {
     if (strcmp(path, "-") == 0)
-        return gp_fail(err, GP_EUSAGE, "a spec is a file; for standard input give '/dev/stdin'");
+        return gp_fail(err, GP_EUSAGE, "a spec must be a file; give '/dev/stdin' to read standard input");
     struct spec_problems problems = {0};
     int r = spec_load(path, validate_names(), ret, &problems, err);
     if (r != 0 && problems.list.len > 0) show_problems(inv, &problems, path, err);
@@ -132,8 +132,8 @@ int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct
 int app_stack_name(const char *name, struct gp_error *err) {
     if (form_stack(name)) return 0;
     return gp_fail(err, GP_EUSAGE,
-                   "'%s' is neither a spec file that is there nor a stack's name (a-z, 0-9, '-', "
-                   "at most 40)",
+                   "'%s' is neither an existing spec file nor a stack name (a-z, 0-9, '-', "
+                   "at most 40 characters)",
                    name);
 }
 
@@ -159,7 +159,7 @@ int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_er
     const char *slash = strchr(arg, '/');
     int64_t slot = -1;
     if (slash != NULL && !str_to_i64(slash + 1, 0, 511, &slot))
-        return gp_fail(err, GP_EUSAGE, "'%s': what follows '/' is a node's number, 0 to 511", arg);
+        return gp_fail(err, GP_EUSAGE, "'%s': the node number after '/' must be from 0 to 511", arg);
     GP_AUTO_FREE char *name = slash ? xstrndup(arg, (size_t)(slash - arg)) : xstrdup(arg);
     int r = app_stack_name(name, err);
     if (r != 0) return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What verbs share: the engine opened on first use, the argument that may be a stack or a spec,
- * progress, and how stacks are shown. */
+/* Shared by the verbs: opens the engine on first use, reads STACK and SPEC arguments, shows progress and
+ * results. */
 #ifndef GP_CMD_APP_H
 #define GP_CMD_APP_H
 
@@ -16,7 +16,7 @@ struct app {
     struct engine *engine; /* NULL until app_engine */
     struct engine_opts engine_opts;
     struct strv only;          /* --in */
-    struct progress *warnings; /* until app_progress: what verbs without progress must say all the same */
+    struct progress *warnings; /* until app_progress: warnings of verbs without progress */
     bool cancelled;
     bool libraries; /* initialised */
 };
@@ -24,13 +24,14 @@ struct app {
 /* The engine, with the common options; libraries are initialised first. Owned by the app: main closes
  * it when the verb's thread has ended. */
 int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err);
-/* Signal side (main): cancels what runs now or is opened later. */
+/* Called by main after the first signal: cancels the engine, also one that is opened later. */
 void app_cancel(struct app *app);
-/* Second signal: what may be billed, one id per line; NULL when no engine was opened. Caller frees. */
+/* For the second signal: ids of what may be billed, one per line; NULL if no engine is open. Caller frees. */
 char *app_billed_ids(struct app *app);
 void app_clear(struct app *app);
 
-/* True when the argument names a file: it has a '/', ends in .yaml or .yml, or is there. */
+/* True if the argument names a spec file: it is "-", ends in .yaml or .yml, exists, or has a '/' but is not
+ * STACK/N. */
 bool arg_is_spec(const char *arg);
 /* Loads a spec; problems go to stderr with line and caret (with --json: into the error object on
  * stdout), inv->error_shown is set then. */
@@ -43,7 +44,7 @@ int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_er
 /* Refuses names that no stack can have. */
 int app_stack_name(const char *name, struct gp_error *err);
 
-/* What a verb works on: its STACK or SPEC argument, the engine, progress. */
+/* The objects of one verb: its STACK or SPEC argument, the engine, progress. */
 struct app_work {
     struct spec *spec; /* NULL for a stack's name */
     const char *name;  /* borrowed */
@@ -55,26 +56,26 @@ int app_begin(struct invocation *inv, bool spec_only, struct app_work *ret, stru
 void app_work_clear(struct app_work *w); /* accepts one that app_begin did not finish */
 #define GP_AUTO_WORK GP_CLEANUP(app_work_clear)
 
-/* Progress on stderr for the verb, heard by the engine until app_progress_end. */
+/* Shows the engine's events as progress on stderr until app_progress_end. */
 int app_progress(struct invocation *inv, struct engine *e, const char *stack, int nodes, struct progress **ret,
                  struct gp_error *err);
 void app_progress_end(struct engine *e, struct progress **p);
 
 /* --- places.c --- */
-/* The option --in of verbs that look; its row. */
+/* The row of the option --in. */
 #define PLACES_ROW(struct_, member)                                                           \
     {                                                                                         \
         .name = "in", .type = OPT_TEXT, .offset = offsetof(struct_, member), .arg = "PLACES", \
-        .help = "look only there: PROVIDER or PROVIDER/REGION, separated by commas"           \
+        .help = "look only at these: PROVIDER or PROVIDER/REGION, comma-separated"            \
     }
-/* Its value (NULL: not given) becomes the engine's limit. Before app_engine. */
+/* Limits the engine to the places in `list` (NULL: no limit). Call it before app_engine. */
 int app_places(struct invocation *inv, const char *list, struct gp_error *err);
 json_t *looked_json(const struct coverage *c); /* new reference */
-/* Two lines: where was looked, where not; why not is in the error. */
+/* Prints two lines: the places that were looked at, and those that were not. The error has the reason. */
 void show_looked(const struct coverage *c, FILE *to);
 void show_unreadable(const struct resource_list *l, FILE *to);
 
-/* stdout: the short table that ends every verb. */
+/* Prints the table of nodes and the summary of a stack. */
 void show_stack(const struct stack_view *v, FILE *to);
 json_t *stack_view_json(const struct stack_view *v); /* new reference */
 json_t *resources_json(const struct resource_list *l);
@@ -87,12 +88,12 @@ void print_error_json(const struct gp_error *err, json_t *problems);
 json_t *error_json(const struct gp_error *err);
 /* A result that has an error beside it: into j as "error", and as one line on stderr. */
 void result_error(struct invocation *inv, json_t *j, const struct gp_error *err);
-/* "text" as {"KEY": "text"} with --json, else as it is. For what has no other form. */
+/* Prints text as {"KEY": "text"} with --json, else unchanged. */
 void print_text(const struct invocation *inv, const char *key, const char *text);
 /* The list of verbs (verb NULL) or one verb's page. */
 void show_help(const struct verb *verb, bool json);
-/* Who keeps the deadline, for people: "by the node itself"; from "server", "guest", "gc-only", "never". */
+/* Who enforces the deadline, as text: from "server", "guest", "gc-only" or "never". */
 const char *ends_text(const char *ends);
-void price_format(char *dst, size_t n, double usd_per_h); /* "3.20 USD/h", "free", "?" */
+void price_format(char *dst, size_t n, double usd_per_h); /* "3.20 USD/h", "free", "not known" */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report --history: how each figure went over the runs of a stack, as a table. Any thread. */
+/* report --history: prints each figure over the runs of a stack as a table. */
 #include "base/gp_base.h"
 
 #include "reports.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts and ends the process: signals, libraries, the verb's thread, the exit code. Signals are
- * blocked in every thread; main reads them from a signalfd while the verb runs: the first cancels,
- * the second names what may be billed and leaves at once. Nothing else in the program exits. */
+/* The entry point: sets up signals and libraries, runs the verb in its own thread, returns the exit code. Signals
+ * are blocked in every thread; main reads them from a signalfd while the verb runs. The first signal cancels the
+ * verb. The second prints the ids of what may be billed and exits at once. Nothing else in the program exits. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -40,14 +40,14 @@ static void *work_main(void *arg) {
 
 static void say(const char *text) { (void)fs_write_all(STDERR_FILENO, text, strlen(text)); }
 
-/* The second signal: no lock that a worker may hold, no return. */
+/* For the second signal: takes no lock that a worker may hold, and does not return. */
 static void leave_now(struct app *app) {
     GP_AUTO_FREE char *ids = app_billed_ids(app);
     if (ids == NULL || ids[0] == '\0') {
-        say("\ngpuprov: stopped; nothing is known to be billed\n");
+        say("\ngpuprov: stopped; no billed resource is known\n");
         _exit(130);
     }
-    say("\ngpuprov: stopped; may still be billed ('gpuprov down' or 'gpuprov gc' ends it):\n");
+    say("\ngpuprov: stopped; may still be billed ('gpuprov down' or 'gpuprov gc' destroys it):\n");
     say(ids);
     if (!str_ends(ids, "\n")) say("\n");
     _exit(8);
@@ -55,25 +55,25 @@ static void leave_now(struct app *app) {
 
 static int wait_for_verb(struct work *w, struct app *app, const sigset_t *signals, struct gp_error *err) {
     GP_AUTO_FD int sfd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (sfd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a signalfd");
+    if (sfd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a signalfd");
     bool cancelled = false;
     for (;;) {
         struct pollfd p[2] = {{.fd = w->done_fd, .events = POLLIN}, {.fd = sfd, .events = POLLIN}};
         if (poll(p, 2, -1) < 0 && errno != EINTR)
-            return gp_fail_errno(err, GP_EENV, errno, "could not wait for the work");
+            return gp_fail_errno(err, GP_EENV, errno, "could not wait for the verb");
         struct signalfd_siginfo info;
         while (read(sfd, &info, sizeof info) == (ssize_t)sizeof info) {
             if (cancelled) leave_now(app);
             cancelled = true;
             app_cancel(app);
-            say("\ngpuprov: stopping: settles what is under way; once more to leave at once\n");
+            say("\ngpuprov: stopping after the calls under way; press Ctrl-C again to exit at once\n");
         }
         if (p[0].revents != 0) return 0;
     }
 }
 
-/* libssh2 keeps process-wide state: once, before any thread. (libcurl's is http.c's own business,
- * OpenSSL's makes itself.) */
+/* libssh2 keeps process-wide state, so it is initialised once, before any thread. http.c initialises libcurl;
+ * OpenSSL initialises itself. */
 static int init_libraries(struct app *app, struct gp_error *err) {
     int r = ssh_global_init(err);
     if (r == 0) app->libraries = true;
@@ -85,7 +85,7 @@ static int run_in_thread(struct invocation *inv, const sigset_t *signals, struct
     int r = init_libraries(app, err);
     if (r != 0) return r;
     GP_AUTO_FD int done = eventfd(0, EFD_CLOEXEC);
-    if (done < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make an eventfd");
+    if (done < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create an eventfd");
     struct work w = {.inv = inv, .done_fd = done};
     pthread_t thread = 0;
     int e = pthread_create(&thread, NULL, work_main, &w);
@@ -119,7 +119,7 @@ static int run_verb(struct invocation *inv, struct gp_error *err) {
     return r;
 }
 
-/* argv up to the verb, the verb, its own options. *ret_done: help or version was asked for. */
+/* Reads the common options, the verb and the verb's own options. */
 static int parse(int argc, char **argv, struct common_opts *common, struct invocation *inv, struct opt_args *args,
                  struct gp_error *err) {
     struct opt_set sets[2] = {{common_options, common}, {NULL, NULL}};
@@ -144,7 +144,7 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     sets[1] = (struct opt_set){inv->verb->options, inv->opts};
     if (rest_argc > 0) r = options_parse(sets, 2, rest_argc, rest_argv, false, args, NULL, err);
     if (r != 0) return gp_wrap(err, "%s", inv->verb->name);
-    if (common->version) { /* said after the verb */
+    if (common->version) { /* given after the verb */
         inv->verb = verb_find("version");
         return 0;
     }
@@ -158,7 +158,7 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
 static int check_args(const struct invocation *inv, struct gp_error *err) {
     const struct verb *v = inv->verb;
     if (inv->rest != NULL && !(v->flags & VERB_REST))
-        return gp_fail(err, GP_EUSAGE, "%s takes nothing after '--'", v->name);
+        return gp_fail(err, GP_EUSAGE, "%s takes no arguments after '--'", v->name);
     for (int i = 0; i < inv->n_args; i++)
         if (inv->args[i][0] == '\0')
             return gp_fail(err, GP_EUSAGE, "%s: an argument is empty: usage: gpuprov %s %s", v->name, v->name,
@@ -174,13 +174,13 @@ static bool reader_left(void) {
     return poll(&p, 1, 0) > 0 && (p.revents & POLLERR) != 0;
 }
 
-/* Only stdout's loss is told: a result that nobody could read must not look like success. What went
- * wrong while the verb's thread wrote is in that thread's errno, not in this one. */
+/* Lost output is reported for stdout only: a run whose result was not written must not exit 0. The errno of an
+ * earlier failed write belongs to the verb's thread and is not known here. */
 static int flush_stdout(struct gp_error *err) {
     bool before = ferror(stdout) != 0;
     int e = fflush(stdout) == 0 ? 0 : errno;
     if ((!before && e == 0) || e == EPIPE || reader_left()) return 0;
-    if (e == 0) return gp_fail(err, GP_EIO, "could not write all of the result to stdout: is its disk full?");
+    if (e == 0) return gp_fail(err, GP_EIO, "could not write the whole result to stdout; check the free disk space");
     return gp_fail_errno(err, GP_EIO, e, "could not write the result to stdout");
 }
 
@@ -196,14 +196,14 @@ static void show_error(const struct invocation *inv, const struct common_opts *c
     if (common->json) print_error_json(err, NULL);
 }
 
-/* The word --json counts even when another option is wrong. */
+/* --json applies even if another option is invalid. */
 static bool wants_json(int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--json") == 0) return true;
     return false;
 }
 
-/* Schedulers read these exit codes: 1 would be "degraded", so that wrong usage is 3 there. */
+/* Schedulers read these exit codes. 1 is "degraded", so wrong usage exits with 3. */
 static bool node_check_language(int argc, char **argv, const struct verb *verb) {
     if (verb != NULL && verb->flags & VERB_NODE_CHECK) return true;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -211,17 +211,17 @@ static bool node_check_language(int argc, char **argv, const struct verb *verb) 
     return false;
 }
 
-/* A descriptor 0 to 2 that came closed would be the next socket or file that is opened, and progress
- * would be written into that. stdout stays one that cannot be written: its loss is told. */
+/* If descriptor 0, 1 or 2 is closed at the start, the next socket or file would get its number, and progress would
+ * be written into it. stdout is opened read-only, so that a lost result is reported. */
 static void keep_standard_fds(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* Keys and credentials are in this process's memory: no core file (children inherit that), none for a crash
- * handler either, and nobody but root traces it. The holder of local nodes must stay dumpable until
- * newuidmap has mapped it; it ends that itself (providers/local/holder.c). */
+/* Keys and credentials are in this process's memory. So it writes no core file, also not to a crash handler, and
+ * only root can trace it. Children inherit the core limit. The holder of local nodes must stay dumpable until
+ * newuidmap has mapped it; it clears the flag itself (providers/local/holder.c). */
 static void keep_memory_in(int argc, char **argv) {
     const struct rlimit none = {0};
     (void)setrlimit(RLIMIT_CORE, &none);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads options by table: long and short forms, --name=value, -xVALUE, bundled flags, enums,
- * durations, "did you mean". Knows no verb. Main thread. */
+/* Parses options by table: long and short forms, --name=value, -xVALUE, bundled flags, enums, durations, "did you
+ * mean". Runs in the main thread. */
 #include "base/gp_base.h"
 
 #include "options.h"

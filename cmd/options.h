@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed options: a table says the name, the type and where the value goes; parsing, help and shell
- * completion are made from it. Parsing never prints and never exits. */
+/* Typed options: a table gives the name, the type and the target of each value. Parsing, help and shell completion
+ * use it. Parsing never prints and never exits. */
 #ifndef GP_CMD_OPTIONS_H
 #define GP_CMD_OPTIONS_H
 
@@ -28,7 +28,7 @@ struct opt {
     char letter;      /* 0: none */
     enum opt_type type;
     size_t offset;   /* in the struct that goes with the table */
-    const char *arg; /* what the value is called in help; OPT_ENUM: the values, "a|b" */
+    const char *arg; /* name of the value in help; OPT_ENUM: the values, "a|b" */
     const char *help;
     int64_t min, max; /* OPT_INT, OPT_DURATION */
 };
@@ -39,7 +39,7 @@ struct opt_set {
     void *values;
 };
 
-/* What was not an option. All strings borrowed from argv. */
+/* The arguments that are not options. All strings are borrowed from argv. */
 struct opt_args {
     VEC_OF(char *) args; /* before "--" */
     char **rest;         /* after "--"; NULL without it */
@@ -49,8 +49,8 @@ void opt_args_clear(struct opt_args *a);
 #define GP_AUTO_OPT_ARGS GP_CLEANUP(opt_args_clear)
 
 /* Reads argv[0..argc): options of any set (the first that has the name wins), arguments in between,
- * everything after "--" as rest. stop_at_arg: ends at the first argument that is no option
- * (*ret_used says how many words were read; may be NULL). Errors: -GP_EUSAGE, with "did you mean". */
+ * everything after "--" as rest. stop_at_arg: stops at the first argument
+ * (*ret_used: number of words read; may be NULL). Errors: -GP_EUSAGE, with "did you mean". */
 int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **argv, bool stop_at_arg,
                   struct opt_args *ret, int *ret_used, struct gp_error *err);
 

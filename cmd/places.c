@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places: the option --in that limits where is looked, and how results name the places that were looked at
- * and those that were not. Pure but for the printing. */
+/* The option --in, and the output lines for the places that were looked at and those that were not. */
 #include "base/gp_base.h"
 
 #include "app.h"
 
 #include "base/json.h"
 
-#define SHOWN 6 /* regions of one provider that a line names */
+#define SHOWN 6 /* regions of one provider in a line */
 
 int app_places(struct invocation *inv, const char *list, struct gp_error *err) {
     struct strv *only = &inv->app->only;
     if (list == NULL) return 0;
     strv_split(only, list, ", ");
-    if (only->n == 0) return gp_fail(err, GP_EUSAGE, "--in: no place: give PROVIDER or PROVIDER/REGION");
+    if (only->n == 0)
+        return gp_fail(err, GP_EUSAGE, "--in: the list of places is empty; give PROVIDER or PROVIDER/REGION");
     int r = look_check_places(only, err);
     inv->app->engine_opts.only = only;
     return r == 0 ? 0 : gp_wrap(err, "--in");

@@ -13,14 +13,14 @@
 
 enum { DAY_MS = 24 * 3600 * 1000 };
 
-/* "html=out.html": the form, and where to. */
+/* Splits "html=out.html" into the form and the path. */
 static int split(const char *text, const struct report_ops **ret, const char **ret_path, struct gp_error *err) {
     const char *eq = strchr(text, '=');
     GP_AUTO_FREE char *name = eq != NULL ? xstrndup(text, (size_t)(eq - text)) : xstrdup(text);
     *ret = report_form(name);
     if (*ret == NULL) return gp_fail(err, GP_EUSAGE, "--report takes one of %s, not '%s'", REPORT_FORMS, name);
     if (eq == NULL || eq[1] == '\0')
-        return gp_fail(err, GP_EUSAGE, "--report %s names no file: --report %s=FILE", name, name);
+        return gp_fail(err, GP_EUSAGE, "--report %s: the file is missing: use --report %s=FILE", name, name);
     *ret_path = eq + 1;
     return 0;
 }
@@ -43,7 +43,7 @@ int report_opts_check(const struct report_opts *o, struct gp_error *err) {
         if (r == 0) r = folder_is_there(path, err);
     }
     if (r == 0 && o->certificate == NULL && o->certificate_ms > 0)
-        r = gp_fail(err, GP_EUSAGE, "--certificate-ttl without --certificate DIR");
+        r = gp_fail(err, GP_EUSAGE, "--certificate-ttl requires --certificate DIR");
     if (r == 0 && o->certificate != NULL && str_ends(o->certificate, ".json")) r = folder_is_there(o->certificate, err);
     return r;
 }

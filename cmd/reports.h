@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options by which a verb writes its report into files and gives certificates: --report, --certificate,
- * --certificate-ttl. One struct in the verb's own options, one macro for its rows. */
+/* The options --report, --certificate and --certificate-ttl of the verbs that have a report: one struct in the
+ * verb's own options, one macro for its rows. */
 #ifndef GP_CMD_REPORTS_H
 #define GP_CMD_REPORTS_H
 
@@ -19,25 +19,25 @@ struct report_opts {
      .type = OPT_TEXT,                                                                                                \
      .offset = offsetof(S, member.certificate),                                                                       \
      .arg = "DIR",                                                                                                    \
-     .help = "a signed certificate for each ready node (*.json: one file)"},                                          \
+     .help = "write a signed certificate for each ready node (*.json: one file)"},                                    \
     {                                                                                                                 \
         .name = "certificate-ttl", .type = OPT_DURATION, .offset = offsetof(S, member.certificate_ms), .arg = "TIME", \
-        .min = 60000, .help = "how long it holds, from the validation on (default 24h)"                               \
+        .min = 60000, .help = "validity of the certificates, from the validation on (default 24h)"                    \
     }
-#define REPORT_ROWS(S, member)                              \
-    {.name = "report",                                      \
-     .type = OPT_LIST,                                      \
-     .offset = offsetof(S, member.files),                   \
-     .arg = "FORM=FILE",                                    \
-     .help = "the report as " REPORT_FORMS "; may repeat"}, \
+#define REPORT_ROWS(S, member)                                         \
+    {.name = "report",                                                 \
+     .type = OPT_LIST,                                                 \
+     .offset = offsetof(S, member.files),                              \
+     .arg = "FORM=FILE",                                               \
+     .help = "write the report as " REPORT_FORMS "; may be repeated"}, \
         CERTIFICATE_ROWS(S, member)
 
-/* Before anything is done: forms that there are, folders that are there. */
+/* Checks that the forms are known and the folders can be written. Call it before any other work. */
 int report_opts_check(const struct report_opts *o, struct gp_error *err);
-/* Writes what was asked for; says each file and, for certificates, the key's fingerprint on stderr. */
+/* Writes the requested files; prints each path and, for certificates, the key's fingerprint on stderr. */
 int report_opts_write(struct invocation *inv, const struct report_opts *o, const struct report *r,
                       struct gp_error *err);
-/* The same after a verb that may have failed (ret_r): its own error stays the one that is returned. */
+/* The same after a verb that returned ret_r: if that is an error, it is returned, and an own error is printed. */
 int report_opts_after(struct invocation *inv, const struct report_opts *o, const struct report *r, int ret_r,
                       struct gp_error *err);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How stacks, resources, reports and errors are shown on stdout: tables for people, JSON for programs.
- * Pure but for the printing. */
+/* Prints stacks, resources and errors: tables for people, JSON for programs. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -44,10 +43,10 @@ void print_text(const struct invocation *inv, const char *key, const char *text)
 }
 
 const char *ends_text(const char *ends) {
-    static const char *const table[][2] = {{"server", "kept by the provider"},
-                                           {"guest", "kept by the node itself"},
-                                           {"gc-only", "kept only by 'gpuprov gc'"},
-                                           {"never", "the machines stay on"}};
+    static const char *const table[][2] = {{"server", "enforced by the provider"},
+                                           {"guest", "enforced by the node itself"},
+                                           {"gc-only", "enforced only by 'gpuprov gc'"},
+                                           {"never", "the machines keep running"}};
     for (size_t i = 0; ends != NULL && i < GP_ARRAY_LEN(table); i++)
         if (strcmp(table[i][0], ends) == 0) return table[i][1];
     return "";
@@ -109,12 +108,12 @@ static void node_rows(const struct stack_view *v, struct table *t) {
 
 void show_stack(const struct stack_view *v, FILE *to) {
     struct table t = {0};
-    table_head(&t, "node", "place", "price", "verdict", "how to get in", NULL);
+    table_head(&t, "node", "place", "price", "verdict", "connect with", NULL);
     node_rows(v, &t);
     if (v->nodes.len > 0) table_print(&t, to);
     table_clear(&t);
     GP_AUTO_STR struct str line = {0};
-    str_addf(&line, "%s: %s%s", v->stack.name, or_dash(v->phase), v->remembered ? ", as this machine remembers" : "");
+    str_addf(&line, "%s: %s%s", v->stack.name, or_dash(v->phase), v->remembered ? ", from the journal" : "");
     if (v->price_usd_per_h > 0) {
         char price[32];
         price_format(price, sizeof price, v->price_usd_per_h);
@@ -126,7 +125,7 @@ void show_stack(const struct stack_view *v, FILE *to) {
         char at[32], left[48];
         time_format_utc(at, sizeof at, v->stack.expires_s);
         left_text(left, sizeof left, v->stack.expires_s);
-        str_addf(&line, ", ends %s (%s", at, left);
+        str_addf(&line, ", deadline %s (%s", at, left);
         if (ends_text(v->ends)[0] != '\0') str_addf(&line, ", %s", ends_text(v->ends));
         str_add(&line, ")");
     }
@@ -135,9 +134,10 @@ void show_stack(const struct stack_view *v, FILE *to) {
         const struct intent *u = &v->unknown.list.items[i];
         char at[32];
         time_format_utc(at, sizeof at, u->created_s);
-        fprintf(to, "not settled: %s in %s%s%s, asked for at %s: %s\n", resource_kind_name(u->kind), or_dash(u->region),
-                u->zone && u->zone[0] ? "/" : "", u->zone ? u->zone : "", at,
-                u->state == INTENT_TOMBSTONE ? "'gpuprov gc' looks for it" : "'gpuprov up' or 'down' settles it");
+        fprintf(to, "outcome not known: %s in %s%s%s, requested at %s: %s\n", resource_kind_name(u->kind),
+                or_dash(u->region), u->zone && u->zone[0] ? "/" : "", u->zone ? u->zone : "", at,
+                u->state == INTENT_TOMBSTONE ? "'gpuprov gc' searches for it"
+                                             : "run 'gpuprov up' or 'gpuprov down' to settle it");
     }
     show_unreadable(&v->unreadable, to);
     if (!coverage_whole(&v->looked)) show_looked(&v->looked, to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov check SPEC: decodes and checks; buys nothing, asks nobody. */
+/* gpuprov check SPEC: decodes and checks a spec. Contacts no provider. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -30,7 +30,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_check = {
     .name = "check",
     .argspec = "SPEC",
-    .help = "decodes and checks a spec, buys nothing",
+    .help = "decodes and checks a spec; contacts no provider",
     .run = run,
     .min_args = 1,
     .max_args = 1,

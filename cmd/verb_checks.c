@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov checks: the check table. */
+/* gpuprov checks: prints the check table. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -12,11 +12,11 @@ struct opts {
 static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, markdown),
-                                      .help = "the same table as docs/checks.md"},
+                                      .help = "print the table as docs/checks.md has it"},
                                      {.name = "models",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, models),
-                                      .help = "what GPUs of each model reach, as docs/gpu-models.md"},
+                                      .help = "print the figures of each GPU model as docs/gpu-models.md has them"},
                                      {0}};
 
 static const char *level_name(enum check_level l) {
@@ -65,7 +65,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_checks = {
     .name = "checks",
     .argspec = "",
-    .help = "what validation can check",
+    .help = "lists the checks of a validation",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov completion bash|zsh|fish: shell completion from the verb and option tables. */
+/* gpuprov completion bash|zsh|fish: prints shell completion from the verb and option tables. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -75,7 +75,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     } else if (strcmp(shell, "fish") == 0) {
         fish(&out);
     } else {
-        return gp_fail(err, GP_EUSAGE, "completion is there for bash, zsh and fish, not '%s'", shell);
+        return gp_fail(err, GP_EUSAGE, "unknown shell '%s'; known: bash, zsh, fish", shell);
     }
     print_text(inv, "script", out.s);
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov doctor: what is there and what is missing on this machine, and how to get it. Exit 1 when
- * something that every use needs is missing. Changes nothing but the state folder it makes. */
+/* gpuprov doctor: checks this machine for the programs and files that gpuprov needs. Exits 1 if a required one is
+ * missing. Creates the state folder and changes nothing else. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -17,7 +17,7 @@ enum found { FOUND, MISSING, LIMITED };
 struct item {
     const char *name;
     enum found found;
-    bool needed; /* by every use: missing is exit 1 */
+    bool needed; /* required: exit 1 if it is missing */
     char *text;  /* what was found */
     char *how;   /* what to do; NULL when nothing */
 };
@@ -52,7 +52,7 @@ static void look_at_state(struct items *l) {
         unlink(probe);
     }
     add(l, "state folder", r == 0 ? FOUND : MISSING, true,
-        "make it writable, or set XDG_STATE_HOME to a folder that is", xstrdup(r == 0 ? dir : err.msg));
+        "make it writable, or set XDG_STATE_HOME to a writable folder", xstrdup(r == 0 ? dir : err.msg));
 }
 
 static void look_at_programs(struct items *l) {
@@ -73,11 +73,11 @@ static void look_at_agents(struct items *l) {
     const struct template_file *agent = template_find("agent/gpuprov-agent.gz");
     const struct template_file *cuda = template_find("agent/gpuprov-agent-cuda.gz");
     add(l, "agent", agent ? FOUND : MISSING, true, "rebuild with a C compiler and the static libc: make deps all",
-        agent ? xasprintf("carried, %zu KiB", agent->size / 1024) : xstrdup("not in this build"));
+        agent ? xasprintf("included, %zu KiB", agent->size / 1024) : xstrdup("not in this build"));
     add(l, "CUDA agent", cuda ? FOUND : MISSING, false,
         "needed on nodes with NVIDIA GPUs: install a CUDA toolkit (nvcc) and rebuild with "
         "CUDA_HOMES=/usr/local/cuda make",
-        cuda ? xasprintf("carried, %zu KiB", cuda->size / 1024) : xstrdup("not in this build"));
+        cuda ? xasprintf("included, %zu KiB", cuda->size / 1024) : xstrdup("not in this build"));
 }
 
 static void look_at_local(struct items *l) {
@@ -132,6 +132,6 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_doctor = {
     .name = "doctor",
     .argspec = "",
-    .help = "what is there, what is missing on this machine, how to get it",
+    .help = "checks this machine for needed programs, prints how to install missing ones",
     .run = run,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov down STACK|SPEC: destroys everything the stack owns and proves that it is gone. */
+/* gpuprov down STACK|SPEC: destroys everything the stack owns and verifies that it is gone. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -11,7 +11,7 @@ static void show_count(int n, const char *what, const char *how, bool *first) {
     *first = *first && n == 0;
 }
 
-/* true: it was looked for everywhere and nothing is left; false: something is left; null: not known. */
+/* true: every place was looked at and nothing is left; false: something is left; null: not known. */
 static json_t *gone_json(const struct down_result *res, int r) {
     if (res->left.list.len > 0) return json_false();
     bool billed = false;
@@ -32,15 +32,15 @@ static void show_json(struct invocation *inv, const char *name, const struct dow
 
 static void show_ended(const char *name, const struct down_result *res) {
     if (res->left.list.len == 0 && res->destroyed + res->released == 0) {
-        printf("%s: nothing was there\n", name);
+        printf("%s: nothing was found\n", name);
         return;
     }
     bool first = true;
     printf("%s: ", name);
-    show_count(res->destroyed, "resource", "ended", &first);
+    show_count(res->destroyed, "resource", "destroyed", &first);
     show_count(res->released, "host", "released", &first);
-    if (first) printf("nothing could be ended yet");
-    printf(res->left.list.len > 0 ? "; the above is left and not billed: 'gpuprov gc' ends it\n"
+    if (first) printf("nothing could be destroyed yet");
+    printf(res->left.list.len > 0 ? "; the above is left and not billed: 'gpuprov gc' destroys it\n"
                                   : ", nothing is left\n");
 }
 
@@ -78,7 +78,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_down = {
     .name = "down",
     .argspec = "STACK|SPEC",
-    .help = "destroys everything the stack owns and proves that it is gone",
+    .help = "destroys everything the stack owns and verifies that it is gone",
     .details = "  The result names the places that were looked at. If one of them could not be read and something\n"
                "  there may be billed, the exit code is 8.\n",
     .run = run,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov gc [PROVIDER]: finds and ends what outlived its deadline, in every region. */
+/* gpuprov gc [PROVIDER]: finds and destroys resources past their deadline, in every region. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -14,7 +14,7 @@ static const struct opt options[] = {{.name = "dry-run",
                                       .letter = 'n',
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, dry_run),
-                                      .help = "only lists what would be ended"},
+                                      .help = "only list what would be destroyed"},
                                      PLACES_ROW(struct opts, in),
                                      {0}};
 
@@ -23,7 +23,7 @@ static int check_provider(const char *name, struct gp_error *err) {
     GP_AUTO_STRV struct strv names = {0};
     for (size_t i = 0; provider_registry[i] != NULL; i++) strv_add(&names, provider_registry[i]->name);
     GP_AUTO_FREE char *list = strv_join(&names, ", ");
-    return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; there are: %s", name, list);
+    return gp_fail(err, GP_EUSAGE, "unknown provider '%s'; known: %s", name, list);
 }
 
 static void show_part(const char *title, const struct resource_list *l) {
@@ -42,12 +42,12 @@ static void show(struct invocation *inv, const struct gc_result *res, bool dry_r
         print_json(j);
         return;
     }
-    show_part(dry_run ? "would be ended" : "ended (as it was seen before)", &res->ended);
+    show_part(dry_run ? "would be destroyed" : "destroyed (with the state before)", &res->ended);
     show_part("kept", &res->kept);
     show_unreadable(&res->unreadable, stdout);
-    printf("gc: %zu %s, %zu %s%s\n", res->ended.list.len, dry_run ? "would be ended" : "ended", res->kept.list.len,
-           r == 0 ? "within their deadline" : "seen and kept",
-           coverage_whole(&res->looked) ? "" : "; what is elsewhere is not known");
+    printf("gc: %zu %s, %zu %s%s\n", res->ended.list.len, dry_run ? "would be destroyed" : "destroyed",
+           res->kept.list.len, r == 0 ? "within their deadline" : "seen and kept",
+           coverage_whole(&res->looked) ? "" : "; other places are not known");
     show_looked(&res->looked, stdout);
 }
 
@@ -72,7 +72,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_gc = {
     .name = "gc",
     .argspec = "[PROVIDER]",
-    .help = "finds and ends what outlived its deadline, in every region",
+    .help = "finds and destroys resources past their deadline, in every region",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov help [VERB]: from the verb and option tables. */
+/* gpuprov help [VERB]: prints help from the verb and option tables. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -66,7 +66,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_help_verb = {
     .name = "help",
     .argspec = "[VERB]",
-    .help = "the verbs, or one verb's options",
+    .help = "lists the verbs, or one verb's options",
     .run = run,
     .max_args = 1,
     .flags = VERB_PLAIN,

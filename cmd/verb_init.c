@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov init [FILE]: writes a commented starter spec, or Slurm's hooks; never over a file that is there. */
+/* gpuprov init [FILE]: writes a commented starter spec, or Slurm's hooks. Never overwrites a file. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -21,21 +21,20 @@ static const struct opt options[] = {{.name = "provider",
                                       .type = OPT_ENUM,
                                       .offset = offsetof(struct opts, provider),
                                       .arg = "local|ssh|aws",
-                                      .help = "where the nodes of the starter are (default local)"},
+                                      .help = "provider of the starter spec (default local)"},
                                      {.name = "slurm",
                                       .type = OPT_TEXT,
                                       .offset = offsetof(struct opts, slurm),
                                       .arg = "DIR",
-                                      .help = "writes Slurm's healthcheck.sh and prolog.sh there instead"},
+                                      .help = "write Slurm's healthcheck.sh and prolog.sh to DIR instead"},
                                      {0}};
 
-enum { INIT_LOCAL, INIT_SSH, INIT_AWS }; /* as in the option's words and in bodies */
+enum { INIT_LOCAL, INIT_SSH, INIT_AWS }; /* in the order of the option's values and of bodies */
 
-static const char head[] =
-    "# A gpuprov spec. 'gpuprov check FILE' checks it, 'gpuprov plan FILE' says what it would do,\n"
-    "# 'gpuprov up FILE' makes it so, 'gpuprov down FILE' takes all of it away again.\n"
-    "# Every key: 'gpuprov schema', docs/spec.md.\n"
-    "apiVersion: gpuprov/v1\n";
+static const char head[] = "# A gpuprov spec. 'gpuprov check FILE' checks it, 'gpuprov plan FILE' lists the changes,\n"
+                           "# 'gpuprov up FILE' launches and validates the nodes, 'gpuprov down FILE' destroys them.\n"
+                           "# All keys: 'gpuprov schema', docs/spec.md.\n"
+                           "apiVersion: gpuprov/v1\n";
 
 static const char *const bodies[] = {
     "name: try                     # the stack; unique per owner\n"
@@ -43,7 +42,7 @@ static const char *const bodies[] = {
     "offers:\n"
     "  - {provider: local}         # nodes on this machine: no account, no daemon\n"
     "# gpu: H100:1                 # model[:count] per node, on a machine that has them\n"
-    "limits: {ttl: 1h}             # ends by itself then, whatever happens here\n"
+    "limits: {ttl: 1h}             # destroyed then, even if gpuprov does not run\n"
     "# bootstrap:\n"
     "#   packages: [htop]\n"
     "#   steps: [{name: data, run: ./fetch.sh, check: test -e /data/ok}]\n"
@@ -52,7 +51,7 @@ static const char *const bodies[] = {
     "name: fleet                   # the stack; unique per owner\n"
     "nodes: 2\n"
     "offers:\n"
-    "  - {provider: ssh, hosts: hosts.yaml}   # machines that exist already; 'down' leaves them on\n"
+    "  - {provider: ssh, hosts: hosts.yaml}   # existing machines; they keep running after 'down'\n"
     "limits: {ttl: 12h}\n"
     "# access: {key: ~/.ssh/id_ed25519, bastion: ops@bastion.example}\n"
     "validate: {time: 5m, require: [train.ddp]}\n",
@@ -61,28 +60,28 @@ static const char *const bodies[] = {
     "nodes: 1\n"
     "gpu: H100:8                   # model[:count] per node\n"
     "order: cheapest               # or: listed\n"
-    "offers:                       # tried until one has room\n"
+    "offers:                       # tried in this order until one has capacity\n"
     "  - {provider: aws, regions: [us-east-2, us-west-2], market: spot}\n"
     "  - {provider: aws, regions: [us-east-1], market: on-demand}\n"
-    "limits: {ttl: 4h}             # the node ends itself then, even when this machine is gone\n"
+    "limits: {ttl: 4h}             # the node terminates itself then, even if this machine is off\n"
     "image: auto                   # auto | {os: ubuntu-24.04} | {id: ami-...}\n"
     "# access: {ssh_from: [203.0.113.0/24], key: ~/.ssh/id_ed25519}\n"
     "validate: {time: 5m}\n",
 };
 
-/* What the ssh starter's hosts.yaml names; 192.0.2.0/24 is no real network. */
+/* hosts.yaml of the ssh starter. 192.0.2.0/24 is reserved for documentation. */
 static const char hosts[] =
     "# The machines of a gpuprov spec with 'provider: ssh'. A host key must be known: from a\n"
-    "# known_hosts file, given here as host_key (ssh-keyscan HOST, compared with what the machine's\n"
-    "# console shows), or taken at first sight with 'gpuprov up --accept-new-host-key'.\n"
+    "# known_hosts file, given here as host_key (ssh-keyscan HOST, compared with the machine's\n"
+    "# console), or accepted at the first contact with 'gpuprov up --accept-new-host-key'.\n"
     "defaults: {user: ubuntu, port: 22}\n"
     "hosts:\n"
-    "  - {address: 192.0.2.1}       # yours instead\n"
+    "  - {address: 192.0.2.1}       # replace with yours\n"
     "  - {address: 192.0.2.2}\n";
 
 static int write_new(const char *path, const char *text, size_t n, mode_t mode, struct gp_error *err) {
     GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (fd < 0 && errno == EEXIST) return gp_fail(err, GP_EEXISTS, "'%s' is there already: give another name", path);
+    if (fd < 0 && errno == EEXIST) return gp_fail(err, GP_EEXISTS, "'%s' exists already; give another name", path);
     if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
     int e = fs_write_all(fd, text, n);
     if (e == 0) return 0;
@@ -97,20 +96,23 @@ static int write_slurm(struct invocation *inv, const char *dir, struct gp_error 
     for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(names); i++) {
         GP_AUTO_FREE char *from = xasprintf("slurm/%s", names[i]), *to = fs_join(dir, names[i]);
         const struct template_file *f = template_find(from);
-        if (f == NULL) return gp_fail(err, GP_EINTERNAL, "%s is not in this program", from);
+        if (f == NULL) return gp_fail(err, GP_EINTERNAL, "%s is missing from this build", from);
         r = write_new(to, (const char *)f->data, f->size, 0755, err);
         json_array_append_new(written, json_any_text(to));
     }
     if (r != 0) return r;
     if (inv->common->json) print_json(json_pack("{s:O}", "written", written));
-    else printf("wrote %s/healthcheck.sh and %s/prolog.sh; next: name them in slurm.conf, as they say\n", dir, dir);
+    else
+        printf(
+            "wrote %s/healthcheck.sh and %s/prolog.sh; next: add them to slurm.conf; their comments have the lines\n",
+            dir, dir);
     return 0;
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     if (o->slurm != NULL && inv->n_args > 0)
-        return gp_fail(err, GP_EUSAGE, "--slurm DIR writes no spec: leave '%s' out", inv->args[0]);
+        return gp_fail(err, GP_EUSAGE, "--slurm DIR writes no spec; omit '%s'", inv->args[0]);
     if (o->slurm != NULL) return write_slurm(inv, o->slurm, err);
     const char *path = inv->n_args == 1 ? inv->args[0] : "gpuprov.yaml";
     GP_AUTO_FREE char *text = xasprintf("%s%s", head, bodies[o->provider]);
@@ -120,7 +122,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     }
     int r = write_new(path, text, strlen(text), 0644, err);
     if (r != 0) return r;
-    /* A hosts file that is there already is the user's. */
+    /* An existing hosts file is the user's and stays as it is. */
     GP_AUTO_FREE char *hosts_path = NULL;
     if (o->provider == INIT_SSH) hosts_path = fs_relative_to(path, "hosts.yaml");
     if (hosts_path != NULL && fs_exists(hosts_path)) {
@@ -131,7 +133,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (inv->common->json)
         print_json(json_pack("{s:o, s:o}", "written", json_any_text(path), "hosts", json_any_text(hosts_path)));
     else if (hosts_path != NULL)
-        printf("wrote %s and %s; next: name your machines in %s, then gpuprov plan %s\n", path, hosts_path, hosts_path,
+        printf("wrote %s and %s; next: list your machines in %s, then gpuprov plan %s\n", path, hosts_path, hosts_path,
                path);
     else printf("wrote %s; next: gpuprov plan %s, gpuprov up %s\n", path, path, path);
     return 0;

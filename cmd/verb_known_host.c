@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov __known_host SHA256:... -- HOST TYPE BASE64: OpenSSH's KnownHostsCommand where a host key is known
- * by its fingerprint alone: prints the known_hosts line when the shown key has one of them. Hidden. */
+/* gpuprov __known_host SHA256:... -- HOST TYPE BASE64: OpenSSH's KnownHostsCommand for host keys of which only the
+ * fingerprint is known. Prints the known_hosts line if the shown key has one of the fingerprints. Hidden. */
 #include "base/gp_base.h"
 
 #include "verbs.h"
@@ -21,7 +21,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_known_host = {
     .name = "__known_host",
     .argspec = "FINGERPRINT... -- HOST TYPE BASE64",
-    .help = "tells ssh whether a host key has a known fingerprint",
+    .help = "prints a known_hosts line for a host key with a known fingerprint",
     .run = run,
     .flags = VERB_HIDDEN | VERB_PLAIN | VERB_RAW,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov logs STACK[/N]: what happened, newest last. */
+/* gpuprov logs STACK[/N]: prints the events of a stack or a node, newest last. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -17,7 +17,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_logs = {
     .name = "logs",
     .argspec = "STACK[/N]",
-    .help = "what happened to a stack or to one node",
+    .help = "prints the events of a stack or of one node",
     .run = run,
     .min_args = 1,
     .max_args = 1,

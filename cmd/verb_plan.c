@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov plan SPEC: what `up` would change, what it costs an hour, who ends it. Exit 2 when
- * something would change. */
+/* gpuprov plan SPEC: prints the changes that `up` would make, their price per hour, and who enforces the deadline.
+ * Exits 2 if there are changes. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -50,11 +50,11 @@ static void print_plan_json(struct invocation *inv, const struct spec *spec, con
     print_json(j);
 }
 
-/* Where `up` goes when the first has no room. */
+/* The offers that `up` tries if the first has no capacity. */
 static void print_others(const struct offer_list *l) {
     enum { SHOWN = 8 };
     if (l->list.len < 2) return;
-    puts("tried in this order until one has room:");
+    puts("tried in this order until one has capacity:");
     for (size_t i = 0; i < l->list.len && i < SHOWN; i++) {
         const struct offer *o = &l->list.items[i];
         GP_AUTO_FREE char *text = offer_text(o);
@@ -81,7 +81,7 @@ static void print_plan(const struct spec *spec, const struct plan *p) {
         printf("%s: %d node%s, %s, deadline after %s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
                price, ttl, ends_text(p->ends));
     else
-        printf("%s: nothing to do: every node runs and was proven ('gpuprov up' looks at the nodes themselves)\n",
+        printf("%s: nothing to do: every node runs and was validated ('gpuprov up' also connects to the nodes)\n",
                spec->name);
     print_others(&p->offers);
     for (size_t i = 0; i < p->notes.n; i++) printf("note: %s\n", p->notes.v[i]);
@@ -98,7 +98,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     r = engine_plan(e, spec, &plan, err);
     if (r == 0) {
         inv->exit_code = plan.changes ? 2 : 0;
-        if (!plan.changes) r = look_gap_error(&plan.looked, "nothing to do, as far as was looked", err);
+        if (!plan.changes) r = look_gap_error(&plan.looked, "nothing to do in the places looked at", err);
         if (inv->common->json) print_plan_json(inv, spec, &plan, r, err);
         else print_plan(spec, &plan);
     }
@@ -109,7 +109,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_plan = {
     .name = "plan",
     .argspec = "SPEC",
-    .help = "what 'up' would change, its price, who ends it; exit 2 on changes",
+    .help = "lists the changes 'up' would make and their price; exit 2 on changes",
     .run = run,
     .min_args = 1,
     .max_args = 1,

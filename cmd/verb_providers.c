@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov providers [NAME]: what nodes can come from and who ends them; aws --policy prints the least
- * IAM policy of one owner. Only that without --owner opens a provider. */
+/* gpuprov providers [NAME]: lists the providers and who enforces their deadlines. aws --policy prints the minimal
+ * IAM policy of one owner; without --owner it opens the provider to read the principal. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -13,10 +13,10 @@ struct opts {
 static const struct opt options[] = {{.name = "policy",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, policy),
-                                      .help = "aws: print the least IAM policy of --owner (else the principal)"},
+                                      .help = "aws: print the minimal IAM policy of --owner (else the principal)"},
                                      {0}};
 
-/* --owner, or whom the credentials stand for. Caller frees *ret. */
+/* --owner, else the principal of the credentials. Caller frees *ret. */
 static int owner_of(struct invocation *inv, const struct provider_ops *ops, char **ret, struct gp_error *err) {
     struct engine *e = NULL;
     struct provider *p = NULL;
@@ -42,8 +42,8 @@ static int print_policy(struct invocation *inv, const char *name, struct gp_erro
         for (size_t i = 0; provider_registry[i] != NULL; i++)
             if (provider_registry[i]->policy != NULL) strv_add(&with, provider_registry[i]->name);
         GP_AUTO_FREE char *names = strv_join(&with, ", ");
-        return gp_fail(err, GP_EUSAGE, "--policy needs a provider that has one: gpuprov providers NAME --policy (%s)",
-                       names);
+        return gp_fail(err, GP_EUSAGE,
+                       "--policy requires a provider that has a policy: gpuprov providers NAME --policy (%s)", names);
     }
     GP_AUTO_FREE char *owner = NULL;
     GP_AUTO_FREE char *policy = NULL;
@@ -60,7 +60,7 @@ static json_t *keys_json(const struct spec_provider *p) {
     return keys;
 }
 
-/* What an offer of it may say; the whole story is in 'gpuprov schema --markdown'. */
+/* The keys of an offer in short; 'gpuprov schema --markdown' has the full description. */
 static void print_keys(const struct spec_provider *p) {
     struct table t = {0};
     table_head(&t, "key of an offer", "value", "meaning", NULL);
@@ -91,7 +91,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (o->policy) return print_policy(inv, only, err);
     json_t *list = json_array();
     struct table t = {0};
-    table_head(&t, "provider", "ends", "billed", "what", NULL);
+    table_head(&t, "provider", "ends", "billed", "description", NULL);
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *p = provider_registry[i];
         if (only != NULL && strcmp(only, p->name) != 0) continue;
@@ -111,9 +111,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_providers = {
     .name = "providers",
     .argspec = "[NAME]",
-    .help = "where nodes can come from; 'aws --policy' prints the IAM policy",
-    .details = "  ends: who ends a node at its deadline when gpuprov is gone. server: the provider itself;\n"
-               "  guest: the node; gc-only: only 'gpuprov gc'; never: not ours to end.\n"
+    .help = "lists the providers; 'aws --policy' prints the IAM policy",
+    .details = "  ends: who terminates a node at its deadline without gpuprov. server: the provider; guest: the\n"
+               "  node; gc-only: nobody until 'gpuprov gc' runs; never: nobody, it is an existing machine.\n"
                "  With NAME: also the keys that an offer of that provider takes.\n",
     .run = run,
     .options = options,

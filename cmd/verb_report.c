@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov report STACK: the last validation report in any form, into a file or on stdout; certificates. */
+/* gpuprov report STACK: prints the last validation report in any form, or writes it to a file; writes
+ * certificates. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -16,17 +17,17 @@ static const struct opt options[] = {{.name = "format",
                                       .type = OPT_ENUM,
                                       .offset = offsetof(struct opts, format),
                                       .arg = REPORT_FORMS,
-                                      .help = "how it is written (default text; --json is json in one line)"},
+                                      .help = "format of the report (default text; --json: json in one line)"},
                                      {.name = "output",
                                       .letter = 'o',
                                       .type = OPT_TEXT,
                                       .offset = offsetof(struct opts, output),
                                       .arg = "FILE",
-                                      .help = "into this file, whole or not at all, instead of stdout"},
+                                      .help = "write to FILE, whole or not at all, instead of stdout"},
                                      {.name = "history",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, history),
-                                      .help = "how each figure went over the runs of this stack (--json: all of them)"},
+                                      .help = "print each figure over the runs of this stack (--json: every run)"},
                                      REPORT_ROWS(struct opts, reports),
                                      {0}};
 
@@ -82,9 +83,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_report = {
     .name = "report",
     .argspec = "STACK|SPEC",
-    .help = "the last validation report: text, JSON, JUnit, Prometheus or HTML; certificates",
-    .details = "  The HTML file holds its plots and needs nothing else. docs/report.schema.json describes the JSON.\n"
-               "  docs/reports.md describes every form, and certificates.\n",
+    .help = "prints the last validation report: text, JSON, JUnit, Prometheus or HTML",
+    .details =
+        "  The HTML file includes its plots. docs/report.schema.json describes the JSON.\n"
+        "  docs/reports.md describes every form, and certificates.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

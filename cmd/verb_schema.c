@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov schema: the JSON Schema of a spec, or its manual page, from the decode tables; of a report. */
+/* gpuprov schema: prints the JSON Schema of a spec or of a report, or the manual page of the spec. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -12,11 +12,11 @@ struct opts {
 static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, markdown),
-                                      .help = "the same tables as docs/spec.md"},
+                                      .help = "print the tables as docs/spec.md has them"},
                                      {.name = "report",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, report),
-                                      .help = "of a validation report instead"},
+                                      .help = "print the schema of a validation report instead"},
                                      {0}};
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -24,7 +24,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (o->report && o->markdown) return gp_fail(err, GP_EUSAGE, "--report has no --markdown form");
     if (o->report) {
         const struct template_file *f = template_find("docs/report.schema.json");
-        if (f == NULL) return gp_fail(err, GP_EINTERNAL, "the report's schema is not in this program");
+        if (f == NULL) return gp_fail(err, GP_EINTERNAL, "the report's schema is missing from this build");
         fwrite(f->data, 1, f->size, stdout);
         return 0;
     }
@@ -33,7 +33,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
         print_text(inv, "markdown", page);
         return 0;
     }
-    GP_AUTO_FREE char *text = spec_json_schema(); /* JSON as it is, with --json and without */
+    GP_AUTO_FREE char *text = spec_json_schema(); /* the same with and without --json */
     fputs(text, stdout);
     if (!str_ends(text, "\n")) putchar('\n');
     return 0;

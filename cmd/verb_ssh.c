@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov ssh STACK[/N] [-- CMD...]: the user's own OpenSSH with a generated config; --config prints
- * that, so that scp, rsync and editors work too. */
+/* gpuprov ssh STACK[/N] [-- CMD...]: runs the user's OpenSSH with a generated config. --config prints the config
+ * for scp, rsync and editors. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -39,7 +39,7 @@ static int print_config(const char *path, bool json, struct gp_error *err) {
     return 0;
 }
 
-/* ssh itself would only say that the name cannot be resolved. */
+/* ssh itself would only report that the name cannot be resolved. */
 static int check_slot(const char *path, const char *name, int slot, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     int r = fs_read(path, (size_t)4 << 20, &text, err);
@@ -47,8 +47,8 @@ static int check_slot(const char *path, const char *name, int slot, struct gp_er
     GP_AUTO_FREE char *line = xasprintf("Host %s-%d\n", name, slot);
     if (text.s != NULL && strstr(text.s, line) != NULL) return 0;
     return gp_fail(err, GP_ENOTFOUND,
-                   "'%s' has no node %d that can be entered: 'gpuprov status %s' "
-                   "shows them",
+                   "'%s' has no node %d with an SSH address; 'gpuprov status %s' "
+                   "lists the nodes",
                    name, slot, name);
 }
 
@@ -77,9 +77,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_ssh = {
     .name = "ssh",
     .argspec = "STACK[/N] [-- CMD...]",
-    .help = "your own OpenSSH with a generated config",
-    .details = "  Without N: node 0. The exit code is the command's (255: ssh's own trouble). As with ssh the\n"
-               "  node's shell reads CMD: quote it once more, 'gpuprov ssh llm -- \"cd /data && ls\"'.\n"
+    .help = "runs your OpenSSH with a generated config",
+    .details = "  Without N: node 0. The exit code is the command's (255: an error of ssh). As with ssh, the\n"
+               "  node's shell parses CMD: quote it once more, 'gpuprov ssh llm -- \"cd /data && ls\"'.\n"
                "  For scp, rsync and editors:\n"
                "    gpuprov ssh STACK --config >cfg; scp -F cfg file STACK-0:\n",
     .run = run,

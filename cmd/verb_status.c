@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov status [STACK|SPEC]: nodes, phases, price so far, deadline. */
+/* gpuprov status [STACK|SPEC]: prints nodes, verdicts, price so far, deadline. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -12,7 +12,7 @@ static const struct opt options[] = {{.name = "refresh",
                                       .letter = 'r',
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, refresh),
-                                      .help = "ask the providers (one named stack is always asked)"},
+                                      .help = "query the providers (always done for a named stack)"},
                                      PLACES_ROW(struct opts, in),
                                      {0}};
 
@@ -21,7 +21,7 @@ static void show(struct invocation *inv, const struct stack_view_list *l, int r,
         json_t *list = json_array();
         for (size_t i = 0; i < l->list.len; i++) json_array_append_new(list, stack_view_json(&l->list.items[i]));
         json_t *j = json_pack("{s:o}", "stacks", list);
-        if (l->list.len == 0) json_object_set_new(j, "remembered", json_true()); /* no cloud was asked */
+        if (l->list.len == 0) json_object_set_new(j, "remembered", json_true()); /* no provider was queried */
         if (r != 0) result_error(inv, j, err);
         print_json(j);
         return;
@@ -31,7 +31,7 @@ static void show(struct invocation *inv, const struct stack_view_list *l, int r,
         show_stack(&l->list.items[i], stdout);
     }
     if (l->list.len == 0)
-        puts("this machine remembers no stacks; clouds were not asked: 'gpuprov gc --dry-run' lists what they have");
+        puts("the journal has no stacks; no provider was queried: 'gpuprov gc --dry-run' lists their resources");
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -45,12 +45,12 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if ((r = app_engine(inv, &e, err)) != 0) return r;
     struct stack_view_list list = {0};
     r = engine_status(e, name, spec, o->refresh || name != NULL, &list, err);
-    /* A name that no cloud and no journal knows is a slip of the keyboard, not a stack. A spec's may
-     * not be there yet. */
+    /* A name that neither a provider nor the journal has is a typing error. The stack of a spec may not exist yet. */
     bool known =
         list.list.len > 0 && (list.list.items[0].stack.uid != NULL || list.list.items[0].unreadable.list.len > 0);
     bool slip = name != NULL && spec == NULL && !known;
-    if (r == 0 && slip) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists them", name);
+    if (r == 0 && slip)
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists the stacks", name);
     if (!slip && (r == 0 || list.list.len > 0)) show(inv, &list, r, err);
     stack_view_list_clear(&list);
     return r;
@@ -59,8 +59,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_status = {
     .name = "status",
     .argspec = "[STACK|SPEC]",
-    .help = "nodes, verdicts, price so far, deadline",
-    .details = "  Without a name: every stack that this machine remembers.\n",
+    .help = "prints nodes, verdicts, price so far, deadline",
+    .details = "  Without a name: every stack in this machine's journal.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov up SPEC: makes it so; resumes what an earlier run left. The report goes to stdout in short,
- * the table of nodes last. */
+/* gpuprov up SPEC: launches, bootstraps and validates the nodes; resumes an earlier run. Prints the short report,
+ * then the table of nodes. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -13,7 +13,7 @@ struct opts {
 static const struct opt options[] = {{.name = "accept-new-host-key",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, accept_new_host_key),
-                                      .help = "ssh: trust and keep the key of a host that no known_hosts file names"},
+                                      .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
                                      REPORT_ROWS(struct opts, reports),
                                      {0}};
 
@@ -30,7 +30,7 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
         print_json(j);
         return;
     }
-    /* What was cut short by a signal is no verdict on a node. */
+    /* A run that a signal cut short gives no verdict on a node. */
     if (res->report.nodes.len > 0 && !res->nothing_to_do && err->code != GP_ECANCELLED) {
         GP_AUTO_STR struct str text = {0};
         const struct report_style style = output_style(stdout);
@@ -62,9 +62,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_up = {
     .name = "up",
     .argspec = "SPEC",
-    .help = "makes it so; resumes what an earlier run left",
-    .details = "  A second 'up' of a stack that is ready changes nothing. Ctrl-C once stops creating and\n"
-               "  says what is there; 'gpuprov down' takes it away, 'gpuprov up' goes on with it.\n",
+    .help = "launches, bootstraps and validates the nodes; resumes an earlier run",
+    .details = "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
+               "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

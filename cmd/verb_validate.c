@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov validate: the suite again on the nodes of a stack, on the hosts of a file, or on this machine.
- * Exit 7 when it does not hold; with --node-check one line and the exit codes that schedulers read. */
+/* gpuprov validate: runs the checks on the nodes of a stack, on the hosts of a file, or on this machine. Exits 7 if
+ * a node is not ready. With --node-check it prints one line and exits with the codes that schedulers read. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -17,55 +17,57 @@ struct opts {
     int64_t time_ms;
     struct report_opts reports;
 };
-static const struct opt options[] = {
-    {.name = "local",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, local),
-     .help = "this machine, without a stack and without SSH"},
-    {.name = "hosts",
-     .type = OPT_TEXT,
-     .offset = offsetof(struct opts, hosts),
-     .arg = "FILE",
-     .help = "the machines of a hosts file, without a stack"},
-    {.name = "node-check",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, node_check),
-     .help = "this machine, for schedulers: one line; exit 0, 1, 2 or 3"},
-    {.name = "kubernetes",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, kubernetes),
-     .help = "with --node-check, in a pod: sets the condition of node $NODE_NAME"},
-    {.name = "gpu",
-     .type = OPT_TEXT,
-     .offset = offsetof(struct opts, gpu),
-     .arg = "MODEL:N",
-     .help = "GPUs that each machine must have (default: what is there)"},
-    {.name = "time",
-     .type = OPT_DURATION,
-     .offset = offsetof(struct opts, time_ms),
-     .arg = "TIME",
-     .min = 1000,
-     .help = "for the checks (default 5m; --node-check 30s)"},
-    {.name = "all",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, all),
-     .help = "runs every check of a node, also after one has failed"},
-    {.name = "calibrate",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, calibrate),
-     .help = "makes a sound run's rates your fleet's baseline"},
-    {.name = "baseline",
-     .type = OPT_TEXT,
-     .offset = offsetof(struct opts, baseline),
-     .arg = "FILE",
-     .help = "hold rates against it, or write it (default: the spec's)"},
-    {.name = "strict", .type = OPT_FLAG, .offset = offsetof(struct opts, strict), .help = "degraded is a failure"},
-    {.name = "accept-new-host-key",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, accept_new_host_key),
-     .help = "--hosts: trust and keep keys that no known_hosts file names"},
-    REPORT_ROWS(struct opts, reports),
-    {0}};
+static const struct opt options[] = {{.name = "local",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, local),
+                                      .help = "this machine, without a stack and without SSH"},
+                                     {.name = "hosts",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, hosts),
+                                      .arg = "FILE",
+                                      .help = "the machines of a hosts file, without a stack"},
+                                     {.name = "node-check",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, node_check),
+                                      .help = "this machine, for schedulers: one line; exit 0, 1, 2 or 3"},
+                                     {.name = "kubernetes",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, kubernetes),
+                                      .help = "with --node-check, in a pod: set the condition of node $NODE_NAME"},
+                                     {.name = "gpu",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, gpu),
+                                      .arg = "MODEL:N",
+                                      .help = "required GPUs of each machine (default: the GPUs found)"},
+                                     {.name = "time",
+                                      .type = OPT_DURATION,
+                                      .offset = offsetof(struct opts, time_ms),
+                                      .arg = "TIME",
+                                      .min = 1000,
+                                      .help = "time for the checks (default 5m; --node-check 30s)"},
+                                     {.name = "all",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, all),
+                                      .help = "run every check of a node, also after one has failed"},
+                                     {.name = "calibrate",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, calibrate),
+                                      .help = "write the rates of this run as your fleet's baseline if it passes"},
+                                     {.name = "baseline",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, baseline),
+                                      .arg = "FILE",
+                                      .help = "baseline to compare with or to write (default: the spec's)"},
+                                     {.name = "strict",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, strict),
+                                      .help = "treat degraded as a failure"},
+                                     {.name = "accept-new-host-key",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, accept_new_host_key),
+                                      .help = "--hosts: accept and store keys that are in no known_hosts file"},
+                                     REPORT_ROWS(struct opts, reports),
+                                     {0}};
 
 static bool is_bare(const struct opts *o) { return o->local || o->node_check || o->hosts != NULL; }
 
@@ -76,16 +78,16 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "validate takes one of STACK, SPEC, --hosts FILE, --local and --node-check");
     if (!is_bare(o) && (o->gpu != NULL || o->time_ms > 0 || o->strict))
         return gp_fail(err, GP_EUSAGE,
-                       "--gpu, --time and --strict are for machines without a stack: a stack's spec "
-                       "says them");
+                       "--gpu, --time and --strict are only for machines without a stack; set them in the "
+                       "stack's spec");
     if (is_bare(o) && o->calibrate && o->baseline == NULL)
-        return gp_fail(err, GP_EUSAGE, "--calibrate without a stack needs --baseline FILE: nothing else is kept");
+        return gp_fail(err, GP_EUSAGE, "--calibrate without a stack requires --baseline FILE");
     if (o->node_check && o->calibrate)
-        return gp_fail(err, GP_EUSAGE, "--calibrate goes with --local, --hosts or a stack, not with --node-check");
+        return gp_fail(err, GP_EUSAGE, "--calibrate requires --local, --hosts or a stack, not --node-check");
     const char *node = getenv("NODE_NAME");
     if (o->kubernetes && (!o->node_check || node == NULL || node[0] == '\0'))
         return gp_fail(err, GP_EUSAGE,
-                       "--kubernetes goes with --node-check, and NODE_NAME in the environment "
+                       "--kubernetes requires --node-check, and NODE_NAME in the environment "
                        "(fieldRef: spec.nodeName)");
     return report_opts_check(&o->reports, err);
 }
@@ -103,7 +105,7 @@ static void show(struct invocation *inv, const struct report *report, const stru
     fputs(text.s, stdout);
 }
 
-/* A verdict that nobody hears of is no pass for a Job either. */
+/* If the condition cannot be written, a pass becomes unknown, so that the pod's Job does not succeed. */
 static void tell_kubernetes(struct invocation *inv, struct engine *e, const struct report *report) {
     struct gp_error why = {0};
     enum node_check verdict = (enum node_check)inv->exit_code;
@@ -112,7 +114,7 @@ static void tell_kubernetes(struct invocation *inv, struct engine *e, const stru
     if (verdict <= NODE_CHECK_DEGRADED) inv->exit_code = NODE_CHECK_UNKNOWN;
 }
 
-/* The verdict is the exit code; what kept us from one is 3, in the same line. */
+/* The exit code is the verdict. Without a verdict it is 3, and the line has the reason. */
 static int node_check(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     struct engine *e = NULL;
@@ -178,7 +180,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (o->node_check) return node_check(inv, err);
     r = is_bare(o) ? bare(inv, o->local ? "local" : "hosts", &report, err) : of_stack(inv, &report, err);
     if (r == 0 && !report.ready)
-        r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; the report says why", report.stack);
+        r = gp_fail(err, GP_EVALIDATE, "%s: not every node is ready; see the report", report.stack);
     if (report.nodes.len > 0) show(inv, &report, err);
     if (err->code != GP_ECANCELLED) r = report_opts_after(inv, &o->reports, &report, r, err);
     report_clear(&report);
@@ -188,9 +190,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_validate = {
     .name = "validate",
     .argspec = "[STACK|SPEC]",
-    .help = "runs the suite again: on a stack's nodes, on the hosts of a file, on this machine",
-    .details = "  --local and --hosts make no stack: nothing is kept but the report. --node-check prints one line\n"
-               "  and exits 0 pass, 1 degraded, 2 fail, 3 could not tell (templates/slurm, examples/kubernetes).\n",
+    .help = "runs the checks on a stack's nodes, on the hosts of a file, or on this machine",
+    .details = "  --local and --hosts create no stack and keep only the report. --node-check prints one line\n"
+               "  and exits 0 pass, 1 degraded, 2 fail, 3 unknown (templates/slurm, examples/kubernetes).\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov verify CERT: whether a certificate holds: its signature, its key, its time and, with --this-machine
- * or where the boot is equal, the machine. Speaks the node-check language. */
+/* gpuprov verify CERT: checks the signature, the key and the time of a certificate. With --this-machine, or if the
+ * boot is equal, it also checks the machine. Exits with the codes of --node-check. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -22,11 +22,11 @@ static const struct opt options[] = {{.name = "key",
                                       .type = OPT_TEXT,
                                       .offset = offsetof(struct opts, fingerprint),
                                       .arg = "SHA256:...",
-                                      .help = "trust the key of this fingerprint"},
+                                      .help = "trust the key with this fingerprint"},
                                      {.name = "this-machine",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, this_machine),
-                                      .help = "compare with this machine (else only where the boot is equal)"},
+                                      .help = "compare with this machine (default: only if the boot id is equal)"},
                                      {0}};
 
 static int read_certificate(const char *path, struct certificate *ret, struct gp_error *err) {
@@ -37,7 +37,7 @@ static int read_certificate(const char *path, struct certificate *ret, struct gp
     return r == 0 ? 0 : gp_wrap(err, "'%s'", path);
 }
 
-/* Who vouches for the key: the caller, else this machine because it made it. */
+/* The key is trusted if the caller named it, or if it was made on this machine. */
 static int check_key(const struct opts *o, const struct certificate *c, struct gp_error *err) {
     GP_AUTO_FREE char *state_dir = NULL;
     GP_AUTO_STR struct str text = {0};
@@ -47,14 +47,14 @@ static int check_key(const struct opts *o, const struct certificate *c, struct g
         int r = fs_read(o->key, 65536, &text, err);
         if (r != 0) return r;
         if (!sign_public_parse(text.s != NULL ? text.s : "", &given))
-            return gp_fail(err, GP_EUSAGE, "'%s' is no Ed25519 public key in PEM", o->key);
+            return gp_fail(err, GP_EUSAGE, "'%s' is not an Ed25519 public key in PEM format", o->key);
         want = given.fingerprint;
     }
     if (want == NULL) {
         int r = fs_state_dir(&state_dir, err);
         if (r != 0 || certify_known(state_dir, c)) return r;
         return gp_fail(err, GP_EAUTH,
-                       "signed with %s, which nothing here vouches for: give --key or "
+                       "signed with %s, a key that is not trusted on this machine: give --key or "
                        "--fingerprint",
                        c->key.fingerprint);
     }
@@ -66,10 +66,10 @@ static int check_time(const struct certificate *c, struct gp_error *err) {
     char at[32];
     int64_t now = clock_wall_s();
     time_format_utc(at, sizeof at, c->expires_s);
-    if (now >= c->expires_s) return gp_fail(err, GP_EVALIDATE, "it expired at %s: validate again", at);
+    if (now >= c->expires_s) return gp_fail(err, GP_EVALIDATE, "the certificate expired at %s: validate again", at);
     time_format_utc(at, sizeof at, c->validated_s);
     if (c->validated_s > now + 600)
-        return gp_fail(err, GP_EVALIDATE, "it was made in the future (%s): one of the clocks is wrong", at);
+        return gp_fail(err, GP_EVALIDATE, "the certificate is dated in the future (%s): check the clocks", at);
     return 0;
 }
 
@@ -87,7 +87,7 @@ static int check_machine(const struct opts *o, const struct certificate *c, enum
     return r;
 }
 
-/* What is wrong with it is a failure; what kept us from telling is not. */
+/* An invalid certificate is a failure. One that could not be checked is unknown. */
 static int exit_of(const struct gp_error *err) {
     return err->code == GP_EPROTO || err->code == GP_EVALIDATE ? NODE_CHECK_FAIL : NODE_CHECK_UNKNOWN;
 }
@@ -135,9 +135,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_verify = {
     .name = "verify",
     .argspec = "CERTIFICATE",
-    .help = "whether a certificate holds: signature, key, time; --this-machine: the machine too",
-    .details = "  Exit 0 pass, 1 degraded, 2 fail (changed, expired, of another key or machine), 3 could not tell.\n"
-               "  Without --this-machine the machine is compared only where the boot is the one that was proven.\n",
+    .help = "checks a certificate's signature, key and time; --this-machine: the machine too",
+    .details = "  Exit 0 pass, 1 degraded, 2 fail (changed, expired, of another key or machine), 3 unknown.\n"
+               "  Without --this-machine the machine is compared only if the boot is the validated one.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

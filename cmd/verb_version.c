@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov version: what this build is. Initialises no library. */
+/* gpuprov version: prints the version and the agents of this build. Initialises no library. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -23,7 +23,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_version = {
     .name = "version",
     .argspec = "",
-    .help = "prints the version and which agents this build carries",
+    .help = "prints the version and the agents of this build",
     .run = run,
     .flags = VERB_PLAIN,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb table and what is made from it: lookup, the error for an unknown verb, help. Pure. */
+/* The verb table, the lookup of a verb, and the help pages. Pure. */
 #include "base/gp_base.h"
 
 #include "verbs.h"
@@ -17,20 +17,20 @@ const struct opt common_options[] = {{.name = "json",
                                       .type = OPT_TEXT,
                                       .offset = offsetof(struct common_opts, owner),
                                       .arg = "NAME",
-                                      .help = "whose stacks (else GPUPROV_OWNER, the journal, the principal)"},
+                                      .help = "owner of the stacks (else GPUPROV_OWNER, the journal, the principal)"},
                                      {.name = "jobs",
                                       .letter = 'j',
                                       .type = OPT_INT,
                                       .offset = offsetof(struct common_opts, jobs),
                                       .arg = "N",
-                                      .help = "nodes worked on at once (default 64)",
+                                      .help = "nodes processed in parallel (default 64)",
                                       .min = 1,
                                       .max = 1024},
                                      {.name = "log",
                                       .type = OPT_TEXT,
                                       .offset = offsetof(struct common_opts, log),
                                       .arg = "FILE",
-                                      .help = "every event as a JSON line, appended to FILE"},
+                                      .help = "append every event to FILE as a JSON line"},
                                      {.name = "trace",
                                       .type = OPT_TEXT,
                                       .offset = offsetof(struct common_opts, trace),
@@ -40,18 +40,18 @@ const struct opt common_options[] = {{.name = "json",
                                       .letter = 'h',
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct common_opts, help),
-                                      .help = "this page"},
+                                      .help = "print this page"},
                                      {.name = "version",
                                       .letter = 'V',
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct common_opts, version),
-                                      .help = "the version"},
+                                      .help = "print the version"},
                                      {0}};
 
 #define VERB_ADDRESS(name) &verb_##name,
 const struct verb *const verb_table[] = {VERB_ROWS(VERB_ADDRESS) NULL};
 
-/* Verbs that the manual names and this version does not have. */
+/* Planned verbs, not in this version. */
 static const char *const later[] = {"offers", "run", "cp", "extend", "adopt", "audit", NULL};
 
 const struct verb *verb_find(const char *name) {
@@ -77,8 +77,8 @@ int verb_unknown(const char *name, struct gp_error *err) {
 }
 
 static void help_list(struct str *out) {
-    str_add(out, "gpuprov " GP_VERSION ": a YAML spec becomes GPU nodes that are proven to work and "
-                 "certain to go away\n\nusage: gpuprov VERB [options] [arguments]\n\n");
+    str_add(out, "gpuprov " GP_VERSION ": launches, bootstraps, validates and destroys GPU nodes from a YAML spec\n\n"
+                 "usage: gpuprov VERB [options] [arguments]\n\n");
     for (size_t i = 0; verb_table[i] != NULL; i++) {
         const struct verb *v = verb_table[i];
         if (v->flags & VERB_HIDDEN) continue;
@@ -89,8 +89,8 @@ static void help_list(struct str *out) {
     str_add(out, "\noptions of every verb:\n");
     options_help(common_options, out);
     str_add(out, "\nexit codes: 0 done, 1 usage or environment, 2 plan has changes, 3 no capacity, "
-                 "4 quota or\nno money, 5 credentials, 6 node not reached or bootstrapped, 7 validation failed, "
-                 "8 something may\nstill be billed, 130 cancelled\n");
+                 "4 quota or\nno money, 5 credentials, 6 node unreachable or not bootstrapped, 7 validation failed, "
+                 "8 something\nmay still be billed, 130 cancelled\n");
 }
 
 void verb_help(const struct verb *verb, struct str *out) {

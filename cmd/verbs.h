@@ -18,9 +18,9 @@ extern const struct opt common_options[];
 
 enum verb_flags {
     VERB_HIDDEN = 1,      /* not in help or completion */
-    VERB_PLAIN = 2,       /* short, buys nothing: runs in the main thread, no library is initialised */
+    VERB_PLAIN = 2,       /* short, launches nothing: runs in the main thread, no library is initialised */
     VERB_REST = 4,        /* takes "-- CMD..." */
-    VERB_NODE_CHECK = 16, /* exits 0 pass, 1 degraded, 2 fail, 3 could not tell (wrong usage too) */
+    VERB_NODE_CHECK = 16, /* exits 0 pass, 1 degraded, 2 fail, 3 unknown (also for wrong usage) */
     VERB_RAW = 8          /* argv is passed on as it is (args[-1] is the verb); signals are left alone */
 };
 
@@ -34,7 +34,7 @@ struct invocation {
     char **rest; /* after "--"; NULL without it */
     int n_rest;
     struct app *app;
-    int exit_code;    /* what the process returns when run returned 0 (plan: 2) */
+    int exit_code;    /* of the process if run returned 0 (plan: 2) */
     char **exec_argv; /* run returned 0 and set this: main becomes that program. strv's form, owned */
     bool error_shown; /* run has already written the error where it belongs (spec problems) */
 };
@@ -52,7 +52,7 @@ struct verb {
 };
 extern const struct verb *const verb_table[];   /* NULL ends */
 const struct verb *verb_find(const char *name); /* NULL when unknown */
-/* -GP_EUSAGE "unknown verb", with "did you mean" or that it is not there yet. */
+/* -GP_EUSAGE "unknown verb", with "did you mean", or "does not have it yet" for a planned verb. */
 int verb_unknown(const char *name, struct gp_error *err);
 /* The list of verbs (verb NULL) or one verb's page. */
 void verb_help(const struct verb *verb, struct str *out);

@@ -339,7 +339,7 @@ class Blind:
 def never_gone(said, *ids):
     """Exit 8, and no word of absence."""
     assert said["code"] == 8 and said["gone"] is not True, said["said"]
-    assert "nothing is left" not in said["said"].err and "nothing was there" not in said["said"].err
+    assert "nothing is left" not in said["said"].err and "nothing was found" not in said["said"].err
     for i in ids:
         assert i in said["said"].out + said["said"].err, said["said"]
     return said

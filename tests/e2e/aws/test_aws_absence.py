@@ -91,7 +91,7 @@ def test_looking_nowhere_proves_nothing(cloud, verb):
     """Hosts of the provider ssh are in no list of anybody: --in ssh leaves no place to look at."""
     words = [verb] if verb == "gc" else [verb, "one"]
     said = gpuprov(cloud, 1, *words, "--in", "ssh")
-    assert "nothing was there" not in said.stdout and "there is no stack" not in said.stderr
+    assert "nothing was found" not in said.stdout and "there is no stack" not in said.stderr
     if verb == "down":
         assert json.loads(gpuprov(cloud, 1, *words, "--in", "ssh", "--json").stdout)["gone"] is None
 

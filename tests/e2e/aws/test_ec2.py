@@ -107,7 +107,7 @@ def test_from_a_spec_to_proven_nodes_and_back(cloud, machine, spec, nodes, marke
     ended = cloud.ec2.describe_instances(InstanceIds=list(alive))["Reservations"]
     assert {i["State"]["Name"] for r in ended for i in r["Instances"]} == {"terminated"}
     assert gpuprov.json("status")["stacks"] == []
-    gpuprov("down", "llm")  # again: nothing was there, and that is no error
+    gpuprov("down", "llm")  # again: nothing was found, and that is no error
 
 
 # --- other machines ---

@@ -82,9 +82,9 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     assert "train.ddp" in gpuprov("logs", "e2e").out
     gpuprov("down", "e2e")
     nothing_left(gpuprov, before, tmp_path)
-    # again: by its spec nothing was there, and that is no error; by its name a cloud may have it, and none was asked
-    assert "nothing was there" in gpuprov("down", path).out
-    assert "nothing was there" not in gpuprov("down", "e2e", code=8, env={"AWS_EC2_METADATA_DISABLED": "true"}).out
+    # again: by its spec nothing was found, and that is no error; by its name a cloud may have it, and none was asked
+    assert "nothing was found" in gpuprov("down", path).out
+    assert "nothing was found" not in gpuprov("down", "e2e", code=8, env={"AWS_EC2_METADATA_DISABLED": "true"}).out
 
 
 def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):

@@ -159,7 +159,7 @@ def test_signed_again_with_another_key(gpuprov, made, tmp_path):
     def mine(body):
         body["key"]["public"] = base64.b64encode(pub).decode()
     forged = sign(made, other, mine, tmp_path)
-    assert "which nothing here vouches for" in said(gpuprov, forged, UNKNOWN)
+    assert "a key that is not trusted on this machine" in said(gpuprov, forged, UNKNOWN)
     own = gpuprov.state / "signing_key.pub"
     assert "signed with another key: SHA256:" in said(gpuprov, forged, FAIL, "--key", own)
     assert "signed with another key" in said(gpuprov, forged, FAIL, "--fingerprint", payload(made)["key"]["fingerprint"])
@@ -169,7 +169,7 @@ def test_expired_and_early(gpuprov, made, tmp_path):
     def at(member, text):
         return sign(made, key_of(gpuprov), lambda b: b.update({member: text}), tmp_path)
     assert "expired at 2026-01-01T00:00:00Z" in said(gpuprov, at("expires", "2026-01-01T00:00:00Z"), FAIL)
-    assert "made in the future" in said(gpuprov, at("validated", "2098-01-01T00:00:00Z"), FAIL)
+    assert "dated in the future" in said(gpuprov, at("validated", "2098-01-01T00:00:00Z"), FAIL)
     said(gpuprov, at("verdict", "degraded"), DEGRADED)
     assert "neither pass nor degraded" in said(gpuprov, at("verdict", "fail"), FAIL)
     assert "no boot_id" in said(gpuprov, at("boot_id", ""), FAIL)
@@ -189,7 +189,7 @@ def test_cut_short(gpuprov, made, tmp_path):
 def test_could_not_tell(gpuprov, made, tmp_path):
     assert said(gpuprov, tmp_path / "none.json", UNKNOWN).startswith("unknown: ")
     (tmp_path / "text").write_text("no key")
-    assert "is no Ed25519 public key" in said(gpuprov, made, UNKNOWN, "--key", tmp_path / "text")
+    assert "is not an Ed25519 public key" in said(gpuprov, made, UNKNOWN, "--key", tmp_path / "text")
     for wrong in (["verify"], ["verify", made, "--key"], ["verify", made, "--keys", "x"],
                   ["verify", made, "--key", "a", "--fingerprint", "b"]):
         assert gpuprov(*wrong, code=None).code == UNKNOWN, "wrong usage must not read as degraded"
@@ -287,5 +287,5 @@ def test_of_a_stack(gpuprov, spec, tmp_path):
     pub.write_bytes((keys[0].parent / "signing_key.pub").read_bytes())
     gpuprov("down", "cert")
     assert list((gpuprov.state / "stacks").glob("*/signing_key")) == []
-    assert "which nothing here vouches for" in said(gpuprov, folder / names[0], UNKNOWN)
+    assert "a key that is not trusted on this machine" in said(gpuprov, folder / names[0], UNKNOWN)
     said(gpuprov, folder / names[0], PASS, "--key", pub)

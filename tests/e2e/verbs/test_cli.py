@@ -66,16 +66,16 @@ def test_unknown_verb(gpuprov):
     (["report", "x", "--format", "pdf"], "text|json"),
     (["up"], "usage: gpuprov up SPEC"),
     (["up", "a.yaml", "b.yaml"], "usage: gpuprov up SPEC"),
-    (["down", "x", "--", "y"], "takes nothing after '--'"),
+    (["down", "x", "--", "y"], "takes no arguments after '--'"),
     (["ssh", "x", "ls"], "put '--' before the command 'ls'"),
     (["ssh", "x/abc"], "0 to 511"),
     (["ssh", "x/9999"], "0 to 511"),
-    (["down", "Bad_Name"], "neither a spec file"),
+    (["down", "Bad_Name"], "neither an existing spec file"),
     (["gc", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "nowhere"], "unknown provider 'nowhere'"),
-    (["providers", "--policy"], "gpuprov providers aws --policy"),
+    (["providers", "--policy"], "gpuprov providers NAME --policy (aws)"),
     (["status", "--trace=smtp"], "smtp"),
-    (["completion", "tcsh"], "bash, zsh and fish"),
+    (["completion", "tcsh"], "bash, zsh, fish"),
     (["help", "frob"], "unknown verb 'frob'"),
     (["check", "/nonexistent.yaml"], "/nonexistent.yaml"),
     (["check", "/"], "/"),
@@ -140,7 +140,7 @@ def test_init_makes_specs_that_check(gpuprov, tmp_path):
         gpuprov("init", path, "--provider", provider)
         gpuprov("check", path)
     before = path.read_text()
-    assert "is there already" in gpuprov("init", path, code=1).err
+    assert "exists already" in gpuprov("init", path, code=1).err
     assert path.read_text() == before
     assert gpuprov("init", "-").out.startswith("# A gpuprov spec")
 
@@ -163,7 +163,7 @@ def test_providers_and_checks(gpuprov):
 
 
 def test_status_of_nothing(gpuprov):
-    assert gpuprov("status").out.startswith("this machine remembers no stacks; clouds were not asked")
+    assert gpuprov("status").out.startswith("the journal has no stacks; no provider was queried")
     assert gpuprov.json("status") == {"stacks": [], "remembered": True}
 
 

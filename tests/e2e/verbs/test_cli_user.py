@@ -117,8 +117,8 @@ def test_a_closed_descriptor_is_no_other_file(gpuprov, fd, tmp_path):
     if fd == 1:
         assert "could not write the result" in err
     else:
-        assert out == "gc: 0 ended, 0 within their deadline\nlooked at: local here (owner root)\n"
-    assert gpuprov("status").out.startswith("this machine remembers no stacks")
+        assert out == "gc: 0 destroyed, 0 within their deadline\nlooked at: local here (owner root)\n"
+    assert gpuprov("status").out.startswith("the journal has no stacks")
 
 
 def test_state_folders_that_cannot_be_used(gpuprov, tmp_path):
@@ -142,7 +142,7 @@ def test_odd_file_names_in_results(gpuprov, tmp_path):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff\xc2\x9b31m.yaml")
     assert gpuprov.json("init", odd)["written"] == f"{tmp_path}/odd??31m.yaml"
     assert os.path.exists(odd)
-    assert f"'{tmp_path}/odd??31m.yaml' is there already" in gpuprov("init", odd, code=1).err
+    assert f"'{tmp_path}/odd??31m.yaml' exists already" in gpuprov("init", odd, code=1).err
 
 
 def write_log(gpuprov, lines):
@@ -248,7 +248,7 @@ def test_output_is_not_coloured_in_a_pipe(gpuprov):
 def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     path = spec("name: ux\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\n")
     plan = gpuprov("plan", path, code=2)
-    assert "deadline after 20m (kept by the provider)" in plan.out
+    assert "deadline after 20m (enforced by the provider)" in plan.out
     r = gpuprov("up", path, "--json", timeout=300)
     fields = {"t", "stack", "run", "node", "phase", "status", "step", "text"}
     assert all(set(e) == fields and e["stack"] == "ux" for e in r.events)
@@ -281,7 +281,7 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     old.write_text("{}\n")
     os.utime(old, (0, 0))
     (gpuprov.state / "locks" / "killed@me").write_text("1")
-    assert gpuprov("down", "ux").out.startswith("ux: 2 resources ended, nothing is left\nlooked at: local here (owner ")
+    assert gpuprov("down", "ux").out.startswith("ux: 2 resources destroyed, nothing is left\nlooked at: local here (owner ")
     # what nobody needs any more goes by itself; what happened can still be read
     assert not old.exists() and not any((gpuprov.state / "locks").iterdir())
     assert not any((gpuprov.state / "stacks").iterdir())

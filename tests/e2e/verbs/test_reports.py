@@ -70,9 +70,9 @@ def test_validates_against_the_schema_that_is_printed(gpuprov):
 
 @pytest.mark.parametrize("options,said", [
     (["--report", "pdf=x"], "--report takes one of text|json|junit|prometheus|html, not 'pdf'"),
-    (["--report", "html"], "--report html names no file"),
+    (["--report", "html"], "--report html: the file is missing"),
     (["--report", "html=/nowhere/x.html"], "'/nowhere/x.html' cannot be written"),
-    (["--certificate-ttl", "1h"], "--certificate-ttl without --certificate"),
+    (["--certificate-ttl", "1h"], "--certificate-ttl requires --certificate"),
 ])
 def test_refused_before_anything_runs(gpuprov, options, said):
     done = gpuprov("validate", "--local", *options, code=1)

@@ -126,7 +126,7 @@ def test_no_driver(gpus, tmp_path):
 @pytest.mark.parametrize("args,said", [
     (["--time", "3"], "duration with its unit"),
     (["--gpu", "H100:none"], "H100:none"),
-    (["--calibrate"], "--calibrate without a stack needs --baseline FILE"),
+    (["--calibrate"], "--calibrate without a stack requires --baseline FILE"),
     (["--local"], "one of STACK"),
     (["llm"], "one of STACK"),
 ])
@@ -136,7 +136,7 @@ def test_wrong_usage_is_not_degraded(gpuprov, args, said):
 
 
 def test_options_that_belong_to_a_spec(gpuprov):
-    assert "a stack's spec says them" in gpuprov("validate", "llm", "--gpu", "H100:8", code=1).err
+    assert "set them in the stack's spec" in gpuprov("validate", "llm", "--gpu", "H100:8", code=1).err
     assert "one of STACK" in gpuprov("validate", code=1).err
 
 
