@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What down and gc owe when something stands in the way: a cloud that cannot be asked does not keep
- * the machines of another one alive, and neither does a journal that cannot be written. Both are
- * remembered in the run and said at the end. The verb's thread. */
+/* Lets down and gc continue when a provider cannot be queried or the journal cannot be written: all other machines
+ * are still destroyed. Both failures are kept in the run and reported at the end. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run/ending.h"
@@ -32,13 +31,13 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
     if (r == 0 || !run->ending || !disk) return r;
     if (run->unwritten.code == GP_OK) {
         run->unwritten = *err;
-        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: what is there is ended all the same", err->msg);
+        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: the resources are destroyed anyway", err->msg);
     }
     gp_error_clear(err);
     return 0;
 }
 
-/* Things with the stack's name and tags that say no more whose they are: never ended, never called gone. */
+/* Resources with the stack's name but unreadable tags are never destroyed and never reported as gone. */
 static int verdict_of_unreadable(struct run *run, struct gp_error *err) {
     for (size_t i = 0; i < run->look.unreadable.list.len; i++) {
         const struct resource *r = &run->look.unreadable.list.items[i];
@@ -72,7 +71,7 @@ int ending_verdict(struct run *run, const struct down_result *done, struct gp_er
     if (r != 0 || run->unwritten.code == GP_OK) return r;
     GP_AUTO_FREE char *ids = done->asked.n > 0 ? strv_join(&done->asked, ", ") : xstrdup("nothing");
     return gp_fail(err, GP_EIO,
-                   "'%s': all that is billed is gone (ended now: %.120s), but that could not be written "
-                   "down: %.240s; then repeat 'gpuprov down %s'",
+                   "'%s': everything billed is gone (destroyed now: %.120s), but the journal could not be "
+                   "written: %.240s; then repeat 'gpuprov down %s'",
                    run->stack.name, ids, run->unwritten.msg, run->stack.name);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds to, reads and tidies event logs. Knows nothing of runs. A log may be renamed or removed by
- * another process at any time: each line goes to the file that has the name now. */
+/* Appends to, reads and tidies event logs. Another process may rename or remove a log at any time, so each line goes
+ * to the file that has the name now. */
 #include "base/gp_base.h"
 
 #include "engine/run/eventlog.h"
@@ -37,7 +37,7 @@ static bool is_at(int fd, const char *path) {
     return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* The first line of a file that follows another. */
+/* Writes the first line of a log that replaces a full one. */
 static int say_dropped(const struct event_log *l) {
     GP_AUTO_FREE char *text = xasprintf(DROPPED "%lld MiB", (long long)(l->max_bytes >> 20));
     struct event e = {.wall_ms = clock_wall_s() * 1000, .node = -1, .step = "log", .text = text, .stack = l->stack};
@@ -56,7 +56,7 @@ static int open_log(struct event_log *l, struct gp_error *err) {
     char last = '\n';
     r = fstat(l->fd, &st) == 0 ? 0 : -errno;
     if (r == 0 && st.st_size == 0 && fs_exists(l->old_path)) r = say_dropped(l);
-    /* A line that a full disk or a kill cut short is ended, so that it spoils no other. */
+    /* Terminates a line that a full disk or a kill cut short, so that the next line stays whole. */
     if (r == 0 && st.st_size > 0 && pread(l->fd, &last, 1, st.st_size - 1) == 1 && last != '\n')
         r = fs_write_all(l->fd, "\n", 1);
     return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write the event log '%s'", l->path);
@@ -90,7 +90,7 @@ int event_log_add(struct event_log *l, const struct event *e, struct gp_error *e
 
 static bool says_dropped(const char *line) { return strstr(line, "\"text\":\"" DROPPED) != NULL; }
 
-/* A file that follows the one before it begins with a line which is news only without that one. */
+/* follows: the older file was read too, so the line about dropped lines at the start is skipped. */
 static bool read_file(const char *path, bool follows, void (*take)(void *ctx, const char *line, size_t n), void *ctx) {
     GP_AUTO_FILE FILE *f = fopen(path, "re");
     if (f == NULL) return false;

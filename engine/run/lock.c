@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One gpuprov at a time per stack and owner on one machine: a file that is there only while somebody
- * holds its lock. Who holds the lock of the file that has the name may remove it, nobody else. */
+/* One gpuprov at a time per stack and owner on one machine: a file that exists only while its lock is held. Only the
+ * holder of the lock of the file that has the name may remove it. */
 #include "base/gp_base.h"
 
 #include "engine/run/lock.h"
@@ -18,7 +18,7 @@
 
 enum lock_try { LOCK_HELD, LOCK_BUSY, LOCK_REMOVED };
 
-/* *ret_errno: 0, or why neither is known. LOCK_REMOVED: its holder has taken the name away. */
+/* *ret_errno: 0, or the error that left the state unknown. LOCK_REMOVED: its holder removed the file. */
 static enum lock_try try_lock(int fd, const char *path, int *ret_errno) {
     *ret_errno = 0;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -52,7 +52,7 @@ static int take_lock(struct run *run, const char *path, int *ret, struct gp_erro
         if (got == LOCK_REMOVED) {
             close(fd);
             fd = -1;
-            said = false; /* somebody else may have the next one */
+            said = false; /* the new file may have another holder */
             continue;
         }
         if (!said) say_waiting(run, fd);
@@ -74,7 +74,7 @@ static int hold(struct run *run, struct gp_error *err) {
         if (*c == '/') *c = '_';
     if ((r = take_lock(run, path, &run->lock.fd, err)) != 0) return r;
     run->lock.path = GP_STEAL(path);
-    char pid[32]; /* for whoever waits to read: on a full disk the lock holds without it */
+    char pid[32]; /* for waiting processes; on a full disk the lock works without it */
     int n = snprintf(pid, sizeof pid, "%ld", (long)getpid());
     if (ftruncate(run->lock.fd, 0) == 0) (void)!pwrite(run->lock.fd, pid, (size_t)n, 0);
     return 0;

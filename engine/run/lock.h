@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run at a time works on a stack from this machine. The kernel drops the lock with its process. */
+/* The lock of a stack on this machine: one run at a time. The kernel releases it when the process exits. */
 #ifndef GP_ENGINE_LOCK_H
 #define GP_ENGINE_LOCK_H
 
 #include "engine/run/run.h"
 
-/* Waits until it has it, and reports whom it waits for. */
+/* Waits until it holds the lock, and reports the pid of the current holder. Errors: -GP_EIO, -GP_ECANCELLED. */
 int run_lock(struct run *run, struct gp_error *err);
 void run_unlock(struct run *run); /* accepts one that is not held */
 bool run_is_locked(const struct run *run);
-/* Removes lock files that nobody holds: what a killed process left. */
+/* Removes the lock files of killed processes. */
 void locks_tidy(const char *state_dir);
 
 #endif

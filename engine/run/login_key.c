@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key that logs in: access.key, else one made per stack and kept in the stack's folder (0600).
- * Nothing is sent anywhere here. */
+/* The key that logs in: access.key, else a generated one in the stack's folder (0600). Contacts no node. */
 #include "base/gp_base.h"
 
 #include "engine/run/login_key.h"
@@ -53,11 +52,11 @@ int login_key_get(struct run *run, bool make, struct gp_error *err) {
     if (!fs_exists(path)) {
         if (!make)
             return gp_fail(err, GP_ENOTFOUND,
-                           "the login key of '%s' is not on this machine: its nodes can be listed "
-                           "and ended from here ('gpuprov down %s'), not entered",
+                           "the login key of '%s' is not on this machine: connect from the machine that "
+                           "launched it, or destroy it with 'gpuprov down %s'",
                            run->stack.name, run->stack.name);
         int r = make_key(run, dir, path, err);
-        if (r != 0) return gp_wrap(err, "could not make the login key of '%s'", run->stack.name);
+        if (r != 0) return gp_wrap(err, "could not create the login key of '%s'", run->stack.name);
     }
     return load(run, path, err);
 }

@@ -6,7 +6,7 @@
 #include "engine/run/run.h"
 
 /* Fills run->login: access.key of the spec, else the stack's own, which is made when it is absent and `make` is
- * set. -GP_ENOTFOUND: it is not on this machine. Blocks on local files, or asks the SSH agent. */
+ * set. -GP_ENOTFOUND: it is not on this machine. Blocks on local files, or on the SSH agent. */
 int login_key_get(struct run *run, bool make, struct gp_error *err);
 
 #endif

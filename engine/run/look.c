@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking: the one place where the engine asks a provider what is there. Decides where to look, keeps what
- * is nobody's apart, and remembers which places were looked at, since every statement of absence or readiness
- * rests on that. Only the watcher's poll and the search after Ctrl-C list by themselves: they look for ids and
- * launches that are known. The verb's thread. */
+/* Lists the resources of a stack at the providers: chooses the places, separates resources with unreadable tags, and
+ * records the places that were looked at. Every statement of absence or readiness depends on that record. Only the
+ * watcher's poll and the search after Ctrl-C list by themselves, because they search for known ids and launches. Runs
+ * in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run/look.h"
@@ -41,7 +41,7 @@ int look_check_places(const struct strv *places, struct gp_error *err) {
         GP_AUTO_FREE char *name = xstrndup(places->v[i], strcspn(places->v[i], "/"));
         if (provider_find(name) == NULL || (slash != NULL && !form_word(slash + 1)))
             return gp_fail(err, GP_EUSAGE,
-                           "'%s' is no place: give PROVIDER or PROVIDER/REGION, such as aws or "
+                           "'%s' is not a place: give PROVIDER or PROVIDER/REGION, such as aws or "
                            "aws/us-east-1",
                            places->v[i]);
     }
@@ -52,7 +52,7 @@ int look_check_places(const struct strv *places, struct gp_error *err) {
 #define REASON_MAX 200
 
 int look_left_out(struct gp_error *err) {
-    int r = gp_fail(err, GP_EUSAGE, "it is left out by --in");
+    int r = gp_fail(err, GP_EUSAGE, "it is excluded by --in");
     str_put(err->detail, sizeof err->detail, LEFT_OUT);
     return r;
 }
@@ -66,7 +66,7 @@ static void left_out(struct run *run, const char *provider, const char *region) 
 
 /* --- one list --- */
 
-/* What the journal has of this owner and stack at this provider. */
+/* The journal's resources of this owner and stack at this provider. */
 static int remembered(struct run *run, const char *provider, const struct list_req *req, struct resource_list *ret,
                       struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
@@ -81,7 +81,8 @@ static int remembered(struct run *run, const char *provider, const struct list_r
     return r;
 }
 
-/* Tags that somebody changed take no machine of ours away, nor to another slot: the journal knows its id. */
+/* The journal's values replace the tags of a known id, so that changed tags cannot hide a machine or move it to
+ * another slot. */
 static void recognize(const struct resource_list *known, struct resource *r) {
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
@@ -102,14 +103,14 @@ static bool is_known(const struct resource_list *l, const struct resource *r) {
     return false;
 }
 
-/* What is of nobody is kept apart; what is another owner's or stack's is not looked at at all. */
+/* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run *run, const struct list_req *req, const char *account, struct resource_list *all,
                      struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
         recognize(req->known, r);
         resource_set(&r->account, account);
-        bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid tells, whatever name it bears */
+        bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid decides, whatever name it has */
         if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
@@ -129,7 +130,8 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
     GP_AUTO_RESOURCES struct resource_list known = {0};
     struct gp_error why = {0};
     const char *name = p->ops->name;
-    int r = remembered(run, name, wanted, &known, run->ending ? NULL : &why); /* a sick journal keeps nothing alive */
+    int r = remembered(run, name, wanted, &known,
+                       run->ending ? NULL : &why); /* when ending, a broken journal stops nothing */
     if (r != 0 && !run->ending) {
         if (err != NULL) *err = why;
         return r;
@@ -205,7 +207,7 @@ static void take_scope(struct run *run, const struct resource_list *seen, const 
 
 static bool in_scope(const void *ctx, const char *region) { return strv_has(ctx, region); }
 
-/* Regions in which this list must have looked; false: one of them was not, and *err says why. */
+/* Whether every one of the regions was looked at; if not, *err has the reason. */
 static bool all_checked(const struct run *run, const char *provider, const struct strv *regions, struct gp_error *err) {
     for (size_t i = 0; i < regions->n; i++) {
         const struct look *l = coverage_find(&run->look.covered, provider, regions->v[i]);
@@ -216,7 +218,7 @@ static bool all_checked(const struct run *run, const char *provider, const struc
     return true;
 }
 
-/* A region that matters and that the list has no word of was not looked at: the whole list failed. */
+/* A region that matters and is missing from the list's coverage was not looked at: the whole list failed. */
 static void note_missing(struct run *run, const struct provider *p, const struct strv *regions,
                          const struct gp_error *why) {
     struct gp_error silent = {0};
@@ -227,7 +229,7 @@ static void note_missing(struct run *run, const struct provider *p, const struct
                          why->code != GP_OK ? why : &silent);
 }
 
-/* Something of this provider was looked at. */
+/* Whether any place of this provider was looked at. */
 static bool any_checked(const struct run *run, const char *provider) {
     for (size_t i = 0; i < run->look.covered.list.len; i++)
         if (run->look.covered.list.items[i].checked && strcmp(run->look.covered.list.items[i].provider, provider) == 0)
@@ -253,7 +255,7 @@ bool look_is_in_account(const struct provider *p, const struct resource *r) {
     return p->account == NULL || r->account[0] == '\0' || strcmp(r->account, p->account) == 0;
 }
 
-/* Credentials of another account show nothing of the stack, and prove nothing. */
+/* A list with the credentials of another account is empty, but proves no absence. */
 static int same_account(struct run *run, const struct provider *p, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (p->account == NULL || run->stack.uid == NULL) return 0;
@@ -277,7 +279,7 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
                            .stack = run->stack.name,
                            .regions = &regions,
                            .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
-    coverage_drop(&run->look.covered, name); /* what an earlier look saw says nothing of now */
+    coverage_drop(&run->look.covered, name); /* the earlier look is out of date */
     int r = known_regions(run, name, &regions, &why);
     if (r == 0) r = same_account(run, p, &why);
     if (r != 0) {
@@ -322,7 +324,7 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
 
 /* --- events --- */
 
-/* Without this line `up` and `plan` would have a machine made beside it unmentioned. */
+/* Without this line `up` would launch another machine and not mention this one. */
 static void report_unreadable(struct run *run) {
     for (size_t i = 0; !run->ending && !run->look.said_unreadable && i < run->look.unreadable.list.len; i++) {
         const struct resource *r = &run->look.unreadable.list.items[i];
@@ -347,7 +349,7 @@ void look_report(struct run *run) {
 
 /* --- all places of a run --- */
 
-/* What the journal has in places that could not be looked at. */
+/* Adds the journal's resources in places that could not be looked at. */
 static int add_remembered(struct run *run, const char *provider, struct resource_list *seen, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     gp_error_clear(err);
@@ -362,7 +364,7 @@ static int add_remembered(struct run *run, const char *provider, struct resource
     return r;
 }
 
-/* What an earlier list showed where this one did not look is there still, as far as is known. */
+/* Keeps what an earlier list had in places that this list did not look at. */
 static void keep_unseen(struct run *run, struct resource_list *before) {
     for (size_t i = 0; i < before->list.len; i++) {
         struct resource *r = &before->list.items[i];
@@ -382,12 +384,13 @@ static int list_all(struct run *run, struct resource_list *seen, struct gp_error
         struct gp_error why = {0};
         int r = look_for_stack(run, p, seen, &why);
         if (r == 0 || (run->ending && r != -GP_ECANCELLED)) continue;
-        if (run->looking && r != -GP_ECANCELLED) { /* what was read is shown as read, the rest from memory */
+        if (run->looking &&
+            r != -GP_ECANCELLED) { /* the places that were read are shown as read, the rest from the journal */
             r = add_remembered(run, p->ops->name, seen, &why);
             if (r == 0) continue;
         }
         if (err != NULL) *err = why;
-        return gp_wrap(err, "could not list what '%s' has at %s", run->stack.name, p->ops->name);
+        return gp_wrap(err, "could not list the resources of '%s' at %s", run->stack.name, p->ops->name);
     }
     return 0;
 }
@@ -405,11 +408,11 @@ int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *e
 
 void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next) {
     size_t n = strlen(gap->why.msg), keep = n;
-    for (size_t i = 0; n > REASON_MAX && i < REASON_MAX; i++) /* at the end of a clause, not of a word's half */
+    for (size_t i = 0; n > REASON_MAX && i < REASON_MAX; i++) /* cut at the end of a clause, not inside a word */
         if ((gap->why.msg[i] == ':' || gap->why.msg[i] == ';') && gap->why.msg[i + 1] == ' ') keep = i;
     str_add_mem(reason, gap->why.msg, GP_MIN(keep, (size_t)REASON_MAX));
-    *ret_next = str_eq(gap->why.detail, LEFT_OUT) ? "repeat without --in, or with that place in it"
-                                                  : "mend that and repeat, or name the places to look at with --in";
+    *ret_next = str_eq(gap->why.detail, LEFT_OUT) ? "repeat without --in, or add the place to it"
+                                                  : "fix this and repeat, or name the places to look at with --in";
 }
 
 int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err) {
@@ -418,7 +421,8 @@ int look_gap_error(const struct coverage *looked, const char *what, struct gp_er
     const char *next = NULL;
     if (coverage_whole(looked)) return 0;
     if (gap == NULL)
-        return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name one that can be, such as --in local", what);
+        return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name one that can be looked at, such as --in local",
+                       what);
     coverage_text(looked, false, 6, &gaps);
     look_gap_text(gap, &reason, &next);
     return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "%s: not looked at: %.120s%s: %s; %s", what, gaps.s,
@@ -436,7 +440,7 @@ int look_unreadable_error(const struct resource_list *unreadable, const char *wh
     }
     if (first == NULL) return 0;
     return gp_fail(err, GP_EBILLED,
-                   "%s: left alone: %.200s in %s: whose it is cannot be told (%s), and it may be "
-                   "billed: look at it in the cloud's console",
+                   "%s: left alone: %.200s in %s: its owner is not known (%s), and it may be billed: "
+                   "check it in the cloud's console",
                    what, ids.s, first->region, first->unreadable);
 }

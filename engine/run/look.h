@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking: the one place where the engine asks a provider what is there. */
+/* Lists the resources of a stack at the providers. */
 #ifndef GP_ENGINE_LOOK_H
 #define GP_ENGINE_LOOK_H
 
 #include "engine/run/run.h"
 
-/* p->list for this run: what is understood and of the wanted owner and stack comes back in ret, each once;
- * run->look is brought up to date. On an error ret holds what was seen. */
+/* Calls p->list for this run and updates run->look. ret gets, once each, the resources with readable tags of the
+ * wanted owner and stack. On an error ret has the resources that were seen. */
 int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,
               struct gp_error *err);
-/* All that the provider has of the run's stack, wherever it may be: the regions of spec, claim and journal;
- * where that is not sure (the journal did not know the stack, its claim is not seen), every region. Fails when
- * one of the regions that are known to matter could not be looked at, or nothing could. */
+/* Lists the run's stack at the provider, in the regions of spec, claim and journal. If these may be incomplete (the
+ * journal did not know the stack, or its claim is not seen), it lists every region. Fails if one of the known
+ * regions, or every region, could not be looked at. */
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err);
-/* What every open provider has for this stack (look_for_stack). When ending, one that cannot be listed is
- * only noted in run->look.covered. */
+/* look_for_stack at every open provider. When ending, a provider that cannot be listed is only recorded in
+ * run->look.covered. */
 int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *err);
-/* Whether --in lets the place be looked at; region "": some region of it. */
+/* Whether --in includes the place; region "": any region of the provider. */
 bool look_allows(const struct engine *e, const char *provider, const char *region);
-int look_left_out(struct gp_error *err); /* the error of a place that --in leaves out; err not NULL */
-/* It is open and its last list of that region was whole: only then does "not listed" mean anything. */
+int look_left_out(struct gp_error *err); /* the error of a place that --in excludes; err not NULL */
+/* The provider is open and its last list of that region was complete. Only then is an unlisted resource gone. */
 bool look_is_seen(const struct run *run, const char *provider, const char *region);
-/* The resource is where the provider's credentials lead, as far as is known. */
+/* False if the resource is known to be in another account than the provider's credentials. */
 bool look_is_in_account(const struct provider *p, const struct resource *r);
-/* Emits which places are not looked at, when that changed. */
+/* Reports the places that were not looked at, if they changed. */
 void look_report(struct run *run);
-/* Why a place was not looked at, in short, and what to do; *ret_next is static. */
+/* The short reason why a place was not looked at, and the next step; *ret_next is static. */
 void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next);
-/* -GP_EBILLED with the ids when some of these may be billed: they are neither ended nor called gone. Else 0. */
+/* -GP_EBILLED with the ids when some of these may be billed: they are neither destroyed nor reported as gone. Else 0. */
 int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding a stack by its name: the journal says which spec and owner, else every provider that opens
- * is asked, so that a machine with an empty journal can list and end what another one made. */
+/* Finds a stack by its name: spec and owner come from the journal, else from every provider that opens. So a machine
+ * with an empty journal can list and destroy the stack of another machine. */
 #include "base/gp_base.h"
 
 #include "engine/run/open_known.h"
@@ -24,7 +24,7 @@ static int spec_from_journal(struct run *run, const char *text, struct gp_error 
     return 0;
 }
 
-/* Providers of everything that the journal knows about the stack; *ret_any: there were some. */
+/* Opens the providers of the stack's resources in the journal; *ret_any: there are some. */
 static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err) {
     int r = 0;
     if (run->stack.provider != NULL && run->stack.provider[0] != '\0') {
@@ -44,20 +44,20 @@ static int has_it(struct run *run, struct provider *p, bool *ret, struct gp_erro
     struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL};
     int r = look_list(run, p, &req, &seen, err);
     *ret = false;
-    for (size_t i = 0; i < seen.list.len; i++) /* what could be read is there, whatever could not */
+    for (size_t i = 0; i < seen.list.len; i++) /* a listed resource exists, even if the list is incomplete */
         if (seen.list.items[i].state != RES_GONE) *ret = true;
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
         if (str_eq(run->look.unreadable.list.items[i].provider, p->ops->name)) *ret = true;
     return r;
 }
 
-/* Every provider that opens is asked, each for the owner that one is there: a cloud's principal and the
- * name of a person on this machine differ. *ret_holder: the one that has the stack, or NULL. */
+/* Queries every provider that opens, each with its own owner: a cloud's principal and the login name on this machine
+ * differ. *ret_holder: the provider that has the stack, or NULL. */
 static int ask_all(struct run *run, struct provider **ret_holder, struct gp_error *err) {
     *ret_holder = NULL;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
-        /* hosts of others: nothing to find without a spec */
+        /* existing hosts: nothing can be found without a spec */
         if (ops->lent || !look_allows(run->e, ops->name, "")) continue;
         struct gp_error why = {0};
         struct provider *p = NULL;
@@ -91,9 +91,9 @@ static int open_all(struct run *run, struct gp_error *err) {
     if (holder != NULL || run->ending) return 0;
     const struct look *gap = coverage_gap(&run->look.covered);
     struct gp_error why = {0};
-    GP_AUTO_FREE char *what = xasprintf("whether there is a stack '%s' is not known", run->stack.name);
+    GP_AUTO_FREE char *what = xasprintf("stack '%s' may exist", run->stack.name);
     if (look_gap_error(&run->look.covered, what, &why) == 0) return 0;
-    if (!run->looking && gap != NULL) why.code = gap->why.code; /* not the verb that tells what is billed */
+    if (!run->looking && gap != NULL) why.code = gap->why.code; /* this verb does not report what is billed */
     if (err != NULL) *err = why;
     return -(int)why.code;
 }
@@ -124,7 +124,7 @@ static int open_stack(struct engine *e, const struct spec *spec, const char *nam
     if (r == 0 && run->spec == NULL && text != NULL && text[0] != '\0') r = spec_from_journal(run, text, err);
     if (r == 0 && mode != OPEN_NOTHING) r = open_providers(run, spec, err);
     if (r == 0 && run->providers.len == 0 && mode == OPEN_STRICT)
-        r = look_gap_error(&run->look.covered, "no provider could be asked", err);
+        r = look_gap_error(&run->look.covered, "no provider could be queried", err);
     if (r == 0 && run->owner == NULL && e->opts.owner != NULL) run->owner = xstrdup(e->opts.owner);
     if (r != 0) {
         run_close(run);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose stack it is: asks the journal, no cloud. The verb's thread. */
+/* Finds the owner of a stack in the journal; contacts no provider. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run/owner.h"
@@ -38,7 +38,7 @@ int owner_recall(struct run *run, struct gp_error *err) {
 int owner_recall_stack(struct run *run, char **ret_spec, bool *ret_known, struct gp_error *err) {
     struct stack known = {0};
     struct gp_error why = {0};
-    if (run->owner == NULL) return 0; /* no provider opened: nothing is known of whose stack it would be */
+    if (run->owner == NULL) return 0; /* no provider opened, so the owner is not known */
     int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, ret_spec, &why);
     *ret_known = r == 0;
     if (r == -GP_ENOTFOUND) return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose stack it is. In this order: --owner or GPUPROV_OWNER; whom the journal has a stack of that name for; the
+/* The owner of a stack, the first of: --owner or GPUPROV_OWNER; the owner of a stack of that name in the journal; the
  * principal of a cloud that the spec names; the login name. The owner of the first claim stays the stack's. */
 #ifndef GP_ENGINE_OWNER_H
 #define GP_ENGINE_OWNER_H

@@ -14,7 +14,7 @@
 
 int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err) {
     if (name != NULL && !form_stack(name)) /* it becomes part of paths */
-        return gp_fail(err, GP_EUSAGE, "'%.80s' is no name of a stack", name);
+        return gp_fail(err, GP_EUSAGE, "'%.80s' is not a valid stack name", name);
     struct run *run = xcalloc(1, sizeof *run);
     run->e = e;
     run->spec = spec;

@@ -26,10 +26,10 @@ struct run_lock {
     int fd; /* -1: not held */
     char *path;
 };
-/* What was looked at so far, and what the looks found that is nobody's (look.h). */
+/* The places that were looked at so far, and the resources with unreadable tags (look.h). */
 struct run_look {
-    struct coverage covered;         /* where was looked so far, and where not */
-    struct resource_list unreadable; /* with the stack's name, but with tags that say whose it is no more */
+    struct coverage covered;         /* places looked at so far, and not looked at */
+    struct resource_list unreadable; /* with the stack's name, but unreadable tags */
     struct strv scope;               /* regions that the claim names: nothing of the stack is elsewhere... */
     char *scope_provider;            /* ...at this provider; NULL: no such claim was seen */
     char *said_gaps;                 /* as last reported */
@@ -40,7 +40,7 @@ struct run_login {
     struct secret key; /* private key in memory; empty: key_path or the agent */
     char *key_path, *pubkey;
 };
-/* What the nodes are validated against. */
+/* The validation of the nodes. */
 struct run_validation {
     struct validate_plan plan;
     struct validate_env env;
@@ -58,11 +58,11 @@ struct run {
     struct stack stack;
     bool adopted; /* the journal did not know the stack when the run began */
 
-    /* how the verb treats what stands in its way (ending.h) */
-    bool ending;               /* down, gc: what stands in the way of one thing spares no other */
-    bool looking;              /* status: what cannot be asked is shown from memory */
+    /* how the verb treats failures (ending.h) */
+    bool ending;               /* down, gc: a failure does not stop the destruction of the rest */
+    bool looking;              /* status: a place that cannot be queried is shown from the journal */
     struct gp_error unwritten; /* ending: the first record that could not be written */
-    bool verdict;              /* ending: the last error is ending_verdict's, which names all there is */
+    bool verdict;              /* ending: the last error is ending_verdict's, which names everything */
 
     /* what it works with */
     VEC_OF(struct provider *) providers; /* open ones */
@@ -75,7 +75,7 @@ struct run {
     struct bootstrap_secret *secrets; /* read before anything is bought */
     size_t n_secrets;
 
-    /* what is there, as of the last reconcile */
+    /* the stack's resources, as of the last reconcile */
     struct run_look look;
     struct run_node *nodes; /* by slot */
     int n_nodes;
@@ -83,7 +83,7 @@ struct run {
 
     /* the work on the nodes */
     struct watch *watch; /* while it runs */
-    int64_t end_ms;      /* how long machines may take to end */
+    int64_t end_ms;      /* time limit for the termination of machines */
     struct run_validation validation;
 };
 

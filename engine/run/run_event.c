@@ -13,7 +13,7 @@ static void log_event(struct run *run, const struct event *e) {
     bool tell = event_log_add(&run->log.file, e, &why) != 0 && !run->log.failed;
     run->log.failed = run->log.failed || tell;
     pthread_mutex_unlock(&run->log.lock);
-    if (tell) /* nothing else depends on it: a full disk must not keep `down` from its work */
+    if (tell) /* only a warning: a full disk must not stop `down` */
         event_emit(&run->e->sink, -1, NODE_PLANNED, EVENT_WARN, "log", "%s", why.msg);
 }
 
@@ -50,6 +50,6 @@ void run_event(const struct run *run, int node, enum node_phase phase, enum even
 void run_say_damaged(struct engine *e, const struct event_sink *sink) {
     if (!e->journal_damaged) return;
     event_emit(sink, -1, NODE_PLANNED, EVENT_WARN, "journal",
-               "it was damaged and set aside; what it knew is read again from the clouds' tags");
+               "the journal was damaged and set aside; stacks are read again from the clouds' tags");
     e->journal_damaged = false;
 }

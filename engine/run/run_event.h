@@ -5,12 +5,12 @@
 
 #include "engine/run/run.h"
 
-/* Readies run->sink and the log of the stack `name`; NULL: no log. */
+/* Initialises run->sink and the log of the stack `name`; NULL: no log. */
 void run_events_init(struct run *run, const char *name);
 void run_events_clear(struct run *run);
 void run_event(const struct run *run, int node, enum node_phase phase, enum event_status status, const char *step,
                const char *fmt, ...) GP_PRINTF(6, 7);
-/* Once per engine: that the journal was set aside. For verbs that open no run. */
+/* Reports, once per engine, that the journal was set aside. run_open calls it; verbs without a run call it too. */
 void run_say_damaged(struct engine *e, const struct event_sink *sink);
 
 #endif

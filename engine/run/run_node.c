@@ -75,9 +75,9 @@ int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *e
     n->rec.phase = phase;
     int r = run_node_save(n, err);
     static const char *const says[] = {
-        [NODE_REACHING] = "waiting for ssh",         [NODE_BOOTSTRAPPING] = "setting it up",
+        [NODE_REACHING] = "waiting for ssh",         [NODE_BOOTSTRAPPING] = "bootstrapping",
         [NODE_CHECKING] = "checking the node",       [NODE_WAITING] = "waiting for the other nodes",
-        [NODE_GANG] = "checking all nodes together", [NODE_READY] = "proven"};
+        [NODE_GANG] = "checking all nodes together", [NODE_READY] = "validated"};
     bool said = (size_t)phase < GP_ARRAY_LEN(says) && says[phase] != NULL;
     if (r == 0)
         run_event(n->run, n->slot, phase, phase == NODE_READY ? EVENT_DONE : EVENT_START, "", "%s",

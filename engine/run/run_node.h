@@ -5,14 +5,14 @@
 
 #include "engine/run/run.h"
 
-#define RUN_MAX_SLOTS 4096 /* a tag that says more is not believed */
+#define RUN_MAX_SLOTS 4096 /* a higher slot in a tag is ignored */
 
 /* Owned by its node thread while the pool runs, by the coordinator otherwise. */
 struct run_node {
     struct run *run;
     int slot;
 
-    /* what is there */
+    /* the record and the machine */
     struct node_record rec;
     struct resource res; /* as of the last reconcile or watch; kind RES_INSTANCE or RES_HOST */
     bool exists;         /* the cloud has it and it is not gone */
@@ -24,7 +24,7 @@ struct run_node {
     struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
     char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last reported */
 
-    /* what came of it */
+    /* the results */
     struct bootstrap_result boot;
     struct report_node report;
     int rc;
@@ -33,15 +33,15 @@ struct run_node {
 
 /* Makes the run have at least n nodes; new ones are planned and have no machine. */
 void run_nodes_alloc(struct run *run, int n);
-/* Their records as the journal has them. */
+/* Reads the nodes' records from the journal. */
 int run_nodes_recall(struct run *run, struct gp_error *err);
 void run_nodes_free(struct run *run);
 bool run_any_exists(const struct run *run); /* any node has a machine */
-/* Starts a node's story again at NODE_REACHING (validate, a changed spec, a crash in between). */
+/* Sets a node back to NODE_REACHING (validate, a changed spec, after a crash) and saves it. */
 int run_node_restart(struct run_node *n, struct gp_error *err);
 /* Writes its record to the journal. */
 int run_node_save(const struct run_node *n, struct gp_error *err);
-/* Moves a node on (legal moves only), saves it and reports it. */
+/* Moves a node to a phase (legal transitions only), saves it and reports it. */
 int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err);
 
 #endif

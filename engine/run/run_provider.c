@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The providers of a run: each opened once, closed with the run. The verb's thread; while the watcher runs, its. */
+/* The providers of a run: each is opened once, and closed with the run. Runs in the verb's thread, or in the watcher's
+ * while that runs. */
 #include "base/gp_base.h"
 
 #include "engine/run/run_provider.h"
@@ -37,7 +38,7 @@ int run_provider(struct run *run, const char *name, struct provider **ret, struc
 static void note_not_open(struct run *run, const char *name, const struct gp_error *why) {
     const struct provider_ops *ops = provider_find(name);
     coverage_put(&run->look.covered, name, "", run->owner, ops == NULL || ops->billed, why);
-    run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not asked: %s", name, why->msg);
+    run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not queried: %s", name, why->msg);
 }
 
 static struct provider *opened(const struct run *run, const char *name) {
@@ -46,15 +47,15 @@ static struct provider *opened(const struct run *run, const char *name) {
     return NULL;
 }
 
-/* Where the claim is: at the home that the journal knows, else at the first provider of the spec that opens. Not at the
- * one whose offer is the cheapest today: two `up`s at once must claim at the same place. */
+/* The claim is at the home in the journal, else at the first provider of the spec that opens. The cheapest offer does
+ * not decide, because two concurrent `up`s must claim at the same place. */
 static void choose_home(struct run *run, const char *known) {
     run->home = known != NULL ? opened(run, known) : NULL;
     for (size_t i = 0; run->home == NULL && i < run->spec->offers.len; i++)
         run->home = opened(run, run->spec->offers.items[i].provider);
 }
 
-/* Errors of several: that of the provider that the spec names first. */
+/* Of several errors, that of the provider that the spec names first is returned. */
 static size_t place_in_spec(const struct spec *spec, const char *name) {
     size_t i = 0;
     while (i < spec->offers.len && strcmp(spec->offers.items[i].provider, name) != 0) i++;

@@ -9,7 +9,7 @@
 
 int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct gp_error *err) {
     if (!form_uid(uid)) /* it may come from a journal that somebody else wrote */
-        return gp_fail(err, GP_EENV, "'%.80s' is no uid of a stack: its folder is not touched", uid ? uid : "");
+        return gp_fail(err, GP_EENV, "'%.80s' is not a stack's uid: its folder is not touched", uid ? uid : "");
     *ret = xasprintf("%s/stacks/%s", e->state_dir, uid);
     return 0;
 }

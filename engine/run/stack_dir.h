@@ -5,10 +5,10 @@
 
 #include "engine/engine.h"
 
-/* STATE/stacks/UID; caller frees. A uid without its form is refused (-GP_EENV): this is the one place that makes
- * a path of it. */
+/* STATE/stacks/UID; caller frees. An invalid uid is refused (-GP_EENV), because a path is made of it only
+ * here. */
 int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct gp_error *err);
-/* Removes it. A uid without its form (somebody edited the journal) has no folder: success. */
+/* Removes it. An invalid uid (from an edited journal) has no folder: success. */
 int stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err);
 
 #endif
