@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Going on with what reconcile() found. The verb's thread, under the stack's lock. */
+/* Adopts the result of reconcile(). Runs in the verb's thread, under the stack's lock. */
 #include "base/gp_base.h"
 
 #include "engine/stack/adopt.h"
@@ -8,7 +8,8 @@
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
 
-/* Forgotten first: the journal has one stack of a name. A crash in between leaves none, and the tags are read again. */
+/* The old stack is forgotten first, because the journal has one stack per name. After a crash in between, the stack is
+ * read again from its tags. */
 static int replace_ended(struct run *run, const char *uid, struct gp_error *err) {
     struct gp_error why = {0};
     int r = forget_ended(run, uid, &why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a stack may go on, under which identity, and what is remembered of it: everything between
- * the first list and the first launch. The verb's thread, under the stack's lock. */
+/* Checks that a stack may continue, takes its identity and claim, and records it: the steps between the first list
+ * and the first launch. Runs in the verb's thread, under the stack's lock. */
 #include "base/gp_base.h"
 
 #include "engine/stack/claim.h"
@@ -18,7 +18,7 @@ static bool is_expired(const struct run *run) {
     return run->stack.uid != NULL && run->stack.expires_s != 0 && cloud_now_s(run) >= run->stack.expires_s;
 }
 
-/* Machines cannot be changed under a running stack: what bought them must be what the spec says. */
+/* The machines of a running stack cannot be changed, so the spec must have the keys that they were launched with. */
 static int same_machines(const struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *old = NULL;
     struct stack known = {0};
@@ -29,30 +29,30 @@ static int same_machines(const struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *changed = spec_fixed_difference(old, run->spec);
     if (changed == NULL) return 0;
     return gp_fail(err, GP_EUSAGE,
-                   "'%s' was launched with another '%s': machines are not changed in "
-                   "place: 'gpuprov down %s' first, then 'gpuprov up'",
+                   "'%s' was launched with another '%s', and nodes cannot be changed in "
+                   "place: run 'gpuprov down %s', then 'gpuprov up'",
                    run->stack.name, changed, run->stack.name);
 }
 
 int claim_may_go_on(const struct run *run, struct gp_error *err) {
     if (!run_any_exists(run)) return 0;
     if (is_expired(run))
-        return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first", run->stack.name,
+        return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
                        run->stack.name);
     return same_machines(run, err);
 }
 
 int claim_retire_expired(struct run *run, struct finding *found, struct gp_error *err) {
     if (!is_expired(run)) return 0;
-    run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile", "what is left of an expired '%s' is ended first",
-              run->stack.name);
+    run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile",
+              "destroying the resources of the expired stack '%s' first", run->stack.name);
     struct down_result gone = {0};
     int r = teardown(run, &gone, err);
     down_result_clear(&gone);
     if (r == 0 && run->stack.uid != NULL)
         r = gp_fail(err, GP_EENV,
-                    "what is left of an expired '%s' does not vanish yet: 'gpuprov down "
-                    "%s', or another name",
+                    "the resources of the expired stack '%s' are not gone yet: run 'gpuprov down "
+                    "%s', or choose another name",
                     run->stack.name, run->stack.name);
     resource_list_clear(&run->others);
     finding_clear(found);
@@ -67,7 +67,7 @@ static bool is_listed(const struct run *run) {
     return false;
 }
 
-/* A stack of its own, with its whole time before it. region: where a claim would be, NULL as spec. */
+/* Begins a new stack with its full ttl. region: that of its claim; NULL: the spec's. */
 static void begin_stack(struct run *run, const char *region) {
     const struct spec_offer *first = &run->spec->offers.items[0];
     for (size_t i = run->spec->offers.len; i-- > 0;)
@@ -86,7 +86,7 @@ static void begin_stack(struct run *run, const char *region) {
     run->stack = s;
 }
 
-/* What a spec may change under machines: who may reach them. */
+/* Applies the keys that may change while machines run: who may connect to them. */
 static int apply_to_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     int r = 0;
@@ -106,19 +106,19 @@ int claim_take(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
     GP_AUTO_FREE char *region = xstrdup(before != NULL ? run->stack.region : NULL);
     bool known = before != NULL && (!home->ops->unique_claim || is_listed(run));
-    begin_stack(run, region); /* no machine is there: the spec decides, whatever a claim says */
+    begin_stack(run, region); /* without machines the spec decides, not a claim */
     if (known) run->stack.uid = xstrdup(before);
     struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
     int r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
     if (before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
     if (r == 0 && is_expired(run))
-        r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: 'gpuprov down %s' first", run->stack.name,
+        r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
                     run->stack.name);
     return r;
 }
 
-/* What was proven under another spec is set up and proven again. */
+/* Nodes that were validated for another spec are bootstrapped and validated again. */
 static int begin_again(struct run *run, struct gp_error *err) {
     int r = 0;
     free(run->stack.spec_hash);
@@ -134,7 +134,7 @@ static int begin_again(struct run *run, struct gp_error *err) {
         char when[40];
         time_format_utc(when, sizeof when, run->stack.expires_s);
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl",
-                  "the deadline stays %s: another limits.ttl counts from the next 'down' and 'up'", when);
+                  "the deadline stays %s: a changed limits.ttl applies after 'gpuprov down' and 'gpuprov up'", when);
     }
     return r;
 }
@@ -146,7 +146,7 @@ int claim_remember(struct run *run, struct gp_error *err) {
     return journal_stack_put(run->e->journal, &run->stack, canonical, err);
 }
 
-/* Somebody else's claim is theirs to remove: ours came out of an intent in this journal. */
+/* Only a claim from an intent in this journal is ours to remove. */
 static int is_ours(struct run *run, bool *ret, struct gp_error *err) {
     struct intent_list all = {0};
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call that ends what was listed, provider by provider and layer by layer. The verb's thread. */
+/* Requests the destruction of listed resources, by provider and layer. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/stack/destroy.h"

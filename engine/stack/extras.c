@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines of the stack that its spec does not want. The verb's thread, under the stack's lock. */
+/* Destroys machines that the spec does not include. Runs in the verb's thread, under the stack's lock. */
 #include "base/gp_base.h"
 
 #include "engine/stack/extras.h"
@@ -24,8 +24,8 @@ int extras_end(struct run *run, struct finding *found, struct gp_error *err) {
         bool none = extra.list.len == 0;
         if (r == 0 && !none && clock_left_ms(deadline) == 0)
             r = gp_fail(err, GP_EBILLED,
-                        "%s is not wanted and does not end within %d minutes: look at it in "
-                        "the cloud's console, or 'gpuprov down %s'",
+                        "%s is not in the spec and did not terminate within %d minutes: check it in "
+                        "the cloud's console, or run 'gpuprov down %s'",
                         extra.list.items[0].id, (int)(run->end_ms / 60000), run->stack.name);
         vec_free(&extra.list);
         if (r != 0 || none) return r;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines of the stack that its spec does not want. */
+/* Destroys machines that the spec does not include. */
 #ifndef GP_ENGINE_EXTRAS_H
 #define GP_ENGINE_EXTRAS_H
 
 #include "engine/stack/reconcile.h"
 
-/* Ends what up does not want: found->extras, and slots past the spec. Waits until they are gone; `found` is brought up
- * to date. */
+/* Destroys found->extras and the slots past the spec. Waits until they are gone, and updates `found`. -GP_EBILLED: one
+ * of them does not terminate in time. */
 int extras_end(struct run *run, struct finding *found, struct gp_error *err);
 
 #endif

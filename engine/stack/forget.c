@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the journal and the state folder keep of a stack goes when the stack has ended. The verb's thread. */
+/* Removes a destroyed stack from the journal and the state folder. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/stack/forget.h"

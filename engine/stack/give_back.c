@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines of a gang that cannot become whole are not paid for. The verb's thread, under the stack's lock. */
+/* Destroys the launched part of a gang that cannot be completed, so that it costs nothing. Runs in the verb's thread,
+ * under the stack's lock. */
 #include "base/gp_base.h"
 
 #include "engine/stack/give_back.h"
@@ -20,7 +21,7 @@ static void still_there(const struct run *run, const int *slots, size_t n, struc
 int give_back(struct run *run, const int *slots, size_t n, struct gp_error *err) {
     int64_t deadline = clock_deadline(run->end_ms);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "create",
-              "%zu node%s of a gang that cannot be completed there %s given back", n, n == 1 ? "" : "s",
+              "%zu node%s of a gang that cannot be completed there %s destroyed", n, n == 1 ? "" : "s",
               n == 1 ? "is" : "are");
     for (;;) {
         struct resource_list left = {0};
@@ -32,7 +33,7 @@ int give_back(struct run *run, const int *slots, size_t n, struct gp_error *err)
         if (r == 0 && !none && clock_left_ms(deadline) == 0)
             r = gp_fail(
                 err, GP_EBILLED,
-                "%s does not end within %d minutes: look at it in the cloud's console, or run 'gpuprov down %s'",
+                "%s did not terminate within %d minutes: check it in the cloud's console, or run 'gpuprov down %s'",
                 left.list.items[0].id, (int)(run->end_ms / 60000), run->stack.name);
         vec_free(&left.list);
         if (r != 0 || none) return r;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Part of a gang whose rest cannot be had. */
+/* Destroys the launched part of a gang that cannot be completed. */
 #ifndef GP_ENGINE_GIVE_BACK_H
 #define GP_ENGINE_GIVE_BACK_H
 
 #include "engine/run/run.h"
 
-/* Destroys the machines of the slots in `slots` (n of them) and waits until each is ending: run->nodes has them no
- * more. -GP_EBILLED with the ids when one of them does not end in time. */
+/* Destroys the machines of the slots in `slots` (n of them) and waits until each is terminating; run->nodes then has
+ * none of them. -GP_EBILLED with the id if one of them does not terminate in time. */
 int give_back(struct run *run, const int *slots, size_t n, struct gp_error *err);
 
 #endif

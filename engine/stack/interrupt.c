@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Ctrl-C owes: a launch whose reply nobody read is looked for, by tags only: nothing is created any
- * more. The verb's thread; the run's own providers hear only "cancelled" by then, so it opens its own. */
+/* Settles the launches under way after Ctrl-C: searches by tags for a launch whose reply was not read, and creates
+ * nothing. Runs in the verb's thread. The run's own providers are cancelled by then, so it opens others. */
 #include "base/gp_base.h"
 
 #include "engine/stack/interrupt.h"
@@ -9,7 +9,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
 
-/* The machines of that launch, as many as the list shows now. */
+/* Lists the machines of that launch. */
 static int find_made(struct provider *p, const struct run *run, const struct intent *in, struct resource_list *ret,
                      struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
@@ -58,9 +58,8 @@ static int look_for(const struct run *run, const struct intent *in, struct gp_ca
     for (size_t i = 0; i < made.list.len; i++)
         if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
     if (r == 0 && *ret_known)
-        run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
-                  "the launch that was under way (nodes %d..%d) was done", in->slot_first,
-                  in->slot_first + in->slot_count - 1);
+        run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "the launch under way (nodes %d..%d) succeeded",
+                  in->slot_first, in->slot_first + in->slot_count - 1);
     ops->close(p);
     return r;
 }
@@ -83,8 +82,8 @@ int interrupt_settle(const struct run *run, int r, struct gp_error *err) {
     if (unknown != NULL) {
         gp_error_clear(err);
         r = gp_fail(err, GP_EUNKNOWN,
-                    "cancelled while nodes %d..%d were launched at %s, and whether they "
-                    "exist is not known%s%s: 'gpuprov up' goes on, 'gpuprov down %s' ends them",
+                    "cancelled while nodes %d..%d were launched at %s, and they may "
+                    "exist%s%s: 'gpuprov up' continues, 'gpuprov down %s' destroys them",
                     unknown->slot_first, unknown->slot_first + unknown->slot_count - 1, unknown->provider,
                     why.msg[0] ? ": " : "", why.msg, run->stack.name);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creating what is missing: gang-wise, offer after offer, each attempt after its intent (which the
- * provider commits). A create whose outcome is unknown is settled before anything else is tried. What a refused
- * create made all the same is used; where the rest cannot be had beside it, it is given back. */
+/* Launches the missing nodes: gang-wise, offer after offer, each attempt after its intent (which the provider
+ * commits). A create call with an unknown outcome is settled before anything else is tried. Nodes that a refused call
+ * launched anyway are used; if the rest cannot be launched beside them, they are destroyed. */
 #include "base/gp_base.h"
 
 #include "engine/stack/launch.h"
@@ -58,7 +58,7 @@ static bool is_ruled_out(const struct launch *l, const struct offer *o) {
     return false;
 }
 
-/* The nodes of one stack talk over private addresses: later ones join the first ones' region. */
+/* The nodes of one stack connect over private addresses, so later ones must be in the region of the first. */
 static bool beside_the_others(const struct run *run, const struct offer *o) {
     for (int i = 0; i < run->n_nodes; i++) {
         const struct run_node *n = &run->nodes[i];
@@ -129,7 +129,7 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     for (int i = 0; i < REPLAYS; i++) {
         gp_error_clear(&why);
         run_event(run, -1, NODE_LAUNCHING, EVENT_PROGRESS, "settle",
-                  "the outcome of a launch (nodes %d..%d, attempt %d) is not known: asking %s again "
+                  "the outcome of a launch (nodes %d..%d, attempt %d) is not known: repeating it at %s "
                   "with the same token",
                   intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->attempt, intent->provider);
         r = p->ops->create(p, &req, &made, &why);
@@ -147,8 +147,8 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     if (err != NULL) *err = why;
     if (r == -GP_EUNKNOWN)
         return gp_wrap(err,
-                       "nodes %d..%d may or may not exist at %s (token %s): 'gpuprov up' asks "
-                       "again, 'gpuprov down %s' ends them",
+                       "nodes %d..%d may exist at %s (token %s): 'gpuprov up' repeats the "
+                       "launch, 'gpuprov down %s' destroys them",
                        intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->provider, intent->token,
                        run->stack.name);
     return r;
@@ -166,11 +166,11 @@ int launch_settle(struct run *run, const struct intent *in, struct gp_error *err
         if (err != NULL) *err = why;
         return r;
     }
-    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "it made nothing: %s", why.msg);
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "the launch created nothing: %s", why.msg);
     return 0;
 }
 
-/* Replays every open launch; after it nothing is unknown any more, or it failed. */
+/* Replays every open launch. After success no outcome is unknown. */
 static int settle_unknown(struct run *run, struct gp_error *err) {
     struct intent_list open = {0};
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
@@ -181,7 +181,7 @@ static int settle_unknown(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* A node that is launched late has only what is left of its stack's time; a minute at least. */
+/* A node that is launched late gets the rest of its stack's time, at least a minute. */
 static int64_t time_left_s(const struct run *run, const struct provider *p) {
     return GP_MAX(run->stack.expires_s - clock_wall_s() - p->clock_skew_s, (int64_t)60);
 }
@@ -199,7 +199,7 @@ static int render_user_data(struct launch *l, const struct provider *p, struct s
     return template_cloud_init(&req, out, err);
 }
 
-/* The provider of an offer knows the stack before it makes anything for it. */
+/* Claims the stack at the offer's provider too, before anything is launched there. */
 static int claim_there_too(struct run *run, struct provider *p, const struct offer *o, struct gp_error *err) {
     if (strcmp(p->ops->name, run->stack.provider) == 0) return 0;
     struct stack there = {0};
@@ -210,7 +210,7 @@ static int claim_there_too(struct run *run, struct provider *p, const struct off
     int r = p->ops->prepare(p, &req, err);
     if (r == 0 && strcmp(there.uid, run->stack.uid) != 0)
         r = gp_fail(err, GP_EEXISTS,
-                    "%s has another stack '%s' (uid %s): end it first, or choose "
+                    "%s has another stack '%s' (uid %s): destroy it first, or choose "
                     "another name",
                     p->ops->name, run->stack.name, there.uid);
     stack_clear(&there);
@@ -250,12 +250,12 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
                              .host_key_private = p->ops->user_data ? secret_reveal(&l->host_key) : "",
                              .host_key_public = p->ops->user_data ? l->host_key_public : ""};
     GP_AUTO_RESOURCES struct resource_list made = {0};
-    GP_AUTO_FREE char *under_way = xasprintf("(a launch of nodes %d..%d at %s %s, not answered yet)", first,
+    GP_AUTO_FREE char *under_way = xasprintf("(a launch of nodes %d..%d at %s %s, without a reply yet)", first,
                                              first + count - 1, o->provider, o->zone[0] ? o->zone : o->region);
     if (p->ops->billed) engine_note_billed(run->e, under_way, true); /* for the second Ctrl-C */
     r = p->ops->create(p, &req, &made, err);
     if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
-    for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, perhaps not written down */
+    for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, perhaps not recorded */
         if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
     if (r == -GP_EBILLED) return r;
     struct gp_error why = {0};
@@ -277,7 +277,7 @@ static bool any_exists(const struct run *run, int first, int count) {
     return false;
 }
 
-/* What a failed create rules out; NONE: it ends the launch. An unknown outcome is never a refusal. */
+/* What a failed create rules out; NONE: it stops the launch. An unknown outcome is never a refusal. */
 static enum gp_scope refused_scope(const struct gp_error *why) {
     if (why->code == GP_EUNKNOWN || why->code == GP_ECANCELLED || why->code == GP_EBILLED) return GP_SCOPE_NONE;
     if (why->scope != GP_SCOPE_NONE) return why->scope;
@@ -292,7 +292,7 @@ static enum gp_scope refused_scope(const struct gp_error *why) {
     }
 }
 
-/* Remembers a refusal; false: it is no refusal but an error that ends the launch. */
+/* Records a refusal; false: an error that stops the launch. */
 static bool note_refusal(struct launch *l, const struct offer *o, const struct gp_error *why) {
     enum gp_scope scope = refused_scope(why);
     if (scope == GP_SCOPE_NONE) return false;
@@ -310,7 +310,7 @@ static bool note_refusal(struct launch *l, const struct offer *o, const struct g
     return true;
 }
 
-/* 0: some or all of the range exist now. */
+/* 0: some or all nodes of the range exist now. */
 static int launch_range(struct launch *l, const struct offer_list *offers, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     bool skipped = false;
@@ -319,7 +319,7 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
         if (gp_cancelled(&run->e->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
         if (is_ruled_out(l, o) || !beside_the_others(run, o)) continue;
         if (o->max_count > 0 && o->max_count < count) {
-            str_addf(&l->reasons, "%s%s holds %d", l->reasons.len ? "; " : "", o->provider, o->max_count);
+            str_addf(&l->reasons, "%s%s has capacity for %d", l->reasons.len ? "; " : "", o->provider, o->max_count);
             skipped = true;
             continue;
         }
@@ -333,7 +333,7 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
         /* refused, or a settled launch that made nothing: go on with the next offer */
     }
     l->nowhere = true;
-    if (l->out.len == 1 && !skipped) { /* then its own words say more */
+    if (l->out.len == 1 && !skipped) { /* then its own message is more specific */
         if (err != NULL) *err = l->last;
         return gp_wrap(err, "no offer has %d node%s", count, count == 1 ? "" : "s");
     }
@@ -343,7 +343,7 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
                                   "that are there");
 }
 
-/* Until nothing is missing: each round makes some of it, or fails. */
+/* Each round launches some of the missing nodes, or fails. */
 static int launch_all(struct launch *l, const struct offer_list *offers, struct gp_error *err) {
     for (;;) {
         int first = 0, count = 0, wanted = l->run->spec->nodes;

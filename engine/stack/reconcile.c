@@ -14,14 +14,14 @@
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 
-#define LAG_MAX_AGE_S 600 /* what was made longer ago is listed, or gone */
+#define LAG_MAX_AGE_S 600 /* an older machine is listed, or gone */
 
 static bool has_slot(const struct run *run, const struct resource *r) {
     return resource_is_machine(r) && run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0 && r->slot >= 0 &&
            r->slot < RUN_MAX_SLOTS;
 }
 
-/* What the journal remembers of this stack, before the cloud is asked. */
+/* Reads the stack from the journal, before any provider is queried. */
 static int recall(struct run *run, struct gp_error *err) {
     bool known = true;
     int r = owner_recall_stack(run, NULL, &known, err);
@@ -29,7 +29,7 @@ static int recall(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* Where the journal knows something of this stack, that provider is asked too. */
+/* Opens the providers of the stack's resources and open intents in the journal. */
 static int recall_providers(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (run->stack.uid == NULL) return 0;
@@ -40,7 +40,7 @@ static int recall_providers(struct run *run, struct gp_error *err) {
         if (k->billed) engine_note_billed(run->e, k->id, true);
         r = ending_provider(run, k->provider, err);
     }
-    struct intent_list open = {0}; /* cut while it made its first thing there: nothing is listed yet */
+    struct intent_list open = {0}; /* a run that was cut at its first create call there has no resource yet */
     if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) r = ending_provider(run, open.list.items[i].provider, err);
     intent_list_clear(&open);
@@ -57,7 +57,7 @@ static int take_identity(struct run *run, const struct resource_list *seen, stru
         if (from == NULL || (r->claim && !from->claim)) from = r;
     }
     if (from == NULL) return 0;
-    int64_t expires_s = from->expires_s; /* machines have their own, in the call that made them */
+    int64_t expires_s = from->expires_s; /* machines have their own, from their create call */
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
         if (resource_is_machine(r) && r->state != RES_GONE && strcmp(r->uid, from->uid) == 0 && r->expires_s > 0)
@@ -67,7 +67,7 @@ static int take_identity(struct run *run, const struct resource_list *seen, stru
     if (before != NULL && (strcmp(before, from->uid) == 0 || !from->claim)) return 0;
     if (before != NULL)
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "reconcile",
-                  "the journal knew '%s' as %s; the cloud has %s: going on with the cloud's", run->stack.name,
+                  "uid of '%s': the journal has %s, the cloud has %s: continuing with the cloud's", run->stack.name,
                   run->stack.uid, from->uid);
     struct stack adopted = {.owner = xstrdup(run->owner),
                             .name = xstrdup(run->stack.name),
@@ -80,15 +80,15 @@ static int take_identity(struct run *run, const struct resource_list *seen, stru
     stack_clear(&run->stack);
     run->stack = adopted;
     found->ended_uid = GP_STEAL(before);
-    if (found->ended_uid != NULL) return 0; /* the journal's own is still in its place */
+    if (found->ended_uid != NULL) return 0; /* the journal still has its own */
     struct gp_error why = {0};
     int r = ending_wrote(run, journal_stack_put(run->e->journal, &run->stack, NULL, &why), &why);
     if (r != 0 && err != NULL) *err = why;
     return r;
 }
 
-/* Of two machines for one slot the first by id stays, whatever this side's journal says: both sides of
- * a race choose the same one. */
+/* Of two machines for one slot the first by id stays, independent of the journal, so that both sides of a race choose
+ * the same one. */
 static bool supersedes(const struct run_node *n, const struct resource *r) {
     return !n->exists || strcmp(r->id, n->res.id) < 0;
 }
@@ -100,7 +100,7 @@ static void place_node(struct run *run, const struct resource *r) {
     if (n->exists) {
         const struct resource *second = first ? &n->res : r;
         run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile",
-                  "%s is a second machine for node %d: 'up' ends it", second->id, r->slot);
+                  "%s is a second machine for node %d: 'gpuprov up' destroys it", second->id, r->slot);
         resource_list_add(&run->others, second);
     }
     if (!first) return;
@@ -109,13 +109,13 @@ static void place_node(struct run *run, const struct resource *r) {
     n->exists = true;
 }
 
-/* A record whose machine is another one (or gone) starts again from its beginning. */
+/* Resets the record of a node whose machine was replaced or is gone. */
 static int fit_record(struct run_node *n, struct gp_error *err) {
     const char *had = n->rec.resource_id ? n->rec.resource_id : "";
     if (n->exists && strcmp(had, n->res.id) == 0) return 0;
     if (!n->exists && had[0] == '\0') return 0;
     int attempt = GP_MAX(n->rec.attempt, n->exists ? n->res.attempt : 0);
-    /* this is what was being launched when the run was cut: it shows the key made for it */
+    /* the machine of the launch that was cut: it shows the key made for it */
     bool expected = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
     char *first = expected ? GP_STEAL(n->rec.host_key_first) : NULL;
     node_record_clear(&n->rec);
@@ -124,15 +124,15 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
                                   .resource_id = xstrdup(n->exists ? n->res.id : ""),
                                   .host_key_first = first,
                                   .phase = n->exists ? NODE_REACHING : NODE_PLANNED};
-    if (!run_is_locked(n->run)) return 0; /* only looking: the record is another run's to write */
+    if (!run_is_locked(n->run)) return 0; /* without the lock, another run may be writing the record */
     return run_node_save(n, err);
 }
 
-/* Where one listed thing belongs: a node, something else, or the past. */
+/* Sorts one listed resource: a node, another resource, or gone. */
 static void place(struct run *run, const struct resource *res) {
     bool slot = has_slot(run, res), gone = res->state == RES_GONE;
     if (res->billed || gone) engine_note_billed(run->e, res->id, !gone);
-    if (gone && slot) { /* its token is used up, also where the journal never knew it */
+    if (gone && slot) { /* its token is used up, even if the journal never had it */
         run_nodes_alloc(run, res->slot + 1);
         struct node_record *rec = &run->nodes[res->slot].rec;
         rec->attempt = GP_MAX(rec->attempt, res->attempt);
@@ -145,7 +145,7 @@ static void place(struct run *run, const struct resource *res) {
     resource_list_add(&run->others, res);
 }
 
-/* What the caller has to act on, from what was just recorded. */
+/* Fills `found` from the recorded resources. */
 static int sum_up(const struct run *run, struct finding *found, struct gp_error *err) {
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *r = &run->others.list.items[i];
@@ -186,7 +186,7 @@ int reconcile_listing(struct run *run, const struct resource_list *seen, struct 
     return r;
 }
 
-/* A machine that the journal saw made a moment ago and the cloud does not list yet. */
+/* *ret: a machine that was recorded recently is not listed yet. */
 static int not_listed_yet(struct run *run, const struct resource_list *seen, bool *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     *ret = false;
@@ -204,7 +204,7 @@ static int not_listed_yet(struct run *run, const struct resource_list *seen, boo
     return r;
 }
 
-/* One list without a machine proves nothing: it is read again for as long as the list may lag. */
+/* One list without a machine proves no absence, so it is repeated for as long as the list may lag. */
 static int list_until_settled(struct run *run, struct resource_list *seen, struct gp_error *err) {
     int64_t until = clock_deadline(run_settle_ms(run));
     for (;;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cloud is the truth, the journal a memory of intentions: this makes them agree, and returns what its caller
- * has to act on. Nothing is launched, ended or forgotten here. */
+/* Updates the run and the journal from the clouds, and returns what the caller must act on. The clouds are
+ * authoritative; the journal has the intents. Launches, destroys and forgets nothing. */
 #ifndef GP_ENGINE_RECONCILE_H
 #define GP_ENGINE_RECONCILE_H
 
@@ -8,30 +8,28 @@
 
 /* What was found of the stack, besides its nodes (run->nodes) and everything else of it (run->others). */
 struct finding {
-    /* Machines of the stack that no node uses: second ones for a slot, stopped ones, those that are ending. `up` ends
-     * them (extras.h); `plan` lists them. */
+    /* Machines of the stack that no node uses: second ones for a slot, stopped ones, those that are ending. `up`
+     * destroys them (extras.h); `plan` lists them. */
     struct resource_list extras;
-    /* Other uids of what bears the stack's name: earlier stacks left it. `down` ends it too. */
+    /* Other uids of resources with the stack's name, left by earlier stacks. `down` destroys them too. */
     struct strv earlier_uids;
-    /* The journal knew the stack by this uid, and the cloud's claim bears another one: somebody else ended the stack
-     * and began it again. run->stack is the cloud's already, the journal's is not: adopt_stack() (adopt.h) does that.
-     * NULL: no such thing. */
+    /* The uid in the journal, if the cloud's claim has another one: somebody else destroyed the stack and launched it
+     * again. run->stack has the cloud's uid already; adopt_stack() (adopt.h) updates the journal. Else NULL. */
     char *ended_uid;
     /* Launches under way or cut, whose outcome is not known. `plan` lists them, `up` settles them (settle.h). */
     struct intent_list unknown;
 };
 void finding_clear(struct finding *f);
 #define GP_AUTO_FINDING GP_CLEANUP(finding_clear)
-/* Machines that are there for nothing: extras that are not ending already. */
+/* Whether there are extras that are not terminating already. */
 bool finding_has_extras(const struct finding *f);
 
-/* Asks the journal, then every provider that may have something of the stack, and records what is there: in
- * run->stack, run->nodes, run->others and the journal. Without the stack's lock, node records and a stack that
- * somebody else began again are not written. ret is initialised by the caller ({0}), and
- * what it held is freed; NULL: not wanted. Blocks on the
+/* Reads the journal, lists every provider that may have resources of the stack, and records them in run->stack,
+ * run->nodes, run->others and the journal. Without the stack's lock, node records and a stack that was launched again
+ * are not written. The caller initialises ret ({0}); its old content is freed; NULL: not wanted. Blocks on the
  * network, up to the settling time of the providers. */
 int reconcile(struct run *run, struct finding *ret, struct gp_error *err);
-/* The same from a listing that the caller has, such as the journal's memory. */
+/* The same from a listing that the caller has, such as the journal's. */
 int reconcile_listing(struct run *run, const struct resource_list *seen, struct finding *ret, struct gp_error *err);
 
 #endif

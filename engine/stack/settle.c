@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches that were cut before their reply was read: whether they made anything is settled before anything else
- * is launched. The verb's thread, under the stack's lock. */
+/* Settles launches that were cut before their reply was read, before anything else is launched. Runs in the verb's
+ * thread, under the stack's lock. */
 #include "base/gp_base.h"
 
 #include "engine/stack/settle.h"
@@ -20,20 +20,21 @@ static bool all_there(const struct run *run, const struct intent *in) {
     return all;
 }
 
-/* A launch for another spec is never repeated: it would buy what nobody asks for any more. It is looked for as
- * long as a list may lag; what comes of it later is a second machine, which `up` and gc end. */
+/* A launch for another spec is never repeated, because its nodes are not wanted any more. It is searched for as long
+ * as a list may lag. A machine that appears later is a second machine, which `up` and gc destroy. */
 static int settle_by_listing(struct run *run, const struct intent *in, struct finding *found, struct gp_error *err) {
     int64_t until = clock_deadline(run_settle_ms(run));
-    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
-              "a launch of nodes %d..%d for an earlier spec has no known outcome: it is not repeated, but looked for",
-              in->slot_first, in->slot_first + in->slot_count - 1);
+    run_event(
+        run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
+        "the outcome of a launch of nodes %d..%d for an earlier spec is not known: searching for it, not repeating it",
+        in->slot_first, in->slot_first + in->slot_count - 1);
     for (;;) {
         int r = adopt_stack(run, found, err);
         if (r != 0) return r;
         if (all_there(run, in))
             return gp_fail(err, GP_EUSAGE,
-                           "'%s': nodes %d..%d were launched for an earlier spec: 'gpuprov down %s' "
-                           "first, then 'gpuprov up'",
+                           "'%s': nodes %d..%d were launched for an earlier spec: run 'gpuprov down %s', "
+                           "then 'gpuprov up'",
                            run->stack.name, in->slot_first, in->slot_first + in->slot_count - 1, run->stack.name);
         if (clock_left_ms(until) == 0) break;
         r = gp_sleep(run_pause_ms(run), &run->e->cancel, err);
@@ -46,13 +47,13 @@ static int settle_launch(struct run *run, const struct intent *in, struct findin
     if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
     bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
     if (!same_spec) return settle_by_listing(run, in, found, err);
-    /* a provider that repeats nothing only looks: it is never too late for that */
+    /* a provider without replays only lists, and that is never too late */
     const struct provider_ops *ops = provider_find(in->provider);
     bool too_late = ops == NULL || (ops->replay_max_s > 0 && clock_wall_s() - in->created_s >= ops->replay_max_s);
     if (!too_late) return launch_settle(run, in, err);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
-              "an old launch of nodes %d..%d has no known outcome; it is too old to repeat: 'gpuprov gc' "
-              "looks for it",
+              "the outcome of an old launch of nodes %d..%d is not known; it is too old to repeat: 'gpuprov gc' "
+              "searches for it",
               in->slot_first, in->slot_first + in->slot_count - 1);
     return journal_intent_end(run->e->journal, in->id, INTENT_TOMBSTONE, "too old", err);
 }
@@ -62,7 +63,7 @@ int settle_launches(struct run *run, struct finding *found, struct gp_error *err
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
-        /* named things: the provider finds them by name, so a listing settles them */
+        /* named resources: the provider finds them by name, so a listing settles them */
         r = in->kind != RES_INSTANCE
                 ? journal_intent_end(run->e->journal, in->id, INTENT_DONE, "settled by listing", err)
                 : settle_launch(run, in, found, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ending a stack and proving it: nodes first, then what they used, the claim last. Gone means gone in
- * two reads apart; an unknown launch is looked for as long as the provider's list may lag. */
+/* Destroys a stack and verifies it: nodes first, then the resources that they used, the claim last. A resource is gone
+ * if two lists apart do not have it. A launch with unknown outcome is searched for as long as the list may lag. */
 #include "base/gp_base.h"
 
 #include "engine/stack/teardown.h"
@@ -39,8 +39,8 @@ static int open_intents(struct run *run, struct intent_list *ret, struct gp_erro
     return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, ret, err);
 }
 
-/* A claim is made before anything of its stack is in the journal: while one may be under way, of
- * whatever stack, an empty list proves nothing yet. Milliseconds that are left of its settling time. */
+/* A claim is made before its stack is in the journal. So while a claim of any stack may be under way, an empty list
+ * proves no absence. *ret_ms: the rest of its settling time. */
 static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *err) {
     struct intent_list open = {0};
     *ret_ms = 0;
@@ -57,21 +57,21 @@ static int claims_under_way(struct run *run, int64_t *ret_ms, struct gp_error *e
     return r;
 }
 
-/* What could not be settled within the settling time stays as a tombstone, for gc. */
+/* Launches that were not settled within the settling time become tombstones for gc. */
 static int bury_intents(struct run *run, struct gp_error *err) {
     struct intent_list open = {0};
     int r = open_intents(run, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
         bool launch = in->kind == RES_INSTANCE;
-        if (!look_is_seen(run, in->provider, in->region)) continue; /* nobody has looked for it */
+        if (!look_is_seen(run, in->provider, in->region)) continue; /* it was not searched for */
         r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE, FORGET_NOTE, err);
     }
     intent_list_clear(&open);
     return r;
 }
 
-/* What costs nothing and is slow to vanish gets a tombstone too: gc ends it as soon as it can. */
+/* Unbilled resources that are slow to vanish get a tombstone too, so that gc destroys them later. */
 static int leave_to_gc(struct run *run, const struct down_result *ret, struct gp_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < ret->left.list.len; i++) {
@@ -113,16 +113,16 @@ int teardown_left(const char *name, const struct down_result *ret, const struct 
         str_addf(&ids, "%s%s", ids.len ? ", " : "", r->id);
     }
     if (!billed && ret->left.list.len > 0 && why->code == GP_OK)
-        return 0; /* free and slow to vanish: said by the caller, left to gc */
+        return 0; /* unbilled and slow to vanish: reported by the caller, left to gc */
     return gp_fail(err,
                    billed      ? GP_EBILLED
                    : why->code ? why->code
                                : GP_EBILLED,
-                   "'%s': %s still there: %s%s%s: repeat 'gpuprov down %s'", name, ids.len ? "these are" : "what is",
-                   ids.s ? ids.s : "(not known)", why->code ? ": " : "", why->msg, name);
+                   "'%s': still there: %s%s%s: repeat 'gpuprov down %s'", name, ids.s ? ids.s : "(not known)",
+                   why->code ? ": " : "", why->msg, name);
 }
 
-/* Of what could be seen: that of an unseen provider is the verdict's to say. */
+/* Only in places that were looked at; ending_verdict reports the others. */
 static bool billed_left(const struct run *run, const struct down_result *ret) {
     for (size_t i = 0; i < ret->left.list.len; i++) {
         const struct resource *r = &ret->left.list.items[i];
@@ -152,8 +152,8 @@ static bool listed(const struct resource_list *seen, const struct resource *r) {
     return false;
 }
 
-/* What the journal knows and the cloud does not list was perhaps filtered away or is late: it is ended
- * by its id, and the list is believed only after the settling time. */
+/* Resources that the journal has and the cloud does not list may be filtered out or late. They are destroyed by their
+ * ids, and the list counts only after the settling time. */
 static int end_unlisted(struct teardown *t, const struct resource_list *seen, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list known = {0};
@@ -179,7 +179,7 @@ static bool lives(const struct resource_list *seen, const char *id) {
     return false;
 }
 
-/* Once: a journal that cannot be written has it alive in the next round too. */
+/* Reports a machine once: a journal that cannot be written has it alive in the next round too. */
 static void report_gone(struct teardown *t, const struct resource *k) {
     if (!resource_is_machine(k) || k->slot < 0 || strv_has(&t->reported, k->id)) return;
     strv_add(&t->reported, k->id);
@@ -187,7 +187,7 @@ static void report_gone(struct teardown *t, const struct resource *k) {
               k->kind == RES_HOST ? "released" : "no longer there");
 }
 
-/* Keeps the journal true while things vanish: gone is what two reads in a row do not show alive. Until
+/* Updates the journal while resources vanish. A resource is gone if two lists in a row do not have it alive; until
  * then it counts as left. */
 static int note_gone(struct teardown *t, const struct resource_list *seen, bool settled, struct gp_error *err) {
     struct run *run = t->run;
@@ -199,7 +199,7 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (lives(seen, k->id)) continue;
-        if (!look_is_seen(run, k->provider, k->region)) { /* not listed says nothing */
+        if (!look_is_seen(run, k->provider, k->region)) { /* its absence from the list proves nothing */
             if (alive(k) && !listed(seen, k)) resource_list_add(&t->ret->left, k);
             continue;
         }
@@ -240,7 +240,7 @@ static bool left_alone(const struct run *run) {
     return false;
 }
 
-/* One round: look, end the layer that may end now. *ret_done: nothing is left to do. */
+/* One round: lists, then destroys the layer that may go now. *ret_done: nothing is left to do. */
 static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list seen = {0};
@@ -272,9 +272,9 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     return 0;
 }
 
-/* A young claim of which this journal knows nothing: it was lost, or another machine's run was cut (or is at
- * work), and a launch may be on its way. Until the claim has settled, no list of machines is believed; an
- * older launch is fenced out by the end of its group, which the cloud refuses while a machine uses it. */
+/* A young claim without intents in this journal: the journal was lost, or a run on another machine was cut or is
+ * active, and a launch may be under way. Until the claim has settled, a list of machines proves no absence. An older
+ * launch cannot be missed, because the cloud refuses to delete its group while a machine uses it. */
 static int unremembered(struct run *run, int64_t *ret_ms, struct gp_error *err) {
     struct intent_list any = {0};
     *ret_ms = 0;
@@ -291,7 +291,7 @@ static int unremembered(struct run *run, int64_t *ret_ms, struct gp_error *err) 
     return r;
 }
 
-/* How long the list may lag behind what an earlier run asked for. */
+/* Sets how long the list may lag behind the calls of an earlier run. */
 static int settling(struct teardown *t, struct gp_error *err) {
     struct run *run = t->run;
     struct intent_list open = {0};
@@ -304,15 +304,15 @@ static int settling(struct teardown *t, struct gp_error *err) {
     if (r == 0) r = unremembered(run, &young_ms, err);
     if (r == 0 && young_ms > launch_ms)
         run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
-                  "the claim is young and this journal knows no launch under it: looking for what another "
-                  "run may have launched, for up to %lld s",
+                  "the claim is young and this journal has no launch of it: searching for the launches of "
+                  "another run for up to %lld s",
                   (long long)(young_ms + 999) / 1000);
     t->settle_until_ms = clock_deadline(GP_MAX(launch_ms, young_ms));
     t->claim_until_ms = clock_deadline(claims_ms);
     int64_t ms = GP_MAX(launch_ms, claims_ms);
     if (r == 0 && ms > 0)
         run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
-                  "an earlier run was cut while it %s: looking for what it made, for up to %lld s",
+                  "an earlier run was cut while it %s: searching for its resources for up to %lld s",
                   unknown ? "launched" : "claimed a name", (long long)(ms + 999) / 1000);
     return r;
 }
@@ -334,7 +334,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
             failures = 0;
         }
         if (r == 0 && !done && clock_left_ms(t.deadline_ms) == 0)
-            r = gp_fail(&why, GP_ETIMEOUT, "it did not end within %d minutes", (int)(run->end_ms / 60000));
+            r = gp_fail(&why, GP_ETIMEOUT, "not destroyed within %d minutes", (int)(run->end_ms / 60000));
         if (r == 0 && !done) r = gp_sleep(run_pause_ms(run), &run->e->cancel, &why);
     }
     ret->destroyed = (int)t.asked.ids.n - t.asked.released;

@@ -169,7 +169,7 @@ def test_killed_and_forgotten_while_the_launch_is_on_its_way(cloud, machine, spe
     forget(gpuprov)
     assert cloud.alive("llm") == []
     said = gpuprov("down", path, env=through(proxy))
-    assert proxy.busy == 0 and "looking for what another run may have launched" in said.err, said
+    assert proxy.busy == 0 and "searching for the launches of another run" in said.err, said
     cloud.nothing_left()
 
 
