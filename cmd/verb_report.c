@@ -84,9 +84,8 @@ const struct verb verb_report = {
     .name = "report",
     .argspec = "STACK|SPEC",
     .help = "prints the last validation report: text, JSON, JUnit, Prometheus or HTML",
-    .details =
-        "  The HTML file includes its plots. docs/report.schema.json describes the JSON.\n"
-        "  docs/reports.md describes every form, and certificates.\n",
+    .details = "  The HTML file includes its plots. docs/report.schema.json describes the JSON.\n"
+               "  docs/reports.md describes every form, and certificates.\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
