@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The barrier and what comes after it: gang checks over all nodes by one coordinator, then the verdict.
- * Runs in the verb's thread, after the pool; sessions are the coordinator's here. */
+/* Runs the gang checks over all nodes, then the verdict. Runs in the verb's thread after the pool, and owns the SSH
+ * sessions. */
 #include "base/gp_base.h"
 
 #include "engine/proof/barrier.h"
@@ -11,15 +11,15 @@
 #include "engine/proof/verdict.h"
 #include "engine/run/run_node.h"
 
-/* The worst of the nodes' failures; the rest are counted. 0 when all nodes came through. */
+/* Returns the worst of the nodes' failures with the number of the others; 0 if no node failed. */
 static int node_failures(struct run *run, struct gp_error *err) {
     const struct run_node *worst = NULL;
     int failed = 0;
     for (int i = 0; i < run->spec->nodes; i++) {
         struct run_node *n = &run->nodes[i];
         if (!n->exists && n->rc == 0)
-            n->rc =
-                gp_fail(&n->err, GP_EREACH, "%s/%d: there is no machine: 'gpuprov up' makes one", run->stack.name, i);
+            n->rc = gp_fail(&n->err, GP_EREACH, "%s/%d: there is no machine: run 'gpuprov up' to launch one",
+                            run->stack.name, i);
         if (n->rc == 0) continue;
         failed++;
         int code = gp_exit_code(n->err.code);
@@ -42,7 +42,7 @@ static int run_gang_checks(struct run *run, struct report *report, struct gp_err
     for (int i = 0; r == 0 && i < run->spec->nodes; i++) {
         struct run_node *n = &run->nodes[i];
         r = run_node_phase(n, NODE_GANG, err);
-        n->link.cancel = &run->e->cancel; /* no watcher passes a cancelled run on any more */
+        n->link.cancel = &run->e->cancel; /* the watcher is stopped and passes nothing on */
         gang[i] = (struct gang_node){
             .link = &n->link, .private_ip = node_target_peer_address(&n->res), .rn = &report->nodes.items[i]};
     }
@@ -51,7 +51,7 @@ static int run_gang_checks(struct run *run, struct report *report, struct gp_err
     return r;
 }
 
-/* What was not run to its end made nobody ready, whatever its checks said until then. */
+/* A run that did not finish makes no node ready, even if its checks passed. */
 static void withhold(struct report *report) {
     report->ready = false;
     for (size_t i = 0; i < report->nodes.len; i++) report->nodes.items[i].ready = false;
@@ -65,10 +65,10 @@ int barrier_run(struct run *run, struct report *report, struct gp_error *err) {
     run_baseline_hold(&run->validation.baseline, &run->validation.env, report, false);
     int r = node_failures(run, &failed);
     if (r == 0) r = run_gang_checks(run, report, &failed);
-    verdict_judge(run, report, r != 0 ? failed.msg : "no rank said why");
+    verdict_judge(run, report, r != 0 ? failed.msg : "no rank reported a reason");
     if (r == 0 && gp_cancelled(&run->e->cancel)) r = gp_fail(&failed, GP_ECANCELLED, "cancelled");
     if (r != 0) withhold(report);
-    /* a report with failures is a report: it is kept too; a cancelled one says nothing */
+    /* a report with failures is recorded too; that of a cancelled run is not */
     struct gp_error kept = {0};
     int k = gp_cancelled(&run->e->cancel) ? 0 : verdict_record(run, report, &kept);
     if (!gp_cancelled(&run->e->cancel)) history_add(run, report);

@@ -87,13 +87,13 @@ static int history_load(const char *path, json_t **ret, struct gp_error *err) {
     if (r != 0) return r;
     const char *schema = json_str(j, "schema", "");
     if (!str_eq(schema, HISTORY_SCHEMA) || !json_is_array(json_at(j, "runs")))
-        return gp_fail(err, GP_EPROTO, "'%s' is no history of this version (schema '%s', want '%s')", path, schema,
-                       HISTORY_SCHEMA);
+        return gp_fail(err, GP_EPROTO, "'%s' is not a history of this version (schema '%s', expected '%s')", path,
+                       schema, HISTORY_SCHEMA);
     *ret = GP_STEAL(j);
     return 0;
 }
 
-/* A file that cannot be read is set aside: a run is not refused for it, and nothing is thrown away. */
+/* An unreadable file is set aside, so that the run continues and no data is lost. */
 static json_t *load_or_begin(const struct run *run, const char *path) {
     json_t *j = NULL;
     struct gp_error why = {0};
@@ -122,7 +122,7 @@ void history_add(const struct run *run, struct report *report) {
     struct gp_error why = {0};
     int r = fs_mkdirs(dir, 0700, &why);
     if (r == 0) r = fs_write_atomic(path, text, strlen(text), 0600, &why);
-    if (r != 0) run_event(run, -1, NODE_READY, EVENT_WARN, "history", "not kept: %s", why.msg);
+    if (r != 0) run_event(run, -1, NODE_READY, EVENT_WARN, "history", "not written: %s", why.msg);
 }
 
 int engine_history(struct engine *e, const char *name, json_t **ret, struct gp_error *err) {
@@ -130,7 +130,8 @@ int engine_history(struct engine *e, const char *name, json_t **ret, struct gp_e
     int r = history_load(path, ret, err);
     if (r != -GP_ENOTFOUND) return r;
     gp_error_clear(err);
-    return gp_fail(err, GP_ENOTFOUND, "there is no history of '%s' here: no validation of it has ended yet", name);
+    return gp_fail(err, GP_ENOTFOUND, "there is no history of '%s' on this machine: run 'gpuprov validate %s' first",
+                   name, name);
 }
 
 void history_tidy(const char *state_dir, const struct stack_list *known, int64_t now_s) {

@@ -5,9 +5,9 @@
 
 #include "engine/run/run.h"
 
-/* Adds the report's figures to the stack's history. Never fails: what could not be kept is reported. */
+/* Adds the report's figures to the stack's history. Never fails; a write error is reported. */
 void history_add(const struct run *run, struct report *report);
-/* Removes histories of stacks that are not known and had no run for half a year. Never fails. */
+/* Removes histories of stacks that are not in `known` and had no run for half a year. Never fails. */
 void history_tidy(const char *state_dir, const struct stack_list *known, int64_t now_s);
 
 #endif

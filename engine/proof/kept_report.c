@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb report: the last report of a stack, out of the journal. */
+/* The verb report: reads the last report of a stack from the journal. */
 #include "base/gp_base.h"
 
 #include "engine/proof/kept_report.h"
@@ -33,14 +33,14 @@ static const struct node_record *record_of(const struct node_record_list *all, i
     return NULL;
 }
 
-/* Why this node is not what the report proved; NULL when it is. Caller frees. */
+/* Why the report is out of date for this node; NULL if it is not. Caller frees. */
 static char *why_outdated(const struct report *report, const struct report_node *rn, const struct node_record *rec) {
     if (rec == NULL || rec->resource_id == NULL || rec->resource_id[0] == '\0')
         return xasprintf("%s/%d has no machine any more", report->stack, rn->slot);
     if (!str_eq(rec->resource_id, rn->id))
         return xasprintf("%s/%d is another machine now (%s)", report->stack, rn->slot, rec->resource_id);
     if (rec->phase != NODE_READY)
-        return xasprintf("%s/%d was not proven again since (phase '%s')", report->stack, rn->slot,
+        return xasprintf("%s/%d was not validated again since (phase '%s')", report->stack, rn->slot,
                          node_phase_name(rec->phase));
     return NULL;
 }
@@ -71,7 +71,8 @@ int engine_report(struct engine *e, const char *name, struct report *ret, struct
     int r = owner_find_stack(e->journal, name, e->opts.owner, &known, err);
     if (r == -GP_ENOTFOUND) {
         gp_error_clear(err);
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' here: 'gpuprov status' lists them", name);
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' in the journal: 'gpuprov status' lists the stacks",
+                    name);
     }
     if (r == 0) r = report_of(e, known.uid, ret, err);
     stack_clear(&known);

@@ -5,10 +5,11 @@
 
 #include "engine/run/run.h"
 
+/* Reads the report of the stack `uid` from the journal. -GP_ENOTFOUND: there is none. */
 int kept_report_read(struct engine *e, const char *uid, struct report *ret, struct gp_error *err);
-/* Whether the report proves exactly the nodes that the run wants and has. */
+/* Whether the report is ready for exactly the nodes that the run wants and has. */
 bool kept_report_proves(const struct run *run, const struct report *report);
-/* What the journal's records no longer bear out is not ready any more, and report->outdated has the reason. */
+/* Nodes that differ from the journal's records are set to not ready, and report->outdated gets the reason. */
 int kept_report_compare(struct engine *e, const char *uid, struct report *report, struct gp_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One node's part of the story, from left to right, in its own thread: reach, trust, bootstrap, node
- * checks; then it waits at the barrier. Its failure is its own: the others go on. */
+/* The work on one node, in its own thread: reach, trust, bootstrap, node checks. A failure does not stop the other
+ * nodes. */
 #include "base/gp_base.h"
 
 #include "engine/proof/node_run.h"
@@ -17,7 +17,7 @@
 
 static const struct provider_ops *ops_of(const struct run_node *n) { return provider_find(n->res.provider); }
 
-/* The same reason is said once, however often it is tried. */
+/* Reports the same reason once, not at each attempt. */
 static void say_waiting(void *ctx, const char *why) {
     struct run_node *n = ctx;
     if (strcmp(n->said, why) == 0) return;
@@ -25,7 +25,7 @@ static void say_waiting(void *ctx, const char *why) {
     run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "ssh", "%s", why);
 }
 
-/* The machine runs, and its sshd lets us in. */
+/* Waits until the machine runs, and connects to its sshd. */
 static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grace_ms, struct gp_error *err) {
     struct run *run = n->run;
     const struct provider_ops *ops = ops_of(n);
@@ -37,9 +37,9 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
     }
     if (r == 0 && ops->key_rotation && n->link.target.host_keys.n == 0)
         r = gp_fail(err, GP_EREACH,
-                    "%s/%d: %s was launched by another run, which has not told its host "
-                    "key yet: 'gpuprov up' again when that run has ended; if it was cut for good, "
-                    "'gpuprov down %s' first",
+                    "%s/%d: %s was launched by another run, and its host key is not known "
+                    "yet: repeat 'gpuprov up' when that run has finished; if it was cut, "
+                    "run 'gpuprov down %s' first",
                     run->stack.name, n->slot, n->res.id, run->stack.name);
     if (r != 0) return r;
     n->link.slot = n->slot;
@@ -67,10 +67,10 @@ static int commit_next_key(void *ctx, const char *next_public, struct gp_error *
     return run_node_save(n, err);
 }
 
-/* After this rec.host_key is the one key that is believed. */
+/* After this, rec.host_key is the only trusted key. */
 static int trust(struct run_node *n, struct gp_error *err) {
     if (n->rec.host_key != NULL && n->rec.host_key[0] != '\0') return 0;
-    bool burned = ops_of(n)->key_rotation && node_target_has_first_key(n); /* whatever the tags say */
+    bool burned = ops_of(n)->key_rotation && node_target_has_first_key(n); /* independent of the tags */
     if (burned) {
         char *key = NULL;
         int r = bootstrap_rotate_host_key(&n->link, clock_deadline(ROTATE_MS), commit_next_key, n, &key, err);
@@ -85,7 +85,7 @@ static int trust(struct run_node *n, struct gp_error *err) {
     return run_node_save(n, err);
 }
 
-/* Of the first offer that the node can have come from. */
+/* The image of the first offer that can have launched the node. */
 static const char *image_text(const struct spec *spec, const struct resource *node) {
     const struct spec_image *image = &spec->image;
     for (size_t i = 0; i < spec->offers.len; i++) {
@@ -100,7 +100,7 @@ static const char *image_text(const struct spec *spec, const struct resource *no
 
 static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
-    resource_set(&n->rec.boot_id, ""); /* not set up until all of it is */
+    resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
     const struct provider_ops *ops = ops_of(n);
@@ -133,7 +133,7 @@ static int check(struct run_node *n, struct gp_error *err) {
     return r;
 }
 
-/* Says and keeps why; a machine that died under us is not "cancelled". */
+/* Reports and records a failure. A machine that terminated is not reported as "cancelled". */
 static void end_node(struct run_node *n, int rc) {
     struct run *run = n->run;
     if (rc == 0) {
@@ -144,12 +144,12 @@ static void end_node(struct run_node *n, int rc) {
     }
     if (n->err.code == GP_ECANCELLED && !gp_cancelled(&run->e->cancel)) {
         gp_error_clear(&n->err);
-        rc = gp_fail(&n->err, GP_EREACH, "%s/%d: %s ended while it was in phase '%s'", run->stack.name, n->slot,
+        rc = gp_fail(&n->err, GP_EREACH, "%s/%d: %s terminated in phase '%s'", run->stack.name, n->slot,
                      n->rec.resource_id, node_phase_name(n->rec.phase));
     }
     n->rc = rc;
     node_link_close(&n->link);
-    if (n->err.code == GP_ECANCELLED) return; /* it stays where it was: the next run resumes it */
+    if (n->err.code == GP_ECANCELLED) return; /* the phase stays, so that the next run resumes it */
     run_event(run, n->slot, n->rec.phase, EVENT_FAIL, "", "%s", n->err.msg);
     resource_set(&n->rec.note, n->err.msg);
     n->rec.phase = NODE_FAILED;
@@ -170,8 +170,8 @@ static bool was_set_up(const struct run_node *n) { return n->rec.boot_id != NULL
 void node_run_validate(struct run_node *n) {
     int r = was_set_up(n) ? 0
                           : gp_fail(&n->err, GP_EBOOTSTRAP,
-                                    "%s/%d was never set up to its end: "
-                                    "'gpuprov up' goes on with it",
+                                    "%s/%d: the bootstrap is not complete: "
+                                    "run 'gpuprov up' to continue it",
                                     n->run->stack.name, n->slot);
     if (r == 0) r = reach(n, &n->err);
     if (r == 0) r = trust(n, &n->err);
@@ -179,13 +179,13 @@ void node_run_validate(struct run_node *n) {
     end_node(n, r);
 }
 
-/* Which boot it is in; another one than at its bootstrap is another node to prove. */
+/* Compares the boot ids: a node that was rebooted since its bootstrap must be validated again. */
 static int same_boot(struct run_node *n, struct gp_error *err) {
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(LOOK_MS), .cancel = &n->cancel};
     GP_AUTO_STR struct str out = {0};
     int r = ssh_run(n->link.session, "reading boot_id", "cat /proc/sys/kernel/random/boot_id", &opts, &out, err);
     if (r != 0 || str_eq(str_trim(out.s), n->rec.boot_id)) return r;
-    return gp_fail(err, GP_EREACH, "%s/%d was rebooted since it was proven", n->run->stack.name, n->slot);
+    return gp_fail(err, GP_EREACH, "%s/%d was rebooted since it was validated", n->run->stack.name, n->slot);
 }
 
 void node_run_look(struct run_node *n) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One node's part of the story, in its own thread. */
+/* The work on one node, in its own thread. Results: n->rc, n->err, n->report. */
 #ifndef GP_ENGINE_NODE_RUN_H
 #define GP_ENGINE_NODE_RUN_H
 
@@ -7,7 +7,7 @@ struct run_node;
 
 void node_run_up(struct run_node *n);
 void node_run_validate(struct run_node *n);
-/* Only looks: n->rc and n->err say whether it is still what was proven. Changes no record. */
+/* Only connects: fails if the node does not answer or was rebooted since its validation. Changes no record. */
 void node_run_look(struct run_node *n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what a provider knows about a node to how SSH reaches it. Pure apart from $HOME. */
+/* Builds the SSH target of a node from its resource and its record. Pure apart from $HOME. */
 #include "base/gp_base.h"
 
 #include "engine/proof/node_target.h"
@@ -29,8 +29,8 @@ bool node_target_has_first_key(const struct run_node *n) {
            (rec->host_key_next != NULL && rec->host_key_next[0] != '\0');
 }
 
-/* Where the host key came with user-data, the tag counts only for a machine of which this journal has no key
- * (it adopts the stack): whoever may set tags could else have a key trusted beside ours, and ours kept. */
+/* If the host key came with user-data, the tag counts only for a machine without a key in this journal (an adopted
+ * stack). Otherwise anyone who may set tags could add a trusted key. */
 static void set_trust(const struct run *run, const struct run_node *n, struct ssh_target *t) {
     const struct provider_ops *ops = provider_find(n->res.provider);
     bool rotated = ops == NULL || ops->key_rotation;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How SSH reaches a node. */
+/* The SSH target of a node: address, login key, host keys, bastion. */
 #ifndef GP_ENGINE_NODE_TARGET_H
 #define GP_ENGINE_NODE_TARGET_H
 
@@ -8,8 +8,8 @@
 struct run_node;
 
 int node_target(const struct run *run, const struct run_node *n, struct ssh_target *ret, struct gp_error *err);
-/* This journal holds a host key that came with user-data (or the one that replaces it), so that tags say
- * nothing about the node's key and it must be rotated. */
+/* The journal has a host key that came with user-data, or its replacement. Then the tags do not decide about the
+ * node's key, and it must be rotated. */
 bool node_target_has_first_key(const struct run_node *n);
 const char *node_target_peer_address(const struct resource *r); /* where other nodes reach it */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bounded pool: one thread per node in flight, straight code inside. Returns when all are done:
- * every thread is joined. */
+/* A bounded pool: one thread per node in progress, with blocking code. Returns when every thread is joined. */
 #include "base/gp_base.h"
 
 #include "engine/proof/pool.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which baseline a run is held against. */
+/* Selects, applies and writes the baseline of a run. */
 #ifndef GP_ENGINE_RUN_BASELINE_H
 #define GP_ENGINE_RUN_BASELINE_H
 
@@ -7,11 +7,11 @@
 #include "validate/baseline.h"
 #include "validate/validate.h"
 
-/* Reads the baseline that this run is held against, where there is one, before anything is bought. */
+/* Reads the baseline of this run, if there is one, before anything is launched. */
 int run_baseline_open(const struct engine *e, const struct spec *spec, struct baseline *ret, struct gp_error *err);
-/* Holds the nodes' rates (gang: those of all together) against it, and reports when it has nothing about them. */
+/* Compares the nodes' rates (gang: those of the gang checks) with it, and reports rates that it does not have. */
 void run_baseline_hold(const struct baseline *b, const struct validate_env *env, struct report *report, bool gang);
-/* --calibrate: writes one of a report in which all is well. */
+/* --calibrate: writes a baseline from a report in which every check passed. */
 int run_baseline_write(const struct engine *e, const struct validate_env *env, struct report *report,
                        struct gp_error *err);
 

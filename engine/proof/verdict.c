@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what ran on the nodes to a report and to each node's phase. What did not run is in the report
- * as an error with its reason, so that it can never be taken for passed. The coordinator's thread. */
+/* Makes the report and each node's phase from the results of the checks. A check that did not run is in the report as
+ * an error with its reason, never as a pass. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/proof/verdict.h"
@@ -40,7 +40,7 @@ static void add_node(struct run *run, struct run_node *n, struct report *report)
     rn.place =
         n->exists ? xasprintf("%s %s", n->res.provider, n->res.zone[0] ? n->res.zone : n->res.region) : xstrdup("");
     rn.address = xstrdup(n->link.target.host ? n->link.target.host : "");
-    const char *why = !n->exists ? "there is no machine" : n->rc != 0 ? n->err.msg : "not said why";
+    const char *why = !n->exists ? "there is no machine" : n->rc != 0 ? n->err.msg : "no reason was reported";
     for (size_t i = 0; i < run->validation.plan.node_checks.len; i++) {
         const char *id = run->validation.plan.node_checks.items[i]->id;
         if (has_check(rn.checks.items, rn.checks.len, id)) continue;
@@ -71,7 +71,8 @@ void verdict_judge(const struct run *run, struct report *report, const char *gan
     report_judge(report);
 }
 
-/* A node whose own checks hold waits for the others; what did not hold failed. */
+/* A node that passed its own checks keeps its phase if the gang checks did not run. Any other node that is not ready
+ * failed. */
 static int record_node(struct run *run, const struct report *report, int slot, struct gp_error *err) {
     struct run_node *n = &run->nodes[slot];
     const struct report_node *rn = &report->nodes.items[slot];
@@ -84,7 +85,7 @@ static int record_node(struct run *run, const struct report *report, int slot, s
     resource_set(&n->rec.note, "validation failed");
     n->rec.phase = NODE_FAILED;
     int r = run_node_save(n, err);
-    run_event(run, n->slot, NODE_FAILED, EVENT_FAIL, "", "not proven: see the report");
+    run_event(run, n->slot, NODE_FAILED, EVENT_FAIL, "", "validation failed: see the report");
     return r;
 }
 
@@ -98,15 +99,15 @@ static int keep_report(struct run *run, const struct report *report, struct gp_e
     return r;
 }
 
-/* The report first: a run that is cut in between has proven more than its records say, never less. A
- * node that is READY beside an older report would be handed over with somebody else's proof. */
+/* The report is written first, so that a cut in between leaves nodes that were validated but are not READY. A READY
+ * node beside an older report would be handed over with the wrong report. */
 int verdict_record(struct run *run, const struct report *report, struct gp_error *err) {
     int r = keep_report(run, report, err);
     for (int i = 0; r == 0 && i < run->spec->nodes; i++) r = record_node(run, report, i, err);
     return r;
 }
 
-/* Names the worst that does not hold: who fails, before who only suffered from it. */
+/* Names the worst failed check. Node checks come before gang checks, because a bad node fails its gang too. */
 int verdict_error(const struct run *run, const struct report *report, struct gp_error *err) {
     const char *name = run->stack.name;
     const struct check_result *worst = NULL;
@@ -122,16 +123,16 @@ int verdict_error(const struct run *run, const struct report *report, struct gp_
     }
     if (worst != NULL)
         return gp_fail(err, GP_EVALIDATE,
-                       "%s/%d: %s: %s: %s (the nodes are still there: "
-                       "'gpuprov report %s' shows all, 'gpuprov down %s' ends them)",
+                       "%s/%d: %s: %s: %s (the nodes keep running: "
+                       "'gpuprov report %s' shows all checks, 'gpuprov down %s' destroys them)",
                        name, slot, worst->check, verdict_name(worst->verdict), worst->message, name, name);
     for (size_t k = 0; k < report->gang.len; k++) {
         const struct check_result *c = &report->gang.items[k];
         if (!holds(c, report->strict))
             return gp_fail(err, GP_EVALIDATE,
-                           "%s: %s: %s: %s (the nodes are still there: 'gpuprov "
-                           "report %s' shows all, 'gpuprov down %s' ends them)",
+                           "%s: %s: %s: %s (the nodes keep running: 'gpuprov "
+                           "report %s' shows all checks, 'gpuprov down %s' destroys them)",
                            name, c->check, verdict_name(c->verdict), c->message, name, name);
     }
-    return gp_fail(err, GP_EVALIDATE, "%s: not proven: no required check ran", name);
+    return gp_fail(err, GP_EVALIDATE, "%s: not validated: no required check ran", name);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One watcher asks the cloud for all nodes at once; node threads wait here for their machine and are
- * cancelled when it dies. While it runs, the providers belong to its thread. */
+/* One watcher lists all nodes at their providers. Node threads wait here for their machine and are cancelled when it
+ * terminates. While the watcher runs, the providers belong to its thread. */
 #include "base/gp_base.h"
 
 #include "engine/proof/watch.h"
@@ -34,7 +34,7 @@ static bool usable(const struct resource *r) {
     return r->state == RES_RUNNING && (r->private_ip[0] != '\0' || r->public_ip[0] != '\0');
 }
 
-/* This node's machine is not there any more: its thread hears it at once. */
+/* Marks the node's machine as gone and cancels its thread. */
 static void bury(struct watch *w, int slot, const char *why) {
     pthread_mutex_lock(&w->lock);
     bool first = !w->seen[slot].dead;
@@ -74,7 +74,7 @@ static void take(struct watch *w, const struct resource *r) {
     bury(w, slot, why);
 }
 
-/* After a whole list of one provider: what was there and is missing three times in a row is gone. */
+/* Call it after a complete list of one provider: a machine that is missing three times in a row is gone. */
 static void count_absent(struct watch *w, const struct provider *p) {
     for (int i = 0; i < w->run->n_nodes; i++) {
         struct seen *s = &w->seen[i];
@@ -121,7 +121,7 @@ static void cancel_all(struct run *run) {
     for (int i = 0; i < run->n_nodes; i++) gp_cancel_set(&run->nodes[i].cancel);
 }
 
-/* Waits until the next poll is due; false: stop asked for. A cancelled run is passed on to the nodes. */
+/* Waits until the next poll is due; false: stopped. Passes a cancellation of the run on to the nodes. */
 static bool pause_for(struct watch *w, int64_t ms, bool *passed_on) {
     int64_t deadline = clock_deadline(ms);
     for (;;) {
@@ -138,7 +138,7 @@ static bool pause_for(struct watch *w, int64_t ms, bool *passed_on) {
     }
 }
 
-/* What the slowest of its providers bears. */
+/* The poll interval of the slowest provider. */
 static int64_t poll_ms(const struct run *run) {
     int64_t ms = POLL_FIRST_MS;
     for (size_t i = 0; i < run->providers.len; i++) ms = GP_MAX(ms, run->providers.items[i]->ops->poll_ms);
@@ -149,7 +149,7 @@ static void *watcher(void *arg) {
     struct watch *w = arg;
     int64_t wait_ms = POLL_FIRST_MS, slow_ms = poll_ms(w->run);
     bool passed_on = false;
-    /* what reconcile and launch just saw needs no new question */
+    /* machines that reconcile or launch just listed need no poll */
     bool waiting = false;
     for (int i = 0; i < w->run->n_nodes; i++)
         if (w->seen[i].wanted && !w->seen[i].valid) waiting = true;
@@ -238,15 +238,15 @@ int watch_wait_running(struct run_node *n, int64_t deadline_ms, struct gp_error 
         bool dead = false;
         if (peek(n, &dead, trouble, sizeof trouble)) return 0;
         if (dead)
-            return gp_fail(err, GP_EREACH, "%s/%d: %s ended before it could be reached: %s%s%s", n->run->stack.name,
+            return gp_fail(err, GP_EREACH, "%s/%d: %s terminated before it was reachable: %s%s%s", n->run->stack.name,
                            n->slot, n->res.id, resource_state_name(n->res.state), n->res.state_reason[0] ? ", " : "",
                            n->res.state_reason);
         if (clock_left_ms(deadline_ms) == 0)
             return gp_fail(err, GP_EREACH,
-                           "%s/%d: %s is still not running with an address%s%s: look at it in the "
-                           "cloud's console, or 'gpuprov down %s'",
-                           n->run->stack.name, n->slot, n->rec.resource_id, trouble[0] ? "; last answer: " : "",
-                           trouble, n->run->stack.name);
+                           "%s/%d: %s is still not running with an address%s%s: check it in the "
+                           "cloud's console, or run 'gpuprov down %s'",
+                           n->run->stack.name, n->slot, n->rec.resource_id, trouble[0] ? "; last error: " : "", trouble,
+                           n->run->stack.name);
         if (!said)
             run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "boot", "waiting for %s to run",
                       n->rec.resource_id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes' part of the story, all nodes at once: the pool under one watcher, and the tag that lets
- * other machines pin what this one learned. The verb's thread; the pool's threads only in `work`. */
+/* Runs the work on all nodes: the pool under one watcher, and the tag that lets other machines pin the host keys. Runs
+ * in the verb's thread; only `work` runs in the pool's threads. */
 #include "base/gp_base.h"
 
 #include "engine/proof/work.h"
@@ -56,14 +56,14 @@ int work_look_again(struct run *run, bool *ret_same, struct gp_error *err) {
         gp_cancel_clear(&n->cancel);
         if (n->rc == 0) continue;
         *ret_same = false;
-        if (r == 0) run_event(run, i, NODE_REACHING, EVENT_WARN, "look", "%s: it is proven again", n->err.msg);
+        if (r == 0) run_event(run, i, NODE_REACHING, EVENT_WARN, "look", "%s: validating it again", n->err.msg);
         n->rc = 0;
         gp_error_clear(&n->err);
     }
     return r;
 }
 
-/* The one late tag: lets a machine with an empty journal pin the keys, also of nodes that failed later. */
+/* The tag lets a machine with an empty journal pin the keys, also those of nodes that failed later. */
 int work_tag_host_keys(struct run *run, struct gp_error *err) {
     for (int i = 0; i < run->n_nodes; i++) {
         struct run_node *n = &run->nodes[i];
@@ -78,7 +78,7 @@ int work_tag_host_keys(struct run *run, struct gp_error *err) {
         if (r == 0) r = run_provider(run, n->res.provider, &p, &why);
         struct resource_list one = {.list = {.items = &n->res, .len = 1, .cap = 1}};
         if (r == 0) r = ops->tag(p, &one, "hostkey", fingerprint, &why);
-        if (r == 0 || n->rc != 0) continue; /* its own failure is what counts: it is gone perhaps */
+        if (r == 0 || n->rc != 0) continue; /* the node's own failure counts; it may be gone */
         if (err != NULL) *err = why;
         return gp_wrap(err, "%s/%d: could not tag its host key", run->stack.name, i);
     }

@@ -204,7 +204,7 @@ static void test_a_kept_report_goes_out_of_date(void **state) {
     assert_false(report.ready);
     assert_true(report.nodes.items[0].ready);
     assert_false(report.nodes.items[1].ready);
-    assert_non_null(strstr(report.outdated, "t/1 was not proven again"));
+    assert_non_null(strstr(report.outdated, "t/1 was not validated again"));
     report_clear(&report);
     run->nodes[1].rec.phase = NODE_READY;
     resource_set(&run->nodes[1].rec.resource_id, "i-77"); /* up replaced it */
