@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Validation without a stack: this machine, or the machines of a hosts file. Nothing is bought, claimed or
- * kept. The hosts' validation is the ordinary story over a journal in memory, so that a machine is reached,
- * trusted and proven by the same code as a bought one. The verb's thread. */
+/* Validates without a stack: this machine, or the machines of a hosts file. Launches, claims and stores nothing. Hosts
+ * are validated by engine_up with a journal in memory, so that they use the same code as launched nodes. Runs in the
+ * verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -17,8 +17,8 @@
 
 enum { DEFAULT_MS = 5 * 60 * 1000 };
 
-/* A spec in memory, decoded like a file so that its rules hold. ret_time is set past them: a scheduler's
- * seconds are none of the spec's choices. */
+/* Decodes a spec in memory like a file, so that its rules apply. The time is set afterwards, because a scheduler may
+ * give one that the spec's rules refuse. */
 static int make_spec(json_t *j, const struct bare_req *req, struct spec **ret, struct gp_error *err) {
     if (req->gpu != NULL) json_object_set_new(j, "gpu", json_any_text(req->gpu));
     GP_AUTO_FREE char *text = json_text(j, 0);
@@ -92,15 +92,15 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
 
 /* --- the machines of a hosts file --- */
 
-/* One --gpu for all, or what the file says of every one alike. Caller frees; NULL: none. */
+/* The GPU key that all hosts of the file have. Caller frees; NULL: none. */
 static int gpu_of_all(const struct ssh_host_list *hosts, char **ret, struct gp_error *err) {
     const struct ssh_host *first = &hosts->list.items[0];
     for (size_t i = 1; i < hosts->list.len; i++) {
         const struct ssh_host *h = &hosts->list.items[i];
         if (h->gpus != first->gpus || !str_eq(h->gpu_model, first->gpu_model))
             return gp_fail(err, GP_EUSAGE,
-                           "the hosts have different GPUs (%s and %s): give --gpu MODEL:N "
-                           "where the file is wrong, else a file for each kind",
+                           "the hosts have different GPUs (%s and %s): use one file per GPU model, "
+                           "or give --gpu MODEL:N if the file is wrong",
                            first->address, h->address);
     }
     *ret = first->gpus > 0 && first->gpu_model != NULL ? xasprintf("%s:%d", first->gpu_model, first->gpus) : NULL;

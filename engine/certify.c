@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates on disk: the key that signs them (one per stack, one for what is validated without a
- * stack), the files, and which keys this machine made itself. */
+/* Writes certificates and their signing keys: one key per stack, and one for validations without a stack. */
 #include "base/gp_base.h"
 
 #include "engine/certify.h"
@@ -45,7 +44,7 @@ static char *path_of(const char *to, const struct report *r, const struct report
     return xasprintf("%s/%s-%d.certificate.json", to, r->stack, n->slot);
 }
 
-/* A node that does not hold any more must not keep the certificate that an earlier run gave it. */
+/* A node that is not ready any more must not keep the certificate of an earlier run. */
 static int withdraw(const char *path, struct gp_error *err) {
     if (unlink(path) == 0 || errno == ENOENT) return 0;
     return gp_fail_errno(err, GP_EIO, errno, "could not remove the old certificate '%s'", path);

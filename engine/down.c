@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb down: everything that bears the stack's name, also what an earlier stack of that name left.
- * Whatever stands in the way, what may still be billed is named. */
+/* The verb down: destroys everything with the stack's name, also the resources of an earlier stack. Every failure names
+ * what may still be billed. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -13,7 +13,7 @@
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
 
-/* The journal's memory of what is there, for when no cloud could be asked. */
+/* The journal's resources, for when no provider could be queried. */
 static void remembered(struct engine *e, const char *name, struct down_result *ret) {
     struct stack_list all = {0};
     if (journal_stacks(e->journal, &all, NULL) != 0) return;
@@ -29,7 +29,7 @@ static void remembered(struct engine *e, const char *name, struct down_result *r
     stack_list_clear(&all);
 }
 
-/* Launches whose outcome nobody knows: what they made may be billed, and has no id here. */
+/* Launches whose outcome is not known: their machines may be billed and have no id here. */
 static void unknown_launches(struct engine *e, const char *name, struct str *out) {
     struct stack_list all = {0};
     struct intent_list open = {0};
@@ -67,8 +67,8 @@ static int blind(struct engine *e, const char *name, struct down_result *ret, in
     return teardown_left(name, ret, &why, err);
 }
 
-/* Machines of other uids end first: a group of this stack may be theirs too, and does not end before them.
- * What is refused here end_earlier() tries again, and reports. */
+/* Machines of other uids are destroyed first: they may use a group of this stack, which cannot be deleted before them.
+ * end_earlier() repeats refused calls and reports them. */
 static int end_their_machines(struct run *run) {
     int n = 0;
     for (size_t i = 0; i < run->providers.len; i++) {
@@ -87,7 +87,7 @@ static int end_their_machines(struct run *run) {
     return n;
 }
 
-/* Another stack that had this name: its claim is gone, a late launch of it may not be. */
+/* Destroys an earlier stack of this name: its claim is gone, but a late launch may exist. */
 static int end_earlier(struct run *run, const char *uid, struct down_result *ret, struct gp_error *err) {
     struct down_result one = {0};
     free(run->stack.uid);
@@ -95,7 +95,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     strv_clear(&run->look.scope); /* that was the other one's claim */
     free(run->look.scope_provider);
     run->look.scope_provider = NULL;
-    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "an earlier stack '%s' (%s) left something: it is ended too",
+    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "destroying the resources of an earlier stack '%s' (%s) too",
               run->stack.name, uid);
     int r = teardown(run, &one, err);
     ret->destroyed += one.destroyed;
@@ -107,12 +107,10 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
 
 static void say_left(struct run *run, size_t n) {
     run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy",
-              "%zu thing%s that cost%s nothing still "
-              "vanish%s: 'gpuprov gc' looks again",
-              n, n == 1 ? "" : "s", n == 1 ? "s" : "", n == 1 ? "es" : "");
+              "%zu unbilled resource%s not gone yet: run 'gpuprov gc' later", n, n == 1 ? " is" : "s are");
 }
 
-/* The last word goes into the log too: later nothing else knows it. */
+/* The result goes into the log too, because the journal forgets the stack. */
 static void say_end(struct run *run, const struct down_result *ret, int r, const struct gp_error *err) {
     bool there = run->stack.uid != NULL;
     if (r != 0 && there && err != NULL) run_event(run, -1, NODE_ENDING, EVENT_FAIL, "", "%s", err->msg);
@@ -120,7 +118,7 @@ static void say_end(struct run *run, const struct down_result *ret, int r, const
     else if (r == 0 && ret->destroyed + ret->released > 0) {
         GP_AUTO_STR struct str what = {0};
         if (ret->destroyed > 0)
-            str_addf(&what, "%d resource%s ended, ", ret->destroyed, ret->destroyed == 1 ? "" : "s");
+            str_addf(&what, "%d resource%s destroyed, ", ret->destroyed, ret->destroyed == 1 ? "" : "s");
         if (ret->released > 0) str_addf(&what, "%d host%s released, ", ret->released, ret->released == 1 ? "" : "s");
         run_event(run, -1, NODE_GONE, EVENT_DONE, "", "%snothing is left", what.s);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing the engine, and the ids that the second Ctrl-C prints. engine_cancel and
- * engine_billed_ids may be called from the signal thread. */
+/* Opens and closes the engine, and keeps the ids that the second Ctrl-C prints. engine_cancel and engine_billed_ids may
+ * be called from the signal thread. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -25,7 +25,7 @@ int engine_scratch_folder(struct engine *e, struct gp_error *err) {
     const char *tmp = getenv("TMPDIR");
     char *dir = xasprintf("%s/gpuprov.XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (mkdtemp(dir) == NULL) {
-        gp_fail_errno(err, GP_EENV, errno, "could not make a folder '%s'", dir);
+        gp_fail_errno(err, GP_EENV, errno, "could not create the folder '%s'", dir);
         free(dir);
         return -GP_EENV;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the verbs call. Each function is one verb's whole work: it blocks, emits events, returns 0 or
- * a negative code with one line in err; results for stdout come back as plain data. */
+/* The engine's interface for the verbs. Each engine_VERB function does one verb's whole work: it blocks on the network
+ * and on local files, emits events to e->sink, and returns 0 or -GP_E* with one line in err. Results are plain data.
+ * The caller initialises them with {0} and frees them with their _clear function, also after an error. One thread uses
+ * an engine; only engine_cancel and engine_billed_ids may be called from others. */
 #ifndef GP_ENGINE_H
 #define GP_ENGINE_H
 
@@ -17,9 +19,9 @@
 
 struct engine_opts {
     const char *owner;        /* --owner or GPUPROV_OWNER; NULL: the provider's principal */
-    int jobs;                 /* --jobs: nodes worked on at once; default 64 */
+    int jobs;                 /* --jobs: nodes processed in parallel; default 64 */
     bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
-    bool check_all;           /* validate --all: a node's checks go on after a certain failure */
+    bool check_all;           /* validate --all: a node's checks continue after a certain failure */
     const struct strv *only;  /* --in: the places to look at, "aws" or "aws/us-east-1"; NULL or empty: all */
     bool scratch;             /* for machines without a stack: journal in memory, no state folder */
 };
@@ -31,29 +33,31 @@ struct engine {
     struct gp_cancel cancel;
     struct event_sink sink; /* emit may be NULL */
     const char *baseline;   /* --baseline FILE, borrowed; NULL: the spec's, else the state folder's */
-    bool calibrate;         /* --calibrate: a validation makes a baseline instead of being held against one */
-    bool journal_damaged;   /* it was set aside at open; what it knew is found again by tags */
+    bool calibrate;         /* --calibrate: a validation writes a baseline instead of comparing with one */
+    bool journal_damaged;   /* set aside at open; stacks are found again by their tags */
 };
-/* 0 when all was looked at; else -GP_EBILLED where something billed may be, or the reason's own code. */
+/* 0 if every place was looked at; else -GP_EBILLED if something may be billed there, or the reason's own code. Does
+ * not block. */
 int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err);
 /* -GP_EUSAGE unless each of `places` (--in) names a provider, or one and a region. */
 int look_check_places(const struct strv *places, struct gp_error *err);
-/* Opens the state folder and the journal. Allocates; close frees. */
+/* Opens the state folder and the journal; blocks on local files. The caller owns *ret; engine_close frees it and
+ * accepts NULL. */
 int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err);
 void engine_close(struct engine *e);
-/* Safe from the signal thread: everything blocking returns soon with GP_ECANCELLED. */
+/* Callable from any thread: blocking calls return soon with -GP_ECANCELLED. */
 void engine_cancel(struct engine *e);
-/* For the second Ctrl-C: ids of what may be billed, one per line, from memory without locks that
- * a worker might hold across I/O. Caller frees. */
+/* For the second Ctrl-C: ids of what may be billed, one per line, without locks that a worker may hold during I/O.
+ * Callable from any thread. Caller frees. */
 char *engine_billed_ids(struct engine *e);
 
-/* How a node is shown at the end of every verb. All strings owned. */
+/* A node as the verbs show it. The view owns all strings. */
 struct node_view {
     int slot;
     enum node_phase phase;
-    char *id, *place, *type, *address, *state; /* address: what `gpuprov ssh` reaches; state: the cloud's word */
+    char *id, *place, *type, *address, *state; /* address: for `gpuprov ssh`; state: the provider's */
     double price_usd_per_h;                    /* negative: not known */
-    char *verdict;                             /* "ready", "not proven: ...", "failed: ..." */
+    char *verdict;                             /* "ready", "not validated: ...", "failed: ..." */
     bool billed;
 };
 struct stack_view {
@@ -64,9 +68,9 @@ struct stack_view {
     double price_usd_per_h, spent_usd; /* negative: not known */
     char *ends;                        /* "server", "guest", "gc-only", "never" */
     struct intent_list unknown;        /* outcome not known yet */
-    struct coverage looked;            /* what this rests on */
-    struct resource_list unreadable;   /* bears the stack's name with tags that were not understood */
-    bool remembered;                   /* all or some of it is from this machine's memory: it was not looked at */
+    struct coverage looked;            /* the basis: places looked at, and not looked at */
+    struct resource_list unreadable;   /* with the stack's name, but unreadable tags */
+    bool remembered;                   /* all or part of it is from the journal: it was not looked at */
 };
 void stack_view_clear(struct stack_view *v);
 struct stack_view_list {
@@ -87,15 +91,15 @@ struct plan {
     struct offer_list offers; /* ranked; the first is what `up` tries first */
     double price_usd_per_h;   /* of the whole stack; negative: not known */
     int64_t ttl_ms;
-    char *ends;             /* who ends it */
-    struct coverage looked; /* what this rests on */
+    char *ends;             /* who enforces the deadline */
+    struct coverage looked; /* the basis: places looked at, and not looked at */
     struct strv notes;      /* "local: nodes share this machine's kernel: no security boundary" */
     bool changes;           /* exit 2 */
 };
 void plan_clear(struct plan *p);
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err);
 
-/* --- the story --- */
+/* --- the other verbs --- */
 struct up_result {
     struct stack_view view;
     struct report report;
@@ -103,64 +107,64 @@ struct up_result {
     struct coverage looked;
 };
 void up_result_clear(struct up_result *r);
-/* Makes it so; resumes what an earlier run left. ret is filled as far as it got, also on failure. */
+/* Launches, bootstraps and validates the nodes; resumes an earlier run. On failure ret has the part that was done. */
 int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, struct gp_error *err);
 
-/* Destroys everything the stack owns and proves that it is gone. spec NULL: by name through the
- * journal, else through every provider in `providers` (NULL: those that have credentials). */
+/* Destroys everything the stack owns and verifies that it is gone. spec NULL: finds the stack by its name in the
+ * journal, else at every provider that has credentials. */
 struct down_result {
-    int destroyed;                   /* resources ended now */
-    int released;                    /* hosts given back: they go on running */
+    int destroyed;                   /* resources destroyed now */
+    int released;                    /* hosts released: they keep running */
     struct strv asked;               /* ids of all of these */
     struct resource_list left;       /* what may still be there (billed ones make exit 8) */
-    struct resource_list unreadable; /* bears the stack's name with tags that were not understood: left alone */
-    struct coverage looked;          /* where was looked, and where not: "nothing is left" is true of the first */
-    char *owner;                     /* whose stack; NULL: no provider opened and none was given */
+    struct resource_list unreadable; /* with the stack's name, but unreadable tags: left alone */
+    struct coverage looked;          /* "nothing is left" holds for the places that were looked at */
+    char *owner;                     /* of the stack; NULL: no provider opened and none was given */
 };
 void down_result_clear(struct down_result *r);
 int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
                 struct gp_error *err);
 
-/* name NULL: every stack of the journal. refresh: ask the clouds (else the journal's memory). What could not
- * be asked is shown from memory and makes the result an error (-GP_EBILLED where it may be billed). */
+/* name NULL: every stack of the journal. refresh: queries the providers, else shows the journal. A stack that could
+ * not be queried is shown from the journal and makes the result an error (-GP_EBILLED if it may be billed). */
 int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
                   struct stack_view_list *ret, struct gp_error *err);
 
-/* Ends what outlived its deadline (dry_run: only lists), tombstones and leftovers, every region. */
+/* Destroys resources past their deadline, and those of tombstones, in every region. dry_run: only lists them. */
 struct gc_result {
     struct resource_list ended, kept; /* kept: of live stacks within their deadline */
-    struct resource_list unreadable;  /* of this owner by its tag, but whose is not understood: left alone */
-    struct coverage looked;           /* where was looked, and where not */
+    struct resource_list unreadable;  /* with this owner's tag, but other tags unreadable: left alone */
+    struct coverage looked;           /* places looked at, and not looked at */
 };
 void gc_result_clear(struct gc_result *r);
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret, struct gp_error *err);
 
-/* Runs the suite again on the nodes of a stack. */
+/* Runs the checks on the nodes of an existing stack. */
 int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
                     struct gp_error *err);
-/* What is validated without a stack: nothing is made, billed or kept but the report. */
+/* A validation without a stack launches and stores nothing; its result is the report. */
 struct bare_req {
-    const char *gpu; /* "H100:8" of each machine; NULL: what is there (local), what the file says (hosts) */
+    const char *gpu; /* "H100:8" of each machine; NULL: the GPUs found (local), those in the file (hosts) */
     int64_t time_ms; /* for the checks; 0: 5 minutes */
     bool strict;
 };
-/* The machine that this runs on: node checks, by the agent as a child. */
+/* Validates this machine: node checks, by the agent as a child process. */
 int engine_validate_local(struct engine *e, const struct bare_req *req, struct report *ret, struct gp_error *err);
-/* Every machine of a hosts file (providers/ssh/hosts.h), over SSH, gang checks too. The engine was opened
- * with `scratch`. What stays on a host is the agent in ~/.gpuprov. */
+/* Validates every machine of a hosts file (providers/ssh/hosts.h) over SSH, gang checks too. The engine must be opened
+ * with `scratch`. Only the agent stays on a host, in ~/.gpuprov. */
 int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req, struct report *ret,
                           struct gp_error *err);
-/* The last report. -GP_ENOTFOUND with what to do. */
+/* Reads the last report from the journal. -GP_ENOTFOUND: there is none; err has the next step. */
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err);
 /* The figures of the stack's runs, oldest first: {"schema": "gpuprov/history/v1", "stack", "runs": [{"run",
  * "uid", "started", "took_ms", "ready", "nodes", "figures": [{"check", "metric", "unit", "n", "median", "worst",
  * "worst_node", "worst_gpu"}]}]}. New reference. -GP_ENOTFOUND: none was kept. */
 int engine_history(struct engine *e, const char *name, json_t **ret, struct gp_error *err);
-/* Events of a stack (JSON lines, newest last) to `to`; slot -1: all. */
+/* Writes the events of a stack to `to`, newest last; json: as JSON lines. slot -1: all. -GP_ENOTFOUND: no events. */
 int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json, struct gp_error *err);
 
-/* Everything `ssh` needs: an OpenSSH config for all nodes of the stack, aliases NAME-SLOT, written
- * below the state folder. *ret_path is the config's path; caller frees. */
+/* Writes an OpenSSH config for all nodes of the stack, with the aliases NAME-SLOT, below the state folder. *ret_path is
+ * the config's path; caller frees. */
 int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path, struct gp_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gc: what outlived its deadline is ended, and what a `down` could not settle, in every region of every
- * provider that opens. Only this owner's tags are touched. */
+/* The verb gc: destroys resources past their deadline, and those that a `down` could not settle, in every region of
+ * every provider that opens. Touches only resources with this owner's tag. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -15,14 +15,14 @@
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
 
-#define TOMBSTONE_MIN_AGE_S 3600 /* after that and its deadline nothing can come of a launch */
+#define TOMBSTONE_MIN_AGE_S 3600 /* after this and its deadline a launch can create nothing */
 
 static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
-/* One provider's things, and the tombstones that may speak of them. */
+/* One provider's resources, and the tombstones. */
 struct sweep {
     struct engine *e;
-    struct run *run; /* what was looked at */
+    struct run *run; /* its look: the places looked at */
     struct provider *p;
     struct resource_list all;
     struct intent_list stones;
@@ -31,7 +31,7 @@ struct sweep {
 
 static bool of_uid(const struct resource *r, const char *uid) { return alive(r) && strcmp(r->uid, uid) == 0; }
 
-/* Tags may give one uid to several names: what is ended is looked for by both. */
+/* Several stack names may have one uid in their tags, so both are compared. */
 static bool of_stack(const struct resource *r, const struct resource *of) {
     return of_uid(r, of->uid) && strcmp(r->stack, of->stack) == 0;
 }
@@ -49,7 +49,7 @@ static bool names(const struct intent *stone, const struct resource *r) {
            r->slot < stone->slot_first + stone->slot_count && r->attempt == stone->attempt;
 }
 
-/* What `down` ended and what came late: every machine of it is one that a tombstone names. */
+/* Whether `down` destroyed the stack: each machine that is there is named by a tombstone. */
 static bool buried(const struct sweep *w, const struct resource *of) {
     bool stone = false;
     for (size_t k = 0; k < w->stones.list.len; k++)
@@ -60,12 +60,12 @@ static bool buried(const struct sweep *w, const struct resource *of) {
         if (!of_stack(r, of) || r->kind != RES_INSTANCE) continue;
         bool named = false;
         for (size_t k = 0; k < w->stones.list.len; k++) named = named || names(&w->stones.list.items[k], r);
-        if (!named) return false; /* it lives again */
+        if (!named) return false; /* the stack was launched again */
     }
     return stone;
 }
 
-/* The stack may have nodes at other clouds too, as this journal knows. */
+/* Opens the other providers of the stack's resources in the journal. */
 static int open_its_others(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
@@ -74,7 +74,7 @@ static int open_its_others(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* Ends what bears this uid, whatever else has the stack's name by now. */
+/* Destroys the resources with this uid, even if the stack's name has another uid by now. */
 static int end_uid(struct sweep *w, const struct resource *of, struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct provider *p = NULL;
@@ -100,7 +100,7 @@ static bool is_left(const struct down_result *d, const char *id) {
     return false;
 }
 
-/* One stack: kept, or ended as a whole. Only what is really gone counts as ended. */
+/* One stack: kept, or destroyed as a whole. Only resources that are gone count as ended. */
 static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
                      struct gp_error *err) {
     bool end = of->uid[0] != '\0' && (expired(w, of) || buried(w, of));
@@ -115,7 +115,7 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
     return r;
 }
 
-/* Nothing of it is there, and nothing can come any more. */
+/* Closes the tombstones of launches that have no resources and can create none any more. */
 static int clear_tombstones(struct sweep *w, struct gp_error *err) {
     int r = 0;
     for (size_t k = 0; r == 0 && k < w->stones.list.len; k++) {
@@ -134,12 +134,12 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
     GP_AUTO_STRV struct strv done = {0};
     struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
     struct gp_error seen = {0};
-    int first = look_list(w->run, w->p, &req, &w->all, &seen); /* what it did show is swept all the same */
+    int first = look_list(w->run, w->p, &req, &w->all, &seen); /* the listed resources are swept anyway */
     if (first == -GP_ECANCELLED) {
         if (err != NULL) *err = seen;
         return first;
     }
-    first = 0; /* said at the end, with all other places */
+    first = 0; /* reported at the end, with all other places */
     struct gp_error stones = {0};
     int r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, &stones);
     if (r != 0) {
@@ -159,7 +159,7 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
             if (err != NULL) *err = why;
         }
     }
-    bool whole = coverage_whole(&w->run->look.covered); /* only then nothing is there */
+    bool whole = coverage_whole(&w->run->look.covered); /* only then absence is certain */
     return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
 }
 
@@ -171,7 +171,7 @@ static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct
     return r;
 }
 
-/* A stack that the journal knows, past its deadline: what ended by itself is proven gone and forgotten. */
+/* A stack of the journal past its deadline: verifies that it is gone, destroys the rest, and forgets it. */
 static int gc_remembered(struct engine *e, const struct stack *s, struct gc_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct down_result gone = {0};
@@ -180,7 +180,7 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     int r = run_open_ending(e, NULL, s->name, &run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
-    /* the deadline is one of the cloud's clock: this machine's may be wrong by hours */
+    /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
     bool over =
         r == 0 && str_eq(run->stack.uid, s->uid) && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
     if (over) r = teardown(run, &gone, err);
@@ -210,7 +210,7 @@ static int gc_journal(struct engine *e, const char *provider, struct gc_result *
     return r != 0 ? r : first;
 }
 
-/* *ret_asked: the provider could be asked. One that could not is a gap in what was looked at. */
+/* *ret_asked: the provider opened. One that did not open is recorded as not looked at. */
 static int gc_one(struct engine *e, const struct provider_ops *ops, bool dry_run, struct gc_result *ret,
                   bool *ret_asked, struct gp_error *err) {
     struct run *run = NULL; /* one run each: owners differ by cloud */
@@ -236,7 +236,7 @@ static int gc_one(struct engine *e, const struct provider_ops *ops, bool dry_run
     return r;
 }
 
-/* What keeps "that is all" from being true: places nobody looked at, machines whose tags are not understood. */
+/* Fails if the result is incomplete: places that were not looked at, billed resources with unreadable tags. */
 static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
     int r = look_gap_error(&ret->looked, "gc", err);
     return r == 0 ? look_unreadable_error(&ret->unreadable, "gc", err) : r;
@@ -263,7 +263,7 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
     struct gp_error gap = {0};
     if (gc_verdict(ret, &gap) != 0 && (first.code == GP_OK || gap.code == GP_EBILLED) && first.code != GP_ECANCELLED)
         first = gap;
-    if (first.code == GP_OK && asked == 0) return gp_fail(err, GP_EENV, "no provider could be asked");
+    if (first.code == GP_OK && asked == 0) return gp_fail(err, GP_EENV, "no provider could be queried");
     if (err != NULL) *err = first;
     return -(int)first.code;
 }

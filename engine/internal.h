@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of engine/ need of engine.c; the verbs do not see it. */
+/* Functions of engine.c for the other files of engine/, not for the verbs. */
 #ifndef GP_ENGINE_INTERNAL_H
 #define GP_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
 
-/* A private folder in place of the state folder, for an engine that was opened with `scratch`; removed when it
- * is closed. */
+/* Makes a private state folder for an engine that was opened with `scratch`; engine_close removes it. */
 int engine_scratch_folder(struct engine *e, struct gp_error *err);
-/* Remembers for the second Ctrl-C. */
+/* Adds an id to engine_billed_ids, or removes it. Callable from any thread. */
 void engine_note_billed(struct engine *e, const char *id, bool billed);
 
 #endif

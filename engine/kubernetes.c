@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the condition GPUValidated of a Kubernetes node, out of a pod: read the node, patch its status. The
- * service account's token and CA, the API's address from the pod's environment. Nothing else of the node is
- * touched: taints and cordons are left to controllers that watch conditions. The verb's thread. */
+/* Writes the condition GPUValidated of a Kubernetes node from inside a pod: reads the node, then patches its status.
+ * Uses the service account's token and CA, and the API's address in the pod's environment. Changes nothing else of the
+ * node: taints and cordons are left to controllers that watch conditions. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/kubernetes.h"
@@ -35,7 +35,7 @@ static void kube_clear(struct kube *k) {
 static int read_token(struct kube *k, struct gp_error *err) {
     GP_AUTO_STR struct str token = {0};
     int r = fs_read(ACCOUNT "/token", 65536, &token, err);
-    if (r != 0) return gp_wrap(err, "no service account (automountServiceAccountToken)");
+    if (r != 0) return gp_wrap(err, "the pod has no service account token (automountServiceAccountToken)");
     GP_AUTO_FREE char *value = xasprintf("Bearer %s", str_trim(token.s));
     explicit_bzero(token.s, token.len);
     http_fields_add(&k->headers, "Authorization", value);
@@ -47,9 +47,10 @@ static int kube_open(struct kube *k, const char *node, const struct gp_cancel *c
     const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
     if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0')
         return gp_fail(err, GP_EENV, "not in a pod: KUBERNETES_SERVICE_HOST and _PORT are not set");
-    int64_t number = 0; /* the token goes where these say */
+    int64_t number = 0; /* the token is sent to this address */
     if (!form_host(host) || strchr(host, '%') != NULL || !str_to_i64(port, 1, 65535, &number))
-        return gp_fail(err, GP_EENV, "KUBERNETES_SERVICE_HOST '%.80s' or _PORT '%.20s' is no host or port", host, port);
+        return gp_fail(err, GP_EENV, "KUBERNETES_SERVICE_HOST '%.80s' or _PORT '%.20s' is not a host or port", host,
+                       port);
     bool ipv6 = strchr(host, ':') != NULL;
     GP_AUTO_STR struct str url = {0};
     str_addf(&url, "https://%s%s%s:%s/api/v1/nodes/", ipv6 ? "[" : "", host, ipv6 ? "]" : "", port);
@@ -62,13 +63,13 @@ static int kube_open(struct kube *k, const char *node, const struct gp_cancel *c
                   : r;
 }
 
-/* A server's 500 is its trouble too: reading is harmless, and a patch says the same again. */
+/* A 500 is retried too, because reading and repeating the patch are harmless. */
 static enum http_verdict judge(void *ctx, const struct http_resp *resp) {
     (void)ctx;
     return resp->status == 429 || resp->status >= 500 ? HTTP_TROUBLE : HTTP_DONE;
 }
 
-/* The API says why in a Status object. */
+/* The reason is in the API's Status object. */
 static int refused(const struct kube *k, const struct http_resp *resp, const char *what, struct gp_error *err) {
     GP_AUTO_JSON json_t *j = NULL;
     const char *why = "";
@@ -155,7 +156,7 @@ int kubernetes_condition(const char *node, const struct report *r, enum node_che
     for (int i = 0; rc == 0 && i < CONFLICTS; i++) {
         gp_error_clear(&why);
         rc = write_once(&k, r, verdict, &why);
-        if (rc != -GP_EEXISTS) break; /* somebody wrote at the same time: what they wrote is read again */
+        if (rc != -GP_EEXISTS) break; /* a concurrent write: the node is read again */
         rc = i + 1 < CONFLICTS ? 0 : rc;
     }
     if (rc != 0 && err != NULL) *err = why;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb logs: what the event log of a stack says, as lines for people or as they are. */
+/* The verb logs: prints the event log of a stack, formatted or as JSON lines. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -14,7 +14,7 @@ struct show {
     size_t said;
 };
 
-/* A file is data: what it says must not steer the terminal, whoever wrote it. */
+/* The text of a log must not control the terminal, so str_one_line cleans it. */
 static void print_event(FILE *to, const json_t *j) {
     int64_t node = json_int(j, "node", -1);
     const char *step = json_str(j, "step", "");
@@ -35,7 +35,7 @@ static void take(void *ctx, const char *line, size_t n) {
     GP_AUTO_JSON json_t *j = json_loadb(line, n, 0, NULL);
     if (j == NULL || (s->slot >= 0 && json_int(j, "node", -1) != s->slot)) return;
     GP_AUTO_STR struct str text = {0};
-    if (s->json) str_add_json_text(&text, line, n); /* an older version wrote it, or nobody knows who */
+    if (s->json) str_add_json_text(&text, line, n); /* the writer may be another version */
     if (s->json) fwrite(text.s, 1, text.len, s->to);
     else print_event(s->to, j);
     s->said++;
@@ -49,6 +49,6 @@ int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool jso
     if (strchr(name, '/') == NULL) event_log_read(&log, take, &s, &found);
     event_log_clear(&log);
     if (s.said > 0) return 0;
-    if (found && slot >= 0) return gp_fail(err, GP_ENOTFOUND, "the logs of '%s' say nothing of a node %d", name, slot);
-    return gp_fail(err, GP_ENOTFOUND, "there are no logs of a stack '%s' on this machine", name);
+    if (found && slot >= 0) return gp_fail(err, GP_ENOTFOUND, "the log of '%s' has no events of node %d", name, slot);
+    return gp_fail(err, GP_ENOTFOUND, "there is no log of a stack '%s' on this machine", name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This machine as its kernel says it: boot, NVIDIA's driver, GPUs. Loads no library of NVIDIA's. */
+/* Reads this machine's boot id, NVIDIA driver and GPUs from the kernel. Loads no NVIDIA library. */
 #include "base/gp_base.h"
 
 #include "engine/machine.h"
@@ -11,7 +11,7 @@
 #define NVIDIA_PROC "/proc/driver/nvidia"
 #define FACT_MAX 65536
 
-/* Files in /proc say no size: read as they come. */
+/* Files in /proc have no size, so they are read to their end. */
 static bool read_fact(const char *path, struct str *ret) {
     FILE *f = fopen(path, "re");
     if (f == NULL) return false;
@@ -57,7 +57,7 @@ static void take_gpu(struct machine *m, const char *pci) {
 int machine_read(struct machine *ret, struct gp_error *err) {
     GP_AUTO_STR struct str boot = {0};
     if (!read_fact("/proc/sys/kernel/random/boot_id", &boot))
-        return gp_fail(err, GP_EENV, "this machine's boot id cannot be read (/proc is not mounted?)");
+        return gp_fail(err, GP_EENV, "this machine's boot id cannot be read; check that /proc is mounted");
     str_put(ret->boot_id, sizeof ret->boot_id, str_trim(boot.s));
     take_driver(ret);
     DIR *d = opendir(NVIDIA_PROC "/gpus");
@@ -93,5 +93,5 @@ int machine_gpu_count(void) {
         if (str_starts(e->d_name, "nvidia") && str_to_i64(e->d_name + strlen("nvidia"), 0, 255, &index)) n++;
     }
     if (d != NULL) closedir(d);
-    return n > 0 ? n : count_on_bus(); /* a driver that is not there must not look like no GPU */
+    return n > 0 ? n : count_on_bus(); /* a missing driver must not look like a machine without GPUs */
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What would change, what it costs, who ends it. Asks clouds and changes nothing. */
+/* The verb plan: the changes that `up` would make, their price, and who enforces the deadline. Queries the providers
+ * and changes nothing. */
 #include "base/gp_base.h"
 
 #include "engine/plan.h"
@@ -12,8 +13,8 @@
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
-/* The offers from `first` on state who ends their nodes. Those that only gc would end are left out, unless the spec
- * accepts that; -GP_EUSAGE when that leaves none. */
+/* Sets who enforces the deadline for the offers from `first` on. Drops those that only gc would terminate, unless the
+ * spec accepts that; -GP_EUSAGE if none remains. */
 static int check_ends(const struct run *run, const struct provider_ops *ops, size_t first, struct offer_list *l,
                       struct gp_error *err) {
     size_t kept = first;
@@ -31,14 +32,13 @@ static int check_ends(const struct run *run, const struct provider_ops *ops, siz
     l->list.len = kept;
     if (!none) return 0;
     int r = gp_fail(err, GP_EUSAGE,
-                    "%s: only 'gpuprov gc' would terminate these nodes at the deadline, wherever somebody runs it; "
-                    "'limits: {unattended: accept}' in the spec accepts that",
+                    "%s: only 'gpuprov gc' would terminate these nodes at the deadline; set "
+                    "'limits: {unattended: accept}' in the spec to accept that",
                     ops->name);
     if (err != NULL) err->scope = GP_SCOPE_OFFER;
     return r;
 }
 
-/* Every offer of the spec, ranked. An entry that has none is noted; only if all have none it fails. */
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str reasons = {0};
     GP_AUTO_STRV struct strv missing = {0};
@@ -95,7 +95,7 @@ static void add_existing(struct run *run, struct plan *plan) {
         if (i >= run->spec->nodes)
             add_item(plan, PLAN_DESTROY, i, 1, "the spec has fewer nodes", "node %d: %s", i, n->res.id);
         else if (n->rec.phase == NODE_READY && str_eq(run->stack.spec_hash, run->spec->hash))
-            add_item(plan, PLAN_KEEP, i, 1, "proven", "node %d: %s", i, n->res.id);
+            add_item(plan, PLAN_KEEP, i, 1, "validated", "node %d: %s", i, n->res.id);
         else
             add_item(plan, PLAN_RESUME, i, 1,
                      n->rec.phase == NODE_READY ? "the spec changed" : node_phase_name(n->rec.phase), "node %d: %s", i,
@@ -103,7 +103,7 @@ static void add_existing(struct run *run, struct plan *plan) {
     }
 }
 
-/* Second machines and stopped ones: `up` ends them. */
+/* Second machines and stopped ones: `up` destroys them. */
 static void add_extras(const struct finding *found, struct plan *plan) {
     for (size_t i = 0; i < found->extras.list.len; i++) {
         const struct resource *r = &found->extras.list.items[i];
@@ -126,7 +126,7 @@ static int count_missing(const struct run *run, int *ret_first) {
 static void add_notes(struct plan *plan, const struct provider_ops *ops) {
     if (ops->note != NULL) strv_add(&plan->notes, ops->note);
     if (!ops->unique_claim)
-        strv_take(&plan->notes, xasprintf("%s: nothing keeps a stack's name unique there: run one gpuprov at a "
+        strv_take(&plan->notes, xasprintf("%s: a stack's name is not reserved there: run one gpuprov at a "
                                           "time on this stack",
                                           ops->name));
 }
@@ -150,7 +150,7 @@ static const char *type_of(const struct intent *in, json_t *offer) {
     return type[0] != '\0' ? type : resource_kind_name(in->kind);
 }
 
-/* Launches whose outcome is not known: what `up` does about them comes before anything else. */
+/* Launches whose outcome is not known: `up` settles them first. */
 static void add_unknown(const struct run *run, const struct finding *found, struct plan *plan) {
     for (size_t i = 0; i < found->unknown.list.len; i++) {
         const struct intent *in = &found->unknown.list.items[i];
@@ -160,9 +160,9 @@ static void add_unknown(const struct run *run, const struct finding *found, stru
         if (json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0) offer = NULL;
         time_format_utc(at, sizeof at, in->created_s);
         add_item(plan, PLAN_SETTLE, in->slot_first, in->slot_count,
-                 str_eq(in->spec_hash, run->spec->hash) ? "its outcome is not known: looked for, then repeated"
-                                                        : "for an earlier spec: looked for, not repeated",
-                 "the launch of %d x %s at %s %s, asked for at %s", in->slot_count, type_of(in, offer), in->provider,
+                 str_eq(in->spec_hash, run->spec->hash) ? "its outcome is not known: searched for, then repeated"
+                                                        : "for an earlier spec: searched for, not repeated",
+                 "the launch of %d x %s at %s %s, requested at %s", in->slot_count, type_of(in, offer), in->provider,
                  in->zone[0] ? in->zone : in->region, at);
     }
 }

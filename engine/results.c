@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Freeing what the verbs return. */
+/* Frees the results of the verbs. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The OpenSSH config of a stack, for the verb ssh and for scp, rsync and editors: reading only. */
+/* Writes the OpenSSH config of a stack, for the verb ssh, scp, rsync and editors. Changes no resource. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -39,8 +39,8 @@ int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, 
     }
     if (r == 0 && usable == 0)
         r = gp_fail(err, GP_ENOTFOUND,
-                    "'%s' has no node that can be entered: 'gpuprov status %s' "
-                    "shows them",
+                    "'%s' has no node with an SSH address: 'gpuprov status %s' "
+                    "lists the nodes",
                     name, name);
     GP_AUTO_FREE char *path = r == 0 ? fs_join(dir, "ssh_config") : NULL;
     if (r == 0) r = fs_write_atomic(path, out.s, out.len, 0600, err);

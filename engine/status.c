@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status and the ssh config: reading only. A cloud that cannot be asked is said, and the
- * journal's memory shown instead. */
+/* The verb status: reads only. If a provider cannot be queried, it reports that and shows the journal. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -12,7 +11,7 @@
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
-/* The journal's own picture, for when the cloud is not asked or does not answer. */
+/* Fills the run from the journal, if the provider is not queried or does not answer. */
 static int from_memory(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (run->stack.uid == NULL) return 0;
@@ -21,7 +20,7 @@ static int from_memory(struct run *run, struct gp_error *err) {
     return r == 0 ? reconcile_listing(run, &known, NULL, err) : r;
 }
 
-/* The stack lives at a provider that costs money, and nobody could look. */
+/* Whether the stack may be at a billed provider. Called if the providers could not be queried. */
 static bool may_be_billed(const struct run *run) {
     for (size_t i = 0; i < run->providers.len; i++)
         if (run->providers.items[i]->ops->billed) return true;
@@ -36,14 +35,14 @@ static int ask(struct run *run, struct gp_error *err) {
     return -(int)gap->why.code;
 }
 
-/* What the view rests on: the clouds as far as they were read, else this machine's memory. */
+/* Builds one view, from the providers as far as they were read, else from the journal. */
 static int one_view(struct run *run, bool refresh, struct stack_view_list *ret, struct gp_error *err) {
     struct gp_error why = {0}, second = {0};
     struct stack_view v = {.remembered = !refresh};
     int r = refresh ? ask(run, &why) : from_memory(run, &why);
     if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
     if (r != 0 && refresh) {
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "status", "shown from this machine's memory only: %s", why.msg);
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "status", "shown from the journal only: %s", why.msg);
         v.remembered = true;
         if (from_memory(run, &second) != 0) r = -(int)second.code;
         else second = (struct gp_error){0};
@@ -82,7 +81,7 @@ int engine_status(struct engine *e, const char *name, const struct spec *spec, b
         struct engine_opts saved = e->opts;
         e->opts.owner = s->owner;
         struct gp_error why = {0};
-        int one = status_one(e, s->name, NULL, refresh, ret, &why); /* one that cannot be asked hides no other */
+        int one = status_one(e, s->name, NULL, refresh, ret, &why); /* a failure does not hide the other stacks */
         e->opts = saved;
         if (one == 0) continue;
         int code = gp_exit_code(why.code);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* House-keeping in the state folder, after down and gc. */
+/* Removes old files from the state folder, after down and gc. */
 #include "base/gp_base.h"
 
 #include "engine/tidy.h"

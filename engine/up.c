@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The story: spec, offers, launch the gang, each node, the barrier, gang checks, ready. Each line is
- * one call into one folder. What an earlier run left is taken up where it stopped. */
+/* The verb up: offers, launch of the gang, work on each node, gang checks, verdict. Resumes an earlier run where it
+ * stopped. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -43,7 +43,7 @@ static bool any_missing(const struct run *run) {
     return false;
 }
 
-/* Asked before anything is claimed: a spec that nothing can fulfil leaves nothing behind. */
+/* Offers are found before the claim, so that a spec without offers leaves nothing behind. */
 static int find_offers(struct run *run, struct gp_error *err) {
     if (!any_missing(run) || run->offers.list.len > 0) return 0;
     return plan_offers(run, &run->offers, err);
@@ -52,7 +52,7 @@ static int find_offers(struct run *run, struct gp_error *err) {
 static int launch(struct run *run, struct gp_error *err) {
     run_nodes_alloc(run, run->spec->nodes);
     if (!any_missing(run)) return 0;
-    int r = find_offers(run, err); /* settling or ending machines may have changed what is missing */
+    int r = find_offers(run, err); /* settling or destroying machines may have changed which nodes are missing */
     return r != 0 ? r : launch_missing(run, &run->offers, err);
 }
 
@@ -66,11 +66,10 @@ static bool all_ready(const struct run *run, const struct finding *found) {
     return true;
 }
 
-/* Ready is what was proven and is still there: each node is looked at, since one that was rebooted or
- * does not answer has to be proven again. */
+/* Connects to each READY node, because one that was rebooted or does not answer must be validated again. */
 static int nothing_to_do(struct run *run, struct finding *found, struct up_result *ret, struct gp_error *err) {
     if (!all_ready(run, found) || kept_report_read(run->e, run->stack.uid, &ret->report, NULL) != 0) return 0;
-    if (!kept_report_proves(run, &ret->report)) { /* records and report of two runs: neither is believed */
+    if (!kept_report_proves(run, &ret->report)) { /* records and report are of different runs: both are ignored */
         report_clear(&ret->report);
         return 0;
     }
@@ -78,15 +77,15 @@ static int nothing_to_do(struct run *run, struct finding *found, struct up_resul
     if (r == 0) r = work_look_again(run, &ret->nothing_to_do, err);
     if (ret->nothing_to_do) return r;
     report_clear(&ret->report);
-    return r == 0 ? adopt_stack(run, found, err) : r; /* a machine may have ended meanwhile */
+    return r == 0 ? adopt_stack(run, found, err) : r; /* a machine may have terminated meanwhile */
 }
 
-/* A launch that was refused everywhere takes its claim back: it is in nobody's way then. */
+/* After a launch that was refused everywhere the claim is removed, so that it blocks nobody. */
 static bool was_refused(int r) {
     return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EMONEY || r == -GP_EAUTH || r == -GP_EUSAGE;
 }
 
-/* From the spec to machines that are there. */
+/* From the spec to launched machines. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
     int r = validate_choose(run->spec, &run->validation.plan, err);
@@ -122,15 +121,15 @@ static int make_ready(struct run *run, struct up_result *ret, struct gp_error *e
     return r;
 }
 
-/* After a failure or Ctrl-C: nothing is left unsaid. */
+/* Reports the existing nodes after a failure or Ctrl-C. */
 static void say_what_is_there(struct run *run) {
     int there = 0;
     for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists;
     if (there > 0)
         run_event(run, -1, NODE_FAILED, EVENT_WARN, "",
-                  "%d node%s of '%s' %s still there: 'gpuprov "
-                  "up' goes on from here, 'gpuprov down %s' ends %s",
-                  there, there == 1 ? "" : "s", run->stack.name, there == 1 ? "is" : "are", run->stack.name,
+                  "%d node%s of '%s' %s: 'gpuprov "
+                  "up' continues, 'gpuprov down %s' destroys %s",
+                  there, there == 1 ? "" : "s", run->stack.name, there == 1 ? "exists" : "exist", run->stack.name,
                   there == 1 ? "it" : "them");
 }
 
@@ -145,7 +144,8 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
         say_what_is_there(run);
     }
     coverage_merge(&ret->looked, &run->look.covered);
-    if (r == 0 && ret->nothing_to_do) r = look_gap_error(&run->look.covered, "every node is ready, but", err);
+    if (r == 0 && ret->nothing_to_do)
+        r = look_gap_error(&run->look.covered, "every node that was looked at is ready", err);
     struct gp_error second = {0};
     int v = run->stack.uid != NULL ? view_fill(run, &ret->view, &second) : 0;
     if (v != 0 && r == 0) {

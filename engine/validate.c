@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb validate: the suite again on the nodes of a stack that was set up before. */
+/* The verb validate: runs the checks on the nodes of an existing stack. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -15,12 +15,13 @@
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
 
-/* What can be validated: a stack with machines, a spec, and a key to get in. */
+/* Finds a stack with machines, its spec and its login key. */
 static int find_stack(struct run *run, struct gp_error *err) {
     int r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
     if (r == 0 && !run_any_exists(run))
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: 'gpuprov up' makes one", run->stack.name);
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: run 'gpuprov up' to launch it",
+                    run->stack.name);
     if (r == 0 && run->spec == NULL)
         r = gp_fail(err, GP_EUSAGE,
                     "the spec of '%s' is not in this machine's journal: give the "

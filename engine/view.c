@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a stack is shown: from a reconciled run (or only the journal) to plain data. No I/O except the
- * journal. */
+/* Builds the view of a stack from a run, reconciled or read from the journal. No I/O except the journal. */
 #include "base/gp_base.h"
 
 #include "engine/view.h"
@@ -19,7 +18,7 @@ static char *verdict_of(const struct run_node *n, const struct resource *r) {
     switch (n->rec.phase) {
     case NODE_READY: return xstrdup("ready");
     case NODE_FAILED: return xasprintf("failed: %s", n->rec.note && n->rec.note[0] ? n->rec.note : "see the logs");
-    default: return xasprintf("not proven: %s", node_phase_name(n->rec.phase));
+    default: return xasprintf("not validated: %s", node_phase_name(n->rec.phase));
     }
 }
 
@@ -33,7 +32,7 @@ static const struct resource *former(const struct run *run, int slot) {
     return NULL;
 }
 
-/* Of a slot whose machine is no longer the node's. */
+/* The phase of a node without a machine in use. */
 static enum node_phase phase_of_former(const struct resource *r) {
     if (r == NULL) return NODE_PLANNED;
     if (r->state == RES_GONE) return NODE_GONE;
@@ -42,7 +41,7 @@ static enum node_phase phase_of_former(const struct resource *r) {
 
 static void add_node(const struct run *run, const struct run_node *n, struct stack_view *v) {
     const struct resource *r = n->exists ? &n->res : former(run, n->slot);
-    bool sure = coverage_whole(&run->look.covered); /* else it may have a machine where nobody looked */
+    bool sure = coverage_whole(&run->look.covered); /* else it may have a machine in a place that was not looked at */
     const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
     struct node_view node = {
         .slot = n->slot,
@@ -98,13 +97,13 @@ static const char *ends_of(const struct run *run) {
     return ops != NULL ? offer_ends_name(ops->ends) : "";
 }
 
-/* A node in a place that could not be looked at is shown from memory, and its verdict reports that. */
+/* A node in a place that could not be looked at is shown from the journal, and its verdict reports that. */
 static void mark_remembered(const struct run *run, struct stack_view *v) {
     for (size_t i = 0; i < v->nodes.len; i++) {
         struct node_view *n = &v->nodes.items[i];
         const struct resource *r = &run->nodes[n->slot].res;
         if (!run->nodes[n->slot].exists || look_is_seen(run, r->provider, r->region)) continue;
-        char *verdict = xasprintf("%s, as this machine remembers", n->verdict);
+        char *verdict = xasprintf("%s, from the journal", n->verdict);
         free(n->verdict);
         n->verdict = verdict;
         v->remembered = true;
@@ -114,7 +113,7 @@ static void mark_remembered(const struct run *run, struct stack_view *v) {
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     stack_copy(&v->stack, &run->stack);
     int wanted = run->spec != NULL ? run->spec->nodes : 0;
-    run_nodes_alloc(run, wanted); /* one that was never launched is not proven either */
+    run_nodes_alloc(run, wanted); /* also the nodes that were never launched */
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists || i < wanted) add_node(run, &run->nodes[i], v);
     for (size_t i = 0; i < run->others.list.len; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a stack is shown at the end of every verb. */
+/* Builds the view of a stack that the verbs show. */
 #ifndef GP_ENGINE_VIEW_H
 #define GP_ENGINE_VIEW_H
 
 #include "engine/run/run.h"
 
-/* From a run (reconciled, or remembered only) to plain data. Reads the journal, no cloud. */
+/* Fills v from a run, reconciled or read from the journal. Reads the journal, queries no provider. */
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err);
 
 #endif

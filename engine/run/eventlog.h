@@ -20,8 +20,8 @@ struct event_log {
 /* Opens no file, so that a query for an unknown stack creates none. */
 void event_log_init(struct event_log *l, const char *state_dir, const char *stack);
 void event_log_clear(struct event_log *l);
-/* Appends the event as one line in one write. Callers must not run at the same time. Errors: -GP_EIO; the next call tries
- * again. Blocks for the write only. */
+/* Appends the event as one line in one write. Callers must not run at the same time. Errors: -GP_EIO; the next call
+ * tries again. Blocks for the write only. */
 int event_log_add(struct event_log *l, const struct event *e, struct gp_error *err);
 /* Passes every whole line (with its newline) to take(), oldest first. If older lines were dropped, the first line
  * reports that. *ret_found: a log exists. */

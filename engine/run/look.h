@@ -27,7 +27,7 @@ bool look_is_in_account(const struct provider *p, const struct resource *r);
 void look_report(struct run *run);
 /* The short reason why a place was not looked at, and the next step; *ret_next is static. */
 void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next);
-/* -GP_EBILLED with the ids when some of these may be billed: they are neither destroyed nor reported as gone. Else 0. */
+/* -GP_EBILLED with the ids if some of these may be billed: they are neither destroyed nor reported as gone. Else 0. */
 int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err);
 
 #endif

@@ -70,9 +70,9 @@ struct run {
     struct event_sink sink;              /* forwards to e->sink and to the stack's event log */
     struct run_log log;
     struct run_lock lock;
-    struct offer_list offers; /* of up: ranked, asked once */
+    struct offer_list offers; /* of up: ranked, queried once */
     struct run_login login;
-    struct bootstrap_secret *secrets; /* read before anything is bought */
+    struct bootstrap_secret *secrets; /* read before anything is launched */
     size_t n_secrets;
 
     /* the stack's resources, as of the last reconcile */

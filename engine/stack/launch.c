@@ -77,7 +77,7 @@ static int take_created(struct run *run, const struct resource_list *made, const
         if (res->billed) engine_note_billed(run->e, res->id, true);
         run_nodes_alloc(run, res->slot + 1);
         struct run_node *n = &run->nodes[res->slot];
-        if (res->state == RES_GONE) { /* a settled launch whose machine has ended since */
+        if (res->state == RES_GONE) { /* a settled launch whose machine terminated since */
             n->rec.attempt = GP_MAX(n->rec.attempt, res->attempt);
             continue;
         }

@@ -174,7 +174,7 @@ def test_ctrl_c_says_what_is_there(gpuprov, spec):
     p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=300)
     assert p.returncode == 130, (out, err)
-    assert "2 nodes of 'intr' are still there" in err
+    assert "2 nodes of 'intr' exist" in err
     gpuprov("down", "intr")
 
 

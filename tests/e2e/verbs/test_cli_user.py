@@ -56,7 +56,7 @@ def test_status_of_a_slip_is_an_error(gpuprov, spec):
     r = gpuprov("status", "nothere", "--in", "local", "--json", code=1, timeout=300)
     assert r.json["error"]["code"] == "not-found" and "nothere" in r.err
     # nothing is remembered of it
-    assert "no logs" in gpuprov("logs", "nothere", code=1).err
+    assert "no log of" in gpuprov("logs", "nothere", code=1).err
     # a spec's stack may not be there yet
     gpuprov("status", spec(GOOD), timeout=300)
 
@@ -286,7 +286,7 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     assert not old.exists() and not any((gpuprov.state / "locks").iterdir())
     assert not any((gpuprov.state / "stacks").iterdir())
     last = json.loads(gpuprov("logs", "ux", "--json").out.splitlines()[-1])
-    assert (last["status"], last["text"]) == ("done", "2 resources ended, nothing is left")
+    assert (last["status"], last["text"]) == ("done", "2 resources destroyed, nothing is left")
 
 
 def test_known_host_compares_the_key_itself(gpuprov, tmp_path):

@@ -228,7 +228,7 @@ def test_where_it_cannot_work(pod, api, tmp_path):
     assert "not in a pod" in pod(code=UNKNOWN, KUBERNETES_SERVICE_HOST="").stderr
     for host, port in (("api@evil.example/", "443"), ("a b", "443"), ("127.0.0.1", "443/../x"), ("127.0.0.1", "0")):
         refused = pod(code=UNKNOWN, KUBERNETES_SERVICE_HOST=host, KUBERNETES_SERVICE_PORT=port).stderr
-        assert "is no host or port" in refused
+        assert "is not a host or port" in refused
     stranger = tmp_path / "stranger"
     stranger.mkdir()
     certificate(stranger, "ca")

@@ -235,7 +235,7 @@ static void test_validate_wants_a_bootstrap(void **state) {
     struct report report = {0};
     assert_int_equal(launch(f, &err), 0);
     assert_int_equal(engine_validate(f->e, "t", NULL, &report, &err), -GP_EBOOTSTRAP);
-    assert_non_null(strstr(err.msg, "never set up"));
+    assert_non_null(strstr(err.msg, "the bootstrap is not complete"));
     assert_false(report.ready);
     report_clear(&report);
 }
