@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation that aborts, and the cleanup functions behind GP_AUTO_*. Any thread. */
+/* Allocation that aborts when memory is out, and the cleanup functions behind GP_AUTO_*. Any thread. */
 #include "base/gp_base.h"
 
 #include <stdarg.h>
 #include <unistd.h>
 
 static void out_of_memory(void) {
-    static const char msg[] = "gpuprov: out of memory; what was created is in the journal: "
-                              "'gpuprov status' shows it, 'gpuprov down' ends it\n";
+    static const char msg[] = "gpuprov: out of memory; created resources are in the journal: "
+                              "'gpuprov status' lists them, 'gpuprov down' destroys them\n";
     ssize_t n = write(STDERR_FILENO, msg, sizeof msg - 1);
     (void)n;
     abort();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks, durations, and waits that hear cancellation. Any thread. */
+/* Clocks, durations, and waits that end on cancellation. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ int64_t clock_left_ms(int64_t deadline_ms) {
 int gp_cancel_init(struct gp_cancel *c, struct gp_error *err) {
     c->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_init(&c->state, 0);
-    if (c->efd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make an eventfd");
+    if (c->efd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create an eventfd");
     return 0;
 }
 

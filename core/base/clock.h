@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time and cancellation: monotonic milliseconds for every deadline, wall seconds for records, and
- * one eventfd that every wait hears. */
+ * one eventfd that every wait polls. */
 #ifndef GP_BASE_CLOCK_H
 #define GP_BASE_CLOCK_H
 
@@ -17,9 +17,9 @@ int64_t clock_left_ms(int64_t deadline_ms); /* >= 0; GP_NEVER for GP_NEVER */
 /* Deadline `timeout_ms` from now, saturating. */
 int64_t clock_deadline(int64_t timeout_ms);
 
-/* Cancellation: set once, never taken back. Safe to set from any thread. */
+/* Cancellation: set once, never cleared. Any thread may set it. */
 struct gp_cancel {
-    int efd;          /* readable once cancelled; -1 when not made */
+    int efd;          /* readable once cancelled; -1 when not created */
     atomic_int state; /* 0 running, 1 cancelled */
 };
 int gp_cancel_init(struct gp_cancel *c, struct gp_error *err);

@@ -37,7 +37,7 @@ int gp_fail_errno(struct gp_error *err, enum gp_code code, int errnum, const cha
         const char *text = strerror_r(errnum, buf, sizeof buf);
         size_t len = strlen(err->msg);
         snprintf(err->msg + len, sizeof err->msg - len, ": %s", text);
-        str_one_line(err->msg); /* it may have been cut within a character */
+        str_one_line(err->msg); /* the truncation may have split a character */
         const char *name = strerrorname_np(errnum);
         snprintf(err->detail, sizeof err->detail, "%s", name ? name : "errno");
     }

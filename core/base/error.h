@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors: one struct on the caller's stack, one line of text that says which node, what was tried
- * and what to do next. Functions that can fail return 0 or a negative enum gp_code. */
+/* Errors: one struct on the caller's stack with one line of text: the object, the cause and the next step.
+ * Functions that can fail return 0 or a negative enum gp_code. */
 #ifndef GP_BASE_ERROR_H
 #define GP_BASE_ERROR_H
 
@@ -9,31 +9,31 @@
 enum gp_code {
     GP_OK = 0,
     GP_EUSAGE = 1,      /* bad usage or spec: exit 1 */
-    GP_EENV = 2,        /* this machine lacks something: exit 1 */
+    GP_EENV = 2,        /* this machine lacks a requirement: exit 1 */
     GP_EIO = 3,         /* a local file or socket failed: exit 1 */
-    GP_ECAPACITY = 4,   /* the cloud has none: exit 3 */
-    GP_EQUOTA = 5,      /* the account may not have so many: exit 4 */
+    GP_ECAPACITY = 4,   /* the cloud has no capacity: exit 3 */
+    GP_EQUOTA = 5,      /* the account's quota is exceeded: exit 4 */
     GP_EAUTH = 6,       /* credentials or permissions: exit 5 */
     GP_EREACH = 7,      /* a node could not be reached: exit 6 */
     GP_EBOOTSTRAP = 8,  /* a node could not be bootstrapped: exit 6 */
     GP_EVALIDATE = 9,   /* exit 7 */
-    GP_EBILLED = 10,    /* something may still be billed: exit 8 */
+    GP_EBILLED = 10,    /* a resource may still be billed: exit 8 */
     GP_EJOB = 11,       /* exit 9 */
     GP_ECANCELLED = 12, /* exit 130 */
     GP_ETIMEOUT = 13,   /* the deadline of one operation; callers translate it */
-    GP_EUNKNOWN = 14,   /* a create whose outcome is not known: reconcile first, never the next offer */
+    GP_EUNKNOWN = 14,   /* the outcome of a create is unknown: reconcile before any other offer */
     GP_ENOTFOUND = 15,
     GP_EEXISTS = 16,
     GP_ETHROTTLED = 17, /* retry later, same place */
-    GP_EPROTO = 18,     /* the other side sent something malformed */
-    GP_ELOST = 19,      /* a connection was lost in the middle */
+    GP_EPROTO = 18,     /* the other side sent malformed data */
+    GP_ELOST = 19,      /* a connection was lost during an operation */
     GP_EINTERNAL = 20,
-    GP_EENDPOINT = 21, /* a cloud's endpoint cannot be talked to (DNS, refused, TLS): exit 1 */
+    GP_EENDPOINT = 21, /* a cloud's endpoint cannot be reached (DNS, refused, TLS): exit 1 */
     GP_EMONEY = 22,    /* the account cannot pay: no balance, spend limit, no means of payment: exit 4 */
     GP_CODE_MAX = 22
 };
 
-/* Which part produced it. */
+/* The part that produced the error. */
 enum gp_domain {
     GP_D_NONE = 0,
     GP_D_SPEC,
@@ -46,14 +46,14 @@ enum gp_domain {
     GP_D_OS
 };
 
-/* How far the failure of an offer or a create reaches: what it rules out, whatever its code. The engine goes on with
- * the rest and reports it. */
+/* The scope of a failed offer or create: everything in it is ruled out, whatever the code. The engine goes on with
+ * the rest and reports the failure. */
 enum gp_scope {
-    GP_SCOPE_NONE = 0, /* not said: the code decides */
+    GP_SCOPE_NONE = 0, /* not set: the code decides */
     GP_SCOPE_ZONE,     /* this type in this zone */
     GP_SCOPE_REGION,   /* this type in this region */
-    GP_SCOPE_OFFER,    /* this entry of the spec's offers, as with a parameter that it names and the cloud refuses */
-    GP_SCOPE_PROVIDER  /* all of this provider: its credentials, its account */
+    GP_SCOPE_OFFER,    /* this entry of the spec's offers: the cloud refuses a parameter of it */
+    GP_SCOPE_PROVIDER  /* the whole provider: its credentials, its account */
 };
 
 #define GP_ERROR_MSG_MAX 480
@@ -81,7 +81,7 @@ int gp_wrap(struct gp_error *err, const char *fmt, ...) GP_PRINTF(2, 3);
 void gp_error_clear(struct gp_error *err);   /* back to {0}, for a caller that handled it */
 int gp_exit_code(enum gp_code code);         /* ARCHITECTURE's table */
 const char *gp_code_name(enum gp_code code); /* "capacity", "quota", ... for --json */
-/* Of two exit codes the one to report: 8 > 5 > 4 > 3 > 6 > 7 > 9 > 1 > 130 > 2 > 0. */
+/* The one of two exit codes to report, by this order: 8 > 5 > 4 > 3 > 6 > 7 > 9 > 1 > 130 > 2 > 0. */
 int gp_exit_worst(int a, int b);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forms of foreign words, each in one place. Pure; any thread. */
+/* Checks the forms of foreign words. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "base/form.h"
@@ -11,7 +11,7 @@
 #define DIGITS "0123456789"
 #define HEX DIGITS "abcdef"
 
-/* min to max bytes, the first one of `first`, the others of `rest`. */
+/* True for min to max bytes, the first one in `first`, the others in `rest`. */
 static bool made_of(const char *s, const char *first, const char *rest, size_t min, size_t max) {
     if (s == NULL) return false;
     size_t n = strnlen(s, max + 1);

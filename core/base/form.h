@@ -17,13 +17,13 @@ bool form_stack(const char *s);
  * names of users and roles; no '/' (it is part of file and group names), no '*', '?' and '$' (EC2's filters
  * and IAM's policies give them a meaning). */
 bool form_owner(const char *s);
-/* FORM_OWNER_TEXT says it in an error. */
+/* FORM_OWNER_TEXT describes this form in errors. */
 #define FORM_OWNER_TEXT "a letter or digit, then letters, digits and ._+=,@-, at most 128 in all"
 /* A host key's fingerprint: "SHA256:" and 43 of base64, as ssh-keygen -l prints it. */
 bool form_fingerprint(const char *s);
 /* An IPv4 or IPv6 address without a zone. */
 bool form_address(const char *s);
-/* A host's name or address as ssh may be given it: letters, digits, '.', '-', '_', ':' and '%', not first '-';
+/* A host name or address that is safe to pass to ssh: letters, digits, '.', '-', '_', ':' and '%', not first '-';
  * at most 255. */
 bool form_host(const char *s);
 /* A login name: letters, digits and ._@+- , not first '-'; at most 64. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* File helpers around libc. Any thread. What depends on who the user is: home.c (it needs the name
- * service, which a static program must not link). */
+/* File helpers around libc. Any thread. Functions that depend on the user are in home.c, because they need the name
+ * service, which a static program must not link. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -27,7 +27,7 @@ int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err)
     for (;;) {
         ssize_t n = read(fd, buf, sizeof buf);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN) { /* a pipe whose writer takes its time */
+        if (n < 0 && errno == EAGAIN) { /* a pipe whose writer is slow */
             struct pollfd p = {.fd = fd, .events = POLLIN};
             if (poll(&p, 1, PIPE_WAIT_MS) != 0) continue;
             errno = ETIMEDOUT;
@@ -81,13 +81,13 @@ int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
 
 int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err) {
     GP_AUTO_FREE char *p = xstrdup(path);
-    if (p[0] == '\0') return gp_fail(err, GP_EIO, "could not make a folder: its name is empty");
+    if (p[0] == '\0') return gp_fail(err, GP_EIO, "could not create a folder: its name is empty");
     for (char *s = p + 1;; s++) {
         if (*s != '/' && *s != '\0') continue;
         char c = *s;
         *s = '\0';
         if (mkdir(p, c == '\0' ? mode : 0755) != 0 && errno != EEXIST)
-            return gp_fail_errno(err, GP_EIO, errno, "could not make the folder '%s'", path);
+            return gp_fail_errno(err, GP_EIO, errno, "could not create the folder '%s'", path);
         *s = c;
         if (c == '\0') return 0;
     }
@@ -145,7 +145,7 @@ int fs_random(void *p, size_t n, struct gp_error *err) {
 
 int fs_random_hex(char *dst, size_t n, struct gp_error *err) {
     unsigned char buf[64];
-    if (n > sizeof buf) return gp_fail(err, GP_EINTERNAL, "too many random bytes asked for");
+    if (n > sizeof buf) return gp_fail(err, GP_EINTERNAL, "too many random bytes requested");
     int r = fs_random(buf, n, err);
     if (r == 0) str_hex(dst, buf, n);
     return r;

@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-/* Reads a whole regular file, at most max bytes (larger: -GP_EIO that says so). ret: zeroed or
+/* Reads a whole regular file, at most max bytes (larger: -GP_EIO). ret: zeroed or
  * initialised str, appended to. ENOENT: -GP_ENOTFOUND. */
 int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err);
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */

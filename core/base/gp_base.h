@@ -29,8 +29,8 @@
         gp_v_;                        \
     })
 
-/* Allocation: never returns NULL; prints one line and aborts when memory is out (state on disk is
- * valid at all times, so an abort is a crash that is already tested). */
+/* Allocation: never returns NULL; prints one line and aborts when memory is out. The state on disk is
+ * valid at all times, so an abort is like any other crash. */
 void *xmalloc(size_t size);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t size);

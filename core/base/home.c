@@ -38,11 +38,11 @@ int fs_state_dir(char **ret, struct gp_error *err) {
     const char *xdg = getenv("XDG_STATE_HOME");
     GP_AUTO_FREE char *dir = NULL;
     bool named = own != NULL && own[0] != '\0';
-    /* one journal wherever it is called from: else machines that are paid for are not found again */
+    /* a relative path would give another journal in another folder, and billed machines would be lost */
     if (named && own[0] != '/')
         return gp_fail(err, GP_EUSAGE,
-                       "GPUPROV_STATE_DIR is '%.200s', which is not an absolute path: name the "
-                       "folder from '/' on",
+                       "GPUPROV_STATE_DIR '%.200s' is not an absolute path: set it to a path that "
+                       "begins with '/'",
                        own);
     if (named) {
         dir = xstrdup(own);

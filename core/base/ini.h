@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* INI as the AWS CLI writes it: [section], key = value, # and ; comments, nested (indented) values
+/* INI in the form of the AWS CLI: [section], key = value, # and ; comments, nested (indented) values
  * kept as text. */
 #ifndef GP_BASE_INI_H
 #define GP_BASE_INI_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON through jansson. Adds what jansson leaves to its caller: a depth cap before parsing, one
- * error text, reads by path. No I/O. Any thread, one value per thread. */
+/* JSON through jansson, with a depth cap before parsing, one error text and reads by path.
+ * No I/O. Any thread, one value per thread. */
 #include "base/gp_base.h"
 
 #include "base/json.h"
@@ -12,7 +12,7 @@ void json_cleanup(json_t **j) {
     *j = NULL;
 }
 
-/* Deepest nesting of brackets outside strings; right for valid JSON, which is all that counts. */
+/* Deepest nesting of brackets outside strings; exact for valid JSON only, which is sufficient. */
 static size_t depth_of(const char *text, size_t n) {
     size_t depth = 0, deepest = 0;
     bool in_string = false;
@@ -62,7 +62,7 @@ char *json_text_exact(const json_t *j, size_t indent) {
     /* 15 digits: 0.007 stays 0.007 */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) | (indent > 0 ? JSON_INDENT(indent) : JSON_COMPACT);
     char *text = json_dumps(j, flags);
-    return text != NULL ? text : xstrdup("null"); /* only a cycle or invalid UTF-8 gets here */
+    return text != NULL ? text : xstrdup("null"); /* only for a cycle or invalid UTF-8 */
 }
 
 char *json_text(const json_t *j, size_t indent) {

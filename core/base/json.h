@@ -14,11 +14,11 @@ void json_cleanup(json_t **j); /* decref */
 /* Parses exactly one value (duplicate keys and trailing text refused, depth capped at 64).
  * what: named in the error, e.g. "the reply of GetParameter". */
 int json_parse(const char *text, size_t n, const char *what, json_t **ret, struct gp_error *err);
-/* A string; what is no UTF-8 (a path may be anything) becomes '?'. NULL: null. New reference. */
+/* A string; bytes that are not UTF-8 (a path may have any) become '?'. NULL: null. New reference. */
 json_t *json_any_text(const char *s);
-/* Text in which nothing steers a terminal (str_steers); keys in insertion order. Caller frees. */
+/* Text without characters that steer a terminal (str_steers); keys in insertion order. Caller frees. */
 char *json_text(const json_t *j, size_t indent);
-/* The same with such characters as they are: only for text whose hash must not change. */
+/* The same with such characters unchanged: only for text whose hash must not change. */
 char *json_text_exact(const json_t *j, size_t indent);
 
 /* Reads of "a.b.c" ("a.0.c" for an element of a list); absent or of another type: the default. Never

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trace lines to stderr and the redactor they pass. Which parts are on is set once by main before
+/* Trace lines to stderr, and the redactor of secrets in them. main selects the traced parts once before
  * threads start; the list of secrets has its own mutex. Any thread may trace. */
 #include "base/gp_base.h"
 
@@ -31,9 +31,11 @@ int log_enable(const char *parts, struct gp_error *err) {
         while (part_names[p] != NULL && strcmp(part_names[p], list.v[i]) != 0) p++;
         if (strcmp(list.v[i], "all") == 0) on |= LOG_HTTP | LOG_SSH | LOG_STATE | LOG_NODE;
         else if (part_names[p] != NULL) on |= 1u << p;
-        else return gp_fail(err, GP_EUSAGE, "no trace part '%s'; there are: http, ssh, state, node, all", list.v[i]);
+        else
+            return gp_fail(err, GP_EUSAGE, "unknown trace part '%s'; valid parts: http, ssh, state, node, all",
+                           list.v[i]);
     }
-    if (on == 0) return gp_fail(err, GP_EUSAGE, "no trace part given; there are: http, ssh, state, node, all");
+    if (on == 0) return gp_fail(err, GP_EUSAGE, "no trace part given; valid parts: http, ssh, state, node, all");
     atomic_store(&parts_on, on);
     return 0;
 }
@@ -62,7 +64,7 @@ void log_trace(enum log_part part, const char *fmt, ...) {
     va_end(ap);
     GP_AUTO_FREE char *clean = log_redacted(line.s);
     str_one_line(clean + GP_MIN(head, strlen(clean)));
-    /* cut only what was redacted, so that no part of a secret is left at the end */
+    /* redact before cutting, so that no part of a secret is left at the end */
     size_t shown = GP_MIN(strlen(clean), (size_t)LOG_LINE_MAX);
     bool cut = line.truncated || clean[shown] != '\0';
     GP_AUTO_FREE char *whole = xasprintf("%.*s%s\n", (int)shown, clean, cut ? " ..." : "");
@@ -88,7 +90,7 @@ static void redact_one(const struct secret *value) {
     pthread_mutex_unlock(&lock);
 }
 
-/* A value of several lines is shown line by line: each of them is kept back as well. */
+/* A value of several lines is also redacted line by line, because output may show it so. */
 void log_redact(const struct secret *value) {
     redact_one(value);
     const char *end = secret_reveal(value) + value->len;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trace output (--trace=http,ssh,state) to stderr: code below engine says nothing else. Lines pass
- * the redactor: every secret registered with log_redact is replaced by '***'. */
+/* Trace output (--trace=http,ssh,state) to stderr; code below the engine prints nothing else. The redactor
+ * replaces every secret registered with log_redact by '***'. */
 #ifndef GP_BASE_LOG_H
 #define GP_BASE_LOG_H
 
@@ -13,7 +13,7 @@ enum log_part { LOG_HTTP = 1, LOG_SSH = 2, LOG_STATE = 4, LOG_NODE = 8 };
 int log_enable(const char *parts, struct gp_error *err);
 bool log_on(enum log_part part);
 void log_trace(enum log_part part, const char *fmt, ...) GP_PRINTF(2, 3);
-/* Remembers a value that no trace line may show (at least 6 bytes long; shorter is ignored). */
+/* Registers a value that no trace line may show. Values shorter than 6 bytes are ignored. */
 void log_redact(const struct secret *value);
 /* Replaces registered secrets in text, in place of each '***'; caller frees the result. */
 char *log_redacted(const char *text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Secrets are wiped before their memory goes back. Any thread. */
+/* Secret values; their memory is wiped before it is freed. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/secret.h"

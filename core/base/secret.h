@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A secret value: no %s for it, wiped on clear, compared in constant time. */
+/* A secret value: never printed with %s, wiped on clear, compared in constant time. */
 #ifndef GP_BASE_SECRET_H
 #define GP_BASE_SECRET_H
 

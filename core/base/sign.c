@@ -55,7 +55,7 @@ int sign_key_make(struct sign_key *ret, struct gp_error *err) {
     bool ok = key != NULL && out != NULL && public_of(key, &pub) &&
               PEM_write_bio_PKCS8PrivateKey(out, key, NULL, NULL, 0, NULL, NULL) == 1;
     long n = ok ? BIO_get_mem_data(out, &text) : 0;
-    if (n <= 0) return gp_fail(err, GP_EINTERNAL, "OpenSSL could not make an Ed25519 key");
+    if (n <= 0) return gp_fail(err, GP_EINTERNAL, "OpenSSL could not create an Ed25519 key");
     ret->pub = pub;
     secret_set(&ret->pem, text, (size_t)n);
     return 0;

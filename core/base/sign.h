@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ed25519 signatures through OpenSSL, the keys' text forms. Public keys are base64 of their DER
  * form, which is the middle line of their PEM file; a fingerprint is SHA256: and the base64 of that form's
- * SHA-256, as `openssl pkey -pubin -outform DER | openssl dgst -sha256 -binary | base64` says it. */
+ * SHA-256, as `openssl pkey -pubin -outform DER | openssl dgst -sha256 -binary | base64` prints it. */
 #ifndef GP_BASE_SIGN_H
 #define GP_BASE_SIGN_H
 

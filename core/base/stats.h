@@ -6,12 +6,11 @@
 
 #include "base/gp_base.h"
 
-/* The median: the middle one of the sorted values, with an even number of them the mean of the middle two.
- * 0 when n is 0. */
+/* The median: the middle sorted value; for an even number of values the mean of the middle two. 0 when n is 0. */
 double stats_median(const double *v, size_t n);
 /* The median absolute deviation: the median of the values' distances from `median`. 0 when n is 0. */
 double stats_mad(const double *v, size_t n, double median);
-/* The value that was measured at a share of the sorted values: place floor(share * (n - 1)), share 0 to 1.
+/* The measured value at a share (0 to 1) of the sorted values: index floor(share * (n - 1)).
  * 0 is the least, 1 the greatest; 0.5 is the lower one of the middle two where the median is their mean.
  * 0 when n is 0. */
 double stats_quantile(const double *v, size_t n, double share);

@@ -30,12 +30,12 @@ bool str_add_shquoted(struct str *s, const char *text);
 /* The UTF-8 character at text, n > 0 bytes left: its length and *ret, its code point. 0: not valid UTF-8. */
 size_t str_utf8(const char *text, size_t n, uint32_t *ret);
 /* Whether a character moves a cursor, turns text around or is invisible: C0, DEL, C1, bidi controls, zero
- * width characters, line separators, byte order marks, annotations, tags. No output carries one raw. */
+ * width characters, line separators, byte order marks, annotations, tags. All output escapes or replaces them. */
 bool str_steers(uint32_t c);
-/* Adds text as the inside of a JSON string, without the quotes: what JSON demands is escaped, and what
- * steers; invalid UTF-8 becomes U+FFFD. */
+/* Adds text as the inside of a JSON string, without the quotes. Escapes the characters that JSON requires and those
+ * that steer a terminal; invalid UTF-8 becomes U+FFFD. */
 bool str_add_json(struct str *s, const char *text, size_t n);
-/* Adds JSON text in which characters that steer are escaped (it has them within strings only); blanks and
+/* Adds JSON text with characters that steer a terminal escaped; they occur only within strings. Blanks and
  * newlines between values stay. The values are the same. */
 bool str_add_json_text(struct str *s, const char *json, size_t n);
 /* Makes text one line that cannot steer a terminal, in place: newline and tab become a blank; other

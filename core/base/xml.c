@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XML through expat into a tree of elements and text: what EC2 and STS answer with. Ignores
+/* XML replies of EC2 and STS, through expat into a tree of elements and text. Ignores
  * attributes and comments; refuses a DOCTYPE, so no entity can be defined. Any thread. */
 #include "base/gp_base.h"
 
@@ -16,7 +16,7 @@ struct build {
     struct xml_node *root, *open;
     struct str texts[XML_DEPTH_MAX]; /* character data of the open elements */
     size_t depth, nodes;
-    const char *refused; /* why we stopped the parser ourselves */
+    const char *refused; /* why our own code stopped the parser */
 };
 
 static void refuse(struct build *b, const char *why) {
@@ -53,7 +53,7 @@ static void XMLCALL on_end(void *ctx, const XML_Char *name) {
     if (b->refused != NULL || b->open == NULL) return;
     struct str *text = &b->texts[--b->depth];
     const char *s = text->s != NULL ? text->s : "";
-    /* what only separates child elements is not text */
+    /* blanks between child elements are not text */
     b->open->text = xstrdup(b->open->children.len > 0 && blank(s) ? "" : s);
     if (text->truncated) refuse(b, "an element holds too much text");
     b->open = b->open->parent;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML through libyaml's events into a tree with positions. Refuses what a spec has no use for
- * (anchors, aliases, tags, several documents, duplicate keys, keys that are not plain text).
- * Gives values as text: what is a number or a bool is the decoder's business. Any thread. */
+/* YAML through libyaml's events into a tree with positions. Refuses anchors, aliases, tags, several documents,
+ * duplicate keys and keys that are not plain text. Values stay text: the decoder recognizes numbers and bools.
+ * Any thread. */
 #include "base/gp_base.h"
 
 #include "base/yaml.h"
@@ -59,7 +59,7 @@ static int fail_parser(struct build *b) {
     const char *what = p->problem != NULL ? p->problem : "not valid YAML";
     if (p->error == YAML_READER_ERROR) return fail_at(b, mark_of_offset(b, p->problem_offset), what);
     if (p->error == YAML_SCANNER_ERROR && byte_at(b, p->problem_mark) == '\t')
-        return fail_at(b, p->problem_mark, "a tab stands where only spaces may indent");
+        return fail_at(b, p->problem_mark, "the indentation has a tab: use spaces only");
     if (p->context != NULL) {
         GP_AUTO_FREE char *both = xasprintf("%s (%s, line %zu)", what, p->context, p->context_mark.line + 1);
         return fail_at(b, p->problem_mark, both);
@@ -73,7 +73,7 @@ static bool wants_key(const struct yaml_node *parent) {
 
 static struct yaml_node *parent_of(const struct build *b) { return b->depth > 0 ? b->open[b->depth - 1] : NULL; }
 
-/* Makes a node and hangs it where it belongs. NULL: refused, err is set. */
+/* Creates a node and adds it to its parent. NULL: refused, err is set. */
 static struct yaml_node *add_node(struct build *b, enum yaml_kind kind, yaml_mark_t m) {
     struct yaml_node *parent = parent_of(b);
     const char *why = NULL;
@@ -110,8 +110,7 @@ static int refuse_duplicate_keys(struct build *b, const struct yaml_node *map) {
     qsort(keys, n, sizeof *keys, by_key_then_place);
     for (size_t i = 1; i < n; i++) {
         if (strcmp(keys[i - 1]->value, keys[i]->value) != 0) continue;
-        GP_AUTO_FREE char *what =
-            xasprintf("the key '%s' stands twice (first on line %u)", keys[i]->value, keys[i - 1]->line);
+        GP_AUTO_FREE char *what = xasprintf("duplicate key '%s' (first on line %u)", keys[i]->value, keys[i - 1]->line);
         return fail_at(b, (yaml_mark_t){.line = keys[i]->line - 1, .column = keys[i]->column - 1}, what);
     }
     return 0;
@@ -119,9 +118,9 @@ static int refuse_duplicate_keys(struct build *b, const struct yaml_node *map) {
 
 static int on_scalar(struct build *b, const yaml_event_t *e) {
     if (e->data.scalar.anchor != NULL)
-        return fail_at(b, e->start_mark, "anchors (&) are not used here: write the value out");
+        return fail_at(b, e->start_mark, "anchors (&) are not supported: write out the value");
     if (e->data.scalar.tag != NULL)
-        return fail_at(b, e->start_mark, "tags (!) are not used here; quote text that starts with !");
+        return fail_at(b, e->start_mark, "tags (!) are not supported: quote text that starts with '!'");
     const char *value = (const char *)e->data.scalar.value;
     if (strlen(value) != e->data.scalar.length) return fail_at(b, e->start_mark, "text with a NUL character");
     struct yaml_node *node = add_node(b, YAML_SCALAR, e->start_mark);
@@ -138,15 +137,15 @@ static int on_event(struct build *b, const yaml_event_t *e) {
         return 0;
     case YAML_DOCUMENT_END_EVENT: b->ended = true; return 0;
     case YAML_ALIAS_EVENT:
-        return fail_at(b, e->start_mark, "aliases (*) are not used here: write the value out, or quote it");
+        return fail_at(b, e->start_mark, "aliases (*) are not supported: write out the value, or quote it");
     case YAML_SCALAR_EVENT: return on_scalar(b, e);
     case YAML_SEQUENCE_START_EVENT:
     case YAML_MAPPING_START_EVENT: {
         bool map = e->type == YAML_MAPPING_START_EVENT;
         if ((map ? e->data.mapping_start.anchor : e->data.sequence_start.anchor) != NULL)
-            return fail_at(b, e->start_mark, "anchors (&) are not used here: write the value out");
+            return fail_at(b, e->start_mark, "anchors (&) are not supported: write out the value");
         if ((map ? e->data.mapping_start.tag : e->data.sequence_start.tag) != NULL)
-            return fail_at(b, e->start_mark, "tags (!) are not used here");
+            return fail_at(b, e->start_mark, "tags (!) are not supported: remove the tag");
         return add_node(b, map ? YAML_MAP : YAML_LIST, e->start_mark) != NULL ? 0 : -GP_EUSAGE;
     }
     case YAML_MAPPING_END_EVENT: b->depth--; return refuse_duplicate_keys(b, b->open[b->depth]);

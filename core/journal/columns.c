@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal's tables as data: a new field is one row here plus a migration in journal.c.
- * Pure apart from the statement handed in; any thread. */
+ * Pure except for the given statement; any thread. */
 #include "base/gp_base.h"
 
 #include "journal/columns.h"

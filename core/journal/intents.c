@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Intents: what was about to be asked of a cloud, word for word, and how it ended. */
+/* Intents: requests to a cloud, exactly as they are sent, and their outcomes. */
 #include "base/gp_base.h"
 
 #include "base/log.h"

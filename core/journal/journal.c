@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal on SQLite: opening, schema, and one function per change. Every public function takes
  * the one mutex, so any thread may call; each change is one transaction that is on disk when the
- * function returns. Deciding what a record means is the engine's business. */
+ * function returns. The engine interprets the records. */
 #include "base/gp_base.h"
 
 #include "journal/journal.h"
@@ -37,7 +37,7 @@ sqlite3_stmt *db_prepare(struct journal *j, const char *sql) {
     return s;
 }
 
-/* Runs a prepared change to its end and releases it. */
+/* Executes a prepared change and releases it. */
 int db_step_done(struct journal *j, sqlite3_stmt *s, const char *what, struct gp_error *err) {
     int rc = s == NULL ? SQLITE_ERROR : sqlite3_step(s);
     int r = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail_sql(j, err, what);
@@ -67,7 +67,7 @@ static bool damaged(const struct journal *j) {
     return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
 }
 
-/* "...unable to get the page. error code=266": what the disk said, and not what is on it. */
+/* True for "...unable to get the page. error code=266": the disk failed, the data is not damaged. */
 static bool says_unreadable(const char *said) {
     const char *code = strstr(said, "error code=");
     long n = code != NULL ? strtol(code + strlen("error code="), NULL, 10) & 0xff : 0;
@@ -78,7 +78,7 @@ static bool quick_check_ok(struct journal *j) {
     sqlite3_stmt *s = db_prepare(j, "PRAGMA quick_check(1)");
     int rc = s != NULL ? sqlite3_step(s) : SQLITE_ERROR;
     const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
-    /* a disk that cannot be read for a moment is no damage: only what was read and is wrong counts */
+    /* a temporary read error is not damage: only wrong data that was read counts */
     bool ok = said != NULL ? strcmp(said, "ok") == 0 || says_unreadable(said) : !damaged(j);
     sqlite3_finalize(s);
     return ok;
@@ -91,7 +91,7 @@ static int migrate(struct journal *j, struct gp_error *err) {
     if (user_version(j, &version) != 0) r = fail_sql(j, err, "read the schema's version");
     if (r == 0 && version > SCHEMA_VERSION) {
         r = gp_fail(err, GP_EENV,
-                    "the journal '%s' was written by a newer gpuprov (schema %d, this one knows %d): "
+                    "the journal '%s' was written by a newer gpuprov (schema %d, this one supports %d): "
                     "use that version, or set GPUPROV_STATE_DIR to another folder",
                     j->path ? j->path : "(memory)", version, SCHEMA_VERSION);
     }
@@ -103,16 +103,16 @@ static int migrate(struct journal *j, struct gp_error *err) {
         columns_create_sql(&table_nodes, &sql);
         str_add(&sql, "CREATE INDEX IF NOT EXISTS resources_uid ON resources(uid);"
                       "CREATE INDEX IF NOT EXISTS intents_uid ON intents(uid);");
-        r = exec_sql(j, sql.s, "make the tables", err);
+        r = exec_sql(j, sql.s, "create the tables", err);
     }
-    /* 2: which spec a launch was for; where a claim's stack may have resources, and in which account */
+    /* 2: the spec of a launch; the regions and the account of a claim */
     if (r == 0 && version == 1)
         r = exec_sql(j,
                      "ALTER TABLE intents ADD COLUMN spec_hash TEXT;"
                      "ALTER TABLE resources ADD COLUMN regions TEXT;"
                      "ALTER TABLE resources ADD COLUMN account TEXT;",
                      "migrate to schema 2", err);
-    /* 3: whether an intent makes the claim; where the cloud reports on what was asked for */
+    /* 3: whether an intent creates the claim; the cloud's operation that reports on a request */
     if (r == 0 && version >= 1 && version <= 2)
         r = exec_sql(j,
                      "ALTER TABLE intents ADD COLUMN claim INTEGER;"
@@ -126,7 +126,7 @@ static int migrate(struct journal *j, struct gp_error *err) {
     return db_finish(j, r, err);
 }
 
-/* Opens the file and proves that it is a sound journal; *ret_damaged says that it is not. */
+/* Opens the file and checks it; *ret_damaged: it is not a sound journal. */
 static int open_db(struct journal *j, bool *ret_damaged, struct gp_error *err) {
     *ret_damaged = false;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
@@ -417,7 +417,7 @@ int journal_report_get(struct journal *j, const char *uid, char **ret_json, stru
         sqlite3_finalize(s);
     } else if (rc == SQLITE_DONE) {
         sqlite3_finalize(s);
-        r = gp_fail(err, GP_ENOTFOUND, "this stack was not validated yet");
+        r = gp_fail(err, GP_ENOTFOUND, "this stack has no validation report yet: run 'gpuprov validate' first");
     } else {
         r = db_select_end(j, s, rc, err);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal: a memory of intentions (the cloud is the truth). SQLite, one connection, one mutex
- * inside (the one lock held across I/O); every function may be called from any thread and returns
+/* The journal: the record of intents and known resources; the cloud itself is the truth. SQLite, one connection,
+ * one mutex inside (the one lock held across I/O). Any thread may call every function; it returns
  * once the change is on disk (synchronous=EXTRA). Several processes may use one file: SQLite locks
- * it per transaction, 10 s busy time-out. */
+ * it per transaction, with a busy time-out of 10 s. */
 #ifndef GP_JOURNAL_H
 #define GP_JOURNAL_H
 
@@ -13,8 +13,8 @@
 
 struct journal;
 
-/* path NULL: ":memory:". Makes the file 0600, migrates forward, refuses a newer schema, sets a
- * damaged file aside as NAME.damaged-TIME (and says so through ret_damaged) and starts empty. */
+/* path NULL: ":memory:". Creates the file with mode 0600, migrates an older schema and refuses a newer one.
+ * *ret_damaged: the file was damaged, was renamed to NAME.damaged-TIME, and the journal is empty. */
 int journal_open(const char *path, struct journal **ret, bool *ret_damaged, struct gp_error *err);
 void journal_close(struct journal *j);
 
@@ -29,28 +29,28 @@ struct stack_list {
 };
 void stack_list_clear(struct stack_list *l);
 int journal_stacks(struct journal *j, struct stack_list *ret, struct gp_error *err);
-/* Forgets a stack and everything under it: only after all of it is gone. */
+/* Deletes a stack and all its records. Call it only when all its resources are gone. */
 int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *err);
 
 /* --- intents: committed before any call that creates something --- */
 enum intent_state {
-    INTENT_OPEN,     /* the call may be under way, or its outcome is unknown */
-    INTENT_DONE,     /* ids are in resources */
-    INTENT_FAILED,   /* the cloud said no: nothing was made */
-    INTENT_TOMBSTONE /* `down` could not settle it: gc looks again */
+    INTENT_OPEN,     /* the call may be in progress, or its outcome is unknown */
+    INTENT_DONE,     /* the created ids are in resources */
+    INTENT_FAILED,   /* the cloud refused: nothing was created */
+    INTENT_TOMBSTONE /* `down` could not settle it: gc checks again */
 };
 struct intent {
     int64_t id;      /* set by journal_intent */
     char *uid;       /* stack uid */
-    char *spec_hash; /* of the spec that asked for it; "" or NULL: not known (schema 1), or no node */
+    char *spec_hash; /* of the spec of the request; "" or NULL: unknown (schema 1), or not a node */
     char *provider, *region, *zone;
     enum resource_kind kind;
-    int slot_first, slot_count, attempt; /* -1, 0, 0 for what is not a node */
+    int slot_first, slot_count, attempt; /* -1, 0, 0 when it is not a node */
     char *token;
-    char *body;                    /* the whole request body, as it is sent */
+    char *body;                    /* the whole request body, as sent */
     char *offer;                   /* offer as JSON; "" */
-    char *operation;               /* where the cloud reports on a request that it accepted; "" */
-    bool claim;                    /* it makes the stack's claim */
+    char *operation;               /* the cloud's operation of an accepted request; "" */
+    bool claim;                    /* it creates the stack's claim */
     int64_t created_s, deadline_s; /* wall */
     enum intent_state state;
     char *note; /* last error code; "" */
@@ -60,26 +60,26 @@ struct intent_list {
     VEC_OF(struct intent) list;
 };
 void intent_list_clear(struct intent_list *l);
-/* Commits all of them in one transaction, or none; each id is set. */
+/* Commits all intents in one transaction, or none; sets each id. */
 int journal_intents_put(struct journal *j, struct intent_list *list, struct gp_error *err);
 /* The same for one. */
 int journal_intent(struct journal *j, struct intent *i, struct gp_error *err);
-/* Notes where the cloud reports on an intent that is open, before anything waits for it. -GP_ENOTFOUND: no
- * such intent is open. */
+/* Records the cloud's operation of an open intent, before the caller waits for it. -GP_ENOTFOUND: no such intent
+ * is open. */
 int journal_intent_operation(struct journal *j, int64_t id, const char *operation, struct gp_error *err);
-/* The ids that the reply named and the end of the intent, in one transaction. */
+/* Records the ids of the reply and ends the intent, in one transaction. */
 int journal_intent_done(struct journal *j, int64_t id, const struct resource_list *made, struct gp_error *err);
 int journal_intent_end(struct journal *j, int64_t id, enum intent_state state, const char *note, struct gp_error *err);
-/* Of a stack (uid NULL: of all), those in one of the states given as a bit set (1 << state). */
+/* Lists the intents of a stack (uid NULL: of all) in one of the states, a bit set of (1 << state). */
 int journal_intents(struct journal *j, const char *uid, unsigned states, struct intent_list *ret, struct gp_error *err);
 
 /* --- resources --- */
 int journal_resource_put(struct journal *j, const struct resource *r, struct gp_error *err);
 int journal_resources(struct journal *j, const char *uid, struct resource_list *ret, struct gp_error *err);
-/* Marks gone. Gone is terminal: a later put of the same id does not bring it back. */
+/* Marks a resource as gone. Gone is terminal: a later put of the same id does not change it. */
 int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err);
 
-/* --- nodes: how far each slot got, for resuming --- */
+/* --- nodes: the phase of each slot, for resuming --- */
 struct node_record {
     int slot, attempt;
     char *resource_id;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to core/journal: the open file, and the statements that its sources share. Each is called with
- * the lock held; NULL statements are passed on and reported by the one that ends them. */
+/* Private to core/journal: the open file, and the statements that its sources share. Callers hold the lock.
+ * A NULL statement is passed on; the function that finishes it reports the error. */
 #ifndef GP_JOURNAL_PRIVATE_H
 #define GP_JOURNAL_PRIVATE_H
 
@@ -17,12 +17,12 @@ struct journal {
 
 sqlite3_stmt *db_prepare(struct journal *j, const char *sql);
 void db_bind_text(sqlite3_stmt *s, int at, const char *text); /* 1-based; NULL text: NULL */
-/* Runs a prepared change to its end and releases it. */
+/* Executes a prepared change and releases it. */
 int db_step_done(struct journal *j, sqlite3_stmt *s, const char *what, struct gp_error *err);
 int db_begin(struct journal *j, struct gp_error *err);
 /* Commits when r is 0, else rolls back; returns the first failure. */
 int db_finish(struct journal *j, int r, struct gp_error *err);
-/* All columns of the table, then `more`, of the rows that `where` selects. */
+/* Selects all columns of the table, then `more`, of the rows that `where` selects. */
 sqlite3_stmt *db_select_all(struct journal *j, const struct table_def *t, const char *more, const char *where);
 int db_next_row(sqlite3_stmt *s); /* SQLite's code */
 /* After the reading loop: rc is the last step's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates: made from one node's part of a report, read back, compared with a machine. No I/O, no
- * clock: the caller says what time it is and which key it trusts. */
+/* Certificates: created from one node's part of a report, decoded, compared with a machine. No I/O, no
+ * clock: the caller checks expiry and whether it trusts the key. */
 #include "base/gp_base.h"
 
 #include "model/certificate.h"
@@ -22,7 +22,7 @@ void machine_clear(struct machine *m) {
     *m = (struct machine){0};
 }
 
-/* --- making --- */
+/* --- create --- */
 
 static void set_text(json_t *j, const char *name, const char *text) {
     json_object_set_new(j, name, json_any_text(text != NULL ? text : ""));
@@ -94,7 +94,7 @@ static json_t *payload_of(const struct report *r, const struct report_node *n, i
     return j;
 }
 
-/* DSSE's pre-authentication encoding: what the signature is over. */
+/* DSSE's pre-authentication encoding: the bytes that are signed. */
 static void signed_bytes(struct str *out, const char *payload, size_t n) {
     str_addf(out, "DSSEv1 %zu %s %zu ", sizeof CERTIFICATE_TYPE - 1, CERTIFICATE_TYPE, n);
     str_add_mem(out, payload, n);
@@ -118,11 +118,12 @@ int certificate_make(const struct report *r, size_t i, int64_t ttl_s, const stru
                      struct gp_error *err) {
     const struct report_node *n = &r->nodes.items[i];
     if (!n->ready)
-        return gp_fail(err, GP_EVALIDATE, "%s/%d is not ready: there is nothing to certify", r->stack, n->slot);
+        return gp_fail(err, GP_EVALIDATE, "%s/%d is not ready: only a ready node gets a certificate", r->stack,
+                       n->slot);
     if (n->boot_id[0] == '\0')
         return gp_fail(err, GP_EVALIDATE,
-                       "%s/%d: its report does not say which boot it proved: validate "
-                       "it again",
+                       "%s/%d: its report does not name the boot that was validated: "
+                       "validate the node again",
                        r->stack, n->slot);
     GP_AUTO_JSON json_t *j = payload_of(r, n, ttl_s, key);
     GP_AUTO_FREE char *payload = json_text(j, 0);
@@ -140,17 +141,17 @@ static int check_signature(const struct str *payload, const json_t *envelope, st
     const char *sig64 = json_str(envelope, "signatures.0.sig", "");
     GP_AUTO_STR struct str sig = {0}, bytes = {0};
     if (json_array_size(json_object_get(envelope, "signatures")) != 1 || !base64_bytes(sig64, strlen(sig64), &sig))
-        return malformed(err, "it has no one signature");
+        return malformed(err, "it does not have exactly one signature");
     signed_bytes(&bytes, payload->s, payload->len);
     if (!bytes.truncated && sign_holds(&c->key, bytes.s, bytes.len, (unsigned char *)sig.s, sig.len)) return 0;
-    gp_fail(err, GP_EPROTO, "the signature does not hold: the certificate was changed after it was signed");
+    gp_fail(err, GP_EPROTO, "the signature is not valid: the certificate was changed after it was signed");
     if (err != NULL) str_put(err->detail, sizeof err->detail, "SIGNATURE");
     return -GP_EPROTO;
 }
 
 static int take_gpus(struct certificate *c, struct gp_error *err) {
     const json_t *list = json_object_get(c->payload, "gpus");
-    if (!json_is_array(list)) return malformed(err, "it names no list of GPUs");
+    if (!json_is_array(list)) return malformed(err, "it has no list of GPUs");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *uuid = json_str(json_array_get(list, i), "uuid", "");
         if (uuid[0] == '\0') return malformed(err, "one of its GPUs has no UUID");
@@ -181,7 +182,7 @@ static int take_fields(struct certificate *c, struct gp_error *err) {
         return malformed(err, "its verdict is neither pass nor degraded");
     if (!time_parse_utc(json_str(c->payload, "validated", ""), &c->validated_s) ||
         !time_parse_utc(json_str(c->payload, "expires", ""), &c->expires_s))
-        return malformed(err, "it does not say from when until when it holds");
+        return malformed(err, "it has no validity period");
     return take_gpus(c, err);
 }
 
@@ -190,10 +191,10 @@ static int read_payload(const struct str *text, const json_t *envelope, struct c
     if (r != 0) return r;
     const char *schema = json_str(c->payload, "schema", "");
     if (strcmp(schema, CERTIFICATE_SCHEMA) != 0)
-        return gp_fail(err, GP_EPROTO, "not a certificate of this version (schema '%s', want '%s')", schema,
-                       CERTIFICATE_SCHEMA);
+        return gp_fail(err, GP_EPROTO, "the certificate's version is not supported (schema '%s', expected '%s')",
+                       schema, CERTIFICATE_SCHEMA);
     if (!sign_public_parse(json_str(c->payload, "key.public", ""), &c->key))
-        return malformed(err, "it names no Ed25519 key");
+        return malformed(err, "it has no Ed25519 key");
     r = check_signature(text, envelope, c, err);
     return r == 0 ? take_fields(c, err) : r;
 }
@@ -208,7 +209,7 @@ int certificate_read(const char *text, size_t n, struct certificate *ret, struct
         return malformed(err, "its payloadType is not " CERTIFICATE_TYPE);
     const char *body = json_str(envelope, "payload", "");
     GP_AUTO_STR struct str payload = {0};
-    if (!base64_bytes(body, strlen(body), &payload)) return malformed(err, "its payload is no base64");
+    if (!base64_bytes(body, strlen(body), &payload)) return malformed(err, "its payload is not base64");
     struct certificate c = {0};
     r = read_payload(&payload, envelope, &c, err);
     if (r == 0) *ret = c;
@@ -222,27 +223,27 @@ static int same_gpus(const struct certificate *c, const struct machine *m, struc
     for (size_t i = 0; i < m->gpus.n; i++)
         if (strchr(m->gpus.v[i], '?') != NULL)
             return gp_fail(err, GP_EENV,
-                           "the driver does not know its GPUs' UUIDs before a program has "
-                           "used them: run 'nvidia-smi -L' once, or keep nvidia-persistenced running");
+                           "the driver reports no GPU UUIDs until a program has used the "
+                           "GPUs: run 'nvidia-smi -L' once, or keep nvidia-persistenced running");
     for (size_t i = 0; i < c->gpus.n; i++)
         if (!strv_has(&m->gpus, c->gpus.v[i]))
-            return gp_fail(err, GP_EVALIDATE, "%s was proven and is not in this machine", c->gpus.v[i]);
+            return gp_fail(err, GP_EVALIDATE, "%s was validated and is not in this machine", c->gpus.v[i]);
     for (size_t i = 0; i < m->gpus.n; i++)
         if (!strv_has(&c->gpus, m->gpus.v[i]))
-            return gp_fail(err, GP_EVALIDATE, "%s is in this machine and was not proven", m->gpus.v[i]);
+            return gp_fail(err, GP_EVALIDATE, "%s is in this machine and was not validated", m->gpus.v[i]);
     return 0;
 }
 
 int certificate_same_machine(const struct certificate *c, const struct machine *m, struct gp_error *err) {
     if (!str_eq(c->boot_id, m->boot_id))
         return gp_fail(err, GP_EVALIDATE,
-                       "another machine, or rebooted since: boot %s was proven, this is "
+                       "another machine, or rebooted since: boot %s was validated, this is "
                        "boot %s",
                        c->boot_id, m->boot_id);
     int r = same_gpus(c, m, err);
     if (r != 0) return r;
     if (c->driver[0] != '\0' && !str_eq(c->driver, m->driver))
-        return gp_fail(err, GP_EVALIDATE, "the driver is %s now, %s was proven",
+        return gp_fail(err, GP_EVALIDATE, "the driver is now %s, %s was validated",
                        m->driver[0] != '\0' ? m->driver : "gone", c->driver);
     return 0;
 }

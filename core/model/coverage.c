@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places that were looked at, as plain data. Pure. */
+/* Places that were checked for resources, as plain data. Pure. */
 #include "base/gp_base.h"
 
 #include "model/coverage.h"

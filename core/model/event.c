@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of event statuses and the one way to emit an event, and its JSON. No output of its own. Any thread: the
+/* Names of event statuses, the function that emits an event, and its JSON. Prints nothing. Any thread: the
  * sink is thread-safe by contract. */
 #include "base/gp_base.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One event type for everything a person or a log sees while gpuprov works. */
+/* The one event type of all progress output and logs. */
 #ifndef GP_MODEL_EVENT_H
 #define GP_MODEL_EVENT_H
 
@@ -8,7 +8,7 @@
 enum event_status {
     EVENT_INFO,
     EVENT_START,    /* a phase or step began */
-    EVENT_PROGRESS, /* still in it: text says what it waits for */
+    EVENT_PROGRESS, /* still in progress: text reports the reason for waiting */
     EVENT_DONE,
     EVENT_WARN,
     EVENT_FAIL
@@ -22,11 +22,11 @@ struct event {
     enum event_status status;
     const char *step;  /* "packages", "train.ddp"; "" ; borrowed for the call */
     const char *text;  /* one line, no secret; borrowed for the call */
-    const char *stack; /* NULL: of no stack, or the sink knows; borrowed for the call */
-    const char *run;   /* 16 hex digits, alike in all events of one call of a verb; NULL: not known */
+    const char *stack; /* NULL: no stack, or the sink adds it; borrowed for the call */
+    const char *run;   /* 16 hex digits, equal in all events of one call of a verb; NULL: unknown */
 };
 
-/* Thread-safe sink; implementations copy what they keep and never block on I/O for long. */
+/* Thread-safe sink; implementations copy the data that they keep and never block on I/O for long. */
 struct event_sink {
     void (*emit)(void *ctx, const struct event *e);
     void *ctx;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Labels of clouds. The code of a value: a-z, 0-9 and '-' stay, '_' begins what stands for another character: with a
- * letter its upper case, with a digit one of OTHERS, with '-' two hex digits of any other. */
+/* Labels of clouds. The code of a value: a-z, 0-9 and '-' stay, '_' begins the code of another character: with a
+ * letter its upper case, with a digit one of OTHERS, with '-' two hex digits of any other byte. */
 #include "base/gp_base.h"
 
 #include "model/labels.h"
@@ -44,7 +44,7 @@ static void code(struct str *out, const char *value) {
     }
 }
 
-/* False: nothing that code makes. */
+/* False: not a result of code(). */
 static bool decode(struct str *out, const char *coded) {
     GP_AUTO_STR struct str again = {0};
     str_add(out, "");
@@ -72,7 +72,7 @@ static bool decode(struct str *out, const char *coded) {
 
 /* --- keys --- */
 
-/* The key "region/NAME" is too long and has a '/': its label is named by a hash of NAME (FNV-1a), and holds NAME. */
+/* The key "region/NAME" may be too long and has a '/': its label's key has a hash of NAME (FNV-1a), its value NAME. */
 static char *hashed_key(const char *tag, const char *name) {
     uint64_t hash = 14695981039346656037u;
     for (const char *p = name; *p != '\0'; p++) hash = (hash ^ (unsigned char)*p) * 1099511628211u;
@@ -132,7 +132,7 @@ bool labels_write(const struct label_limits *limits, const struct tags *t, struc
 
 /* --- read --- */
 
-/* The parts of a value, put together and decoded. False: not as write_coded cuts and codes. */
+/* Joins and decodes the parts of a value. False: not cut and encoded as write_coded does. */
 static bool join(const struct label_limits *limits, const struct label_list *labels, const char *key, const char *first,
                  struct str *ret) {
     GP_AUTO_STR struct str coded = {0};
@@ -170,7 +170,7 @@ static void read_coded(const struct label_limits *limits, const struct label_lis
     } else if (ok) {
         tags_read(ret, key, value.s);
     }
-    if (!ok) tags_complain(ret, key, "coded as gpuprov codes a value");
+    if (!ok) tags_complain(ret, key, "encoded as gpuprov encodes values");
 }
 
 void labels_read(const struct label_limits *limits, const struct label_list *labels, struct tags *ret) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tags as labels of one cloud: its prefix, and its limits of keys and values. Where a cloud takes fewer characters or
- * shorter values than tags have, values are coded, and cut into several labels ("gpuprov-spec", "gpuprov-spec-1").
- * What labels_write writes, labels_read reads back the same; what it would not write is bad. Pure; any thread. */
+/* Tags as labels of one cloud, with its prefix and its limits of keys and values. Where a cloud takes fewer characters
+ * or shorter values, values are encoded and cut into several labels ("gpuprov-spec", "gpuprov-spec-1").
+ * labels_read decodes exactly the output of labels_write; everything else is bad. Pure; any thread. */
 #ifndef GP_MODEL_LABELS_H
 #define GP_MODEL_LABELS_H
 

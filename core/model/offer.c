@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offers as plain data: copy, text, ranking. Knows no cloud and no price source. Any thread. */
+/* Offers as plain data: copy, text, ranking. Independent of clouds and price sources. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/str.h"
@@ -60,7 +60,7 @@ char *offer_text(const struct offer *o) {
     return str_steal(&s);
 }
 
-/* Does b belong before a? Only a strict "yes" moves it, so equals keep their order. */
+/* True if b belongs strictly before a, so that equal offers keep their order. */
 static bool before(const struct offer *b, const struct offer *a, enum spec_order order) {
     if (order == ORDER_CHEAPEST) {
         bool known_a = a->price_usd_per_h >= 0, known_b = b->price_usd_per_h >= 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports: the rule that makes a node READY, and the JSON form both ways (report_json.c). Knows no
- * check by name. Any thread. */
+/* Reports: the rule that makes a node READY, and the JSON form both ways (report_json.c). Names no
+ * check. Any thread. */
 #include "base/gp_base.h"
 
 #include "model/report.h"
@@ -96,14 +96,14 @@ void report_judge(struct report *r) {
     r->ready = r->nodes.len > 0;
     for (size_t i = 0; i < r->nodes.len; i++) {
         struct report_node *n = &r->nodes.items[i];
-        struct tally t = gang; /* a gang check is every node's check */
+        struct tally t = gang; /* a gang check counts for every node */
         for (size_t c = 0; c < n->checks.len; c++) count(&t, &n->checks.items[c], r->strict);
         n->ready = t.required > 0 && t.held == t.required;
         r->ready = r->ready && n->ready;
     }
 }
 
-/* A certain failure says more than what could not be told, and that more than a slow figure. */
+/* Order: a failure is worse than an unknown result, and that is worse than a low figure. */
 static void worsen(enum node_check *all, const struct check_result *list, size_t n) {
     static const int rank[] = {
         [NODE_CHECK_PASS] = 0, [NODE_CHECK_DEGRADED] = 1, [NODE_CHECK_UNKNOWN] = 2, [NODE_CHECK_FAIL] = 3};

@@ -18,9 +18,9 @@ struct metric {
     bool ceiling;
     bool has_degraded; /* there is a second limit, at which degraded begins */
     double degraded;
-    bool unrated;    /* nothing is known to compare it with: it has no part in the verdict */
+    bool unrated;    /* no reference value is known: it does not count for the verdict */
     char *source;    /* where the floor comes from: "spec", "table: ..."; "" */
-    double measured; /* what sound GPUs of this model reach; 0: not known or not a matter of the model */
+    double measured; /* typical value of sound GPUs of this model; 0: unknown or independent of the model */
 };
 /* Above its floor, or below its ceiling. True when it has none; false when it is not finite. */
 bool metric_holds(const struct metric *m);
@@ -29,32 +29,32 @@ struct check_result {
     char *check; /* id: "train.ddp" */
     enum verdict verdict;
     bool required;
-    char *code;       /* short stable name of what was found: "low_disk"; "" on pass */
+    char *code;       /* short stable name of the finding: "low_disk"; "" on pass */
     char *message;    /* one line; for skipped: the reason */
-    char *suggestion; /* what to do; "" */
+    char *suggestion; /* next step; "" */
     int64_t took_ms;
     VEC_OF(struct metric) metrics;
     json_t *data; /* further figures (loss curve, per rank); may be NULL */
 };
 void check_result_clear(struct check_result *r);
 const struct metric *check_metric(const struct check_result *r, const char *name); /* or NULL */
-/* GPU i of a check that says figures per GPU (data.gpus); NULL past the last. Borrowed. Its members:
+/* GPU i of a check with figures per GPU (data.gpus); NULL past the last. Borrowed. Its members:
  * "gpu" (index), "verdict", "metrics" {name: value}, and the check's own. */
 const json_t *check_gpu(const struct check_result *r, size_t i);
 
 struct report_node {
     int slot;
     char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
-    char boot_id[40];                  /* the boot that its own checks ran in; "": not told */
+    char boot_id[40];                  /* the boot that its own checks ran in; "": unknown */
     int64_t load_ms; /* how long the node's driver took to load, before the clock of its checks; 0: none */
     bool ready;
     VEC_OF(struct check_result) checks; /* node checks, then this node's share of the gang's */
 };
 
-/* The check that tells which GPUs and driver a node has; kept reports name it so. Its row has `identifies`. */
+/* The check that identifies a node's GPUs and driver; kept reports use this name. Its row has `identifies`. */
 #define REPORT_IDENTITY_CHECK "gpu.presence"
-/* What that check said of a node: one of its GPUs (by the driver's index), its driver. "" where not
- * said. Borrowed. */
+/* Results of that check on a node: one of its GPUs (by the driver's index), its driver. "" where not
+ * reported. Borrowed. */
 const char *report_node_gpu(const struct report_node *n, int gpu, const char *member);
 const char *report_node_driver(const struct report_node *n);
 
@@ -65,7 +65,7 @@ struct report {
     VEC_OF(struct report_node) nodes;
     VEC_OF(struct check_result) gang; /* checks over all nodes together */
     bool ready;                       /* every node is */
-    char *outdated;                   /* set when a kept report is read: what has changed since it was written; NULL */
+    char *outdated;                   /* set when a kept report is read: the change since it was written; NULL: none */
 };
 void report_clear(struct report *r);
 /* Sets ready of each node and of the whole: every required check ran and is pass or degraded (only

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports and check results as JSON, both ways. Fields that are not known are ignored, fields that
- * are needed and missing are named. A figure that is not finite is null. Any thread. */
+/* Reports and check results as JSON, both ways. Unknown fields are ignored; an error names a missing required
+ * field. A figure that is not finite is null. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 
 #define REPORT_SCHEMA "gpuprov/report/v1"
 
-/* Text from a node may be any bytes; JSON wants UTF-8. */
+/* Text from a node may have any bytes; JSON requires UTF-8. */
 static json_t *text_json(const char *s) {
     if (s == NULL) s = "";
     json_t *j = json_string(s);
@@ -147,7 +147,7 @@ int check_result_from_json(const json_t *j, struct check_result *ret, struct gp_
 
 static int read_node(const json_t *j, struct report *r, struct gp_error *err) {
     struct report_node empty = {0};
-    vec_push(&r->nodes, empty); /* first, so that report_clear frees it whatever follows */
+    vec_push(&r->nodes, empty); /* first, so that report_clear frees it also after an error */
     struct report_node *n = &r->nodes.items[r->nodes.len - 1];
     n->slot = (int)json_int(j, "slot", -1);
     n->id = xstrdup(json_str(j, "id", ""));
@@ -170,7 +170,8 @@ static int read_node(const json_t *j, struct report *r, struct gp_error *err) {
 static int read_report(const json_t *j, struct report *r, struct gp_error *err) {
     const char *schema = json_str(j, "schema", "");
     if (strcmp(schema, REPORT_SCHEMA) != 0)
-        return gp_fail(err, GP_EPROTO, "not a report of this version (schema '%s', want '%s')", schema, REPORT_SCHEMA);
+        return gp_fail(err, GP_EPROTO, "the report's version is not supported (schema '%s', expected '%s')", schema,
+                       REPORT_SCHEMA);
     const char *started = json_str(j, "started", "");
     if (!time_parse_utc(started, &r->started_s))
         return gp_fail(err, GP_EPROTO, "the report has no usable start time ('%s')", started);

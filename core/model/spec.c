@@ -71,7 +71,7 @@ static int by_place(const void *pa, const void *pb) {
     return strcmp(a->message, b->message);
 }
 
-/* Fills the spec as far as it can be decoded; everything wrong is in c->problems. */
+/* Fills the spec as far as it can be decoded; all errors are in c->problems. */
 static void decode_all(struct spec_ctx *c, const char *text, size_t n) {
     struct yaml_node *root = NULL;
     struct gp_error err = {0};
@@ -146,7 +146,7 @@ static const char *line_of(const char *text, unsigned line, size_t *ret_len) {
 #define SHOWN_BEFORE 60 /* characters of a long line left of the caret */
 #define SHOWN_MAX 120
 
-/* Whether the byte is no text: control characters, C1 codes and what is not UTF-8 could steer a
+/* True if the byte is not text: control characters, C1 codes and invalid UTF-8 could steer a
  * terminal. */
 static bool steers(const char *line, size_t i, size_t n) {
     const unsigned char *p = (const unsigned char *)line;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spec: what a person asked for, decoded and checked. Plain data, no I/O except spec_load. */
+/* The spec of a stack, decoded and checked. Plain data, no I/O except spec_load. */
 #ifndef GP_MODEL_SPEC_H
 #define GP_MODEL_SPEC_H
 
@@ -17,7 +17,7 @@ enum spec_unattended { UNATTENDED_REFUSE, UNATTENDED_ACCEPT };
 enum spec_market { MARKET_ON_DEMAND, MARKET_SPOT };
 
 struct spec_gpu {
-    char *model; /* "H100"; NULL: no GPU asked for */
+    char *model; /* "H100"; NULL: nodes without GPUs */
     int count;   /* per node; 0 without a GPU */
     struct spec_pos pos;
 };
@@ -33,9 +33,9 @@ struct spec_offer {
     enum spec_market market;
     char *instance_type; /* NULL: chosen from gpu */
     char *subnet;        /* NULL: the default subnet of the zone */
-    char *role;          /* what the nodes may do at the provider; NULL: nothing */
+    char *role;          /* permissions of the nodes at the provider; NULL: none */
     char *hosts;         /* absolute path of the hosts file (written relative to the spec) */
-    /* Instead of the stack's: read through spec_effective. */
+    /* Override the stack's values: read them through spec_effective. */
     struct spec_image image; /* both NULL: the stack's */
     struct strv ssh_from;    /* empty: the stack's */
     struct spec_pos pos;
@@ -45,7 +45,7 @@ struct spec_access {
     bool public_ip;       /* default true */
     char *bastion;        /* "[user@]host[:port]"; NULL: none */
     struct strv ssh_from; /* CIDRs; empty: this controller's own public address */
-    char *key;            /* absolute private key path, or "agent"; NULL: a key made per stack */
+    char *key;            /* absolute private key path, or "agent"; NULL: a key created per stack */
 };
 
 struct spec_step {
@@ -90,9 +90,9 @@ struct spec {
     int nodes;     /* 1..4096, default 1 */
     struct spec_gpu gpu;
     enum spec_order order;
-    VEC_OF(struct spec_offer) offers; /* at least one; default: the provider that is so by default */
+    VEC_OF(struct spec_offer) offers; /* at least one; default: the provider with by_default */
     int64_t ttl_ms;                   /* default 4h, at least 1m */
-    enum spec_unattended unattended;  /* nodes that only gc would end */
+    enum spec_unattended unattended;  /* nodes that only gc would terminate */
     struct spec_image image;
     struct spec_access access;
     struct strv packages;
@@ -114,21 +114,21 @@ void spec_problems_clear(struct spec_problems *p);
 void spec_problems_format(const struct spec_problems *p, const char *path, const char *text, bool colour,
                           struct str *out);
 
-/* The check names, figures and GPU models that a spec may speak of: this folder knows none itself. Callers
+/* The check names, figures and GPU models that a spec may use: this folder defines none itself. Callers
  * pass validate_names() (validate/validate.h). */
 struct spec_names {
     const char *(*check)(size_t i); /* id of check i; NULL after the last */
     /* Figure i of a check: its name and unit. False after the last. */
     bool (*metric)(const char *check, size_t i, const char **ret_name, const char **ret_unit);
     const char *(*gpu)(size_t i);        /* name i of a GPU model; NULL after the last */
-    bool (*gpu_known)(const char *text); /* written in any way that the table reads */
+    bool (*gpu_known)(const char *text); /* in any spelling that the table accepts */
 };
 
-/* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a spec out
- * of the journal: checks, figures and hosts files are taken as they are. On wrong specs:
+/* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a spec from
+ * the journal: checks, figures and hosts files are not checked. On wrong specs:
  * -GP_EUSAGE with err "spec.yaml: 3 errors" and the list in problems (never NULL). A file that
- * cannot be read: problems stays empty. Nothing is bought, nothing outside the spec and files it
- * names is read. */
+ * cannot be read: problems stays empty. Buys nothing and reads only the spec and the files that it
+ * names. */
 int spec_load(const char *path, const struct spec_names *names, struct spec **ret, struct spec_problems *problems,
               struct gp_error *err);
 /* path: named in messages; relative file names are resolved against its folder. */
@@ -138,7 +138,7 @@ void spec_free(struct spec *spec);
 void spec_cleanup(struct spec **spec);
 #define GP_AUTO_SPEC GP_CLEANUP(spec_cleanup)
 
-/* What holds for nodes of offers.items[index]: the offer's own where it has it, else the stack's. */
+/* The settings of nodes of offers.items[index]: the offer's own value where set, else the stack's. */
 struct spec_effective {
     const struct spec_image *image;
     const struct strv *ssh_from;
@@ -147,8 +147,8 @@ struct spec_effective {
 struct spec_effective spec_effective(const struct spec *spec, size_t index);
 
 /* The decoded spec as canonical JSON, which is a spec again: spec_load_text of it gives the same spec
- * and the same hash on this machine (the journal keeps it). Caller frees. No value of `secrets` is
- * in it; what ${env:..} and ${file:..} brought in is. */
+ * and the same hash on this machine (the journal keeps it). Caller frees. It has no value of
+ * `secrets`, but the replacements of ${env:..} and ${file:..}. */
 char *spec_canonical(const struct spec *spec);
 /* The first key that is fixed at launch (a flag of its row) and differs between the canonical form of
  * an earlier spec and this one: "gpu", "access.key". NULL: none, or old is not JSON. Caller frees. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The decoded spec as JSON, by the tables: the form that the journal keeps (a spec again) and the form
- * that is hashed. Every default of the first version is in both, keys are in the tables' order; also which
- * key that is fixed at launch differs from an earlier spec. No I/O. Any thread. */
+ * that is hashed. Every default of the first version is in both, keys are in the tables' order; also the
+ * first key that is fixed at launch and differs from an earlier spec. No I/O. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ static json_t *duration_json(int64_t ms) {
     return json_string(text);
 }
 
-/* NULL: a map with nothing in it. */
+/* NULL: an empty map. */
 static json_t *map_json(const struct spec_block *b, const void *at, bool hash) {
     json_t *map = block_json(b, at, hash);
     if (json_object_size(map) > 0) return map;
@@ -74,7 +74,7 @@ static json_t *value_json(const struct spec_field *f, const void *base, bool has
     return NULL;
 }
 
-/* What value_json gives for a key that is not there. NULL: nothing. */
+/* The result of value_json for an absent key. NULL: none. */
 static json_t *default_json(const struct spec_field *f) {
     int64_t v = 0;
     switch (f->type) {
@@ -119,7 +119,7 @@ char *spec_hash_form(const struct spec *s) { return form(s, true); }
 
 /* --- what is fixed at launch --- */
 
-/* A key that the earlier program did not know counts as its default. */
+/* A key that the earlier program did not have counts as its default. */
 static bool differs(const struct spec_field *f, const json_t *old, const json_t *now) {
     if (old == NULL && now == NULL) return false;
     if (old == NULL || now == NULL) return !is_default(f, old != NULL ? old : now);
@@ -135,7 +135,7 @@ static bool has_fixed(const struct spec_block *b) {
 }
 
 /* Another number of items, or one that none of the earlier ones equals, needs other machines. The order does not
- * matter: it says which one is tried first. */
+ * matter: it decides only which item is tried first. */
 static bool items_differ(const struct spec_block *b, const json_t *old, const json_t *now) {
     if (!has_fixed(b)) return false;
     size_t n = json_array_size(now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decodes a YAML tree by the tables. Goes on after an error, so that all errors of a file are shown
- * at once; a value that was complained about is left at its default. Any thread. */
+ * at once; a value with an error keeps its default. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *f
 }
 
 bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at) {
-    if (c->dropped > SPEC_PROBLEMS_MAX) return true; /* a hopeless file: only get to its end */
+    if (c->dropped > SPEC_PROBLEMS_MAX) return true; /* too many errors: skip the rest of the file */
     for (size_t i = 0; i < c->bad.len; i++)
         if (c->bad.items[i] == at) return true;
     return false;
@@ -48,7 +48,7 @@ bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at) {
 
 bool spec_match(const char *pattern, const char *text) {
     regex_t re;
-    if (regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB) != 0) abort(); /* a table's own mistake */
+    if (regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB) != 0) abort(); /* an error in the table itself */
     bool ok = regexec(&re, text, 0, NULL, 0) == 0;
     regfree(&re);
     return ok && strchr(text, '\n') == NULL;
@@ -66,7 +66,7 @@ const char *const *spec_choices(const struct spec_field *f) {
     return f->choices == NULL && f->names != NULL ? f->names() : f->choices;
 }
 
-/* "; did you mean 'x'? known: a, b": for names that come and go with the program. */
+/* "; did you mean 'x'? known: a, b": for names that depend on the program. */
 static void unknown_name(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at) {
     const char *const *known = f->names();
     const char *near = str_closest(at->value, known);
@@ -83,7 +83,7 @@ static bool is_null(const struct yaml_node *at) {
            str_eq(at->value, "NULL");
 }
 
-/* What a value must not hold: it ends up in terminals, scripts and JSON. */
+/* Refuses values that are unsafe in terminals, scripts and JSON. */
 static const char *unfit(const char *s) {
     if (strlen(s) > SPEC_VALUE_MAX) return "is longer than 64 KiB";
     for (const unsigned char *p = (const unsigned char *)s; *p; p++) {
@@ -189,7 +189,7 @@ static void decode_texts(struct spec_ctx *c, const struct spec_field *f, const s
         const struct yaml_node *item = at->items.items[i];
         const char *text = spec_text_of(c, item, f->name);
         if (text == NULL || !allowed(c, f, item, text)) continue;
-        if (strv_has(to, text)) spec_complain(c, item, "'%s' is twice in '%s'", text, f->name);
+        if (strv_has(to, text)) spec_complain(c, item, "duplicate '%s' in '%s'", text, f->name);
         else strv_add(to, text);
     }
 }
@@ -284,7 +284,7 @@ static void decode_field(struct spec_ctx *c, const struct spec_field *f, const s
     }
 }
 
-/* Finds a key of that name anywhere in the language: people forget which block a key is in. */
+/* Finds a key of that name in any block, for the hint of an unknown key. */
 static const char *home_of(const struct spec_block *b, const char *key) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
         if (f->block == NULL) continue;

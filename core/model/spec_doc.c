@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/spec.md from the decode tables. What is not in a table (the rules of the language) is written
- * here once. No I/O. Any thread. */
+/* Generates docs/spec.md from the decode tables. The rules of the language are in no table and are written
+ * here. No I/O. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 
 static const char intro[] =
     "# The spec\n\n"
-    "<!-- Made from the tables in core/model/spec_tables.c by tests/unit/core/test_spec.c\n"
+    "<!-- Generated from the tables in core/model/spec_tables.c by tests/unit/core/test_spec.c\n"
     "     (UPDATE_GOLDEN=1 rewrites it). Do not edit. -->\n\n"
     "This page lists every key of a spec. It is for people who write one. A spec is one YAML file that describes the\n"
     "nodes of a stack, their offers, their bootstrap and their validation. The smallest one starts one node on this\n"
@@ -22,7 +22,7 @@ static const char intro[] =
     "  shown at once.\n"
     "* A duration has a unit: `90s`, `30m`, `12h`, `2d`, `1h30m`. So has a floor: `300 GB/s`, `20 "
     "us`;\n"
-    "  only a number of things has none (`host.cores.usable: 8`).\n"
+    "  only a plain count has none (`host.cores.usable: 8`).\n"
     "* `${env:NAME}` and `${file:PATH}` in a value are replaced by a variable of your environment "
     "and by\n"
     "  the text of a file (relative to the spec, at most 64 KiB, without its last newline). A missing\n"
@@ -30,11 +30,10 @@ static const char intro[] =
     "  In `run` and `check` every other `${...}` is left to the node's shell.\n"
     "* A replacement is part of the spec and kept with it in the journal. Secret values belong in `secrets`: they are\n"
     "  read when they are needed and are in no log, plan, tag, user-data, command line or file that others read.\n"
-    "* `true` and `false` are the only yes and no. Text that looks like a number or like `no` is "
-    "fine\n"
-    "  where text is wanted; a number in quotes is not fine where a number is wanted.\n"
-    "* Anchors, aliases, tags and several documents in one file are refused: a spec is read by "
-    "people.\n"
+    "* `true` and `false` are the only boolean values. A value that looks like a number or like `no` is\n"
+    "  accepted for a text key. A number in quotes is refused for a number key.\n"
+    "* Anchors, aliases, tags and several documents in one file are refused, because people\n"
+    "  read specs.\n"
     "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n";
 
 static const char *type_name(const struct spec_field *f) {
@@ -80,7 +79,7 @@ static void add_form(struct str *out, const struct spec_field *f) {
 }
 
 static void add_field(struct str *out, const struct spec_block *b, const struct spec_field *f) {
-    str_addf(out, "| `%s`%s | ", f->name, f->required ? " (needed)" : "");
+    str_addf(out, "| `%s`%s | ", f->name, f->required ? " (required)" : "");
     add_form(out, f);
     str_add(out, " | ");
     if (f->def != NULL) str_addf(out, "`%s`", f->def);
@@ -96,12 +95,12 @@ static void add_field(struct str *out, const struct spec_block *b, const struct 
     str_add(out, "` |\n");
 }
 
-/* The keys of offers[] as each provider has them. */
+/* The keys of offers[] of each provider. */
 static void add_providers(struct str *out) {
     const struct spec_provider *p = NULL;
     for (size_t i = 0; (p = spec_provider_at(i)) != NULL; i++) {
         str_addf(out, "\n### `provider: %s`\n\n%s.%s%s\n", p->name, p->doc,
-                 p->by_default ? " A spec without `offers` means this." : "",
+                 p->by_default ? " A spec without `offers` uses this provider." : "",
                  p->gpu != NULL ? " Its GPU models are known: another `gpu` is an error, unless `instance_type` is "
                                   "given."
                                 : "");
@@ -110,7 +109,7 @@ static void add_providers(struct str *out) {
             const struct spec_field *f = spec_offer_block.fields;
             while (f->name != NULL && strcmp(f->name, k->name) != 0) f++;
             if (f->name == NULL) continue;
-            str_addf(out, "| `%s`%s | ", k->name, k->required ? " (needed)" : "");
+            str_addf(out, "| `%s`%s | ", k->name, k->required ? " (required)" : "");
             if (k->pattern_doc != NULL) cell(out, k->pattern_doc);
             str_add(out, " | ");
             if (k->note != NULL) cell(out, k->note);

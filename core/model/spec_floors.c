@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* validate.floors: `check.figure: 300 GB/s`. A unit is needed, must measure the same thing as the
- * figure's own, and the value is kept in the figure's own. Pure; any thread. */
+/* validate.floors: `check.figure: 300 GB/s`. A unit is required and must have the dimension of the
+ * figure's own unit; the value is converted to that. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "model/spec_internal.h"
@@ -68,7 +68,7 @@ json_t *spec_floors_json(const struct spec_floors *v, bool hash) {
     return floors;
 }
 
-/* A unit is measured in the figure's own: same text, or both known and of one dimension. */
+/* True if a unit can be converted to the figure's own: same text, or both known and of one dimension. */
 static bool converts(const char *from, const char *to, double *ret_factor) {
     const struct unit *a = unit_find(from), *b = unit_find(to);
     if (strcmp(from, to) == 0) {
@@ -144,7 +144,7 @@ static bool split_key(struct spec_ctx *c, const struct yaml_node *key, char **re
         GP_AUTO_FREE char *head = xstrndup(key->value, dot ? (size_t)(dot - key->value) : 0);
         const char *near = str_closest(key->value, ids.items);
         if (near == NULL && head[0] != '\0') near = str_closest(head, ids.items);
-        spec_complain(c, key, "no check is called '%.100s'%s%s%s", key->value,
+        spec_complain(c, key, "unknown check '%.100s'%s%s%s", key->value,
                       near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them", near != NULL ? near : "",
                       near != NULL ? "'?" : "");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spec's decode tables and what the spec_*.c files share. Not for other folders.
- * One struct spec_field is one key: decoding, its errors, the canonical form, the hash, freeing, the
- * JSON Schema and docs/spec.md are all made from it. */
+/* The spec's decode tables and the functions that the spec_*.c files share. Not for other folders.
+ * One struct spec_field is one key. Decoding, its errors, the canonical form, the hash, freeing, the
+ * JSON Schema and docs/spec.md all use it. */
 #ifndef GP_MODEL_SPEC_INTERNAL_H
 #define GP_MODEL_SPEC_INTERNAL_H
 
@@ -23,7 +23,7 @@ struct spec_ctx {
     struct spec *spec;
     struct spec_problems *problems;
     size_t dropped;                       /* problems beyond the maximum */
-    VEC_OF(const struct yaml_node *) bad; /* values already complained about */
+    VEC_OF(const struct yaml_node *) bad; /* values with an error */
 };
 
 enum spec_type {
@@ -34,7 +34,7 @@ enum spec_type {
     SPEC_ENUM,     /* an enum whose values are the indexes of choices */
     SPEC_TEXTS,    /* struct strv: pattern and check for each */
     SPEC_BLOCK,    /* a map, decoded by block at offset */
-    SPEC_SHORT,    /* a map, or text that from_text takes apart */
+    SPEC_SHORT,    /* a map, or text that from_text decodes */
     SPEC_LIST,     /* a list of maps: a VEC_OF(the block's struct) */
     SPEC_FLOORS    /* struct spec_floors */
 };
@@ -45,15 +45,15 @@ struct spec_field {
     enum spec_type type;
     size_t offset; /* within the block's struct */
     bool required;
-    const char *def;           /* the default, as it would be written; NULL: none */
-    const char *def_doc;       /* what absence means, where no text says it */
+    const char *def;           /* the default, as text; NULL: none */
+    const char *def_doc;       /* the default in words, where `def` is NULL */
     const char *doc, *example; /* example NULL: the providers' (spec_example) */
     const char *pattern;       /* POSIX extended and ECMA alike, anchored; NULL: any text */
     const char *pattern_doc;   /* "lower-case letters, digits and '-'" */
     const char *const *choices;
     const char *const *(*names)(void); /* choices that are known only when the program runs */
     int64_t min, max;
-    /* Further checks of one text; complains itself. */
+    /* Further checks of one text; reports its own errors. */
     void (*check)(struct spec_ctx *c, const struct yaml_node *at);
     const struct spec_block *block;
     void (*from_text)(struct spec_ctx *c, const struct yaml_node *at, void *to);
@@ -73,9 +73,9 @@ struct spec_block {
     size_t size;                     /* of its struct, for SPEC_LIST */
     bool has_pos;
     size_t pos_offset; /* of a struct spec_pos */
-    /* Whether this one (decoded) has the key at all. NULL: every one has every key. */
+    /* Whether this decoded struct takes the key. NULL: every struct takes every key. */
     bool (*takes)(const void *at, const char *key);
-    /* Rules over several keys; map is NULL when the block is absent. */
+    /* Checks rules over several keys; map is NULL when the block is absent. */
     void (*rules)(struct spec_ctx *c, const struct yaml_node *map, void *to);
 };
 
@@ -102,11 +102,11 @@ void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at);
 /* spec_decode.c */
 void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
 void spec_complain_at(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, ...) GP_PRINTF(4, 5);
-/* True when `at` was complained about: say nothing more. */
+/* True when `at` already has an error: report no other. */
 bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at);
 /* map NULL: only defaults. */
 void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map, void *to);
-/* Text of a scalar, or NULL after a complaint (not text, no value, too long, control characters). */
+/* Text of a scalar, or NULL after an error (not text, no value, too long, control characters). */
 const char *spec_text_of(struct spec_ctx *c, const struct yaml_node *at, const char *key);
 bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int64_t *ret);
 bool spec_match(const char *pattern, const char *text);
@@ -116,10 +116,10 @@ const char *const *spec_choices(const struct spec_field *f); /* NULL: none */
 
 /* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node. */
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
-/* Writes text so that spec_substitute gives it back. */
+/* Escapes text so that spec_substitute returns it unchanged. */
 char *spec_escape(const char *text, bool shell);
 
-/* spec_rules.c: what the tables point to. */
+/* spec_rules.c: functions that the tables point to. */
 void spec_absolute(const struct spec_ctx *c, char **path); /* relative to the spec; made absolute */
 void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to);
@@ -135,7 +135,7 @@ void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at);
 void spec_check_env(struct spec_ctx *c, const struct yaml_node *at);
 void spec_check_known(struct spec_ctx *c, const struct yaml_node *at); /* a check's id */
 
-/* spec_canonical.c: what the hash is of. Caller frees. */
+/* spec_canonical.c: the text that is hashed. Caller frees. */
 char *spec_hash_form(const struct spec *spec);
 
 /* spec_floors.c */

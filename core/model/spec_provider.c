@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registered providers, and the rules of the language that depend on them: which keys an offer has, what
- * their texts must be, which GPU models exist. Set once; then any thread. */
+/* The registered providers, and the rules of the language that depend on them: the keys of an offer, the
+ * forms of their values, the GPU models. Set once; then any thread. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -65,8 +65,8 @@ static void not_taken(struct spec_ctx *c, const struct yaml_node *key, const str
     for (size_t i = 0; registered[i] != NULL; i++)
         if (spec_provider_key(registered[i], key->value) != NULL)
             str_addf(&who, "%s%s", who.len > 0 ? ", " : "", registered[i]->name);
-    spec_complain(c, key, "'%s' is for %s; the provider '%s' has none", key->value, who.len > 0 ? who.s : "no provider",
-                  p->name);
+    spec_complain(c, key, "'%s' is a key of %s; the provider '%s' does not take it", key->value,
+                  who.len > 0 ? who.s : "no provider", p->name);
 }
 
 static void check_pattern(struct spec_ctx *c, const struct spec_provider_key *k, const struct yaml_node *at) {
@@ -96,7 +96,7 @@ static void hosts_file(struct spec_ctx *c, const struct yaml_node *map, struct s
     if (o->hosts == NULL) return;
     spec_absolute(c, &o->hosts);
     if (c->names != NULL && !fs_exists(o->hosts))
-        spec_complain(c, yaml_get(map, "hosts"), "there is no hosts file '%s'", o->hosts);
+        spec_complain(c, yaml_get(map, "hosts"), "the hosts file '%s' does not exist", o->hosts);
 }
 
 void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -181,8 +181,8 @@ static const char *look_alike(const char *model, const struct strv *known) {
     return NULL;
 }
 
-/* A model that neither the GPU table nor a provider lists. Where any machine may be in an offer, only a slip
- * of the pen (a letter for a digit) is refused: GPUs exist that no table has. */
+/* A model that neither the GPU table nor a provider lists. Where an offer takes any machine, only a typing
+ * error (a letter for a digit) is refused, because some GPUs are in no table. */
 void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at) {
     const char *model = c->spec->gpu.model;
     if (c->names == NULL || c->names->gpu == NULL || model == NULL || c->names->gpu_known(model)) return;

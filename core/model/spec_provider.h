@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the spec language knows of a provider: one row that the provider owns. Registered once, before the
- * first spec is read (providers/specs.c); core names no provider. Rows are static. */
+/* A provider's part of the spec language: one static row that the provider owns. Registered once, before the
+ * first spec is read (providers/specs.c); core names no provider. */
 #ifndef GP_MODEL_SPEC_PROVIDER_H
 #define GP_MODEL_SPEC_PROVIDER_H
 
@@ -8,20 +8,20 @@
 
 struct spec_provider_key {
     const char *name;                  /* a key of offers[] that the provider takes */
-    const char *pattern, *pattern_doc; /* its text must be this too; NULL: the language's own rule is enough */
+    const char *pattern, *pattern_doc; /* further form of its value; NULL: only the language's own rule */
     const char *example;               /* NULL: the language's */
-    const char *note;                  /* for docs/spec.md: what it means there; NULL: nothing more */
+    const char *note;                  /* for docs/spec.md: its meaning at this provider; NULL: none */
     bool required;
 };
 
 struct spec_provider {
     const char *name;                     /* as provider_ops has it */
-    const char *doc;                      /* what it is, in a few words */
+    const char *doc;                      /* short description */
     const struct spec_provider_key *keys; /* besides `provider`; name NULL ends */
-    bool by_default;                      /* a spec without offers means this one */
+    bool by_default;                      /* a spec without offers uses this provider */
     bool zone_in_region;                  /* a zone's name begins with its region's */
     const char *image_id;                 /* pattern of its image ids, for hints; NULL: none */
-    const char *(*gpu)(size_t i);         /* the GPU models it has, NULL ends; no function: any may be there */
+    const char *(*gpu)(size_t i);         /* its GPU models, NULL ends; no function: any model */
 };
 
 void spec_providers_set(const struct spec_provider *const *rows); /* NULL ends; borrowed */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a row of the tables cannot say: short forms, values with a syntax of their own, and rules
+/* Rules that a table row cannot express: short forms, values with a syntax of their own, and rules
  * over several keys. No I/O. Any thread. */
 #include "base/gp_base.h"
 
@@ -9,14 +9,14 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
-/* Node of the key itself, for complaints about its being there. */
+/* Node of the key itself, for the position of an error. */
 static const struct yaml_node *key_node(const struct yaml_node *map, const char *key) {
     for (size_t i = 0; map != NULL && i + 1 < map->items.len; i += 2)
         if (strcmp(map->items.items[i]->value, key) == 0) return map->items.items[i];
     return NULL;
 }
 
-/* Relative to the spec, so that it holds in every folder. */
+/* Relative to the spec, independent of the working folder. */
 static char *absolute(const struct spec_ctx *c, const char *rel) {
     GP_AUTO_FREE char *path = fs_relative_to(c->path, rel);
     if (path[0] == '/') return GP_STEAL(path);
@@ -78,7 +78,7 @@ void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) 
 
 /* --- access --- */
 
-/* Clears what stands below the prefix; true when something did. */
+/* Clears the bits below the prefix; true when one was set. */
 static bool mask(unsigned char *addr, size_t bytes, int64_t prefix) {
     bool had = false;
     for (size_t i = 0; i < bytes; i++) {
@@ -147,7 +147,7 @@ void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *
         const struct yaml_node *at = item_key(map, "steps", i, "name");
         for (size_t k = 0; at != NULL && s->steps.items[i].name != NULL && k < i; k++) {
             if (!str_eq(s->steps.items[i].name, s->steps.items[k].name)) continue;
-            spec_complain(c, at, "a step is called '%s' already, on line %u", s->steps.items[i].name,
+            spec_complain(c, at, "duplicate step name '%s' (first on line %u)", s->steps.items[i].name,
                           s->steps.items[k].pos.line);
         }
     }
@@ -155,7 +155,7 @@ void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *
 
 void spec_check_env(struct spec_ctx *c, const struct yaml_node *at) {
     if (str_starts(at->value, "GPUPROV_") || str_starts(at->value, "LD_") || strcmp(at->value, "PATH") == 0)
-        spec_complain(c, at, "a secret cannot be called '%s': PATH, LD_* and GPUPROV_* are taken", at->value);
+        spec_complain(c, at, "a secret cannot be named '%s': PATH, LD_* and GPUPROV_* are reserved", at->value);
 }
 
 void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -185,7 +185,7 @@ void spec_check_known(struct spec_ctx *c, const struct yaml_node *at) {
     }
     const char *near = str_closest(at->value, ids.items);
     if (!known)
-        spec_complain(c, at, "no check is called '%s'%s%s%s", at->value,
+        spec_complain(c, at, "unknown check '%s'%s%s%s", at->value,
                       near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them", near != NULL ? near : "",
                       near != NULL ? "'?" : "");
     vec_free(&ids);
@@ -197,7 +197,7 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
         const struct yaml_node *at = item_key(map, "secrets", i, "env");
         for (size_t k = 0; at != NULL && s->secrets.items[i].env != NULL && k < i; k++) {
             if (!str_eq(s->secrets.items[i].env, s->secrets.items[k].env)) continue;
-            spec_complain(c, at, "a secret is called '%s' already, on line %u", s->secrets.items[i].env,
+            spec_complain(c, at, "duplicate secret '%s' (first on line %u)", s->secrets.items[i].env,
                           s->secrets.items[k].pos.line);
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON Schema (draft 2020-12) of the spec, from the decode tables. An editor with it completes
- * keys and marks what gpuprov would refuse; rules over several keys are left to `check`, except which
- * key belongs to which provider. No I/O. Any thread. */
+/* The JSON Schema (draft 2020-12) of the spec, from the decode tables. With it an editor completes
+ * keys and marks errors. Rules over several keys are left to `gpuprov check`, except the keys of each
+ * provider. No I/O. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/json.h"
@@ -18,7 +18,7 @@ static json_t *choices_json(const char *const *choices) {
     return list;
 }
 
-/* anyOf [plain, "${...}"]: for what is not text. */
+/* anyOf [plain, "${...}"]: for values that are not text. */
 static json_t *or_substitution(json_t *plain) {
     return json_pack("{s:[o, {s:s, s:s}]}", "anyOf", plain, "type", "string", "pattern", SUBST_PATTERN);
 }
@@ -94,7 +94,7 @@ static json_t *field_schema(const struct spec_field *f) {
     return j;
 }
 
-/* What a provider makes of a key: refused, or of a narrower form. NULL: as the language has it. */
+/* A provider's schema of a key: refused, or a narrower form. NULL: the language's own. */
 static json_t *provider_key(const struct spec_provider *p, const struct spec_field *f) {
     const struct spec_provider_key *k = spec_provider_key(p, f->name);
     if (k == NULL) return json_false();
@@ -104,7 +104,7 @@ static json_t *provider_key(const struct spec_provider *p, const struct spec_fie
     return json_pack("{s:s}", "pattern", pattern);
 }
 
-/* offers[]: with provider P, its keys, its forms of them, and what it needs. */
+/* offers[] with provider P: its keys, their forms and its required keys. */
 static json_t *provider_rules(const struct spec_block *b) {
     json_t *all = json_array();
     const struct spec_provider *p = NULL;

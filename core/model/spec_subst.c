@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ${env:NAME} and ${file:path} in values, after the YAML is parsed: what they bring in can never
- * become structure. $${ stands for ${. In scripts (run, check) every other ${...} is the shell's;
- * elsewhere it is a mistake. Reads the environment and the named files. Any thread. */
+/* Replaces ${env:NAME} and ${file:path} in values after the YAML is parsed, so that a replacement never
+ * becomes structure. $${ stands for ${. In scripts (run, check) every other ${...} is left to the shell;
+ * elsewhere it is an error. Reads the environment and the named files. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -10,7 +10,7 @@
 
 #include <ctype.h>
 
-/* What stands at text. */
+/* The kind of substitution at text. */
 enum found { NOT_OURS, ENV, FILE_TEXT, ESCAPED, WRONG };
 
 /* `${env:NAME}` and `${file:PATH}` exactly; ${file:-x} and ${env:?} are shell expansions. */
@@ -42,7 +42,7 @@ static enum found look(const char *text, bool shell, size_t *ret_len) {
 static void at_offset(const struct yaml_node *node, size_t offset, unsigned *line, unsigned *column) {
     *line = node->line;
     *column = node->column;
-    if (strchr(node->value, '\n') != NULL) return; /* folded or block text: its start must do */
+    if (strchr(node->value, '\n') != NULL) return; /* folded or block text: report its start */
     size_t chars = 0;
     for (size_t i = 0; i < offset; i++) chars += ((unsigned char)node->value[i] & 0xc0) != 0x80;
     *column += (unsigned)chars + (node->quoted ? 1 : 0);
@@ -84,8 +84,7 @@ static bool put_file(struct spec_ctx *c, const struct yaml_node *node, size_t of
 static bool put_wrong(struct spec_ctx *c, const struct yaml_node *node, size_t offset, size_t len) {
     unsigned line = 0, column = 0;
     at_offset(node, offset, &line, &column);
-    spec_complain_at(c, line, column,
-                     "'%.*s' is not replaced: there are ${env:NAME} and ${file:PATH}; $${ stands for ${",
+    spec_complain_at(c, line, column, "unknown substitution '%.*s': use ${env:NAME} or ${file:PATH}; $${ stands for ${",
                      (int)GP_MIN(len, (size_t)60), node->value + offset);
     return false;
 }
@@ -112,13 +111,13 @@ static void substitute_value(struct spec_ctx *c, struct yaml_node *node, bool sh
     } else if (ok) {
         json_t *utf8 = json_stringn(out.s != NULL ? out.s : "", out.len);
         if (utf8 == NULL) {
-            spec_complain(c, node, "what ${...} brings in is not UTF-8 text");
+            spec_complain(c, node, "the replacement of ${...} is not UTF-8 text");
             return;
         }
         json_decref(utf8);
         free(node->value);
         node->value = str_steal(&out);
-        /* text that came from outside is never "no value" */
+        /* a replacement is never taken for an absent value */
         if (node->value[0] == '\0') node->quoted = true;
     } else {
         vec_push(&c->bad, (const struct yaml_node *)node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spec language: one row per key. Errors, the JSON Schema and docs/spec.md come from these rows,
- * so a key that is not here does not exist. Only data; no decoding. */
+ * so a key without a row does not exist. Only data; no decoding. */
 #include "base/gp_base.h"
 
 #include "model/spec_internal.h"
@@ -24,7 +24,7 @@ const char *spec_market_name(enum spec_market m) {
 /* clang-format off */
 static const struct spec_field gpu_fields[] = {
     {.name = "model", .type = SPEC_TEXT, .offset = offsetof(struct spec_gpu, model), .required = true,
-     .doc = "the GPU's name as its maker has it", .example = "H100",
+     .doc = "the GPU model, as its maker names it", .example = "H100",
      .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}$", .pattern_doc = "a GPU model such as H100"},
     {.name = "count", .type = SPEC_INT, .offset = offsetof(struct spec_gpu, count), .def = "1",
      .doc = "how many each node has", .example = "8", .min = 1, .max = 16, .default_in_hash = true},
@@ -45,38 +45,38 @@ static const struct spec_field image_fields[] = {
     {0}};
 static const struct spec_block image_block = {
     .path = "image",
-    .doc = "What nodes boot; in short `image: auto`: with `gpu` the provider's newest image that has "
+    .doc = "The image that nodes boot; in short `image: auto`: with `gpu` the provider's newest image that has "
            "the driver, without it the newest Ubuntu LTS. The map has one of these keys.",
     .fields = image_fields, .rules = spec_rule_image};
 
-/* Keys that a provider may take: which ones, of what form and what they mean there is in its own row. */
+/* Keys that a provider may take. A provider's own row selects them, and defines their form and meaning there. */
 static const struct spec_field offer_fields[] = {
     {.name = "provider", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, provider),
-     .required = true, .names = spec_provider_names, .doc = "whose nodes they are; see below", .example = "NAME",
+     .required = true, .names = spec_provider_names, .doc = "where the nodes come from; see below", .example = "NAME",
      .fixed_at_launch = true},
     {.name = "regions", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, regions),
-     .def_doc = "the provider's default region", .doc = "where to buy, in this order",
+     .def_doc = "the provider's default region", .doc = "regions to buy in, in this order",
      .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
     {.name = "zones", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, zones),
-     .def_doc = "every zone of the regions", .doc = "only in these zones",
+     .def_doc = "every zone of the regions", .doc = "zones to buy in",
      .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
     {.name = "market", .type = SPEC_ENUM, .offset = offsetof(struct spec_offer, market),
-     .choices = markets, .def = "on-demand", .doc = "`spot` is cheaper and can be taken away at short notice",
+     .choices = markets, .def = "on-demand", .doc = "`spot` is cheaper and can be reclaimed at short notice",
      .example = "spot", .default_in_hash = true, .fixed_at_launch = true},
     {.name = "instance_type", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, instance_type),
-     .def_doc = "chosen from `gpu`", .doc = "exactly this type",
+     .def_doc = "chosen from `gpu`", .doc = "the instance type",
      .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
     {.name = "subnet", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, subnet),
      .def_doc = "the zone's default subnet", .doc = "the subnet that nodes are in",
      .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
     {.name = "role", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, role),
-     .def_doc = "none", .doc = "what the nodes may do at the provider",
+     .def_doc = "none", .doc = "the permissions of the nodes at the provider",
      .pattern = WORD_PATTERN, .pattern_doc = WORD_DOC, .fixed_at_launch = true},
     {.name = "hosts", .type = SPEC_TEXT, .offset = offsetof(struct spec_offer, hosts),
      .doc = "the file that lists the machines, relative to the spec",
      .basename_in_hash = true, .fixed_at_launch = true},
     {.name = "image", .type = SPEC_BLOCK, .offset = offsetof(struct spec_offer, image), .block = &image_block,
-     .def_doc = "the stack's `image`", .doc = "what nodes of this offer boot", .example = "{os: ubuntu-24.04}",
+     .def_doc = "the stack's `image`", .doc = "the image of this offer's nodes", .example = "{os: ubuntu-24.04}",
      .fixed_at_launch = true},
     {.name = "ssh_from", .type = SPEC_TEXTS, .offset = offsetof(struct spec_offer, ssh_from),
      .def_doc = "`access.ssh_from`", .doc = "networks that may reach SSH of nodes of this offer",
@@ -84,19 +84,19 @@ static const struct spec_field offer_fields[] = {
     {0}};
 const struct spec_block spec_offer_block = {
     .path = "offers[]",
-    .doc = "Where nodes may come from. Tried until one has room for all nodes. Each provider takes the keys that "
-           "are listed under its name.",
+    .doc = "The offers of nodes. They are tried until one has room for all nodes. Each provider takes the keys "
+            "that are listed under its name.",
     .fields = offer_fields, .size = sizeof(struct spec_offer), .has_pos = true,
     .pos_offset = offsetof(struct spec_offer, pos), .takes = spec_offer_takes, .rules = spec_rule_offer};
 
 static const struct spec_field limits_fields[] = {
     {.name = "ttl", .type = SPEC_DURATION, .offset = offsetof(struct spec, ttl_ms), .def = "4h",
-     .doc = "the nodes end then, whatever happened to gpuprov and to this machine; machines that existed "
-            "before are not gpuprov's to end", .example = "12h",
+     .doc = "how long the nodes live; they are terminated then, also when gpuprov or this machine is gone; "
+            "machines that existed before are never terminated", .example = "12h",
      .min = 60000, .max = (int64_t)30 * 86400000, .default_in_hash = true},
     {.name = "unattended", .type = SPEC_ENUM, .offset = offsetof(struct spec, unattended), .choices = unattended,
-     .def = "refuse", .doc = "whether nodes may be bought that neither the cloud nor the node itself terminates at the "
-                             "deadline: only `gpuprov gc` does, wherever somebody runs it", .example = "accept"},
+     .def = "refuse", .doc = "whether to buy nodes that neither the cloud nor the node itself terminates at the "
+            "deadline: only a running `gpuprov gc` does", .example = "accept"},
     {0}};
 static const struct spec_block limits_block = {
     .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};
@@ -112,12 +112,12 @@ static const struct spec_field access_fields[] = {
      .def_doc = "this machine's own public address", .doc = "networks that may reach SSH",
      .example = "[203.0.113.0/24]", .check = spec_check_cidr},
     {.name = "key", .type = SPEC_TEXT, .offset = offsetof(struct spec_access, key),
-     .def_doc = "made for the stack",
-     .doc = "private key that logs in, relative to the spec; `agent` uses ssh-agent's",
+     .def_doc = "a key created for the stack",
+     .doc = "the private key for login, relative to the spec; `agent` uses ssh-agent",
      .example = "~/.ssh/id_ed25519", .basename_in_hash = true, .fixed_at_launch = true},
     {0}};
 static const struct spec_block access_block = {
-    .path = "access", .doc = "How nodes are reached.", .fields = access_fields,
+    .path = "access", .doc = "The access to nodes.", .fields = access_fields,
     .rules = spec_rule_access};
 
 static const struct spec_field step_fields[] = {
@@ -126,17 +126,17 @@ static const struct spec_field step_fields[] = {
      .pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$",
      .pattern_doc = "letters, digits, '.', '_' and '-', at most 40"},
     {.name = "run", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, run), .required = true,
-     .doc = "a POSIX sh script, run as the user that logs in; ends with status 0 or the node has failed",
+     .doc = "a POSIX sh script, run as the login user; another exit status than 0 fails the node",
      .example = "./fetch.sh", .script = true},
     {.name = "check", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, check),
      .def_doc = "`run` runs once per node",
-     .doc = "a script that succeeds when nothing is left to do: asked before and after `run`",
+     .doc = "a script that exits with 0 when the step is done; it runs before and after `run`",
      .example = "test -e /data/ok", .script = true},
     {0}};
 static const struct spec_block step_block = {
     .path = "bootstrap.steps[]",
-    .doc = "Your own steps, after the packages, in this order, as the user that logs in: `gpuprov` in a "
-           "cloud (it may use sudo), root on this machine's clones.",
+    .doc = "Your own steps. They run after the packages, in this order, as the login user: `gpuprov` in a "
+            "cloud (it may use sudo), root on this machine's clones.",
     .fields = step_fields, .size = sizeof(struct spec_step), .has_pos = true,
     .pos_offset = offsetof(struct spec_step, pos)};
 
@@ -148,16 +148,16 @@ static const struct spec_field bootstrap_fields[] = {
      .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]", .default_in_hash = true},
     {0}};
 static const struct spec_block bootstrap_block = {
-    .path = "bootstrap", .doc = "What is done on every node before it is checked.",
+    .path = "bootstrap", .doc = "The setup of every node before its validation.",
     .fields = bootstrap_fields, .rules = spec_rule_bootstrap};
 
 static const struct spec_field validate_fields[] = {
     {.name = "time", .type = SPEC_DURATION, .offset = offsetof(struct spec_validate, time_ms),
      .choices = times, .def = "5m", 
-     .doc = "what fits is chosen: the core always, then required checks, then others, cheapest first",
+     .doc = "the duration that selects the checks: always the core, then required ones, then others, cheapest first",
      .example = "20m", .default_in_hash = true},
     {.name = "require", .type = SPEC_TEXTS, .offset = offsetof(struct spec_validate, require),
-     .doc = "checks that must hold besides those that always must: not run is not ready",
+     .doc = "checks that are required besides the core; a node is not ready if one of them did not run",
      .example = "[train.ddp]", .pattern = "^[a-z][a-z0-9_]*([.][a-z][a-z0-9_]*)*$",
      .pattern_doc = "a check's name, such as train.ddp", .check = spec_check_known},
     {.name = "floors", .type = SPEC_FLOORS, .offset = offsetof(struct spec_validate, floors),
@@ -168,17 +168,17 @@ static const struct spec_field validate_fields[] = {
      .def = "false", .doc = "whether degraded counts as failed", .example = "true", .default_in_hash = true},
     {.name = "baseline", .type = SPEC_TEXT, .offset = offsetof(struct spec_validate, baseline),
      .def_doc = "`baseline.json` of the state folder, where there is one",
-     .doc = "your fleet's own figures, relative to the spec, which later runs are held against too; `gpuprov "
+     .doc = "your fleet's own figures, relative to the spec; later runs are compared with them too; `gpuprov "
             "validate STACK --calibrate` writes it",
      .example = "baseline.json", .basename_in_hash = true},
     {0}};
 static const struct spec_block validate_block = {
-    .path = "validate", .doc = "What a node must prove before it is ready.",
+    .path = "validate", .doc = "The validation of every node before it is ready.",
     .fields = validate_fields, .rules = spec_rule_validate};
 
 static const struct spec_field secret_fields[] = {
     {.name = "env", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, env), .required = true,
-     .doc = "the variable that steps see; not PATH, LD_* or GPUPROV_*", .example = "HF_TOKEN",
+     .doc = "the environment variable of steps; not PATH, LD_* or GPUPROV_*", .example = "HF_TOKEN",
      .pattern = "^[A-Za-z_][A-Za-z0-9_]{0,99}$", .pattern_doc = "a variable's name",
      .check = spec_check_env},
     {.name = "from", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, from), .required = true,
@@ -187,7 +187,7 @@ static const struct spec_field secret_fields[] = {
      .pattern_doc = "file:PATH or env:NAME", .basename_in_hash = true},
     {0}};
 static const struct spec_block secret_block = {
-    .path = "secrets[]", .doc = "Values that steps need and nobody else may see.",
+    .path = "secrets[]", .doc = "Values for steps that must stay secret.",
     .fields = secret_fields, .size = sizeof(struct spec_secret), .has_pos = true,
     .pos_offset = offsetof(struct spec_secret, pos), .rules = spec_rule_secret};
 
@@ -205,23 +205,23 @@ static const struct spec_field root_fields[] = {
      .pattern = "^[A-Za-z][A-Za-z0-9 ._-]{0,39}(:([1-9]|1[0-6]))?$", .pattern_doc = "model[:count]",
      .fixed_at_launch = true},
     {.name = "order", .type = SPEC_ENUM, .offset = offsetof(struct spec, order), .choices = orders,
-     .def = "cheapest", .doc = "which offer is tried first", .example = "listed", .default_in_hash = true},
+     .def = "cheapest", .doc = "the order in which offers are tried", .example = "listed", .default_in_hash = true},
     {.name = "offers", .type = SPEC_LIST, .offset = offsetof(struct spec, offers), .block = &spec_offer_block,
      .min_items = 1,
-     .def_doc = "this machine", .doc = "where nodes may come from",
+     .def_doc = "this machine", .doc = "the offers of nodes",
      .example = "[{provider: NAME}]"},
     {.name = "limits", .type = SPEC_BLOCK, .block = &limits_block, .doc = "limits of the stack",
      .example = "{ttl: 12h}"},
     {.name = "image", .type = SPEC_SHORT, .offset = offsetof(struct spec, image),
      .block = &image_block, .from_text = spec_image_from_text, .def = "auto",
-     .doc = "what nodes boot", .example = "{os: ubuntu-24.04}", .pattern = "^auto$",
+     .doc = "the image that nodes boot", .example = "{os: ubuntu-24.04}", .pattern = "^auto$",
      .pattern_doc = "auto, {os: NAME} or {id: IMAGE}", .default_in_hash = true, .fixed_at_launch = true},
     {.name = "access", .type = SPEC_BLOCK, .offset = offsetof(struct spec, access),
-     .block = &access_block, .doc = "how nodes are reached", .example = "{public_ip: false}"},
+     .block = &access_block, .doc = "the access to nodes", .example = "{public_ip: false}"},
     {.name = "bootstrap", .type = SPEC_BLOCK, .block = &bootstrap_block,
-     .doc = "what is done on every node", .example = "{packages: [htop]}"},
+     .doc = "the setup of every node", .example = "{packages: [htop]}"},
     {.name = "validate", .type = SPEC_BLOCK, .offset = offsetof(struct spec, validate),
-     .block = &validate_block, .doc = "what a node must prove", .example = "{time: 5m}"},
+     .block = &validate_block, .doc = "the validation of nodes", .example = "{time: 5m}"},
     {.name = "secrets", .type = SPEC_LIST, .offset = offsetof(struct spec, secrets), .block = &secret_block,
      .doc = "values for steps", .example = "[{env: HF_TOKEN, from: env:HF_TOKEN}]", .default_in_hash = true},
     {0}};

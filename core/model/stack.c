@@ -63,7 +63,7 @@ bool resource_state_parse(const char *name, enum resource_state *ret) {
     return true;
 }
 
-/* Every owned string of a resource, so that init, clear and copy cannot disagree. */
+/* Every owned string of a resource, shared by init, clear and copy. */
 static const size_t resource_strings[] = {
     offsetof(struct resource, provider),     offsetof(struct resource, region),
     offsetof(struct resource, zone),         offsetof(struct resource, id),

@@ -10,9 +10,9 @@
 /* Identity of a stack; all strings owned. */
 struct stack {
     char *owner, *name;
-    char *uid;                    /* 16 hex digits, random, lives in the cloud's claim; NULL: not claimed yet */
+    char *uid;                    /* 16 random hex digits, kept in the cloud's claim; NULL: not claimed yet */
     char *spec_hash;              /* 64 hex digits */
-    char *provider, *region;      /* home: where the claim lives */
+    char *provider, *region;      /* home: the place of the claim */
     int64_t created_s, expires_s; /* wall, cloud's clock */
 };
 void stack_clear(struct stack *s);
@@ -32,7 +32,7 @@ enum resource_state {
     RES_PENDING, /* accepted, not running yet */
     RES_RUNNING,
     RES_STOPPING, /* on its way to gone */
-    RES_STOPPED,  /* off, but still there (may still be billed) */
+    RES_STOPPED,  /* off, but not terminated (may still be billed) */
     RES_GONE      /* terminal */
 };
 const char *resource_kind_name(enum resource_kind k); /* "instance", "group", ... */
@@ -40,16 +40,16 @@ bool resource_kind_parse(const char *name, enum resource_kind *ret);
 const char *resource_state_name(enum resource_state s); /* "pending", ... */
 bool resource_state_parse(const char *name, enum resource_state *ret);
 
-/* Anything that a provider made (or was lent: RES_HOST). All strings owned, "" when not known. */
+/* Anything that a provider created (or borrowed: RES_HOST). All strings owned, "" when unknown. */
 struct resource {
     enum resource_kind kind;
     char *provider, *region, *zone;
     char *id;
     char *owner, *stack, *uid, *spec_hash; /* from its tags */
-    int slot;                              /* instances and hosts: which node it is; -1 otherwise */
+    int slot;                              /* instances and hosts: the node's index; -1 otherwise */
     int attempt;
     enum resource_state state;
-    char *state_reason; /* the cloud's own words; "" */
+    char *state_reason; /* the cloud's own text; "" */
     bool billed;
     bool claim; /* this is the stack's claim */
     char *instance_type;
@@ -59,17 +59,17 @@ struct resource {
     uint16_t ssh_port; /* 0: 22 */
     char *dial_socket; /* local: the holder's socket; "" elsewhere */
     char *user;        /* login name; "" : gpuprov */
-    char *host_keys;   /* what may be trusted: lines "ssh-ed25519 AAAA.." or "SHA256:.."; "" */
+    char *host_keys;   /* trusted keys: lines "ssh-ed25519 AAAA.." or "SHA256:.."; "" */
     char *bastion;     /* "user@host[:port]"; "" */
     char *login_key;   /* ssh: private key path from the hosts file; "" */
     char *known_hosts; /* ssh: path; "" */
-    char *account;     /* the cloud's account that it is in; "" where there is none, or not known */
-    char *regions;     /* of a claim: where its stack may have resources (tags.h); "": not known */
-    char *unreadable;  /* why its tags were not understood, one line; "": they were. Without owner, stack
-                              and uid it is nobody's: reported, never opened, ended or written down */
-    int gpus;          /* how many the node was bought with; -1: not known */
-    bool other_run;    /* found where this run was about to launch it: its first-contact key is that
-                              other run's */
+    char *account;     /* its account at the cloud; "" where there is none, or unknown */
+    char *regions;     /* of a claim: regions of the stack's resources (tags.h); "": unknown */
+    char *unreadable;  /* why its tags did not decode, one line; "": they did. Without owner, stack
+                              and uid it has no owner: it is reported, never used, destroyed or recorded */
+    int gpus;          /* GPUs of the node's offer; -1: unknown */
+    bool other_run;    /* launched by another run at the same time: it has that run's
+                              first-contact key */
 };
 struct resource_list {
     VEC_OF(struct resource) list;
@@ -84,7 +84,7 @@ void resource_list_clear(struct resource_list *l);
 bool resource_is_machine(const struct resource *r);
 #define GP_AUTO_RESOURCES GP_CLEANUP(resource_list_clear)
 
-/* Where a node is in the story. The order is the story's order; a phase is only moved forward,
+/* The phase of a node, in order of progress; a phase only moves forward,
  * except to NODE_FAILED, NODE_ENDING and NODE_GONE, and from FAILED back to LAUNCHING by a replacement. */
 enum node_phase {
     NODE_PLANNED,
@@ -96,8 +96,8 @@ enum node_phase {
     NODE_GANG,     /* gang checks */
     NODE_READY,
     NODE_FAILED,
-    NODE_ENDING, /* asked to end; not yet seen gone */
-    NODE_GONE,   /* lists that read its region do not show it any more */
+    NODE_ENDING, /* its termination was requested; not yet gone */
+    NODE_GONE,   /* complete lists of its region no longer show it */
     NODE_PHASE_MAX = NODE_GONE
 };
 const char *node_phase_name(enum node_phase p); /* "launch", "reach", "bootstrap", ... "ready" */

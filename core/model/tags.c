@@ -67,7 +67,7 @@ static bool read_attempt(struct tags *t, const char *v) {
 
 static bool read_price(struct tags *t, const char *v) {
     double usd = 0;
-    if (v[0] == '\0') return true; /* not known when it was bought */
+    if (v[0] == '\0') return true; /* unknown when it was bought */
     if (strlen(v) > 20 || !str_to_double(v, &usd) || !(usd >= 0) || usd > PRICE_MAX_USD) return false;
     t->price_usd_per_h = usd;
     return true;
@@ -92,7 +92,7 @@ static bool read_regions(struct tags *t, const char *v) {
 static const struct {
     const char *key;
     bool (*read)(struct tags *t, const char *value);
-    const char *want; /* for the report of one that does not decode */
+    const char *want; /* the expected form, for errors */
 } rows[] = {
     {"owner", read_owner, "an owner's name"},
     {"stack", read_stack, "a stack's name"},
@@ -131,7 +131,7 @@ static void read_one_more_region(struct tags *t, const char *name, const char *v
         tags_complain(t, TAGS_REGION, "the name of a region with the value 1");
         return;
     }
-    if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* more than one value holds */
+    if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* more than one value can hold */
     tags_regions_split(t->more_regions, &all);
     strv_add(&all, name);
     GP_AUTO_FREE char *text = tags_regions_text(&all);
@@ -142,7 +142,7 @@ void tags_read(struct tags *t, const char *key, const char *value) {
     if (str_starts(key, TAGS_REGION)) read_one_more_region(t, key + strlen(TAGS_REGION), value);
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         if (strcmp(rows[i].key, key) != 0) continue;
-        if (t->seen & 1u << i) tags_complain(t, key, "there only once");
+        if (t->seen & 1u << i) tags_complain(t, key, "set only once");
         else if (!rows[i].read(t, value)) tags_complain(t, key, rows[i].want);
         t->seen |= 1u << i;
     }
@@ -221,7 +221,7 @@ void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, co
         each(ctx, "price", text);
     }
     if (t->claim) each(ctx, "claim", TAGS_YES);
-    if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* too many to keep: only a reader has that */
+    if (strcmp(t->more_regions, TAGS_EVERYWHERE) == 0) return; /* too many to store: only a reader has that */
     tags_regions_split(t->more_regions, &more);
     for (size_t i = 0; i < more.n; i++) {
         GP_AUTO_FREE char *key = xasprintf(TAGS_REGION "%s", more.v[i]);

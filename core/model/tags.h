@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tags codec: the one place where tags of cloud resources are decoded and encoded. Anyone in the account
- * may have written them, so a value that does not have exactly the form that gpuprov writes is not used: its
- * field stays "not known", and `bad` reports it. Keys are without the provider's prefix ("uid", not
+ * may have written them. A value that does not have exactly the form that gpuprov writes is not used: its
+ * field stays "unknown", and `bad` reports it. Keys are without the provider's prefix ("uid", not
  * "gpuprov:uid"). Pure; any thread. */
 #ifndef GP_MODEL_TAGS_H
 #define GP_MODEL_TAGS_H
@@ -15,10 +15,10 @@
 #define TAGS_REGION "region/" /* key of one more region, value TAGS_YES: two runs that add one lose neither */
 #define TAGS_YES "1"
 
-/* What the tags of one resource say. All strings owned; "" (0, -1): absent or bad. */
+/* The decoded tags of one resource. All strings owned; "" (0, -1): absent or bad. */
 struct tags {
     char *owner, *stack, *uid, *spec_hash, *hostkey;
-    char *regions;                /* of a claim when it was made: where its stack may have resources, "a b" or "*" */
+    char *regions;                /* of a claim at its creation: regions of the stack's resources, "a b" or "*" */
     char *more_regions;           /* of tags that were added later, "a b" */
     int64_t created_s, expires_s; /* wall */
     int slot_first, slot_count;   /* -1, 0: none */
@@ -32,7 +32,7 @@ void tags_init(struct tags *t); /* "" everywhere */
 void tags_clear(struct tags *t);
 /* One tag. Keys that are not gpuprov's are ignored; one that comes twice is bad. */
 void tags_read(struct tags *t, const char *key, const char *value);
-/* Owner, stack and uid are there and decode: only such a resource can be anybody's at all. */
+/* Owner, stack and uid are set and decode: only such a resource has an owner. */
 bool tags_identify(const struct tags *t);
 /* Fills the resource's owner, stack, uid, spec_hash, host_keys, regions, attempt, times, price, claim and
  * `unreadable`; its slot is FIRST + launch_index when that lies within COUNT (launch_index -1: none).
@@ -41,11 +41,11 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
 
 /* Whether gpuprov writes a tag with this key; TAGS_REGION's keys have names of their own. */
 bool tags_is_key(const char *key);
-/* Notes the first tag that is not what gpuprov writes: "its tag 'KEY' is not WHY". */
+/* Records the first tag that gpuprov would not write: "its tag 'KEY' is not WHY". */
 void tags_complain(struct tags *t, const char *key, const char *why);
 
-/* --- encoding: what tags_read decodes to the same --- */
-/* What every resource of a stack has; the rest is "not known". Initialises t; caller clears. */
+/* --- encoding: tags_read decodes it to the same values --- */
+/* The tags that every resource of a stack has; the rest is "unknown". Initialises t; caller clears. */
 void tags_of_stack(struct tags *t, const struct stack *s);
 /* Every tag that is set, as key and value. A node's (slot_count > 0) has its price, "" where it is not known. */
 void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, const char *value), void *ctx);

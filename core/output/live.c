@@ -102,7 +102,7 @@ static void put_node(const struct progress *p, struct live *l, struct str *frame
     vec_push(&l->drawn, before + phase_width + used);
 }
 
-/* Marks which nodes get a line: all when they fit, else the active ones heard of last. */
+/* Marks the nodes that get a line: all when they fit, else the active ones with the latest events. */
 static bool *choose_shown(const struct live *l, size_t room) {
     bool *shown = xcalloc(l->nodes.len + 1, sizeof *shown);
     if (l->nodes.len <= room) {
@@ -164,9 +164,9 @@ static void terminal_size(FILE *to, size_t *ret_rows, size_t *ret_columns) {
     *ret_columns = ok && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-/* Back to the first line of what is drawn; a terminal that became narrower has wrapped it. Cleared from
- * the second line on, then the first: from the screen's first cell on tmux takes it for "clear", and keeps
- * every frame in its history. */
+/* Moves back to the first drawn line; a terminal that became narrower has wrapped it. Clears from the second
+ * line on, then the first line: tmux takes a clear from the screen's first cell for "clear" and keeps every
+ * frame in its history. */
 static void erase(struct live *l, struct str *frame, size_t columns) {
     size_t up = 0;
     for (size_t i = 0; i < l->drawn.len; i++)
@@ -207,7 +207,7 @@ static void *draw_main(void *arg) {
         pthread_mutex_unlock(&l->lock);
         if (frame.len > 0) fwrite(frame.s, 1, frame.len, p->to);
         fflush(p->to);
-        /* Not oftener than that; the end is heard at once. */
+        /* Redraws at most this often; the end interrupts the wait. */
         pthread_mutex_lock(&l->lock);
         struct timespec pause = after_ms(DRAW_EVERY_MS);
         while (!l->stop && pthread_cond_timedwait(&l->wake, &l->lock, &pause) != ETIMEDOUT) {
@@ -235,7 +235,7 @@ static int live_begin(struct progress *p, struct gp_error *err) {
     pthread_cond_destroy(&l->wake);
     vec_free(&l->nodes);
     free(l);
-    return gp_fail_errno(err, GP_EENV, e, "could not start the thread that draws");
+    return gp_fail_errno(err, GP_EENV, e, "could not start the drawing thread");
 }
 
 /* A line that stays above the live area. */
@@ -268,7 +268,7 @@ static void live_event(struct progress *p, const struct event *e) {
         n->phase = e->phase;
         n->last_ms = now;
         str_put(n->text, sizeof n->text, text);
-        l->text[0] = '\0'; /* what was said of the whole is over */
+        l->text[0] = '\0'; /* the text of the whole stack is outdated */
     } else {
         str_put(l->text, sizeof l->text, text);
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a person or a program sees: progress writers fed by events (stderr), result writers fed by
- * plain data (stdout). */
+/* Output: progress writers fed by events (stderr), result writers fed by plain data (stdout). */
 #ifndef GP_OUTPUT_H
 #define GP_OUTPUT_H
 
@@ -16,7 +15,7 @@ enum output_mode {
     OUTPUT_PLAIN,
     OUTPUT_JSON,
     OUTPUT_QUIET,
-    OUTPUT_WARNINGS, /* only what went wrong, as lines: for verbs that answer at once */
+    OUTPUT_WARNINGS, /* only warnings and failures, as lines: for verbs that finish at once */
     OUTPUT_WARNINGS_JSON
 };
 
@@ -28,7 +27,7 @@ struct progress_ops {
     void (*end)(struct progress *p); /* clears the live area; plain summary stays */
 };
 /* AUTO: live on a terminal that can (TERM not dumb), else plain. Live: one line per node (phase,
- * step, elapsed, what it waits for), redrawn at most 10 times a second by its own thread, fits the
+ * step, elapsed, reason for waiting), redrawn at most 10 times a second by its own thread, fits the
  * width, follows resizes, no colour with NO_COLOR; more nodes than lines: the busiest, and a count.
  * log_path (may be NULL): every event as a JSON line too, appended, 0600. stack: for the headings. */
 int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain progress: one line per event, for pipes and logs. What a node only waits for is said again
+/* Plain progress: one line per event, for pipes and logs. A node's reason for waiting is repeated
  * after 15 s at the earliest. Any thread may emit. */
 #include "base/gp_base.h"
 
@@ -25,7 +25,7 @@ static int plain_begin(struct progress *p, struct gp_error *err) {
     return 0;
 }
 
-/* Whether the event deserves a line now. */
+/* True if the event gets a line now. */
 static bool due(struct plain *pl, const struct event *e, int64_t now) {
     size_t index = (size_t)e->node + 1; /* -1 becomes 0 */
     pthread_mutex_lock(&pl->lock);

@@ -38,7 +38,7 @@ void progress_label(const struct progress *p, const struct event *e, int node, s
 void progress_say(const struct progress *p, const struct event *e, struct str *out) {
     GP_AUTO_STR struct str label = {0};
     progress_label(p, e, e->node, &label);
-    /* Errors name their node and its phase; the line has said both already. */
+    /* Drops the node and phase that an error begins with, because the line already has both. */
     const char *text = e->text;
     if (str_starts(text, label.s) && str_starts(text + label.len, ": ")) text += label.len + 2;
     const char *phase = node_phase_name(e->phase);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside core/output: an open progress writer and the writers there are. */
+/* Inside core/output: an open progress writer and the list of writers. */
 #ifndef GP_OUTPUT_PROGRESS_PRIV_H
 #define GP_OUTPUT_PROGRESS_PRIV_H
 
@@ -22,7 +22,7 @@ extern const struct progress_ops progress_live, progress_plain, progress_jsonl, 
 
 /* "llm/3", or "llm" for node -1. e may be NULL; else its own stack comes before the writer's. */
 void progress_label(const struct progress *p, const struct event *e, int node, struct str *out);
-/* "warning: text", "failed: text", "done" ...: what a line says after phase and step. */
+/* "warning: text", "failed: text", "done" ...: a line's text after phase and step. */
 void progress_say(const struct progress *p, const struct event *e, struct str *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which plots a report has, read out of its checks' data. Knows the shapes of data (per GPU, per message
- * size, per step, over time), not the checks: any check that says its figures so is drawn. Pure. */
+/* The plots of a report, from its checks' data. It depends on the shapes of data (per GPU, per message size,
+ * per step, over time), not on the checks: every check with data of such a shape is drawn. Pure. */
 #include "base/gp_base.h"
 
 #include "report_figures.h"
@@ -39,7 +39,7 @@ static void add_gpu_bars(const struct report *r, const char *check, const struct
     }
 }
 
-/* Rates and other figures that a model is held to; counts such as wrong words need no picture. */
+/* Rates and other figures with a limit or reference; counts such as wrong words are not drawn. */
 static bool is_rate(const struct metric *m) {
     return (m->has_floor && !m->ceiling && m->floor > 0) || m->measured > 0 || m->unrated;
 }
@@ -137,7 +137,7 @@ static double median_of(const json_t *list) {
     return n ? stats_median(v, n) : NAN;
 }
 
-/* How far ranks lie apart: one that is half as slow again as the median rank is marked. */
+/* Differences between ranks: a rank 1.5 times as slow as the median is marked. */
 static void ranks(const struct check_result *c, const char *member, const char *what, const char *unit, bool rate,
                   struct str *out) {
     const json_t *list = json_object_get(c->data, member);
@@ -156,7 +156,7 @@ static void ranks(const struct check_result *c, const char *member, const char *
     plot_bars_clear(&p);
 }
 
-/* The spread of the steps' times: how long the quickest part of them took. */
+/* The distribution of the steps' times. */
 static void step_spread(const struct check_result *c, struct str *out) {
     static const double parts[] = {0, 10, 50, 90, 100};
     const json_t *list = json_object_get(c->data, "step_ms_0_10_50_90_100");
@@ -169,7 +169,7 @@ static void step_spread(const struct check_result *c, struct str *out) {
     plot_clear(&p);
 }
 
-/* Every step's time, where a check says them. */
+/* Every step's time, where a check reports it. */
 static void step_times(const struct check_result *c, struct str *out) {
     const json_t *list = json_object_get(c->data, "step_ms");
     GP_AUTO_FREE char *title = xasprintf("%s: time per step", c->check);
@@ -231,7 +231,7 @@ void report_figures(const struct report *r, struct str *out) {
             if (!drawn_before(r, i, c->check)) gpu_rates(r, c, out);
         }
     for (size_t k = 0; k < r->gang.len; k++) of_all(&r->gang.items[k], out);
-    /* One machine by itself says what its GPUs did together among its own checks. */
+    /* A single machine reports its GPUs' joint results among its own checks. */
     for (size_t i = 0; r->gang.len == 0 && i < r->nodes.len; i++)
         for (size_t k = 0; k < r->nodes.items[i].checks.len; k++) of_all(&r->nodes.items[i].checks.items[k], out);
     for (size_t i = 0; i < r->nodes.len; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forms that a report is written in, and writing one into a file. Judges nothing. Any thread. */
+/* The list of report forms, and writing a report into a file. Judges nothing. Any thread. */
 #include "base/gp_base.h"
 
 #include "report_forms.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report as one HTML file that needs nothing else: no script, no font, no image, no network (its own
+/* A report as one self-contained HTML file: no script, no font, no image, no network (its own
  * Content-Security-Policy forbids them). Plots come first, then every check. Pure; any thread. */
 #include "base/gp_base.h"
 
@@ -134,7 +134,7 @@ static void add_node(const struct report *r, const struct report_node *n, struct
     const char *driver = report_node_driver(n), *gpu = report_node_gpu(n, 0, "name");
     if (gpu[0] != '\0') str_addf(&where, "%s%s", where.len > 0 ? ", " : "", gpu);
     if (driver[0] != '\0') str_addf(&where, ", driver %s", driver);
-    /* What did not hold is open when the page opens; a fleet that is sound stays a list. */
+    /* Nodes that are not ready are open when the page opens; ready nodes of a fleet stay a list. */
     str_addf(out, "<details%s><summary>", n->ready && r->nodes.len > 2 ? "" : " open");
     report_escape(out, r->stack);
     str_addf(out, "/%d ", n->slot);
@@ -164,7 +164,7 @@ static void add_bad(const char *where, const struct check_result *list, size_t n
     }
 }
 
-/* First of all, what a person came for. */
+/* The checks that did not pass, first on the page. */
 static void what_did_not_hold(const struct report *r, struct str *out) {
     GP_AUTO_STR struct str rows = {.max = (size_t)64 << 20};
     for (size_t i = 0; i < r->nodes.len; i++) {
@@ -174,7 +174,7 @@ static void what_did_not_hold(const struct report *r, struct str *out) {
     }
     add_bad("all nodes", r->gang.items, r->gang.len, &rows);
     if (rows.len == 0) return;
-    str_add(out, "<h2>What did not hold</h2>\n<div class=\"scroll\"><table>\n");
+    str_add(out, "<h2>Checks that did not pass</h2>\n<div class=\"scroll\"><table>\n");
     str_add_mem(out, rows.s, rows.len);
     str_add(out, "</table></div>\n");
 }

@@ -44,7 +44,7 @@ void report_line(const struct report *r, struct str *out) {
     str_addf(&line, "%s: ", words[report_node_check(r)]);
     if (t.worst != NULL) str_addf(&line, "%s: %s", t.worst->check, report_text_of(t.worst->message));
     else if (t.counts[VERDICT_PASS] == 0) str_add(&line, "no required check ran");
-    else str_addf(&line, "%zu checks held, %zu skipped", t.counts[VERDICT_PASS], t.counts[VERDICT_SKIPPED]);
+    else str_addf(&line, "%zu checks passed, %zu skipped", t.counts[VERDICT_PASS], t.counts[VERDICT_SKIPPED]);
     str_one_line(line.s);
     str_add(out, line.s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report as JUnit XML, as CI systems read it: a test suite per node and one for all nodes together; a
- * test case per check and GPU (classname: the GPU's UUID) or per check (classname: the node). What a
- * CI must not show as green is never green: a required check that did not run is an error. Pure. */
+/* A report as JUnit XML for CI systems: a test suite per node and one for all nodes together; a
+ * test case per check and GPU (classname: the GPU's UUID) or per check (classname: the node). A required
+ * check that did not run is an error, so that CI never shows it as passed. Pure. */
 #include "base/gp_base.h"
 
 #include "report_forms.h"
@@ -29,7 +29,7 @@ static void attribute(struct str *out, const char *name, const char *value) {
     str_addc(out, '"');
 }
 
-/* "copy 1200 GB/s, at least 2032": what was measured beside what it had to reach. */
+/* "copy 1200 GB/s, at least 2032": each figure with its limit. */
 static void measured(const struct check_result *c, struct str *out) {
     for (size_t i = 0; i < c->metrics.len; i++) {
         const struct metric *m = &c->metrics.items[i];
@@ -85,7 +85,7 @@ static void add_case(struct suite *s, const struct one *t) {
     str_add(&s->cases, "    </testcase>\n");
 }
 
-/* Each GPU's own verdict where the check says one; the check as a whole where that says more. */
+/* Each GPU's own verdict where the check reports one; also the whole check where its verdict is worse. */
 static void add_check(struct suite *s, const char *node, const struct check_result *c) {
     enum verdict worst = VERDICT_PASS;
     bool per_gpu = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the report writers share: figures as people read them, bars, escaping. Pure; any thread. */
+/* Shared by the report writers: readable figures, bars, escaping. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "report_parts.h"
@@ -41,7 +41,7 @@ bool report_bar_fits(const struct metric *m) {
     return m->has_floor && m->floor > 0 && isfinite(m->floor) && isfinite(m->value) && m->value >= 0;
 }
 
-/* The whole bar is the larger of value, limit and what the model reaches, so that a mark inside the
+/* The whole bar is the largest of value, limit and the model's reference, so that a mark inside the
  * filled part means "above the floor". */
 void report_bar(struct str *out, const struct metric *m, size_t width, bool colour, bool utf8) {
     if (!report_bar_fits(m)) {
@@ -52,7 +52,7 @@ void report_bar(struct str *out, const struct metric *m, size_t width, bool colo
     double top = fmax(fmax(m->value, m->floor), isfinite(m->measured) ? m->measured : 0);
     size_t filled = (size_t)lround(m->value / top * (double)width);
     size_t mark = GP_MIN((size_t)(m->floor / top * (double)width), width - 1);
-    /* Rounding must not show what does not hold on the wrong side of its mark. */
+    /* Rounding must not move a value to the other side of its mark. */
     if (m->value >= m->floor) filled = GP_MAX(filled, mark + 1);
     else filled = GP_MIN(filled, mark);
     if (colour) str_add(out, metric_holds(m) ? "\033[32m" : "\033[31m");
@@ -66,7 +66,7 @@ void report_bar(struct str *out, const struct metric *m, size_t width, bool colo
 
 /* --- escaping --- */
 
-/* Length of a UTF-8 character that XML 1.0 may hold and that steers nothing; 0: not one. */
+/* Length of a UTF-8 character that XML 1.0 allows and that steers no terminal; 0: not one. */
 static size_t xml_char(const char *s) {
     uint32_t c = 0;
     size_t len = str_utf8(s, strnlen(s, 4), &c);

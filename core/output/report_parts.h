@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside core/output: what the report writers share. Pure; any thread. */
+/* Inside core/output: functions that the report writers share. Pure; any thread. */
 #ifndef GP_OUTPUT_REPORT_PARTS_H
 #define GP_OUTPUT_REPORT_PARTS_H
 
@@ -7,18 +7,18 @@
 #include "model/report.h"
 
 const char *report_text_of(const char *s); /* "" for NULL */
-/* Four digits that count, never an exponent: 46.41, 58750, 0.007; "not measured" for NaN. */
+/* Four significant digits, never an exponent: 46.41, 58750, 0.007; "not measured" for NaN. */
 void report_figure(char *dst, size_t n, double v);
-/* The unit as people read it: a share is a plain number. */
+/* The unit in readable form: a share is a plain number. */
 const char *report_unit(const struct metric *m);
 
-/* A bar of a metric that has a limit above zero: how far the value is, with a mark at the limit. */
+/* A bar of a metric with a limit above zero, with a mark at the limit. */
 bool report_bar_fits(const struct metric *m);
 /* width columns; blanks where no bar fits. */
 void report_bar(struct str *out, const struct metric *m, size_t width, bool colour, bool utf8);
 
 /* --- for HTML and XML --- */
-/* Text as content or attribute value: & < > " ' escaped; what XML 1.0 cannot hold becomes U+FFFD. */
+/* Text as content or attribute value: & < > " ' escaped; characters that XML 1.0 does not allow become U+FFFD. */
 void report_escape(struct str *out, const char *text);
 
 /* --- plots: inline SVG, each one complete <svg> element; the page's style sheet gives the colours --- */
@@ -38,7 +38,7 @@ struct plot {
 };
 void plot_clear(struct plot *p);
 struct plot_series *plot_add(struct plot *p, const char *label); /* valid until the next plot_add */
-void plot_point(struct plot_series *s, double x, double y);      /* ignores what is not finite */
+void plot_point(struct plot_series *s, double x, double y);      /* ignores values that are not finite */
 /* Lines over x. Nothing when there are no points. */
 void plot_lines(const struct plot *p, struct str *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plots as inline SVG: lines over linear or logarithmic axes, and bars with marks. Colours come from the
- * page's style sheet by class (s0 to s7, axis, grid, level), so light and dark need nothing here. Pure. */
+ * page's style sheet by class (s0 to s7, axis, grid, level), so light and dark themes need no code here. Pure. */
 #include "base/gp_base.h"
 
 #include "report_parts.h"

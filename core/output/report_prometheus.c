@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report for the textfile collector of Prometheus' node_exporter (text format 0.0.4). One family of
- * samples after the other, as the format wants. Pure; any thread. */
+/* A report for the textfile collector of Prometheus' node_exporter (text format 0.0.4). The samples of a
+ * family are consecutive, as the format requires. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "report_forms.h"
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Where a sample comes from. */
+/* The source of a sample. */
 struct source {
     const struct report *r;
     const struct report_node *node; /* NULL: all nodes together */
@@ -52,11 +52,11 @@ static void end(struct str *out, double v) {
         str_add(out, "} NaN\n");
         return;
     }
-    snprintf(text, sizeof text, "%.15g", v); /* all that a figure has; 17 digits print 0.8 as 0.80000000000000004 */
+    snprintf(text, sizeof text, "%.15g", v); /* 17 digits would print 0.8 as 0.80000000000000004 */
     str_addf(out, "} %s\n", text);
 }
 
-/* The node-check language; what was left out, and may be, is told apart from what could not be told. */
+/* The node-check exit code, with 4 for an optional check that was skipped. */
 static int status_of(enum verdict v, bool required) {
     return v == VERDICT_SKIPPED && !required ? 4 : (int)verdict_node_check(v);
 }
@@ -121,12 +121,12 @@ static int write_prometheus(const struct report *r, const struct report_style *s
         void (*one)(struct str *out, const struct source *s);
     } families[] = {
         {"gpuprov_check_status",
-         "Verdict: 0 pass, 1 degraded, 2 fail, 3 could not tell (a required check that was skipped too), "
+         "Verdict: 0 pass, 1 degraded, 2 fail, 3 could not tell (also a required check that was skipped), "
          "4 skipped.",
          status},
         {"gpuprov_check_value", "A figure of a check, in the unit that its label names.", value},
-        {"gpuprov_check_limit", "What a figure must reach (floor) or stay below (ceiling).", limit},
-        {"gpuprov_check_last_run_timestamp_seconds", "When the validation began that ran the check.", last_run},
+        {"gpuprov_check_limit", "Limit of a figure: lower (floor) or upper (ceiling).", limit},
+        {"gpuprov_check_last_run_timestamp_seconds", "Start time of the validation that ran the check.", last_run},
     };
     (void)style;
     (void)err;
@@ -141,7 +141,7 @@ static int write_prometheus(const struct report *r, const struct report_style *s
         str_addf(out, "# HELP %s %s\n# TYPE %s gauge\n", families[f].name, families[f].help, families[f].name);
         str_add_mem(out, body.s, body.len);
     }
-    str_add(out, "# HELP gpuprov_node_ready 1 when every required check ran on the node and held.\n"
+    str_add(out, "# HELP gpuprov_node_ready 1 when every required check ran on the node and none failed.\n"
                  "# TYPE gpuprov_node_ready gauge\n");
     for (size_t i = 0; i < r->nodes.len; i++) {
         struct source s = {.r = r, .node = &r->nodes.items[i]};

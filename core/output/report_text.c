@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A validation report for people: per node and for the gang, each figure beside what it must reach
- * and where that comes from, with a bar. Lines are broken to a width. Judges nothing. Pure; any thread. */
+/* A validation report as text: per node and for the gang, each figure with its limit, the limit's
+ * source and a bar. Lines are broken to a width. Judges nothing. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "report_forms.h"
@@ -30,7 +30,7 @@ static void paint(struct str *out, bool colour, const char *code, const char *te
 
 enum { NAME_COLUMN = 12 }; /* of a check's name, and of its figures below it */
 
-/* Where things stand: the width to break lines at (0: never), and the column of what is said. */
+/* The layout: the width to break lines at (0: never), and the column of the text. */
 struct layout {
     bool colour, utf8;
     size_t width, name_width, indent, bar;
@@ -54,7 +54,7 @@ static void add_wrapped(struct str *out, size_t at, size_t indent, size_t width,
     text_fit(&clean, text, SIZE_MAX);
     size_t column = at;
     const char *s = clean.s != NULL ? clean.s : "";
-    /* On a very narrow terminal a broken line would be all indent. */
+    /* On a very narrow terminal a broken line would be only indent. */
     if (width < indent + 20) width = 0;
     while (*s != '\0') {
         size_t blanks = strspn(s, " "), n = strcspn(s + blanks, " ");
@@ -74,11 +74,11 @@ static void add_wrapped(struct str *out, size_t at, size_t indent, size_t width,
     str_addc(out, '\n');
 }
 
-/* "at least 1.2 (spec)": what the figure had to reach and who says so. */
+/* "at least 1.2 (spec)": the limit of a figure and its source. */
 static void limit_text(const struct metric *m, struct str *out) {
     char v[48];
     if (m->unrated) {
-        str_add(out, "unrated: nobody's figure for this GPU is known");
+        str_add(out, "unrated: no reference figure for this GPU is known");
         return;
     }
     if (!m->has_floor) return;
@@ -90,7 +90,7 @@ static void limit_text(const struct metric *m, struct str *out) {
     if (source[0] != '\0') str_addf(out, " (%s%s)", own ? "gpuprov: " : "", own ? source + 5 : source);
 }
 
-/* Columns of a bar that leave room for the words beside it. */
+/* Columns of a bar that leave room for the text beside it. */
 static size_t bar_width(size_t width) {
     return width == 0 || width >= 120 ? 24 : width >= 100 ? 16 : width >= 80 ? 10 : 0;
 }
@@ -185,7 +185,7 @@ static struct layout layout_of(const struct report *r, const struct report_style
                            .bar = bar_width(style->width)};
 }
 
-/* What a place for ASCII alone can show of it: an ellipsis becomes '~', anything else '?'. */
+/* The ASCII form of a text: an ellipsis becomes '~', any other character '?'. */
 static void add_plain(struct str *out, const struct str *text, bool utf8) {
     if (utf8) {
         str_add_mem(out, text->s, text->len);
@@ -220,7 +220,7 @@ static void add_node_head(const struct report *r, const struct report_node *n, b
     if (rest.s != NULL) text_fit(out, rest.s, SIZE_MAX);
 }
 
-/* A node's share of a check over all nodes that holds is told once, under "together". */
+/* A passed check over all nodes is shown once, under "together", not for each node. */
 static bool told_together(const struct report *r, const struct check_result *c) {
     for (size_t i = 0; i < r->gang.len; i++)
         if (str_eq(r->gang.items[i].check, c->check) && r->gang.items[i].verdict == c->verdict) return true;
@@ -313,7 +313,7 @@ static void full(const struct report *r, const struct report_style *style, struc
     if (r->outdated == NULL) return;
     str_add(out, "outdated: ");
     text_fit(out, r->outdated, SIZE_MAX);
-    str_addf(out, ": 'gpuprov up' or 'gpuprov validate %s' proves it again\n", stack);
+    str_addf(out, ": 'gpuprov up' or 'gpuprov validate %s' validates it again\n", stack);
 }
 
 void report_text(const struct report *r, const struct report_style *style, struct str *out) {

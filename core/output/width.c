@@ -9,7 +9,7 @@ struct range {
     uint32_t first, last;
 };
 
-/* Unicode 15: general category Mn/Me/Cf in the blocks that people write in. */
+/* Unicode 15: general category Mn/Me/Cf in the blocks of common scripts. */
 static const struct range zero[] = {
     {0x0300, 0x036f}, {0x0483, 0x0489}, {0x0591, 0x05bd}, {0x0610, 0x061a}, {0x064b, 0x065f},  {0x06d6, 0x06dc},
     {0x0900, 0x0902}, {0x093c, 0x093c}, {0x0941, 0x0948}, {0x0e31, 0x0e31}, {0x0e34, 0x0e3a},  {0x0e47, 0x0e4e},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of ssh-agent: lists and signs. libssh2 has one, but it blocks on the agent's socket, and
- * an agent may hang or ask its owner; this one hears deadlines and cancellation. Any thread. */
+/* A client of ssh-agent: lists and signs. libssh2's client blocks on the agent's socket, and an
+ * agent may hang or prompt its user; this one obeys deadlines and cancellation. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -25,7 +25,7 @@ static int agent_io(struct ssh_agent *a, bool writing, void *buf, size_t n, stru
         }
         if (did == 0) return gp_fail(err, GP_ELOST, "ssh-agent closed the connection");
         if (errno == EINTR) continue;
-        if (errno != EAGAIN) return gp_fail_errno(err, GP_ELOST, errno, "could not talk to ssh-agent");
+        if (errno != EAGAIN) return gp_fail_errno(err, GP_ELOST, errno, "the connection to ssh-agent failed");
         struct gp_error waited = {0};
         int r = gp_wait_fd(a->fd, writing ? POLLOUT : POLLIN, a->deadline_ms, a->cancel, NULL, &waited);
         if (r == -GP_ETIMEOUT) return gp_fail(err, GP_ETIMEOUT, "ssh-agent did not answer in time");
@@ -51,7 +51,7 @@ static int agent_call(struct ssh_agent *a, const struct str *request, unsigned c
     r = agent_io(a, false, body, n, err);
     if (r != 0) return r;
     if ((unsigned char)body[0] != want)
-        return gp_fail(err, GP_EAUTH, "ssh-agent refused (is it locked? see ssh-add -l)");
+        return gp_fail(err, GP_EAUTH, "ssh-agent refused the request: check with 'ssh-add -l' whether it is locked");
     str_add_mem(answer, body + 1, n - 1);
     return 0;
 }

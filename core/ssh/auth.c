@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Login by public key: the key in memory, else the key file, else ssh-agent. A key file with a
- * passphrase is used through the agent when that holds it. No passwords. Any thread. */
+ * passphrase is used through the agent when the agent holds it. No passwords. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -29,15 +29,15 @@ static int login_wait(struct login *l, struct gp_error *err) {
     return r;
 }
 
-/* 0: in. -GP_EAUTH with detail REFUSED: this key is not wanted, the next may be. */
+/* 0: logged in. -GP_EAUTH with detail REFUSED: the server refused this key; try the next. */
 static int login_outcome(struct login *l, int rc, struct gp_error *err) {
     struct ssh_session *s = l->s;
     if (rc == 0) return 0;
     if (s->dead || libssh2_session_last_errno(s->lib) == LIBSSH2_ERROR_SOCKET_DISCONNECT) {
         if (l->refused >= 4)
             return ssh_fail_detail(err, GP_EAUTH, "LOGIN",
-                                   "%s hung up after refusing %d keys (MaxAuthTries): say which key "
-                                   "to use with access.key",
+                                   "%s closed the connection after refusing %d keys (MaxAuthTries): set "
+                                   "access.key to the key to use",
                                    l->a->where, l->refused);
         int r = ssh_fail_detail(err, GP_EREACH, "LOGIN_LOST", "lost the connection to %s at login (%s)", l->a->where,
                                 ssh_lost_why(s));
@@ -86,7 +86,7 @@ static int with_key(struct login *l, struct signing *g, const struct str *blob, 
            LIBSSH2_ERROR_EAGAIN) {
         int r = login_wait(l, err);
         if (r == 0) continue;
-        /* Once more on the dead session: libssh2 frees what it holds. */
+        /* Called again on the dead session, so that libssh2 frees its memory. */
         libssh2_userauth_publickey(l->s->lib, user, key, blob->len, sign_callback, &abstract);
         return r;
     }
@@ -151,12 +151,12 @@ static int try_pem(struct login *l, const char *name, const struct secret *pem, 
     if (err != NULL) gp_error_clear(err);
     l->locked = true;
     return ssh_fail_detail(err, GP_EAUTH, "KEY",
-                           "%s has a passphrase, which is never asked for here: load it into "
+                           "%s has a passphrase, and gpuprov never prompts for one: load it into "
                            "ssh-agent (ssh-add), or use a key without one",
                            name);
 }
 
-/* The one key that was given, in memory or by its file. -GP_ENOTFOUND: none was. */
+/* Tries the configured key, in memory or by its file. -GP_ENOTFOUND: none is configured. */
 static int try_given(struct login *l, struct gp_error *err) {
     const struct ssh_target *t = l->a->target;
     if (t->key_pem.len > 0) return try_pem(l, "the key in memory", &t->key_pem, err);
@@ -181,7 +181,7 @@ static int login_try(struct login *l, struct gp_error *err) {
     if (l->locked) *err = locked;
     if (l->locked) return -(int)locked.code;
     if (given) return ssh_fail_detail(err, GP_EAUTH, "REFUSED", "refused");
-    return ssh_fail_detail(err, GP_EAUTH, "KEY", "no key to log in with: %.200s%sgive one with access.key", why.msg,
+    return ssh_fail_detail(err, GP_EAUTH, "KEY", "no key to log in with: %.200s%sset access.key", why.msg,
                            why.msg[0] != '\0' ? "; " : "");
 }
 
@@ -194,8 +194,8 @@ int ssh_login(const struct ssh_attempt *a, struct ssh_session *s, struct gp_erro
     if (r == 0 && !libssh2_userauth_authenticated(s->lib)) r = ssh_fail_detail(&why, GP_EAUTH, "REFUSED", "refused");
     if (r != 0 && was_refused(&why))
         r = ssh_fail_detail(err, GP_EAUTH, "LOGIN",
-                            "login as '%s' at %s was refused; tried %s: is it in "
-                            "~%s/.ssh/authorized_keys there?",
+                            "login as '%s' at %s was refused; tried %s: check "
+                            "~%s/.ssh/authorized_keys there",
                             a->target->user, a->where, l.tried.s ? l.tried.s : "nothing", a->target->user);
     else if (r != 0 && err != NULL) *err = why;
     str_clear(&l.tried);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Through a bastion: an outer session to it, one channel to the target, and a thread that pumps
+/* Connections through a bastion: an outer session to it, one channel to the target, and a thread that copies
  * between that channel and a socketpair, so that the inner session has an ordinary descriptor. At
  * most 8 handshakes at once go to one bastion (sshd's MaxStartups drops more). */
 #include "base/gp_base.h"
@@ -16,16 +16,16 @@
 #define HANDSHAKES 8
 #define STACK_BYTES ((size_t)256 << 10)
 #define CHUNK ((size_t)32 << 10)
-#define TARGET_MS 30000 /* how long a target that refuses is asked again over one outer session */
+#define TARGET_MS 30000 /* how long a target that refuses is retried over one outer session */
 
-/* --- gates: a counting semaphore per bastion, as an eventfd so that waiting hears cancellation --- */
+/* --- gates: a counting semaphore per bastion, as an eventfd so that a wait can be cancelled --- */
 
 struct gate {
     char *where;
     int efd;
 };
 static pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
-static VEC_OF(struct gate) gates; /* kept until ssh_global_exit; there are few bastions */
+static VEC_OF(struct gate) gates; /* kept until ssh_global_exit; bastions are few */
 
 static int gate_get(const char *where, int *ret_fd, struct gp_error *err) {
     int fd = -1, errnum = 0;
@@ -40,7 +40,7 @@ static int gate_get(const char *where, int *ret_fd, struct gp_error *err) {
         else free(g.where);
     }
     pthread_mutex_unlock(&gates_lock);
-    if (fd < 0) return gp_fail_errno(err, GP_EENV, errnum, "could not make an eventfd");
+    if (fd < 0) return gp_fail_errno(err, GP_EENV, errnum, "could not create an eventfd");
     *ret_fd = fd;
     return 0;
 }
@@ -53,7 +53,7 @@ static int gate_enter(const struct ssh_attempt *a, int fd, struct gp_error *err)
         int r = gp_wait_fd(fd, POLLIN, a->deadline_ms, a->cancel, NULL, &waited);
         if (r == 0) continue;
         if (r != -GP_ETIMEOUT) return gp_fail(err, waited.code, "%s", waited.msg);
-        r = gp_fail(err, GP_EREACH, "too many connections to the bastion are being made");
+        r = gp_fail(err, GP_EREACH, "too many connections to the bastion are in progress");
         if (err != NULL) err->retryable = true;
         return r;
     }
@@ -88,7 +88,7 @@ struct ssh_tunnel {
     size_t up_off, up_len, down_off, down_len;
 };
 
-/* Inner session to channel. False: over. */
+/* Copies from the inner session to the channel. False: finished. */
 static bool pump_up(struct ssh_tunnel *t) {
     while (!t->outer->dead) {
         if (t->up_off == t->up_len) {
@@ -107,7 +107,7 @@ static bool pump_up(struct ssh_tunnel *t) {
     return false;
 }
 
-/* Channel to inner session. False: over. */
+/* Copies from the channel to the inner session. False: finished. */
 static bool pump_down(struct ssh_tunnel *t) {
     for (;;) {
         if (t->down_off == t->down_len) {
@@ -135,7 +135,7 @@ static bool pump_wait(struct ssh_tunnel *t) {
     };
     if (poll(p, 3, -1) < 0) return errno == EINTR;
     if (p[2].revents != 0 || (p[1].revents & (POLLERR | POLLNVAL)) != 0) return false;
-    /* Hung up with nothing left to read from it: nobody wants the rest. */
+    /* The inner session closed and has no more data: the rest is not needed. */
     if ((p[1].revents & POLLHUP) != 0 && up_full) return false;
     ssh_flush(t->outer);
     return true;
@@ -145,7 +145,7 @@ static void *pump(void *arg) {
     struct ssh_tunnel *t = arg;
     while (pump_up(t) && pump_down(t) && pump_wait(t)) {
     }
-    shutdown(t->pair, SHUT_RDWR); /* the inner session reads an end */
+    shutdown(t->pair, SHUT_RDWR); /* the inner session reads end of file */
     return NULL;
 }
 
@@ -166,11 +166,11 @@ void ssh_tunnel_close(struct ssh_tunnel *t) {
 static int pump_start(struct ssh_tunnel *t, int *ret_fd, struct gp_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a socketpair");
+        return gp_fail_errno(err, GP_EENV, errno, "could not create a socketpair");
     t->pair = pair[0];
     GP_AUTO_FD int inner = pair[1];
     t->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->stop < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make an eventfd");
+    if (t->stop < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create an eventfd");
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
@@ -201,7 +201,7 @@ static int outer_open(const struct ssh_attempt *a, struct ssh_session **ret, str
     return r;
 }
 
-/* Once. -GP_EREACH retryable with detail TARGET: the bastion could not reach the target. */
+/* One attempt. -GP_EREACH retryable with detail TARGET: the bastion could not reach the target. */
 static int channel_open(const struct ssh_attempt *a, struct ssh_tunnel *t, struct gp_error *err) {
     const struct ssh_target *to = a->target;
     LIBSSH2_SESSION *lib = t->outer->lib;
@@ -227,11 +227,11 @@ static int channel_open(const struct ssh_attempt *a, struct ssh_tunnel *t, struc
     int r = t->outer->dead ? ssh_fail_detail(err, GP_EREACH, "TUNNEL", "lost the connection to the bastion %s (%s)",
                                              t->outer->where, ssh_lost_why(t->outer))
             : forbidden    ? ssh_fail_detail(err, GP_EREACH, "FORWARDING",
-                                             "the bastion %s does not allow connections to %s: see "
+                                             "the bastion %s does not allow connections to %s: check "
                                                 "AllowTcpForwarding and PermitOpen in its sshd_config",
                                              t->outer->where, a->where)
                            : ssh_fail_detail(err, GP_EREACH, "TARGET",
-                                             "the bastion %s could not connect to %s: is sshd running there?",
+                                             "the bastion %s could not connect to %s: check that sshd is running there",
                                              t->outer->where, a->where);
     if (err != NULL) err->retryable = !forbidden;
     return r;

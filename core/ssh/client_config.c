@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OpenSSH client configuration for a target, so that the user's own ssh, scp, rsync and editors reach
- * it by the same way and trust the same keys. Writes known_hosts (and, for a key that is only in
- * memory, the key) files beside it. Any thread. */
+ * it by the same way and trust the same keys. Writes a known_hosts file beside it, and a key file for a
+ * key that is only in memory. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -9,7 +9,7 @@
 #include "base/form.h"
 #include "base/fs.h"
 
-/* --- what may stand in it --- */
+/* --- allowed values --- */
 
 static int refuse(const struct ssh_target *t, const char *what, const char *value, const char *form,
                   struct gp_error *err) {
@@ -17,7 +17,7 @@ static int refuse(const struct ssh_target *t, const char *what, const char *valu
                    t->label != NULL ? t->label : "a target", value, what, form);
 }
 
-/* ssh expands ${NAME} in a path and has no way to write those two characters as they are. */
+/* ssh expands ${NAME} in a path, and "${" cannot be escaped. */
 static int check_path(const struct ssh_target *t, const char *what, const char *path, struct gp_error *err) {
     if (path == NULL) return 0;
     if (path[0] == '\0') return refuse(t, what, path, "it is empty", err);
@@ -33,7 +33,7 @@ static int check_host_key(const struct ssh_target *t, const char *key, struct gp
     return refuse(t, "a host key", key, "it is neither 'TYPE BASE64' nor 'SHA256:' and 43 of base64", err);
 }
 
-/* The one gate: tags, hosts files and specs stand behind a target, and ssh gives words of its
+/* Checks all values in one place: they come from tags, hosts files and specs, and ssh passes words of its
  * configuration to a shell (ProxyJump, ProxyCommand). */
 static int check_target(const struct ssh_target *t, const char *self_exe, struct gp_error *err) {
     if (!form_host(t->host))
@@ -57,8 +57,8 @@ static int check_alias(const char *alias, struct gp_error *err) {
 
 /* --- writing it --- */
 
-/* ssh reads values in double quotes, and has escapes in them only in newer versions: a value that would
- * need one is refused. '%' is a token in some values. */
+/* ssh reads values in double quotes, and only newer versions have escapes in them. A value that would
+ * require one is refused. '%' is a token in some values. */
 static int put_value(struct str *out, const char *key, const char *value, bool percent, struct gp_error *err) {
     if (strpbrk(value, "\"\\") != NULL)
         return gp_fail(err, GP_EUSAGE,
@@ -89,8 +89,8 @@ static char *known_pattern(const struct ssh_target *t) {
     return ssh_port(t) == 22 ? xstrdup(t->host) : xasprintf("[%s]:%u", t->host, (unsigned)ssh_port(t));
 }
 
-/* A fingerprint alone cannot stand in known_hosts: this program compares it with the key that the server
- * shows (verb __known_host). */
+/* known_hosts cannot have a fingerprint alone: this program compares it with the server's key
+ * (verb __known_host). */
 static int put_fingerprints(struct str *out, const struct ssh_target *t, const char *self_exe, struct gp_error *err) {
     if (self_exe == NULL) return gp_fail(err, GP_EINTERNAL, "no program for KnownHostsCommand");
     str_add(out, "  KnownHostsCommand");
@@ -163,7 +163,7 @@ static int put_way(struct str *out, const struct ssh_target *t, const char *alia
         return 0;
     }
     if (self_exe == NULL) return gp_fail(err, GP_EINTERNAL, "no program for ProxyCommand");
-    /* ssh splits this line too, and takes \' for a quote also between single quotes */
+    /* ssh also splits this line, and reads \' as a quote even between single quotes */
     if (strchr(self_exe, '\\') != NULL) return refuse(t, "ProxyCommand", self_exe, "it has a backslash", err);
     if (strchr(t->dial_socket, '\\') != NULL)
         return refuse(t, "ProxyCommand", t->dial_socket, "it has a backslash", err);

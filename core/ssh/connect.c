@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP connections that never block: names are looked up in a thread of their own, because a resolver
- * that hangs hears neither a deadline nor a cancellation; the thread is left behind then and ends by
- * itself. Does not speak SSH. Any thread. */
+/* TCP connections that never block. Names are looked up in a thread of their own, because a resolver
+ * that hangs obeys neither a deadline nor a cancellation; the thread is detached then and ends by
+ * itself. Sends no data. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -93,7 +93,7 @@ static int lookup_host(const struct ssh_attempt *a, const char *host, uint16_t p
     l->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->host = xstrdup(host);
     l->port = xasprintf("%u", (unsigned)port);
-    if (l->efd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make an eventfd");
+    if (l->efd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create an eventfd");
     l->rc = lookup_now(l, AI_NUMERICHOST);
     if (l->rc != 0) {
         int r = lookup_start(l, err);
@@ -114,7 +114,7 @@ static int lookup_host(const struct ssh_attempt *a, const char *host, uint16_t p
 }
 
 void ssh_tune_tcp(int fd) {
-    /* Each is an improvement, none a condition: a kernel that refuses one still connects. */
+    /* All options are optional: a kernel that refuses one still connects. */
     int one = 1, idle = 10, every = 5, count = 4;
     unsigned user_timeout = USER_TIMEOUT_MS;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -128,10 +128,10 @@ void ssh_tune_tcp(int fd) {
 
 static const char *connect_advice(int errnum) {
     switch (errnum) {
-    case ECONNREFUSED: return "nothing listens there (yet): is sshd running, is the port right?";
-    case ETIMEDOUT: return "no answer: is the machine up, does a firewall drop the packets?";
+    case ECONNREFUSED: return "nothing listens there (yet): check that sshd is running and that the port is right";
+    case ETIMEDOUT: return "no answer: check that the machine is up and that no firewall drops the packets";
     case EHOSTUNREACH:
-    case ENETUNREACH: return "no route: is the machine up, is this network connected?";
+    case ENETUNREACH: return "no route: check that the machine is up and that this network is connected";
     default: return "check the address and the network";
     }
 }

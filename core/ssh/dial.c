@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dial sockets: a unix socket that answers "dial HOST PORT" with a connected descriptor
- * (SCM_RIGHTS), so that hosts in a namespace are reached without privilege. Also the other half,
- * which hands such a descriptor to OpenSSH (ProxyUseFdpass). Any thread. */
+ * (SCM_RIGHTS), so that nodes in a namespace are reached without privilege. Also
+ * passes such a descriptor to OpenSSH (ProxyUseFdpass). Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -37,7 +37,7 @@ int ssh_unix_connect(const char *path, const char *what, int *ret_fd, struct gp_
     int r = unix_address(path, &sa, &dir);
     if (r != 0) return gp_fail_errno(err, GP_EREACH, -r, "could not reach %s '%s'", what, path);
     GP_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a socket");
+    if (fd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a socket");
     if (connect(fd, (const struct sockaddr *)&sa, sizeof sa) != 0) {
         r = gp_fail_errno(err, GP_EREACH, errno, "could not reach %s '%s'", what, path);
         if (err != NULL) err->retryable = true;
@@ -82,7 +82,7 @@ int ssh_dial(const char *socket_path, const char *host, uint16_t port, int64_t d
     if (r != 0) return r;
     int64_t limit = GP_MIN(deadline_ms, clock_deadline(DIAL_MS));
     GP_AUTO_FREE char *ask = xasprintf("dial %s %u\n", host, (unsigned)port);
-    /* A few bytes into a fresh socket: they fit or the other side is gone. */
+    /* A short write to a new socket: it fits unless the other side is gone. */
     if (send(sock, ask, strlen(ask), MSG_NOSIGNAL) != (ssize_t)strlen(ask))
         return gp_fail_errno(err, GP_EREACH, errno, "could not write to the dial socket '%s'", socket_path);
     char line[256] = "";
@@ -94,7 +94,8 @@ int ssh_dial(const char *socket_path, const char *host, uint16_t port, int64_t d
         return dial_error(err, true, text);
     }
     if (strcmp(line, "ok") != 0 || fd < 0) {
-        GP_AUTO_FREE char *text = xasprintf("the dial socket '%.200s' gave no descriptor for %s", socket_path, where);
+        GP_AUTO_FREE char *text =
+            xasprintf("the dial socket '%.200s' returned no descriptor for %s", socket_path, where);
         return dial_error(err, true, text);
     }
     int flags = fcntl(fd, F_GETFL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One command on a session: a small machine that never blocks, so that one loop can drive one or
- * many. Output is kept up to its cap and read on beyond it, so a talkative command neither stops nor
+/* One command on a session: a state machine that never blocks, so that one loop can drive one or
+ * many. Output beyond its cap is read and dropped, so a command with much output neither stops nor
  * costs memory. One session belongs to one thread at a time. */
 #include "base/gp_base.h"
 
@@ -11,11 +11,11 @@
 #define OUTPUT_DEFAULT ((size_t)1 << 20)
 #define LINE_MAX_BYTES ((size_t)64 << 10)
 #define STEP_BYTES ((size_t)1 << 20) /* of one session before others get their turn */
-#define COMMAND_MAX 30000            /* it travels in one packet */
+#define COMMAND_MAX 30000            /* it must fit in one packet */
 #define CLOSE_MS 500
-#define OPEN_AGAIN_MS 3000 /* for how long a refused channel is asked for again */
+#define OPEN_AGAIN_MS 3000 /* how long a refused channel is requested again */
 #define OPEN_PAUSE_MS 50
-#define NUDGE_MS 5000 /* a tunnel has no TCP to notice a dead host */
+#define NUDGE_MS 5000 /* a tunnel has no TCP keepalive to detect a dead machine */
 #define SILENT_MS 30000
 
 void ssh_result_clear(struct ssh_result *r) {
@@ -54,7 +54,7 @@ static void task_lost(struct ssh_task *t) {
     task_end(t, SSH_LOST, -1);
 }
 
-/* An error that is neither "would block" nor a lost connection: the server said no. */
+/* An error that is neither "would block" nor a lost connection: the server refused. */
 static void task_failed(struct ssh_task *t, const char *what, const char *hint) {
     if (t->session->dead || libssh2_session_last_errno(t->session->lib) == LIBSSH2_ERROR_SOCKET_DISCONNECT) {
         task_lost(t);
@@ -90,7 +90,7 @@ static void lines_feed(struct ssh_task *t, int stream, const char *p, size_t n) 
     }
 }
 
-/* Only what ended by itself: half a line may say anything, and a number cut in two is another one. */
+/* Only when the command ended by itself: a part of a line may be misread, such as a truncated number. */
 static void lines_finish(struct ssh_task *t) {
     for (int i = 0; i < 2 && t->opts.on_line != NULL && !t->stopped; i++)
         if (t->lines[i].text.len > 0) line_tell(t, i);
@@ -104,8 +104,8 @@ static void take_output(struct ssh_task *t, int stream, const char *p, size_t n)
 
 /* --- the phases; each returns true to be called again at once --- */
 
-/* A server may look at the request for a channel before it has put the last one away: with few
- * MaxSessions the first answer is no. Asked again for a moment. */
+/* A server may receive the request for a channel before it has released the last one. With a low
+ * MaxSessions it then refuses, so the request is repeated for a short time. */
 static bool open_again(struct ssh_task *t) {
     struct ssh_session *s = t->session;
     if (!s->had_channel || s->dead || libssh2_session_last_errno(s->lib) != LIBSSH2_ERROR_CHANNEL_FAILURE) return false;
@@ -133,8 +133,8 @@ static bool step_open(struct ssh_task *t) {
     }
     if (libssh2_session_last_errno(lib) == LIBSSH2_ERROR_EAGAIN && !t->session->dead) return false;
     if (open_again(t)) return false;
-    task_failed(t, "the server opens no further channel",
-                "MaxSessions in its sshd_config, or commands of before still run");
+    task_failed(t, "the server refuses another channel",
+                "check MaxSessions in its sshd_config, and whether earlier commands still run");
     return false;
 }
 
@@ -142,7 +142,8 @@ static bool step_start(struct ssh_task *t) {
     int rc = libssh2_channel_exec(t->channel, t->command);
     if (rc == LIBSSH2_ERROR_EAGAIN && !t->session->dead) return false;
     if (rc != 0) {
-        task_failed(t, "the server refuses to run a command", "is the login shell there and allowed?");
+        task_failed(t, "the server refuses to run a command",
+                    "check that the user's login shell exists and is allowed");
         return false;
     }
     t->phase = TASK_IO;
@@ -156,7 +157,7 @@ static void write_in(struct ssh_task *t) {
         ssize_t n = libssh2_channel_write(t->channel, (const char *)o->in + t->in_off, o->in_len - t->in_off);
         if (n == LIBSSH2_ERROR_EAGAIN || n == 0) return;
         if (n < 0) {
-            t->in_off = o->in_len; /* it does not want more; its fate comes with the reads */
+            t->in_off = o->in_len; /* the command closed stdin; its outcome comes with the reads */
             return;
         }
         t->in_off += (size_t)n;
@@ -167,7 +168,7 @@ static void write_in(struct ssh_task *t) {
     }
 }
 
-/* Reads one stream until it has nothing, its share is used up, or on_line said stop. */
+/* Reads one stream until it is empty, its share is used up, or on_line stops the command. */
 static bool read_stream(struct ssh_task *t, int stream, char *buf, size_t buf_n, size_t *share) {
     while (*share > 0 && !t->stopped) {
         ssize_t n = libssh2_channel_read_ex(t->channel, stream, buf, GP_MIN(buf_n, *share));
@@ -179,8 +180,8 @@ static bool read_stream(struct ssh_task *t, int stream, char *buf, size_t buf_n,
     return true;
 }
 
-/* Whether something can be done without new bytes from the network: reading one stream, or sending,
- * may have taken in what belongs to the other. */
+/* True if there is work without new bytes from the network: reading one stream, or sending,
+ * may have received data of the other. */
 static bool io_pending(const struct ssh_task *t) {
     unsigned long queued = 0;
     libssh2_channel_window_read_ex(t->channel, &queued, NULL);
@@ -214,7 +215,7 @@ static bool step_io(struct ssh_task *t) {
         bool moved = share != share_before || t->in_off != in_before;
         if (!moved || !io_pending(t)) break;
     }
-    /* Only the close says that it is over: a command may close its output and work on. */
+    /* Only the close ends it: a command may close its output and continue. */
     if (libssh2_channel_eof(t->channel) != 1) return false;
     int rc = libssh2_channel_wait_closed(t->channel);
     if (rc == LIBSSH2_ERROR_EAGAIN && !t->session->dead) return false;
@@ -247,7 +248,7 @@ static bool step_close(struct ssh_task *t) {
     lines_finish(t);
     if (t->stopped) {
         task_end(t, SSH_TIMED_OUT, -1);
-        /* Closed on both sides: free. Else it stays with the session, which frees it at its end. */
+        /* Frees a channel that is closed on both sides. Any other stays with the session, which frees it at its end. */
         if (rc == 0) libssh2_channel_free(t->channel);
     } else {
         read_fate(t);
@@ -292,8 +293,8 @@ void ssh_task_step(struct ssh_task *t) {
     }
 }
 
-/* Leaves the command: closes its channel without waiting for the other side. In the middle of
- * opening one the session cannot go on. */
+/* Abandons the command: closes its channel without waiting for the other side. During the opening of a
+ * channel this makes the session unusable. */
 static void task_leave(struct ssh_task *t) {
     if (t->phase == TASK_OPEN || t->phase == TASK_START) t->session->dead = true;
     else if (t->channel != NULL && !t->session->dead && libssh2_channel_close(t->channel) == 0)
@@ -302,7 +303,7 @@ static void task_leave(struct ssh_task *t) {
 }
 
 void ssh_task_timeout(struct ssh_task *t) {
-    if (t->phase == TASK_CLOSE) { /* what it did is known already */
+    if (t->phase == TASK_CLOSE) { /* its outcome is already known */
         t->close_by_ms = 0;
         ssh_task_step(t);
         return;
@@ -375,7 +376,7 @@ int ssh_run(struct ssh_session *s, const char *what, const char *command, const 
         return rc;
     case SSH_TIMED_OUT:
         rc = ssh_fail_detail(err, GP_ETIMEOUT, "TIMEOUT",
-                             r.status == -1 ? "%s: %s was stopped%s%s" : "%s: %s did not end in its time%s%s", s->label,
+                             r.status == -1 ? "%s: %s was stopped%s%s" : "%s: %s did not finish in time%s%s", s->label,
                              what, sep, last);
         break;
     }

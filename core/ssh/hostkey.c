@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is this the host that was meant? Pinned lines or fingerprints decide alone; else the known_hosts
- * file, by libssh2's matcher, to which patterns are shown as the host that they match. A key that
- * changed is never accepted, a revoked one neither. Any thread. */
+/* Checks the host key of a server. Pinned lines or fingerprints decide alone; without them the known_hosts
+ * file decides, by libssh2's matcher, with each matching pattern replaced by the host's name. A changed or
+ * revoked key is never accepted. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -107,7 +107,7 @@ static void known_line(struct known *k, const struct ssh_target *t, const char *
     while (*line == ' ' || *line == '\t') line++;
     if (*line == '\0' || *line == '#') return;
     if (*line == '@') {
-        if (!str_starts(line, "@revoked")) return; /* libssh2 knows no certificates */
+        if (!str_starts(line, "@revoked")) return; /* libssh2 does not support certificates */
         GP_AUTO_STRV struct strv w = {0};
         strv_split(&w, line, " \t\r");
         if (w.n >= 4 && (w.v[1][0] == '|' || pattern_matches(w.v[1], k->name) || pattern_matches(w.v[1], t->host)))
@@ -123,14 +123,14 @@ static void known_line(struct known *k, const struct ssh_target *t, const char *
         }
         return;
     }
-    /* A line that libssh2 cannot read vouches for nobody: it is left out, as OpenSSH does. */
+    /* A line that libssh2 cannot read is ignored, as OpenSSH does. */
     libssh2_knownhost_readline(k->hosts, line, strlen(line), LIBSSH2_KNOWNHOST_FILE_OPENSSH);
 }
 
 static int known_load(const struct ssh_target *t, struct ssh_session *s, struct known *k, struct gp_error *err) {
     k->name = known_name(t);
     k->hosts = libssh2_knownhost_init(s->lib);
-    if (k->hosts == NULL) return gp_fail(err, GP_EENV, "libssh2 could not make a host list");
+    if (k->hosts == NULL) return gp_fail(err, GP_EENV, "libssh2 could not create a host list");
     if (t->known_hosts == NULL) return 0;
     GP_AUTO_STR struct str text = {0};
     struct gp_error why = {0};
@@ -145,8 +145,8 @@ static int known_load(const struct ssh_target *t, struct ssh_session *s, struct 
     return 0;
 }
 
-/* LIBSSH2_KNOWNHOST_CHECK_*: first by the name with its port; an entry without the port may vouch
- * for the host, but does not condemn it (ssh does the same). */
+/* LIBSSH2_KNOWNHOST_CHECK_*: first by the name with its port. An entry without the port may match, but its
+ * mismatch does not count (ssh does the same). */
 static int known_check(const struct known *k, const struct ssh_target *t, const char *key, size_t n, int enc, int type,
                        struct libssh2_knownhost **ret) {
     int mask = LIBSSH2_KNOWNHOST_TYPE_PLAIN | enc | type;
@@ -156,7 +156,7 @@ static int known_check(const struct known *k, const struct ssh_target *t, const 
     return plain == LIBSSH2_KNOWNHOST_CHECK_MATCH ? plain : c;
 }
 
-/* Asks for each type with a key that nobody has: a mismatch means that a key of this type is known. */
+/* Looks up an impossible key of each type: a mismatch means that a key of this type is known. */
 static bool known_has_type(const struct known *k, int mask) {
     struct libssh2_knownhost *found = NULL;
     return libssh2_knownhost_check(k->hosts, k->name, "AAAA", 0,
@@ -185,7 +185,7 @@ int ssh_hostkey_prefer(const struct ssh_attempt *a, struct ssh_session *s, struc
             bool have = pinned ? pinned_has_type(t, key_types[i].name) : known_has_type(&k, key_types[i].mask);
             if (have == (pass == 1)) continue;
             bool rsa = strcmp(key_types[i].name, "ssh-rsa") == 0;
-            /* Never rsa with SHA-1: a server that has nothing else is told of by name. */
+            /* Never RSA with SHA-1: a server that has nothing else fails with an error of its own. */
             str_addf(&prefs, "%s%s", prefs.len > 0 ? "," : "", rsa ? "rsa-sha2-512,rsa-sha2-256" : key_types[i].name);
         }
     }
@@ -210,7 +210,7 @@ static int check_pinned(const struct ssh_attempt *a, const char *line, const cha
         str_put(expected, sizeof expected, keys->v[0]);
     return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY",
                            "%s showed host key %s, but %s%s is pinned: another machine answers, or it "
-                           "was made anew; nothing was sent to it",
+                           "was reinstalled; nothing was sent to it",
                            a->where, print, expected, keys->n > 1 ? " (or another)" : "");
 }
 
@@ -244,7 +244,7 @@ static int check_known(const struct ssh_attempt *a, struct ssh_session *s, const
     case LIBSSH2_KNOWNHOST_CHECK_MISMATCH:
         return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY",
                                "the host key of %s changed: it shows %s, which '%s' does not have; if "
-                               "the machine was made anew, run: ssh-keygen -f '%s' -R '%s'",
+                               "the machine was reinstalled, run: ssh-keygen -f '%s' -R '%s'",
                                a->where, print, file, file, k.name);
     case LIBSSH2_KNOWNHOST_CHECK_NOTFOUND: break;
     default:
@@ -253,12 +253,12 @@ static int check_known(const struct ssh_attempt *a, struct ssh_session *s, const
     if (t->accept_new) return t->known_hosts ? known_append(t, k.name, s->host_key, err) : 0;
     if (t->known_hosts == NULL)
         return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY",
-                               "%s showed host key %s and nothing says whether to trust it: give its "
+                               "%s showed host key %s, and no trusted key is configured: set its "
                                "host_key or known_hosts",
                                a->where, print);
     return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY",
                            "'%s' has no key of %s; it shows %s: compare it on the machine "
-                           "(ssh-keygen -lf), then give host_key, or accept it with "
+                           "(ssh-keygen -lf), then set host_key, or accept it with "
                            "--accept-new-host-key",
                            file, a->where, print);
 }

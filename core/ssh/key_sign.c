@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signing with a private key by OpenSSL: unencrypted keys in OpenSSH's form and in PEM; ed25519,
- * ECDSA, and RSA with SHA-2. Says nothing about whether a key may be used (keyfile.c does).
+ * ECDSA, and RSA with SHA-2. Does not check whether a key may be used (keyfile.c does).
  * Any thread. */
 #include "base/gp_base.h"
 
@@ -140,7 +140,7 @@ void ssh_signer_clear(struct ssh_signer *g) {
     g->key = NULL;
 }
 
-/* What is signed: session id, code, user, service, "publickey", true, NAME, key. */
+/* The signed data: session id, code, user, service, "publickey", true, NAME, key. */
 bool ssh_sign_algorithm(const unsigned char *data, size_t n, char *dst, size_t dst_n) {
     const unsigned char *p = data, *end = data + n, *s = NULL;
     size_t len = 0;
@@ -176,7 +176,7 @@ int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_
                     struct gp_error *err) {
     char name[64] = "";
     if (!ssh_sign_algorithm(data, n, name, sizeof name))
-        return gp_fail(err, GP_EINTERNAL, "libssh2 asks for a malformed signature");
+        return gp_fail(err, GP_EINTERNAL, "libssh2 requested a malformed signature");
     bool ecdsa = str_starts(name, "ecdsa-");
     const char *hash = strcmp(name, "ssh-ed25519") == 0                           ? NULL
                        : str_ends(name, "nistp384")                               ? "SHA384"
@@ -184,7 +184,7 @@ int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_
                        : str_ends(name, "nistp256") || str_ends(name, "sha2-256") ? "SHA256"
                                                                                   : "SHA1";
     if (hash != NULL && strcmp(hash, "SHA1") == 0)
-        return gp_fail(err, GP_EAUTH, "the server wants %s signatures, which are made with SHA-1", name);
+        return gp_fail(err, GP_EAUTH, "the server requires %s signatures, which use SHA-1: use an ed25519 key", name);
     unsigned char sig[SIG_MAX];
     size_t len = sizeof sig;
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();

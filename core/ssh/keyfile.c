@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private key files: what kind of key is inside, may it be used, and by whom can it be read. Never
- * decrypts: a key with a passphrase belongs into ssh-agent. Any thread. */
+/* Private key files: the type of the key, whether it can be used, and the file's permissions. Never
+ * decrypts: a key with a passphrase belongs in ssh-agent. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -142,7 +142,7 @@ static int no_passphrase(char *buf, int size, int writing, void *asked) {
 
 static int inspect_pem(const char *name, const struct secret *pem, struct ssh_keyfile *k, struct gp_error *err) {
     BIO *bio = BIO_new_mem_buf(secret_reveal(pem), (int)pem->len);
-    if (bio == NULL) return gp_fail(err, GP_EENV, "openssl could not make a buffer");
+    if (bio == NULL) return gp_fail(err, GP_EENV, "openssl could not create a buffer");
     EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, &k->encrypted);
     BIO_free(bio);
     ERR_clear_error();
@@ -155,7 +155,7 @@ static int inspect_pem(const char *name, const struct secret *pem, struct ssh_ke
                                      : false;
     EVP_PKEY_free(key);
     if (ok && blob_type(k)) return 0;
-    return not_a_key(name, "is of a kind that cannot be used; make one with: ssh-keygen -t ed25519", err);
+    return not_a_key(name, "is of a type that is not supported: create one with 'ssh-keygen -t ed25519'", err);
 }
 
 int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_keyfile *ret, struct gp_error *err) {

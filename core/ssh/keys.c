@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and naming keys: a fresh ed25519 pair in OpenSSH's own form, public lines, fingerprints.
+/* Keys: a new ed25519 pair in OpenSSH's own form, public lines, fingerprints.
  * Any thread. */
 #include "base/gp_base.h"
 
@@ -14,7 +14,7 @@
 #define ED25519_LEN 32
 #define PEM_COLUMNS 70
 
-/* Room at once: a string that grows leaves copies of a key behind in freed memory. */
+/* Allocated at its full size: a string that grows leaves copies of a key in freed memory. */
 static void reserve(struct str *s, size_t n) {
     str_init(s, n);
     s->s = xrealloc(s->s, n + 1);
@@ -76,7 +76,7 @@ int ssh_key_make(const char *comment, struct secret *ret_private, char **ret_pub
     EVP_PKEY_free(key);
     if (!ok) {
         ERR_clear_error();
-        return gp_fail(err, GP_EENV, "openssl could not make an ed25519 key");
+        return gp_fail(err, GP_EENV, "openssl could not create an ed25519 key");
     }
     GP_AUTO_STR struct str blob = {0}, raw = {0};
     GP_AUTO_FREE char *words = xstrdup(comment);
@@ -111,7 +111,7 @@ static int encrypted_public(const char *path, const struct ssh_keyfile *k, struc
                 memcmp(agent.keys.items[i].blob.s, k->blob.s, k->blob.len) == 0)
                 return 0;
     return ssh_fail_detail(err, GP_EAUTH, "KEY",
-                           "key '%s' has a passphrase, which is never asked for here: load it "
+                           "key '%s' has a passphrase, and gpuprov never prompts for one: load it "
                            "into ssh-agent (ssh-add), or use a key without one",
                            path);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node's connection: made when it is not there, made again when it was lost, and short scripts
- * over it that bear being run twice. Knows no steps. Used by the node's own thread. */
+/* A node's connection: opened on demand, reopened when lost, and short idempotent scripts
+ * over it. Used by the node's own thread. */
 #include "base/gp_base.h"
 
 #include "ssh/link.h"
@@ -9,8 +9,8 @@
 #define RELOGIN_GRACE_MS 60000 /* a booting node refuses logins for a while */
 #define RETRY_MS 500
 #define RETRY_MAX_MS 8000
-#define LOST_MAX 20 /* connections lost one after the other: some two minutes beside the reconnects */
-#define CUT_MAX 3   /* answers that a shutdown may have cut, before they count as answers */
+#define LOST_MAX 20 /* connections lost in a row: about two minutes without the reconnects */
+#define CUT_MAX 3   /* replies that a shutdown may have cut, before one counts as a reply */
 
 struct waiting {
     const struct node_link *link;
@@ -58,8 +58,8 @@ int node_link_lost(struct node_link *l, int *times, int64_t deadline_ms, struct 
     int64_t pause = RETRY_MS;
     for (int i = 0; i < *times && pause < RETRY_MAX_MS; i++) pause *= 2;
     if (++*times > LOST_MAX)
-        return gp_fail(err, GP_EREACH, "%s: the connection was lost %d times one after the other, last: %s",
-                       l->target.label, *times, l->session ? ssh_lost_why(l->session) : "");
+        return gp_fail(err, GP_EREACH, "%s: the connection was lost %d times in a row, last: %s", l->target.label,
+                       *times, l->session ? ssh_lost_why(l->session) : "");
     int rc = gp_sleep(GP_MIN(pause, (int64_t)RETRY_MAX_MS), l->cancel, err);
     return rc ? rc : node_link_again(l, deadline_ms, err);
 }
@@ -108,12 +108,12 @@ int node_link_sh(struct node_link *l, const char *what, const struct str *script
                 return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label, what);
             if (!rc && ret->end == SSH_EXITED && (!again || cuts > CUT_MAX)) return 0;
             if (!rc && ret->end == SSH_SIGNALED && cuts > CUT_MAX)
-                return gp_fail(err, GP_EBOOTSTRAP, "%s: %s was ended by signal %s on the node", l->target.label, what,
+                return gp_fail(err, GP_EBOOTSTRAP, "%s: %s was killed by signal %s on the node", l->target.label, what,
                                ret->signal);
         }
         if (clock_left_ms(deadline_ms) == 0)
             return gp_fail(err, GP_ETIMEOUT, "%s: %s did not answer in time", l->target.label, what);
-        event_emit(l->sink, l->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "ssh", "connection lost, connects again");
+        event_emit(l->sink, l->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "ssh", "connection lost, reconnects");
         int rc = node_link_lost(l, &lost, deadline_ms, err);
         if (rc) return gp_wrap(err, "%s", what);
     }

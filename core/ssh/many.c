@@ -12,8 +12,8 @@ static void cancel_all(struct ssh_task **tasks, size_t n) {
         if (tasks[i]->phase != TASK_DONE) ssh_task_cancel(tasks[i]);
 }
 
-/* Steps what is ready, ends what is late. Returns how many go on; sets when to wake and whether
- * something wants to go on at once. */
+/* Steps the tasks that are ready and ends late ones. Returns how many continue; sets when to wake and whether
+ * a task can continue at once. */
 static size_t step_all(struct ssh_task **tasks, size_t n, const struct pollfd *ready, int64_t *ret_wake_ms,
                        bool *ret_again) {
     size_t going = 0;
@@ -61,7 +61,7 @@ int ssh_tasks_run(struct ssh_task **tasks, size_t n, const struct gp_cancel *can
         int64_t left = again ? 0 : clock_left_ms(wake);
         int got = poll(p, (nfds_t)n + 1, left > 3600000 ? 3600000 : (int)left);
         if (got < 0 && errno != EINTR)
-            for (size_t i = 0; i < n; i++) p[i].revents = POLLIN; /* each finds out by itself */
+            for (size_t i = 0; i < n; i++) p[i].revents = POLLIN; /* each task checks by itself */
     }
     free(p);
     return r;

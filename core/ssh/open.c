@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ssh_open: attempts, repeated with growing and jittered pauses while another one may help.
- * What one attempt does is in session.c. Any thread. */
+ * One attempt is in session.c. Any thread. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -10,7 +10,7 @@
 
 #define PAUSE_FIRST_MS 50
 #define PAUSE_MAX_MS 2000
-#define CUT_MS 2000 /* an attempt that the deadline ended sooner than this tells nothing of its own */
+#define CUT_MS 2000 /* an attempt that the deadline cut shorter than this has no cause worth reporting */
 
 static int64_t jittered(int64_t ms) {
     uint32_t r = 0;
@@ -18,7 +18,7 @@ static int64_t jittered(int64_t ms) {
     return ms * 3 / 4 + (int64_t)(r % (uint64_t)(ms / 2 + 1));
 }
 
-/* A refused login may mean that the user is not made yet. */
+/* A refused login may mean that the user does not exist yet. */
 static bool login_may_come(const struct gp_error *why, const struct ssh_open_opts *opts, int64_t *refused_since_ms) {
     if (why->code != GP_EAUTH || strcmp(why->detail, "LOGIN") != 0) return false;
     if (*refused_since_ms == 0) *refused_since_ms = clock_ms();

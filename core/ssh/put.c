@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies a file to a node through one command: a script on the node looks at what is there, asks for
+/* Copies a file to a node through one command: a script on the node compares the existing file, requests
  * the bytes (packed or not) only when they differ, checks the sum, and renames. No scp or sftp: both
- * may be switched off, and neither can tell that the file is there already. */
+ * may be disabled, and neither can detect that the file is already there. */
 #include "base/gp_base.h"
 
 #include "ssh/ssh_private.h"
@@ -16,11 +16,11 @@
 
 enum { PUT_FOLDER = 21, PUT_TEMPORARY = 22, PUT_WRITE = 23, PUT_SUM = 24, PUT_RENAME = 25, PUT_IS_FOLDER = 26 };
 
-/* Goes to sh by stdin, because not every login shell can be given it as an argument (csh); the bytes
- * follow on stdin when they are asked for. sh reads all of it, up to the last brace, before it runs any.
+/* Goes to sh by stdin, because not every login shell takes it as an argument (csh); the bytes
+ * follow on stdin on request. sh reads all of it, up to the last brace, before it runs any.
  * p, want, mode, how (gzip|raw) and r (a random name) are set in front. Few programs: each costs a node
  * a millisecond, and there may be many nodes on one machine. */
-static const char script[] = "echo\n" /* ends what a start-up file printed without a newline */
+static const char script[] = "echo\n" /* ends a line that a start-up file printed without a newline */
                              "LC_ALL=C; export LC_ALL\n"
                              "case $p in */*) d=${p%/*}/;; *) d=./;; esac\n"
                              "t=$d.gpuprov.$r\n"
@@ -60,7 +60,7 @@ static size_t gzip_pack(const void *p, size_t n, unsigned char *dst, size_t max)
     int rc = Z_OK;
     while (rc == Z_OK && out < max) {
         size_t piece = GP_MIN(n, (size_t)1 << 30), room = GP_MIN(max - out, (size_t)1 << 30);
-        z.next_in = (unsigned char *)(uintptr_t)in; /* zlib reads only, but says not so */
+        z.next_in = (unsigned char *)(uintptr_t)in; /* zlib only reads it, but takes no const */
         z.avail_in = (unsigned)piece;
         z.next_out = dst + out;
         z.avail_out = (unsigned)room;
@@ -76,7 +76,7 @@ static size_t gzip_pack(const void *p, size_t n, unsigned char *dst, size_t max)
 static bool worth_packing(const void *p, size_t n) {
     if (n < SMALL) return false;
     size_t sample = GP_MIN(n, SAMPLE);
-    /* From the middle: headers pack well and say nothing about the rest. */
+    /* A sample from the middle: headers pack well and are not typical. */
     const unsigned char *from = (const unsigned char *)p + (n - sample) / 2;
     size_t max = sample - sample / 8;
     GP_AUTO_FREE unsigned char *dst = xmalloc(max);
@@ -122,8 +122,8 @@ static int put_failed(const struct ssh_session *s, const char *path, size_t n, c
                                "space on the node",
                                s->label, n, path);
     const char *what = r->end == SSH_SIGNALED       ? "the copy was killed"
-                       : r->status == PUT_FOLDER    ? "could not make its folder"
-                       : r->status == PUT_TEMPORARY ? "could not make a file in its folder"
+                       : r->status == PUT_FOLDER    ? "could not create its folder"
+                       : r->status == PUT_TEMPORARY ? "could not create a file in its folder"
                        : r->status == PUT_WRITE     ? "could not write"
                        : r->status == PUT_SUM       ? "the bytes arrived damaged"
                        : r->status == PUT_RENAME    ? "could not rename it into place"
@@ -149,7 +149,7 @@ static int put_outcome(struct put *p, const char *path, const struct ssh_result 
         return rc;
     }
     if (r->end == SSH_TIMED_OUT)
-        return ssh_fail_detail(err, GP_ETIMEOUT, "TIMEOUT", "%s: copying %zu bytes to '%s' did not end in its time",
+        return ssh_fail_detail(err, GP_ETIMEOUT, "TIMEOUT", "%s: copying %zu bytes to '%s' did not finish in time",
                                s->label, p->blob->n, path);
     if (r->end != SSH_EXITED || r->status != 0 || (!p->same && !p->asked))
         return put_failed(s, path, p->blob->n, r, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session's transport and life: the bytes between libssh2 and the descriptor, waiting, one attempt
- * to open (connect, handshake, host key, login) and a close that cannot block. Retrying is open.c's.
+ * to open (connect, handshake, host key, login) and a close that cannot block. open.c retries.
  * One session belongs to one thread at a time. */
 #include "base/gp_base.h"
 
@@ -105,9 +105,9 @@ const char *ssh_lost_why(const struct ssh_session *s) {
     case ECONNRESET: return "connection reset";
     case EPIPE: return "broken pipe";
     case ETIMEDOUT: return "no answer for 30 s";
-    case EMSGSIZE: return "the other side sends too much before the login";
+    case EMSGSIZE: return "the other side sent too much before the login";
     case EHOSTUNREACH:
-    case ENETUNREACH: return "no route any more";
+    case ENETUNREACH: return "no route";
     default: return "network error";
     }
 }
@@ -184,7 +184,7 @@ static struct ssh_session *session_new(const struct ssh_attempt *a, int fd, stru
     str_init(&s->out, 2 * OUT_MAX);
     s->lib = libssh2_session_init_ex(NULL, NULL, NULL, s);
     if (s->lib == NULL) {
-        gp_fail(err, GP_EENV, "libssh2 could not make a session");
+        gp_fail(err, GP_EENV, "libssh2 could not create a session");
         ssh_close(s);
         return NULL;
     }
@@ -206,7 +206,7 @@ static int retryable(struct gp_error *err, int r) {
     return r;
 }
 
-/* The other side has greeted, and in SSH. */
+/* The other side has sent an SSH banner. */
 static bool greeted(const struct ssh_session *s) {
     const char *banner = libssh2_session_banner_get(s->lib);
     return banner != NULL && str_starts(banner, "SSH-");
@@ -242,14 +242,14 @@ static int handshake(const struct ssh_attempt *a, struct ssh_session *s, struct 
         int r = ssh_wait(s, GP_MIN(limit, a->deadline_ms), a->cancel, &waited);
         if (r == 0) continue;
         s->dead = true;
-        /* Once more: libssh2 frees what the key exchange holds only when that itself fails. */
+        /* Called again: libssh2 frees the key exchange's memory only when that call itself fails. */
         libssh2_session_handshake(s->lib, s->fd);
         if (r != -GP_ETIMEOUT) return gp_fail(err, waited.code, "%s", waited.msg);
         long long took = (long long)(clock_ms() - start);
         return retryable(err, ssh_fail_detail(err, GP_EREACH, banner ? "HANDSHAKE" : "BANNER",
                                               banner ? "%s did not finish the SSH handshake in %lld ms"
                                                      : "%s accepts connections but sent no SSH banner in %lld ms: "
-                                                       "is it sshd, and is the machine well?",
+                                                       "check that sshd listens there",
                                               a->where, took));
     }
 }

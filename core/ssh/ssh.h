@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SSH through libssh2: the only user of it. Sessions are non-blocking underneath; callers are
- * straight-line code. One session belongs to one thread at a time. Every wait ends at its deadline
- * and hears cancellation at once. */
+/* SSH through libssh2, its only user. Sessions are non-blocking inside; every function here blocks until it is
+ * done. One session belongs to one thread at a time. Every wait ends at its deadline
+ * or at once on cancellation. */
 #ifndef GP_SSH_H
 #define GP_SSH_H
 
@@ -14,13 +14,13 @@ struct ssh_target {
     char *label;       /* "llm/1": starts every error message */
     char *host;        /* name or address */
     uint16_t port;     /* 0: 22 */
-    char *dial_socket; /* not NULL: ask this unix socket for a connected descriptor ("dial HOST PORT\n",
+    char *dial_socket; /* not NULL: get a connected descriptor from this unix socket ("dial HOST PORT\n",
                           answered by "ok\n" + SCM_RIGHTS or "error TEXT\n") instead of connecting */
     char *user;
     struct strv host_keys; /* accepted: "ssh-ed25519 AAAA..." or "SHA256:..."; any one is enough */
     char *known_hosts;     /* OpenSSH known_hosts file, or NULL */
-    bool accept_new;       /* an unknown key is accepted and added to known_hosts (said aloud by the
-                              caller); a changed one never is */
+    bool accept_new;       /* an unknown key is accepted and added to known_hosts (the caller reports
+                              it); a changed one never is */
     char *key_path;        /* private key file, or NULL */
     struct secret key_pem; /* private key in memory (wins over key_path); empty: none */
     bool use_agent;
@@ -46,7 +46,7 @@ struct ssh_open_opts {
     int64_t deadline_ms;    /* monotonic */
     int64_t login_grace_ms; /* how long "permission denied" may mean "user not made yet" */
     const struct gp_cancel *cancel;
-    void (*waiting)(void *ctx, const char *why); /* told at each retry; may be NULL */
+    void (*waiting)(void *ctx, const char *why); /* called at each retry; may be NULL */
     void *ctx;
 };
 int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struct ssh_session **ret,
@@ -64,9 +64,9 @@ struct ssh_result {
     enum ssh_end end;
     int status;          /* SSH_EXITED */
     char signal[16];     /* SSH_SIGNALED: "KILL" */
-    struct str out, err; /* capped at max_output each; `truncated` set when more came (and was
-                            dropped; the command is not stopped by it) */
-    uint64_t out_bytes;  /* all that came, kept or not */
+    struct str out, err; /* capped at max_output each; `truncated` is set when more was received
+                            and dropped; the command continues */
+    uint64_t out_bytes;  /* all received bytes, kept or not */
 };
 void ssh_result_clear(struct ssh_result *r);
 #define GP_AUTO_SSH_RESULT GP_CLEANUP(ssh_result_clear)
@@ -77,16 +77,16 @@ struct ssh_exec_opts {
     int64_t deadline_ms; /* 0: none */
     size_t max_output;   /* 0: 1 MiB */
     const struct gp_cancel *cancel;
-    /* Told each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it comes; what
-     * came of a line before the connection was lost or the time was up is not told. At the command's
-     * own end the rest without newline is. false: stop (end = SSH_TIMED_OUT with status -1). May be
+    /* Called with each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it arrives. An
+     * incomplete line before a lost connection or the deadline is dropped; one at the command's own end is
+     * passed. Return false to stop the command (end = SSH_TIMED_OUT with status -1). May be
      * NULL. */
     bool (*on_line)(void *ctx, bool is_stderr, const char *line, size_t len);
     void *ctx;
 };
-/* Runs through the login shell's "-c". 0 whenever the command's fate is known or the connection was
- * lost or the deadline passed (see ret->end: the remote command may go on then); negative only for
- * cancellation and local trouble. After SSH_LOST the session is dead: close it. */
+/* Runs through the login shell's "-c". 0: the command ended, the connection was lost or the deadline
+ * passed (see ret->end; in the last two cases the remote command may continue). Negative only for
+ * cancellation and local errors. After SSH_LOST the session is dead: close it. */
 int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts, struct ssh_result *ret,
              struct gp_error *err);
 /* ssh_exec that turns everything but exit 0 into an error naming the command and its last line. */
@@ -106,7 +106,7 @@ struct ssh_job {
 };
 int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel, struct gp_error *err);
 
-/* A file to copy to many nodes: hashed and packed once, then only read (by any number of threads). */
+/* A file to copy to many nodes: hashed and packed once, then read-only (for any number of threads). */
 struct ssh_blob {
     const void *data; /* borrowed: must outlive the blob */
     size_t n;
@@ -119,9 +119,9 @@ void ssh_blob_clear(struct ssh_blob *b);
 #define GP_AUTO_SSH_BLOB GP_CLEANUP(ssh_blob_clear)
 
 /* Copies bytes to `path` (created with mode, atomically: temporary file in the same folder, sha256
- * checked on the node, rename; missing folders are made). Not sent when the file there has this
- * checksum already; gzip on the wire when it saves something and the node has gzip. Full disk:
- * -GP_EIO that says so. */
+ * checked on the node, rename; missing folders are created). Not sent when the node's file already has this
+ * checksum; compressed with gzip when that saves bytes and the node has gzip. Full disk:
+ * -GP_EIO. */
 int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const struct ssh_blob *blob,
                  int64_t deadline_ms, const struct gp_cancel *cancel, bool *ret_sent, struct gp_error *err);
 /* The same for one node. */
@@ -140,14 +140,14 @@ bool ssh_rsa_ok(void); /* the libssh2 in use can sign with rsa-sha2 (>= 1.11) */
 /* First identity of the running agent as a public line; -GP_ENOTFOUND without agent or identity. */
 int ssh_agent_public(char **ret_line, struct gp_error *err);
 
-/* "TYPE BASE64" of a host key line, made anew from what its base64 holds: a comment is left out. Only the
+/* "TYPE BASE64" of a host key line, rebuilt from its decoded base64, without its comment. Only the
  * types that gpuprov trusts as host keys; -GP_EUSAGE for anything else. Caller frees. */
 int ssh_host_key_line(const char *line, char **ret, struct gp_error *err);
 
 /* OpenSSH client config blocks for the target (Host alias) and its bastions (Host alias.bastion), appended
  * to out. Writes known_hosts lines into dir/known_hosts.ALIAS. self_exe: the program whose hidden verbs
- * __dial (dial sockets) and __known_host (fingerprints) ssh starts. A target with a value that has not its
- * form (base/form.h) is refused as a whole: -GP_EUSAGE, out is untouched. */
+ * __dial (dial sockets) and __known_host (fingerprints) ssh starts. A target with a malformed value
+ * (base/form.h) is refused as a whole: -GP_EUSAGE, out is unchanged. */
 int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir, const char *self_exe,
                       struct str *out, struct gp_error *err);
 /* The `gpuprov __known_host` side: appends the known_hosts line "HOST TYPE BASE64" when the key has one of

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of core/ssh share; nothing outside core/ssh includes this. */
+/* Shared by the files of core/ssh; no file outside core/ssh includes this. */
 #ifndef GP_SSH_PRIVATE_H
 #define GP_SSH_PRIVATE_H
 
@@ -13,26 +13,26 @@ struct ssh_tunnel;
 struct ssh_session {
     LIBSSH2_SESSION *lib;
     int fd;           /* the transport; behind a bastion one end of a socketpair */
-    bool tcp;         /* fd is TCP: quick acknowledgements are asked for */
-    bool dead;        /* lost, or left in the middle of a call: nothing goes in or out any more */
+    bool tcp;         /* fd is TCP: quick acknowledgements are requested */
+    bool dead;        /* lost, or abandoned during a call: no more I/O */
     bool ready;       /* logged in */
     bool had_channel; /* the server gave one before */
     int lost_errno;   /* why the transport ended; 0: the other side closed it */
-    /* What the transport did not take yet. libssh2 is never told of a full socket: a call of its
-     * that was cut short must be repeated with the same pointers before any other, which no caller
-     * could keep up. Bounded, because callers send only when this is empty. */
+    /* Bytes that the transport did not take yet. libssh2 never sees a full socket, because it would require
+     * that its call be repeated with the same pointers before any other call. Bounded, because callers send
+     * only when this is empty. */
     struct str out;
     size_t out_off;
     size_t early_bytes;        /* received before login: capped, against endless banners */
-    int64_t heard_ms;          /* when bytes last came */
+    int64_t heard_ms;          /* when bytes were last received */
     int64_t nudged_ms;         /* when a keepalive was last sent (tunnels only) */
     char *label, *where;       /* "llm/1", "10.0.0.1:22" */
     char *host_key;            /* "ssh-ed25519 AAAA..." */
     struct ssh_tunnel *tunnel; /* the bastion's side; NULL when direct */
 };
 
-/* One attempt to open: what its parts need. Messages made below do not carry the label; ssh_open
- * puts it in front. err->retryable says whether another attempt may help. */
+/* One attempt to open: the data of its parts. Errors of these functions do not have the label; ssh_open
+ * adds it. err->retryable: another attempt may help. */
 struct ssh_attempt {
     const struct ssh_target *target;
     int64_t deadline_ms;
@@ -70,7 +70,7 @@ int ssh_dial(const char *socket_path, const char *host, uint16_t port, int64_t d
 void ssh_tune_tcp(int fd);
 
 /* --- session.c --- */
-/* Sends what waits in s->out and waits until something came (or went out).
+/* Sends the data in s->out and waits until bytes were received (or sent).
  * 0, -GP_ETIMEOUT or -GP_ECANCELLED (err set: "timed out", "cancelled"). */
 int ssh_wait(struct ssh_session *s, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err);
 short ssh_wait_events(const struct ssh_session *s); /* poll's */
@@ -80,7 +80,7 @@ void ssh_quick_ack(const struct ssh_session *s);
 /* gp_fail with libssh2's own words added. */
 int ssh_fail_lib(struct ssh_session *s, struct gp_error *err, enum gp_code code, const char *fmt, ...) GP_PRINTF(4, 5);
 int ssh_fail_detail(struct gp_error *err, enum gp_code code, const char *detail, const char *fmt, ...) GP_PRINTF(4, 5);
-/* Algorithms in the order wanted; those that this libssh2 lacks are left out. */
+/* Sets algorithms in order of preference; leaves out those that this libssh2 lacks. */
 int ssh_prefer(struct ssh_session *s, int method, const char *list, struct gp_error *err);
 /* One attempt, directly or through the bastion. */
 int ssh_open_once(const struct ssh_attempt *a, struct ssh_session **ret, struct gp_error *err);
@@ -100,14 +100,14 @@ struct ssh_keyfile {
 };
 void ssh_keyfile_clear(struct ssh_keyfile *k);
 #define GP_AUTO_SSH_KEYFILE GP_CLEANUP(ssh_keyfile_clear)
-/* What kind of key the PEM text is. name: for messages ("key '/x'"). -GP_EAUTH detail KEY. */
+/* Decodes the type of the key in a PEM text. name: for messages ("key '/x'"). -GP_EAUTH detail KEY. */
 int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_keyfile *ret, struct gp_error *err);
 /* Reads a private key file: absent, unreadable, open to others, not a key: -GP_EAUTH detail KEY. */
 int ssh_keyfile_read(const char *path, struct secret *ret, struct gp_error *err);
-/* Fails when libssh2 here can not sign with a key of this type. */
+/* Fails when this libssh2 cannot sign with a key of this type. */
 int ssh_keytype_usable(const char *name, const char *type, struct gp_error *err);
 
-/* --- sign.c: a private key, ready to sign. libssh2's own key code leaks (1.10, ECDSA) and is not in
+/* --- key_sign.c: a private key, ready to sign. libssh2's own key code leaks (1.10, ECDSA) and is not in
  * every build of it. --- */
 struct ssh_signer {
     void *key; /* EVP_PKEY */
@@ -115,7 +115,7 @@ struct ssh_signer {
 int ssh_signer_load(const char *name, const struct secret *pem, struct ssh_signer *ret, struct gp_error *err);
 void ssh_signer_clear(struct ssh_signer *g);
 #define GP_AUTO_SSH_SIGNER GP_CLEANUP(ssh_signer_clear)
-/* data: what libssh2's callback is given; ret_sig: the bare signature that it wants. */
+/* data: the argument of libssh2's callback; ret_sig: the bare signature that it returns. */
 int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_t n, struct str *ret_sig,
                     struct gp_error *err);
 /* The algorithm that data names: "ssh-ed25519", "rsa-sha2-512"; false: malformed. */
@@ -138,11 +138,11 @@ struct ssh_agent {
 int ssh_agent_open(struct ssh_agent *a, int64_t deadline_ms, const struct gp_cancel *cancel, struct gp_error *err);
 void ssh_agent_close(struct ssh_agent *a);
 #define GP_AUTO_SSH_AGENT GP_CLEANUP(ssh_agent_close)
-/* ret_sig: the bare signature, as libssh2's callback wants it. */
+/* ret_sig: the bare signature, as libssh2's callback returns it. */
 int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data, size_t n,
                    struct str *ret_sig, struct gp_error *err);
 
-/* --- exec.c: one command as a machine that never blocks --- */
+/* --- exec.c: one command as a state machine that never blocks --- */
 enum ssh_task_phase { TASK_OPEN, TASK_START, TASK_IO, TASK_CLOSE, TASK_DONE };
 struct ssh_line {
     struct str text;
@@ -158,10 +158,10 @@ struct ssh_task {
     size_t in_off;
     bool hold_eof; /* more of stdin follows, which on_line puts in place (put.c) */
     bool eof_sent;
-    bool stopped; /* on_line said so */
+    bool stopped; /* on_line stopped the command */
     bool again;   /* stopped for fairness: step again without waiting */
     int64_t close_by_ms;
-    int64_t open_at_ms, open_until_ms; /* refused a channel: when to ask again, and how long; 0: not */
+    int64_t open_at_ms, open_until_ms; /* channel refused: when to retry, and until when; 0: not refused */
     struct ssh_line lines[2];
     int rc;
     struct gp_error err;
@@ -169,10 +169,10 @@ struct ssh_task {
 void ssh_task_init(struct ssh_task *t, struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts,
                    struct ssh_result *result);
 void ssh_task_step(struct ssh_task *t);    /* until it would block or phase is TASK_DONE */
-void ssh_task_nudge(struct ssh_task *t);   /* keeps a tunnel's silence from meaning nothing */
+void ssh_task_nudge(struct ssh_task *t);   /* sends a keepalive, so that a silent tunnel is detected */
 void ssh_task_timeout(struct ssh_task *t); /* the deadline passed */
 void ssh_task_cancel(struct ssh_task *t);
-/* The last line of text that says something, at most 160 bytes of it. */
+/* The last non-empty line of text, at most 160 bytes of it. */
 void ssh_last_line(const struct str *from, char *dst, size_t n);
 int64_t ssh_task_deadline(const struct ssh_task *t); /* when to wake at the latest */
 void ssh_task_clear(struct ssh_task *t);

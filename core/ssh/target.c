@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets as plain data, global set-up of libssh2, and the small encodings that SSH keys come in.
+/* Targets as plain data, global set-up of libssh2, and the encodings of SSH keys.
  * No I/O. Any thread, except ssh_global_*, which belong to main. */
 #include "base/gp_base.h"
 

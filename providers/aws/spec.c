@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a spec may say of EC2: keys, their forms and what they mean here. Facts only. Pure. */
+/* EC2's part of the spec language: keys, their forms and meanings. Static data. */
 #include "base/gp_base.h"
 
 #include "base/str.h"
@@ -12,22 +12,22 @@
 /* clang-format off */
 static const struct spec_provider_key keys[] = {
     {.name = "regions", .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC, .example = "[us-east-2, us-west-2]",
-     .note = "without it: `AWS_REGION`, the profile's, or the one this machine runs in"},
+     .note = "without it: `AWS_REGION`, else the region of the profile, else of this machine"},
     {.name = "zones", .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC, .example = "[us-east-2a]",
      .note = "each in one of the offer's regions"},
-    {.name = "market", .note = "spot instances are taken away with two minutes' notice"},
+    {.name = "market", .note = "EC2 reclaims spot instances with two minutes' notice"},
     {.name = "instance_type", .pattern = "^[a-z][a-z0-9-]{0,30}[.][a-z0-9-]{1,30}$",
      .pattern_doc = "a family, a dot and a size, such as p5.48xlarge", .example = "p5.48xlarge"},
     {.name = "subnet", .pattern = "^subnet-[0-9a-f]{8,17}$", .pattern_doc = "subnet- and 8 to 17 hex digits",
      .example = "subnet-0abc1234"},
     {.name = "role", .pattern = "^[A-Za-z0-9+=,.@_:/-]{1,256}$", .pattern_doc = "a name or ARN",
-     .example = "gpu-node", .note = "the instance profile that the nodes run with"},
-    {.name = "image", .example = "{id: ami-0123456789abcdef0}", .note = "an image id holds in one region"},
-    {.name = "ssh_from", .note = "offers of one region share a security group: it lets in what any of them names"},
+     .example = "gpu-node", .note = "the instance profile of the nodes"},
+    {.name = "image", .example = "{id: ami-0123456789abcdef0}", .note = "an image id is valid in one region"},
+    {.name = "ssh_from", .note = "offers of one region share a security group; it allows the networks of all of them"},
     {0}};
 /* clang-format on */
 
-/* GPUs of EC2 that no type of the catalogue has today, and a shorter name. */
+/* GPUs of EC2 that no type of the catalogue has, and a shorter name. */
 static const char *const further[] = {"RTX PRO 6000", "P100", "M60", "K80"};
 
 static const char *gpu(size_t i) {

@@ -132,11 +132,11 @@ def test_tampered(gpuprov, made, tmp_path):
     for member, value in (("expires", "2099-01-01T00:00:00Z"), ("boot_id", "0" * 36), ("node", 7), ("verdict", "degraded")):
         changed = dict(body, **{member: value})
         bad.write_text(json.dumps(dict(envelope, payload=base64.b64encode(json.dumps(changed).encode()).decode())))
-        assert "the signature does not hold: the certificate was changed" in said(gpuprov, bad, FAIL)
+        assert "the signature is not valid: the certificate was changed" in said(gpuprov, bad, FAIL)
     sig = bytearray(base64.b64decode(envelope["signatures"][0]["sig"]))
     sig[10] ^= 1
     bad.write_text(json.dumps(dict(envelope, signatures=[{"keyid": "", "sig": base64.b64encode(sig).decode()}])))
-    assert "the signature does not hold" in said(gpuprov, bad, FAIL)
+    assert "the signature is not valid" in said(gpuprov, bad, FAIL)
 
 
 def test_no_bit_can_change(gpuprov, made, tmp_path):
@@ -173,7 +173,7 @@ def test_expired_and_early(gpuprov, made, tmp_path):
     said(gpuprov, at("verdict", "degraded"), DEGRADED)
     assert "neither pass nor degraded" in said(gpuprov, at("verdict", "fail"), FAIL)
     assert "no boot_id" in said(gpuprov, at("boot_id", ""), FAIL)
-    assert "not a certificate of this version" in said(gpuprov, at("schema", "gpuprov/certificate/v2"), FAIL)
+    assert "the certificate's version is not supported" in said(gpuprov, at("schema", "gpuprov/certificate/v2"), FAIL)
 
 
 def test_cut_short(gpuprov, made, tmp_path):
@@ -237,11 +237,11 @@ def test_same_machine(of_gpus, on):
 
 @pytest.mark.parametrize("machine,said_why,code", [
     (dict(driver="580.65.06", boot="0" * 8 + BOOT[8:], uuids=f"{A} {B}"), "another machine, or rebooted since", FAIL),
-    (dict(driver="580.65.06", boot=BOOT, uuids=A), f"{B} was proven and is not in this machine", FAIL),
-    (dict(driver="580.65.06", boot=BOOT, uuids=f"{A} {C}"), f"{B} was proven and is not in this machine", FAIL),
-    (dict(driver="580.65.06", boot=BOOT, uuids=f"{A} {B} {C}"), f"{C} is in this machine and was not proven", FAIL),
-    (dict(driver="580.95.05", boot=BOOT, uuids=f"{A} {B}"), "the driver is 580.95.05 now, 580.65.06 was proven", FAIL),
-    (dict(driver="", boot=BOOT), f"{A} was proven and is not in this machine", FAIL),
+    (dict(driver="580.65.06", boot=BOOT, uuids=A), f"{B} was validated and is not in this machine", FAIL),
+    (dict(driver="580.65.06", boot=BOOT, uuids=f"{A} {C}"), f"{B} was validated and is not in this machine", FAIL),
+    (dict(driver="580.65.06", boot=BOOT, uuids=f"{A} {B} {C}"), f"{C} is in this machine and was not validated", FAIL),
+    (dict(driver="580.95.05", boot=BOOT, uuids=f"{A} {B}"), "the driver is now 580.95.05, 580.65.06 was validated", FAIL),
+    (dict(driver="", boot=BOOT), f"{A} was validated and is not in this machine", FAIL),
     (dict(driver="580.65.06", boot=BOOT, uuids=f"{A} GPU-????????-????-????-????-????????????"), "nvidia-smi -L", UNKNOWN),
 ])
 def test_another_machine(of_gpus, on, machine, said_why, code):

@@ -221,7 +221,7 @@ def test_a_state_folder_is_named_by_what_named_it(gpuprov, tmp_path):
     assert "set XDG_STATE_HOME" in r.err
     # a relative one would be another one in each folder
     r = gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": "rel/state"}, cwd=tmp_path)
-    assert "GPUPROV_STATE_DIR is 'rel/state', which is not an absolute path" in r.err
+    assert "GPUPROV_STATE_DIR 'rel/state' is not an absolute path" in r.err
     assert not (tmp_path / "rel").exists()
     r = gpuprov("doctor", env={"GPUPROV_STATE_DIR": "", "XDG_STATE_HOME": "rel", "HOME": str(tmp_path)}, cwd=tmp_path)
     assert f" {tmp_path}/.local/state/gpuprov\n" in r.out and not (tmp_path / "rel").exists()

@@ -97,7 +97,7 @@ def test_text_fits_and_falls_back(fleet):
     # which side of its mark a bar ends on is the verdict
     good, slow = [line for line in plain.splitlines() if re.search(r" copy +\d+ GB/s ", line)]
     assert re.search(r" =+#=+-* ", good) and re.search(r" =+-+\|-* ", slow), (good, slow)
-    assert re.search(r"rate +\d+ GB/s .*unrated: nobody", plain)
+    assert re.search(r"rate +\d+ GB/s .*unrated: no reference", plain)
 
 
 def test_text_cannot_steer_a_terminal(fleet):
@@ -256,7 +256,7 @@ def test_html_has_the_plots(fleet):
                    "median gradient time per rank", "spread of the time per step", "rate per rank",
                    "gpu.stress on node 0: temperature", "unrated"):
         assert wanted in captions, wanted
-    assert "8 GiB" in page.text and "What did not hold" in page.text
+    assert "8 GiB" in page.text and "Checks that did not pass" in page.text
     bars = [a for t, a in page.tags if t == "rect"]
     assert [a["class"] for a in bars].count("bar bad") == 2 and len(bars) > 16 * 9
     numbers = re.findall(r"-?(?:nan|inf)", " ".join(a.get("d", "") for t, a in page.tags if t == "path"), re.I)

@@ -42,7 +42,7 @@ def verdicts(report):
 
 def test_one_line(gpuprov):
     done = gpuprov("validate", "--node-check", "--time", "10s", code=PASS)
-    assert done.out.count("\n") == 1 and done.out.startswith("pass: ") and "checks held" in done.out
+    assert done.out.count("\n") == 1 and done.out.startswith("pass: ") and "checks passed" in done.out
     assert done.err == "" and list(gpuprov.state.parent.glob("state/*")) == []
 
 

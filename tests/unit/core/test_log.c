@@ -53,7 +53,7 @@ static void parts(void **state) {
     struct gp_error err = {0};
     assert_false(log_on(LOG_HTTP));
     assert_int_equal(log_enable("http,shh", &err), -GP_EUSAGE);
-    assert_string_equal(err.msg, "no trace part 'shh'; there are: http, ssh, state, node, all");
+    assert_string_equal(err.msg, "unknown trace part 'shh'; valid parts: http, ssh, state, node, all");
     gp_error_clear(&err);
     assert_int_equal(log_enable("", &err), -GP_EUSAGE);
     gp_error_clear(&err);

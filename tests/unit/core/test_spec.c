@@ -202,7 +202,7 @@ static void a_provider_of_any_name(void **state) {
     assert_string_equal(l[1].spec->offers.items[0].provider, "far");
     assert_string_equal(l[2].problems.list.items[0].message, "'zones' must be 1, 2 or 3, not 'EastUS-1'");
     assert_string_equal(l[3].problems.list.items[0].message,
-                        "'subnet' is for no provider; the provider 'far' has none");
+                        "'subnet' is a key of no provider; the provider 'far' does not take it");
     assert_non_null(strstr(page, "### `provider: far`"));
     assert_non_null(strstr(json, "\"const\": \"far\""));
     static const char *const foreign[] = {"aws", "ec2", "EC2", "ami-", "AMI", "arn:", "subnet-", "Amazon", NULL};
@@ -308,8 +308,8 @@ static void substitution(void **state) {
     bad_at("name: t\nnodes: ${env:GP_TEST_ABSENT}\n", 2, 8, "has no GP_TEST_ABSENT");
     bad_at("name: t\nbootstrap: {packages: [\"a${env:GP_TEST_ABSENT}\"]}\n", 2, 26, "has no GP_TEST_ABSENT");
     bad_at("name: t\naccess: {key: '${file:no/such}'}\n", 2, 16, "could not read 'no/such'");
-    bad_at("name: t\naccess: {key: '${HOME}/k'}\n", 2, 16, "'${HOME}' is not replaced");
-    bad_at("name: t\naccess: {key: 'k${env:A'}\n", 2, 17, "is not replaced");
+    bad_at("name: t\naccess: {key: '${HOME}/k'}\n", 2, 16, "unknown substitution '${HOME}'");
+    bad_at("name: t\naccess: {key: 'k${env:A'}\n", 2, 17, "unknown substitution");
     bad_at("name: t\nbootstrap: {packages: ['${env:GP_TEST_NAME}']}\n", 2, 24, "a package's name");
     text = "name: t\naccess: {key: '${file:bin}'}\n";
     l.r = spec_load_text(path, text, strlen(text), NULL, &l.spec, &l.problems, &l.err);

@@ -68,15 +68,15 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: [{}]", 10, "needs 'provider'"},
     {"offers: [{provider: amazon}]", 21, "unknown provider 'amazon'; known: local, ssh, aws"},
     {"offers: [{provider: asw}]", 21, "unknown provider 'asw'; did you mean 'aws'? known: local, ssh, aws"},
-    {"offers: [{provider: local, market: spot}]", 28, "'market' is for aws"},
-    {"offers: [{provider: local, regions: [a1]}]", 28, "'regions' is for aws"},
-    {"offers: [{provider: aws, hosts: x}]", 26, "'hosts' is for ssh"},
+    {"offers: [{provider: local, market: spot}]", 28, "'market' is a key of aws"},
+    {"offers: [{provider: local, regions: [a1]}]", 28, "'regions' is a key of aws"},
+    {"offers: [{provider: aws, hosts: x}]", 26, "'hosts' is a key of ssh"},
     {"offers: [{provider: ssh}]", 10, "needs 'hosts'"},
-    {"offers: [{provider: ssh, hosts: no-such-file}]", 33, "there is no hosts file '/"},
+    {"offers: [{provider: ssh, hosts: no-such-file}]", 33, "the hosts file '/"},
     {"offers: [{provider: aws, market: spott}]", 34, "did you mean 'spot'?"},
     {"offers: [{provider: aws, regions: us-east-1}]", 35, "must be a list: [us-east-1]"},
     {"offers: [{provider: aws, regions: [US]}]", 36, "lower-case"},
-    {"offers: [{provider: aws, regions: [us-east-1, us-east-1]}]", 47, "is twice in 'regions'"},
+    {"offers: [{provider: aws, regions: [us-east-1, us-east-1]}]", 47, "duplicate 'us-east-1' in 'regions'"},
     {"offers: [{provider: aws, regions: [us-east-1], zones: [us-west-2a]}]", 56,
      "in none of the regions of this offer (us-east-1)"},
     {"offers: [{provider: aws, regions: [us-east-1], zones: [us-east-1]}]", 56, "in none of"},
@@ -85,9 +85,11 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: [{provider: aws, zones: [a b]}]", 34, "one word"},
     {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...}"},
     {"offers: [{provider: aws, image: {os: a-1, id: b}}]", 43, "both 'os' and 'id'"},
-    {"offers: [{provider: local, image: {os: a-1}}]", 28, "'image' is for aws; the provider 'local' has none"},
-    {"offers: [{provider: local, ssh_from: [10.0.0.0/8]}]", 28, "'ssh_from' is for aws"},
-    {"offers: [{provider: ssh, hosts: examples/fleet.yaml, role: x}]", 54, "'role' is for aws; the provider 'ssh'"},
+    {"offers: [{provider: local, image: {os: a-1}}]", 28,
+     "'image' is a key of aws; the provider 'local' does not take it"},
+    {"offers: [{provider: local, ssh_from: [10.0.0.0/8]}]", 28, "'ssh_from' is a key of aws"},
+    {"offers: [{provider: ssh, hosts: examples/fleet.yaml, role: x}]", 54,
+     "'role' is a key of aws; the provider 'ssh'"},
     {"offers: [{provider: aws, ssh_from: [10.0.0.1]}]", 37, "did you mean '10.0.0.1/32'?"},
 };
 
@@ -127,7 +129,7 @@ static const struct refusal in_access[] = {
 static const struct refusal in_bootstrap_and_checks[] = {
     {"bootstrap: {packages: ['-y']}", 24, "a package's name"},
     {"bootstrap: {packages: ['a b']}", 24, "a package's name"},
-    {"bootstrap: {steps: [{name: a, run: x}, {name: a, run: y}]}", 47, "called 'a' already, on line 2"},
+    {"bootstrap: {steps: [{name: a, run: x}, {name: a, run: y}]}", 47, "duplicate step name 'a' (first on line 2)"},
     {"bootstrap: {steps: [{name: a}]}", 21, "needs 'run'"},
     {"bootstrap: {steps: [{name: a, run: ''}]}", 36, "'run' is empty"},
     {"validate: {time: 3m}", 18, "valid here: 1m, 5m, 20m"},
@@ -150,17 +152,17 @@ static const struct refusal in_bootstrap_and_checks[] = {
 
 /* secrets */
 static const struct refusal in_secrets[] = {
-    {"secrets: [{env: PATH, from: env:X}]", 17, "cannot be called 'PATH'"},
-    {"secrets: [{env: LD_PRELOAD, from: env:X}]", 17, "cannot be called"},
-    {"secrets: [{env: GPUPROV_X, from: env:X}]", 17, "cannot be called"},
+    {"secrets: [{env: PATH, from: env:X}]", 17, "cannot be named 'PATH'"},
+    {"secrets: [{env: LD_PRELOAD, from: env:X}]", 17, "cannot be named"},
+    {"secrets: [{env: GPUPROV_X, from: env:X}]", 17, "cannot be named"},
     {"secrets: [{env: A-B, from: env:X}]", 17, "a variable's name"},
     {"secrets: [{env: A, from: hunter2}]", 26, "file:PATH or env:NAME"},
-    {"secrets: [{env: A, from: env:X}, {env: A, from: env:Y}]", 40, "called 'A' already"},
+    {"secrets: [{env: A, from: env:X}, {env: A, from: env:Y}]", 40, "duplicate secret 'A'"},
 };
 
 /* what is YAML but no spec */
 static const struct refusal in_yaml[] = {
-    {"\"name\": b", 1, "stands twice (first on line 1)"},
+    {"\"name\": b", 1, "duplicate key 'name' (first on line 1)"},
     {"nodes: &x 2", 8, "anchors"},
     {"nodes: *x", 8, "aliases"},
     {"nodes: !!int 2", 8, "tags"},

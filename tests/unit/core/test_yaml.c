@@ -66,8 +66,8 @@ static void refuses(void **state) {
     static const struct {
         const char *text, *start, *part;
     } rows[] = {
-        {"a: 1\na: 2\n", "f.yaml:2:1: ", "stands twice (first on line 1)"},
-        {"a: 1\nb: {c: 1, d: 2, 'c': 3}\n", "f.yaml:2:17: ", "'c' stands twice"},
+        {"a: 1\na: 2\n", "f.yaml:2:1: ", "duplicate key 'a' (first on line 1)"},
+        {"a: 1\nb: {c: 1, d: 2, 'c': 3}\n", "f.yaml:2:17: ", "duplicate key 'c'"},
         {"a: &x 1\n", "f.yaml:1:4: ", "anchors"},
         {"a: &x [1]\n", "f.yaml:1:4: ", "anchors"},
         {"a: *x\n", "f.yaml:1:4: ", "aliases"},
@@ -78,7 +78,7 @@ static void refuses(void **state) {
         {"a: 1\n--- \nb: 2\n", "f.yaml:2:1: ", "more than one document"},
         {"a: [1\n", "f.yaml:2:1: ", "while parsing a flow sequence, line 1"},
         {"a: 'x\n", "f.yaml:2:1: ", "quoted scalar"},
-        {"a:\n\tb: 1\n", "f.yaml:2:1: ", "a tab stands where only spaces may indent"},
+        {"a:\n\tb: 1\n", "f.yaml:2:1: ", "the indentation has a tab: use spaces only"},
         {"\xc3\xa9\xc3\xa9: x\n  b: \t- 1\n", "f.yaml:2:", ""},
         {"a: \"x\\0y\"\n", "f.yaml:1:4: ", "NUL"},
         {"a: \xff\n", "f.yaml:1:4: ", "UTF-8"},
@@ -124,7 +124,7 @@ static void limits(void **state) {
     for (int i = 0; i < 49000; i++) str_addf(&text, "k%d: 1\n", i);
     str_add(&text, "k7: 1\n");
     assert_int_equal(yaml_parse("f", text.s, text.len, &root, &err), -GP_EUSAGE);
-    assert_string_equal(err.msg, "f:49001:1: the key 'k7' stands twice (first on line 8)");
+    assert_string_equal(err.msg, "f:49001:1: duplicate key 'k7' (first on line 8)");
 }
 
 int main(void) {

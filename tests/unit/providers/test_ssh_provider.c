@@ -92,7 +92,7 @@ static void test_hosts_errors(void **state) {
         {"hosts:\n  - {address: a, bastion: 'b#c'}\n", "cannot be a bastion"},
         {"hosts:\n  - {address: a, bastion: 'b:70000'}\n", "cannot be a bastion"},
         {"hosts:\n  - a\n  - {address: A}\n", "f.yaml:3:5: the host A:22 stands there twice"},
-        {"hosts:\n  - {address: a, address: b}\n", "f.yaml:2:18: the key 'address' stands twice"},
+        {"hosts:\n  - {address: a, address: b}\n", "f.yaml:2:18: duplicate key 'address'"},
         {"defaults: {address: a}\nhosts: [a]\n", "f.yaml:1:12: unknown key 'address' in defaults"},
         {"defaults: 1\nhosts: [a]\n", "f.yaml:1:11: 'defaults' is a map"},
         {"x: 1\ny: 2\nz: 3\nhosts: [a]\n", "(and 2 more errors)"},

@@ -57,7 +57,7 @@ static void test_run_messages(void **state) {
         assert_int_equal(ssh_run(s, "step 'y'", endless, &o, NULL, &err), -GP_ETIMEOUT);
         if (strstr(err.msg, "begun") != NULL) break;
     }
-    assert_string_equal(err.msg, "llm/1: step 'y' did not end in its time: begun");
+    assert_string_equal(err.msg, "llm/1: step 'y' did not finish in time: begun");
     gp_error_clear(&err);
     GP_AUTO_FREE char *big = xmalloc(40001);
     memset(big, ' ', 40000);
@@ -374,7 +374,7 @@ static void test_put(void **state) {
     assert_contains(err.msg, "folder of this name");
     gp_error_clear(&err);
     assert_int_equal(ssh_put(s, "/proc/nope/x", 0644, "x", 1, GP_NEVER, NULL, NULL, &err), -GP_EIO);
-    assert_contains(err.msg, "llm/1: could not copy to '/proc/nope/x': could not make its folder");
+    assert_contains(err.msg, "llm/1: could not copy to '/proc/nope/x': could not create its folder");
 }
 
 static void test_put_disk_full(void **state) {

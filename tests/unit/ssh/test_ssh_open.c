@@ -234,7 +234,7 @@ static void test_known_hosts(void **state) {
     GP_AUTO_SSH_TARGET struct ssh_target t = {0};
     fx_target(&t, &fx.a);
     strv_clear(&t.host_keys);
-    expect_refused(&t, GP_EAUTH, "HOST_KEY", "nothing says whether to trust it");
+    expect_refused(&t, GP_EAUTH, "HOST_KEY", "no trusted key is configured");
     GP_AUTO_FREE char *path = fx_path("known");
     fx_set(&t.known_hosts, path);
     expect_refused(&t, GP_EAUTH, "HOST_KEY", "--accept-new-host-key");
@@ -321,7 +321,7 @@ static void test_refused_port(void **state) {
     assert_int_equal(ssh_open(&t, &o, &s, &err), -GP_EREACH);
     assert_contains(err.msg, "llm/1: could not log in at 127.0.0.1:");
     assert_contains(err.msg, "Connection refused");
-    assert_contains(err.msg, "is sshd running");
+    assert_contains(err.msg, "check that sshd is running");
     assert_true(c.n >= 1);
     assert_contains(c.last, "Connection refused");
 }
