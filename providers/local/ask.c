@@ -20,7 +20,7 @@ static int reach(const char *dir, int *ret_fd, struct gp_error *err) {
     GP_AUTO_FD int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (at < 0) return gp_fail_errno(err, GP_ENOTFOUND, errno, "could not open '%s'", dir);
     GP_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a socket");
+    if (fd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a socket");
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     snprintf(sa.sun_path, sizeof sa.sun_path, "/proc/self/fd/%d/ctl", at);
     if (connect(fd, (const struct sockaddr *)&sa, sizeof sa) != 0)

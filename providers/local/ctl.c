@@ -38,7 +38,7 @@ int ctl_listen(struct holder *h, struct gp_error *err) {
     int e = errno;
     umask(before);
     if (r == 0 && listen(h->listen_fd, 512) == 0) return 0;
-    return gp_fail_errno(err, GP_EIO, r == 0 ? errno : e, "could not make '%s/ctl'", h->cfg.dir);
+    return gp_fail_errno(err, GP_EIO, r == 0 ? errno : e, "could not create '%s/ctl'", h->cfg.dir);
 }
 
 void ctl_accept(struct holder *h) {

@@ -50,7 +50,7 @@ static int copy_device(const struct holder *h, const char *at, const char *path,
                chmod(to, st.st_mode & 07777) == 0) {
         return 0;
     }
-    return gp_fail_errno(err, GP_EENV, errno, "could not make '%s'", path);
+    return gp_fail_errno(err, GP_EENV, errno, "could not create '%s'", path);
 }
 
 static int copy_matching(const struct holder *h, const char *at, const char *pattern, struct gp_error *err) {
@@ -85,7 +85,7 @@ static int links(const char *at, struct gp_error *err) {
     for (size_t i = 0; i < GP_ARRAY_LEN(link); i++) {
         GP_AUTO_FREE char *to = fs_join(at, link[i][1]);
         if (symlink(link[i][0], to) != 0)
-            return gp_fail_errno(err, GP_EENV, errno, "could not make '/dev/%s'", link[i][1]);
+            return gp_fail_errno(err, GP_EENV, errno, "could not create '/dev/%s'", link[i][1]);
     }
     return 0;
 }

@@ -102,7 +102,7 @@ int doctor_main(const char *way) {
     }
     close(pair[1]);
     if (pid < 0) {
-        printf("%s: could not make namespaces: %s (%s); %s\n", way, strerror(-pid), strerrorname_np(-pid),
+        printf("%s: could not create namespaces: %s (%s); %s\n", way, strerror(-pid), strerrorname_np(-pid),
                user ? "user namespaces are forbidden or used up here (user.max_user_namespaces)"
                     : "run with sudo, in a container with CAP_SYS_ADMIN");
         fflush(stdout);

@@ -141,6 +141,6 @@ int layer_put(const struct layers *l, const char *path, mode_t mode, const char 
     unlink(at); /* a whiteout or a copy, perhaps */
     GP_AUTO_FD int fd = open(at, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0 || fs_write_all(fd, text, strlen(text)) != 0 || fchmod(fd, mode) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make the nodes' '%s'", path);
+        return gp_fail_errno(err, GP_EENV, errno, "could not create the nodes' '%s'", path);
     return 0;
 }

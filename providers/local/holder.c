@@ -148,7 +148,7 @@ static int set_up(struct holder *h, struct gp_error *err) {
     sigaddset(&s, SIGCHLD);
     sigprocmask(SIG_BLOCK, &s, NULL);
     h->signal_fd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (r == 0 && h->signal_fd < 0) r = gp_fail_errno(err, GP_EENV, errno, "could not make a signalfd");
+    if (r == 0 && h->signal_fd < 0) r = gp_fail_errno(err, GP_EENV, errno, "could not create a signalfd");
     if (r == 0) r = ctl_listen(h, err);
     return r;
 }

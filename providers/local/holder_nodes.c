@@ -77,20 +77,20 @@ static int give_net(struct holder *h, struct local_node *n, struct gp_error *err
     }
     if (setns(h->home_net, CLONE_NEWNET) != 0) _exit(1);
     if (r == 0) return 0;
-    return gp_fail_errno(err, GP_EENV, -r, "could not make the network of node %d", n->slot);
+    return gp_fail_errno(err, GP_EENV, -r, "could not create the network of node %d", n->slot);
 }
 
 static int start_node(struct holder *h, struct local_node *n, struct gp_error *err) {
     int p[2];
     bool first = n->boots == 0;
     if (pipe2(p, O_CLOEXEC) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe for node %d", n->slot);
+        return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe for node %d", n->slot);
     pid_t pid = ns_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWCGROUP);
     if (pid == 0) node_main(h, n, p[1], first);
     close(p[1]);
     if (pid < 0) {
         close(p[0]);
-        return gp_fail_errno(err, GP_EENV, -pid, "could not make the namespaces of node %d", n->slot);
+        return gp_fail_errno(err, GP_EENV, -pid, "could not create the namespaces of node %d", n->slot);
     }
     n->pid = pid;
     n->ready_fd = p[0];

@@ -138,7 +138,7 @@ int local_claim_make(const char *base, const struct local_claim *c, struct gp_er
     int e = errno;
     fs_remove_tree(tmp, NULL);
     if (e == EEXIST || e == ENOTEMPTY) return gp_fail(err, GP_EEXISTS, "local stack '%s' exists already", c->name);
-    return gp_fail_errno(err, GP_EIO, e, "could not make '%s'", c->dir);
+    return gp_fail_errno(err, GP_EIO, e, "could not create '%s'", c->dir);
 }
 
 int local_claims_read(const char *base, const char *owner, const char *name, struct local_claims *ret,

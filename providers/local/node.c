@@ -53,7 +53,7 @@ static int put(const char *dir, const char *name, mode_t mode, const char *text,
 static int make_dir(const char *dir, const char *name, mode_t mode, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_join(dir, name);
     int r = fs_mkdirs(path, mode, err);
-    if (r == 0 && chmod(path, mode) != 0) r = gp_fail_errno(err, GP_EIO, errno, "could not make '%s'", path);
+    if (r == 0 && chmod(path, mode) != 0) r = gp_fail_errno(err, GP_EIO, errno, "could not create '%s'", path);
     return r;
 }
 
@@ -82,7 +82,7 @@ static int make_root(const char *root, const char *login_pubkey, struct gp_error
             continue;
         }
         to[n] = '\0';
-        if (symlink(to, at) != 0) r = gp_fail_errno(err, GP_EIO, errno, "could not make '%s'", at);
+        if (symlink(to, at) != 0) r = gp_fail_errno(err, GP_EIO, errno, "could not create '%s'", at);
     }
     if (d != NULL) closedir(d);
     return r;

@@ -111,7 +111,7 @@ static int sealed_copy(int *ret, struct gp_error *err) {
     GP_AUTO_FD int fd = memfd_create("gpuprov", flags | MFD_EXEC);
     if (fd < 0 && errno == EINVAL) fd = memfd_create("gpuprov", flags); /* before Linux 6.3 */
     if (fd < 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make an executable copy in memory (vm.memfd_noexec=2?)");
+        return gp_fail_errno(err, GP_EENV, errno, "could not create an executable copy in memory (vm.memfd_noexec=2?)");
     for (off_t left = st.st_size; left > 0;) {
         ssize_t n = sendfile(fd, self, NULL, (size_t)left);
         if (n <= 0) return gp_fail_errno(err, GP_EENV, errno, "could not copy this program");
@@ -187,7 +187,7 @@ int local_spawn(const char *what, const char *arg, const char *input, int64_t de
     GP_AUTO_FD int in = memfd_create("input", MFD_CLOEXEC);
     if (in < 0 || fs_write_all(in, input, strlen(input)) != 0 || lseek(in, 0, SEEK_SET) != 0 ||
         pipe2(up, O_CLOEXEC) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe");
+        return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
     GP_AUTO_FD int from = up[0];
     pid_t pid = -1;
     int r = spawn_copy(what, arg, in, up[1], &pid, err);

@@ -150,7 +150,7 @@ static int start_locked(struct holder_config *c, struct gp_error *err) {
     if (r != 0) return r;
     c->userns = way == NS_USER;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a socket pair");
+        return gp_fail_errno(err, GP_EENV, errno, "could not create a socket pair");
     pid_t pid = ns_clone((unsigned long)(c->userns ? CLONE_NEWUSER : 0) | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
                          CLONE_NEWUTS);
     if (pid == 0) {
@@ -161,7 +161,7 @@ static int start_locked(struct holder_config *c, struct gp_error *err) {
     GP_AUTO_FD int sock = pair[0];
     if (pid < 0)
         return gp_fail_errno(err, GP_EENV, -pid,
-                             "could not make namespaces for the local stack ('gpuprov doctor' tries "
+                             "could not create namespaces for the local stack ('gpuprov doctor' tries "
                              "each step)");
     r = let_begin(c, pid, sock, err);
     if (r != 0) {

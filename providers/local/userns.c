@@ -86,7 +86,7 @@ pid_t ns_clone(unsigned long flags) {
 
 int ns_run(char *const argv[], struct str *out, int *ret_status, struct gp_error *err) {
     int p[2];
-    if (pipe2(p, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe");
+    if (pipe2(p, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
     char *envp[] = {(char[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, (char[]){"LC_ALL=C"},
                     NULL};
     posix_spawn_file_actions_t fa;

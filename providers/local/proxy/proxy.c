@@ -176,7 +176,7 @@ static _Noreturn void proxy_run(const struct proxy_setup *setup, int sock) {
 int proxy_fork(const struct proxy_setup *setup, pid_t *ret_pid, int *ret_sock, struct gp_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a socket pair");
+        return gp_fail_errno(err, GP_EENV, errno, "could not create a socket pair");
     pid_t pid = fork();
     if (pid == 0) proxy_run(setup, pair[1]);
     close(pair[1]);
