@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The HTTP client: its opening and closing, and the one loop that carries one request or many to their ends, each
- * with its own retries, deadline and outcome. It waits in libcurl's multi interface, so that it hears the cancel
- * descriptor at once. One thread at a time per client. */
+/* The HTTP client: open and close, and the loop that runs one request or many until each has its
+ * outcome, with its own retries and deadline. It waits in libcurl's multi interface together with the cancel
+ * descriptor. One thread at a time per client. */
 #include "base/gp_base.h"
 
 #include "providers/http_int.h"
@@ -34,7 +34,7 @@ int http_open(const struct http_options *opt, struct http **ret, struct gp_error
     h->multi = curl_multi_init();
     if (h->multi == NULL) {
         http_close(h);
-        return gp_fail(err, GP_EENV, "libcurl could not make a handle");
+        return gp_fail(err, GP_EENV, "libcurl could not create a handle");
     }
     *ret = h;
     return 0;
@@ -53,9 +53,9 @@ void http_cleanup(struct http **h) {
     *h = NULL;
 }
 
-/* --- requests under way --- */
+/* --- requests in progress --- */
 
-/* One request on its way to its outcome, which is in `out` whenever it is over. */
+/* One request in progress; its outcome is in `out` once it is finished. */
 struct course {
     struct http_transfer attempt; /* easy not NULL: running */
     struct http_result *out;
@@ -77,7 +77,7 @@ static void end(struct batch *b, struct course *c, int rc, const struct gp_error
     b->open--;
 }
 
-/* What an attempt came to: the outcome, or a time for the next one. */
+/* Ends an attempt: sets the outcome, or the time of the next attempt. */
 static void settle(struct batch *b, struct course *c, int r, struct gp_error *one) {
     const struct http_req *req = c->attempt.req;
     struct http_resp *resp = &c->out->resp;
@@ -87,7 +87,7 @@ static void settle(struct batch *b, struct course *c, int r, struct gp_error *on
     int64_t wait = http_retry_ms(b->h, req, resp, r, one, &refused);
     c->sent_before = resp->sent && !refused;
     if (wait < 0) {
-        if (r == -GP_ELOST && req->repeatable) { /* nothing hangs on it: the endpoint is ill */
+        if (r == -GP_ELOST && req->repeatable) { /* repeating is safe: the endpoint has a fault */
             one->code = GP_EENDPOINT;
             r = -GP_EENDPOINT;
         }
@@ -112,7 +112,7 @@ static void start(struct batch *b, struct course *c) {
     struct gp_error one = {0};
     int64_t timeout = req->timeout_ms > 0 ? req->timeout_ms : 60000;
     int64_t left = req->deadline_ms > 0 ? clock_left_ms(req->deadline_ms) : GP_NEVER;
-    if (left == 0) { /* it waited for its turn: what the last attempt came to holds */
+    if (left == 0) { /* the deadline passed before its turn: the last attempt's outcome stands */
         struct gp_error last = c->out->err;
         int r = c->out->rc;
         if (c->attempts == 0) r = gp_fail(&last, GP_EENDPOINT, "%s: not sent before its deadline", req->what);
@@ -125,7 +125,7 @@ static void start(struct batch *b, struct course *c) {
     else settle(b, c, r, &one);
 }
 
-/* Starts what may start; returns how long until the next one may. */
+/* Starts the requests that are due; returns the time until the next one is. */
 static int64_t start_due(struct batch *b) {
     int64_t sleep_ms = 1000;
     for (size_t i = 0; i < b->n && b->running < b->at_once; i++) {
@@ -152,7 +152,7 @@ static void cancel(struct batch *b) {
     }
 }
 
-/* Takes what libcurl has finished; false: nothing. */
+/* Handles a transfer that libcurl has finished; false: none. */
 static bool collect(struct batch *b) {
     int running = 0, left = 0;
     bool some = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP through libcurl, and its only user: one client per open provider, connections kept alive,
- * a deadline for every call, cancellation heard at once, bodies capped, no redirects, retries that
- * are bounded, jittered and honour Retry-After; one request or many side by side. A client is used by
+/* HTTP through libcurl, its only user: one client per open provider, connections kept alive,
+ * a deadline for every call, immediate cancellation, capped bodies, no redirects. Retries are
+ * bounded, jittered and honour Retry-After. One request or many in parallel. Calls block. A client is used by
  * one thread at a time. */
 #ifndef GP_PROVIDERS_HTTP_H
 #define GP_PROVIDERS_HTTP_H
@@ -16,11 +16,11 @@ struct http;
 struct http_options {
     const struct gp_cancel *cancel; /* may be NULL; outlives the client */
     const char *ca_bundle;          /* PEM file instead of the system's; NULL or "": the system's */
-    const char *ca_setting;         /* what sets ca_bundle, for messages: "AWS_CA_BUNDLE"; NULL: nothing does */
+    const char *ca_setting;         /* the setting of ca_bundle, for messages: "AWS_CA_BUNDLE"; NULL: none */
     int64_t min_interval_ms;        /* least time between the starts of two requests; 0: none */
     int64_t backoff_min_ms;         /* least time before a request is repeated; 0: chosen by the client */
 };
-/* curl's global state is made on the first call of the process. */
+/* The first call of the process initialises curl's global state. */
 int http_open(const struct http_options *opt, struct http **ret, struct gp_error *err);
 void http_close(struct http *h); /* accepts NULL */
 void http_cleanup(struct http **h);
@@ -44,17 +44,17 @@ struct http_resp {
     bool sent;           /* bytes of the request left this machine: the server may have acted */
     int64_t date_skew_s; /* the server's Date minus our clock */
     bool has_date;
-    int64_t retry_after_s; /* -1: not said */
+    int64_t retry_after_s; /* -1: not given */
     int attempts;
 };
 void http_resp_clear(struct http_resp *r);
 #define GP_AUTO_RESP GP_CLEANUP(http_resp_clear)
 
-/* What a reply means for the caller's retry. */
+/* The meaning of a reply for retries. */
 enum http_verdict {
-    HTTP_DONE,    /* hand it to the caller, whatever its status */
-    HTTP_REFUSED, /* the server says that it did nothing; worth another try (throttled) */
-    HTTP_TROUBLE  /* the server's trouble: it may or may not have acted */
+    HTTP_DONE,    /* return it to the caller, whatever its status */
+    HTTP_REFUSED, /* the server reports that it did nothing: retry (throttled) */
+    HTTP_TROUBLE  /* a server error: it may or may not have acted */
 };
 
 struct http_req {
@@ -69,7 +69,7 @@ struct http_req {
     /* Judges a whole reply. NULL: 429, 502, 503, 504 are trouble, else done. */
     enum http_verdict (*judge)(void *ctx, const struct http_resp *resp);
     void *ctx;
-    bool repeatable;     /* may be sent again when it is not known whether the server acted */
+    bool repeatable;     /* may be sent again when it is unknown whether the server acted */
     bool no_proxy;       /* link-local metadata services */
     int tries;           /* at most; 0: 5 */
     int64_t timeout_ms;  /* of one attempt; 0: 60 s */
@@ -78,25 +78,25 @@ struct http_req {
     size_t max_body;     /* 0: 32 MiB */
 };
 
-/* 0: a whole reply of any status is in ret (what judge called HTTP_TROUBLE or HTTP_REFUSED at the
- * last try included). Otherwise, with ret->sent set truly in every case:
+/* 0: a whole reply of any status is in ret, also one that judge rated HTTP_TROUBLE or HTTP_REFUSED at the
+ * last try. Otherwise one of these; ret->sent is valid in every case:
  *   -GP_EENDPOINT  nothing was sent: DNS, refused, TLS, connect time-out, deadline; or, of a repeatable request,
  *                  every reply was lost
  *   -GP_ELOST      sent once, but the reply was lost, late or cut short
- *   -GP_EPROTO     sent, but the reply was larger than max_body or no HTTP
+ *   -GP_EPROTO     sent, but the reply was larger than max_body or not HTTP
  *   -GP_ECANCELLED -GP_EUSAGE (malformed URL) -GP_EENV (CA bundle unreadable)
  * ret is zeroed by the caller and cleared by it in every case. */
 int http_call(struct http *h, const struct http_req *req, struct http_resp *ret, struct gp_error *err);
 
 struct http_result {
     struct http_resp resp; /* zeroed by the caller and cleared by it in every case */
-    int rc;                /* what http_call would have returned */
+    int rc;                /* the result of http_call */
     struct gp_error err;   /* set where rc is not 0 */
 };
-/* http_call for n requests side by side, each with its own retries, deadline, outcome and `sent`; at most at_once
- * of them under way (0: all). They share connections, and one HTTP/2 connection where the server offers it; one
- * that must not be repeated is not repeated there either. Returns when all are over; a failure ends no other one,
- * a cancellation ends all that are not over. ret: n of them. */
+/* http_call for n requests in parallel, each with its own retries, deadline, outcome and `sent`; at most at_once
+ * at a time (0: all). They share connections, and one HTTP/2 connection where the server offers it. A request
+ * that is not repeatable is not repeated there either. Returns when all are finished; a failure affects no other
+ * request, a cancellation ends all unfinished ones. ret: n of them. */
 void http_call_many(struct http *h, const struct http_req *reqs, size_t n, size_t at_once, struct http_result *ret);
 
 /* Percent-encodes everything but unreserved characters (RFC 3986). */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Header fields, replies and percent-encoding: what callers of http.h hold in their hands. Pure. */
+/* Header fields, replies and percent-encoding of http.h. Pure. */
 #include "base/gp_base.h"
 
 #include "providers/http.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the HTTP client: the client, one attempt of a request, when it is repeated. */
+/* Shared by the files of the HTTP client: the client, one attempt of a request, the retry policy. */
 #ifndef GP_PROVIDERS_HTTP_INT_H
 #define GP_PROVIDERS_HTTP_INT_H
 
@@ -18,7 +18,7 @@ struct http {
 
 /* --- one attempt (http_transfer.c) --- */
 struct http_transfer {
-    CURL *easy; /* NULL: none is under way */
+    CURL *easy; /* NULL: none in progress */
     const struct http_req *req;
     struct http_resp *resp;
     struct curl_slist *headers;
@@ -28,9 +28,9 @@ struct http_transfer {
     char error[CURL_ERROR_SIZE];
 };
 /* Signs the request and starts its transfer on the client's multi handle; resp is cleared. shared: other requests
- * use the connections too (HTTP/2 where the server offers it). Not 0: nothing was started. */
+ * use the connections too (HTTP/2 where the server offers it). Not 0: no transfer was started. */
 int http_transfer_begin(struct http *h, struct http_transfer *t, bool shared, int64_t timeout_ms, struct gp_error *err);
-/* Ends it, whether done or not, and fills resp but for `attempts`. Returns what the attempt came to: the codes of
+/* Ends it, finished or not, and fills resp except `attempts`. Returns the attempt's outcome: a code of
  * http_call. */
 int http_transfer_end(struct http *h, struct http_transfer *t, CURLcode code, struct gp_error *err);
 
@@ -41,7 +41,7 @@ int http_tries(const struct http_req *req);
 int64_t http_retry_ms(const struct http *h, const struct http_req *req, const struct http_resp *resp, int failed,
                       const struct gp_error *e, bool *ret_refused);
 
-/* --- what may be shown (http_trace.c) --- */
+/* --- safe output (http_trace.c) --- */
 char *http_url_place(const char *url); /* host[:port]; caller frees */
 char *http_url_shown(const char *url); /* without user, password, query and fragment; caller frees */
 void http_trace(const struct http_transfer *t, const struct gp_error *failed); /* failed: NULL or why */

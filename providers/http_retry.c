@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* When a request is sent again, and how long after: bounded, jittered, at least what the server asked for. Pure
- * but for the jitter. */
+/* The retry policy of requests: bounded, jittered pauses, at least as long as the server's Retry-After. Pure
+ * except for the jitter. */
 #include "base/gp_base.h"
 
 #include "providers/http_int.h"
 
 #include "base/fs.h"
 
-#define CONNECTS_MAX 3 /* an endpoint that does not answer: reported soon */
+#define CONNECTS_MAX 3 /* an endpoint that does not answer is reported soon */
 #define TRIES_DEFAULT 5
 #define BACKOFF_MIN_MS 200
 #define BACKOFF_MAX_MS 8000
-#define RETRY_AFTER_MAX_S 120 /* a server that wants more is left alone */
+#define RETRY_AFTER_MAX_S 120 /* no retry when the server demands more */
 
 static enum http_verdict judge_default(const struct http_resp *r) {
     if (r->status == 429) return HTTP_REFUSED;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What traces and messages may show of a URL and a finished attempt. A query string can carry a token or a
+/* Trace lines and shown forms of URLs. A query string can have a token or a
  * signature, and the part before '@' a password: neither is printed. Any thread. */
 #include "base/gp_base.h"
 

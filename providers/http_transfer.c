@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One attempt of one request through libcurl: its options, its reply, libcurl's codes as ours. It does not follow
- * redirects, does not interpret bodies and knows no cloud. A request that must not be repeated is never sent twice
+/* One attempt of one request through libcurl: its options, its reply, the mapping of libcurl's codes. It does not
+ * follow redirects and does not interpret bodies. A request that must not be repeated is never sent twice
  * by libcurl itself, which it would do when the server closes a reused connection without an answer: it gets a
  * fresh connection or, where connections are shared, a body that cannot be read again. One thread per client. */
 #include "base/gp_base.h"
@@ -57,7 +57,7 @@ static struct curl_slist *header_list(const struct http_fields *f, struct curl_s
     for (size_t i = 0; f != NULL && i < f->list.len; i++) {
         GP_AUTO_STR struct str line = {0};
         const char *value = f->list.items[i].value;
-        if (value[0] == '\0') str_addf(&line, "%s;", f->list.items[i].name); /* libcurl's form of an empty field */
+        if (value[0] == '\0') str_addf(&line, "%s;", f->list.items[i].name); /* libcurl's syntax of an empty field */
         else str_addf(&line, "%s: %s", f->list.items[i].name, value);
         list = curl_slist_append(list, line.s);
         explicit_bzero(line.s, line.len);
@@ -157,7 +157,7 @@ static void read_heads(struct http_resp *r) {
     }
 }
 
-/* The one place where libcurl's codes become ours. */
+/* Maps libcurl's codes to ours, only here. */
 static int fail_curl(const struct http *h, const struct http_transfer *t, CURLcode code, struct gp_error *err) {
     const struct http_req *req = t->req;
     GP_AUTO_FREE char *place = http_url_place(req->url);
@@ -171,7 +171,7 @@ static int fail_curl(const struct http *h, const struct http_transfer *t, CURLco
         detail = "TooBig";
     } else if (code == CURLE_URL_MALFORMAT || (code == CURLE_UNSUPPORTED_PROTOCOL && !t->resp->sent)) {
         GP_AUTO_FREE char *shown = http_url_shown(req->url);
-        r = gp_fail(err, GP_EUSAGE, "%s: '%s' is no http or https address", req->what, shown);
+        r = gp_fail(err, GP_EUSAGE, "%s: '%s' is not an http or https URL", req->what, shown);
     } else if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY) {
         r = gp_fail(err, GP_EENDPOINT,
                     "%s: no address for %s '%s': check the region's name, the network "
@@ -198,7 +198,7 @@ static int fail_curl(const struct http *h, const struct http_transfer *t, CURLco
         r = gp_fail(err, GP_EENDPOINT, "%s: %s could not be reached (%.160s)", req->what, place, why);
         detail = "Connect";
     } else if (code == CURLE_WEIRD_SERVER_REPLY || code == CURLE_UNSUPPORTED_PROTOCOL) {
-        r = gp_fail(err, GP_EPROTO, "%s: %s does not speak HTTP (%.160s)", req->what, place, why);
+        r = gp_fail(err, GP_EPROTO, "%s: the reply of %s is not HTTP (%.160s)", req->what, place, why);
         detail = "NoHttp";
     } else {
         r = gp_fail(err, GP_ELOST, "%s: sent, but the reply of %s was lost (%.160s)", req->what, place, why);
@@ -215,7 +215,7 @@ int http_transfer_begin(struct http *h, struct http_transfer *t, bool shared, in
     int r = t->req->sign != NULL ? t->req->sign(t->req->ctx, &extra, err) : 0;
     if (r != 0) return r;
     t->easy = curl_easy_init();
-    if (t->easy == NULL) return gp_fail(err, GP_EENV, "libcurl could not make a handle");
+    if (t->easy == NULL) return gp_fail(err, GP_EENV, "libcurl could not create a handle");
     t->max_body = t->req->max_body ? t->req->max_body : (size_t)32 << 20;
     t->resp->body.max = t->max_body;
     t->too_big = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows the providers' rows to the spec language, which must not include this folder. Called
- * before there are threads. */
+/* Registers the providers' rows with the spec language, which must not include this folder. Call it
+ * before any thread starts. */
 #include "base/gp_base.h"
 
 #include "providers/provider.h"

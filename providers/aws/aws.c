@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opens and closes the aws provider and names its slots. open asks STS who we are: it proves the
- * credentials, gives the account and the owner, and sets the clock. One thread at a time. */
+/* Opens and closes the aws provider and lists its slots. open calls STS GetCallerIdentity, which checks the
+ * credentials, returns the account and the owner, and sets the clock. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws.h"
@@ -67,7 +67,7 @@ static char *owner_of(const char *account, const char *principal) {
 
 static bool account_valid(const char *s) { return strlen(s) == 12 && strspn(s, "0123456789") == 12; }
 
-/* An owner that a cloud principal gave begins with its account: the machines are there and nowhere else. */
+/* An owner derived from a cloud principal begins with its account: its machines are only there. */
 static bool of_other_account(const char *owner, const char *account) {
     bool names_one = strspn(owner, "0123456789") == 12 && owner[12] == '-';
     return names_one && strncmp(owner, account, 12) != 0;
@@ -131,19 +131,19 @@ const struct provider_ops provider_aws = {
     .name = "aws",
     .summary = "Amazon EC2: on-demand and spot instances",
     .spec = &aws_spec,
-    .note = "aws: the node ends itself at its deadline (shutdown terminates it); 'gpuprov gc' is the second net",
+    .note = "aws: a node terminates itself at its deadline by a shutdown; 'gpuprov gc' terminates those that did not",
     .ends = ENDS_GUEST,
     .guest_end = GUEST_POWEROFF,
     .node_shape = NODE_VM,
     .user_data_max = 16384,
     .poll_ms = 5000,
-    .replay_max_s = 12 * 3600, /* EC2 remembers tokens for a day at least: half of that */
+    .replay_max_s = 12 * 3600, /* EC2 keeps tokens for at least a day: half of that */
     .principal = true,
     .unique_claim = true,
     .user_data = true,
     .key_rotation = true,
     .billed = true,
-    .boot_timeout_ms = 25 * 60 * 1000, /* metal with eight GPUs; others answer in two */
+    .boot_timeout_ms = 25 * 60 * 1000, /* metal types with eight GPUs; others take two minutes */
     .settle_ms = 30 * 1000,
     .policy = aws_policy_json,
     .open = aws_open,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the aws provider offers beside provider_aws (providers/provider.h). */
+/* Functions of the aws provider beside provider_aws (providers/provider.h). */
 #ifndef GP_AWS_H
 #define GP_AWS_H
 
 #include "base/error.h"
 
 /* The least IAM policy that `plan`, `up`, `status`, `down` and `gc` of this owner need, as JSON
- * with a newline at its end. *ret: caller frees. -GP_EUSAGE: no owner by its form (form_owner).
+ * with a newline at its end. *ret: caller frees. -GP_EUSAGE: the owner is malformed (form_owner).
  * No I/O. */
 int aws_policy_json(const char *owner, char **ret, struct gp_error *err);
 

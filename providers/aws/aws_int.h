@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of providers/aws: the open provider, one call to a service, and what each
- * file gives the others. One thread at a time, like the provider itself. */
+/* Shared by the files of providers/aws: the open provider, one call to a service, and the functions that the
+ * files share. One thread at a time, like the provider itself. */
 #ifndef GP_AWS_INT_H
 #define GP_AWS_INT_H
 
@@ -28,19 +28,19 @@ void aws_cred_clear(struct aws_cred *c);
 /* Environment and files, read once. */
 struct aws_config {
     char *profile;      /* AWS_PROFILE, AWS_DEFAULT_PROFILE or "default" */
-    bool profile_named; /* a person asked for it */
+    bool profile_named; /* the user named it */
     struct ini config, credentials;
     char *region;    /* NULL: none */
     char *ca_bundle; /* NULL: system */
 };
 int aws_config_load(struct aws_config *c, struct gp_error *err);
-bool aws_region_valid(const char *region); /* by its form only */
+bool aws_region_valid(const char *region); /* checks only the form */
 void aws_config_clear(struct aws_config *c);
-/* A key of a profile, credentials file first for keys, config file else; NULL when absent. */
+/* A key of a profile; for access keys the credentials file comes before the config file. NULL when absent. */
 const char *aws_config_get(const struct aws_config *c, const char *profile, const char *key);
 bool aws_config_has(const struct aws_config *c, const char *profile);
-/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end; NULL: the region is none by
- * its form. Caller frees. */
+/* "https://ec2.us-east-1.amazonaws.com", without a slash at its end; NULL: the region is
+ * malformed. Caller frees. */
 char *aws_endpoint(const struct aws_config *c, const char *service, const char *region);
 
 struct aws {
@@ -54,11 +54,11 @@ struct aws {
     char *account, *principal; /* of GetCallerIdentity */
     char *fallback_region;     /* of the spec's first aws offer; NULL */
     struct aws_cache *cache;   /* images, types, groups already looked up (cache.c) */
-    bool borrowed;             /* credentials are another thread's too: used, never renewed */
+    bool borrowed;             /* credentials are shared with other threads: used, never renewed */
 };
 
-/* Makes a->cred usable for the next five minutes: the chain of the AWS CLI, refreshed when it
- * expires. force: get new ones although the old look valid. -GP_EAUTH names every place looked at. */
+/* Makes a->cred usable for the next five minutes by the AWS CLI's chain; refreshes credentials that
+ * expire. force: get new ones although the old look valid. -GP_EAUTH names every place that was tried. */
 int aws_creds_ensure(struct aws *a, bool force, struct gp_error *err);
 /* The parts of the chain that need the network or a program (creds_remote.c). */
 struct aws_assume {
@@ -70,7 +70,7 @@ struct aws_assume {
 int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred *ret, struct gp_error *err);
 int aws_creds_process(struct aws *a, const char *command, const char *profile, struct aws_cred *ret,
                       struct gp_error *err);
-/* ret->id stays NULL and 0 is returned where there is no such service. */
+/* Returns 0 and leaves ret->id NULL where there is no such service. */
 int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *err);
 int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err);
 /* shlex-like words of a command line; false: an unclosed quote. */
@@ -94,15 +94,15 @@ void aws_reply_clear(struct aws_reply *r);
 #define GP_AUTO_REPLY GP_CLEANUP(aws_reply_clear)
 
 enum aws_call_flags {
-    AWS_ONCE = 1,     /* creates something: never sent again when the outcome is not known; then
-                         the call ends in -GP_EUNKNOWN */
+    AWS_ONCE = 1,     /* creates a resource: never sent again when the outcome is unknown; then
+                         the call returns -GP_EUNKNOWN */
     AWS_UNSIGNED = 2, /* web identity */
     AWS_OPTIONAL = 4  /* one try, short time: its failure is not fatal to the caller */
 };
 struct aws_call {
     const char *service; /* "ec2", "sts", "ssm", "servicequotas" */
     const char *region;
-    const char *action; /* for messages, and the target of JSON services */
+    const char *action; /* for messages and as target of JSON services */
     const char *body;
     unsigned flags;
     const struct aws_cred *cred; /* NULL: a->cred, refreshed when needed */
@@ -125,7 +125,7 @@ typedef int (*aws_each_fn)(void *ctx, const struct xml_node *item, struct gp_err
 int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body, int page,
                  const char *set, aws_each_fn each, void *ctx, struct gp_error *err);
 
-/* Where calls without a region go. Borrowed. */
+/* The region of calls without a region. Borrowed. */
 const char *aws_home(const struct aws *a);
 int64_t aws_now_s(const struct aws *a); /* the cloud's clock */
 
@@ -136,7 +136,7 @@ void aws_tags_decode(const struct xml_node *item, struct tags *ret);
 /* TagSpecification.N of a body: Name and the tags. */
 void aws_tags_encode(struct str *body, int n, const char *type, const char *name, const struct tags *tags);
 
-/* --- what can be bought (types.c, images.c, prices.c, quota.c) --- */
+/* --- offers (types.c, images.c, prices.c, quota.c) --- */
 struct aws_type {
     char *name, *arch; /* "x86_64", "arm64" */
     char *gpu_name;    /* "" without */
@@ -147,16 +147,16 @@ struct aws_types {
     VEC_OF(struct aws_type) list;
 };
 void aws_types_clear(struct aws_types *t);
-/* What an old GPU needs of an image's driver: the open kernel modules begin with Turing. */
+/* Driver requirement of an old GPU: the open kernel modules support Turing and newer. */
 struct aws_old_gpu {
     const char *model, *architecture;
-    int last_branch; /* of the driver that still has this architecture */
+    int last_branch; /* last driver branch with this architecture */
 };
-const struct aws_old_gpu *aws_old_gpu(const char *gpu_name); /* NULL: the open modules drive it */
+const struct aws_old_gpu *aws_old_gpu(const char *gpu_name); /* NULL: the open modules support it */
 bool aws_gpu_matches(const char *wanted, const struct aws_type *t);
 int aws_types_find(struct aws *a, const char *region, const struct spec *spec, const struct spec_offer *offer,
                    struct aws_types *ret, struct gp_error *err);
-/* Where these types are sold: appended as "type/zone", one call for all. n > 0. */
+/* Appends the zones that sell these types, as "type/zone", with one call for all. n > 0. */
 int aws_type_zones(struct aws *a, const char *region, const struct aws_type *types, size_t n, struct strv *ret,
                    struct gp_error *err);
 #define AWS_DISKS_MAX 16 /* EBS devices of an image beside its root */
@@ -167,11 +167,11 @@ struct aws_disk {
 struct aws_image {
     char *region, *id, *name, *arch, *root_device;
     int root_gib;
-    struct aws_disk disks[AWS_DISKS_MAX]; /* what an instance gets beside its root volume */
+    struct aws_disk disks[AWS_DISKS_MAX]; /* further volumes of an instance */
     int n_disks;
 };
 void aws_image_clear(struct aws_image *i);
-/* One <item> of imagesSet. -GP_EPROTO: a field without its form, more disks than AWS_DISKS_MAX. */
+/* One <item> of imagesSet. -GP_EPROTO: a malformed field, or more disks than AWS_DISKS_MAX. */
 int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret, struct gp_error *err);
 /* For this type (its architecture, its GPU). Borrowed from the cache. */
 int aws_image_find(struct aws *a, const char *region, const struct spec *spec, size_t index,
@@ -187,11 +187,11 @@ struct aws_subnets {
     VEC_OF(struct aws_subnet) list;
 };
 void aws_subnets_clear(struct aws_subnets *s);
-/* One <item> of subnetSet. -GP_EPROTO: a field without its form. */
+/* One <item> of subnetSet. -GP_EPROTO: a malformed field. */
 int aws_subnet_read(const struct xml_node *item, struct aws_subnet *ret, struct gp_error *err);
-/* The default subnet of every zone, or the one named. Empty: no default VPC. Remembered. */
+/* The default subnet of every zone, or the named one. Empty: no default VPC. Cached. */
 int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret, struct gp_error *err);
-/* What aws_subnets_find saw before; borrowed from the cache, NULL: not seen. id NULL: any default one. */
+/* A cached result of aws_subnets_find; borrowed, NULL: not cached. id NULL: any default one. */
 const struct aws_subnet *aws_subnet_seen(const struct aws *a, const char *region, const char *id);
 /* Newest spot price per type and zone, one call for all types. n > 0. */
 struct aws_spot {
@@ -206,11 +206,11 @@ void aws_spots_clear(struct aws_spots *s);
 int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *types, size_t n, struct aws_spots *ret,
                     struct gp_error *err);
 /* Refuses with -GP_EQUOTA when the account's vCPU quota is below what `count` nodes need. An
- * account that may not ask passes. */
+ * account without permission to read quotas passes. */
 int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err);
 const char *aws_quota_code(const char *type, enum spec_market market); /* "L-417A185B"; NULL */
 
-/* --- groups (prepare.c decides, group.c reads and makes, rules.c opens and closes) --- */
+/* --- groups (prepare.c decides, group.c reads and creates, rules.c sets the rules) --- */
 struct aws_rule {    /* one source of one ingress permission, as EC2 lists it; strings owned */
     char *protocol;  /* "tcp", "-1" */
     char *from, *to; /* ports; "" where EC2 names none */
@@ -224,8 +224,8 @@ struct aws_group {
     VEC_OF(struct aws_rule) rules;
 };
 void aws_group_clear(struct aws_group *g);
-/* "gpuprov-OWNER/STACK", or with "/UID" (uid not NULL) for a group that is no claim: neither a stack's name
- * nor an owner has a '/', so no two stacks have the same. Caller frees. */
+/* "gpuprov-OWNER/STACK", or with "/UID" (uid not NULL) for a group that is not a claim. Neither a stack's name
+ * nor an owner has a '/', so names of two stacks differ. Caller frees. */
 char *aws_group_name(const char *owner, const char *stack, const char *uid);
 /* By name in one VPC; ret->id stays NULL when absent. */
 int aws_group_find(struct aws *a, const char *region, const char *vpc, const char *name, struct aws_group *ret,
@@ -235,20 +235,20 @@ int aws_group_by_id(struct aws *a, const char *region, const char *id, struct aw
 /* -GP_EEXISTS when the group is not this stack's: no tags of gpuprov, wrong ones, or another's. uid NULL:
  * any uid that decodes. */
 int aws_group_is_of(const struct aws_group *g, const struct stack *s, const char *uid, struct gp_error *err);
-/* After its intent; *ret is what was made, without rules. -GP_EEXISTS: the name is taken;
- * -GP_EUNKNOWN: read it back (the intent stays open); both are for the caller to go on with. regions: for a
- * claim, where its stack may have resources (tags.h). */
+/* Creates a group after its intent; *ret is the group, without rules. -GP_EEXISTS: the name is taken;
+ * -GP_EUNKNOWN: the caller reads it back (the intent stays open). regions: for a
+ * claim, the regions of its stack's resources (tags.h). */
 int aws_group_create(struct aws *a, const struct stack *s, const char *region, const char *vpc, const char *name,
                      const char *regions, struct aws_group *ret, struct gp_error *err);
-/* Makes the group's ingress exactly this: SSH from where the spec says, everything between its members.
- * What lets in anything else is revoked, and that is reported. New rules come before old ones go. */
+/* Sets the group's ingress to exactly this: SSH from the spec's networks, everything between its members.
+ * Revokes and reports all other rules. Adds new rules before it revokes old ones. */
 int aws_group_rules(struct aws *a, const struct spec *spec, const char *region, const struct aws_group *g,
                     struct gp_error *err);
-/* Ends every open group intent of this name: done where its uid is the group's, failed elsewhere. */
+/* Ends every open group intent of this name: done where its uid is the group's, else failed. */
 int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g, struct gp_error *err);
 void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret);
-/* The group that nodes in this VPC get: the claim itself, or one more of the stack. Made when
- * absent; its rules are there. *ret_id: caller frees. */
+/* The group of nodes in this VPC: the claim itself, or one more of the stack. Creates it when
+ * absent and sets its rules. *ret_id: caller frees. */
 int aws_group_ensure(struct aws *a, const struct stack *stack, const struct spec *spec, const char *region,
                      const char *vpc, char **ret_id, struct gp_error *err);
 
@@ -260,12 +260,12 @@ struct aws_cache {
     struct strv quotas_ok;    /* "region/code/vcpus" */
     struct aws_subnets subnets;
     struct strv subnet_regions; /* one for each of subnets */
-    /* The claim as prepare saw it: a create right after need not read it again. */
+    /* The claim as prepare read it, so that a create right after does not read it again. */
     struct {
-        char *region, *vpc, *uid, *id; /* id NULL: none */
+        char *region, *vpc, *uid, *id; /* id NULL: not cached */
         int64_t until_ms;              /* clock_deadline */
     } claim;
-    char *public_cidr; /* this controller's address; NULL: not asked yet */
+    char *public_cidr; /* this controller's address; NULL: not read yet */
 };
 void aws_cache_free(struct aws_cache *c);
 
@@ -288,10 +288,10 @@ int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted 
                      struct gp_error *err);
 /* Adds tag filters from number n on; returns the next free number. */
 int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
-/* One <item> of instancesSet, decoded; ret is valid in every case. -GP_EPROTO: its id is no id. */
+/* Decodes one <item> of instancesSet; ret is valid in every case. -GP_EPROTO: its id is malformed. */
 int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret, struct gp_error *err);
-/* work(a, i, ctx) for every i below n, in up to eight threads; returns when all are done. Credentials were
- * made sure of (aws_creds_ensure); work may list, and uses nothing of the cache. */
+/* Calls work(a, i, ctx) for every i below n, in up to eight threads; returns when all are done. Call
+ * aws_creds_ensure before. work may list, and must not use the cache. */
 void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx);
 
 static inline struct aws *aws_of(struct provider *p) { return (struct aws *)(void *)p; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the AWS CLI reads before it calls anything: environment, ~/.aws/config, ~/.aws/credentials,
- * profiles, region and endpoints. It fetches no credentials (creds.c). One thread at a time. */
+/* The AWS CLI's configuration: environment, ~/.aws/config, ~/.aws/credentials,
+ * profiles, region and endpoints. Credentials are in creds.c. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -23,7 +23,7 @@ static int load_file(const char *env_name, const char *def, struct ini *ret, str
     GP_AUTO_STR struct str text = {0};
     struct gp_error e = {0};
     int r = fs_read(path, FILE_MAX, &text, &e);
-    if (r == -GP_ENOTFOUND) return 0; /* as the CLI: an absent file is an empty one */
+    if (r == -GP_ENOTFOUND) return 0; /* like the CLI: an absent file counts as empty */
     if (r != 0) return gp_fail(err, GP_EENV, "%s", e.msg);
     r = ini_parse(path, text.s != NULL ? text.s : "", ret, err);
     if (text.s != NULL) explicit_bzero(text.s, text.len);
@@ -73,7 +73,7 @@ int aws_config_load(struct aws_config *c, struct gp_error *err) {
     if (region == NULL) region = env("AWS_DEFAULT_REGION");
     if (region == NULL) region = aws_config_get(c, c->profile, "region");
     if (region != NULL && !aws_region_valid(region))
-        return gp_fail(err, GP_EUSAGE, "aws: '%s' (AWS_REGION or the profile) is no region", region);
+        return gp_fail(err, GP_EUSAGE, "aws: '%s' (AWS_REGION or the profile) is not a region", region);
     c->region = xstrdup(region);
     const char *bundle = env("AWS_CA_BUNDLE");
     if (bundle == NULL) bundle = aws_config_get(c, c->profile, "ca_bundle");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The gang in one RunInstances: intent first, ids committed right after. A lost reply is settled by
- * the tags, and only when they show nothing the same token and body go again. One thread. */
+/* Creates the gang with one RunInstances: intent first, ids committed right after. A lost reply is settled by
+ * tags; only when they show no machine is the same token and body sent again. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -30,7 +30,7 @@ static void add_tags(struct str *body, int n, const char *type, const struct cre
     tags.slot_first = req->slot_first;
     tags.slot_count = req->slot_count;
     tags.attempt = req->attempt;
-    tags.price_usd_per_h = req->offer->price_usd_per_h; /* when it was bought */
+    tags.price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
     aws_tags_encode(body, n, type, name, &tags);
     tags_clear(&tags);
 }
@@ -51,7 +51,7 @@ static void add_place(struct str *body, const struct create_req *req, const stru
     aws_param(body, "NetworkInterface.1.SubnetId", at->subnet);
     if (at->ipv6_only) { /* EC2 refuses AssociatePublicIpAddress there: IPv6 addresses are public */
         aws_param_int(body, "NetworkInterface.1.Ipv6AddressCount", 1);
-        /* The user-data comes by it. */
+        /* Nodes read user-data over it. */
         aws_param(body, "MetadataOptions.HttpProtocolIpv6", "enabled");
     } else {
         aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress", req->spec->access.public_ip ? "true" : "false");
@@ -60,8 +60,8 @@ static void add_place(struct str *body, const struct create_req *req, const stru
     aws_param(body, "NetworkInterface.1.SecurityGroupId.1", at->group);
 }
 
-/* The root volume, and every further EBS device of the image: an image's own mapping leaves those
- * behind, billed, when a node ends itself. */
+/* The root volume, and every further EBS device of the image. With the image's own mapping those would
+ * remain, billed, after a node terminates itself. */
 static void add_disks(struct str *body, const struct aws_image *image, int root_gib) {
     aws_param(body, "BlockDeviceMapping.1.DeviceName", image->root_device);
     aws_param_int(body, "BlockDeviceMapping.1.Ebs.VolumeSize", root_gib);
@@ -100,7 +100,7 @@ static int build(const struct create_req *req, const struct aws_image *image, co
     aws_param(body, "InstanceInitiatedShutdownBehavior", "terminate");
     aws_param(body, "MetadataOptions.HttpEndpoint", "enabled");
     aws_param(body, "MetadataOptions.HttpTokens", "required");
-    /* Containers on the node reach the role's credentials only when a role was asked for. */
+    /* Containers on the node can read the role's credentials only when the spec has a role. */
     aws_param_int(body, "MetadataOptions.HttpPutResponseHopLimit", role != NULL ? 2 : 1);
     add_disks(body, image, disk_gib);
     add_place(body, req, at);
@@ -141,9 +141,9 @@ static int take_reply(const struct intent *in, const struct aws_reply *reply, st
         else resource_clear(&r);
     }
     if (made->list.len == (size_t)in->slot_count) return 0;
-    return gp_fail(err, GP_EUNKNOWN, /* cut, or not understood: the tags will tell */
+    return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the tags settle it */
                    "ec2 RunInstances in %s: the reply does not name the nodes that were "
-                   "asked for",
+                   "requested",
                    in->region);
 }
 

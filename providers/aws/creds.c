@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Credentials in the AWS CLI's order: environment, the profile's role, web identity, shared file,
- * credential_process, config file, container, instance metadata. What needs the network or a
- * program is in creds_remote.c. Secrets are registered with the trace's redactor. One thread. */
+ * credential_process, config file, container, instance metadata. Sources that need the network or a
+ * program are in creds_remote.c. Secrets are registered with the trace's redactor. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -45,16 +45,16 @@ int aws_cred_from_json(const json_t *j, const char *token_key, const char *what,
     const char *key = json_str(j, "SecretAccessKey", "");
     const char *expires = json_str(j, "Expiration", "");
     if (id[0] == '\0' || key[0] == '\0')
-        return gp_fail(err, GP_EAUTH, "aws credentials: %s gave no AccessKeyId and SecretAccessKey", what);
+        return gp_fail(err, GP_EAUTH, "aws credentials: %s returned no AccessKeyId and SecretAccessKey", what);
     int64_t at = 0;
     if (expires[0] != '\0' && !time_parse_utc(expires, &at))
-        return gp_fail(err, GP_EAUTH, "aws credentials: %s gave an Expiration that is no time", what);
+        return gp_fail(err, GP_EAUTH, "aws credentials: %s returned an Expiration that is not a time", what);
     set_keys(ret, id, key, json_str(j, token_key, ""));
     ret->expires_s = at;
     return 0;
 }
 
-/* --- one link of the chain each; ret->id stays NULL where there is nothing --- */
+/* --- one source of the chain each; ret->id stays NULL where there are none --- */
 
 static int from_environment(struct aws_cred *ret, struct gp_error *err) {
     const char *id = env("AWS_ACCESS_KEY_ID"), *key = env("AWS_SECRET_ACCESS_KEY");
@@ -81,7 +81,7 @@ static int from_web_identity(struct aws *a, const char *role, const char *file, 
 
 static int from_profile(struct aws *a, const char *profile, int depth, struct aws_cred *ret, struct gp_error *err);
 
-/* Whose credentials ask for a profile's role. */
+/* The credentials that assume a profile's role. */
 static int role_base(struct aws *a, const char *profile, int depth, struct aws_cred *ret, struct gp_error *err) {
     const char *source = aws_config_get(&a->cfg, profile, "credential_source");
     const char *parent = aws_config_get(&a->cfg, profile, "source_profile");
@@ -98,7 +98,7 @@ static int role_base(struct aws *a, const char *profile, int depth, struct aws_c
         r = aws_creds_container(a, ret, err);
     } else {
         return gp_fail(err, GP_EAUTH,
-                       "aws profile '%s': credential_source '%s' is none of "
+                       "aws profile '%s': credential_source '%s' is not one of "
                        "Environment, Ec2InstanceMetadata, EcsContainer",
                        profile, source);
     }
@@ -112,8 +112,8 @@ static int from_role(struct aws *a, const char *profile, const char *role, int d
                      struct gp_error *err) {
     if (aws_config_get(&a->cfg, profile, "mfa_serial") != NULL)
         return gp_fail(err, GP_EAUTH,
-                       "aws profile '%s' wants a code from an MFA device, which cannot "
-                       "be typed here: run 'aws sts get-session-token' and export its result",
+                       "aws profile '%s' requires a code from an MFA device, and gpuprov "
+                       "cannot prompt for it: run 'aws sts get-session-token' and export its result",
                        profile);
     GP_AUTO_CRED struct aws_cred base = {0};
     int r = role_base(a, profile, depth, &base, err);
@@ -160,12 +160,13 @@ static int from_profile(struct aws *a, const char *profile, int depth, struct aw
     if (ret->id != NULL) return 0;
     if (aws_config_get(c, profile, "sso_session") != NULL || aws_config_get(c, profile, "sso_start_url") != NULL)
         return gp_fail(err, GP_EAUTH,
-                       "aws profile '%s' signs in through SSO, which gpuprov leaves to "
-                       "the AWS CLI: add 'credential_process = aws configure export-credentials "
+                       "aws profile '%s' signs in through SSO, which only the AWS CLI "
+                       "supports: add 'credential_process = aws configure export-credentials "
                        "--profile %s' to a profile of its own",
                        profile, profile);
     if (depth >= CHAIN_DEPTH && role != NULL)
-        return gp_fail(err, GP_EAUTH, "aws profile '%s': source_profile goes round in a circle", profile);
+        return gp_fail(err, GP_EAUTH, "aws profile '%s': source_profile refers back to itself: correct the profile",
+                       profile);
     return 0;
 }
 
@@ -200,7 +201,7 @@ int aws_creds_ensure(struct aws *a, bool force, struct gp_error *err) {
     int r = run_chain(a, &fresh, &e);
     if (r != 0) {
         bool usable = a->cred.id != NULL && a->cred.expires_s > now && !force;
-        if (usable) return 0; /* good for minutes yet: the next call tries again */
+        if (usable) return 0; /* still valid for minutes: the next call tries again */
         if (err != NULL) *err = e;
         return r;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Credentials that somebody else hands out: STS (assume role, web identity), credential_process,
- * the container's agent, instance metadata v2. Each has its own short deadline. It does not decide
- * the order (creds.c). One thread at a time. */
+/* Credentials from other programs and services: STS (assume role, web identity), credential_process,
+ * the container's agent, instance metadata v2. Each has its own short deadline. creds.c decides
+ * the order. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -107,7 +107,7 @@ bool aws_split_command(const char *command, struct strv *ret) {
     return quote == '\0';
 }
 
-/* Reads what the program writes until it closes its end. */
+/* Reads the program's output until it closes its end. */
 static int read_output(struct aws *a, int fd, struct str *out, struct gp_error *err) {
     int64_t deadline = clock_deadline(60000);
     for (;;) {
@@ -125,7 +125,7 @@ static int read_output(struct aws *a, int fd, struct str *out, struct gp_error *
 static int run_program(struct aws *a, const struct strv *words, struct str *out, struct gp_error *err) {
     int pipes[2];
     pid_t pid = -1;
-    if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe");
+    if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
     GP_AUTO_FD int in = pipes[0];
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -168,7 +168,7 @@ int aws_creds_process(struct aws *a, const char *command, const char *profile, s
     int r = run_program(a, &words, &out, err);
     if (r == 0) r = json_parse(out.s != NULL ? out.s : "", out.len, "its output", &j, err);
     if (out.s != NULL) explicit_bzero(out.s, out.len);
-    if (r == 0 && json_int(j, "Version", 0) != 1) r = gp_fail(err, GP_EAUTH, "its output is not of Version 1");
+    if (r == 0 && json_int(j, "Version", 0) != 1) r = gp_fail(err, GP_EAUTH, "its output does not have Version 1");
     if (r == 0) r = aws_cred_from_json(j, "SessionToken", "it", ret, err);
     if (r != 0) {
         gp_wrap(err, "aws profile '%s': credential_process", profile);
@@ -279,7 +279,7 @@ static bool role_name_valid(const char *s) {
            strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+=,.@_-") == n;
 }
 
-/* Where nothing else names a region. None there: the caller's default; one that is no region: an
+/* Reads the region where no setting names one. None there: the caller's default. A malformed one is an
  * error, because the calls of this run would otherwise go to another region than the machine's. */
 static int imds_region(struct aws *a, const char *token, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
@@ -287,7 +287,7 @@ static int imds_region(struct aws *a, const char *token, struct gp_error *err) {
     bool whole = strlen(resp.body.s) == resp.body.len;
     const char *region = str_trim(resp.body.s);
     if (!whole || !aws_region_valid(region))
-        return gp_fail(err, GP_EPROTO, "instance metadata: placement/region is no region: set AWS_REGION");
+        return gp_fail(err, GP_EPROTO, "instance metadata: placement/region is not a region: set AWS_REGION");
     a->cfg.region = xstrdup(region);
     return 0;
 }
@@ -300,8 +300,8 @@ static int imds_role(struct aws *a, const char *token, struct aws_cred *ret, str
     GP_AUTO_FREE char *role = xstrndup(resp.body.s, strcspn(resp.body.s, "\r\n"));
     if (!role_name_valid(role)) /* it becomes part of a URL */
         return gp_fail(err, GP_EPROTO,
-                       "instance metadata: its security-credentials list begins with no "
-                       "role name: give credentials another way, or set "
+                       "instance metadata: its security-credentials list does not begin "
+                       "with a role name: give credentials another way, or set "
                        "AWS_EC2_METADATA_DISABLED=true");
     GP_AUTO_FREE char *path = xasprintf("meta-data/iam/security-credentials/%s", role);
     r = imds_get(a, path, token, &resp, err);
@@ -328,7 +328,7 @@ int aws_creds_imds(struct aws *a, struct aws_cred *ret, struct gp_error *err) {
     if (r == 0 && resp.body.len == 0) return 0;
     if (r == 0 && !token_valid(&resp.body)) {
         r = gp_fail(&e, GP_EPROTO,
-                    "instance metadata: its token is no header's value: give credentials "
+                    "instance metadata: its token is not a valid header value: give credentials "
                     "another way, or set AWS_EC2_METADATA_DISABLED=true");
     } else if (r == 0) {
         GP_AUTO_FREE char *token = xstrdup(resp.body.s);

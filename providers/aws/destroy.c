@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The end of things: instances, then volumes that they left behind, then groups, the claim last.
- * What is gone already is success; what is still in use is left alone and shown by list. One bad
- * id makes TerminateInstances refuse all, so a refused batch goes one by one. One thread. */
+/* Destroys instances, then volumes that they left behind, then groups, the claim last.
+ * Missing resources are success; a resource still in use is kept, and list shows it. One bad
+ * id makes TerminateInstances refuse all, so a refused batch is repeated one by one. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -93,7 +93,7 @@ static void destroy_instances(struct aws *a, const struct resource_list *what, s
 static void destroy_group(struct aws *a, const struct resource *g, bool volumes, struct gp_error *first) {
     struct gp_error e = {0};
     size_t n = 0;
-    /* EC2 refuses while a network interface is left, and the claim must outlive the last node. */
+    /* EC2 refuses while a network interface exists, and the claim must outlive the last node. */
     if (alive(a, g, volumes, &n, &e) != 0) {
         first_error(first, &e);
     } else if (n == 0) {
@@ -105,8 +105,8 @@ static void destroy_group(struct aws *a, const struct resource *g, bool volumes,
 int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
     struct aws *a = aws_of(p);
     struct gp_error first = {0};
-    bool elsewhere = false; /* something of the list lives on: the claim stays */
-    bool nodes = false;     /* the list is from before their end: what they leave behind is not in it */
+    bool elsewhere = false; /* a listed resource still exists: the claim stays */
+    bool nodes = false;     /* the list is older than their end: it lacks the volumes that they leave behind */
     destroy_instances(a, what, &first);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
@@ -118,7 +118,7 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
             if (delete_one(a, r->region, "DeleteVolume", "VolumeId", r->id, &e) != 0) first_error(&first, &e);
         } else if (r->kind == RES_GROUP && !r->claim) {
             destroy_group(a, r, false, &first);
-            elsewhere = true; /* it may have been left alone: the next call removes the claim */
+            elsewhere = true; /* it may still exist: the next call removes the claim */
         }
     }
     for (size_t i = 0; i < what->list.len; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Security groups: find, create after an intent. A group's name is unique in its VPC, which makes it its own
- * idempotency token. Which group is the claim is prepare.c's business, whom it lets in rules.c's. One thread. */
+/* Security groups: find, and create after an intent. A group's name is unique in its VPC, so it is its own
+ * idempotency token. prepare.c selects the claim; rules.c sets the rules. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -60,7 +60,7 @@ static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err
     const char *id = xml_str(item, "groupId", "");
     if (g->id != NULL) return 0;
     if (!form_ec2_id(id, "sg-"))
-        return gp_fail(err, GP_EPROTO, "ec2 DescribeSecurityGroups: an id that is no id of a group");
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeSecurityGroups: an id in the reply is not the id of a group");
     aws_tags_decode(item, &g->tags);
     g->id = xstrdup(id);
     g->name = xstrdup(xml_str(item, "groupName", ""));
@@ -103,7 +103,7 @@ void aws_group_resource(const struct aws_group *g, const char *region, struct re
 
 /* --- create --- */
 
-/* What the group will have: the tags that are sent with it. */
+/* The tags of the new group. */
 static void tags_to_send(const struct stack *s, const char *regions, struct tags *ret) {
     tags_of_stack(ret, s);
     ret->created_s = s->created_s;

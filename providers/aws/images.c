@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which image a node boots: by id, by OS name, or automatically (with a GPU the newest AWS Deep
+/* Selects the image of a node: by id, by OS name, or automatically (with a GPU the newest AWS Deep
  * Learning Base image that has a driver for it: OSS, before Turing Proprietary; without one
- * Ubuntu LTS). Public SSM parameters name the newest; where they cannot be asked, DescribeImages
- * by owner and name does. One thread. */
+ * Ubuntu LTS). Public SSM parameters have the newest id; where they cannot be read, DescribeImages
+ * by owner and name is used. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -30,7 +30,7 @@ static const struct os_row os_rows[] = {
     {"debian-13", "x86_64", "/aws/service/debian/release/13/latest/amd64", DEBIAN, "debian-13-amd64-*"},
     {"debian-13", "arm64", "/aws/service/debian/release/13/latest/arm64", DEBIAN, "debian-13-arm64-*"},
 };
-/* image: auto, with a GPU; the first that the region has. */
+/* image: auto, with a GPU; the first image that the region has. */
 static const struct os_row gpu_rows[] = {
     {"auto", "x86_64", "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
      "amazon", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)*"},
@@ -41,12 +41,12 @@ static const struct os_row gpu_rows[] = {
     {"auto", "arm64", "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
      "amazon", "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)*"},
 };
-/* The same for what the open kernel modules do not drive; no public parameter is known for
- * these. */
+/* The same for GPUs that the open kernel modules do not support; they have no known public
+ * parameter. */
 static const struct os_row old_gpu_rows[] = {
     {"auto", "x86_64", NULL, "amazon", "Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu *"},
 };
-#define OLD_IMAGES_LAST_BRANCH 580 /* what these have is too new for Kepler */
+#define OLD_IMAGES_LAST_BRANCH 580 /* the driver of these images is too new for Kepler */
 #define NEWEST_LTS "ubuntu-24.04"
 
 void aws_image_clear(struct aws_image *i) {
@@ -60,7 +60,7 @@ void aws_image_clear(struct aws_image *i) {
 
 /* --- decoding --- */
 
-/* "/dev/sda1", "/dev/xvdb", "/dev/nvme1n1"; old images say "sdb". */
+/* "/dev/sda1", "/dev/xvdb", "/dev/nvme1n1"; old images have "sdb". */
 static bool device_valid(const char *s) {
     const char *name = str_starts(s, "/dev/") ? s + strlen("/dev/") : s;
     size_t n = strlen(name);
@@ -122,7 +122,7 @@ int aws_image_read(const struct xml_node *item, const char *region, struct aws_i
 
 struct newest {
     const char *region;
-    const char *id; /* the only one asked for; NULL: any */
+    const char *id; /* the only requested image; NULL: any */
     struct aws_image image;
     char created[32]; /* ISO: sorts as text */
 };
@@ -137,7 +137,7 @@ static int on_image(void *ctx, const struct xml_node *item, struct gp_error *err
     if (r != 0) return r;
     if (n->id != NULL && strcmp(n->id, image.id) != 0) {
         r = gp_fail(err, GP_EPROTO,
-                    "ec2 DescribeImages in %s: asked for %s, got %s: run the same command "
+                    "ec2 DescribeImages in %s: requested %s, got %s: run the same command "
                     "again",
                     n->region, n->id, image.id);
         aws_image_clear(&image);
@@ -170,8 +170,8 @@ static int describe_newest(struct aws *a, const char *region, const struct os_ro
     return aws_describe(a, region, "DescribeImages", &body, 0, "imagesSet", on_image, ret, err);
 }
 
-/* The id that a public parameter names; NULL when it cannot be asked for or does not exist. One
- * that holds something else is an error. */
+/* The image id in a public parameter; NULL when it cannot be read or does not exist. Any
+ * other content is an error. */
 static int from_ssm(struct aws *a, const char *region, const char *name, char **ret, struct gp_error *err) {
     GP_AUTO_FREE char *body = xasprintf("{\"Name\":\"%s\"}", name);
     struct aws_call call = {
@@ -180,7 +180,8 @@ static int from_ssm(struct aws *a, const char *region, const char *name, char **
     if (aws_call(a, &call, &reply, NULL) != 0) return 0;
     const char *id = json_str(reply.json, "Parameter.Value", "");
     if (!form_ec2_id(id, "ami-"))
-        return gp_fail(err, GP_EPROTO, "ssm GetParameter in %s: %s holds no image id: give image.id", region, name);
+        return gp_fail(err, GP_EPROTO, "ssm GetParameter in %s: %s does not contain an image id: give image.id", region,
+                       name);
     *ret = xstrdup(id);
     return 0;
 }
@@ -243,7 +244,7 @@ static int no_os(const char *name, struct gp_error *err) {
     for (size_t i = 0; i < GP_ARRAY_LEN(os_rows); i++)
         if (!strv_has(&names, os_rows[i].name)) strv_add(&names, os_rows[i].name);
     GP_AUTO_FREE char *all = strv_join(&names, ", ");
-    return gp_fail(err, GP_EUSAGE, "aws: image.os '%s' is not known here; known: %s; or give image.id", name, all);
+    return gp_fail(err, GP_EUSAGE, "aws: unknown image.os '%s'; known: %s; or give image.id", name, all);
 }
 
 static int no_image(const char *region, const char *name, const struct aws_type *t, const struct aws_old_gpu *old,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What exists, by tag: instances, volumes, security groups, of one region or all. The cloud is the
- * truth; nothing here reads the journal. One thread at a time. */
+/* Lists resources by tag: instances, volumes, security groups, of one region or all. Does not read the
+ * journal. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -28,7 +28,7 @@ void aws_tags_encode(struct str *body, int n, const char *type, const char *name
     }
 }
 
-/* The tags of an item, decoded, and its region. launch_index -1: it is no node. */
+/* The tags of an item, decoded, and its region. launch_index -1: not a node. */
 static void set_common(struct resource *r, const struct xml_node *item, const char *region, int launch_index) {
     struct tags tags;
     aws_tags_decode(item, &tags);
@@ -37,13 +37,13 @@ static void set_common(struct resource *r, const struct xml_node *item, const ch
     tags_clear(&tags);
 }
 
-/* An id of another form comes from no EC2: the whole reply is not used. */
+/* A malformed id does not come from EC2: the whole reply is dropped. */
 static int take_id(struct resource *r, const struct xml_node *item, const char *path, const char *prefix,
                    struct gp_error *err) {
     const char *id = xml_str(item, path, "");
     resource_set(&r->id, form_ec2_id(id, prefix) ? id : "");
     if (r->id[0] != '\0') return 0;
-    return gp_fail(err, GP_EPROTO, "ec2 in %s: a reply has an id that is no id of EC2 (%s...)", r->region, prefix);
+    return gp_fail(err, GP_EPROTO, "ec2 in %s: a reply has an id that is not an EC2 id (%s...)", r->region, prefix);
 }
 
 static const char *word_or(const char *text) { return form_word(text) ? text : ""; }
@@ -55,7 +55,7 @@ static enum resource_state instance_state(const char *name) {
     if (strcmp(name, "running") == 0) return RES_RUNNING;
     if (strcmp(name, "stopped") == 0) return RES_STOPPED;
     if (strcmp(name, "terminated") == 0) return RES_GONE;
-    return RES_STOPPING; /* shutting-down, stopping, and whatever comes next: not gone */
+    return RES_STOPPING; /* shutting-down, stopping and unknown states: not gone */
 }
 
 /* An instance of an IPv6-only subnet has no other address. */
@@ -205,7 +205,7 @@ static bool has_id(const struct resource_list *l, const char *id) {
     return false;
 }
 
-/* Machines that the journal knows and whose tags do not show them: a filter by id finds them, and refuses none. */
+/* Machines in the journal whose tags were changed: a filter by id finds them and ignores unknown ids. */
 static int list_by_id(struct aws *a, const char *region, const struct resource_list *known, struct resource_list *ret,
                       struct gp_error *err) {
     struct listing l = {region, ret};
@@ -226,7 +226,7 @@ static int list_by_id(struct aws *a, const char *region, const struct resource_l
     return r;
 }
 
-/* Machines of the uid whose tag names another stack by now. */
+/* Machines of the uid whose stack tag was changed. */
 static int list_by_uid(struct aws *a, const char *region, const struct list_req *req, struct resource_list *ret,
                        struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
@@ -259,12 +259,13 @@ static int list_region(struct aws *a, const char *region, const struct list_req 
 
 static int on_region(void *ctx, const struct xml_node *item, struct gp_error *err) {
     const char *name = xml_str(item, "regionName", "");
-    if (!aws_region_valid(name)) return gp_fail(err, GP_EPROTO, "ec2 DescribeRegions: a name that is no region");
+    if (!aws_region_valid(name))
+        return gp_fail(err, GP_EPROTO, "ec2 DescribeRegions: a name in the reply is not a region");
     if (!strv_has(ctx, name)) strv_add(ctx, name);
     return 0;
 }
 
-/* The regions to look in: those asked for and, everywhere, all that the account has enabled. */
+/* The regions to list: the requested ones and, with `everywhere`, all that the account has enabled. */
 static int regions_of(struct aws *a, const struct list_req *req, struct strv *ret, struct gp_error *err) {
     if (req->regions != NULL) strv_copy(ret, req->regions);
     if (req->regions != NULL && !req->everywhere) return 0;
@@ -272,7 +273,7 @@ static int regions_of(struct aws *a, const struct list_req *req, struct strv *re
     aws_begin(&body, "DescribeRegions");
     int r = aws_describe(a, aws_home(a), "DescribeRegions", &body, 0, "regionInfo", on_region, ret, err);
     if (r == 0 && ret->n == 0)
-        r = gp_fail(err, GP_EPROTO, "ec2 DescribeRegions in %s: it names no region", aws_home(a));
+        r = gp_fail(err, GP_EPROTO, "ec2 DescribeRegions in %s: the reply names no region", aws_home(a));
     if (r != 0 && ret->n == 0) strv_add(ret, aws_home(a));
     return r;
 }
@@ -290,7 +291,7 @@ static void list_part(struct aws *a, size_t i, void *ctx) {
     const char *region = p->regions->v[i];
     if (aws_region_valid(region)) /* it may come from a journal or a tag */
         list_region(a, region, p->req, &p->lists[i], &p->errs[i]);
-    else gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is no region", region);
+    else gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is not a region", region);
 }
 
 static bool is_stale(const struct part *p) {
@@ -299,7 +300,7 @@ static bool is_stale(const struct part *p) {
     return false;
 }
 
-/* What was seen, and where; the first error. One region that does not answer hides no other one. */
+/* Collects the lists, the coverage and the first error. A region that fails does not hide another one. */
 static int collect(const struct part *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     int first = 0;
     for (size_t i = 0; i < p->regions->n; i++) {
@@ -322,14 +323,14 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
     int r = aws_creds_ensure(a, false, err);
     if (r != 0) return r;
     int all = regions_of(a, req, &regions, &unknown);
-    if (all != 0 && req->looked != NULL) /* which regions there are is not known */
+    if (all != 0 && req->looked != NULL) /* the enabled regions are unknown */
         coverage_put(req->looked, "aws", "", req->owner, true, &unknown);
     struct part part = {.req = req,
                         .regions = &regions,
                         .lists = xcalloc(regions.n + 1, sizeof *part.lists),
                         .errs = xcalloc(regions.n + 1, sizeof *part.errs)};
     aws_side_by_side(a, regions.n, list_part, &part);
-    if (is_stale(&part) && aws_creds_ensure(a, true, NULL) == 0) { /* they expired meanwhile: once more */
+    if (is_stale(&part) && aws_creds_ensure(a, true, NULL) == 0) { /* they expired meanwhile: try once more */
         for (size_t i = 0; i < regions.n; i++) {
             resource_list_clear(&part.lists[i]);
             gp_error_clear(&part.errs[i]);
@@ -345,5 +346,5 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
         first = unknown;
     }
     if (r != 0 && err != NULL) *err = first;
-    return r != 0 ? gp_wrap(err, "listing what '%s' owns", req->owner) : 0;
+    return r != 0 ? gp_wrap(err, "listing the resources of '%s'", req->owner) : 0;
 }

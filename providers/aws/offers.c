@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What could be bought: types x zones x prices x image, for one entry of the spec's offers. Buys
+/* Offers: types x zones x prices x image, for one entry of the spec's offers. Buys
  * nothing. One thread at a time. */
 #include "base/gp_base.h"
 
@@ -189,7 +189,7 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
                     s->want->instance_type ? s->want->instance_type
                     : s->spec->gpu.model   ? s->spec->gpu.model
                                            : "a small type",
-                    s->want->zones.n > 0 ? "the zones asked for" : "any zone that has a subnet");
+                    s->want->zones.n > 0 ? "the requested zones" : "any zone that has a subnet");
         if (err != NULL) err->scope = GP_SCOPE_REGION;
     }
     aws_types_clear(&types);
@@ -219,7 +219,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         s.region = regions.v[i];
         int r = aws_region_valid(s.region)
                     ? offers_of_region(&s, &e)
-                    : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is no region of aws", index, s.region);
+                    : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is not a region of aws", index, s.region);
         if (r == 0) continue;
         if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
             if (err != NULL) *err = e;
@@ -229,7 +229,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         if (first.code == GP_OK) first = e;
     }
     if (ret->list.len > before) return 0;
-    /* What the cloud refuses of this entry rules out no other one. */
+    /* An error of this entry does not rule out others. */
     if (first.code == GP_EUSAGE && first.scope == GP_SCOPE_NONE) first.scope = GP_SCOPE_OFFER;
     if (err != NULL) *err = first;
     return -(int)first.code;

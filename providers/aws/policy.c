@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The least IAM policy of one owner, for `gpuprov providers aws --policy`. EC2's reads cannot be
- * limited to resources; every statement that makes, changes or ends something is tied to the
- * owner's tag. The tags that say whose a thing is (owner, stack, uid) are set when it is made
+ * limited to resources; every statement that creates, changes or destroys is tied to the
+ * owner's tag. The tags of ownership (owner, stack, uid) are set at creation
  * and never later. Pure. */
 #include "base/gp_base.h"
 
@@ -88,7 +88,7 @@ static void add_own(json_t *to, const char *owner) {
           list("arn:*:ec2:*:*:security-group/*", NULL), equals(TAG_OF_RESOURCE, owner));
 }
 
-/* What EC2 does in the caller's name. */
+/* Actions of EC2 on behalf of the caller. */
 static void add_through_ec2(json_t *to) {
     static const char kms[] = "arn:*:kms:*:*:key/*";
     allow(to, "FirstSpotRequest", list("iam:CreateServiceLinkedRole", NULL),
@@ -111,7 +111,7 @@ static void add_through_ec2(json_t *to) {
 
 int aws_policy_json(const char *owner, char **ret, struct gp_error *err) {
     if (!form_owner(owner)) /* '*', '?' and '$' mean something in a policy */
-        return gp_fail(err, GP_EUSAGE, "the owner '%.140s' cannot be one: give %s", owner != NULL ? owner : "",
+        return gp_fail(err, GP_EUSAGE, "the owner '%.140s' is not valid: give %s", owner != NULL ? owner : "",
                        FORM_OWNER_TEXT);
     json_t *statements = json_array();
     add_reads(statements);

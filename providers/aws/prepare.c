@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The claim of a stack: a security group named gpuprov-OWNER-STACK in the default VPC of the home
- * region, with uid, spec and expiry as tags of the very call that makes it. EC2 keeps the name unique,
- * so of two claims at once one wins and the other reads the winner. One thread. */
+ * region, with uid, spec and expiry as tags of the same create call. EC2 keeps the name unique,
+ * so of two concurrent claims one wins and the other reads the winner. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 
-#define CLAIM_SHARED_S 600         /* how long after its making a claim is another run's that may be at work */
-#define CLAIM_FRESH_MS (60 * 1000) /* later it is read again before something is launched into it */
+#define CLAIM_SHARED_S 600         /* age up to which another run may still be working on a claim */
+#define CLAIM_FRESH_MS (60 * 1000) /* an older one is read again before a launch */
 
 static int on_vpc(void *ctx, const struct xml_node *item, struct gp_error *err) {
     char **id = ctx;
@@ -45,7 +45,7 @@ static int claim_vpc(struct aws *a, const char *region, const struct spec *spec,
     return r;
 }
 
-/* Where a stack of this spec may have something at EC2. */
+/* The regions where a stack of this spec may have resources at EC2. */
 static void spec_regions(const struct aws *a, const struct spec *spec, const struct stack *s, struct strv *ret) {
     strv_add(ret, s->region);
     for (size_t i = 0; i < spec->offers.len; i++) {
@@ -56,8 +56,8 @@ static void spec_regions(const struct aws *a, const struct spec *spec, const str
     }
 }
 
-/* A claim that another run of the same spec made a moment ago: both go on with its times, so that both send
- * the same. Any other claim without machines is as old as it may be: the spec decides. */
+/* A claim that another run of the same spec created a moment ago: both runs use its times, so that both send
+ * equal requests. The spec's times replace those of any other claim without machines. */
 static bool shares_times(const struct aws *a, const struct tags *t, const struct stack *s) {
     int64_t age_s = aws_now_s(a) - t->created_s;
     int64_t ttl_s = s->expires_s - (s->created_s > 0 ? s->created_s : aws_now_s(a));
@@ -71,8 +71,8 @@ static void add_new_tag(struct str *body, int *n, const char *key, const char *v
     aws_paramf(body, value, "Tag.%d.Value", *n);
 }
 
-/* Regions that the claim does not name yet, a tag each, so that of two runs with other regions neither takes away
- * what the other one wrote. A claim that names none stands for all. */
+/* Tags each region that the claim does not name yet. One tag per region, so that two concurrent runs do not
+ * overwrite each other. A claim that names none stands for all. */
 static void add_regions(const struct strv *regions, const struct aws_group *g, struct str *body, int *n) {
     GP_AUTO_FREE char *named = tags_regions(&g->tags);
     GP_AUTO_STRV struct strv before = {0};
@@ -85,7 +85,7 @@ static void add_regions(const struct strv *regions, const struct aws_group *g, s
     }
 }
 
-/* Brings the claim's own tags to what the stack is now. */
+/* Updates the claim's own tags from the stack. */
 static int retag(struct aws *a, const struct stack *s, const struct strv *regions, bool times, struct aws_group *g,
                  struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
@@ -104,7 +104,7 @@ static int retag(struct aws *a, const struct stack *s, const struct strv *region
     }
     if (n == 0) return 0;
     int r = aws_ec2(a, s->region, "CreateTags", &body, 0, &reply, err);
-    if (r != 0) return gp_wrap(err, "could not bring the claim %s up to date", g->id);
+    if (r != 0) return gp_wrap(err, "could not update the claim %s", g->id);
     for (size_t i = 0; i < regions->n; i++) {
         GP_AUTO_FREE char *key = xasprintf(TAGS_REGION "%s", regions->v[i]);
         tags_read(&g->tags, key, TAGS_YES);
@@ -116,7 +116,7 @@ static int retag(struct aws *a, const struct stack *s, const struct strv *region
     return 0;
 }
 
-/* Goes on with the claim as the cloud has it. made: by this very call. */
+/* Continues with the claim as the cloud has it. made: this call created it. */
 static int take_claim(struct aws *a, const struct prepare_req *req, bool made, struct aws_group *g,
                       struct gp_error *err) {
     struct stack *s = req->stack;
@@ -132,8 +132,8 @@ static int take_claim(struct aws *a, const struct prepare_req *req, bool made, s
     return retag(a, s, &regions, !shared, g, err);
 }
 
-/* Reads or makes the claim; at the end *g is what the cloud holds. One that nobody saw is not read
- * first: where it is there after all EC2 refuses the name, and then it is read. */
+/* Reads or creates the claim; at the end *g is the cloud's group. An unseen claim is not read
+ * first: if it exists, EC2 refuses the name, and then it is read. */
 static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, const char *name, bool *ret_made,
                  struct aws_group *g, struct gp_error *err) {
     struct stack *s = req->stack;
@@ -159,11 +159,11 @@ static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, 
         r = aws_group_create(a, &fresh, s->region, vpc, name, regions, g, &last);
         *ret_made = r == 0;
         if (r == 0) return 0;
-        /* The name is taken, or nobody knows: both are settled by reading it. */
+        /* The name is taken, or the outcome is unknown: reading the group settles both. */
         if (r != -GP_EEXISTS && r != -GP_EUNKNOWN) break;
         r = 0;
     }
-    /* Who may make no (further) group can still have this one. */
+    /* Without permission to create a (further) group this one may still exist. */
     if (!read && aws_group_find(a, s->region, vpc, name, g, NULL) == 0 && g->id != NULL) return 0;
     if (err != NULL) *err = last;
     return -(int)last.code;
@@ -183,8 +183,8 @@ static bool remembered(const struct aws *a, const char *region, const char *vpc,
            str_eq(a->cache->claim.uid, uid);
 }
 
-/* A stack that has machines keeps its claim as it is: its groups let in what the spec says now, and the claim
- * names the regions of this spec too. */
+/* A stack that has machines keeps its claim. Its groups get the rules of the current spec, and the claim
+ * also names the regions of this spec. */
 static int apply_access(struct aws *a, const struct prepare_req *req, struct gp_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {

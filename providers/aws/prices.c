@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Spot prices as EC2 tells them now, and the vCPU quotas of the account. On-demand prices are the
- * catalogue's. A price or a quota that cannot be had stays unknown. One thread. */
+/* Current spot prices of EC2, and the vCPU quotas of the account. On-demand prices are in the
+ * catalogue. A price or a quota that cannot be read stays unknown. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 
-#define PRICE_MAX_USD_PER_H 10000 /* the dearest type costs a tenth of it */
+#define PRICE_MAX_USD_PER_H 10000 /* ten times the most expensive type */
 
 void aws_spots_clear(struct aws_spots *s) {
     for (size_t i = 0; i < s->list.len; i++) {
@@ -29,7 +29,7 @@ static int on_price(void *ctx, const struct xml_node *item, struct gp_error *err
     if (!str_to_double(xml_str(item, "spotPrice", ""), &s.usd_per_h) || !(s.usd_per_h >= 0) ||
         s.usd_per_h > PRICE_MAX_USD_PER_H)
         return gp_fail(err, GP_EPROTO,
-                       "ec2 DescribeSpotPriceHistory: the price of %s in %s is no price "
+                       "ec2 DescribeSpotPriceHistory: the price of %s in %s is not a price "
                        "in USD per hour: run the same command again",
                        type, zone);
     if (!time_parse_utc(xml_str(item, "timestamp", ""), &s.at_s)) s.at_s = 0;
@@ -123,6 +123,6 @@ int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct 
             return r;
         }
     }
-    strv_add(&a->cache->quotas_ok, key); /* enough, or the account may not ask: EC2 itself decides */
+    strv_add(&a->cache->quotas_ok, key); /* sufficient, or not readable: then EC2 itself decides */
     return 0;
 }

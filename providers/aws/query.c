@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One call to an AWS service: body, signature, reply, error. Query services (EC2, STS) answer XML,
- * the others JSON 1.1. Retries are http.c's; new credentials and a corrected clock are tried once
- * here. It knows no resource. One thread at a time. */
+/* One call to an AWS service: body, signature, reply, error. Query services (EC2, STS) reply in XML,
+ * the others in JSON 1.1. http.c retries; new credentials and a corrected clock are tried once
+ * here. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -26,7 +26,7 @@ int aws_http_open(const struct aws *a, struct http **ret, struct gp_error *err) 
 
 void aws_begin(struct str *body, const char *action) { str_addf(body, "Action=%s&Version=" EC2_VERSION, action); }
 
-/* A blank is '+', as in every form that the AWS CLI sends. */
+/* A blank is '+', as in the AWS CLI's requests. */
 static void add_value(struct str *body, const char *value) {
     for (size_t n = 0;; value += n + 1) {
         n = strcspn(value, " ");
@@ -145,7 +145,7 @@ static void parse_reply(struct call_ctx *c, const struct http_resp *resp) {
     c->said.request_id = c->reply->request_id;
 }
 
-/* The row of what the reply said; NULL: it said nothing. */
+/* The row of the error in the reply; NULL: none. */
 static const struct cloud_error *said_row(const struct call_ctx *c) {
     return c->said.code[0] != '\0' ? aws_error_row(c->said.code) : NULL;
 }
@@ -159,7 +159,7 @@ static enum http_verdict on_judge(void *ctx, const struct http_resp *resp) {
 static void trace_call(const struct call_ctx *c, const char *what) {
     if (!log_on(LOG_HTTP)) return;
     GP_AUTO_FREE char *body = xstrdup(c->call->body);
-    char *data = strstr(body, "&UserData="); /* long, and it carries the first-contact key */
+    char *data = strstr(body, "&UserData="); /* long, and it contains the first-contact key */
     if (data != NULL) {
         data += strlen("&UserData=");
         size_t n = strcspn(data, "&");
@@ -170,7 +170,7 @@ static void trace_call(const struct call_ctx *c, const char *what) {
     log_trace(LOG_HTTP, "%s: %s", what, body);
 }
 
-/* Turns a whole reply that is no success into err. */
+/* Sets err from a whole reply that is not a success. */
 static int fail_reply(struct call_ctx *c, const char *what, const struct http_resp *resp, struct gp_error *err) {
     const struct cloud_error *row = said_row(c);
     if (row == NULL) return cloud_fail_status(err, what, resp, c->is_json ? "JSON" : "XML");
@@ -183,13 +183,13 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
     GP_AUTO_FREE char *endpoint = aws_endpoint(&a->cfg, call->service, call->region);
     if (endpoint == NULL)
         return gp_fail(err, GP_EUSAGE,
-                       "%s %s: '%.40s' is no region of aws: correct regions or "
+                       "%s %s: '%.40s' is not a region of aws: correct regions or "
                        "AWS_REGION",
                        call->service, call->action, call->region);
     GP_AUTO_FREE char *what = xasprintf("%s %s in %s", call->service, call->action, call->region);
     GP_AUTO_FREE char *url = xasprintf("%s/", endpoint);
     const char *host = strstr(url, "://");
-    if (host == NULL) return gp_fail(err, GP_EUSAGE, "%s: the endpoint '%s' is no URL", what, endpoint);
+    if (host == NULL) return gp_fail(err, GP_EUSAGE, "%s: the endpoint '%s' is not a URL", what, endpoint);
     host += 3;
     size_t host_len = strcspn(host, "/");
     GP_AUTO_FREE char *host_only = xstrndup(host, host_len);
@@ -284,7 +284,7 @@ int aws_describe(struct aws *a, const char *region, const char *action, const st
         int r = aws_ec2(a, region, action, &b, 0, &reply, err);
         if (r != 0) return r;
         const struct xml_node *items = xml_find(reply.xml, set);
-        if (items == NULL) /* EC2 sends an empty set too: without it the reply is another one's */
+        if (items == NULL) /* EC2 also sends empty sets: without a set this is the reply of another call */
             return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply has no %s", action, region, set);
         for (size_t i = 0; i < items->children.len; i++) {
             r = each(ctx, items->children.items[i], err);
@@ -293,9 +293,9 @@ int aws_describe(struct aws *a, const char *region, const char *action, const st
         const char *token = xml_str(reply.xml, "nextToken", "");
         if (token[0] == '\0') return 0;
         if (next != NULL && strcmp(next, token) == 0)
-            return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the same page came twice", action, region);
+            return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply repeats a page", action, region);
         free(next);
         next = xstrdup(token);
     }
-    return gp_fail(err, GP_EPROTO, "ec2 %s in %s: pages without end", action, region);
+    return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply has too many pages", action, region);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whom a security group lets in: exactly what the spec says, whoever made its rules. Rules that are missing
- * are added first, then those that nobody asked for are revoked and reported. One thread. */
+/* The ingress rules of a security group: exactly those of the spec. Missing rules
+ * are added first, then all others are revoked and reported. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -26,8 +26,8 @@ static int public_cidr(struct aws *a, const char **ret, struct gp_error *err) {
         char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
         if (resp.status != 200 || !form_address(text))
             return gp_fail(err, GP_EENV,
-                           "%s did not tell this controller's public address (HTTP %d): "
-                           "give access.ssh_from",
+                           "%s did not return this controller's public address (HTTP %d): "
+                           "set access.ssh_from",
                            url, resp.status);
         a->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
     }
@@ -35,7 +35,7 @@ static int public_cidr(struct aws *a, const char **ret, struct gp_error *err) {
     return 0;
 }
 
-/* --- what is wanted --- */
+/* --- expected rules --- */
 
 struct cidr {
     unsigned char bytes[16];
@@ -56,7 +56,7 @@ static bool cidr_read(const char *text, struct cidr *ret) {
     return true;
 }
 
-/* EC2 shows a network in its shortest form: not always as it was asked for. */
+/* EC2 returns a network in its shortest form, which may differ from the request. */
 static bool same_cidr(const char *x, const char *y) {
     struct cidr a, b;
     if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
@@ -119,7 +119,7 @@ static int change(struct aws *a, const char *action, const char *region, const c
     return aws_ec2(a, region, action, &body, 0, &reply, err);
 }
 
-/* All in one call; where one of them is there (or gone) already, one by one. */
+/* All in one call; where one of them already exists (or is gone), one by one. */
 static int change_all(struct aws *a, const char *action, int done_already, const char *region, const char *group,
                       const struct rules *r, struct gp_error *err) {
     struct gp_error e = {0};
@@ -157,7 +157,7 @@ static void find_missing(const struct aws_group *g, const struct strv *from, str
 
 static int add_missing(struct aws *a, const char *region, const struct aws_group *g, const struct rules *missing,
                        struct gp_error *err) {
-    for (int i = 0;; i++) { /* a new group may be unknown for a moment */
+    for (int i = 0;; i++) { /* EC2 may not find a new group for a moment */
         struct gp_error e = {0};
         int r = change_all(a, "AuthorizeSecurityGroupIngress", -GP_EEXISTS, region, g->id, missing, &e);
         if (r == 0) return 0;
@@ -172,7 +172,7 @@ static int add_missing(struct aws *a, const char *region, const struct aws_group
 static void say_revoked(struct aws *a, const struct aws_group *g, const struct aws_rule *r) {
     bool ports = r->from[0] != '\0' && strcmp(r->from, r->to) != 0;
     GP_AUTO_FREE char *text =
-        xasprintf("security group %s let in %s%s%s%s%s from %s, which access.ssh_from does not name: revoked", g->id,
+        xasprintf("security group %s allowed %s%s%s%s%s from %s, which access.ssh_from does not list: revoked", g->id,
                   strcmp(r->protocol, "-1") == 0 ? "everything" : r->protocol, r->from[0] ? " " : "", r->from,
                   ports ? "-" : "", ports ? r->to : "", r->source);
     str_one_line(text);
@@ -184,7 +184,7 @@ static void find_foreign(const struct aws_group *g, const struct strv *from, str
         if (!wanted(g, &g->rules.items[i], from)) vec_push(&ret->list, g->rules.items[i]);
 }
 
-/* EC2 answers a revoke of rules that it does not recognize with success too: the group is read again. */
+/* EC2 also reports success for a revoke of rules that it does not recognize, so the group is read again. */
 static int revoke(struct aws *a, const char *region, const struct aws_group *g, const struct strv *from,
                   const struct rules *foreign, struct gp_error *err) {
     if (foreign->list.len == 0) return 0;
@@ -197,7 +197,7 @@ static int revoke(struct aws *a, const char *region, const struct aws_group *g, 
         bool none = left.list.len == 0;
         if (r == 0 && !none && i == 4)
             r = gp_fail(err, GP_EPROTO,
-                        "security group %s still lets in what access.ssh_from does not name (from "
+                        "security group %s still allows access that access.ssh_from does not list (from "
                         "%.60s): remove that rule in the cloud's console",
                         g->id, left.list.items[0].source);
         vec_free(&left.list);
@@ -209,8 +209,8 @@ static int revoke(struct aws *a, const char *region, const struct aws_group *g, 
     return r;
 }
 
-/* The networks of every offer that may use that region's group; of none: the stack's. *ret_own: one of them
- * names none, so that this controller's own address counts. */
+/* The networks of every offer that may use that region's group; without offers the stack's. *ret_own: one of them
+ * has no networks, so this controller's own address is added. */
 static void networks(struct aws *a, const struct spec *spec, const char *region, struct strv *ret, bool *ret_own) {
     bool some = false;
     *ret_own = false;

@@ -24,7 +24,7 @@ static int hex_value(char c) {
     return -1;
 }
 
-/* Encodes for a canonical query: what is already %XX stays one character. */
+/* Encodes for a canonical query; an existing %XX stays one character. */
 static void encode_query_part(struct str *out, const char *s, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char one[2] = {s[i], '\0'};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls to many regions at once, so that looking everywhere takes about as long as the slowest region. Each
- * thread has a copy of the open provider with an HTTP client of its own; credentials are borrowed and were
- * made sure of before; the cache is not there. */
+/* Calls to many regions in parallel, so that listing all takes about as long as the slowest region. Each
+ * thread has a copy of the open provider with its own HTTP client. Credentials are borrowed and were
+ * refreshed before; the copy has no cache. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -36,7 +36,7 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* False: no further thread is had; the others do its part. */
+/* False: no further thread could be started; the others do its part. */
 static bool start(struct worker *w) {
     w->mine = *w->share->a;
     w->mine.http = NULL;
@@ -57,7 +57,7 @@ void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_
         if (!start(&workers[i])) break;
     }
     bool borrowed = a->borrowed;
-    a->borrowed = true; /* a refresh would change what the others use */
+    a->borrowed = true; /* a refresh would change the credentials of the others */
     work_on(&s, a);
     a->borrowed = borrowed;
     for (size_t i = 0; i < extra && workers[i].started; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From `gpu: MODEL:N` or `instance_type` to EC2 types, and the zones that sell them. GPU names are
- * the API's own; a request may add the memory ("A100-80GB"). It knows no prices. One thread. */
+ * the API's own; a request may add the memory ("A100-80GB"). No prices. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -31,13 +31,13 @@ bool aws_gpu_matches(const char *wanted, const struct aws_type *t) {
     gpu_name_parse(t->gpu_name, &have);
     if (!gpu_name_same(&want, &have)) return false;
     if (want.memory_gb == 0) return true;
-    /* Makers say GB, the API says MiB, sometimes net of what the card keeps. */
+    /* Makers use GB, the API MiB, sometimes without the memory that the card reserves. */
     double gib = t->gpu_mib / 1024.0;
     return gib > want.memory_gb * 0.9 && gib < want.memory_gb * 1.1;
 }
 
-/* The NVIDIA GPUs of EC2 that are older than Turing, by the API's names. Whatever is not here
- * gets the open kernel modules. Kepler's last branch is 470; Maxwell, Pascal and Volta end with
+/* The NVIDIA GPUs of EC2 that are older than Turing, by the API's names. All others
+ * get the open kernel modules. Kepler's last branch is 470; Maxwell, Pascal and Volta end with
  * 580. */
 static const struct aws_old_gpu old_gpus[] = {
     {"V100", "Volta", 580}, {"P100", "Pascal", 580}, {"P40", "Pascal", 580},
@@ -108,13 +108,13 @@ static int describe_all(struct aws *a, const char *region, struct aws_types *ret
     static const char *const families[] = {"g*", "p*"}; /* every NVIDIA family of EC2 */
     int r = describe_named(a, region, families, 2, true, ret, err);
     if (r != 0 || ret->list.len > 0) return r;
-    /* An EC2-compatible endpoint that knows no wildcards. */
+    /* An EC2-compatible endpoint may not support wildcards. */
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeInstanceTypes");
     return aws_describe(a, region, "DescribeInstanceTypes", &body, 100, "instanceTypeSet", on_type, ret, err);
 }
 
-/* Moves what fits from all to ret; says in `have` what exists in other numbers. */
+/* Moves fitting types from all to ret; appends the other GPU counts to `have`. */
 static void pick_gpus(struct aws_types *all, const struct spec *spec, bool spot, struct aws_types *ret,
                       struct strv *have, struct strv *names) {
     for (size_t i = 0; i < all->list.len; i++) {
@@ -146,7 +146,7 @@ static int no_type(const struct spec *spec, const char *region, bool spot, const
     return r;
 }
 
-/* Cheap ones first, as far as size tells. */
+/* Smaller types first, because they are usually cheaper. */
 static int by_size(const void *x, const void *y) {
     const struct aws_type *a = x, *b = y;
     if (a->bare_metal != b->bare_metal) return a->bare_metal ? 1 : -1;
@@ -160,10 +160,10 @@ static int find_by_name(struct aws *a, const char *region, const struct spec *sp
     const char *name = offer->instance_type;
     int r = describe_named(a, region, &name, 1, false, ret, err);
     if (r != 0) return r;
-    if (ret->list.len != 1) return gp_fail(err, GP_EUSAGE, "aws %s knows no instance type '%s'", region, name);
+    if (ret->list.len != 1) return gp_fail(err, GP_EUSAGE, "aws %s has no instance type '%s'", region, name);
     const struct aws_type *t = &ret->list.items[0];
     if (spec->gpu.model != NULL && (!aws_gpu_matches(spec->gpu.model, t) || t->gpus != spec->gpu.count))
-        return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu asks for %s:%d", name, t->gpus,
+        return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu is %s:%d", name, t->gpus,
                        t->gpu_name[0] ? t->gpu_name : "no GPU", spec->gpu.model, spec->gpu.count);
     if (offer->market == MARKET_SPOT && !t->spot)
         return gp_fail(err, GP_EUSAGE, "instance_type %s is not sold on the spot market", name);

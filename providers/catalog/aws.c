@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GPU types of EC2 and their on-demand list prices, as facts with a date. Prices: us-east-1 only,
  * read 2026-07-20 by the Karpenter project (aws/karpenter-provider-aws 1d927085,
- * zz_generated.pricing_aws.go). A region or type that is not here has no known price: nothing is
- * guessed from another region. Types and GPUs: DescribeInstanceTypes of 2026-05. Pure. */
+ * zz_generated.pricing_aws.go). A region or type that is not here has no known price; prices of
+ * other regions are not used. Types and GPUs: DescribeInstanceTypes of 2026-05. Pure. */
 #include "base/gp_base.h"
 
 #include "providers/catalog/catalog.h"

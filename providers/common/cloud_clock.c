@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-#define SKEW_MIN_S 2    /* less is the way of the reply */
+#define SKEW_MIN_S 2    /* less is the latency of the reply */
 #define MOVED_MIN_S 120 /* clouds refuse a signature from 5 minutes on */
 
 int64_t cloud_now_s(const struct provider *p) { return clock_wall_s() + p->clock_skew_s; }

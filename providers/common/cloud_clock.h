@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cloud's clock, as its replies show it: signatures and deadlines are made by it. One thread per provider. */
+/* The cloud's clock, from the Date of its replies: signatures and deadlines use it. One thread per provider. */
 #ifndef GP_COMMON_CLOUD_CLOCK_H
 #define GP_COMMON_CLOUD_CLOCK_H
 
@@ -7,9 +7,9 @@
 #include "providers/provider.h"
 
 int64_t cloud_now_s(const struct provider *p); /* wall */
-/* Takes over what a reply's Date shows; a difference of two seconds or less is none. */
+/* Sets the skew from a reply's Date; a difference of two seconds or less counts as none. */
 void cloud_clock_set(struct provider *p, const struct http_resp *resp);
-/* Whether the difference has changed so much since it was skew_s that a refusal of our clock may pass now. */
+/* True if the skew has changed so much since skew_s that a request refused for its time may now succeed. */
 bool cloud_clock_moved(const struct provider *p, int64_t skew_s);
 
 #endif

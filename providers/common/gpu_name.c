@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* GPU names of clouds: words in any order and case, of which some say nothing. Nothing is guessed: a word that is
- * not understood becomes part of the model, and then no model has that name. */
+/* Decodes GPU names of clouds: words in any order and case, some without meaning. It does not guess: an unknown
+ * word becomes part of the model, so that no model has that name. */
 #include "base/gp_base.h"
 
 #include "providers/common/gpu_name.h"
@@ -10,7 +10,7 @@
 
 #include <ctype.h>
 
-/* Makers, makes of memory, and what clouds add. "MEGA" is GCP's word for the network of a3-megagpu. */
+/* Makers, kinds of memory, and words that clouds add. "MEGA" is GCP's word for the network of a3-megagpu. */
 static bool says_nothing(const char *word) {
     static const char *const words[] = {"NVIDIA", "TESLA", "GEFORCE", "SERVER", "AMD",
                                         "GPU",    "GB",    "GIB",     "MEGA",   NULL};
@@ -66,16 +66,16 @@ bool gpu_name_same(const struct gpu_name *a, const struct gpu_name *b) {
     return (plain(a->form) && plain(b->form)) || strcmp(a->form, b->form) == 0;
 }
 
-/* Whether a model of the table is one of those that the name may mean. */
+/* True if the name may mean this model of the table. */
 static bool may_mean(const struct gpu_name *said, const struct gpu_name *model) {
     if (said->model[0] == '\0' || strcmp(said->model, model->model) != 0) return false;
     if (said->memory_gb > 0 && said->memory_gb != model->memory_gb) return false;
     if (said->form[0] == '\0' || strcmp(said->form, model->form) == 0) return true;
-    if (model->form[0] == '\0') return strcmp(said->form, "PCIE") == 0; /* a card that there is in one form only */
+    if (model->form[0] == '\0') return strcmp(said->form, "PCIE") == 0; /* a card that exists in one form only */
     return strcmp(said->form, "SXM") == 0 && plain(model->form);
 }
 
-/* The model that alone is called so in the table; NULL: none, or several. */
+/* The only model of that name in the table; NULL: none, or several. */
 static const struct gpu_model *only_one(const char *text) {
     const struct gpu_model *m = NULL, *found = NULL;
     for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++) {

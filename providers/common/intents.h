@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Intents of what a cloud makes, before the call that makes it, and what their offer says afterwards. Pure. */
+/* Intents of resources, built before the call that creates them, and the offers kept in them. Pure. */
 #ifndef GP_COMMON_INTENTS_H
 #define GP_COMMON_INTENTS_H
 
 #include "providers/provider.h"
 
-/* The token of a launch: 64 hex digits of who, what and where, so that only the same launch has the same. Caller
+/* The token of a launch: 64 hex digits from owner, request and place, so that only equal launches share it. Caller
  * frees. */
 char *cloud_launch_token(const struct create_req *req, const char *account);
-/* An open intent of the gang. token and body are taken over. */
+/* An open intent of the gang. Takes ownership of token and body. */
 void cloud_intent_nodes(const struct create_req *req, char *token, char *body, struct intent *ret);
-/* Of a thing that is no node: its name is its token. Copies. */
+/* An intent of a resource that is not a node: its name is its token. Copies. */
 void cloud_intent_thing(const struct stack *s, const char *provider, const char *region, enum resource_kind kind,
                         const char *name, const char *body, struct intent *ret);
-/* What an intent keeps of its offer; and what was known of it, -1 where it was not. */
+/* The offer as kept in an intent, and its values read back, -1 where unknown. */
 char *cloud_offer_json(const struct offer *o); /* caller frees */
 void cloud_offer_facts(const struct intent *in, double *ret_price_usd_per_h, int *ret_gpus);
 

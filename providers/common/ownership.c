@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The check that a cloud's resource is this stack's, and names as owners. */
+/* Checks that a cloud's resource belongs to this stack; turns login names and principals into owners. */
 #include "base/gp_base.h"
 
 #include "providers/common/ownership.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a cloud's resource is, by its decoded tags: what is not ours is neither used nor ended. And names as owners.
- * Pure but for owner_of_login; any thread. */
+/* Ownership of a cloud's resource, by its decoded tags: gpuprov neither uses nor destroys others. Names as owners.
+ * Pure except owner_of_login; any thread. */
 #ifndef GP_COMMON_OWNERSHIP_H
 #define GP_COMMON_OWNERSHIP_H
 
 #include "model/tags.h"
 #include "providers/provider.h"
 
-/* A resource of this provider's owner, or one whose owner the journal did not keep. */
+/* True for a resource of this provider's owner, or one whose owner the journal did not record. */
 bool cloud_is_ours(const struct provider *p, const struct resource *r);
-/* -GP_EEXISTS when a thing that has the name of the stack's own is another's: no tags of gpuprov, wrong ones, another
- * stack's or owner's. what: "aws: the security group 'x' (sg-1)". uid NULL: any that decodes. */
+/* -GP_EEXISTS when a resource with the stack's name is not the stack's: no tags of gpuprov, malformed ones, or those
+ * of another stack or owner. what: "aws: the security group 'x' (sg-1)". uid NULL: any that decodes. */
 int cloud_check_owner(const struct tags *t, const char *what, const struct stack *s, const char *uid,
                       struct gp_error *err);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The decisions that follow from a cloud's error table. By code first: clouds send capacity as 500 and throttling as
- * 503. */
+/* Decisions from a cloud's error table. The code counts before the HTTP status, because clouds send capacity as 500
+ * and throttling as 503. */
 #include "base/gp_base.h"
 
 #include "providers/common/refusal.h"
 
 #include "base/str.h"
 
-#define MESSAGE_MAX 180 /* encoded authorization messages have no end */
+#define MESSAGE_MAX 180 /* encoded authorization messages are very long */
 
 static const struct cloud_error unknown = {"", GP_EPROTO, GP_SCOPE_OFFER, CLOUD_NO, ""};
 
@@ -27,7 +27,7 @@ const struct cloud_error *cloud_error_find(const struct cloud_error *rows, size_
     return &unknown;
 }
 
-/* The server says by its status that it did nothing. */
+/* The status means that the server did nothing. */
 static bool turned_away(const struct http_resp *resp) {
     return resp->status == 429 || (resp->status == 503 && resp->retry_after_s >= 0);
 }
@@ -71,9 +71,9 @@ int cloud_fail_status(struct gp_error *err, const char *what, const struct http_
                     "endpoint or the region",
                     what, resp->status);
     else if (!success(resp))
-        r = gp_fail(err, GP_EPROTO, "%s: HTTP %d without an error of the cloud in it%s", what, resp->status,
+        r = gp_fail(err, GP_EPROTO, "%s: HTTP %d without an error code%s", what, resp->status,
                     resp->status >= 500 ? ": the service failed, try again later" : "");
-    else r = gp_fail(err, GP_EPROTO, "%s: the reply is no %s: truncated, or another endpoint", what, form);
+    else r = gp_fail(err, GP_EPROTO, "%s: the reply is not %s: it was truncated, or the endpoint is wrong", what, form);
     if (err != NULL) {
         err->domain = GP_D_CLOUD;
         err->scope = GP_SCOPE_REGION;
@@ -94,6 +94,6 @@ bool cloud_outcome_open(const struct http_resp *resp, int http, const struct clo
 int cloud_to_unknown(struct gp_error *err) {
     if (err == NULL) return -GP_EUNKNOWN;
     err->code = GP_EUNKNOWN;
-    err->scope = GP_SCOPE_NONE; /* settled first: no other offer is tried */
+    err->scope = GP_SCOPE_NONE; /* it is settled before another offer is tried */
     return -GP_EUNKNOWN;
 }

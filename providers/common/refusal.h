@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a cloud's reply to a call means: one table per cloud from its error codes (never from an HTTP status alone) to
- * our codes, scopes and retries, and the same decisions for every cloud from there on. Pure; any thread. */
+/* The meaning of a cloud's error replies: one table per cloud maps its error codes (never an HTTP status alone) to
+ * our codes, scopes and retries. The decisions from a row are the same for every cloud. Pure; any thread. */
 #ifndef GP_COMMON_REFUSAL_H
 #define GP_COMMON_REFUSAL_H
 
@@ -8,9 +8,9 @@
 #include "providers/http.h"
 
 enum cloud_class {
-    CLOUD_NO,      /* refused for good: nothing was done */
+    CLOUD_NO,      /* permanently refused: nothing was done */
     CLOUD_SLOW,    /* refused for now (throttled): nothing was done, try again */
-    CLOUD_TROUBLE, /* the cloud's own trouble: it may have acted */
+    CLOUD_TROUBLE, /* the cloud's own error: it may have acted */
     CLOUD_STALE,   /* credentials expired: get new ones, try again once */
     CLOUD_CLOCK    /* our clock differs too much: correct it, try again once */
 };
@@ -22,18 +22,18 @@ struct cloud_error {
     enum gp_code gp;
     enum gp_scope scope;
     enum cloud_class class;
-    const char *advice; /* what a person does next; "" when the cloud's own words say it */
+    const char *advice; /* the next step for the user; "" when the cloud's own text has it */
 };
 
-/* What a reply said; borrowed from the reply. */
+/* The error in a reply; borrowed from the reply. */
 struct cloud_said {
-    const char *code, *message, *request_id; /* "" when absent; code "": it is no error of the cloud */
+    const char *code, *message, *request_id; /* "" when absent; code "": not an error of the cloud */
 };
 
 /* The first row that matches, in the table's order. Never NULL: an unknown code gets a row of scope OFFER. */
 const struct cloud_error *cloud_error_find(const struct cloud_error *rows, size_t n, const struct cloud_said *said);
 
-/* For http_req.judge. row: of the error in the reply, NULL without one. malformed: no body of a success. */
+/* For http_req.judge. row: the reply's error, NULL without one. malformed: the body is not that of a success. */
 enum http_verdict cloud_judge(const struct http_resp *resp, const struct cloud_error *row, bool malformed);
 
 /* Sets err from the row: "WHAT: CODE: MESSAGE: advice (request ID)". Returns -err->code. */
@@ -41,9 +41,9 @@ int cloud_fail(struct gp_error *err, const char *what, const struct cloud_said *
 /* The same for a reply without an error of the cloud: an HTTP status, or a success without a `form` ("JSON") body. */
 int cloud_fail_status(struct gp_error *err, const char *what, const struct http_resp *resp, const char *form);
 
-/* Whether a call that failed may have been acted on. http: what http_call returned. */
+/* True if the server may have acted on a failed call. http: the result of http_call. */
 bool cloud_outcome_open(const struct http_resp *resp, int http, const struct cloud_error *row);
-/* A create whose outcome is open: the same message under -GP_EUNKNOWN. */
+/* A create whose outcome is unknown: the same message with -GP_EUNKNOWN. */
 int cloud_to_unknown(struct gp_error *err);
 
 #endif

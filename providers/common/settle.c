@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Settles launches. See settle.h. */
+/* Settles launches (settle.h): decides by lists and repeated tokens. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/common/settle.h"
@@ -8,14 +8,14 @@
 
 #define SENDS_MAX 3
 #define READS 3            /* of the list, after a reply that was lost */
-#define READS_OTHER_RUN 10 /* the other run's machines are there, or about to be */
+#define READS_OTHER_RUN 10 /* the other run's machines exist, or will soon */
 
 static int pass(const struct gp_error *why, struct gp_error *err) {
     if (err != NULL) *err = *why;
     return -(int)why->code;
 }
 
-/* Ids to disk, then to the caller. Machines that only the journal does not know of are no refusal: the
+/* Commits the ids, then returns them. Machines that could not be recorded are not a refusal: the
  * intent stays open, and the error names them. */
 static int commit(const struct cloud_launch *l, struct resource_list *made, struct resource_list *ret,
                   struct gp_error *err) {
@@ -33,8 +33,8 @@ static int commit(const struct cloud_launch *l, struct resource_list *made, stru
     vec_free(&made->list);
     if (r == 0) return 0;
     return gp_fail(err, GP_EBILLED,
-                   "launched in %s, but not written down: %.160s: %s: 'gpuprov up' goes "
-                   "on with them, 'gpuprov down' ends them",
+                   "launched in %s, but not recorded: %.160s: %s: 'gpuprov up' goes "
+                   "on with them, 'gpuprov down' destroys them",
                    l->in->region, ids.s, why.msg);
 }
 
@@ -45,8 +45,8 @@ static int refuse(const struct cloud_launch *l, const struct gp_error *why, stru
 
 static int unknown(const struct gp_error *why, struct gp_error *err) {
     int r = gp_fail(err, GP_EUNKNOWN,
-                    "%s: whether it was done is not known yet: run 'up' or 'down' "
-                    "again, both look first",
+                    "%s: the outcome is not known yet: run 'up' or 'down' "
+                    "again, both check first",
                     why->msg);
     if (err != NULL) {
         err->domain = GP_D_CLOUD;
@@ -55,7 +55,7 @@ static int unknown(const struct gp_error *why, struct gp_error *err) {
     return r;
 }
 
-/* Looks for what the intent made, up to `reads` times; `least` machines are enough. */
+/* Lists the machines of the intent, up to `reads` times; `least` machines are enough. */
 static int adopt(const struct cloud_launch *l, int reads, size_t least, struct resource_list *ret, bool *ret_found,
                  struct gp_error *err) {
     *ret_found = false;
@@ -72,15 +72,15 @@ static int adopt(const struct cloud_launch *l, int reads, size_t least, struct r
     return 0;
 }
 
-/* Whether a refusal speaks of the launch itself. A token that had made machines would be answered with
- * them; a call that was not let in (throttled, not permitted, not reached) shows nothing of an earlier one. */
+/* True if a refusal is about the launch itself. A token that had created machines would return
+ * them; a call that was not accepted (throttled, not permitted, not reached) proves nothing of an earlier one. */
 static bool settles(const struct gp_error *why) {
     return why->code == GP_ECAPACITY || why->code == GP_EQUOTA || why->code == GP_EMONEY || why->code == GP_EUSAGE ||
            why->code == GP_EEXISTS;
 }
 
-/* Sends until the outcome is known, or as often as makes sense. open: an earlier send of the same may
- * have been acted on. */
+/* Sends until the outcome is known, or up to the limit. open: the cloud may have acted on an earlier
+ * send. */
 static int send(const struct cloud_launch *l, bool open, struct resource_list *ret, struct gp_error *err) {
     struct gp_error why = {0};
     for (int i = 0; i < SENDS_MAX && (i == 0 || l->resend_s > 0); i++) {
@@ -107,10 +107,10 @@ int cloud_launch_run(const struct cloud_launch *l, struct resource_list *ret, st
     return send(l, false, ret, err);
 }
 
-/* Nothing is there, and nothing is sent again: too old for the cloud's memory, or the cloud has none. */
+/* No machine exists and the request is not repeated: it is older than resend_s, or the cloud has no tokens. */
 static int left_nothing(const struct cloud_launch *l, struct gp_error *err) {
     struct gp_error old = {0};
-    gp_fail(&old, GP_ENOTFOUND, "%s: the launch of slots %d+%d left nothing: it is not repeated", l->in->provider,
+    gp_fail(&old, GP_ENOTFOUND, "%s: the launch of slots %d+%d created nothing and is not repeated", l->in->provider,
             l->in->slot_first, l->in->slot_count);
     return refuse(l, &old, err);
 }
@@ -118,7 +118,7 @@ static int left_nothing(const struct cloud_launch *l, struct gp_error *err) {
 int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret, struct gp_error *err) {
     const struct intent *in = l->in;
     int64_t age_s = clock_wall_s() - in->created_s;
-    bool over = age_s * 1000 > l->settle_ms; /* what it made is listed by now */
+    bool over = age_s * 1000 > l->settle_ms; /* its machines would be listed by now */
     size_t least = l->resend_s == 0 && over ? 1 : (size_t)in->slot_count;
     bool found = false;
     struct gp_error why = {0};
@@ -133,7 +133,7 @@ int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret,
     return unknown(&why, err);
 }
 
-/* --- things that are no nodes --- */
+/* --- resources that are not nodes --- */
 
 static int done(struct journal *j, int64_t intent, const struct resource *made, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list one = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gang made by one request per machine. Story: commit the intents, send them, write down what each reply
- * decided, look at what was accepted until it is placed, settle lost replies by tags, report the worst. */
+/* Creates a gang with one request per machine: commits the intents, sends them, records each reply's
+ * outcome, polls accepted requests until they are placed, settles lost replies by tags, reports the worst. */
 #include "base/gp_base.h"
 
 #include "providers/common/slot_create.h"
@@ -25,7 +25,7 @@ struct slots {
     struct slot *items;
     size_t n;
     int64_t began_s;        /* wall: when the oldest of the intents was committed */
-    struct gp_error billed; /* the first failure to remove or to write down */
+    struct gp_error billed; /* the first failure to remove or to record */
 };
 
 /* --- intents --- */
@@ -53,12 +53,12 @@ static void reset(struct slot *s, const char *provider) {
     resource_init(&s->out.made, RES_INSTANCE, provider);
 }
 
-/* --- what a reply decided --- */
+/* --- outcomes of replies --- */
 
 static void note_billed(struct slots *all, const char *id, const char *what, const struct gp_error *why) {
     if (all->billed.code != GP_OK) return;
-    gp_fail(&all->billed, GP_EBILLED, "%s %.80s %s: %.200s: 'gpuprov down' ends it", all->c->ops->provider, id, what,
-            why->msg);
+    gp_fail(&all->billed, GP_EBILLED, "%s %.80s %s: %.200s: 'gpuprov down' destroys it", all->c->ops->provider, id,
+            what, why->msg);
 }
 
 static void made(struct slots *all, struct slot *s) {
@@ -72,13 +72,13 @@ static void made(struct slots *all, struct slot *s) {
     if (m->gpus < 0) m->gpus = gpus;
     vec_push(&one.list, *m);
     if (journal_intent_done(all->c->journal, s->in->id, &one, &why) == 0) s->ended = true;
-    else note_billed(all, m->id, "was launched, but not written down", &why);
-    vec_push(&all->ret->list, *m); /* it moves there */
+    else note_billed(all, m->id, "was launched, but not recorded", &why);
+    vec_push(&all->ret->list, *m); /* moves it */
     vec_free(&one.list);
     resource_init(m, RES_INSTANCE, all->c->ops->provider);
 }
 
-/* What failed after the cloud had named it is removed, then the intent is over. */
+/* Removes a machine that failed after the cloud had returned its id, then ends the intent. */
 static void refused(struct slots *all, struct slot *s) {
     struct gp_error why = {0};
     if (s->out.made.id[0] != '\0') {
@@ -91,13 +91,13 @@ static void refused(struct slots *all, struct slot *s) {
             return;
         }
         if (journal_resource_gone(all->c->journal, all->c->ops->provider, s->out.made.id, &why) != 0)
-            note_billed(all, s->out.made.id, "is being removed, but that could not be written down", &why);
+            note_billed(all, s->out.made.id, "is being removed, but that could not be recorded", &why);
     }
     if (journal_intent_end(all->c->journal, s->in->id, INTENT_FAILED, s->out.err.detail, &why) == 0) s->ended = true;
     else if (all->billed.code == GP_OK) all->billed = why;
 }
 
-/* Where it is reported, and its id where there is one already, are on disk before anything waits. */
+/* Commits the operation, and the id where there is one, before anything waits. */
 static void accepted(struct slots *all, struct slot *s) {
     struct gp_error why = {0};
     int r = 0;
@@ -106,7 +106,7 @@ static void accepted(struct slots *all, struct slot *s) {
         if (r == 0) resource_set(&s->in->operation, s->out.operation);
     }
     if (r == 0 && s->out.made.id[0] != '\0') r = journal_resource_put(all->c->journal, &s->out.made, &why);
-    if (r != 0) note_billed(all, s->out.made.id, "was asked for, but not written down", &why);
+    if (r != 0) note_billed(all, s->out.made.id, "was requested, but not recorded", &why);
 }
 
 static void record(struct slots *all, struct slot *s) {
@@ -126,7 +126,7 @@ static size_t count_open(const struct slots *all, enum slot_state state) {
     return n;
 }
 
-/* Calls f for the open slots in that state together, and writes down what came of each. */
+/* Calls f for all open slots in that state together, and records each outcome. */
 static void ask(struct slots *all, enum slot_state state,
                 void (*f)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret)) {
     size_t n = 0, *which = xcalloc(all->n, sizeof *which);
@@ -184,7 +184,7 @@ static bool is_of(const struct resource *r, const struct intent *in) {
     return r->kind == RES_INSTANCE && str_eq(r->uid, in->uid) && r->slot == in->slot_first && r->attempt == in->attempt;
 }
 
-/* One list for all unknown slots; those that it shows are made. */
+/* One list for all unknown slots; the listed ones are created. */
 static int adopt(struct slots *all, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     int r = all->c->ops->list(all->c->ctx, all->req->offer->region, all->req->stack->uid, &seen, err);
@@ -206,10 +206,10 @@ static bool may_send_again(const struct slots *all, const struct slot *s) {
     return clock_wall_s() - s->in->created_s < all->c->ops->replay_max_s && s->sends < SENDS_MAX;
 }
 
-/* No list shows it, and the time that a list may lag is over. */
+/* No list shows it, and the longest lag of a list has passed. */
 static void left_nothing(struct slots *all, struct slot *s) {
     struct gp_error why = {.domain = GP_D_CLOUD, .scope = GP_SCOPE_ZONE};
-    gp_fail(&why, GP_ELOST, "%s %s: the request for node %d got no reply and made nothing: %.160s",
+    gp_fail(&why, GP_ELOST, "%s %s: the request for node %d got no reply and created nothing: %.160s",
             all->c->ops->provider, s->in->region, s->in->slot_first, s->out.err.msg);
     str_put(why.detail, sizeof why.detail, s->out.err.detail);
     s->out.err = why;
@@ -237,9 +237,9 @@ static void send_again(struct slots *all) {
     free(some.items);
 }
 
-/* Until nothing is unknown, or nothing more can be found out now. */
+/* Runs until no outcome is unknown, or no more can be learned now. */
 static void settle(struct slots *all) {
-    int quiet = 0; /* lists after the lag that did not show what is still unknown */
+    int quiet = 0; /* lists after the lag that did not show the unknown slots */
     while (count_open(all, SLOT_UNKNOWN) > 0) {
         struct gp_error why = {0};
         if (adopt(all, &why) != 0 || count_open(all, SLOT_UNKNOWN) == 0) return;
@@ -253,7 +253,7 @@ static void settle(struct slots *all) {
             quiet = 0;
             continue;
         }
-        if (all->c->ops->replay_max_s > 0 && !over) return; /* tokens are asked again later, not waited for */
+        if (all->c->ops->replay_max_s > 0 && !over) return; /* tokens are repeated later instead of waiting */
         quiet = over ? quiet + 1 : 0;
         if (quiet >= 2) {
             for (size_t i = 0; i < all->n; i++)
@@ -280,8 +280,8 @@ static int verdict(const struct slots *all, struct gp_error *err) {
     }
     if (unknown > 0) {
         int r = gp_fail(err, GP_EUNKNOWN,
-                        "%s: whether %zu of %zu nodes were made is not known yet (node %d: %.160s): run 'up' or 'down' "
-                        "again, both look first",
+                        "%s: the outcome of %zu of %zu nodes is not known yet (node %d: %.160s): run 'up' or 'down' "
+                        "again, both check first",
                         all->c->ops->provider, unknown, all->n, bad->in->slot_first, bad->out.err.msg);
         if (err != NULL) {
             err->domain = GP_D_CLOUD;
@@ -315,7 +315,7 @@ int slot_create(const struct slot_create *c, const struct create_req *req, struc
     if (req->replay != NULL) {
         replayed = *req->replay;
         replayed.operation = xstrdup(req->replay->operation ? req->replay->operation : "");
-        vec_push(&list.list, replayed); /* borrowed but for the operation */
+        vec_push(&list.list, replayed); /* borrowed except the operation */
     }
     for (int s = req->slot_first; r == 0 && req->replay == NULL && s < req->slot_first + req->slot_count; s++)
         r = add_intent(c, req, s, &list, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gang at a cloud whose create request makes one machine: one intent, token and body per slot, all
- * committed before the first request; each id is committed as soon as the cloud names it; lost replies
- * are settled by tags; placement is decided before the call returns. A provider gives the table of its
+/* A gang at a cloud whose create request creates one machine. Each slot has one intent, token and body, all
+ * committed before the first request. Each id is committed as soon as the cloud returns it. Lost replies
+ * are settled by tags. Placement is decided before the call returns. A provider supplies the table of its
  * requests. Blocks on the network through that table only. One thread. */
 #ifndef GP_PROVIDERS_SLOT_CREATE_H
 #define GP_PROVIDERS_SLOT_CREATE_H
@@ -9,52 +9,52 @@
 #include "providers/provider.h"
 
 enum slot_state {
-    SLOT_UNKNOWN,  /* it may or may not have been made: err has the cause */
+    SLOT_UNKNOWN,  /* it may or may not have been created: err has the cause */
     SLOT_MADE,     /* placed: `made` has its id and place */
-    SLOT_ACCEPTED, /* asked for, not placed yet: `operation` and, where the cloud names it already, made.id */
-    SLOT_REFUSED   /* not made, or made and failed: err; made.id when something is left to remove */
+    SLOT_ACCEPTED, /* accepted, not placed yet: `operation` and, if already known, made.id */
+    SLOT_REFUSED   /* not created, or created and failed: err; made.id when it must be removed */
 };
 /* Of one intent. Zeroed with resource_init(&made, RES_INSTANCE, provider) before each use. */
 struct slot_outcome {
     enum slot_state state;
     struct resource made; /* tags included: owner, stack, uid, slot, attempt, region, zone */
-    char *operation;      /* where the cloud reports on it; owned; NULL: poll by made.id or by tags */
+    char *operation;      /* the cloud's operation; owned; NULL: poll by made.id or by tags */
     struct gp_error err;
 };
 
 /* A cloud's requests. No slot may be NULL. */
 struct slot_ops {
     const char *provider;
-    int64_t settle_ms;    /* how long its list may lag behind a create */
-    int64_t poll_ms;      /* pause between two looks at what was accepted */
-    int64_t placement_ms; /* how long a placement may take before it counts as not decided */
-    int64_t replay_max_s; /* how long it answers a repeated token with the machine made first; 0: never */
+    int64_t settle_ms;    /* longest lag of its list behind a create */
+    int64_t poll_ms;      /* pause between two polls of accepted requests */
+    int64_t placement_ms; /* time after which a placement counts as undecided */
+    int64_t replay_max_s; /* how long a repeated token returns its first machine; 0: never */
     /* The create request of one slot, as it is sent (kept in the journal). */
     int (*body)(void *ctx, const struct create_req *req, int slot, const char *token, struct str *out,
                 struct gp_error *err);
-    /* Sends the bodies of n intents, side by side where the cloud allows it; ret[i] belongs to in[i]. */
+    /* Sends the bodies of n intents, in parallel where the cloud allows it; ret[i] belongs to in[i]. */
     void (*send)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret);
-    /* Looks what became of n accepted ones: ret[i] has the operation and id noted so far, state SLOT_ACCEPTED. */
+    /* Polls n accepted requests: on entry ret[i] has the operation and id known so far, state SLOT_ACCEPTED. */
     void (*poll)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret);
     /* Machines with this uid in the region, by tags. */
     int (*list)(void *ctx, const char *region, const char *uid, struct resource_list *ret, struct gp_error *err);
-    /* Starts the end of machines; missing ones are success. */
+    /* Starts the termination of machines; missing ones are success. */
     int (*destroy)(void *ctx, const struct resource_list *what, struct gp_error *err);
 };
 
 struct slot_create {
     const struct slot_ops *ops;
     void *ctx;           /* of ops */
-    const char *account; /* which account the credentials are for: part of each token */
+    const char *account; /* the account of the credentials: part of each token */
     struct journal *journal;
     struct gp_cancel *cancel; /* may be NULL */
 };
 
 /* provider_ops.create: makes slots [slot_first, slot_first + slot_count), or settles req->replay (one slot).
- * 0: all of them are in ret. Otherwise ret has those that were made all the same, committed, and the worst of
+ * 0: all of them are in ret. Otherwise ret has those that were created nevertheless, committed, and the worst of
  * the others decides:
- *   -GP_EUNKNOWN   some may or may not have been made: their intents stay open
- *   -GP_EBILLED    something that failed could not be removed, or an id could not be written down: its id is
+ *   -GP_EUNKNOWN   some may or may not have been created: their intents stay open
+ *   -GP_EBILLED    a failed machine could not be removed, or an id could not be recorded: its id is
  *                  in err
  *   -GP_ECANCELLED cancelled before the first request
  *   the cloud's refusal (err->scope as usual), intents ended */

@@ -64,7 +64,7 @@ static void take_host_key(struct decode *d, struct ssh_host *h, const struct yam
         strv_take(&h->host_keys, line); /* without its comment */
     else
         complain(d, v,
-                 "a host_key is a line like 'ssh-ed25519 AAAA...' (from ssh-keyscan, compared on "
+                 "a host_key must be a line like 'ssh-ed25519 AAAA...' (from ssh-keyscan, compared on "
                  "the machine) or a fingerprint 'SHA256:...'");
 }
 
@@ -73,7 +73,7 @@ static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_nod
     int64_t n = 1;
     size_t len = colon != NULL ? (size_t)(colon - v->value) : strlen(v->value);
     if (len == 0 || !isalpha((unsigned char)v->value[0]) || (colon != NULL && !str_to_i64(colon + 1, 1, 64, &n))) {
-        complain(d, v, "'%s' is no gpu: write MODEL or MODEL:COUNT, such as H100:8", v->value);
+        complain(d, v, "'%s' is not a gpu: write MODEL or MODEL:COUNT, such as H100:8", v->value);
         return;
     }
     free(h->gpu_model);
@@ -83,13 +83,13 @@ static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_nod
 
 static void take_port(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
     int64_t n = 0;
-    if (!str_to_i64(v->value, 1, 65535, &n)) complain(d, v, "'%s' is no port (1 to 65535)", v->value);
+    if (!str_to_i64(v->value, 1, 65535, &n)) complain(d, v, "'%s' is not a port (1 to 65535)", v->value);
     else h->port = (uint16_t)n;
 }
 
 static void take_path(struct decode *d, char **field, const struct yaml_node *v) {
     if (v->value[0] == '\0') {
-        complain(d, v, "an empty path");
+        complain(d, v, "the path is empty");
         return;
     }
     free(*field);
@@ -101,7 +101,7 @@ static bool is_way(const char *text) {
     return ssh_target_parse(text, &t, NULL) == 0;
 }
 
-/* What ssh or a shell could take for more than a name is none. */
+/* Refuses names that ssh or a shell could interpret. */
 static void take_name(struct decode *d, char **field, const char *key, const struct yaml_node *v,
                       bool (*is_form)(const char *text)) {
     if (!is_form(v->value)) complain(d, v, "'%s' cannot be a %s", v->value, key);
@@ -167,15 +167,14 @@ static void take_host(struct decode *d, const struct ssh_host *defaults, const s
     host_copy(&h, defaults);
     if (v->kind == YAML_MAP) take_map(d, &h, v, false);
     else if (v->kind == YAML_SCALAR) take_name(d, &h.address, "host's address", v, form_host);
-    else complain(d, v, "a host is an address or a map with an address");
+    else complain(d, v, "a host must be an address or a map with an address");
     if (h.address == NULL) {
-        if (d->errors == 0) complain(d, v, "a host without 'address'");
+        if (d->errors == 0) complain(d, v, "the host has no 'address'");
         host_clear(&h);
         return;
     }
     for (size_t i = 0; i < ret->list.len; i++)
-        if (is_twin(&ret->list.items[i], &h))
-            complain(d, v, "the host %s:%u stands there twice", h.address, (unsigned)h.port);
+        if (is_twin(&ret->list.items[i], &h)) complain(d, v, "duplicate host %s:%u", h.address, (unsigned)h.port);
     vec_push(&ret->list, h);
 }
 
@@ -195,14 +194,14 @@ static void take_file(struct decode *d, const struct yaml_node *root, struct ssh
         const char *key = k->value != NULL ? k->value : "";
         if (strcmp(key, tops[0]) == 0 || strcmp(key, tops[1]) == 0) continue;
         const char *near = str_closest(key, tops);
-        complain(d, k, "unknown key '%s'%s%s%s; a hosts file has 'defaults' and 'hosts'", key,
+        complain(d, k, "unknown key '%s'%s%s%s; valid keys: 'defaults' and 'hosts'", key,
                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (map != NULL && map->kind == YAML_MAP) take_map(d, &defaults, map, true);
-    else if (map != NULL) complain(d, map, "'defaults' is a map such as {user: ops, key: ~/.ssh/id_ed25519}");
-    if (list == NULL) complain(d, root, "there is no 'hosts'");
+    else if (map != NULL) complain(d, map, "'defaults' must be a map such as {user: ops, key: ~/.ssh/id_ed25519}");
+    if (list == NULL) complain(d, root, "'hosts' is missing");
     else if (list->kind != YAML_LIST || list->items.len == 0)
-        complain(d, list, "'hosts' is a list with at least one host");
+        complain(d, list, "'hosts' must be a list with at least one host");
     else if (list->items.len > HOSTS_MAX) complain(d, list, "more than %d hosts", HOSTS_MAX);
     else
         for (size_t i = 0; i < list->items.len; i++) take_host(d, &defaults, list->items.items[i], ret);
@@ -216,7 +215,7 @@ int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_hos
     int r = yaml_parse(path, text, n, &root, err);
     if (r != 0) return r;
     if (root == NULL || root->kind != YAML_MAP)
-        return gp_fail(err, GP_EUSAGE, "%s:1:1: a hosts file is a map with 'hosts' (and 'defaults')", path);
+        return gp_fail(err, GP_EUSAGE, "%s:1:1: a hosts file must be a map with 'hosts' (and 'defaults')", path);
     struct gp_error first = {0};
     struct decode d = {.path = path, .err = &first};
     GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hosts file: machines that exist already and how to log in there. YAML:
+/* Decodes a hosts file: machines that exist already, and the login for each. YAML:
  *   defaults: {user: ops, key: ~/.ssh/id_ed25519, known_hosts: fleet.known_hosts, bastion: ops@gate}
  *   hosts:
  *     - {address: 10.0.0.5, gpu: H100:8, host_key: ssh-ed25519 AAAA...}
@@ -20,8 +20,8 @@ struct ssh_host {
     struct strv host_keys; /* lines "ssh-ed25519 AAAA..." or "SHA256:..." */
     char *known_hosts;     /* or NULL */
     char *bastion;         /* "[user@]host[:port]", or NULL */
-    char *gpu_model;       /* "H100", or NULL: not said */
-    int gpus;              /* -1: not said */
+    char *gpu_model;       /* "H100", or NULL: not given */
+    int gpus;              /* -1: not given */
 };
 struct ssh_host_list {
     VEC_OF(struct ssh_host) list;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Provider `ssh`: machines that exist already, from a hosts file. Taking one is an entry in this
- * journal and nothing else: a single writer is promised, `down` releases and leaves the machine as it
- * is, and nothing ends it at a deadline. Does not talk to the hosts. One thread at a time. */
+/* Provider `ssh`: machines that exist already, from a hosts file. A host is taken by an entry in this
+ * journal only, so there must be a single writer. `down` releases a host and leaves the machine
+ * unchanged; no deadline terminates it. Does not connect to the hosts. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/provider.h"
@@ -27,7 +27,7 @@ struct ssh_provider {
     const struct spec *spec;
     char *state_dir;
     bool accept_new;
-    struct strv released; /* ids given up by this run: not taken again at once */
+    struct strv released; /* ids that this run released: not taken again at once */
 };
 
 static struct ssh_provider *self(struct provider *p) { return (struct ssh_provider *)p; }
@@ -54,7 +54,7 @@ static void ssh_close_provider(struct provider *p) {
     free(p);
 }
 
-/* Two runs must not take the same host: whoever chooses holds this lock until it is in the journal. */
+/* Two runs must not take the same host: a run holds this lock until its choice is in the journal. */
 static int lock_hosts(struct ssh_provider *s, int *ret_fd, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_join(s->state_dir, "ssh-hosts.lock");
     GP_AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -73,15 +73,15 @@ static int lock_hosts(struct ssh_provider *s, int *ret_fd, struct gp_error *err)
     return 0;
 }
 
-/* --- which host is whose --- */
+/* --- owners of hosts --- */
 
-/* "10.0.0.5:22": what an id begins with, and what makes two entries the same machine. */
+/* "10.0.0.5:22": the start of an id; equal for two entries of the same machine. */
 static char *host_name(const struct ssh_host *h) {
     bool v6 = strchr(h->address, ':') != NULL;
     return xasprintf(v6 ? "[%s]:%u" : "%s:%u", h->address, (unsigned)h->port);
 }
 
-/* Ids are never used twice: the journal keeps what is gone. */
+/* Ids are never reused, because the journal keeps gone resources. */
 static char *host_id(const struct ssh_host *h, const char *uid, int slot, int attempt) {
     GP_AUTO_FREE char *name = host_name(h);
     return xasprintf("%s@%.8s.%d.%d", name, uid, slot, attempt);
@@ -92,7 +92,7 @@ static bool id_is_of(const char *id, const char *name) {
     return strncmp(id, name, n) == 0 && id[n] == '@';
 }
 
-/* Whoever holds the host now; NULL: nobody. */
+/* The resource that holds the host now; NULL: none. */
 static const struct resource *holder(const struct resource_list *held, const char *name) {
     for (size_t i = 0; i < held->list.len; i++) {
         const struct resource *r = &held->list.items[i];
@@ -164,7 +164,7 @@ static int too_few(const struct choice *c, const struct spec *spec, const char *
     if (c->unfit > 0 && spec->gpu.model != NULL)
         str_addf(&why, ", %d without gpu: %s:%d", c->unfit, spec->gpu.model, spec->gpu.count);
     else if (c->unfit > 0) str_addf(&why, ", %d without the GPUs wanted", c->unfit);
-    if (c->given_up > 0) str_addf(&why, ", %d given up in this run", c->given_up);
+    if (c->given_up > 0) str_addf(&why, ", %d released by this run", c->given_up);
     if (c->untrusted > 0)
         str_addf(&why, ", %d with neither host_key nor known_hosts (give one, or --accept-new-host-key)", c->untrusted);
     int r = gp_fail(err, GP_ECAPACITY, "'%s' has %zu host%s, %zu free where %d %s needed%s", file, total,
@@ -210,12 +210,12 @@ static int ssh_offers(struct provider *p, const struct spec *spec, size_t index,
     return 0;
 }
 
-/* The uid is the journal's: nothing else keeps the name. Written at once, under the lock, so that a
- * second call (or run) finds it. */
+/* Only the journal keeps the stack's name and uid. They are written at once, under the lock, so that a
+ * second call (or run) finds them. */
 static int ssh_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     struct ssh_provider *s = self(p);
     struct stack *k = req->stack;
-    if (req->known != NULL) return 0; /* who may reach these machines is not ours to say */
+    if (req->known != NULL) return 0; /* gpuprov does not control access to these machines */
     if (k->region == NULL || strcmp(k->region, REGION) != 0) {
         free(k->region);
         k->region = xstrdup(REGION);
@@ -244,7 +244,7 @@ static int ssh_prepare(struct provider *p, const struct prepare_req *req, struct
 
 /* --- resources --- */
 
-/* Without a key of its own a host is reached with what ssh itself would try first. */
+/* Without a key of its own a host is reached with the keys that ssh itself would try first. */
 static char *default_key(const struct spec *spec) {
     static const char *const names[] = {"~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"};
     if (spec != NULL && spec->access.key != NULL) return xstrdup("");
@@ -301,7 +301,7 @@ static void make_token(const struct create_req *q, char dst[65]) {
     sha256_hex(text, strlen(text), dst);
 }
 
-/* An intent, then the hosts: both in the journal, so an intent that is open took nothing. */
+/* An intent, then the hosts, both in the journal: an open intent has taken no host. */
 static int open_intent(struct ssh_provider *s, const struct create_req *q, const struct resource_list *made,
                        int64_t *ret_id, struct gp_error *err) {
     char token[65];
@@ -360,7 +360,7 @@ static int ssh_create(struct provider *p, const struct create_req *q, struct res
     return 0;
 }
 
-/* What the hosts file says now about how to get in counts, where it still has the host. */
+/* Login settings come from the current hosts file, where it still has the host. */
 static void refresh(const struct ssh_provider *s, const struct ssh_host_list *hosts, struct resource *r) {
     for (size_t i = 0; i < hosts->list.len; i++) {
         GP_AUTO_FREE char *name = host_name(&hosts->list.items[i]);
@@ -382,7 +382,7 @@ static int ssh_list(struct provider *p, const struct list_req *req, struct resou
     if (r != 0 && err != NULL) *err = why;
     if (r != 0) return r;
     for (size_t i = 0; s->spec != NULL && i < s->spec->offers.len; i++) {
-        /* A file that is gone or wrong by now must not keep `down` from releasing. */
+        /* A missing or malformed file must not prevent `down` from releasing its hosts. */
         const struct spec_offer *o = &s->spec->offers.items[i];
         if (strcmp(o->provider, "ssh") == 0 && o->hosts != NULL) ssh_hosts_load(o->hosts, &hosts, NULL);
     }

@@ -134,7 +134,7 @@ def test_a_revoke_that_revokes_nothing(cloud):
         b"<RevokeSecurityGroupIngressResponse><return>true</return><unknownIpPermissionSet><item/>"
         b"</unknownIpPermissionSet></RevokeSecurityGroupIngressResponse>"))
     run = cloud.drive("create")
-    assert run["code"] == "protocol" and "still lets in" in run["message"], run.result
+    assert run["code"] == "protocol" and "still allows" in run["message"], run.result
 
 
 def test_a_rule_that_somebody_else_revoked_meanwhile(cloud):

@@ -405,7 +405,7 @@ def test_endpoint_speaks_no_tls(cloud):
         run = cloud.drive("open", AWS_ENDPOINT_URL=f"https://127.0.0.1:{garbage.port}")
         assert run.rc == 1 and run["detail"] == "TLS" and "AWS_CA_BUNDLE" in run["message"]
         run = cloud.drive("open", AWS_ENDPOINT_URL=f"http://127.0.0.1:{garbage.port}")
-        assert run["code"] == "protocol" and "does not speak HTTP" in run["message"], run.result
+        assert run["code"] == "protocol" and "is not HTTP" in run["message"], run.result
     finally:
         garbage.close()
 

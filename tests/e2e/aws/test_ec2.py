@@ -73,7 +73,7 @@ def own_host_key(cloud, one):
 @pytest.mark.parametrize("nodes, market", [(2, "on-demand"), (4, "spot")])
 def test_from_a_spec_to_proven_nodes_and_back(cloud, machine, spec, nodes, market):
     gpuprov, path = machine(), spec(nodes=nodes, offers=[HERE.replace("on-demand", market)], bootstrap="  packages: [gp-one]")
-    assert "the node ends itself at its deadline" in gpuprov("plan", path, code=2).out
+    assert "a node terminates itself at its deadline" in gpuprov("plan", path, code=2).out
     up = gpuprov.json("up", path, timeout=300)
     assert up["report"]["ready"] is True
     for n in range(nodes):

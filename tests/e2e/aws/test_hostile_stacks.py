@@ -123,7 +123,7 @@ def test_a_claim_that_was_there(account, computer, created):
     assert tags_of(machine)["uid"] == uid("t4") and machine["InstanceId"] == made
     assert rules(account.group_of(group)) == {SSH_FROM, ("-1", None, None, group)}
     for source in foreign:
-        assert f"from {source}, which access.ssh_from does not name: revoked" in said, (source, said)
+        assert f"from {source}, which access.ssh_from does not list: revoked" in said, (source, said)
 
 
 def test_a_claim_of_the_same_spec_that_is_old_is_not_shared(account, computer):

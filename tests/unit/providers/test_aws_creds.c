@@ -141,7 +141,7 @@ static void test_call_refuses_a_region(void **state) {
         struct aws_call call = {
             .service = i % 2 ? "sts" : "ec2", .region = bad[i], .action = "X", .body = "", .flags = AWS_UNSIGNED};
         assert_int_equal(aws_call(&a, &call, &reply, &e), -GP_EUSAGE);
-        assert_non_null(strstr(e.msg, "is no region"));
+        assert_non_null(strstr(e.msg, "is not a region"));
         assert_false(reply.sent);
     }
     http_close(a.http);
@@ -237,7 +237,7 @@ static void test_refusals(void **state) {
     expect_refused("[profile a]\nrole_arn = r\nsource_profile = gone\n", "a", "'gone' does not exist");
     expect_refused("[profile a]\nrole_arn = r\nsource_profile = b\n[profile b]\nrole_arn = r\n"
                    "source_profile = a\n",
-                   "a", "circle");
+                   "a", "refers back to itself");
     expect_refused("[profile a]\nrole_arn = r\nsource_profile = a\nmfa_serial = x\n", "a", "MFA");
     expect_refused("[profile a]\nsso_session = s\n", "a", "export-credentials");
     expect_refused("[profile a]\nrole_arn = r\ncredential_source = Mars\n", "a", "Mars");

@@ -65,36 +65,36 @@ static void test_hosts_errors(void **state) {
     static const struct {
         const char *text, *want;
     } bad[] = {
-        {"", "f.yaml:1:1: a hosts file is a map"},
-        {"[1]", "f.yaml:1:1: a hosts file is a map"},
+        {"", "f.yaml:1:1: a hosts file must be a map"},
+        {"[1]", "f.yaml:1:1: a hosts file must be a map"},
         {"hosts: [a", "f.yaml:"},
-        {"defaults: {}\n", "there is no 'hosts'"},
-        {"hosts: []\n", "f.yaml:1:8: 'hosts' is a list with at least one host"},
+        {"defaults: {}\n", "'hosts' is missing"},
+        {"hosts: []\n", "f.yaml:1:8: 'hosts' must be a list with at least one host"},
         {"host: [a]\n", "f.yaml:1:1: unknown key 'host'; did you mean 'hosts'?"},
         {"hosts:\n  - {adress: a}\n", "f.yaml:2:6: unknown key 'adress' in a host; did you mean 'address'?"},
-        {"hosts:\n  - {port: 22}\n", "f.yaml:2:5: a host without 'address'"},
-        {"hosts:\n  - {address: a, port: 0}\n", "f.yaml:2:24: '0' is no port"},
-        {"hosts:\n  - {address: a, port: x}\n", "'x' is no port"},
+        {"hosts:\n  - {port: 22}\n", "f.yaml:2:5: the host has no 'address'"},
+        {"hosts:\n  - {address: a, port: 0}\n", "f.yaml:2:24: '0' is not a port"},
+        {"hosts:\n  - {address: a, port: x}\n", "'x' is not a port"},
         {"hosts:\n  - {address: -oProxyCommand=x}\n", "cannot be a host's address"},
         {"hosts:\n  - {address: 'a b'}\n", "cannot be a host's address"},
         {"hosts:\n  - {address: a, user: '$(id)'}\n", "cannot be a user's name"},
         {"hosts:\n  - {address: a, user: [x]}\n", "'user' takes one value"},
-        {"hosts:\n  - {address: a, gpu: 8}\n", "'8' is no gpu"},
-        {"hosts:\n  - {address: a, gpu: 'H100:0'}\n", "'H100:0' is no gpu"},
-        {"hosts:\n  - {address: a, host_key: AAAA}\n", "f.yaml:2:28: a host_key is a line like"},
-        {"hosts:\n  - {address: a, host_key: 'SHA256:short'}\n", "a host_key is a line like"},
+        {"hosts:\n  - {address: a, gpu: 8}\n", "'8' is not a gpu"},
+        {"hosts:\n  - {address: a, gpu: 'H100:0'}\n", "'H100:0' is not a gpu"},
+        {"hosts:\n  - {address: a, host_key: AAAA}\n", "f.yaml:2:28: a host_key must be a line like"},
+        {"hosts:\n  - {address: a, host_key: 'SHA256:short'}\n", "a host_key must be a line like"},
         {"hosts:\n  - {address: a, host_key: 'SHA256:$(id)_)>x;;bcdefghijklmnopqrstuvwxyz012345678'}\n",
-         "a host_key is"},
-        {"hosts:\n  - {address: a, host_key: \"" KEY "\\n* " KEY "\"}\n", "a host_key is a line like"},
+         "a host_key must be"},
+        {"hosts:\n  - {address: a, host_key: \"" KEY "\\n* " KEY "\"}\n", "a host_key must be a line like"},
         {"hosts:\n  - {address: a, host_key: " KEY ", user: 'a%h'}\n", "cannot be a user's name"},
         {"hosts:\n  - {address: 'a{b'}\n", "cannot be a host's address"},
         {"hosts:\n  - {address: a, bastion: '-x@b'}\n", "cannot be a bastion"},
         {"hosts:\n  - {address: a, bastion: 'b#c'}\n", "cannot be a bastion"},
         {"hosts:\n  - {address: a, bastion: 'b:70000'}\n", "cannot be a bastion"},
-        {"hosts:\n  - a\n  - {address: A}\n", "f.yaml:3:5: the host A:22 stands there twice"},
+        {"hosts:\n  - a\n  - {address: A}\n", "f.yaml:3:5: duplicate host A:22"},
         {"hosts:\n  - {address: a, address: b}\n", "f.yaml:2:18: duplicate key 'address'"},
         {"defaults: {address: a}\nhosts: [a]\n", "f.yaml:1:12: unknown key 'address' in defaults"},
-        {"defaults: 1\nhosts: [a]\n", "f.yaml:1:11: 'defaults' is a map"},
+        {"defaults: 1\nhosts: [a]\n", "f.yaml:1:11: 'defaults' must be a map"},
         {"x: 1\ny: 2\nz: 3\nhosts: [a]\n", "(and 2 more errors)"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
@@ -293,7 +293,7 @@ static void test_take_and_release(void **state) {
     assert_int_equal(l4.list.len, 0);
     GP_AUTO_RESOURCES struct resource_list more = {0};
     assert_int_equal(take(w, p, &s, 0, 1, 2, &more, &err), -GP_ECAPACITY);
-    assert_contains(err.msg, "2 given up in this run");
+    assert_contains(err.msg, "2 released by this run");
     gp_error_clear(&err);
     p->ops->close(p);
     p = open_ssh(w, "me", false);
