@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agents: unpacked from this program and put on a node that does not have them. The node's own
+/* Unpacks the agents from this program and copies them to a node that does not have them. The node's own
  * thread. */
 #include "base/gp_base.h"
 
@@ -12,7 +12,7 @@
 
 #define AGENT_MAX ((size_t)256 << 20)
 
-/* The form in this program is the one that goes over the wire; the node compares the sum of the other. */
+/* The packed form goes over the wire; the node compares the sum of the unpacked form. */
 static int unpack(const struct template_file *f, struct boot_agent *a, struct gp_error *err) {
     z_stream z = {0};
     if (f->size > AGENT_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
@@ -61,7 +61,7 @@ int boot_agents_load(struct boot *b, struct gp_error *err) {
     for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
         GP_AUTO_FREE char *file = xasprintf(BOOT_AGENT_DIR "/%s.gz", names[i]);
         const struct template_file *f = template_find(file);
-        if (!f && i > 0) continue; /* built without nvcc: GPU checks say so */
+        if (!f && i > 0) continue; /* built without nvcc: the GPU checks report it */
         if (!f)
             return gp_fail(err, GP_EBOOTSTRAP,
                            "%s: step 'agent': this gpuprov was built without "
@@ -79,17 +79,17 @@ int boot_agents_load(struct boot *b, struct gp_error *err) {
 static int make_folder(struct boot *b, int64_t deadline_ms, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    /* what a copy left that a reboot cut goes away after a while */
+    /* remove temporary files of copies that a reboot cut */
     str_add(&script, "umask 077; d=" GP_NODE_DIR "/" BOOT_AGENT_DIR "\n"
                      "mkdir -p \"$d\" && chmod 0700 " GP_NODE_DIR " \"$d\" || exit\n"
                      "find \"$d\" -name '.gpuprov.*' -mmin +60 -exec rm -f {} + 2>/dev/null; :\n");
-    int rc = node_link_sh(b->link, "making ~/.gpuprov", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
+    int rc = node_link_sh(b->link, "creating ~/.gpuprov", &script, BOOT_SHORT_MS, deadline_ms, &r, err);
     if (rc || r.status == 0) return rc;
     GP_AUTO_FREE char *said = boot_said(&r);
     return boot_fail(b->link, "agent", err, said);
 }
 
-/* One file, through lost connections: what came before the line broke is not used. */
+/* Copies one file, through lost connections: a partial copy is not used. */
 static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_ms, bool *ret_sent,
                    struct gp_error *err) {
     GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/" BOOT_AGENT_DIR "/%s", b->facts.home, a->name);
@@ -97,7 +97,7 @@ static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
         struct gp_error why = {0};
         int rc = ssh_put_blob(b->link->session, path, 0700, &a->blob, deadline_ms, b->link->cancel, ret_sent, &why);
         if (!rc) {
-            *ret_sent |= lost > 0; /* it may be there because only the answer was lost */
+            *ret_sent |= lost > 0; /* it may be there already, because only the reply was lost */
             return 0;
         }
         if (why.code == GP_ECANCELLED) {
@@ -105,23 +105,23 @@ static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
             return rc;
         }
         if (why.code != GP_ELOST || clock_left_ms(deadline_ms) == 0) {
-            const char *label = b->link->target.label; /* which boot_fail says itself */
+            const char *label = b->link->target.label; /* boot_fail adds it */
             size_t n = str_starts(why.msg, label) ? strlen(label) : 0;
             return boot_fail(b->link, "agent", err, why.msg + (n > 0 ? n + strspn(why.msg + n, ": ") : 0));
         }
         event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent",
-                   "connection lost, connects again");
+                   "connection lost, reconnects");
         rc = node_link_lost(b->link, &lost, deadline_ms, err);
         if (rc) return gp_wrap(err, "step 'agent'");
     }
 }
 
-/* It is there; can it be run there? Not on a file system mounted noexec, nor with too old a libc. */
+/* Checks that the node can run it: a noexec mount or an old libc prevents that. */
 static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_ms, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     str_addf(&script, "echo >&2; a=" GP_NODE_DIR "/" BOOT_AGENT_DIR "/%s\n", a->name);
-    /* a shell says why in its own words: root's test -x is true on noexec with some of them */
+    /* run it instead of test -x, which is true for root on noexec in some shells */
     str_add(&script, "\"$a\" version </dev/null >/dev/null || {\n"
                      "  s=$?\n"
                      "  m=$(df -P \"$a\" 2>/dev/null | awk 'NR > 1 { print $6 }')\n"
@@ -134,7 +134,7 @@ static int try_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
     const char *said = r.err.s ? str_trim(r.err.s) : "";
     const char *last = strrchr(said, '\n');
     GP_AUTO_FREE char *text =
-        xasprintf("%s is there but cannot be run (status %d): %s", a->name, r.status, last ? last + 1 : said);
+        xasprintf("%s is on the node but cannot be run (status %d): %s", a->name, r.status, last ? last + 1 : said);
     return boot_fail(b->link, "agent", err, text);
 }
 

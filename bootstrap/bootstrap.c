@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: asks a node everything at once, applies what is missing in the table's order, and
- * applies nothing the second time. The node's own thread. */
+/* The runner: probes all steps of a node in one script, applies the missing ones in the table's order, and
+ * applies none the second time. The node's own thread. */
 #include "base/gp_base.h"
 
 #include "bootstrap/steps.h"
 
 #include "base/log.h"
 
-#define PROBE_MS 240000 /* beside a person's own checks */
-#define CHECK_MS 70000  /* each: lib.sh ends it after a minute and 5 s more */
+#define PROBE_MS 240000 /* without the user's own checks */
+#define CHECK_MS 70000  /* each: lib.sh kills it after a minute and 5 s */
 
 static int probe_all(struct boot *b, struct gp_error *err) {
     struct node_link *l = b->link;
@@ -17,7 +17,7 @@ static int probe_all(struct boot *b, struct gp_error *err) {
     int rc = boot_probe_script(b, &script, err);
     if (!rc) {
         int64_t each_ms = PROBE_MS + (int64_t)b->items.len * CHECK_MS;
-        rc = node_link_sh(l, "looking at the node", &script, each_ms, b->req->deadline_ms, &r, err);
+        rc = node_link_sh(l, "probing the node", &script, each_ms, b->req->deadline_ms, &r, err);
     }
     if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
     if (rc) return rc;
@@ -26,13 +26,13 @@ static int probe_all(struct boot *b, struct gp_error *err) {
     if (!f->home || !f->boot_id[0] || !f->arch[0]) {
         GP_AUTO_FREE char *said = boot_said(&r);
         GP_AUTO_FREE char *clean = log_redacted(said);
-        return gp_fail(err, GP_EBOOTSTRAP, "%s: looking at the node: its shell did not answer as a POSIX sh does: %s",
+        return gp_fail(err, GP_EBOOTSTRAP, "%s: probing the node: its shell did not answer as a POSIX sh does: %s",
                        l->target.label, clean);
     }
     if (f->missing)
         return gp_fail(err, GP_EBOOTSTRAP,
-                       "%s: looking at the node: it has no '%s', which "
-                       "gpuprov needs there",
+                       "%s: probing the node: it has no '%s', which "
+                       "gpuprov requires: install it",
                        l->target.label, f->missing);
     return 0;
 }
@@ -43,7 +43,7 @@ static int item_judge(const struct boot *b, const struct boot_item *it, struct g
     if (it->probe == 0 || it->probe == BOOT_PROBE_TODO) return 0;
     if (strcmp(it->step->file, "driver") == 0 && it->why && str_starts(it->why, "no driver:"))
         return gp_fail(err, GP_EBOOTSTRAP, "%s: %s", b->link->target.label, it->why);
-    GP_AUTO_FREE char *text = it->why ? xstrdup(it->why) : xasprintf("could not be looked at (status %d)", it->probe);
+    GP_AUTO_FREE char *text = it->why ? xstrdup(it->why) : xasprintf("could not be probed (status %d)", it->probe);
     return boot_fail(b->link, it->name, err, text);
 }
 
@@ -60,7 +60,7 @@ static int item_apply(struct boot *b, const struct boot_item *it, struct gp_erro
     return 0;
 }
 
-/* Steps that the others stand on: they are applied before the rest is judged. True: probe again. */
+/* Applies the steps that the others depend on, before the rest is judged. True: probe again. */
 static int apply_first(struct boot *b, bool *ret_again, struct gp_error *err) {
     for (size_t i = 0; i < b->items.len; i++) {
         const struct boot_item *it = &b->items.items[i];
@@ -73,8 +73,8 @@ static int apply_first(struct boot *b, bool *ret_again, struct gp_error *err) {
 }
 
 static int apply_rest(struct boot *b, struct gp_error *err) {
-    /* What cannot be put right is said before anything is installed, but for the agent: whether it
-     * fits is known at once as well. */
+    /* Reports steps that cannot be applied before anything is installed, also an agent of another
+     * architecture. */
     for (size_t i = 0; i < b->items.len; i++) {
         int rc = item_judge(b, &b->items.items[i], err);
         if (rc) return rc;
@@ -87,7 +87,7 @@ static int apply_rest(struct boot *b, struct gp_error *err) {
     return 0;
 }
 
-/* The boot that the node is in now: a step may have rebooted it. */
+/* Reads the node's current boot_id: a step may have rebooted it. */
 static int boot_id_now(struct boot *b, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
@@ -107,7 +107,7 @@ static int run(struct boot *b, struct gp_error *err) {
     if (!rc && !b->link->session) rc = node_link_ensure(b->link, err);
     if (!rc) rc = probe_all(b, err);
     bool again = false;
-    for (size_t i = 0; i < b->items.len && !rc; i++) /* an image without cloud-init says so now */
+    for (size_t i = 0; i < b->items.len && !rc; i++) /* an image without cloud-init fails here */
         if (b->items.items[i].step->first) rc = item_judge(b, &b->items.items[i], err);
     if (!rc) rc = apply_first(b, &again, err);
     if (!rc && again) rc = probe_all(b, err);
@@ -121,7 +121,7 @@ int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct b
     for (size_t i = 0; i < req->n_secrets; i++) log_redact(&req->secrets[i].value);
     GP_CLEANUP(boot_clear) struct boot b = {.link = l, .req = req};
     int rc = run(&b, err);
-    if (rc == -GP_ETIMEOUT && err) { /* one operation's deadline is the node's here */
+    if (rc == -GP_ETIMEOUT && err) { /* a timeout of one operation is a failure of the node here */
         err->code = GP_EBOOTSTRAP;
         return -GP_EBOOTSTRAP;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a reached node into what the spec asks for: a table of steps {probe, apply, verify}, each a
- * POSIX sh fragment from templates/bootstrap/. One round trip probes all; only what is missing is
- * applied; every step says progress in lines; the second run does nothing. */
+/* Sets up a reached node by the spec: a table of steps {probe, apply, verify}, each a
+ * POSIX sh fragment from templates/bootstrap/. One round trip probes all; only missing steps are
+ * applied; every step reports progress in lines; a second run changes nothing. Blocks on SSH. */
 #ifndef GP_BOOTSTRAP_H
 #define GP_BOOTSTRAP_H
 
@@ -19,10 +19,10 @@ struct bootstrap_secret {
 struct bootstrap_req {
     const struct spec *spec;
     const char *stack, *uid;
-    bool wait_cloud_init;  /* the node was made by user-data */
-    bool ends_itself;      /* a poweroff terminates it: its own end is installed and must run */
-    int64_t expires_s;     /* for that: wall, the cloud's clock */
-    int64_t ttl_s;         /* what is left of it */
+    bool wait_cloud_init;  /* the node was created with user-data */
+    bool ends_itself;      /* a poweroff terminates it: the deadline unit is required on it */
+    int64_t expires_s;     /* its deadline: wall, the cloud's clock */
+    int64_t ttl_s;         /* time left until the deadline */
     bool packages_allowed; /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
     const char *image_name; /* for "no driver: image X has none" */
@@ -32,15 +32,15 @@ struct bootstrap_req {
 };
 struct bootstrap_result {
     char boot_id[64];
-    int applied;   /* steps that changed something; 0 the second time */
+    int applied;   /* steps that changed the node; 0 the second time */
     char arch[32]; /* uname -m */
     bool nvidia;   /* /dev/nvidiactl is there */
-    bool root;     /* commands run as root through "sudo -n" or as root */
+    bool root;     /* the user is root or may use "sudo -n" */
 };
 /* Steps in order: facts (arch, boot_id, user, sudo), cloud-init finished, packages, user steps with
  * secrets in their environment (over stdin, never argv or a file that others read), gpu driver
  * present, agents uploaded to ~/.gpuprov/agent (mode 0700). Survives a lost connection and a reboot in
- * any step. Errors: GP_EBOOTSTRAP "llm/1: step 'packages': apt-get said: ..."; a driver that is
+ * any step. Errors: GP_EBOOTSTRAP "llm/1: step 'packages': apt-get reported: ..."; a driver that is
  * missing: GP_EBOOTSTRAP "no driver: image X has none". */
 int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
                   struct gp_error *err);
@@ -52,8 +52,8 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
                               int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
                               char **ret_key, struct gp_error *err);
 
-/* An agent's program out of this one: "gpuprov-agent", "gpuprov-agent-cuda". Caller frees *ret.
- * -GP_ENOTFOUND: this build carries none. */
+/* Unpacks an agent from this program: "gpuprov-agent", "gpuprov-agent-cuda". Caller frees *ret.
+ * -GP_ENOTFOUND: this build contains none. */
 int bootstrap_agent(const char *name, void **ret, size_t *ret_n, struct gp_error *err);
 
 /* Path of the agent folder on a node, for sh: "$HOME/.gpuprov". */

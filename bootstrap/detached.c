@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a step on the node so that it outlives the connection: started detached, followed in slices,
- * found again after a lost connection, run again after a reboot that cut it, ended at its deadline.
- * Does not know what a step does. The node's own thread. */
+/* Runs a step on the node so that it outlives the connection: starts it detached, follows it in slices,
+ * finds it after a lost connection, repeats it after a reboot that cut it, kills it at its deadline.
+ * Independent of the step's content. The node's own thread. */
 #include "base/gp_base.h"
 
 #include "bootstrap/steps.h"
@@ -10,13 +10,13 @@
 #include "base/fs.h"
 #include "base/log.h"
 
-#define SLICE_S 40 /* the node is asked again at least this often, so a dead one is noticed */
+#define SLICE_S 40 /* the node is polled at least this often, so that a dead one is detected */
 #define SLICE_SLACK_MS 30000
-#define SAY_EVERY_MS 250 /* what a talkative step says is shown at most this often */
+#define SAY_EVERY_MS 250 /* a step's output is shown at most this often */
 #define KILL_MS 15000
-#define CUTS_MAX 5 /* reboots that a step of the table, or one with a check, may be cut by */
+#define CUTS_MAX 5 /* reboots that may cut a step of the table or one with a check */
 #define CUTS_MAX_NO_CHECK 1
-#define DEAF_MAX 3 /* looks in a row that told nothing: a shutdown ends what looks, too */
+#define DEAF_MAX 3 /* polls in a row without a result: a shutdown also kills the polling script */
 
 enum run_end { RUN_GOES_ON, RUN_ENDED, RUN_CUT };
 
@@ -25,13 +25,13 @@ struct run {
     const struct boot_item *it;
     char id[33];
     size_t id_len;
-    int64_t offset; /* of the first byte of the run's output that was not seen */
-    int lost, deaf; /* looks in a row that the connection did not survive, that told nothing */
+    int64_t offset; /* of the first unseen byte of the run's output */
+    int lost, deaf; /* polls in a row that lost the connection, that had no result */
     enum run_end end;
     int status;
     bool changed, rebooted;
-    bool open;  /* what comes is the run's, no longer what the shell's start-up files print */
-    bool heard; /* the last look said how the run does */
+    bool open;  /* the output is the run's, no longer that of the shell's start-up files */
+    bool heard; /* the last poll had a result */
     char *error, *last, *full;
     int64_t shown_ms;
 };
@@ -86,8 +86,8 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
         return true;
     }
     if (!r->open) return true;
-    /* Counted as it comes, so that nothing is told twice after a lost connection; "at" is exact, also
-     * where a line had no end yet, or was longer than what is told of it. */
+    /* Counts bytes as they arrive, so that no line is shown twice after a lost connection. "at" is exact, also
+     * for a line without an end or one that was cut. */
     r->offset += (int64_t)len + 1;
     if (len == 0) return true;
     if (str_starts(line, "::")) {
@@ -108,7 +108,7 @@ static int start_script(struct run *r, struct str *out, struct gp_error *err) {
     int rc = boot_file("lib", &job, err);
     if (!rc) rc = boot_item_script(r->b, r->it, "apply || exit $?\nverify\n", &job, err);
     if (!rc) rc = boot_file("job", &wrap, err);
-    str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
+    str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
     if (!rc) rc = boot_file("lib", out, err);
     if (rc) return rc;
     if (r->it->step->secrets) boot_secrets(r->b, out);
@@ -120,7 +120,7 @@ static int start_script(struct run *r, struct str *out, struct gp_error *err) {
     return boot_file("start", out, err);
 }
 
-/* Starts the run, or finds the one that an earlier gpuprov started; r->id is the run that goes. */
+/* Starts the run, or finds one that an earlier gpuprov started; r->id is the active run. */
 static int run_start(struct run *r, struct gp_error *err) {
     struct node_link *l = r->b->link;
     GP_AUTO_STR struct str script = {0};
@@ -137,14 +137,14 @@ static int run_start(struct run *r, struct gp_error *err) {
         if (r->id_len > 0 && r->id_len < sizeof r->id) {
             memcpy(r->id, run, r->id_len);
             r->id[r->id_len] = '\0';
-            if (form_word(r->id)) return 0; /* it comes back in scripts */
+            if (form_word(r->id)) return 0; /* it becomes part of scripts */
         }
     }
     GP_AUTO_FREE char *said = boot_said(&res);
     return boot_fail(l, r->it->name, err, said);
 }
 
-/* True: nothing of it runs any more. */
+/* True: none of its processes runs any more. */
 static bool run_kill(struct run *r) {
     struct gp_error ignored = {0};
     GP_AUTO_STR struct str script = {0};
@@ -158,13 +158,13 @@ static bool run_kill(struct run *r) {
 }
 
 static int overrun(struct run *r, struct gp_error *err) {
-    const char *fate = run_kill(r) ? "was ended" : "could not be ended: it may go on";
-    GP_AUTO_FREE char *text = xasprintf("did not end in its time and %s%s%s", fate, r->last ? "; it last said: " : "",
+    const char *fate = run_kill(r) ? "was killed" : "could not be killed: it may go on";
+    GP_AUTO_FREE char *text = xasprintf("did not finish in time and %s%s%s", fate, r->last ? "; its last output: " : "",
                                         r->last ? r->last : "");
     return boot_fail(r->b->link, r->it->name, err, text);
 }
 
-/* One slice: what the run said since the last one and what became of it. */
+/* One slice: reads the run's new output and its state. */
 static int run_follow(struct run *r, struct gp_error *err) {
     struct node_link *l = r->b->link;
     int64_t deadline_ms = r->b->req->deadline_ms;
@@ -172,7 +172,7 @@ static int run_follow(struct run *r, struct gp_error *err) {
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)r->offset);
     int64_t left_s = clock_left_ms(deadline_ms) / 1000;
-    /* "echo" ends what a start-up file printed without a newline */
+    /* "echo" ends a line that a start-up file printed without a newline */
     str_addf(&script, "echo; echo '::%s look'\n", r->id);
     int rc = boot_file("lib", &script, err);
     boot_var(&script, "STEP", r->it->id);
@@ -199,7 +199,7 @@ static int run_follow(struct run *r, struct gp_error *err) {
         if (err) *err = why;
         return rc;
     }
-    say(r, EVENT_PROGRESS, "connection lost, connects again; the step goes on");
+    say(r, EVENT_PROGRESS, "connection lost, reconnects; the step goes on");
     rc = node_link_lost(l, &r->lost, deadline_ms, err);
     return rc ? gp_wrap(err, "step '%s'", r->it->name) : 0;
 }
@@ -212,12 +212,12 @@ static int run_verdict(struct run *r, bool *ret_changed, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     if (r->error) str_add(&text, r->error);
     else str_addf(&text, "ended with status %d", r->status);
-    if (r->it->user && r->last) str_addf(&text, "; it last said: %s", r->last);
+    if (r->it->user && r->last) str_addf(&text, "; its last output: %s", r->last);
     if (r->full && !(r->error && strstr(r->error, "full"))) str_addf(&text, "; the disk is full (%s)", r->full);
     return boot_fail(r->b->link, r->it->name, err, text.s);
 }
 
-/* Cut by a reboot, or killed from outside: is another run sensible? */
+/* A run that was cut by a reboot or killed from outside: repeats it up to a limit. */
 static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     const struct boot_item *it = r->it;
     bool judged = !it->user || (it->user->check && *it->user->check);
@@ -225,7 +225,7 @@ static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     if (*cuts > (judged ? CUTS_MAX : CUTS_MAX_NO_CHECK)) {
         GP_AUTO_FREE char *text =
             xasprintf("%s %d times before it ended%s", r->rebooted ? "the node rebooted" : "it was killed", *cuts,
-                      judged ? "" : "; with a check in the spec it would be known when it is done");
+                      judged ? "" : "; add a 'check' to the step, so that gpuprov can detect when it is done");
         return boot_fail(r->b->link, it->name, err, text);
     }
     say(r, EVENT_PROGRESS,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a step's failure is worded. */
+/* Texts of step failures. Pure. */
 #include "base/gp_base.h"
 
 #include "bootstrap/steps.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces the host key that came with user-data by one that the node made itself. Everything is read
- * from the node anew in each round, so a run that was cut anywhere is simply run again. The node's own
+/* Replaces the host key from user-data by one that the node generated itself. Each round reads the state
+ * from the node anew, so a run that was cut anywhere can be repeated. The node's own
  * thread. */
 #include "base/gp_base.h"
 
@@ -11,7 +11,7 @@
 
 static int rotate_script(const char *mode, const char *key, struct str *out, struct gp_error *err) {
     GP_AUTO_STR struct str file = {0};
-    str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
+    str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
     int rc = boot_file("lib", out, err);
     if (!rc) rc = boot_file("rotate", &file, err);
     if (rc) return rc;
@@ -29,7 +29,7 @@ static int rotate_fail(const struct node_link *l, const struct ssh_result *r, st
     return gp_fail(err, GP_EBOOTSTRAP, "%s: replacing the first host key: %s", l->target.label, text);
 }
 
-/* The node's own key, made now or before: "ssh-ed25519 AAAA...". */
+/* The node's own key, generated now or before: "ssh-ed25519 AAAA...". */
 static int rotate_make(struct node_link *l, int64_t deadline_ms, char **ret_key, bool *ret_in_place,
                        struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
@@ -47,7 +47,7 @@ static int rotate_make(struct node_link *l, int64_t deadline_ms, char **ret_key,
     return 0;
 }
 
-/* A connection that ends in the middle of it is no failure: the next round sees what became of it. */
+/* A lost connection is not a failure: the next round reads the state. */
 static int rotate_switch(struct node_link *l, const char *key, int64_t deadline_ms, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
@@ -68,7 +68,7 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
     int rc = l->session ? 0 : node_link_ensure(l, err);
     for (int round = 0; !rc && round < ROUNDS_MAX; round++) {
         GP_AUTO_FREE char *key = NULL;
-        bool in_place = false; /* wholly: sshd may show a key whose switch was cut in two */
+        bool in_place = false; /* the switch is complete: sshd may show a key whose switch was cut */
         rc = rotate_make(l, deadline_ms, &key, &in_place, err);
         if (!rc && !str_eq(key, committed)) {
             rc = commit(ctx, key, err);
@@ -87,12 +87,12 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
         event_emit(l->sink, l->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "host key", "%s",
                    "switches to the node's own host key");
         rc = rotate_switch(l, key, deadline_ms, err);
-        if (!rc && round > 0) rc = gp_sleep(PAUSE_MS, l->cancel, err); /* sshd is still at it */
+        if (!rc && round > 0) rc = gp_sleep(PAUSE_MS, l->cancel, err); /* sshd is still reloading */
         if (!rc) rc = node_link_again(l, deadline_ms, err);
     }
     if (rc) return rc;
     return gp_fail(err, GP_EBOOTSTRAP,
-                   "%s: its sshd goes on using the first host key: look at "
+                   "%s: its sshd still uses the first host key: check "
                    "'HostKey' in its sshd_config",
                    l->target.label);
 }

@@ -11,7 +11,7 @@
 
 static int64_t seconds_left(const struct boot *b) {
     int64_t left = clock_left_ms(b->req->deadline_ms) / 1000;
-    return left > 10 ? left - 10 : 1; /* what is late says so itself before it is ended */
+    return left > 10 ? left - 10 : 1; /* a late step reports its timeout itself before it is killed */
 }
 
 void boot_var(struct str *out, const char *name, const char *value) {
@@ -38,7 +38,7 @@ static void deadline_vars(const struct boot *b, const struct boot_item *it GP_UN
     struct deadline_req req = {.uid = b->req->uid, .expires_s = b->req->expires_s, .ttl_s = b->req->ttl_s};
     GP_AUTO_STR struct str line = {0};
     struct gp_error err = {0};
-    /* refused only for a deadline that is none: then nothing is installed, and verify fails */
+    /* fails only without a deadline: then nothing is installed, and verify fails */
     boot_var(out, "INSTALL", template_deadline(&req, &line, &err) == 0 ? line.s : "false");
 }
 
@@ -83,11 +83,11 @@ const struct boot_step boot_steps[] = {
 
 void boot_hash(char dst[65], const char *const *parts) {
     GP_AUTO_STR struct str all = {0};
-    for (; *parts; parts++) str_add_mem(&all, *parts, strlen(*parts) + 1); /* the NUL keeps parts apart */
+    for (; *parts; parts++) str_add_mem(&all, *parts, strlen(*parts) + 1); /* the NUL separates the parts */
     sha256_hex(all.s, all.len, dst);
 }
 
-/* A folder name for a step: readable, and unlike any other's. */
+/* A folder name for a step: readable and unique. */
 static void item_id(struct boot_item *it) {
     char hash[65], *p = it->id;
     boot_hash(hash, (const char *const[]){it->name, it->user ? "user" : "table", NULL});
@@ -157,7 +157,7 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
 }
 
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err) {
-    str_add(out, "echo\n"); /* ends what a start-up file printed without a newline */
+    str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
     int rc = boot_file("lib", out, err);
     if (!rc) rc = boot_file("facts", out, err);
     for (size_t i = 0; i < b->items.len && !rc; i++) {

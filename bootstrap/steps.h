@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of bootstrap/ share: the table of steps, what one run of bootstrap knows, and the
- * way to run a step that outlives the connection (node_step); short scripts are ssh/link.h's. Used by
- * the node's own thread only. */
+/* Shared by the files of bootstrap/: the table of steps, the state of one run of bootstrap, and the
+ * function that runs a step beyond the connection (node_step). Short scripts use ssh/link.h. Only
+ * the node's own thread uses it. */
 #ifndef GP_BOOTSTRAP_STEPS_H
 #define GP_BOOTSTRAP_STEPS_H
 
@@ -10,41 +10,41 @@
 struct boot_item;
 struct boot;
 
-/* One row of the table. A step's file defines probe() (0: there already, 10: to be applied, else it
- * has said why not), and apply() and verify() where something can be done about it. */
+/* One row of the table. A step's file defines probe() (0: done already, 10: to be applied, else it
+ * has reported the error), and apply() and verify() where the step can be applied. */
 struct boot_step {
-    const char *name; /* NULL: the item's own (user steps) */
+    const char *name; /* NULL: the item's own name (user steps) */
     const char *file; /* below templates/bootstrap/, without ".sh" */
-    bool first;       /* must hold before the others are looked at: they are probed again after it */
-    bool secrets;     /* the user's secrets are in its environment */
+    bool first;       /* applied before the others, which are probed again after it */
+    bool secrets;     /* its environment has the user's secrets */
     bool (*wanted)(const struct boot *b);
     /* Adds NAME='value' lines for the file. May be NULL. */
     void (*vars)(const struct boot *b, const struct boot_item *it, struct str *out);
-    /* Instead of the file's apply() and verify(). NULL: they run detached on the node. */
+    /* Replaces the file's apply() and verify(). NULL: those run detached on the node. */
     int (*apply)(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 };
 extern const struct boot_step boot_steps[]; /* in order; ended by a NULL file */
 
-/* A step as this node needs it: a row, and for user steps which one. */
+/* A step of this node: a row, and for user steps the spec's step. */
 struct boot_item {
     const struct boot_step *step;
     const struct spec_step *user; /* NULL for steps of the table */
     const char *name;             /* borrowed */
     char id[64];                  /* its folder on the node */
-    char hash[65];                /* of what it does */
-    int probe;                    /* what probe() returned; -1: has not said anything */
-    char *why;                    /* what it said when it failed; owned, may be NULL */
+    char hash[65];                /* of its content */
+    int probe;                    /* result of probe(); -1: none yet */
+    char *why;                    /* its error text; owned, may be NULL */
     char *warning;                /* owned, may be NULL */
 };
 
 struct boot_facts {
     char arch[32], boot_id[64], user[64];
     char *home;
-    char *missing; /* a tool that bootstrap needs and the node lacks */
+    char *missing; /* a required tool that the node lacks */
     bool root, nvidia;
 };
 
-/* An agent that this build carries, unpacked. */
+/* An agent of this build, unpacked. */
 struct boot_agent {
     const char *name;
     unsigned char *data;
@@ -62,35 +62,35 @@ struct boot {
 };
 
 #define BOOT_PROBE_TODO 10
-#define BOOT_ARCH "x86_64" /* what the agents are made for */
+#define BOOT_ARCH "x86_64" /* architecture of the agents */
 #define BOOT_AGENT_DIR "agent"
-#define BOOT_SHORT_MS 60000 /* one attempt at what a healthy node does at once */
+#define BOOT_SHORT_MS 60000 /* one attempt of a short script */
 
 /* Fills b->items from the table and the spec. */
 int boot_items_make(struct boot *b, struct gp_error *err);
 void boot_clear(struct boot *b);
-/* The script that asks the node everything at once, and what it answered. */
+/* The script that probes all steps at once, and the decoder of its output. */
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err);
 void boot_probe_parse(struct boot *b, const char *text, size_t n);
-/* lib.sh + variables + the item's file; `tail` is what is called at the end. */
+/* lib.sh + variables + the item's file; `tail`: the calls at the end. */
 int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail, struct str *out,
                      struct gp_error *err);
 void boot_secrets(const struct boot *b, struct str *out); /* export lines; wipe after use */
 void boot_var(struct str *out, const char *name, const char *value);
 int boot_file(const char *file, struct str *out, struct gp_error *err);
 
-/* Unpacks the agents; -GP_EBOOTSTRAP when this build carries none. */
+/* Unpacks the agents; -GP_EBOOTSTRAP when this build contains none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);
 int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 
 /* Runs apply() and verify() of an item detached on the node, follows it through lost connections and
- * reboots, and ends it at the deadline. */
+ * reboots, and kills it at the deadline. Blocks until then. */
 int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 
 void boot_hash(char dst[65], const char *const *parts); /* sha256 of NULL-ended parts, hex */
 /* "llm/1: step 'packages': ..." as -GP_EBOOTSTRAP, secrets redacted. */
 int boot_fail(const struct node_link *l, const char *step, struct gp_error *err, const char *text);
-/* Why a short script failed, one line: what it said with "::error", else the last line of its stderr,
+/* Why a short script failed, in one line: its "::error" line, else the last line of its stderr,
  * else its status. Caller frees. */
 char *boot_said(const struct ssh_result *r);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renders the user-data of a node: user, login key, first-contact host key and, where asked for, its own end.
- * Knows nothing of any cloud; does no I/O; any thread may call it. The private key in it is burned by
- * design: anything on the node can read user-data. */
+/* Renders the user-data of a node: user, login key, first-contact host key and, if requested, its own deadline.
+ * Independent of the cloud; does no I/O; any thread may call it. The private key in it is replaced after first
+ * contact, because every process on the node can read user-data. */
 #include "base/gp_base.h"
 
 #include "templates/templates.h"
 
-/* One line of printable characters: what a key line and a name are made of. */
+/* Checks for one line of printable characters: a key line or a name. */
 static int one_line(const char *what, const char *text, struct gp_error *err) {
     if (!text || !*text) return gp_fail(err, GP_EUSAGE, "user-data: no %s", what);
     for (const char *c = text; *c; c++)
@@ -20,7 +20,7 @@ static int plain_name(const char *what, const char *text, struct gp_error *err) 
     if (rc) return rc;
     if (strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != strlen(text))
         return gp_fail(err, GP_EUSAGE,
-                       "user-data: %s '%s' has other characters than letters, "
+                       "user-data: %s '%s' may have only letters, "
                        "digits, '-', '_' and '.'",
                        what, text);
     return 0;

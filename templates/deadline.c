@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renders a node's own end: what cloud-init or bootstrap runs to put it in place. No I/O; any thread. */
+/* Renders the shell line with which cloud-init or bootstrap installs a node's own deadline. No I/O; any thread. */
 #include "base/gp_base.h"
 
 #include "templates/templates.h"
@@ -22,14 +22,14 @@ int template_deadline(const struct deadline_req *req, struct str *out, struct gp
     static const char line[] = "UID_=@@UID@@ CONF=@@b64:CONF@@ UNIT=@@b64:UNIT@@ SCRIPT=@@b64:SCRIPT@@; "
                                "eval \"$(echo @@b64:INSTALL@@ | base64 -d)\"";
     if (req->expires_s <= 0 || req->ttl_s <= 0 || req->grace_s < 0 || req->tick_s < 0)
-        return gp_fail(err, GP_EUSAGE, "deadline: a node without a deadline");
+        return gp_fail(err, GP_EUSAGE, "deadline: the node has no deadline");
     if (req->uid == NULL || req->uid[0] == '\0' || strspn(req->uid, "0123456789abcdef") != strlen(req->uid))
-        return gp_fail(err, GP_EUSAGE, "deadline: the stack's uid is not one");
+        return gp_fail(err, GP_EUSAGE, "deadline: the stack's uid is malformed");
     const struct template_file *script = template_find("cloud-init/deadline.sh");
     const struct template_file *unit = template_find("cloud-init/deadline.service");
     const struct template_file *install = template_find("cloud-init/install.sh");
     if (!script || !unit || !install)
-        return gp_fail(err, GP_EINTERNAL, "templates for a node's own end are not in this program");
+        return gp_fail(err, GP_EINTERNAL, "the templates of a node's own deadline are not in this program");
     GP_AUTO_FREE char *script_text = xstrndup((const char *)script->data, script->size);
     GP_AUTO_FREE char *unit_text = xstrndup((const char *)unit->data, unit->size);
     GP_AUTO_FREE char *install_text = xstrndup((const char *)install->data, install->size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds what is embedded in the program: the files below templates/ and the node agents, in the
- * table that templates/embed.mk makes. Read-only data; any thread may call it. */
+/* Finds files embedded in the program: those below templates/ and the node agents, in the
+ * table that templates/embed.mk generates. Read-only data; any thread may call it. */
 #include "base/gp_base.h"
 
 #include "templates/templates.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is shipped to or rendered for a node. Every file below templates/ (but .c, .h) and the two
+/* Files that are copied to or rendered for a node. Every file below templates/ (but .c, .h) and the two
  * agents are embedded at build time under their path relative to the project ("bootstrap/x.sh" for
  * templates/bootstrap/x.sh; "agent/gpuprov-agent.gz", "agent/gpuprov-agent-cuda.gz"). */
 #ifndef GP_TEMPLATES_H
@@ -13,7 +13,7 @@ struct template_file {
     const unsigned char *data;
     size_t size;
 };
-/* NULL when there is no such file (an agent that this build does not carry). */
+/* NULL when there is no such file (an agent that this build does not contain). */
 const struct template_file *template_find(const char *name);
 
 struct template_var {
@@ -25,29 +25,29 @@ int template_render(const char *name, const struct template_var *vars, struct st
 int template_render_text(const char *what, const char *text, size_t n, const struct template_var *vars, struct str *out,
                          struct gp_error *err);
 
-/* A node's own end, for clouds where a node that powers off is terminated: a unit that counts its time across
+/* A node's own deadline, for clouds where a poweroff terminates a node: a unit that counts its time across
  * reboots. */
 struct deadline_req {
     const char *uid;   /* of the stack */
     int64_t expires_s; /* wall */
-    int64_t ttl_s;     /* of use; grace_s is added on the node */
+    int64_t ttl_s;     /* of use; the node adds grace_s */
     int64_t grace_s;   /* 0: 300 */
-    int64_t tick_s;    /* how often the node looks; 0: 30 */
+    int64_t tick_s;    /* the node checks this often; 0: 30 */
 };
-/* A line for sh, run as root, that puts it in place and starts it. Run again it keeps what was counted.
- * -GP_EUSAGE: no deadline, or a uid that cannot stand there. */
+/* A line for sh, run as root, that installs and starts the unit. Run again it keeps the counted time.
+ * -GP_EUSAGE: no deadline, or a malformed uid. */
 int template_deadline(const struct deadline_req *req, struct str *out, struct gp_error *err);
 
 /* cloud-init user-data for a node: user gpuprov (sudo), its login key, the first-contact host key, and the node's
- * own end, which bootcmd puts in place before sshd. */
+ * own deadline, which bootcmd installs before sshd. */
 struct cloud_init_req {
     const char *login_pubkey;
-    const char *host_key_private, *host_key_public; /* first contact; burned by design */
+    const char *host_key_private, *host_key_public; /* first contact only; replaced afterwards */
     const char *stack, *uid;
-    const struct deadline_req *deadline; /* NULL: the node does not end itself */
-    size_t max;                          /* bytes that the cloud takes */
+    const struct deadline_req *deadline; /* NULL: the node has no deadline of its own */
+    size_t max;                          /* most bytes that the cloud takes */
 };
-/* -GP_EUSAGE: a key or a name that cannot stand in user-data. */
+/* -GP_EUSAGE: a malformed key or name. */
 int template_cloud_init(const struct cloud_init_req *req, struct str *out, struct gp_error *err);
 
 #endif

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# The agents are there. ARCH: what they are made for; AGENTS: name:sha256 apart by blanks.
+# Checks that the agents are on the node. ARCH: their architecture; AGENTS: name:sha256, separated by blanks.
 probe() {
     [ "$(uname -m)" = "$ARCH" ] ||
-        fail "this machine is $(uname -m), and this gpuprov carries agents for $ARCH only"
+        fail "this node is $(uname -m), and this gpuprov contains agents for $ARCH only"
     for a in $AGENTS; do
         name=${a%%:*}
         if [ "$name" = gpuprov-agent-cuda ] && [ ! -e /dev/nvidiactl ]; then continue; fi

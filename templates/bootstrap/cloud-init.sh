@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# cloud-init has finished. BUDGET: how many seconds it may take.
+# Waits until cloud-init has finished. BUDGET: the most seconds to wait.
 probe() {
     if [ -e /run/cloud-init/result.json ]; then
         verify
         return
     fi
     command -v cloud-init >/dev/null 2>&1 || fail 'this image has no cloud-init'
-    if [ -e /run/cloud-init/disabled ]; then fail 'cloud-init is switched off on this image'; fi
+    if [ -e /run/cloud-init/disabled ]; then fail 'cloud-init is disabled on this image'; fi
     return 10
 }
 apply() {
     waited=0
     until [ -e /run/cloud-init/result.json ]; do
         if [ "$waited" -ge "$BUDGET" ]; then
-            fail "cloud-init did not finish in $BUDGET s; it says: $(cloud-init status --long 2>&1 |
+            fail "cloud-init did not finish in $BUDGET s; its status: $(cloud-init status --long 2>&1 |
                 tr -s '\n ' ' ' | cut -c1-200)"
         fi
         [ $((waited % 5)) -ne 0 ] || say "waits for cloud-init ($waited s)"
@@ -23,7 +23,7 @@ apply() {
     done
     echo '::unchanged'
 }
-# What gpuprov needs of it is proven by other means: what else went wrong is only said.
+# The later steps verify everything that gpuprov needs of cloud-init. Its other errors are only warnings.
 verify() {
     errors=$(tr -d '\n' </run/cloud-init/result.json | sed -n 's/.*"errors": *\[\([^]]*\).*/\1/p' |
         tr -s ' ' | cut -c1-300)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# The node's own end is in place and counting. INSTALL: the line that puts it there. cloud-init did that where there
-# is user-data; where there is none, or cloud-init did not come so far, it is done here.
+# Installs the node's own deadline where cloud-init did not: without user-data, or when cloud-init failed. INSTALL: the
+# shell line that installs it.
 probe() {
     if grep -lq 'gpuprov/[d]eadline.sh' /proc/[0-9]*/cmdline 2>/dev/null && [ -s /etc/gpuprov/deadline.conf ]; then
         return 0
@@ -9,10 +9,12 @@ probe() {
     return 10
 }
 apply() {
-    root sh -c "$INSTALL" || fail "the node would not end by itself: its unit gpuprov-deadline could not be installed"
+    root sh -c "$INSTALL" ||
+        fail "the node would not power off at its deadline: its unit gpuprov-deadline could not be installed"
 }
 verify() {
     grep -lq 'gpuprov/[d]eadline.sh' /proc/[0-9]*/cmdline 2>/dev/null ||
-        fail "the node would not end by itself: gpuprov-deadline is not running"
-    [ -s /etc/gpuprov/deadline.conf ] || fail 'the node would not end by itself: it has no /etc/gpuprov/deadline.conf'
+        fail "the node would not power off at its deadline: gpuprov-deadline is not running"
+    [ -s /etc/gpuprov/deadline.conf ] ||
+        fail 'the node would not power off at its deadline: it has no /etc/gpuprov/deadline.conf'
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Follows a run: STEP, RUN_ID, OFF (what was seen of its output), SLICE (seconds, then gpuprov asks
-# again). Lines that begin with '::RUN_ID' say where it is and how it ended; the others are its own.
+# Follows a run. STEP, RUN_ID, OFF (bytes of its output already seen), SLICE (seconds until gpuprov polls
+# again). Lines that begin with '::RUN_ID' report its position and its end; the others are its output.
 cd "$NODE_DIR/steps/$STEP" 2>/dev/null && read -r _ boot run <id && [ "$run" = "$RUN_ID" ] || {
     printf '::%s vanished gone\n' "$RUN_ID"
     exit 0
@@ -18,8 +18,8 @@ while :; do
     read -r rc <rc || rc=run
     [ -n "$rc" ] || rc=run
     if [ "$rc" != run ]; then
-        # all that it said has come when its last line has: something that it left running may hold
-        # the other end of `out` for ever, and after a MiB of output there is no such line
+        # Its output is complete once its last line is there. A process that it left running may hold
+        # the other end of `out` for ever, and after a MiB of output there is no such line.
         n=0
         until [ -e tail ] || grep -q "^::$RUN_ID over" out || [ $n -ge 50 ]; do
             sleep 0.1
@@ -54,7 +54,7 @@ while :; do
     sleep 0.2
 done
 if [ "$rc" -ne 0 ]; then
-    # A shutdown ends what runs, which looks like a failure: what comes after it tells.
+    # A shutdown kills the run, which looks like a failure: wait until the node has rebooted.
     n=0
     while [ "$(systemctl is-system-running 2>/dev/null)" = stopping ] && [ $n -lt "$SLICE" ]; do
         sleep 1

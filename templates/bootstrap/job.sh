@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# job.sh RUN_ID: runs ./run; keeps the first MiB and the last 64 KiB of what it says, and its status.
-# Another run may have taken its place before it came to anything.
+# job.sh RUN_ID: runs ./run; keeps the first MiB and the last 64 KiB of its output, and its status.
+# Another run may have replaced it before it started.
 read -r _ _ mine <id && [ "$mine" = "$1" ] || exit 0
 printf '%-10s\n' $$ 1<>pid
 {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
 # Sent in front of every fragment. Lines that begin with '::' are for gpuprov.
-# A home may be shared by many nodes (NFS): what runs and what was done is kept for each of them.
+# Many nodes may share a home folder (NFS): running and finished steps are recorded per node.
 # shellcheck disable=SC2034 # the fragments use it
 NODE_DIR=$HOME/.gpuprov/nodes/$(uname -n)-$(cat /etc/machine-id 2>/dev/null)
 say() { printf '::progress %s\n' "$*"; }
@@ -13,7 +13,7 @@ fail() {
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 # A process that has ended and was not collected has no command line.
 runs() { [ -n "$(tr -d '\0' 2>/dev/null <"/proc/$1/cmdline")" ]; } 2>/dev/null
-# Ends a process and its whole group, also what sudo started in it. Status 1: it is still there.
+# Kills a process and its whole group, also processes that sudo started in it. Status 1: it still runs.
 end_group() {
     for signal in TERM KILL; do
         kill -s $signal -- "-$1" 2>/dev/null
@@ -27,9 +27,9 @@ end_group() {
     done
     ! runs "$1"
 }
-# A check of a person's own: quiet, without stdin, bounded.
+# Runs a user's own check: without output and stdin, with a time limit.
 holds() { timeout -k 5 "${CHECK_S:-60}" sh -c "$1" </dev/null >/dev/null 2>&1; }
-# Says which of the folders given lie on a full disk.
+# Prints the mount points of the given folders whose disk is full.
 full_disks() {
     df -Pk "$@" 2>/dev/null | awk 'NR > 1 && $4 < 1024 && !seen[$6]++ { print $6 }'
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Packages are installed. PACKAGES: names apart by blanks, or name=version; REFUSAL: "" or why nothing
+# Installs packages. PACKAGES: names or name=version, separated by blanks; REFUSAL: "" or the reason why nothing
 # may be installed here; BUDGET: seconds to wait for locks.
-# A system of rpm's may hold an apt-get or dpkg too, but then dpkg has no packages.
+# An rpm system may have apt-get or dpkg too, but then dpkg has no packages.
 is_apt() { command -v apt-get >/dev/null 2>&1 && [ -s /var/lib/dpkg/status ]; }
 installed() {
     want=${1%%=*} version=
@@ -38,8 +38,8 @@ probe() {
     fi
     return 10
 }
-# One run of the package manager, again while somebody else holds its lock. Output goes to $log too.
-# The words are those of apt and dpkg, of dnf 4 and rpm, of dnf 5, and of yum 3.
+# Runs the package manager, and repeats it while another process holds its lock. Its output also goes to $log.
+# The patterns are messages of apt and dpkg, of dnf 4 and rpm, of dnf 5, and of yum 3.
 patiently() {
     while :; do
         "$@" >"$log" 2>&1
@@ -70,10 +70,10 @@ said() {
     [ -z "$full" ] || fail "the disk is full ($full)"
     line=$(grep -E "$2" "$log" | head -n 1)
     [ -n "$line" ] || line=$(grep . "$log" | tail -n 1)
-    fail "$1 said: $line"
+    fail "$1 reported: $line"
 }
 with_apt() {
-    # what a reboot or a lost power cut in two is put right first
+    # first repair an installation that a reboot or power loss interrupted
     if [ -n "$(root dpkg --audit 2>/dev/null | head -n 1)" ] || [ -n "$(ls /var/lib/dpkg/updates 2>/dev/null)" ]; then
         say 'finishes an interrupted installation'
         patiently root env DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg --force-confdef --force-confold --configure -a ||
@@ -97,11 +97,11 @@ with_apt() {
         apt install $PACKAGES || said apt-get '^E: '
     fi
 }
-# Left alone, dnf waits for a lock for ever, unseen.
+# Without exit_on_lock dnf waits for a lock for ever and prints nothing.
 run_dnf() {
     patiently root env LC_ALL=C "$dnf" -y --setopt=exit_on_lock=1 "$@"
 }
-# Why dnf failed, on one line: its error with the lines that belong to it, and what could not be downloaded.
+# The reason why dnf failed, on one line: its error, the lines that belong to it, and the failed download.
 dnf_said() {
     awk '
         !why && match($0, /(Curl error|Status code|HTTP Error).*/) {
@@ -139,7 +139,7 @@ with_dnf() {
     # shellcheck disable=SC2046
     set -- $(printf '%s\n' "$PACKAGES" | tr '=' '-')
     run_dnf install "$@" && return
-    # a list that the image brought may be old
+    # the image's package list may be old
     grep -Eq 'Status code: 404|No match for argument|No package .* available' "$log" || dnf_said
     say 'updates the package lists'
     run_dnf clean expire-cache || dnf_said
@@ -151,5 +151,5 @@ apply() {
 }
 verify() {
     left=$(missing)
-    [ -z "$left" ] || fail "the package manager ended well, but$left is not installed"
+    [ -z "$left" ] || fail "the package manager reported success, but$left is not installed"
 }

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Starts a step so that it outlives the connection. STEP: its folder; HASH: of what it does; RUN_ID:
-# this run; JOB, WRAP: the scripts. Says which run is going now: this one, or one of an earlier gpuprov
-# that does the same. Places for pid and status are taken before, so that a full disk cannot hide them.
+# Starts a step so that it outlives the connection. STEP: its folder; HASH: of its script; RUN_ID: this run;
+# JOB, WRAP: the scripts. Prints the run that is active now: this one, or an equal one that an earlier gpuprov
+# started. Files for pid and status are created first, so that a full disk cannot hide them.
 umask 077
 d=$NODE_DIR/steps/$STEP
 because() { full_disks "$HOME" | sed 's/^/: the disk is full: /'; }
 said=$(mkdir -p "$d" 2>&1) && cd "$d" || fail "cannot make $d: ${said##*: }$(because)"
-# When the answer was lost and gpuprov asks again, the first start may still be at it. The lock goes
-# away with this script; where there is none to be had (some file systems) it is done without.
+# After a lost reply gpuprov sends this again while the first start may still run. The lock ends with this
+# script. Some file systems have no locks; the step starts without one there.
 { true >lock; } 2>/dev/null || fail "cannot write in $d$(because)"
 exec 9>lock
 if command -v flock >/dev/null 2>&1; then flock -w 20 9; fi
 boot=$(cat /proc/sys/kernel/random/boot_id)
 alive() { read -r p <pid && grep -q "$1" "/proc/${p:-x}/cmdline" 2>/dev/null; }
 if [ -s id ] && read -r old_hash old_boot old_run <id; then
-    # asked again because the answer was lost; whether a reboot has cut the run is follow.sh's to say
+    # sent again because the reply was lost; follow.sh reports whether a reboot interrupted the run
     if [ "$old_run" = "$RUN_ID" ]; then
         printf '::run %s\n' "$old_run"
         exit 0
@@ -25,7 +25,7 @@ if [ -s id ] && read -r old_hash old_boot old_run <id; then
             printf '::run %s\n' "$old_run"
             exit 0
         fi
-        end_group "$p" || fail 'an earlier form of this step still runs and cannot be ended'
+        end_group "$p" || fail 'an earlier version of this step still runs and cannot be killed'
     fi
 fi
 rm -f out tail tail.new rc pid id run job.sh
@@ -35,7 +35,7 @@ if ! { printf '%s' "$JOB" >run && printf '%s' "$WRAP" >job.sh && printf '%-10s\n
     fail "cannot write in $d$(because)"
 fi
 setsid sh ./job.sh "$RUN_ID" </dev/null >/dev/null 2>&1 9>&- &
-# a busy node takes its time: who asks before the run has said its number would take it for dead
+# on a busy node a poll before the run has written its pid would find it dead
 n=0
 until alive "$RUN_ID" || [ $n -ge 1000 ]; do
     case $(cat rc) in run*) ;; *) break ;; esac

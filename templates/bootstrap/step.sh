@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# A step of the user's own. RUN: its script; CHECK: its check or ""; HASH: of both; MARK: where it is
-# noted that a step without a check has run. Secrets are in the environment.
+# Runs a step of the user. RUN: its script; CHECK: its check or ""; HASH: of both; MARK: the file that records that a
+# step without a check has run. Secrets are in the environment.
 probe() {
     if [ -n "$CHECK" ]; then
         holds "$CHECK" && return 0
@@ -11,7 +11,7 @@ probe() {
     return 10
 }
 apply() {
-    # an earlier step may have made this one needless, or an earlier gpuprov's run of it has ended by now
+    # an earlier step, or a run that an earlier gpuprov started, may have done this one by now
     if probe; then
         echo '::unchanged'
         return 0
@@ -29,11 +29,11 @@ apply() {
 }
 verify() {
     if [ -n "$CHECK" ]; then
-        holds "$CHECK" || fail "ran, but its check does not hold: $CHECK"
+        holds "$CHECK" || fail "ran, but its check still fails: $CHECK"
         return 0
     fi
     mkdir -p "$NODE_DIR/marks" && printf '%s\n' "$HASH" >"$NODE_DIR/marks/$MARK.new" &&
         sync "$NODE_DIR/marks/$MARK.new" &&
         mv "$NODE_DIR/marks/$MARK.new" "$NODE_DIR/marks/$MARK" ||
-        fail 'ran, but that could not be noted: is the disk full?'
+        fail 'ran, but its mark could not be written: check that the disk has free space'
 }

@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# deadline.sh CONFIG: ends this node at its deadline, without anybody's help and without credentials.
+# deadline.sh CONFIG: powers off this node at its deadline, without gpuprov and without credentials.
 # CONFIG sets EXPIRES (wall clock, seconds since the epoch), TTL and GRACE (seconds of use), and may
 # set TICK, FORCE_AFTER, SYSRQ_AFTER, STATE. Used time is monotonic and is kept in a file that
-# survives reboots; the wall clock counts only while it is known to be right. MACHINE: whose time this is.
+# survives reboots. The wall clock counts only while it is synchronized. MACHINE: the machine that CONFIG is for.
 set -u
 TICK=30 FORCE_AFTER=90 SYSRQ_AFTER=60 HOLD=300 STATE=/var/lib/gpuprov/deadline-used MACHINE=
 # shellcheck disable=SC1090
 . "$1"
 
-# An image that was made of another node brought this along: cloud-init puts this node's own in its
-# place soon. If it does not, what is here holds.
+# An image of another node contains that node's CONFIG. cloud-init replaces it soon; if it does not, this
+# CONFIG stays in force.
 if [ "$MACHINE" != "$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)" ]; then sleep "$HOLD"; fi
 
-# In place and at a fixed width: no new block is needed, so a full disk does not stop the count.
+# Overwrites in place with a fixed width: that needs no new block, so a full disk does not stop the count.
 remember() { printf '%012d\n' "$used" 1<>"$STATE"; } 2>/dev/null
 
 clock_is_right() {
@@ -25,7 +25,7 @@ clock_is_right() {
 uptime_s() { read -r up _ </proc/uptime; up=${up%%.*}; }
 
 end_node() {
-    echo "gpuprov: this node ends now: $1"
+    echo "gpuprov: this node powers off now: $1"
     poweroff &
     sleep "$FORCE_AFTER"
     poweroff -f &
@@ -43,7 +43,7 @@ if [ -r "$STATE" ]; then
     *) used=$(echo "$text" | sed 's/^0*\(.\)/\1/') ;;
     esac
 fi
-# A start costs one tick, so that a node that reboots all the time ends as well.
+# A start counts as one tick, so that a node that keeps rebooting powers off too.
 uptime_s
 if [ "$up" -lt "$TICK" ]; then used=$((used + up)); else used=$((used + TICK)); fi
 last=$up
@@ -51,7 +51,7 @@ remember
 
 while :; do
     if [ "$used" -ge $((TTL + GRACE)) ]; then
-        end_node "it was used for $used s, $TTL s were asked for"
+        end_node "it was used for $used s, its ttl is $TTL s"
     fi
     if [ "$(date +%s)" -ge "$EXPIRES" ] && clock_is_right; then
         end_node "its deadline has passed"

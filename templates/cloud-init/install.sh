@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Run by cloud-init's bootcmd, before sshd, at every boot, or once by bootstrap: puts the node's own end in place. What an
-# earlier boot of the same instance counted is kept; what a baked image brought along is not.
+# Installs the node's own deadline. cloud-init's bootcmd runs it before sshd at every boot, or bootstrap runs it once.
+# Time that an earlier boot of the same instance counted is kept; time from a baked image is dropped.
 umask 022
 mkdir -p /etc/gpuprov /var/lib/gpuprov
 id="$UID_ ${INSTANCE_ID:-}"
@@ -21,7 +21,7 @@ systemctl daemon-reload
 systemctl enable gpuprov-deadline.service
 timeout 30 systemctl start gpuprov-deadline.service
 if ! systemctl is-active --quiet gpuprov-deadline.service; then
-    echo 'gpuprov: systemd did not start gpuprov-deadline.service: running it without' >&2
+    echo 'gpuprov: systemd did not start gpuprov-deadline.service: running it without systemd' >&2
     setsid sh /etc/gpuprov/deadline.sh /etc/gpuprov/deadline.conf </dev/null >/dev/null 2>&1 &
 fi
 exit 0

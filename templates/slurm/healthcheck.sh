@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Slurm's HealthCheckProgram: gpuprov's node checks on this node. One that fails is drained with a Reason that
-# begins with "gpuprov:"; one that holds again is resumed, if that Reason is ours and nobody else's. In
+# Slurm's HealthCheckProgram: gpuprov's node checks on this node. A node that fails is drained with a Reason that
+# begins with "gpuprov:". A node that passes again is resumed if it has such a Reason. In
 # slurm.conf: HealthCheckProgram=/etc/slurm/gpuprov/healthcheck.sh, HealthCheckInterval=300.
 # Settings, from /etc/default/gpuprov:
 #   GPUPROV              the program (gpuprov)
-#   GPUPROV_GPU          GPUs that the node must have, "H100:8" (without: those that are there)
-#   GPUPROV_TIME         for the checks (20s; with loading it must stay below GPUPROV_LIMIT)
-#   GPUPROV_LIMIT        seconds until it is given up (45; Slurm kills a health check at 60)
+#   GPUPROV_GPU          GPUs that the node must have, "H100:8" (default: the GPUs found)
+#   GPUPROV_TIME         duration of the checks (20s; with loading it must stay below GPUPROV_LIMIT)
+#   GPUPROV_LIMIT        time limit of the program in seconds (45; Slurm kills a health check at 60)
 #   GPUPROV_DRAIN_ON     fail (default), "fail unknown", "fail degraded unknown"
 #   GPUPROV_CERTIFICATE  file (.json) for a signed certificate, which prolog.sh accepts instead of a check
 #   GPUPROV_PROMETHEUS   file for node_exporter's textfile collector, *.prom
@@ -25,9 +25,9 @@ reason=${said#*|}
 case $state in
 # not known to the controller; rebooting, booting, powered down, in maintenance, reserved for it
 '' | *@ | *^ | *'#' | *'~' | *! | *% | *'$' | boot* | maint* | pow* | fut*) exit 0 ;;
-# jobs are there: checks would take the GPUs away from them
+# jobs run: checks would compete with them for the GPUs
 alloc* | mix* | comp* | drng*) exit 0 ;;
-# somebody else took it out: not ours to look at
+# another program or an administrator took it out: leave it alone
 drain* | down* | fail*) case $reason in gpuprov:*) ;; *) exit 0 ;; esac ;;
 esac
 
@@ -43,14 +43,14 @@ case $code in
 127) verdict=unknown line="unknown: there is no ${GPUPROV:-gpuprov} on this node" ;;
 *) verdict=unknown ;;
 esac
-line=$(printf '%.200s' "${line:-unknown: exit status $code without a word}" | LC_ALL=C tr -cd ' !#-~')
+line=$(printf '%.200s' "${line:-unknown: exit status $code without output}" | LC_ALL=C tr -cd ' !#-~')
 
 case " ${GPUPROV_DRAIN_ON:-fail} " in
 *" $verdict "*)
   [ "$reason" = "gpuprov: $line" ] || scontrol update NodeName="$node" State=DRAIN Reason="gpuprov: $line"
   ;;
 *)
-  # What could not be told is no reason to give a node back.
+  # An unknown verdict does not return a node to service.
   case $state,$reason,$verdict in
   *,*,unknown) ;;
   drain*,gpuprov:*,* | down*,gpuprov:*,*) scontrol update NodeName="$node" State=RESUME ;;

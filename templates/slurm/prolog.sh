@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Slurm's Prolog: no job begins on a node that gpuprov has not proven. A certificate of this very machine and
-# boot is enough (milliseconds); without one the node checks run. A node that fails is drained with a Reason
-# that healthcheck.sh takes back, and the job goes back to the queue (exit 1). In slurm.conf:
+# Slurm's Prolog: no job begins on a node that gpuprov has not validated. A certificate of this machine and boot is
+# enough (milliseconds); without one the node checks run. A node that fails is drained with a Reason that
+# healthcheck.sh clears later, and the job goes back to the queue (exit 1). In slurm.conf:
 # Prolog=/etc/slurm/gpuprov/prolog.sh, PrologFlags=Alloc, SchedulerParameters=nohold_on_prolog_fail.
 # Settings, from /etc/default/gpuprov: those of healthcheck.sh, and
-#   GPUPROV_PROLOG_TIME  for the checks where there is no certificate (10s)
-#   GPUPROV_REFUSE_ON    fail (default), "fail unknown": what keeps a job from this node
+#   GPUPROV_PROLOG_TIME  duration of the checks without a certificate (10s)
+#   GPUPROV_REFUSE_ON    fail (default), "fail unknown": the verdicts that keep a job from this node
 set -u
 # shellcheck disable=SC1091
 [ ! -r /etc/default/gpuprov ] || . /etc/default/gpuprov
@@ -30,7 +30,7 @@ case $code in
 esac
 case " ${GPUPROV_REFUSE_ON:-fail} " in
 *" $verdict "*)
-  line=$(printf '%.200s' "${line:-$verdict: exit status $code without a word}" | LC_ALL=C tr -cd ' !#-~')
+  line=$(printf '%.200s' "${line:-$verdict: exit status $code without output}" | LC_ALL=C tr -cd ' !#-~')
   scontrol update NodeName="$node" State=DRAIN Reason="gpuprov: $line"
   exit 1
   ;;

@@ -136,7 +136,7 @@ def test_a_node_without_user_data_gets_its_own_end(node):
 
 def test_a_node_that_would_not_end_is_not_handed_over(node):
     node.host.put("/etc/gpuprov", "in the way of the folder")
-    node.run("--ends-itself", "36000", error="would not end by itself")
+    node.run("--ends-itself", "36000", error="would not power off at its deadline")
 
 
 def test_first_run_applies_second_does_nothing(node):
@@ -178,18 +178,18 @@ def test_a_check_that_an_earlier_step_made_true_is_not_run(node):
 def test_a_version_of_a_package(node):
     assert node.run("--package", "gp-two=2.1-1").result["applied"] == 2
     assert node.run("--package", "gp-two=2.1-1").result["applied"] == 0
-    node.run("--package", "gp-two=9", error="step 'packages': apt-get said: E: Version '9' for 'gp-two'")
+    node.run("--package", "gp-two=9", error="step 'packages': apt-get reported: E: Version '9' for 'gp-two'")
 
 
 def test_a_package_that_is_not_there(node):
-    node.run("--package", "gp-none", error="test/1: step 'packages': apt-get said: E: Unable to locate "
+    node.run("--package", "gp-none", error="test/1: step 'packages': apt-get reported: E: Unable to locate "
              "package gp-none")
 
 
 def test_a_package_that_breaks(node):
-    node.run("--package", "gp-broken", error="step 'packages': apt-get said: E: ")
+    node.run("--package", "gp-broken", error="step 'packages': apt-get reported: E: ")
     # an installation that ended half way is put right first, and says so when it cannot be
-    node.run("--package", "gp-one", error="step 'packages': dpkg --configure -a said: dpkg: error")
+    node.run("--package", "gp-one", error="step 'packages': dpkg --configure -a reported: dpkg: error")
 
 
 def test_packages_refused(node):
@@ -219,11 +219,11 @@ def test_dpkg_lock_held(node):
 
 def test_failing_steps_say_why(node):
     out = node.run(*node.step("bad", "echo first; echo it went wrong >&2; exit 7\n"),
-                   error="test/1: step 'bad': ended with status 7; it last said: it went wrong")
+                   error="test/1: step 'bad': ended with status 7; its last output: it went wrong")
     assert out.result["rc"] == -8
     node.run(*node.step("mid", "false\necho not reached\n"), error="ended with status 1")
     node.run(*node.step("unproven", "true\n", "test -e /nowhere"),
-             error="step 'unproven': ran, but its check does not hold: test -e /nowhere")
+             error="step 'unproven': ran, but its check still fails: test -e /nowhere")
     node.run(*node.step("own", "#!/usr/bin/python3\nraise SystemExit(9)\n"), error="ended with status 9")
     node.run(*node.step("told", "echo '::error no licence found'; exit 1\n"), error="step 'told'")
 
@@ -235,7 +235,7 @@ def test_progress_lines(node):
 
 def test_huge_output(node):
     out = node.run(*node.step("loud", "yes | head -c 100000000; echo; echo the end >&2; exit 4\n"),
-                   error="ended with status 4; it last said: the end")
+                   error="ended with status 4; its last output: the end")
     assert len(out.log) < 1000
     used = node.host.sh("du -sk /home/ops/.gpuprov/nodes").stdout.split()[0]
     assert int(used) < 2000
@@ -244,9 +244,9 @@ def test_huge_output(node):
 def test_a_step_that_never_ends(node):
     node.run()  # all of the time below is the step's
     out = node.run("--deadline-s", "5", *node.step("never", "echo begins; sleep 1000 & yes\n"),
-                   error="step 'never': did not end in its time and was ended")
+                   error="step 'never': did not finish in time and was killed")
     assert out.result["rc"] == -8
-    assert "; it last said: y" in out.result["error"]
+    assert "; its last output: y" in out.result["error"]
     assert node.host.sh("pgrep -x 'yes|sleep'", check=False).stdout == ""
 
 
@@ -267,7 +267,7 @@ def test_lost_connection_in_the_middle(node):
     def cut(lines):
         saw(lines, "begins")
         node.host.drop_connections()
-        saw(lines, "connects again")
+        saw(lines, "reconnects")
         node.host.put("/go", "")
     out = node.run(*node.step("long", "echo begins; echo x >> ~/runs; until [ -e /go ]; do sleep .1; done\n"
                               "echo ends\n"), during=cut)
@@ -404,7 +404,7 @@ def test_a_home_where_nothing_runs(node):
     node.host.sh(mount + "; mkdir -p /home/ops/.ssh; echo '%s' > /home/ops/.ssh/authorized_keys; "
                  "chown -R ops:ops /home/ops/.ssh" % (node.lab.key.parent / "key.pub").read_text().strip())
     for _ in range(2):
-        node.run(error="step 'agent': gpuprov-agent is there but cannot be run (status 126): "
+        node.run(error="step 'agent': gpuprov-agent is on the node but cannot be run (status 126): "
                  "'/home/ops' is mounted noexec")
     node.host.sh("mount -o remount,exec /home/ops")
     node.run()
@@ -439,14 +439,14 @@ def test_secrets_are_not_to_be_seen(node):
 def test_driver_is_looked_for_only_with_a_gpu(node):
     node.run("--gpu", "1", "--image", "debian-12", error="test/1: no driver: image debian-12 has none")
     node.host.put("/usr/local/bin/nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n", 0o755)
-    node.run("--gpu", "1", "--image", "debian-12", error="nvidia-smi said: NVIDIA-SMI has failed")
+    node.run("--gpu", "1", "--image", "debian-12", error="nvidia-smi reported: NVIDIA-SMI has failed")
     node.host.put("/usr/local/bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: stand-in'\n", 0o755)
     node.run("--gpu", "1", "--image", "debian-12")
 
 
 def test_another_architecture(node):
     node.host.put("/usr/local/bin/uname", "#!/bin/sh\necho aarch64\n", 0o755)
-    node.run(error="test/1: step 'agent': this machine is aarch64, and this gpuprov carries agents for x86_64 only")
+    node.run(error="test/1: step 'agent': this node is aarch64, and this gpuprov contains agents for x86_64 only")
     assert not node.host.file("/home/ops/.gpuprov").exists()
 
 

@@ -39,7 +39,7 @@ def test_no_gzip(node):
 @pytest.mark.parametrize("tool", ["sha256sum", "setsid"])
 def test_a_tool_is_missing(node, tool):
     node.host.sh("rm /usr/bin/" + tool)
-    node.run(error="test/1: looking at the node: it has no '%s', which gpuprov needs there" % tool)
+    node.run(error="test/1: probing the node: it has no '%s', which gpuprov requires: install it" % tool)
 
 
 @pytest.mark.parametrize("value", [
@@ -84,7 +84,7 @@ def test_a_login_shell_that_is_not_sh(node):
 @pytest.mark.parametrize("shell,said", [("/bin/false", "status 1"), ("/usr/sbin/nologin", "status 1")])
 def test_a_login_shell_that_lets_nobody_in(node, shell, said):
     node.host.sh("usermod -s %s ops" % shell)
-    node.run(error="test/1: looking at the node: its shell did not answer as a POSIX sh does: " + said)
+    node.run(error="test/1: probing the node: its shell did not answer as a POSIX sh does: " + said)
 
 
 def test_an_account_that_is_locked_out_by_its_command(node):
@@ -107,7 +107,7 @@ def test_an_sshd_that_allows_one_of_everything(node):
     def cut(lines):
         test_bootstrap.saw(lines, "begins")
         node.host.drop_connections()
-        test_bootstrap.saw(lines, "connects again")
+        test_bootstrap.saw(lines, "reconnects")
         node.host.put("/go", "")
     step_and_package(node)
     node.run(*node.step("long", "echo begins; until [ -e /go ]; do sleep .1; done\n"), during=cut)
@@ -119,7 +119,7 @@ def test_what_looks_at_the_node_is_killed(node):
     check = "test -e ~/ready && exit; test -e ~/killed || { touch ~/killed; %s }; false" % killer
     out = node.run(*node.step("s", "echo x >> ~/runs; touch ~/ready\n", check))
     assert out.result["applied"] == 2 and node.host.file("/home/ops/runs").read_text() == "x\n"
-    node.run(*node.step("s", "true\n", killer + "false"), error="was ended by signal TERM on the node")
+    node.run(*node.step("s", "true\n", killer + "false"), error="was killed by signal TERM on the node")
 
 
 def test_what_follows_a_step_is_killed(node):
@@ -131,7 +131,7 @@ def test_what_follows_a_step_is_killed(node):
             test_bootstrap.labs.wait_for("it to be followed", lambda: node.host.sh(
                 "pkill -TERM -x -f 'sh -s'", check=False).returncode == 0, 20)
             test_bootstrap.labs.wait_for("a new connection", lambda n=n: sum(
-                "connects again" in line for line in lines) > n, 20)
+                "reconnects" in line for line in lines) > n, 20)
         node.host.put("/home/ops/go", "", uid=1000)
     node.run(*node.step("s", run), during=kill)
     assert node.host.file("/home/ops/runs").read_text() == "x\n"

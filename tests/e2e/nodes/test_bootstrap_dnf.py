@@ -71,26 +71,26 @@ def test_first_run_installs_second_does_nothing(node):
     assert node.run("--package", "gp-two-2.1-1", "--package", "gp-one=1.0").result["applied"] == 0
     node.host.sh("rpm -e gp-two gp-one")
     assert node.run("--package", "gp-two=2.1-1", "--package", "gp-one-1.0").result["applied"] == 1
-    node.run("--package", "gp-two=9", error="step 'packages': dnf said: Error: Unable to find a match: gp-two-9")
+    node.run("--package", "gp-two=9", error="step 'packages': dnf reported: Error: Unable to find a match: gp-two-9")
 
 
 def test_packages_that_cannot_be_installed(node):
     node.run("--package", "gp-one", "--package", "gp-none",
-             error="test/1: step 'packages': dnf said: Error: Unable to find a match: gp-none")
+             error="test/1: step 'packages': dnf reported: Error: Unable to find a match: gp-none")
     assert node.host.sh("rpm -q gp-one", check=False).returncode != 0
-    node.run("--package", "gp-orphan", error="dnf said: Error: Problem: conflicting requests - nothing provides "
+    node.run("--package", "gp-orphan", error="dnf reported: Error: Problem: conflicting requests - nothing provides "
              "gp-nowhere needed by gp-orphan-1.0-1.noarch")
-    node.run("--package", "gp-broken", error="dnf said: Error in PREIN scriptlet in rpm package gp-broken")
+    node.run("--package", "gp-broken", error="dnf reported: Error in PREIN scriptlet in rpm package gp-broken")
 
 
 def test_repository_down(node):
     down = "baseurl=http://10.77.0.1:8081"
     node.host.sh("sed -i 's|^baseurl=.*|%s|' /etc/yum.repos.d/test.repo" % down)
     # skipped when unavailable, as Fedora has it
-    node.run("--package", "gp-one", error="step 'packages': dnf said: Error: Unable to find a match: gp-one "
+    node.run("--package", "gp-one", error="step 'packages': dnf reported: Error: Unable to find a match: gp-one "
              "(Curl error (7): Couldn't connect to server for http://10.77.0.1:8081/repodata/repomd.xml)")
     node.host.sh("echo skip_if_unavailable=0 >>/etc/yum.repos.d/test.repo")
-    node.run("--package", "gp-one", error="step 'packages': dnf said: Error: Failed to download metadata for repo "
+    node.run("--package", "gp-one", error="step 'packages': dnf reported: Error: Failed to download metadata for repo "
              "'test': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried "
              "(Curl error (7): Couldn't connect to server for http://10.77.0.1:8081/repodata/repomd.xml)")
 

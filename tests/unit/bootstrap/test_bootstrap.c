@@ -210,8 +210,8 @@ static void errors_name_node_and_step(void **state) {
     struct fixture f;
     struct gp_error err = {0};
     fixture_make(&f);
-    assert_int_equal(boot_fail(&f.link, "packages", &err, "apt-get said:\nE: no"), -GP_EBOOTSTRAP);
-    assert_string_equal(err.msg, "llm/1: step 'packages': apt-get said: E: no");
+    assert_int_equal(boot_fail(&f.link, "packages", &err, "apt-get reported:\nE: no"), -GP_EBOOTSTRAP);
+    assert_string_equal(err.msg, "llm/1: step 'packages': apt-get reported: E: no");
     assert_int_equal(err.domain, GP_D_NODE);
     fixture_clear(&f);
 }
