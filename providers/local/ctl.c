@@ -172,7 +172,7 @@ static void create_step(struct holder *h, struct holder_client *c) {
     for (int s = c->slot_first; s < c->slot_first + c->slot_count; s++) {
         struct local_node *n = nodes_at(h, s);
         if (n == NULL || n->state == LOCAL_FAILED) {
-            snprintf(why, sizeof why, "node %d: %s", s, n ? n->why : "was ended meanwhile");
+            snprintf(why, sizeof why, "node %d: %s", s, n ? n->why : "was destroyed meanwhile");
             create_failed(h, c, why);
             return;
         }
@@ -182,7 +182,7 @@ static void create_step(struct holder *h, struct holder_client *c) {
         c->creating = false;
         say_json(c, json_pack("{s:o}", "nodes", nodes_json(h)));
     } else if (clock_left_ms(c->deadline_ms) == 0) {
-        create_failed(h, c, "the nodes' set-up took longer than 20 s: is the machine overloaded?");
+        create_failed(h, c, "the nodes' set-up took longer than 20 s: check the load of the machine");
     }
 }
 
@@ -207,7 +207,7 @@ static void answer(struct holder *h, struct holder_client *c) {
         if (n != NULL) nodes_end(h, n);
         say(c, "ok\n");
     } else {
-        say_error(c, "not understood");
+        say_error(c, "unknown request");
     }
 }
 

@@ -46,7 +46,7 @@ int local_decode_claim(const json_t *j, const char *path, struct local_claim *re
     else if (!number(j, "created", 1, TIME_MAX_S, &created)) bad = "created";
     else if (!number(j, "expires", 1, TIME_MAX_S, &expires)) bad = "expires";
     if (bad != NULL)
-        return gp_fail(err, GP_EIO, "'%s' is no claim of a local stack: its '%s' has not the form", path, bad);
+        return gp_fail(err, GP_EIO, "'%s' is not the claim of a local stack: its '%s' is malformed", path, bad);
     *ret = (struct local_claim){.owner = xstrdup(owner),
                                 .name = xstrdup(name),
                                 .uid = xstrdup(uid),
@@ -79,7 +79,7 @@ int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_err
     if (base == NULL || base[0] != '/' || !form_uid(uid) || !form_stack(name) ||
         !number(j, "created", 1, TIME_MAX_S, &created) || !number(j, "expires", 1, TIME_MAX_S, &expires) ||
         !small(j, "nodes", 1, LOCAL_SLOTS_MAX, &nodes))
-        return gp_fail(err, GP_EUSAGE, "the holder's input has not its form");
+        return gp_fail(err, GP_EUSAGE, "the holder's input is malformed");
     ret->base = xstrdup(base);
     ret->uid = xstrdup(uid);
     ret->name = xstrdup(name);
@@ -126,7 +126,7 @@ int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, 
     else if (!small(j, "gpus", 0, GPUS_MAX, &n.gpus)) bad = "gpus";
     else if (!number(j, "created", 1, TIME_MAX_S, &n.created_s)) bad = "created";
     if (bad != NULL)
-        return gp_fail(err, GP_EPROTO, "the holder of stack %s tells of a node whose '%s' has not the form", uid, bad);
+        return gp_fail(err, GP_EPROTO, "the holder of stack %s lists a node whose '%s' is malformed", uid, bad);
     if (n.why == NULL) n.why = "";
     *ret = n;
     return 0;
@@ -151,8 +151,8 @@ int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_err
     else if (!is_one_line(w.login_pubkey, 16384)) bad = "login_pubkey";
     if (bad != NULL)
         return gp_fail(err, GP_EUSAGE,
-                       "the nodes that are wanted cannot be (a local stack has at most %d): "
-                       "'%s' has not the form",
+                       "the requested nodes are not possible (a local stack has at most %d): "
+                       "'%s' is malformed",
                        LOCAL_SLOTS_MAX, bad);
     *ret = w;
     return 0;

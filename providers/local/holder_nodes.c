@@ -247,8 +247,8 @@ static int look_at_slot(struct holder *h, int slot, const char *token, bool *ret
     }
     if (strcmp(n->token, token) != 0)
         return gp_fail(err, GP_EEXISTS,
-                       "node %d is there already, from another launch (%s): list and "
-                       "go on with it",
+                       "node %d already exists, from another launch (%s): list and "
+                       "continue with it",
                        slot, n->id);
     *ret_have = true;
     return 0;

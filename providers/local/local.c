@@ -325,7 +325,7 @@ static int local_create(struct provider *p, const struct create_req *req, struct
     if (r == 0 && strcmp(c.uid, req->stack->uid) != 0) r = -GP_ENOTFOUND;
     if (r == -GP_ENOTFOUND) {
         gp_error_clear(&why);
-        gp_fail(&why, GP_ENOTFOUND, "local stack '%s' was ended meanwhile", req->stack->name);
+        gp_fail(&why, GP_ENOTFOUND, "local stack '%s' was destroyed meanwhile", req->stack->name);
     }
     if (r == 0) r = ask_for_nodes(l, &c, body, &made, &why);
     if (r == 0) {
@@ -350,7 +350,7 @@ static void list_without_holder(const struct local_claim *c, struct resource_lis
     GP_AUTO_FREE char *record = fs_join(c->dir, "holder.json");
     if (local_claim_read(c->dir, &now, NULL) != 0 || strcmp(now.uid, c->uid) != 0) return;
     bool ran = fs_exists(record);
-    push_holder(c, ran ? RES_STOPPED : RES_PENDING, ran ? "its process is gone, its folder is still there" : "", ret);
+    push_holder(c, ran ? RES_STOPPED : RES_PENDING, ran ? "its process is gone, its folder still exists" : "", ret);
 }
 
 /* One whose answer was lost may be at its end: its sockets close a moment before it is dead. */
@@ -431,7 +431,7 @@ static int end_node(const struct local_claim *c, const char *id, struct gp_error
     if (alive < 0) return 0;
     int r = local_ask(c->dir, line, clock_deadline(LIST_MS), NULL, &answer, &why);
     if (r == 0 || is_dying(alive)) return 0;
-    return gp_fail(err, GP_EIO, "could not end node %s: %s", id, why.msg);
+    return gp_fail(err, GP_EIO, "could not destroy node %s: %s", id, why.msg);
 }
 
 static int end_stack(struct local *l, const struct local_claim *c, struct gp_error *err) {

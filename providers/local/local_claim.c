@@ -89,7 +89,8 @@ int local_lock(const char *base, int64_t deadline_ms, const struct gp_cancel *ca
         if (errno != EWOULDBLOCK && errno != EINTR)
             return gp_fail_errno(err, GP_EIO, errno, "could not lock '%s'", base);
         if (clock_left_ms(deadline_ms) == 0)
-            return gp_fail(err, GP_ETIMEOUT, "another gpuprov works on local stacks and holds '%s'", base);
+            return gp_fail(err, GP_ETIMEOUT, "another gpuprov works on local stacks and locks '%s': try again later",
+                           base);
         int r = gp_sleep(LOCK_STEP_MS, cancel, err);
         if (r != 0) return r;
     }
@@ -179,7 +180,7 @@ char *local_cgroup(const char *uid) {
 }
 
 int local_remove(const char *base, const char *dir, const char *uid, struct gp_error *err) {
-    if (!form_uid(uid)) return gp_fail(err, GP_EIO, "'%s' is no stack's uid: nothing is removed", uid);
+    if (!form_uid(uid)) return gp_fail(err, GP_EIO, "'%s' is not the uid of a stack: nothing is removed", uid);
     GP_AUTO_FREE char *dead = xasprintf("%s/.dead-%s", base, uid);
     GP_AUTO_FREE char *cgroup = local_cgroup(uid);
     if (cgroup != NULL)

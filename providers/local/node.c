@@ -313,7 +313,7 @@ static int enter_root(const struct holder *h, const struct local_node *n, struct
     for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(own); i++) {
         struct stat st; /* the node's root may have put anything there since */
         if (fstatat(root, own[i], &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode))
-            r = gp_fail(err, GP_EENV, "its folder '/%s' is gone: end this node", own[i]);
+            r = gp_fail(err, GP_EENV, "its folder '/%s' is gone: destroy this node", own[i]);
     }
     if (r == 0) r = mount_files(h, n, root, err);
     GP_AUTO_FREE char *dev = fs_join(at, "dev");

@@ -42,14 +42,14 @@ static int check_gpus(const struct spec *spec, struct str *models, struct gp_err
     int have = local_gpu_count(), want = spec->nodes * spec->gpu.count;
     if (have < want) {
         gp_fail(err, GP_ECAPACITY,
-                "the spec wants %d GPU%s (%d node%s with %d each), this machine has "
+                "the spec requires %d GPU%s (%d node%s with %d each), this machine has "
                 "%d",
                 want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s", spec->gpu.count, have);
         return refuse(err, GP_ECAPACITY);
     }
     gpu_models(models);
     if (spec->gpu.model != NULL && models->len > 0 && strcasestr(models->s, spec->gpu.model) == NULL) {
-        gp_fail(err, GP_ECAPACITY, "the spec wants %s, this machine's GPUs are %.200s", spec->gpu.model, models->s);
+        gp_fail(err, GP_ECAPACITY, "the spec requires %s, this machine's GPUs are %.200s", spec->gpu.model, models->s);
         return refuse(err, GP_ECAPACITY);
     }
     return 0;
@@ -67,7 +67,7 @@ static int check_machine(const struct spec *spec, struct gp_error *err) {
         return refuse(err, GP_EENV);
     }
     if (spec->packages.n > 0 && !local_packages_ok(&why)) {
-        gp_fail(err, GP_EENV, "%s: run with sudo, or take 'bootstrap.packages' out", why);
+        gp_fail(err, GP_EENV, "%s: run with sudo, or remove 'bootstrap.packages'", why);
         return refuse(err, GP_EENV);
     }
     if (spec->nodes > LOCAL_SLOTS_MAX) {

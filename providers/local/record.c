@@ -91,7 +91,7 @@ int local_holder_kill(const char *dir, int64_t deadline_ms, struct gp_error *err
     GP_AUTO_FD int fd = local_holder_pidfd(dir);
     if (fd < 0) return 0;
     if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) != 0 && errno != ESRCH)
-        return gp_fail_errno(err, GP_EAUTH, errno, "could not end the holder of '%s'", dir);
+        return gp_fail_errno(err, GP_EAUTH, errno, "could not kill the holder of '%s'", dir);
     struct gp_error late = {0};
     if (gp_wait_fd(fd, POLLIN, deadline_ms, NULL, NULL, &late) == 0) return 0;
     return gp_fail(err, GP_EBILLED,

@@ -66,7 +66,7 @@ static int clear_ground(const struct holder_config *c, bool *ret_alive, struct g
     int r = local_claim_read(c->dir, &claim, err);
     if (r != 0 || strcmp(claim.uid, c->uid) != 0) {
         if (err != NULL) gp_error_clear(err);
-        return gp_fail(err, GP_ENOTFOUND, "local stack '%s' was ended meanwhile", c->name);
+        return gp_fail(err, GP_ENOTFOUND, "local stack '%s' was destroyed meanwhile", c->name);
     }
     GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
     *ret_alive = alive >= 0;
