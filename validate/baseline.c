@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The baseline's file: reading, writing, and making it of a report. Judging is baseline_judge.c's. Any
- * thread; two processes that calibrate into one file at once: the last one's file stays, whole. */
+/* Reads, writes and makes the baseline's file; baseline_judge.c judges by it. Any thread. If two processes calibrate
+ * into one file at once, the file of the last one stays, whole. */
 #include "base/gp_base.h"
 
 #include "validate/baseline.h"
@@ -40,7 +40,7 @@ static bool same(const struct baseline_figure *a, const struct baseline_figure *
            str_eq(a->metric, b->metric) && str_eq(a->by, b->by) && a->gpus == b->gpus;
 }
 
-/* In the place of the same one, or at the end. */
+/* Replaces the same figure, or appends. */
 static void put(struct baseline *b, struct baseline_figure f) {
     for (size_t i = 0; i < b->figures.len; i++) {
         if (!same(&b->figures.items[i], &f)) continue;
@@ -51,7 +51,7 @@ static void put(struct baseline *b, struct baseline_figure f) {
     vec_push(&b->figures, f);
 }
 
-/* --- what a figure may be --- */
+/* --- a valid figure --- */
 
 static const struct check_metric_info *known_metric(const struct baseline_figure *f) {
     const struct check_info *info = check_find(f->check);
@@ -60,7 +60,7 @@ static const struct check_metric_info *known_metric(const struct baseline_figure
     return NULL;
 }
 
-/* NVLS is allowed for: whether NCCL used it is not in the file. */
+/* Allows for NVLS: the file does not record whether NCCL used it. */
 static bool plausible(const struct baseline_figure *f, char *why, size_t n) {
     const struct gpu_model *m = gpu_model_by_id(f->model);
     struct gpu_figure_key key = {.check = f->check, .metric = f->metric, .gpus = f->gpus, .nvls = true, .nvlink = true};
@@ -71,15 +71,15 @@ static bool plausible(const struct baseline_figure *f, char *why, size_t n) {
 static int check_figure(const struct baseline *b, const struct baseline_figure *f, struct gp_error *err) {
     const struct check_metric_info *m = known_metric(f);
     char why[400] = "";
-    if (!m) return gp_fail(err, GP_EUSAGE, "%s.%s is no figure of a check of this gpuprov", f->check, f->metric);
+    if (!m) return gp_fail(err, GP_EUSAGE, "no check of this gpuprov has the figure %s.%s", f->check, f->metric);
     if (!str_eq(m->unit, f->unit))
-        return gp_fail(err, GP_EUSAGE, "%s.%s is in %s, not in '%s'", f->check, f->metric, m->unit, f->unit);
+        return gp_fail(err, GP_EUSAGE, "%s.%s: the unit is %s, not '%s'", f->check, f->metric, m->unit, f->unit);
     if (!(f->median > 0) || !(f->mad >= 0) || !isfinite(f->median) || !isfinite(f->mad) || f->n < 1)
         return gp_fail(err, GP_EUSAGE, "%s.%s of %s has no median of measured values", f->check, f->metric, f->model);
     if (!plausible(f, why, sizeof why)) return gp_fail(err, GP_EUSAGE, "%s", why);
     for (size_t i = 0; i < b->figures.len; i++)
         if (&b->figures.items[i] != f && same(&b->figures.items[i], f))
-            return gp_fail(err, GP_EUSAGE, "%s.%s of %s is there twice", f->check, f->metric, f->model);
+            return gp_fail(err, GP_EUSAGE, "%s.%s of %s occurs twice", f->check, f->metric, f->model);
     return 0;
 }
 
@@ -98,14 +98,14 @@ static int read_figure(const json_t *j, struct baseline *b, struct gp_error *err
                                 .median = json_num(j, "median", NAN),
                                 .mad = json_num(j, "mad", NAN)};
     vec_push(&b->figures, f); /* first, so that it is freed whatever follows */
-    if (!*f.model || !*f.driver) return gp_fail(err, GP_EUSAGE, "a figure names no model or no driver");
+    if (!*f.model || !*f.driver) return gp_fail(err, GP_EUSAGE, "a figure has no model or no driver");
     return check_figure(b, &b->figures.items[b->figures.len - 1], err);
 }
 
 static int read_all(const json_t *j, struct baseline *b, struct gp_error *err) {
     const char *schema = json_str(j, "schema", "");
     if (!str_eq(schema, BASELINE_SCHEMA))
-        return gp_fail(err, GP_EUSAGE, "it is no baseline of this version (schema '%s', want '%s')", schema,
+        return gp_fail(err, GP_EUSAGE, "it is not a baseline of this version (schema '%s', expected '%s')", schema,
                        BASELINE_SCHEMA);
     const json_t *figures = json_at(j, "figures");
     if (!json_is_array(figures)) return gp_fail(err, GP_EUSAGE, "it has no list of figures");
@@ -164,7 +164,7 @@ static int refuse(const struct report_node *rn, const struct check_result *c, co
     if (c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !unknown)) return 0;
     GP_AUTO_FREE char *who = rn ? xasprintf("%s/%d", stack, rn->slot) : xstrdup(stack);
     return gp_fail(err, GP_EVALIDATE,
-                   "%s: %s: %s: %s: a baseline is made of sound nodes only, so none was "
+                   "%s: %s: %s: %s: a baseline needs sound nodes only, so none was "
                    "written",
                    who, c->check, verdict_name(c->verdict), c->message);
 }
@@ -176,9 +176,7 @@ static int all_sound(const struct report *r, struct gp_error *err) {
             rc = refuse(&r->nodes.items[i], &r->nodes.items[i].checks.items[k], r->stack, err);
     for (size_t k = 0; rc == 0 && k < r->gang.len; k++) rc = refuse(NULL, &r->gang.items[k], r->stack, err);
     if (rc == 0 && !r->ready)
-        rc = gp_fail(err, GP_EVALIDATE,
-                     "%s is not ready: a baseline is made of sound nodes only, so none "
-                     "was written",
+        rc = gp_fail(err, GP_EVALIDATE, "%s is not ready: a baseline needs sound nodes only, so none was written",
                      r->stack);
     return rc;
 }
@@ -188,7 +186,7 @@ static bool alike(const struct sample *a, const struct sample *b) {
            str_eq(a->by, b->by);
 }
 
-/* One figure of all samples that are like the i-th. */
+/* The figure of all samples with the key of the i-th. */
 static struct baseline_figure figure_of(const struct samples *all, size_t i, const char *date) {
     const struct sample *one = &all->list.items[i];
     GP_AUTO_FREE double *v = xcalloc(all->list.len, sizeof *v);
@@ -215,17 +213,16 @@ static bool is_first(const struct samples *all, size_t i) {
     return true;
 }
 
-/* The new figures alone, each as it must be. */
+/* The new figures alone, each valid. */
 static int gather(const struct samples *all, int64_t when_s, struct baseline *ret, struct gp_error *err) {
     char date[32];
     time_format_utc(date, sizeof date, when_s);
-    date[10] = 0; /* the day */
+    date[10] = 0; /* only the day */
     for (size_t i = 0; i < all->list.len; i++) {
         const struct sample *one = &all->list.items[i];
         if (!*one->model || !*one->driver)
             return gp_fail(err, GP_EVALIDATE,
-                           "%s.%s: gpu.presence did not say which model and driver it was "
-                           "measured on, so no baseline was written",
+                           "%s.%s: gpu.presence did not report the GPU's model and driver, so no baseline was written",
                            one->info->id, one->metric->name);
         if (!is_first(all, i)) continue;
         vec_push(&ret->figures, figure_of(all, i, date));
@@ -243,9 +240,7 @@ int baseline_calibrate(struct baseline *b, struct report *r, size_t *ret_figures
     samples_all(&all, r);
     if (!all.list.len)
         return gp_fail(err, GP_EVALIDATE,
-                       "%s: no check of this run measured a rate of GPUs: there is nothing "
-                       "to calibrate",
-                       r->stack);
+                       "%s: no check of this run measured a rate of GPUs, so no baseline was written", r->stack);
     rc = gather(&all, r->started_s, &made, err);
     if (rc < 0) return rc;
     for (size_t i = 0; i < made.figures.len; i++) put(b, made.figures.items[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds a run's rates against the fleet's own baseline. Can only make a verdict worse. The coordinator's
+/* Compares a run's rates with the fleet's own baseline. Can only make a verdict worse. The coordinator's
  * thread; emits events. */
 #include "base/gp_base.h"
 
@@ -33,7 +33,7 @@ static bool misses(double value, double limit, bool ceiling) {
     return limit >= 0 && (ceiling ? value > limit : value < limit);
 }
 
-/* The figure's limits as reports show them, where those of the baseline ask for more. */
+/* The figure's limits in reports, where those of the baseline are stricter. */
 static void show_limits(const struct baseline *b, const struct baseline_figure *f, struct metric *m, bool ceiling,
                         double fail, double degraded) {
     if (fail < 0 || degraded < 0 || (m->has_floor && !misses(m->floor, fail, ceiling))) return;

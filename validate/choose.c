@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the checks of a spec: all that apply and fit validate.time, required ones first, then
- * the cheapest and most telling (pick.h). Pure: the table, the spec and nothing else. Any thread. */
+/* Chooses the checks of a spec: all that apply and fit validate.time, required ones first, then the cheapest and
+ * most telling (pick.h). Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "validate/judge.h"
@@ -17,8 +17,7 @@ static void pick_list_clear(struct pick_list *c) { vec_free(&c->list); }
 
 /* Why this check cannot run for this spec at all; NULL when it can. */
 static const char *cannot(const struct spec *spec, const struct check_info *info) {
-    if ((info->level == CHECK_GPU || (info->needs & NEED_GPU)) && spec->gpu.count <= 0)
-        return "the spec asks for no gpu";
+    if ((info->level == CHECK_GPU || (info->needs & NEED_GPU)) && spec->gpu.count <= 0) return "the spec has no gpu";
     if ((info->needs & NEED_PEERS) && spec->nodes < 2) return "needs two nodes or more";
     int gpus = spec->gpu.count * (info->level == CHECK_GANG ? GP_MAX(spec->nodes, 1) : 1);
     if ((info->needs & NEED_GPUS) && gpus < 2) return "needs two GPUs or more";
@@ -38,7 +37,7 @@ static int check_required(const struct spec *spec, struct gp_error *err) {
             const char *names[64] = {NULL};
             for (size_t k = 0; k < check_count() && k + 1 < GP_ARRAY_LEN(names); k++) names[k] = check_table[k].id;
             const char *near = str_closest(id, names);
-            return gp_fail(err, GP_EUSAGE, "validate.require: no check is called '%s'%s%s%s", id,
+            return gp_fail(err, GP_EUSAGE, "validate.require: there is no check '%s'%s%s%s", id,
                            near ? "; did you mean '" : "; see 'gpuprov checks'", near ? near : "", near ? "'?" : "");
         }
         const char *why = cannot(spec, info);
@@ -47,12 +46,12 @@ static int check_required(const struct spec *spec, struct gp_error *err) {
     return 0;
 }
 
-/* A floor of a check that cannot run could never hold. Its name was checked by the decoder. */
+/* A floor of a check that cannot run can never be met. The decoder has checked its name. */
 static int check_floors(const struct spec *spec, struct gp_error *err) {
     for (size_t i = 0; i < spec->validate.floors.len; i++) {
         const char *id = spec->validate.floors.items[i].check;
         const struct check_info *info = check_find(id);
-        const char *why = info ? cannot(spec, info) : "no check is called so";
+        const char *why = info ? cannot(spec, info) : "there is no such check";
         if (why) return gp_fail(err, GP_EUSAGE, "validate.floors: %s cannot run: %s", id, why);
     }
     return 0;
@@ -70,8 +69,7 @@ static int too_short(const struct spec *spec, const struct pick_list *all, int64
     char have[32], need[32];
     duration_format(have, sizeof have, spec->validate.time_ms);
     duration_format(need, sizeof need, need_s * 1000);
-    return gp_fail(err, GP_EUSAGE,
-                   "validate.time: %s is too short for the checks that it cannot leave out, which take %s (%s)", have,
+    return gp_fail(err, GP_EUSAGE, "validate.time: %s is too short for the required checks, which take %s (%s)", have,
                    need, names.s);
 }
 
@@ -84,13 +82,13 @@ static void plan_add(struct validate_plan *p, const struct spec *spec, const str
             take(p, c->info);
             continue;
         }
-        GP_AUTO_FREE char *why = xasprintf("takes %d s, which the time of %s does not leave", c->info->seconds, have);
+        GP_AUTO_FREE char *why = xasprintf("takes %d s, more than the rest of the time of %s", c->info->seconds, have);
         leave_out(p, c->info, why);
     }
 }
 
-/* Node checks that can look longer get half of what the time gives beyond the stated seconds, or all of
- * it where there is nothing else; gang checks have the rest. */
+/* Node checks that can run longer get half of the time beyond the stated seconds, or all of it without gang checks;
+ * gang checks get the rest. */
 static int64_t node_time_ms(const struct spec *spec, const struct validate_plan *p) {
     int64_t node_ms = 0, gang_ms = 0;
     bool stretch = false;
@@ -134,10 +132,10 @@ int validate_choose_local(const struct spec *spec, struct validate_plan *ret, st
     GP_CLEANUP(pick_list_clear) struct pick_list all = {0};
     for (size_t i = 0; i < check_count(); i++) {
         const struct check_info *info = &check_table[i];
-        /* Between GPUs of one machine the agent runs a gang by itself; without them there is none. */
+        /* The agent itself runs the gang checks between the GPUs of one machine. */
         const char *why =
             info->level == CHECK_GANG && spec->gpu.count < 2 ? "needs two GPUs or nodes" : cannot(spec, info);
-        struct pick c = {.info = info, .core = info->identifies}; /* without it nothing is said of the GPUs */
+        struct pick c = {.info = info, .core = info->identifies}; /* results of GPUs need it */
         if (why) leave_out(ret, info, why);
         else vec_push(&all.list, c);
     }

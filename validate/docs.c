@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/checks.md, made from the check table, so that the page cannot say what the program does not
- * do. docs_models.c makes the page of GPU models. Pure; any thread. */
+/* Makes docs/checks.md from the check table, so that page and program agree. docs_models.c makes the page of GPU
+ * models. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "validate/samples.h"
@@ -16,14 +16,14 @@ static const char intro[] =
     "| verdict | meaning |\n"
     "|---|---|\n"
     "| `pass` | the check ran on this node and every condition was met |\n"
-    "| `degraded` | the node works, but slower or with less than it should; ready, unless `validate.strict` |\n"
+    "| `degraded` | the node works, but more slowly or with less than expected; ready, unless `validate.strict` |\n"
     "| `fail` | a condition was not met; the node is not ready |\n"
-    "| `error` | no result: the check itself or its surroundings had a problem |\n"
-    "| `skipped` | the check did not run, for the stated reason; a required check that was skipped is never a pass "
+    "| `error` | no result: the check or its environment failed |\n"
+    "| `skipped` | the check did not run, for the stated reason; a skipped required check is never a pass "
     "|\n\n"
     "A node is ready when every required check ran and passed or is degraded. `validate.floors` replaces a limit "
-    "below by your own\n"
-    "and makes its check required. A figure with a limit is `error` if it is missing, negative, in another unit or "
+    "below by your own\nand makes its check required. A figure with a limit is `error` if it is missing, negative, "
+    "in another unit or "
     "not a number. A result is\n"
     "`error` if its agent was killed, broke off or reported something worse afterwards, or if its node no longer "
     "answers.\n\n"
@@ -52,13 +52,13 @@ static void add_needs(struct str *s, const struct check_info *c) {
 }
 
 static void add_limit(struct str *s, const struct check_metric_info *m, double limit, const char *share) {
-    if (m->by_model) str_addf(s, "under %s of the model's", share);
+    if (m->by_model) str_addf(s, "under %s of the model's figure", share);
     else if (limit < 0) str_add(s, "-");
     else str_addf(s, "%s %.6g %s", m->ceiling ? "more than" : "less than", limit, m->unit);
 }
 
 static void add_source(struct str *s, const struct check_metric_info *m) {
-    if (m->by_model) str_add(s, "[what this model reaches](gpu-models.md); peers; baseline");
+    if (m->by_model) str_add(s, "[this model's figure](gpu-models.md); peers; baseline");
     else if (m->peers) str_add(s, "peers; baseline");
     else if (m->source && str_starts(m->source, "own: ")) str_addf(s, "gpuprov: %s", m->source + 5);
     else str_add(s, m->source && *m->source ? m->source : "no limit: reported only");
@@ -102,13 +102,13 @@ static void add_check(struct str *s, const struct check_info *c) {
     str_addf(s, "\n### %s\n\nRuns %s", c->id, where(c));
     add_needs(s, c);
     str_addf(s, "; takes at most %d s on a sound node%s; %s.\n", c->seconds,
-             c->stretch ? ", and what `validate.time` leaves beyond that" : "",
-             c->core       ? "required, whatever the time"
-             : c->required ? "required where the time reaches"
+             c->stretch ? ", and the rest of `validate.time`" : "",
+             c->core       ? "always required"
+             : c->required ? "required if the time suffices"
                            : "required only when `validate.require` names it");
     sentence(s, "Finds", c->finds);
     sentence(s, "How", c->how);
-    sentence(s, "When it does not hold:", c->suggestion);
+    sentence(s, "If it fails:", c->suggestion);
     sentence(s, "Only a real GPU can show:", c->gpu_only);
     add_metrics(s, c);
 }
@@ -120,13 +120,13 @@ static const struct family families[] = {
     {"host.", "The machine", "Of any node, with GPUs or without."},
     {"gpu.", "Its GPUs",
      "One worker process for each GPU lives through the suite, so that the driver starts once; a check "
-     "begins when no GPU is busy any more. The driver's counters (ECC, remapped rows, NVLink, PCIe, "
-     "throttling, Xid) are read before and after each check that loads a GPU, and what moved is "
-     "held against that check."},
-    {"nccl.", "NCCL", "One process for each GPU of all nodes, over the communicator that a training run would have."},
-    {"", "All nodes together", "After every node's own checks; one that failed there takes no part."}};
+     "begins when no GPU is busy. The driver's counters (ECC, remapped rows, NVLink, PCIe, "
+     "throttling, Xid) are read before and after each check that loads a GPU. A counter that moved worsens the "
+     "verdict of that check."},
+    {"nccl.", "NCCL", "One process for each GPU of all nodes, over the same communicator as in a training run."},
+    {"", "All nodes together", "After every node's own checks; a node that failed them takes no part."}};
 
-/* The first family that has it. */
+/* The first family whose prefix matches. */
 static const struct family *family_of(const struct check_info *c) {
     const struct family *f = families;
     while (!str_starts(c->id, f->prefix)) f++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/gpu-models.md, made from the GPU model table: what each model is by its data sheet, what sound ones
- * were measured to reach, and who says so. Pure; any thread. */
+/* Makes docs/gpu-models.md from the GPU model table: data sheets, measured figures and their sources. Pure; any
+ * thread. */
 #include "base/gp_base.h"
 
 #include "base/str.h"
@@ -16,7 +16,7 @@ static const char intro[] =
     "under 90 % it is\n"
     "degraded. If only a limit was published, a rate below it fails, and a rate within 5 % above it is degraded. A "
     "figure that is not\n"
-    "listed is *unrated*: nobody published one, and none is invented.\n\n"
+    "listed is *unrated*: no source has published it.\n\n"
     "A test compares every figure with the data sheet: at least half of it, at most all of it, with NVLS a quarter "
     "more, because\n"
     "bus bandwidth counts a ring's traffic. The test also finds the wrong entries of other tables when they are "
@@ -108,7 +108,7 @@ static void add_figures(struct str *s, const struct gpu_model *m, struct strv *s
         add_when(s, &r);
         str_addf(s, " | [%zu] |\n", source_number(sources, r.source));
     }
-    if (!any && !gpu_model_like(m)) str_add(s, "\nNobody's figures are known: all its rates are unrated.\n");
+    if (!any && !gpu_model_like(m)) str_add(s, "\nNo measured figures are known: all its rates are unrated.\n");
 }
 
 static void add_model(struct str *s, const struct gpu_model *m, struct strv *sources) {
@@ -131,7 +131,7 @@ static void add_model(struct str *s, const struct gpu_model *m, struct strv *sou
     str_addf(s, " %s.\n", said.n ? list : "as below");
     if (like)
         str_addf(s,
-                 "\nWhat is not said here is as for the "
+                 "\nFigures not listed here are those of the "
                  "[%s](#%s).\n",
                  gpu_model_name(like), gpu_model_id(like));
     add_figures(s, m, sources);

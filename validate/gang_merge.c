@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the gang's results and each node's share from what the ranks said. The gang is as good as its
- * worst rank; a rank that said nothing is an error that names its node; a rank that only suffered from
- * another one's fault is not blamed for it. No I/O. */
+/* Merges the ranks' results into the gang's results and each node's share. The gang's verdict is that of its worst
+ * rank. A rank without a result is an error that names its node. A rank that only suffered from another one's fault
+ * is not blamed. No I/O. */
 #include "base/gp_base.h"
 
 #include "validate/gang_session.h"
@@ -19,11 +19,11 @@ static void result_copy(struct check_result *to, const struct check_result *from
     *to = (struct check_result){0};
     GP_AUTO_JSON json_t *j = check_result_to_json(from);
     if (check_result_from_json(j, to, NULL) < 0)
-        check_result_make(to, from->check, VERDICT_ERROR, "no_result", "its result could not be read");
+        check_result_make(to, from->check, VERDICT_ERROR, "no_result", "cannot read its result");
     to->required = from->required;
 }
 
-/* "culprits": the ranks that this result blames; false when it blames nobody in particular. */
+/* Reads "culprits", the ranks that this result blames. *ret_known false: it names none. */
 static bool blames(const struct check_result *r, size_t rank, bool *ret_known) {
     const json_t *list = json_at(r->data, "culprits");
     bool found = false;
@@ -35,7 +35,7 @@ static bool blames(const struct check_result *r, size_t rank, bool *ret_known) {
     return found;
 }
 
-/* What the whole gang's results say about one rank for one check. */
+/* Whether the gang's results of one check blame this rank. */
 static void find_blame(const struct gang *g, size_t check, size_t rank, bool *ret_known, bool *ret_blamed,
                        const char **ret_text) {
     *ret_known = *ret_blamed = false;
@@ -51,7 +51,7 @@ static void find_blame(const struct gang *g, size_t check, size_t rank, bool *re
     }
 }
 
-/* A rank's own result as seen by all: blamed by others, or only suffering from another one's fault. */
+/* A rank's own result in view of all others: blamed by them, or only suffering from another one's fault. */
 static void rank_result(const struct gang *g, size_t check, size_t rank, struct check_result *ret) {
     const struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
     bool known = false, blamed = false;
@@ -65,7 +65,7 @@ static void rank_result(const struct gang *g, size_t check, size_t rank, struct 
     }
 }
 
-/* A node's share: the worst of its ranks; with several of them each one's word is in data.ranks_here. */
+/* A node's share: the worst of its ranks; with several ranks each one's result is in data.ranks_here. */
 static void share(struct gang *g, size_t check, struct gang_place *p) {
     struct check_result all;
     rank_result(g, check, p->first, &all);
@@ -86,7 +86,7 @@ static void share(struct gang *g, size_t check, struct gang_place *p) {
     vec_push(&p->node->rn->checks, all);
 }
 
-/* Ranks are the agents' word; people want the machine and the GPU. */
+/* Agents name ranks; reports name the node and the GPU. */
 static void name_culprits(const struct gang *g, size_t check, struct check_result *all) {
     GP_AUTO_STR struct str names = {.max = 200};
     GP_AUTO_JSON json_t *who = json_array();
@@ -133,8 +133,8 @@ void gang_merge(struct gang *g, const char *why, struct report *report) {
         const struct gang_place *p = r->place;
         for (size_t k = 0; p->state == PLACE_GONE && k < g->n_checks; k++)
             if (r->stream.checks.items[k].state == AGENT_CHECK_WAITING)
-                r->stream.checks.items[k].state = AGENT_CHECK_RUNNING; /* it was asked: an error */
-        const char *reason = why ? why : p->reason ? p->reason : "the rank never began";
+                r->stream.checks.items[k].state = AGENT_CHECK_RUNNING; /* it was started: an error */
+        const char *reason = why ? why : p->reason ? p->reason : "the rank did not begin";
         agent_stream_finish(&r->stream, reason);
         if (p->state == PLACE_GONE) agent_stream_doubt(&r->stream, reason);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the gang checks: detached ranks, one per GPU or one per node, rank 0's node first, read by one poll
- * loop in the calling thread, so a gang larger than the pool cannot wait for itself. The token goes over
- * stdin only. What each rank said is merged into the gang's results and each node's share (gang_merge.c). */
+ * loop in the calling thread, so a gang larger than the pool cannot wait for itself. The token goes over stdin only.
+ * gang_merge.c merges the ranks' results into the gang's and each node's share. */
 #include "base/gp_base.h"
 
 #include "validate/gang_session.h"
@@ -15,13 +15,13 @@
 #include <inttypes.h>
 
 enum {
-    GANG_START_MS = 20000,        /* to start a rank, to hear where rank 0 listens */
-    GANG_FOLLOW_MS = 2000,        /* how long one `follow` waits on the node */
-    GANG_FOLLOW_SLACK_MS = 15000, /* what a slow connection may add to that */
+    GANG_START_MS = 20000,        /* to start a rank, to receive rank 0's address */
+    GANG_FOLLOW_MS = 2000,        /* one `follow` waits this long on the node */
+    GANG_FOLLOW_SLACK_MS = 15000, /* a slow connection may add this */
     GANG_RECONNECT_MS = 20000,
-    GANG_AFTER_LOSS_MS = 20000, /* the others may say what they saw of a rank that is gone */
+    GANG_AFTER_LOSS_MS = 20000, /* the others may still report on a rank that is gone */
     GANG_STOP_MS = 10000,
-    GANG_MEET_S = 15,  /* for ranks to find each other, beyond what the checks take */
+    GANG_MEET_S = 15,  /* for ranks to find each other, beyond the time of the checks */
     GANG_LOAD_S = 120, /* for the driver and NCCL to start on every GPU */
     GANG_RANKS_MAX = 1024,
     GANG_REREAD_MAX = 3
@@ -34,7 +34,7 @@ char *gang_rank_label(const struct gang_rank *r) {
     return r->gpu >= 0 ? xasprintf("%s gpu %d", node, r->gpu) : xstrdup(node);
 }
 
-/* One word per node and check; of the others only what is not good. */
+/* One event per node and check; from the other ranks only those that are not good. */
 static void gang_told(void *ctx, const struct check_info *info, struct check_result *r) {
     struct gang_rank *rank = ctx;
     const struct gang *g = rank->place->gang;
@@ -43,7 +43,7 @@ static void gang_told(void *ctx, const struct check_info *info, struct check_res
     check_event(g->env->sink, rank->place->node->link->slot, NODE_GANG, info, r);
 }
 
-/* Whose line it is: the place's first rank's unless it names another of its ranks. NULL: nobody's here. */
+/* The stream of the line's rank: the place's first rank unless it names another. NULL: not a rank of this place. */
 static struct agent_stream *line_stream(struct gang_place *p, const struct agent_line *l) {
     if (p->count == 1 || l->rank < 0) return place_stream(p);
     size_t rank = (size_t)l->rank;
@@ -61,7 +61,8 @@ static bool place_take(struct gang_place *p, const char *line, size_t len) {
         if (s) {
             more = agent_stream_take(s, &l);
         } else {
-            gp_fail(&first->bad, GP_EPROTO, "rank %" PRId64 " answered, which does not run on this node", l.rank);
+            gp_fail(&first->bad, GP_EPROTO, "received a line of rank %" PRId64 ", which does not run on this node",
+                    l.rank);
             first->bad.domain = GP_D_AGENT;
         }
     }
@@ -80,7 +81,7 @@ static bool gang_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     return more;
 }
 
-/* Also after its end: a node that is not there any more is not handed over. */
+/* Also after its end: a node that is gone is not handed over. */
 static void place_lose(struct gang_place *p, const char *why) {
     if (p->state == PLACE_GONE) return;
     p->state = PLACE_GONE;
@@ -129,7 +130,7 @@ static void batch_add(struct gang_batch *b, struct gang_place *p, place_command 
     vec_push(&b->places, p);
 }
 
-/* cancel may be NULL (clean-up goes on when all else was cancelled). */
+/* cancel may be NULL: clean-up continues after cancellation. */
 static int batch_run(struct gang_batch *b, struct gp_cancel *cancel, struct gp_error *err) {
     for (size_t i = 0; i < b->jobs.len; i++) {
         b->jobs.items[i].command = b->commands.v[i];
@@ -140,7 +141,7 @@ static int batch_run(struct gang_batch *b, struct gp_cancel *cancel, struct gp_e
 
 /* --- starting --- */
 
-/* For ranks to find each other, and for GPUs to be opened, beyond what the checks take. */
+/* Includes the time for ranks to find each other and for GPUs to be opened. */
 static int64_t gang_deadline_s(const struct gang *g) { return g->seconds + GANG_MEET_S + (g->gpus ? GANG_LOAD_S : 0); }
 
 static void place_dir(const struct gang_place *p, struct str *cmd) {
@@ -186,13 +187,13 @@ static void place_started(struct gang_place *p, struct ssh_job *job) {
     }
     GP_AUTO_FREE char *why =
         job->rc < 0 ? xstrdup(job->err.msg) : agent_end_reason(place_stream(p), &job->result, GANG_START_MS);
-    GP_AUTO_FREE char *text = xasprintf("could not be started: %s", why);
+    GP_AUTO_FREE char *text = xasprintf("cannot start: %s", why);
     if (job->rc < 0 || job->result.end == SSH_LOST)
-        node_link_close(p->node->link); /* else it is kept: the rank may come up late and is stopped */
+        node_link_close(p->node->link); /* else it is kept: the rank may start late and is stopped */
     place_gone(p, text);
 }
 
-/* Connections slept at the barrier: one round trip on all of them tells which died there. */
+/* Connections were idle at the barrier: one round trip on each finds those that died there. */
 static int gang_connect(struct gang *g, struct gp_error *err) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = 0; i < g->n_places; i++)
@@ -231,7 +232,7 @@ static int gang_start(struct gang *g, size_t first, size_t last, const char *add
 
 /* --- following --- */
 
-/* The connection broke, the rank did not: it writes to a file. One short try to come back. */
+/* Only the connection broke: the rank writes to a file. One short attempt to reconnect. */
 static void place_reconnect(struct gang_place *p, const char *why) {
     struct node_link *l = p->node->link;
     node_link_close(l);
@@ -259,7 +260,7 @@ static void place_followed(struct gang_place *p, struct ssh_job *job) {
     if (bad) {
         place_gone(p, bad->msg);
     } else if (job->rc < 0 || job->result.end == SSH_LOST || job->result.end == SSH_TIMED_OUT) {
-        place_reconnect(p, "the connection to the node was lost");
+        place_reconnect(p, "lost the connection to the node");
     } else if (!s->at) {
         GP_AUTO_FREE char *why = agent_end_reason(s, &job->result, GANG_FOLLOW_MS);
         place_gone(p, why);
@@ -295,13 +296,13 @@ static size_t count_state(const struct gang *g, enum place_state state) {
     return n;
 }
 
-/* Waits until rank 0 said where it listens. */
+/* Waits until rank 0 has reported its address. */
 static int gang_rendezvous(struct gang *g, struct gp_error *err) {
     struct gang_place *zero = &g->places[0];
     int64_t deadline = clock_deadline(GANG_START_MS);
     while (zero->state == PLACE_RUNNING && !place_stream(zero)->addr[0]) {
         if (clock_left_ms(deadline) == 0) {
-            place_gone(zero, "did not say where it listens");
+            place_gone(zero, "did not report its address");
             break;
         }
         int rc = gang_follow(g, 0, 1, err);
@@ -310,7 +311,7 @@ static int gang_rendezvous(struct gang *g, struct gp_error *err) {
     return 0;
 }
 
-/* Reads all ranks until all ended, the deadline, or a while after the first loss. */
+/* Reads all ranks until all ended, until the deadline, or until GANG_AFTER_LOSS_MS after the first loss. */
 static int gang_watch(struct gang *g, struct gp_error *err) {
     int64_t deadline = clock_deadline(gang_deadline_s(g) * 1000 + AGENT_GRACE_MS);
     int64_t after_loss = GP_NEVER;
@@ -330,11 +331,11 @@ static int gang_watch(struct gang *g, struct gp_error *err) {
 
 static void may_go_on(const struct gang_place *p, const char *why) {
     event_emit(p->gang->env->sink, p->node->link->slot, NODE_GANG, EVENT_WARN, "",
-               "%s %zu could not be stopped (%s): it ends by itself within %" PRId64 " s",
+               "cannot stop %s %zu (%s): it ends by itself within %" PRId64 " s",
                p->count > 1 ? "the ranks from" : "rank", p->first, why, gang_deadline_s(p->gang));
 }
 
-/* A session that was cancelled while it opened a channel is of no use; a lost one may come back. */
+/* A session that was cancelled while it opened a channel is unusable; a lost one can be opened again. */
 static bool stop_reconnect(struct gang_place *p, int64_t deadline_ms) {
     struct node_link *l = p->node->link, usual = *l;
     node_link_close(l);
@@ -349,7 +350,7 @@ static bool stop_reconnect(struct gang_place *p, int64_t deadline_ms) {
     return rc == 0;
 }
 
-/* Stops every rank that was asked to start, over the sessions that are there. */
+/* Stops every rank that may have started, over the open sessions. */
 static void stop_round(struct gang *g) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = 0; i < g->n_places; i++)
@@ -366,14 +367,14 @@ static void stop_round(struct gang *g) {
         }
         p->asked = false;
         if (job->result.status == 0 || (job->result.status != 2 && !place_stream(p)->started)) continue;
-        const char *why = job->result.status == 2 ? "driver hang" : "the agent there could not tell";
+        const char *why = job->result.status == 2 ? "driver hang" : "the agent on the node failed";
         may_go_on(p, why);
         place_lose(p, why);
     }
 }
 
-/* Ends what is left and removes the run's folders; also after cancellation. What could not be ended is
- * said: it ends itself at its own deadline. */
+/* Stops the remaining ranks and removes the run's folders; also after cancellation. Reports each rank that cannot be
+ * stopped: it ends by itself at its own deadline. */
 static void gang_stop(struct gang *g) {
     stop_round(g);
     int64_t deadline_ms = clock_deadline(GANG_STOP_MS);
@@ -384,7 +385,7 @@ static void gang_stop(struct gang *g) {
     for (size_t i = 0; i < g->n_places; i++)
         if (g->places[i].asked) {
             may_go_on(&g->places[i], "its node does not answer");
-            place_lose(&g->places[i], "its node does not answer any more");
+            place_lose(&g->places[i], "its node stopped answering");
         }
 }
 
@@ -393,7 +394,7 @@ static int gang_run(struct gang *g, struct gp_error *err) {
     if (rc < 0) return rc;
     if (count_state(g, PLACE_GONE)) {
         for (size_t i = 0; i < g->n_places; i++)
-            place_gone(&g->places[i], "not started, because another node cannot be reached");
+            place_gone(&g->places[i], "not started, because another node is unreachable");
         return 0;
     }
     rc = gang_start(g, 0, 1, "", err);
@@ -405,8 +406,8 @@ static int gang_run(struct gang *g, struct gp_error *err) {
     return rc == 0 ? gang_watch(g, err) : rc;
 }
 
-/* How long the gang checks may take: what validate.time leaves beside the node checks. Their stated
- * seconds are those of a sound node and choose; they do not condemn a machine that is busy or small. */
+/* The time of the gang checks: validate.time without that of the node checks. The stated seconds select checks;
+ * exceeding them does not fail a busy or small machine. */
 static int64_t gang_seconds(const struct gang *g) {
     const struct validate_plan *plan = g->env->plan;
     int64_t left = (g->env->spec->validate.time_ms - plan->node_time_ms) / 1000;
@@ -425,8 +426,8 @@ static int gang_open(struct gang *g, struct gang_node *nodes, size_t n, const st
     g->seconds = gang_seconds(g);
     if (g->n > GANG_RANKS_MAX)
         return gp_fail(err, GP_EUSAGE,
-                       "a gang has at most %d ranks; %zu nodes with %zu GPUs are more: "
-                       "validate them in parts",
+                       "a gang has at most %d ranks, fewer than %zu nodes with %zu GPUs have: validate the nodes in "
+                       "parts",
                        GANG_RANKS_MAX, n, per);
     char hex[65];
     int rc = fs_random_hex(hex, 32, err);
@@ -470,8 +471,8 @@ int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *
         if (g.ranks) gang_stop(&g);
         if (g.ranks) gang_merge(&g, rc < 0 ? own.msg : NULL, report);
         if (rc == 0 && !gang_began(&g)) {
-            rc = gp_fail(&own, GP_EVALIDATE, "%s: the gang checks could not be run: %s", nodes[0].link->target.label,
-                         g.places[0].reason ? g.places[0].reason : "no rank began");
+            rc = gp_fail(&own, GP_EVALIDATE, "%s: cannot run the gang checks: %s", nodes[0].link->target.label,
+                         g.places[0].reason ? g.places[0].reason : "no rank began a check");
             own.domain = GP_D_AGENT;
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Judges what an agent measured, by the judge of suite/limits.h with the spec's floors: the figures of a check, and
- * those of each GPU where the check has them. Limits can only make a verdict worse; a floor of the spec that was
- * not measured is an error, never a pass. Pure; any thread. */
+/* Judges an agent's figures by suite/limits.h with the spec's floors: those of a check, and those of each GPU if the
+ * check has them. Limits can only make a verdict worse; a floor of the spec without its figure is an error, never a
+ * pass. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "validate/judge.h"
@@ -55,7 +55,7 @@ static void own_floors(const struct spec *spec, const struct check_info *info, d
     }
 }
 
-/* By which row of the model table figures are judged, as the agent says it; no model: unrated. */
+/* The row of the model table for these figures, by the agent's data; no model: unrated. */
 static struct limit_about about_of(const json_t *data) {
     const json_t *j = json_at(data, "conditions");
     return (struct limit_about){.model = gpu_model_by_id(json_str(j, "model", "")),
@@ -76,7 +76,7 @@ static void worsen_by(struct check_result *r, const struct check_info *info, con
     check_result_worsen(r, w->verdict, w->code, message, w->suggestion ? w->suggestion : info->suggestion);
 }
 
-/* What the figure was held to, as reports show it; what an agent said of that does not count. */
+/* Sets the figure's limit as reports show it; a limit sent by the agent is ignored. */
 static void show_limit(struct metric *m, const struct check_metric_info *mi, const struct limit *l) {
     bool none = l->kind == LIMIT_NONE || l->kind == LIMIT_UNRATED;
     m->has_floor = !none;
@@ -111,14 +111,14 @@ static void write_gpu(json_t *g, const struct judged *j) {
     json_object_set_new(g, "message", json_any_text(j->word.message));
 }
 
-/* The words for the node: those of its worst GPU, and which others are as bad. */
+/* The node's message: that of its worst GPU, with the other GPUs that are as bad. */
 static void name_worst(struct check_result *r, const struct check_info *info, const json_t *gpus,
                        const struct judged *all, size_t n) {
     GP_AUTO_STR struct str others = {0};
     const struct judged *worst = all;
     for (size_t i = 1; i < n; i++)
         if (all[i].verdict > worst->verdict) worst = &all[i];
-    if (worst->word.verdict == VERDICT_PASS) return; /* a fault: the agent has said it */
+    if (worst->word.verdict == VERDICT_PASS) return; /* a fault: the agent has set its message */
     for (size_t i = 0; i < n; i++)
         if (&all[i] != worst && all[i].verdict == worst->verdict)
             str_addf(&others, "%s%d", others.len ? ", " : "", (int)json_int(json_array_get(gpus, i), "gpu", -1));
@@ -127,7 +127,7 @@ static void name_worst(struct check_result *r, const struct check_info *info, co
     worsen_by(r, info, &worst->word, text);
 }
 
-/* By what one of `all` was held that has this figure with this value. */
+/* The limit of the one of `all` that has this figure with this value. */
 static void find_limit(const struct judged *all, size_t n, const struct metric *m, const struct check_metric_info *mi,
                        struct limit *ret) {
     for (size_t i = 0; i < n; i++)
@@ -166,7 +166,7 @@ static void judge_figures(const struct spec *spec, const struct check_info *info
     }
 }
 
-/* The first figure that this check is held to and did not bring; NULL when it has them all. */
+/* The first missing figure among those with a limit; NULL when it has them all. */
 static const char *not_measured(const struct check_info *info, const struct check_result *r) {
     for (size_t i = 0; info && i < GP_ARRAY_LEN(info->metrics) && info->metrics[i].name; i++) {
         const struct check_metric_info *mi = &info->metrics[i];
@@ -176,13 +176,13 @@ static const char *not_measured(const struct check_info *info, const struct chec
     return NULL;
 }
 
-/* What no measurement gives, though it may lie on the good side of a limit. NULL: it can be. */
+/* Why no measurement can give this value, even on the good side of its limit. NULL: it is possible. */
 static const char *impossible(const struct check_info *info, const struct check_result *r, const struct metric *m) {
     const struct check_metric_info *mi = metric_info(info, m->name);
     if (!isfinite(m->value)) return "is not a number";
     if (m->value < 0) return "is negative";
     if (mi && mi->positive && m->value == 0) return "is zero";
-    if (mi && !str_eq(mi->unit, m->unit)) return "comes in another unit than the table's";
+    if (mi && !str_eq(mi->unit, m->unit)) return "has another unit than the table's";
     return check_metric(r, m->name) == m ? NULL : "was sent twice";
 }
 
@@ -193,13 +193,13 @@ static void judge_possible(const struct check_info *info, struct check_result *r
     check_result_worsen(r, VERDICT_ERROR, "not_a_figure", text, "run validate again");
 }
 
-/* A check of GPUs says how many it was about: a pass of fewer than the spec's is none of the rest. */
+/* A check of GPUs reports their number: a pass of fewer GPUs than the spec's is no pass of the others. */
 static void judge_gpus(const struct spec *spec, const struct check_info *info, struct check_result *r) {
     const struct metric *m = check_metric(r, "gpus");
     if (!info || info->level != CHECK_GPU || spec->gpu.count <= 0) return;
     if (m && m->value >= spec->gpu.count) return;
     GP_AUTO_FREE char *text =
-        xasprintf("it was about %.4g of the %d GPUs of the spec", m ? m->value : 0.0, spec->gpu.count);
+        xasprintf("it covered %.4g of the %d GPUs of the spec", m ? m->value : 0.0, spec->gpu.count);
     check_result_worsen(r, VERDICT_ERROR, "fewer_gpus", text, info->suggestion);
 }
 
@@ -211,14 +211,14 @@ void validate_apply_floors(const struct spec *spec, struct check_result *r) {
     if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED) return;
     const char *missing = not_measured(info, r);
     if (missing) {
-        GP_AUTO_FREE char *text = xasprintf("the agent did not send its figure '%s'", missing);
+        GP_AUTO_FREE char *text = xasprintf("the agent did not send the figure '%s'", missing);
         check_result_worsen(r, VERDICT_ERROR, "not_measured", text, "run validate again");
     }
     judge_gpus(spec, info, r);
     for (size_t i = 0; i < spec->validate.floors.len; i++) {
         const struct spec_floor *f = &spec->validate.floors.items[i];
         if (!str_eq(f->check, r->check) || check_metric(r, f->metric)) continue;
-        GP_AUTO_FREE char *text = xasprintf("the spec asks for a floor of %s, which was not measured", f->metric);
+        GP_AUTO_FREE char *text = xasprintf("the spec has a floor of %s, which was not measured", f->metric);
         check_result_worsen(r, VERDICT_ERROR, "not_measured", text, "");
     }
 }

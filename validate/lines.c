@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes the agent's JSON lines and keeps one agent's results. Does no I/O and judges nothing: limits
- * are judge.c's. Any thread; one agent_stream belongs to one thread at a time. */
+/* Decodes the agent's JSON lines and keeps one agent's results. Does no I/O and does not judge (judge.c does). Any
+ * thread; one agent_stream belongs to one thread at a time. */
 #include "base/gp_base.h"
 
 #include "validate/lines.h"
@@ -35,7 +35,7 @@ static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *er
     int rc = take_int(j, "v", &v, err);
     if (rc < 0) return rc;
     if (v != AGENT_PROTOCOL)
-        return gp_fail(err, GP_EPROTO, "the agent speaks protocol %" PRId64 ", this program %d", v, AGENT_PROTOCOL);
+        return gp_fail(err, GP_EPROTO, "the agent uses protocol %" PRId64 ", this program uses %d", v, AGENT_PROTOCOL);
     l->pid = json_int(j, "pid", 0);
     l->size = json_int(j, "size", 0);
     str_put(l->agent, sizeof l->agent, json_str(j, "agent", ""));
@@ -52,7 +52,7 @@ static int take_result(const json_t *j, struct agent_line *l, struct gp_error *e
 static int take_end(const json_t *j, struct agent_line *l, struct gp_error *err) {
     const char *v = json_str(j, "verdict", NULL);
     str_put(l->reason, sizeof l->reason, json_str(j, "reason", ""));
-    return v && verdict_parse(v, &l->verdict) ? 0 : line_fail(err, "has no verdict that is known");
+    return v && verdict_parse(v, &l->verdict) ? 0 : line_fail(err, "has no known verdict");
 }
 
 static int take_at(const json_t *j, struct agent_line *l, struct gp_error *err) {
@@ -152,7 +152,7 @@ static void stream_bad(struct agent_stream *s, const char *text, const char *id)
 static void stream_start(struct agent_stream *s, const char *id) {
     struct agent_check *c = stream_check(s, id);
     if (!c) {
-        stream_bad(s, "the agent began a check that was not asked for:", id);
+        stream_bad(s, "the agent began a check that was not requested:", id);
         return;
     }
     if (c->state != AGENT_CHECK_WAITING) {
@@ -166,7 +166,7 @@ static void stream_start(struct agent_stream *s, const char *id) {
 static void stream_result(struct agent_stream *s, struct agent_line *l) {
     struct agent_check *c = stream_check(s, l->check);
     if (!c) {
-        stream_bad(s, "the agent sent a result that was not asked for:", l->check);
+        stream_bad(s, "the agent sent a result that was not requested:", l->check);
         return;
     }
     bool good = l->result.verdict == VERDICT_PASS || l->result.verdict == VERDICT_DEGRADED;
@@ -176,7 +176,7 @@ static void stream_result(struct agent_stream *s, struct agent_line *l) {
     }
     if (c->state == AGENT_CHECK_DONE) {
         check_result_worsen(&c->result, VERDICT_ERROR, "two_results", "the agent sent two results for it",
-                            NULL); /* neither is believed */
+                            NULL); /* neither counts */
         stream_bad(s, "the agent sent two results for", l->check);
         return;
     }
@@ -189,19 +189,18 @@ static void stream_result(struct agent_stream *s, struct agent_line *l) {
 
 static void stream_hello(struct agent_stream *s, const struct agent_line *l) {
     if (s->hello) {
-        stream_bad(s, "the agent said hello twice: two write as", l->host);
+        stream_bad(s, "the agent sent two hello lines: two agents write as", l->host);
     } else if (s->want_size && (l->rank != s->want_rank || l->size != s->want_size)) {
-        gp_fail(&s->bad, GP_EPROTO, "rank %" PRId64 " of %" PRId64 " answered, not rank %" PRId64 " of %" PRId64,
+        gp_fail(&s->bad, GP_EPROTO, "received rank %" PRId64 " of %" PRId64 ", expected rank %" PRId64 " of %" PRId64,
                 l->rank, l->size, s->want_rank, s->want_size);
         s->bad.domain = GP_D_AGENT;
     } else if (l->agent[0] && !str_eq(l->agent, GP_VERSION)) {
         gp_fail(&s->bad, GP_EPROTO,
-                "the agent there is of gpuprov %s, this is %s: 'gpuprov up' brings "
-                "its own",
-                l->agent, GP_VERSION);
+                "the node's agent is of gpuprov %s, this is %s: run 'gpuprov up' to install its own agent", l->agent,
+                GP_VERSION);
         s->bad.domain = GP_D_AGENT;
     } else if (s->want_boot_id[0] && l->boot_id[0] && !str_eq(s->want_boot_id, l->boot_id)) {
-        stream_bad(s, "the node was rebooted since its own checks; it is now in boot", l->boot_id);
+        stream_bad(s, "the node has rebooted since its own checks; its boot is now", l->boot_id);
     }
     s->hello = true;
     s->pid = l->pid ? l->pid : s->pid;
@@ -209,12 +208,12 @@ static void stream_hello(struct agent_stream *s, const struct agent_line *l) {
     str_put(s->boot_id, sizeof s->boot_id, l->boot_id);
 }
 
-/* The agent counts for itself: when its last word is worse than its results, one of them was lost or
- * something happened after them. */
+/* The end line has the agent's own verdict: when it is worse than the results, a result was lost or something failed
+ * after them. */
 static void stream_end(struct agent_stream *s, const struct agent_line *l) {
     s->ended = true;
     if (l->reason[0] || (l->verdict >= VERDICT_ERROR && l->verdict > s->worst))
-        agent_stream_doubt(s, l->reason[0] ? l->reason : "the agent's last word was worse");
+        agent_stream_doubt(s, l->reason[0] ? l->reason : "the agent's end line has a worse verdict");
 }
 
 static bool stream_is_hello_due(const struct agent_stream *s, enum agent_line_type type) {
@@ -225,9 +224,9 @@ static bool stream_is_hello_due(const struct agent_stream *s, enum agent_line_ty
 bool agent_stream_take(struct agent_stream *s, struct agent_line *l) {
     if (s->bad.code) return false;
     if (s->ended && l->type != AGENT_AT && l->type != AGENT_OTHER)
-        stream_bad(s, "the agent went on after its end:", l->check);
+        stream_bad(s, "the agent sent lines after its end:", l->check);
     else if (stream_is_hello_due(s, l->type))
-        stream_bad(s, "the agent did not say hello before its first line, of", l->check);
+        stream_bad(s, "the agent did not send hello before its first line, of", l->check);
     else if (l->type == AGENT_LOADED) s->load_ms = l->load_ms;
     else if (l->type == AGENT_START) stream_start(s, l->check);
     else if (l->type == AGENT_RESULT) stream_result(s, l);
@@ -273,7 +272,7 @@ bool agent_stream_began(const struct agent_stream *s) {
 }
 
 void agent_stream_doubt(struct agent_stream *s, const char *reason) {
-    GP_AUTO_FREE char *text = xasprintf("its result came, but then: %s", reason);
+    GP_AUTO_FREE char *text = xasprintf("its result was received, but then: %s", reason);
     for (size_t i = 0; i < s->checks.len; i++) {
         struct agent_check *c = &s->checks.items[i];
         bool good = c->result.verdict == VERDICT_PASS || c->result.verdict == VERDICT_DEGRADED;

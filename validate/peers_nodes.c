@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the GPUs of all nodes of a run with each other, after the nodes' own checks and before the
- * gang's: one that is out of line makes its node's check degraded, and is named. GPUs of different
+ * gang's: a GPU out of line is named, and its node's check becomes degraded. GPUs of different
  * models are not compared. The coordinator's thread; emits events. */
 #include "base/gp_base.h"
 
@@ -22,7 +22,7 @@ static void name_it(const struct validate_env *env, const struct sample *one, co
     validate_worsen(env, one, VERDICT_DEGRADED, "outlier", text);
 }
 
-/* Those of one model with each other. */
+/* Compares the GPUs of one model. */
 static void compare_model(const struct validate_env *env, const struct samples *all, const char *model) {
     GP_AUTO_FREE double *v = xcalloc(all->list.len + 1, sizeof *v);
     GP_AUTO_FREE const struct sample **whose = xcalloc(all->list.len + 1, sizeof *whose);
@@ -51,7 +51,7 @@ static void compare(const struct validate_env *env, struct report *report, const
 }
 
 void validate_peers(const struct validate_env *env, struct report *report) {
-    if (report->nodes.len < 2) return; /* within a node its agent has compared them */
+    if (report->nodes.len < 2) return; /* within a node the agent has compared them */
     for (const struct check_info *info = check_table; info->id; info++)
         for (size_t i = 0; i < GP_ARRAY_LEN(info->metrics) && info->metrics[i].name; i++)
             if (info->level != CHECK_GANG && sample_is_rate(&info->metrics[i]))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.sdc over the nodes of a run: GPUs of one model that multiply the same random numbers in the same
- * way must get the same, wherever they are. The checksums are in each GPU's data; within a node its agent
- * has compared them. The coordinator's thread; emits events. */
+/* Compares gpu.sdc over the nodes of a run: GPUs of one model that multiply the same random numbers in the same way
+ * must have equal products. The checksums are in each GPU's data; the agent has compared them within its node. The
+ * coordinator's thread; emits events. */
 #include "base/gp_base.h"
 
 #include "base/json.h"
@@ -12,7 +12,7 @@
 struct voice {
     const struct sample *gpu;
     const char *sum;
-    char *way; /* model, size, architecture, library, algorithm: voices of one way are compared; owned */
+    char *way; /* model, size, architecture, library, algorithm: voices of one way are compared. Owned */
     bool done;
 };
 struct voices {
@@ -24,7 +24,7 @@ static void voices_clear(struct voices *v) {
     vec_free(&v->list);
 }
 
-/* data.gpus[] of that GPU; NULL when it is not there, or known to be wrong: then it has no voice. */
+/* data.gpus[] of that GPU; NULL when it is missing, or known to be wrong: then it has no voice. */
 static json_t *gpu_of(const struct sample *one) {
     json_t *gpus = json_object_get(one->result->data, "gpus"), *g = NULL;
     size_t i = 0;
@@ -58,7 +58,7 @@ static void collect(struct voices *v, const struct samples *all, const char *lis
     }
 }
 
-/* Of voice `first` and those of its way: what more than half say, or NULL. Boyer and Moore's vote. */
+/* The checksum of more than half of voice `first` and those of its way, or NULL. Boyer and Moore's vote. */
 static const char *majority(const struct voices *v, size_t first, size_t *ret_n, size_t *ret_for) {
     const char *lead = NULL;
     size_t ahead = 0;

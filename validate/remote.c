@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small things that run_node.c and gang_session.c share: the command line of the agent, the words for how it
- * ended, events. No I/O. Any thread. */
+/* Shared by run_node.c and gang_session.c: the agent's command line, the text for its end, events. No I/O. Any
+ * thread. */
 #include "base/gp_base.h"
 
 #include "validate/remote.h"
@@ -34,10 +34,10 @@ bool agent_line_foreign(bool heard[2], bool is_stderr, const char *line) {
 
 char *agent_end_reason(const struct agent_stream *s, const struct ssh_result *r, int64_t waited_ms) {
     const char *last = s->last_err[0] ? s->last_err : NULL;
-    if (s->bad.code && r->end != SSH_LOST) /* a line that was cut with the connection is no trouble */
+    if (s->bad.code && r->end != SSH_LOST) /* a line cut by a lost connection is not an error */
         return xstrdup(s->bad.msg);
     switch (r->end) {
-    case SSH_LOST: return xstrdup("the connection to the node was lost");
+    case SSH_LOST: return xstrdup("lost the connection to the node");
     case SSH_SIGNALED: return xasprintf("the agent was killed by SIG%s", r->signal);
     case SSH_TIMED_OUT: {
         char t[32];
@@ -76,7 +76,7 @@ void check_event(const struct event_sink *sink, int slot, enum node_phase phase,
     enum event_status st = r->verdict == VERDICT_PASS   ? EVENT_DONE
                            : r->verdict == VERDICT_FAIL ? EVENT_FAIL
                                                         : EVENT_WARN;
-    if (r->verdict == VERDICT_SKIPPED && !r->required) st = EVENT_INFO; /* said, but nothing to worry about */
+    if (r->verdict == VERDICT_SKIPPED && !r->required) st = EVENT_INFO; /* reported, without consequence */
     bool text = r->message && *r->message;
     event_emit(sink, slot, phase, st, info->id, "%s%s%s", verdict_name(r->verdict), text ? ": " : "",
                text ? r->message : "");
@@ -104,7 +104,7 @@ bool check_left_out(const struct validate_env *env, bool gang, size_t *i, struct
         size_t len = strlen(why);
         if (len && why[len - 1] == ')') why[len - 1] = 0;
         check_result_make(ret, id, VERDICT_SKIPPED, "left_out", why);
-        /* What cannot apply to this spec is not held against it. */
+        /* A check that cannot apply to this spec is not required. */
         ret->required = strv_has(&env->spec->validate.require, id);
         return true;
     }

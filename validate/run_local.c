@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the node checks on this very machine: the agent out of this program as a child, from memory where
- * the kernel lets a file in memory be run, else from a private folder that is removed. Reads its lines as
- * run_node.c does over SSH. The calling thread; blocks until the agent ended or its deadline. */
+/* Runs the node checks on this machine: the embedded agent as a child process, from memory if the kernel permits it,
+ * else from a private folder that is removed. Reads its lines as run_node.c does over SSH. The calling thread;
+ * blocks until the agent ended or its deadline. */
 #include "base/gp_base.h"
 
 #include "validate/validate.h"
@@ -23,7 +23,7 @@
 
 enum { KILL_MS = 3000 };
 
-/* An agent's program where it can be run from. */
+/* An agent's program at a path that can be executed. */
 struct program {
     char path[64];
     int fd;    /* -1: on disk */
@@ -50,7 +50,7 @@ static void program_clear(struct program *p) {
     free(p->dir);
 }
 
-/* Some kernels are told to run nothing from memory (vm.memfd_noexec): tried, not believed. */
+/* Some kernels forbid to execute from memory (vm.memfd_noexec): found out by trying. */
 static int to_memory(struct program *p, const void *data, size_t n) {
     p->fd = memfd_create("gpuprov-agent", MFD_CLOEXEC);
     if (p->fd < 0) return -1;
@@ -78,10 +78,8 @@ static int to_folder(struct program *p, const void *data, size_t n, struct gp_er
         free(dir);
         p->dir = NULL;
     }
-    return gp_fail(err, GP_EENV,
-                   "the agent could be put nowhere that it can be run from (/run, /var/tmp, "
-                   "/tmp): %s",
-                   why.msg[0] != '\0' ? why.msg : "no folder could be made there");
+    return gp_fail(err, GP_EENV, "no folder of /run, /var/tmp and /tmp can hold the agent's program: %s",
+                   why.msg[0] != '\0' ? why.msg : "cannot create a folder there");
 }
 
 static int unpack(const char *name, struct program *p, struct gp_error *err) {
@@ -93,7 +91,7 @@ static int unpack(const char *name, struct program *p, struct gp_error *err) {
     return r;
 }
 
-/* In the child, after fork: only what a signal handler might call. */
+/* In the child, after fork: only async-signal-safe calls. */
 static void become_agent(const char *path, char **argv, int out, int err_fd, pid_t parent) {
     sigset_t none;
     sigemptyset(&none);
@@ -104,7 +102,7 @@ static void become_agent(const char *path, char **argv, int out, int err_fd, pid
     bool ok = getppid() == parent && in >= 0 && dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
               dup2(err_fd, STDERR_FILENO) >= 0;
     if (ok) execv(path, argv);
-    dprintf(STDERR_FILENO, "could not be started: %s\n", strerror(errno));
+    dprintf(STDERR_FILENO, "cannot run the program: %s\n", strerror(errno));
     _exit(127);
 }
 
@@ -113,11 +111,11 @@ static int start(struct local_run *run, const struct program *p, const char *arg
     GP_AUTO_FREE char *words = xasprintf("gpuprov-agent %s", args);
     int out[2], errs[2];
     strv_split(&argv, words, " ");
-    if (pipe2(out, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not start the agent");
+    if (pipe2(out, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "cannot start the agent");
     if (pipe2(errs, O_CLOEXEC) != 0) {
         close(out[0]);
         close(out[1]);
-        return gp_fail_errno(err, GP_EENV, errno, "could not start the agent");
+        return gp_fail_errno(err, GP_EENV, errno, "cannot start the agent");
     }
     pid_t parent = getpid();
     run->pid = fork();
@@ -129,10 +127,10 @@ static int start(struct local_run *run, const struct program *p, const char *arg
     run->out[1] = (struct lines){.fd = errs[0], .is_stderr = true};
     if (run->pid > 0) return 0;
     run->pid = 0;
-    return gp_fail_errno(err, GP_EENV, why, "could not start the agent");
+    return gp_fail_errno(err, GP_EENV, why, "cannot start the agent");
 }
 
-/* False: the stream is not to be read any further. */
+/* False: the stream must not be read any further. */
 static bool take(struct local_run *run, struct lines *l, const char *data, size_t n) {
     l->part.max = AGENT_LINE_MAX + 4096;
     for (size_t i = 0; i < n; i++) {
@@ -172,7 +170,7 @@ static enum ending read_all(struct local_run *run, int64_t deadline_ms) {
     return ENDED;
 }
 
-/* The agent and its workers, which share its group. *ret_status: wait's. False: it could not be ended. */
+/* The agent and its workers, which share its group. *ret_status: wait's. False: it is still running. */
 static bool end_child(struct local_run *run, bool kill_it, int *ret_status) {
     int64_t deadline = clock_deadline(KILL_MS);
     for (;;) {
@@ -181,7 +179,7 @@ static bool end_child(struct local_run *run, bool kill_it, int *ret_status) {
         if (got == run->pid || (got < 0 && errno != EINTR)) return true;
         if (clock_left_ms(deadline) == 0) {
             if (kill_it) return false;
-            kill_it = true; /* its outputs are closed, it is not gone: not left running */
+            kill_it = true; /* it closed its outputs but still runs */
             deadline = clock_deadline(KILL_MS);
         }
         gp_sleep(10, NULL, NULL);
@@ -217,8 +215,8 @@ static int run_agent(struct local_run *run, const struct program *p, struct gp_e
     bool whole = how == ENDED && agent_stream_complete(&run->stream) && run->stream.ended && reaped;
     if (whole && run->stream.bad.code == 0) return 0;
     GP_AUTO_FREE char *why = reaped ? why_it_ended(run, how, status, wait_ms)
-                                    : xasprintf("process %d of the agent could not be ended", (int)run->pid);
-    if (!agent_stream_began(&run->stream)) return gp_fail(err, GP_EVALIDATE, "the agent could not be run: %s", why);
+                                    : xasprintf("cannot end process %d of the agent", (int)run->pid);
+    if (!agent_stream_began(&run->stream)) return gp_fail(err, GP_EVALIDATE, "cannot run the agent: %s", why);
     agent_stream_finish(&run->stream, why);
     if (how != ENDED || !reaped) agent_stream_doubt(&run->stream, why);
     return 0;

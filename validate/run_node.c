@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the node checks: starts the agent over SSH, reads its JSON lines as they come, judges each
- * result, and turns everything that did not come into error or skipped. Does not copy the agent there
- * (bootstrap does). Called in the node's own thread; blocks until the agent ended or its deadline. */
+/* Runs the node checks: starts the agent over SSH, reads its JSON lines as they come, judges each result, and sets
+ * each missing one to error or skipped. Does not copy the agent there (bootstrap does). Called in the node's own
+ * thread; blocks until the agent ended or its deadline. */
 #include "base/gp_base.h"
 
 #include "validate/validate.h"
@@ -14,14 +14,14 @@
 #include <time.h>
 
 #define NODE_KILL_MS 5000
-#define NODE_AGAIN_MS 60000 /* for a node whose connection was lost: did it reboot? */
+#define NODE_AGAIN_MS 60000 /* to find out whether a node with a lost connection rebooted */
 
 struct node_run {
     const struct validate_env *env;
     struct node_link *link;
     struct agent_stream stream;
     bool heard[2]; /* see agent_line_foreign */
-    bool loaded;   /* said already */
+    bool loaded;   /* reported already */
 };
 
 static void node_told(void *ctx, const struct check_info *info, struct check_result *r) {
@@ -50,7 +50,7 @@ static int64_t wall_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* The node checks that have floors of the spec's own: there the table's limit is not the last word. */
+/* The node checks with floors in the spec, which replace the table's limits. */
 static char *own_floors(const struct validate_env *env) {
     GP_AUTO_STR struct str s = {0};
     const struct validate_plan *plan = env->plan;
@@ -64,7 +64,7 @@ static char *own_floors(const struct validate_env *env) {
     return xstrdup(s.s ? s.s : "");
 }
 
-/* " --gpu-model H100"; "" when none was bought. Blanks and dashes do not count in such names. */
+/* " --gpu-model H100"; "" when none was bought. Blanks and dashes are ignored in such names. */
 static char *bought_model(const struct validate_env *env) {
     const char *name = env->spec->gpu.model;
     if (env->gpus_expected <= 0 || !name || !*name) return xstrdup("");
@@ -98,10 +98,10 @@ static void node_command(const struct validate_env *env, struct str *cmd) {
     agent_command_end(cmd);
 }
 
-/* Ends an agent that did not end, or that is not to be read any further; its workers die with it. Not
- * cancelled: nothing of ours is left running behind a Ctrl-C. */
+/* Ends an agent that did not end, or that must not be read any further; its workers die with it. Ignores
+ * cancellation: nothing is left running after a Ctrl-C. */
 static void node_kill(struct node_run *run) {
-    if (run->stream.pid <= 1) return; /* it never said who it is: its own watchdog ends it */
+    if (run->stream.pid <= 1) return; /* it sent no pid: its own watchdog ends it */
     GP_AUTO_STR struct str cmd = {0};
     str_addf(&cmd, "kill -9 %" PRId64 " 2>/dev/null || sudo -n kill -9 %" PRId64, run->stream.pid, run->stream.pid);
     agent_command_end(&cmd);
@@ -111,8 +111,8 @@ static void node_kill(struct node_run *run) {
     ssh_exec(run->link->session, cmd.s, &opts, &res, &ignored);
 }
 
-/* After a lost connection: is the node in another boot than the one whose agent spoke? NULL when that
- * cannot be told or it is not; else what happened, for people. Caller frees. */
+/* After a lost connection: a text if the node is in another boot than its agent was; NULL if it is not, or if that
+ * is not known. Caller frees. */
 static char *node_rebooted(struct node_run *run) {
     struct gp_error ignored = {0};
     if (!run->stream.boot_id[0] || gp_cancelled(run->env->cancel)) return NULL;
@@ -151,11 +151,11 @@ static int node_exec(struct node_run *run, struct gp_error *err) {
     }
     if (res.end == SSH_TIMED_OUT) node_kill(run);
     if (res.end != SSH_EXITED) node_link_close(run->link);
-    bool over = res.end != SSH_TIMED_OUT; /* an agent that cannot end is held by something */
+    bool over = res.end != SSH_TIMED_OUT; /* an agent that did not end may be stuck in the kernel */
     if (agent_stream_complete(&run->stream) && run->stream.ended && !run->stream.bad.code && over) return 0;
     GP_AUTO_FREE char *why = agent_end_reason(&run->stream, &res, wait_ms);
     if (!agent_stream_began(&run->stream)) {
-        rc = gp_fail(err, res.end == SSH_LOST ? GP_EREACH : GP_EVALIDATE, "%s: the agent could not be run: %s",
+        rc = gp_fail(err, res.end == SSH_LOST ? GP_EREACH : GP_EVALIDATE, "%s: cannot run the agent: %s",
                      run->link->target.label, why);
         err->domain = GP_D_AGENT;
         return rc;
@@ -166,7 +166,7 @@ static int node_exec(struct node_run *run, struct gp_error *err) {
     return 0;
 }
 
-/* The agent never ran: no check may look as if it had been left out on purpose. */
+/* The agent did not run: each check is an error, not skipped. */
 static void node_all_error(struct node_run *run, const char *why) {
     for (size_t i = 0; i < run->stream.checks.len; i++) {
         struct agent_check *c = &run->stream.checks.items[i];

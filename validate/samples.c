@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes the rates out of a report, with the GPU model and driver that gpu.presence saw. Judges nothing.
- * Pure; any thread. */
+/* Extracts the rates of a report, with the GPU model and driver from gpu.presence. Does not judge. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "validate/samples.h"
@@ -18,7 +17,7 @@ static struct check_result *result_of(const struct report_node *rn, const char *
     return NULL;
 }
 
-/* The check that tells which GPUs and driver the node has. */
+/* The result of the check that identifies the node's GPUs and driver. */
 static const struct check_result *identity_of(const struct report_node *rn) {
     const struct check_info *info = check_table;
     while (info->id && !info->identifies) info++;
@@ -31,7 +30,7 @@ static const json_t *gpu_at(const json_t *gpus, int gpu) {
     return NULL;
 }
 
-/* What gpu.presence said of a GPU; gpu -1: of the first. */
+/* Copies model and driver of a GPU from gpu.presence; gpu -1: the first. */
 static void identify(struct sample *one, const struct report_node *rn, int gpu) {
     const struct check_result *presence = identity_of(rn);
     const json_t *data = presence ? presence->data : NULL;
@@ -45,7 +44,7 @@ static void identify(struct sample *one, const struct report_node *rn, int gpu) 
     else snprintf(one->model, sizeof one->model, "pci-%s", id);
 }
 
-/* "cuBLASLt 13.0.2" to "cuBLASLt": another library has other rates, a newer one is held against the older. */
+/* "cuBLASLt 13.0.2" to "cuBLASLt": another library has other rates; versions of one library are compared. */
 static void take_by(struct sample *one, const json_t *from) {
     str_put(one->by, sizeof one->by, json_str(from, "by", ""));
     size_t n = strcspn(one->by, "0123456789");

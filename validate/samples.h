@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rates of a report, one by one: each GPU's where the check says them, else the node's or the gang's.
- * What peers, baselines and the history are made of. Pure; any thread. */
+/* The rates of a report, one by one: each GPU's if the check has them, else the node's or the gang's. Input of
+ * peers, baselines and the history. Pure; any thread. */
 #ifndef GP_SAMPLES_H
 #define GP_SAMPLES_H
 
@@ -8,15 +8,15 @@
 #include "validate/suite/checks.h"
 
 struct sample {
-    struct report_node *node; /* NULL: of all nodes together. Borrowed, as the next three */
+    struct report_node *node; /* NULL: of all nodes together. Borrowed, like the next three */
     struct check_result *result;
     const struct check_info *info;
     const struct check_metric_info *metric;
-    int gpu;         /* -1: not about one GPU */
+    int gpu;         /* -1: not of one GPU */
     int gpus;        /* of a gang's figure: how many GPUs took part; 0 otherwise */
-    char model[40];  /* id of the GPU model table, or "pci-2bb1" for one that is not in it; "" not known */
+    char model[40];  /* id in the GPU model table, or "pci-2bb1" for another model; "" not known */
     char driver[40]; /* "580.65.06"; "" not known */
-    char by[40];     /* what did the work, where there is a choice, without its version: "cuBLASLt"; else "" */
+    char by[40];     /* the library that was used, if there is a choice, without its version: "cuBLASLt"; else "" */
     double value;
 };
 struct samples {

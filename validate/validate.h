@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Controller side of validation: choose checks that fit the time, run the agent on a node, read its
- * JSON lines, judge by table, spec floors and strictness. */
+/* Controller side of validation: chooses checks that fit the time, runs the agent on a node, reads its JSON lines,
+ * judges by the table and the spec. */
 #ifndef GP_VALIDATE_H
 #define GP_VALIDATE_H
 
@@ -12,17 +12,17 @@
 struct validate_plan {
     VEC_OF(const struct check_info *) node_checks; /* CHECK_NODE and, with gpus, CHECK_GPU */
     VEC_OF(const struct check_info *) gang_checks;
-    int64_t node_time_ms; /* what the node checks may take together; loading is not counted in */
-    struct strv left_out; /* "id (reason)": said in the report as skipped */
+    int64_t node_time_ms; /* the node checks' time, all together, without loading */
+    struct strv left_out; /* "id (reason)": in the report as skipped */
 };
-/* What runs for this spec: all that apply and fit v->time, required ones first, then the cheapest
+/* Chooses the checks for this spec: all that apply and fit v->time, required ones first, then the cheapest
  * and most telling (pick.h).
- * A required check that does not fit or cannot apply (peers with one node is not "cannot": train.ddp
- * runs with one rank): -GP_EUSAGE, so that `check` refuses it. Pure. */
+ * A required check that does not fit or cannot apply: -GP_EUSAGE, so that `check` refuses the spec (train.ddp
+ * applies to one node: it runs with one rank). Pure. */
 int validate_choose(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
-/* The same for the machine that this program runs on: node checks alone. Where there are GPUs
- * gpu.presence must fit the time (-GP_EUSAGE); of the rest what fits, what is left out is said. Gang checks
- * between the GPUs of the machine are among node_checks: one agent runs all. Pure. */
+/* The same for the machine that this program runs on. With GPUs gpu.presence must fit the time (-GP_EUSAGE); the
+ * others are taken if they fit, else listed in left_out. Gang checks between the GPUs of the machine are among
+ * node_checks: one agent runs all. Pure. */
 int validate_choose_local(const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
 void validate_plan_clear(struct validate_plan *p);
 
@@ -32,34 +32,34 @@ struct validate_env {
     const char *stack, *uid, *run; /* run: 16 hex digits, new for each validation */
     bool nvidia_expected;
     int gpus_expected; /* per node; 0: none bought */
-    bool all;          /* a node's checks go on after a certain failure */
+    bool all;          /* continue a node's checks after a certain failure */
     struct gp_cancel *cancel;
     const struct event_sink *sink;
 };
-/* Runs the node checks in the calling (node's) thread; fills rn->checks. 0 also when checks fail:
- * the verdicts say so. Negative: the agent could not be run at all (GP_EREACH, GP_EAGENT...), in
- * which case every check is recorded as error with that reason. */
+/* Runs the node checks in the calling (node's) thread; fills rn->checks. 0 also when checks fail: see their
+ * verdicts. Negative: the agent did not run at all (GP_EREACH, GP_EAGENT...); every check is then recorded as error
+ * with that reason. */
 int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn, struct gp_error *err);
 
-/* The same on this machine: the agent out of this program, as a child. Nothing is written anywhere. */
+/* The same on this machine: runs the embedded agent as a child. Leaves nothing on disk. */
 int validate_local(const struct validate_env *env, struct report_node *rn, struct gp_error *err);
 
 struct gang_node {
     struct node_link *link;
-    const char *private_ip; /* where the other ranks reach it */
+    const char *private_ip; /* the other ranks connect to it */
     struct report_node *rn;
 };
 /* Runs the gang checks over all nodes: pushes the token over stdin, starts ranks detached, rank 0
- * first (its rendezvous port comes back), reads all by one poll loop, kills what is left at the
- * deadline, fills report->gang and each rn's share. Same return convention. */
+ * first (its rendezvous port comes back), reads all by one poll loop, kills the remaining ranks at the deadline,
+ * fills report->gang and each rn's share. Returns as validate_node. */
 int validate_gang(struct gang_node *nodes, size_t n, const struct validate_env *env, struct report *report,
                   struct gp_error *err);
 
-/* Compares the GPUs of all nodes with each other (peers.h), once the nodes' own checks ran: what is out of
- * line becomes degraded(outlier) in its node's check, and is said as an event. */
+/* Compares the GPUs of all nodes with each other (peers.h), after the nodes' own checks: a GPU out of line makes its
+ * node's check degraded(outlier) and is reported by an event. */
 void validate_peers(const struct validate_env *env, struct report *report);
-/* The same for what GPUs computed: random products of gpu.sdc that differ from the majority's of the same
- * model, library and algorithm fail; without a majority all of them are degraded. */
+/* The same for the products of GPUs: random products of gpu.sdc that differ from the majority's of the same model,
+ * library and algorithm fail; without a majority all of them are degraded. */
 void validate_products(const struct validate_env *env, struct report *report);
 
 /* Applies required/floors/strict of the spec to results (sets has_floor, floor, verdict). Pure. */

@@ -106,7 +106,7 @@ __attribute__((unused)) static int run_node(struct bench *b, const char *script,
     write_agent(0, script);
     vec_push(&b->plan.node_checks, check_find("host.clock"));
     vec_push(&b->plan.node_checks, check_find("host.cores"));
-    strv_add(&b->plan.left_out, "gpu.memory (the spec asks for no gpu)");
+    strv_add(&b->plan.left_out, "gpu.memory (the spec has no gpu)");
     strv_add(&b->plan.left_out, "net.pair (needs two nodes or more)");
     *err = (struct gp_error){0};
     int rc = validate_node(&b->links[0], &b->env, &b->rns[0], err);

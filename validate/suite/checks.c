@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check table: one row per check, by family in rows/. Facts only; the code that runs is the agent's.
- * Limits are what a sound machine of any make reaches; a negative one means that the figure is only
- * reported. */
+/* The check table: one row per check, by family in rows/. Facts only; the run functions are in validate/agent/. A
+ * sound machine of any make meets the limits; a negative limit means that the figure is only reported. */
 #include "base/gp_base.h"
 
 #include "checks.h"
 
-/* The GPU model table says what a sound GPU of this model reaches (models.h): fail under 80 % of it,
- * degraded under 90 %. A model that is not in the table leaves the figure unrated. */
+/* The GPU model table has the figure of a sound GPU of this model (models.h): fail under 80 % of it, degraded under
+ * 90 %. A model that is not in the table leaves the figure unrated. */
 #define BY_MODEL .by_model = true, .positive = true, .fail = -1, .degraded = -1, .source = ""
 #define NO_LIMIT .fail = -1, .degraded = -1, .source = ""
 

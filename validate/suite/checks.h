@@ -21,8 +21,8 @@ struct check_metric_info {
     bool ceiling;            /* a limit from above (latency, clock offset) */
     bool positive;           /* zero is impossible: it means that nothing was measured */
     bool optional;           /* some sound nodes have no such figure, though it has a limit */
-    bool by_model;           /* limits come from the GPU model table; fail and degraded are -1 here */
-    const char *sheet;       /* by_model: the value of the data sheet that no such figure exceeds: a name of
+    bool by_model;           /* the GPU model table has the limits; fail and degraded are -1 here */
+    const char *sheet;       /* by_model: the data sheet's value, an upper bound of the figure: a name of
                               * gpu_model_spec, "pcie" (by generation and width), "link" (NVLink, else PCIe) */
     bool peers;              /* a rate that sound peers share: compared over GPUs and nodes (so is by_model) */
     double fail, degraded;   /* default limits; negative: none (only reported) */
@@ -32,24 +32,24 @@ struct check_info {
     const char *id; /* "host.memory", "net.bandwidth", "train.ddp" */
     enum check_level level;
     unsigned needs;
-    int seconds;   /* what it takes at most on a sound node, for choosing within validate.time */
-    bool required; /* by default, where the time reaches; validate.require adds to these */
-    bool core;     /* required whatever the time: without it a verdict would say nothing */
-    int telling;   /* how often it is this check that finds a bad node, 1 (seldom; 0 counts as 1)
-                           * to 10; with `seconds` it gives the order (pick.h) */
-    bool stretch;  /* a longer look finds more: it gets what --time leaves (check_ctx.budget_ms) */
+    int seconds;   /* the longest run on a sound node; selects checks within validate.time */
+    bool required; /* by default, if the time suffices; validate.require adds to these */
+    bool core;     /* always required: a verdict is meaningless without it */
+    int telling;   /* how often this check is the one that finds a bad node, 1 (seldom; 0 counts as 1) to 10; with
+                    * `seconds` it gives the order (pick.h) */
+    bool stretch;  /* a longer run finds more: it gets the rest of --time (check_ctx.budget_ms) */
     bool together; /* CHECK_GPU: GPUs run side by side, because that does not disturb the figure;
                            * else one after the other while the others are idle. Each such check begins
                            * when no GPU is busy any more */
-    /* What the code around a check must know of it; no code names a check by its id (tests/lint/check_ids.py). */
-    bool identifies;  /* it tells which GPUs and driver a node has; where there are GPUs nothing is told without */
+    /* Properties for the code around a check; no code names a check by its id (tests/lint/check_ids.py). */
+    bool identifies;  /* it identifies the node's GPUs and driver; other GPU results need it */
     bool products;    /* its random products must be the same on all GPUs of one way to multiply */
-    bool loads_link;  /* data runs between host and GPU all the time, so the PCIe link shows what it can do */
-    bool idle;        /* it puts no load on its GPU */
+    bool loads_link;  /* data runs between host and GPU all the time, so the PCIe link is at full speed */
+    bool idle;        /* no load on its GPU */
     bool on_host;     /* CHECK_GANG: it uses no GPU, so none is opened for it */
     bool proves_gpus; /* CHECK_GANG: with ranks that have GPUs, one computed without them is an error */
     const char *finds, *how, *suggestion; /* for docs/checks.md */
-    const char *gpu_only;                 /* what of it only a real GPU can show, and no test of ours does; or NULL */
+    const char *gpu_only;                 /* the part that only a real GPU can show, and no test covers; or NULL */
     struct check_metric_info metrics[16];
 };
 extern const struct check_info check_table[]; /* id NULL ends */

@@ -37,7 +37,7 @@ char *limit_source(const struct limit *l) {
 
 static bool holds(double value, double limit, bool ceiling) { return ceiling ? value <= limit : value >= limit; }
 
-/* What this model's sound GPUs reach, or, where nobody measured that, somebody's published limit. */
+/* By the measured figure of this model's sound GPUs, else by a published limit. */
 static void model_text(const struct limit *l, const struct check_metric_info *m, double value, struct limit_word *w) {
     const char *model = gpu_model_name(l->model);
     if (l->measured > 0)
@@ -45,7 +45,7 @@ static void model_text(const struct limit *l, const struct check_metric_info *m,
                  m->name, value, m->unit, 100 * value / l->measured, l->measured, model, l->source);
     else
         snprintf(w->message, sizeof w->message, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, value, m->unit,
-                 w->verdict == VERDICT_FAIL ? "below the limit of" : "hardly above the limit of", l->fail, model,
+                 w->verdict == VERDICT_FAIL ? "below the limit of" : "close to the limit of", l->fail, model,
                  l->source);
 }
 
@@ -90,7 +90,7 @@ static void judge_missing(struct judged *j) {
         if (!m[i].by_model || m[i].optional || has_figure(j, &m[i])) continue;
         if (limit_of(j->check, &m[i], &j->about, NAN).kind != LIMIT_MODEL) continue;
         struct limit_word w = {.verdict = VERDICT_ERROR, .code = "not_measured", .suggestion = ""};
-        snprintf(w.message, sizeof w.message, "'%s' was not measured, though a sound %s has one", m[i].name,
+        snprintf(w.message, sizeof w.message, "'%s' was not measured, but a sound %s has this figure", m[i].name,
                  gpu_model_name(j->about.model));
         worsen(j, &w);
     }
@@ -111,19 +111,19 @@ void limits_judge(struct judged *j, const double *own) {
 
 static void name_outlier(struct judged *j, const struct check_metric_info *m, double value, const struct peers *p,
                          size_t n) {
-    if (j->verdict >= VERDICT_DEGRADED) return; /* already named for something */
+    if (j->verdict >= VERDICT_DEGRADED) return; /* already named for another fault */
     double away = 100 * (m->ceiling ? value - p->median : p->median - value) / p->median;
     struct limit_word w = {.verdict = VERDICT_DEGRADED,
                            .code = "outlier",
-                           .suggestion = "look at this GPU's clocks, temperature and slot; if it stays, have it "
-                                         "replaced: the slowest GPU is the speed of a training run"};
+                           .suggestion = "check this GPU's clocks, temperature and slot; replace it if it stays "
+                                         "slow: the slowest GPU limits a training run"};
     snprintf(w.message, sizeof w.message,
              "%s is %.4g %s, %.3g %% %s the median %.4g of the %zu GPUs here (median absolute deviation %.3g)", m->name,
              value, m->unit, away, m->ceiling ? "above" : "under", p->median, n, p->mad);
     worsen(j, &w);
 }
 
-/* The GPUs of one model: another model has other figures. */
+/* Compares the GPUs of one model: another model has other figures. */
 static void compare(struct judged *gpus, size_t n, const struct gpu_model *model, const struct check_metric_info *m) {
     GP_AUTO_FREE double *values = xcalloc(n, sizeof *values);
     GP_AUTO_FREE size_t *whose = xcalloc(n, sizeof *whose);

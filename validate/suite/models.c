@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks things up in the GPU model table, which gpu_models.awk makes of gpu_models.tsv at build time.
- * Does not judge: judge.c and the agent's result.c do. Pure; any thread. */
+/* Look-ups in the GPU model table, which gpu_models.awk makes from gpu_models.tsv at build time. Does not judge
+ * (limits.h does). Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "models.h"
@@ -15,7 +15,7 @@ struct model_source {
 };
 struct gpu_model {
     const char *id, *name;
-    int like; /* what it does not say itself is that one's; -1: none */
+    int like; /* the model whose figures it uses when it has none; -1: none */
 };
 struct model_pci {
     int model;
@@ -71,7 +71,7 @@ const struct gpu_model *gpu_model_by_id(const char *id) {
 
 /* --- names --- */
 
-/* A name without what does not count, at most n - 1 characters. */
+/* A name without the ignored parts (models.h), at most n - 1 characters. */
 static void bare(char *dst, size_t n, const char *text) {
     static const char *const words[] = {"nvidia", "tesla", "geforce"};
     size_t len = 0;
@@ -124,7 +124,7 @@ double gpu_model_spec(const struct gpu_model *m, const char *name) {
     return -1;
 }
 
-/* What a PCIe link carries in one direction after its line code: generation 3 has 8 GT/s with 128/130. */
+/* Rate of a PCIe link in one direction after its line code: generation 3 has 8 GT/s with 128/130. */
 static double pcie_limit(const struct gpu_model *m) {
     double gen = gpu_model_spec(m, "pcie_gen"), width = gpu_model_spec(m, "pcie_width");
     double lane = 8.0 / 8 * 128 / 130; /* GB/s; each generation doubles it */
@@ -155,14 +155,13 @@ bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key
     double share = value / limit;
     if (limit <= 0 || (share >= 0.5 && share <= (key->nvls ? 1.25 : 1.0))) return true;
     snprintf(why, why_size,
-             "%s %s of %.6g is %.3g %% of what the data sheet of the %s allows (%.6g): "
-             "a limit made of it would %s",
+             "%s %s of %.6g is %.3g %% of the data sheet's maximum for the %s (%.6g): a limit derived from it would %s",
              key->check, key->metric, value, share * 100, m->name, limit,
-             share < 0.5 ? "never fail a broken GPU" : "fail every sound one");
+             share < 0.5 ? "pass every broken GPU" : "fail every sound GPU");
     return false;
 }
 
-/* --- what was measured --- */
+/* --- measured figures --- */
 
 static bool applies(const struct model_figure *f, const struct gpu_figure_key *key) {
     return str_eq(f->check, key->check) && str_eq(f->metric, key->metric) && (f->gpus == 0 || f->gpus == key->gpus) &&

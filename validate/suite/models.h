@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU model table (gpu_models.tsv, compiled in): what a GPU of each model is by its data sheet, and
- * what sound ones were measured to reach, each with its source. Known to controller and agents.
- * Facts and look-ups only; depends on core/base. Pure; any thread; all strings are static. */
+/* The GPU model table (gpu_models.tsv, compiled in): each model's data sheet and the figures measured on sound GPUs,
+ * each with its source. Compiled into controller and agents. Facts and look-ups only; depends on core/base. Pure;
+ * any thread; all strings are static. */
 #ifndef GP_MODELS_H
 #define GP_MODELS_H
 
@@ -16,28 +16,28 @@ const char *gpu_model_name(const struct gpu_model *m);   /* "H100 SXM5 80GB" */
 const char *gpu_model_id(const struct gpu_model *m);     /* "h100-sxm5-80": the same in all releases */
 const struct gpu_model *gpu_model_by_id(const char *id); /* NULL: none */
 
-/* Names as people, clouds and drivers write them: "H100", "nvidia-h100-80gb", "NVIDIA H100 80GB HBM3".
+/* Names as users, clouds and drivers write them: "H100", "nvidia-h100-80gb", "NVIDIA H100 80GB HBM3".
  * Case, blanks, dashes and the words NVIDIA, Tesla and GeForce do not count. A short name can stand for
- * several models ("A100": four of them); gpu_model_named gives the first, gpu_model_is asks for one. */
-const struct gpu_model *gpu_model_named(const char *text); /* NULL: no model is called so */
+ * several models ("A100": four of them); gpu_model_named returns the first, gpu_model_is compares with one. */
+const struct gpu_model *gpu_model_named(const char *text); /* NULL: no such model */
 bool gpu_model_is(const struct gpu_model *m, const char *text);
 const char *gpu_model_alias(const struct gpu_model *m, size_t i); /* NULL ends */
 
-/* What was measured on sound GPUs of this model. */
+/* A figure measured on sound GPUs of this model, or a published limit. */
 struct gpu_figure {
-    double measured;       /* in the metric's unit; negative: only somebody's limit was published */
+    double measured;       /* in the metric's unit; negative: only a limit was published */
     double fail, degraded; /* 80 % and 90 % of it; of a published limit: itself and 5 % more */
     const char *source;
 };
 /* The figure of a check's metric ("gpu.bandwidth", "copy"). gpus, bytes, nvls and nvlink matter for
  * "nccl.*" and "gpu.p2p": the row for that many GPUs and the nearest size that is not above bytes; 0 and
- * false where they do not apply. False: nothing is known, so the figure is unrated. */
+ * false where they do not apply. False: there is no such row, so the figure is unrated. */
 struct gpu_figure_key {
     const char *check, *metric;
     int gpus;
     int64_t bytes;
     bool nvls;   /* NCCL reduced in the NVSwitch (NVLink SHARP) */
-    bool nvlink; /* all pairs talk over NVLink; models with NVSwitch have no row that needs it */
+    bool nvlink; /* all pairs are joined by NVLink; models with NVSwitch have no row that needs it */
 };
 bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *key, struct gpu_figure *ret);
 
@@ -47,24 +47,24 @@ bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *ke
  * "pcie_gen", "pcie_width", "pcie_min_width" (fewer lanes that clouds wire), "tdp_w", "cc". Negative: not
  * known, or the GPU has no such thing. */
 double gpu_model_spec(const struct gpu_model *m, const char *name);
-/* The most that the data sheet allows that figure to be; negative: it says nothing about it. */
+/* The data sheet's upper bound of that figure; negative: it has none. */
 double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key);
-/* Can this be a sound GPU's figure? Between half the data sheet's and all of it (NVLS: a quarter more, as
- * busbw counts a ring's traffic). A limit outside of that is dead: it fails nobody, or everybody. True also
- * where the data sheet says nothing. why: one line when not. For tables, fleet baselines and calibration. */
+/* True when this can be a sound GPU's figure: between half the data sheet's and all of it (NVLS: a quarter more,
+ * because busbw counts a ring's traffic). A limit outside of that fails no GPU, or every GPU. True also where the
+ * data sheet has no value. why: one line when false. For tables, fleet baselines and calibration. */
 bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value, char *why,
                           size_t why_size);
 
-/* The model whose figures stand for what m has none of; NULL: none. */
+/* The model whose figures are used where m has none of its own; NULL: none. */
 const struct gpu_model *gpu_model_like(const struct gpu_model *m);
 
-/* Going through the table, for pages and tests. */
+/* The i-th row of the table, for pages and tests. */
 const struct gpu_model *gpu_model_at(size_t i); /* NULL ends */
 struct gpu_row {
-    const struct gpu_model *model; /* whose own row it is; others may be like it */
+    const struct gpu_model *model; /* the owner of the row; other models may use it (gpu_model_like) */
     const char *check, *metric, *unit, *source;
     double value;
-    bool is_floor;  /* somebody's limit, not a measurement */
+    bool is_floor;  /* a published limit, not a measurement */
     int gpus, nvls; /* 0: any; nvls -1: any */
     int64_t bytes;
     bool nvlink;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a figure out of line with its peers' in the same run? By the median and the median absolute
- * deviation, which one bad GPU of eight cannot move. Shared by controller and agents; core/base only.
- * Pure; any thread. */
+/* Finds figures out of line with their peers' of the same run, by the median and the median absolute deviation: one
+ * bad GPU of eight cannot move these. Shared by controller and agents; core/base only. Pure; any thread. */
 #ifndef GP_PEERS_H
 #define GP_PEERS_H
 
 #include "base/gp_base.h"
 
-#define PEERS_MIN 4      /* fewer have no median to speak of */
-#define PEERS_SHARE 0.08 /* sound GPUs of one node differ by 5 % and a little (binning, cooling) */
+#define PEERS_MIN 4      /* with fewer a median means little */
+#define PEERS_SHARE 0.08 /* sound GPUs of one node differ by little more than 5 % (binning, cooling) */
 #define PEERS_MADS \
     3.5 /* and by this many deviations, each 1.4826 * MAD (a normal one's sigma): the usual
                            * bound of the modified z-score (Iglewicz and Hoaglin 1993) */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses checks for a given time and divides it among them. Knows the table's facts only: whether a
- * check applies here is the caller's to say. Pure; any thread. */
+/* Chooses checks for a given time and divides it among them. Uses the table's facts only: the caller decides whether
+ * a check applies here. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "pick.h"
 
 #define MINUTE_MS 60000
 
-/* Seconds over how telling, compared without dividing; the table's order where they are equal. */
+/* By seconds / telling, compared without dividing; the table's order where they are equal. */
 static int by_worth(const void *a, const void *b) {
     const struct pick *x = a, *y = b;
     if (x->core != y->core) return x->core ? -1 : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the controller and the agents must agree on: the protocol's version, its lines, verdicts. The lines are
+/* Protocol between the controller and the agents: its version, its lines, verdicts. The lines are
  * described in docs/agent-protocol.md. */
 #ifndef GP_PROTOCOL_H
 #define GP_PROTOCOL_H

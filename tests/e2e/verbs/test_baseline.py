@@ -103,9 +103,9 @@ def test_no_baseline_of_a_sick_fleet(gpus, tmp_path):
 
 @pytest.mark.parametrize("text,said", [
     (None, "--calibrate"),
-    ("{}", "no baseline of this version"),
+    ("{}", "not a baseline of this version"),
     (('{"schema":"gpuprov/baseline/v1","figures":[{"model":"h200-sxm","driver":"1","check":"gpu.bandwidth",'
-      '"metric":"read","unit":"GB/s","n":8,"median":2.333,"mad":0}]}'), "never fail a broken GPU"),
+      '"metric":"read","unit":"GB/s","n":8,"median":2.333,"mad":0}]}'), "pass every broken GPU"),
 ])
 def test_a_baseline_that_is_none(gpuprov, tmp_path, text, said):
     path = tmp_path / "b.json"
@@ -129,7 +129,7 @@ def test_history(gpuprov, tmp_path):
         assert kept["schema"] == "gpuprov/history/v1" and len(kept["runs"]) == 2
         names = [f"{f['check']}.{f['metric']}" for f in kept["runs"][1]["figures"]]
         assert "train.ddp.tokens_per_s" in names and kept["runs"][0]["run"] != kept["runs"][1]["run"]
-        assert "nothing to calibrate" in gpuprov("validate", "hist", "--calibrate", code=7).err
+        assert "no baseline was written" in gpuprov("validate", "hist", "--calibrate", code=7).err
         kept = gpuprov.state / "history" / "hist.json"
         assert len(json.loads(kept.read_text())["runs"]) == 3
         kept.write_text('{"schema": "something else"}')

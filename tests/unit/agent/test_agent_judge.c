@@ -61,7 +61,7 @@ static void test_shares_of_what_was_measured(void **state) {
 static void test_limits_that_were_published(void **state) {
     (void)state;
     is(2540, 51, VERDICT_PASS, "", "");
-    is(2540, 49, VERDICT_DEGRADED, "low_h2d", "hardly above the limit of 48 of the H100 SXM5 80GB");
+    is(2540, 49, VERDICT_DEGRADED, "low_h2d", "close to the limit of 48 of the H100 SXM5 80GB");
     is(2540, 47, VERDICT_FAIL, "low_h2d", "below the limit of 48 of the H100 SXM5 80GB");
 }
 

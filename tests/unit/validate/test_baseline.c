@@ -87,10 +87,10 @@ static void test_refuses_what_is_not_sound(void **state) {
     r.ready = false;
     refused(&r, "not ready");
     r = (struct report){.stack = xstrdup("llm"), .ready = true};
-    refused(&r, "nothing to calibrate");
+    refused(&r, "no baseline was written");
     good_fleet(&r);
     json_object_del(r.nodes.items[0].checks.items[0].data, "driver");
-    refused(&r, "which model and driver");
+    refused(&r, "the GPU's model and driver");
 }
 
 static void test_through_a_file(void **state) {
@@ -142,7 +142,7 @@ static void test_files_that_are_none(void **state) {
     assert_int_equal(baseline_load(absent, &b, &err), -GP_ENOTFOUND);
     unreadable("", "");
     unreadable("{", "");
-    unreadable("[]", "no baseline of this version");
+    unreadable("[]", "not a baseline of this version");
     unreadable("{\"schema\":\"gpuprov/baseline/v9\",\"figures\":[]}", "v9");
     unreadable("{\"schema\":\"gpuprov/baseline/v1\"}", "no list of figures");
     static const struct {
@@ -150,8 +150,8 @@ static void test_files_that_are_none(void **state) {
     } rows[] = {{"h100-sxm5-80", NULL, NULL, "\"many\"", "no median"},
                 {"h100-sxm5-80", NULL, NULL, "-3", "no median"},
                 {"", NULL, NULL, "5", "no model"},
-                {"h100-sxm5-80", "luck", NULL, "5", "no figure of a check"},
-                {"h100-sxm5-80", NULL, "MB/h", "5", "not in 'MB/h'"}};
+                {"h100-sxm5-80", "luck", NULL, "5", "no check of this gpuprov has the figure"},
+                {"h100-sxm5-80", NULL, "MB/h", "5", "not 'MB/h'"}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         GP_AUTO_FREE char *text = xasprintf(
             "{\"schema\":\"gpuprov/baseline/v1\",\"figures\":[{\"model\":\"%s\",\"driver\":\"1\",\"check\":\"%s\","

@@ -73,7 +73,7 @@ static void test_required_must_exist_apply_and_fit(void **state) {
     (void)state;
     struct spec s = make_spec(1, 0, 5 * 60000);
     refuse(&s, "gpu.memor", "did you mean 'gpu.memory'");
-    refuse(&s, "gpu.memory", "asks for no gpu");
+    refuse(&s, "gpu.memory", "has no gpu");
     refuse(&s, "net.pair", "needs two nodes");
     struct spec tiny = make_spec(2, 8, 3000);
     refuse(&tiny, "host.kernlog", "too short");
@@ -112,8 +112,8 @@ static void test_what_does_not_fit_is_left_out(void **state) {
     assert_int_equal(validate_choose(&s, &p, &err), 0);
     assert_int_equal(p.left_out.n + p.node_checks.len + p.gang_checks.len, check_count());
     assert_int_equal(p.left_out.n + 7, check_count());
-    assert_true(left_out(&p, "host.kernlog", "does not leave"));
-    assert_true(left_out(&p, "nccl.values", "does not leave")); /* required, but not whatever the time */
+    assert_true(left_out(&p, "host.kernlog", "more than the rest"));
+    assert_true(left_out(&p, "nccl.values", "more than the rest")); /* required, but not whatever the time */
     /* asked for by name it is required, and then the time is too short */
     strv_add(&s.validate.require, "host.kernlog");
     struct validate_plan q = {0};

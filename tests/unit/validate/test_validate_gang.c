@@ -184,7 +184,7 @@ static void test_gang_lost_rank_is_stopped(void **state) {
                               "[ \"$1\" != follow ] || { kill -9 $PPID; exit; }\n" RANK("true;"), &err),
                      0);
     assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
-    assert_contains(b.rns[1].checks.items[0].message, "connection to the node was lost");
+    assert_contains(b.rns[1].checks.items[0].message, "lost the connection to the node");
     GP_AUTO_FREE char *stopped = node_file(1, "stopped");
     assert_contains(stopped, "stopped");
     nothing_left();
@@ -225,7 +225,7 @@ static void test_gang_node_dies_after_its_end(void **state) {
     run_gang(&b, good, dies, &err);
     assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
     assert_contains(b.report.gang.items[0].message, "llm/1: ");
-    assert_contains(b.report.gang.items[0].message, "does not answer any more");
+    assert_contains(b.report.gang.items[0].message, "stopped answering");
     assert_int_equal(b.rns[1].checks.items[0].verdict, VERDICT_ERROR);
     bench_close(&b);
 }
@@ -250,7 +250,7 @@ static void test_gang_cannot_start(void **state) {
     struct bench b;
     struct gp_error err;
     assert_int_equal(run_gang(&b, "echo 'no room' >&2; exit 3", "exit 3", &err), -GP_EVALIDATE);
-    assert_contains(err.msg, "llm/0: the gang checks could not be run");
+    assert_contains(err.msg, "llm/0: cannot run the gang checks");
     assert_contains(err.msg, "no room");
     assert_int_equal(b.report.gang.items[0].verdict, VERDICT_ERROR);
     bench_close(&b);

@@ -335,7 +335,7 @@ static void test_a_lost_rank_is_named(void **state) {
     says(&f, 0, DDP_PASS);
     says(&f, 1, DDP_PASS);
     f.places[2].state = PLACE_GONE;
-    f.places[2].reason = xstrdup("the connection to the node was lost");
+    f.places[2].reason = xstrdup("lost the connection to the node");
     gang_merge(&f.gang, NULL, &f.report);
     assert_int_equal(f.report.gang.items[0].verdict, VERDICT_ERROR);
     assert_non_null(strstr(f.report.gang.items[0].message, "llm/2: "));
@@ -361,14 +361,14 @@ static void test_what_comes_after_a_pass_counts(void **state) {
         }
         if (how == 1) /* its end did, and then its node was gone */
             f.places[2].state = PLACE_GONE;
-        if (how == 1) f.places[2].reason = xstrdup("its node does not answer any more");
+        if (how == 1) f.places[2].reason = xstrdup("its node stopped answering");
         if (how == 2) { /* babble after the end */
             const char *more = "[ 12.5] kernel panic";
             assert_false(agent_stream_line(&f.ranks[2].stream, false, more, strlen(more)));
         }
         gang_merge(&f.gang, NULL, &f.report);
         assert_int_equal(f.report.gang.items[0].verdict, VERDICT_ERROR);
-        assert_non_null(strstr(f.report.gang.items[0].message, "llm/2: its result came, but then: "));
+        assert_non_null(strstr(f.report.gang.items[0].message, "llm/2: its result was received, but then: "));
         assert_int_equal(f.rns[2].checks.items[0].verdict, VERDICT_ERROR);
         assert_int_equal(f.rns[0].checks.items[0].verdict, VERDICT_PASS);
         gang_done(&f);

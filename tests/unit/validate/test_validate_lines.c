@@ -132,7 +132,7 @@ static void test_silence_is_never_a_pass(void **state) {
         struct fixture f;
         open_stream(&f);
         for (size_t i = 0; i < cut; i++) assert_true(feed(&f, lines[i]));
-        agent_stream_finish(&f.s, "the connection to the node was lost");
+        agent_stream_finish(&f.s, "lost the connection to the node");
         for (size_t k = 0; k < 3; k++) {
             const struct check_result *r = &f.s.checks.items[k].result;
             /* without the agent's own end what passed before is not believed either */
@@ -140,7 +140,7 @@ static void test_silence_is_never_a_pass(void **state) {
                                 : cut >= 2 + 2 * k         ? VERDICT_ERROR
                                                            : VERDICT_SKIPPED;
             assert_int_equal(r->verdict, want);
-            if (want != VERDICT_PASS) assert_non_null(strstr(r->message, "the connection to the node was lost"));
+            if (want != VERDICT_PASS) assert_non_null(strstr(r->message, "lost the connection to the node"));
         }
         assert_true(f.results >= 3); /* one that is taken back is told again */
         agent_stream_clear(&f.s);
@@ -224,9 +224,9 @@ static void test_the_hello_must_be_the_right_one(void **state) {
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4}", NULL}, /* an unreadable boot id is no other */
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"agent\":\"" GP_VERSION "\"}", NULL},
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"agent\":\"0.0.1\"}", "is of gpuprov 0.0.1"},
-        {"{\"v\":1,\"type\":\"hello\",\"rank\":2,\"size\":4,\"boot_id\":\"b\"}", "rank 2 of 4 answered"},
-        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":3,\"boot_id\":\"b\"}", "not rank 1 of 4"},
-        {"{\"v\":1,\"type\":\"hello\",\"boot_id\":\"b\"}", "not rank 1 of 4"},
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":2,\"size\":4,\"boot_id\":\"b\"}", "received rank 2 of 4"},
+        {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":3,\"boot_id\":\"b\"}", "expected rank 1 of 4"},
+        {"{\"v\":1,\"type\":\"hello\",\"boot_id\":\"b\"}", "expected rank 1 of 4"},
         {"{\"v\":1,\"type\":\"hello\",\"rank\":1,\"size\":4,\"boot_id\":\"c\"}", "rebooted"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
@@ -257,16 +257,16 @@ static void bad_stream(const char *const *lines, const char *says) {
 static void test_trouble_stops_the_stream(void **state) {
     (void)state;
     bad_stream((const char *const[]){HELLO, START("host.cores"), "Segmentation fault", NULL}, "JSON");
-    bad_stream((const char *const[]){HELLO, START("gpu.presence"), NULL}, "not asked for");
-    bad_stream((const char *const[]){HELLO, PASS("net.pair"), NULL}, "not asked for");
+    bad_stream((const char *const[]){HELLO, START("gpu.presence"), NULL}, "not requested");
+    bad_stream((const char *const[]){HELLO, PASS("net.pair"), NULL}, "not requested");
     bad_stream((const char *const[]){HELLO, PASS("host.cores"), NULL}, "had not begun");
     bad_stream((const char *const[]){HELLO, START("host.cores"), START("host.cores"), NULL}, "twice");
     bad_stream((const char *const[]){HELLO, START("host.cores"), PASS("host.cores"), PASS("host.cores"), NULL},
                "two results");
     bad_stream((const char *const[]){HELLO, END, PASS("host.disk"), NULL}, "after its end");
-    bad_stream((const char *const[]){HELLO, HELLO, NULL}, "hello twice");
-    bad_stream((const char *const[]){START("host.cores"), NULL}, "did not say hello");
-    bad_stream((const char *const[]){END, NULL}, "did not say hello");
+    bad_stream((const char *const[]){HELLO, HELLO, NULL}, "two hello lines");
+    bad_stream((const char *const[]){START("host.cores"), NULL}, "did not send hello");
+    bad_stream((const char *const[]){END, NULL}, "did not send hello");
 }
 
 /* Not even the first one is believed then. */

@@ -44,25 +44,25 @@ static void test_what_was_not_said_is_no_pass(void **state) {
            "exit status 3: out of luck");
     broken(HELLO START("host.clock") "kill -9 $$", VERDICT_ERROR, VERDICT_SKIPPED, "SIGKILL");
     broken(HELLO START("host.clock") "sleep 0.3; kill -9 $PPID; sleep 5", VERDICT_ERROR, VERDICT_SKIPPED,
-           "connection to the node was lost");
+           "lost the connection to the node");
     broken(HELLO START("host.clock") "echo Segmentation fault; " PASS("host.clock") PASS("host.cores") END,
            VERDICT_ERROR, VERDICT_SKIPPED, "JSON");
     broken(HELLO START("host.clock") "head -c 300000 /dev/zero | tr '\\0' x; echo; " PASS("host.clock") END,
            VERDICT_ERROR, VERDICT_SKIPPED, "agent");
     broken(HELLO START("host.clock") "echo '{\"type\":\"result\",\"check\":\"host.disk\",\"verdict\":\"pass\"}'",
-           VERDICT_ERROR, VERDICT_SKIPPED, "not asked for");
+           VERDICT_ERROR, VERDICT_SKIPPED, "not requested");
     /* all passed, and then something happened */
     broken(HELLO GOOD "kill -9 $$", VERDICT_ERROR, VERDICT_ERROR, "but then: the agent was killed by SIGKILL");
     broken(HELLO GOOD "exit 0", VERDICT_ERROR, VERDICT_ERROR, "but then: the agent ended early");
     broken(HELLO GOOD END "echo Killed", VERDICT_ERROR, VERDICT_ERROR, "JSON");
     broken(HELLO GOOD "sleep 0.3; kill -9 $PPID; sleep 5", VERDICT_ERROR, VERDICT_ERROR,
-           "but then: the connection to the node was lost");
+           "but then: lost the connection to the node");
     broken(HELLO GOOD "echo '{\"type\":\"end\",\"verdict\":\"fail\",\"reason\":\"driver hang\"}'; exit 2",
            VERDICT_ERROR, VERDICT_ERROR, "driver hang");
     struct bench b;
     struct gp_error err;
     assert_int_equal(run_node(&b, GOOD END, &err), -GP_EVALIDATE); /* of no protocol that is known */
-    assert_contains(err.msg, "did not say hello");
+    assert_contains(err.msg, "did not send hello");
     expect(&b, 0, VERDICT_ERROR, "hello");
     expect(&b, 1, VERDICT_ERROR, "hello");
     bench_close(&b);
@@ -88,7 +88,7 @@ static void test_a_reboot_is_told(void **state) {
                                             "host.clock") "sleep 0.3; kill -9 $PPID; sleep 5",
                                         str_trim(boot.s));
     assert_int_equal(run_node(&b, same, &err), 0);
-    expect(&b, 0, VERDICT_ERROR, "no result: the connection to the node was lost");
+    expect(&b, 0, VERDICT_ERROR, "no result: lost the connection to the node");
     bench_close(&b);
 }
 
@@ -149,7 +149,7 @@ static void test_no_agent(void **state) {
     vec_push(&b.plan.node_checks, check_find("host.clock"));
     err = (struct gp_error){0};
     assert_int_equal(validate_node(&b.links[0], &b.env, &b.rns[0], &err), -GP_EVALIDATE);
-    assert_contains(err.msg, "llm/0: the agent could not be run");
+    assert_contains(err.msg, "llm/0: cannot run the agent");
     assert_contains(err.msg, "there is no agent at");
     expect(&b, 0, VERDICT_ERROR, "there is no agent at");
     bench_close(&b);
