@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent says of itself: `checks`, `help`. For a person at a node's prompt. One thread. */
+/* The agent's verbs `checks` and `help`, for a person at a node's prompt. One thread. */
 #include "base/gp_base.h"
 
 #include "validate/suite/pick.h"
 #include "verbs.h"
 
 static const char help_text[] =
-    "gpuprov-agent says whether this machine and its GPUs work. It needs nothing on the node, keeps nothing,\n"
-    "and speaks JSON lines, or words with --text.\n"
+    "gpuprov-agent checks this machine and its GPUs. It needs no other software and leaves nothing behind.\n"
+    "It prints JSON lines, or text with --text.\n"
     "\n"
-    "  gpuprov-agent run [options]    checks this node\n"
-    "      --text               for people; without it JSON lines (docs/agent-protocol.md)\n"
-    "      --time 1m            what the checks may take: 1m, 5m, 20m or any other; chooses the cheapest and\n"
-    "                           most telling first; beyond 1m memory, stress and the like look longer\n"
-    "      --checks a,b         these, in this order, whatever they take ('gpuprov-agent checks' lists them)\n"
-    "      --all                go on after the first certain failure\n"
-    "      --gpus N             how many GPUs must be here; fewer fail\n"
-    "      --gpu-model NAME     which model they must be\n"
-    "      --load-limit 2m      how long the driver may take to load, before the time of the checks starts\n"
-    "      --floors a,b         a missed limit of these does not end the run: the caller judges by its own\n"
-    "      --unjudged           results carry figures and faults: the caller judges the limits\n"
+    "  gpuprov-agent run [options]    check this node\n"
+    "      --text               print text instead of JSON lines (docs/agent-protocol.md)\n"
+    "      --time 1m            time for the checks: 1m, 5m, 20m or any other; the cheapest and most\n"
+    "                           telling come first; beyond 1m checks such as memory and stress run longer\n"
+    "      --checks a,b         run these checks in this order, whatever their time ('gpuprov-agent checks')\n"
+    "      --all                continue after the first certain failure\n"
+    "      --gpus N             required number of GPUs; fewer fail\n"
+    "      --gpu-model NAME     required GPU model\n"
+    "      --load-limit 2m      time for the driver to load, before the time of the checks begins\n"
+    "      --floors a,b         a missed limit of these checks does not end the run: the caller has its own\n"
+    "      --unjudged           report figures and faults only: the caller judges the limits\n"
     "      --now-ms MS          the caller's clock, milliseconds since 1970, for host.clock\n"
-    "  gpuprov-agent checks           the checks of this program\n"
+    "  gpuprov-agent checks           list the checks of this program\n"
     "  gpuprov-agent version\n"
     "\n"
-    "Exit status of run: 0 pass, 1 degraded, 2 fail, 3 could not tell (a required check that did not run, bad\n"
-    "usage). Libraries are also looked for in GPUPROV_LIBRARY_PATH. Run as root it reads the kernel's log too.\n"
+    "Exit status of run: 0 pass, 1 degraded, 2 fail, 3 could not tell (a required check did not run, wrong\n"
+    "usage). GPUPROV_LIBRARY_PATH adds folders to search for libraries. As root it reads the kernel log too.\n"
     "\n"
     "  gpuprov-agent train [--gpu 0] [--time 8s] [--precision bf16|fp16] [--json]\n"
-    "     the timed model of train.ddp alone, on one GPU: its rate, to be held against another program's\n"
+    "     train the timed model of train.ddp on one GPU, to compare its rate with another program's\n"
     "\n"
-    "gpuprov itself starts these for checks over several nodes:\n";
+    "gpuprov starts these for checks over several nodes:\n";
 
 void agent_help(FILE *to) {
     fputs(help_text, to);
@@ -41,7 +41,7 @@ void agent_help(FILE *to) {
           to);
 }
 
-/* Words broken at 100 columns, each line after the first indented. */
+/* Text wrapped at 100 columns, each line after the first indented. */
 static void print_wrapped(const char *text, int indent) {
     int width = 100 - indent, at = 0;
     for (const char *p = text; *p;) {
@@ -57,7 +57,7 @@ static void print_wrapped(const char *text, int indent) {
     printf("\n");
 }
 
-/* The order is the one that `run` would take them in. */
+/* Lists the checks in the order of `run`. */
 int verb_checks(int argc, char **argv) {
     struct gp_error err = {0};
     const struct arg none[] = {{.name = NULL}};
@@ -83,7 +83,8 @@ int verb_checks(int argc, char **argv) {
                             where);
         print_wrapped(c->finds, indent);
     }
-    printf("\ncore: whatever the time; yes: where the time reaches. + looks longer when --time gives more\n"
-           "than a minute. In the order in which 'run' takes them.\n");
+    printf("\ncore: always required; yes: required if the time suffices. + runs longer if --time is more "
+           "than\n"
+           "a minute. The order is that of 'run'.\n");
     return 0;
 }

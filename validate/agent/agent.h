@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the agent share: results and how they are said, the checks' vtable, and what
- * differs between gpuprov-agent (host) and gpuprov-agent-cuda. Depends on core/base and
- * validate/suite/checks.h only. The line format is written down in docs/agent-protocol.md. */
+/* Shared by all parts of the agent: results and their output, the checks' vtable, and the differences between
+ * gpuprov-agent (host) and gpuprov-agent-cuda. Depends on core/base and validate/suite/checks.h only.
+ * docs/agent-protocol.md describes the lines. */
 #ifndef GP_AGENT_H
 #define GP_AGENT_H
 
@@ -17,38 +17,37 @@
 struct agent_metric {
     const struct check_metric_info *info;
     double value;
-    struct limit limit; /* set by agent_judge: what it was held to; LIMIT_NONE before */
+    struct limit limit; /* set by agent_judge: its limit; LIMIT_NONE before */
 };
 
-/* One check's outcome. agent_result_init, then what follows; starts as pass. */
+/* One check's outcome. agent_result_init first; starts as pass. */
 struct agent_result {
     const struct check_info *check;
-    int gpu;  /* -1: not about one GPU; else said as "gpu" */
-    int rank; /* -1: not a gang check; else said as "rank" */
+    int gpu;  /* -1: not about one GPU; else reported as "gpu" */
+    int rank; /* -1: not a gang check; else reported as "rank" */
     enum verdict verdict;
-    enum verdict faults, by_limits; /* set by agent_judge: what faults alone, and what limits alone, say of it */
+    enum verdict faults, by_limits; /* set by agent_judge: verdicts by faults alone, by limits alone */
     char code[48];                  /* "low_disk"; "" on pass */
     char message[400];              /* one line */
     char suggestion[400];           /* "" : the table's, when not pass */
     int64_t took_ms;
     struct agent_metric metrics[GP_ARRAY_LEN(((struct check_info *)0)->metrics)];
     size_t n_metrics;
-    /* By what BY_MODEL figures are judged: whose figures, and measured under which conditions (gpus, bytes,
-     * nvls, nvlink; models.h). agent_about sets the first from the context; nccl.* sets the rest. Said as
-     * data.conditions. */
+    /* The row of BY_MODEL figures: the model and the conditions of the measurement (gpus, bytes, nvls, nvlink;
+     * models.h). agent_about sets the model from the context; nccl.* sets the rest. Reported as data.conditions. */
     struct limit_about about;
-    char note[300];      /* added to the words for a figure that misses its limit; said as data.note */
-    struct str culprits; /* gang: the ranks to blame, "1,3"; said as data.culprits; "" : nobody */
+    char note[300];      /* added to the message of a missed limit; reported as data.note */
+    struct str culprits; /* gang: the ranks to blame, "1,3"; reported as data.culprits; "": none */
     struct str data;     /* members of the JSON object "data", without braces */
 };
 void agent_result_init(struct agent_result *r, const struct check_info *check);
 void agent_result_clear(struct agent_result *r);
 
-/* A worse verdict replaces what was said before; an equal or better one is ignored (first wins). */
+/* A worse verdict replaces the earlier one; an equal or better one is ignored (first wins). */
 void agent_set(struct agent_result *r, enum verdict v, const char *code, const char *fmt, ...) GP_PRINTF(4, 5);
 /* From an error of a library call: fail or error with the error's text. */
 void agent_set_error(struct agent_result *r, enum verdict v, const char *code, const struct gp_error *err);
-/* The line shown beside a pass ("8 of 8 GB/s ..."); ignored unless the verdict is pass. */
+/* The message of a pass ("8 of 8 GB/s ..."); ignored unless the verdict is pass. */
 void agent_say(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
 void agent_suggest(struct agent_result *r, const char *fmt, ...) GP_PRINTF(2, 3);
 /* name must be in the check's row (its unit comes from there); not finite: the verdict becomes error. */
@@ -61,60 +60,61 @@ void agent_data_bool(struct agent_result *r, const char *key, bool value);
 void agent_data_nums(struct agent_result *r, const char *key, const double *v, size_t n); /* array */
 void agent_culprit(struct agent_result *r, int rank);
 /* Judges by limits.h the same check's results of a node's GPUs, before they are merged, or one result (n 1).
- * record: the results take these verdicts and limits; false for a caller that judges for itself: they keep their
- * faults and figures, and by_limits only decides whether the run goes on. */
+ * record: the results take these verdicts and limits. false if the caller judges: they keep faults and figures, and
+ * by_limits only decides whether the run continues. */
 void agent_judge(struct agent_result *each, size_t n, bool record);
-/* What the judge would say of a figure that r has, and by which limit; nothing is recorded. For a check that then
- * looks for who is to blame. LIMIT_NONE and a pass: r has no such figure. */
+/* The verdict and limit of a figure of r, without recording them. For a check that then searches for the culprit.
+ * LIMIT_NONE and a pass: r has no such figure. */
 enum verdict agent_limit(const struct agent_result *r, const char *metric, struct limit *ret);
-/* Puts m into the figures of r where it is worse than what is there, or not there. */
+/* Puts m into the figures of r if r has none of its name, or a better one. */
 void agent_metric_worst(struct agent_result *r, const struct agent_metric *m);
-/* {"model": ..., "gpus": ...}: by what BY_MODEL figures are judged; nothing where the model is not known. prefix
- * and suffix are put around it. */
+/* Adds {"model": ..., "gpus": ...}, the conditions of BY_MODEL figures, between prefix and suffix; adds nothing if
+ * the model is not known. */
 void agent_conditions(const struct agent_result *r, const char *prefix, const char *suffix, struct str *s);
-/* The line {"type":"result",...}\n, at most AGENT_LINE_MAX (data is dropped, and said, if it must be). */
+/* The line {"type":"result",...}\n, at most AGENT_LINE_MAX (data that does not fit is dropped, and the line reports
+ * it). */
 void agent_result_line(const struct agent_result *r, struct str *ret);
-/* A double as JSON has it: 6 significant digits, no NaN or infinity (null). */
+/* A double in JSON: 6 significant digits, no NaN or infinity (null). */
 void agent_json_num(struct str *s, double v);
 
-/* A rank of a gang, as all others know it. */
+/* A rank of a gang, as known to all others. */
 struct gang_who {
     char host[64];
     int32_t gpu;   /* -1: none */
     int32_t node;  /* the first rank of its node: ranks with the same one share a machine */
-    int32_t open;  /* its GPU could be opened: 1; no: 0 something is missing, -1 its fault (why) */
+    int32_t open;  /* opening its GPU: 1 done; 0 something is missing; -1 a fault (why) */
     int32_t alike; /* several ranks share its GPU: logic only, no figure */
     char pci[24];
     char why[160];
 };
 
-/* What a check is given. */
+/* The input of a check. */
 struct check_ctx {
     const char *host;    /* hostname, for messages */
-    int64_t deadline_ms; /* monotonic: give up by then (a killed worker says less) */
-    int64_t budget_ms;   /* how long it should look: its share of the time, for this GPU where GPUs
-                               * take turns. Stated seconds, or more in a row with `stretch` */
+    int64_t deadline_ms; /* monotonic: give up by then (a killed worker reports less) */
+    int64_t budget_ms;   /* its share of the time, for this GPU where GPUs take turns: the stated seconds, or more in
+                          * a row with `stretch` */
     bool has_controller_now;
     int64_t clock_offset_ms;       /* this node's wall clock minus the controller's; includes the command's
                                * way to the node, so it is too large by up to a second or two */
     int gpu;                       /* CHECK_GPU: which; -1 otherwise. A rank's own GPU; -1: none */
     int gpus;                      /* GPUs of this node that have a worker (or a rank) */
     const struct gpu_model *model; /* of gpu, once it is open; NULL: none, or not in the table */
-    int gpus_expected;             /* --gpus: what was bought; -1: not said */
-    const char *gpu_model_bought;  /* --gpu-model: its name in the spec or the offer; NULL: not said */
+    int gpus_expected;             /* --gpus: the number bought; -1: not given */
+    const char *gpu_model_bought;  /* --gpu-model: its name in the spec or the offer; NULL: not given */
     struct device *dev;            /* CHECK_GPU with a GPU: opened once per worker; else NULL */
     /* CHECK_GANG only */
     struct comm *comm;                /* of comm_tcp, host memory: records, rendezvous, net.pair */
-    const struct device_ops *dev_ops; /* what train.ddp computes on; with GPUs dev is its device */
-    const struct comm_ops *data_ops;  /* what its gradients go through, and the communicator */
+    const struct device_ops *dev_ops; /* train.ddp's device; with GPUs dev is its device */
+    const struct comm_ops *data_ops;  /* for its gradients, and the communicator */
     struct comm *data;
-    const struct gang_who *who; /* per rank: where it is and what it has */
-    char no_gpu[320];           /* a gang of GPUs that does without them: why. Its train.ddp proves no GPU */
-    int no_gpu_culprit;         /* the rank that this is about; -1: nobody */
-    struct comm *stuck;         /* NCCL that did not start, for the search of who is to blame; or NULL */
-    bool no_gpu_fail;           /* it is a fault (a GPU or a link), not something that is missing */
-    /* Replaces data by a new communicator that uses NCCL_ALGO=Ring NCCL_PROTO=Simple only; on failure
-     * nothing may use it. NULL: data has no other way to add. */
+    const struct gang_who *who; /* per rank: its node and its GPU */
+    char no_gpu[320];           /* why a gang of GPUs runs without them. Its train.ddp covers no GPU */
+    int no_gpu_culprit;         /* the rank that no_gpu is about; -1: none */
+    struct comm *stuck;         /* NCCL that did not start, for the search for the culprit; or NULL */
+    bool no_gpu_fail;           /* no_gpu is a fault (a GPU or a link), not a missing part */
+    /* Replaces data by a new communicator that uses NCCL_ALGO=Ring NCCL_PROTO=Simple only; on failure nothing may
+     * use it. NULL: data has no other algorithm. */
     int (*data_plain)(struct check_ctx *c, struct gp_error *err);
     bool same_gpu; /* all ranks of this node are on one GPU: logic only, no figure */
     int rank, size;
@@ -122,11 +122,11 @@ struct check_ctx {
     unsigned precisions;      /* of train.ddp: bits 1 << GEMM_F32 (always done), 1 << GEMM_BF16, 1 << GEMM_F16;
                           * 0: the device's own choice (all on a GPU, fp32 on the host) */
     int steps;                /* of train.ddp */
-    int64_t stall_ms;         /* how long a peer, or a collective beyond what it should take, may say nothing */
+    int64_t stall_ms;         /* how long a peer may be silent, or a collective exceed its expected time */
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };
 
-/* What r's BY_MODEL figures are judged by, unless the check says otherwise: the GPU of c and how many there are. */
+/* Sets the conditions of r's BY_MODEL figures to the GPU of c and the number of GPUs; a check may change them. */
 void agent_about(struct agent_result *r, const struct check_ctx *c);
 
 struct gpu_identity {
@@ -136,45 +136,45 @@ struct gpu_identity {
 
 struct check_ops {
     const char *id; /* a row of check_table; NULL ends a list */
-    /* Can it run here? false after agent_set(r, VERDICT_SKIPPED, ...) with the reason. NULL: always. */
+    /* True if it can run here; false after agent_set(r, VERDICT_SKIPPED, ...) with the reason. NULL: always. */
     bool (*needs)(struct check_ctx *c, struct agent_result *r);
     /* Measures and verifies, in a worker process that is killed when the limit passes. */
     void (*run)(struct check_ctx *c, struct agent_result *r);
-    /* After run, unless skipped or error: faults that show when the figures are held against each other, and
-     * whom they blame. Limits are not judged here (agent_judge). NULL: nothing. */
+    /* After run, unless skipped or error: sets faults that a comparison of the figures shows, with their culprits.
+     * Limits are not judged here (agent_judge). NULL: nothing. */
     void (*conclude)(struct check_ctx *c, struct agent_result *r);
-    /* CHECK_GPU: what it needs of libraries, in its worker, before the clock runs and with the GPU open; what
-     * is wrong with them the check says. NULL: nothing. */
+    /* CHECK_GPU: loads its libraries, in its worker, with the GPU open and before the time begins. The check reports
+     * a failure of it. NULL: nothing. */
     void (*load)(struct check_ctx *c);
-    /* CHECK_GPU, in the parent: what the GPUs' results say about each other, before they are merged; makes
-     * some of them worse. NULL: nothing. */
+    /* CHECK_GPU, in the parent: compares the GPUs' results before they are merged and worsens some of them. NULL:
+     * nothing. */
     void (*compare)(struct agent_result *each, size_t n);
 };
 
-/* What differs between the two programs: kind_host.c or kind_cuda.c defines it. */
+/* The differences between the two programs: kind_host.c or kind_cuda.c defines it. */
 struct agent_kind {
     const char *name;                   /* "host", "cuda" */
-    const struct device_ops *device;    /* what GPU checks compute on */
-    const struct comm_ops *comm;        /* what train.ddp's gradients go through */
+    const struct device_ops *device;    /* the device of GPU checks */
+    const struct comm_ops *comm;        /* the communicator of train.ddp's gradients */
     const struct check_ops *gpu_checks; /* id NULL ends; may be empty */
-    const struct check_ops *gpu_other;  /* stands for each CHECK_GPU row that gpu_checks has no code for; or NULL */
+    const struct check_ops *gpu_other;  /* used for each CHECK_GPU row without code in gpu_checks; or NULL */
     /* GPUs to make workers for, counted without starting the driver (/dev/nvidiaN). NULL: 0. */
     int (*gpu_count)(void);
-    /* Loads the driver's library and starts it, without a context: the host's worker, before the clock
-     * runs. NULL: nothing to load. */
+    /* Loads the driver's library and starts it, without a context: in the host's worker, before the time begins.
+     * NULL: nothing to load. */
     int (*start)(struct gp_error *err);
-    /* Which GPU it is, once it is open. Fields that are not known stay as they are. NULL: cannot tell. */
+    /* Identifies an open GPU. Unknown fields stay unchanged. NULL: not possible. */
     void (*identify)(int index, struct gpu_identity *ret);
-    /* Adds the other processes that hold this GPU: "1234 (python3), 1240"; nothing where that cannot be
-     * told. May be NULL. */
+    /* Adds the other processes that hold this GPU: "1234 (python3), 1240"; nothing if they are not known. May be
+     * NULL. */
     void (*holders)(int index, struct str *ret);
-    /* Makes a verdict with advice of an error of device->open. NULL: fail(no_device). */
+    /* Turns an error of device->open into a verdict with advice. NULL: fail(no_device). */
     void (*device_failed)(struct agent_result *r, const struct gp_error *err);
-    /* What an open device is, in words: devices of which it says the same must give the same bits for
-     * the same work (GPU model, driver, libraries). NULL: the CPU, which always does. */
+    /* Description of an open device (GPU model, driver, libraries). Devices with equal descriptions must produce
+     * bit-identical results. NULL: the CPU, which always does. */
     void (*device_kind)(struct device *d, char *dst, size_t n);
     /* Around every check that uses a GPU, in its worker: counters (ECC, remaps, NVLink, PCIe, Xid,
-     * throttling) are read before and after, and what moved makes the verdict worse. May be NULL. */
+     * throttling) are read before and after, and a counter that moved worsens the verdict. May be NULL. */
     void (*before)(struct check_ctx *c);
     void (*after)(struct check_ctx *c, struct agent_result *r);
     /* Adds members, each with a leading comma, to the hello line (libraries found...). May be NULL.
@@ -189,9 +189,9 @@ const struct check_ops *agent_check_ops(const char *id); /* NULL: this program h
 
 int agent_dev_nvidia_count(void); /* /dev/nvidia0, 1, ...: device files, no driver call */
 
-/* Cores this process may really use: affinity and cgroup quota; *ret_online: what the machine has. */
+/* Cores that this process may use, by affinity and cgroup quota; *ret_online: the machine's cores. */
 double agent_cores(int *ret_online);
-/* Bytes it may really use: the machine's, or the tighter cgroup limit. */
+/* Bytes of memory that it may use: the machine's, or the lower cgroup limit. */
 int64_t agent_memory_bytes(int64_t *ret_machine);
 
 #ifdef GPUPROV_FAULTS

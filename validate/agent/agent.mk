@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The node's two programs. AGENT_GZ: what could be built, compressed, for embedding.
+# The node's two programs. AGENT_GZ: the programs that were built, compressed, for embedding.
 # They are compiled apart from the controller: no sanitizer, no contraction of a*b+c (numbers must be
 # equal on all ranks), static and without position independence, core/base only.
 AGENT_CC ?= $(CC)
@@ -10,7 +10,7 @@ AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/cloc
   core/base/stats.c core/base/verdict.c
 # its rooms
 AGENT_C := $(filter-out validate/agent/tools/%,$(wildcard validate/agent/*.c validate/agent/*/*.c validate/agent/*/*/*.c))
-# everything both programs share; kind_host.c and *_cuda.c are what they do not
+# the files of both programs; kind_host.c and *_cuda.c belong to one of them
 AGENT_SRC := $(AGENT_BASE) validate/suite/checks.c validate/suite/limits.c validate/suite/models.c \
   validate/suite/peers.c validate/suite/pick.c \
   $(sort $(filter-out validate/agent/kind_%.c %_cuda.c,$(AGENT_C)))
@@ -33,7 +33,7 @@ $(B)/agent/%.gz: $(B)/agent/%
 
 AGENT_GZ := $(B)/agent/gpuprov-agent.gz
 
-# Test-only: the same program with faults that a test can ask for. Never embedded, never installed.
+# Test-only: the same program with faults on request. Never embedded, never installed.
 AGENT_FAULTS_OBJ := $(AGENT_HOST_SRC:%.c=$(B)/agent-faults-obj/%.o)
 $(B)/agent-faults-obj/%.o: %.c validate/agent/agent.mk
 	@mkdir -p $(@D)

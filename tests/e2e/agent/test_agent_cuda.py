@@ -178,7 +178,7 @@ def test_no_driver_library(tmp_path):
 def test_bought_but_no_device_files(agent):
     results, _, status = run(nodes=0, agent=agent, checks="gpu.presence")
     assert (results["gpu.presence"]["verdict"], status) == ("fail", 2)
-    assert results["gpu.presence"]["message"].startswith("no GPU device nodes")
+    assert results["gpu.presence"]["message"].startswith("no GPU device files")
 
 
 @pytest.mark.parametrize("agent", [AGENT, HOST_AGENT])

@@ -141,8 +141,8 @@ def test_a_call_that_hangs_is_ended_by_the_watchdog():
     ("link_error=2,link_errors=5000", "fail", "nvlink_errors", "crc"),
     ("link_error=2,link_errors=20", "pass", "", ""),
     ("replays=31", "pass", "", ""),
-    ("replays=32", "degraded", "pcie_replays", "31 are allowed at generation 5 with 16 lanes"),
-    ("replays=17,pcie_gen=4,pcie_gen_max=4", "degraded", "pcie_replays", "16 are allowed"),
+    ("replays=32", "degraded", "pcie_replays", "the limit is 31 at generation 5 with 16 lanes"),
+    ("replays=17,pcie_gen=4,pcie_gen_max=4", "degraded", "pcie_replays", "the limit is 16"),
     ("replays=500", "fail", "pcie_replays", "500 new"),
     ("pcie_fatal=1", "fail", "pcie_errors", "uncorrectable PCIe"),
     ("pcie_nonfatal=1", "fail", "pcie_errors", "uncorrectable PCIe"),
@@ -250,9 +250,9 @@ def test_a_cleanup_after_another_error_is_no_news():
 @pytest.mark.matrix(keep=6)
 @pytest.mark.parametrize("nvml,verdict,code,words", [
     ("", "pass", "", ""),
-    ("pcie_gen=4", "degraded", "pcie_gen", "generation 4 under load, where GPU and slot can do 5"),
+    ("pcie_gen=4", "degraded", "pcie_gen", "generation 4 under load; GPU and slot support 5"),
     ("pcie_gen=2", "fail", "pcie_gen", "generation 2"),
-    ("pcie_width=8", "fail", "pcie_width", "8 lanes under load, where 16 are there"),
+    ("pcie_width=8", "fail", "pcie_width", "8 lanes under load; 16 are wired"),
     ("pcie_gen=4,pcie_gen_max=4", "pass", "", ""),  # the slot can do no more
     ("after=1,replays=90", "fail", "pcie_replays", "90 new PCIe replays while gpu.bandwidth ran"),
     ("reasons=0x80", "fail", "hw_slowdown", "HW power brake"),

@@ -81,21 +81,21 @@ def test_too_little_memory():
 
 @pytest.mark.matrix(keep=8)
 @pytest.mark.parametrize("nvml,verdict,code,words", [
-    ("gpu=1,mig=1", "fail", "mig", "gpu 1 is cut into MIG"),
+    ("gpu=1,mig=1", "fail", "mig", "gpu 1 is divided into MIG"),
     ("gpu=1,compute_mode=2", "fail", "compute_mode", "prohibits"),
     ("gpu=1,compute_mode=3", "degraded", "compute_mode", "one process at a time"),
     ("gpu=1,ecc_mode=0", "degraded", "ecc_off", "gpu 1's memory runs without ECC"),
     ("persistence=0", "pass", "", ""),
     ("gpu=1,fabric=1", "fail", "fabric", "gpu 1 has not joined the NVSwitch fabric: not started"),
     ("gpu=1,fabric=2", "fail", "fabric", "in progress"),
-    ("gpu=1,fabric_status=999", "fail", "fabric", "could not join"),
+    ("gpu=1,fabric_status=999", "fail", "fabric", "failed to join"),
     ("fabric_health=0x1a9", "degraded", "fabric_health", "degraded bandwidth"),
     ("fabric_health=0x5aa", "degraded", "fabric_health", "incorrect configuration"),
     ("fabric=0", "pass", "", ""),
     ("lacks=fabric", "pass", "", ""),
     ("nvml=13.575.51.03", "fail", "nvml_mismatch", "13.575.51.03"),
     ("gpu=1,pid=1", "error", "gpu_busy", "gpu 1 is in use by process 1 (process-1), 1 GiB"),
-    ("gpu=1,graphics=1", "degraded", "gpu_busy", "gpu 1 also draws for process 1"),
+    ("gpu=1,graphics=1", "degraded", "gpu_busy", "gpu 1 renders for process 1"),
     ("gpu=1,lost=1", "fail", "gpu_lost", "gpu 1 fell off the bus"),
 ])
 def test_settings_and_surroundings(nvml, verdict, code, words):
@@ -185,7 +185,7 @@ def test_the_kernel_module_is_of_another_version(tmp_path):
 
 def test_uvm_is_missing():
     result, _, _ = presence(standin="init=999", setup="rm -f /dev/nvidia-uvm")
-    assert result["code"] == "cuda_999" and "there is no /dev/nvidia-uvm" in result["suggestion"]
+    assert result["code"] == "cuda_999" and "/dev/nvidia-uvm, which is missing" in result["suggestion"]
 
 
 def test_another_program_holds_a_gpu():

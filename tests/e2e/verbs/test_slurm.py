@@ -145,7 +145,7 @@ def test_slurmd_drains_and_resumes(cluster):
     cluster.start()
     cluster.settings(**MISSING)
     _, reason = cluster.wait("drained node", lambda: cluster.node() if cluster.node()[0] == "drain" else None)
-    assert reason.startswith("gpuprov: fail: gpu.presence: no GPU device nodes: 8 GPUs bought"), reason
+    assert reason.startswith("gpuprov: fail: gpu.presence: no GPU device files: 8 GPUs bought"), reason
     cluster.settings()
     cluster.wait("resumed node", lambda: cluster.node()[0] == "idle")
 

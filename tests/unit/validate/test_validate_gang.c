@@ -317,8 +317,8 @@ static void test_real_agent(void **state) {
     if (validate_node(&b.links[0], &b.env, &b.rns[0], &err) != 0) fail_msg("%s", err.msg);
     expect(&b, 1, VERDICT_PASS, "");
     if (fs_exists("/dev/nvidia0")) /* no word about GPUs that this agent cannot ask */
-        expect(&b, 2, VERDICT_ERROR, "agent without CUDA");
-    else expect(&b, 2, VERDICT_FAIL, "no GPU device nodes: 3 GPUs bought");
+        expect(&b, 2, VERDICT_ERROR, "agent has no CUDA");
+    else expect(&b, 2, VERDICT_FAIL, "no GPU device files: 3 GPUs bought");
     struct gang_node gang[2] = {{&b.links[0], "127.0.0.1", &b.rns[0]}, {&b.links[1], "127.0.0.1", &b.rns[1]}};
     if (validate_gang(gang, 2, &b.env, &b.report, &err) != 0) fail_msg("%s", err.msg);
     const struct check_result *net = &b.report.gang.items[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a program with a pipe, reads until it ends or the deadline passes, and leaves no child behind:
- * its process group is killed. Judges nothing. Any thread. */
+/* Starts a program with a pipe, reads until it ends or the deadline passes, and leaves no child behind: its process
+ * group is killed. Does not judge. Any thread. */
 #include "base/gp_base.h"
 
 #include "command.h"
@@ -48,7 +48,7 @@ static int spawn(const char *file, const char *const *argv, int out, pid_t *ret)
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
-    /* posix_spawn takes what it does not change as char *const[] */
+    /* posix_spawn takes argv as char *const[] but does not change it */
     int rc = posix_spawn(ret, file, &files, &attr, (char *const *)(uintptr_t)argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
@@ -68,7 +68,7 @@ static int take_output(int fd, int64_t deadline_ms, struct str *out) {
     }
 }
 
-/* It closed its output; it ends now, or is ended. */
+/* Its output is closed: waits for its end until the deadline, then kills it. */
 static bool reap(pid_t pid, int64_t deadline_ms, int *ret_status) {
     int status = 0;
     pid_t got = 0;
@@ -80,7 +80,7 @@ static bool reap(pid_t pid, int64_t deadline_ms, int *ret_status) {
         while (waitpid(pid, &status, WNOHANG) == 0 && clock_left_ms(end) > 0) gp_sleep(5, NULL, NULL);
         return false;
     }
-    kill(-pid, SIGKILL); /* what it started and left */
+    kill(-pid, SIGKILL); /* its remaining children */
     *ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return got == pid;
 }
@@ -90,14 +90,13 @@ int command_run(const char *const *argv, int64_t deadline_ms, struct str *ret_ou
     int fds[2];
     pid_t pid = 0;
     GP_AUTO_FREE char *file = command_find(argv[0]);
-    if (file == NULL) return gp_fail(err, GP_ENOTFOUND, "there is no program '%s'", argv[0]);
-    if (pipe2(fds, O_CLOEXEC) != 0)
-        return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe for '%s'", argv[0]);
+    if (file == NULL) return gp_fail(err, GP_ENOTFOUND, "cannot find the program '%s'", argv[0]);
+    if (pipe2(fds, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "cannot create a pipe for '%s'", argv[0]);
     int rc = spawn(file, argv, fds[1], &pid);
     close(fds[1]);
     if (rc != 0) {
         close(fds[0]);
-        return gp_fail_errno(err, GP_EENV, rc, "could not start '%s'", argv[0]);
+        return gp_fail_errno(err, GP_EENV, rc, "cannot start '%s'", argv[0]);
     }
     rc = take_output(fds[0], deadline_ms, ret_out);
     close(fds[0]);

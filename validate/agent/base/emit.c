@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines out: hello, start, result, end. Counts what was said so that the end is honest. One thread. */
+/* Writes the lines: hello, start, result, end. The end line counts the results. One thread. */
 #include "base/gp_base.h"
 
 #include "emit.h"
@@ -105,7 +105,7 @@ void emit_start(struct emit *e, const struct check_info *check) {
     emit_line(e, s.s, s.len);
 }
 
-/* Four digits that count, never an exponent. */
+/* Four significant digits, never an exponent. */
 static void add_number(struct str *s, double v) {
     double size = v < 0 ? -v : v;
     int places = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : size >= 0.01 ? 4 : 6;
@@ -119,7 +119,7 @@ static void add_number(struct str *s, double v) {
     str_add(s, text);
 }
 
-/* The figure beside what it must reach, and what sound GPUs of this model were measured to reach. */
+/* The figure, its limit, and the figure measured on sound GPUs of this model. */
 static void figure_text(const struct agent_metric *m, struct str *s) {
     const struct limit *l = &m->limit;
     GP_AUTO_STR struct str value = {0};
@@ -133,11 +133,11 @@ static void figure_text(const struct agent_metric *m, struct str *s) {
         str_add(s, "; measured elsewhere ");
         add_number(s, l->measured);
     }
-    if (l->kind == LIMIT_UNRATED) str_add(s, ", unrated: nothing is known to compare it with");
+    if (l->kind == LIMIT_UNRATED) str_add(s, ", unrated: no published figure to compare it with");
     str_addc(s, '\n');
 }
 
-/* One line per check, one per figure, and what to do. */
+/* One line per check, one per figure, and the advice. */
 static void result_text(const struct agent_result *r, struct str *s) {
     str_addf(s, "%-9s %-16s", verdict_name(r->verdict), r->check->id);
     if (r->took_ms > 0) str_addf(s, " %6.2f s ", (double)r->took_ms / 1000);
@@ -169,9 +169,7 @@ int emit_end(struct emit *e, const char *reason) {
     if (e->ran == 0 && reason[0] == '\0') reason = "no check ran";
     GP_AUTO_STR struct str s = {0};
     if (e->text) {
-        str_addf(&s,
-                 "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, "
-                 "%zu not run%s%s\n",
+        str_addf(&s, "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, %zu not run%s%s\n",
                  verdict_name(v), e->ran, e->ran == 1 ? "" : "s", (double)(clock_ms() - e->began_ms) / 1000, e->failed,
                  e->degraded, e->errors, e->skipped, reason[0] != '\0' ? "; " : "", reason);
     } else {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands the agent's results to the judge of figures (suite/limits.h) and takes its words back. One thread per
- * result. */
+/* Judges the agent's results by suite/limits.h and records verdicts and messages. One thread per result. */
 #include "base/gp_base.h"
 
 #include "validate/agent/agent.h"
@@ -19,7 +18,7 @@ static void present(const struct agent_result *r, struct judged *j) {
 static void take_back(struct agent_result *r, const struct judged *j) {
     for (size_t i = 0; i < r->n_metrics; i++) r->metrics[i].limit = j->figures[i].limit;
     if (j->word.verdict == VERDICT_PASS || r->faults == VERDICT_SKIPPED || r->faults == VERDICT_ERROR) return;
-    r->suggestion[0] = '\0'; /* it was for what is not the worst any more */
+    r->suggestion[0] = '\0'; /* it belonged to the earlier verdict */
     agent_set(r, j->word.verdict, j->word.code, "%s", j->word.message);
     if (j->word.suggestion != NULL) agent_suggest(r, "%s", j->word.suggestion);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's folder, and the verbs that look at it from later connections: follow and stop. Reads /proc;
- * believes a pid only with its start time and this boot's id. One thread. */
+/* A rank's folder, and the verbs that use it from later connections: follow and stop. Reads /proc; accepts a pid
+ * only with its start time and this boot's id. One thread. */
 #include "base/gp_base.h"
 
 #include "rank_dir.h"
@@ -27,7 +27,7 @@ static bool proc_stat(pid_t pid, struct proc_stat *ret) {
     GP_AUTO_FREE char *path = xasprintf("/proc/%d/stat", (int)pid);
     GP_AUTO_STR struct str s = {0};
     if (fs_read(path, 4096, &s, NULL) != 0 || s.s == NULL) return false;
-    const char *p = strrchr(s.s, ')'); /* the name may hold anything */
+    const char *p = strrchr(s.s, ')'); /* the name may contain ')' */
     unsigned long long start = 0;
     if (p == NULL) return false;
     int n = sscanf(p + 1, " %c %*d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
@@ -45,7 +45,7 @@ static void boot_id(char dst[40]) {
 int rank_owner_write(const char *dir, pid_t pid, struct gp_error *err) {
     struct proc_stat st;
     char boot[40];
-    if (!proc_stat(pid, &st)) return gp_fail(err, GP_EENV, "could not read /proc/%d/stat", (int)pid);
+    if (!proc_stat(pid, &st)) return gp_fail(err, GP_EENV, "cannot read /proc/%d/stat", (int)pid);
     boot_id(boot);
     GP_AUTO_FREE char *path = fs_join(dir, "pid");
     GP_AUTO_FREE char *text = xasprintf("%d %lld %s\n", (int)pid, (long long)st.start_ticks, boot);
@@ -82,7 +82,7 @@ bool rank_owner_alive(const struct rank_owner *o) {
 int rank_session_count(const struct rank_owner *o, bool kill_them) {
     struct proc_stat st;
     if (!same_boot(o)) return 0;
-    /* somebody else's pid by now: then the session that it named is over too */
+    /* another process has this pid by now: the rank's session is over too */
     if (proc_stat(o->pid, &st) && st.start_ticks != o->start_ticks) return 0;
     DIR *d = opendir("/proc");
     int n = 0;
@@ -100,7 +100,7 @@ int rank_session_count(const struct rank_owner *o, bool kill_them) {
 
 /* --- follow --- */
 
-/* Passes on whole lines from *offset; the last, unfinished one waits for its end. */
+/* Passes on whole lines from *offset; an unfinished last line waits. */
 static int pass_on(int fd, int64_t *offset, struct gp_error *err) {
     GP_AUTO_STR struct str s = {0};
     str_init(&s, (size_t)1 << 20);
@@ -108,12 +108,15 @@ static int pass_on(int fd, int64_t *offset, struct gp_error *err) {
     for (;;) {
         ssize_t n = pread(fd, buf, sizeof buf, (off_t)*offset + (off_t)s.len);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read the rank's lines");
+        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "cannot read the rank's lines");
         if (n > 0 && !str_add_mem(&s, buf, (size_t)n))
             return gp_fail(err, GP_EPROTO, "the rank wrote a line that does not end");
         char *last = s.len > 0 ? memrchr(s.s, '\n', s.len) : NULL;
         size_t whole = last != NULL ? (size_t)(last - s.s) + 1 : 0;
-        if (whole > 0 && fs_write_all(STDOUT_FILENO, s.s, whole) != 0) return gp_fail(err, GP_EIO, "nobody reads");
+        if (whole > 0 && fs_write_all(STDOUT_FILENO, s.s, whole) != 0)
+            return gp_fail(err, GP_EIO,
+                           "cannot write to "
+                           "stdout: no reader");
         memmove(s.s, s.s + whole, s.len - whole);
         s.len -= whole;
         *offset += (int64_t)whole;
@@ -135,11 +138,11 @@ int verb_follow(int argc, char **argv) {
     if (r == 0) r = rank_owner_read(dir, &o, &err);
     GP_AUTO_FREE char *path = fs_join(dir != NULL ? dir : ".", "rank.jsonl");
     GP_AUTO_FD int fd = r == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (r == 0 && fd < 0) r = gp_fail_errno(&err, GP_EIO, errno, "could not read '%s'", path);
+    if (r == 0 && fd < 0) r = gp_fail_errno(&err, GP_EIO, errno, "cannot read '%s'", path);
     int64_t end = clock_deadline(wait_ms), first = from;
     bool alive = true;
     while (r == 0) {
-        alive = rank_owner_alive(&o); /* looked at first: what it wrote before its end is then read */
+        alive = rank_owner_alive(&o); /* before the read, so that lines written before its end are read */
         r = pass_on(fd, &from, &err);
         if (r != 0 || !alive || from > first || clock_left_ms(end) == 0) break;
         gp_sleep(20, NULL, NULL);
@@ -177,7 +180,6 @@ int verb_stop(int argc, char **argv) {
     }
     printf("{\"type\":\"stopped\",\"killed\":%d,\"left\":%d}\n", killed, left);
     if (left == 0) return 0;
-    fprintf(stderr, "gpuprov-agent stop: %d processes of session %d could not be ended: driver hang\n", left,
-            (int)o.pid);
+    fprintf(stderr, "gpuprov-agent stop: cannot end %d processes of session %d: driver hang\n", left, (int)o.pid);
     return 2;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder of a rank: rank.jsonl (its lines) and pid (who writes them). */
+/* The folder of a rank: rank.jsonl (its lines) and pid (their writer). One thread. */
 #ifndef GP_AGENT_RANK_DIR_H
 #define GP_AGENT_RANK_DIR_H
 
@@ -9,7 +9,7 @@
 
 struct rank_owner {
     pid_t pid;           /* leader of its own session */
-    int64_t start_ticks; /* /proc/PID/stat's starttime: tells a reused pid */
+    int64_t start_ticks; /* /proc/PID/stat's starttime: detects a reused pid */
     char boot_id[40];
 };
 int rank_owner_write(const char *dir, pid_t pid, struct gp_error *err);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One check's outcome and the line it becomes. Pure text: writes nothing itself. One thread per
- * result. */
+/* One check's outcome and its line. Does no I/O. One thread per result. */
 #include "base/gp_base.h"
 
 #include "validate/agent/agent.h"
@@ -58,7 +57,7 @@ void agent_metric(struct agent_result *r, const char *name, double value) {
     size_t i = 0;
     while (i < GP_ARRAY_LEN(r->check->metrics) && m[i].name != NULL && !str_eq(m[i].name, name)) i++;
     if (i == GP_ARRAY_LEN(r->check->metrics) || m[i].name == NULL) {
-        agent_set(r, VERDICT_ERROR, "unknown_metric", "the table has no figure '%s' for %s", name, r->check->id);
+        agent_set(r, VERDICT_ERROR, "unknown_metric", "the check table has no figure '%s' for %s", name, r->check->id);
         return;
     }
     if (!isfinite(value)) {
@@ -160,7 +159,7 @@ void agent_conditions(const struct agent_result *r, const char *prefix, const ch
     str_addf(s, "}%s", suffix);
 }
 
-/* What the figure had to reach, and who says so. */
+/* The figure's limit and its source. */
 static void add_limit(const struct agent_metric *metric, struct str *s) {
     const struct limit *l = &metric->limit;
     if (l->kind == LIMIT_UNRATED) str_add(s, ",\"unrated\":true");
@@ -176,7 +175,7 @@ static void add_limit(const struct agent_metric *metric, struct str *s) {
     str_add(s, ",\"source\":");
     quoted(s, source);
     if (l->kind != LIMIT_MODEL || l->measured <= 0) return;
-    str_add(s, ",\"measured\":"); /* what reports draw beside it */
+    str_add(s, ",\"measured\":"); /* reports draw it beside the figure */
     agent_json_num(s, l->measured);
 }
 

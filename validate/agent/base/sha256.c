@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 and HMAC. Small rather than fast: it authenticates a handful of handshakes. Any thread. */
+/* SHA-256 and HMAC. Small instead of fast: it authenticates a few handshakes. Any thread. */
 #include "base/gp_base.h"
 
 #include "sha256.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worker processes and their watchdog. Judges nothing. The parent has one thread. */
+/* Worker processes and their watchdog. Does not judge. The parent has one thread. */
 #include "base/gp_base.h"
 
 #include "worker.h"
@@ -33,11 +33,11 @@ static void child_main(worker_fn *fn, void *arg, int in, int out, pid_t parent) 
 
 int worker_start(struct worker *w, worker_fn *fn, void *arg, struct gp_error *err) {
     int to[2], from[2];
-    if (pipe2(to, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe for a worker");
+    if (pipe2(to, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "cannot create a pipe for a worker");
     if (pipe2(from, O_CLOEXEC) != 0) {
         int e = errno;
         close(to[0]), close(to[1]);
-        return gp_fail_errno(err, GP_EENV, e, "could not make a pipe for a worker");
+        return gp_fail_errno(err, GP_EENV, e, "cannot create a pipe for a worker");
     }
     pid_t parent = getpid();
     pid_t pid = fork();
@@ -51,9 +51,9 @@ int worker_start(struct worker *w, worker_fn *fn, void *arg, struct gp_error *er
     close(from[1]);
     if (pid < 0) {
         close(to[1]), close(from[0]);
-        return gp_fail_errno(err, GP_EENV, e, "could not start a worker");
+        return gp_fail_errno(err, GP_EENV, e, "cannot start a worker");
     }
-    setpgid(pid, pid); /* also by the child: whoever is first */
+    setpgid(pid, pid); /* the child does it too: either may be first */
     *w = (struct worker){.pid = pid, .to = to[1], .from = from[0]};
     str_init(&w->buf, MSG_MAX + sizeof(struct msg_head));
     return 0;
@@ -106,7 +106,7 @@ void worker_dismiss(struct worker *w, size_t n, int64_t deadline_ms) {
     for (size_t i = 0; i < n; i++) {
         siginfo_t info = {0};
         while (w[i].pid > 0 && clock_left_ms(deadline_ms) > 0 && info.si_pid == 0) {
-            /* left waitable: its status is worker_kill's to take */
+            /* left waitable: worker_kill takes its status */
             if (waitid(P_PID, (id_t)w[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) break;
             if (info.si_pid == 0) gp_sleep(10, NULL, NULL);
         }
@@ -121,7 +121,7 @@ bool worker_kill(struct worker *w, int *ret_status) {
     if (w->pid > 0) {
         int64_t end = clock_deadline(2000);
         int status = 0;
-        /* one look first: a worker that ended by itself keeps its own status */
+        /* before the kill: a worker that ended by itself keeps its own status */
         pid_t got = waitpid(w->pid, &status, WNOHANG);
         kill(-w->pid, SIGKILL);
         if (got == 0) kill(w->pid, SIGKILL);
@@ -166,7 +166,7 @@ int worker_get_result(const struct worker_msg *m, struct agent_result *ret, stru
     memcpy(lens, m->body.s + sizeof r, sizeof lens);
     if (m->body.len != fixed + lens[0] + lens[1]) return gp_fail(err, GP_EPROTO, "the worker sent half a result");
     bool truncated = r.data.truncated;
-    r.culprits = (struct str){0}; /* the worker's pointers mean nothing here */
+    r.culprits = (struct str){0}; /* the worker's pointers are invalid here */
     r.data = (struct str){0};
     str_init(&r.culprits, 4096);
     str_init(&r.data, AGENT_LINE_MAX);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.bandwidth, first half (the second is check_hostlink_cuda.c): how fast a GPU copies and reads its
- * own memory. Several shapes of our kernels and the driver's own copy are timed by the GPU's clock; the
- * best shape's median is the figure, because the question is what the memory can do. What was copied and
- * read is verified. One worker per GPU. */
+/* gpu.bandwidth, first half (the second is check_hostlink_cuda.c): the rates of copies and reads of a GPU's own
+ * memory. Several shapes of our kernels and the driver's own copy are timed by the GPU's clock; the figure is the
+ * best shape's median, because it measures the memory and not the shape. All data is verified. One worker per GPU. */
 #include "base/gp_base.h"
 
 #include "samples.h"
@@ -23,7 +22,7 @@ struct bandwidth {
     bool reading;
 };
 
-/* blocks_per_sm 0: a block for each piece of 64 bytes a thread. block 0: the driver's copy. */
+/* blocks_per_sm 0: enough blocks for 64 bytes per thread. block 0: the driver's copy. */
 static const struct shape {
     const char *name;
     unsigned block, blocks_per_sm;
@@ -76,7 +75,7 @@ static void bandwidth_clear(struct bandwidth *b) {
     pattern_close(&b->room);
 }
 
-/* One shape's samples of a copy, with what it copied verified. */
+/* One shape's samples of a copy, with the copied data verified. */
 static int copy_shape(struct bandwidth *b, struct samples *ret, struct gp_error *err) {
     struct pattern to = {.base = b->to, .bytes = b->bytes, .kind = MEM_ZEROS};
     struct measured m = {
@@ -108,9 +107,8 @@ static int read_shape(struct bandwidth *b, struct samples *ret, struct gp_error 
     uint64_t sum = 0, want = (uint64_t)0 - b->bytes / 16;
     for (size_t i = 0; i < n; i++) sum += sums[i];
     if (rc == 0 && sum != want)
-        agent_set(b->r, VERDICT_FAIL, "read_wrong",
-                  "the sum of %zu MiB read by %s is 0x%016llx and should be 0x%016llx", b->bytes / MIB, b->shape->name,
-                  (unsigned long long)sum, (unsigned long long)want);
+        agent_set(b->r, VERDICT_FAIL, "read_wrong", "the sum of %zu MiB read by %s is 0x%016llx, expected 0x%016llx",
+                  b->bytes / MIB, b->shape->name, (unsigned long long)sum, (unsigned long long)want);
     return rc;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.gemm: how fast a GPU multiplies matrices of random numbers, in every type that it has, timed by
- * its own clock; a result that is not finite, or all zero, is a failure. One worker per GPU. */
+/* gpu.gemm: the rate of products of random matrices, in every type that the GPU has, timed by its own clock; a
+ * result that is not finite, or all zero, is a failure. One worker per GPU. */
 #include "base/gp_base.h"
 
 #include "products.h"
@@ -44,7 +44,7 @@ static int look_result(struct gemm *g, struct gp_error *err) {
     int rc = product_count(&room, g->result, count, type, &n, err);
     if (rc < 0) return rc;
     if (n.seen != (uint64_t)count)
-        return gp_fail(err, GP_EPROTO, "gpu %d: the counting kernel looked at %llu of %lld numbers", g->c->gpu,
+        return gp_fail(err, GP_EPROTO, "gpu %d: the counting kernel read %llu of %lld numbers", g->c->gpu,
                        (unsigned long long)n.seen, (long long)count);
     if (n.odd)
         agent_set(g->r, VERDICT_FAIL, "gemm_nan",
@@ -87,7 +87,7 @@ static int run_type(struct gemm *g, const struct product_type *t, struct gp_erro
     samples_say(&s, g->r, key);
     agent_metric(g->r, t->name, samples_median(&s));
     if (!(samples_median(&s) > 0))
-        agent_set(g->r, VERDICT_FAIL, "no_rate", "%s: products took no time at all: nothing was multiplied", t->name);
+        agent_set(g->r, VERDICT_FAIL, "no_rate", "%s: products took no GPU time: nothing was multiplied", t->name);
     return 0;
 }
 
@@ -101,9 +101,7 @@ static int run_all(struct gemm *g, struct gp_error *err) {
     for (const struct product_type *t = product_types; rc == 0 && t->name; t++) {
         if (!product_has(d, t)) continue;
         if (g->types && clock_left_ms(end_ms) == 0) {
-            agent_set(g->r, VERDICT_ERROR, "no_time",
-                      "%s and later types were not measured: the time given "
-                      "was over",
+            agent_set(g->r, VERDICT_ERROR, "no_time", "%s and later types were not measured: the time was over",
                       t->name);
             break;
         }
@@ -133,7 +131,7 @@ void gpu_gemm_load(struct check_ctx *c) {
     cuda_gemm_start(c->dev, &ignored);
 }
 
-/* The model table's figures are cuBLASLt's. */
+/* The model table's figures were measured with cuBLASLt. */
 void gpu_gemm_conclude(struct check_ctx *c, struct agent_result *r) {
     if (product_by_own(c->dev)) r->about.model = NULL;
 }

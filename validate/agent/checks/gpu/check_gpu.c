@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.presence as far as it can be told without a driver's library: device files, the kernel module,
- * the PCI bus. In both programs; calls no driver. One thread. */
+/* The part of gpu.presence without a driver's library: device files, the kernel module, the PCI bus. In both
+ * programs; calls no driver. One thread. */
 #include "base/gp_base.h"
 
 #include "gpu.h"
@@ -9,7 +9,7 @@
 
 #include <dirent.h>
 
-/* Devices of NVIDIA on the PCI bus whose class begins so; -1 when the bus cannot be read. */
+/* NVIDIA's devices on the PCI bus whose class starts with class_starts; -1 when the bus cannot be read. */
 static int pci_count(const char *class_starts) {
     static const char folder[] = "/sys/bus/pci/devices";
     DIR *d = opendir(folder);
@@ -35,9 +35,7 @@ int gpu_pci_switches(void) { return pci_count("0x0680"); /* other bridges */ }
 static void no_nodes(const struct check_ctx *c, struct agent_result *r) {
     int bus = gpu_pci_count();
     bool module = fs_exists("/proc/driver/nvidia/version");
-    agent_set(r, VERDICT_FAIL, "no_device_nodes",
-              "no GPU device nodes: %d GPU%s bought, no /dev/nvidia* "
-              "here; %s",
+    agent_set(r, VERDICT_FAIL, "no_device_nodes", "no GPU device files: %d GPU%s bought, no /dev/nvidia* found; %s",
               c->gpus_expected, c->gpus_expected == 1 ? "" : "s",
               module    ? "the driver's module is loaded"
               : bus > 0 ? "the GPUs are on the PCI bus, but no driver is loaded"
@@ -57,7 +55,7 @@ bool gpu_presence_nodes(const struct check_ctx *c, struct agent_result *r, int *
     *ret_nodes = nodes;
     if (nodes > 0) return true;
     if (c->gpus_expected > 0) no_nodes(c, r);
-    else agent_set(r, VERDICT_SKIPPED, "no_gpu", "no GPU was asked for, and there is none");
+    else agent_set(r, VERDICT_SKIPPED, "no_gpu", "no GPU was bought, and none was found");
     return false;
 }
 
@@ -65,14 +63,14 @@ static void presence_host(struct check_ctx *c, struct agent_result *r) {
     int nodes = 0;
     if (!gpu_presence_nodes(c, r, &nodes)) return;
     agent_set(r, VERDICT_ERROR, "no_cuda_agent",
-              "%d GPU device node%s here, but this is the agent without CUDA, which cannot ask the driver", nodes,
+              "found %d GPU device file%s, but this agent has no CUDA and cannot use the driver", nodes,
               nodes == 1 ? "" : "s");
-    agent_suggest(r, "use a gpuprov that was built with a CUDA toolkit ('gpuprov doctor' tells)");
+    agent_suggest(r, "use a gpuprov that was built with a CUDA toolkit (see 'gpuprov doctor')");
 }
 
 static bool no_cuda(struct check_ctx *c, struct agent_result *r) {
     (void)c;
-    agent_set(r, VERDICT_SKIPPED, "no_cuda_agent", "this is the agent without CUDA");
+    agent_set(r, VERDICT_SKIPPED, "no_cuda_agent", "this agent has no CUDA");
     return false;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.health: the state that a GPU is in before anything loads it, by NVML and the kernel log. Limits are
- * NVIDIA's (DCGM) and Azure's; old scars that were dealt with are told, not judged. Runs in the GPU's
- * worker; loads nothing. */
+/* gpu.health: the state of a GPU before anything loads it, by NVML and the kernel log. Limits are NVIDIA's (DCGM)
+ * and Azure's; repaired old faults are reported, not judged. Runs in the GPU's worker; puts no load on the GPU. */
 #include "base/gp_base.h"
 
 #include "health_cuda.h"
@@ -29,7 +28,7 @@ static void judge_recovery(const struct nvml_counters *n, struct agent_result *r
                      "the GPU fell off the bus");
     if (n->recovery > 0)
         health_blame(r, VERDICT_FAIL, "recovery_action", nvml_recovery_advice(n->recovery),
-                     "the driver asks to %s (recovery action %lld)", nvml_recovery_name(n->recovery),
+                     "the driver requests to %s (recovery action %lld)", nvml_recovery_name(n->recovery),
                      (long long)n->recovery);
     if (n->reset_required)
         health_blame(r, VERDICT_FAIL, "reset_required", nvml_recovery_advice(1), "the GPU needs a reset");
@@ -46,9 +45,8 @@ static void judge_ecc(const struct nvml_counters *n, struct agent_result *r) {
     if (total(now) >= 0) agent_metric(r, "ecc_uncorrected", (double)total(now));
     if (total(now) > 0)
         health_blame(r, VERDICT_FAIL, "ecc_uncorrected",
-                     "reset the GPU so that the rows are remapped, then validate again; replace "
-                     "the node if it "
-                     "comes back",
+                     "reset the GPU so that the rows are remapped, then validate again; replace the node if the "
+                     "errors return",
                      "%lld uncorrectable ECC errors since the driver was loaded%s", (long long)total(now),
                      now[NVML_SRAM] > 0 ? ", in SRAM too" : "");
     if (n->sram_threshold == 1)
@@ -56,18 +54,18 @@ static void judge_ecc(const struct nvml_counters *n, struct agent_result *r) {
                      "SRAM errors reached NVIDIA's limit for replacement");
     if (old[NVML_SRAM] > 0)
         health_blame(r, VERDICT_DEGRADED, "sram_scars",
-                     "validate at a longer time (20m); replace the node if new errors come",
-                     "%lld uncorrectable SRAM errors in the GPU's life", (long long)old[NVML_SRAM]);
+                     "validate with a longer time (20m); replace the node on new errors",
+                     "%lld uncorrectable SRAM errors in the GPU's lifetime", (long long)old[NVML_SRAM]);
     if (soft[NVML_SRAM] > 10000 || soft[NVML_DRAM] > 20000000)
         health_blame(r, VERDICT_DEGRADED, "ecc_corrected",
-                     "validate at a longer time (20m); replace the node if uncorrectable errors come",
+                     "validate with a longer time (20m); replace the node on uncorrectable errors",
                      "very many corrected ECC errors: %lld in SRAM, %lld in DRAM", (long long)soft[NVML_SRAM],
                      (long long)soft[NVML_DRAM]);
 }
 
 static void judge_pages(const struct nvml_counters *n, struct agent_result *r) {
     if (n->remap_failed == 1)
-        health_blame(r, VERDICT_FAIL, "remap_failed", "no spare rows are left there: replace the node (RMA)",
+        health_blame(r, VERDICT_FAIL, "remap_failed", "no spare rows are left in that bank: replace the node (RMA)",
                      "a memory row could not be remapped");
     if (n->remap_pending == 1)
         health_blame(r, VERDICT_FAIL, "remap_pending", "reset the GPU (nvidia-smi -r) or reboot, then validate again",
@@ -100,13 +98,13 @@ static void judge_links(const struct check_ctx *c, const struct gpu_model *model
     agent_data_int(r, "nvlinks", n->links);
     agent_data_int(r, "nvlinks_active", active);
     if (n->links == 0 || (active == 0 && (c->gpus <= 1 || bridge || want < 0)))
-        return; /* none there; nobody to talk to; no bridge */
+        return; /* no links; no peer; no bridge */
     if (want > 0 && active >= (int)want) return;
     if (want < 0 && active == n->links) return;
     health_blame(r, bridge || want < 0 ? VERDICT_DEGRADED : VERDICT_FAIL, "nvlink_down",
-                 "drain and reset the GPU, look at nvidia-fabricmanager's log; replace the node if it stays",
+                 "drain and reset the GPU, check nvidia-fabricmanager's log; replace the node if links stay down",
                  "%d of %d NVLinks are up; down: %s", active, want > 0 ? (int)want : n->links,
-                 down.len ? down.s : "those that are not even listed");
+                 down.len ? down.s : "those that are not listed");
 }
 
 static void judge_sample(const struct gpu_model *model, const struct nvml_facts *f, const struct nvml_sample *s,
@@ -114,7 +112,7 @@ static void judge_sample(const struct gpu_model *model, const struct nvml_facts 
     if (s->temperature_c >= 0) agent_metric(r, "temperature", (double)s->temperature_c);
     if (s->temperature_c >= 0 && f->slowdown_c > 0 && s->temperature_c >= f->slowdown_c)
         health_blame(r, VERDICT_FAIL, "hot", "cooling has failed: replace the node",
-                     "%lld C before any load, where the GPU slows down from %lld C on", (long long)s->temperature_c,
+                     "%lld C before any load; the GPU slows down from %lld C", (long long)s->temperature_c,
                      (long long)f->slowdown_c);
     if (s->power_mw >= 0) agent_metric(r, "power", (double)s->power_mw / 1000);
     if (s->reasons > 0 && (s->reasons & NVML_REASONS_HW)) {
@@ -126,8 +124,8 @@ static void judge_sample(const struct gpu_model *model, const struct nvml_facts 
     }
     double tdp = model != NULL ? gpu_model_spec(model, "tdp_w") : -1;
     if (tdp > 0 && f->power_limit_mw > 0 && (double)f->power_limit_mw < 900 * tdp)
-        health_blame(r, VERDICT_DEGRADED, "power_limit", "raise the limit (nvidia-smi -pl), or expect less",
-                     "the power limit is %.0f W, where this model has %.0f W", (double)f->power_limit_mw / 1000, tdp);
+        health_blame(r, VERDICT_DEGRADED, "power_limit", "raise the limit (nvidia-smi -pl), or accept lower rates",
+                     "the power limit is %.0f W; this model has %.0f W", (double)f->power_limit_mw / 1000, tdp);
 }
 
 static void add(struct str *s, const char *name, int64_t v) {
@@ -200,7 +198,7 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r) {
                 n.retired_pending >= 0;
     if (!told)
         agent_set(r, VERDICT_SKIPPED, "not_told",
-                  "NVML tells neither recovery action nor ECC nor remapped rows of this GPU");
+                  "NVML reports neither recovery action nor ECC nor remapped rows of this GPU");
     agent_say(r, "%s%lld C, %s", n.recovery == 0 ? "no recovery action is due, " : "", (long long)s.temperature_c,
               n.remap_uncorrected > 0 ? "old faults are remapped" : "no fault is known");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second half of gpu.bandwidth: how fast a GPU and the host's memory exchange data, each way, from
- * page-locked memory near the GPU, timed by the GPU's clock; what arrived is verified at both ends. Run
- * for one GPU after the other, because they share the host's memory and often a PCIe switch. */
+/* The second half of gpu.bandwidth: the rates between a GPU and the host's memory, each way, with page-locked memory
+ * near the GPU, timed by the GPU's clock; received data is verified at both ends. Runs for one GPU after the other,
+ * because they share the host's memory and often a PCIe switch. */
 #include "base/gp_base.h"
 
 #include "samples.h"

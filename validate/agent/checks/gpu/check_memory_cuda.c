@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu.memory: nearly all free memory of a GPU is written with patterns and read back by kernels; each
- * wrong word is counted, the first ones named by address and bits and read a second time. All is
- * written before anything is verified, so that crossed addresses show and caches hold little of it.
- * As many patterns as the time allows, which are said. One worker per GPU. */
+ * wrong word is counted, the first ones named by address and bits and read a second time. All is written before
+ * anything is verified, so that crossed addresses show and caches hold little of it. The time limits the number of
+ * patterns, which is reported. One worker per GPU. */
 #include "base/gp_base.h"
 
 #include "gpu.h"
@@ -24,7 +24,7 @@ struct chunk {
 };
 struct wrong_word {
     struct mem_wrong seen;
-    uint64_t again; /* what the host read afterwards */
+    uint64_t again; /* the host's second reading */
     const char *pattern;
 };
 struct memory {
@@ -39,13 +39,13 @@ struct memory {
     size_t bytes, total, free_at_start;
     uint64_t wrong;
     VEC_OF(struct wrong_word) named;
-    int64_t end_ms;              /* no step begins that would not end by then */
+    int64_t end_ms;              /* a step begins only if it can end by then */
     double gpu_s, moved, pass_s; /* by the GPU's clock: all passes, bytes, the slowest pass */
-    size_t steps;                /* of the plan below that are done */
+    size_t steps;                /* completed steps of the plan below */
 };
 
-/* What is done, most telling first. inversions: after the fill every word is read, compared and
- * inverted upwards, then downwards, then read. */
+/* The steps, most telling first. inversions: after the fill every word is read, compared and inverted upwards, then
+ * downwards, then read. */
 static const struct step {
     const char *name;
     enum mem_pattern pattern;
@@ -65,7 +65,7 @@ static void memory_clear(struct memory *m) {
     free(m->seen);
 }
 
-/* Takes what is free, but for a margin that the driver and a display need. */
+/* Takes the free memory except a margin for the driver and a display. */
 static int take_memory(struct memory *m, struct gp_error *err) {
     int sms = cuda_attribute(m->dev, CU_ATTR_SMS);
     m->items = GP_MAX(sms, 1) * 2048;
@@ -86,7 +86,7 @@ static int take_memory(struct memory *m, struct gp_error *err) {
             return rc;
         }
         if (rc < 0) {
-            take /= 2; /* fragmented, or somebody else took some */
+            take /= 2; /* fragmented, or another process took some */
             continue;
         }
         struct chunk c = {p, bytes / 8};
@@ -127,7 +127,7 @@ static int by_address(const void *a, const void *b) {
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Reads the noted words again. A pass of inversions has left them as they were: they get what the next
+/* Reads the noted words again. A pass of inversions has not changed them, so they are set to the value that the next
  * pass expects. */
 static int take_log(struct memory *m, const struct step *s, bool inverts, struct gp_error *err) {
     size_t n = (size_t)GP_MIN(m->log.logged, (unsigned long long)MEM_LOG_MAX);
@@ -150,7 +150,7 @@ static int look_pass(struct memory *m, const struct step *s, bool inverts, struc
     if (rc < 0) return rc;
     for (int i = 0; i < m->items; i++) words += m->seen[i];
     if (words != m->bytes / 8 || m->log.wrong > words)
-        return gp_fail(err, GP_EPROTO, "gpu %d: the verify kernel looked at %" PRIu64 " of %zu words", m->c->gpu, words,
+        return gp_fail(err, GP_EPROTO, "gpu %d: the verify kernel read %" PRIu64 " of %zu words", m->c->gpu, words,
                        m->bytes / 8);
     m->wrong += m->log.wrong;
     return take_log(m, s, inverts, err);
@@ -189,7 +189,7 @@ static int run_step(struct memory *m, const struct step *s, struct gp_error *err
     return rc;
 }
 
-/* Whether the next step fits into the time given, by what the slowest pass took so far. */
+/* Whether the next step fits into the time, by the slowest pass so far. */
 static bool time_for(const struct memory *m, const struct step *s) {
     double need_s = m->pass_s * (s->inversions ? 4 : 2) * 1.25;
     return (double)clock_left_ms(m->end_ms) / 1000 > need_s;
@@ -236,7 +236,7 @@ static void judge(const struct memory *m, struct agent_result *r) {
     say_patterns(m, r);
     if (m->wrong) say_wrong(m, r);
     else if (4 * m->bytes < 3 * m->total)
-        agent_suggest(r, "see which processes hold the GPU's memory (nvidia-smi) and end them");
+        agent_suggest(r, "end the processes that hold the GPU's memory (see nvidia-smi)");
     agent_say(r, "%.4g of %.4g GiB written and read back with %zu of %zu patterns", GIB(m->bytes), GIB(m->total),
               m->steps, GP_ARRAY_LEN(plan));
 }
@@ -247,8 +247,8 @@ void gpu_memory_cuda(struct check_ctx *c, struct agent_result *r) {
     struct gp_error err = {0};
     int rc = take_memory(&m, &err);
     if (rc == 0 && m.bytes == 0) {
-        agent_set(r, VERDICT_ERROR, "no_memory", "gpu %d: no memory is free to be tested", c->gpu);
-        agent_suggest(r, "see which processes hold the GPU's memory (nvidia-smi) and end them");
+        agent_set(r, VERDICT_ERROR, "no_memory", "gpu %d: no free memory to test", c->gpu);
+        agent_suggest(r, "end the processes that hold the GPU's memory (see nvidia-smi)");
         return;
     }
     for (size_t i = 0; rc == 0 && i < GP_ARRAY_LEN(plan); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.p2p: every ordered pair of a node's GPUs: is there direct access, how fast is it, does what was
- * sent arrive. A miscompare is looked at by a second method, through the host, before anybody is
- * blamed. One worker opens all GPUs and takes one pair after the other. */
+/* gpu.p2p: direct access, rate and correctness of copies for every ordered pair of a node's GPUs. Wrong data is
+ * examined by a second method, through the host, before a GPU or link is blamed. One worker opens all GPUs and takes
+ * one pair after the other. */
 #include "base/gp_base.h"
 
 #include "samples.h"
@@ -30,7 +30,7 @@ struct p2p {
     size_t bytes;
     struct peer peers[GPUS_MAX];
     struct pair_result pairs[GPUS_MAX][GPUS_MAX];
-    int from, to; /* the pair under way */
+    int from, to; /* the current pair */
 };
 
 static struct pattern pattern_of(const struct p2p *p, int gpu, dev_addr at) {
@@ -99,8 +99,8 @@ static int wrong_by_host(struct p2p *p, uint64_t *words, size_t *ret, size_t *re
     return rc;
 }
 
-/* The kernel on the target saw wrong words. The same transfer again, read by the host; then the same
- * data by way of the host, which tells the link from the memory at its ends. */
+/* The kernel on the target found wrong words. Repeats the transfer and reads it on the host; then sends the same
+ * data through the host, which separates faults of the link from those of memory. */
 static int second_look(struct p2p *p, struct pair_result *pr, const struct mem_log *log, struct gp_error *err) {
     struct peer *x = &p->peers[p->from], *y = &p->peers[p->to];
     GP_AUTO_FREE uint64_t *words = xmalloc(p->bytes);
@@ -120,20 +120,19 @@ static int second_look(struct p2p *p, struct pair_result *pr, const struct mem_l
     if (rc < 0) return rc;
     if (direct == 0) {
         agent_set(p->r, VERDICT_DEGRADED, "p2p_once",
-                  "gpu %d to gpu %d: %llu words arrived wrong, but not "
-                  "when sent again and read by the host",
-                  p->from, p->to, log->wrong);
-        agent_suggest(p->r, "run again with more time; replace the node if it comes back");
+                  "gpu %d to gpu %d: %llu words arrived wrong, but right when sent again and read by the host", p->from,
+                  p->to, log->wrong);
+        agent_suggest(p->r, "run again with more time; replace the node if the fault returns");
         return 0;
     }
     pr->wrong = direct;
     uint64_t want = mem_value(0, (ki64)first, MEM_PAIRED, pattern_of(p, p->from, 0).seed);
     agent_set(p->r, VERDICT_FAIL, around ? "p2p_memory" : "p2p_wrong",
               "gpu %d to gpu %d: %zu words arrive wrong, also when sent again and read by the host (word "
-              "%zu: 0x%016llx, bits 0x%llx); by way of the host %s",
+              "%zu: 0x%016llx, bits 0x%llx); through the host %s",
               p->from, p->to, direct, first, (unsigned long long)got, (unsigned long long)(got ^ want),
-              around ? "too: the memory of one of the two is at fault"
-                     : "they arrive right: the link between the two is at fault");
+              around ? "too: the memory of one of the two is faulty"
+                     : "they arrive right: the link between the two is faulty");
     return 0;
 }
 
@@ -163,7 +162,7 @@ static int run_pair(struct p2p *p, int from, int to, struct gp_error *err) {
     return rc < 0 ? rc : cuda_peer_disable(x->dev, y->dev, err);
 }
 
-/* --- what it means --- */
+/* --- verdicts --- */
 
 struct extreme {
     int from, to;
@@ -197,15 +196,14 @@ static void say_matrix(const struct p2p *p) {
 /* NVLink by the model's data sheet: then every pair must reach the other directly. */
 static void judge_direct(const struct p2p *p, const struct gpu_model *model) {
     if (!model || gpu_model_spec(model, "nvlink_gb_per_s") <= 0 ||
-        gpu_model_spec(model, "nvlink_bridge") > 0) /* a bridge may be there or not */
+        gpu_model_spec(model, "nvlink_bridge") > 0) /* a bridge is optional */
         return;
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->n; j++)
             if (p->pairs[i][j].done && !p->pairs[i][j].direct) {
                 agent_set(p->r, VERDICT_FAIL, "p2p_not_direct",
-                          "gpu %d has no direct access to gpu %d, which "
-                          "%s has by NVLink",
-                          i, j, gpu_model_name(model));
+                          "gpu %d has no direct access to gpu %d, but %s has NVLink between all GPUs", i, j,
+                          gpu_model_name(model));
                 agent_suggest(p->r, "look at 'nvidia-smi topo -m' and 'nvidia-smi nvlink -s', and at the "
                                     "fabric manager's log; replace the node");
             }
@@ -219,7 +217,7 @@ static void judge_rates(const struct p2p *p, const struct extreme *worst) {
                   worst->to, worst->rate, v == VERDICT_FAIL ? l.fail : l.degraded, gpu_model_name(l.model), l.source);
         return;
     }
-    /* Whatever the model: a link is as fast one way as the other. */
+    /* For every model: a link has the same rate both ways. */
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->n; j++)
             if (p->pairs[i][j].rate < 0.8 * p->pairs[j][i].rate)
@@ -272,7 +270,7 @@ void gpu_p2p_cuda(struct check_ctx *c, struct agent_result *r) {
         rc = cr ? cuda_fail(&err, cr, "count GPUs") : 0;
     }
     if (rc == 0 && p.n < 2) {
-        agent_set(r, VERDICT_SKIPPED, "one_gpu", "there is one GPU here, so there is no pair");
+        agent_set(r, VERDICT_SKIPPED, "one_gpu", "this node has one GPU, so there is no pair");
         return;
     }
     if (rc == 0) rc = open_all(&p, &err);

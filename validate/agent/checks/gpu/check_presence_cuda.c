@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.presence with the driver, the inventory: it loads, it starts, it offers as many GPUs as were bought
- * and of that model, NVML agrees, versions fit, nobody else is there. Runs in a worker process, because a
- * sick driver may hang; makes no context. */
+/* gpu.presence with the driver: the inventory of GPUs by CUDA and NVML, compared with the GPUs bought; versions;
+ * other processes. Runs in a worker process, because a faulty driver may hang; creates no context. */
 #include "base/gp_base.h"
 
 #include "validate/agent/cuda/cuda.h"
@@ -11,7 +10,7 @@
 #include "health_cuda.h"
 #include "presence_cuda.h"
 
-/* NVML's side. driver: as NVML says it, "" when it does not run. */
+/* NVML's side. driver: NVML's version of it, "" when NVML does not run. */
 static bool look_nvml(struct agent_result *r, int count, struct nvml_system *ml) {
     struct gp_error err = {0};
     *ml = (struct nvml_system){.gpus = NVML_NOT_TOLD, .cuda = NVML_NOT_TOLD};
@@ -29,9 +28,8 @@ static bool look_nvml(struct agent_result *r, int count, struct nvml_system *ml)
     size_t own = strlen(ml->nvml), driver = strlen(ml->driver);
     if (driver > 0 && own > driver && !str_eq(ml->nvml + own - driver, ml->driver))
         health_blame(r, VERDICT_FAIL, "nvml_mismatch",
-                     "install libnvidia-ml of the driver's version, and take copies of others out of the "
-                     "library path",
-                     "NVML is of version %s, the driver is %s", ml->nvml, ml->driver);
+                     "install libnvidia-ml of the driver's version, and remove other copies from the library path",
+                     "NVML is version %s, the driver is %s", ml->nvml, ml->driver);
     if (count >= 0 && ml->gpus >= 0 && ml->gpus != count && getenv("CUDA_VISIBLE_DEVICES") == NULL)
         health_blame(r, VERDICT_DEGRADED, "counts_differ",
                      "look for 'NVRM: Xid' in the kernel log: a GPU may have fallen off the bus",
@@ -51,11 +49,10 @@ static void look_gpus(const struct check_ctx *c, int count, bool nvml, struct ag
             break;
         }
         if (i == 0) first = seen;
-        /* a page more or less that the driver keeps for itself is no other model */
+        /* a few pages reserved by the driver do not make another model */
         size_t more = GP_MAX(seen.bytes, first.bytes), less = GP_MIN(seen.bytes, first.bytes);
         if (!str_eq(seen.name, first.name) || more - less > more / 64)
-            health_blame(r, VERDICT_DEGRADED, "mixed",
-                         "one GPU differs from the others: a part may be disabled; replace the node",
+            health_blame(r, VERDICT_DEGRADED, "mixed", "replace the node: a part of one GPU may be disabled",
                          "gpu 0 is %s with %.4g GiB, gpu %d is %s with %.4g GiB", first.name,
                          (double)first.bytes / (1u << 30), i, seen.name, (double)seen.bytes / (1u << 30));
     }
@@ -70,9 +67,9 @@ static void judge_count(const struct check_ctx *c, struct agent_result *r, int c
     char on_bus[48] = "";
     if (count >= want) return;
     if (bus > 0) snprintf(on_bus, sizeof on_bus, ", %d on the PCI bus", bus);
-    agent_set(r, VERDICT_FAIL, "gpu_missing", "%d of %d GPUs: the driver offers %d, %d device node%s%s", count, want,
+    agent_set(r, VERDICT_FAIL, "gpu_missing", "%d of %d GPUs: the driver offers %d, %d device file%s%s", count, want,
               count, nodes, nodes == 1 ? "" : "s", on_bus);
-    if (hidden != NULL) agent_suggest(r, "CUDA_VISIBLE_DEVICES is '%s' for this login: unset it", hidden);
+    if (hidden != NULL) agent_suggest(r, "unset CUDA_VISIBLE_DEVICES for this login: it is '%s'", hidden);
     else agent_suggest(r, "look for 'NVRM' in the kernel log ('fallen off the bus'); replace the node");
 }
 

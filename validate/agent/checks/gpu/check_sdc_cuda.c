@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.sdc: silent corruption. Products whose every sum is exact, so that any difference from integer
- * arithmetic on the host is a fault, and random ones that must come out the same each time and on each
- * GPU, in every type, for the time given; and on which multiprocessor it goes wrong. One worker per GPU. */
+/* gpu.sdc: silent corruption. Products with exact sums, so that any difference from integer arithmetic on the host
+ * is a fault, and random ones that must be equal each time and on each GPU, in every type, until the time is over.
+ * Names the faulty multiprocessor. One worker per GPU. */
 #include "base/gp_base.h"
 
 #include "samples.h"
@@ -44,7 +44,7 @@ static int run_all(struct sdc *s, struct gp_error *err) {
     return rc;
 }
 
-/* --- what it says --- */
+/* --- messages --- */
 
 static void add_hex(struct str *to, const char *name, uint64_t v) {
     str_addf(to, "%s\"%s\":\"0x%016llx\"", to->len ? "," : "", name, (unsigned long long)v);
@@ -104,9 +104,9 @@ static void say_sms(const struct sdc *s, struct str *ret) {
     agent_data_int(s->r, "sms", cuda_attribute(s->d, CU_ATTR_SMS));
     agent_data_int(s->r, "sms_tested", tested);
     str_addf(&s->r->data, ",\"wrong_sms\":[%s]", list.s ? list.s : "");
-    if (!wrong) str_addf(ret, "none of %d multiprocessors went wrong when each was tried", tested);
+    if (!wrong) str_addf(ret, "none of %d multiprocessors computed wrong when tested one by one", tested);
     else
-        str_addf(ret, "multiprocessor%s %s of %d went wrong when each was tried", wrong == 1 ? "" : "s", list.s,
+        str_addf(ret, "multiprocessor%s %s of %d computed wrong when tested one by one", wrong == 1 ? "" : "s", list.s,
                  tested);
 }
 
@@ -126,7 +126,7 @@ static void judge(const struct sdc *s) {
     if (s->named.len) {
         const struct sdc_wrong *w = &s->named.items[0];
         GP_AUTO_FREE char *what =
-            w->found ? xasprintf("element (%d, %d) is 0x%08x and should be 0x%08x, bits 0x%x", w->row, w->col, w->got,
+            w->found ? xasprintf("element (%d, %d) is 0x%08x, expected 0x%08x, bits 0x%x", w->row, w->col, w->got,
                                  w->want, w->got ^ w->want)
                      : xstrdup("its elements are right when the host reads them, so its sum was computed wrong");
         agent_set(s->r, VERDICT_FAIL, "sdc_wrong",
@@ -140,8 +140,7 @@ static void judge(const struct sdc *s) {
                   sms.s);
     } else if (s->unsteady) {
         agent_set(s->r, VERDICT_FAIL, "sdc_unsteady",
-                  "%s: a product of the same random numbers came out "
-                  "otherwise in %llu tiles, the first at (%d, %d); %s",
+                  "%s: a repeated product of the same random numbers differs in %llu tiles, the first at (%d, %d); %s",
                   s->unsteady_type, (unsigned long long)s->unsteady, s->unsteady_row, s->unsteady_col, sms.s);
     } else if (s->odd) {
         agent_set(s->r, VERDICT_FAIL, "sdc_nan",
@@ -152,7 +151,7 @@ static void judge(const struct sdc *s) {
         agent_set(s->r, VERDICT_FAIL, "sdc_sm", "fp32: %s", sms.s);
     }
     agent_say(s->r,
-              "%llu products in %zu types, every tile as integer arithmetic has it, on every "
+              "%llu products in %zu types, every tile equal to integer arithmetic, on every "
               "multiprocessor",
               (unsigned long long)s->products, s->n_types);
 }

@@ -25,7 +25,7 @@ static const struct stress_reasons reasons = {.hw = NVML_REASONS_HW,
                                               .sw_thermal = NVML_REASON_SW_THERMAL,
                                               .power_cap = NVML_REASON_POWER_CAP};
 
-/* What tensor cores draw most power with, and what there is instead. */
+/* The types by power, highest first: the fallback follows. */
 static const struct load_type {
     enum gemm_type type;
     const char *name;
@@ -46,7 +46,7 @@ struct stress {
     const struct load_type *type;
     struct gemm_args gemm;
     nvml_device nvml;
-    struct gp_error nvml_err; /* why clocks and temperatures are not told */
+    struct gp_error nvml_err; /* why clocks and temperatures are missing */
     size_t c_bytes;
     int64_t products, load_ms;
     VEC_OF(struct stress_sample) samples;
@@ -84,10 +84,10 @@ static int fill(struct stress *s, dev_addr to, size_t bytes, uint64_t seed, stru
     return rc;
 }
 
-#define SMALL_GPU (4096 * MIB) /* below it nobody trains: a short and small load will do */
+#define SMALL_GPU (4096 * MIB) /* nobody trains on less: a short and small load suffices */
 
-/* 8192 on a GPU of 16 GiB and more; smaller ones get what keeps them busy. Where our own fp32 kernel
- * multiplies, a product of 8192 takes seconds. */
+/* 8192 on a GPU of 16 GiB and more; less on smaller ones, and with our own fp32 kernel, where a product of 8192
+ * takes seconds. */
 static int edge(struct device *d, size_t total) {
     int n = total < SMALL_GPU ? 128 : 8192;
     while (n > 2048 && 6 * (size_t)n * (size_t)n > total / 32) n /= 2;
@@ -109,7 +109,7 @@ static int prepare(struct stress *s, const struct load_type *type, int n, struct
     return rc;
 }
 
-/* Zero, infinite or not a number: what these operands never give. */
+/* Zero, infinite or not a number: impossible with these operands. */
 static bool is_odd(const struct stress *s, uint32_t v) {
     switch (s->c_bytes / ((size_t)s->gemm.n * (size_t)s->gemm.n) == 4 ? GEMM_F32 : s->type->type) {
     case GEMM_BF16: return (v & 0x7f80) == 0x7f80 || !(v & 0x7fff);
@@ -118,7 +118,7 @@ static bool is_odd(const struct stress *s, uint32_t v) {
     }
 }
 
-/* All bits of C, as one number; adds to *ret_odd what is no ordinary number. */
+/* A hash of all bits of C; adds the number of odd values (is_odd) to *ret_odd. */
 static int look_at_result(struct stress *s, uint64_t *ret_hash, size_t *ret_odd, struct gp_error *err) {
     size_t n = GP_MIN(s->c_bytes, BLOCK_BYTES);
     size_t each = s->c_bytes / ((size_t)s->gemm.n * (size_t)s->gemm.n);
@@ -149,7 +149,7 @@ static int one_product(struct stress *s, struct gp_error *err) {
     return rc ? rc : s->ops->sync(s->dev, s->c->deadline_ms, err);
 }
 
-/* The first type that this device has, by what its architecture says, then by a first product. */
+/* The first type that this device has, by its architecture, then by a first product. */
 static int choose_type(struct stress *s, int n, struct gp_error *err) {
     for (size_t i = 0; i < GP_ARRAY_LEN(load_types); i++) {
         bool last = i + 1 == GP_ARRAY_LEN(load_types);
@@ -170,7 +170,7 @@ static int choose_type(struct stress *s, int n, struct gp_error *err) {
         s->ops->free(s->dev, s->gemm.c);
         s->gemm = (struct gemm_args){0};
     }
-    return gp_fail(err, GP_EINTERNAL, "gpu %d: no type of matrix product is there", s->c->gpu);
+    return gp_fail(err, GP_EINTERNAL, "gpu %d: it has no type of matrix product", s->c->gpu);
 }
 
 /* --- the load --- */
@@ -188,7 +188,7 @@ static void sample(struct stress *s, struct stress_sample *ret) {
     ret->reasons = now.reasons;
 }
 
-/* Queues products, looks at the GPU while it computes them, and takes their rate. */
+/* Queues products, samples the GPU while it computes them, and takes their rate. */
 static int stretch(struct stress *s, int products, double *ret_s, struct gp_error *err) {
     struct stress_sample now = {0};
     double n = s->gemm.n, seconds = 0;
@@ -208,7 +208,7 @@ static int stretch(struct stress *s, int products, double *ret_s, struct gp_erro
     return 0;
 }
 
-/* For as long as the check is given, less what came before; a small GPU for less in proportion. */
+/* Runs for the rest of the check's time; on a small GPU for less in proportion. */
 static int load(struct stress *s, size_t total, int64_t began_ms, struct gp_error *err) {
     double part = GP_MIN(1.0, (double)total / (double)SMALL_GPU), gpu_s = 0;
     int64_t want_ms = (int64_t)((double)(s->c->budget_ms - (clock_ms() - began_ms) - 1000) * part);
@@ -229,7 +229,7 @@ static int load(struct stress *s, size_t total, int64_t began_ms, struct gp_erro
     return rc;
 }
 
-/* --- words --- */
+/* --- messages --- */
 
 static void say_reasons(const struct stress *s, const struct stress_figures *f, struct agent_result *r) {
     char names[160];
@@ -240,14 +240,14 @@ static void say_reasons(const struct stress *s, const struct stress_figures *f, 
                   "gpu %d: the hardware slowed it down in %d of %zu samples (%s); at most %.0f C and %.0f W", s->c->gpu,
                   f->hw, f->counted, names, f->hottest, f->power);
     if (f->hw && (f->hw_seen & NVML_REASON_HW_BRAKE))
-        agent_suggest(r, "power supply or cable: give the provider the GPU's serial, and replace the node");
+        agent_suggest(r, "replace the node and give the provider the GPU's serial: power supply or cable");
     else if (f->hw)
-        agent_suggest(r, "cooling: look at fans, airflow and the neighbours' temperatures; replace the node");
+        agent_suggest(r, "check the cooling (fans, airflow, temperature of the other GPUs); replace the node");
     if (f->sw_thermal) {
         agent_set(r, VERDICT_DEGRADED, "sw_thermal",
                   "gpu %d: the driver lowered clocks for heat in %d of %zu samples; at most %.0f C", s->c->gpu,
                   f->sw_thermal, f->counted, f->hottest);
-        if (!f->hw) agent_suggest(r, "cooling: look at fans, airflow and the room's temperature");
+        if (!f->hw) agent_suggest(r, "check the cooling (fans, airflow, room temperature)");
     }
 }
 
@@ -288,9 +288,8 @@ static void judge(struct stress *s, struct agent_result *r) {
     if (f.reasons_told) say_reasons(s, &f, r);
     else
         agent_set(r, VERDICT_ERROR, "no_nvml",
-                  "gpu %d: the load ran, but nothing tells whether the GPU was "
-                  "slowed down: %s",
-                  s->c->gpu, s->nvml_err.msg[0] ? s->nvml_err.msg : "its driver does not say");
+                  "gpu %d: the load ran, but it is not known whether the GPU was slowed down: %s", s->c->gpu,
+                  s->nvml_err.msg[0] ? s->nvml_err.msg : "its driver does not report it");
     agent_data_str(r, "type", s->type->name);
     agent_data_int(r, "edge", s->gemm.n);
     agent_data_int(r, "products", s->products);
@@ -298,7 +297,7 @@ static void judge(struct stress *s, struct agent_result *r) {
     agent_data_int(r, "power_capped_percent", 100 * f.power_cap / (int64_t)f.counted);
     add_samples(s, r);
     agent_say(r, "%.4g TFLOP/s in %s held for %.1f s%s%s", f.rate, s->type->name, (double)s->load_ms / 1000,
-              f.power_cap ? ", at its power limit" : "", f.clocks_told ? "" : ", clocks not told");
+              f.power_cap ? ", at its power limit" : "", f.clocks_told ? "" : ", clocks not reported");
 }
 
 static void judge_bits(struct stress *s, uint64_t first, uint64_t last, size_t odd, struct agent_result *r) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Around every check that loads a GPU: counters before and after, samples in between, kernel log lines
- * that came, and a verdict from what moved. What was there before is gpu.health's to judge. In a worker
- * process of one GPU; the sampling thread only reads NVML and is joined by health_after. */
+/* Watches every check that loads a GPU: counters before and after, samples in between, new kernel log lines, and a
+ * verdict from changed counters. gpu.health judges the earlier state. In a worker process of one GPU; the sampling
+ * thread only reads NVML and is joined by health_after. */
 #include "base/gp_base.h"
 
 #include "health_cuda.h"
@@ -19,10 +19,10 @@
 #define SAMPLE_MS 100
 
 struct summary {
-    int64_t samples, hw_slow, sw_slow; /* how many, and how many of them with such a reason */
+    int64_t samples, hw_slow, sw_slow; /* number of samples; of these, samples with such a reason */
     int64_t last_reasons;              /* of the sample before */
-    int64_t temperature_c, memory_c, power_mw, sm_mhz_min, sm_mhz_max; /* NVML_NOT_TOLD: never told */
-    int64_t pcie_gen, pcie_width;                                      /* the best that was seen */
+    int64_t temperature_c, memory_c, power_mw, sm_mhz_min, sm_mhz_max; /* NVML_NOT_TOLD: never reported */
+    int64_t pcie_gen, pcie_width;                                      /* the best seen */
     int64_t reasons;                                                   /* all that were seen */
     bool lost;
 };
@@ -30,7 +30,7 @@ struct summary {
 static struct {
     bool on;
     nvml_device device;
-    struct gp_error err; /* why not */
+    struct gp_error err; /* why there are no samples */
     struct nvml_facts facts;
     struct nvml_counters before;
     int64_t began_ms;
@@ -159,17 +159,18 @@ void health_log_address(const char *pci, char *dst, size_t n) {
     }
 }
 
-/* What one finding means; ours: nothing but our own check ran. */
+/* Judges one finding; ours: only our own check ran. */
 static void judge_log(const struct kern_finding *f, const char *text, bool ours, const char *check,
                       struct agent_result *r) {
     enum verdict v = f->action == KERN_FAIL ? VERDICT_FAIL : VERDICT_DEGRADED;
     if (ours && (f->xid == XID_APPLICATION || f->xid == XID_UNKNOWN))
-        v = VERDICT_FAIL; /* our own program is the application, and it has no such fault */
+        v = VERDICT_FAIL; /* the application is our own program, which has no such fault */
     else if (f->action < KERN_DEGRADED) return;
     const char *advice = ours && f->xid == XID_APPLICATION
-                             ? "our own check provoked it: run it again, replace the node if it comes back"
+                             ? "run the check again and replace the node if the line returns: gpuprov's own check "
+                               "provoked it"
                              : f->advice;
-    if (ours) health_blame(r, v, f->code, advice, "while %s ran the kernel said: %.240s", check, text);
+    if (ours) health_blame(r, v, f->code, advice, "the kernel logged while %s ran: %.240s", check, text);
     else health_blame(r, v, f->code, advice, "kernel log: %.240s", text);
 }
 
@@ -189,14 +190,14 @@ int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const ch
     return n;
 }
 
-/* What moved, as members of data and for the verdict. */
+/* Changed counters, as members of data and for the verdict. */
 struct moved {
     struct agent_result *r;
     const char *check;
     struct str data;
 };
 
-/* The difference when both were told; 0 else. */
+/* The difference if both are known, else 0. */
 static int64_t delta(struct moved *m, const char *name, int64_t before, int64_t now) {
     if (before < 0 || now < 0 || now == before) return 0;
     str_addf(&m->data, "%s\"%s\":%lld", m->data.len ? "," : "", name, (long long)(now - before));
@@ -219,8 +220,8 @@ static void moved_ecc(struct moved *m, const struct nvml_counters *b, const stru
     }
     if (most == 0) return;
     health_blame(m->r, VERDICT_FAIL, "ecc_uncorrected",
-                 "reset the GPU so that the rows are remapped, then validate again; replace the node "
-                 "if it comes back",
+                 "reset the GPU so that the rows are remapped, then validate again; replace the node if the errors "
+                 "return",
                  "%lld new uncorrectable ECC error%s%s while %s ran", (long long)most, most == 1 ? "" : "s", where,
                  m->check);
 }
@@ -234,19 +235,19 @@ static void moved_pages(struct moved *m, const struct nvml_counters *b, const st
     pages += delta(m, "retired_corrected", b->retired_corrected, n->retired_corrected);
     int64_t waits = delta(m, "retired_pending", b->retired_pending, n->retired_pending);
     if (failed) {
-        health_blame(m->r, VERDICT_FAIL, "remap_failed", "the GPU has no spare rows left there: replace the node (RMA)",
+        health_blame(m->r, VERDICT_FAIL, "remap_failed", "no spare rows are left in that bank: replace the node (RMA)",
                      "a memory row could not be remapped while %s ran", m->check);
     }
     if (rows || pending || pages || waits) {
         health_blame(m->r, VERDICT_FAIL, "remapped",
-                     "reset the GPU, then validate again; replace the node if it comes back",
+                     "reset the GPU, then validate again; replace the node if the fault returns",
                      "memory went bad while %s ran: %lld rows remapped, %lld "
                      "pages retired%s",
                      m->check, (long long)rows, (long long)pages, pending || waits ? ", a reset is due" : "");
     }
     if (soft) {
         health_blame(m->r, VERDICT_DEGRADED, "remapped",
-                     "validate again at a longer time; replace the node if it comes back",
+                     "validate again with a longer time; replace the node if the errors return",
                      "%lld rows remapped for corrected errors while %s ran", (long long)soft, m->check);
     }
 }
@@ -258,17 +259,16 @@ static void moved_links(struct moved *m, const struct nvml_counters *b, const st
         delta(m, name, b->link[i].active, n->link[i].active);
         if (b->link[i].active == 1 && n->link[i].active == 0) {
             health_blame(m->r, VERDICT_FAIL, "nvlink_down",
-                         "drain and reset the GPU; replace the node if it comes back",
+                         "drain and reset the GPU; replace the node if the link goes down again",
                          "NVLink %d went down while %s ran", i, m->check);
         }
         for (int k = 0; k < NVML_LINK_ERRORS; k++) {
             snprintf(name, sizeof name, "nvlink_%d_%s", i, nvml_link_error_names[k]);
             int64_t d = delta(m, name, b->link[i].errors[k], n->link[i].errors[k]);
-            /* CRC errors are repeated by the link: only many of them cost anything */
+            /* the link repeats data after a CRC error: only many errors matter */
             if (d == 0 || (k == NVML_LINK_CRC && d * 1000 < 100 * GP_MAX(ms, (int64_t)1000))) continue;
             health_blame(m->r, VERDICT_FAIL, "nvlink_errors",
-                         "drain and reset the GPU, look at the link's other end; replace the node if it "
-                         "comes back",
+                         "drain and reset the GPU, check the link's other end; replace the node if the errors return",
                          "NVLink %d: %lld new %s errors while %s ran", i, (long long)d, nvml_link_error_names[k],
                          m->check);
         }
@@ -280,7 +280,7 @@ static void moved_pcie(struct moved *m, const struct nvml_counters *b, const str
     int64_t nonfatal = delta(m, "pcie_nonfatal", b->pcie_nonfatal, n->pcie_nonfatal);
     int64_t replays = delta(m, "pcie_replays", b->pcie_replays, n->pcie_replays);
     if (fatal || nonfatal) {
-        health_blame(m->r, VERDICT_FAIL, "pcie_errors", "replace the node: the link between host and GPU loses data",
+        health_blame(m->r, VERDICT_FAIL, "pcie_errors", "replace the node: the PCIe link loses data",
                      "%lld new uncorrectable PCIe errors while %s ran", (long long)fatal + (long long)nonfatal,
                      m->check);
     }
@@ -288,14 +288,13 @@ static void moved_pcie(struct moved *m, const struct nvml_counters *b, const str
     int64_t most = m->r->check->loads_link ? 80 : 160; /* DCGM's for pcie, targeted_stress */
     if (budget < 0 || replays <= budget) return;
     health_blame(m->r, replays > GP_MAX(most, budget) ? VERDICT_FAIL : VERDICT_DEGRADED, "pcie_replays",
-                 "the link between host and GPU is marginal: replace the node if it comes back",
-                 "%lld new PCIe replays while %s ran, where %lld are allowed at generation %lld "
-                 "with %lld lanes",
+                 "replace the node if the replays return: the PCIe link is marginal",
+                 "%lld new PCIe replays while %s ran; the limit is %lld at generation %lld with %lld lanes",
                  (long long)replays, m->check, (long long)budget, (long long)health.seen.pcie_gen,
                  (long long)health.seen.pcie_width);
 }
 
-/* Which part of the load the clocks were held down; by the driver's own clock where it tells. */
+/* The share of the load's time with lowered clocks; by the driver's own counter if it has one. */
 static double slow_share(struct moved *m, const char *name, int64_t before, int64_t now, int64_t ms, int64_t sampled) {
     double share = 0;
     int64_t d = delta(m, name, before, now);
@@ -313,7 +312,7 @@ static void moved_clocks(struct moved *m, const struct nvml_counters *b, const s
     double sw = slow_share(m, "sw_thermal_slowdown_ns", b->slow_ns[NVML_SLOW_SW_THERMAL],
                            n->slow_ns[NVML_SLOW_SW_THERMAL], ms, s->sw_slow);
     double sampled = s->samples > 0 ? (double)s->hw_slow / (double)s->samples : 0;
-    if (m->r->check->idle) sampled = 0; /* no load: it says itself what it sees */
+    if (m->r->check->idle) sampled = 0; /* no load: the check itself reports its samples */
     double worst = GP_MAX(GP_MAX(hw, brake), sampled);
     delta(m, "power_cap_ns", b->slow_ns[NVML_SLOW_POWER], n->slow_ns[NVML_SLOW_POWER]); /* normal at load */
     if (worst > 0) {
@@ -341,19 +340,18 @@ static void link_under_load(struct moved *m, const struct check_ctx *c) {
     double lanes = model != NULL ? gpu_model_spec(model, "pcie_min_width") : -1;
     if (model != NULL && lanes < 0) lanes = gpu_model_spec(model, "pcie_width");
     bool narrow = s->pcie_width < health.facts.pcie_width_max;
-    static const char advice[] = "power the machine off and on so that the link trains again; replace the node "
-                                 "if it stays";
+    static const char advice[] = "power-cycle the machine so that the link trains again; replace the node if the "
+                                 "link stays slow";
     if ((double)s->pcie_width < lanes || (narrow && lanes < 0)) {
-        health_blame(m->r, VERDICT_FAIL, "pcie_width", advice,
-                     "PCIe ran with %lld lanes under load, where %lld are there", (long long)s->pcie_width,
-                     (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
+        health_blame(m->r, VERDICT_FAIL, "pcie_width", advice, "PCIe ran with %lld lanes under load; %lld are wired",
+                     (long long)s->pcie_width, (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
     } else if (narrow) {
         health_blame(m->r, VERDICT_DEGRADED, "pcie_width", advice, "PCIe ran with %lld of %lld lanes under load",
                      (long long)s->pcie_width, (long long)health.facts.pcie_width_max);
     }
     if (s->pcie_gen < 3 || s->pcie_gen < health.facts.pcie_gen_max)
         health_blame(m->r, s->pcie_gen < 3 ? VERDICT_FAIL : VERDICT_DEGRADED, "pcie_gen", advice,
-                     "PCIe ran at generation %lld under load, where GPU and slot can do %lld", (long long)s->pcie_gen,
+                     "PCIe ran at generation %lld under load; GPU and slot support %lld", (long long)s->pcie_gen,
                      (long long)health.facts.pcie_gen_max);
 }
 
@@ -363,7 +361,7 @@ static void xids(struct moved *m) {
     for (int i = 0; i < n; i++) {
         char text[64];
         struct kern_finding f = kernlog_judge_xid(seen[i]);
-        snprintf(text, sizeof text, "Xid %lld (told by NVML)", (long long)seen[i]);
+        snprintf(text, sizeof text, "Xid %lld (reported by NVML)", (long long)seen[i]);
         str_addf(&m->data, "%s\"xid_%lld\":1", m->data.len ? "," : "", (long long)seen[i]);
         judge_log(&f, text, true, m->check, m->r);
     }
@@ -416,7 +414,7 @@ void health_after(struct check_ctx *c, struct agent_result *r) {
     xids(&m);
     if (health.before.recovery >= 0 && now.recovery > 0 && now.recovery != health.before.recovery) {
         health_blame(r, VERDICT_FAIL, "recovery_action", nvml_recovery_advice(now.recovery),
-                     "since %s ran the driver asks to %s", m.check, nvml_recovery_name(now.recovery));
+                     "since %s ran the driver requests to %s", m.check, nvml_recovery_name(now.recovery));
     }
     moved_ecc(&m, &health.before, &now);
     moved_pages(&m, &health.before, &now);

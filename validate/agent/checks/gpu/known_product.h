@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer of a known product (kernels/known.h), by integer arithmetic on the host, and the checksums
- * that its tiles must have. Pure. */
+/* The answer of a known product (kernels/known.h), by integer arithmetic on the host, and the expected checksums of
+ * its tiles. Pure; any thread. */
 #ifndef GP_AGENT_KNOWN_PRODUCT_H
 #define GP_AGENT_KNOWN_PRODUCT_H
 
@@ -27,8 +27,8 @@ void known_product_clear(struct known_product *p);
 /* 64 bits of a list of checksums, for comparing GPUs and nodes. */
 uint64_t known_fold(const ku64 *sums, size_t n);
 
-/* Whether the lists that GPUs of one model gave agree. same[i]: GPU i gave what most gave; where no
- * value has more than half, none is the same. Returns the number that differ. */
+/* Compares the lists of GPUs of one model. same[i]: GPU i has the majority's value; without a majority of more than
+ * half, none is the same. Returns the number that differ. */
 size_t known_odd_ones(const uint64_t *folds, size_t n, bool *same);
 
 #endif

@@ -35,9 +35,8 @@ static void make_answer(struct known_product *p) {
     }
 }
 
-/* A tile's sum is, over its rows r and columns c, of (2 * (r * tile + c) + 1) * bits(r, c): for each of
- * the KNOWN_ROWS rows that there are, the plain sum and the one weighed by c are made once per column
- * of tiles. */
+/* A tile's sum is, over its rows r and columns c, of (2 * (r * tile + c) + 1) * bits(r, c): for each of the
+ * KNOWN_ROWS different rows, the plain sum and the one weighted by c are computed once per column of tiles. */
 static void make_sums(struct known_product *p) {
     size_t across = (size_t)(p->n / p->tile), down = (size_t)(p->m / p->tile), t = (size_t)p->tile;
     GP_AUTO_FREE uint64_t *plain = xcalloc(KNOWN_ROWS * across, sizeof *plain);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What surrounds the driver, for gpu.presence: the versions of its parts, the fabric manager of machines
- * with NVSwitch, nouveau, environment variables that change what CUDA does. Reads files, runs
- * nv-fabricmanager --version. One thread. */
+/* The driver's environment, for gpu.presence: versions of its parts, the fabric manager of machines with NVSwitch,
+ * nouveau, variables that change CUDA. Reads files, runs nv-fabricmanager --version. One thread. */
 #include "base/gp_base.h"
 
 #include "presence_cuda.h"
@@ -34,8 +33,8 @@ static void judge_environment(struct agent_result *r) {
     for (size_t i = 0; i < GP_ARRAY_LEN(bad_variables); i++)
         if (getenv(bad_variables[i]) != NULL) str_addf(&set, "%s%s", set.len > 0 ? ", " : "", bad_variables[i]);
     if (set.len > 0)
-        health_blame(r, VERDICT_DEGRADED, "environment", "unset it for this login, and see who sets it",
-                     "the environment changes what CUDA does: %s", set.s);
+        health_blame(r, VERDICT_DEGRADED, "environment", "unset it for this login, and find the file that sets it",
+                     "the environment changes CUDA's behaviour: %s", set.s);
 }
 
 /* --- fabric manager --- */
@@ -106,7 +105,7 @@ static void judge_module(const char *driver, struct agent_result *r) {
     agent_data_str(r, "kernel_module", module);
     if (driver[0] != '\0' && !str_eq(module, driver))
         health_blame(r, VERDICT_FAIL, "nvml_mismatch",
-                     "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
+                     "reboot, because an upgrade replaced the library under a loaded module, and hold the driver's "
                      "packages",
                      "the kernel module is %s, the driver's libraries are %s", module, driver);
 }
@@ -121,12 +120,11 @@ void presence_surroundings(bool started, const char *driver, int64_t deadline_ms
     judge_module(driver, r);
     if (!started) {
         if (nouveau)
-            agent_suggest(r, "the module 'nouveau' holds the GPU: blacklist it, rebuild the initramfs and "
+            agent_suggest(r, "blacklist the module 'nouveau', which holds the GPU, rebuild the initramfs and "
                              "reboot");
         else if (str_eq(r->code, "cuda_999") && !fs_exists("/dev/nvidia-uvm"))
-            agent_suggest(r, "there is no /dev/nvidia-uvm: load the module nvidia-uvm "
-                             "(nvidia-modprobe -u -c=0), "
-                             "or pass the device into this container");
+            agent_suggest(r, "load the module nvidia-uvm (nvidia-modprobe -u -c=0) or pass /dev/nvidia-uvm, which is "
+                             "missing, into this container");
         return;
     }
     if (nouveau)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One GPU of gpu.presence: who it is by CUDA and NVML, whether it is what was bought, whether its settings
- * allow it to be used, and who else holds it. Makes no context. */
+/* One GPU of gpu.presence: its identity by CUDA and NVML, compared with the GPU bought; its settings; other
+ * processes on it. Creates no context. One thread, in a worker. */
 #include "base/gp_base.h"
 
 #include "presence_cuda.h"
@@ -34,7 +34,7 @@ static int ask_cuda(struct gpu *g, struct gp_error *err) {
     if (!r) r = cu->device_attribute(&g->major, CU_ATTR_MAJOR, d);
     if (!r) r = cu->device_attribute(&g->minor, CU_ATTR_MINOR, d);
     if (!r) r = cu->device_attribute(&g->sms, CU_ATTR_SMS, d);
-    return r ? cuda_fail(err, r, "gpu %d: ask for its properties", g->index) : 0;
+    return r ? cuda_fail(err, r, "gpu %d: read its properties", g->index) : 0;
 }
 
 static void member(struct str *s, const char *key, const char *value) {
@@ -71,9 +71,9 @@ static void add_identity(const struct gpu *g, struct str *s) {
     str_addc(s, '}');
 }
 
-/* --- what was bought --- */
+/* --- the GPU bought --- */
 
-/* A name that the table does not know cannot condemn a GPU; one that it knows can. */
+/* Only a name in the table can fail a GPU. */
 static void judge_model(const struct check_ctx *c, const struct gpu *g, struct agent_result *r) {
     const char *bought = c->gpu_model_bought;
     if (bought == NULL || bought[0] == '\0') return;
@@ -84,9 +84,8 @@ static void judge_model(const struct check_ctx *c, const struct gpu *g, struct a
     bool same = g->model != NULL ? gpu_model_is(g->model, bought) : strstr(g->name, bought) != NULL;
     if (!same)
         health_blame(r, VERDICT_FAIL, "gpu_model",
-                     "give the node back: it is not what was bought; where the name in the spec is wrong, "
-                     "write that of this GPU",
-                     "gpu %d is '%s' (%s), '%s' was bought", g->index, g->name,
+                     "replace the node, or write this GPU's name into the spec if the spec is wrong",
+                     "gpu %d is '%s' (%s), but '%s' was bought", g->index, g->name,
                      g->model != NULL ? gpu_model_name(g->model) : "not in the model table", bought);
 }
 
@@ -94,18 +93,18 @@ static void judge_memory(const struct gpu *g, struct agent_result *r) {
     double want = g->model != NULL ? gpu_model_spec(g->model, "memory_gib") : -1;
     double have = (double)g->f.memory_bytes / (1u << 30);
     if (want <= 0 || g->f.memory_bytes < 0 || have >= 0.9 * want) return;
-    health_blame(r, VERDICT_FAIL, "memory_size", "a part of its memory is disabled: replace the node",
-                 "gpu %d has %.4g GiB of memory, where %s has %.4g", g->index, have, gpu_model_name(g->model), want);
+    health_blame(r, VERDICT_FAIL, "memory_size", "replace the node: a part of the GPU's memory is disabled",
+                 "gpu %d has %.4g GiB of memory; %s has %.4g", g->index, have, gpu_model_name(g->model), want);
 }
 
-/* --- how it is set --- */
+/* --- its settings --- */
 
 static void judge_modes(const struct gpu *g, struct agent_result *r) {
     bool by_model = g->model != NULL && gpu_model_spec(g->model, "ecc") > 0;
     int i = g->index;
     if (g->f.mig == 1)
         health_blame(r, VERDICT_FAIL, "mig", "turn it off (nvidia-smi -mig 0) and reset the GPU",
-                     "gpu %d is cut into MIG instances: it cannot be used, or proven, as a whole", i);
+                     "gpu %d is divided into MIG instances: it cannot be used or validated as a whole", i);
     if (g->f.compute_mode == 2)
         health_blame(r, VERDICT_FAIL, "compute_mode", "set it to default (nvidia-smi -c 0)",
                      "gpu %d's compute mode prohibits every program", i);
@@ -114,23 +113,23 @@ static void judge_modes(const struct gpu *g, struct agent_result *r) {
                      "gpu %d's compute mode allows one process at a time", i);
     if (g->f.ecc == 0 && (by_model || g->f.ecc_default == 1))
         health_blame(r, VERDICT_DEGRADED, "ecc_off", "turn it on (nvidia-smi -e 1) and reboot",
-                     "gpu %d's memory runs without ECC, which its model has on as delivered", i);
+                     "gpu %d's memory runs without ECC; this model is delivered with ECC on", i);
 }
 
 static void judge_fabric(const struct gpu *g, struct agent_result *r) {
-    static const char advice[] = "start nvidia-fabricmanager of exactly the driver's version, then look at its log";
+    static const char advice[] = "start nvidia-fabricmanager of exactly the driver's version, then check its log";
     const char *sick = nvml_fabric_sick(g->f.fabric_health);
     if (g->f.fabric_state == 1 || g->f.fabric_state == 2)
         health_blame(r, VERDICT_FAIL, "fabric", advice, "gpu %d has not joined the NVSwitch fabric: %s", g->index,
                      g->f.fabric_state == 1 ? "not started" : "in progress");
     if (g->f.fabric_state == 3 && g->f.fabric_status != 0)
-        health_blame(r, VERDICT_FAIL, "fabric", advice, "gpu %d could not join the NVSwitch fabric (%lld)", g->index,
+        health_blame(r, VERDICT_FAIL, "fabric", advice, "gpu %d failed to join the NVSwitch fabric (%lld)", g->index,
                      (long long)g->f.fabric_status);
     if (g->f.fabric_state == 3 && sick != NULL)
         health_blame(r, VERDICT_DEGRADED, "fabric_health", advice, "gpu %d's NVSwitch fabric has %s", g->index, sick);
 }
 
-/* --- who else is there --- */
+/* --- other processes --- */
 
 /* 1: one of this agent's own workers; 0: another program; -1: not in this container, so not known. */
 static int ours(int64_t pid) {
@@ -138,25 +137,25 @@ static int ours(int64_t pid) {
     GP_AUTO_FREE char *path = xasprintf("/proc/%lld/stat", (long long)pid);
     int parent = 0;
     if (fs_read(path, 4096, &s, NULL) < 0 || s.s == NULL) return -1;
-    const char *end = strrchr(s.s, ')'); /* its name may hold anything */
+    const char *end = strrchr(s.s, ')'); /* its name may contain ')' */
     if (end == NULL || sscanf(end + 1, " %*c %d", &parent) != 1) return -1;
     return parent == (int)getppid() || pid == (int64_t)getpid();
 }
 
 static void judge_processes(const struct gpu *g, struct agent_result *r) {
-    int unseen = 0; /* in a container NVML may give our own workers' numbers outside of it */
+    int unseen = 0; /* in a container NVML may report our own workers' pids of the host */
     for (size_t i = 0; i < g->f.n_processes; i++) {
         const struct nvml_process *p = &g->f.processes[i];
         int own = ours(p->pid);
         if (own == 1 || (own < 0 && ++unseen <= 1 && !p->graphics)) continue;
         if (p->graphics)
-            health_blame(r, VERDICT_DEGRADED, "gpu_busy", "end it, or its figures count in",
-                         "gpu %d also draws for process %lld (%s)", g->index, (long long)p->pid,
-                         p->name[0] != '\0' ? p->name : "name not told");
+            health_blame(r, VERDICT_DEGRADED, "gpu_busy", "end the process: its work changes the figures",
+                         "gpu %d renders for process %lld (%s)", g->index, (long long)p->pid,
+                         p->name[0] != '\0' ? p->name : "name not known");
         else
             health_blame(r, VERDICT_ERROR, "gpu_busy", "end that process, or wait for it, and validate again",
                          "gpu %d is in use by process %lld (%s), %.4g GiB: nothing can be measured", g->index,
-                         (long long)p->pid, p->name[0] != '\0' ? p->name : "name not told",
+                         (long long)p->pid, p->name[0] != '\0' ? p->name : "name not known",
                          p->bytes < 0 ? 0.0 : (double)p->bytes / (1u << 30));
     }
     if (g->f.processes_left_out > 0)

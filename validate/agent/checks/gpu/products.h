@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products as gpu.gemm and gpu.sdc do them: which types a GPU has, how large, and buffers with
- * operands. CUDA agent only; one thread. */
+/* Matrix products of gpu.gemm and gpu.sdc: the types of a GPU, sizes, and buffers with operands. CUDA agent only;
+ * one thread. */
 #ifndef GP_AGENT_PRODUCTS_H
 #define GP_AGENT_PRODUCTS_H
 
@@ -10,23 +10,22 @@
 struct product_type {
     const char *name; /* "bf16": the figure's name too */
     enum gemm_type type;
-    bool trans_b; /* B is stored column by column: what 8-bit units want */
+    bool trans_b; /* B is stored column by column, as 8-bit units require */
 };
 extern const struct product_type product_types[]; /* name NULL ends */
-/* Do this GPU and what multiplies on it have that type? */
+/* True if the GPU and its library (or own kernels) have that type. */
 bool product_has(struct device *d, const struct product_type *t);
-/* Is it our own kernels that multiply? Their rate says little about the GPU. */
+/* True if our own kernels multiply: their rate means little for the GPU. */
 bool product_by_own(struct device *d);
 
-/* *ret: the edge of square products on this GPU: 8192; less where memory is small, or where our own slow
- * kernels multiply. */
+/* *ret: the edge of square products on this GPU: 8192; less with little memory, or with our own slow kernels. */
 int product_edge(struct device *d, int *ret, struct gp_error *err);
 
-/* Operands and result of one product of an opened device; addresses 0: not there. */
+/* Operands and result of one product of an opened device; address 0: none. */
 struct product {
     const struct product_type *t;
     int m, n, k;
-    dev_addr a, b, c; /* c may belong to somebody else */
+    dev_addr a, b, c; /* c may be borrowed */
 };
 /* A and B, m x k and k x n (n x k with trans_b). product_free afterwards, also after a failure. */
 int product_alloc(struct device *d, struct product *p, struct gp_error *err);
@@ -40,7 +39,7 @@ int product_queue(struct device *d, const struct product *p, bool out_same, stru
 /* Launches a kernel over items with arguments. Queued. */
 int product_launch(struct device *d, const char *kernel, int64_t items, const union kernel_arg *args, size_t n_args,
                    struct gp_error *err);
-/* Numbers of C: looked at, not finite, not zero. Waits. */
+/* Counts of C: numbers read, not finite, not zero. Waits. */
 struct number_counts {
     uint64_t seen, odd, some;
 };

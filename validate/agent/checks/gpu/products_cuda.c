@@ -20,8 +20,8 @@ bool product_has(struct device *d, const struct product_type *t) {
 
 bool product_by_own(struct device *d) { return str_starts(cuda_gemm_by(d), "own"); }
 
-/* Three fp32 matrices in a 48th of the memory: 8192 from 40 GiB on, 4096 on smaller GPUs. No GPU has less
- * than 1 GiB; what has (a stand-in) is not kept busy for long. */
+/* Three fp32 matrices in a 48th of the memory: 8192 from 40 GiB on, 4096 on smaller GPUs. No GPU has less than 1
+ * GiB; a stand-in that has gets a small product. */
 int product_edge(struct device *d, int *ret, struct gp_error *err) {
     size_t avail = 0, total = 0;
     int rc = cuda_memory(d, &avail, &total, err);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the checks of GPU memory, links and arithmetic share: samples of a rate, memory that holds a
- * known pattern, and how long a check may go on. CUDA agent only; one thread. */
+/* Shared by the checks of GPU memory, links and arithmetic: samples of a rate, memory with a known pattern, and the
+ * time limit of a check. CUDA agent only; one thread. */
 #ifndef GP_AGENT_SAMPLES_H
 #define GP_AGENT_SAMPLES_H
 
 #include "validate/agent/agent.h"
 #include "validate/agent/cuda/kernels/memory.h"
 
-/* Asked when a check begins: monotonic ms after which nothing long is to be begun. Most of the check's
- * budget, and earlier than its deadline, so that what was found can still be said. */
+/* Called when a check begins: monotonic ms after which no long step may begin. Most of the check's budget, and
+ * earlier than its deadline, so that findings can still be reported. */
 int64_t gpu_time_end(const struct check_ctx *c);
 
 enum { SAMPLES_MAX = 63 }; /* one less than CUDA_MARKS */
@@ -22,10 +22,10 @@ double samples_median(const struct samples *s); /* 0 with none */
  * percent of the median. */
 void samples_say(const struct samples *s, struct agent_result *r, const char *key);
 
-/* Queues `n` repeats of `queue` with a mark between any two, waits, and adds what each repeat reached
- * in GB/s or TFLOP/s to ret: work / seconds / unit (1e9, 1e12). The first `warm` repeats do not count.
- * most_s: repeats of more GPU time than that in all are left out, by what the first one took; one is always
- * taken. 0: no such limit. */
+/* Queues `n` repeats of `queue` with a mark between any two, waits, and adds each repeat's rate in GB/s or TFLOP/s
+ * to ret: work / seconds / unit (1e9, 1e12). The first `warm` repeats do not count. most_s: the repeat count is
+ * limited so that total GPU time stays below this, based on the first repeat; at least one repeat runs. 0: no such
+ * limit. */
 struct measured {
     int (*queue)(void *arg, struct gp_error *err);
     void *arg;
@@ -36,7 +36,7 @@ struct measured {
 };
 int samples_take(struct check_ctx *c, const struct measured *m, struct samples *ret, struct gp_error *err);
 
-/* Kernels that write a pattern and find what differs from it. */
+/* Kernels that write a pattern and find differences from it. */
 struct pattern_room {
     const struct device_ops *ops;
     struct device *dev;
@@ -46,7 +46,7 @@ struct pattern_room {
     uint64_t *seen_host;
     int items;
 };
-/* dev: which device; c's own, or another that this process has opened (gpu: its number). */
+/* dev: c's own device, or another that this process has opened (gpu: its number). */
 int pattern_open(struct pattern_room *p, const struct check_ctx *c, struct device *dev, int gpu, struct gp_error *err);
 void pattern_close(struct pattern_room *p);
 struct pattern {
@@ -56,7 +56,7 @@ struct pattern {
     uint64_t seed;
 };
 int pattern_fill(struct pattern_room *p, const struct pattern *a, struct gp_error *err);
-/* Waits. ret: what differs; sorted by address. -GP_EPROTO when the kernel did not look at everything. */
+/* Waits. ret: the differences, sorted by address. -GP_EPROTO when the kernel did not read everything. */
 int pattern_verify(struct pattern_room *p, const struct pattern *a, struct mem_log *ret, struct gp_error *err);
 /* Fails r: "WHAT: 3 wrong words, the first at ...", with the noted words in data.wrong_words. */
 void pattern_blame(struct agent_result *r, const char *code, const struct mem_log *log, const char *what);
@@ -75,8 +75,8 @@ void gpu_gemm_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_conclude(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_load(struct check_ctx *c); /* finds and starts cuBLASLt: hundreds of MB */
 void gpu_sdc_cuda(struct check_ctx *c, struct agent_result *r);
-/* Random products of GPUs of one model that multiply in the same way must be the same: what differs from
- * the majority fails; without a majority all of them are degraded. */
+/* Random products of GPUs of one model that multiply in the same way must be equal: those that differ from the
+ * majority fail; without a majority all are degraded. */
 void gpu_sdc_compare(struct agent_result *each, size_t n);
 
 #endif

@@ -125,7 +125,7 @@ int pattern_verify(struct pattern_room *p, const struct pattern *a, struct mem_l
     if (rc == 0) rc = p->ops->copy(p->dev, &seen, err);
     for (int i = 0; rc == 0 && i < p->items; i++) words += p->seen_host[i];
     if (rc == 0 && words != a->bytes / 8)
-        rc = gp_fail(err, GP_EPROTO, "gpu %d: the verify kernel looked at %" PRIu64 " of %zu words", p->gpu, words,
+        rc = gp_fail(err, GP_EPROTO, "gpu %d: the verify kernel read %" PRIu64 " of %zu words", p->gpu, words,
                      a->bytes / 8);
     ret->logged = GP_MIN(ret->logged, (unsigned long long)MEM_LOG_MAX);
     if (rc == 0) qsort(ret->words, (size_t)ret->logged, sizeof ret->words[0], by_address);

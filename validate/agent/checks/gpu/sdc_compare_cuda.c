@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.sdc over the GPUs of a node: the checksums of random products, as each GPU's data has them, against
- * each other's. Text and numbers only; in the parent, which calls no driver. */
+/* gpu.sdc over the GPUs of a node: compares the checksums of random products in the GPUs' data. In the parent, which
+ * calls no driver. */
 #include "base/gp_base.h"
 
 #include "known_product.h"
@@ -39,7 +39,7 @@ static bool hex_of(const struct agent_result *r, const char *list, const char *t
 /* The two multiply that type in the same way: the same model, library and (own: our own kernel) algorithm. */
 static bool comparable(const struct agent_result *a, const struct agent_result *b, const char *type, bool own) {
     uint64_t x = 0, y = 0;
-    /* models that the table does not know are told apart by what they are made of */
+    /* models outside the table are distinguished by their properties */
     if (a->about.model != b->about.model || !same_value(a, b, "edge") || !same_value(a, b, "capability") ||
         !same_value(a, b, "sms"))
         return false;
@@ -47,8 +47,7 @@ static bool comparable(const struct agent_result *a, const struct agent_result *
            (same_value(a, b, "by") && hex_of(a, "algorithms", type, &x) && hex_of(b, "algorithms", type, &y) && x == y);
 }
 
-/* GPUs that are comparable with each[first], of those that have this type. One that is known to be wrong
- * has no voice. */
+/* GPUs that are comparable with each[first], of those that have this type. A GPU known to be wrong does not count. */
 static size_t group_of(struct agent_result *each, size_t n, size_t first, const char *type, bool own, size_t *who,
                        uint64_t *folds) {
     size_t k = 0;
@@ -71,8 +70,8 @@ static void blame(struct agent_result *each, const size_t *who, size_t k, const 
                       type, alike);
         else if (!alike)
             agent_set(r, VERDICT_DEGRADED, "sdc_disagree",
-                      "%s: %zu GPUs of one model multiply the same random "
-                      "numbers, and no two of more than half agree: one of them computes wrong",
+                      "%s: %zu GPUs of one model multiply the same random numbers, and no more than half agree: one "
+                      "of them computes wrong",
                       type, k);
     }
 }

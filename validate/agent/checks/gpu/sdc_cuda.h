@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.sdc's parts: the story and its verdict (check_sdc_cuda.c), products and their checksums
- * (sdc_products_cuda.c), which multiprocessor computes wrong (sdc_probe_cuda.c). One thread. */
+/* gpu.sdc's parts: the run and its verdict (check_sdc_cuda.c), products and their checksums (sdc_products_cuda.c),
+ * the search for the faulty multiprocessor (sdc_probe_cuda.c). One thread. */
 #ifndef GP_AGENT_SDC_CUDA_H
 #define GP_AGENT_SDC_CUDA_H
 
@@ -10,14 +10,14 @@
 
 enum { SDC_TYPES_MAX = 8, SDC_SMS_MAX = 1024, SDC_NAMED_MAX = 8 };
 
-/* One product with a known answer: its operands, and what its tiles' checksums must be. */
+/* One product with a known answer: its operands, and its tiles' expected checksums. */
 struct sdc_known {
     struct known_product known;
     struct product product;
 };
 struct sdc_type {
     const struct product_type *t;
-    struct sdc_known full; /* by what device_ops.gemm multiplies with */
+    struct sdc_known full; /* by device_ops.gemm */
     struct sdc_known own;  /* by our own tensor-core kernel, for naming SMs; t NULL: none of this type */
     struct product random;
     ku64 *random_sums; /* of the first time; NULL: not yet */
@@ -46,7 +46,7 @@ struct sdc {
     ku64 *got;                  /* checksums read back */
     struct known_product probe; /* of sm_product: one element for each thread */
     int probe_items;
-    /* what was found */
+    /* findings */
     uint64_t products, wrong_tiles, unsteady;
     int rounds;
     VEC_OF(struct sdc_wrong) named;
@@ -59,19 +59,19 @@ struct sdc {
     } sms[SDC_SMS_MAX];
 };
 
-/* sdc_products_cuda.c. Negative: the device failed; what is wrong is noted in s. */
+/* sdc_products_cuda.c. Negative: the device failed; wrong results are noted in s. */
 int sdc_setup(struct sdc *s, struct gp_error *err);
 void sdc_clear(struct sdc *s);
 int sdc_known_round(struct sdc *s, struct sdc_type *t, struct gp_error *err);
 int sdc_random_round(struct sdc *s, struct sdc_type *t, struct gp_error *err);
-/* C to NaN everywhere, so that a product that was not computed is seen. */
+/* Sets C to NaN, so that a product that was not computed is detected. */
 int sdc_spoil_result(struct sdc *s, struct gp_error *err);
 /* Checksums of the m x n result into s->got. Waits. */
 int sdc_sum_tiles(struct sdc *s, int m, int n, int tile, struct gp_error *err);
 /* The host reads tile number `at` of a known product's result. ret->found: an element is wrong. */
 int sdc_look_tile(struct sdc *s, const struct known_product *k, size_t at, struct sdc_wrong *ret, struct gp_error *err);
 
-/* sdc_probe_cuda.c: every SM computes exact products; s->sms says which ones did it wrong. */
+/* sdc_probe_cuda.c: every SM computes exact products; s->sms has those with wrong results. */
 int sdc_probe_setup(struct sdc *s, struct gp_error *err);
 int sdc_probe_fp32(struct sdc *s, struct gp_error *err);
 int sdc_probe_own(struct sdc *s, struct sdc_type *t, struct gp_error *err);

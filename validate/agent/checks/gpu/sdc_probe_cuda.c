@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which multiprocessor computes wrong: kernels of our own compute exact products on every SM and say on
- * which one; the results are held against the answer elsewhere (checksums on all SMs, then the host), as
- * a faulty SM may compare wrong too. One thread. */
+/* Finds the multiprocessor that computes wrong: our own kernels compute exact products on every SM and record the
+ * SM. The results are compared elsewhere (checksums on all SMs, then the host), because a faulty SM may compare
+ * wrong too. One thread. */
 #include "base/gp_base.h"
 
 #include "sdc_cuda.h"
@@ -45,7 +45,7 @@ int sdc_probe_setup(struct sdc *s, struct gp_error *err) {
 
 static int note_sm(struct sdc *s, int sm, bool wrong, struct gp_error *err) {
     if (sm < 0 || sm >= SDC_SMS_MAX)
-        return gp_fail(err, GP_EPROTO, "gpu %d: the probe did not do its work (SM %d)", s->c->gpu, sm);
+        return gp_fail(err, GP_EPROTO, "gpu %d: the probe kernel did not complete (SM %d)", s->c->gpu, sm);
     s->sms[sm].did++;
     s->sms[sm].wrong += wrong;
     return 0;
@@ -88,7 +88,7 @@ int sdc_probe_own(struct sdc *s, struct sdc_type *t, struct gp_error *err) {
     for (size_t i = 0; rc == 0 && i < tiles; i++) {
         struct sdc_wrong w = {.type = t->t->name};
         bool odd = s->got[i] != k->sums[i];
-        if (odd) /* believed when the host sees it */
+        if (odd) /* counts only if the host finds it too */
             rc = sdc_look_tile(s, k, i, &w, err);
         s->wrong_tiles += odd;
         if (odd && s->named.len < SDC_NAMED_MAX) vec_push(&s->named, w);

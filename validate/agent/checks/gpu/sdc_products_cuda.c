@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.sdc's products: known ones, whose tiles' checksums are held against integer arithmetic, and random
- * ones, which must come out the same every time. One thread. */
+/* gpu.sdc's products: known ones, whose tiles' checksums are compared with integer arithmetic, and random ones,
+ * which must be equal every time. One thread. */
 #include "base/gp_base.h"
 
 #include "sdc_cuda.h"
@@ -85,7 +85,7 @@ static size_t wrong_tiles(const struct sdc *s, const struct known_product *k, si
     return wrong;
 }
 
-/* A tile's sum is wrong: what does the host read there, and does it come back? */
+/* A tile's sum is wrong: finds the wrong element on the host and repeats the product. */
 static int name_wrong(struct sdc *s, struct sdc_type *t, size_t first, struct gp_error *err) {
     struct sdc_wrong w = {.type = t->t->name};
     size_t ignored = 0;
@@ -119,7 +119,7 @@ static int random_first(struct sdc *s, struct sdc_type *t, struct gp_error *err)
     int rc = product_count(&room, s->result, count, KNOWN_F32, &n, err);
     if (rc < 0) return rc;
     if (n.seen != (uint64_t)count)
-        return gp_fail(err, GP_EPROTO, "gpu %d: the counting kernel looked at %llu of %lld numbers", s->c->gpu,
+        return gp_fail(err, GP_EPROTO, "gpu %d: the counting kernel read %llu of %lld numbers", s->c->gpu,
                        (unsigned long long)n.seen, (long long)count);
     s->odd += n.odd;
     if (n.odd && !s->odd_type) s->odd_type = t->t->name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of a long load: does the rate hold, does the clock dip, what slowed it. Touches no GPU. */
+/* Figures of a long load: decay of the rate, dips of the clock, reasons for lower clocks. Uses no GPU. Pure. */
 #include "base/gp_base.h"
 
 #include "stress.h"

@@ -5,23 +5,23 @@
 
 #include "validate/agent/agent.h"
 
-/* One stretch of the load, about a quarter of a second. A value that was not told is negative. */
+/* One stretch of the load, about a quarter of a second. A value that was not reported is negative. */
 struct stress_sample {
     double at_s, rate; /* since the load began; TFLOP/s */
     double clock_mhz, temperature_c, power_w;
     int64_t reasons; /* why clocks are lower, as NVML's bits (nvml_cuda.h); -1 */
 };
-/* What of `reasons` condemns, degrades, or is only said. Of hw what is not hw_certain counts only in a sample
- * that follows another with a hw reason. */
+/* The bits of `reasons` that fail, degrade, or are only reported. A bit of hw outside hw_certain counts only in a
+ * sample that follows another with a hw reason. */
 struct stress_reasons {
     int64_t hw, hw_certain, sw_thermal, power_cap;
 };
 struct stress_figures {
-    bool told; /* there is something after the warm-up */
+    bool told; /* there are samples after the warm-up */
     bool clocks_told, reasons_told;
     double rate, decay;            /* mean after the warm-up; last quarter over first quarter */
     double clock, dips;            /* median MHz; % of samples whose clock is under 80 % of it */
-    double hottest, power;         /* max; negative: not told */
+    double hottest, power;         /* max; negative: not reported */
     int hw, sw_thermal, power_cap; /* samples with such a reason */
     int64_t hw_seen;               /* which bits */
     size_t counted;                /* samples after the warm-up */
