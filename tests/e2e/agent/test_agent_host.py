@@ -109,7 +109,7 @@ def test_efa_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("change,verdict,code,words", [
-    ({"state": "1: DOWN"}, "fail", "port_down", "mlx5_3 port 1 is down, where 7 of 8 alike are up"),
+    ({"state": "1: DOWN"}, "fail", "port_down", "mlx5_3 port 1 is down; 7 of 8 ports of its kind are up"),
     ({"rate": "200 Gb/sec (2X NDR)"}, "fail", "rate_low", "mlx5_3 port 1 runs at 200 Gb/s"),
     ({"layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)"}, "pass", "", ""),  # another kind of port
 ])

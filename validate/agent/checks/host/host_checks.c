@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Node checks of processors, memory and clock. Each runs in a worker process; the table's limits
- * judge the figures, and only what a limit cannot say is said here. */
+/* Node checks of processors, memory and clock. Each runs in a worker process; the table's limits judge the figures,
+ * and only other faults get their verdict here. */
 #include "base/gp_base.h"
 
 #include "host.h"
@@ -17,7 +17,7 @@
 #include <sys/timex.h>
 #include <time.h>
 
-/* --- host.cores: every core computes the same thing to the same bits --- */
+/* --- host.cores: all cores must compute the same bits --- */
 
 #define CORE_MS 300
 
@@ -31,7 +31,7 @@ struct core_job {
     uint64_t rounds;
 };
 
-/* Integer and fp32 arithmetic whose result is known to be equal on all cores. */
+/* Integer and fp32 arithmetic with the same result on every sound core. */
 static uint32_t core_round(uint64_t seed) {
     float acc = 0.5f;
     uint64_t z = seed;
@@ -60,8 +60,8 @@ static void *core_main(void *arg) {
     return NULL;
 }
 
-/* Each thread its own core where there is one for each: else the scheduler might leave one out. With a
- * quota below the cores it may choose. */
+/* Pins each thread to its own core, because the scheduler might leave a core out. With a quota below the number of
+ * cores it may choose. */
 static void place_jobs(struct core_job *jobs, size_t n) {
     cpu_set_t all;
     bool fits = sched_getaffinity(0, sizeof all, &all) == 0 && (size_t)CPU_COUNT(&all) == n;
@@ -102,12 +102,13 @@ static void cores_run(struct check_ctx *c, struct agent_result *r) {
     if (most > 0 && missing == 0) agent_metric(r, "evenness", (double)least / (double)most);
     if (missing > 0)
         agent_set(r, VERDICT_ERROR, "no_threads",
-                  "%zu of %zu threads could not be started, or not on their "
+                  "cannot start %zu of %zu threads, or not on their "
                   "core",
                   missing, n);
     if (wrong > 0)
-        agent_set(r, VERDICT_FAIL, "wrong_result", "%zu of %zu cores computed another result than the rest", wrong, n);
-    agent_say(r, "%.4g of %d cores usable, all compute alike", usable, online);
+        agent_set(r, VERDICT_FAIL, "wrong_result", "%zu of %zu cores computed another result than the others", wrong,
+                  n);
+    agent_say(r, "%.4g of %d cores usable, all with equal results", usable, online);
 }
 
 /* --- host.memory --- */
@@ -165,7 +166,7 @@ static void memory_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "available", (double)available / (1 << 30));
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        agent_set(r, VERDICT_FAIL, "no_memory", "%zu MiB of memory could not be had: %s", bytes >> 20, strerror(errno));
+        agent_set(r, VERDICT_FAIL, "no_memory", "cannot allocate %zu MiB of memory: %s", bytes >> 20, strerror(errno));
         return;
     }
     size_t words = bytes / 8, wrong = 0, tested = 0;
@@ -200,17 +201,17 @@ static void clock_run(struct check_ctx *c, struct agent_result *r) {
         agent_data_num(r, "signed_offset_s", s);
         agent_metric(r, "offset", s < 0 ? -s : s);
         agent_say(r, "%.1f s from the controller's clock; %s", s,
-                  !known   ? "whether it is synchronised could not be read"
+                  !known   ? "cannot read whether it is synchronised"
                   : synced ? "synchronised"
                            : "not synchronised by a time service yet");
     } else if (synced) {
         agent_say(r, "synchronised by a time service");
     } else if (known) {
         agent_set(r, VERDICT_DEGRADED, "not_synchronised",
-                  "no time service keeps this clock, and the controller's time was not given");
+                  "no time service synchronises this clock, and the controller's time was not given");
     } else {
         agent_set(r, VERDICT_SKIPPED, "no_reference",
-                  "nothing to compare with: adjtimex says '%s' and --now-ms was not given", strerror(errno));
+                  "no clock to compare with: adjtimex failed with '%s' and --now-ms was not given", strerror(errno));
     }
 }
 

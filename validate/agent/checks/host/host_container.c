@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.container: does a container on this node see the GPUs? podman is asked to start one whose root
- * folder holds nothing but the static agent, through CDI and without a network or an image; of docker,
- * which knows no such thing, only the settings are read, and that is said. One thread; leaves nothing. */
+/* host.container: checks that a container on this node sees the GPUs. podman starts one through CDI, without network
+ * and image; its root folder holds only the static agent. docker cannot do that, so only its settings are read, and
+ * the message states it. One thread; leaves nothing. */
 #include "base/gp_base.h"
 
 #include "host.h"
@@ -67,7 +67,7 @@ static int copy_file(const char *from, const char *to) {
     }
 }
 
-/* The static agent: this program, or the one that lies beside it. Caller frees. */
+/* The static agent: this program, or the one in the same folder. Caller frees. */
 static char *static_agent(void) {
     char self[1024];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -82,19 +82,19 @@ static char *static_agent(void) {
     return NULL;
 }
 
-/* An empty root folder with the agent in it. Caller frees and removes. NULL: why says it. */
+/* An empty root folder with the agent in it. Caller frees and removes. NULL: the reason is in why. */
 static char *root_folder(char *why, size_t why_size) {
     static const char *const folders[] = {"dev", "proc", "sys", "etc", "tmp", "run", "var"};
     GP_AUTO_FREE char *agent = static_agent();
     char *root = xstrdup("/tmp/gpuprov-container.XXXXXX");
     if (agent == NULL || mkdtemp(root) == NULL) {
-        str_put(why, why_size, agent == NULL ? "the static agent is not beside this one" : strerror(errno));
+        str_put(why, why_size, agent == NULL ? "the static agent is not in this agent's folder" : strerror(errno));
         free(root);
         return NULL;
     }
     for (size_t i = 0; i < GP_ARRAY_LEN(folders); i++) {
         GP_AUTO_FREE char *path = fs_join(root, folders[i]);
-        mkdir(path, 0755); /* one that is missing makes podman say so */
+        mkdir(path, 0755); /* podman reports a missing one */
     }
     GP_AUTO_FREE char *to = fs_join(root, "gpuprov-agent");
     int rc = copy_file(agent, to);
@@ -105,13 +105,13 @@ static char *root_folder(char *why, size_t why_size) {
     return NULL;
 }
 
-/* The number of /dev/nvidiaN in the hello that the agent says in there; -1: it said none. */
+/* The number of /dev/nvidiaN in the hello of the agent in the container; -1: no hello. */
 static int gpus_in_hello(const char *said) {
     const char *p = said != NULL ? strstr(said, "\"dev_nvidia\":") : NULL;
     return p != NULL ? (int)strtol(p + strlen("\"dev_nvidia\":"), NULL, 10) : -1;
 }
 
-/* In the container only the agent's hello counts: the check that it then runs is a quick one that needs nothing. */
+/* Only the agent's hello is of interest; it then runs one quick check. */
 static const char *quick_check(void) {
     const struct check_info *best = NULL;
     for (const struct check_info *c = check_table; c->id != NULL; c++)
@@ -129,12 +129,12 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
         blame(r, VERDICT_DEGRADED, "no_cdi",
               "install nvidia-container-toolkit and run 'nvidia-ctk cdi generate "
               "--output=/etc/cdi/nvidia.yaml'",
-              "podman is here, but no CDI file describes the GPUs, so no container gets one");
+              "podman is installed, but no CDI file describes the GPUs, so no container gets one");
         return;
     }
     GP_AUTO_FREE char *root = root_folder(why, sizeof why);
     if (root == NULL) {
-        agent_set(r, VERDICT_ERROR, "no_root_folder", "a root folder for a container could not be made: %s", why);
+        agent_set(r, VERDICT_ERROR, "no_root_folder", "cannot create a root folder for a container: %s", why);
         return;
     }
     const char *const argv[] = {"podman",
@@ -162,18 +162,17 @@ static void try_podman(struct check_ctx *c, bool cdi, int gpus, struct agent_res
         GP_AUTO_STRV struct strv lines = {0};
         strv_split(&lines, out.s != NULL ? out.s : "", "\n");
         GP_AUTO_FREE char *text =
-            xasprintf("podman could not start a container with the GPUs: %.200s", rc < 0        ? err.msg
-                                                                                  : lines.n > 0 ? lines.v[lines.n - 1]
-                                                                                                : "no reason");
+            xasprintf("podman cannot start a container with the GPUs: %.200s", rc < 0        ? err.msg
+                                                                               : lines.n > 0 ? lines.v[lines.n - 1]
+                                                                                             : "no reason");
         blame(r, VERDICT_DEGRADED, "no_container",
-              "run 'nvidia-ctk cdi generate' again (a driver update leaves old paths), and try "
-              "podman run by hand",
+              "run 'nvidia-ctk cdi generate' again, because a driver update leaves old paths, and try 'podman run'",
               text);
     } else if (seen < gpus) {
         GP_AUTO_FREE char *text = xasprintf("a container sees %d of %d GPUs", seen, gpus);
         blame(r, VERDICT_DEGRADED, "gpus_missing", "run 'nvidia-ctk cdi generate' again", text);
     } else {
-        agent_say(r, "a container of podman's sees all %d GPUs", seen);
+        agent_say(r, "a container of podman sees all %d GPUs", seen);
     }
 }
 
@@ -187,8 +186,7 @@ static void look_docker(bool cdi, struct agent_result *r) {
         blame(r, VERDICT_DEGRADED, "no_nvidia_runtime",
               "install nvidia-container-toolkit and run 'nvidia-ctk runtime configure "
               "--runtime=docker'",
-              "docker is here, but neither the nvidia runtime nor CDI is set up, so no container "
-              "gets a GPU");
+              "docker is installed, but neither the nvidia runtime nor CDI is set up, so no container gets a GPU");
     else
         agent_say(r, "docker is set up for GPUs (%s); only its settings were read",
                   runtime ? "nvidia runtime"
@@ -206,7 +204,7 @@ void container_run(struct check_ctx *c, struct agent_result *r) {
         return;
     }
     if (gpus == 0) {
-        agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU that a container could be given");
+        agent_set(r, VERDICT_SKIPPED, "no_gpu", "this node has no GPU for a container");
         return;
     }
     agent_data_str(r, "cdi", cdi != NULL ? cdi : "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.disk: room and speed of the disk that jobs will use. Writes one bounded file that has no name
- * (nothing is left behind when the worker is killed), syncs it, reads it back past the cache. */
+/* host.disk: free space and speed of the disk that jobs use. Writes one bounded file without a name (nothing remains
+ * if the worker is killed), syncs it, and reads it back from the disk. One thread. */
 #include "base/gp_base.h"
 
 #include "host.h"
@@ -30,7 +30,7 @@ static bool in_memory(const char *dir) {
     return statfs(dir, &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
 }
 
-/* A folder on a real disk where this user may write; else any that may be written; else NULL. */
+/* A writable folder on a disk, else any writable folder, else NULL. */
 static const char *choose_dir(void) {
     const char *home = getenv("HOME");
     const char *dirs[] = {home != NULL && home[0] == '/' ? home : "/var/tmp", "/var/tmp", "/tmp"};
@@ -78,7 +78,7 @@ static size_t write_blocks(int fd, uint64_t *buf, int64_t deadline_ms, double *r
             if (w >= 0) errno = ENOSPC;
             return 0;
         }
-        /* often, so that a slow disk is measured within the time and not after it */
+        /* often, so that the time limit also holds on a slow disk */
         if (n % 16 == 15 && fdatasync(fd) != 0) return 0;
     }
     if (fdatasync(fd) != 0) return 0;
@@ -86,8 +86,8 @@ static size_t write_blocks(int fd, uint64_t *buf, int64_t deadline_ms, double *r
     return n;
 }
 
-/* Blocks read and compared until the time is used up; *ret_bad: errno when one could not be read (EIO
- * for a file that ends early), else 0. */
+/* Reads and compares blocks until the time is over; *ret_bad: errno of a failed read (EIO for a file that ends
+ * early), else 0. */
 static size_t read_blocks(int fd, size_t n, uint64_t *buf, uint64_t *want, double *ret_s, size_t *ret_wrong,
                           int *ret_bad) {
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* so that the disk, not the cache, answers */
@@ -113,7 +113,7 @@ static void measure(struct check_ctx *c, const char *dir, struct agent_result *r
     GP_AUTO_FD int fd = open_scratch(dir);
     if (fd < 0) {
         agent_set(r, VERDICT_FAIL, errno == ENOSPC || errno == EDQUOT ? "disk_full" : "not_writable",
-                  "no file can be made in '%s': %s", dir, strerror(errno));
+                  "cannot create a file in '%s': %s", dir, strerror(errno));
         return;
     }
     GP_AUTO_FREE void *buf = NULL;
@@ -126,14 +126,13 @@ static void measure(struct check_ctx *c, const char *dir, struct agent_result *r
     size_t wrong = 0, n = write_blocks(fd, buf, c->deadline_ms, &w_s);
     if (n == 0) {
         bool full = errno == ENOSPC || errno == EDQUOT;
-        agent_set(r, VERDICT_FAIL, full ? "disk_full" : "disk_write", "writing in '%s' failed: %s", dir,
-                  strerror(errno));
+        agent_set(r, VERDICT_FAIL, full ? "disk_full" : "disk_write", "cannot write in '%s': %s", dir, strerror(errno));
         return;
     }
     int bad = 0;
     size_t got = read_blocks(fd, n, buf, want, &r_s, &wrong, &bad);
     if (bad != 0) {
-        agent_set(r, VERDICT_FAIL, "disk_read", "reading back from '%s' failed after %zu of %zu MiB: %s", dir, got, n,
+        agent_set(r, VERDICT_FAIL, "disk_read", "cannot read back from '%s' after %zu of %zu MiB: %s", dir, got, n,
                   strerror(bad));
         return;
     }
@@ -147,7 +146,7 @@ static void measure(struct check_ctx *c, const char *dir, struct agent_result *r
 void disk_run(struct check_ctx *c, struct agent_result *r) {
     const char *dir = choose_dir();
     if (dir == NULL) {
-        agent_set(r, VERDICT_FAIL, "not_writable", "neither HOME, /var/tmp nor /tmp can be written");
+        agent_set(r, VERDICT_FAIL, "not_writable", "HOME, /var/tmp and /tmp are not writable");
         return;
     }
     struct statvfs v;

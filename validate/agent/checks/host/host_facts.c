@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the node really is: cores and memory as the scheduler and cgroups (v2 and v1) let this process
- * use them, device files. Reads /proc, /sys and /dev only. Any thread. */
+/* Facts of the node: cores and memory that the scheduler and cgroups (v2 and v1) grant this process, device files.
+ * Reads /proc, /sys and /dev only. Any thread. */
 #include "base/gp_base.h"
 
 #include "validate/agent/agent.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.limits: what a login on this node may lock, open and share. Too little of it shows only later, as an
+/* host.limits: a login's limits of locked memory, open files and shared memory. A low limit shows only later, as an
  * NCCL or RDMA error far from its cause. Reads files and limits only. One thread. */
 #include "base/gp_base.h"
 
@@ -55,14 +55,14 @@ void limits_run(struct check_ctx *c, struct agent_result *r) {
     tell_hugepages(r);
     if (rdma > 0 && lock >= 0 && lock < 16 * GIB) {
         agent_set(r, VERDICT_DEGRADED, "low_memlock",
-                  "a login may lock %.4g GiB of memory, RDMA (%d devices here) needs 16 or more", lock / GIB, rdma);
+                  "a login may lock %.4g GiB of memory; RDMA (%d devices found) needs 16 or more", lock / GIB, rdma);
         agent_suggest(r, "set memlock to unlimited in /etc/security/limits.d and in the units that start jobs");
     }
     if (agent_dev_nvidia_count() > 1 && shm >= 0 && shm < GIB && r->verdict == VERDICT_PASS) {
-        agent_set(r, VERDICT_DEGRADED, "low_shared_memory", "/dev/shm has %.3g GiB, NCCL wants 1 or more between GPUs",
+        agent_set(r, VERDICT_DEGRADED, "low_shared_memory", "/dev/shm has %.3g GiB; NCCL needs 1 or more between GPUs",
                   shm / GIB);
-        agent_suggest(r, "in a container give it more (--shm-size=1g or --ipc=host), else mount "
-                         "/dev/shm larger");
+        agent_suggest(r, "enlarge /dev/shm: in a container with --shm-size=1g or --ipc=host, else by its mount "
+                         "options");
     }
     if (files >= 0 && files < 1024 && r->verdict == VERDICT_PASS) {
         agent_set(r, VERDICT_DEGRADED, "low_open_files", "a login may open %.0f files at once", files);

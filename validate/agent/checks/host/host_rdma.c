@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.rdma: InfiniBand, RoCE and EFA devices: are their ports up, as fast as the others of their kind, and
- * without errors that count up? Reads sysfs, sends nothing. One thread. */
+/* host.rdma: InfiniBand, RoCE and EFA devices: state and rate of their ports, compared with ports of the same kind,
+ * and moving error counters. Reads sysfs, sends nothing. One thread. */
 #include "base/gp_base.h"
 
 #include "host.h"
@@ -21,7 +21,7 @@ struct port {
     unsigned vendor, device;
     bool active;
     double gbit;
-    int64_t errors[3]; /* of counter_names; -1: not told */
+    int64_t errors[3]; /* of counter_names; -1: not known */
 };
 struct ports {
     VEC_OF(struct port) list;
@@ -115,7 +115,7 @@ static void blame(struct agent_result *r, enum verdict v, const char *code, cons
     agent_suggest(r, "%s", advice);
 }
 
-/* Against the others of its kind: a rail that is missing or slow holds all of them up. */
+/* Compares a port with the others of its kind: a missing or slow rail delays all of them. */
 static void judge_port(const struct ports *all, const struct port *p, struct agent_result *r) {
     int alike = 0, up = 0;
     double best = 0;
@@ -127,17 +127,17 @@ static void judge_port(const struct ports *all, const struct port *p, struct age
         if (o->active) best = GP_MAX(best, o->gbit);
     }
     if (!p->active && up * 2 > alike) {
-        GP_AUTO_FREE char *text = xasprintf("%s is down, where %d of %d alike are up", p->name, up, alike);
-        blame(r, VERDICT_FAIL, "port_down", "look at the cable and the switch port; replace the node", text);
+        GP_AUTO_FREE char *text = xasprintf("%s is down; %d of %d ports of its kind are up", p->name, up, alike);
+        blame(r, VERDICT_FAIL, "port_down", "check the cable and the switch port; replace the node", text);
     }
     if (p->active && p->gbit < best) {
         GP_AUTO_FREE char *text =
-            xasprintf("%s runs at %.4g Gb/s, another of its kind at %.4g", p->name, p->gbit, best);
-        blame(r, VERDICT_FAIL, "rate_low", "look at the cable and the switch port; replace the node", text);
+            xasprintf("%s runs at %.4g Gb/s; another port of its kind runs at %.4g", p->name, p->gbit, best);
+        blame(r, VERDICT_FAIL, "rate_low", "check the cable and the switch port; replace the node", text);
     }
 }
 
-/* Counters that move while nothing is sent. */
+/* Counters that move without load. */
 static void judge_errors(struct ports *all, struct agent_result *r) {
     gp_sleep(WATCH_MS, NULL, NULL);
     for (size_t i = 0; i < all->list.len; i++) {
@@ -146,14 +146,14 @@ static void judge_errors(struct ports *all, struct agent_result *r) {
         read_errors(p->path, now);
         for (int k = 0; k < 3; k++) {
             if (now[k] <= p->errors[k] || p->errors[k] < 0) continue;
-            GP_AUTO_FREE char *text = xasprintf("%s: %s went up by %lld within a second without load", p->name,
+            GP_AUTO_FREE char *text = xasprintf("%s: %s increased by %lld within a second without load", p->name,
                                                 counter_names[k], (long long)(now[k] - p->errors[k]));
-            blame(r, VERDICT_DEGRADED, "errors_move", "look at the cable and the switch port", text);
+            blame(r, VERDICT_DEGRADED, "errors_move", "check the cable and the switch port", text);
         }
     }
 }
 
-/* Can the network write into GPU memory? By nvidia_peermem, or by dma-buf of the open kernel module. */
+/* Checks that the network can write into GPU memory: by nvidia_peermem, or by dma-buf of the open kernel module. */
 static void judge_gpudirect(const struct ports *all, struct agent_result *r) {
     GP_AUTO_STR struct str s = {0};
     bool mellanox = false;
@@ -208,11 +208,11 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
                                "(mlx5_ib; DOCA or MLNX_OFED)",
               text);
     } else if (all.devices == 0) {
-        agent_set(r, VERDICT_SKIPPED, "no_rdma", "there is no InfiniBand, RoCE or EFA device");
+        agent_set(r, VERDICT_SKIPPED, "no_rdma", "this node has no InfiniBand, RoCE or EFA device");
         return;
     }
     if (all.devices > 0 && active == 0)
-        blame(r, VERDICT_FAIL, "no_active_port", "look at cables, switch and subnet manager (ibstat)",
+        blame(r, VERDICT_FAIL, "no_active_port", "check cables, switch and subnet manager (ibstat)",
               "no RDMA port is active");
     for (size_t i = 0; i < all.list.len; i++) judge_port(&all, &all.list.items[i], r);
     report_ports(&all, r);

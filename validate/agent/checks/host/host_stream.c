@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.bandwidth: STREAM's copy and triad on all usable cores at once, each thread on its own core with its
- * own arrays, which it touched first (so they are on its own NUMA node). Bytes are counted as STREAM counts
- * them: two arrays for copy, three for triad. The values are checked. One worker; its threads are joined. */
+/* host.bandwidth: STREAM's copy and triad on all usable cores at once, each thread on its own core with its own
+ * arrays, which it touched first (so they are on its own NUMA node). Bytes are counted as in STREAM: two arrays for
+ * copy, three for triad. The values are checked. One worker; its threads are joined. */
 #include "base/gp_base.h"
 
 #include "host.h"
@@ -86,7 +86,7 @@ static void *job_main(void *arg) {
     return NULL;
 }
 
-/* Bytes of all last-level caches of the machine; 0: not told. */
+/* Bytes of all last-level caches of the machine; 0: not known. */
 static size_t caches(void) {
     size_t sum = 0;
     for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
@@ -104,7 +104,7 @@ static size_t caches(void) {
     return sum;
 }
 
-/* Cores that threads are tied to: all that this process may use, in their order; cpu -1 beyond. */
+/* Pins the threads to the cores that this process may use, in order; cpu -1 beyond. */
 static void place(struct job *jobs, size_t n) {
     cpu_set_t all;
     int cpu = -1;
@@ -124,9 +124,8 @@ static bool run_jobs(struct stream *s, struct job *jobs, struct agent_result *r)
     while (started < s->threads && pthread_create(&jobs[started].thread, NULL, job_main, &jobs[started]) == 0)
         started++;
     if (started < s->threads) {
-        /* those that run wait for the ones that do not: the worker ends with this check's verdict */
-        agent_set(r, VERDICT_ERROR, "no_threads", "%zu of %zu threads could not be started", s->threads - started,
-                  s->threads);
+        /* the started threads wait for the others: the worker ends with this check's verdict */
+        agent_set(r, VERDICT_ERROR, "no_threads", "cannot start %zu of %zu threads", s->threads - started, s->threads);
         return false;
     }
     for (size_t i = 0; i < started; i++) pthread_join(jobs[i].thread, NULL);
@@ -147,7 +146,7 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
     double *p =
         s.words > most ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        agent_set(r, VERDICT_ERROR, "no_memory", "%zu MiB of memory for %zu cores could not be had", bytes >> 20,
+        agent_set(r, VERDICT_ERROR, "no_memory", "cannot allocate %zu MiB of memory for %zu cores", bytes >> 20,
                   s.threads);
         return;
     }
@@ -159,7 +158,7 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
         jobs[i].index = i;
         jobs[i].a = at, jobs[i].b = at + s.words, jobs[i].c = at + 2 * s.words;
     }
-    if (!run_jobs(&s, jobs, r)) return; /* threads may still use all of it */
+    if (!run_jobs(&s, jobs, r)) return; /* threads may still use the memory */
     size_t wrong = 0;
     for (size_t i = 0; i < s.threads; i++) wrong += jobs[i].wrong;
     free(jobs);
@@ -173,6 +172,6 @@ void stream_run(struct check_ctx *c, struct agent_result *r) {
     agent_data_int(r, "cache_mib", (int64_t)(cache >> 20));
     agent_data_int(r, "threads", (int64_t)s.threads);
     agent_data_int(r, "array_mib", (int64_t)((s.threads * s.words * sizeof(double)) >> 20));
-    if (wrong > 0) agent_set(r, VERDICT_FAIL, "wrong_memory", "%zu values came out wrong", wrong);
+    if (wrong > 0) agent_set(r, VERDICT_FAIL, "wrong_memory", "%zu values are wrong", wrong);
     agent_say(r, "%.4g GB/s copy, %.4g GB/s triad on %zu cores", copy, triad, s.threads);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl.bandwidth: how fast the collectives are, by nccl-tests' formulas, over message sizes; the figure is
- * all_reduce's bus bandwidth at the largest size. Time is the GPU's, by events around many calls, of the
- * slowest rank. A slow gang is searched for the rank or link that makes it slow. One thread. */
+/* nccl.bandwidth: rates of the collectives by nccl-tests' formulas, over message sizes; the figure is all_reduce's
+ * bus bandwidth at the largest size. Time is the GPU's, by events around many calls, of the slowest rank. In a slow
+ * gang the check searches for the slow rank or link. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_check_cuda.h"
@@ -24,7 +24,7 @@ struct bandwidth {
     int64_t until_ms;
     struct point points[CURVE_MAX];
     size_t n;
-    double last_gb_s; /* what the last size gave, to say how long the next one may take */
+    double last_gb_s; /* of the last size, to predict the time of the next one */
 };
 
 static int calls_of(const struct bandwidth *w, size_t bytes) {
@@ -73,7 +73,7 @@ static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes) {
     return true;
 }
 
-/* Whether a size would take longer than there is; rank 0's clock decides for all. */
+/* Whether the time suffices for a size; rank 0's clock decides for all. */
 static bool time_for(struct bandwidth *w, size_t bytes, bool *ret_yes) {
     double rate = w->last_gb_s > 0 ? w->last_gb_s : 1;
     double ms = (double)bytes * (2 * calls_of(w, bytes)) / rate / 1e6;
@@ -86,7 +86,7 @@ static bool time_for(struct bandwidth *w, size_t bytes, bool *ret_yes) {
 static bool curve(struct bandwidth *w) {
     bool yes = true;
     for (size_t bytes = 8; bytes < w->b.bytes && yes; bytes *= 4) {
-        bool long_one = bytes >= (size_t)1 << 20; /* over a slow network it would take minutes */
+        bool long_one = bytes >= (size_t)1 << 20; /* with a slow network it takes minutes */
         if (long_one && !time_for(w, bytes, &yes)) return false;
         if (yes && !point_of(w, NCCL_ALL_REDUCE, bytes)) return false;
     }
@@ -135,13 +135,13 @@ static int ranks_of_first_node(const struct check_ctx *c) {
     return n;
 }
 
-/* What the table knows of: gangs of the GPUs of one node, each with a GPU of its own. */
+/* Whether the table can have a row: a gang of the GPUs of one node, each rank with its own GPU. */
 static bool is_comparable(const struct check_ctx *c) {
     return ranks_of_first_node(c) == c->size && !nccl_one_gpu_for_all(c);
 }
 
-/* The limit of the figure is judged by whoever judges this run; a figure that misses it is searched for the rank or
- * link that makes it slow. */
+/* Searches for the slow rank or link if the figure misses its limit. The limit itself is judged later (agent_judge
+ * or the controller). */
 static void search(struct bandwidth *w, const struct point *p, const struct nccl_transport *t) {
     struct check_ctx *c = w->c;
     struct agent_result *r = w->r;
@@ -152,7 +152,7 @@ static void search(struct bandwidth *w, const struct point *p, const struct nccl
     struct limit l;
     bool low = agent_limit(r, "busbw", &l) != VERDICT_PASS, known = l.kind == LIMIT_MODEL;
     agent_data_bool(r, "rated", known);
-    if (known) { /* so that the figure itself says what it was held to; else it is unrated */
+    if (known) { /* so that the figure has its limit; else it is unrated */
         agent_data_num(r, "measured_elsewhere", l.measured);
         agent_data_num(r, "fail_below", l.fail);
         agent_data_str(r, "source", l.source);
@@ -200,5 +200,5 @@ void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
 void nccl_bandwidth_conclude(struct check_ctx *c, struct agent_result *r) {
     (void)c;
     if (r->n_metrics == 0 && r->verdict == VERDICT_PASS)
-        agent_set(r, VERDICT_ERROR, "not_measured", "no size was measured in the time");
+        agent_set(r, VERDICT_ERROR, "not_measured", "the time did not suffice for any size");
 }

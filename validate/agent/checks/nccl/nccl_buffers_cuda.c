@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of the nccl.* checks, filled and verified by kernels/collective.cu: each rank makes its own part
- * and knows what every result must be, to the bit. One thread. */
+/* Buffers of the nccl.* checks, filled and verified by kernels/collective.cu: each rank makes its own part and knows
+ * the exact bits of every result. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_check_cuda.h"
@@ -34,7 +34,7 @@ bool nccl_buffers_open(struct check_ctx *c, struct agent_result *r, size_t bytes
         gang_name(c, without, name, sizeof name);
         agent_set(r, VERDICT_ERROR, "no_memory", "%s has no memory left for the buffers%s%s", name,
                   without == c->rank && err.code ? ": " : "", without == c->rank ? err.msg : "");
-        agent_suggest(r, "see which processes hold the GPU (nvidia-smi) and end them");
+        agent_suggest(r, "end the processes that hold the GPU (see nvidia-smi)");
     }
     ret->seen = xcalloc(FOUND_MAX, sizeof *ret->seen);
     if (ok && without < 0) return true;
@@ -91,7 +91,7 @@ static int fill(struct nccl_buffers *b, const struct nccl_trial_args *a, const s
     return b->c->dev_ops->launch(b->c->dev, &l, err);
 }
 
-/* What each block must hold, before the call and after it. */
+/* The values of each block before the call and after it. */
 static size_t blocks_before(const struct nccl_trial_args *a, size_t count, dev_addr send, struct block *ret) {
     size_t bytes = count * comm_type_bytes(a->type);
     switch (a->op) {
@@ -159,7 +159,7 @@ static void verify(struct nccl_buffers *b, const struct nccl_trial_args *a, cons
     if (rc == 0) rc = ops->sync(b->c->dev, b->c->deadline_ms, &own);
     if (rc == 0) rc = ops->copy(b->c->dev, &get, &own);
     *ret = (struct nccl_wrong){.source = -1};
-    if (rc != 0) { /* only this rank knows: all hear it at the next wait */
+    if (rc != 0) { /* only this rank knows: the next wait reports it to all */
         nccl_keep(a->comm, &own);
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the nccl.* checks can run, and how a communicator that failed is told. */
+/* Conditions of the nccl.* checks, and the report of a failed communicator. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_check_cuda.h"
@@ -10,11 +10,11 @@ bool nccl_one_gpu_for_all(const struct check_ctx *c) { return c->who != NULL && 
 
 bool nccl_needs(struct check_ctx *c, struct agent_result *r) {
     if (!gang_has_gpus(c)) {
-        agent_set(r, VERDICT_SKIPPED, "no_gpu", "no rank was given a GPU");
+        agent_set(r, VERDICT_SKIPPED, "no_gpu", "no rank has a GPU");
         return false;
     }
     if (c->size < 2) {
-        agent_set(r, VERDICT_SKIPPED, "one_gpu", "there is one GPU: it has nobody to talk to");
+        agent_set(r, VERDICT_SKIPPED, "one_gpu", "there is only one GPU");
         return false;
     }
     if (c->no_gpu[0] == '\0') return true;
@@ -24,8 +24,8 @@ bool nccl_needs(struct check_ctx *c, struct agent_result *r) {
     agent_set(r, c->no_gpu_fail ? VERDICT_FAIL : VERDICT_ERROR, c->no_gpu_fail ? "nccl_start" : "no_nccl", "%s%s",
               c->no_gpu, who.len ? who.s : "");
     agent_suggest(r, c->no_gpu_fail
-                         ? "look for 'NVRM' in that node's kernel log, at its fabric manager, and at NCCL_ "
-                           "settings in the environment and /etc/nccl.conf; replace the node"
+                         ? "look for 'NVRM' in that node's kernel log; check its fabric manager, and NCCL_ settings "
+                           "in the environment and /etc/nccl.conf; replace the node"
                          : "install the driver and the same NCCL (libnccl2, 2.18 or newer) on every node, or "
                            "set GPUPROV_LIBRARY_PATH to its folder");
     return false;
@@ -53,7 +53,7 @@ void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffer
                  int64_t until_ms) {
     GP_AUTO_STR struct str who = {.max = 300};
     int culprit = comm_culprit(err);
-    if (err->code == GP_ELOST) { /* the ranks themselves do not hear each other any more */
+    if (err->code == GP_ELOST) { /* the ranks' own links are lost too */
         gang_broken(c, r, err, false);
         return;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the nccl.* checks share: whether they can run, buffers that are filled and verified on the GPU, the
- * search for who is to blame, the transport that NCCL chose. */
+/* Shared by the nccl.* checks: their conditions, buffers that are filled and verified on the GPU, the search for the
+ * culprit, the transport that NCCL chose. One thread; all ranks call in lock-step. */
 #ifndef GP_AGENT_NCCL_CHECK_H
 #define GP_AGENT_NCCL_CHECK_H
 
@@ -15,7 +15,7 @@ struct nccl_buffers {
     size_t bytes;
     struct coll_found *seen;
 };
-/* bytes is made smaller when the GPUs have less; all ranks get the same. False: said in r. */
+/* bytes is reduced when the GPUs have less; all ranks get the same. False: the verdict is in r. */
 bool nccl_buffers_open(struct check_ctx *c, struct agent_result *r, size_t bytes, size_t part_of_free,
                        struct nccl_buffers *ret);
 void nccl_buffers_close(struct nccl_buffers *b);
@@ -23,11 +23,11 @@ void nccl_buffers_close(struct nccl_buffers *b);
 struct nccl_wrong { /* of one collective on this rank */
     uint64_t wrong, index;
     uint32_t got, want;
-    int32_t source;   /* whose data were wrong first; -1: a sum */
+    int32_t source;   /* the rank of the first wrong data; -1: a sum */
     uint64_t sources; /* bit k: rank k's data were wrong (ranks below 64) */
 };
 /* A collective with known values among `size` ranks, of which this is `rank`: fill, do, verify. bytes: of the
- * larger buffer. seed: another one for each. False: err, the communicator is dead. */
+ * larger buffer. seed: a new one for each. False: err is set and the communicator is dead. */
 struct nccl_trial_args {
     struct comm *comm;
     enum nccl_op op;
@@ -39,46 +39,46 @@ struct nccl_trial_args {
 };
 int nccl_known_values(struct nccl_buffers *b, const struct nccl_trial_args *a, struct nccl_wrong *ret,
                       struct gp_error *err);
-/* Elements that a call of so many bytes has, and bytes that it really moves (nccl-tests' S). */
+/* Elements of a call of so many bytes; *ret_bytes: the bytes that it moves (nccl-tests' S). */
 size_t nccl_elements(enum nccl_op op, enum comm_type t, size_t bytes, int size, size_t *ret_bytes);
 /* nccl-tests' factor between algorithm and bus bandwidth. */
 double nccl_bus_factor(enum nccl_op op, int size);
-/* Queues one without known values. */
+/* Queues a collective without known values. */
 void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op, enum comm_type t, size_t count,
                       int root);
 
-/* --- who is to blame (nccl_isolate_cuda.c) --- */
+/* --- the search for the culprit (nccl_isolate_cuda.c) --- */
 
 enum nccl_trouble { NCCL_WRONG, NCCL_SLOW, NCCL_STUCK };
-struct nccl_trial { /* what this rank found in a group */
+struct nccl_trial { /* this rank's finding in a group */
     int32_t ran, failed, late;
     uint64_t wrong;
     double gb_s;
 };
-/* Splits the ranks in halves and pairs until a rank or a link between two is named, and says so in r: culprits,
- * data.link, and a few words to end a message with in `text`. Bounded by until_ms. All ranks call it. */
+/* Splits the ranks in halves and pairs until a rank or a link between two is named, and sets culprits and data.link
+ * of r; `text`: the end of a message. Bounded by until_ms. All ranks call it. */
 void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,
                   size_t bytes, int64_t until_ms, struct str *text);
 
-/* --- what NCCL chose (nccl_transport_cuda.c) --- */
+/* --- NCCL's transport (nccl_transport_cuda.c) --- */
 
 struct nccl_transport {
     int p2p, shm, net; /* channels of each kind, of this rank */
     char net_name[32]; /* "IB", "Socket", "AWS Libfabric"; "" none in use */
-    char links[16];    /* what connects GPUs of the node: "NVL", "PIX", "SYS"; "" not said */
+    char links[16];    /* the connection of the node's GPUs: "NVL", "PIX", "SYS"; "" not known */
     bool gdr, nvls, nvlink;
 };
 void nccl_transport_read(const char *log_path, struct nccl_transport *ret);
-/* Tells all ranks' transports in r: data.transport, data.overrides; a fall back to less than the hardware has
- * is degraded or fail. ret: of all ranks together (NVLS only where all have it). */
+/* Reports all ranks' transports in r: data.transport, data.overrides; a slower transport than the hardware has is
+ * degraded or fail. ret: of all ranks together (NVLS only if all have it). */
 bool nccl_transport_judge(struct check_ctx *c, struct agent_result *r, const char *log_path,
                           struct nccl_transport *ret);
 
-/* The check cannot go on because the communicator failed: verdict, whom to blame (searched for where NCCL
- * itself does not say), and no more use of it by later checks. */
+/* The check cannot go on because the communicator failed: sets the verdict and the culprit (by a search if NCCL does
+ * not name it), and stops its use by later checks. */
 void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err,
                  int64_t until_ms);
-/* NCCL did not start and nobody knows why: the same search, with the communicator that was left behind. */
+/* NCCL did not start for an unknown reason: the same search, with the dead communicator. */
 void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text);
 bool nccl_one_gpu_for_all(const struct check_ctx *c); /* logic only */
 

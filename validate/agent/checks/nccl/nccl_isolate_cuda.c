@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who makes a gang wrong, slow or stuck: all ranks are split in halves, again and again, all groups of a level
- * side by side; then suspects are paired with ranks that are known to be good, and where only the whole was
- * bad, halves of both sides are joined until two ranks are left: the link between them. About 3 log2(n)
- * rounds. Every decision is made of what all ranks told, so all take the same. One thread. */
+/* Finds the rank or link that makes a gang wrong, slow or stuck. All ranks are split in halves, repeatedly, all
+ * groups of a level side by side. Then suspects are paired with good ranks. If only the whole was bad, halves of
+ * both sides are joined until two ranks and the link between them are left. About 3 log2(n) rounds. Decisions use
+ * all ranks' records only, so all ranks decide alike. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_check_cuda.h"
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 
 #define SLOW_SHARE 0.75 /* of the best group of its size and kind in the round */
-#define OTHER_SHARE 0.6 /* of the best one of any size and round: NCCL may go another way there (NVLS) */
+#define OTHER_SHARE 0.6 /* of the best one of any size and round: NCCL may use another path there (NVLS) */
 enum { TIMED = 5 };
 
 struct span { /* ranks [first, first + n) */
@@ -71,7 +71,7 @@ static void try_group(struct search *s, struct comm *g, int rank, struct nccl_tr
     ret->failed = ret->failed || nccl_wait(g, 0, &err) != 0;
 }
 
-/* --- what a round says about a group --- */
+/* --- the result of a group in a round --- */
 
 static bool spans_nodes(const struct search *s, int color) {
     int node = -1;
@@ -106,7 +106,7 @@ static void remember(struct search *s) {
 
 static bool bad(const struct search *s, int color) {
     int n = members(s, color);
-    if (n < 2) return false; /* nobody to talk to: nothing is known of it */
+    if (n < 2) return false; /* a single rank: no result */
     for (int i = 0; i < s->c->size; i++)
         if (s->color[i] == color && (s->all[i].failed || s->all[i].wrong > 0)) return true;
     if (s->trouble != NCCL_SLOW) return false;
@@ -158,7 +158,7 @@ static void clear_colors(struct search *s) {
     for (int i = 0; i < s->c->size; i++) s->color[i] = -1;
 }
 
-/* All parts of one size, not only the suspects' halves: what is slow is known by comparing. */
+/* All parts of one size, not only the suspects' halves, because slow is relative. */
 static int paint_level(struct search *s, struct span x, int depth, int color) {
     if (depth == 0 || x.n < 2) {
         paint(s, x, color);
@@ -212,7 +212,7 @@ static bool suspect(const struct search *s, int rank) {
     return false;
 }
 
-/* A rank that is in no bad group, of the same node where there is one. */
+/* A rank that is in no bad group, preferably of the same node. */
 static int helper(const struct search *s, int for_rank, int not_this) {
     int found = -1;
     for (int i = 0; i < s->c->size; i++) {
@@ -237,10 +237,10 @@ static void cannot_tell(struct search *s, int a, int b) {
     char x[120], y[120];
     gang_name(s->c, a, x, sizeof x);
     gang_name(s->c, b, y, sizeof y);
-    str_addf(&s->notes, "%s%s and %s, which cannot be told apart", s->notes.len ? ", " : "", x, y);
+    str_addf(&s->notes, "%s%s or %s, which cannot be distinguished", s->notes.len ? ", " : "", x, y);
 }
 
-/* Two good pairs in the same round are what a slow one is compared with. */
+/* A slow pair is compared with two good pairs of the same round. */
 static void paint_good_pair(struct search *s, int color, const int used[4]) {
     int first = -1;
     for (int i = 0; i < s->c->size; i++) {
@@ -295,7 +295,7 @@ static bool join_halves(struct search *s, struct span a, struct span b, int turn
     return run_round(s);
 }
 
-/* Both sides are good, together they are not. */
+/* Both sides are good alone and bad together. */
 static bool narrow_cross(struct search *s, struct span a, struct span b) {
     while (a.n > 1 || b.n > 1) {
         int bad_at = -1, bads = 0;
@@ -309,7 +309,7 @@ static bool narrow_cross(struct search *s, struct span a, struct span b) {
         }
         bool lone = a.n == 1 || b.n == 1;
         if (bads == 2 && lone) {
-            s->guilty[a.n == 1 ? a.first : b.first] = true; /* bad with everybody */
+            s->guilty[a.n == 1 ? a.first : b.first] = true; /* bad with every rank */
             return true;
         }
         if (bad_at < 0) {
@@ -351,7 +351,7 @@ static bool three(struct search *s) {
     return true;
 }
 
-/* --- what was found --- */
+/* --- findings --- */
 
 static void report_blame(struct search *s, struct agent_result *r, bool finished, struct str *text) {
     char name[120];
@@ -372,11 +372,11 @@ static void report_blame(struct search *s, struct agent_result *r, bool finished
         str_addf(text, "; to blame: %s%s%s", who.len ? who.s : "", who.len && s->notes.len ? ", " : "",
                  s->notes.len ? s->notes.s : "");
     else
-        str_addf(text, "; nobody could be named%s",
-                 s->broken   ? ": the ranks lost each other meanwhile"
-                 : !finished ? ": the time was up before"
-                 : s->spread ? ": only larger groups of ranks show it"
-                             : ": no smaller group of ranks shows it");
+        str_addf(text, "; no rank or link identified%s",
+                 s->broken   ? ": the ranks lost their connections during the search"
+                 : !finished ? ": the time was over"
+                 : s->spread ? ": only larger groups of ranks show the fault"
+                             : ": no smaller group of ranks shows the fault");
 }
 
 void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,

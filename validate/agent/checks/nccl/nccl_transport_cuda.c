@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which way NCCL chose, read back from its own log, and whether the hardware has a better one: a gang that
- * falls back to sockets or to host memory works, and wastes what was paid for. One thread. */
+/* NCCL's transport, read from its log, compared with the hardware: a gang that falls back to sockets or to host
+ * memory works, but slowly. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_check_cuda.h"
@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* --- NCCL's words --- */
+/* --- NCCL's log --- */
 
 static void take_channel(const char *via, struct nccl_transport *t) {
     if (str_starts(via, "P2P")) {
@@ -48,7 +48,7 @@ void nccl_transport_read(const char *log_path, struct nccl_transport *ret) {
     if (f != NULL) fclose(f);
 }
 
-/* --- what people have set --- */
+/* --- settings --- */
 
 static void add_overrides_of_file(const char *path, struct str *all) {
     GP_AUTO_STR struct str text = {0};
@@ -75,7 +75,7 @@ static void find_overrides(struct str *all) {
     add_overrides_of_file("/etc/nccl.conf", all);
 }
 
-/* --- what the node has --- */
+/* --- the node's hardware --- */
 
 /* Active ports of InfiniBand, RoCE and EFA devices. */
 static int fabric_ports(void) {
@@ -107,18 +107,17 @@ static void judge_rank(const struct check_ctx *c, struct agent_result *r, const 
     if (nccl_one_gpu_for_all(c)) return;
     if (w->t.net > 0 && str_eq(w->t.net_name, "Socket") && w->ports > 0) {
         agent_set(r, VERDICT_FAIL, "socket_fallback",
-                  "%s: NCCL goes over TCP sockets, though %d InfiniBand, RoCE or EFA port%s active there", name,
-                  (int)w->ports, w->ports == 1 ? " is" : "s are");
+                  "%s: NCCL uses TCP sockets, but %d InfiniBand, RoCE or EFA port%s active there", name, (int)w->ports,
+                  w->ports == 1 ? " is" : "s are");
         agent_culprit(r, rank);
-        agent_suggest(r, "install the network's NCCL plugin or libibverbs providers, look at 'ulimit -l', and at "
+        agent_suggest(r, "install the network's NCCL plugin or libibverbs providers; check 'ulimit -l', and "
                          "NCCL_IB_DISABLE and NCCL_NET in the environment and /etc/nccl.conf");
     }
     if (w->t.shm > 0 && w->t.p2p == 0 && neighbours && (w->model_nvlink || w->t.nvlink)) {
-        agent_set(r, VERDICT_FAIL, "no_p2p", "%s: NCCL goes through host memory (SHM), though its GPUs have NVLink",
-                  name);
+        agent_set(r, VERDICT_FAIL, "no_p2p", "%s: NCCL uses host memory (SHM), but its GPUs have NVLink", name);
         agent_culprit(r, rank);
-        agent_suggest(r, "look at NVLink and the fabric manager, at NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, and at "
-                         "ACS or the IOMMU when it is a virtual machine");
+        agent_suggest(r, "check NVLink and the fabric manager, NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, and in a virtual "
+                         "machine ACS and the IOMMU");
     }
 }
 
@@ -141,7 +140,7 @@ static void add_way(struct str *s, const struct nccl_transport *t) {
         sep = ", ";
     }
     if (t->net > 0) str_addf(s, "%sNET/%s%s", sep, t->net_name, t->gdr ? " GDRDMA" : "");
-    if (s->len == 0) str_add(s, "not told");
+    if (s->len == 0) str_add(s, "not reported");
 }
 
 bool nccl_transport_judge(struct check_ctx *c, struct agent_result *r, const char *log_path,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl.values: every collective, type and size with values that have one right result, compared to the bit
- * on every rank, in place too. Says where the first wrong element is and whose it was. */
+/* nccl.values: every collective, type and size with values that have one right result, compared bit for bit on every
+ * rank, in place too. Reports the first wrong element and its source. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_check_cuda.h"
@@ -8,10 +8,10 @@
 #include "base/clock.h"
 
 #define CAP_BYTES ((size_t)256 << 20)
-#define FREE_PART 256 /* of the free memory: so that a small GPU has small buffers */
+#define FREE_PART 256 /* this part of the free memory, so that a small GPU has small buffers */
 enum { TYPES = 4 };
 
-struct values_record { /* what each rank says at the end */
+struct values_record { /* each rank's record at the end */
     uint64_t wrong[NCCL_OPS][TYPES];
     uint64_t total, calls, elements;
     struct nccl_wrong first;
@@ -58,11 +58,11 @@ static int sweep(struct check_ctx *c, struct nccl_buffers *b, struct values_reco
                     note(rec, &a, &w);
                 }
     }
-    return nccl_wait(c->data, 0, err); /* what went wrong in the last verification */
+    return nccl_wait(c->data, 0, err); /* reports a failure of the last verification */
 }
 
-/* Data that only travelled tell whose they were: the source that several hear wrong, else the rank that hears
- * several wrong. -1: neither. */
+/* Unsummed data identify their source: the source that several ranks receive wrong, else the rank that receives
+ * several sources wrong. -1: neither. */
 static int blamed_by_sources(const struct check_ctx *c, const struct values_record *all) {
     int best = -1, most = 1, n = GP_MIN(c->size, 64);
     for (int k = 0; k < n; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All-reduce of known answers, as nccl-tests builds them: each element's final sum is chosen first and
  * then split into shares that, like every partial sum of them, are small integers times one power of
- * two, so that the result is exact in any order. Every partial sum on the way is known too, and the
- * first wrong one names the rank that sent it. */
+ * two, so that the result is exact in any order. Every partial sum is known too, and the first wrong one names the
+ * rank that sent it. One thread. */
 #include "base/gp_base.h"
 
 #include "validate/agent/device/numeric.h"
@@ -31,7 +31,7 @@ static float known_unit(const struct known *k, size_t i) {
 
 static int32_t known_sum(const struct known *k, size_t i) { return (int32_t)(known_bits(k, i, 2) % 2097151) - 1048575; }
 
-/* One rank, another for each element, has what is left; its share is found from all the others. */
+/* The rank with the remainder of element i, a different one for each element: its share follows from all others. */
 static int known_rest_rank(const struct known *k, size_t i) {
     return (int)(known_bits(k, i, 3) % (uint64_t)k->c->size);
 }
@@ -63,7 +63,7 @@ static void on_partial(void *ctx, int chunk, int start, int ranks, size_t first,
     }
 }
 
-/* Along a chunk's way: the first rank that received something wrong had it from its predecessor. */
+/* Along a chunk's path: the predecessor of the first rank that received wrong data is to blame. */
 static void blame(struct known *k, struct agent_result *r, const unsigned char *all) {
     int n = k->c->size;
     for (int chunk = 0; chunk < n; chunk++) {
@@ -76,7 +76,7 @@ static void blame(struct known *k, struct agent_result *r, const unsigned char *
         }
     }
     if (r->culprits.len > 0) return;
-    for (int q = 0; q < n; q++) /* all it received was right, and its result is not */
+    for (int q = 0; q < n; q++) /* its input was right, but its result is wrong */
         if (all[(size_t)q * (2 * (size_t)n + 1) + 2 * (size_t)n]) agent_culprit(r, q);
 }
 
@@ -100,8 +100,8 @@ static bool one_size(struct known *k, struct agent_result *r, float *buf) {
     for (size_t i = 0; i < n * record; i++) any = any || all[i] != 0;
     if (!any) return true;
     blame(k, r, all);
-    agent_set(r, VERDICT_FAIL, "wrong_sum", "all-reduce of %zu known values came out wrong; to blame: rank %s",
-              k->count, r->culprits.len > 0 ? r->culprits.s : "unknown");
+    agent_set(r, VERDICT_FAIL, "wrong_sum", "all-reduce of %zu known values is wrong; to blame: rank %s", k->count,
+              r->culprits.len > 0 ? r->culprits.s : "unknown");
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net.pair: round trips and bandwidth between pairs of nodes over their private addresses, every byte
- * compared. Of each node its first rank takes part; the others only hear the records. All pairs up to 4
- * nodes one after the other, neighbours above (disjoint pairs at once). */
+ * compared. Only the first rank of each node takes part; the others receive the records. Up to 4 nodes: all pairs,
+ * one after the other; more nodes: neighbours, disjoint pairs at once. One thread. */
 #include "base/gp_base.h"
 
 #include "validate/agent/gang/gang.h"
@@ -18,7 +18,7 @@
 #define TARGET_S 0.15 /* for the blocks after the probe, each way */
 #define ALL_PAIRS_MAX 4
 
-struct pair_record { /* what each rank says after a round */
+struct pair_record { /* each rank's record after a round */
     int32_t peer;    /* -1: not in this round */
     int32_t valid;
     double latency_us, recv_gb_s;
@@ -33,7 +33,7 @@ struct pair_state {
     double worst_us, worst_gb_s;
     uint64_t wrong;
     int worst_a, worst_b; /* the slowest pair */
-    int *wrong_from;      /* per rank: how many heard wrong bytes from it */
+    int *wrong_from;      /* per rank: the number of ranks with wrong bytes from it */
     struct str text;      /* members of data.pairs */
     size_t said;
 };
@@ -62,18 +62,18 @@ static int recv_blocks(struct pair_state *s, int peer, int n, double *ret_gb_s, 
     for (int i = 0; i < n && r == 0; i++) {
         r = comm_exchange(s->c->comm, -1, NULL, 0, peer, s->in, BLOCK, err);
         last = gang_now_s();
-        if (i == 0) first = last; /* the first one's wait is not the network's */
+        if (i == 0) first = last; /* the first block includes the peer's delay */
         if (agent_fault("wire", peer, 0)) s->in[77] ^= 4;
         if (r == 0 && memcmp(s->in, s->want, BLOCK) != 0)
             for (size_t k = 0; k < BLOCK; k++) *ret_wrong += s->in[k] != s->want[k];
     }
-    /* the comparing counts in: what comes meanwhile waits in buffers, and would look faster than it is */
+    /* includes the comparison: blocks that arrive meanwhile wait in buffers and would look too fast */
     double spent = last - first;
     *ret_gb_s = spent > 0 ? (double)(n - 1) * (double)BLOCK / spent / 1e9 : 0;
     return r;
 }
 
-/* One direction: a probe tells how many blocks fit the time, and the receiver decides. */
+/* One direction: the receiver derives the number of blocks from a probe. */
 static int one_way(struct pair_state *s, int peer, bool sending, struct pair_record *rec, struct gp_error *err) {
     int32_t blocks = 0;
     double gb_s = 0;
@@ -81,7 +81,7 @@ static int one_way(struct pair_state *s, int peer, bool sending, struct pair_rec
         int r = send_blocks(s, peer, PROBE_BLOCKS, err);
         if (r == 0) r = comm_exchange(s->c->comm, -1, NULL, 0, peer, &blocks, sizeof blocks, err);
         if (r == 0 && (blocks < 2 || blocks > MAX_BLOCKS))
-            return gp_fail(err, GP_EPROTO, "rank %d asked for %d blocks", peer, (int)blocks);
+            return gp_fail(err, GP_EPROTO, "rank %d requested %d blocks", peer, (int)blocks);
         return r == 0 ? send_blocks(s, peer, blocks, err) : r;
     }
     int r = recv_blocks(s, peer, PROBE_BLOCKS, &gb_s, &rec->wrong, err);
@@ -147,7 +147,7 @@ static void note_pair(struct pair_state *s, int a, int b) {
     str_add(&s->text, "]}");
 }
 
-/* One round: this rank pairs with peer (or waits with -1); then all hear all. */
+/* One round: this rank pairs with peer (-1: waits); then all ranks exchange their records. */
 static bool round_of(struct pair_state *s, struct agent_result *r, int peer) {
     struct pair_record rec = {.peer = -1};
     struct gp_error err = {0};
@@ -180,7 +180,7 @@ static bool neighbours(struct pair_state *s, struct agent_result *r) {
     return round_of(s, r, me == 0 ? s->nodes[last] : me == last ? s->nodes[0] : -1);
 }
 
-/* Pairs on one machine would measure its memory, not the network. */
+/* One rank per node: a pair on one machine measures its memory instead of the network. */
 static void find_nodes(struct pair_state *s) {
     s->nodes = xcalloc((size_t)s->c->size, sizeof *s->nodes);
     s->me = -1;
@@ -201,7 +201,7 @@ static void conclude(struct pair_state *s, struct agent_result *r) {
         int who = 0;
         for (int k = 1; k < s->c->size; k++)
             if (s->wrong_from[k] > s->wrong_from[who]) who = k;
-        bool clear = s->n_nodes > 2 && s->wrong_from[who] > 1; /* two heard it wrong, from one */
+        bool clear = s->n_nodes > 2 && s->wrong_from[who] > 1; /* two ranks received wrong bytes from this one */
         if (clear) agent_culprit(r, who);
         agent_set(r, VERDICT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s", (unsigned long long)s->wrong,
                   clear ? "; to blame: rank " : "", clear ? r->culprits.s : "");
@@ -230,7 +230,7 @@ void net_pair_run(struct check_ctx *c, struct agent_result *r) {
     s.wrong_from = xcalloc((size_t)c->size, sizeof *s.wrong_from);
     bool ok = s.n_nodes <= ALL_PAIRS_MAX ? all_pairs(&s, r) : neighbours(&s, r);
     if (ok) conclude(&s, r);
-    else agent_set(r, VERDICT_ERROR, "not_finished", "the pairs were not measured to the last one");
+    else agent_set(r, VERDICT_ERROR, "not_finished", "not all pairs were measured");
     gang_say_device(r, &device_host);
     str_clear(&s.text);
     free(s.out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.ddp: trains the small GPT data-parallel and holds every step to what must be true of it. All
- * ranks make the same calls in the same order and see the same records, so they reach the same verdict
- * at the same step without a vote. */
+/* train.ddp: trains the small GPT data-parallel and checks every step. All ranks make the same calls in the same
+ * order and receive the same records, so they reach the same verdict at the same step without a vote. One thread. */
 #include "base/gp_base.h"
 
 #include "train.h"
@@ -36,7 +35,7 @@ static void train_faults(struct train *t, int step) {
     while (agent_fault("hang", rank, step)) pause();
     if (agent_fault("slow", rank, step)) usleep(40000);
     if (agent_fault("nan", rank, step)) t->grad[7] = NAN;
-    /* on a device that is not the host: rounded otherwise, and wrong */
+    /* on a device other than the host: rounding differs, and the fault */
     float scale = agent_fault("other-ulp", rank, step) ? 1.0f + 0x1p-22f : 1.0f;
     for (size_t i = 0; scale != 1.0f && i < t->gpt.n_params; i++) t->grad[i] *= scale;
     if (agent_fault("other-far", rank, step)) t->grad[100] += 0.002f * (float)train_largest(t->grad, t->gpt.n_params);
@@ -94,20 +93,20 @@ static bool words_good(struct train *t, int step) {
     }
     for (int k = 0; k < n && bad > 0; k++) {
         const struct step_word *w = &t->words[k];
-        const char *what = w->tokens <= 0                              ? "worked on no tokens"
-                           : w->tokens != t->gpt.rows                  ? "worked on tokens that are not the source's"
+        const char *what = w->tokens <= 0                              ? "received no tokens"
+                           : w->tokens != t->gpt.rows                  ? "received tokens that are not from the source"
                            : !isfinite(w->norm2) || !isfinite(w->loss) ? "computed a gradient that is not finite"
                            : !(w->norm2 > 0)                           ? "computed a gradient of zero"
                                                                        : NULL;
         if (what == NULL) continue;
-        if (bad < n || n == 1) agent_culprit(t->r, k); /* all at once: the run diverged, nobody's */
+        if (bad < n || n == 1) agent_culprit(t->r, k); /* all ranks at once: the run diverged, no culprit */
         agent_set(t->r, VERDICT_FAIL, "bad_gradient", "step %d: rank %d %s", step, k, what);
     }
     return bad == 0;
 }
 
-/* Whatever happened on the way: the sum over all elements is the sum of the ranks' own sums, but for
- * the rounding of n-1 fp32 additions per element. A wrong value that all ranks share shows here. */
+/* The sum over all elements must equal the sum of the ranks' own sums, within the rounding of n-1 fp32 additions per
+ * element. This finds a wrong value that all ranks share. */
 static bool totals_agree(struct train *t, int step) {
     double want = 0, slack = 0, got = 0;
     for (int k = 0; k < t->c->size; k++) {
@@ -117,7 +116,9 @@ static bool totals_agree(struct train *t, int step) {
     for (size_t i = 0; i < t->gpt.n_params; i++) got += (double)t->sum[i];
     double u = 0x1p-24 * (double)(t->c->size - 1), bound = (u / (1 - u) + 1e-12) * slack;
     if (fabs(got - want) <= bound) return true;
-    agent_set(t->r, VERDICT_FAIL, "wrong_sum", "step %d: the all-reduced gradient sums to %.9g, the ranks' own to %.9g",
+    agent_set(t->r, VERDICT_FAIL, "wrong_sum",
+              "step %d: the all-reduced gradient sums to %.9g, the ranks' own "
+              "gradients to %.9g",
               step, got, want);
     return false;
 }
@@ -145,13 +146,13 @@ static bool save_state(struct train *t) {
     return true;
 }
 
-/* Sums the gradients, takes the step, and compares everybody's parameters. */
+/* Sums the gradients, takes the step, and compares all ranks' parameters. */
 static bool reduce_and_update(struct train *t, int step) {
     struct check_ctx *c = t->c;
     struct gp_error err = {0};
     double began = gang_now_s();
     struct all_reduce_args a = {.buf = t->gpt.grads, .count = t->gpt.n_params};
-    if (agent_fault("sum", c->rank, step)) { /* what goes out is not what was computed */
+    if (agent_fault("sum", c->rank, step)) { /* the sent value differs from the computed one */
         t->grad[3] += t->grad[3] > 0 ? 0.5f : -0.5f;
         if (gpt_put(&t->gpt, t->gpt.grads, t->grad, &err) != 0) return train_failed(t, &err);
     }
@@ -203,7 +204,7 @@ static bool one_step(struct train *t, int step) {
         if (!train_gradient(t, (c->rank + 1) % c->size, step, &loss)) return false;
         w.next_hash = gang_hash(t->grad, bytes);
         if (t->peer != NULL) memcpy(t->peer, t->grad, bytes);
-        aside = gang_now_s() - began; /* checking is not training */
+        aside = gang_now_s() - began; /* time of checks, not of training */
     }
     double own_began = gang_now_s();
     if (!train_gradient(t, c->rank, step, &w.loss)) return false;
@@ -229,7 +230,7 @@ static bool one_step(struct train *t, int step) {
     return true;
 }
 
-/* --- all of it --- */
+/* --- the run --- */
 
 static bool train_open(struct train *t) {
     struct check_ctx *c = t->c;
@@ -284,7 +285,7 @@ static bool same_start(struct train *t) {
     if (!gang_gather(t->c, t->r, &own, t->hashes, sizeof own)) return false;
     if (hashes_equal(t)) return true;
     agent_set(t->r, VERDICT_FAIL, "start_differs",
-              "the ranks do not start from the same parameters: different seeds or agents");
+              "the ranks start from different parameters: different seeds or agents");
     return false;
 }
 
@@ -343,7 +344,8 @@ static bool train_all(struct train *t) {
     if (!known_answer_run(c, t->r) || t->r->verdict != VERDICT_PASS) return false;
     for (int step = 0; step < t->steps; step++) {
         if (clock_left_ms(c->deadline_ms) == 0) {
-            agent_set(t->r, VERDICT_FAIL, "too_slow", "only %d of %d steps were done in time", step, t->steps);
+            agent_set(t->r, VERDICT_FAIL, "too_slow", "only %d of %d steps were done before the deadline", step,
+                      t->steps);
             return false;
         }
         if (!one_step(t, step)) return false;
@@ -362,11 +364,11 @@ void train_run(struct check_ctx *c, struct agent_result *r) {
     struct train t = {.c = c, .r = r, .agreement = -1};
     agent_data_int(r, "seed", (int64_t)c->seed);
     gang_say_device(r, c->dev_ops);
-    if (!train_all(&t)) agent_set(r, VERDICT_ERROR, "not_finished", "training was not done to its end");
+    if (!train_all(&t)) agent_set(r, VERDICT_ERROR, "not_finished", "training did not reach its end");
     train_close(&t);
 }
 
-/* Names the rank before the table's limit says only how slow it was. */
+/* Names the slow rank; the table's limit reports only the ratio. */
 void train_conclude(struct check_ctx *c, struct agent_result *r) {
     const char *at = strstr(r->data.s, "\"slowest_rank\":");
     int64_t rank = at != NULL ? strtol(at + 15, NULL, 10) : -1;
@@ -378,5 +380,5 @@ void train_conclude(struct check_ctx *c, struct agent_result *r) {
         if (str_eq(r->metrics[i].info->name, "straggler"))
             agent_set(r, VERDICT_DEGRADED, "slow_rank",
                       "rank %d takes %.1f times as long for a step as the median rank", (int)rank, r->metrics[i].value);
-    agent_suggest(r, "look for a throttled or shared node; replace it if it stays slow");
+    agent_suggest(r, "check whether the node is throttled or shared; replace it if it stays slow");
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who computes wrong. With three ranks a third one decides; with two (or one) the host reference, a
- * plain scalar computation on every rank, decides. On a device other than the host the reference always
- * decides, by the bound of train.h: no rank is named for a difference of rounding. Runs in lock-step on
- * all ranks, after records that all of them have seen. */
+/* Finds the rank that computes wrong. With three ranks a third one decides; with two (or one) the host reference, a
+ * plain scalar computation on every rank, decides. On a device other than the host the reference always decides, by
+ * the bound of train.h: no rank is blamed for a difference of rounding. Runs in lock-step on all ranks, after
+ * records that all have received. One thread. */
 #include "base/gp_base.h"
 
 #include "train.h"
@@ -21,7 +21,7 @@ double train_largest(const float *p, size_t n) {
     return largest;
 }
 
-/* --- the host reference: one thread, plain C, nothing of this run's device but the parameters --- */
+/* --- the host reference: one thread, plain C, with the device's parameters only --- */
 
 struct reference {
     struct device *dev;
@@ -83,7 +83,7 @@ static bool third_hash(struct train *t, int arbiter, int subject, int step, uint
     return true;
 }
 
-/* Largest error of v as a part of the device's bound; huge for what is no number. */
+/* Largest error of v as a part of the device's bound; huge if a value is not a number. */
 static double part_of_device_bound(const struct train *t, const float *v, const float *ref) {
     double bound = train_bound(t) * train_largest(ref, t->gpt.n_params), worst = 0;
     for (size_t i = 0; i < t->gpt.n_params; i++) {
@@ -93,7 +93,7 @@ static double part_of_device_bound(const struct train *t, const float *v, const 
     return worst;
 }
 
-struct reference_word { /* how far this rank is from the reference, in bounds */
+struct reference_word { /* this rank's distance from the reference, in bounds */
     double own, next;   /* its own gradient (when it is the subject), its neighbour's */
 };
 
@@ -126,8 +126,7 @@ static bool blame_by_bound(struct train *t, int step) {
     t->roundings += disputes;
     if (t->r->culprits.len == 0) return true;
     agent_set(t->r, VERDICT_FAIL, "wrong_gradient",
-              "step %d: rank %s computes a wrong gradient (further from the host reference than rounding "
-              "can be)",
+              "step %d: rank %s computes a wrong gradient (further from the host reference than rounding explains)",
               step, t->r->culprits.s);
     return false;
 }
@@ -149,17 +148,19 @@ bool train_blame_gradient(struct train *t, int step) {
         decided++;
     }
     if (decided > 0)
-        agent_set(t->r, VERDICT_FAIL, "wrong_gradient", "step %d: rank %s computes a wrong gradient (%s says so)", step,
+        agent_set(t->r, VERDICT_FAIL, "wrong_gradient", "step %d: rank %s computes a wrong gradient (by %s)", step,
                   t->r->culprits.s, n >= 3 ? "a third rank" : "the host reference");
     else
         agent_set(t->r, VERDICT_FAIL, "wrong_gradient",
-                  "step %d: ranks disagree about a gradient, and no third opinion settled which is wrong", step);
+                  "step %d: two ranks compute different gradients, and no third computation decides between "
+                  "them",
+                  step);
     return false;
 }
 
 /* --- parameters --- */
 
-/* Is this rank's sum within rounding of the sum that the reference makes of all micro-batches? */
+/* Whether this rank's sum is within rounding of the reference's sum over all micro-batches. */
 static bool sum_plausible(struct train *t, int step, bool *ret) {
     struct reference f = {0};
     size_t n = t->gpt.n_params;
@@ -220,7 +221,7 @@ bool train_blame_params(struct train *t, int step, uint64_t sum_hash) {
     reference_close(&f);
     uint64_t own = gang_hash(t->params, t->gpt.n_params * sizeof(float));
     if (!ok || !gang_gather(t->c, t->r, &own, t->hashes, sizeof own)) return false;
-    /* nobody to name on another device when none has the reference's bits: it may round otherwise */
+    /* another device may round differently: no culprit when no rank has the reference's bits */
     bool agree = train_exact(t);
     for (int k = 0; k < n; k++) agree = agree || held[k] == t->hashes[0];
     for (int k = 1; k < n; k++) agree = agree && t->hashes[k] == t->hashes[0];

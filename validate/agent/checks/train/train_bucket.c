@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buckets of the gradient: large enough that a sum over the ranks is worth its start, small enough that
- * the first is on its way long before the last layer is. Pure. */
+/* Buckets of the gradient: large enough that a sum over the ranks outweighs its start, small enough that the first
+ * is sent long before the last layer is done. Pure. */
 #include "base/gp_base.h"
 
 #include "train_bucket.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Markov source that training learns. Integers only, from a seed: every rank makes any sequence
- * by itself. Pure. */
+/* The Markov source that training learns. Integers only, from a seed: every rank computes any sequence by itself.
+ * Pure. */
 #include "base/gp_base.h"
 
 #include "train_model.h"

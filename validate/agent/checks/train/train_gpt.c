@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mixed-precision GPT, forward and back, as a list of device calls; memory and layout are in
+/* The mixed-precision GPT, forward and backward, as a list of device calls; memory and layout are in
  * train_gpt_room.c. Kernels: kernels/train_mixed.cu and host_mixed.c. One thread. */
 #include "base/gp_base.h"
 
@@ -63,7 +63,7 @@ static void gemm(struct mx_call *c, struct gemm_args a) {
     if (c->rc == 0) c->rc = c->g->ops->gemm(c->g->dev, &a, c->err);
 }
 
-/* y (16-bit) = x * W; the bias is added by whoever reads y. */
+/* y (16-bit) = x * W; the reader of y adds the bias. */
 static void linear(struct mx_call *c, dev_addr y, dev_addr x, size_t w, int in, int out) {
     gemm(c, (struct gemm_args){
                 .m = c->g->rows, .n = out, .k = in, .a = x, .b = weight(c->g, w), .c = y, .out_same = true});
@@ -196,7 +196,7 @@ static void attention_back(struct mx_call *c, const struct mx_acts *a) {
 
 /* --- forward and back --- */
 
-/* Leaves what comes out of the block without its bias in g->o; the next norm adds it. */
+/* Leaves the block's output without its bias in g->o; the next norm adds the bias. */
 static void block_forward(struct mx_call *c, int l) {
     struct mx_gpt *g = c->g;
     const struct mx_shape *s = &g->shape;
@@ -275,7 +275,7 @@ static void back(struct mx_call *c, const struct mx_gradient_args *ga) {
     if (c->rc == 0 && ga->done != NULL) c->rc = ga->done(ga->ctx, segment, c->err);
 }
 
-/* --- what callers use --- */
+/* --- public functions --- */
 
 static int put(struct mx_gpt *g, dev_addr to, const void *from, size_t bytes, struct gp_error *err) {
     struct copy_args a = {.kind = COPY_TO_DEVICE, .dev = to, .bytes = bytes};

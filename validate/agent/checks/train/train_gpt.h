@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPT of train.ddp in mixed precision and of any size, on device_ops: weights, moments, gradients
- * and the residual stream in fp32, everything that goes through matrix products in bf16 or fp16. What
- * belongs to one layer lies together, so that a layer's gradient can be summed over the ranks while the
- * layers before it are still on their way back. One thread; knows nothing of ranks. */
+ * and the residual stream in fp32, operands of matrix products in bf16 or fp16. A layer's parameters are contiguous,
+ * so that its gradient can be summed over the ranks while the backward pass of earlier layers still runs. One
+ * thread; independent of ranks. */
 #ifndef GP_AGENT_TRAIN_GPT_H
 #define GP_AGENT_TRAIN_GPT_H
 
@@ -16,7 +16,7 @@ struct mx_shape {
 struct mx_block { /* element offsets into the parameters */
     size_t ln1_g, ln1_b, qkv_w, qkv_b, out_w, out_b, ln2_g, ln2_b, up_w, up_b, down_w, down_b;
 };
-struct mx_acts { /* of one block, kept for the way back; 16-bit but for x, mid and the norms' figures */
+struct mx_acts { /* of one block, kept for the backward pass; 16-bit except x, mid and the norms' statistics */
     dev_addr x, ln1, mean1, rstd1, qkv, p, att, mid, ln2, mean2, rstd2, up, gelu;
 };
 struct mx_segment { /* parameters whose gradients are complete together, in the order of completion */
@@ -44,21 +44,21 @@ struct mx_gpt {
 size_t mx_params(const struct mx_shape *s);
 /* Bytes of device memory that mx_open takes for micro-batches of `batch` sequences. */
 size_t mx_bytes(const struct mx_shape *s, int batch);
-/* Floating point operations of one token's way forth and back: six for each parameter of a matrix, and
- * attention's two products, which a causal mask does not shorten here: 12 * layers * ctx * dim. */
+/* Floating point operations of one token, forward and backward: six for each parameter of a matrix, and attention's
+ * two products, without savings by the causal mask: 12 * layers * ctx * dim. */
 double mx_flop_per_token(const struct mx_shape *s);
 
 int mx_open(const struct device_ops *ops, struct device *dev, const struct mx_shape *shape, enum gemm_type type,
             int batch, struct mx_gpt *ret, struct gp_error *err);
-void mx_close(struct mx_gpt *g); /* frees what it took on the device, too */
+void mx_close(struct mx_gpt *g); /* frees its device memory too */
 /* Parameters from the seed, moments to zero. */
 int mx_init(struct mx_gpt *g, uint64_t seed, struct gp_error *err);
 
 struct mx_gradient_args {
     const int32_t *in, *next; /* batch * ctx each */
     float weight;             /* the loss is multiplied by it: loss scale / micro-batches */
-    bool add;                 /* to the gradient that is there, instead of replacing it */
-    /* Called as each segment's gradient has been queued, in order; may queue more. NULL: nothing. */
+    bool add;                 /* adds to the gradient instead of replacing it */
+    /* Called in order when a segment's gradient has been queued; may queue more. NULL: not called. */
     int (*done)(void *ctx, int segment, struct gp_error *err);
     void *ctx;
 };
@@ -69,7 +69,7 @@ int mx_update(struct mx_gpt *g, float lr, float gscale, struct gp_error *err);
 
 /* Of n fp32 values at `from`: a hash that depends on every bit (computed on the device)... */
 int mx_hash(struct mx_gpt *g, dev_addr from, size_t n, uint64_t *ret, struct gp_error *err);
-/* ...and the sum of their squares; NaN or infinity where one of them is. */
+/* ...and the sum of their squares; NaN or infinity if one value is. */
 int mx_square_sum(struct mx_gpt *g, dev_addr from, size_t n, double *ret, struct gp_error *err);
 int mx_get(struct mx_gpt *g, dev_addr from, float *to, struct gp_error *err); /* n_params values */
 int mx_put(struct mx_gpt *g, dev_addr to, const float *from, struct gp_error *err);

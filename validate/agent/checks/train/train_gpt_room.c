@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout, memory and first values of the mixed-precision GPT. Every piece of device memory is named in
- * one list, which is walked to add up, to allocate and to free. One thread. */
+/* Layout, memory and first values of the mixed-precision GPT. One list names every piece of device memory; it serves
+ * to add up, to allocate and to free. One thread. */
 #include "base/gp_base.h"
 
 #include "train_gpt.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What train_gpt.c and train_gpt_room.c share: sizes of the scratch memory. */
+/* Shared by train_gpt.c and train_gpt_room.c: sizes of the scratch memory. */
 #ifndef GP_AGENT_TRAIN_GPT_ROOM_H
 #define GP_AGENT_TRAIN_GPT_ROOM_H
 

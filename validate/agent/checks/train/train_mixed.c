@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One mixed-precision run over all ranks: gradients of several micro-batches added up, summed over the
- * ranks bucket by bucket while the way back still runs, one fused update. Every few steps the gradients
- * are compared before they are summed; after the updates the parameters are, by hashes made on the
- * device. One thread. */
+/* One mixed-precision run over all ranks: gradients of several micro-batches added up, summed over the ranks bucket
+ * by bucket while the backward pass still runs, one fused update. Every few steps gradients are compared before they
+ * are summed, and parameters after the update, by hashes made on the device. One thread. */
 #include "base/gp_base.h"
 
 #include "train_mixed.h"
@@ -14,8 +13,8 @@
 
 #define LR_WARMUP 8
 #define FLUSH_MS 60000
-#define STEPS_LEAST 11      /* where the time ends a run: slow GPUs take a second for each */
-#define SKIPS_SUSPICIOUS 12 /* a loss scale 4096 times smaller, and still not finite */
+#define STEPS_LEAST 11      /* when the time ends a run: slow GPUs take a second for each */
+#define SKIPS_SUSPICIOUS 12 /* a loss scale 4096 times smaller, still not finite */
 
 bool mixed_failed(struct mixed *m, const struct gp_error *err) {
     gang_broken(m->c, m->r, err, true);
@@ -23,7 +22,7 @@ bool mixed_failed(struct mixed *m, const struct gp_error *err) {
 }
 
 float mixed_rate(const struct mixed *m, int step) {
-    /* narrow models learn fast; a wide one is made to move, not to converge */
+    /* narrow models learn fast; a wide one needs not converge, its parameters only have to change */
     float top = m->plan->small ? 1e-2f : 3e-4f;
     return step < LR_WARMUP ? top * (float)(step + 1) / (float)LR_WARMUP : top;
 }
@@ -74,7 +73,7 @@ static int reduce_bucket(struct mixed *m, const struct bucket *b, struct gp_erro
     return m->c->data_ops->all_reduce(m->c->data, &a, err);
 }
 
-/* On the way back of the last micro-batch: what is complete goes out. */
+/* In the backward pass of the last micro-batch: sums the complete buckets over the ranks. */
 static int segment_done(void *ctx, int segment, struct gp_error *err) {
     struct done_ctx *d = ctx;
     struct mixed *m = d->m;
@@ -108,7 +107,7 @@ bool mixed_gradient(struct mixed *m, struct mx_gpt *g, int of, int step, float *
                                      .weight = m->scale.scale / (float)m->plan->micros,
                                      .done = last && !m->keep ? segment_done : NULL};
         if (mx_gradient(g, &a, &loss, &err) != 0) {
-            /* a sum over the ranks that failed on the way is not this rank's own trouble */
+            /* a failed sum over the ranks is not this rank's own failure */
             gang_broken(m->c, m->r, &err, !(m->reducing && (err.code == GP_ELOST || comm_culprit(&err) >= 0)));
             return false;
         }
@@ -138,7 +137,7 @@ bool mixed_reduce(struct mixed *m) {
 
 /* --- one step --- */
 
-/* The neighbour's gradient first, so that this rank's own is left where it is summed. */
+/* The neighbour's gradient first, so that this rank's own stays in the buffer that is summed. */
 static bool own_words(struct mixed *m, int step, struct mixed_word *w, uint64_t *own_hash) {
     struct gp_error err = {0};
     size_t n = m->gpt.n_params;
@@ -170,7 +169,7 @@ static bool checked_gradient(struct mixed *m, int step, uint64_t *own_hash) {
         m->rank_s[m->n_compute * n + k] = m->words[k].compute_s;
     }
     m->losses[m->n_losses++] = (double)(mean / (float)n);
-    bool finite = true; /* on every rank: they must all go the same way */
+    bool finite = true; /* on every rank: all must decide alike */
     for (int k = 0; k < n; k++) finite = finite && isfinite(m->words[k].norm2);
     if (finite && m->referenced < m->plan->reference_steps && !mixed_against_reference(m, step, w.loss)) return false;
     if (!mixed_sample_own(m, step)) return false;
@@ -193,8 +192,8 @@ static bool overlapped_gradient(struct mixed *m, int step) {
     return ok && flush(m);
 }
 
-/* What was summed is not finite. With nothing left to halve, or after many steps left out in a row, it is
- * not the loss scale: each rank computes its own gradient again, unscaled, and says what came of it. */
+/* The sum is not finite. If the loss scale cannot be halved, or after many skipped steps in a row, the loss scale is
+ * not the cause: each rank computes its own gradient again, unscaled, and records the result. */
 static bool not_finite(struct mixed *m, int step) {
     struct mixed_word w = {0};
     bool spent = loss_scale_spent(&m->scale);
@@ -207,7 +206,7 @@ static bool not_finite(struct mixed *m, int step) {
     if (!ok) return false;
     if (!spent) return true;
     agent_set(m->r, VERDICT_FAIL, "wrong_sum",
-              "%s, step %d: the all-reduced gradient is not finite, though every rank's own is", m->plan->name, step);
+              "%s, step %d: the all-reduced gradient is not finite, but every rank's own is", m->plan->name, step);
     return false;
 }
 
@@ -267,7 +266,7 @@ bool mixed_step(struct mixed *m, int step, bool checked, uint64_t *own_hash) {
     return compared ? params_equal(m, step) : true;
 }
 
-/* --- all of it --- */
+/* --- the run --- */
 
 bool mixed_open(struct mixed *m, struct check_ctx *c, struct agent_result *r, struct device *dev,
                 const struct mixed_plan *plan) {
@@ -312,7 +311,7 @@ static bool time_is_up(struct mixed *m, double began, bool *ret) {
 static bool learned(struct mixed *m) {
     int last = m->n_losses - 1;
     if (m->scale.skipped >= m->plan->steps) {
-        agent_set(m->r, VERDICT_FAIL, "loss_scale", "%s: every step overflowed, at loss scale %g too", m->plan->name,
+        agent_set(m->r, VERDICT_FAIL, "loss_scale", "%s: every step overflowed, even at loss scale %g", m->plan->name,
                   (double)m->scale.scale);
         return false;
     }
@@ -326,12 +325,12 @@ bool mixed_run(struct mixed *m) {
     const struct mixed_plan *p = m->plan;
     double began = gang_now_s();
     if (!mixed_kinds(m) || !params_equal(m, 0)) return false;
-    bool up = false; /* then one more step, which is checked */
+    bool up = false; /* then one more step, with checks */
     for (int step = 0; step < p->steps; step++) {
         bool last = up || step == p->steps - 1, checked = last || step % p->check_every == 0;
         if (clock_left_ms(m->c->deadline_ms) == 0) {
-            agent_set(m->r, VERDICT_FAIL, "too_slow", "%s: only %d of %d steps were done in time", p->name, step,
-                      p->steps);
+            agent_set(m->r, VERDICT_FAIL, "too_slow", "%s: only %d of %d steps were done before the deadline", p->name,
+                      step, p->steps);
             return false;
         }
         if (!mixed_step(m, step, checked, NULL)) return false;

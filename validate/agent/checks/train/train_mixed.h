@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.ddp in bf16 and fp16: one run of the mixed-precision GPT over all ranks. Its steps are in
- * train_mixed.c, who is to blame in train_mixed_blame.c, comparison with the host reference and
- * continuation from a saved state in train_mixed_proof.c; which runs there are in train_stages.c. All
- * ranks call all of it in lock-step; records go through c->comm, gradients through c->data. */
+/* train.ddp in bf16 and fp16: one run of the mixed-precision GPT over all ranks. Its steps are in train_mixed.c, the
+ * search for the culprit in train_mixed_blame.c, comparison with the host reference and continuation from a saved
+ * state in train_mixed_proof.c, the list of runs in train_stages.c. All ranks call all functions in lock-step;
+ * records go through c->comm, gradients through c->data. */
 #ifndef GP_AGENT_TRAIN_MIXED_H
 #define GP_AGENT_TRAIN_MIXED_H
 
@@ -16,18 +16,18 @@ struct mixed_plan {
     struct mx_shape shape;
     int batch;           /* sequences of a micro-batch */
     int micros;          /* micro-batches a step, their gradients added up before the sum over the ranks */
-    int steps;           /* most steps; with `seconds` it may end before */
+    int steps;           /* maximum; with `seconds` it may end earlier */
     double seconds;      /* 0: all steps */
     int check_every;     /* steps between those whose gradients are compared before they are summed */
-    int reference_steps; /* so many of the checked steps (the first whose gradient is finite) are held to
-                          * the host reference; 0 on the host itself */
-    int restore_at;      /* continue from a saved state after this step, and compare; -1: not */
+    int reference_steps; /* so many of the checked steps (the first with a finite gradient) are compared with the
+                          * host reference; 0 on the host itself */
+    int restore_at;      /* continue from a saved state after this step, and compare; -1: no */
     size_t bucket;       /* elements */
     bool small;          /* small enough to be repeated on the host */
 };
 
-struct mixed_word {               /* what every rank says on a step that is checked, before the sum */
-    uint64_t own_hash, next_hash; /* of its gradient; of its neighbour's as it computes it */
+struct mixed_word {               /* every rank's record on a checked step, before the sum */
+    uint64_t own_hash, next_hash; /* of its own gradient; of its neighbour's, computed by it */
     float loss;
     int32_t pad;
     double norm2, compute_s;
@@ -45,8 +45,8 @@ struct mixed {
     struct loss_scale scale;
     struct bucket *buckets;
     int n_buckets;
-    int next_bucket; /* of the gradient under way */
-    bool reducing;   /* buckets go out while the way back still runs */
+    int next_bucket; /* of the current gradient */
+    bool reducing;   /* buckets are summed while the backward pass still runs */
     bool keep;       /* gradient only: no faults are put in (the reference) */
     int32_t *in, *next;
     struct mixed_word *words; /* of all ranks */
@@ -72,11 +72,11 @@ bool mixed_open(struct mixed *m, struct check_ctx *c, struct agent_result *r, st
                 const struct mixed_plan *plan);
 void mixed_close(struct mixed *m);
 bool mixed_run(struct mixed *m);
-bool mixed_failed(struct mixed *m, const struct gp_error *err); /* this rank's own trouble; false */
+bool mixed_failed(struct mixed *m, const struct gp_error *err); /* this rank's own failure; false */
 
 /* Gradient of rank `of`'s micro-batches at `step`, on model g; *ret_loss: the mean. */
 bool mixed_gradient(struct mixed *m, struct mx_gpt *g, int of, int step, float *ret_loss);
-bool mixed_reduce(struct mixed *m); /* sums what is in the gradient over the ranks, and waits */
+bool mixed_reduce(struct mixed *m); /* sums the gradient over the ranks, and waits */
 /* One step from the gradient to the update. hash: where this rank's gradient hash goes; may be NULL. */
 bool mixed_step(struct mixed *m, int step, bool checked, uint64_t *own_hash);
 void mixed_fault_restored(struct mixed *m, int step); /* does nothing but in test builds */
@@ -85,17 +85,17 @@ float mixed_rate(const struct mixed *m, int step);
 /* --- train_mixed_blame.c --- */
 /* Which ranks compute on the same kind of device, so that their bits must be equal. */
 bool mixed_kinds(struct mixed *m);
-/* Each rank's gradient against what its neighbour made of the same batch. False: a verdict was set. */
+/* Compares each rank's gradient with its neighbour's of the same batch. False: a verdict was set. */
 bool mixed_blame_gradient(struct mixed *m, int step);
-/* A gradient that is not finite is fine while the loss scale can fall. False: a verdict was set. */
+/* Accepts a gradient that is not finite while the loss scale can fall. False: a verdict was set. */
 bool mixed_words_good(struct mixed *m, int step);
-/* A stretch of the gradient, all of a small one: every rank's own before the sum, then whether what this
- * rank was handed is their sum within the rounding of its additions. False: a verdict was set. */
+/* For a part of the gradient (all of a small one): exchanges every rank's own before the sum; then checks that the
+ * received sum is theirs within rounding. False: a verdict was set. */
 bool mixed_sample_own(struct mixed *m, int step);
 bool mixed_sample_sum(struct mixed *m, int step);
 /* Whether all ranks hold the same sum, before the update. False: a verdict was set. */
 bool mixed_sums_equal(struct mixed *m, int step);
-/* Parameters (m->hashes) differ after `step`, though the sums did not. Always false. */
+/* Parameters (m->hashes) differ after `step` but the sums were equal: finds the culprit. Always false. */
 bool mixed_blame_params(struct mixed *m, int step);
 
 /* --- train_mixed_proof.c --- */
@@ -103,17 +103,16 @@ bool mixed_blame_params(struct mixed *m, int step);
 bool mixed_against_reference(struct mixed *m, int step, float loss);
 /* Rank `of`'s gradient by the host, at the device's parameters; ret_grad: n_params values. */
 bool mixed_reference(struct mixed *m, int of, int step, float *ret_grad, float *ret_loss);
-/* Saves, goes on for MIXED_RESTORED steps, restores, goes on again: the same bits. */
+/* Saves, trains MIXED_RESTORED steps, restores, trains them again: the bits must be equal. */
 bool mixed_restore(struct mixed *m, int step);
 /* Largest difference from the reference that rounding explains, as a part of the largest element (of a
  * gradient), of the norm and, forward_only, of the loss.
  * Two sound devices do the same roundings to 16 bits, of numbers that differ by the order of
  * fp32 additions. Such a pair is at most one unit in the last place apart, 2u of the number itself (u =
- * 2^-8 in bf16, 2^-11 in fp16), and most pairs not at all. On the way through the model lie
- * 11 * layers + 1 roundings forth and 11 * layers + 3 back; layer norm keeps every stage's sizes near 1,
- * so errors add and do not multiply. Of the largest element of a gradient, of the norm and (forth only)
- * of the loss a sound device is therefore off by at most roundings * 2u, plus fp32's own
- * 2 * gamma(rows + stages * ff) of train.h. */
+ * 2^-8 in bf16, 2^-11 in fp16), and most pairs not at all. The model has 11 * layers + 1 roundings forward and 11 *
+ * layers + 3 backward; layer norm keeps every stage's sizes near 1, so errors add and do not multiply. Relative to
+ * the largest element of a gradient, to the norm and (forward only) to the loss, a sound device therefore differs by
+ * at most roundings * 2u, plus fp32's own 2 * gamma(rows + stages * ff) of train.h. */
 static inline double mixed_bound(const struct mixed_plan *p, bool forward_only) {
     int roundings = 11 * p->shape.layers + 1 + (forward_only ? 0 : 11 * p->shape.layers + 3);
     double u = p->type == GEMM_BF16 ? 0x1p-8 : 0x1p-11;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is to blame in a mixed-precision run. Devices of the same kind give the same bits, so any
- * difference between them is a fault; the wrong one of two is the one that does not give its own bits
- * again, else the one that a third rank contradicts, else (with two ranks) the one that is further from
- * the host reference where they differ. Devices of different kinds may round otherwise: they are held
- * to the reference only (train_mixed_proof.c). Runs in lock-step, after records that all have seen. */
+/* Finds the culprit in a mixed-precision run. Devices of the same kind must produce the same bits, so any difference
+ * between them is a fault. The wrong one of two is the one that does not reproduce its own bits, else the one that a
+ * third rank contradicts, else (with two ranks) the one further from the host reference. Devices of different kinds
+ * may round differently: they are compared with the reference only (train_mixed_proof.c). Runs in lock-step, after
+ * records that all have received. One thread. */
 #include "base/gp_base.h"
 
 #include "train_mixed.h"
@@ -32,7 +32,7 @@ bool mixed_words_good(struct mixed *m, int step) {
     }
     for (int k = 0; k < n && bad > 0; k++) {
         if (!is[k]) continue;
-        if (bad < n || n == 1) agent_culprit(m->r, k); /* all at once: the run diverged, nobody's */
+        if (bad < n || n == 1) agent_culprit(m->r, k); /* all ranks at once: the run diverged, no culprit */
         agent_set(m->r, VERDICT_FAIL, "bad_gradient", "%s, step %d: rank %d computed a gradient %s", m->plan->name,
                   step, k, m->words[k].norm2 == 0 ? "of zero" : "that is not finite");
     }
@@ -61,7 +61,7 @@ static bool repeat(struct mixed *m, int of, int step, float *ret_grad, uint64_t 
     return true;
 }
 
-/* Everybody computes both once more: who does not give its own bits again is named. */
+/* Every rank computes both gradients again: a rank that does not reproduce its own bits is named. */
 static bool blame_by_repeating(struct mixed *m, int step, float *own, float *next) {
     int n = m->c->size;
     struct {
@@ -100,8 +100,8 @@ static struct far distance(const float *v, const float *ref, size_t n) {
     return f;
 }
 
-/* With two ranks. What both have in common cancels in the difference of their distances; what is left
- * must be far above the device's own rounding to count. */
+/* With two ranks. Errors common to both cancel in the difference of their distances; the rest must be far above the
+ * device's own rounding to count. */
 static bool blame_by_reference(struct mixed *m, int k, int step, const float *own, const float *next) {
     int n = m->c->size, subject = (k + 1) % n;
     float loss = 0;
@@ -118,7 +118,7 @@ static bool blame_by_reference(struct mixed *m, int k, int step, const float *ow
 
 bool mixed_blame_gradient(struct mixed *m, int step) {
     int n = m->c->size, disputes = 0;
-    const char *says = "it does not give the same bits again";
+    const char *says = "repeated, it has other bits";
     for (int k = 0; k < n; k++) {
         m->roundings += disputed(m, k) && !comparable(m, k);
         disputes += disputed(m, k) && comparable(m, k);
@@ -132,7 +132,7 @@ bool mixed_blame_gradient(struct mixed *m, int step) {
     for (int k = 0, done = 0; k < n && ok && !settled && done < 4; k++) {
         if (!disputed(m, k) || !comparable(m, k)) continue;
         done++;
-        says = n >= 3 ? "a third rank says so" : "the host reference says so";
+        says = n >= 3 ? "by a third rank" : "by the host reference";
         if (n >= 3) ok = blame_by_third(m, k, step);
         else if (own_bits) ok = blame_by_reference(m, k, step, own, next);
     }
@@ -142,7 +142,7 @@ bool mixed_blame_gradient(struct mixed *m, int step) {
                   m->plan->name, step, m->r->culprits.s, says);
     else
         agent_set(m->r, VERDICT_FAIL, "wrong_gradient",
-                  "%s, step %d: devices of one kind disagree about a gradient, and nothing settled which is "
+                  "%s, step %d: devices of one kind compute different gradients, and it is not known which one is "
                   "wrong",
                   m->plan->name, step);
     return false;
@@ -151,9 +151,9 @@ bool mixed_blame_gradient(struct mixed *m, int step) {
 /* --- sums and parameters --- */
 
 enum { WINDOW = 65536 /* elements */ };
-#define SUBNORMAL 0x1p-126 /* below it a switch that adds may say zero */
+#define SUBNORMAL 0x1p-126 /* below it a switch that adds may return zero */
 
-/* The first stretch of the summed gradient that is not the same on all ranks; false: none, or failed. */
+/* The first window of the summed gradient that differs between ranks; false: none, or failed. */
 static bool differing_window(struct mixed *m, size_t *ret_at, bool *ret_ok) {
     struct gp_error err = {0};
     size_t n = m->gpt.n_params, windows = (n + WINDOW - 1) / WINDOW, size = (size_t)m->c->size;
@@ -182,7 +182,7 @@ static bool window(struct mixed *m, size_t at, size_t n, float *to) {
     return m->gpt.ops->copy(m->dev, &a, &err) == 0 || mixed_failed(m, &err);
 }
 
-/* Is what this rank holds a sum of all ranks' own gradients, within the rounding of its additions? */
+/* Whether this rank's values are the sum of all ranks' own gradients, within rounding. */
 static bool sum_plausible(const float *sum, const float *all, size_t n, int size) {
     double g = train_gamma(size - 1);
     for (size_t i = 0; i < n; i++) {
@@ -214,14 +214,14 @@ bool mixed_sample_sum(struct mixed *m, int step) {
     if (!gang_gather(m->c, m->r, &good, said, sizeof good)) return false;
     for (int k = 0; k < m->c->size; k++) bad += said[k] == 0;
     if (bad == 0) return true;
-    for (int k = 0; k < m->c->size && bad < m->c->size; k++) /* all of them: nobody knows who sent it */
+    for (int k = 0; k < m->c->size && bad < m->c->size; k++) /* all of them: the sender is not known */
         if (said[k] == 0) agent_culprit(m->r, k);
     agent_set(m->r, VERDICT_FAIL, "wrong_sum",
-              "%s, step %d: what the ranks were handed is not the sum of their own gradients; to blame: rank "
+              "%s, step %d: the all-reduced gradient is not the sum of the ranks' own gradients; to blame: rank "
               "%s",
               m->plan->name, step, m->r->culprits.len > 0 ? m->r->culprits.s : "unknown");
     if (m->r->culprits.len == 0)
-        agent_suggest(m->r, "nccl.values names the GPU or link; without GPUs look at net.pair");
+        agent_suggest(m->r, "run nccl.values, which names the GPU or link; without GPUs run net.pair");
     return false;
 }
 
@@ -246,7 +246,7 @@ static bool blame_sum(struct mixed *m, int step, size_t at) {
     return false;
 }
 
-/* More than half hold the same parameters: the others. */
+/* If more than half have the same parameters, the others are to blame. */
 static void blame_minority(struct mixed *m) {
     int n = m->c->size;
     for (int i = 0; i < n; i++) {
@@ -259,7 +259,7 @@ static void blame_minority(struct mixed *m) {
     }
 }
 
-/* The same sums gave other parameters: the update has one order only, so the host's bits decide. */
+/* Equal sums gave different parameters: the update has one order only, so the host's bits decide. */
 static bool blame_update(struct mixed *m, int step) {
     struct gp_error err = {0};
     struct device *host = NULL;
@@ -279,7 +279,7 @@ static bool blame_update(struct mixed *m, int step) {
     mx_close(&g);
     if (host != NULL) device_host.close(host);
     if (!ok && m->plan->small) return mixed_failed(m, &err);
-    /* where the ranks did not start from the same state, none of them knows what is right */
+    /* if the ranks started from different states, none has the right one */
     GP_AUTO_FREE uint64_t *wants = xcalloc((size_t)m->c->size, sizeof *wants);
     if (!gang_gather(m->c, m->r, &want, wants, sizeof want)) return false;
     for (int k = 1; k < m->c->size; k++) ok = ok && wants[k] == wants[0];
@@ -294,8 +294,8 @@ static bool blame_update(struct mixed *m, int step) {
 
 bool mixed_blame_params(struct mixed *m, int step) { return blame_update(m, step); }
 
-/* Nobody is condemned for what one algorithm of the communicator made: the same sum once more, over a
- * new communicator with the plainest one. False: a verdict was set, or it failed. */
+/* Repeats the sum over a new communicator with the simplest algorithm, because a fault of one algorithm of NCCL
+ * blames no rank. False: a verdict was set, or it failed. */
 static bool again_plainly(struct mixed *m, int step, bool *ret_differ) {
     struct gp_error err = {0};
     size_t at = 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two proofs of a mixed-precision run: a rank's gradient against the host reference on the same batch,
- * within what rounding explains (mixed_bound); and training that goes on from a saved state with the same
- * bits. Runs in lock-step on all ranks. */
+/* Two checks of a mixed-precision run: a rank's gradient is within rounding (mixed_bound) of the host reference on
+ * the same batch; training continued from a saved state has the same bits. Runs in lock-step on all ranks. One
+ * thread. */
 #include "base/gp_base.h"
 
 #include "train_mixed.h"
 
 #include <math.h>
 
-/* Largest difference as a part of the bound; huge for what is no number. */
+/* Largest difference as a part of the bound; huge if a value is not a number. */
 static double part(double diff, double bound) {
     double v = fabs(diff) / bound;
     return v < 1e9 ? v : 1e9;
@@ -63,12 +63,12 @@ bool mixed_against_reference(struct mixed *m, int step, float loss) {
     m->referenced++;
     if (m->reference_part <= 1) return true;
     agent_set(m->r, VERDICT_FAIL, "beyond_reference",
-              "%s, step %d: rank %s is %.3g times as far from the host reference as rounding can be", m->plan->name,
+              "%s, step %d: rank %s is %.3g times as far from the host reference as rounding explains", m->plan->name,
               step, m->r->culprits.s, m->reference_part);
     return false;
 }
 
-/* --- save, go on, restore, go on --- */
+/* --- save, train, restore, train --- */
 
 struct saved {
     float *p, *m, *v; /* host memory, n_params each */
@@ -101,7 +101,7 @@ static bool load(struct mixed *m, const struct saved *s) {
     return true;
 }
 
-/* Of everything that the next step depends on. */
+/* A hash of the state that the next step depends on. */
 static bool state_hash(struct mixed *m, uint64_t *ret) {
     struct gp_error err = {0};
     const dev_addr flat[] = {m->gpt.params, m->gpt.m, m->gpt.v};
@@ -114,7 +114,7 @@ static bool state_hash(struct mixed *m, uint64_t *ret) {
     return true;
 }
 
-/* The saved state, on the device again and looked at. False: a verdict was set, or it failed. */
+/* Copies the saved state to the device and compares it. False: a verdict was set, or it failed. */
 static bool load_and_look(struct mixed *m, const struct saved *s, int step, uint64_t want) {
     uint64_t got = 0;
     int64_t wrong = 0;
@@ -128,12 +128,12 @@ static bool load_and_look(struct mixed *m, const struct saved *s, int step, uint
         if (all[k]) agent_culprit(m->r, k);
     if (m->r->culprits.len == 0) return true;
     agent_set(m->r, VERDICT_FAIL, "not_repeatable",
-              "%s: the state saved after step %d is another one when it is restored; to blame: rank %s", m->plan->name,
-              step, m->r->culprits.s);
+              "%s: the state saved after step %d differs after it is restored; to blame: rank %s", m->plan->name, step,
+              m->r->culprits.s);
     return false;
 }
 
-struct continued { /* one way on: this rank's gradients, and the parameters after them */
+struct continued { /* one continuation: this rank's gradients, and the parameters after them */
     uint64_t own[MIXED_RESTORED], params[MIXED_RESTORED];
 };
 
@@ -160,7 +160,7 @@ bool mixed_restore(struct mixed *m, int step) {
     if (!ok) return false;
     int64_t differs = 0;
     GP_AUTO_FREE int64_t *all = xcalloc((size_t)m->c->size, sizeof *all);
-    /* 2: its gradient of the first step differs, before anybody else's work reached it */
+    /* 2: its gradient of the first step differs, which depends on no other rank */
     if (memcmp(&first, &again, sizeof first) != 0) differs = first.own[0] != again.own[0] ? 2 : 1;
     if (!gang_gather(m->c, m->r, &differs, all, sizeof differs)) return false;
     bool any = false;
@@ -170,7 +170,7 @@ bool mixed_restore(struct mixed *m, int step) {
     }
     if (!any) return true;
     agent_set(m->r, VERDICT_FAIL, "not_repeatable",
-              "%s: training that goes on from the state saved after step %d does not give the same bits "
+              "%s: training continued from the state saved after step %d does not give the same bits "
               "again%s%s",
               m->plan->name, step, m->r->culprits.len > 0 ? "; to blame: rank " : "",
               m->r->culprits.len > 0 ? m->r->culprits.s : "");

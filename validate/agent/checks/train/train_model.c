@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model, forward and back, as a list of device calls. Knows nothing of ranks. One thread. */
+/* The model, forward and backward, as a list of device calls. Independent of ranks. One thread. */
 #include "base/gp_base.h"
 
 #include "train_model.h"
@@ -189,7 +189,7 @@ int gpt_gradient(struct gpt *g, const int32_t *in, const int32_t *next, float *r
     return c.rc;
 }
 
-/* Up over the first steps, then down to a twentieth: the last steps settle. */
+/* Rises over the first steps, then falls to a twentieth so that the last steps settle. */
 static float learning_rate(int step, int steps) {
     if (step < LR_WARMUP) return LR * (float)(step + 1) / (float)LR_WARMUP;
     float left = (float)(steps - step) / (float)steps;

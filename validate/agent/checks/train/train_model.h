@@ -20,7 +20,7 @@ void markov_sequence(const struct markov *m, uint64_t seed, int step, int64_t in
 struct gpt_block { /* element offsets into the parameters */
     size_t ln1_g, ln1_b, qkv_w, qkv_b, out_w, out_b, ln2_g, ln2_b, up_w, up_b, down_w, down_b;
 };
-struct gpt_acts { /* of one block, kept for the way back */
+struct gpt_acts { /* of one block, kept for the backward pass */
     dev_addr x, ln1, mean1, rstd1, qkv, p, att, mid, ln2, mean2, rstd2, up, gelu;
 };
 struct gpt {
@@ -44,8 +44,7 @@ void gpt_close(struct gpt *g);
 int gpt_init(struct gpt *g, uint64_t seed, struct gp_error *err);
 /* Mean loss over the micro-batch, and its gradient in g->grads. in, next: batch * GPT_CTX each. */
 int gpt_gradient(struct gpt *g, const int32_t *in, const int32_t *next, float *ret_loss, struct gp_error *err);
-/* One AdamW step with what is in g->grads. step counts from 0; steps: how many there will be (the
- * learning rate falls towards the end). */
+/* One AdamW step with g->grads. step counts from 0; steps: the total (the learning rate falls towards the end). */
 int gpt_update(struct gpt *g, int step, int steps, struct gp_error *err);
 int gpt_get(struct gpt *g, dev_addr from, float *to, struct gp_error *err); /* n_params floats */
 int gpt_put(struct gpt *g, dev_addr to, const float *from, struct gp_error *err);

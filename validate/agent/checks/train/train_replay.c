@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank repeats the first steps over the whole global batch. Every micro-batch's gradient must have
- * the bits that its rank said, the all-reduced sum must lie within the rounding of n fp32 additions of
- * this rank's own sum, and the step taken with it must give the same parameters.
- *
+/* One rank repeats the first steps over the whole global batch. Every micro-batch's gradient must have the bits that
+ * its rank recorded, the all-reduced sum must lie within the rounding of n fp32 additions of this rank's own sum,
+ * and the step taken with it must give the same parameters. 
  * The bound: two sums of the same n numbers in different orders each differ from the exact sum by at
  * most gamma(n-1) * sum|g|, gamma(k) = k*u / (1 - k*u), u = 2^-24 (Higham, Accuracy and Stability,
  * 4.2), so from each other by at most twice that. With one rank the bound is zero. */
@@ -20,7 +19,7 @@ struct replay_word { /* rank 0 to all */
 };
 
 /* Largest |difference| as a part of the bound; 0 when equal, huge when the bound is 0 and they differ.
- * slack: what a device's own rounding adds to every element's bound (train.h); 0 on the host. */
+ * slack: the addition to every element's bound for a device's own rounding (train.h); 0 on the host. */
 static double part_of_bound(const float *a, const float *b, const double *abs_sum, size_t n, int ranks, double slack) {
     double worst = 0, g2 = 2 * train_gamma(ranks - 1);
     for (size_t i = 0; i < n; i++) {
@@ -33,7 +32,7 @@ static double part_of_bound(const float *a, const float *b, const double *abs_su
     return worst;
 }
 
-/* Which rank's gradient at this step has other bits here. With all others wrong, it is this rank. */
+/* The rank whose gradient at this step has other bits here. If all others differ, it is this rank. */
 static int odd_rank(const bool *wrong, int n) {
     int count = 0, last = -1;
     for (int k = 0; k < n; k++) {
@@ -76,7 +75,7 @@ static bool replay_step(struct train *t, int step, struct replay_sums *s, struct
     w->agreement = GP_MAX(w->agreement, part_of_bound(s->sum, k->sum, s->abs_sum, n, t->c->size, slack));
     if (w->verdict == 0 && w->agreement > 1) w->verdict = 2;
     if (w->verdict == 0 && !(off <= train_bound(t) * fabs((double)k->loss))) w->verdict = 4;
-    /* the step itself with the gang's own sum: what follows starts where the gang was */
+    /* the step uses the gang's own sum, so that the next step starts from the gang's state */
     for (size_t i = 0; i < n; i++) s->sum[i] = k->sum[i] * (1.0f / (float)t->c->size);
     began = gang_now_s();
     if (gpt_put(&t->gpt, t->gpt.grads, s->sum, &err) != 0 || gpt_update(&t->gpt, step, t->steps, &err) != 0)
@@ -89,7 +88,7 @@ static bool replay_step(struct train *t, int step, struct replay_sums *s, struct
 }
 
 static void say_replay(struct train *t, const struct replay_word *w) {
-    static const char *const what[] = {"", "has a gradient of other bits than one rank computes", "", "", "", ""};
+    static const char *const what[] = {"", "has a gradient with other bits than one rank computes", "", "", "", ""};
     if (w->verdict == 0) return;
     if (w->culprit >= 0) agent_culprit(t->r, w->culprit);
     if (w->verdict == 1)
@@ -117,7 +116,7 @@ bool train_replay(struct train *t) {
     if (t->c->rank == 0 && gpt_init(&t->gpt, t->c->seed, &err) != 0) going = train_failed(t, &err);
     for (int step = 0; step < t->replays && going; step++) {
         if (t->c->rank == 0 && w.verdict == 0) going = replay_step(t, step, &s, &w);
-        going = going && gang_barrier(t->c, t->r); /* nobody waits longer than one step unheard */
+        going = going && gang_barrier(t->c, t->r); /* so that no rank is silent for longer than one step */
     }
     if (t->c->rank == 0 && w.tokens_per_s > 0)
         w.tokens_per_s = (double)t->gpt.rows * t->c->size * t->replays / w.tokens_per_s;
