@@ -396,7 +396,7 @@ static void test_bad_days(void **state) {
     } days[] = {
         {"lost_after=3", 3, -GP_EENV, "(999)"},
         {"lost_after=2,lost=719", 2, -GP_EENV, "LAUNCH_FAILED"},
-        {"hang_after=2", 2, -GP_ETIMEOUT, "had not ended"},
+        {"hang_after=2", 2, -GP_ETIMEOUT, "did not end before"},
         {"pinned=2", 0, -GP_EENV, "page-lock"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(days); i++) {

@@ -366,7 +366,7 @@ static void test_which_library(void **state) {
     by("", "", "cuBLASLt 13.1.0");
     by("version=120908", "", "cuBLASLt 12.9.8");
     by("version=140000", "", "own kernels (");
-    by("version=140000", "", "version 140000 is not one that this agent knows");
+    by("version=140000", "", "version 140000 is unknown to this agent");
     by("create=1", "", "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)");
     setenv("GPUPROV_CUBLASLT", "off", 1);
     by("", "", "own kernels (GPUPROV_CUBLASLT=off)");
@@ -374,7 +374,7 @@ static void test_which_library(void **state) {
     bool has_12 = false;
     for (const struct cuda_fatbin *f = cuda_fatbins; f->cuda; f++) has_12 |= f->cuda < 13000;
     if (has_12) /* else the agent itself wants the newer driver */
-        by("", "driver=12040", "wants a driver of CUDA 13, this one offers 12.4");
+        by("", "driver=12040", "needs a driver of CUDA 13, this one offers 12.4");
 }
 
 static bool real_library(void) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# checksize.sh LIMIT FILE [LIMIT FILE...]: says the size of each file in bytes, fails when one is over its
-# limit or not there.
+# checksize.sh LIMIT FILE [LIMIT FILE...]: prints the size of each file in bytes, fails when one is over its
+# limit or missing.
 set -eu
 status=0
 while [ $# -ge 2 ]; do

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpuprov-agent-cuda: the shared files of agent.mk, the *_cuda.c files and the kernels. Built only when
-# there is a CUDA toolkit (toolkits.sh says where it looks); without one the program carries no such
-# agent and says so.
+# there is a CUDA toolkit (toolkits.sh searches for it); without one the program has no such
+# agent and reports that.
 export CUDA_HOMES CUDA_HOME
 CUDA_TOOLKITS := $(shell sh validate/agent/toolkits.sh)
 CUDA_KERNELS := $(wildcard validate/agent/cuda/kernels/*)
@@ -43,7 +43,7 @@ endif
 
 check-abi: $(B)/agent/gpuprov-agent-cuda
 	@sh validate/agent/checkabi.sh $(AGENT_GLIBC) $<
-# On a machine with GPUs: the whole suite, then side by side what else is installed; writes docs/gpu-results.
+# On a machine with GPUs: the whole suite, then beside it the other installed tools; writes docs/gpu-results.
 # Builds the CUDA agent only: gcc and nvcc are enough.
 gpu-check: $(B)/agent/gpuprov-agent-cuda
 	@sh tests/gpu/check.sh $< docs/gpu-results
@@ -53,7 +53,7 @@ gpu-check:
 check-abi:
 	@echo "check-abi: no CUDA toolkit, so there is no gpuprov-agent-cuda to check"
 endif
-# What is sent to a node stays small: bytes, compressed.
+# Limits of the compressed programs, in bytes: they are sent to every node.
 .PHONY: check-size
 check-size: $(AGENT_GZ)
 	@sh validate/agent/checksize.sh 1000000 $(B)/agent/gpuprov-agent.gz \

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # fatbins.sh FOLDER SOURCE.cu NVRTC: compiles the kernels with every toolkit of toolkits.sh and writes
 # FOLDER/fatbins.S and FOLDER/fatbins.c (the table cuda_fatbins, newest first). Each architecture is
-# compiled by the oldest toolkit that knows it, because newer drivers run older code and not the other way
+# compiled by the oldest toolkit that supports it, because newer drivers run older code and not the other way
 # round; code for 8.0 also runs on 8.6, for 10.0 on 10.3, for 12.0 on 12.1. Last comes PTX of the newest
-# toolkit, which GPUs that nobody knows yet can translate. NVRTC: the tool made of nvrtc.c.
+# toolkit, which future GPUs can translate. NVRTC: the tool made of nvrtc.c.
 # -fmad=false: products and sums are rounded one by one, as on the host. CUDA_ARCHS="90" (the environment)
-# builds for these architectures only, which is quicker; other GPUs are then told that there is no code.
+# builds for these architectures only, which is quicker; the agent then has no code for other GPUs.
 set -eu
 out=$1
 source=$2
@@ -39,7 +39,7 @@ add() {
     table="$table    {$1, $name},\n"
 }
 
-# The architectures that no older toolkit knows: "ARCH..." for the toolkit VERSION.
+# The architectures that no older toolkit supports: "ARCH..." for the toolkit VERSION.
 own_archs() {
     known=" $(known_of "$2") "
     for arch in $wanted; do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov-agent-cuda: the program for nodes with /dev/nvidia*. Dynamic against libc only; everything
- * of NVIDIA's is found at run time, in worker processes. */
+/* gpuprov-agent-cuda: the program for nodes with /dev/nvidia*. Linked against libc only; NVIDIA's libraries are
+ * found at run time, in worker processes. */
 #include "base/gp_base.h"
 
 #include "validate/agent/checks/gpu/gpu.h"
@@ -11,7 +11,7 @@
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r) {
     if (c->gpu >= 0) return true;
-    agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU device node");
+    agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU device file");
     return false;
 }
 
@@ -33,7 +33,7 @@ static const struct check_ops gpu_checks_cuda[] = {
     {.id = NULL},
 };
 
-/* What waits inside the device gives up in time to say so. */
+/* Waits inside the device end early enough to report it. */
 static void before(struct check_ctx *c) {
     if (c->dev) cuda_deadline(c->dev, c->deadline_ms);
     health_before(c);

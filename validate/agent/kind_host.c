@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov-agent: the static program. It has no GPU code, and says
- * so when asked for GPU checks. */
+/* gpuprov-agent: the static program, without GPU code. Its GPU checks report that. */
 #include "base/gp_base.h"
 
 #include "validate/agent/checks/gpu/gpu.h"

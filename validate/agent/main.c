@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's command line: verbs, options, check lists. It speaks the node-check exit codes: 0 pass,
- * 1 degraded, 2 fail, 3 could not tell (bad usage too). One thread. */
+/* The agent's command line: verbs, options, check lists. Exit codes of node checks: 0 pass, 1 degraded, 2 fail, 3
+ * could not tell (also wrong usage). One thread. */
 #include "base/gp_base.h"
 
 #include "verbs.h"
@@ -52,19 +52,19 @@ int check_list_parse(const char *ids, bool gang, struct check_list *ret, struct 
     GP_AUTO_STRV struct strv names = {0};
     strv_split(&names, ids, ",");
     ret->n = 0;
-    if (names.n == 0) return gp_fail(err, GP_EUSAGE, "no check is named");
+    if (names.n == 0) return gp_fail(err, GP_EUSAGE, "no check given");
     for (size_t i = 0; i < names.n; i++) {
         const struct check_info *c = check_find(names.v[i]);
         if (c == NULL || (c->level == CHECK_GANG) != gang) {
             GP_AUTO_STR struct str all = {0};
             valid_names(gang, &all);
-            return gp_fail(err, GP_EUSAGE, "'%s' is not a %s check; there are: %s", names.v[i], gang ? "gang" : "node",
-                           all.s != NULL ? all.s : "none");
+            return gp_fail(err, GP_EUSAGE, "'%s' is not a %s check; the checks are: %s", names.v[i],
+                           gang ? "gang" : "node", all.s != NULL ? all.s : "none");
         }
         int index = (int)(c - check_table);
         for (size_t k = 0; k < ret->n; k++)
-            if (ret->items[k] == index) return gp_fail(err, GP_EUSAGE, "check '%s' is named twice", names.v[i]);
-        if (ret->n == GP_ARRAY_LEN(ret->items)) return gp_fail(err, GP_EUSAGE, "too many checks are named");
+            if (ret->items[k] == index) return gp_fail(err, GP_EUSAGE, "check '%s' is given twice", names.v[i]);
+        if (ret->n == GP_ARRAY_LEN(ret->items)) return gp_fail(err, GP_EUSAGE, "too many checks");
         ret->items[ret->n++] = index;
     }
     return 0;
@@ -82,13 +82,13 @@ const struct check_ops *agent_check_ops(const char *id) {
 static bool asks_help(const char *arg) { return str_eq(arg, "--help") || str_eq(arg, "-h") || str_eq(arg, "help"); }
 
 static int usage(const char *what, const char *name) {
-    fprintf(stderr, "gpuprov-agent: %s%s; 'gpuprov-agent --help' lists what there is\n", what, name);
+    fprintf(stderr, "gpuprov-agent: %s%s; see 'gpuprov-agent --help'\n", what, name);
     return NODE_CHECK_UNKNOWN;
 }
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
-    if (argc < 2) return usage("no verb is given", "");
+    if (argc < 2) return usage("no verb given", "");
     if (asks_help(argv[1]) || (argc == 3 && asks_help(argv[2]))) {
         agent_help(stdout);
         return 0;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # oldglibc.sh CC LIMIT OUT OBJECT...: links a dynamic program whose symbols all exist in glibc LIMIT
-# (2.28), on a machine whose glibc is newer. It links once, looks which symbols came in a newer version,
+# (2.28), on a machine whose glibc is newer. It links once, finds the symbols that need a newer version,
 # binds each to the newest version within the limit that the same libc still has, and links again.
 # libdl and libpthread are named, because in an old glibc those symbols live there.
 set -eu

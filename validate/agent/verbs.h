@@ -14,7 +14,7 @@ struct arg {
     bool required;
     void *ret; /* const char **, int64_t *, int64_t *, bool * */
 };
-/* Options only, no operands. -GP_EUSAGE names what is wrong. */
+/* Options only, no operands. -GP_EUSAGE names the wrong option. */
 int args_parse(int argc, char **argv, const struct arg *args, struct gp_error *err);
 /* Checks named in "a,b,c" that have level `gang` or not, in the given order, as indexes into
  * check_table; unknown names list the valid ones. */

@@ -308,7 +308,7 @@ def test_a_wrong_token_is_refused_and_the_missing_rank_named(tmp_path):
     every = gang.results()
     assert every[1]["train.ddp"]["verdict"] == "error" and "token" in every[1]["train.ddp"]["message"]
     assert every[0]["train.ddp"]["data"]["culprits"] == [1]
-    assert "did not come" in every[0]["train.ddp"]["message"]
+    assert "did not connect" in every[0]["train.ddp"]["message"]
     assert "refused" in every[0]["train.ddp"]["message"]
 
 

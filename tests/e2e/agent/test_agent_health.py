@@ -31,7 +31,7 @@ def test_a_sound_gpu_passes():
     ("recovery=3", "fail", "recovery_action", "drain peer-to-peer"),
     ("recovery=4", "fail", "recovery_action", "drain and reset"),
     ("recovery=5", "fail", "recovery_action", "IMEX"),
-    ("recovery=9", "fail", "recovery_action", "does not know"),
+    ("recovery=9", "fail", "recovery_action", "unknown to this program"),
     ("ecc=1", "fail", "ecc_uncorrected", "1 uncorrectable"),
     ("ecc=3,sram=1", "fail", "ecc_uncorrected", "SRAM"),
     ("sram_threshold=1", "fail", "sram_threshold", "limit for replacement"),

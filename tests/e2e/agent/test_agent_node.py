@@ -45,9 +45,9 @@ def test_gpu_checks_of_the_static_agent_are_skipped_not_passed():
 
 
 @pytest.mark.parametrize("args, text", [
-    (["run", "--checks", "host.nothing"], "there are: host.cores"),
+    (["run", "--checks", "host.nothing"], "the checks are: host.cores"),
     (["run", "--checks", "net.pair"], "is not a node check"),
-    (["run", "--checks", "host.disk,host.disk"], "named twice"),
+    (["run", "--checks", "host.disk,host.disk"], "given twice"),
     (["run", "--time", "60"], "is not a duration"),
     (["run", "--frobnicate"], "unknown option"),
     (["follow", "--dir", "/nonexistent"], "/nonexistent"),

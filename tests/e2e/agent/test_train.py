@@ -60,14 +60,14 @@ def test_the_host_does_fp32_unless_asked(tmp_path):
     (4, "mx-flip:2:5", 2, "wrong_gradient", "third rank"),
     (2, "mx-sign:0:5", 0, "wrong_gradient", "host reference"),
     (4, "mx-sign:3:5", 3, "wrong_gradient", "third rank"),
-    (2, "mx-once:1:8", 1, "wrong_gradient", "the same bits again"),
+    (2, "mx-once:1:8", 1, "wrong_gradient", "repeated, it has other bits"),
     (2, "mx-nan:0:6", 0, "bad_gradient", "not finite"),
     (4, "mx-nan:2:6", 2, "bad_gradient", "not finite"),
     (2, "mx-param:1:6", 1, "parameters_differ", "rank 1"),
     (4, "mx-param:0:6", 0, "parameters_differ", "rank 0"),
     (2, "mx-sum:0:6", 0, "wrong_sum", "rank 0"),
     (4, "mx-sum:3:6", 3, "wrong_sum", "rank 3"),
-    (2, "mx-wire:1:6", 1, "wrong_sum", "handed"),
+    (2, "mx-wire:1:6", 1, "wrong_sum", "not the sum of the ranks"),
     (2, "mx-restore:1:0", 1, "not_repeatable", "restored"),
 ])
 @pytest.mark.parametrize("precision", ["bf16"])
@@ -106,7 +106,7 @@ def test_an_unknown_precision_is_refused():
     got = subprocess.run([BUILD / "agent" / "gpuprov-agent", "rank", "--dir", "/nonexistent", "--rank", "0",
                           "--size", "1", "--bind", "127.0.0.1", "--check", "train.ddp", "--precision", "fp8"],
                          input="", capture_output=True, text=True, timeout=30)
-    assert got.returncode == 3 and "none of fp32, bf16, fp16" in got.stderr
+    assert got.returncode == 3 and "is not fp32, bf16 or fp16" in got.stderr
 
 
 # --- on a GPU: the stand-in driver, one rank (more need NCCL) ---

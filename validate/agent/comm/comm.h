@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_ops: how ranks talk. Two implementations: `tcp` (ring over private addresses, every peer
+/* comm_ops: communication between ranks. Two implementations: `tcp` (ring over private addresses, every peer
  * authenticated with the run's token) and `nccl`. All ranks make the same calls in the same order. */
 #ifndef GP_AGENT_COMM_H
 #define GP_AGENT_COMM_H
@@ -19,14 +19,14 @@ struct comm_setup {
     const unsigned char *token;
     size_t token_len;
     int64_t deadline_ms;              /* monotonic: nothing here waits beyond it */
-    int64_t meet_ms;                  /* how long to wait for peers to come */
-    int64_t stall_ms;                 /* a peer that says nothing for so long while waited for is asked, then named */
-    const struct device_ops *dev_ops; /* where buffers live */
+    int64_t meet_ms;                  /* how long to wait for peers to connect */
+    int64_t stall_ms;                 /* a peer that is silent for so long while awaited is probed, then named */
+    const struct device_ops *dev_ops; /* device of the buffers */
     struct device *dev;
     void (*on_listen)(void *ctx, const char *addr); /* rank 0 only, once it can be reached */
     void *ctx;
-    struct comm *meet;          /* nccl only: a tcp communicator of the same ranks. The unique id goes over it,
-                        * failures are told over it, and it answers while NCCL works. Kept by nccl */
+    struct comm *meet;          /* nccl only: a tcp communicator of the same ranks. It carries the unique id and
+                                 * failures, and answers peers while NCCL works. Kept by nccl */
     const struct gang_who *who; /* nccl only: per rank, for messages */
 };
 
@@ -36,8 +36,8 @@ struct all_reduce_args {
     dev_addr buf;        /* sum, in place */
     size_t count;        /* elements */
     enum comm_type type; /* tcp: COMM_F32 only, else -GP_EENV */
-    /* Optional. A communicator that sees partial sums shows each to this: v[0..n) at element `first`
-     * as received, the sum over `ranks` ranks from rank `start` upwards (modulo size). */
+    /* Optional. A communicator with partial sums passes each to this: v[0..n) at element `first` as received, the
+     * sum over `ranks` ranks from rank `start` upwards (modulo size). */
     void (*partial)(void *ctx, int chunk, int start, int ranks, size_t first, const float *v, size_t n);
     void *ctx;
 };
@@ -46,21 +46,20 @@ struct all_reduce_args {
  * comm_culprit(err) names the rank to blame. After a failure only abort may be called. */
 struct comm_ops {
     const char *name; /* "tcp", "nccl" */
-    /* Meets all peers. Blocks until the deadline at most. On failure *ret may be set: a dead communicator
-     * that only abort, and a search for who is to blame, take. */
+    /* Meets all peers. Blocks until the deadline at most. On failure *ret may be set: a dead communicator, valid
+     * only for abort and for the search for the culprit. */
     int (*init)(const struct comm_setup *s, struct comm **ret, struct gp_error *err);
-    /* The result is bit-identical on all ranks. Ordered after what the device was given before the
-     * call; may return before it is done, so that it runs while the device computes on: nothing may
-     * touch buf until flush. */
+    /* The result is bit-identical on all ranks. Ordered after the device's earlier work; may return before it is
+     * done, so that the device can compute meanwhile: nothing may touch buf until flush. */
     int (*all_reduce)(struct comm *c, const struct all_reduce_args *a, struct gp_error *err);
     int (*broadcast)(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err);
-    /* Each rank gives `bytes` at send; recv gets size * bytes, in rank order. */
+    /* Each rank sends `bytes` at send; recv gets size * bytes, in rank order. */
     int (*all_gather)(struct comm *c, dev_addr send, dev_addr recv, size_t bytes, struct gp_error *err);
     int (*barrier)(struct comm *c, struct gp_error *err);
-    /* Waits for every all_reduce begun (deadline: monotonic ms, -GP_ETIMEOUT). Nothing to do: at once. */
+    /* Waits for every all_reduce begun (deadline: monotonic ms, -GP_ETIMEOUT). Returns at once if there is none. */
     int (*flush)(struct comm *c, int64_t deadline_ms, struct gp_error *err);
-    /* Ends it and frees c. reason NULL: the ordinary end, after a barrier. Otherwise peers are told
-     * why at once and whom it concerns (culprit -1: nobody). Never blocks for more than a second. */
+    /* Ends it and frees c. reason NULL: the ordinary end, after a barrier. Otherwise sends peers the reason and the
+     * culprit (-1: none) at once. Never blocks for more than a second. */
     void (*abort)(struct comm *c, const char *reason, int culprit);
 };
 
@@ -68,8 +67,8 @@ struct comm_ops {
 int comm_culprit(const struct gp_error *err);
 int comm_blame(struct gp_error *err, int rank); /* sets it; returns -err->code */
 
-/* For a rank that is busy elsewhere: answers its peers, hears what they say. Never blocks. Fails as an
- * operation would when a peer is gone or ended it. */
+/* For a rank that is busy elsewhere: answers and reads its peers. Never blocks. Fails like an operation if a peer is
+ * gone or ended it. */
 int comm_tcp_serve(struct comm *c, struct gp_error *err);
 
 /* A tcp communicator of one rank: its collectives are copies. dev: where buffers live. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links of the tcp communicator: frames out and in, control frames between them, and the watch that
- * tells a slow peer from a dead or hanging one. Every wait serves all links. One thread. */
+/* Links of the tcp communicator: frames out and in, control frames between them, and the watch that distinguishes a
+ * slow peer from a dead or hanging one. Every wait serves all links. One thread. */
 #include "base/gp_base.h"
 
 #include "comm_tcp.h"
@@ -141,7 +141,7 @@ static int control_frame(struct comm *c, int rank, struct gp_error *err) {
     }
     case FRAME_DATA: break;
     }
-    gp_fail(err, GP_EPROTO, "rank %d (%s) sent a frame that is not understood", rank, l->addr);
+    gp_fail(err, GP_EPROTO, "rank %d (%s) sent an invalid frame", rank, l->addr);
     comm_blame(err, rank);
     return -GP_EPROTO;
 }
@@ -153,7 +153,7 @@ static int frame_begin(struct comm *c, int rank, struct gp_error *err) {
     memcpy(&f, l->head, sizeof f);
     bool data = f.kind == FRAME_DATA;
     if (f.magic != FRAME_MAGIC || f.len > (data ? FRAME_DATA_MAX : FRAME_CONTROL_MAX)) {
-        gp_fail(err, GP_EPROTO, "rank %d (%s) sent a frame that is not understood", rank, l->addr);
+        gp_fail(err, GP_EPROTO, "rank %d (%s) sent an invalid frame", rank, l->addr);
         comm_blame(err, rank);
         return -GP_EPROTO;
     }
@@ -167,7 +167,7 @@ static int frame_begin(struct comm *c, int rank, struct gp_error *err) {
     return 0;
 }
 
-/* Where the next bytes of this link go: dst and how many. scratch is used for what is queued. */
+/* Destination and number of the link's next bytes. Data to be queued goes to scratch. */
 static size_t read_target(struct link *l, char *scratch, size_t scratch_n, char **ret_dst) {
     if (l->head_have < sizeof l->head) {
         *ret_dst = (char *)l->head + l->head_have;
@@ -229,7 +229,7 @@ static bool posted(const struct comm *c) {
     return false;
 }
 
-/* Nothing moved for long: who still answers? */
+/* Nothing moved for long: pings the peers and names one that does not answer. */
 static int watch(struct comm *c, struct gp_error *err) {
     int64_t now = clock_ms();
     if (now >= c->deadline_ms) {
@@ -256,7 +256,7 @@ static int watch(struct comm *c, struct gp_error *err) {
     for (int i = 0; i < c->size; i++)
         if (c->links[i].fd >= 0 && !c->links[i].gone && !c->links[i].pong)
             return lost(c, i, "hangs: it is connected but no longer answers", err);
-    c->ping_ms = 0; /* all alive: somebody computes for long */
+    c->ping_ms = 0; /* all alive: a peer computes for long */
     c->moved_ms = now;
     return 0;
 }
@@ -273,7 +273,7 @@ static int serve(struct comm *c, int timeout_ms, struct gp_error *err) {
         if (p[i].fd < 0 || p[i].revents == 0) continue;
         if (p[i].revents & (POLLIN | POLLHUP | POLLERR)) r = link_recv(c, i, err);
         if (r == 0 && !c->links[i].gone && (p[i].revents & POLLOUT) && link_send(c, &c->links[i]) < 0) {
-            /* what it said before it went away is worth more than the broken pipe */
+            /* its last message is more useful than the broken pipe */
             r = link_recv(c, i, err);
             if (r == 0) r = lost(c, i, "is gone: its connection broke", err);
         }
@@ -282,8 +282,8 @@ static int serve(struct comm *c, int timeout_ms, struct gp_error *err) {
     return r;
 }
 
-/* After a failure nothing of the caller's may be touched any more: half-sent frames get their own copy
- * of what is left of them, and what arrives is queued. */
+/* After a failure the caller's buffers must not be used: half-sent frames keep a copy of their rest, and received
+ * data is queued. */
 static void let_go(struct comm *c) {
     for (int i = 0; i < c->size; i++) {
         struct link *l = &c->links[i];
@@ -307,7 +307,7 @@ int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, vo
         if (l->gone || l->fd < 0) return lost(c, to, "is gone", err);
         l->out = s;
         l->out_left = sn;
-        link_send(c, l); /* a broken link shows when it is served */
+        link_send(c, l); /* a broken link is detected when it is served */
     }
     if (from >= 0 && rn > 0) {
         struct link *l = &c->links[from];
@@ -331,7 +331,7 @@ int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, vo
 }
 
 int comm_tcp_serve(struct comm *c, struct gp_error *err) {
-    c->moved_ms = clock_ms(); /* being busy is no stall of the others */
+    c->moved_ms = clock_ms(); /* this rank's own work is not a stall of the others */
     return serve(c, 0, err);
 }
 
@@ -351,7 +351,7 @@ void comm_flush_and_close(struct comm *c, int64_t ms) {
         if (!shut && !sending) {
             for (int i = 0; i < c->size; i++)
                 if (c->links[i].fd >= 0) shutdown(c->links[i].fd, SHUT_WR);
-            shut = true; /* peers read all that was said and then the end; a reset would drop it */
+            shut = true; /* peers read all data and then the end; a reset would drop the data */
         }
         struct gp_error ignored = {0};
         if (more) serve(c, 20, &ignored);

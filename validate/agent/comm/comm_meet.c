@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the ranks of the tcp communicator find and believe each other. Everybody listens; rank 0's
- * address is handed round by the controller; each link is opened by the higher rank and both sides
- * prove that they know the run's token (HMAC-SHA256 over both nonces) before a byte is believed.
- * What is sent afterwards is neither secret nor signed: it is test data on a private network. */
+/* Meeting and authentication of the ranks of the tcp communicator. Every rank listens; the controller distributes
+ * rank 0's address; the higher rank opens each link, and both sides prove that they know the run's token
+ * (HMAC-SHA256 over both nonces) before any data is accepted. Later data is neither secret nor signed: it is test
+ * data on a private network. One thread. */
 #include "base/gp_base.h"
 
 #include "comm_tcp.h"
@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PENDING_SPARE 32 /* for strangers, beside every rank that may come at once */
+#define PENDING_SPARE 32 /* for unknown connections, beside all ranks at once */
 #define HANDSHAKE_MS 5000
 #define RETRY_MS 50
 
@@ -30,11 +30,11 @@ struct hello { /* connector to listener */
     char ip[48];
     unsigned char nonce[16];
 };
-struct place { /* where a rank listens */
+struct place { /* a rank's listening address */
     uint32_t port;
     char ip[48];
 };
-struct pending { /* a connection that has not proved itself */
+struct pending { /* a connection that is not authenticated yet */
     int fd;
     int64_t deadline_ms;
     size_t have; /* of hello, then of mac */
@@ -121,10 +121,10 @@ static int listen_on(struct meeting *m, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "'%s' is not a private address of this node", ip);
     m->listener = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&a, n) != 0 || listen(m->listener, 512) != 0)
-        return gp_fail_errno(err, GP_EIO, errno, "could not listen on %s", ip);
+        return gp_fail_errno(err, GP_EIO, errno, "cannot listen on %s", ip);
     n = sizeof a;
     if (getsockname(m->listener, (struct sockaddr *)&a, &n) != 0)
-        return gp_fail_errno(err, GP_EIO, errno, "could not listen on %s", ip);
+        return gp_fail_errno(err, GP_EIO, errno, "cannot listen on %s", ip);
     in_port_t port = 0;
     if (a.ss_family == AF_INET) {
         struct sockaddr_in v4;
@@ -164,13 +164,13 @@ static int move_all(int fd, bool out, void *p, size_t n, int64_t deadline_ms, st
     return 0;
 }
 
-/* One attempt. -GP_EREACH: nobody listens there yet. */
+/* One attempt. -GP_EREACH: not listening yet. */
 static int dial_once(struct meeting *m, const struct place *to, int *ret_fd, struct gp_error *err) {
     struct sockaddr_storage a;
     socklen_t n = 0;
     if (!make_address(to->ip, to->port, &a, &n)) return gp_fail(err, GP_EPROTO, "'%s' is not an address", to->ip);
     GP_AUTO_FD int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not make a socket");
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "cannot create a socket");
     int e = connect(fd, (struct sockaddr *)&a, n) == 0 ? 0 : errno;
     if (e == EINPROGRESS) {
         int r = gp_wait_fd(fd, POLLOUT, m->deadline_ms, NULL, NULL, err);
@@ -191,8 +191,7 @@ static int dial(struct meeting *m, int rank, const struct place *to, struct gp_e
         r = dial_once(m, to, &fd, &once);
         if (r == 0) break;
         if (r != -GP_EREACH || clock_left_ms(m->deadline_ms) == 0) {
-            gp_fail(err, GP_ELOST, "rank %d (%s:%u) could not be reached: %s", rank, to->ip, (unsigned)to->port,
-                    once.msg);
+            gp_fail(err, GP_ELOST, "cannot connect to rank %d (%s:%u): %s", rank, to->ip, (unsigned)to->port, once.msg);
             comm_blame(err, rank);
             return -GP_ELOST;
         }
@@ -216,15 +215,15 @@ static int dial(struct meeting *m, int rank, const struct place *to, struct gp_e
     proof(m, 'L', &h, nonce, want);
     if (r != 0 || !mem_equal_ct(theirs, want, sizeof want)) {
         close(fd);
-        return gp_fail(err, GP_EAUTH, "rank %d (%s:%u) did not take this rank's token%s%s", rank, to->ip,
-                       (unsigned)to->port, r != 0 ? ": " : "", own.msg);
+        return gp_fail(err, GP_EAUTH, "rank %d (%s:%u) refused this rank's token%s%s", rank, to->ip, (unsigned)to->port,
+                       r != 0 ? ": " : "", own.msg);
     }
     m->c->links[rank].fd = fd;
     place_text(m->c->links[rank].addr, sizeof m->c->links[rank].addr, to->ip, to->port);
     return 0;
 }
 
-/* --- the listening side: many may knock at once, and not all of them are ours --- */
+/* --- the listening side: many connections at once, some of them foreign --- */
 
 static void drop(struct meeting *m, size_t i, bool refused) {
     close(m->pending[i].fd);
@@ -257,7 +256,7 @@ static void welcome(struct meeting *m, size_t i) {
     m->pending[i] = m->pending[--m->n_pending];
 }
 
-/* Bytes from one that has not proved itself yet. */
+/* Reads from a connection that is not authenticated yet. */
 static void hear(struct meeting *m, size_t i) {
     struct pending *p = &m->pending[i];
     char *base = p->challenged ? (char *)p->mac : (char *)&p->hello;
@@ -311,14 +310,14 @@ static int accept_higher(struct meeting *m, struct gp_error *err) {
         GP_AUTO_FREE char *note =
             m->refused > 0 ? xasprintf("; %d connections without the token were refused", m->refused) : xstrdup("");
         int rank = missing_rank(m);
-        gp_fail(err, GP_ELOST, "rank %d did not come to %s in time%s", rank, m->s->bind_ip, note);
+        gp_fail(err, GP_ELOST, "rank %d did not connect to %s in time%s", rank, m->s->bind_ip, note);
         comm_blame(err, rank);
         return -GP_ELOST;
     }
     return 0;
 }
 
-/* --- the order of things --- */
+/* --- the order of the meeting --- */
 
 static int rank_zero(struct meeting *m, struct gp_error *err) {
     char addr[80];
@@ -339,7 +338,7 @@ static int other_rank(struct meeting *m, struct gp_error *err) {
     for (int k = 1; k < m->c->rank && r == 0; k++) {
         m->places[k].ip[sizeof m->places[k].ip - 1] = '\0';
         if (!comm_address_private(m->places[k].ip))
-            return gp_fail(err, GP_EPROTO, "rank 0 named an address of rank %d that is not private", k);
+            return gp_fail(err, GP_EPROTO, "rank 0 sent an address of rank %d that is not private", k);
         r = dial(m, k, &m->places[k], err);
     }
     return r == 0 ? accept_higher(m, err) : r;

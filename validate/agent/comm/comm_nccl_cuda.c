@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_ops on NCCL, and the communicator that the nccl.* checks drive. Never blocks in NCCL or the driver:
- * the communicator is non-blocking, streams are asked and not waited for, every wait has a deadline and
- * answers the peers over tcp meanwhile; what does not end is aborted. Collectives run on a stream of their
- * own. The unique id is made by rank 0 and goes over the authenticated tcp links. One thread. */
+/* comm_ops on NCCL, and the communicator of the nccl.* checks. Never blocks in NCCL or the driver: the communicator
+ * is non-blocking, streams are polled, every wait has a deadline and answers the peers over tcp meanwhile; an
+ * operation that does not end is aborted. Collectives run on a stream of their own. Rank 0 makes the unique id and
+ * sends it over the authenticated tcp links. One thread. */
 #include "base/gp_base.h"
 
 #include "nccl_cuda.h"
@@ -21,7 +21,7 @@ struct comm {
     const struct nccl_api *api;
     const struct cuda_api *cu;
     struct device *dev;
-    struct comm *meet, *world; /* world: NULL, or this is a group of it */
+    struct comm *meet, *world; /* world: of a group, the communicator that it was split from; else NULL */
     const struct gang_who *who;
     nccl_handle h;
     cu_stream stream;
@@ -30,8 +30,8 @@ struct comm {
     bool dead, began; /* began: something was queued since the last wait */
     int64_t deadline_ms, stall_ms, start_ms;
     uint64_t ops;
-    struct gp_error kept; /* of queueing: told by the next wait */
-    int log;              /* NCCL's own words: a file in memory */
+    struct gp_error kept; /* of queueing: reported by the next wait */
+    int log;              /* NCCL's log: a file in memory */
     char log_path[40];
 };
 
@@ -62,10 +62,10 @@ const char *nccl_log_path(const struct comm *c) { return c->log_path; }
 
 static int world_rank(const struct comm *c) { return c->world != NULL ? c->world->rank : c->rank; }
 
-/* NCCL's error: whose fault it is as far as the code tells. */
+/* Sets err from NCCL's error, with the culprit if the code identifies it. */
 static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
     const char *more = c->api->last_error(c->h);
-    int rc = gp_fail(err, GP_EIO, "%s: NCCL says '%s' (%d)%s%.200s", what, c->api->error_string(r), r,
+    int rc = gp_fail(err, GP_EIO, "%s: NCCL failed with '%s' (%d)%s%.200s", what, c->api->error_string(r), r,
                      more != NULL && *more ? ": " : "", more != NULL ? more : "");
     bool own = r == NCCL_CUDA_ERROR || r == NCCL_SYSTEM_ERROR || r == NCCL_INTERNAL_ERROR;
     if (own) comm_blame(err, world_rank(c));
@@ -78,7 +78,7 @@ static void pause_a_moment(long *us) {
     *us = GP_MIN(*us * 2, 1000);
 }
 
-/* Once a round of a wait: what peers and NCCL say meanwhile. */
+/* Once per round of a wait: reads messages of peers and NCCL's state. */
 static int look_around(struct comm *c, const char *what, struct gp_error *err) {
     nccl_result state = NCCL_OK;
     int rc = comm_tcp_serve(c->meet, err);
@@ -90,13 +90,12 @@ static int look_around(struct comm *c, const char *what, struct gp_error *err) {
 
 static int too_late(struct comm *c, const char *what, struct gp_error *err) {
     bool arrived = !c->began || c->cu->event_query(c->before) == 0;
-    gp_fail(err, GP_ETIMEOUT, "%s had not ended at its deadline%s", what,
-            arrived ? "" : ": this GPU did not come to it");
+    gp_fail(err, GP_ETIMEOUT, "%s had not ended at its deadline%s", what, arrived ? "" : ": this GPU did not reach it");
     if (!arrived) comm_blame(err, world_rank(c));
     return -GP_ETIMEOUT;
 }
 
-/* Until NCCL has taken what it was asked (it may still be queued in the stream). */
+/* Waits until NCCL has accepted the call (it may still be queued in the stream). */
 static int wait_taken(struct comm *c, nccl_handle h, int64_t deadline_ms, const char *what, struct gp_error *err) {
     for (long us = 20;; pause_a_moment(&us)) {
         nccl_result state = NCCL_OK;
@@ -138,7 +137,7 @@ static void kill_handle(struct comm *c) {
     c->dead = true;
 }
 
-/* --- what became of it on each rank --- */
+/* --- the outcome on each rank --- */
 
 struct fate {
     int32_t code; /* enum gp_code */
@@ -147,7 +146,7 @@ struct fate {
     char text[240];
 };
 
-/* All ranks tell how it went; all take the same conclusion. */
+/* All ranks exchange their outcome and reach the same conclusion. */
 static int agree(struct comm *c, struct gp_error *own, const char *what, struct gp_error *err) {
     struct fate mine = {.code = (int32_t)own->code, .culprit = comm_culprit(own), .ops = c->ops};
     struct fate *all = xcalloc((size_t)c->size, sizeof *all);
@@ -178,7 +177,7 @@ static int agree(struct comm *c, struct gp_error *own, const char *what, struct 
 
 /* --- its start --- */
 
-struct library { /* what each rank has */
+struct library { /* each rank's library */
     int32_t version;
     char why[200];
 };
@@ -198,8 +197,7 @@ static int load_alike(struct comm *c, struct gp_error *err) {
             nccl_version_text(all[0].version, a);
             nccl_version_text(all[i].version, b);
             rc = gp_fail(err, GP_EENV,
-                         "NCCL versions differ: rank 0 has %s, rank %d has %s; all must have "
-                         "the same",
+                         "NCCL versions differ: rank 0 has %s, rank %d has %s; install the same version on all nodes",
                          a, i, b);
         }
         if (rc != 0 && err->detail[0] == '\0') comm_blame(err, i);
@@ -226,7 +224,7 @@ static int open_stream(struct comm *c, struct gp_error *err) {
     if (r == 0) r = c->cu->event_new(&c->before, NO_TIMING);
     for (size_t i = 0; i < GP_ARRAY_LEN(c->marks) && r == 0; i++) r = c->cu->event_new(&c->marks[i], 0);
     if (r == 0) return 0;
-    cuda_fail(err, r, "a stream for NCCL");
+    cuda_fail(err, r, "create a stream for NCCL");
     return comm_blame(err, world_rank(c));
 }
 
@@ -238,7 +236,7 @@ static void close_stream(struct comm *c) {
     if (c->stream != NULL && c->cu->stream_query(c->stream) == 0) c->cu->stream_free(c->stream);
 }
 
-/* Meets the ranks that got the same id. */
+/* Meets the ranks with the same id. */
 static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error *err) {
     struct nccl_config config = config_of(c);
     int64_t deadline = GP_MIN(c->deadline_ms, clock_deadline(GP_MIN(START_MS, 6 * c->stall_ms)));
@@ -247,7 +245,7 @@ static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error 
     return wait_taken(c, c->h, deadline, "NCCL's start", err);
 }
 
-/* NCCL says what it chose only in its log. A file in memory: nothing is left behind on the node. */
+/* NCCL reports its choices only in its log. A file in memory leaves nothing behind on the node. */
 static void open_log(struct comm *c) {
     c->log = memfd_create("gpuprov-nccl", MFD_CLOEXEC);
     if (c->log < 0) return;
@@ -296,7 +294,7 @@ static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_er
 }
 
 static void nccl_abort(struct comm *c, const char *reason, int culprit) {
-    (void)culprit; /* peers hear it over tcp, from who made the communicator */
+    (void)culprit; /* the owner of the communicator informs peers over tcp */
     if (c == NULL) return;
     if (reason == NULL && !c->dead && c->h != NULL) {
         struct gp_error ignored = {0};
@@ -334,7 +332,7 @@ static nccl_result all_to_all(struct comm *c, const struct nccl_call *a) {
 static int queue_one(struct comm *c, const struct nccl_call *a, struct gp_error *err) {
     nccl_result r = NCCL_OK;
     int type = type_of(a->type);
-    if (c->dead) return gp_fail(err, GP_ELOST, "NCCL's communicator was ended before");
+    if (c->dead) return gp_fail(err, GP_ELOST, "NCCL's communicator has already ended");
     if (!c->began && c->cu->event_record(c->before, c->stream) == 0) c->began = true;
     switch (a->op) {
     case NCCL_ALL_REDUCE:
@@ -348,7 +346,7 @@ static int queue_one(struct comm *c, const struct nccl_call *a, struct gp_error 
         r = c->api->broadcast(at(a->send), at(a->recv), a->count, type, a->root, c->h, c->stream);
         break;
     case NCCL_ALL_TO_ALL: r = all_to_all(c, a); break;
-    case NCCL_OPS: return gp_fail(err, GP_EINTERNAL, "no such collective");
+    case NCCL_OPS: return gp_fail(err, GP_EINTERNAL, "unknown collective");
     }
     c->ops++;
     if (r == NCCL_IN_PROGRESS) return wait_taken(c, c->h, op_deadline(c, 0), nccl_op_name(a->op), err);
@@ -365,7 +363,7 @@ void nccl_keep(struct comm *c, const struct gp_error *err) {
     comm_blame(&c->kept, world_rank(c)); /* its GPU failed before the collective */
 }
 
-/* All that was queued is done, on this rank. */
+/* Waits until this rank's queued work is done. */
 static int settle(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err) {
     int rc = 0;
     if (c->kept.code != GP_OK) {
@@ -373,7 +371,7 @@ static int settle(struct comm *c, int64_t deadline_ms, const char *what, struct 
         rc = -(int)c->kept.code;
         c->kept = (struct gp_error){0};
     }
-    if (rc == 0 && c->dead) rc = gp_fail(err, GP_ELOST, "NCCL's communicator was ended before");
+    if (rc == 0 && c->dead) rc = gp_fail(err, GP_ELOST, "NCCL's communicator has already ended");
     if (rc == 0) rc = wait_stream(c, deadline_ms, what, err);
     c->began = false;
     if (rc != 0) kill_handle(c);
@@ -392,7 +390,7 @@ int nccl_follow_device(struct comm *c, struct gp_error *err) {
     cu_result r = c->cu->context_use(cuda_context(c->dev));
     if (r == 0) r = c->cu->event_record(c->before, cuda_stream(c->dev));
     if (r == 0) r = c->cu->stream_wait(c->stream, c->before, 0);
-    c->began = r == 0; /* the event says when this GPU came to the first collective */
+    c->began = r == 0; /* the event marks the start of the first collective on this GPU */
     return r == 0 ? 0 : cuda_fail(err, r, "order NCCL after the device");
 }
 
@@ -435,7 +433,7 @@ static int nccl_bytes(struct comm *c, nccl_result r, const char *what, struct gp
 }
 
 static int ready(struct comm *c, struct gp_error *err) {
-    return c->dead ? gp_fail(err, GP_ELOST, "NCCL's communicator was ended before") : nccl_follow_device(c, err);
+    return c->dead ? gp_fail(err, GP_ELOST, "NCCL's communicator has already ended") : nccl_follow_device(c, err);
 }
 
 static int nccl_broadcast(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err) {
@@ -452,7 +450,7 @@ static int nccl_all_gather(struct comm *c, dev_addr send, dev_addr recv, size_t 
                       err);
 }
 
-/* The hosts meet; what their GPUs were given before is done on each. */
+/* Waits for this GPU's earlier work, then for all hosts. */
 static int nccl_barrier(struct comm *c, struct gp_error *err) {
     int rc = settle(c, op_deadline(c, 0), "the barrier", err);
     return rc == 0 ? comm_tcp.barrier(c->meet, err) : rc;
@@ -471,7 +469,7 @@ const struct comm_ops comm_nccl = {.name = "nccl",
 
 struct group_card {
     int32_t color;
-    struct nccl_id id; /* of a group's first rank, where it is not split off */
+    struct nccl_id id; /* of a group's first rank, if the group is not split off */
 };
 
 static struct comm *group_new(struct comm *world, const struct group_card *all, int color) {
@@ -511,7 +509,7 @@ int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error
     struct group_card mine = {.color = color}, *all = xcalloc((size_t)world->size, sizeof *all);
     struct gp_error own = {0};
     if (world->dead && color >= 0 && world->api->unique_id(&mine.id) != NCCL_OK)
-        gp_fail(&own, GP_EIO, "make NCCL's unique id: it refuses");
+        gp_fail(&own, GP_EIO, "make NCCL's unique id: NCCL failed");
     int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all, sizeof mine, err);
     struct comm *c = rc == 0 && color >= 0 ? group_new(world, all, color) : NULL;
     int first = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over tcp links. The ring's order of additions is fixed: chunk k is summed as
- * ((x_k + x_k+1) + x_k+2) + ... (ranks modulo size), once, and then handed round, so that all ranks
- * have the same bits. One thread. */
+/* Collectives over tcp links. The ring's order of additions is fixed: chunk k is summed as ((x_k + x_k+1) + x_k+2) +
+ * ... (ranks modulo size), once, and then distributed, so that all ranks have the same bits. One thread. */
 #include "base/gp_base.h"
 
 #include "comm_tcp.h"
@@ -11,7 +10,7 @@
 
 static int tcp_init(const struct comm_setup *s, struct comm **ret, struct gp_error *err) {
     if (s->size < 1 || s->rank < 0 || s->rank >= s->size || s->size > 1024)
-        return gp_fail(err, GP_EUSAGE, "rank %d of %d makes no sense", s->rank, s->size);
+        return gp_fail(err, GP_EUSAGE, "rank %d of %d is not valid", s->rank, s->size);
     if (s->token_len < 16) return gp_fail(err, GP_EUSAGE, "the token is shorter than 16 bytes");
     struct comm *c = xcalloc(1, sizeof *c);
     c->rank = s->rank;
@@ -137,7 +136,7 @@ static int tcp_all_reduce(struct comm *c, const struct all_reduce_args *a, struc
     return r;
 }
 
-/* --- the others --- */
+/* --- other operations --- */
 
 static int tcp_broadcast(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err) {
     char *p = (char *)(uintptr_t)buf;

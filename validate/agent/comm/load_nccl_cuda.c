@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds libnccl.so.2 at run time: where the other libraries are looked for, then in the site-packages of
- * Pythons (PyTorch brings its own NCCL). Called in a worker process. */
+/* Finds libnccl.so.2 at run time: in the folders of the other libraries, then in the site-packages of Pythons
+ * (PyTorch has its own NCCL). Called in a worker process. */
 #include "base/gp_base.h"
 
 #include "nccl_cuda.h"
@@ -45,7 +45,7 @@ void nccl_version_text(int version, char dst[16]) {
     snprintf(dst, 16, "%d.%d.%d", major % 1000, minor, version % 100);
 }
 
-/* Pythons bring it as a package of its own. */
+/* Python has it as a package. */
 static void *open_of_python(struct str *ret_path) {
     static const char *const places[] = {
         "/usr/lib/python3*/*-packages",
@@ -81,10 +81,9 @@ static int judge_version(struct gp_error *err) {
     nccl_version_text(api_version, have);
     nccl_version_text(NCCL_VERSION_OLDEST, oldest);
     if (api_version < NCCL_VERSION_OLDEST)
-        return gp_fail(err, GP_EENV, "%s is NCCL %s: %s or newer is needed", nccl_path(), have, oldest);
+        return gp_fail(err, GP_EENV, "%s is NCCL %s; install %s or newer", nccl_path(), have, oldest);
     if (api_version >= 30000)
-        return gp_fail(err, GP_EENV, "%s is NCCL %s, a major version that this gpuprov does not know", nccl_path(),
-                       have);
+        return gp_fail(err, GP_EENV, "%s is NCCL %s, a major version unknown to this gpuprov", nccl_path(), have);
     return 0;
 }
 
@@ -93,7 +92,7 @@ int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *er
         GP_AUTO_STR struct str why = {0};
         void *lib = library_open("libnccl.so.2", &api_path, &why);
         if (!lib) lib = open_of_python(&api_path);
-        if (!lib) return gp_fail(err, GP_EENV, "NCCL cannot be loaded: %s", why.s);
+        if (!lib) return gp_fail(err, GP_EENV, "cannot load NCCL: %s", why.s);
         for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
             void *f = dlsym(lib, symbols[i].name);
             if (!f)
@@ -102,7 +101,7 @@ int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *er
         }
         int version = 0;
         if (api.get_version(&version) || version <= 0)
-            return gp_fail(err, GP_EENV, "%s does not say its version", nccl_path());
+            return gp_fail(err, GP_EENV, "%s does not report its version", nccl_path());
         api_version = version;
     }
     *ret = &api;

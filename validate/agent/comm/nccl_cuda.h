@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL, reached by dlopen at run time: what load_nccl_cuda.c finds, the communicator of
- * comm_nccl_cuda.c beyond comm_ops, and what the nccl.* checks share. One thread. */
+/* NCCL by dlopen at run time: its functions (load_nccl_cuda.c), the communicator of comm_nccl_cuda.c beyond
+ * comm_ops, and the nccl.* checks. One thread. */
 #ifndef GP_AGENT_NCCL_H
 #define GP_AGENT_NCCL_H
 
@@ -25,8 +25,8 @@ enum { /* ncclResult_t */
 struct nccl_id { /* ncclUniqueId */
     char bytes[128];
 };
-/* ncclConfig_t as NCCL 2.18 has it. Later versions append members, read only as many bytes as `size` says
- * and take their own defaults for what a smaller `version` did not have. */
+/* ncclConfig_t as NCCL 2.18 has it. Later versions append members, read only `size` bytes and use their defaults for
+ * members newer than `version`. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -36,7 +36,7 @@ struct nccl_config {
 };
 #define NCCL_UNDEFINED INT_MIN
 #define NCCL_VERSION_OLDEST 21800 /* ncclCommSplit */
-#define NCCL_VERSION_KNOWN 23099  /* the newest that this was written against; newer 2.x is only noted */
+#define NCCL_VERSION_KNOWN 23099  /* the newest known version; a newer 2.x is only noted */
 
 struct nccl_api {
     nccl_result (*get_version)(int *ret);
@@ -69,7 +69,7 @@ void nccl_version_text(int version, char dst[16]); /* "2.28.9" */
 
 enum nccl_op { NCCL_ALL_REDUCE, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, NCCL_BROADCAST, NCCL_ALL_TO_ALL, NCCL_OPS };
 const char *nccl_op_name(enum nccl_op op);    /* "all_reduce" */
-const char *comm_type_name(enum comm_type t); /* "float", "half", "bfloat16", "int32", as nccl-tests has them */
+const char *comm_type_name(enum comm_type t); /* "float", "half", "bfloat16", "int32", as in nccl-tests */
 size_t comm_type_bytes(enum comm_type t);
 
 struct nccl_call {
@@ -81,23 +81,22 @@ struct nccl_call {
     dev_addr send, recv; /* in place: all_gather's send is its part of recv, reduce_scatter's recv of send */
     int root;
 };
-/* Queues it in the communicator's own stream. What goes wrong is kept for nccl_wait, so that all ranks come
- * there. */
+/* Queues it in the communicator's own stream. An error is kept for nccl_wait, so that all ranks get there. */
 void nccl_queue(struct comm *c, const struct nccl_call *a);
-/* This rank's own trouble before queueing: told by nccl_wait too. */
+/* Keeps this rank's own failure before queueing: nccl_wait reports it too. */
 void nccl_keep(struct comm *c, const struct gp_error *err);
-/* Until what was queued is done; expected_ms beyond the stall time. Answers peers meanwhile. On failure the
- * communicator is dead, err says whom to blame where that is known, and all ranks come to the same end. */
+/* Waits until the queued work is done; expected_ms beyond the stall time. Answers peers meanwhile. On failure the
+ * communicator is dead, err names the culprit if it is known, and all ranks return the same. */
 int nccl_wait(struct comm *c, int64_t expected_ms, struct gp_error *err);
 /* Events in its stream, as cuda_mark; nccl_elapsed after nccl_wait. */
 int nccl_mark(struct comm *c, int which, struct gp_error *err); /* 0 or 1 */
 int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err);
-/* Its stream goes on after what the device was given so far. */
+/* Orders its stream after the device's work so far. */
 int nccl_follow_device(struct comm *c, struct gp_error *err);
 
-/* A communicator of some ranks; all ranks of `world` call it, with the colour of their group or -1. From the
- * world's by ncclCommSplit; where that is dead, from a new unique id. *ret NULL for colour -1. A group's
- * failure is its members' alone: nobody is told over tcp. Freed with nccl_group_free. */
+/* A communicator of some ranks; all ranks of `world` call it, with the colour of their group or -1. Made by
+ * ncclCommSplit from the world's, or by a new unique id if that is dead. *ret NULL for colour -1. Only its members
+ * see a group's failure: it is not sent over tcp. Freed with nccl_group_free. */
 int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error *err);
 void nccl_group_free(struct comm *c, bool failed);
 bool nccl_is_dead(const struct comm *c);
@@ -105,7 +104,7 @@ int nccl_size(const struct comm *c);
 int nccl_version(const struct comm *c);
 /* Milliseconds that its meeting took, with the library's loading. */
 int64_t nccl_start_ms(const struct comm *c);
-/* The file that NCCL's own words go to. */
+/* The file of NCCL's log. */
 const char *nccl_log_path(const struct comm *c);
 
 /* --- the checks --- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL takes its settings from the environment only, so this one file may change it: in a rank's worker, a
- * forked process that sets from one thread and ends with its gang. Not by setenv: the driver's and NCCL's
- * own threads run by then, and setenv frees a list that another may be reading. A changed list is a new
- * one, put in place by one store; lists and texts that were replaced are kept until the process ends. */
+/* NCCL reads its settings from the environment only, so this one file may change it: in a rank's worker, a forked
+ * process that does so from one thread and ends with its gang. Not by setenv: the driver's and NCCL's own threads
+ * run by then, and setenv frees a list that another may be reading. A changed list is a new one, put in place by one
+ * store; lists and texts that were replaced are kept until the process ends. */
 #include "base/gp_base.h"
 
 #include "comm.h"
@@ -14,7 +14,7 @@ struct kept {
     char *text;
     char *list[];
 };
-static struct kept *newest; /* so that what is kept can be told from what is lost */
+static struct kept *newest; /* keeps replaced lists reachable, so that they are not leaks */
 
 void nccl_setting(const char *name, const char *value) {
     size_t n = 0, key = strlen(name), len = strlen(value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What glibc 2.28 does not have and the agent's shared files call: gpuprov-agent-cuda is dynamic and
- * must run there. (The static agent brings its own glibc.) Any thread. */
+/* Functions of the agent's shared files that glibc 2.28 lacks: gpuprov-agent-cuda is dynamic and must run there.
+ * (The static agent contains its own glibc.) Any thread. */
 #include "base/gp_base.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ int lstat(const char *path, struct stat *ret) { return fstatat(AT_FDCWD, path, r
 
 int fstat(int fd, struct stat *ret) { return fstatat(fd, "", ret, AT_EMPTY_PATH); }
 
-/* glibc 2.32; NULL for an error that this table has not. */
+/* glibc 2.32; NULL for an error that is not in this table. */
 const char *strerrorname_np(int errnum) {
 #define NAME(e) \
     { e, #e }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt by dlopen, declared by hand (its descriptors are opaque, its enums fixed since version 11).
- * Our matrices are row-major and its column-major: it is asked for the transposed product, C' = B' A',
- * of the same memory. The heuristic's candidates are timed on the device once per shape. */
+ * Our matrices are row-major and its column-major, so it computes the transposed product, C' = B' A', of the same
+ * memory. The heuristic's candidates are timed on the device once per shape. One thread per device. */
 #include "base/gp_base.h"
 
 #include "cublaslt_cuda.h"
@@ -27,7 +27,7 @@ enum { LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_STRIDE = 6 };
 enum { REDUCE_COMPUTE_TYPE = 2 }; /* cublasLtReductionScheme_t, a mask */
 enum { PREF_WORKSPACE = 1, PREF_REDUCTION_MASK = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B, PREF_ALIGN_C, PREF_ALIGN_D };
 enum { CANDIDATES = 24, TIMED_RUNS = 2, AGAIN_RUNS = 10, TRY_LIMIT_MS = 5000 };
-#define SHORT_S 3e-4 /* of products that take less, the close ones are timed again, longer */
+#define SHORT_S 3e-4 /* candidates with shorter products and close times are timed again, longer */
 #define WORKSPACE_MAX ((size_t)64 << 20)
 #define TRY_BUDGET_S 0.4 /* of GPU time; the heuristic's order puts the likely ones first */
 
@@ -84,7 +84,7 @@ static const struct {
     SYMBOL("cublasLtMatmul", matmul),
 };
 
-/* How a shape is multiplied. */
+/* The algorithm and descriptors of a shape. */
 struct plan {
     struct gemm_args key;   /* without addresses; alignment of A, B, C in their place */
     void *desc, *a, *b, *c; /* a: of cuBLASLt's first operand, our B */
@@ -135,11 +135,11 @@ static bool start(struct blas *b, void *lib, struct str *why, size_t *ret_versio
     *ret_version = v;
     size_t major = v / 10000;
     if (major != 12 && major != 13) {
-        str_addf(why, "its version %zu is not one that this agent knows (12, 13)", v);
+        str_addf(why, "its version %zu is unknown to this agent (12, 13)", v);
         return false;
     }
     if (b->d->driver / 1000 < (int)major) {
-        str_addf(why, "version %zu wants a driver of CUDA %zu, this one offers %d.%d", v, major, b->d->driver / 1000,
+        str_addf(why, "version %zu needs a driver of CUDA %zu, this one offers %d.%d", v, major, b->d->driver / 1000,
                  b->d->driver % 1000 / 10);
         return false;
     }
@@ -171,7 +171,7 @@ struct blas *blas_open(struct device *d, struct str *said) {
         }
         str_addf(&all, "%s%s: %s", all.len ? "; " : "", path.s, why.s);
     }
-    str_add(said, all.len ? all.s : "no libcublasLt.so.13 or .12 was found");
+    str_add(said, all.len ? all.s : "libcublasLt.so.13 and .12 were not found");
     free(b);
     return NULL;
 }
@@ -209,7 +209,7 @@ static const struct {
 };
 
 static int blas_fail(struct blas *b, const struct gemm_args *a, int status, const char *what, struct gp_error *err) {
-    /* A fault of the GPU itself is the driver's to tell. */
+    /* The driver reports a fault of the GPU itself. */
     cu_result r = status == BLAS_EXECUTION_FAILED ? b->d->cu->stream_query(b->d->stream) : 0;
     if (r && r != CU_NOT_READY) return device_fail(b->d, r, err, "multiply matrices");
     int rc = gp_fail(err, GP_EENV, "gpu %d: cuBLASLt, %s %d x %d x %d: %s: %s (%d)", b->d->index, types[a->type].name,
@@ -263,7 +263,7 @@ static int plan_candidates(struct blas *b, const struct plan *p, struct blas_can
     uint32_t reduce = REDUCE_COMPUTE_TYPE;
     uint32_t align[4] = {(uint32_t)p->key.b, (uint32_t)p->key.a, (uint32_t)p->key.c, (uint32_t)p->key.c};
     if (r == 0) r = b->api.pref_set(pref, PREF_WORKSPACE, &bytes, sizeof bytes);
-    /* Parts of a sum are added up in fp32 too, never rounded to 16 bits in between. */
+    /* Partial sums are added in fp32 too, never rounded to 16 bits in between. */
     if (r == 0) r = b->api.pref_set(pref, PREF_REDUCTION_MASK, &reduce, sizeof reduce);
     for (int i = 0; r == 0 && i < 4; i++) r = b->api.pref_set(pref, PREF_ALIGN_A + i, &align[i], sizeof align[i]);
     if (r == 0) r = b->api.candidates(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, CANDIDATES, ret, ret_n);
@@ -325,7 +325,7 @@ static int try_all(struct blas *b, struct plan *p, const struct gemm_args *g, de
     return rc;
 }
 
-/* The first in the heuristic's order that runs at all: no clock decides, so equal GPUs choose alike. */
+/* The first in the heuristic's order that runs: independent of time, so that equal GPUs choose alike. */
 static int take_first(struct blas *b, struct plan *p, const struct gemm_args *g, dev_addr out,
                       const struct blas_candidate *found, int n, struct gp_error *err) {
     int last = BLAS_NOT_SUPPORTED;
@@ -353,7 +353,7 @@ static int plan_choose(struct blas *b, struct plan *p, const struct gemm_args *g
     return rc;
 }
 
-/* The largest power of two up to 256 that divides both. (A layout's leading dimension speaks for itself.) */
+/* The largest power of two up to 256 that divides both. (A layout has its leading dimension itself.) */
 static dev_addr alignment(dev_addr p, int64_t stride_bytes) {
     dev_addr all = p | (dev_addr)stride_bytes | 256;
     return all & -all;
@@ -375,8 +375,8 @@ static bool same_key(const struct gemm_args *x, const struct gemm_args *y) {
            x->stride_b == y->stride_b && x->stride_c == y->stride_c && x->fastest == y->fastest;
 }
 
-/* What all products share: made at the first. The workspace is what Hopper's kernels want, less where the
- * GPU is small. */
+/* Makes the parts shared by all products, at the first. The workspace is that of Hopper's kernels, less on a small
+ * GPU. */
 static int prepare(struct blas *b, struct gp_error *err) {
     size_t avail = 0, total = 0;
     int rc = b->workspace ? 0 : cuda_memory(b->d, &avail, &total, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's driver API, reached by dlopen at run time: what load_cuda.c finds, device_cuda.c
- * computes with and the GPU checks ask. Only declarations that we call, by hand, so that the agent
- * builds without the toolkit's headers. One process loads once; not thread-safe. */
+/* NVIDIA's driver API by dlopen at run time: loading (load_cuda.c), the device (device_cuda.c) and queries of the
+ * GPU checks. Only the functions that we call are declared, by hand, so that the agent builds without the toolkit's
+ * headers. One process loads once; not thread-safe. */
 #ifndef GP_AGENT_CUDA_H
 #define GP_AGENT_CUDA_H
 
@@ -15,7 +15,7 @@ typedef struct CUfunc_st *cu_function;
 typedef struct CUstream_st *cu_stream;
 typedef struct CUevent_st *cu_event;
 
-enum { /* CUresult values that are told apart */
+enum { /* CUresult values that are distinguished */
        CU_OUT_OF_MEMORY = 2,
        CU_STUB_LIBRARY = 34,
        CU_INSUFFICIENT_DRIVER = 35,
@@ -98,25 +98,24 @@ struct cuda_api {
                         unsigned shared, cu_stream s, void **params, void **extra);
 };
 
-/* Loads libcuda.so.1 once and resolves every function above. -GP_EENV with detail "NO_DRIVER" when no
- * such library loads (the message says where it was looked for), "OLD_DRIVER" when one lacks a
- * function. Does not call cuInit. */
+/* Loads libcuda.so.1 once and resolves every function above. -GP_EENV with detail "NO_DRIVER" when no such library
+ * loads (the message has the loader's reason), "OLD_DRIVER" when one lacks a function. Does not call cuInit. */
 int cuda_load(const struct cuda_api **ret, struct gp_error *err);
 const char *cuda_path(void); /* what was loaded; "" */
 
 /* cuda_load + cuInit, once per process. The detail of an error is the driver's own code ("802"). */
 int cuda_start(const struct cuda_api **ret, struct gp_error *err);
 
-/* Sets err: "WHAT: ERROR_NAME (802): what it means". detail: the number. domain GP_D_NODE. */
+/* Sets err: "WHAT: ERROR_NAME (802): meaning". detail: the number. domain GP_D_NODE. */
 int cuda_fail(struct gp_error *err, cu_result r, const char *fmt, ...) GP_PRINTF(3, 4);
-/* What to do about it; "" when nothing is known. For a code that cuInit and friends return. */
+/* Advice for an error code; "" if there is none. */
 const char *cuda_advice(cu_result r);
 
 /* Turns an error of cuda_start, device_cuda.open or a launch into a verdict with advice. */
 void cuda_verdict(struct agent_result *r, const struct gp_error *err);
 
 /* Opens a library by the agent's search order (GPUPROV_LIBRARY_PATH, the loader's own, the usual
- * folders, CUDA toolkits, Python's packages). NULL: none; why: what the loader said last. */
+ * folders, CUDA toolkits, Python's packages). NULL: none; why: the loader's last message. */
 void *library_open(const char *name, struct str *ret_path, struct str *why);
 
 /* --- an opened CUDA device, beyond device_ops --- */
@@ -125,14 +124,14 @@ const struct cuda_api *cuda_of(const struct device *d);
 cu_context cuda_context(const struct device *d);
 /* Everything that device_ops queues goes here: a stream of its own that waits for no other. */
 cu_stream cuda_stream(const struct device *d);
-/* A driver attribute (CU_ATTR_...); negative when it does not say. */
+/* A driver attribute (CU_ATTR_...); negative if the driver does not report it. */
 int cuda_attribute(const struct device *d, int attribute);
-/* Its PCI ids without the vendor ("2330"; subsystem 0 when not said), from the driver, else from
- * sysfs. False: neither says. */
+/* Its PCI ids without the vendor ("2330"; subsystem 0 when not known), from the driver, else from sysfs. False:
+ * neither has them. */
 bool cuda_pci_ids(const struct device *d, unsigned *ret_device, unsigned *ret_subsystem);
 
-/* Until when what waits inside the device (copies without a deadline of their own, trials of algorithms)
- * may wait, monotonic ms: the running check's deadline. 0: as long as each allows itself. */
+/* Sets the deadline, monotonic ms, of waits inside the device (copies without their own deadline, trials of
+ * algorithms): the running check's. 0: each has its own limit. */
 void cuda_deadline(struct device *d, int64_t deadline_ms);
 
 /* GPU time by the driver's events: marks 0 to CUDA_MARKS - 1 are recorded in the device's stream; once
@@ -148,30 +147,30 @@ int cuda_host_alloc(struct device *d, size_t bytes, void **ret, struct gp_error 
 void cuda_host_free(struct device *d, void *p);
 /* As device_ops.copy, but only queued; host memory must come from cuda_host_alloc (of any device). */
 int cuda_copy_queue(struct device *d, const struct copy_args *a, struct gp_error *err);
-/* Queues a copy to memory of another device that this process has opened too. enable: first asks the
- * driver for direct access; *ret_direct: whether there is (else the copy goes through the host). */
+/* Queues a copy to memory of another device that this process has opened too. enable: requests direct access from
+ * the driver; *ret_direct: whether it exists (else the copy goes through the host). */
 int cuda_peer_enable(struct device *d, struct device *other, bool *ret_direct, struct gp_error *err);
-/* Takes the access back: without NVSwitch a GPU has room for eight such peers at a time. */
+/* Ends the access: without NVSwitch a GPU can have eight such peers at a time. */
 int cuda_peer_disable(struct device *d, struct device *other, struct gp_error *err);
 int cuda_copy_peer(struct device *d, dev_addr src, struct device *other, dev_addr dst, size_t bytes,
                    struct gp_error *err);
 
-/* Matrix products. Starts what multiplies (cuBLASLt may take a minute to load from a cold disk); else the
- * first product does. Never fails for want of cuBLASLt: our own kernels multiply then. */
+/* Starts the library for matrix products (cuBLASLt may take a minute to load from a cold disk); else the first
+ * product does. Does not fail without cuBLASLt: our own kernels multiply then. */
 int cuda_gemm_start(struct device *d, struct gp_error *err);
-/* By what device_ops.gemm multiplies: "cuBLASLt 13.1.0"; "own kernels (WHY)" where none can be used:
- * their rate says little about the GPU. Lives as long as the device. GPUPROV_CUBLASLT=off asks for it. */
+/* The library of device_ops.gemm: "cuBLASLt 13.1.0"; "own kernels (WHY)" without one: their rate means little for
+ * the GPU. Lives as long as the device. GPUPROV_CUBLASLT=off selects own kernels. */
 const char *cuda_gemm_by(struct device *d);
-/* With which algorithm device_ops.gemm multiplies a product of this shape, as a number; the fastest is
- * chosen by its time, so two GPUs of a model may differ. 0: our own kernels. After the first such product. */
+/* The algorithm of device_ops.gemm for this shape, as a number; the fastest is chosen by its time, so two GPUs of a
+ * model may differ. 0: our own kernels. Valid after the first such product. */
 uint64_t cuda_gemm_algorithm(struct device *d, const struct gemm_args *a);
 /* The same product by our own tensor-core kernels (not F32, whose own kernel is in_order; FP16 from sm_75
- * on, FP8 from sm_89, the others sm_80), also where cuBLASLt is there. sms: where each tile of C was
- * computed, an int32 (%smid) for every CUDA_TILE x CUDA_TILE elements, row by row, batch by batch;
- * 0: not asked for. May return before it is done. */
+ * on, FP8 from sm_89, the others sm_80), also with cuBLASLt. sms: the multiprocessor of each tile of C, an int32
+ * (%smid) for every CUDA_TILE x CUDA_TILE elements, row by row, batch by batch; 0: not wanted. May return before it
+ * is done. */
 #define CUDA_TILE 128
 int cuda_gemm_own(struct device *d, const struct gemm_args *a, dev_addr sms, struct gp_error *err);
-/* Does the GPU have this type, for device_ops.gemm? err says what it lacks. */
+/* 0 if the GPU has this type for device_ops.gemm; else err names the missing part. */
 int cuda_gemm_has(struct device *d, enum gemm_type type, struct gp_error *err);
 
 /* Free and total memory of an opened CUDA device. */
@@ -181,14 +180,14 @@ int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp
 void cuda_device_kind(struct device *d, char *dst, size_t n);
 /* agent_kind.identify: PCI ids from the driver, else from sysfs. */
 void cuda_identify(int index, struct gpu_identity *ret);
-/* agent_kind.holders: other processes on that GPU, as NVML says: "1234 (python3), 1240". */
+/* agent_kind.holders: other processes on that GPU, by NVML: "1234 (python3), 1240". */
 void cuda_holders(int index, struct str *ret);
 
-/* Of kind_cuda.c; the checks of what GPUs compute, store and move are in samples.h. */
+/* For kind_cuda.c; checks of memory, links and arithmetic are in samples.h. */
 void gpu_presence_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_stress_cuda(struct check_ctx *c, struct agent_result *r);
 
-/* Fatbins that this build carries, newest toolkit first; cuda 0 ends. */
+/* Fatbins of this build, newest toolkit first; cuda 0 ends. */
 struct cuda_fatbin {
     int cuda; /* 12090: the driver must be at least of this major version */
     const void *image;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device_ops on NVIDIA's driver API: the primary context, one stream of its own that waits for no
- * other, kernels from the embedded fatbins by name (matrix products: gemm_cuda.c). Nothing in here
- * blocks inside the driver behind a kernel: copies and syncs poll. One thread per device; opened in a
- * worker process. */
+ * other, kernels from the embedded fatbins by name (matrix products: gemm_cuda.c). No call blocks inside the driver
+ * behind a kernel: copies and syncs poll. One thread per device; opened in a worker process. */
 #include "base/gp_base.h"
 
 #include "device_cuda.h"
@@ -66,12 +65,12 @@ static int device_start(struct device *d, struct gp_error *err) {
     r = cu->context_retain(&d->ctx, d->dev);
     if (r) {
         d->ctx = NULL;
-        return device_fail(d, r, err, "make a context");
+        return device_fail(d, r, err, "create a context");
     }
     int rc = device_use(d, err);
     if (rc == 0 && (r = cu->stream_new(&d->stream, STREAM_NON_BLOCKING))) {
         d->stream = NULL;
-        return device_fail(d, r, err, "make a stream");
+        return device_fail(d, r, err, "create a stream");
     }
     return rc < 0 ? rc : load_kernels(d, err);
 }
@@ -114,7 +113,7 @@ static int cuda_alloc(struct device *d, size_t bytes, dev_addr *ret, struct gp_e
     if (use < 0) return use;
     cu_result r = d->cu->memory_alloc(&p, bytes);
     if (r == CU_OUT_OF_MEMORY) {
-        int rc = gp_fail(err, GP_EENV, "gpu %d: out of device memory (%zu bytes asked for)", d->index, bytes);
+        int rc = gp_fail(err, GP_EENV, "gpu %d: out of device memory (%zu bytes requested)", d->index, bytes);
         if (err) str_put(err->detail, sizeof err->detail, "2");
         return rc;
     }
@@ -133,8 +132,7 @@ static void cuda_free(struct device *d, dev_addr p) {
     }
 }
 
-/* Polls: a driver call that waits could not be given up. Short work is spun for, because a sleep takes
- * longer than it. */
+/* Polls, because a waiting driver call cannot be abandoned. Spins for short work, because a sleep takes longer. */
 static int cuda_sync(struct device *d, int64_t deadline_ms, struct gp_error *err) {
     int rc = device_use(d, err);
     long pause_us = 20;
@@ -144,7 +142,7 @@ static int cuda_sync(struct device *d, int64_t deadline_ms, struct gp_error *err
         if (r != CU_NOT_READY) return device_fail(d, r, err, "run a kernel");
         if (clock_left_ms(deadline_ms) == 0) {
             d->hung = true;
-            return gp_fail(err, GP_ETIMEOUT, "gpu %d: its work had not ended at the deadline", d->index);
+            return gp_fail(err, GP_ETIMEOUT, "gpu %d: its work did not end before the deadline", d->index);
         }
         if (polls < 64) continue;
         struct timespec t = {.tv_nsec = pause_us * 1000};
@@ -174,8 +172,8 @@ static bool is_pinned(const struct device *d, const void *p, size_t bytes) {
     return false;
 }
 
-/* Host memory that is not page-locked goes through a piece that is: the driver would block on it until
- * the work before it has ended, with no way to give up. */
+/* Copies pageable host memory through a page-locked buffer: otherwise the driver blocks until earlier work has
+ * ended, without a deadline. */
 static int copy_staged(struct device *d, const struct copy_args *a, int64_t deadline_ms, struct gp_error *err) {
     int rc = d->staging ? 0 : cuda_host_alloc(d, STAGING_BYTES, &d->staging, err);
     for (size_t at = 0; rc == 0 && at < a->bytes; at += STAGING_BYTES) {
@@ -204,7 +202,7 @@ static int cuda_launch(struct device *d, const struct launch_args *a, struct gp_
     int rc = device_use(d, err);
     if (rc < 0) return rc;
     if (a->n_args > ARGS_MAX || d->cu->module_function(&f, d->module, a->kernel))
-        return gp_fail(err, GP_EINTERNAL, "gpu %d: no kernel is called '%s'", d->index, a->kernel);
+        return gp_fail(err, GP_EINTERNAL, "gpu %d: unknown kernel '%s'", d->index, a->kernel);
     if (a->items <= 0) return 0;
     long long n = a->items;
     union kernel_arg args[ARGS_MAX];
@@ -223,7 +221,7 @@ int cuda_memory(struct device *d, size_t *ret_free, size_t *ret_total, struct gp
     int rc = device_use(d, err);
     if (rc < 0) return rc;
     cu_result r = d->cu->memory_info(ret_free, ret_total);
-    return r ? device_fail(d, r, err, "ask for its memory") : 0;
+    return r ? device_fail(d, r, err, "read its memory size") : 0;
 }
 
 const struct device_ops device_cuda = {

@@ -24,7 +24,7 @@ struct device {
     cu_stream stream;
     int index, driver;
     int64_t deadline_ms; /* cuda_deadline */
-    bool hung;           /* a wait timed out: the driver is not called again, as it would block */
+    bool hung;           /* a wait timed out: the driver is not called again, because it would block */
     VEC_OF(dev_addr) held;
     VEC_OF(struct pinned) pinned;
     void *staging; /* page-locked, for copies from and to other host memory; made at the first */
@@ -37,11 +37,11 @@ int device_fail(struct device *d, cu_result r, struct gp_error *err, const char 
 int64_t device_deadline(const struct device *d, int64_t limit_ms);
 /* Makes its context this thread's: before every call that uses the current one. */
 int device_use(struct device *d, struct gp_error *err);
-/* Frees what measure_cuda.c made. The device's context must be the current one. */
+/* Frees the memory and events of measure_cuda.c. The device's context must be the current one. */
 void measure_close(struct device *d);
 /* device_ops.gemm. */
 int device_gemm(struct device *d, const struct gemm_args *a, struct gp_error *err);
-/* Frees what gemm_cuda.c made; driver: also what lies in the driver and on the GPU. */
+/* Frees the state of gemm_cuda.c; driver: also its memory in the driver and on the GPU. */
 void gemm_close(struct device *d, bool driver);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_ops.gemm on a GPU: cuBLASLt where there is one, else our own tensor-core kernels; fp32 in the
- * host's order by a kernel of its own. What a multiplier cannot take as it lies is brought into form by a
- * kernel first. */
+/* device_ops.gemm on a GPU: cuBLASLt if it is found, else our own tensor-core kernels; fp32 in the host's order by a
+ * kernel of its own. A kernel first converts operands into the layout that the multiplier needs. One thread per
+ * device. */
 #include "base/gp_base.h"
 
 #include "cublaslt_cuda.h"
@@ -15,7 +15,7 @@ struct piece {
 struct gemm_state {
     struct str by;
     struct blas *blas;    /* NULL: our own kernels */
-    struct piece a, b, c; /* operands in another form; kept */
+    struct piece a, b, c; /* converted operands; kept */
 };
 
 static const struct {
@@ -30,7 +30,7 @@ static const struct {
     [GEMM_INT8] = {"int8", "gp_mma_s8", 1, 75, 80},
 };
 
-/* --- what multiplies --- */
+/* --- the library --- */
 
 int cuda_gemm_start(struct device *d, struct gp_error *err) {
     if (d->gemm) return 0;
@@ -47,7 +47,7 @@ int cuda_gemm_start(struct device *d, struct gp_error *err) {
 }
 
 const char *cuda_gemm_by(struct device *d) {
-    return cuda_gemm_start(d, NULL) < 0 ? "nothing: the GPU's context cannot be used" : d->gemm->by.s;
+    return cuda_gemm_start(d, NULL) < 0 ? "nothing: the GPU's context is unusable" : d->gemm->by.s;
 }
 
 uint64_t cuda_gemm_algorithm(struct device *d, const struct gemm_args *a) {
@@ -64,7 +64,11 @@ void gemm_close(struct device *d, bool driver) {
 
 static int needs_sm(struct device *d, enum gemm_type type, int sm, const char *by, struct gp_error *err) {
     int major = cuda_attribute(d, CU_ATTR_MAJOR), minor = cuda_attribute(d, CU_ATTR_MINOR);
-    if (major < 0 || minor < 0) return gp_fail(err, GP_EENV, "gpu %d: the driver does not say what it can", d->index);
+    if (major < 0 || minor < 0)
+        return gp_fail(err, GP_EENV,
+                       "gpu %d: the driver does not report its compute "
+                       "capability",
+                       d->index);
     if (major * 10 + minor >= sm) return 0;
     int rc = gp_fail(err, GP_EENV, "gpu %d: no %s matrix products on compute capability %d.%d%s", d->index,
                      types[type].name, major, minor, by);
@@ -87,13 +91,13 @@ static int check(struct device *d, const struct gemm_args *a, struct gp_error *e
         return gp_fail(err, GP_EINTERNAL, "gpu %d: a matrix product of type %d, %d x %d x %d, batch %d", d->index,
                        (int)a->type, a->m, a->n, a->k, a->batch);
     if (a->out_same && a->type != GEMM_F16 && a->type != GEMM_BF16)
-        return gp_fail(err, GP_EENV, "gpu %d: only fp16 and bf16 products give their own type", d->index);
+        return gp_fail(err, GP_EENV, "gpu %d: only fp16 and bf16 products can have their own type", d->index);
     return 0;
 }
 
-/* --- bringing operands into form --- */
+/* --- conversion of operands --- */
 
-/* Memory that grows; what was there is still in use by queued work until the GPU is done with it. */
+/* Grows a buffer; queued work may still use the old one until the GPU is done. */
 static int piece_grow(struct device *d, struct piece *p, size_t bytes, struct gp_error *err) {
     enum { LIMIT_MS = 60000 };
     if (p->bytes >= bytes) return 0;
@@ -106,10 +110,10 @@ static int piece_grow(struct device *d, struct piece *p, size_t bytes, struct gp
     return rc;
 }
 
-struct form { /* a matrix, rows x columns, as it lies and as it is wanted */
+struct form { /* a matrix, rows x columns: its layout and the required one */
     dev_addr from;
     int64_t ld, stride;
-    bool turned; /* lies transposed */
+    bool turned; /* stored transposed */
     int64_t rows, columns, to_rows, to_columns, to_stride;
 };
 
@@ -144,7 +148,7 @@ static int form_operand(struct device *d, struct piece *p, struct form f, int si
     return rc;
 }
 
-/* A as m x k, B as n x k (trans_b): what 8-bit products of cuBLASLt and our own kernels want. */
+/* A as m x k, B as n x k (trans_b): the layout of 8-bit products of cuBLASLt and of our own kernels. */
 static int form_operands(struct device *d, const struct gemm_args *a, int unit, int rows_unit, struct gemm_args *ret,
                          struct gp_error *err) {
     struct form x = {.from = a->a,
@@ -169,7 +173,7 @@ static int form_operands(struct device *d, const struct gemm_args *a, int unit, 
     return form_operand(d, &d->gemm->b, y, size, a->batch, unit, rows_unit, &ret->b, &ret->stride_b, err);
 }
 
-/* cuBLASLt multiplies 8-bit matrices of sizes that are multiples of 16; C then lies apart too. */
+/* cuBLASLt multiplies 8-bit matrices whose sizes are multiples of 16; C then has its own buffer too. */
 static int blas_gemm_8(struct device *d, const struct gemm_args *a, struct gp_error *err) {
     enum { UNIT = 16 };
     struct gemm_args g;

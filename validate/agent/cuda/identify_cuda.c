@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPU is it: the PCI ids that the model table is keyed by, from the driver (12.9 and newer say
- * them), from the PCI bus in sysfs, or from NVML. What neither says stays unknown. And who else
- * is on it. One thread. */
+/* Identity of a GPU: its PCI ids, the key of the model table, from the driver (12.9 and newer), from the PCI bus in
+ * sysfs, or from NVML; else unknown. Also the other processes on it. One thread. */
 #include "base/gp_base.h"
 
 #include "cuda.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds libcuda at run time and gives its errors words. Never links against them, keeps
- * what was found until the process ends. Called in a worker process, never before a fork. */
+/* Finds libcuda at run time and describes its errors. Never links against it; keeps it loaded until the process
+ * ends. Called in a worker process, never before a fork. */
 #include "base/gp_base.h"
 
 #include "cuda.h"
@@ -23,7 +23,7 @@ static void *try_open(const char *folder, const char *name, struct str *ret_path
         str_add(ret_path, path.s);
     } else {
         const char *said = dlerror();
-        /* "cannot open" of a guessed folder says less than what an earlier one said. */
+        /* "cannot open" of a guessed folder is less useful than an earlier message. */
         if (!why->len || (said && !strstr(said, "cannot open shared object"))) {
             str_reset(why);
             str_add(why, said ? said : "no reason given");
@@ -32,8 +32,8 @@ static void *try_open(const char *folder, const char *name, struct str *ret_path
     return lib;
 }
 
-/* Where toolkits and Python's packages (nvidia-cublas-cu12, nvidia-nccl-cu13...) keep theirs; $NAME is a
- * variable of the environment. Of several matches the last one goes first: it is the newest. */
+/* Folders of toolkits and Python's packages (nvidia-cublas-cu12, nvidia-nccl-cu13...); $NAME is a variable of the
+ * environment. Of several matches the last one is first: it is the newest. */
 static const char *const more_folders[] = {
     "/usr/local/cuda/lib64",
     "/usr/local/cuda-*/lib64",
@@ -142,7 +142,7 @@ int cuda_load(const struct cuda_api **ret, struct gp_error *err) {
     if (api_state == NOT_LOADED) {
         GP_AUTO_STR struct str why = {0};
         void *lib = library_open("libcuda.so.1", &api_path, &why);
-        if (!lib) return load_fail(err, "NO_DRIVER", "the driver's library cannot be loaded", why.s);
+        if (!lib) return load_fail(err, "NO_DRIVER", "cannot load the driver's library", why.s);
         for (size_t i = 0; i < GP_ARRAY_LEN(cuda_symbols); i++) {
             void *f = dlsym(lib, cuda_symbols[i].name);
             if (!f) return load_fail(err, "OLD_DRIVER", "the driver's library lacks a function", cuda_symbols[i].name);
@@ -176,40 +176,40 @@ static const struct cuda_word {
     const char *name, *means, *advice;
 } cuda_words[] = {
     {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no memory left",
-     "see which processes hold the GPU (nvidia-smi) and end them"},
+     "end the processes that hold the GPU (see nvidia-smi)"},
     {CU_STUB_LIBRARY, "CUDA_ERROR_STUB_LIBRARY", "the toolkit's stub was loaded instead of the driver's library",
-     "take the toolkit's 'stubs' folder out of LD_LIBRARY_PATH and ld.so.conf, and install the driver"},
+     "remove the toolkit's 'stubs' folder from LD_LIBRARY_PATH and ld.so.conf, and install the driver"},
     {CU_INSUFFICIENT_DRIVER, "CUDA_ERROR_INSUFFICIENT_DRIVER", "the driver is older than the library that calls it",
      "install a newer driver branch"},
     {CU_DEVICE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE",
      "another process holds the GPU, or its compute mode forbids use",
      "end the other process, or set the compute mode to default (nvidia-smi -c 0)"},
-    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "the driver sees no GPU",
+    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "the driver finds no GPU",
      "look for 'NVRM' in the kernel log; replace the node if the GPU is not on the PCI bus "
      "(lspci -d 10de:)"},
-    {CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "there is no GPU of this number",
-     "compare nvidia-smi -L with what was bought; replace the node if a GPU is missing"},
+    {CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "no GPU has this number",
+     "compare 'nvidia-smi -L' with the GPUs bought; replace the node if a GPU is missing"},
     {CU_NO_BINARY, "CUDA_ERROR_NO_BINARY_FOR_GPU", "this build has no code for this GPU",
-     "build gpuprov with a CUDA toolkit that knows the GPU (CUDA_HOMES)"},
+     "build gpuprov with a CUDA toolkit that supports the GPU (CUDA_HOMES)"},
     {CU_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE", "the GPU's memory has an error that cannot be corrected",
-     "reset the GPU or reboot; replace the node if it comes back"},
+     "reset the GPU or reboot; replace the node if the error returns"},
     {CU_UNSUPPORTED_PTX, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the driver is older than the toolkit of this build",
      "install a newer driver branch"},
-    {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "a kernel touched memory that is not its own",
-     "run again; replace the node if it comes back"},
+    {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "a kernel accessed memory outside of its own",
+     "run again; replace the node if the error returns"},
     {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "a kernel failed on the GPU",
-     "look for 'NVRM: Xid' in the kernel log; replace the node if it comes back"},
+     "look for 'NVRM: Xid' in the kernel log; replace the node if the error returns"},
     {CU_SYSTEM_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY", "the NVSwitch fabric is not up",
-     "start nvidia-fabricmanager of exactly the driver's version, then look at its log"},
+     "start nvidia-fabricmanager of exactly the driver's version, then check its log"},
     {CU_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
      "the kernel module and the library are of different driver versions",
-     "reboot (an upgrade replaced the library under a loaded module), and hold the driver's packages"},
+     "reboot, because an upgrade replaced the library under a loaded module, and hold the driver's packages"},
     {CU_COMPAT_NOT_SUPPORTED, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
      "a forward-compatibility library is in use on a GPU that does not allow it",
-     "remove the cuda-compat package, or take its folder out of LD_LIBRARY_PATH"},
+     "remove the cuda-compat package, or its folder from LD_LIBRARY_PATH"},
     {CU_UNKNOWN, "CUDA_ERROR_UNKNOWN", "the driver gives no reason",
-     "look for 'NVRM' in the kernel log; check that nvidia-uvm is loaded and /dev/nvidia-uvm is "
-     "there; reboot, and replace the node if it comes back"},
+     "look for 'NVRM' in the kernel log; check that nvidia-uvm is loaded and /dev/nvidia-uvm exists; reboot, and "
+     "replace the node if the error returns"},
 };
 
 static const struct cuda_word *cuda_word(cu_result r) {
@@ -255,11 +255,11 @@ void cuda_verdict(struct agent_result *r, const struct gp_error *err) {
                          "(CUDA_HOMES)");
     } else if (str_eq(err->detail, "NO_DRIVER") || str_eq(err->detail, "OLD_DRIVER")) {
         agent_set_error(r, VERDICT_FAIL, err->detail[0] == 'N' ? "no_driver" : "old_driver", err);
-        agent_suggest(r, "install the NVIDIA driver (libcuda.so.1 comes with it), or set "
+        agent_suggest(r, "install the NVIDIA driver, which contains libcuda.so.1, or set "
                          "GPUPROV_LIBRARY_PATH to its folder");
     } else if (str_to_i64(err->detail, 1, 100000, &code)) {
         GP_AUTO_FREE char *name = xasprintf("cuda_%s", err->detail);
-        /* No memory and no code for this GPU say nothing about the GPU. */
+        /* Missing memory or code for this GPU is no fault of the GPU. */
         bool ours = code == CU_OUT_OF_MEMORY || code == CU_NO_BINARY || code == CU_UNSUPPORTED_PTX;
         agent_set_error(r, ours ? VERDICT_ERROR : VERDICT_FAIL, name, err);
         agent_suggest(r, "%s", cuda_advice((cu_result)code));

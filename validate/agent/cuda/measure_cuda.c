@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a check measures with, beyond device_ops: GPU time by the driver's events, page-locked host
- * memory near the GPU, copies to other GPUs, a GPU's attributes. One thread per device. */
+/* Measurement beyond device_ops: GPU time by the driver's events, page-locked host memory near the GPU, copies to
+ * other GPUs, a GPU's attributes. One thread per device. */
 #include "base/gp_base.h"
 
 #include "device_cuda.h"
@@ -23,7 +23,7 @@ int cuda_attribute(const struct device *d, int attribute) {
     return d->cu->device_attribute(&value, attribute, d->dev) ? -1 : value;
 }
 
-/* --- what the kernel says about its PCI device --- */
+/* --- its PCI device in sysfs --- */
 
 static int sysfs_read(const struct device *d, const char *name, struct str *ret) {
     char pci[32] = "";
@@ -75,8 +75,8 @@ static bool policy_get(struct policy *ret) {
 
 static bool policy_set(const struct policy *p) { return syscall(SYS_set_mempolicy, p->mode, p->nodes, NODES) == 0; }
 
-/* Memory lies where the thread that first touches it runs, unless a policy says otherwise. Containers
- * often refuse the policy, and some the move: then it lies where it lies. */
+/* Memory is placed near the thread that first touches it, unless a policy selects another place. Containers often
+ * refuse the policy, and some refuse the move: the place is then arbitrary. */
 struct nearness {
     cpu_set_t cpus;
     struct policy policy;
@@ -134,7 +134,7 @@ void cuda_host_free(struct device *d, void *p) {
 
 static int mark_of(struct device *d, int mark, struct gp_error *err) {
     if (mark < 0 || mark >= CUDA_MARKS)
-        return gp_fail(err, GP_EINTERNAL, "gpu %d: there is no mark %d", d->index, mark);
+        return gp_fail(err, GP_EINTERNAL, "gpu %d: mark %d does not exist", d->index, mark);
     return device_use(d, err);
 }
 
@@ -168,7 +168,7 @@ int cuda_peer_enable(struct device *d, struct device *other, bool *ret_direct, s
     cu_result r = d->cu->peer_can(&can, d->dev, other->dev);
     if (r == 0 && can) r = d->cu->peer_enable(other->ctx, 0);
     if (r && r != CU_PEER_ENABLED && r != CU_PEER_UNSUPPORTED)
-        return cuda_fail(err, r, "gpu %d: reach the memory of gpu %d", d->index, other->index);
+        return cuda_fail(err, r, "gpu %d: enable access to the memory of gpu %d", d->index, other->index);
     *ret_direct = can && r != CU_PEER_UNSUPPORTED;
     return 0;
 }
@@ -177,7 +177,7 @@ int cuda_peer_disable(struct device *d, struct device *other, struct gp_error *e
     int rc = device_use(d, err);
     cu_result r = rc == 0 ? d->cu->peer_disable(other->ctx) : 0;
     if (r && r != CU_PEER_NOT_ENABLED)
-        return cuda_fail(err, r, "gpu %d: give up the memory of gpu %d", d->index, other->index);
+        return cuda_fail(err, r, "gpu %d: disable access to the memory of gpu %d", d->index, other->index);
     return rc;
 }
 

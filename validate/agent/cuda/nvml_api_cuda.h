@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVML's functions, structs and field numbers as its library has them; for nvml_*_cuda.c only. Sizes
- * were compared with nvml.h of API version 13; tests/unit/agent/test_nvml_layout.c holds them. */
+/* NVML's functions, structs and field numbers as its library has them; for nvml_*_cuda.c only. Sizes are those of
+ * nvml.h of API version 13; tests/unit/agent/test_nvml_layout.c checks them. */
 #ifndef GP_AGENT_NVML_API_H
 #define GP_AGENT_NVML_API_H
 
@@ -79,7 +79,7 @@ enum { /* field numbers of nvmlDeviceGetFieldValues */
        NVML_FI_SLOW_HW_BRAKE = 271
 };
 
-/* A member that this library has not is NULL; the first six are always there. */
+/* A function that this library lacks is NULL; the first six are never NULL. */
 struct nvml_api {
     int (*init)(void);
     const char *(*error)(int rc);
@@ -131,7 +131,7 @@ struct nvml_api {
 };
 #define NVML_REQUIRED 6 /* of the members above, the first */
 
-/* What nvml_start found; its members are all NULL before. */
+/* Set by nvml_start; all members are NULL before. */
 extern struct nvml_api nvml_api;
 
 #endif

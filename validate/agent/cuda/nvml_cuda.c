@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds libnvidia-ml at run time, starts it, finds a device by its PCI address and hears Xid events.
- * Reads no counter (nvml_read_cuda.c does). Called in a worker process, never before a fork. */
+/* Finds libnvidia-ml at run time, starts it, finds a device by its PCI address and receives Xid events. Reads no
+ * counter (nvml_read_cuda.c does). Called in a worker process, never before a fork. */
 #include "base/gp_base.h"
 
 #include "nvml_api_cuda.h"
@@ -87,7 +87,7 @@ static int fail_rc(struct gp_error *err, int rc, const char *text) {
 static int load(struct gp_error *err) {
     GP_AUTO_STR struct str why = {0};
     void *lib = library_open("libnvidia-ml.so.1", &path, &why);
-    if (!lib) return fail(err, "NO_NVML", "NVML's library cannot be loaded", why.s);
+    if (!lib) return fail(err, "NO_NVML", "cannot load NVML's library", why.s);
     struct nvml_api found = {0};
     for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
@@ -115,16 +115,16 @@ const char *nvml_advice(const struct gp_error *err) {
         const char *detail, *advice;
     } words[] = {
         {"NO_NVML", "install the driver's libnvidia-ml (part of nvidia-utils or nvidia-driver-NVML); "
-                    "in a container pass the 'utility' capability of the driver"},
+                    "in a container add the driver's 'utility' capability"},
         {"OLD_NVML", "install a newer driver branch"},
-        {"9", "load the driver's kernel module (modprobe nvidia), and look at 'dkms status'"},
+        {"9", "load the driver's kernel module (modprobe nvidia), and check 'dkms status'"},
         {"15", "look for 'NVRM: Xid' in the kernel log (79: fallen off the bus); replace the node"},
         {"16", "reset the GPU (nvidia-smi -r) or reboot"},
-        {"17", "let this cgroup use /dev/nvidia*: generate CDI files, or restart the container"},
-        {"18", "reboot (an upgrade replaced the library under a loaded module), and hold the driver's "
+        {"17", "allow this cgroup to use /dev/nvidia*: generate CDI files, or restart the container"},
+        {"18", "reboot, because an upgrade replaced the library under a loaded module, and hold the driver's "
                "packages"},
-        {"999", "in a container: a daemon-reload took its devices away, use CDI; else look for 'NVRM' in "
-                "the kernel log"},
+        {"999", "in a container use CDI, because a daemon-reload removes its devices; else look for 'NVRM' in the "
+                "kernel log"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
         if (str_eq(words[i].detail, err->detail)) return words[i].advice;
@@ -164,7 +164,7 @@ int nvml_device_of(int gpu, nvml_device *ret, struct gp_error *err) {
     if (rc < 0) return rc;
     cu_result r = cu->device_get(&d, gpu);
     if (!r) r = cu->device_pci(pci, sizeof pci, d);
-    if (r) return cuda_fail(err, r, "gpu %d: ask for its PCI address", gpu);
+    if (r) return cuda_fail(err, r, "gpu %d: read its PCI address", gpu);
     rc = nvml_device_at(pci, &device, err);
     if (rc < 0) return rc;
     known = gpu;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what NVML knows about one GPU into plain numbers; what it does not tell stays NVML_NOT_TOLD.
- * Judges nothing. Any thread, once nvml_start has returned. */
+/* Reads NVML's data of one GPU into plain numbers; values that it does not report stay NVML_NOT_TOLD. Does not
+ * judge. Any thread, once nvml_start has returned. */
 #include "base/gp_base.h"
 
 #include "base/str.h"
@@ -8,7 +8,7 @@
 
 const char *const nvml_link_error_names[NVML_LINK_ERRORS] = {"replay", "recovery", "ecc", "receive", "crc"};
 
-/* Did the call tell? lost is set when it said that the GPU is gone. */
+/* True if the call returned a value. Sets *lost when it returned that the GPU is gone. */
 static bool told(int rc, bool *lost) {
     *lost = *lost || rc == NVML_GPU_LOST;
     return rc == 0;
@@ -18,7 +18,7 @@ static void untell(int64_t *p, size_t n) {
     for (size_t i = 0; i < n; i++) p[i] = NVML_NOT_TOLD;
 }
 
-/* One of the many calls that give an unsigned. */
+/* One of the many calls that return an unsigned. */
 static int64_t number(int (*get)(nvml_device, unsigned *), nvml_device d, bool *lost) {
     unsigned v = 0;
     return get && told(get(d, &v), lost) ? (int64_t)v : NVML_NOT_TOLD;
@@ -66,7 +66,7 @@ static void fields(nvml_device d, unsigned scope, const unsigned *ids, int64_t *
     }
 }
 
-/* --- who it is --- */
+/* --- identity --- */
 
 static void read_pci(nvml_device d, struct nvml_facts *f) {
     struct nvml_pci p = {0};
@@ -85,7 +85,7 @@ static void read_processes(nvml_device d, bool graphics, struct nvml_facts *f) {
     unsigned n = GP_ARRAY_LEN(p);
     if (!get) return;
     int rc = get(d, &n, p);
-    if (rc == 7) { /* more than there is room for: n says how many */
+    if (rc == 7) { /* more than fit: n is their number */
         f->processes_left_out += n;
         f->processes_told = true;
         return;
@@ -186,7 +186,7 @@ void nvml_facts_read(nvml_device d, struct nvml_facts *ret) {
     read_processes(d, true, ret);
 }
 
-/* --- what it counted --- */
+/* --- counters --- */
 
 static void read_ecc(nvml_device d, struct nvml_counters *c) {
     static const int places[NVML_ECC_PLACES] = {-1, 2, 7}; /* DRAM, SRAM of nvmlMemoryLocation_t */
@@ -208,7 +208,7 @@ static void read_ecc(nvml_device d, struct nvml_counters *c) {
 }
 
 static int64_t read_retired(nvml_device d, int cause, bool *lost) {
-    unsigned n = 0; /* room for none: only the number is wanted */
+    unsigned n = 0; /* no space: only the number is wanted */
     unsigned long long none = 0;
     if (!nvml_api.retired) return NVML_NOT_TOLD;
     int rc = nvml_api.retired(d, cause, &n, &none);
@@ -279,29 +279,29 @@ static const struct {
     const char *name, *advice;
 } recoveries[] = {
     {"none", ""},
-    {"reset the GPU", "end what uses the GPU and reset it (nvidia-smi -r), then validate again; replace "
-                      "the node if it comes back"},
-    {"reboot the node", "reboot the node, then validate again; replace it if it comes back"},
+    {"reset the GPU", "end all processes on the GPU and reset it (nvidia-smi -r), then validate again; replace the "
+                      "node if the fault returns"},
+    {"reboot the node", "reboot the node, then validate again; replace it if the fault returns"},
     {"drain peer-to-peer", "end every process that uses NVLink peers of this GPU, then validate again"},
     {"drain and reset", "end every process on this GPU and its NVLink peers, reset the GPU, then validate "
-                        "again; replace the node if it comes back"},
+                        "again; replace the node if the fault returns"},
     {"recover the IMEX domain", "restart nvidia-imex on all nodes of the NVLink domain"},
 };
 
 const char *nvml_recovery_name(int64_t action) {
     if (action < 0 || action >= (int64_t)GP_ARRAY_LEN(recoveries))
-        return action < 0 ? "not told" : "an action that this program does not know";
+        return action < 0 ? "not reported" : "an action unknown to this program";
     return recoveries[action].name;
 }
 
 const char *nvml_recovery_advice(int64_t action) {
     if (action < 0) return "";
     if (action >= (int64_t)GP_ARRAY_LEN(recoveries))
-        return "look at 'GPU Recovery Action' of nvidia-smi -q; replace the node";
+        return "check 'GPU Recovery Action' in 'nvidia-smi -q'; replace the node";
     return recoveries[action].advice;
 }
 
-/* --- right now --- */
+/* --- current state --- */
 
 static int64_t clock_of(nvml_device d, int kind, bool *lost) {
     unsigned v = 0;
@@ -333,5 +333,5 @@ void nvml_reasons_text(int64_t reasons, char *dst, size_t n) {
     GP_AUTO_STR struct str s = {0};
     for (size_t i = 0; reasons > 0 && i < GP_ARRAY_LEN(names); i++)
         if (reasons >> i & 1) str_addf(&s, "%s%s", s.len ? "+" : "", names[i]);
-    str_put(dst, n, reasons < 0 ? "not told" : s.len ? s.s : "none");
+    str_put(dst, n, reasons < 0 ? "not reported" : s.len ? s.s : "none");
 }

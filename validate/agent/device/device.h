@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_ops: where a check computes. Two implementations: `host` (plain C on the CPU, the reference)
- * and `cuda`. Every number that must be equal on all ranks is made with + - * / sqrt in fp32 only. */
+/* device_ops: the device that a check computes on. Two implementations: `host` (plain C on the CPU, the reference)
+ * and `cuda`. Numbers that must be equal on all ranks use + - * / sqrt in fp32 only. */
 #ifndef GP_AGENT_DEVICE_H
 #define GP_AGENT_DEVICE_H
 
@@ -26,10 +26,10 @@ enum gemm_type { GEMM_F32 = 0, GEMM_TF32, GEMM_F16, GEMM_BF16, GEMM_FP8_E4M3, GE
 
 /* C = op(A) * op(B), or C += with `accumulate`; row-major, dense (leading dimension = columns).
  * op(A) is m x k, op(B) is k x n, C is m x n and always fp32 (INT8: int32). `batch` of them, each
- * `stride_*` ELEMENTS apart (0 with batch 1). A and B hold bit patterns of the type (TF32: of fp32, of
- * which the low 13 bits do not count; FP8: E4M3, one byte). The host device sums over k in rising order
- * from 0 (or from C), one fp32 addition at a time: its result is the reference. Another device may add in
- * any order and round in between, unless in_order asks for the reference's bits. */
+ * `stride_*` ELEMENTS apart (0 with batch 1). A and B hold bit patterns of the type (TF32: of fp32, without its low
+ * 13 bits; FP8: E4M3, one byte). The host device sums over k in rising order from 0 (or from C), one fp32 addition
+ * at a time: its result is the reference. Another device may add in any order and round in between, unless in_order
+ * asks for the reference's bits. */
 struct gemm_args {
     enum gemm_type type;
     int m, n, k, batch; /* batch >= 1 */
@@ -38,9 +38,8 @@ struct gemm_args {
     bool out_same; /* C has the type of A and B (F16, BF16), rounded once at the end, instead of fp32 */
     bool in_order; /* F32 only: bit for bit the host's result; slow */
     int64_t stride_a, stride_b, stride_c;
-    /* cuda: the first product of a shape tries what the library has and keeps the fastest: for rates.
-     * Else the library's own first choice, which is the same on all GPUs of a kind, so that their bits
-     * may be compared. */
+    /* cuda: the first product of a shape tries the library's algorithms and keeps the fastest: for rates. Else the
+     * library's own first choice, which is equal on all GPUs of a kind, so that their bits can be compared. */
     bool fastest;
 };
 
@@ -74,15 +73,15 @@ struct device_ops {
     /* Memory, 256-byte aligned, contents undefined. -GP_EENV "out of device memory" with the size. */
     int (*alloc)(struct device *d, size_t bytes, dev_addr *ret, struct gp_error *err);
     void (*free)(struct device *d, dev_addr p); /* 0 is fine */
-    /* Ordered with the launches before it; has finished when it returns. Their faults come out here
-     * too. -GP_ETIMEOUT when the deadline passes. */
+    /* Ordered after earlier launches and returns their faults too; has finished when it returns. -GP_ETIMEOUT when
+     * the deadline passes. */
     int (*copy)(struct device *d, const struct copy_args *a, struct gp_error *err);
-    /* -GP_EENV for a type that this device has not. May return before it is done. */
+    /* -GP_EENV for a type that this device lacks. May return before it is done. */
     int (*gemm)(struct device *d, const struct gemm_args *a, struct gp_error *err);
     /* -GP_EINTERNAL for an unknown kernel name. May return before it is done. */
     int (*launch)(struct device *d, const struct launch_args *a, struct gp_error *err);
-    /* Waits for everything queued; faults of earlier launches come out here. deadline: monotonic ms;
-     * -GP_ETIMEOUT when it passes (the device is then not to be used again). */
+    /* Waits for all queued work; returns faults of earlier launches. deadline: monotonic ms; -GP_ETIMEOUT when it
+     * passes (the device must then not be used again). */
     int (*sync)(struct device *d, int64_t deadline_ms, struct gp_error *err);
 };
 

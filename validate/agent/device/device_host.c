@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host device: plain C, everything done when a call returns. Its sums run in one stated order
- * (host_gemm.c, host_kernels.c), so it is the reference that other devices are judged against. */
+/* The host device: plain C, all work done when a call returns. Its sums have one stated order (host_gemm.c,
+ * host_kernels.c), so it is the reference for other devices. One thread per device. */
 #include "base/gp_base.h"
 
 #include "device.h"

@@ -19,7 +19,7 @@ static const size_t type_size[GEMM_TYPES] = {
 union word {
     float f;
     uint32_t u;               /* of an int32, which wraps */
-} __attribute__((may_alias)); /* device memory holds what other code put there */
+} __attribute__((may_alias)); /* device memory was written as other types */
 
 typedef uint16_t __attribute__((may_alias)) half_word;
 
@@ -50,8 +50,8 @@ static void convert(union word *restrict to, int64_t to_step, const void *from, 
     }
 }
 
-/* c[0..n) += over k of a[k] * b[k][0..n): each element's additions run with k rising. Apart, so that the
- * compiler knows plain floats that do not overlap. */
+/* c[0..n) += over k of a[k] * b[k][0..n): each element's additions run with k rising. A function of its own, so that
+ * the compiler sees plain floats that do not overlap. */
 static __attribute__((noinline)) void row_times(float *restrict c, const float *restrict a, const float *restrict b,
                                                 int k_n, int n) {
     int k = 0;
@@ -138,7 +138,7 @@ static int check(const struct gemm_args *g, struct gp_error *err) {
         return gp_fail(err, GP_EINTERNAL, "a matrix product of type %d, %d x %d x %d, batch %d", (int)g->type, g->m,
                        g->n, g->k, g->batch);
     if (g->out_same && g->type != GEMM_F16 && g->type != GEMM_BF16)
-        return gp_fail(err, GP_EENV, "only fp16 and bf16 products give their own type");
+        return gp_fail(err, GP_EENV, "only fp16 and bf16 products can have their own type");
     return 0;
 }
 

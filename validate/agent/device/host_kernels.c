@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What training needs beside matrix products, in plain C: fp32 with + - * / sqrt only, one stated
+/* Training's kernels beside matrix products, in plain C: fp32 with + - * / sqrt only, one stated
  * order of additions, no atomics. Arguments are listed above each kernel, in order. */
 #include "base/gp_base.h"
 

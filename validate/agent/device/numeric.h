@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp, log and tanh in fp32 out of + - * / and bit operations only: the same bits on every CPU (and,
- * without contraction, on a GPU), which libm does not promise. Compile with -ffp-contract=off. Also read
- * by nvcc: the kernels use the very same functions (NUM_FUNC says how they are declared there). */
+/* exp, log and tanh in fp32 from + - * / and bit operations only: the same bits on every CPU (and, without
+ * contraction, on a GPU), which libm does not guarantee. Compile with -ffp-contract=off. Also read by nvcc: the
+ * kernels use the same functions (NUM_FUNC declares them for both). Pure. */
 #ifndef GP_AGENT_NUMERIC_H
 #define GP_AGENT_NUMERIC_H
 
@@ -116,7 +116,7 @@ NUM_FUNC float num_from_e4m3(uint8_t h) {
     return num_from_bits(num_bits(num_from_bits(rest << 20) * num_from_bits(0x7b800000u)) | sign);
 }
 
-/* What is too large becomes 448, as the GPU's conversion has it. */
+/* Too large values become 448, as in the GPU's conversion. */
 NUM_FUNC uint8_t num_to_e4m3(float x) {
     uint32_t u = num_bits(x), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
@@ -126,7 +126,7 @@ NUM_FUNC uint8_t num_to_e4m3(float x) {
     return (uint8_t)(sign | ((a - 0x3c000000u + 0x7ffffu + (a >> 20 & 1u)) >> 20));
 }
 
-/* splitmix64: the source of everything random that must be the same everywhere. */
+/* splitmix64: the source of random numbers that must be equal on all devices. */
 NUM_FUNC uint64_t num_mix(uint64_t z) {
     z += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

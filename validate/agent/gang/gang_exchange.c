@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small things that the gang checks share, and their table. */
+/* Helpers shared by the gang checks, and their table. One thread; ranks call in lock-step. */
 #include "base/gp_base.h"
 
 #include "gang.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gang without a controller: a node with several GPUs runs the checks that are about all of them together,
- * one rank per GPU over 127.0.0.1, and says each check's result once, as other checks are said. One thread. */
+/* A gang without a controller: a node with several GPUs runs the gang checks over its GPUs, one rank per GPU over
+ * 127.0.0.1, and reports one result per check. One thread. */
 #include "base/gp_base.h"
 
 #include "gang_local.h"
@@ -15,7 +15,7 @@ struct local {
     struct emit *emit;
     struct rank_plan plan;
     struct agent_result merged[GP_ARRAY_LEN(((struct check_list *)0)->items)];
-    int said[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* ranks that said theirs */
+    int said[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* number of ranks with a result */
     bool begun[GP_ARRAY_LEN(((struct check_list *)0)->items)];
     bool hang;
     char why[200];
@@ -37,8 +37,8 @@ static void local_begin(void *ctx, int local, const struct check_info *check) {
     l->begun[i] = true;
 }
 
-/* Rank 0's figures and data, but of a figure with a limit the worst one; the worst verdict of all; everybody whom
- * somebody blames. */
+/* Rank 0's figures and data, except the worst value of a figure with a limit; the worst verdict of all; all
+ * culprits. */
 static void merge(struct agent_result *all, const struct agent_result *one, bool zero) {
     for (size_t i = 0; i < one->n_metrics; i++) {
         const struct check_metric_info *m = one->metrics[i].info;

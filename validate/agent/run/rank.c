@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `rank`: this node's part of the gang checks, one rank or one for each GPU. Goes to the background (own
- * session), so that it outlives the connection that started it, and writes its lines to a file. The
- * background process only watches (rank_watch.c): workers compute and talk. The token comes over stdin
- * and is wiped once the workers have it. */
+ * session), so that it outlives the connection that started it, and writes its lines to a file. The background
+ * process only watches (rank_watch.c); workers compute and communicate. The token comes over stdin and is wiped once
+ * the workers have it. */
 #include "base/gp_base.h"
 
 #include "rank.h"
@@ -24,10 +24,10 @@ struct rank {
     const char *dir;
     int64_t rank, ranks, size, gpu, deadline_in_ms;
     struct rank_plan plan;
-    struct emit emits[RANKS_MAX]; /* each counts for itself; all have the one file */
+    struct emit emits[RANKS_MAX]; /* each counts its own results; all write one file */
 };
 
-/* --- what is heard goes to the file --- */
+/* --- output to the file --- */
 
 static void say_hello(void *ctx, int local) {
     struct rank *k = ctx;
@@ -95,7 +95,7 @@ static int read_stdin(struct rank *k, struct gp_error *err) {
     char *second = strchr(buf, '\n');
     int r = 0;
     if (second == NULL) {
-        r = gp_fail(err, GP_EUSAGE, "stdin must hold the token and rank 0's address, a line each");
+        r = gp_fail(err, GP_EUSAGE, "stdin needs the token and rank 0's address, one line each");
     } else {
         *second++ = '\0';
         second[strcspn(second, "\n")] = '\0';
@@ -104,7 +104,7 @@ static int read_stdin(struct rank *k, struct gp_error *err) {
             r = gp_fail(err, GP_EUSAGE, "the second line of stdin is too long");
         if (r == 0 && (k->plan.rendezvous[0] == '\0') != (k->rank == 0))
             r = gp_fail(err, GP_EUSAGE,
-                        k->rank == 0 ? "rank 0 takes no address: the second line is empty"
+                        k->rank == 0 ? "rank 0 takes no address: leave the second line empty"
                                      : "rank 0's address is missing on stdin");
     }
     explicit_bzero(buf, sizeof buf);
@@ -132,7 +132,7 @@ static int precisions_parse(const char *text, unsigned *ret, struct gp_error *er
         if (str_eq(names.v[i], "bf16")) *ret |= 1u << GEMM_BF16;
         else if (str_eq(names.v[i], "fp16")) *ret |= 1u << GEMM_F16;
         else if (!str_eq(names.v[i], "fp32"))
-            return gp_fail(err, GP_EUSAGE, "--precision: '%s' is none of fp32, bf16, fp16", names.v[i]);
+            return gp_fail(err, GP_EUSAGE, "--precision: '%s' is not fp32, bf16 or fp16", names.v[i]);
     }
     return 0;
 }
@@ -165,13 +165,13 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
     int r = args_parse(argc, argv, args, err);
     if (r == 0) r = check_list_parse(ids, true, &p->checks, err);
     if (r == 0 && (k->size < 1 || k->size > 1024 || k->rank < 0 || k->rank >= k->size))
-        r = gp_fail(err, GP_EUSAGE, "rank %lld of %lld makes no sense", (long long)k->rank, (long long)k->size);
+        r = gp_fail(err, GP_EUSAGE, "rank %lld of %lld is not valid", (long long)k->rank, (long long)k->size);
     if (r == 0 && (k->ranks < 1 || k->ranks > RANKS_MAX || k->rank + k->ranks > k->size))
-        r = gp_fail(err, GP_EUSAGE, "--ranks is from 1 to %d, and no more than there are from --rank on", RANKS_MAX);
+        r = gp_fail(err, GP_EUSAGE, "--ranks must be from 1 to %d and at most --size minus --rank", RANKS_MAX);
     if (r == 0 && (k->gpu < -1 || k->gpu > 1023))
-        r = gp_fail(err, GP_EUSAGE, "--gpu is the number of the first rank's GPU");
+        r = gp_fail(err, GP_EUSAGE, "--gpu must be the number of the first rank's GPU");
     if (r == 0 && (p->steps < 20 || p->steps > 100000 || p->seed < 0))
-        r = gp_fail(err, GP_EUSAGE, "--steps is from 20 to 100000, --seed not negative");
+        r = gp_fail(err, GP_EUSAGE, "--steps must be from 20 to 100000, --seed not negative");
     if (r == 0) r = precisions_parse(precision, &p->precisions, err);
     if (r == 0) make_plan(k, began);
     return r == 0 ? read_stdin(k, err) : r;
@@ -181,17 +181,16 @@ static int make_dir(struct rank *k, struct gp_error *err) {
     struct rank_owner o;
     GP_AUTO_FREE char *path = fs_join(k->dir, "rank.jsonl");
     if (mkdir(k->dir, 0700) != 0 && errno != EEXIST)
-        return gp_fail_errno(err, GP_EIO, errno, "could not make '%s'", k->dir);
+        return gp_fail_errno(err, GP_EIO, errno, "cannot create '%s'", k->dir);
     if (rank_owner_read(k->dir, &o, NULL) == 0 && rank_session_count(&o, false) > 0)
         return gp_fail(err, GP_EEXISTS, "a rank is still running in '%s'", k->dir);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "cannot write '%s'", path);
     for (int i = 0; i < k->plan.count; i++) k->emits[i].fd = fd;
     return 0;
 }
 
-/* In the background process: away from the terminal and the connection. ready: told once the pid file
- * is there. */
+/* In the background process: away from the terminal and the connection. ready: written once the pid file exists. */
 static void background(struct rank *k, int ready) {
     struct gp_error err = {0};
     char ok = rank_owner_write(k->dir, getpid(), &err) == 0;
@@ -210,10 +209,10 @@ static void background(struct rank *k, int ready) {
     _exit(0);
 }
 
-/* Forks twice, so that nobody waits for the rank and it has no terminal; returns its pid. */
+/* Forks twice, so that the rank has no waiting parent and no terminal; returns its pid. */
 static int detach(struct rank *k, pid_t *ret_pid, struct gp_error *err) {
     int p[2];
-    if (pipe2(p, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not make a pipe");
+    if (pipe2(p, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "cannot create a pipe");
     pid_t child = fork();
     if (child == 0) {
         close(p[0]);
@@ -227,12 +226,12 @@ static int detach(struct rank *k, pid_t *ret_pid, struct gp_error *err) {
     close(p[1]);
     if (child < 0) {
         close(p[0]);
-        return gp_fail_errno(err, GP_EENV, errno, "could not start the rank");
+        return gp_fail_errno(err, GP_EENV, errno, "cannot start the rank");
     }
     char ok = 0;
     bool good = read(p[0], ret_pid, sizeof *ret_pid) == (ssize_t)sizeof *ret_pid && read(p[0], &ok, 1) == 1 && ok;
     close(p[0]);
-    if (!good) return gp_fail(err, GP_EIO, "could not write to '%s'", k->dir);
+    if (!good) return gp_fail(err, GP_EIO, "cannot write to '%s'", k->dir);
     return 0;
 }
 

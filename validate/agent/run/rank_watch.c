@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches the ranks of one process: a worker each computes and talks, this only listens. At the
- * deadline workers are killed, and what they did not say becomes an error all the same. One thread. */
+/* Watches the ranks of one process: each has a worker that computes, this only reads their messages. At the deadline
+ * workers are killed, and each missing result becomes an error. One thread. */
 #include "base/gp_base.h"
 
 #include "rank.h"
@@ -14,7 +14,8 @@
 
 struct watched {
     struct worker w;
-    bool open, done;                                          /* it still may say something; it said that it is done */
+    bool open, done;                                          /* open: more messages may come; done: its end was
+                                                               * received */
     bool said[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* per place in checks */
 };
 struct watch {
@@ -62,7 +63,7 @@ static void unsaid(struct watch *k, int local, enum verdict v, const char *code,
     }
 }
 
-/* Everything that this worker has said by now. False: it will say no more. */
+/* Reads all messages of this worker so far. False: no more will come. */
 static bool hear(struct watch *k, int local) {
     struct watched *r = &k->ranks[local];
     struct worker_msg m = {0};
@@ -79,8 +80,8 @@ static void close_rank(struct watch *k, int local, bool late) {
     char text[80], why[160] = "";
     bool reaped = worker_kill(&r->w, &status) && !agent_fault("unreaped", rank, 0);
     worker_status_text(text, sizeof text, status);
-    if (!reaped) str_put(why, sizeof why, "driver hang: the rank's worker could not be ended by SIGKILL");
-    else if (!r->done && late) str_put(why, sizeof why, "the rank had not ended at its deadline and was killed");
+    if (!reaped) str_put(why, sizeof why, "driver hang: SIGKILL did not end the rank's worker");
+    else if (!r->done && late) str_put(why, sizeof why, "the rank did not end before its deadline and was killed");
     else if (!r->done) snprintf(why, sizeof why, "the rank's worker %s", text);
     unsaid(k, local, reaped && !late ? VERDICT_ERROR : VERDICT_FAIL, reaped ? "no_result" : "driver_hang", why);
     k->ears->end(k->ears->ctx, local, why, !reaped);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's worker: meets the others, runs the gang checks one after the other, and says what it found
- * over its pipe. Hangs and crashes are its watcher's to see. One thread (NCCL has its own). */
+/* A rank's worker: meets the others, runs the gang checks one after the other, and sends results over its pipe. Its
+ * watcher handles hangs and crashes. One thread (NCCL has its own). */
 #include "base/gp_base.h"
 
 #include "rank.h"
@@ -33,7 +33,7 @@ static bool hear_address(const struct rank_plan *plan, int in, char addr[80], st
     }
     text[sizeof text - 1] = '\0';
     if (text[0] == '\0') {
-        gp_fail(err, GP_ELOST, "rank 0, on this node, did not say where it listens");
+        gp_fail(err, GP_ELOST, "rank 0, on this node, did not report its address");
         comm_blame(err, 0);
         return false;
     }
@@ -113,7 +113,7 @@ void rank_worker(void *arg, int in, int out) {
                            .on_listen = on_listen,
                            .ctx = &o};
 #ifdef GPUPROV_FAULTS
-    /* the host's arithmetic under another name: a device that is not held to the reference's bits */
+    /* the host's arithmetic under another name: a device that may differ from the reference's bits */
     struct device_ops other = device_host;
     other.name = "other";
     const char *fault = getenv("GPUPROV_FAULT");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One result per check: of all GPUs the worst verdict and the worst figures, each GPU's own words and
- * figures in data.gpus. Text and numbers only; writes nothing. One thread. */
+/* One result per check: the worst verdict and figures of all GPUs, each GPU's own message and figures in data.gpus.
+ * Does no I/O. One thread. */
 #include "base/gp_base.h"
 
 #include "suite_run.h"
@@ -27,7 +27,7 @@ static void add_gpu(struct agent_result *all, const struct agent_result *one, si
     str_addc(s, '}');
 }
 
-/* "gpu 3: MESSAGE", and which others are as bad. */
+/* "gpu 3: MESSAGE", and the other GPUs that are as bad. */
 static void add_words(struct agent_result *all, const struct agent_result *each, size_t n,
                       const struct agent_result *worst) {
     GP_AUTO_STR struct str others = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers of `run`, one for the host and one per GPU: started once, asked one by one or all at once,
- * watched by one poll loop with each one's deadline. One that does not answer is killed, and that is its
- * result. A GPU that was lost is not asked again. Calls no driver. */
+/* The workers of `run`, one for the host and one per GPU: started once, given requests one by one or all at once,
+ * watched by one poll loop with each one's deadline. One that does not answer is killed, and its result reports
+ * that. A GPU that was lost gets no more requests. Calls no driver. One thread. */
 #include "base/gp_base.h"
 
 #include "suite_run.h"
@@ -14,12 +14,12 @@
 #ifdef GPUPROV_FAULTS
 #define LIMIT_SLACK_MS 500
 #else
-#define LIMIT_SLACK_MS 10000 /* beyond a check's share of the time: only then it has overrun */
+#define LIMIT_SLACK_MS 10000 /* tolerance beyond a check's share of the time */
 #endif
 #define REST_MS 4000    /* between a check's result and its GPU at rest */
 #define DISMISS_MS 5000 /* a driver takes down eight contexts in less */
 
-/* One question to one place, and its answer. */
+/* One request to one place, and its answer. */
 struct ask {
     struct run_place *p;
     int32_t check; /* REQUEST_LOAD: a load */
@@ -27,7 +27,7 @@ struct ask {
     int64_t began_ms, deadline_ms; /* monotonic */
     bool waiting, has_result;
     struct agent_result r; /* of a check: always filled in the end */
-    struct run_said said;  /* how the GPU was left */
+    struct run_said said;  /* the GPU's state afterwards */
 };
 
 static const struct check_info *ask_info(const struct ask *a) {
@@ -63,7 +63,7 @@ static void place_lose(struct run_place *p, const struct run_said *said, const c
     said_put(&p->said, said->verdict, said->code, text, said->suggestion);
 }
 
-/* Kills the worker of an unanswered question. False: SIGKILL did not end it. */
+/* Kills the worker of an unanswered request. False: SIGKILL did not end it. */
 static bool place_kill(struct suite_run *run, struct run_place *p, const char *what, int *ret_status) {
     pid_t pid = p->worker.pid;
     bool reaped = worker_kill(&p->worker, ret_status) && !agent_fault("stuck", (int)(p - run->places), 0);
@@ -75,9 +75,9 @@ static bool place_kill(struct suite_run *run, struct run_place *p, const char *w
     return reaped;
 }
 
-/* --- one question --- */
+/* --- one request --- */
 
-/* The worker did not answer: it is killed, and why becomes the answer. */
+/* The worker did not answer: kills it; the reason becomes the result. */
 static void ask_failed(struct suite_run *run, struct ask *a, const struct gp_error *err) {
     char text[64], took[32], name[32];
     int status = 0;
@@ -90,21 +90,21 @@ static void ask_failed(struct suite_run *run, struct ask *a, const struct gp_err
     place_name(a->p, name, sizeof name);
     GP_AUTO_STR struct str s = {0};
     if (!reaped) {
-        str_addf(&s, "driver hang: the worker of %s could not be ended two seconds after SIGKILL", what);
+        str_addf(&s, "driver hang: the worker of %s did not end within two seconds after SIGKILL", what);
         said_put(&said, VERDICT_FAIL, "driver_hang", s.s,
-                 "replace the node: a process that SIGKILL does not end is held by a driver");
+                 "replace the node: a driver holds a process that SIGKILL does not end");
     } else if (err->code == GP_ETIMEOUT && !info) {
-        str_addf(&s, "the driver had not loaded for %s after %s", name, took);
+        str_addf(&s, "the driver did not load for %s within %s", name, took);
         said_put(&said, VERDICT_FAIL, "load_timeout", s.s,
-                 "look for 'NVRM' in the kernel log, and at how long nvidia-smi takes; reboot, and "
-                 "replace the node if it comes back");
+                 "look for 'NVRM' in the kernel log, and check how long nvidia-smi takes; reboot, and replace the "
+                 "node if the fault returns");
     } else if (err->code == GP_ETIMEOUT && a->has_result) {
-        str_addf(&s, "%s had not come to rest %s after %s began", name, took, what);
+        str_addf(&s, "%s still had work %s after %s began", name, took, what);
         said_put(&said, VERDICT_FAIL, "gpu_hang", s.s,
                  "look for 'NVRM: Xid' in the kernel log; reset "
                  "the GPU or replace the node");
     } else if (err->code == GP_ETIMEOUT) {
-        str_addf(&s, "%s had not ended after %s and was killed", what, took);
+        str_addf(&s, "%s did not end within %s and was killed", what, took);
         said_put(&said, VERDICT_FAIL, "overrun", s.s, "");
     } else {
         str_addf(&s, "the worker of %s %s%s", what, text, info ? "" : " while it loaded the driver");
@@ -148,7 +148,7 @@ static void ask_send(struct suite_run *run, struct ask *a) {
     }
 }
 
-/* The GPU did not come to rest, or its driver gave an error: what comes after is lost. */
+/* The GPU still had work, or its driver returned an error: its later checks are lost. */
 static void ask_rested(struct ask *a) {
     const struct check_info *info = ask_info(a);
     a->waiting = false;
@@ -172,7 +172,7 @@ static void ask_message(struct suite_run *run, struct ask *a, const struct worke
         memcpy(&a->said, m->body.s, sizeof a->said);
         ask_rested(a);
     } else {
-        gp_fail(&err, GP_EPROTO, "the worker sent what was not asked for");
+        gp_fail(&err, GP_EPROTO, "the worker sent an unexpected message");
         ask_failed(run, a, &err);
     }
 }
@@ -193,7 +193,7 @@ static void ask_read(struct suite_run *run, struct ask *a) {
     }
 }
 
-/* --- many questions at once --- */
+/* --- many requests at once --- */
 
 /* Sends all and waits for all: the barrier between checks. */
 static void ask_all(struct suite_run *run, struct ask *asks, size_t n) {
@@ -226,12 +226,12 @@ static void ask_all(struct suite_run *run, struct ask *asks, size_t n) {
 static void load_done(struct run_place *p, const struct ask *a) {
     char was[32];
     str_put(was, sizeof was, p->said.id.pci);
-    if (p->lost) { /* what could not load keeps its reason; the host's other checks need no driver */
+    if (p->lost) { /* a failed load keeps its reason; the host's other checks need no driver */
         p->lost = p->gpu >= 0;
         p->loaded = true;
         return;
     }
-    if (a->has_result) { /* no worker could be made */
+    if (a->has_result) { /* the worker did not start */
         p->lost = true;
         said_put(&p->said, a->r.verdict, a->r.code, a->r.message, a->r.suggestion);
         return;
@@ -274,7 +274,7 @@ static void ask_prepare(struct suite_run *run, const struct pick *pick, struct r
     a->limit_ms = GP_MIN(budget_ms + LIMIT_SLACK_MS, clock_left_ms(run->hard_ms));
 }
 
-/* A place that is lost gives its reason at once; so does the host's for what needs the driver there. */
+/* A lost place answers with its reason at once; so does the host's for a check that needs the driver. */
 static bool place_answers(struct ask *a) {
     bool driver = check_table[a->check].level == CHECK_GPU && a->p->said.verdict != VERDICT_PASS;
     if (!a->p->lost && !driver) return true;
@@ -323,10 +323,10 @@ void place_ask_gpus(struct suite_run *run, const struct pick *pick, struct agent
     int ran = 0;
     agent_result_init(r, info);
     if (!run->gpus) {
-        agent_set(r, VERDICT_SKIPPED, "no_gpu", "there is no GPU to check");
+        agent_set(r, VERDICT_SKIPPED, "no_gpu", "this node has no GPU to check");
         return;
     }
-    load_places(run, 1, run->gpus); /* workers that were killed; their GPUs are looked at again */
+    load_places(run, 1, run->gpus); /* replaces killed workers and identifies their GPUs again */
     for (int g = 0; g < run->gpus; g++) ran += !run->places[g + 1].lost;
     if (info->together) ask_together(run, pick, asks);
     else ask_in_turn(run, pick, asks);
@@ -338,15 +338,14 @@ void place_ask_gpus(struct suite_run *run, const struct pick *pick, struct agent
     r->took_ms = clock_ms() - began;
     agent_metric(r, "gpus", ran);
     if (run->gpus < run->ctx.gpus_expected)
-        agent_set(r, VERDICT_FAIL, "gpu_missing", "only %d of %d GPUs are here to be checked", run->gpus,
+        agent_set(r, VERDICT_FAIL, "gpu_missing", "found only %d of %d GPUs to check", run->gpus,
                   run->ctx.gpus_expected);
     for (int g = 0; g < run->gpus; g++) agent_result_clear(&each[g]);
 }
 
 /* --- the end --- */
 
-/* One that SIGKILL does not end is held by a driver, and a node that holds one is not good, whatever its
- * checks said. */
+/* A driver holds a worker that SIGKILL does not end; such a node fails, whatever its checks reported. */
 void places_end(struct suite_run *run, struct str *ret_left) {
     struct worker workers[RUN_MAX_GPUS + 1];
     for (size_t i = 0; i < GP_ARRAY_LEN(workers); i++) workers[i] = run->places[i].worker;

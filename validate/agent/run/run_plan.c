@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `run` is asked for: its options, and the checks that they choose. Starts nothing. */
+/* Options of `run`, and the checks that they select. Starts nothing. One thread. */
 #include "base/gp_base.h"
 
 #include "suite_run.h"
@@ -13,7 +13,7 @@ static int64_t wall_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Can this program do it, and does it apply here? What cannot apply is not said to be left out. */
+/* Whether this program has the check and it applies here. Others are not reported as left out. */
 static bool applies(const struct suite_run *run, const struct check_info *c) {
     bool gpus = run->ctx.gpus_expected > 0 || agent_dev_nvidia_count() > 0;
     if (c->level == CHECK_GANG || !agent_check_ops(c->id)) return false;
@@ -26,7 +26,7 @@ static void add(struct suite_run *run, const struct check_info *info) {
         run->picks[run->n_picks++] = (struct pick){.info = info, .core = info->core, .required = info->required};
 }
 
-/* With --checks: those, in that order, whatever they take. */
+/* With --checks: those, in that order, whatever their time. */
 static int take_named(struct suite_run *run, const char *ids, struct gp_error *err) {
     struct check_list list = {.n = 0};
     GP_AUTO_STRV struct strv names = {0};
@@ -35,7 +35,7 @@ static int take_named(struct suite_run *run, const char *ids, struct gp_error *e
     strv_split(&names, ids, ",");
     for (size_t i = 0; i < names.n; i++) {
         const struct check_info *c = check_find(names.v[i]);
-        /* with several GPUs a node is a gang by itself; pairs of nodes it has not */
+        /* a node with several GPUs is a gang by itself, but has no pairs of nodes */
         struct str *to = c && c->level == CHECK_GANG && !(c->needs & NEED_PEERS) ? &gang : &node;
         str_addf(to, "%s%s", to->len ? "," : "", names.v[i]);
     }

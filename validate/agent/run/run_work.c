@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside a worker of `run`: loads once, then runs each check that it is asked for, and says after each
- * whether its GPU came to rest. One thread; the parent watches and kills. */
+/* A worker of `run`: loads once, then runs each requested check, and reports after each whether its GPU is idle. One
+ * thread; the parent watches and kills. */
 #include "base/gp_base.h"
 
 #include "suite_run.h"
@@ -9,11 +9,11 @@
 
 #include <unistd.h>
 
-#define REST_MS 2000 /* what a check left queued on the GPU ends in less */
+#define REST_MS 2000 /* a check's queued work ends earlier */
 
 static void said_from_error(struct run_said *said, const struct gp_error *err) {
     struct agent_result r;
-    agent_result_init(&r, &check_table[0]); /* only for its words */
+    agent_result_init(&r, &check_table[0]); /* only for its message */
     if (agent_kind.device_failed) agent_kind.device_failed(&r, err);
     else agent_set_error(&r, VERDICT_FAIL, "no_device", err);
     said->verdict = r.verdict;
@@ -23,7 +23,7 @@ static void said_from_error(struct run_said *said, const struct gp_error *err) {
     agent_result_clear(&r);
 }
 
-/* A GPU that cannot be used because another process has it: which one. */
+/* Names the process that holds an unusable GPU. */
 static void add_holders(const struct check_ctx *c, struct run_said *said) {
     GP_AUTO_STR struct str who = {.max = 200};
     if (!agent_kind.holders || (!str_eq(said->code, "cuda_46") && !str_eq(said->code, "cuda_2"))) return;
@@ -36,7 +36,7 @@ static void load(struct check_ctx *c, struct run_said *said) {
     struct gp_error err = {0};
     int64_t began = clock_ms();
     if (c->gpu < 0) {
-        if (agent_kind.start) agent_kind.start(&err); /* gpu.presence says what is wrong with it */
+        if (agent_kind.start) agent_kind.start(&err); /* gpu.presence reports its fault */
     } else if (agent_kind.device->open(c->gpu, &c->dev, &err)) {
         c->dev = NULL;
         said_from_error(said, &err);
@@ -49,7 +49,7 @@ static void load(struct check_ctx *c, struct run_said *said) {
     said->load_ms = clock_ms() - began;
 }
 
-/* What the checks to come need of libraries, so that none of it counts as their time. */
+/* Loads the libraries of the checks to come, so that loading does not count as their time. */
 static void load_checks(const struct suite_run *run, struct check_ctx *c, struct run_said *said) {
     int64_t began = clock_ms();
     for (size_t i = 0; c->dev && i < run->n_picks; i++) {
@@ -75,7 +75,7 @@ static void run_check(struct check_ctx *c, const struct check_info *info, struct
     if (c->dev && agent_kind.after) agent_kind.after(c, r);
 }
 
-/* What a check left behind ends here, not in the next one's figures. */
+/* Waits for a check's queued work, so that it does not change the next one's figures. */
 static void rest(struct check_ctx *c, struct run_said *said) {
     struct gp_error err = {0};
     if (c->dev && agent_kind.device->sync(c->dev, clock_deadline(REST_MS), &err)) said_from_error(said, &err);
@@ -88,7 +88,7 @@ void run_worker(void *arg, int in, int out) {
     struct run_request q;
     while (read(in, &q, sizeof q) == (ssize_t)sizeof q) {
         struct run_said said;
-        memset(&said, 0, sizeof said); /* goes through a pipe, padding and all */
+        memset(&said, 0, sizeof said); /* sent through a pipe with its padding */
         if (q.check == REQUEST_LOAD) {
             load(&c, &said);
             load_checks(run, &c, &said);

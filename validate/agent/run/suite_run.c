@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `run`: the node checks. Hello, load, then one check after another in worker processes that are
- * watched, until the first certain failure; then what was not run, and the end. */
+ * watched, until the first certain failure; then the checks that were not run, and the end. One thread. */
 #include "base/gp_base.h"
 
 #include "suite_run.h"
@@ -10,9 +10,9 @@
 
 #include <unistd.h>
 
-#define SLACK_MS 15000 /* stated seconds choose, they do not condemn a busy machine */
+#define SLACK_MS 15000 /* the stated seconds select checks; exceeding them does not fail a busy machine */
 
-/* The driver is loaded by all GPUs' workers at once, before the clock starts. */
+/* All GPUs' workers load the driver at once, before the time begins. */
 static void load(struct suite_run *run) {
     bool host = false, gpus = false;
     for (size_t i = 0; i < run->n_picks; i++) {
@@ -38,7 +38,7 @@ static void load(struct suite_run *run) {
     emit_loaded(&run->emit, list, gpus ? (size_t)run->gpus : 0);
 }
 
-/* A failure that nothing of the caller's could take back. */
+/* A failure that the caller's floors cannot change. */
 static bool is_certain(const struct suite_run *run, const struct agent_result *r) {
     if (r->faults == VERDICT_FAIL || (r->verdict == VERDICT_FAIL && r->by_limits != VERDICT_FAIL)) return true;
     for (size_t i = 0; i < run->own_floors.n; i++)
@@ -46,7 +46,7 @@ static bool is_certain(const struct suite_run *run, const struct agent_result *r
     return r->by_limits == VERDICT_FAIL;
 }
 
-/* What this check may use: its share, less where earlier ones took longer than they should. */
+/* The check's time: its share, less if earlier ones took longer than stated. */
 static struct pick in_time(const struct suite_run *run, size_t at) {
     struct pick p = run->picks[at];
     int64_t stated_ms = (int64_t)p.info->seconds * 1000;
@@ -75,9 +75,7 @@ static void run_checks(struct suite_run *run) {
             continue;
         }
         if (clock_left_ms(run->hard_ms) < (int64_t)info->seconds * 1000) {
-            not_run(run, info, "no_time",
-                    "--time had passed: the checks before it took longer than they "
-                    "take on a sound node");
+            not_run(run, info, "no_time", "--time was over: the earlier checks took longer than on a sound node");
             continue;
         }
         emit_start(&run->emit, info);
@@ -86,7 +84,7 @@ static void run_checks(struct suite_run *run) {
         else place_ask_host(run, &p, &r);
         emit_result(&run->emit, &r);
         run->failed = run->failed || is_certain(run, &r);
-        if (!run->all && run->failed) failed = xasprintf("%s failed before (--all runs the rest too)", info->id);
+        if (!run->all && run->failed) failed = xasprintf("%s failed before (use --all to run the rest)", info->id);
         agent_result_clear(&r);
     }
 }
@@ -96,16 +94,16 @@ static void say_left_out(struct suite_run *run) {
     duration_format(have, sizeof have, run->time_ms);
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
         const struct pick *p = &run->picks[i];
-        GP_AUTO_FREE char *why = xasprintf("takes %d s, which --time %s does not leave", p->info->seconds, have);
-        /* the core counts; what else the time leaves out is only said */
+        GP_AUTO_FREE char *why = xasprintf("takes %d s, more than the rest of --time %s", p->info->seconds, have);
+        /* a core check counts; another one left out is only reported */
         struct check_info unasked = *p->info;
         unasked.required = p->core;
         if (!p->taken) not_run(run, &unasked, "left_out", why);
     }
 }
 
-/* What is about all GPUs together, when nobody said which checks: what the time allows, in the table's order.
- * Without a controller it is not required, so what does not fit is only said. */
+/* Gang checks without --checks: those that fit the time, in the table's order. Without a controller none is
+ * required, so others are only reported. */
 static void run_gang(struct suite_run *run, struct str *why) {
     struct gang_local gang = {.gpus = run->gpus, .unjudged = run->unjudged};
     int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
@@ -113,10 +111,10 @@ static void run_gang(struct suite_run *run, struct str *why) {
     if (run->emit.broken || (alone && !run->named)) return;
     for (size_t i = 0; i < run->gang.n; i++) {
         const struct check_info *c = &check_table[run->gang.items[i]];
-        if (alone) not_run(run, c, "one_gpu", "this node has no two GPUs");
+        if (alone) not_run(run, c, "one_gpu", "this node has fewer than two GPUs");
         else if (!agent_check_ops(c->id)) not_run(run, c, "no_code", "this agent has no code for it");
         else if (run->failed && !run->all)
-            not_run(run, c, "stopped", "a check failed before (--all runs the rest too)");
+            not_run(run, c, "stopped", "a check failed before (use --all to run the rest)");
         else gang.checks.items[gang.checks.n++] = run->gang.items[i];
     }
     for (int i = 0; check_table[i].id && !run->named; i++) {
@@ -131,7 +129,7 @@ static void run_gang(struct suite_run *run, struct str *why) {
         struct check_info unasked = *c;
         unasked.required = false;
         not_run(run, &unasked, failed ? "stopped" : "left_out",
-                failed ? "a check failed before (--all runs the rest too)" : "it takes longer than --time leaves");
+                failed ? "a check failed before (use --all to run the rest)" : "it takes more than the rest of --time");
     }
     gang.deadline_ms = GP_MAX(run->hard_ms, clock_deadline(run->time_ms)) + RUN_LOAD_MS; /* its loading's limit */
     if (gang.checks.n) gang_run_local(&gang, &run->emit, why);
@@ -153,7 +151,7 @@ static int run_all(struct suite_run *run) {
     }
     run->emit.worst = VERDICT_FAIL;
     GP_AUTO_FREE char *why =
-        xasprintf("driver hang: SIGKILL did not end %s: it is still on the node; replace the node", left.s);
+        xasprintf("driver hang: SIGKILL did not end %s, which still runs; replace the node", left.s);
     return emit_end(&run->emit, why);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A build tool, never shipped: compiles the kernels with NVRTC, for toolkits that have no nvcc (Python's
  * nvidia-cuda-nvrtc-cu12).
- *   nvrtc LIBRARY archs                       prints the architectures that it knows: 50 52 ...
+ *   nvrtc LIBRARY archs                       prints its architectures: 50 52 ...
  *   nvrtc LIBRARY sm_90 SOURCE OUT            a cubin
- *   nvrtc LIBRARY compute_120 SOURCE OUT      PTX, with the zero byte that the driver wants
- * The two C headers that the kernels read are given here: NVRTC has none. */
+ *   nvrtc LIBRARY compute_120 SOURCE OUT      PTX, with the zero byte that the driver needs
+ * Contains the two C headers that the kernels include, because NVRTC has none. */
 #include "base/gp_base.h"
 
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ static int load(const char *path) {
 
 static int archs(void) {
     int n = 0, all[128];
-    if (supported_count(&n) || n > 128 || supported(all)) return fail("archs", "the library does not say");
+    if (supported_count(&n) || n > 128 || supported(all)) return fail("archs", "the library does not report them");
     for (int i = 0; i < n; i++) printf("%d ", all[i]);
     return 0;
 }
@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", argv[2]);
     void *program = NULL;
     size_t n = 0;
-    if (create(&program, text, "kernels", 2, headers, names)) return fail(argv[3], "no program can be made of it");
+    if (create(&program, text, "kernels", 2, headers, names)) return fail(argv[3], "cannot create a program from it");
     int r = compile(program, 4, options);
     if (r) {
         char *log = log_size(program, &n) ? NULL : calloc(n + 1, 1);

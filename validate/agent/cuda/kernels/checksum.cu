@@ -41,8 +41,7 @@ KERNEL(gp_tile_sums, const ku64 *partial, ki64 cols, int tile, ku64 *sums) {
     }
 }
 
-/* Counts what is no finite number: type KNOWN_F32, KNOWN_F16 or KNOWN_BF16. counts: {looked at, not
- * finite, not zero}. */
+/* Counts numbers that are not finite: type KNOWN_F32, KNOWN_F16 or KNOWN_BF16. counts: {read, not finite, not zero}. */
 KERNEL(gp_count_numbers, const void *c, ki64 count, int type, ku64 *counts) {
     int m = known_mantissa(type), bits = 8 * known_bytes(type);
     unsigned top = ((1u << (bits - 1 - m)) - 1) << m;
@@ -61,8 +60,8 @@ KERNEL(gp_count_numbers, const void *c, ki64 count, int type, ku64 *counts) {
 }
 
 /* Every thread computes one element of the known product on its SM's fp32 units, from operands in
- * memory (A: KNOWN_ROWS x depth, B: KNOWN_COLS x depth), and says which SM that was. Nothing is
- * compared here: a faulty SM may compare wrong too. */
+ * memory (A: KNOWN_ROWS x depth, B: KNOWN_COLS x depth), and records the SM. Nothing is compared here: a faulty SM
+ * may compare wrong too. */
 KERNEL(gp_sm_product, const float *a, const float *b, int depth, float *result, int *sm) {
     KITEMS (i) {
         const float *x = a + i % KNOWN_ROWS * depth, *y = b + i % KNOWN_COLS * depth;

@@ -23,13 +23,13 @@ KFUNC unsigned coll_float(int type, int negative, unsigned m, int e) {
     return (negative ? 1u << (width - 1) : 0) | ((unsigned)(top + e + bias) << fraction) | rest;
 }
 
-/* The element's total of sizes, the shares' common exponent, who begins, and whether signs are mixed. */
+/* The element's total of sizes, the shares' common exponent, the first rank, and whether signs are mixed. */
 KFUNC unsigned coll_value(int type, int kind, int rank, int ranks, ku64 seed, ki64 e) {
     ku64 h = coll_hash(seed, (ku64)e);
     if (type == COLL_I32) {
         unsigned sum = (unsigned)(h >> 32), mine = (unsigned)(coll_hash(h, (ku64)rank) >> 32);
         if (kind == COLL_SUM) return sum;
-        if (rank) return mine; /* rank 0's share is what makes the sum right */
+        if (rank) return mine; /* rank 0's share completes the sum */
         for (int r = 1; r < ranks; r++) sum -= (unsigned)(coll_hash(h, (ku64)r) >> 32);
         return sum;
     }
@@ -40,7 +40,7 @@ KFUNC unsigned coll_value(int type, int kind, int rank, int ranks, ku64 seed, ki
     int mixed = (int)(h >> 41 & 1);
     unsigned each = total / (unsigned)ranks, rest = total % (unsigned)ranks;
     if (kind == COLL_SUM) {
-        /* with mixed signs neighbours cancel: what is left is the odd one of each kind */
+        /* with mixed signs neighbours cancel: the odd one of each kind remains */
         unsigned left = (ranks & 1 ? each : 0) + (rest & 1);
         return coll_float(type, all_negative, mixed ? left : total, exponent);
     }
@@ -70,7 +70,7 @@ KERNEL(gp_coll_fill, void *buf, ki64 count, int type, int kind, int rank, int ra
         }
 }
 
-/* found[i]: what item i saw. */
+/* found[i]: item i's findings. */
 KERNEL(gp_coll_verify, const void *buf, ki64 count, int type, int kind, int rank, int ranks, ku64 seed, ki64 first,
        struct coll_found *found) {
     KITEMS (i) {

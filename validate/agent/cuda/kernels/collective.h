@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What collective.cu and its callers share. Plain C and CUDA C.
+/* Shared by collective.cu and its callers. Plain C and CUDA C.
  *
  * Sums. For every element the final sum is chosen first, then each rank's share of it: shares are whole
  * numbers times one power of two, and their sizes add up to at most 2^p (p: the bits of the type's

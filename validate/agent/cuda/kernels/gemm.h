@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gemm_mma.cu and its callers share. Plain C and CUDA C. */
+/* Shared by gemm_mma.cu and its callers. Plain C and CUDA C. */
 #ifndef GP_KERNEL_GEMM_H
 #define GP_KERNEL_GEMM_H
 

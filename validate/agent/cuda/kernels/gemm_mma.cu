@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products on tensor cores with our own code: what multiplies where there is no cuBLASLt, and what
- * names the multiprocessor of each tile. C (m x cols) = A (m x k) times B' (cols x k), rows of A and B
- * k_bytes long (a multiple of 16; addresses too). One block of 256 threads for each tile of 128 x 128:
- * 8 warps, each 64 x 32; 64 bytes of k at a time through shared memory, the next ones loaded meanwhile.
- * Before it, gp_gemm_pack brings operands into that form. */
+/* Matrix products on tensor cores by our own code: used without cuBLASLt, and to name the multiprocessor of each
+ * tile. C (m x cols) = A (m x k) times B' (cols x k), rows of A and B k_bytes long (a multiple of 16; addresses
+ * too). One block of 256 threads for each tile of 128 x 128: 8 warps, each 64 x 32; 64 bytes of k at a time through
+ * shared memory, the next ones loaded meanwhile. Before it, gp_gemm_pack brings operands into that form. */
 #include "gemm.h"
 #include "kmma.h"
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operands of known-answer products, the same in kernels and on the host: small integers, exact in
  * every type, in a product whose every partial sum is exact in fp32 whatever the order. A's row i is
- * that of i modulo KNOWN_ROWS, B's column j that of j modulo KNOWN_COLS, so that the whole answer is a
- * table of KNOWN_ROWS x KNOWN_COLS integers; both are odd primes, so no two tiles are alike.
- * Plain C and CUDA C. */
+ * that of i modulo KNOWN_ROWS, B's column j that of j modulo KNOWN_COLS, so that the whole answer is a table of
+ * KNOWN_ROWS x KNOWN_COLS integers; both are odd primes, so no two tiles are equal. Plain C and CUDA C. */
 #ifndef GP_KERNEL_KNOWN_H
 #define GP_KERNEL_KNOWN_H
 
@@ -11,7 +10,7 @@
 
 enum { KNOWN_ROWS = 61, KNOWN_COLS = 67 };
 
-/* Element types by what memory holds; the numbers are those of enum gemm_type. */
+/* Element types in memory; the numbers are those of enum gemm_type. */
 enum known_type { KNOWN_F32 = 0, KNOWN_TF32, KNOWN_F16, KNOWN_BF16, KNOWN_E4M3 };
 
 /* Magnitudes: at even depth A's are at most `big` and B's at most `small`, at odd depth the other way
@@ -69,7 +68,7 @@ KFUNC void known_store(void *to, ki64 at, int type, unsigned bits) {
     else ((unsigned *)to)[at] = bits;
 }
 
-/* An fp32 result's bits as they are compared: -0 counts as 0, everything else as it is, NaN included. */
+/* An fp32 result's bits for comparison: -0 counts as 0; all other bits, NaN included, stay unchanged. */
 KFUNC unsigned known_bits(unsigned bits) { return bits == 0x80000000u ? 0 : bits; }
 
 /* The weight of a tile's element in its checksum: odd, so that no change of one element is lost. */

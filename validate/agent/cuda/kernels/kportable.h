@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One kernel source for nvcc and for gcc. On the CPU a caller (the stand-in driver of the tests) steps a
- * kernel through its launch, so the index arithmetic is the one that runs on a GPU. Two forms:
+ * kernel through its launch, so the index arithmetic is the same as on a GPU. Two forms:
  *
  *   KERNEL(name, args...) { KITEMS(i) ... }     n independent items; stepped thread by thread. No shared
  *                                               memory, no syncs.
@@ -13,10 +13,10 @@
  *       KWARP_SUM(sum);                         all lanes of a warp get the sum of K(sum)
  *   }
  *
- * Rules of the second form: what is per thread and lives from one KTHREADS to another is KLOCAL or
- * KLOCALS, read and written as K(name); everything outside KTHREADS must be the same for all threads of a
- * block (loop bounds, pointers); KSYNC and the KWARP_ helpers stand outside KTHREADS; inside it
- * `continue` ends a thread's phase, `break` and `return` are not allowed. A warp helper wants full warps. */
+ * Rules of the second form: values of a thread that live from one KTHREADS to another are KLOCAL or KLOCALS, read
+ * and written as K(name); everything outside KTHREADS must be the same for all threads of a block (loop bounds,
+ * pointers); KSYNC and the KWARP_ helpers stand outside KTHREADS; inside it `continue` ends a thread's phase,
+ * `break` and `return` are not allowed. A warp helper needs full warps. */
 #ifndef GP_KPORTABLE_H
 #define GP_KPORTABLE_H
 
@@ -48,7 +48,7 @@ typedef long long ki64;
 #define KATOMIC_OR(p, v) atomicOr(p, v)
 #define KATOMIC_XOR(p, v) atomicXor(p, v)
 KFUNC int k_done(int tid) {
-    (void)tid; /* not every phase asks which thread it is */
+    (void)tid; /* not every phase uses tid */
     return 0;
 }
 KFUNC int k_smid(void) {
@@ -65,7 +65,7 @@ KFUNC int k_smid(void) {
         }                                                              \
     } while (0)
 
-#else /* gcc: the stepping caller says where it is */
+#else /* gcc: the stepping caller sets the position */
 
 struct kstep {
     unsigned block, thread, block_dim, grid_dim, sm;
@@ -74,7 +74,7 @@ extern struct kstep kstep; /* one thread steps */
 
 enum { KTHREADS_MAX = 1024 };
 
-typedef struct { /* as nvcc has it: 16 bytes moved at once */
+typedef struct { /* as in nvcc: 16 bytes moved at once */
     unsigned x, y, z, w;
 } __attribute__((aligned(16), may_alias)) uint4;
 
@@ -91,7 +91,7 @@ typedef struct { /* as nvcc has it: 16 bytes moved at once */
 #define KBLOCK_THREADS ((int)kstep.block_dim)
 #define KTHREADS for (int tid = 0; tid < KBLOCK_THREADS && (kstep.thread = (unsigned)tid, 1); tid++)
 #define KSYNC ((void)0)
-/* Shared memory and registers hold anything at first: poisoned for every block. */
+/* Shared memory and registers are undefined at first: poisoned for every block. */
 #define KSHARED(T, name, len)        \
     static _Alignas(16) T name[len]; \
     k_poison(name, sizeof name)

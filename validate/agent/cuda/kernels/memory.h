@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory.cu, stream.cu and its callers share. Plain C and CUDA C. */
+/* Shared by memory.cu, stream.cu and their callers. Plain C and CUDA C. */
 #ifndef GP_KERNEL_MEMORY_H
 #define GP_KERNEL_MEMORY_H
 
 #include "kportable.h"
 
-/* What a word holds; `flip` (0 or all ones) is added to each by exclusive or. */
+/* The value of a word; `flip` (0 or all ones) is added to each by exclusive or. */
 enum mem_pattern {
     MEM_ADDRESS, /* its own device address: finds stuck and crossed address lines */
     MEM_RANDOM,  /* a hash of its index and the seed */
@@ -17,7 +17,7 @@ enum mem_pattern {
 
 enum { MEM_LOG_MAX = 32 };
 
-/* What a thread moves at once. */
+/* The data that a thread moves at once. */
 struct KALIGNED(16) mem_pair {
     unsigned long long v[2];
 };

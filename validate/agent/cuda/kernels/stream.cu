@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory rate: copy and read as STREAM does, 16 bytes a load, four loads of a thread under way at once.
- * A thread's loads lie one block's width apart, so that a block moves one piece of 4 * block * 16 bytes;
- * blocks take pieces grid by grid. Also compiled by gcc for the tests. */
+/* Memory rate: copy and read as in STREAM, 16 bytes a load, four loads of a thread in flight. A thread's loads are
+ * one block's width apart, so that a block moves one piece of 4 * block * 16 bytes; blocks take pieces grid by grid.
+ * Also compiled by gcc for the tests. */
 #include "kportable.h"
 #include "memory.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What train.ddp launches in fp32 (host_kernels.c has the same in plain C): one item per row, column or
- * element, every sum in the host's order, no atomics, so that the bits are the host's. For the small
- * model that is compared bit for bit; what is meant to be fast lies in train_mixed.cu. */
+/* Kernels of train.ddp in fp32 (host_kernels.c has the same in plain C): one item per row, column or
+ * element, every sum in the host's order, no atomics, so that the bits are the host's. For the small model that is
+ * compared bit for bit; the fast kernels are in train_mixed.cu. */
 #include "kportable.h"
 
 #define NUM_FUNC KFUNC

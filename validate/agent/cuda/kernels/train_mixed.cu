@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What train.ddp launches in bf16 and fp16 beside matrix products: activations are 16-bit patterns
+/* Kernels of train.ddp in bf16 and fp16 beside matrix products: activations are 16-bit patterns
  * (bf != 0: bf16, else fp16), everything is computed and summed in fp32, the residual stream stays fp32.
  * One pass over memory per kernel, 16 bytes of 16-bit values per thread. No atomics; each sum has one
  * order (host_mixed.c has the same): a row's by 128 lanes, each over its own groups of eight, then a
  * warp by halves, then warp by warp; a column's by chunks of rows, then chunk by chunk. Widths are
  * multiples of eight.
- * Kernels that say "blocks" do one row per block, with 128 threads in each. */
+ * Kernels with "blocks" in their comment do one row per block, with 128 threads in each. */
 #include "kportable.h"
 
 #define NUM_FUNC KFUNC
@@ -231,7 +231,7 @@ KERNEL(mx_qkv_split, void *out, const void *in, const float *bias, ki64 rows, ki
     }
 }
 
-/* items: rows * 3 * dim / 8 of the output [row][q, k, v][head][dh]: the way back, without the bias. */
+/* items: rows * 3 * dim / 8 of the output [row][q, k, v][head][dh]: the backward pass, without the bias. */
 KERNEL(mx_qkv_merge, struct mx_half8 *out, const struct mx_half8 *in, ki64 rows, ki64 ctx, ki64 heads, ki64 dh) {
     KITEMS (i) {
         ki64 g = dh / 8, width = 3 * heads * g, j = i % g, h = i / g % heads, which = i / (g * heads) % 3;
