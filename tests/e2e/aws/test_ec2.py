@@ -195,7 +195,7 @@ def test_a_launch_of_unknown_outcome(cloud, machine, spec, proxies):
     (5, [("GetCallerIdentity", "error", {"status": 403, "code": "InvalidClientTokenId"})], ["AWS_PROFILE"]),
     (None, [("DescribeInstances", "status", {"status": 500, "body": b"<!doctype html><h1>oops</h1>"})],
      ["HTTP 500", "DescribeInstances"]),
-    (None, [("DescribeInstances", "cut_xml", {})], ["DescribeInstances", "no XML"]),
+    (None, [("DescribeInstances", "cut_xml", {})], ["DescribeInstances", "not XML"]),
     (None, [("DescribeSecurityGroups", "error", {"status": 503, "code": "RequestLimitExceeded"})],
      ["RequestLimitExceeded"]),
 ])
