@@ -103,6 +103,7 @@ static void begin(struct world *w) {
     run_nodes_alloc(w->run, 1);
     w->n = &w->run->nodes[0];
     struct resource *r = &w->n->res;
+    resource_clear(r);
     resource_init(r, RES_INSTANCE, "aws");
     resource_set(&r->id, "i-0");
     resource_set(&r->owner, "me");
