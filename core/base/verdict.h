@@ -11,7 +11,7 @@ enum verdict { VERDICT_PASS, VERDICT_DEGRADED, VERDICT_SKIPPED, VERDICT_ERROR, V
 const char *verdict_name(enum verdict v); /* "pass", "degraded", "skipped", "error", "fail" */
 bool verdict_parse(const char *name, enum verdict *ret);
 
-/* Exit codes for schedulers: 0 pass, 1 degraded, 2 fail, 3 could not tell. A
+/* Exit codes for schedulers: 0 pass, 1 degraded, 2 fail, 3 unknown. A
  * required check that did not run (error, skipped) is 3, never 0. */
 enum node_check { NODE_CHECK_PASS, NODE_CHECK_DEGRADED, NODE_CHECK_FAIL, NODE_CHECK_UNKNOWN };
 enum node_check verdict_node_check(enum verdict v);

@@ -121,7 +121,7 @@ static int write_prometheus(const struct report *r, const struct report_style *s
         void (*one)(struct str *out, const struct source *s);
     } families[] = {
         {"gpuprov_check_status",
-         "Verdict: 0 pass, 1 degraded, 2 fail, 3 could not tell (also a required check that was skipped), "
+         "Verdict: 0 pass, 1 degraded, 2 fail, 3 unknown (also a required check that was skipped), "
          "4 skipped.",
          status},
         {"gpuprov_check_value", "A figure of a check, in the unit that its label names.", value},

@@ -24,7 +24,7 @@ static const char help_text[] =
     "  gpuprov-agent checks           list the checks of this program\n"
     "  gpuprov-agent version\n"
     "\n"
-    "Exit status of run: 0 pass, 1 degraded, 2 fail, 3 could not tell (a required check did not run, wrong\n"
+    "Exit status of run: 0 pass, 1 degraded, 2 fail, 3 unknown (a required check did not run, wrong\n"
     "usage). GPUPROV_LIBRARY_PATH adds folders to search for libraries. As root it reads the kernel log too.\n"
     "\n"
     "  gpuprov-agent train [--gpu 0] [--time 8s] [--precision bf16|fp16] [--json]\n"

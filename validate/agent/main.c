@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's command line: verbs, options, check lists. Exit codes of node checks: 0 pass, 1 degraded, 2 fail, 3
- * could not tell (also wrong usage). One thread. */
+ * unknown (also wrong usage). One thread. */
 #include "base/gp_base.h"
 
 #include "verbs.h"

@@ -169,7 +169,7 @@ int emit_end(struct emit *e, const char *reason) {
     if (e->ran == 0 && reason[0] == '\0') reason = "no check ran";
     GP_AUTO_STR struct str s = {0};
     if (e->text) {
-        str_addf(&s, "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu could not tell, %zu not run%s%s\n",
+        str_addf(&s, "%s: %zu check%s ran in %.1f s, %zu failed, %zu degraded, %zu unknown, %zu not run%s%s\n",
                  verdict_name(v), e->ran, e->ran == 1 ? "" : "s", (double)(clock_ms() - e->began_ms) / 1000, e->failed,
                  e->degraded, e->errors, e->skipped, reason[0] != '\0' ? "; " : "", reason);
     } else {

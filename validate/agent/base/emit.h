@@ -30,7 +30,7 @@ void emit_loaded(struct emit *e, const struct emit_gpu *gpus, size_t n);
 void emit_start(struct emit *e, const struct check_info *check);
 void emit_result(struct emit *e, const struct agent_result *r);
 void emit_line(struct emit *e, const char *line, size_t n); /* ends with '\n' already */
-/* Writes the end line; returns the exit code of node checks: 0 pass, 1 degraded, 2 fail, 3 could not tell. reason:
+/* Writes the end line; returns the exit code of node checks: 0 pass, 1 degraded, 2 fail, 3 unknown. reason:
  * "" or why it ended early (then never 0). */
 int emit_end(struct emit *e, const char *reason);
 

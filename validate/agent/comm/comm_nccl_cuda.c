@@ -90,7 +90,8 @@ static int look_around(struct comm *c, const char *what, struct gp_error *err) {
 
 static int too_late(struct comm *c, const char *what, struct gp_error *err) {
     bool arrived = !c->began || c->cu->event_query(c->before) == 0;
-    gp_fail(err, GP_ETIMEOUT, "%s did not end before its deadline%s", what, arrived ? "" : ": this GPU did not reach it");
+    gp_fail(err, GP_ETIMEOUT, "%s did not end before its deadline%s", what,
+            arrived ? "" : ": this GPU did not reach it");
     if (!arrived) comm_blame(err, world_rank(c));
     return -GP_ETIMEOUT;
 }

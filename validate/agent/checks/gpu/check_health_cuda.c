@@ -28,7 +28,7 @@ static void judge_recovery(const struct nvml_counters *n, struct agent_result *r
                      "the GPU fell off the bus");
     if (n->recovery > 0)
         health_blame(r, VERDICT_FAIL, "recovery_action", nvml_recovery_advice(n->recovery),
-                     "the driver requests to %s (recovery action %lld)", nvml_recovery_name(n->recovery),
+                     "the driver requires this recovery action: %s (%lld)", nvml_recovery_name(n->recovery),
                      (long long)n->recovery);
     if (n->reset_required)
         health_blame(r, VERDICT_FAIL, "reset_required", nvml_recovery_advice(1), "the GPU needs a reset");

@@ -414,7 +414,8 @@ void health_after(struct check_ctx *c, struct agent_result *r) {
     xids(&m);
     if (health.before.recovery >= 0 && now.recovery > 0 && now.recovery != health.before.recovery) {
         health_blame(r, VERDICT_FAIL, "recovery_action", nvml_recovery_advice(now.recovery),
-                     "since %s ran the driver requests to %s", m.check, nvml_recovery_name(now.recovery));
+                     "since %s ran the driver requires this recovery action: %s", m.check,
+                     nvml_recovery_name(now.recovery));
     }
     moved_ecc(&m, &health.before, &now);
     moved_pages(&m, &health.before, &now);
