@@ -121,9 +121,10 @@ static int make_ready(struct run *run, struct up_result *ret, struct gp_error *e
     return r;
 }
 
-/* Reports the existing nodes after a failure or Ctrl-C. */
+/* Reports the existing nodes after a failure or Ctrl-C. Machines without a stack are not ours to destroy. */
 static void say_what_is_there(struct run *run) {
     int there = 0;
+    if (run->e->opts.scratch) return;
     for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists;
     if (there > 0)
         run_event(run, -1, NODE_FAILED, EVENT_WARN, "",

@@ -411,8 +411,9 @@ void look_gap_text(const struct look *gap, struct str *reason, const char **ret_
     for (size_t i = 0; n > REASON_MAX && i < REASON_MAX; i++) /* cut at the end of a clause, not inside a word */
         if ((gap->why.msg[i] == ':' || gap->why.msg[i] == ';') && gap->why.msg[i + 1] == ' ') keep = i;
     str_add_mem(reason, gap->why.msg, GP_MIN(keep, (size_t)REASON_MAX));
-    *ret_next = str_eq(gap->why.detail, LEFT_OUT) ? "repeat without --in, or add the place to it"
-                                                  : "fix this and repeat, or name the places to look at with --in";
+    *ret_next = str_eq(gap->why.detail, LEFT_OUT)
+                    ? "repeat without --in, or add the place to it"
+                    : "fix this and repeat; down, gc and status accept --in with the places to look at";
 }
 
 int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err) {
@@ -421,7 +422,7 @@ int look_gap_error(const struct coverage *looked, const char *what, struct gp_er
     const char *next = NULL;
     if (coverage_whole(looked)) return 0;
     if (gap == NULL)
-        return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name one that can be looked at, such as --in local",
+        return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name another place with --in, such as --in local",
                        what);
     coverage_text(looked, false, 6, &gaps);
     look_gap_text(gap, &reason, &next);

@@ -166,7 +166,9 @@ static int too_few(const struct choice *c, const struct spec *spec, const char *
     else if (c->unfit > 0) str_addf(&why, ", %d without the GPUs wanted", c->unfit);
     if (c->given_up > 0) str_addf(&why, ", %d released by this run", c->given_up);
     if (c->untrusted > 0)
-        str_addf(&why, ", %d with neither host_key nor known_hosts (give one, or --accept-new-host-key)", c->untrusted);
+        str_addf(&why,
+                 ", %d with neither host_key nor known_hosts (set one, or run 'gpuprov up --accept-new-host-key')",
+                 c->untrusted);
     int r = gp_fail(err, GP_ECAPACITY, "'%s' has %zu host%s, %zu free where %d %s needed%s", file, total,
                     total == 1 ? "" : "s", c->free.len, wanted, wanted == 1 ? "is" : "are", why.s);
     if (err != NULL) err->scope = GP_SCOPE_OFFER;

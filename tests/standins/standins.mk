@@ -40,9 +40,9 @@ $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12: te
 
 .PHONY: standins
 standins: $(STANDIN_LIBS)
-test-programs e2e e2e-only: standins
+test-programs unit e2e e2e-only: standins
 ifneq ($(CUDA_TOOLKITS),)
-test-programs e2e e2e-only: $(B)/agent/gpuprov-agent-cuda
+test-programs unit e2e e2e-only: $(B)/agent/gpuprov-agent-cuda
 endif
 
 # The device seam's suites link the CUDA agent's objects (without its main and its table of checks)

@@ -184,6 +184,7 @@ def test_a_host_that_fails_is_named(inside, fleet, tmp_path):
     finally:
         fleet.nodes[1].mend()
     assert "hosts/1" in done.err and "NOT READY" in done.out, done
+    assert "destroys" not in done.err + done.out  # there is no stack
 
 
 def test_hosts_files_that_do_not_do(gpuprov, tmp_path):
