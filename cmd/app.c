@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "model/tags.h"
 #include "ssh/ssh.h"
 #include "validate/validate.h"
 
@@ -158,8 +159,8 @@ int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, 
 int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err) {
     const char *slash = strchr(arg, '/');
     int64_t slot = -1;
-    if (slash != NULL && !str_to_i64(slash + 1, 0, 511, &slot))
-        return gp_fail(err, GP_EUSAGE, "'%s': the node number after '/' must be from 0 to 511", arg);
+    if (slash != NULL && !str_to_i64(slash + 1, 0, TAGS_SLOTS_MAX - 1, &slot))
+        return gp_fail(err, GP_EUSAGE, "'%s': the node number after '/' must be from 0 to %d", arg, TAGS_SLOTS_MAX - 1);
     GP_AUTO_FREE char *name = slash ? xstrndup(arg, (size_t)(slash - arg)) : xstrdup(arg);
     int r = app_stack_name(name, err);
     if (r != 0) return r;

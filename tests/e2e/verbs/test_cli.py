@@ -68,8 +68,9 @@ def test_unknown_verb(gpuprov):
     (["up", "a.yaml", "b.yaml"], "usage: gpuprov up SPEC"),
     (["down", "x", "--", "y"], "takes no arguments after '--'"),
     (["ssh", "x", "ls"], "put '--' before the command 'ls'"),
-    (["ssh", "x/abc"], "0 to 511"),
-    (["ssh", "x/9999"], "0 to 511"),
+    (["ssh", "x/abc"], "0 to 4095"),
+    (["ssh", "x/4096"], "0 to 4095"),
+    (["logs", "x/4095"], "there is no log of a stack 'x'"),  # the last node that a spec can have
     (["down", "Bad_Name"], "neither an existing spec file"),
     (["gc", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "nowhere"], "unknown provider 'nowhere'"),
