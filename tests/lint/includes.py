@@ -141,6 +141,8 @@ MAX_COLUMNS = 120
 COMMENT = r"//[^\n]*|/\*.*?\*/"
 TEXT = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 INCLUDE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(?:include|include_next|import)\b\s*(.*)")
+SPLIT = re.compile(r"\s*(?:#|%:|\?\?=)\s*\w*\\$")  # the directive's name goes on in the next line
+EMBED = re.compile(r"\s*(?:#|%:|\?\?=)\s*embed\b")
 NAME = re.compile(r'"([^"]+)"|<([^>]+)>')
 
 
@@ -204,11 +206,17 @@ class Tree:
                 if path not in GENERATED[generated]:
                     self.problem(path, line, f"only {GENERATED[generated][0]} may include {name}")
                 return
+            if not quoted and (name.startswith("/") or {".", ".."} & set(name.split("/"))):
+                self.problem(path, line, f"<{name}> is not a library's own name for its header")
+                return
             for library, places in LIBRARY.items():
-                if re.match(library, name) and not path.startswith(tuple(places)):
+                if re.search(f"(?:^|/){library}", name) and not path.startswith(tuple(places)):
                     self.problem(path, line, f"only {' '.join(places) or 'nobody'} may include <{name}>")
             if quoted:
                 self.problem(path, line, f'"{name}" is not in this tree')
+            return
+        if room_of(target)[1] is None:
+            self.problem(path, line, f"{target} is in no room")
             return
         if self.may(path, target):
             return
@@ -220,6 +228,8 @@ class Tree:
     def includes(self, path, text):
         first = None
         for i, line in enumerate(without_comments(text).splitlines(), 1):
+            if SPLIT.match(line) or EMBED.match(line):
+                self.problem(path, i, "a directive is in one line, and none is #embed")
             m = INCLUDE.match(line)
             if not m:
                 continue

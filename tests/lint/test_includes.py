@@ -133,6 +133,15 @@ PLANTS = [
     ("engine/open.h", "#include <dlfcn.h>", "only validate/agent/ may include <dlfcn.h>"),
     ("validate/agent/cuda/cuda_api.h", "#include <cuda_runtime.h>", "only nobody may include <cuda_runtime.h>"),
     ("validate/agent/comm/nccl_api.h", "#include <nccl.h>", "only nobody may include <nccl.h>"),
+    ("engine/multiarch.h", "#include <x86_64-linux-gnu/curl/curl.h>", "only providers/http may include"),
+    ("engine/absolute.h", "#include </usr/include/sqlite3.h>", "is not a library's own name"),
+    ("engine/dot.h", "#include <./sqlite3.h>", "is not a library's own name"),
+    ("engine/up_dot.h", "#include <../include/sqlite3.h>", "is not a library's own name"),
+    # ways around the form of an include
+    ("engine/embed.h", '#embed "providers/aws/aws_int.h"', "none is #embed"),
+    ("engine/halves.h", '#inc\\', "a directive is in one line"),
+    ("engine/bare_hash.h", '#\\', "a directive is in one line"),
+    ("engine/tests.h", '#include "tests/unit/rates.h"', "tests/unit/rates.h is in no room"),
     # calls, also in .inc and .cu
     ("engine/exits.c", "void f(void) { exit(1); }", "only main exits"),
     ("engine/exits.inc", "static void f(void) { _exit(1); }", "only main exits"),
@@ -176,6 +185,7 @@ class Includes(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         for path, names in SOUND.items():
             self.write(path, HEADER + "".join(f"#include {n}\n" for n in names))
+        self.write("tests/unit/rates.h", HEADER)
 
     def write(self, path, text):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
