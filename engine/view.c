@@ -11,8 +11,18 @@ static char *place_of(const struct resource *r) {
     return xasprintf("%s %s", r->provider, r->zone[0] ? r->zone : r->region);
 }
 
-static char *verdict_of(const struct run_node *n, const struct resource *r) {
-    if (!n->exists && r == NULL) return xstrdup(coverage_whole(&n->run->look.covered) ? "no machine" : "not known");
+/* Whether a launch of that node has no known outcome; slot -1: of any node. */
+static bool may_be_launched(const struct stack_view *v, int slot) {
+    for (size_t i = 0; i < v->unknown.list.len; i++) {
+        const struct intent *in = &v->unknown.list.items[i];
+        bool its = slot < 0 || (slot >= in->slot_first && slot < in->slot_first + in->slot_count);
+        if (in->kind == RES_INSTANCE && in->state == INTENT_OPEN && its) return true;
+    }
+    return false;
+}
+
+static char *verdict_of(const struct run_node *n, const struct resource *r, bool sure) {
+    if (!n->exists && r == NULL) return xstrdup(sure ? "no machine" : "not known");
     if (!n->exists)
         return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "", r->state_reason);
     switch (n->rec.phase) {
@@ -41,7 +51,8 @@ static enum node_phase phase_of_former(const struct resource *r) {
 
 static void add_node(const struct run *run, const struct run_node *n, struct stack_view *v) {
     const struct resource *r = n->exists ? &n->res : former(run, n->slot);
-    bool sure = coverage_whole(&run->look.covered); /* else it may have a machine in a place that was not looked at */
+    /* else it may have a machine: in a place that was not looked at, or by a launch without a known outcome */
+    bool sure = coverage_whole(&run->look.covered) && !may_be_launched(v, n->slot);
     const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
     struct node_view node = {
         .slot = n->slot,
@@ -56,7 +67,7 @@ static void add_node(const struct run *run, const struct run_node *n, struct sta
         .price_usd_per_h = r != NULL && (n->exists || r->billed) ? r->price_usd_per_h
                            : sure                                ? 0
                                                                  : -1,
-        .verdict = verdict_of(n, r),
+        .verdict = verdict_of(n, r, sure),
         .billed = r != NULL && r->billed,
     };
     vec_push(&v->nodes, node);
@@ -69,6 +80,7 @@ static const char *phase_of(const struct stack_view *v) {
         there += n->id[0] != '\0';
         ready += n->id[0] != '\0' && n->phase == NODE_READY;
     }
+    if (there == 0 && may_be_launched(v, -1)) return "not known";
     if (there == 0 && v->others.list.len > 0) return "empty";
     for (size_t i = 0; there == 0 && i < v->unreadable.list.len; i++)
         if (v->unreadable.list.items[i].billed) return "not known"; /* it may be one of its machines */
@@ -112,6 +124,9 @@ static void mark_remembered(const struct run *run, struct stack_view *v) {
 
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     stack_copy(&v->stack, &run->stack);
+    int r = run->stack.uid == NULL ? 0
+                                   : journal_intents(run->e->journal, run->stack.uid,
+                                                     1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown, err);
     int wanted = run->spec != NULL ? run->spec->nodes : 0;
     run_nodes_alloc(run, wanted); /* also the nodes that were never launched */
     for (int i = 0; i < run->n_nodes; i++)
@@ -127,7 +142,5 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     v->phase = xstrdup(phase_of(v));
     v->ends = xstrdup(ends_of(run));
     add_price(v);
-    if (run->stack.uid == NULL) return 0;
-    return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown,
-                           err);
+    return r;
 }

@@ -269,6 +269,10 @@ static void test_ctrl_c_with_an_unknown_outcome(void **state) {
     assert_int_equal(engine_up(f->e, f->spec, &res, &err), -GP_EUNKNOWN);
     assert_int_equal(gp_exit_code(err.code), 8);
     assert_int_equal(res.view.unknown.list.len, 1);
+    /* no machine is listed, but the launch may have created it: it is neither gone nor free */
+    assert_string_equal(res.view.phase, "not known");
+    assert_string_equal(res.view.nodes.items[0].verdict, "not known");
+    assert_true(res.view.nodes.items[0].price_usd_per_h < 0);
     up_result_clear(&res);
 }
 
