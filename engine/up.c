@@ -121,16 +121,16 @@ static int make_ready(struct run *run, struct up_result *ret, struct gp_error *e
     return r;
 }
 
-/* Reports the existing nodes after a failure or Ctrl-C. Machines without a stack are not ours to destroy. */
-static void say_what_is_there(struct run *run) {
+/* Reports the existing nodes after a failure or Ctrl-C. Machines without a stack are not ours to destroy; another `up`
+ * cannot do what the spec or the deadline forbids. */
+static void say_what_is_there(struct run *run, const struct gp_error *why) {
     int there = 0;
     if (run->e->opts.scratch) return;
     for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists;
     if (there > 0)
-        run_event(run, -1, NODE_FAILED, EVENT_WARN, "",
-                  "%d node%s of '%s' %s: 'gpuprov "
-                  "up' continues, 'gpuprov down %s' destroys %s",
-                  there, there == 1 ? "" : "s", run->stack.name, there == 1 ? "exists" : "exist", run->stack.name,
+        run_event(run, -1, NODE_FAILED, EVENT_WARN, "", "%d node%s of '%s' %s: %s'gpuprov down %s' destroys %s", there,
+                  there == 1 ? "" : "s", run->stack.name, there == 1 ? "exists" : "exist",
+                  why->code == GP_EUSAGE ? "" : "'gpuprov up' continues, ", run->stack.name,
                   there == 1 ? "it" : "them");
 }
 
@@ -142,7 +142,7 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
     if (r != 0 && gp_cancelled(&e->cancel)) r = interrupt_settle(run, r, err);
     if (r != 0) {
         run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
-        say_what_is_there(run);
+        say_what_is_there(run, err);
     }
     coverage_merge(&ret->looked, &run->look.covered);
     if (r == 0 && ret->nothing_to_do)

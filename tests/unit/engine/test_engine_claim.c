@@ -198,6 +198,23 @@ static void test_a_provider_that_does_not_open(void **state) {
     plan_clear(&plan);
 }
 
+static void note_text(void *ctx, const struct event *e) { str_addf(ctx, "%s\n", e->text); }
+
+/* Nodes of another spec: the next step is down, because `up` refuses again. */
+static void test_next_step_of_other_machines(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    GP_AUTO_STR struct str seen = {0};
+    assert_int_equal(launch(f, &err), 0);
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
+    f->e->sink = (struct event_sink){note_text, &seen};
+    assert_int_equal(up(f, &err), -GP_EUSAGE);
+    f->e->sink = (struct event_sink){0};
+    assert_non_null(strstr(seen.s, "2 nodes of 't' exist: 'gpuprov down t' destroys them"));
+    assert_null(strstr(seen.s, "'gpuprov up' continues"));
+    down_ok(f);
+}
+
 /* With no machine left there is nothing to refuse: the new spec is launched (and here has no room). */
 static void test_other_machines_after_the_end(void **state) {
     struct fixture *f = *state;
@@ -253,6 +270,7 @@ int main(void) {
         T(test_networks_of_an_offer_may_change),
         T(test_a_provider_that_does_not_open),
         T(test_plan_of_the_most_nodes),
+        T(test_next_step_of_other_machines),
         T(test_other_machines_after_the_end),
         T(test_changed_spec_begins_again),
         T(test_validate_wants_a_bootstrap),
