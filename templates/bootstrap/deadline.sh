@@ -2,8 +2,9 @@
 # shellcheck shell=sh disable=SC2015,SC2094
 # Installs the node's own deadline where cloud-init did not: without user-data, or when cloud-init failed. INSTALL: the
 # shell line that installs it.
+runs() { grep -lq 'gpuprov/[d]eadline.sh' /proc/[0-9]*/cmdline 2>/dev/null; }
 probe() {
-    if grep -lq 'gpuprov/[d]eadline.sh' /proc/[0-9]*/cmdline 2>/dev/null && [ -s /etc/gpuprov/deadline.conf ]; then
+    if runs && [ -s /etc/gpuprov/deadline.conf ]; then
         return 0
     fi
     return 10
@@ -12,8 +13,14 @@ apply() {
     root sh -c "$INSTALL" ||
         fail "the node would not power off at its deadline: its unit gpuprov-deadline could not be installed"
 }
+# systemd reports a unit as started before its program is executed.
 verify() {
-    grep -lq 'gpuprov/[d]eadline.sh' /proc/[0-9]*/cmdline 2>/dev/null ||
+    tries=50
+    until runs || [ "$tries" -eq 0 ]; do
+        sleep 0.2
+        tries=$((tries - 1))
+    done
+    runs ||
         fail "the node would not power off at its deadline: gpuprov-deadline is not running"
     [ -s /etc/gpuprov/deadline.conf ] ||
         fail 'the node would not power off at its deadline: it has no /etc/gpuprov/deadline.conf'
