@@ -155,3 +155,16 @@ def test_the_time_of_day_may_be_set_meanwhile(home):
     alive = home.pretend("aaaa", "")
     assert home.follow("aaaa", slice_s=1) == "::aaaa again\n"
     alive.communicate(b"\n")
+
+
+@pytest.mark.parametrize("looks, code", [(3, 0), (1000, 1)])
+def test_a_unit_that_is_a_moment_late(home, looks, code):
+    """systemd reports a unit as started before its program runs: it is looked for more than once."""
+    home.tool("grep", "echo . >>\"$HOME/looks\"; test $(wc -l <\"$HOME/looks\") -ge %d\n" % looks)
+    home.tool("sleep", ":\n")
+    text = (FRAGMENTS / "deadline.sh").read_text().replace("/etc/gpuprov", str(home.path))
+    (home.path / "deadline.conf").write_text("TTL=1\n")
+    verify = "fail() { echo \"$1\" >&2; exit 1; }\n%s\nverify\n" % text
+    done = subprocess.run(["sh", "-s"], input=verify, env=home.env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done
+    assert ("is not running" in done.stderr) == (code != 0)
