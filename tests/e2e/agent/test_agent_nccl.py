@@ -158,9 +158,9 @@ def test_one_wrong_element_late_in_the_sweep_is_found(tmp_path):
 # --- what does not end ---
 
 def test_a_gpu_that_never_comes_to_a_collective_is_named(tmp_path):
-    for told in Ranks(tmp_path, [4], nccl="hang=2", stall="12s").results():
+    for told in Ranks(tmp_path, [4], nccl="hang=2", stall="6s").results():
         values = told["nccl.values"]
-        assert (values["verdict"], values["data"]["culprits"]) == ("fail", [2]), values
+        assert (values["verdict"], values["data"].get("culprits")) == ("fail", [2]), values
         assert "did not end before its deadline" in values["message"]
 
 
