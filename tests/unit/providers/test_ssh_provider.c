@@ -169,7 +169,9 @@ static struct provider *open_ssh(struct world *w, const char *owner, bool accept
 
 static const char *login; /* whom the user database knows here; NULL: nobody */
 
-int getpwuid_r(uid_t uid, struct passwd *pw, char *buf, size_t n, struct passwd **ret) {
+/* in the place of libc's */
+int user_database(uid_t uid, struct passwd *pw, char *buf, size_t n, struct passwd **ret) __asm__("getpwuid_r");
+int user_database(uid_t uid, struct passwd *pw, char *buf, size_t n, struct passwd **ret) {
     (void)uid;
     *pw = (struct passwd){.pw_name = buf};
     *ret = login != NULL ? pw : NULL;
