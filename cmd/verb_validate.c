@@ -191,7 +191,7 @@ const struct verb verb_validate = {
     .name = "validate",
     .argspec = "[STACK|SPEC]",
     .help = "runs the checks on a stack's nodes, on the hosts of a file, or on this machine",
-    .details = "  --local and --hosts create no stack and keep only the report. --node-check prints one line\n"
+    .details = "  --local and --hosts create no stack; --report keeps the report. --node-check prints one line\n"
                "  and exits 0 pass, 1 degraded, 2 fail, 3 unknown (templates/slurm, examples/kubernetes).\n",
     .run = run,
     .options = options,

@@ -110,7 +110,7 @@ static void user_data_has_what_a_node_needs(void **state) {
     assert_non_null(strstr(out.s, "apt-daily.timer"));
 }
 
-/* Where a poweroff does not end the bill, no unit pretends that it does. */
+/* Without a deadline request, user-data installs no deadline unit. */
 static void user_data_without_an_end(void **state) {
     (void)state;
     GP_AUTO_STR struct str out = {0};
