@@ -13,8 +13,8 @@
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
-/* Sets who enforces the deadline for the offers from `first` on. Drops those that only gc would terminate, unless the
- * spec accepts that; -GP_EUSAGE if none remains. */
+/* Sets who enforces the deadline for the offers from `first` on. Drops and reports those that only gc would terminate,
+ * unless the spec accepts that; -GP_EUSAGE if none remains. */
 static int check_ends(const struct run *run, const struct provider_ops *ops, size_t first, struct offer_list *l,
                       struct gp_error *err) {
     size_t kept = first;
@@ -28,14 +28,20 @@ static int check_ends(const struct run *run, const struct provider_ops *ops, siz
         if (kept != i) l->list.items[kept] = *o;
         kept++;
     }
-    bool none = kept == first && l->list.len > first;
+    size_t dropped = l->list.len - kept;
     l->list.len = kept;
-    if (!none) return 0;
-    int r = gp_fail(err, GP_EUSAGE,
-                    "%s: only 'gpuprov gc' would terminate these nodes at the deadline; set "
+    if (dropped == 0) return 0;
+    struct gp_error why = {0};
+    int r = gp_fail(&why, GP_EUSAGE,
+                    "%s: only 'gpuprov gc' would terminate the nodes of %zu offer%s at the deadline; set "
                     "'limits: {unattended: accept}' in the spec to accept that",
-                    ops->name);
-    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+                    ops->name, dropped, dropped == 1 ? "" : "s");
+    why.scope = GP_SCOPE_OFFER;
+    if (kept > first) { /* the others remain */
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", why.msg);
+        return 0;
+    }
+    if (err != NULL) *err = why;
     return r;
 }
 

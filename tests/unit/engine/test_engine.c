@@ -102,12 +102,22 @@ static void test_part_of_a_gang_is_not_kept(void **state) {
     down_ok(f);
 }
 
-/* Nodes that only gc would end are bought only where the spec accepts that. */
+static void count_unattended(void *ctx, const struct event *e) {
+    if (strstr(e->text, "only 'gpuprov gc' would terminate the nodes of 1 offer at") != NULL) ++*(int *)ctx;
+}
+
+/* Nodes that only gc would end are bought only where the spec accepts that; offers left out are reported. */
 static void test_unattended_nodes_are_accepted_or_not(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     struct plan plan = {0};
+    int reported = 0;
     cloud.ends = ENDS_GC_ONLY;
+    f->e->sink = (struct event_sink){count_unattended, &reported};
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_int_equal(reported, 1);
+    f->e->sink = (struct event_sink){0};
+    plan_clear(&plan);
     assert_int_equal(launch(f, &err), 0);
     assert_string_equal(cloud.tried, "r1-b "); /* ends itself */
     down_ok(f);
