@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """run.py NAME PROGRAM...: runs test programs, several at once because most of them wait. The output of a program
-is printed when it fails, else its closing line with its wall and CPU seconds. Fails when one fails or none ran."""
+is printed when it fails, else its closing line with its wall and CPU seconds. Fails when one fails or none ran. A
+program that runs longer than TEST_LIMIT_S seconds is killed, and fails."""
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 JOBS = int(os.environ.get("TEST_JOBS") or 3 * len(os.sched_getaffinity(0)))
+LIMIT_S = float(os.environ.get("TEST_LIMIT_S") or 300)
 
 
 def run(name, program):
@@ -22,11 +26,17 @@ def run(name, program):
     began = time.monotonic()
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        killer = threading.Timer(LIMIT_S, os.kill, (child.pid, signal.SIGKILL))
+        killer.start()
         _, status, used = os.wait4(child.pid, 0)
+        killer.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
+        wall = time.monotonic() - began
         out.seek(0)
         text = out.read().decode(errors="replace")
-    return program, child.returncode, text, time.monotonic() - began, used.ru_utime + used.ru_stime
+    if child.returncode and wall >= LIMIT_S:
+        text += f"{program}: killed after {LIMIT_S:g} s (TEST_LIMIT_S)\n"
+    return program, child.returncode, text, wall, used.ru_utime + used.ru_stime
 
 
 def main(name, programs):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite itself: docs/testing.md lists every sampled matrix, and the tables of scheduling.py name real files."""
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -31,3 +32,13 @@ def test_scheduling_names_files_that_exist():
 def test_pytest_runs_without_xdist():
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", __file__, "-k", "exist"], check=True,
                    capture_output=True)
+
+
+def test_a_unit_program_that_hangs_is_named(tmp_path):
+    for name, body in (("hangs", "echo begins; exec sleep 100"), ("ends", "echo done")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([sys.executable, ROOT / "tests/run.py", "unit", tmp_path / "hangs", tmp_path / "ends"],
+                          env={**os.environ, "TEST_LIMIT_S": "1"}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "unit: failed: hangs\n" in done.stdout, done
+    assert f"{tmp_path}/hangs: exit -9\nbegins\n{tmp_path}/hangs: killed after 1 s" in done.stdout, done
