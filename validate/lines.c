@@ -295,3 +295,13 @@ void agent_stream_finish(struct agent_stream *s, const char *reason) {
         if (s->told) s->told(s->ctx, c->info, &c->result);
     }
 }
+
+void agent_stream_fail(struct agent_stream *s, const char *reason) {
+    for (size_t i = 0; i < s->checks.len; i++) {
+        struct agent_check *c = &s->checks.items[i];
+        if (c->state == AGENT_CHECK_DONE) continue;
+        check_result_make(&c->result, c->info->id, VERDICT_ERROR, "agent", reason);
+        c->state = AGENT_CHECK_DONE;
+        if (s->told) s->told(s->ctx, c->info, &c->result);
+    }
+}

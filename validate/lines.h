@@ -81,6 +81,8 @@ bool agent_stream_began(const struct agent_stream *s);    /* at least one check 
 /* Gives every check without a result one: error when it was running, skipped when it never began. If the stream
  * broke off (no end, or trouble), earlier passes are withdrawn. */
 void agent_stream_finish(struct agent_stream *s, const char *reason);
+/* The agent did not run: each check without a result is an error, not skipped. */
+void agent_stream_fail(struct agent_stream *s, const char *reason);
 /* Withdraws passes: pass and degraded become error, because of a later failure. */
 void agent_stream_doubt(struct agent_stream *s, const char *reason);
 

@@ -228,16 +228,6 @@ static void told(void *ctx, const struct check_info *info, struct check_result *
     check_event(run->env->sink, 0, NODE_CHECKING, info, r);
 }
 
-static void all_error(struct local_run *run, const char *why) {
-    for (size_t i = 0; i < run->stream.checks.len; i++) {
-        struct agent_check *c = &run->stream.checks.items[i];
-        if (c->state == AGENT_CHECK_DONE) continue;
-        check_result_make(&c->result, c->info->id, VERDICT_ERROR, "agent", why);
-        c->state = AGENT_CHECK_DONE;
-        told(run, c->info, &c->result);
-    }
-}
-
 int validate_local(const struct validate_env *env, struct report_node *rn, struct gp_error *err) {
     struct local_run run = {.env = env, .out = {{.fd = -1}, {.fd = -1}}};
     GP_CLEANUP(program_clear) struct program p = {.fd = -1};
@@ -247,7 +237,7 @@ int validate_local(const struct validate_env *env, struct report_node *rn, struc
     run.stream.ctx = &run;
     int r = unpack(env->nvidia_expected ? "gpuprov-agent-cuda" : "gpuprov-agent", &p, &own);
     if (r == 0) r = run_agent(&run, &p, &own);
-    if (r != 0) all_error(&run, own.msg);
+    if (r != 0) agent_stream_fail(&run.stream, own.msg);
     for (size_t i = 0; i < run.stream.checks.len; i++) {
         vec_push(&rn->checks, run.stream.checks.items[i].result);
         run.stream.checks.items[i].result = (struct check_result){0};

@@ -166,17 +166,6 @@ static int node_exec(struct node_run *run, struct gp_error *err) {
     return 0;
 }
 
-/* The agent did not run: each check is an error, not skipped. */
-static void node_all_error(struct node_run *run, const char *why) {
-    for (size_t i = 0; i < run->stream.checks.len; i++) {
-        struct agent_check *c = &run->stream.checks.items[i];
-        if (c->state == AGENT_CHECK_DONE) continue;
-        check_result_make(&c->result, c->info->id, VERDICT_ERROR, "agent", why);
-        c->state = AGENT_CHECK_DONE;
-        node_told(run, c->info, &c->result);
-    }
-}
-
 int validate_node(struct node_link *l, const struct validate_env *env, struct report_node *rn, struct gp_error *err) {
     struct node_run run = {.env = env, .link = l};
     agent_stream_init(&run.stream, env->plan->node_checks.items, env->plan->node_checks.len);
@@ -184,7 +173,7 @@ int validate_node(struct node_link *l, const struct validate_env *env, struct re
     run.stream.ctx = &run;
     struct gp_error own = {0};
     int rc = env->plan->node_checks.len ? node_exec(&run, &own) : 0;
-    if (rc < 0) node_all_error(&run, own.msg);
+    if (rc < 0) agent_stream_fail(&run.stream, own.msg);
     for (size_t i = 0; i < run.stream.checks.len; i++) {
         vec_push(&rn->checks, run.stream.checks.items[i].result);
         run.stream.checks.items[i].result = (struct check_result){0};
