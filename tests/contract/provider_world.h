@@ -4,11 +4,9 @@
 #ifndef GP_TESTS_PROVIDER_WORLD_H
 #define GP_TESTS_PROVIDER_WORLD_H
 
-#include "base/clock.h"
-#include "base/fs.h"
 #include "providers/local/local.h"
-#include "providers/provider.h"
 #include "ssh/ssh.h"
+#include "tests/drivers/one_stack.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,34 +44,16 @@ static inline void open_provider(struct journal *j, struct provider **ret) {
 }
 
 static inline void new_stack(struct stack *s, const struct provider *p) {
-    *s = (struct stack){.owner = xstrdup(p->owner),
-                        .name = xstrdup(w.spec->name),
-                        .spec_hash = xstrdup(w.spec->hash),
-                        .provider = xstrdup(w.ops->name),
-                        .region = xstrdup(w.offers.list.len ? w.offers.list.items[0].region : ""),
-                        .expires_s = clock_wall_s() + p->clock_skew_s + 3600};
+    *s = one_stack(p, w.spec, w.offers.list.len ? w.offers.list.items[0].region : "");
 }
 
 static inline int setup(void **state) {
     (void)state;
     const char *name = getenv("GPUPROV_CONTRACT"), *path = getenv("GPUPROV_CONTRACT_SPEC");
-    struct spec_problems problems = {0};
-    struct gp_error e = {0};
     if (name == NULL || path == NULL) return 0;
     w.ops = provider_find(name);
     if (w.ops == NULL) return -1;
-    provider_specs_register();
-    if (spec_load(path, NULL, &w.spec, &problems, &e) != 0) {
-        GP_AUTO_STR struct str text = {0};
-        spec_problems_format(&problems, path, "", false, &text);
-        print_error("%s\n%s\n", e.msg, text.s != NULL ? text.s : "");
-        return -1;
-    }
-    OK(gp_cancel_init(&w.cancel, err));
-    OK(fs_state_dir(&w.state_dir, err));
-    GP_AUTO_FREE char *file = fs_join(w.state_dir, "journal.db");
-    bool damaged = false;
-    OK(journal_open(file, &w.journal, &damaged, err));
+    OK(one_stack_open(path, &w.spec, &w.cancel, &w.state_dir, &w.journal, err));
     GP_AUTO_SECRET struct secret private = {0};
     OK(ssh_key_make("contract", &private, &w.pubkey, err));
     return 0;
@@ -153,12 +133,7 @@ static inline int teardown(void **state) {
     if (w.ops == NULL) return 0;
     resource_list_clear(&w.made);
     offer_list_clear(&w.offers);
-    stack_clear(&w.stack);
-    w.ops->close(w.p);
-    journal_close(w.journal);
-    gp_cancel_clear(&w.cancel);
-    spec_free(w.spec);
-    free(w.state_dir);
+    one_stack_close(w.p, &w.stack, w.spec, &w.cancel, w.state_dir, w.journal);
     free(w.pubkey);
     return 0;
 }

@@ -3,24 +3,8 @@
  * agent's own kernels on the CPU; its matrix product must be the host's bit for bit. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
+#include "cuda_world.h"
 #include "validate/agent/cuda/kernels/memory.h"
-
-#include "base/clock.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-/* What the stand-in takes for a fatbin: its magic number. A build with a toolkit links the real ones. */
-#ifdef NO_FATBINS
-static const _Alignas(16) unsigned char image[16] = {0x50, 0xed, 0x55, 0xba};
-const struct cuda_fatbin cuda_fatbins[] = {{13000, image}, {0, NULL}};
-#endif
-
-/* The agent's main.c is not linked: the checks' own needs. */
-const struct agent_kind agent_kind = {.name = "test", .device = &device_cuda};
 
 static void open_device(const struct device_ops *ops, struct device **ret) {
     struct gp_error err = {0};
@@ -425,12 +409,7 @@ static void test_bad_days(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    /* B/tests/contract/test_device to B/tests/standin, unless somebody says otherwise */
-    GP_AUTO_FREE char *self = xstrdup(argv[0]);
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = 0;
-    GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
-    setenv("GPUPROV_LIBRARY_PATH", folder, 0);
+    use_standins(argv[0]);
 #define BOTH(f)                                                                                 \
     {.name = #f " (host)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_host}, { \
         .name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda  \

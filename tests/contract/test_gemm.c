@@ -5,24 +5,12 @@
  * cuBLASLt and once without any, where the agent's own kernels multiply. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
+#include "cuda_world.h"
 #include "validate/agent/device/numeric.h"
-
-#include "base/clock.h"
 
 #include <dlfcn.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#ifdef NO_FATBINS
-static const _Alignas(16) unsigned char image[16] = {0x50, 0xed, 0x55, 0xba};
-const struct cuda_fatbin cuda_fatbins[] = {{13000, image}, {0, NULL}};
-#endif
-const struct agent_kind agent_kind = {.name = "test", .device = &device_cuda};
 
 static const struct kind {
     const char *name;
@@ -504,11 +492,7 @@ static int cublaslt_again(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    GP_AUTO_FREE char *self = xstrdup(argv[0]);
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = 0;
-    GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
-    setenv("GPUPROV_LIBRARY_PATH", folder, 0);
+    use_standins(argv[0]);
 #define CUDA(f) \
     { .name = #f " (cuda)", .test_func = f, .initial_state = (void *)(uintptr_t)&device_cuda }
 #define HOST(f) \

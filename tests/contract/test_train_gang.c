@@ -4,24 +4,11 @@
  * products are wrong is named by all ranks. Twelve steps; the loss limit is not judged here. */
 #include "base/gp_base.h"
 
+#include "cuda_world.h"
 #include "validate/agent/checks/train/train.h"
-#include "validate/agent/cuda/cuda.h"
 
-#include "base/clock.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#ifdef NO_FATBINS
-static const _Alignas(16) unsigned char image[16] = {0x50, 0xed, 0x55, 0xba};
-const struct cuda_fatbin cuda_fatbins[] = {{13000, image}, {0, NULL}};
-#endif
-const struct agent_kind agent_kind = {
-    .name = "test", .device = &device_cuda, .identify = cuda_identify, .device_kind = cuda_device_kind};
 
 enum { RANKS_MAX = 4, STEPS = 12, DEADLINE_MS = 240000 };
 struct said { /* by one rank */
@@ -172,11 +159,7 @@ int main(int argc, char **argv) {
         {"NaN of the library", 2, 0, "", "gpu=0,nan=1", "bad_gradient", "bf16"},
         {"off the bus", 2, 1, ",gpu=1,lost=999,lost_after=3000", "", "rank_", "gpu 1"},
     };
-    GP_AUTO_FREE char *self = xstrdup(argv[0]);
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = 0;
-    GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
-    setenv("GPUPROV_LIBRARY_PATH", folder, 0);
+    use_standins(argv[0]);
     struct CMUnitTest tests[GP_ARRAY_LEN(cases)];
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++)
         tests[i] = (struct CMUnitTest){

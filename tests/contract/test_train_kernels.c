@@ -4,22 +4,9 @@
  * whatever the shape of the launch. */
 #include "base/gp_base.h"
 
-#include "validate/agent/cuda/cuda.h"
+#include "cuda_world.h"
 #include "validate/agent/device/host_kernels.h"
 #include "validate/agent/device/numeric.h"
-
-#include "base/clock.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#ifdef NO_FATBINS
-static const _Alignas(16) unsigned char image[16] = {0x50, 0xed, 0x55, 0xba};
-const struct cuda_fatbin cuda_fatbins[] = {{13000, image}, {0, NULL}};
-#endif
-const struct agent_kind agent_kind = {.name = "test", .device = &device_cuda};
 
 /* An argument: N elements of memory filled as WHAT says, or a number. */
 enum fill {
@@ -240,11 +227,7 @@ static void test_every_kernel_is_here(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    GP_AUTO_FREE char *self = xstrdup(argv[0]);
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = 0;
-    GP_AUTO_FREE char *folder = xasprintf("%s/../standin", slash ? self : ".");
-    setenv("GPUPROV_LIBRARY_PATH", folder, 0);
+    use_standins(argv[0]);
     struct CMUnitTest tests[GP_ARRAY_LEN(cases) + 1] = {
         {.name = "test_every_kernel_is_here", .test_func = test_every_kernel_is_here}};
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++)

@@ -8,9 +8,7 @@
  * The journal is below GPUPROV_STATE_DIR. GPUPROV_TRACE=http: every call on stderr. */
 #include "base/gp_base.h"
 
-#include "base/fs.h"
-#include "base/log.h"
-#include "providers/provider.h"
+#include "tests/drivers/one_stack.h"
 
 #include <time.h>
 
@@ -51,12 +49,7 @@ static int list(struct cycle *c, bool nodes_only, struct resource_list *ret, siz
 static int launch(struct cycle *c, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list made = {0};
     struct prepare_req prepare = {.stack = &c->stack, .spec = c->spec};
-    c->stack = (struct stack){.owner = xstrdup(c->p->owner),
-                              .name = xstrdup(c->spec->name),
-                              .spec_hash = xstrdup(c->spec->hash),
-                              .provider = xstrdup(c->ops->name),
-                              .region = xstrdup(c->spec->offers.items[0].regions.v[0]),
-                              .expires_s = clock_wall_s() + c->p->clock_skew_s + 3600};
+    c->stack = one_stack(c->p, c->spec, c->spec->offers.items[0].regions.v[0]);
     int r = c->ops->prepare(c->p, &prepare, err);
     if (r != 0) return r;
     struct create_req req = {.stack = &c->stack,
@@ -112,33 +105,18 @@ static int run(struct cycle *c, struct gp_error *err) {
 int main(int argc, char **argv) {
     struct cycle c = {.ops = provider_find("aws")};
     struct gp_error err = {0};
-    struct spec_problems problems = {0};
-    bool damaged = false;
     if (argc != 2) {
         fputs("usage: ec2_cycle SPEC\n", stderr);
         return 2;
     }
-    if (getenv("GPUPROV_TRACE") != NULL) log_enable(getenv("GPUPROV_TRACE"), NULL);
-    int r = gp_cancel_init(&c.cancel, &err);
-    provider_specs_register();
-    if (r == 0) r = spec_load(argv[1], NULL, &c.spec, &problems, &err);
-    if (r == 0) r = fs_state_dir(&c.state_dir, &err);
-    GP_AUTO_FREE char *file = c.state_dir != NULL ? fs_join(c.state_dir, "journal.db") : NULL;
-    if (r == 0) r = journal_open(file, &c.journal, &damaged, &err);
+    int r = one_stack_open(argv[1], &c.spec, &c.cancel, &c.state_dir, &c.journal, &err);
     if (r == 0) r = run(&c, &err);
     if (r == 0)
         printf("{\"open_ms\": %.2f, \"offers_ms\": %.2f, \"launch_ms\": %.2f, \"describe_ms\": %.2f, "
                "\"terminate_ms\": %.2f, \"instances\": %zu}\n",
                c.open_ms, c.offers_ms, c.launch_ms, c.describe_ms, c.terminate_ms, c.instances);
     else fprintf(stderr, "ec2_cycle: %s\n", err.msg);
-    if (c.p != NULL) c.ops->close(c.p);
     offer_list_clear(&c.offers);
-    journal_close(c.journal);
-    stack_clear(&c.stack);
-    spec_free(c.spec);
-    spec_problems_clear(&problems);
-    free(c.state_dir);
-    gp_cancel_clear(&c.cancel);
-    log_close();
+    one_stack_close(c.p, &c.stack, c.spec, &c.cancel, c.state_dir, c.journal);
     return r == 0 ? 0 : 1;
 }

@@ -10,11 +10,8 @@
  * The journal is below GPUPROV_STATE_DIR. GPUPROV_DRIVE_CANCEL_ON: cancel once that file is there. */
 #include "base/gp_base.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
 #include "base/json.h"
-#include "base/log.h"
-#include "providers/provider.h"
+#include "tests/drivers/one_stack.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -77,12 +74,7 @@ static int do_list(struct drive *d, struct resource_list *ret, struct gp_error *
 
 static int do_prepare(struct drive *d, struct gp_error *err) {
     const struct spec_offer *o = &d->spec->offers.items[0];
-    d->stack = (struct stack){.owner = xstrdup(d->p->owner),
-                              .name = xstrdup(d->spec->name),
-                              .spec_hash = xstrdup(d->spec->hash),
-                              .provider = xstrdup(d->ops->name),
-                              .region = xstrdup(o->regions.n > 0 ? o->regions.v[0] : ""),
-                              .expires_s = clock_wall_s() + d->p->clock_skew_s + 3600};
+    d->stack = one_stack(d->p, d->spec, o->regions.n > 0 ? o->regions.v[0] : "");
     struct prepare_req req = {.stack = &d->stack, .spec = d->spec};
     int r = d->ops->prepare(d->p, &req, err);
     if (r == 0) json_object_set_new(d->out, "uid", json_string(d->stack.uid));
@@ -200,19 +192,11 @@ static int run(struct drive *d, const char *verb, const char *arg, struct gp_err
 int main(int argc, char **argv) {
     struct drive d = {.out = json_object()};
     struct gp_error err = {0};
-    struct spec_problems problems = {0};
-    bool damaged = false;
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
         fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy [ATTEMPT]\n", stderr);
         return 2;
     }
-    if (getenv("GPUPROV_TRACE") != NULL) log_enable(getenv("GPUPROV_TRACE"), NULL);
-    int r = gp_cancel_init(&d.cancel, &err);
-    provider_specs_register();
-    if (r == 0) r = spec_load(argv[2], NULL, &d.spec, &problems, &err);
-    if (r == 0) r = fs_state_dir(&d.state_dir, &err);
-    GP_AUTO_FREE char *file = d.state_dir != NULL ? fs_join(d.state_dir, "journal.db") : NULL;
-    if (r == 0) r = journal_open(file, &d.journal, &damaged, &err);
+    int r = one_stack_open(argv[2], &d.spec, &d.cancel, &d.state_dir, &d.journal, &err);
     pthread_t t = 0;
     bool timed =
         r == 0 && getenv("GPUPROV_DRIVE_CANCEL_ON") != NULL && pthread_create(&t, NULL, cancel_on_file, &d) == 0;
@@ -227,13 +211,6 @@ int main(int argc, char **argv) {
     GP_AUTO_FREE char *text = json_text(d.out, 0);
     puts(text);
     json_decref(d.out);
-    if (d.p != NULL) d.ops->close(d.p);
-    journal_close(d.journal);
-    stack_clear(&d.stack);
-    spec_free(d.spec);
-    spec_problems_clear(&problems);
-    free(d.state_dir);
-    gp_cancel_clear(&d.cancel);
-    log_close();
+    one_stack_close(d.p, &d.stack, d.spec, &d.cancel, d.state_dir, d.journal);
     return r == 0 ? 0 : gp_exit_code((enum gp_code) - r);
 }
