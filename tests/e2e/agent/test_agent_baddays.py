@@ -10,13 +10,12 @@ import time
 
 import pytest
 
-import test_agent_cuda
-from agent_gpu import skip_without_agent
+from agent_gpu import AGENT as CUDA
+from agent_gpu import NAMESPACE, STANDIN, metrics, namespace, skip_without_agent
 from test_agent import FAULTS, agent, lines_of
-from test_agent_cuda import NAMESPACE, STANDIN, metrics, namespace, run
+from test_agent_cuda import run
 from waiting import wait_for
 
-CUDA = test_agent_cuda.AGENT
 TWO = "gpu.memory,gpu.stress"
 
 
@@ -105,7 +104,7 @@ def test_what_cannot_be_stopped_is_said_to_be_on_the_node():
 # --- GPUs ---
 
 def test_a_gpu_that_falls_off_the_bus_is_not_asked_again(gpu):
-    results, _, status = run(nodes=2, gpus=2, standin="gpus=2,gpu=1,lost_after=5", checks=TWO)
+    results, _, status = run(2, standin="gpu=1,lost_after=5", checks=TWO)
     memory, stress = results["gpu.memory"], results["gpu.stress"]
     assert (memory["verdict"], memory["code"], status) == ("fail", "cuda_999", 2), memory
     assert gpus_of(memory)[0]["verdict"] == gpus_of(stress)[0]["verdict"] == "pass"
@@ -117,7 +116,7 @@ def test_a_gpu_that_falls_off_the_bus_is_not_asked_again(gpu):
 
 
 def test_a_hang_on_one_gpu_leaves_the_others(gpu):
-    results, _, status = run(nodes=2, gpus=2, standin="gpus=2,gpu=1,hang_after=5", checks=TWO)
+    results, _, status = run(2, standin="gpu=1,hang_after=5", checks=TWO)
     memory, stress = results["gpu.memory"], results["gpu.stress"]
     assert (memory["verdict"], memory["code"], status) == ("fail", "gpu_hang", 2), memory
     assert gpus_of(memory)[0]["verdict"] == gpus_of(stress)[0]["verdict"] == "pass"
@@ -125,8 +124,7 @@ def test_a_hang_on_one_gpu_leaves_the_others(gpu):
 
 
 def test_a_gpu_that_another_process_holds(gpu):
-    results, _, status = run(nodes=2, gpus=2, standin="gpus=2,gpu=1,context=46",
-                             nvml="gpus=2,gpu=1,pid=4321", checks="gpu.stress")
+    results, _, status = run(2, standin="gpu=1,context=46", nvml="gpu=1,pid=4321", checks="gpu.stress")
     stress = results["gpu.stress"]
     assert (stress["verdict"], stress["code"], status) == ("fail", "cuda_46", 2), stress
     assert "gpu 1" in stress["message"] and "process 4321" in stress["message"]
@@ -135,8 +133,7 @@ def test_a_gpu_that_another_process_holds(gpu):
 
 def test_a_driver_that_does_not_load(gpu):
     """Said before any check, in its own time, and each GPU check has that reason."""
-    results, _, status = run(nodes=2, gpus=2, standin="gpus=2,hang_init=1", checks=TWO,
-                               extra=["--all", "--load-limit", "1s"])
+    results, _, status = run(2, standin="hang_init=1", checks=TWO, more=["--all", "--load-limit", "1s"])
     for check in TWO.split(","):
         assert (results[check]["verdict"], results[check]["code"]) == ("fail", "load_timeout"), results[check]
         assert "also gpu 1" in results[check]["message"] and "NVRM" in results[check]["suggestion"]

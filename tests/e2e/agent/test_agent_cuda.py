@@ -1,38 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuprov-agent-cuda against stand-ins for NVIDIA's libraries: a good machine, and each bad one told
 by name. The device files are real ones, in a mount namespace of the test's own."""
-import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 
+import agent_gpu
 import pytest
-from agent_gpu import skip_without_agent
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
-AGENT = BUILD / "agent" / "gpuprov-agent-cuda"
-HOST_AGENT = BUILD / "agent" / "gpuprov-agent"
-STANDIN = BUILD / "tests" / "standin"
-
-# A /dev with N /dev/nvidiaN; device files that exist are bound, because a user namespace may make none.
-NAMESPACE = r"""
-n=$1; shift
-d=$(mktemp -d) && mount -t tmpfs none "$d" || exit 99
-for f in null zero urandom full; do : >"$d/$f" && mount --bind "/dev/$f" "$d/$f" || exit 99; done
-mkdir "$d/shm"
-i=0
-while [ $i -lt "$n" ]; do : >"$d/nvidia$i" && mount --bind /dev/null "$d/nvidia$i" || exit 99; i=$((i+1)); done
-mount --move "$d" /dev || exit 99
-rmdir "$d"
-exec "$@"
-"""
-
-
-def namespace():
-    return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
+from agent_gpu import AGENT, HOST_AGENT, ROOT, metrics, skip_without_agent
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,24 +17,8 @@ def needed():
     skip_without_agent()
 
 
-def run(nodes=8, gpus=8, standin="", nvml="", libraries=STANDIN, agent=AGENT, env=None, seconds=60,
-        checks="gpu.presence,gpu.memory", extra=("--all",)):
-    """What the agent said: {check: result}, its end line and its exit status."""
-    own = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")}
-    own.update({"GPUPROV_STANDIN": standin, "GPUPROV_STANDIN_NVML": nvml or f"gpus={nodes}",
-                "GPUPROV_LIBRARY_PATH": str(libraries)}, **(env or {}))
-    argv = [*namespace(), "sh", "-c", NAMESPACE, "sh", str(nodes), str(agent), "run",
-            "--time", f"{seconds}s", "--checks", checks, *extra]
-    if gpus is not None:
-        argv += ["--gpus", str(gpus)]
-    done = subprocess.run(argv, env=own, capture_output=True, text=True, timeout=seconds + 60)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines and lines[-1]["type"] == "end", done
-    return {l["check"]: l for l in lines if l["type"] == "result"}, lines[-1], done.returncode
-
-
-def metrics(result):
-    return {m["name"]: m["value"] for m in result["metrics"]}
+def run(gpus=8, checks="gpu.presence,gpu.memory", more=("--all",), **others):
+    return agent_gpu.run(gpus, checks=checks, more=more, **others)
 
 
 def test_good():
@@ -98,7 +59,7 @@ def test_every_start_error_has_its_own_advice():
 
 
 def test_seven_of_eight():
-    results, end, status = run(standin="gpus=7", nvml="gpus=7")
+    results, end, status = run(7, nodes=8, bought=8)
     presence = results["gpu.presence"]
     assert (end["verdict"], status) == ("fail", 2)
     assert (presence["verdict"], presence["code"]) == ("fail", "gpu_missing")
@@ -109,7 +70,7 @@ def test_seven_of_eight():
 
 
 def test_fewer_than_bought():
-    results, _, status = run(nodes=4, standin="gpus=4", gpus=8)
+    results, _, status = run(4, bought=8)
     assert results["gpu.presence"]["code"] == "gpu_missing" and status == 2
     assert "4 of 8" in results["gpu.presence"]["message"]
     fill = results["gpu.memory"]  # what was there is sound, and is not what was bought
@@ -117,28 +78,28 @@ def test_fewer_than_bought():
 
 
 def test_hidden_by_the_environment_is_said():
-    results, _, _ = run(standin="gpus=2", env={"CUDA_VISIBLE_DEVICES": "0,1"})
+    results, _, _ = run(2, nodes=8, bought=8, env={"CUDA_VISIBLE_DEVICES": "0,1", "GPUPROV_STANDIN_NVML": "gpus=8"})
     assert "CUDA_VISIBLE_DEVICES" in results["gpu.presence"]["suggestion"]
 
 
 def test_nvml_of_another_version():
-    results, _, _ = run(nodes=1, gpus=1, standin="gpus=1", nvml="init=18", checks="gpu.presence")
+    results, _, _ = run(1, nvml="init=18", checks="gpu.presence")
     assert (results["gpu.presence"]["verdict"], results["gpu.presence"]["code"]) == ("fail", "nvml_mismatch")
     assert "reboot" in results["gpu.presence"]["suggestion"]
 
 
 def test_nvml_sees_another_number():
-    results, _, status = run(nodes=2, gpus=2, standin="gpus=2", nvml="gpus=3", checks="gpu.presence")
+    results, _, status = run(2, env={"GPUPROV_STANDIN_NVML": "gpus=3"}, checks="gpu.presence")
     assert (results["gpu.presence"]["verdict"], status) == ("degraded", 1)
 
 
 def test_one_gpu_differs():
-    results, _, _ = run(nodes=2, gpus=2, standin="gpus=2,differs=1", checks="gpu.presence")
+    results, _, _ = run(2, standin="differs=1", checks="gpu.presence")
     assert (results["gpu.presence"]["verdict"], results["gpu.presence"]["code"]) == ("degraded", "mixed")
 
 
 def test_driver_too_old_for_this_build_is_skipped_and_not_ready():
-    results, end, status = run(nodes=1, gpus=1, standin="gpus=1,driver=11080")
+    results, end, status = run(1, standin="driver=11080")
     fill = results["gpu.memory"]
     assert fill["verdict"] == "skipped" and re.search(r"agent needs driver >= \d+", fill["message"])
     assert end["verdict"] != "pass" and status == 3
@@ -150,8 +111,7 @@ def test_driver_too_old_for_this_build_is_skipped_and_not_ready():
     ("hang=1", "gpu.memory", "gpu_hang"),
 ])
 def test_hang_is_ended_by_the_watchdog(standin, check, code):
-    results, _, status = run(nodes=1, gpus=1, standin=f"gpus=1,{standin}", checks=check,
-                             extra=["--load-limit", "2s"])
+    results, _, status = run(1, standin=standin, checks=check, more=["--load-limit", "2s"])
     assert (results[check]["verdict"], results[check]["code"], status) == ("fail", code, 2)
 
 
@@ -162,14 +122,14 @@ def test_the_toolkits_stub_is_told(tmp_path):
     if not stubs:
         pytest.skip("no CUDA toolkit with a stub library is installed")
     shutil.copy(stubs[0], tmp_path / "libcuda.so.1")
-    results, _, status = run(nodes=1, gpus=1, libraries=tmp_path)
+    results, _, status = run(1, libraries=tmp_path)
     assert (results["gpu.presence"]["code"], status) == ("cuda_34", 2)
 
 
 def test_no_driver_library(tmp_path):
     if subprocess.run("ldconfig -p | grep -q libcuda.so.1", shell=True).returncode == 0:
         pytest.skip("this machine has a driver's library")
-    results, _, status = run(nodes=1, gpus=1, libraries=tmp_path)
+    results, _, status = run(1, libraries=tmp_path)
     assert (results["gpu.presence"]["code"], status) == ("no_driver", 2)
     assert "libcuda.so.1" in results["gpu.presence"]["message"]
 
@@ -183,12 +143,12 @@ def test_bought_but_no_device_files(agent):
 
 @pytest.mark.parametrize("agent", [AGENT, HOST_AGENT])
 def test_none_bought_none_there(agent):
-    results, _, status = run(nodes=0, gpus=0, agent=agent, checks="gpu.presence")
+    results, _, status = run(0, agent=agent, checks="gpu.presence")
     assert results["gpu.presence"]["verdict"] == "skipped" and status == 3  # nothing ran: could not tell
 
 
 def test_static_agent_does_not_pass_a_gpu_machine():
-    results, _, status = run(nodes=2, gpus=2, agent=HOST_AGENT)
+    results, _, status = run(2, agent=HOST_AGENT)
     assert results["gpu.presence"]["code"] == "no_cuda_agent" and status == 3
     assert results["gpu.memory"]["verdict"] == "skipped"
 

@@ -5,13 +5,12 @@ import math
 
 import pytest
 
-from test_agent_cuda import metrics, needed, run  # noqa: F401  (needed is a fixture)
+from agent_gpu import STANDIN, metrics
+from test_agent_cuda import needed, run  # noqa: F401  (needed is a fixture)
 
 
 def stress(standin="", nvml="", gpus=2, **more):
-    results, end, status = run(nodes=gpus, gpus=gpus, checks="gpu.stress",
-                               standin=f"gpus={gpus}" + (f",{standin}" if standin else ""),
-                               nvml=f"gpus={gpus}" + (f",{nvml}" if nvml else ""), **more)
+    results, end, status = run(gpus, checks="gpu.stress", standin=standin, nvml=nvml, **more)
     return results["gpu.stress"], end, status
 
 
@@ -67,7 +66,6 @@ def test_without_cublaslt_the_products_are_small_and_our_own():
 
 def test_without_nvml_it_cannot_tell(tmp_path):
     """Rates alone do not say whether the GPU was slowed down."""
-    from test_agent_cuda import STANDIN
     (tmp_path / "libcuda.so.1").symlink_to(STANDIN / "libcuda.so.1")
     result, _, status = stress(libraries=tmp_path, gpus=1)
     assert (result["verdict"], result["code"], status) == ("error", "no_nvml", 3), result
