@@ -6,13 +6,13 @@ import json
 import os
 import random
 import signal
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from conftest import Gpuprov
+from small_disk import fill, small_disk
 from snapshot import Snapshot, leftovers
 from waiting import wait_for
 
@@ -253,10 +253,7 @@ def test_up_after_kill_resumes(gpuprov, spec, tmp_path):
 
 def test_a_full_disk_here_loses_nothing(gpuprov, spec, tmp_path):
     """The state folder's file system is full: one clear line, and what was made is still found."""
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], check=True)
-    try:
+    with small_disk(tmp_path / "small", "400k") as small:
         env = {"GPUPROV_STATE_DIR": str(small / "state")}
         (small / "fill").write_bytes(b"x" * 380 * 1024)
         r = gpuprov("up", spec(SPEC.format(name="full", nodes=1)), env=env, code=None, timeout=300)
@@ -265,27 +262,11 @@ def test_a_full_disk_here_loses_nothing(gpuprov, spec, tmp_path):
         (small / "fill").unlink()
         gpuprov("down", "full", "--in", "local", env=env)
         assert gpuprov.json("status", env=env)["stacks"] == []
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
-
-
-def fill(folder):
-    """Until not one byte more fits."""
-    with open(folder / "fill", "wb", buffering=0) as f:
-        for size in (65536, 4096, 512, 1):
-            try:
-                while True:
-                    f.write(b"x" * size)
-            except OSError:
-                pass
 
 
 def test_down_on_a_full_disk(gpuprov, spec, tmp_path):
     """What runs is ended first; then it is said what could not be written down, and what to do."""
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", small], check=True)
-    try:
+    with small_disk(tmp_path / "small", "64m") as small:
         env = {"GPUPROV_STATE_DIR": str(small / "state")}
         text = SPEC.format(name="full", nodes=1).replace("train.ddp", "host.memory")
         gpuprov("up", spec(text), env=env, code=None, timeout=120)  # host.disk wants more room than there is
@@ -297,8 +278,6 @@ def test_down_on_a_full_disk(gpuprov, spec, tmp_path):
         (small / "fill").unlink()
         gpuprov("down", "full", "--in", "local", env=env)
         assert gpuprov.json("status", env=env)["stacks"] == []
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
 
 
 def test_down_when_another_cloud_has_no_credentials(gpuprov, spec):
