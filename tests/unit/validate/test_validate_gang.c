@@ -295,20 +295,24 @@ static void test_gang_cancel(void **state) {
 
 static char *real_agent; /* B/agent/gpuprov-agent */
 
-static void test_real_agent(void **state) {
-    (void)state;
-    NEEDS_SSHD();
+static void real_bench_open(struct bench *b) {
     if (!fs_exists(real_agent)) {
         print_message("skipped: %s is not built\n", real_agent);
         skip();
     }
-    struct bench b;
-    struct gp_error err = {0};
-    bench_open(&b);
+    bench_open(b);
     for (size_t i = 0; i < 2; i++) {
         GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/agent/gpuprov-agent", homes[i]);
         assert_int_equal(RUN("cp", real_agent, path), 0);
     }
+}
+
+static void test_real_agent(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct bench b;
+    struct gp_error err = {0};
+    real_bench_open(&b);
     vec_push(&b.plan.node_checks, check_find("host.clock"));
     vec_push(&b.plan.node_checks, check_find("host.cores"));
     vec_push(&b.plan.node_checks, check_find("gpu.presence"));
@@ -335,17 +339,9 @@ static void test_real_agent(void **state) {
 static void test_ranks_of_gpus(void **state) {
     (void)state;
     NEEDS_SSHD();
-    if (!fs_exists(real_agent)) {
-        print_message("skipped: %s is not built\n", real_agent);
-        skip();
-    }
     struct bench b;
     struct gp_error err = {0};
-    bench_open(&b);
-    for (size_t i = 0; i < 2; i++) {
-        GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/agent/gpuprov-agent", homes[i]);
-        assert_int_equal(RUN("cp", real_agent, path), 0);
-    }
+    real_bench_open(&b);
     vec_push(&b.plan.gang_checks, check_find("net.pair"));
     b.env.nvidia_expected = true;
     b.env.gpus_expected = 2;
