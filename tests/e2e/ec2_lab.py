@@ -4,17 +4,15 @@ systemd host that runs Debian's own cloud-init on the instance's user-data. gpup
 that lab, on machines with no memory in common."""
 import pathlib
 import subprocess
-import sys
 
+import cloud as clouds
 import faultproxy
 import pytest
 from conftest import Gpuprov
+from repo import Repo
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-import cloud as clouds  # noqa: E402
-import lab as labs  # noqa: E402
-from repo import Repo  # noqa: E402
 
 # Instances of us-east-1 have a host; those of us-west-2 have none, so a launch there is all there is.
 HERE = "{provider: aws, regions: [us-east-1], market: on-demand}"
@@ -69,19 +67,19 @@ class Cloud:
         assert self.groups() == []
         for ec2 in self.regions.values():
             assert ec2.describe_volumes()["Volumes"] == []
-        labs.wait_for("the end of all hosts", lambda: not self.hosts(), 120)
+        wait_for(lambda: not self.hosts(), 120)
 
     def sweep(self):
         for region, ec2 in self.regions.items():
             ids = [i["InstanceId"] for i in self.lab.instances(region=region)]
             if ids:
                 ec2.terminate_instances(InstanceIds=ids)
-        labs.wait_for("no instance", lambda: not self.alive(), 60)
+        wait_for(lambda: not self.alive(), 60)
         for ec2 in self.regions.values():
             for g in ec2.describe_security_groups()["SecurityGroups"]:
                 if g["GroupName"].startswith("gpuprov-"):
                     ec2.delete_security_group(GroupId=g["GroupId"])
-        labs.wait_for("the end of all hosts", lambda: not self.hosts(), 120)
+        wait_for(lambda: not self.hosts(), 120)
 
 
 def tags(thing):

@@ -12,7 +12,8 @@ import pathlib
 import subprocess
 import sys
 
-from lab import HERE, Host, Lab, wait_for
+from lab import HERE, Host, Lab
+from waiting import wait_for
 
 # In the range that every region's default VPC has, above its subnets: two regions with hosts at once
 # would give the same private addresses twice.
@@ -70,7 +71,7 @@ class Ec2Lab(Lab):
             [sys.executable, "-c", "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
             env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         probe = "exec 3<>/dev/tcp/%s/%d" % (ADDRESS, PORT)
-        wait_for("moto", lambda: self.run(["bash", "-c", probe], capture_output=True).returncode == 0, 120)
+        wait_for(lambda: self.run(["bash", "-c", probe], capture_output=True).returncode == 0, 120)
         if self.signatures:
             self._make_user()
 
@@ -134,14 +135,13 @@ class Ec2Lab(Lab):
 
     def host(self, instance_id, seconds=120):
         """The host behind an instance, once it is started."""
-        said = wait_for("a host behind " + instance_id,
-                        lambda: self.about(instance_id) if self.about(instance_id) else None, seconds)
+        said = wait_for(lambda: self.about(instance_id), seconds)
         if "host" not in said:
             raise RuntimeError("no host behind %s: %s" % (instance_id, said))
         return Host(self, "systemd", said["host"], said["private"], said["public"])
 
     def wait_no_host(self, instance_id, seconds=120):
-        wait_for("the end of the host of " + instance_id, lambda: "ended" in self.about(instance_id), seconds)
+        wait_for(lambda: "ended" in self.about(instance_id), seconds)
 
     def log(self, name):
         """'moto' or 'reconcile': what it wrote."""

@@ -88,6 +88,18 @@ class Fleet(Lab):
         if done.returncode != 0:
             raise RuntimeError("ip: " + done.stderr)
 
+    def enter(self, gpuprov, tmp):
+        """The program, run in the fleet's network; tmp has its home and gets fleet.yaml."""
+        wrapper = tmp / "in-net"
+        wrapper.write_text("#!/bin/sh\nexec nsenter --net=/proc/%d/ns/net %s \"$@\"\n" % (self.pid, gpuprov.program))
+        wrapper.chmod(0o755)
+        gpuprov.program = wrapper
+        self.hosts_file(tmp / "fleet.yaml")
+        ssh = tmp / "home" / ".ssh"
+        ssh.mkdir(mode=0o700)
+        self.known_hosts(ssh / "known_hosts")
+        return gpuprov
+
     def known_hosts(self, path):
         """Writes a known_hosts file with every host of the fleet."""
         hosts = self.nodes + ([self.bastion] if self.bastion else [])

@@ -15,6 +15,8 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from waiting import wait_for
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CLONE_NEWNET = 0x40000000
@@ -57,18 +59,6 @@ def base(folder=None, script="base.sh"):
     if made.returncode != 0:
         raise RuntimeError("no base for test hosts: " + made.stderr.strip()[-500:])
     return made.stdout.strip()
-
-
-def wait_for(what, fact, seconds):
-    """Waits until fact() is true; what says what for. Returns fact()'s value."""
-    end = time.monotonic() + seconds
-    while True:
-        value = fact()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise TimeoutError("waited %s s for %s" % (seconds, what))
-        time.sleep(0.05)
 
 
 def _die_with_parent():
@@ -134,7 +124,7 @@ class Host:
         return done.stdout[:4] in (b"SSH-", "SSH-")
 
     def wait_ssh(self, seconds=120):
-        wait_for("ssh on " + self.name, self.ssh_up, seconds)
+        wait_for(self.ssh_up, seconds)
 
     def host_key(self):
         text = self.file("/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
@@ -179,7 +169,7 @@ class Lab:
              "--mount-proc", "--propagation", "private", sys.executable, "-c", _INIT],
             stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
         try:
-            self.pid = wait_for("the lab's first process", self._first_child, 60)
+            self.pid = wait_for(self._first_child)
             self.host_sh("setup", self.cidr, *self.nets)
         except BaseException:
             self.close()

@@ -47,16 +47,16 @@ class Gang:
         self.args = ["--size", size, "--check", checks, "--deadline", deadline, "--stall", stall, *extra]
         self.pids = {}
         self.start(0, "")
-        self.addr = None
-        deadline_s = time.monotonic() + 60
-        while self.addr is None and time.monotonic() < deadline_s:
-            lines, at = self.follow(0, 0, 1000)
-            self.addr = next((l["addr"] for l in lines if l["type"] == "listen"), None)
-            if not at["alive"]:
-                break
-        assert self.addr, self.raw(0)
+        self.addr = wait_for(self.listens)
         for rank in range(1, size if others else 1):
             self.start(rank, self.addr)
+
+    def listens(self):
+        """Rank 0's address, once it has reported it."""
+        lines, at = self.follow(0, 0, 1000)
+        addr = next((l["addr"] for l in lines if l["type"] == "listen"), None)
+        assert addr or at["alive"], self.raw(0)
+        return addr
 
     def dir(self, rank):
         return self.folder / f"rank{rank}"

@@ -8,8 +8,9 @@ import hashlib
 import time
 
 import pytest
-from ec2_lab import HERE, SPEC, THERE, Cloud, InLab, clouds, labs, tags
+from ec2_lab import HERE, SPEC, THERE, Cloud, InLab, clouds, tags
 from faultproxy import through
+from waiting import wait_for
 from ec2_lab import cloud_fixture, key_fixture, machine_fixture, proxies_fixture, spec_fixture  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -138,7 +139,7 @@ def test_a_colleagues_stack_of_the_same_name(cloud, machine, spec, proxies):
     launched = []
     for gpuprov, owner in ((machine(), {"GPUPROV_OWNER": "alice"}), (machine(), {})):
         p = gpuprov.popen("up", path, env={**through(proxy), **owner})
-        launched.append(labs.wait_for("the instance", lambda: [
+        launched.append(wait_for(lambda: [
             i["InstanceId"] for i in cloud.alive("llm") if i["InstanceId"] not in launched], 60)[0])
         p.kill()
         p.communicate()
@@ -162,7 +163,7 @@ def test_throttled_and_one_zone_is_full(cloud, machine, spec, proxies):
     proxy.rule("RunInstances", "error", times=None, status=500, code="InsufficientInstanceCapacity",
                params={"Placement.AvailabilityZone": ZONES[0]})
     p = gpuprov.popen("up", path, env=through(proxy))
-    labs.wait_for("both instances", lambda: len(cloud.alive("llm")) == 2, 60)  # the emulator makes one by one
+    wait_for(lambda: len(cloud.alive("llm")) == 2, 60)  # the emulator makes one by one
     p.kill()
     _, err = p.communicate()
     assert {i["Placement"]["AvailabilityZone"] for i in cloud.alive("llm")} == {ZONES[1]}
@@ -280,7 +281,7 @@ def test_the_nodes_own_end(program, tmp_path):
                                     access="", image=cloud.images[HERE]).replace("echo hello > ~/hello", "sleep 600"))
         p = gpuprov.popen("up", path)
         try:
-            [one] = labs.wait_for("the instance", cloud.alive, 60)
+            [one] = wait_for(cloud.alive, 60)
             host = lab.host(one["InstanceId"])
             host.wait_ssh()
             # the wall clock counts only where it is known to be right, which nothing in a lab says

@@ -3,13 +3,14 @@
 its tags alone, goes on with it or ends it, and nothing is left. What is true is asked of the cloud with
 boto3 and of the hosts, not of gpuprov."""
 import random
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from ec2_lab import THERE, InLab, labs
+from ec2_lab import THERE, InLab
 from faultproxy import through
+from small_disk import fill, small_disk
+from waiting import wait_for
 from ec2_lab import cloud_fixture, key_fixture, machine_fixture, proxies_fixture, spec_fixture  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -22,7 +23,7 @@ def forget(gpuprov):
 
 
 def wait_call(p, proxy, ready, seconds=180):
-    labs.wait_for("a call", lambda: ready() or p.poll() is not None, seconds)
+    wait_for(lambda: ready() or p.poll() is not None, seconds)
     assert p.poll() is None, (p.communicate(), [c.action for c in proxy.calls])
 
 
@@ -49,7 +50,7 @@ def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxie
         p.kill()
         p.communicate()
         if journal == "lost":  # nobody knows then what is still on its way to the cloud
-            labs.wait_for("the last call's end", lambda: proxy.busy == 0, 60)
+            wait_for(lambda: proxy.busy == 0, 60)
             forget(gpuprov)
         gpuprov("down", path if i % 2 else name)
         cloud.nothing_of(name)
@@ -69,7 +70,7 @@ def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
     gpuprov, path, proxy = machine(), spec(nodes=1, require="host.memory"), proxies()
     proxy.rule("RunInstances", "hold_after", times=None)
     p = gpuprov.popen("up", path, env=through(proxy))
-    labs.wait_for("the instance", cloud.alive, 60)
+    wait_for(cloud.alive, 60)
     p.kill()
     p.communicate()
     proxy.clear()
@@ -173,26 +174,18 @@ def test_killed_and_forgotten_while_the_launch_is_on_its_way(cloud, machine, spe
     cloud.nothing_left()
 
 
-def test_down_on_a_full_disk(cloud, program, spec, proxies, tmp_path):
+def test_down_on_a_full_disk(cloud, program, spec, proxies, tmp_path, request):
     """The disk of this machine is full: what is billed is ended and proven gone first, then it is said, with
     the ids, what could not be written down."""
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], check=True)
-    try:
+    request.addfinalizer(cloud.sweep)
+    with small_disk(tmp_path / "small", "400k") as small:
         gpuprov, path, proxy = InLab(cloud.lab, program, small / "state", tmp_path), spec(offers=[THERE]), proxies()
         proxy.rule("RunInstances", "hold_after", times=None)
         p = gpuprov.popen("up", path, env=through(proxy))
-        alive = labs.wait_for("the instances", lambda: cloud.alive("llm"), 30)
+        alive = wait_for(lambda: cloud.alive("llm"), 30)
         p.kill()
         p.communicate()
-        with open(small / "fill", "wb", buffering=0) as f:
-            for size in (65536, 4096, 512, 1):
-                try:
-                    while True:
-                        f.write(b"x" * size)
-                except OSError:
-                    pass
+        fill(small)
         last = gpuprov("down", "llm", code=1, timeout=200).err.splitlines()[-1]
         assert "disk is full" in last and "gpuprov down llm" in last, last
         assert all(i["InstanceId"] in last for i in alive), last
@@ -200,6 +193,3 @@ def test_down_on_a_full_disk(cloud, program, spec, proxies, tmp_path):
         (small / "fill").unlink()
         gpuprov("down", "llm")
         assert gpuprov.json("status")["stacks"] == []
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
-        cloud.sweep()

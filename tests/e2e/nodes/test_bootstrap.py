@@ -6,16 +6,15 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import threading
 import time
 
+import lab as labs
 import pytest
+from repo import Repo
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-import lab as labs  # noqa: E402
-from repo import Repo  # noqa: E402
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "bootstrap_driver"
@@ -68,6 +67,11 @@ class Node:
     def secret(self, env, value):
         return ["--secret", "%s:%s" % (env, self.text(value + "\n"))]
 
+    def release(self, lines):
+        """Ends the holder of a lock as soon as bootstrap waits for it."""
+        saw(lines, "waits for another package manager")
+        self.host.put("/release", "")
+
     def popen(self, *options, what="run", user="ops", keys=None):
         assert DRIVER.is_file(), "%s is not built: run 'make drivers'" % DRIVER
         return self.lab.popen([DRIVER, what, self.host.address, user, self.lab.key,
@@ -108,7 +112,7 @@ class Node:
 
 
 def saw(lines, text, seconds=60):
-    labs.wait_for("a line with " + text, lambda: any(text in line for line in lines), seconds)
+    wait_for(lambda: any(text in line for line in lines), seconds, lambda: f"no {text!r} in {lines}")
 
 
 @pytest.fixture(name="node")
@@ -207,12 +211,8 @@ def test_dpkg_lock_held(node):
               "while not __import__('os').path.exists('/release'): time.sleep(.05)\n")
     node.host.put("/holder.py", holder)
     node.host.sh("setsid python3 /holder.py </dev/null >/dev/null 2>&1 &")
-    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 60)
-
-    def release(lines):
-        saw(lines, "waits for another package manager")
-        node.host.put("/release", "")
-    out = node.run("--package", "gp-one", during=release)
+    wait_for(lambda: node.host.file("/held").exists(), 60)
+    out = node.run("--package", "gp-one", during=node.release)
     assert out.result["applied"] == 2
     assert any("held by process" in t for t in out.texts("packages")), out
 
@@ -292,7 +292,7 @@ def test_cable_pulled_in_the_middle(node):
 def test_killed_and_run_again_finds_the_step(node):
     options = node.step("long", "echo begins; echo x >> ~/runs; until [ -e /go ]; do sleep .1; done\n")
     p = node.popen(*options)
-    labs.wait_for("the step", lambda: node.host.file("/home/ops/runs").exists(), 60)
+    wait_for(lambda: node.host.file("/home/ops/runs").exists(), 60)
     # the driver is nsenter's own process: it became it
     os.kill(p.pid, signal.SIGKILL)
     p.wait()
@@ -354,8 +354,7 @@ def test_a_step_that_always_reboots(node):
 
 def test_reboot_in_the_middle_of_apt(node):
     def reboot(_):
-        labs.wait_for("dpkg at work", lambda: node.host.sh(
-            "pgrep -f [g]p-slow.postinst", check=False).stdout, 60)
+        wait_for(lambda: node.host.sh("pgrep -f [g]p-slow.postinst", check=False).stdout)
         node.host.put("/go", "")  # for the second time
         node.host.sh("reboot", check=False)
     out = node.run("--package", "gp-slow", during=reboot)

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-import test_bootstrap
+from test_bootstrap import saw
 from test_bootstrap import lab_fixture, node_fixture  # noqa: F401
+from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
@@ -105,9 +106,9 @@ def test_an_sshd_that_allows_one_of_everything(node):
     sshd_says(node, "MaxSessions 1\nMaxStartups 1\nMaxAuthTries 1\nBanner /etc/hello\n")
 
     def cut(lines):
-        test_bootstrap.saw(lines, "begins")
+        saw(lines, "begins")
         node.host.drop_connections()
-        test_bootstrap.saw(lines, "reconnects")
+        saw(lines, "reconnects")
         node.host.put("/go", "")
     step_and_package(node)
     node.run(*node.step("long", "echo begins; until [ -e /go ]; do sleep .1; done\n"), during=cut)
@@ -126,12 +127,10 @@ def test_what_follows_a_step_is_killed(node):
     run = "echo begins; echo x >> ~/runs; until [ -e ~/go ]; do sleep .1; done\n"
 
     def kill(lines):
-        test_bootstrap.saw(lines, "begins")
+        saw(lines, "begins")
         for n in range(6):  # more often than a row of them may be
-            test_bootstrap.labs.wait_for("it to be followed", lambda: node.host.sh(
-                "pkill -TERM -x -f 'sh -s'", check=False).returncode == 0, 20)
-            test_bootstrap.labs.wait_for("a new connection", lambda n=n: sum(
-                "reconnects" in line for line in lines) > n, 20)
+            wait_for(lambda: node.host.sh("pkill -TERM -x -f 'sh -s'", check=False).returncode == 0, 20)
+            wait_for(lambda n=n: sum("reconnects" in line for line in lines) > n, 20)
         node.host.put("/home/ops/go", "", uid=1000)
     node.run(*node.step("s", run), during=kill)
     assert node.host.file("/home/ops/runs").read_text() == "x\n"

@@ -9,11 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from test_bootstrap import DRIVER, Outcome, lab_fixture, node_fixture  # noqa: F401
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-import lab as labs  # noqa: E402
-from test_bootstrap import DRIVER, Outcome, lab_fixture, node_fixture  # noqa: E402,F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 PORT = 2022
@@ -43,7 +42,7 @@ class Relayed:
         relay = self.lab.popen([sys.executable, ROOT / "tests/hosts/relay.py", PORT, self.node.host.address,
                                 22, plan_file, log])
         try:
-            labs.wait_for("the relay", lambda: "listens" in log.read_text(), 20)
+            wait_for(lambda: "listens" in log.read_text(), 20)
             p = self.lab.run([DRIVER, what, "127.0.0.1", "ops", self.lab.key, keys or self.node.host.host_key(),
                               "--port", PORT, *options],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)

@@ -2,15 +2,12 @@
 """The packages step of bootstrap/ where dnf and rpm manage the packages: hosts of tests/hosts/base_dnf.sh
 and a repository of rpmbuild's. What dnf 5 and yum 3 say differently is said by a stand-in."""
 import subprocess
-import sys
 
-import pytest
-
-from test_bootstrap import Node, ROOT, saw
-
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 import lab as labs
+import pytest
 from repo import RpmRepo
+from test_bootstrap import node_fixture  # noqa: F401
+from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 # holds a lock of FILE until /release is there
@@ -41,18 +38,6 @@ def lab(tmp_path_factory):
         made.next = 2
         yield made
         made.repo.close()
-
-
-@pytest.fixture
-def node(lab, tmp_path):
-    lab.next += 1
-    host = lab.add("light", "h%d" % lab.next, "10.77.1.%d" % lab.next, start=False)
-    host.authorize((lab.key.parent / "key.pub").read_text())
-    lab.repo.use(host)
-    host.start()
-    host.wait_ssh()
-    yield Node(lab, host, tmp_path)
-    host.remove()
 
 
 def test_first_run_installs_second_does_nothing(node):
@@ -111,12 +96,8 @@ def test_a_list_that_is_old(node):
 def test_lock_held(node, lock):
     node.host.put("/holder.py", HOLD)
     node.host.sh("mkdir -p /var/cache/dnf; setsid python3 /holder.py %s </dev/null >/dev/null 2>&1 &" % lock)
-    labs.wait_for("the lock", lambda: node.host.file("/held").exists(), 60)
-
-    def release(lines):
-        saw(lines, "waits for another package manager")
-        node.host.put("/release", "")
-    out = node.run("--package", "gp-one", during=release)
+    wait_for(lambda: node.host.file("/held").exists(), 60)
+    out = node.run("--package", "gp-one", during=node.release)
     assert out.result["applied"] == 2
     assert "dnf" not in lock or any("already locked by" in t for t in out.texts("packages")), out
 

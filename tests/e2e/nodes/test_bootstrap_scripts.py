@@ -5,14 +5,12 @@ import os
 import pathlib
 import shlex
 import subprocess
-import sys
 import threading
 
 import pytest
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-import lab as labs  # noqa: E402
 FRAGMENTS = ROOT / "templates" / "bootstrap"
 _ID = pathlib.Path("/etc/machine-id")
 MACHINE_ID = _ID.read_text().strip() if _ID.is_file() else ""
@@ -91,7 +89,7 @@ def test_a_run_whose_place_was_taken_does_nothing(home):
 
 def test_an_earlier_form_of_a_step_is_ended_with_all_it_started(home):
     home.start("echo $$ >> ~/pids; sleep 1000 & echo $! >> ~/pids; touch ~/up; wait\n", "aaaa", "old")
-    labs.wait_for("the earlier form", (home.path / "up").exists, 60)
+    wait_for((home.path / "up").exists, 60)
     assert "::run bbbb" in home.start("echo new\n", "bbbb", "new").stdout
     for pid in (home.path / "pids").read_text().split():
         stat = pathlib.Path("/proc/%s/stat" % pid)
@@ -131,7 +129,7 @@ def test_half_a_line_waits_for_its_end(home, half):
     follower = threading.Thread(target=lambda: told.append(home.follow("aaaa", slice_s=3600)))
     home.tool("sleep", "touch ~/looks; until [ -e ~/go ]; do /bin/sleep 0.02; done\n")
     follower.start()
-    labs.wait_for("the first look", (home.path / "looks").exists, 60)
+    wait_for((home.path / "looks").exists, 60)
     with open(home.dir / "out", "a", encoding="ascii") as out:
         out.write(rest)
     alive.communicate(b"\n")

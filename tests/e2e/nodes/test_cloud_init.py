@@ -4,16 +4,13 @@ keys, and a node that ends itself."""
 import os
 import pathlib
 import subprocess
-import sys
 
+import lab as labs
 import pytest
 import yaml
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-import lab as labs  # noqa: E402
-from waiting import wait_for  # noqa: E402
-
 DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "cloud_init_driver"
 FAR = 4000000000
 
@@ -116,7 +113,7 @@ def test_a_node_as_it_should_be(lab, boot, tmp_path):
     assert 0 < at[0] < at[1]
     assert host.sh("systemctl is-enabled gpuprov-deadline").stdout.strip() == "enabled"
     now = used(host)
-    labs.wait_for("the count", lambda: used(host) > now, 60)
+    wait_for(lambda: used(host) > now, 60)
     assert "gpuprov" not in host.sh("getent shadow gpuprov | cut -d: -f2").stdout
 
 
@@ -125,10 +122,10 @@ def test_a_node_as_it_should_be(lab, boot, tmp_path):
 def test_the_count_survives_a_reboot_and_a_full_disk(boot):
     host = boot()
     host.wait_ssh()
-    labs.wait_for("the count", lambda: 3 <= used(host) < 10**9, 60)
+    wait_for(lambda: 3 <= used(host) < 10**9, 60)
     before = used(host)
     host.sh("systemctl reboot", check=False)
-    labs.wait_for("the second boot", lambda: host.boots == 2, 120)
+    wait_for(lambda: host.boots == 2, 120)
     host.wait_ssh()
     assert used(host) >= before
     assert host.sh("systemctl is-active gpuprov-deadline").stdout.strip() == "active"
@@ -138,14 +135,14 @@ def test_the_count_survives_a_reboot_and_a_full_disk(boot):
             "{ head -c 999999 /dev/zero > /full/rest || true; }")
     host.sh("systemd-run --unit=second sh /etc/gpuprov/deadline.sh /full/conf")
     full = host.sh("cat /full/used").stdout
-    labs.wait_for("the count on a full disk", lambda: int(host.sh("cat /full/used").stdout) > int(full) + 1, 60)
+    wait_for(lambda: int(host.sh("cat /full/used").stdout) > int(full) + 1, 60)
 
 
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_used_time_ends_the_node(boot):
     host = boot(ttl=3, grace=1)
-    labs.wait_for("the node's own end", lambda: host.state == "off", 120)
+    wait_for(lambda: host.state == "off", 120)
     assert host.boots == 1
 
 
@@ -156,7 +153,7 @@ def test_reboots_do_not_stretch_the_time(boot):
     host = boot(ttl=150, grace=30, tick=100)
     host.wait_ssh()
     host.sh("systemctl reboot", check=False)
-    labs.wait_for("the node's own end", lambda: host.state == "off", 120)
+    wait_for(lambda: host.state == "off", 120)
     assert host.boots == 2
 
 
@@ -166,11 +163,11 @@ def test_the_clock_counts_only_when_it_is_right(boot):
     host = boot(expires=1)
     host.wait_ssh()
     now = used(host)
-    labs.wait_for("some ticks", lambda: used(host) > now + 2, 60)
+    wait_for(lambda: used(host) > now + 2, 60)
     if "synchronized: yes" in host.sh("timedatectl", check=False).stdout:
         pytest.fail("this machine's clock is synchronised and the node past its deadline still lives")
     host.sh("mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized", check=False)
-    labs.wait_for("the node's own end", lambda: host.state == "off", 120)
+    wait_for(lambda: host.state == "off", 120)
 
 
 @pytest.mark.root
@@ -180,8 +177,7 @@ def test_a_killed_dead_man_comes_back(boot):
     host.wait_ssh()
     pid = host.sh("systemctl show -P MainPID gpuprov-deadline").stdout.strip()
     host.sh("kill -9 " + pid)
-    labs.wait_for("another one", lambda: host.sh(
-        "systemctl show -P MainPID gpuprov-deadline").stdout.strip() not in ("0", pid), 60)
+    wait_for(lambda: host.sh("systemctl show -P MainPID gpuprov-deadline").stdout.strip() not in ("0", pid))
 
 
 @pytest.mark.root
@@ -193,10 +189,9 @@ def test_another_instance_of_a_baked_image_starts_anew(boot):
     host.sh("echo other > /etc/gpuprov/instance; echo 'TTL=1 GRACE=1 EXPIRES=1 MACHINE=another' > /etc/gpuprov/deadline.conf; "
             "systemctl stop gpuprov-deadline; printf '%012d\\n' 999999 > /var/lib/gpuprov/deadline-used; "
             "systemctl reboot", check=False)
-    labs.wait_for("the second boot", lambda: host.boots == 2, 120)
+    wait_for(lambda: host.boots == 2, 120)
     conf = host.file("/etc/gpuprov/deadline.conf")
-    labs.wait_for("the time of this instance", lambda: conf.exists() and "TTL=3600" in conf.read_text() and
-                  used(host) < 3600, 60)
+    wait_for(lambda: conf.exists() and "TTL=3600" in conf.read_text() and used(host) < 3600)
     assert host.state == "running"
 
 
@@ -214,7 +209,7 @@ def test_a_shutdown_that_hangs_is_forced(tmp_path):
     p = subprocess.Popen(["sh", tmp_path / "deadline.sh", tmp_path / "conf"], stdout=subprocess.DEVNULL,
                          env={**os.environ, "PATH": "%s:%s" % (tools, os.environ["PATH"])})
     try:
-        labs.wait_for("sysrq", lambda: (tmp_path / "sysrq").exists() and (tmp_path / "sysrq").read_text(), 30)
+        wait_for(lambda: (tmp_path / "sysrq").exists() and (tmp_path / "sysrq").read_text(), 30)
         assert (tmp_path / "log").read_text() == "poweroff\npoweroff -f\n"
         assert (tmp_path / "sysrq").read_text() == "o\n"
     finally:

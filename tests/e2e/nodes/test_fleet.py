@@ -2,17 +2,12 @@
 """The ssh provider on machines that exist already, behind a bastion: from a hosts file to proven nodes and
 back, and what can be wrong with a host. What is on the hosts is looked at from outside gpuprov."""
 import json
-import pathlib
 import signal
-import sys
 import time
 
 import pytest
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-from fleet import Fleet  # noqa: E402
-from lab import why_not  # noqa: E402
+from fleet import Fleet
+from lab import why_not
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
@@ -36,15 +31,7 @@ def fleet(tmp_path_factory):
 @pytest.fixture
 def inside(gpuprov, fleet, tmp_path):
     """The program in the network from which only the bastion can be reached."""
-    wrapper = tmp_path / "in-net"
-    wrapper.write_text("#!/bin/sh\nexec nsenter --net=/proc/%d/ns/net %s \"$@\"\n" % (fleet.pid, gpuprov.program))
-    wrapper.chmod(0o755)
-    gpuprov.program = wrapper
-    fleet.hosts_file(tmp_path / "fleet.yaml")
-    ssh = tmp_path / "home" / ".ssh"
-    ssh.mkdir(mode=0o700)
-    fleet.known_hosts(ssh / "known_hosts")
-    return gpuprov
+    return fleet.enter(gpuprov, tmp_path)
 
 
 def traces(fleet):

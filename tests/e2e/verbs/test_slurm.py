@@ -6,11 +6,11 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
 from agent_gpu import needs_cuda_agent
+from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
@@ -85,13 +85,10 @@ class Cluster:
         self.holder.stdout.close()
 
     def wait(self, what, fact, seconds=90):
-        deadline = time.monotonic() + seconds
-        while not (seen := fact()):
-            logs = "".join(p.read_text() for p in self.folder.glob("*.log"))
+        def seen():
             assert self.holder.poll() is None, self.holder.stdout.read()
-            assert time.monotonic() < deadline, f"no {what}\n{logs[-6000:]}"
-            time.sleep(0.1)
-        return seen
+            return fact()
+        return wait_for(seen, seconds, lambda: f"no {what}\n{''.join(p.read_text() for p in self.folder.glob('*.log'))[-6000:]}")
 
     def __call__(self, *argv, check=True, env=None):
         full = ["nsenter", "-t", self.pid, "-m", "-n", "-u", "-p", *argv]

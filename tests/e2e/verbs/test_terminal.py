@@ -5,9 +5,9 @@ import pathlib
 import re
 import shutil
 import subprocess
-import time
 
 import pytest
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DRIVER = pathlib.Path(os.environ.get("B", ROOT / "build")) / "tests" / "drivers" / "live_driver"
@@ -31,10 +31,7 @@ class Terminal:
         return [line for line in lines if line]
 
     def wait(self, ready, seconds=60):
-        end = time.monotonic() + seconds
-        while not ready():
-            assert time.monotonic() < end, self.screen(history=True)
-            time.sleep(0.02)
+        wait_for(ready, seconds, lambda: self.screen(history=True))
 
     def close(self):
         subprocess.run([*self.tmux, "kill-server"], capture_output=True)

@@ -6,17 +6,13 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from agent_gpu import NAMESPACE, STANDIN, namespace, skip_without_agent
+from fleet import Fleet
+from lab import why_not
 from waiting import wait_for
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "hosts"))
-from fleet import Fleet  # noqa: E402
-from lab import why_not  # noqa: E402
 
 PASS, DEGRADED, FAIL, UNKNOWN = 0, 1, 2, 3
 
@@ -152,15 +148,7 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture
 def inside(gpuprov, fleet, tmp_path):
-    wrapper = tmp_path / "in-net"
-    wrapper.write_text("#!/bin/sh\nexec nsenter --net=/proc/%d/ns/net %s \"$@\"\n" % (fleet.pid, gpuprov.program))
-    wrapper.chmod(0o755)
-    gpuprov.program = wrapper
-    fleet.hosts_file(tmp_path / "fleet.yaml")
-    ssh = tmp_path / "home" / ".ssh"
-    ssh.mkdir(mode=0o700)
-    fleet.known_hosts(ssh / "known_hosts")
-    return gpuprov
+    return fleet.enter(gpuprov, tmp_path)
 
 
 def test_hosts(inside, fleet, tmp_path):
