@@ -10,8 +10,7 @@ pytestmark = pytest.mark.usefixtures("needed")
 
 
 def health(nvml="", gpus=2, **more):
-    results, end, status = agent_gpu.run(gpus=gpus, nvml=nvml, checks="gpu.health", **more)
-    return results["gpu.health"], end, status
+    return agent_gpu.one("gpu.health", gpus=gpus, nvml=nvml, **more)
 
 
 def test_a_sound_gpu_passes():

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.usefixtures("needed")
 
 
 def presence(gpus=2, nvml="", **more):
-    results, end, status = agent_gpu.run(gpus=gpus, nvml=nvml, **more)
-    return results["gpu.presence"], end, status
+    return agent_gpu.one("gpu.presence", gpus=gpus, nvml=nvml, **more)
 
 
 def bought(model):

@@ -5,13 +5,14 @@ import math
 
 import pytest
 
-from agent_gpu import STANDIN, metrics
-from test_agent_cuda import needed, run  # noqa: F401  (needed is a fixture)
+from agent_gpu import STANDIN, metrics, one
+from agent_gpu import needed  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.usefixtures("needed")
 
 
 def stress(standin="", nvml="", gpus=2, **more):
-    results, end, status = run(gpus, checks="gpu.stress", standin=standin, nvml=nvml, **more)
-    return results["gpu.stress"], end, status
+    return one("gpu.stress", gpus=gpus, standin=standin, nvml=nvml, **more)
 
 
 def test_a_load_that_holds():

@@ -2,7 +2,7 @@
 """gpu.bandwidth: a sound GPU's figures, each rate that is too low, and copies that change data."""
 import pytest
 
-from agent_gpu import gpu_data, metrics, needed, run  # noqa: F401
+from agent_gpu import gpu_data, metrics, needed, one  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 
@@ -10,9 +10,7 @@ CLEAN = {"copy": 2950, "read": 2950, "h2d": 55, "d2h": 54}
 
 
 def bandwidth(standin="", nodes=2, **kw):
-    results, end, status = run(gpus=nodes, standin=f"{standin}",
-                               checks="gpu.bandwidth", **kw)
-    return results["gpu.bandwidth"], end, status
+    return one("gpu.bandwidth", gpus=nodes, standin=standin, **kw)
 
 
 def test_a_sound_gpu_passes():

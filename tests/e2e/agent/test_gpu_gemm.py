@@ -2,7 +2,7 @@
 """gpu.gemm: rates of a sound GPU, slow ones, NaN and nothing in a result, with and without cuBLASLt."""
 import pytest
 
-from agent_gpu import gpu_data, metrics, needed, run  # noqa: F401
+from agent_gpu import gpu_data, metrics, needed, one  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 
@@ -10,8 +10,7 @@ H100 = {"fp32": 52, "tf32": 400, "bf16": 770, "fp16": 760, "fp8": 1480}
 
 
 def gemm(standin="", gpus=2, **kw):
-    results, end, status = run(gpus=gpus, standin=standin, checks="gpu.gemm", **kw)
-    return results["gpu.gemm"], end, status
+    return one("gpu.gemm", gpus=gpus, standin=standin, **kw)
 
 
 def unrated(result):

@@ -2,7 +2,7 @@
 """gpu.memory: sound memory passes, each fault has its verdict, and the wrong word is named."""
 import pytest
 
-from agent_gpu import gpu_data, metrics, needed, run  # noqa: F401
+from agent_gpu import gpu_data, metrics, needed, one  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 
@@ -11,9 +11,7 @@ PATTERNS = ["address", "random", "random_inverse", "inversions_zeros", "inversio
 
 
 def memory(standin="", nodes=2, **kw):
-    results, end, status = run(gpus=nodes, standin=f"memory_mib=16,{standin}",
-                               checks="gpu.memory", **kw)
-    return results["gpu.memory"], end, status
+    return one("gpu.memory", gpus=nodes, standin=f"memory_mib=16,{standin}", **kw)
 
 
 def test_sound_memory_passes():

@@ -2,15 +2,13 @@
 """gpu.p2p: sound links, slow ones, detours, and links that change data: looked at twice, then named."""
 import pytest
 
-from agent_gpu import metrics, needed, run  # noqa: F401
+from agent_gpu import metrics, needed, one  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 
 
 def p2p(standin="", nodes=3, **kw):
-    results, end, status = run(gpus=nodes, standin=f"memory_mib=32,{standin}",
-                               checks="gpu.p2p", **kw)
-    return results["gpu.p2p"], end, status
+    return one("gpu.p2p", gpus=nodes, standin=f"memory_mib=32,{standin}", **kw)
 
 
 def test_sound_links_pass():

@@ -3,7 +3,7 @@
 multiprocessor, in one library's tile."""
 import pytest
 
-from agent_gpu import gpu_data, metrics, needed, run  # noqa: F401
+from agent_gpu import gpu_data, metrics, needed, one  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("needed")
 
@@ -11,8 +11,7 @@ TYPES = ["fp32", "tf32", "bf16", "fp16", "fp8"]
 
 
 def sdc(standin="", gpus=2, **kw):
-    results, end, status = run(gpus=gpus, standin=standin, checks="gpu.sdc", **kw)
-    return results["gpu.sdc"], end, status
+    return one("gpu.sdc", gpus=gpus, standin=standin, **kw)
 
 
 def test_sound_gpus_pass_and_agree():
