@@ -38,8 +38,10 @@ struct provider_ops;
 /* Base of every open provider; implementations embed it first. */
 struct provider {
     const struct provider_ops *ops;
-    char *owner;          /* set by open: env->owner or the cloud principal's short form; owned */
-    const char *account;  /* the account of the credentials, set by open; NULL: the provider has none */
+    char *owner;         /* set by open: env->owner or the cloud principal's short form; owned */
+    const char *account; /* the account of the credentials, set by open; NULL: the provider has none */
+    const char
+        *principal_owner; /* the owner that the credentials stand for, set by open; NULL: the provider has none */
     int64_t clock_skew_s; /* cloud's clock minus ours, as last seen */
 };
 

@@ -51,6 +51,39 @@ int owner_recall_stack(struct run *run, char **ret_spec, bool *ret_known, struct
     return 0;
 }
 
+/* Anything that the journal has of this stack there, also what is gone or never came to be. */
+static int was_at(const struct run *run, const struct stack *s, const char *provider, bool *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list list = {0};
+    struct intent_list intents = {0};
+    *ret = str_eq(s->provider, provider);
+    int r = journal_resources(run->e->journal, s->uid, &list, err);
+    if (r == 0) r = journal_intents(run->e->journal, s->uid, ~0U, &intents, err);
+    for (size_t i = 0; i < list.list.len; i++) *ret = *ret || str_eq(list.list.items[i].provider, provider);
+    for (size_t i = 0; i < intents.list.len; i++) *ret = *ret || str_eq(intents.list.items[i].provider, provider);
+    intent_list_clear(&intents);
+    return r;
+}
+
+int owner_check_new_place(const struct run *run, const struct provider *p, struct gp_error *err) {
+    struct stack known = {0};
+    bool there = false;
+    if (run->e->opts.owner != NULL || p->principal_owner == NULL || str_eq(p->principal_owner, run->owner)) return 0;
+    int r = owner_find_stack(run->e->journal, run->stack.name, run->owner, &known, err);
+    if (r == -GP_ENOTFOUND) {
+        gp_error_clear(err);
+        return 0;
+    }
+    if (r == 0) r = was_at(run, &known, p->ops->name, &there, err);
+    stack_clear(&known);
+    if (r == 0 && !there)
+        r = gp_fail(
+            err, GP_EAUTH,
+            "'%s' belongs to the owner %s, and the credentials of %s are for %s: give --owner %s to use %s too, "
+            "or run 'gpuprov down %s' first",
+            run->stack.name, run->owner, p->ops->name, p->principal_owner, run->owner, p->ops->name, run->stack.name);
+    return r;
+}
+
 static bool offers_name(const struct spec *spec, const char *provider) {
     for (size_t i = 0; i < spec->offers.len; i++)
         if (strcmp(spec->offers.items[i].provider, provider) == 0) return true;

@@ -14,6 +14,10 @@ int owner_recall(struct run *run, struct gp_error *err);
 /* Sets run->stack to the journal's, where the owner is known and the journal has it: *ret_known. ret_spec may be
  * NULL. */
 int owner_recall_stack(struct run *run, char **ret_spec, bool *ret_known, struct gp_error *err);
+/* -GP_EAUTH if this cloud's credentials stand for another owner than the journal's, and the stack has never had
+ * anything there: it would buy nodes that only this journal finds. An owner from --owner is never refused. Without a
+ * stack of that name in the journal 0. */
+int owner_check_new_place(const struct run *run, const struct provider *p, struct gp_error *err);
 /* The providers of the spec's offers, each once, in the order in which they are opened, since the first decides an
  * owner that is not known: clouds that have principals, as the registry lists them, then the others. The order of
  * the offers must not decide it: it may change while the stack is there. Names are borrowed. */

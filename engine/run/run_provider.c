@@ -62,6 +62,11 @@ static size_t place_in_spec(const struct spec *spec, const char *name) {
     return i;
 }
 
+static void close_last(struct run *run) {
+    struct provider *p = run->providers.items[--run->providers.len];
+    p->ops->close(p);
+}
+
 static int open_all(struct run *run, const struct owner_order *order, const char *known, struct gp_error *err) {
     struct gp_error first = {0};
     size_t first_place = SIZE_MAX;
@@ -70,7 +75,9 @@ static int open_all(struct run *run, const struct owner_order *order, const char
         struct provider *p = NULL;
         struct gp_error why = {0};
         int r = run_provider(run, name, &p, &why);
+        if (r == 0) r = owner_check_new_place(run, p, &why);
         if (r == 0) continue;
+        if (p != NULL) close_last(run);
         if (r == -GP_ECANCELLED || str_eq(name, known)) { /* without its home nothing is known of the stack */
             if (err != NULL) *err = why;
             return r;

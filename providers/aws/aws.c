@@ -39,7 +39,7 @@ static void aws_close(struct provider *p) {
     aws_config_clear(&a->cfg);
     aws_cache_free(a->cache);
     free(a->account);
-    free(a->principal);
+    free(a->principal_owner);
     free(a->fallback_region);
     free(a->base.owner);
     free(a);
@@ -94,8 +94,10 @@ static int who_am_i(struct aws *a, const char *owner, struct gp_error *err) {
                        account, owner, owner);
     a->account = xstrdup(account);
     a->base.account = a->account;
-    a->principal = principal_of(arn);
-    a->base.owner = owner != NULL ? xstrdup(owner) : owner_of(account, a->principal);
+    GP_AUTO_FREE char *principal = principal_of(arn);
+    a->principal_owner = owner_of(account, principal);
+    a->base.principal_owner = a->principal_owner;
+    a->base.owner = xstrdup(owner != NULL ? owner : a->principal_owner);
     if (owner == NULL && !form_owner(a->base.owner))
         return gp_fail(err, GP_EPROTO,
                        "sts GetCallerIdentity: '%.140s' is too long for an owner: give "

@@ -51,10 +51,10 @@ struct aws {
     const struct event_sink *sink;
     struct aws_config cfg;
     struct aws_cred cred;
-    char *account, *principal; /* of GetCallerIdentity */
-    char *fallback_region;     /* of the spec's first aws offer; NULL */
-    struct aws_cache *cache;   /* images, types, groups already looked up (cache.c) */
-    bool borrowed;             /* credentials are shared with other threads: used, never renewed */
+    char *account, *principal_owner; /* of GetCallerIdentity */
+    char *fallback_region;           /* of the spec's first aws offer; NULL */
+    struct aws_cache *cache;         /* images, types, groups already looked up (cache.c) */
+    bool borrowed;                   /* credentials are shared with other threads: used, never renewed */
 };
 
 /* Makes a->cred usable for the next five minutes by the AWS CLI's chain; refreshes credentials that

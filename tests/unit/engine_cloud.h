@@ -67,6 +67,7 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
     f->base.clock_skew_s = cloud.skew_s;
     f->base.account = ops == &provider_aws ? cloud.account : NULL;
     const char *own = ops == &provider_aws ? cloud.principal : cloud.login;
+    f->base.principal_owner = ops == &provider_aws ? cloud.principal : NULL;
     f->base.owner = xstrdup(env->owner ? env->owner : own ? own : "me");
     f->journal = env->journal;
     *ret = &f->base;

@@ -139,11 +139,42 @@ static void test_the_owner_of_the_first_claim_stays(void **state) {
     run_close(run);
 }
 
+/* Credentials that come later stand for another owner: nothing is bought for the login name, which only this
+ * journal would find again, unless --owner accepts that. */
+static void test_a_cloud_that_comes_later_is_not_the_login_names(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    static const char *const given[] = {NULL, "alice"};
+    load(f, LOCAL_FIRST);
+    struct stack s = {.owner = xstrdup("alice"),
+                      .name = xstrdup("t"),
+                      .uid = xstrdup("aaaaaaaaaaaaaaaa"),
+                      .spec_hash = xstrdup(""),
+                      .provider = xstrdup("local"),
+                      .region = xstrdup("here")};
+    assert_int_equal(journal_stack_put(f->e->journal, &s, NULL, &err), 0);
+    stack_clear(&s);
+    for (size_t i = 0; i < GP_ARRAY_LEN(given); i++) {
+        struct run *run = NULL;
+        f->e->opts.owner = given[i];
+        assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
+        assert_int_equal(run_open_offers(run, &err), 0);
+        assert_string_equal(run->owner, "alice");
+        assert_int_equal(run->providers.len, given[i] != NULL ? 2 : 1);
+        const struct look *gap = coverage_gap(&run->look.covered);
+        if (given[i] == NULL) assert_non_null(strstr(gap->why.msg, "give --owner alice"));
+        else assert_null(gap);
+        run_close(run);
+    }
+    f->e->opts.owner = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_order_of_offers_decides_nothing, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_two_owners_are_an_error, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_the_owner_of_the_first_claim_stays, setup_principals, finish),
+        cmocka_unit_test_setup_teardown(test_a_cloud_that_comes_later_is_not_the_login_names, setup_principals, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
