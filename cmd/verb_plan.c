@@ -60,7 +60,8 @@ static void print_others(const struct offer_list *l) {
         GP_AUTO_FREE char *text = offer_text(o);
         char price[32];
         price_format(price, sizeof price, o->price_usd_per_h);
-        printf("  %s, %s%s\n", text, price, o->price_usd_per_h > 0 ? " per node" : "");
+        printf("  %s, %s%s%s\n", text, o->price_usd_per_h < 0 ? "price " : "", price,
+               o->price_usd_per_h > 0 ? " per node" : "");
     }
     if (l->list.len > SHOWN) printf("  and %zu more (--json)\n", l->list.len - SHOWN);
 }
@@ -78,8 +79,8 @@ static void print_plan(const struct spec *spec, const struct plan *p) {
     price_format(price, sizeof price, p->price_usd_per_h);
     duration_format(ttl, sizeof ttl, p->ttl_ms);
     if (p->changes)
-        printf("%s: %d node%s, %s, deadline after %s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
-               price, ttl, ends_text(p->ends));
+        printf("%s: %d node%s, %s%s, deadline after %s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
+               p->price_usd_per_h < 0 ? "price " : "", price, ttl, ends_text(p->ends));
     else
         printf("%s: nothing to do: every node runs and was validated ('gpuprov up' also connects to the nodes)\n",
                spec->name);

@@ -312,8 +312,8 @@ static int settling(struct teardown *t, struct gp_error *err) {
     int64_t ms = GP_MAX(launch_ms, claims_ms);
     if (r == 0 && ms > 0)
         run_event(run, -1, NODE_ENDING, EVENT_PROGRESS, "settle",
-                  "an earlier run was cut while it %s: searching for its resources for up to %lld s",
-                  unknown ? "launched" : "claimed a name", (long long)(ms + 999) / 1000);
+                  "an earlier run was cut while it %s: searching for resources of '%s' for up to %lld s",
+                  unknown ? "launched" : "claimed a name", run->stack.name, (long long)(ms + 999) / 1000);
     return r;
 }
 

@@ -110,8 +110,8 @@ int cloud_launch_run(const struct cloud_launch *l, struct resource_list *ret, st
 /* No machine exists and the request is not repeated: it is older than resend_s, or the cloud has no tokens. */
 static int left_nothing(const struct cloud_launch *l, struct gp_error *err) {
     struct gp_error old = {0};
-    gp_fail(&old, GP_ENOTFOUND, "%s: the launch of slots %d+%d created nothing and is not repeated", l->in->provider,
-            l->in->slot_first, l->in->slot_count);
+    gp_fail(&old, GP_ENOTFOUND, "%s: the launch of nodes %d..%d created nothing and is not repeated", l->in->provider,
+            l->in->slot_first, l->in->slot_first + l->in->slot_count - 1);
     return refuse(l, &old, err);
 }
 
@@ -128,8 +128,8 @@ int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret,
     if (found) return 0;
     if (l->resend_s > 0 && age_s <= l->resend_s) return send(l, true, ret, err);
     if (over) return left_nothing(l, err);
-    gp_fail(&why, GP_EUNKNOWN, "%s: the launch of slots %d+%d is not listed yet", in->provider, in->slot_first,
-            in->slot_count);
+    gp_fail(&why, GP_EUNKNOWN, "%s: the launch of nodes %d..%d is not listed yet", in->provider, in->slot_first,
+            in->slot_first + in->slot_count - 1);
     return unknown(&why, err);
 }
 

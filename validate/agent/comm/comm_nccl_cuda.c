@@ -274,7 +274,7 @@ static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_er
     if (rc == 0) {
         if (open_stream(c, &own) == 0 && c->rank == 0) {
             nccl_result r = c->api->unique_id(&id);
-            if (r != NCCL_OK) nccl_fail(c, r, "make NCCL's unique id", &own);
+            if (r != NCCL_OK) nccl_fail(c, r, "create NCCL's unique id", &own);
         }
         rc = comm_tcp.broadcast(c->meet, (dev_addr)(uintptr_t)&id, sizeof id, 0, err);
     }
@@ -510,7 +510,7 @@ int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error
     struct group_card mine = {.color = color}, *all = xcalloc((size_t)world->size, sizeof *all);
     struct gp_error own = {0};
     if (world->dead && color >= 0 && world->api->unique_id(&mine.id) != NCCL_OK)
-        gp_fail(&own, GP_EIO, "make NCCL's unique id: NCCL failed");
+        gp_fail(&own, GP_EIO, "cannot create NCCL's unique id");
     int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all, sizeof mine, err);
     struct comm *c = rc == 0 && color >= 0 ? group_new(world, all, color) : NULL;
     int first = 0;

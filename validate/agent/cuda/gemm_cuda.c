@@ -88,8 +88,8 @@ int cuda_gemm_has(struct device *d, enum gemm_type type, struct gp_error *err) {
 
 static int check(struct device *d, const struct gemm_args *a, struct gp_error *err) {
     if ((unsigned)a->type >= GEMM_TYPES || a->m < 1 || a->n < 1 || a->k < 1 || a->batch < 1)
-        return gp_fail(err, GP_EINTERNAL, "gpu %d: a matrix product of type %d, %d x %d x %d, batch %d", d->index,
-                       (int)a->type, a->m, a->n, a->k, a->batch);
+        return gp_fail(err, GP_EINTERNAL, "gpu %d: unsupported matrix product: type %d, %d x %d x %d, batch %d",
+                       d->index, (int)a->type, a->m, a->n, a->k, a->batch);
     if (a->out_same && a->type != GEMM_F16 && a->type != GEMM_BF16)
         return gp_fail(err, GP_EENV, "gpu %d: only fp16 and bf16 products can have their own type", d->index);
     return 0;

@@ -135,8 +135,8 @@ static void multiply(struct work *all, int threads, const void *a, const union w
 
 static int check(const struct gemm_args *g, struct gp_error *err) {
     if ((unsigned)g->type >= GEMM_TYPES || g->m < 1 || g->n < 1 || g->k < 1 || g->batch < 1)
-        return gp_fail(err, GP_EINTERNAL, "a matrix product of type %d, %d x %d x %d, batch %d", (int)g->type, g->m,
-                       g->n, g->k, g->batch);
+        return gp_fail(err, GP_EINTERNAL, "unsupported matrix product: type %d, %d x %d x %d, batch %d", (int)g->type,
+                       g->m, g->n, g->k, g->batch);
     if (g->out_same && g->type != GEMM_F16 && g->type != GEMM_BF16)
         return gp_fail(err, GP_EENV, "only fp16 and bf16 products can have their own type");
     return 0;
