@@ -3,7 +3,8 @@
 # there is a CUDA toolkit (toolkits.sh searches for it); without one the program has no such
 # agent and reports that.
 export CUDA_HOMES CUDA_HOME
-CUDA_TOOLKITS := $(shell sh validate/agent/toolkits.sh)
+# before make 4.4 $(shell) does not see exported variables
+CUDA_TOOLKITS := $(shell CUDA_HOMES='$(CUDA_HOMES)' CUDA_HOME='$(CUDA_HOME)' sh validate/agent/toolkits.sh)
 CUDA_KERNELS := $(wildcard validate/agent/cuda/kernels/*)
 AGENT_GLIBC := 2.28
 AGENT_CUDA_SRC := $(AGENT_SRC) validate/agent/kind_cuda.c $(sort $(filter %_cuda.c,$(filter-out validate/agent/kind_%,$(AGENT_C))))

@@ -54,6 +54,7 @@ own_archs() {
 }
 
 sh "$here/toolkits.sh" >"$out/toolkits"
+[ -s "$out/toolkits" ] || { echo "fatbins.sh: found no CUDA toolkit; set CUDA_HOMES" >&2; exit 1; }
 rm -f "$out"/kernels-*
 while read -r version compiler; do
     archs=$(own_archs "$version" "$compiler")

@@ -59,6 +59,17 @@ def fatbins(tmp_path, homes, **env):
     return done, rows
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_make_takes_toolkits_from_its_command_line(tmp_path, there):
+    """As docs/build.md shows it: CUDA_HOMES as an argument of make decides whether there is a CUDA agent."""
+    home = toolkit(tmp_path / "cuda", "13.0", "90") if there else tmp_path / "nothing"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "CUDA"))}
+    said = subprocess.run(["make", "-pnq", f"CUDA_HOMES={home}", "no-such-target"], cwd=ROOT, env=env,
+                          capture_output=True, text=True, check=False)
+    line = [x for x in said.stdout.splitlines() if x.startswith("CUDA_TOOLKITS :=")]
+    assert line == [f"CUDA_TOOLKITS := 13000 {home}/bin/nvcc" if there else "CUDA_TOOLKITS := "], line
+
+
 def test_each_architecture_once_by_the_oldest_that_knows_it(tmp_path):
     old = toolkit(tmp_path / "old", "12.4", "70 75 80 86 89 90")
     new = toolkit(tmp_path / "new", "13.0", "75 80 89 90 100 103 120 121")
