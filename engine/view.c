@@ -122,6 +122,24 @@ static void mark_remembered(const struct run *run, struct stack_view *v) {
     }
 }
 
+static bool has_resource(const struct resource_list *l, const struct resource *r) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (str_eq(l->list.items[i].provider, r->provider) && str_eq(l->list.items[i].id, r->id)) return true;
+    return false;
+}
+
+/* Created after the last list, such as the claim of a launch that was refused. */
+static int add_unlisted(const struct run *run, struct stack_view *v, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list kept = {0};
+    int r = run->stack.uid == NULL ? 0 : journal_resources(run->e->journal, run->stack.uid, &kept, err);
+    for (size_t i = 0; r == 0 && i < kept.list.len; i++) {
+        const struct resource *k = &kept.list.items[i];
+        bool node = k->kind == RES_INSTANCE || k->kind == RES_HOST;
+        if (!node && k->state != RES_GONE && !has_resource(&v->others, k)) resource_list_add(&v->others, k);
+    }
+    return r;
+}
+
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     stack_copy(&v->stack, &run->stack);
     int r = run->stack.uid == NULL ? 0
@@ -134,6 +152,7 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     for (size_t i = 0; i < run->others.list.len; i++) {
         resource_list_add(&v->others, &run->others.list.items[i]);
     }
+    if (r == 0) r = add_unlisted(run, v, err);
     for (size_t i = 0; i < run->look.unreadable.list.len; i++) {
         resource_list_add(&v->unreadable, &run->look.unreadable.list.items[i]);
     }

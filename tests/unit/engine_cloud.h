@@ -175,8 +175,11 @@ static int fake_prepare(struct provider *p, const struct prepare_req *req, struc
                         .created_s = clock_wall_s()};
     int r = journal_intent(journal_of(p), &in, err);
     if (r == 0) {
-        resource_set(&add(RES_GROUP, "sg-1", req->stack, -1)->regions, "r1 r2");
-        r = journal_intent_end(journal_of(p), in.id, INTENT_DONE, "", err);
+        GP_AUTO_RESOURCES struct resource_list made = {0};
+        struct resource *group = add(RES_GROUP, "sg-1", req->stack, -1);
+        resource_set(&group->regions, "r1 r2");
+        resource_list_add(&made, group);
+        r = journal_intent_done(journal_of(p), in.id, &made, err);
     }
     intent_clear(&in);
     return r;

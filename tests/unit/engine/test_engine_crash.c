@@ -276,6 +276,19 @@ static void test_ctrl_c_with_an_unknown_outcome(void **state) {
     up_result_clear(&res);
 }
 
+/* The claim is younger than the last list: the stack is empty, not gone. */
+static void test_a_throttled_launch_leaves_its_claim(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct up_result res = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(cloud.script); i++)
+        cloud.script[i] = (struct refusal){GP_ETHROTTLED, GP_SCOPE_REGION, "RequestLimitExceeded"};
+    assert_int_equal(engine_up(f->e, f->spec, &res, &err), -GP_ETHROTTLED);
+    assert_string_equal(res.view.phase, "empty");
+    assert_int_equal(res.view.others.list.len, 1);
+    up_result_clear(&res);
+}
+
 static int open_launch(struct fixture *f, const char *hash) {
     struct gp_error err = {0};
     struct intent in = {.uid = xstrdup(f->run->stack.uid),
@@ -332,6 +345,7 @@ int main(void) {
         T(test_watch_hears_of_a_machine_that_vanished),
         T(test_ctrl_c_in_a_create),
         T(test_ctrl_c_with_an_unknown_outcome),
+        T(test_a_throttled_launch_leaves_its_claim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
