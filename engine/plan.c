@@ -54,7 +54,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         const char *name = run->spec->offers.items[i].provider;
         struct provider *p = NULL;
         struct gp_error why = {0};
-        int r = run_provider(run, name, &p, &why);
+        int r = run_offer_provider(run, name, &p, &why);
         size_t first = ret->list.len;
         if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
         if (r == 0) r = check_ends(run, p->ops, first, ret, &why);

@@ -62,9 +62,19 @@ static size_t place_in_spec(const struct spec *spec, const char *name) {
     return i;
 }
 
-static void close_last(struct run *run) {
-    struct provider *p = run->providers.items[--run->providers.len];
+/* Opens it to buy nodes there: a cloud that the stack cannot use is closed again. */
+int run_offer_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err) {
+    struct provider *p = NULL;
+    int r = run_provider(run, name, &p, err);
+    if (r == 0) r = owner_check_new_place(run, p, err);
+    if (r == 0) *ret = p;
+    if (r == 0 || p == NULL) return r;
+    size_t kept = 0;
+    for (size_t i = 0; i < run->providers.len; i++)
+        if (run->providers.items[i] != p) run->providers.items[kept++] = run->providers.items[i];
+    run->providers.len = kept;
     p->ops->close(p);
+    return r;
 }
 
 static int open_all(struct run *run, const struct owner_order *order, const char *known, struct gp_error *err) {
@@ -74,10 +84,8 @@ static int open_all(struct run *run, const struct owner_order *order, const char
         const char *name = order->names.items[i];
         struct provider *p = NULL;
         struct gp_error why = {0};
-        int r = run_provider(run, name, &p, &why);
-        if (r == 0) r = owner_check_new_place(run, p, &why);
+        int r = run_offer_provider(run, name, &p, &why);
         if (r == 0) continue;
-        if (p != NULL) close_last(run);
         if (r == -GP_ECANCELLED || str_eq(name, known)) { /* without its home nothing is known of the stack */
             if (err != NULL) *err = why;
             return r;

@@ -7,6 +7,8 @@
 
 /* Opens a provider once per run; the first decides an owner that is not known yet. Borrowed: run_close closes it. */
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
+/* The same for buying nodes there: -GP_EAUTH where the stack must not (owner_check_new_place), and it is closed. */
+int run_offer_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
 /* Decides the owner (owner.h) and opens every provider of the spec's offers: nodes may be at any of them. One that does
  * not open is reported and noted in run->look.covered, wherever the spec names it; the call fails when none opens, or
  * when it is the home that the journal knows. run->home: that home, else the first provider of the spec that opened. */

@@ -96,7 +96,6 @@ static void fake_close(struct provider *p) {
 
 static int fake_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                        struct gp_error *err) {
-    (void)p;
     const struct refusal *no = &cloud.no_offers[index];
     if (no->code != GP_OK) {
         int r = gp_fail(err, no->code, "refused: %s", no->detail);
@@ -106,7 +105,7 @@ static int fake_offers(struct provider *p, const struct spec *spec, size_t index
     static const char *const zones[] = {"r1-a", "r1-b", "r2-a"};
     for (size_t i = 0; i < GP_ARRAY_LEN(zones); i++) {
         struct offer o = {.spec_index = index,
-                          .provider = xstrdup("aws"),
+                          .provider = xstrdup(p->ops->name),
                           .region = xstrndup(zones[i], 2),
                           .zone = xstrdup(zones[i]),
                           .instance_type = xstrdup("t"),

@@ -164,6 +164,11 @@ static void test_a_cloud_that_comes_later_is_not_the_login_names(void **state) {
         const struct look *gap = coverage_gap(&run->look.covered);
         if (given[i] == NULL) assert_non_null(strstr(gap->why.msg, "give --owner alice"));
         else assert_null(gap);
+        GP_AUTO_OFFERS struct offer_list offers = {0};
+        assert_int_equal(plan_offers(run, &offers, &err), 0);
+        bool at_aws = false;
+        for (size_t k = 0; k < offers.list.len; k++) at_aws = at_aws || str_eq(offers.list.items[k].provider, "aws");
+        assert_int_equal(at_aws, given[i] != NULL);
         run_close(run);
     }
     f->e->opts.owner = NULL;
