@@ -45,9 +45,15 @@ static int check_ends(const struct run *run, const struct provider_ops *ops, siz
     return r;
 }
 
+/* A provider that does not open was already reported when the run opened its providers. */
+static bool is_reported(const struct run *run, const char *provider, const struct gp_error *why) {
+    const struct look *gap = coverage_find(&run->look.covered, provider, "");
+    return gap != NULL && !gap->checked && str_eq(gap->why.msg, why->msg);
+}
+
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str reasons = {0};
-    GP_AUTO_STRV struct strv missing = {0};
+    GP_AUTO_STRV struct strv missing = {0}; /* to report */
     struct gp_error worst = {0};
     int worst_exit = 0;
     for (size_t i = 0; i < run->spec->offers.len; i++) {
@@ -63,8 +69,8 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
             if (err != NULL) *err = why;
             return r;
         }
-        strv_take(&missing, xasprintf("offer %zu (%s): %s", i + 1, name, why.msg));
-        str_addf(&reasons, "%s%s", reasons.len ? "; " : "", missing.v[missing.n - 1]);
+        str_addf(&reasons, "%soffer %zu (%s): %s", reasons.len ? "; " : "", i + 1, name, why.msg);
+        if (!is_reported(run, name, &why)) strv_take(&missing, xasprintf("offer %zu (%s): %s", i + 1, name, why.msg));
         int code = gp_exit_code(why.code);
         if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
             worst = why;

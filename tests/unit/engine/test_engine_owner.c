@@ -139,6 +139,10 @@ static void test_the_owner_of_the_first_claim_stays(void **state) {
     run_close(run);
 }
 
+static void count_warnings(void *ctx, const struct event *e) {
+    if (e->status == EVENT_WARN) ++*(int *)ctx;
+}
+
 /* Credentials that come later stand for another owner: nothing is bought for the login name, which only this
  * journal would find again, unless --owner accepts that. */
 static void test_a_cloud_that_comes_later_is_not_the_login_names(void **state) {
@@ -156,7 +160,9 @@ static void test_a_cloud_that_comes_later_is_not_the_login_names(void **state) {
     stack_clear(&s);
     for (size_t i = 0; i < GP_ARRAY_LEN(given); i++) {
         struct run *run = NULL;
+        int warnings = 0;
         f->e->opts.owner = given[i];
+        f->e->sink = (struct event_sink){count_warnings, &warnings};
         assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
         assert_int_equal(run_open_offers(run, &err), 0);
         assert_string_equal(run->owner, "alice");
@@ -169,7 +175,9 @@ static void test_a_cloud_that_comes_later_is_not_the_login_names(void **state) {
         bool at_aws = false;
         for (size_t k = 0; k < offers.list.len; k++) at_aws = at_aws || str_eq(offers.list.items[k].provider, "aws");
         assert_int_equal(at_aws, given[i] != NULL);
+        assert_int_equal(warnings, given[i] == NULL ? 1 : 0); /* reported once */
         run_close(run);
+        f->e->sink = (struct event_sink){0};
     }
     f->e->opts.owner = NULL;
 }

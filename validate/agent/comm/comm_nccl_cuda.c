@@ -240,7 +240,8 @@ static void close_stream(struct comm *c) {
 /* Meets the ranks with the same id. */
 static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error *err) {
     struct nccl_config config = config_of(c);
-    int64_t deadline = GP_MIN(c->deadline_ms, clock_deadline(GP_MIN(START_MS, 6 * c->stall_ms)));
+    int64_t most_ms = c->world != NULL ? 2 * c->stall_ms : GP_MIN(START_MS, 6 * c->stall_ms);
+    int64_t deadline = GP_MIN(c->deadline_ms, clock_deadline(most_ms));
     nccl_result r = c->api->init(&c->h, c->size, *id, c->rank, &config);
     if (r != NCCL_OK && r != NCCL_IN_PROGRESS) return nccl_fail(c, r, "start NCCL", err);
     return wait_taken(c, c->h, deadline, "NCCL's start", err);
@@ -473,7 +474,7 @@ struct group_card {
     struct nccl_id id; /* of a group's first rank, if the group is not split off */
 };
 
-static struct comm *group_new(struct comm *world, const struct group_card *all, int color) {
+static struct comm *group_new(struct comm *world, const struct group_card *all, int color, int64_t stall_ms) {
     struct comm *c = xcalloc(1, sizeof *c);
     *c = (struct comm){.api = world->api,
                        .cu = world->cu,
@@ -483,7 +484,7 @@ static struct comm *group_new(struct comm *world, const struct group_card *all, 
                        .who = world->who,
                        .version = world->version,
                        .deadline_ms = world->deadline_ms,
-                       .stall_ms = world->stall_ms};
+                       .stall_ms = stall_ms};
     str_put(c->log_path, sizeof c->log_path, world->log_path);
     for (int i = 0; i < world->size; i++) {
         if (all[i].color != color) continue;
@@ -506,13 +507,13 @@ static int group_split(struct comm *world, int color, struct comm *c, struct gp_
     return rc == 0 ? wait_taken(world, h, deadline, "the split", err) : rc;
 }
 
-int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error *err) {
+int nccl_group(struct comm *world, int color, int64_t stall_ms, struct comm **ret, struct gp_error *err) {
     struct group_card mine = {.color = color}, *all = xcalloc((size_t)world->size, sizeof *all);
     struct gp_error own = {0};
     if (world->dead && color >= 0 && world->api->unique_id(&mine.id) != NCCL_OK)
         gp_fail(&own, GP_EIO, "cannot create NCCL's unique id");
     int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all, sizeof mine, err);
-    struct comm *c = rc == 0 && color >= 0 ? group_new(world, all, color) : NULL;
+    struct comm *c = rc == 0 && color >= 0 ? group_new(world, all, color, stall_ms) : NULL;
     int first = 0;
     while (rc == 0 && first < world->size && all[first].color != color) first++;
     if (rc == 0 && c != NULL) open_stream(c, &own);

@@ -95,9 +95,10 @@ int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err);
 int nccl_follow_device(struct comm *c, struct gp_error *err);
 
 /* A communicator of some ranks; all ranks of `world` call it, with the colour of their group or -1. Made by
- * ncclCommSplit from the world's, or by a new unique id if that is dead. *ret NULL for colour -1. Only its members
- * see a group's failure: it is not sent over tcp. Freed with nccl_group_free. */
-int nccl_group(struct comm *world, int color, struct comm **ret, struct gp_error *err);
+ * ncclCommSplit from the world's, or by a new unique id if that is dead. *ret NULL for colour -1. A collective of the
+ * group may take stall_ms beyond its expected time, the meeting of its ranks twice that. Only its members see a
+ * group's failure: it is not sent over tcp. Freed with nccl_group_free. */
+int nccl_group(struct comm *world, int color, int64_t stall_ms, struct comm **ret, struct gp_error *err);
 void nccl_group_free(struct comm *c, bool failed);
 bool nccl_is_dead(const struct comm *c);
 int nccl_size(const struct comm *c);

@@ -59,7 +59,7 @@ static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes) {
     double us = 0, *all = xcalloc((size_t)c->size, sizeof *all);
     size_t real = 0;
     bool ok = measure(w, c->data, op, bytes, &us, &err) == 0;
-    if (!ok) nccl_broken(c, w->r, &w->b, &err, w->until_ms);
+    if (!ok) nccl_broken(c, w->r, &w->b, &err);
     ok = ok && gang_gather(c, w->r, &us, all, sizeof us);
     for (int i = 0; ok && i < c->size; i++) us = GP_MAX(us, all[i]);
     free(all);

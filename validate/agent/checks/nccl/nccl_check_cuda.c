@@ -34,11 +34,10 @@ bool nccl_needs(struct check_ctx *c, struct agent_result *r) {
 void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text) {
     struct nccl_buffers b;
     const struct device_ops *usual = c->dev_ops;
-    int64_t until = GP_MIN(c->deadline_ms, clock_deadline((int64_t)r->check->seconds * 8000));
     c->dev_ops = agent_kind.device;
     c->data = c->stuck;
     if (nccl_buffers_open(c, r, (size_t)1 << 20, 256, &b)) {
-        nccl_isolate(c, r, &b, NCCL_STUCK, b.bytes, until, text);
+        nccl_isolate(c, r, &b, NCCL_STUCK, b.bytes, c->deadline_ms, text);
         nccl_buffers_close(&b);
     }
     agent_kind.comm->abort(c->stuck, "NCCL did not start", -1);
@@ -49,8 +48,7 @@ void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str 
     c->dev_ops = usual;
 }
 
-void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err,
-                 int64_t until_ms) {
+void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err) {
     GP_AUTO_STR struct str who = {.max = 300};
     int culprit = comm_culprit(err);
     if (err->code == GP_ELOST) { /* the ranks' own links are lost too */
@@ -63,10 +61,12 @@ void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffer
         agent_culprit(r, culprit);
         str_addf(&who, "; to blame: %s", name);
     } else {
-        nccl_isolate(c, r, b, NCCL_STUCK, GP_MIN(b->bytes, (size_t)1 << 20), until_ms, &who);
+        nccl_isolate(c, r, b, NCCL_STUCK, GP_MIN(b->bytes, (size_t)1 << 20), c->deadline_ms, &who);
     }
     agent_set(r, VERDICT_FAIL, "nccl_failed", "%s%s", err->msg, who.len ? who.s : "");
     if (c->comm_err.code == GP_OK) {
+        /* The first rank that ends the gang interrupts those that still receive the others' findings. */
+        comm_tcp.barrier(c->comm, NULL);
         c->comm_err = *err;
         if (culprit >= 0) comm_blame(&c->comm_err, culprit);
     }

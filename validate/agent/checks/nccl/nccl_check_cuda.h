@@ -56,7 +56,8 @@ struct nccl_trial { /* this rank's finding in a group */
     double gb_s;
 };
 /* Splits the ranks in halves and pairs until a rank or a link between two is named, and sets culprits and data.link
- * of r; `text`: the end of a message. Bounded by until_ms. All ranks call it. */
+ * of r; `text`: the end of a message. Bounded by until_ms; NCCL_STUCK by the gang's deadline only, because each round
+ * with a stuck rank takes its whole limit. All ranks call it. */
 void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,
                   size_t bytes, int64_t until_ms, struct str *text);
 
@@ -76,8 +77,7 @@ bool nccl_transport_judge(struct check_ctx *c, struct agent_result *r, const cha
 
 /* The check cannot go on because the communicator failed: sets the verdict and the culprit (by a search if NCCL does
  * not name it), and stops its use by later checks. */
-void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err,
-                 int64_t until_ms);
+void nccl_broken(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, const struct gp_error *err);
 /* NCCL did not start for an unknown reason: the same search, with the dead communicator. */
 void nccl_start_isolate(struct check_ctx *c, struct agent_result *r, struct str *text);
 bool nccl_one_gpu_for_all(const struct check_ctx *c); /* logic only */

@@ -11,7 +11,10 @@
 
 #define SLOW_SHARE 0.75 /* of the best group of its size and kind in the round */
 #define OTHER_SHARE 0.6 /* of the best one of any size and round: NCCL may use another path there (NVLS) */
-enum { TIMED = 5 };
+enum {
+    TIMED = 5,
+    ROUND_LEAST_MS = 5000 /* NCCL's start among the GPUs of a group takes up to some seconds */
+};
 
 struct span { /* ranks [first, first + n) */
     int first, n;
@@ -21,7 +24,7 @@ struct search {
     struct nccl_buffers *b;
     enum nccl_trouble trouble;
     size_t bytes;
-    int64_t until_ms;
+    int64_t until_ms, stall_ms; /* stall_ms: of a group */
     int rounds;
     bool broken, out_of_time;
     bool spread;            /* some trouble shows in larger groups only */
@@ -121,13 +124,13 @@ static bool bad(const struct search *s, int color) {
 /* Runs the groups of s->color. False: no more rounds. */
 static bool run_round(struct search *s) {
     struct check_ctx *c = s->c;
-    struct nccl_trial mine = {.late = clock_left_ms(s->until_ms) < c->stall_ms};
+    struct nccl_trial mine = {.late = clock_left_ms(s->until_ms) < s->stall_ms};
     struct comm *g = NULL;
     struct gp_error err = {0};
     int own = s->color[c->rank], rank = 0;
     s->rounds++;
     for (int i = 0; i < c->rank; i++) rank += own >= 0 && s->color[i] == own;
-    if (nccl_group(c->data, own, &g, &err) != 0) mine.failed = 1;
+    if (nccl_group(c->data, own, s->stall_ms, &g, &err) != 0) mine.failed = 1;
     else if (g != NULL) try_group(s, g, rank, &mine);
     mine.ran = own >= 0;
     nccl_group_free(g, mine.failed);
@@ -379,11 +382,28 @@ static void report_blame(struct search *s, struct agent_result *r, bool finished
                              : ": no smaller group of ranks shows the fault");
 }
 
+static int most_rounds(int size) {
+    int levels = 1;
+    while (1 << levels < size) levels++;
+    return 3 * levels;
+}
+
+/* Each round with the stuck rank takes its whole limit: the search gets the time for all of them, and the limit
+ * becomes shorter where the gang's deadline leaves less. */
+static void give_time(struct search *s) {
+    int rounds = most_rounds(s->c->size);
+    int64_t share = clock_left_ms(s->c->deadline_ms) / (2 * rounds);
+    s->stall_ms = GP_MIN(s->c->stall_ms, GP_MAX(ROUND_LEAST_MS, share));
+    s->until_ms = GP_MIN(s->c->deadline_ms, clock_deadline(2 * rounds * s->stall_ms));
+}
+
 void nccl_isolate(struct check_ctx *c, struct agent_result *r, struct nccl_buffers *b, enum nccl_trouble trouble,
                   size_t bytes, int64_t until_ms, struct str *text) {
     struct search *s = xcalloc(1, sizeof *s);
     *s = (struct search){
         .c = c, .b = b, .trouble = trouble, .bytes = bytes, .until_ms = until_ms, .link_a = -1, .link_b = -1};
+    s->stall_ms = c->stall_ms;
+    if (trouble == NCCL_STUCK) give_time(s);
     str_init(&s->notes, 300);
     s->color = xcalloc((size_t)c->size, sizeof *s->color);
     s->all = xcalloc((size_t)c->size, sizeof *s->all);

@@ -153,7 +153,7 @@ void nccl_values_run(struct check_ctx *c, struct agent_result *r) {
         free(all);
         return;
     }
-    if (sweep(c, &b, &rec, &err) != 0) nccl_broken(c, r, &b, &err, until);
+    if (sweep(c, &b, &rec, &err) != 0) nccl_broken(c, r, &b, &err);
     else if (gang_gather(c, r, &rec, all, sizeof rec)) conclude(c, r, &b, all, until);
     if (nccl_one_gpu_for_all(c)) agent_data_bool(r, "logic_only", true);
     nccl_buffers_close(&b);
