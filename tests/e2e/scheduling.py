@@ -7,7 +7,8 @@ A worker takes a whole file, in its order, so that what a file starts for all of
 files in PARTS are split: each part is one worker's.
 
 --sample: of the tests with the mark `matrix(keep=N)` (one function with many parameters) only N run. The commit
-decides which, so the same commit runs the same ones and other commits run others."""
+decides which, so the same commit runs the same ones and other commits run others. Tests with the mark `long` do not
+run."""
 import os
 import subprocess
 import zlib
@@ -17,12 +18,17 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # Prefixes of files that compute.
 COMPUTE = ("agent/", "verbs/test_baseline.py", "verbs/test_validate.py", "verbs/test_validate_bare.py")
+WAITING = ("agent/test_agent_nccl.py",)  # among those, it waits for limits
 # Files that take long, the longest first: begun last, one would keep all others waiting.
 LONG = ["aws/test_ec2.py", "aws/test_ec2_killed.py", "nodes/test_local.py", "aws/test_hostile.py", "nodes/test_bootstrap.py",
         "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
         "aws/test_hostile_stacks.py", "aws/test_hostile_random.py", "verbs/test_baseline.py"]
 # Files whose tests do not depend on each other, and into how many parts.
 PARTS = {"aws/test_ec2.py": 3, "aws/test_ec2_killed.py": 3, "aws/test_hostile.py": 2}
+
+
+def computes(scope):
+    return scope.startswith(COMPUTE) and not scope.startswith(WAITING)
 
 
 def file_of(nodeid):
@@ -45,7 +51,7 @@ class Scheduling(LoadScopeScheduling):
         def rank(scope):
             file = scope.partition(" ")[0]
             return LONG.index(file) if file in LONG else len(LONG)
-        mine = [s for s in self.workqueue if s.startswith(COMPUTE) == self._computes(node)]
+        mine = [s for s in self.workqueue if computes(s) == self._computes(node)]
         if not mine and self._computes(node):
             mine = list(self.workqueue)
         return min(mine, key=rank, default=None)
@@ -68,11 +74,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--sample", action="store_true", help="run a sample of the tests marked `matrix`")
+    parser.addoption("--sample", action="store_true", help="run a sample of the tests marked `matrix`, and none marked `long`")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "matrix(keep): one test with many parameters; --sample runs `keep` of them")
+    config.addinivalue_line("markers", "long: --sample leaves it out")
     if config.option.sample and "GPUPROV_SAMPLE" not in os.environ:  # workers inherit it
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=config.rootpath, capture_output=True, text=True, check=False)
         os.environ["GPUPROV_SAMPLE"] = head.stdout.strip()[:12] or "none"
@@ -82,11 +89,14 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if not config.option.sample:
         return
-    by = {}
+    by, out = {}, set()
     for item in items:
+        if item.get_closest_marker("long"):
+            out.add(item)
+            continue
         if mark := item.get_closest_marker("matrix"):
             by.setdefault((item.path, item.originalname), (mark.kwargs["keep"], []))[1].append(item)
-    seed, out = os.environ["GPUPROV_SAMPLE"], set()
+    seed = os.environ["GPUPROV_SAMPLE"]
     for keep, tests in by.values():
         tests.sort(key=lambda t: zlib.crc32((seed + t.nodeid).encode()))
         out |= set(tests[keep:])
@@ -97,4 +107,4 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_terminal_summary(terminalreporter, config):
     if config.option.sample:
-        terminalreporter.line(f"sampled by commit {os.environ['GPUPROV_SAMPLE']}: make test-all runs every matrix whole")
+        terminalreporter.line(f"sampled by commit {os.environ['GPUPROV_SAMPLE']}: make test-all runs every test")

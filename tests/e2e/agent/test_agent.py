@@ -138,6 +138,7 @@ def test_the_same_seed_gives_the_same_bits_again(tmp_path):
     assert len(hashes) == 1
 
 
+@pytest.mark.long
 def test_the_bits_depend_on_neither_compiler_flags_nor_the_cpu(tmp_path):
     """Optimised for any x86 or for this very CPU (with fused multiply-add), or not at all."""
     sources = subprocess.run(["make", "-s", "agent-sources"], cwd=ROOT, check=True, capture_output=True,
@@ -173,7 +174,7 @@ def test_too_little_training_is_a_failure(tmp_path):
 
 # --- faults ---
 
-@pytest.mark.matrix(keep=6)
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("size, fault, rank, code", [
     (1, "nan", 0, "bad_gradient"),
     (2, "flip", 1, "wrong_gradient"),
@@ -208,6 +209,7 @@ def test_a_sum_that_is_wrong_for_all_is_found(tmp_path, size):
     assert {r["train.ddp"]["code"] for r in every} == {"wrong_sum"}
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_rounding_condemns_nobody_on_another_device(tmp_path, size):
     """One rank's arithmetic rounds otherwise: its bits differ all the time, and that is no fault."""
@@ -231,6 +233,7 @@ def test_more_than_rounding_condemns_on_another_device(tmp_path, size, rank):
         assert "than rounding" in train["message"]
 
 
+@pytest.mark.long
 def test_where_it_was_computed_is_said(tmp_path):
     """These checks use no GPU, and nobody may take them for a proof of one."""
     every = Gang(tmp_path, 2, checks="net.pair,train.ddp", extra=["--steps", 20]).results()
@@ -347,7 +350,7 @@ def established(addr):
     return [row for row in rows if row[1] == want and row[3] == "01"]
 
 
-@pytest.mark.matrix(keep=3)
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rank_that_is_killed_at_any_moment_never_passes(tmp_path, seed):
     """Its watcher or its worker, killed or stopped, at a moment of no choice: a rank that did not end by

@@ -164,6 +164,7 @@ def test_a_gpu_that_never_comes_to_a_collective_is_named(tmp_path):
         assert "did not end before its deadline" in values["message"]
 
 
+@pytest.mark.long
 def test_a_stuck_gpu_is_named_in_the_time_that_the_gang_has_left(tmp_path):
     """The search lasts as long as its rounds need, not as long as the check of a sound gang; where the gang's
     deadline is near, each round waits for a shorter time."""
@@ -172,6 +173,7 @@ def test_a_stuck_gpu_is_named_in_the_time_that_the_gang_has_left(tmp_path):
         assert (values["verdict"], values["data"].get("culprits")) == ("fail", [2]), values
 
 
+@pytest.mark.long
 def test_a_rank_that_does_not_come_to_nccls_start_is_named(tmp_path):
     for told in Ranks(tmp_path, [4], nccl="init_hang=1", stall="4s").results():
         values = told["nccl.values"]
@@ -206,6 +208,7 @@ def test_an_error_of_nccl_itself_is_told_with_its_words(tmp_path):
     assert "unhandled system error" in every[0]["nccl.values"]["message"]
 
 
+@pytest.mark.long
 def test_an_error_at_nccls_start_is_told_with_its_words(tmp_path):
     for told in Ranks(tmp_path, [3], nccl="init_error=3,init_rank=2", stall="4s").results():
         values = told["nccl.values"]

@@ -34,7 +34,7 @@ def found(fault, folder):
     return results[fault.check], end, status
 
 
-@pytest.mark.matrix(keep=36)
+@pytest.mark.matrix(keep=24)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.id)
 def test_fault(fault, tmp_path):
     told, end, status = found(fault, tmp_path)
@@ -59,6 +59,7 @@ def clean(seed):
                                checks=ALL_CHECKS if pair else ONE_GPU)
 
 
+@pytest.mark.long
 def test_sound_machines_pass():
     with ThreadPoolExecutor(2) as pool:
         for seed, (results, end, status) in pool.map(clean, range(1, RUNS + 1)):

@@ -123,6 +123,7 @@ def test_list_lags_behind_and_the_token_saves_it(cloud):
     assert cloud.proxy.count("RunInstances") == 2 and len(set(tokens(cloud))) == 1
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("code, status", [("RequestLimitExceeded", 503), ("UnauthorizedOperation", 403),
                                           ("ExpiredToken", 400)])
 def test_a_refusal_says_nothing_of_the_send_before_it(cloud, code, status):

@@ -71,6 +71,7 @@ def own_host_key(cloud, one):
     assert tags(one)["gpuprov:hostkey"] == said
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("nodes, market", [(2, "on-demand"), (4, "spot")])
 def test_from_a_spec_to_proven_nodes_and_back(cloud, machine, spec, nodes, market):
     gpuprov, path = machine(), spec(nodes=nodes, offers=[HERE.replace("on-demand", market)], bootstrap="  packages: [gp-one]")
@@ -113,6 +114,7 @@ def test_from_a_spec_to_proven_nodes_and_back(cloud, machine, spec, nodes, marke
 
 # --- other machines ---
 
+@pytest.mark.long
 def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
     """Same account, same spec, no shared memory: one launch, and whoever comes second says what to do."""
     proxy = proxies(tokens=True)
@@ -133,6 +135,7 @@ def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
     cloud.nothing_left()
 
 
+@pytest.mark.long
 def test_a_colleagues_stack_of_the_same_name(cloud, machine, spec, proxies):
     """Tags of another owner are never touched."""
     proxy, path = proxies(), spec(offers=[THERE], nodes=1)
@@ -157,6 +160,7 @@ def test_a_colleagues_stack_of_the_same_name(cloud, machine, spec, proxies):
 ZONES = ["us-west-2a", "us-west-2b", "us-west-2c"]
 
 
+@pytest.mark.long
 def test_throttled_and_one_zone_is_full(cloud, machine, spec, proxies):
     gpuprov, proxy, path = machine(), proxies(), spec(offers=[THERE])
     proxy.rule("RunInstances", "error", status=503, code="RequestLimitExceeded", headers={"Retry-After": "1"})
@@ -174,6 +178,7 @@ def test_throttled_and_one_zone_is_full(cloud, machine, spec, proxies):
     cloud.nothing_left()
 
 
+@pytest.mark.long
 def test_a_launch_of_unknown_outcome(cloud, machine, spec, proxies):
     """Exit 8 and what may be billed; `down` ends it."""
     gpuprov, proxy, path = machine(), proxies(), spec(offers=[THERE])
@@ -187,7 +192,7 @@ def test_a_launch_of_unknown_outcome(cloud, machine, spec, proxies):
     cloud.nothing_left()
 
 
-@pytest.mark.matrix(keep=3)
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("code, rules, says", [
     (3, [("RunInstances", "error", {"status": 500, "code": "InsufficientInstanceCapacity"})],
      ZONES + ["InsufficientInstanceCapacity"]),
@@ -252,6 +257,7 @@ def test_the_endpoint_is_down_or_speaks_no_tls(cloud, machine, spec):
 
 # --- signatures ---
 
+@pytest.mark.long
 def test_with_every_signature_checked(program, tmp_path):
     with clouds.Ec2Lab(tmp_path, signatures=True) as lab:
         home = tmp_path / "home"
@@ -271,6 +277,7 @@ def test_with_every_signature_checked(program, tmp_path):
 
 # --- the end that needs nobody ---
 
+@pytest.mark.long
 def test_the_nodes_own_end(program, tmp_path):
     """The deadline passes while a step runs: the node powers itself off, EC2 terminates it, and `up` says
     what happened."""

@@ -37,6 +37,7 @@ def moments(rng):
     return anywhere + claim + run
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxies, journal):
     """kill -9 of `up` at ten random moments, with the journal and without: the next `down` leaves zero."""
@@ -81,6 +82,7 @@ def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
     cloud.nothing_left()
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("at", ["bootstrap: hello", "check: host.memory"])
 def test_killed_after_the_nodes_are_there_up_goes_on(cloud, machine, spec, at):
     """kill -9 while the nodes are set up, and while they are checked: the next `up` goes on with the same
@@ -105,6 +107,7 @@ def test_killed_after_the_nodes_are_there_up_goes_on(cloud, machine, spec, at):
     cloud.nothing_left()
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("at", ["bootstrap: hello", "check: host.memory"])
 def test_killed_after_the_nodes_are_there_down_leaves_nothing(cloud, machine, spec, at):
     gpuprov, path = machine(), spec(nodes=1, require="host.memory")
@@ -119,6 +122,7 @@ def test_killed_after_the_nodes_are_there_down_leaves_nothing(cloud, machine, sp
 
 # --- lost memories ---
 
+@pytest.mark.long
 def test_the_journal_is_lost(cloud, machine, spec, key):
     """Tags alone are enough to see and to end; with the login key also to go on. A changed host key is
     never accepted, whoever asks."""
@@ -158,6 +162,7 @@ def test_the_journal_is_lost(cloud, machine, spec, key):
     cloud.nothing_left()
 
 
+@pytest.mark.long
 def test_killed_and_forgotten_while_the_launch_is_on_its_way(cloud, machine, spec, proxies):
     """The journal is lost, the claim is seconds old and the launch reaches the cloud after `down` began: the
     claim is not believed to be all there is before its settling time is over."""
@@ -174,6 +179,7 @@ def test_killed_and_forgotten_while_the_launch_is_on_its_way(cloud, machine, spe
     cloud.nothing_left()
 
 
+@pytest.mark.long
 def test_down_on_a_full_disk(cloud, program, spec, proxies, tmp_path, request):
     """The disk of this machine is full: what is billed is ended and proven gone first, then it is said, with
     the ids, what could not be written down."""

@@ -15,6 +15,7 @@ PATHS = ["../../../victimdir", "../../victimdir", "../victimdir", "..", ".", "/t
          "%2e%2e%2fvictimdir", "....//victimdir", "victimdir\\..", "*", "$HOME", "\u2024\u2024/victimdir"]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("billed", [False, True])
 def test_a_uid_that_is_a_path(account, computer, billed):
     one = computer()
@@ -51,6 +52,7 @@ def test_a_stack_that_is_a_path(account, computer):
         account.group_of(group)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("path", ["../../../victimdir", "..", "/tmp/victimdir"])
 def test_a_claim_whose_uid_is_a_path_is_not_taken(account, computer, path):
     one = computer()
@@ -95,6 +97,7 @@ CHANGES = [("uid", "0" * 16), ("uid", "../x"), ("uid", None), ("stack", "other")
            ("owner", None), ("expires", stamp(-3600)), ("expires", "yesterday"), ("price", "1e999"), ("price", "nan")]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_tags_of_our_machine_changed(account, computer, journal):
     """With the journal the machine is found by its id and ended. Without it: ended, or reported by its id with
@@ -135,6 +138,7 @@ def test_gc_keeps_what_somebody_called_expired_apart(account, computer):
 
 # --- 10: others ---
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("owner", ["other", OWNER.upper(), "*"])
 def test_what_is_of_others_is_left_alone(account, computer, owner):
     """The same stack name and uid under another owner's tags."""
@@ -182,6 +186,7 @@ def test_numbers_out_of_range(account, computer):
     side_by_side(*[lambda job=job: one_number(*job) for job in jobs])
 
 
+@pytest.mark.long
 def test_many_machines_for_one_slot(account, computer):
     """Forty machines have the tags of node 0, and forty groups those of the claim: all machines are ended."""
     made = account.instance(tags("t4"), MinCount=1, MaxCount=1), *[account.instance(tags("t4")) for _ in range(39)]

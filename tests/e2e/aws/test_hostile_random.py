@@ -112,6 +112,7 @@ def cases(n):
                     phases=list(Phase) if MORE else [Phase.generate])  # a smaller case costs seconds each
 
 
+@pytest.mark.long
 @cases(8)
 @given(things=THINGS)
 def test_down(account, program, things):
@@ -124,6 +125,7 @@ def test_gc(account, program, things):
     examine(account, program, things, ["gc"])
 
 
+@pytest.mark.long
 @cases(25)
 @given(things=THINGS, words=st.sampled_from([["status", STACK], ["gc", "--dry-run"], ["plan", "SPEC"],
                                              ["ssh", STACK, "--config"], ["logs", STACK], ["status", "SPEC"]]))

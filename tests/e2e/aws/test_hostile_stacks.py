@@ -14,6 +14,7 @@ from waiting import wait_for
 
 # --- 3: regions that the spec does not name any more ---
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("claim", ["with its regions", "of an older version", "taken away"])
 def test_down_of_an_edited_spec_without_a_journal(account, computer, claim):
     one, other = computer(), computer()
@@ -192,6 +193,7 @@ def dropped(account, one, proxy):
     assert proxy.count("RunInstances") == 0 and account.alive("t7") == [made]
 
 
+@pytest.mark.long
 def test_a_launch_without_a_known_outcome(account, computer, proxies):
     jobs = [(what, computer(), proxies()) for what in (corrected, repeated, dropped)]
     side_by_side(*[lambda job=job: job[0](account, *job[1:]) for job in jobs])
@@ -235,6 +237,7 @@ def test_gc_with_one_denied_region(account, computer, proxies):
     assert computer().tell("gc", "--in", f"aws/{AWAY}", env=through(proxy))["code"] == 0
 
 
+@pytest.mark.long
 def test_a_region_that_is_denied_only_later(account, computer, proxies):
     """The journal knows a machine there: it is named, and is not gone."""
     one = computer()

@@ -76,6 +76,7 @@ def relayed(lab, node, tmp_path):  # pylint: disable=redefined-outer-name
     return Relayed(lab, node, tmp_path)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_a_cut_anywhere_changes_nothing(relayed, way):
     host = relayed.node.host
@@ -97,6 +98,7 @@ def test_a_cut_anywhere_changes_nothing(relayed, way):
     assert cuts > points // EVERY // 2
 
 
+@pytest.mark.long
 def test_a_line_that_breaks_again_and_again(relayed):
     """Five times in each way, each time a little later."""
     options = relayed.node.step("s", STEP)
@@ -105,6 +107,7 @@ def test_a_line_that_breaks_again_and_again(relayed):
     assert state(relayed.node)[0] == "x\n" and out.texts("s").count("only once") == 1, out
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_a_cut_anywhere_while_the_host_key_changes(relayed, tmp_path, way):
     accepted = relayed.node.host.host_key()

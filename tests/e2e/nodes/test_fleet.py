@@ -102,6 +102,7 @@ def test_an_unknown_host_must_be_accepted_aloud(inside, fleet, tmp_path):
     inside("down", "fleet")
 
 
+@pytest.mark.long
 def test_a_host_that_does_not_answer(inside, fleet, tmp_path):
     spec = write(tmp_path / "spec.yaml", dict(SPEC, nodes=1))
     write(tmp_path / "fleet.yaml", {"defaults": {"user": "ops", "key": str(fleet.key), "port": 2222,

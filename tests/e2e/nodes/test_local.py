@@ -48,6 +48,7 @@ def nothing_left(gpuprov, before, tmp_path):
     wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     path = spec(SPEC.format(name="e2e", nodes=nodes))
@@ -208,6 +209,7 @@ def under_way(request, program, tmp_path_factory):
         yield pool.submit(deadline, program, tmp_path_factory.mktemp("deadline")) if wanted else None
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("with_journal", [True, False])
 def test_kill_at_random_moments_leaves_nothing(gpuprov, spec, tmp_path, with_journal):
     """kill -9 of `up` at ten random moments each way; the next `down` leaves zero."""

@@ -44,6 +44,7 @@ def faults(proxy, case):
         proxy.rule(None, "error", every=3, status=503, code="RequestLimitExceeded")
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("case", CASES)
 def test_aws_on_bad_days(tmp_path, case):
     moto = ec2.Moto()
@@ -60,6 +61,7 @@ def test_aws_on_bad_days(tmp_path, case):
         moto.close()
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("case", CASES)
 def test_local_on_bad_days(tmp_path, case):
     spec = ec2.spec(tmp_path, None, name=f"days-{case.replace('_', '-')}", gpu=None, offers=[{"provider": "local"}], access=None)
@@ -67,6 +69,7 @@ def test_local_on_bad_days(tmp_path, case):
     run_contract(dict(env, GPUPROV_STATE_DIR=str(tmp_path / "state")), "local", spec, case)
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("case", CASES)
 def test_ssh_on_bad_days(tmp_path, case):
     run_contract(*ssh_world(tmp_path), case)

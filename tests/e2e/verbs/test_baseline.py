@@ -16,6 +16,7 @@ def bandwidth(standin, n=8):
     return results["gpu.bandwidth"], end, status
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("profile", ["h100", "unknown"])
 def test_an_outlier_among_eight_is_degraded_and_named(profile):
     """90 % of the others: more than the model asks for, or nobody knows what it asks for."""
@@ -81,6 +82,7 @@ def test_calibrate(gpus, calibrated):
     assert m["floor"] == pytest.approx(0.8 * copy["median"], rel=1e-3) and str(calibrated) in m["source"]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("percent,verdict,code", [(86, "degraded", 0), (70, "fail", 7)])
 def test_slower_than_the_baseline(gpus, calibrated, percent, verdict, code):
     """All GPUs alike, so that no peer tells; 86 % is more than other people's H100 reach."""
@@ -93,6 +95,7 @@ def test_slower_than_the_baseline(gpus, calibrated, percent, verdict, code):
     assert {x["gpu"] for x in found["data"]["below_baseline"]} == {0, 1, 2, 3}
 
 
+@pytest.mark.long
 def test_no_baseline_of_a_sick_fleet(gpus, tmp_path):
     to = tmp_path / "b.json"
     _, done = local(gpus, "--calibrate", "--baseline", to, standin="gpu=2,slow_copy=50", code=7)
@@ -117,6 +120,7 @@ def test_a_baseline_that_is_none(gpuprov, tmp_path, text, said):
 
 # --- the history ---
 
+@pytest.mark.long
 def test_history(gpuprov, tmp_path):
     spec = tmp_path / "s.yaml"
     spec.write_text("name: hist\n")

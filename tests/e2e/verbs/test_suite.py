@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite itself: docs/testing.md lists every sampled matrix, and the tables of scheduling.py name real files."""
+"""The suite itself: docs/testing.md lists what `make test` leaves out, and the tables of scheduling.py name real files."""
 import ast
 import os
 import re
@@ -7,26 +7,28 @@ import subprocess
 import sys
 
 from conftest import ROOT
-from scheduling import COMPUTE, LONG, PARTS
+from scheduling import COMPUTE, LONG, PARTS, WAITING
 
 E2E = ROOT / "tests" / "e2e"
 
 
-def matrices(path):
-    for node in ast.parse(path.read_text()).body:
-        for mark in getattr(node, "decorator_list", []):
-            if ast.unparse(mark).startswith("pytest.mark.matrix("):
-                yield f"{path.parent.name}/{path.name}::{node.name}", str(mark.keywords[0].value.value)
+def marked():
+    """(test, N) of each matrix(keep=N), (test, None) of each long one."""
+    for path in E2E.glob("*/test_*.py"):
+        for node in ast.parse(path.read_text()).body:
+            for mark in map(ast.unparse, getattr(node, "decorator_list", [])):
+                if found := re.fullmatch(r"pytest\.mark\.(?:matrix\(keep=(\d+)\)|long)", mark):
+                    yield f"{path.parent.name}/{path.name}::{node.name}", found[1]
 
 
-def test_sampled_matrices_are_documented():
-    marked = {found for path in E2E.glob("*/test_*.py") for found in matrices(path)}
+def test_what_make_test_leaves_out_is_documented():
     page = (ROOT / "docs" / "testing.md").read_text()
-    assert marked and marked == set(re.findall(r"^\| `(\S+::\w+)` \| \d+ \| (\d+) \|$", page, re.M))
+    rows = re.findall(r"^\| `(\S+::\w+)` \| \d+ (?:\| (\d+) )?\|$", page, re.M)
+    assert rows and set(marked()) == {(name, keep or None) for name, keep in rows}
 
 
 def test_scheduling_names_files_that_exist():
-    assert all((E2E / name).exists() for name in (*COMPUTE, *LONG, *PARTS))
+    assert all((E2E / name).exists() for name in (*COMPUTE, *WAITING, *LONG, *PARTS))
 
 
 def test_pytest_runs_without_xdist():

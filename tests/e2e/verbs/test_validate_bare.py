@@ -76,6 +76,7 @@ def test_the_agent_dies_with_it(gpuprov):
     wait_for(lambda: not any(pathlib.Path(f"/proc/{c}").exists() for c in children), 30)  # the agent ends with it
 
 
+@pytest.mark.long
 def test_good_gpus(gpus, tmp_path):
     out = json.loads(gpus(4, "validate", "--node-check", "--json", "--time", "5m", "--gpu", "H100:4", "--report",
                           f"prometheus={tmp_path / 'n.prom'}", "--certificate", tmp_path / "cert.json").stdout)
