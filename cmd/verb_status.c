@@ -49,8 +49,13 @@ static int run(struct invocation *inv, struct gp_error *err) {
     bool known =
         list.list.len > 0 && (list.list.items[0].stack.uid != NULL || list.list.items[0].unreadable.list.len > 0);
     bool slip = name != NULL && spec == NULL && !known;
-    if (r == 0 && slip)
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'; 'gpuprov status' lists the stacks", name);
+    if (r == 0 && slip) {
+        GP_AUTO_STR struct str looked = {0};
+        if (list.list.len > 0) coverage_text(&list.list.items[0].looked, true, 6, &looked);
+        r = gp_fail(err, GP_ENOTFOUND,
+                    "there is no stack '%s' in the journal%s%s; 'gpuprov status' lists the journal's stacks", name,
+                    looked.len > 0 ? " or at " : "", looked.len > 0 ? looked.s : "");
+    }
     if (!slip && (r == 0 || list.list.len > 0)) show(inv, &list, r, err);
     stack_view_list_clear(&list);
     return r;

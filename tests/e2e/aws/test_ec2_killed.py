@@ -65,6 +65,7 @@ def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxie
     cloud.nothing_left()
 
 
+@pytest.mark.long
 def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
     """EC2 acted, the answer never came and gpuprov was killed: the next `up` finds the machines by their
     tags, enters them with the key made before, and launches none."""

@@ -172,6 +172,7 @@ NUMBERS = [{"slots": "4095+1"}, {"slots": "4096+1"}, {"slots": "0+4097"}, {"slot
            {"attempt": "9" * 200}, {"expires": "9999-12-31T23:59:59Z"}, {"price": "-5"}, {"price": "1" * 200}]
 
 
+@pytest.mark.long
 def test_numbers_out_of_range(account, computer):
     def one_number(stack, more, one):
         made = account.instance(tags(stack, **more))

@@ -17,6 +17,7 @@ def bench(*words, program):
                           timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_it_measures_and_writes_a_page(program, tmp_path):
     page = tmp_path / "page.md"
     done = bench("--quick", "--only", "start,fanout", "--out", page, program=program)
