@@ -35,23 +35,61 @@ static void step_block(const struct standin_kernel *k, unsigned b, unsigned grid
     }
 }
 
-/* What a block on a faulty multiprocessor writes is found by running it once over inverted memory, then
- * once more for the result; one of its words gets a wrong bit. */
-static void step_faulty(const struct standin_kernel *k, unsigned b, unsigned grid, unsigned block, void **p,
-                        const struct kernel_cost *c) {
-    size_t bytes = c->out_elements * c->out_size, words = bytes / 4, last = words;
-    uint32_t *out = c->out, *was = malloc(bytes), *inverted = malloc(bytes);
+struct launch { /* of one block */
+    const struct standin_kernel *k;
+    unsigned b, grid, block;
+    const void *out;
+    size_t words;
+    double moved;
+};
+
+/* The word that a block writes first, found by running it over inverted memory; the number of words: none. */
+static size_t find_written(const struct launch *l, uint32_t *out, void **p) {
+    size_t bytes = l->words * sizeof *out, found = 0;
+    uint32_t *was = malloc(bytes), *inverted = malloc(bytes);
     if (!was || !inverted) abort();
     memcpy(was, out, bytes);
-    for (size_t i = 0; i < words; i++) out[i] = inverted[i] = ~was[i];
-    step_block(k, b, grid, block, p);
-    for (size_t i = 0; i < words && last == words; i++)
-        if (out[i] != inverted[i]) last = i;
+    for (size_t i = 0; i < l->words; i++) out[i] = inverted[i] = ~was[i];
+    step_block(l->k, l->b, l->grid, l->block, p);
+    while (found < l->words && out[found] == inverted[found]) found++;
     memcpy(out, was, bytes);
-    step_block(k, b, grid, block, p);
-    if (last < words) out[last] ^= 1u << (standin_fault("sm_bit") & 31);
     free(was);
     free(inverted);
+    return found;
+}
+
+/* The same launch writes the same word: a rate is measured by many of them. */
+static size_t written(const struct launch *l, uint32_t *out, void **p) {
+    static struct {
+        struct launch of;
+        size_t word;
+    } known[64];
+    static unsigned n;
+    for (unsigned i = 0; i < n && i < 64; i++) {
+        const struct launch *o = &known[i].of;
+        if (o->k == l->k && o->b == l->b && o->grid == l->grid && o->block == l->block && o->out == l->out &&
+            o->words == l->words && o->moved == l->moved)
+            return known[i].word;
+    }
+    known[n % 64].of = *l;
+    known[n % 64].word = find_written(l, out, p);
+    return known[n++ % 64].word;
+}
+
+/* One of the words that a block on a faulty multiprocessor writes gets a wrong bit. */
+static void step_faulty(const struct standin_kernel *k, unsigned b, unsigned grid, unsigned block, void **p,
+                        const struct kernel_cost *c) {
+    struct launch l = {.k = k,
+                       .b = b,
+                       .grid = grid,
+                       .block = block,
+                       .out = c->out,
+                       .words = c->out_elements * c->out_size / sizeof(uint32_t),
+                       .moved = c->amount[WORK_MEMORY]};
+    uint32_t *out = c->out;
+    size_t word = written(&l, out, p);
+    step_block(k, b, grid, block, p);
+    if (word < l.words) out[word] ^= 1u << (standin_fault("sm_bit") & 31);
 }
 
 EXPORT void standin_gpu_spoil(void *at, size_t elements, size_t size) {
