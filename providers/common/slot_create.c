@@ -202,8 +202,10 @@ static int adopt(struct slots *all, struct gp_error *err) {
     return 0;
 }
 
+/* The clock may have been set back since the intent, so a cloud without tokens needs its own condition. */
 static bool may_send_again(const struct slots *all, const struct slot *s) {
-    return clock_wall_s() - s->in->created_s < all->c->ops->replay_max_s && s->sends < SENDS_MAX;
+    int64_t max_s = all->c->ops->replay_max_s;
+    return max_s > 0 && clock_wall_s() - s->in->created_s < max_s && s->sends < SENDS_MAX;
 }
 
 /* No list shows it, and the longest lag of a list has passed. */
@@ -237,13 +239,20 @@ static void send_again(struct slots *all) {
     free(some.items);
 }
 
+/* The cloud accepted it and did not return an id: it may still be placed, and only its operation has the outcome. */
+static bool is_placing(const struct slot *s) {
+    return s->in->operation != NULL && s->in->operation[0] != '\0' && s->out.made.id[0] == '\0';
+}
+
 /* Runs until no outcome is unknown, or no more can be learned now. */
 static void settle(struct slots *all) {
+    int64_t until = clock_deadline(all->c->ops->settle_ms); /* the wall clock may have been set back */
     int quiet = 0; /* lists after the lag that did not show the unknown slots */
     while (count_open(all, SLOT_UNKNOWN) > 0) {
         struct gp_error why = {0};
         if (adopt(all, &why) != 0 || count_open(all, SLOT_UNKNOWN) == 0) return;
-        bool over = (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
+        bool over =
+            clock_left_ms(until) == 0 || (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
         bool sent = false;
         for (size_t i = 0; i < all->n; i++)
             sent = sent || (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i]));
@@ -257,7 +266,8 @@ static void settle(struct slots *all) {
         quiet = over ? quiet + 1 : 0;
         if (quiet >= 2) {
             for (size_t i = 0; i < all->n; i++)
-                if (is_open(&all->items[i], SLOT_UNKNOWN)) left_nothing(all, &all->items[i]);
+                if (is_open(&all->items[i], SLOT_UNKNOWN) && !is_placing(&all->items[i]))
+                    left_nothing(all, &all->items[i]);
             return;
         }
         if (gp_sleep(READS_APART_MS, all->c->cancel, NULL) != 0) return;

@@ -6,6 +6,7 @@
 
 #include "providers/common/slot_create.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "folder.h"
 
@@ -404,6 +405,48 @@ static void test_never_placed_is_unknown(void **state) {
     states(c, 1, 0, 0);
 }
 
+/* A list without it proves nothing while the cloud may still place it: the next run polls the operation. */
+static void test_placed_after_the_run_gave_up(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0}, later = {0};
+    struct gp_error err = {0};
+    c->acts[0] = NEVER_PLACES;
+    c->ops.placement_ms = 20;
+    c->ops.replay_max_s = 0;
+    assert_int_equal(create(c, 2, NULL, &made, &err), -GP_EUNKNOWN);
+    assert_int_equal(made.list.len, 1);
+    states(c, 1, 1, 0);
+    c->acts[0] = PLACES;
+    c->ops.placement_ms = 2000;
+    replay_open(c, &later, 0, &err);
+    assert_int_equal(later.list.len, 1);
+    assert_int_equal(c->sends[0], 1);
+    states(c, 0, 2, 0);
+}
+
+/* An intent from the future: a cloud without tokens would make a second machine of a repeated request. */
+static void test_clock_set_back(void **state) {
+    struct cloud *c = *state;
+    struct gp_error err = {0};
+    GP_AUTO_RESOURCES struct resource_list first = {0}, later = {0};
+    struct intent_list open = {0};
+    c->acts[0] = LOSES_REQUEST;
+    c->ops.replay_max_s = 0;
+    c->list_fails = true;
+    assert_int_equal(create(c, 1, NULL, &first, &err), -GP_EUNKNOWN);
+    c->list_fails = false;
+    assert_int_equal(journal_intents(c->journal, UID, 1u << INTENT_OPEN, &open, NULL), 0);
+    assert_int_equal(open.list.len, 1);
+    open.list.items[0].created_s += 30;
+    gp_error_clear(&err);
+    int64_t began = clock_ms();
+    assert_int_equal(create(c, 1, &open.list.items[0], &later, &err), -GP_ELOST);
+    assert_true(clock_ms() - began < 20000); /* it does not wait until the clock has caught up */
+    assert_int_equal(c->sends[0], 1);
+    intent_list_clear(&open);
+    states(c, 0, 0, 1);
+}
+
 /* Killed between the requests: each slot is settled on its own, nothing is made twice. */
 static void test_cut_in_the_middle(void **state) {
     struct cloud *c = *state;
@@ -461,6 +504,8 @@ int main(void) {
         T(test_failed_placement_that_stays_is_billed),
         T(test_cut_while_placing),
         T(test_never_placed_is_unknown),
+        T(test_placed_after_the_run_gave_up),
+        T(test_clock_set_back),
         T(test_cut_in_the_middle),
         T(test_not_written_down_is_billed),
     };
