@@ -135,6 +135,29 @@ static int count_missing(const struct run *run, int *ret_first) {
     return missing;
 }
 
+/* `up` tries only the offers beside the nodes that are there, so only those have the price of the missing ones. */
+static int drop_elsewhere(const struct run *run, struct offer_list *l, struct gp_error *err) {
+    size_t kept = 0;
+    for (size_t i = 0; i < l->list.len; i++) {
+        struct offer *o = &l->list.items[i];
+        if (run_nodes_beside(run, o->provider, o->region)) l->list.items[kept++] = *o;
+        else offer_clear(o);
+    }
+    l->list.len = kept;
+    if (kept > 0) return 0;
+    return gp_fail(err, GP_ECAPACITY,
+                   "'%s': no offer is in the region of its nodes: add one there, or run 'gpuprov down %s' first",
+                   run->stack.name, run->stack.name);
+}
+
+/* The provider of the nodes that are there, else the home. */
+static const struct provider_ops *ops_of_nodes(const struct run *run) {
+    const struct provider_ops *ops = NULL;
+    for (int i = 0; i < run->n_nodes && ops == NULL; i++)
+        if (run->nodes[i].exists) ops = provider_find(run->nodes[i].res.provider);
+    return ops != NULL ? ops : run->home->ops;
+}
+
 static void add_notes(struct plan *plan, const struct provider_ops *ops) {
     if (ops->note != NULL) strv_add(&plan->notes, ops->note);
     if (!ops->unique_claim)
@@ -190,6 +213,7 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
     if (r == 0) add_unknown(run, &found, &plan);
     int first = 0, missing = r == 0 ? count_missing(run, &first) : 0;
     if (r == 0 && missing > 0) r = plan_offers(run, &plan.offers, err);
+    if (r == 0 && missing > 0) r = drop_elsewhere(run, &plan.offers, err);
     if (r == 0) {
         if (missing > 0) {
             GP_AUTO_FREE char *text = offer_text(&plan.offers.list.items[0]);
@@ -200,8 +224,9 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
             plan.ends = xstrdup(offer_ends_name(plan.offers.list.items[0].ends));
             add_notes(&plan, ops);
         } else {
-            plan.ends = xstrdup(offer_ends_name(run->home->ops->ends));
-            add_notes(&plan, run->home->ops);
+            const struct provider_ops *ops = ops_of_nodes(run);
+            plan.ends = xstrdup(offer_ends_name(ops->ends));
+            add_notes(&plan, ops);
         }
         add_existing(run, &plan);
         add_extras(&found, &plan);

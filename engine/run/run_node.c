@@ -84,3 +84,11 @@ int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *e
                   said ? says[phase] : node_phase_name(phase));
     return r;
 }
+
+bool run_nodes_beside(const struct run *run, const char *provider, const char *region) {
+    for (int i = 0; i < run->n_nodes && i < run->spec->nodes; i++) {
+        const struct run_node *n = &run->nodes[i];
+        if (n->exists && (!str_eq(n->res.provider, provider) || !str_eq(n->res.region, region))) return false;
+    }
+    return true;
+}

@@ -43,5 +43,8 @@ int run_node_restart(struct run_node *n, struct gp_error *err);
 int run_node_save(const struct run_node *n, struct gp_error *err);
 /* Moves a node to a phase (legal transitions only), saves it and reports it. */
 int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err);
+/* Whether that place may have another node: the nodes of one stack connect over private addresses, so all of them are
+ * in the region of the first. Nodes beyond the spec's number do not count: `up` destroys them. */
+bool run_nodes_beside(const struct run *run, const char *provider, const char *region);
 
 #endif

@@ -58,16 +58,6 @@ static bool is_ruled_out(const struct launch *l, const struct offer *o) {
     return false;
 }
 
-/* The nodes of one stack connect over private addresses, so later ones must be in the region of the first. */
-static bool beside_the_others(const struct run *run, const struct offer *o) {
-    for (int i = 0; i < run->n_nodes; i++) {
-        const struct run_node *n = &run->nodes[i];
-        if (!n->exists) continue;
-        if (strcmp(n->res.provider, o->provider) != 0 || strcmp(n->res.region, o->region) != 0) return false;
-    }
-    return true;
-}
-
 static int take_created(struct run *run, const struct resource_list *made, const char *first_key,
                         struct gp_error *err) {
     int r = 0;
@@ -317,7 +307,7 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
     for (size_t i = 0; i < offers->list.len; i++) {
         const struct offer *o = &offers->list.items[i];
         if (gp_cancelled(&run->e->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
-        if (is_ruled_out(l, o) || !beside_the_others(run, o)) continue;
+        if (is_ruled_out(l, o) || !run_nodes_beside(run, o->provider, o->region)) continue;
         if (o->max_count > 0 && o->max_count < count) {
             str_addf(&l->reasons, "%s%s has capacity for %d", l->reasons.len ? "; " : "", o->provider, o->max_count);
             skipped = true;

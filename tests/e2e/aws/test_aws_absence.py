@@ -80,6 +80,19 @@ def test_the_order_of_offers_does_not_decide_the_owner(cloud, offers):
     assert "both/0  aws" in gpuprov(cloud, 0, "status", "both", owner="").stdout
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_plan_shows_the_place_of_the_nodes_that_are_there(cloud, nodes):
+    """A free offer elsewhere is not tried for the second node, and another provider does not end the first one."""
+    machine(cloud, owner="123456789012-moto", stack="both", expires="2099-01-01T00:00:00Z")
+    spec = cloud.tmp / "both.yaml"
+    spec.write_text(json.dumps({"name": "both", "nodes": nodes, "access": {"ssh_from": ["203.0.113.0/24"]}, "offers": [
+        {"provider": "local"},
+        {"provider": "aws", "regions": [REGION], "instance_type": "t3.micro", "image": {"id": cloud.moto.image()}}]}))
+    got = json.loads(gpuprov(cloud, 2, "plan", "--json", str(spec), owner="").stdout)
+    assert got["ends"] == "guest" and not any("local" in note for note in got["notes"]), got
+    assert {o["provider"] for o in got["offers"]} == ({"aws"} if nodes == 2 else set()), got
+
+
 def test_plan_warns_of_a_machine_that_is_nobodys(cloud):
     one = machine(cloud, stack="contract", uid="../x")
     said = gpuprov(cloud, 2, "plan", str(cloud.spec)).stderr
