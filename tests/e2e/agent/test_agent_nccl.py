@@ -150,6 +150,14 @@ def test_two_ranks_with_wrong_sums_cannot_be_told_apart(tmp_path):
         assert "cannot be distinguished" in told["nccl.values"]["message"]
 
 
+def test_two_wrong_ranks_of_three(tmp_path):
+    """Every pair is bad, so no pair tells who is; it is not a fault of larger groups only."""
+    env = [{"NCCL_HOSTID": str(k), "GPUPROV_STANDIN_NCCL": f"rank={k},bit=20,sums=1"} for k in (0, 1)]
+    for told in Ranks(tmp_path, [1, 2], env=env).results():
+        values = told["nccl.values"]
+        assert values["verdict"] == "fail" and "at least two of the three ranks" in values["message"], values
+
+
 def test_one_wrong_element_late_in_the_sweep_is_found(tmp_path):
     told = Ranks(tmp_path, [4], nccl="rank=3,from=100,bit=12").results()[0]["nccl.values"]
     assert (told["verdict"], told["data"]["culprits"]) == ("fail", [3])

@@ -350,6 +350,7 @@ static bool three(struct search *s) {
     }
     if (n == 2) s->guilty[good] = true; /* the pair without it is the good one */
     else if (n == 1) name_link(s, only == 0 ? 1 : 0, only == 2 ? 1 : 2);
+    else if (n == 3) str_add(&s->notes, "at least two of the three ranks, because every pair of them shows the fault");
     else s->spread = true;
     return true;
 }
