@@ -182,6 +182,14 @@ def test_a_stuck_gpu_is_named_in_the_time_that_the_gang_has_left(tmp_path):
 
 
 @pytest.mark.long
+def test_a_search_that_the_deadline_cuts_short(tmp_path):
+    """It ends before the gang does, and its reason is the time, not the connections."""
+    for told in Ranks(tmp_path, [4], nccl="hang=2", stall="20s", deadline="30s").results():
+        values = told["nccl.values"]
+        assert values["verdict"] == "fail" and "the time was over" in values["message"], values
+
+
+@pytest.mark.long
 def test_a_rank_that_does_not_come_to_nccls_start_is_named(tmp_path):
     for told in Ranks(tmp_path, [4], nccl="init_hang=1", stall="4s").results():
         values = told["nccl.values"]

@@ -124,7 +124,7 @@ static bool bad(const struct search *s, int color) {
 /* Runs the groups of s->color. False: no more rounds. */
 static bool run_round(struct search *s) {
     struct check_ctx *c = s->c;
-    struct nccl_trial mine = {.late = clock_left_ms(s->until_ms) < s->stall_ms};
+    struct nccl_trial mine = {0};
     struct comm *g = NULL;
     struct gp_error err = {0};
     int own = s->color[c->rank], rank = 0;
@@ -133,6 +133,7 @@ static bool run_round(struct search *s) {
     if (nccl_group(c->data, own, s->stall_ms, &g, &err) != 0) mine.failed = 1;
     else if (g != NULL) try_group(s, g, rank, &mine);
     mine.ran = own >= 0;
+    mine.late = clock_left_ms(s->until_ms) < s->stall_ms; /* another round may outlast the gang's deadline */
     nccl_group_free(g, mine.failed);
     struct gp_error told = {0};
     if (comm_tcp.all_gather(c->comm, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)s->all, sizeof mine, &told) !=
