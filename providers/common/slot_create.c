@@ -251,8 +251,7 @@ static void settle(struct slots *all) {
     while (count_open(all, SLOT_UNKNOWN) > 0) {
         struct gp_error why = {0};
         if (adopt(all, &why) != 0 || count_open(all, SLOT_UNKNOWN) == 0) return;
-        bool over =
-            clock_left_ms(until) == 0 || (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
+        bool over = clock_left_ms(until) == 0 || (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
         bool sent = false;
         for (size_t i = 0; i < all->n; i++)
             sent = sent || (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i]));
