@@ -37,13 +37,13 @@ static size_t column_width(const struct table *t, size_t column) {
     return width;
 }
 
-static void print_row(const struct table *t, const struct strv *row, FILE *to) {
+static void print_row(const struct strv *row, const size_t *width, FILE *to) {
     GP_AUTO_STR struct str line = {0};
     for (size_t c = 0; c < row->n; c++) {
         if (c + 1 == row->n) {
             text_fit(&line, row->v[c], SIZE_MAX);
         } else {
-            text_pad(&line, row->v[c], column_width(t, c));
+            text_pad(&line, row->v[c], width[c]);
             str_add(&line, "  ");
         }
     }
@@ -52,8 +52,13 @@ static void print_row(const struct table *t, const struct strv *row, FILE *to) {
 }
 
 void table_print(const struct table *t, FILE *to) {
-    if (t->head.n > 0) print_row(t, &t->head, to);
-    for (size_t i = 0; i < t->rows.len; i++) print_row(t, &t->rows.items[i], to);
+    size_t columns = t->head.n;
+    for (size_t i = 0; i < t->rows.len; i++) columns = GP_MAX(columns, t->rows.items[i].n);
+    size_t *width = xcalloc(columns + 1, sizeof *width);
+    for (size_t c = 0; c < columns; c++) width[c] = column_width(t, c);
+    if (t->head.n > 0) print_row(&t->head, width, to);
+    for (size_t i = 0; i < t->rows.len; i++) print_row(&t->rows.items[i], width, to);
+    free(width);
 }
 
 void table_clear(struct table *t) {
