@@ -70,6 +70,7 @@ void app_progress_end(struct engine *e, struct progress **p);
     }
 /* Limits the engine to the places in `list` (NULL: no limit). Call it before app_engine. */
 int app_places(struct invocation *inv, const char *list, struct gp_error *err);
+json_t *time_json(int64_t wall_s);             /* new reference; null for 0 */
 json_t *looked_json(const struct coverage *c); /* new reference */
 /* Prints two lines: the places that were looked at, and those that were not. The error has the reason. */
 void show_looked(const struct coverage *c, FILE *to);

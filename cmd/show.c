@@ -19,7 +19,7 @@ static json_t *text_json(const char *s) { return s != NULL && s[0] != '\0' ? jso
 
 static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }
 
-static json_t *time_json(int64_t wall_s) {
+json_t *time_json(int64_t wall_s) {
     if (wall_s <= 0) return json_null();
     char t[32];
     time_format_utc(t, sizeof t, wall_s);
@@ -113,14 +113,16 @@ void show_stack(const struct stack_view *v, FILE *to) {
     if (v->nodes.len > 0) table_print(&t, to);
     table_clear(&t);
     GP_AUTO_STR struct str line = {0};
-    str_addf(&line, "%s: %s%s", v->stack.name, or_dash(v->phase), v->remembered ? ", from the journal" : "");
+    bool gone = v->phase != NULL && strcmp(v->phase, "gone") == 0;
+    bool none = gone && v->stack.uid == NULL; /* neither the journal nor a provider has one */
+    str_addf(&line, "%s: %s%s", v->stack.name, none ? "there is no such stack" : or_dash(v->phase),
+             v->remembered ? ", from the journal" : "");
     if (v->price_usd_per_h > 0) {
         char price[32];
         price_format(price, sizeof price, v->price_usd_per_h);
         str_addf(&line, ", %s", price);
     }
     if (v->spent_usd >= 0.005) str_addf(&line, ", %.2f USD so far", v->spent_usd);
-    bool gone = v->phase != NULL && strcmp(v->phase, "gone") == 0;
     if (v->stack.expires_s > 0 && !gone) {
         char at[32], left[48];
         time_format_utc(at, sizeof at, v->stack.expires_s);
@@ -140,7 +142,7 @@ void show_stack(const struct stack_view *v, FILE *to) {
                                              : "run 'gpuprov up' or 'gpuprov down' to settle it");
     }
     show_unreadable(&v->unreadable, to);
-    if (!coverage_whole(&v->looked)) show_looked(&v->looked, to);
+    if (none || !coverage_whole(&v->looked)) show_looked(&v->looked, to);
 }
 
 static json_t *resource_json(const struct resource *r) {

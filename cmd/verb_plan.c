@@ -46,6 +46,7 @@ static void print_plan_json(struct invocation *inv, const struct spec *spec, con
                           (int)p->changes, "items", items, "offers", offers_json(&p->offers), "price_usd_per_h", price,
                           "ttl_s", (json_int_t)(p->ttl_ms / 1000), "ends", p->ends ? p->ends : "", "notes", notes,
                           "looked", looked_json(&p->looked));
+    json_object_set_new(j, "expires", time_json(p->expires_s));
     if (r != 0) result_error(inv, j, err);
     print_json(j);
 }
@@ -75,12 +76,14 @@ static void print_plan(const struct spec *spec, const struct plan *p) {
         printf("  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action), it->what ? it->what : "",
                why ? " (" : "", why ? it->why : "", why ? ")" : "");
     }
-    char price[32], ttl[32];
+    char price[32], when[40];
     price_format(price, sizeof price, p->price_usd_per_h);
-    duration_format(ttl, sizeof ttl, p->ttl_ms);
+    if (p->expires_s > 0) time_format_utc(when, sizeof when, p->expires_s);
+    else duration_format(when, sizeof when, p->ttl_ms);
     if (p->changes)
-        printf("%s: %d node%s, %s%s, deadline after %s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
-               p->price_usd_per_h < 0 ? "price " : "", price, ttl, ends_text(p->ends));
+        printf("%s: %d node%s, %s%s, deadline %s%s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
+               p->price_usd_per_h < 0 ? "price " : "", price, p->expires_s > 0 ? "" : "after ", when,
+               ends_text(p->ends));
     else
         printf("%s: nothing to do: every node runs and was validated ('gpuprov up' also connects to the nodes)\n",
                spec->name);

@@ -90,11 +90,12 @@ struct plan {
     VEC_OF(struct plan_item) items;
     struct offer_list offers; /* ranked; the first is what `up` tries first */
     double price_usd_per_h;   /* of the whole stack; negative: not known */
-    int64_t ttl_ms;
-    char *ends;             /* who enforces the deadline */
-    struct coverage looked; /* the basis: places looked at, and not looked at */
-    struct strv notes;      /* "local: nodes share this machine's kernel: no security boundary" */
-    bool changes;           /* exit 2 */
+    int64_t ttl_ms;           /* of the spec */
+    int64_t expires_s;        /* the deadline of nodes that are there; 0: none, ttl_ms from the launch on */
+    char *ends;               /* who enforces the deadline */
+    struct coverage looked;   /* the basis: places looked at, and not looked at */
+    struct strv notes;        /* "local: nodes share this machine's kernel: no security boundary" */
+    bool changes;             /* exit 2 */
 };
 void plan_clear(struct plan *p);
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err);

@@ -228,6 +228,9 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
             plan.ends = xstrdup(offer_ends_name(ops->ends));
             add_notes(&plan, ops);
         }
+        char note[160];
+        if (run_any_exists(run)) plan.expires_s = run->stack.expires_s;
+        if (claim_keeps_deadline(run, note, sizeof note)) strv_add(&plan.notes, note);
         add_existing(run, &plan);
         add_extras(&found, &plan);
         price_plan(&plan, run, missing);

@@ -118,6 +118,16 @@ int claim_take(struct run *run, struct gp_error *err) {
     return r;
 }
 
+bool claim_keeps_deadline(const struct run *run, char *dst, size_t n) {
+    const struct stack *s = &run->stack;
+    char when[40];
+    if (!run_any_exists(run) || s->created_s <= 0 || s->expires_s <= 0) return false;
+    if (llabs(s->expires_s - s->created_s - run->spec->ttl_ms / 1000) <= 60) return false;
+    time_format_utc(when, sizeof when, s->expires_s);
+    snprintf(dst, n, "the deadline stays %s: a changed limits.ttl applies after 'gpuprov down' and 'gpuprov up'", when);
+    return true;
+}
+
 /* Nodes that were validated for another spec are bootstrapped and validated again. */
 static int begin_again(struct run *run, struct gp_error *err) {
     int r = 0;
@@ -128,14 +138,9 @@ static int begin_again(struct run *run, struct gp_error *err) {
         resource_set(&run->nodes[i].rec.boot_id, "");
         r = run_node_restart(&run->nodes[i], err);
     }
-    int64_t ttl_s = run->stack.expires_s - run->stack.created_s;
-    if (r == 0 && run_any_exists(run) && run->stack.created_s > 0 && run->stack.expires_s > 0 &&
-        llabs(ttl_s - run->spec->ttl_ms / 1000) > 60) {
-        char when[40];
-        time_format_utc(when, sizeof when, run->stack.expires_s);
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl",
-                  "the deadline stays %s: a changed limits.ttl applies after 'gpuprov down' and 'gpuprov up'", when);
-    }
+    char note[160];
+    if (r == 0 && claim_keeps_deadline(run, note, sizeof note))
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl", "%s", note);
     return r;
 }
 

@@ -13,6 +13,8 @@ int claim_retire_expired(struct run *run, struct finding *found, struct gp_error
 int claim_take(struct run *run, struct gp_error *err);
 /* Records stack and spec in the journal. Nodes of another spec start again. */
 int claim_remember(struct run *run, struct gp_error *err);
+/* True: nodes run, so the spec's limits.ttl changes no deadline until they are gone; dst gets a note for the user. */
+bool claim_keeps_deadline(const struct run *run, char *dst, size_t n);
 /* Removes a claim that this journal made and that has no machines; reports a failure. */
 void claim_take_back(struct run *run);
 

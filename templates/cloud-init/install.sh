@@ -10,7 +10,8 @@ if [ "$(cat /etc/gpuprov/instance 2>/dev/null)" != "$id" ]; then
     rm -f /etc/gpuprov/deadline.conf /var/lib/gpuprov/deadline-used
     printf '%s\n' "$id" >/etc/gpuprov/instance
 fi
-put() { base64 -d >"$1.new" && mv "$1.new" "$1"; }
+# without the sync a crash could leave an empty file, and no deadline
+put() { base64 -d >"$1.new" && { sync "$1.new" || sync; } && mv "$1.new" "$1"; }
 if ! [ -s /etc/gpuprov/deadline.conf ]; then
     { echo "$CONF" | base64 -d; echo "MACHINE=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"; } |
         base64 | put /etc/gpuprov/deadline.conf

@@ -93,10 +93,12 @@ def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):
     ids = [n["id"] for n in gpuprov.json("up", first, timeout=300)["stack"]["nodes"]]
     more = spec(SPEC.format(name="chg", nodes=2).replace(
         "validate:", "    - {name: more, run: \"touch /opt/more\", check: \"test -e /opt/more\"}\nvalidate:"))
-    gpuprov("plan", more, code=2)
+    assert "the deadline stays" not in gpuprov("plan", more, code=2).out
     after = gpuprov.json("up", more, timeout=300)["stack"]["nodes"]
     assert len(after) == 2 and after[0]["id"] == ids[0]
     gpuprov("ssh", "chg/0", "--", "test -e /opt/more")
+    longer = spec(SPEC.format(name="chg", nodes=2).replace("ttl: 20m", "ttl: 100h"))
+    assert "note: the deadline stays 20" in gpuprov("plan", longer, code=2).out
     fewer = spec(SPEC.format(name="chg", nodes=1))
     after = gpuprov.json("up", fewer, timeout=300)["stack"]["nodes"]
     assert [n["id"] for n in after] == ids

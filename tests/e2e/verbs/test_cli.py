@@ -235,6 +235,13 @@ def test_unknown_stacks_say_so(gpuprov):
     assert "there is no stack 'nothere' in the journal or at local here" in told  # not everywhere
 
 
+def test_status_of_a_spec_without_a_stack(gpuprov, tmp_path):
+    """It is not gone: nothing was launched."""
+    (tmp_path / "s.yaml").write_text("name: never\noffers: [{provider: local}]\n")
+    told = gpuprov("status", tmp_path / "s.yaml").out
+    assert "never: there is no such stack" in told and "looked at: local here" in told
+
+
 def test_version_starts_no_library(gpuprov):
     """`version` must stay quick: no file of the state folder, no thread, no socket."""
     if not os.path.exists("/usr/bin/strace"):
