@@ -126,10 +126,24 @@ docs: all
 format:
 	@clang-format -i $(FORMAT_FILES)
 
+# The program prints its manual pages, completions and schemas itself.
+SHARE = $(DESTDIR)$(PREFIX)/share
+INSTALLED = man/man1/gpuprov.1 man/man5/gpuprov.yaml.5 bash-completion/completions/gpuprov \
+  zsh/site-functions/_gpuprov fish/vendor_completions.d/gpuprov.fish gpuprov/gpuprov.schema.json \
+  gpuprov/report.schema.json
+PRINTS_man/man1/gpuprov.1 = help --man
+PRINTS_man/man5/gpuprov.yaml.5 = schema --man
+PRINTS_bash-completion/completions/gpuprov = completion bash
+PRINTS_zsh/site-functions/_gpuprov = completion zsh
+PRINTS_fish/vendor_completions.d/gpuprov.fish = completion fish
+PRINTS_gpuprov/gpuprov.schema.json = schema
+PRINTS_gpuprov/report.schema.json = schema --report
 install: all
 	install -D -m 0755 $(B)/gpuprov $(DESTDIR)$(PREFIX)/bin/gpuprov
+	$(foreach f,$(INSTALLED),install -D -m 0644 /dev/null $(SHARE)/$(f) && \
+	  $(B)/gpuprov $(PRINTS_$(f)) >$(SHARE)/$(f) &&) true
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/gpuprov
+	rm -f $(DESTDIR)$(PREFIX)/bin/gpuprov $(addprefix $(SHARE)/,$(INSTALLED))
 clean:
 	rm -rf build build-*
 

@@ -240,7 +240,7 @@ int main(int argc, char **argv) {
     struct gp_error err = {0};
     int r = parse(argc, argv, &common, &inv, &args, &err);
     if (r == 0 && common.help && !(inv.verb->flags & VERB_RAW)) {
-        show_help(inv.verb == &verb_help_verb ? NULL : inv.verb, common.json);
+        show_help(inv.verb == &verb_help_verb ? NULL : inv.verb, false, common.json);
     } else if (r == 0) {
         if (!(inv.verb->flags & VERB_RAW)) r = check_args(&inv, &err);
         if (r == 0) r = run_verb(&inv, &err);

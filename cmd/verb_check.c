@@ -31,6 +31,7 @@ const struct verb verb_check = {
     .name = "check",
     .argspec = "SPEC",
     .help = "decodes and checks a spec; contacts no provider",
+    .examples = "  gpuprov check gpuprov.yaml\n",
     .run = run,
     .min_args = 1,
     .max_args = 1,

@@ -66,6 +66,8 @@ const struct verb verb_checks = {
     .name = "checks",
     .argspec = "",
     .help = "lists the checks of a validation",
+    .examples = "  gpuprov checks\n"
+                "  gpuprov checks --models            # figures and limits of each GPU model\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -21,7 +21,7 @@ static void bash(struct str *out) {
         str_add(&cases, "\" ;;\n");
     }
     str_addf(out,
-             "_gpuprov() {\n"
+             "__gpuprov() {\n"
              "  local cur=${COMP_WORDS[COMP_CWORD]} verb= words i\n"
              "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
              "    case ${COMP_WORDS[i]} in -*) ;; *) verb=${COMP_WORDS[i]}; break ;; esac\n"
@@ -36,7 +36,7 @@ static void bash(struct str *out) {
              "    COMPREPLY=($(compgen -f -X '!*.y*ml' -- \"$cur\"; compgen -d -- \"$cur\"))\n"
              "  fi\n"
              "}\n"
-             "complete -o filenames -F _gpuprov gpuprov\n",
+             "complete -o filenames -F __gpuprov gpuprov\n",
              common.s, verbs.s, cases.s != NULL ? cases.s : "");
 }
 
@@ -70,8 +70,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (strcmp(shell, "bash") == 0) {
         bash(&out);
     } else if (strcmp(shell, "zsh") == 0) {
-        str_add(&out, "autoload -Uz bashcompinit && bashcompinit\n");
+        /* As a file of site-functions it is the function _gpuprov: its first call has to complete as well. */
+        str_add(&out, "#compdef gpuprov\nautoload -Uz bashcompinit && bashcompinit\n");
         bash(&out);
+        str_add(&out, "[ \"${funcstack[1]}\" != _gpuprov ] || _bash_complete -o filenames -F __gpuprov\n");
     } else if (strcmp(shell, "fish") == 0) {
         fish(&out);
     } else {
@@ -85,7 +87,9 @@ const struct verb verb_completion = {
     .name = "completion",
     .argspec = "bash|zsh|fish",
     .help = "prints shell completion",
-    .details = "  bash: source <(gpuprov completion bash)     fish: gpuprov completion fish | source\n",
+    .details = "  'make install' puts all three where the shells look for them.\n",
+    .examples = "  source <(gpuprov completion bash)\n"
+                "  gpuprov completion fish | source\n",
     .run = run,
     .min_args = 1,
     .max_args = 1,

@@ -133,5 +133,6 @@ const struct verb verb_doctor = {
     .name = "doctor",
     .argspec = "",
     .help = "checks this machine for needed programs, prints how to install missing ones",
+    .examples = "  gpuprov doctor\n",
     .run = run,
 };

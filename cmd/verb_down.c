@@ -81,6 +81,8 @@ const struct verb verb_down = {
     .help = "destroys everything the stack owns and verifies that it is gone",
     .details = "  The result names the places that were looked at. If one of them could not be read and something\n"
                "  there may be billed, the exit code is 8.\n",
+    .examples = "  gpuprov down try\n"
+                "  gpuprov down gpuprov.yaml          # works without a journal: the tags name the resources\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -73,6 +73,8 @@ const struct verb verb_gc = {
     .name = "gc",
     .argspec = "[PROVIDER]",
     .help = "finds and destroys resources past their deadline, in every region",
+    .examples = "  gpuprov gc --dry-run               # only list what is past its deadline\n"
+                "  gpuprov gc --in aws/us-east-1\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "man.h"
 
 #include "base/json.h"
 
@@ -43,23 +44,46 @@ static json_t *help_json(const struct verb *verb) {
     return json_pack("{s:s, s:o, s:o}", "version", GP_VERSION, "verbs", verbs, "options", options_json(common_options));
 }
 
-void show_help(const struct verb *verb, bool json) {
+void show_help(const struct verb *verb, bool all, bool json) {
     if (json) {
         print_json(help_json(verb));
         return;
     }
     GP_AUTO_STR struct str page = {0};
-    verb_help(verb, &page);
+    verb_help(verb, all, &page);
     fputs(page.s, stdout);
 }
 
+struct opts {
+    bool all, man;
+};
+static const struct opt options[] = {{.name = "all",
+                                      .letter = 'a',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, all),
+                                      .help = "also the options of every verb"},
+                                     {.name = "man",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, man),
+                                      .help = "print the manual page gpuprov(1), in roff"},
+                                     {0}};
+
 static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    if (o->man && (o->all || inv->n_args > 0))
+        return gp_fail(err, GP_EUSAGE, "--man prints one page with every verb: give it alone");
+    if (o->man) {
+        GP_AUTO_STR struct str page = {0};
+        man_page(&page);
+        print_text(inv, "man", page.s);
+        return 0;
+    }
     const struct verb *verb = NULL;
     if (inv->n_args == 1) {
         verb = verb_find(inv->args[0]);
         if (verb == NULL) return verb_unknown(inv->args[0], err);
     }
-    show_help(verb, inv->common->json);
+    show_help(verb, o->all, inv->common->json);
     return 0;
 }
 
@@ -67,7 +91,11 @@ const struct verb verb_help_verb = {
     .name = "help",
     .argspec = "[VERB]",
     .help = "lists the verbs, or one verb's options",
+    .examples = "  gpuprov help up       # what 'up' does, its options, examples\n"
+                "  gpuprov help -a up    # also the options of every verb\n",
     .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
     .max_args = 1,
     .flags = VERB_PLAIN,
 };

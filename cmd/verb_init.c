@@ -143,6 +143,8 @@ const struct verb verb_init = {
     .name = "init",
     .argspec = "[FILE]",
     .help = "writes a commented starter spec (gpuprov.yaml; '-' is stdout)",
+    .examples = "  gpuprov init                       # gpuprov.yaml with one node on this machine\n"
+                "  gpuprov init h100.yaml -p aws      # a starter for EC2\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -18,6 +18,8 @@ const struct verb verb_logs = {
     .name = "logs",
     .argspec = "STACK[/N]",
     .help = "prints the events of a stack or of one node",
+    .examples = "  gpuprov logs try                   # every event of the stack\n"
+                "  gpuprov logs --json try/1          # those of node 1, for scripts\n",
     .run = run,
     .min_args = 1,
     .max_args = 1,

@@ -114,6 +114,8 @@ const struct verb verb_plan = {
     .name = "plan",
     .argspec = "SPEC",
     .help = "lists the changes 'up' would make and their price; exit 2 on changes",
+    .examples = "  gpuprov plan gpuprov.yaml\n"
+                "  gpuprov plan --json gpuprov.yaml   # exit code 2: there are changes\n",
     .run = run,
     .min_args = 1,
     .max_args = 1,

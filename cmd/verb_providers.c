@@ -115,6 +115,7 @@ const struct verb verb_providers = {
     .details = "  ends: who terminates a node at its deadline without gpuprov. server: the provider; guest: the\n"
                "  node; gc-only: nobody until 'gpuprov gc' runs; never: nobody, it is an existing machine.\n"
                "  With NAME: also the keys that an offer of that provider takes.\n",
+    .examples = "  gpuprov providers aws --policy     # the IAM policy that gpuprov needs\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

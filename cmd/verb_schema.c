@@ -7,12 +7,16 @@
 #include "templates/templates.h"
 
 struct opts {
-    bool markdown, report;
+    bool markdown, man, report;
 };
 static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, markdown),
                                       .help = "print the tables as docs/spec.md has them"},
+                                     {.name = "man",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, man),
+                                      .help = "print the manual page gpuprov.yaml(5), in roff"},
                                      {.name = "report",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, report),
@@ -21,16 +25,17 @@ static const struct opt options[] = {{.name = "markdown",
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
-    if (o->report && o->markdown) return gp_fail(err, GP_EUSAGE, "--report has no --markdown form");
+    if (o->report + o->markdown + o->man > 1)
+        return gp_fail(err, GP_EUSAGE, "give one of --markdown, --man and --report");
     if (o->report) {
         const struct template_file *f = template_find("docs/report.schema.json");
         if (f == NULL) return gp_fail(err, GP_EINTERNAL, "the report's schema is missing from this build");
         fwrite(f->data, 1, f->size, stdout);
         return 0;
     }
-    if (o->markdown) {
-        GP_AUTO_FREE char *page = spec_markdown();
-        print_text(inv, "markdown", page);
+    if (o->markdown || o->man) {
+        GP_AUTO_FREE char *page = o->man ? spec_man() : spec_markdown();
+        print_text(inv, o->man ? "man" : "markdown", page);
         return 0;
     }
     GP_AUTO_FREE char *text = spec_json_schema(); /* the same with and without --json */
@@ -46,6 +51,8 @@ const struct verb verb_schema = {
     .details = "  In an editor with a YAML language server:\n"
                "    gpuprov schema >gpuprov.schema.json\n"
                "    # yaml-language-server: $schema=gpuprov.schema.json   (first line of the spec)\n",
+    .examples = "  gpuprov schema >gpuprov.schema.json\n"
+                "  gpuprov schema --report            # the schema of a report\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -82,6 +82,9 @@ const struct verb verb_ssh = {
                "  node's shell parses CMD: quote it once more, 'gpuprov ssh llm -- \"cd /data && ls\"'.\n"
                "  For scp, rsync and editors:\n"
                "    gpuprov ssh STACK --config >cfg; scp -F cfg file STACK-0:\n",
+    .examples = "  gpuprov ssh try                    # a shell on node 0\n"
+                "  gpuprov ssh try/1 -- nvidia-smi    # one command on node 1\n"
+                "  gpuprov ssh try --config >cfg && rsync -e \"ssh -F cfg\" -a data try-0:\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

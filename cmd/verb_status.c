@@ -66,6 +66,8 @@ const struct verb verb_status = {
     .argspec = "[STACK|SPEC]",
     .help = "prints nodes, verdicts, price so far, deadline",
     .details = "  Without a name: every stack in this machine's journal.\n",
+    .examples = "  gpuprov status                     # the stacks of the journal\n"
+                "  gpuprov status try                 # one stack, compared with the provider\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -65,6 +65,9 @@ const struct verb verb_up = {
     .help = "launches, bootstraps and validates the nodes; resumes an earlier run",
     .details = "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
                "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
+    .examples = "  gpuprov up gpuprov.yaml\n"
+                "  gpuprov up --report html=report.html --certificate certs gpuprov.yaml\n"
+                "  gpuprov up --json --quiet gpuprov.yaml   # for scripts: one JSON object on stdout\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -138,6 +138,8 @@ const struct verb verb_verify = {
     .help = "checks a certificate's signature, key and time; --this-machine: the machine too",
     .details = "  Exit 0 pass, 1 degraded, 2 fail (changed, expired, of another key or machine), 3 unknown.\n"
                "  Without --this-machine the machine is compared only if the boot is the validated one.\n",
+    .examples = "  gpuprov verify node.json                          # signature, key and time\n"
+                "  gpuprov verify --key signing_key.pub --this-machine node.json   # on the node\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -24,6 +24,7 @@ const struct verb verb_version = {
     .name = "version",
     .argspec = "",
     .help = "prints the version and the agents of this build",
+    .examples = "  gpuprov version\n",
     .run = run,
     .flags = VERB_PLAIN,
 };

@@ -76,6 +76,17 @@ int verb_unknown(const char *name, struct gp_error *err) {
     return gp_fail(err, GP_EUSAGE, "unknown verb '%s'; 'gpuprov help' lists the verbs", name);
 }
 
+const char exit_codes_text[] = "  0    done\n"
+                               "  1    wrong usage, or something is missing on this machine\n"
+                               "  2    plan: there are changes\n"
+                               "  3    no capacity\n"
+                               "  4    quota or no money\n"
+                               "  5    credentials\n"
+                               "  6    node not reachable or not bootstrapped\n"
+                               "  7    validation failed\n"
+                               "  8    something may still be billed\n"
+                               "  130  cancelled\n";
+
 static void help_list(struct str *out) {
     str_add(out, "gpuprov " GP_VERSION ": launches, bootstraps, validates and destroys GPU nodes from a YAML spec\n\n"
                  "usage: gpuprov VERB [options] [arguments]\n\n");
@@ -86,16 +97,23 @@ static void help_list(struct str *out) {
         if (strlen(left) > 30) str_addf(out, "  %s\n  %-30s  %s\n", left, "", v->help);
         else str_addf(out, "  %-30s  %s\n", left, v->help);
     }
-    str_add(out, "\noptions of every verb:\n");
-    options_help(common_options, out);
-    str_add(out, "\nexit codes: 0 done, 1 usage or environment, 2 plan has changes, 3 no capacity, "
-                 "4 quota or\nno money, 5 credentials, 6 node unreachable or not bootstrapped, 7 validation failed, "
-                 "8 something\nmay still be billed, 130 cancelled\n");
+    str_add(out, "\nexit codes:\n");
+    str_add(out, exit_codes_text);
 }
 
-void verb_help(const struct verb *verb, struct str *out) {
+static void help_common(bool all, struct str *out) {
+    if (all) {
+        str_add(out, "\noptions of every verb:\n");
+        options_help(common_options, out);
+    } else {
+        str_add(out, "\n'gpuprov help -a' lists the options of every verb, such as --json and --quiet.\n");
+    }
+}
+
+void verb_help(const struct verb *verb, bool all, struct str *out) {
     if (verb == NULL) {
         help_list(out);
+        help_common(all, out);
         return;
     }
     str_addf(out, "gpuprov %s%s%s\n  %s\n", verb->name, verb->argspec[0] ? " " : "", verb->argspec, verb->help);
@@ -104,6 +122,9 @@ void verb_help(const struct verb *verb, struct str *out) {
         str_add(out, "\noptions:\n");
         options_help(verb->options, out);
     }
-    str_add(out, "\noptions of every verb:\n");
-    options_help(common_options, out);
+    if (verb->examples != NULL) {
+        str_add(out, "\nexamples:\n");
+        str_add(out, verb->examples);
+    }
+    help_common(all, out);
 }

@@ -41,9 +41,10 @@ struct invocation {
 
 struct verb {
     const char *name;
-    const char *argspec; /* "STACK[/N] [-- CMD...]"; "" */
-    const char *help;    /* one line, for the list */
-    const char *details; /* further lines for `help VERB`; may be NULL */
+    const char *argspec;  /* "STACK[/N] [-- CMD...]"; "" */
+    const char *help;     /* one line, for the list */
+    const char *details;  /* further lines for `help VERB`; may be NULL */
+    const char *examples; /* lines "gpuprov VERB ...  # what it does" for `help VERB` and the manual */
     int (*run)(struct invocation *inv, struct gp_error *err);
     const struct opt *options; /* may be NULL */
     size_t opts_size;
@@ -54,8 +55,9 @@ extern const struct verb *const verb_table[];   /* NULL ends */
 const struct verb *verb_find(const char *name); /* NULL when unknown */
 /* -GP_EUSAGE "unknown verb", with "did you mean", or "does not have it yet" for a planned verb. */
 int verb_unknown(const char *name, struct gp_error *err);
-/* The list of verbs (verb NULL) or one verb's page. */
-void verb_help(const struct verb *verb, struct str *out);
+/* The list of verbs (verb NULL) or one verb's page; all: with the options of every verb. */
+void verb_help(const struct verb *verb, bool all, struct str *out);
+extern const char exit_codes_text[]; /* one line per code: "N  meaning" */
 
 /* One row per verb, in the order of help: verb_NAME.c defines struct verb verb_NAME. */
 #define VERB_ROWS(row)                                                                                        \

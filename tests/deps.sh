@@ -51,6 +51,10 @@ part_test() {
   need strace strace
   need util-linux setarch
   need iproute2 ip
+  # manual pages and completions are tried with the programs that read them
+  need mandoc mandoc
+  need zsh zsh
+  need fish fish
   # a browser lays out the report's page
   need chromium chromium
   # the hooks for Slurm are tested against a real one, in namespaces

@@ -82,6 +82,26 @@ bool str_add_shquoted(struct str *s, const char *text) {
     return !s->truncated;
 }
 
+bool str_add_roff(struct str *s, const char *text) {
+    bool bold = false;
+    for (const char *p = text; *p; p++) {
+        bool first = p == text || p[-1] == '\n';
+        if (first && (*p == '.' || *p == '\'')) str_add(s, "\\&");
+        if (*p == '`') {
+            bold = !bold;
+            str_add(s, bold ? "\\fB" : "\\fR");
+        } else if (*p == '\\') {
+            str_add(s, "\\e");
+        } else if (*p == '-') {
+            str_add(s, "\\-");
+        } else {
+            str_addc(s, *p);
+        }
+    }
+    if (bold) str_add(s, "\\fR");
+    return !s->truncated;
+}
+
 size_t str_utf8(const char *text, size_t n, uint32_t *ret) {
     const unsigned char *p = (const unsigned char *)text;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

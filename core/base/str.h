@@ -27,6 +27,8 @@ bool str_addf(struct str *s, const char *fmt, ...) GP_PRINTF(2, 3);
 bool str_vaddf(struct str *s, const char *fmt, va_list ap) GP_PRINTF(2, 0);
 /* Adds text in single quotes for POSIX sh. */
 bool str_add_shquoted(struct str *s, const char *text);
+/* Adds text for a manual page (roff): its own control characters are escaped, and `words` become bold. */
+bool str_add_roff(struct str *s, const char *text);
 /* The UTF-8 character at text, n > 0 bytes left: its length and *ret, its code point. 0: not valid UTF-8. */
 size_t str_utf8(const char *text, size_t n, uint32_t *ret);
 /* Whether a character moves a cursor, turns text around or is invisible: C0, DEL, C1, bidi controls, zero

@@ -159,6 +159,7 @@ int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct 
 
 /* From the same decode tables: JSON Schema (draft 2020-12) and docs/spec.md. Caller frees. */
 char *spec_json_schema(void);
+char *spec_man(void);      /* gpuprov.yaml(5), in roff */
 char *spec_markdown(void); /* docs/spec.md; a test keeps the file equal to it */
 
 const char *spec_market_name(enum spec_market m); /* "on-demand", "spot" */

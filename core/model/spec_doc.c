@@ -16,7 +16,10 @@ static const char intro[] =
     "```yaml\nname: try\n```\n\n"
     "`gpuprov init` writes a commented starter, `gpuprov check SPEC` checks a spec and buys nothing, `gpuprov schema`\n"
     "prints the JSON Schema for your editor.\n\n"
-    "## Rules of the language\n\n"
+    "## Rules of the language\n\n";
+
+/* One rule per line, with its bullet. */
+const char spec_rules_text[] =
     "* A key that is not listed here is an error, with its line, its column and a suggestion. All errors of a file "
     "are\n"
     "  shown at once.\n"
@@ -52,15 +55,7 @@ static const char *type_name(const struct spec_field *f) {
     return "text";
 }
 
-/* A table cell: '|' would end it. */
-static void cell(struct str *out, const char *text) {
-    for (; *text != '\0'; text++) {
-        if (*text == '|') str_addc(out, '\\');
-        str_addc(out, *text);
-    }
-}
-
-static void add_form(struct str *out, const struct spec_field *f) {
+void spec_form(const struct spec_field *f, struct str *out) {
     str_add(out, type_name(f));
     const char *const *choices = spec_choices(f);
     if (choices != NULL) {
@@ -73,14 +68,23 @@ static void add_form(struct str *out, const struct spec_field *f) {
         duration_format(max, sizeof max, f->max);
         str_addf(out, ", %s to %s", min, max);
     } else if (f->pattern_doc != NULL) {
-        str_add(out, ": ");
-        cell(out, f->pattern_doc);
+        str_addf(out, ": %s", f->pattern_doc);
+    }
+}
+
+/* A table cell: '|' would end it. */
+static void cell(struct str *out, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text == '|') str_addc(out, '\\');
+        str_addc(out, *text);
     }
 }
 
 static void add_field(struct str *out, const struct spec_block *b, const struct spec_field *f) {
     str_addf(out, "| `%s`%s | ", f->name, f->required ? " (required)" : "");
-    add_form(out, f);
+    GP_AUTO_STR struct str form = {0};
+    spec_form(f, &form);
+    cell(out, form.s);
     str_add(out, " | ");
     if (f->def != NULL) str_addf(out, "`%s`", f->def);
     else if (f->def_doc != NULL) cell(out, f->def_doc);
@@ -120,7 +124,7 @@ static void add_providers(struct str *out) {
     }
 }
 
-static bool is_top_level(const struct spec_block *b) {
+bool spec_is_top_level(const struct spec_block *b) {
     for (const struct spec_field *f = spec_root.fields; f->name != NULL; f++)
         if (f->block == b) return true;
     return false;
@@ -133,12 +137,13 @@ static void add_block(struct str *out, const struct spec_block *b) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) add_field(out, b, f);
     if (b == &spec_offer_block) add_providers(out);
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) /* each block once */
-        if (f->block != NULL && (b == &spec_root || !is_top_level(f->block))) add_block(out, f->block);
+        if (f->block != NULL && (b == &spec_root || !spec_is_top_level(f->block))) add_block(out, f->block);
 }
 
 char *spec_markdown(void) {
     struct str out = {0};
     str_add(&out, intro);
+    str_add(&out, spec_rules_text);
     add_block(&out, &spec_root);
     str_add(&out, "\n## Units of floors\n\n");
     for (size_t i = 0; spec_floor_units[i] != NULL; i++)

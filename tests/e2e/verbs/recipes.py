@@ -182,6 +182,7 @@ const struct verb verb_recipe = {
     .name = "recipe",
     .argspec = "WORD",
     .help = "prints a word",
+    .examples = "  gpuprov recipe egg\n",
     .run = run,
     .min_args = 1,
     .max_args = 1,

@@ -41,7 +41,8 @@ def test_help_lists_every_verb(gpuprov):
 def test_help_of_a_verb(gpuprov, verb):
     page = gpuprov("help", verb).out
     assert page.startswith(f"gpuprov {verb}")
-    assert "--json" in page
+    assert "--json" in page and "--trace" not in page and "\nexamples:\n" in page
+    assert "--trace" in gpuprov("help", "-a", verb).out
     if verb != "help":
         assert gpuprov(verb, "--help").out == page
 
@@ -193,8 +194,8 @@ def test_doctor(gpuprov):
 
 def test_completion_offers_every_verb(gpuprov):
     script = gpuprov("completion", "bash").out + (
-        'COMP_WORDS=(gpuprov ""); COMP_CWORD=1; _gpuprov; echo "${COMPREPLY[@]}"\n'
-        'COMP_WORDS=(gpuprov report "--fo"); COMP_CWORD=2; _gpuprov; echo "${COMPREPLY[@]}"\n')
+        'COMP_WORDS=(gpuprov ""); COMP_CWORD=1; __gpuprov; echo "${COMPREPLY[@]}"\n'
+        'COMP_WORDS=(gpuprov report "--fo"); COMP_CWORD=2; __gpuprov; echo "${COMPREPLY[@]}"\n')
     p = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     words, options = p.stdout.splitlines()
     assert set(VERBS) <= set(words.split()) and "__dial" not in words

@@ -170,16 +170,47 @@ static void help_names_every_option(void **state) {
     (void)state;
     for (size_t i = 0; verb_table[i] != NULL; i++) {
         GP_AUTO_STR struct str page = {0};
-        verb_help(verb_table[i], &page);
+        verb_help(verb_table[i], false, &page);
         for (const struct opt *o = verb_table[i]->options; o != NULL && o->name != NULL; o++) {
             GP_AUTO_FREE char *dashed = xasprintf("--%s", o->name);
             assert_non_null(strstr(page.s, dashed));
         }
     }
     GP_AUTO_STR struct str list = {0};
-    verb_help(NULL, &list);
+    verb_help(NULL, false, &list);
     assert_non_null(strstr(list.s, "doctor"));
     assert_null(strstr(list.s, "__holder"));
+}
+
+/* Each example is a line that the verb's own table accepts. */
+static void examples_parse(void **state) {
+    (void)state;
+    for (size_t i = 0; verb_table[i] != NULL; i++) {
+        const struct verb *v = verb_table[i];
+        if (v->flags & VERB_HIDDEN) continue;
+        assert_non_null(v->examples);
+        GP_AUTO_STRV struct strv lines = {0};
+        strv_split(&lines, v->examples, "\n");
+        for (size_t k = 0; k < lines.n; k++) {
+            char *line = lines.v[k];
+            if (line[0] == '\0') continue;
+            char *verb = strstr(line, "gpuprov ");
+            assert_non_null(verb);
+            verb[strcspn(verb, "#>|)&\n")] = '\0';
+            GP_AUTO_STRV struct strv words = {0};
+            strv_split(&words, verb, " ");
+            while (words.n > 0 && words.v[words.n - 1][0] == '\0') free(words.v[--words.n]);
+            assert_string_equal(words.v[1], v->name);
+            GP_AUTO_FREE struct common_opts *common = xcalloc(1, sizeof *common);
+            GP_AUTO_FREE void *values = xcalloc(1, v->opts_size + 1);
+            const struct opt_set sets[2] = {{common_options, common}, {v->options, values}};
+            GP_AUTO_OPT_ARGS struct opt_args args = {0};
+            struct gp_error err = {0};
+            if (options_parse(sets, 2, (int)words.n - 2, words.v + 2, false, &args, NULL, &err) != 0)
+                fail_msg("%s: %s", line, err.msg);
+            if ((int)args.args.len < v->min_args || (int)args.args.len > v->max_args) fail_msg("arguments: %s", line);
+        }
+    }
 }
 
 int main(void) {
@@ -188,6 +219,7 @@ int main(void) {
         cmocka_unit_test(bad_options_are_errors), cmocka_unit_test(stops_at_the_verb),
         cmocka_unit_test(the_first_set_wins),     cmocka_unit_test(verb_rows_are_sound),
         cmocka_unit_test(unknown_verbs_say_more), cmocka_unit_test(help_names_every_option),
+        cmocka_unit_test(examples_parse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
