@@ -64,8 +64,8 @@ def readme_providers():
 
 
 def exit_codes():
-    listed = figure("tests/unit/golden/help.txt", r"^exit codes: ((?:.|\n)*)")
-    known = set(re.findall(r"(?:^|[,\n] ?)(\d+) ", listed))
+    listed = figure("tests/unit/golden/help.txt", r"^exit codes:\n((?:  \d.*\n)*)")
+    known = set(re.findall(r"^  (\d+) ", listed, re.M))
     table = read("docs/how-it-works.md").split("## Exit codes")[1].split("\n\n")[1]
     named = set(re.findall(r"^\| (\d+) \|", table, re.M))
     if named != known:
