@@ -101,9 +101,24 @@ def commands(text):
                 yield f"'{line}': {verb} has no option {option}"
 
 
+def messages():
+    """Each heading of docs/troubleshooting.md that is a message: its parts between '...' stand in one text of the source."""
+    literal = r'"(?:[^"\\\n]|\\.)*"'
+    texts = []
+    for folder in ("core", "engine", "providers", "bootstrap", "cmd", "validate"):
+        for path in (ROOT / folder).rglob("*.c"):
+            for joined in re.findall(rf"(?:{literal}\s*)+", path.read_text()):
+                texts.append("".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)))
+    for heading in re.findall(r"^### `(.*)`$", read("docs/troubleshooting.md"), re.M):
+        parts = [re.escape(part) for part in heading.split("...")]
+        if not any(re.search(".*".join(parts), text) for text in texts):
+            yield f"no message of the program is '{heading}'"
+
+
 def main():
     problems = [f"README.md: {p}" for check in (readme_figures, readme_providers) for p in check()]
     problems += [f"docs/how-it-works.md: {p}" for p in exit_codes()]
+    problems += [f"docs/troubleshooting.md: {p}" for p in messages()]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
         problems += [f"{page.relative_to(ROOT)}: {p}" for p in (*files(page, text), *commands(text))]
