@@ -205,7 +205,8 @@ static void judge_gpus(const struct spec *spec, const struct check_info *info, s
 
 void validate_apply_floors(const struct spec *spec, struct check_result *r) {
     const struct check_info *info = check_find(r->check);
-    r->required = validate_required(spec, r->check);
+    bool excused = r->verdict == VERDICT_SKIPPED && info && info->may_skip && !validate_demanded(spec, r->check);
+    r->required = validate_required(spec, r->check) && !excused;
     for (size_t i = 0; i < r->metrics.len; i++) judge_possible(info, r, &r->metrics.items[i]);
     if (info) judge_figures(spec, info, r);
     if (r->verdict != VERDICT_PASS && r->verdict != VERDICT_DEGRADED) return;

@@ -18,7 +18,7 @@ void agent_command(struct str *cmd, bool cuda, bool as_root, const char *args);
 
 /* `run` and its options for the node checks of this validation: words separated by blanks, without need of quoting.
  * Caller frees. */
-char *agent_run_args(const struct validate_env *env);
+char *agent_run_args(const struct validate_env *env, bool same_clock);
 /* The time to wait for its end: loading, the checks' time, and the watchdog's. */
 int64_t agent_run_wait_ms(const struct validate_env *env);
 

@@ -200,7 +200,7 @@ static char *why_it_ended(const struct local_run *run, enum ending how, int stat
 }
 
 static int run_agent(struct local_run *run, const struct program *p, struct gp_error *err) {
-    GP_AUTO_FREE char *args = agent_run_args(run->env);
+    GP_AUTO_FREE char *args = agent_run_args(run->env, true);
     int64_t wait_ms = agent_run_wait_ms(run->env);
     int r = start(run, p, args, err);
     if (r != 0) return r;

@@ -6,6 +6,7 @@
 
 #include "validate/validate.h"
 
+#include "base/fs.h"
 #include "validate/judge.h"
 #include "validate/remote.h"
 
@@ -74,14 +75,23 @@ static char *bought_model(const struct validate_env *env) {
     return s;
 }
 
-char *agent_run_args(const struct validate_env *env) {
+/* The controller's clock, for host.clock. Nodes of one machine share its clock. */
+static char *clock_args(bool same_clock) {
+    GP_AUTO_STR struct str boot = {0};
+    if (same_clock) return xstrdup("--same-clock");
+    const char *id = fs_read("/proc/sys/kernel/random/boot_id", 64, &boot, NULL) == 0 ? str_trim(boot.s) : "";
+    bool known = *id && strspn(id, "0123456789abcdef-") == strlen(id);
+    return xasprintf("--now-ms %" PRId64 "%s%s", wall_ms(), known ? " --now-boot " : "", known ? id : "");
+}
+
+char *agent_run_args(const struct validate_env *env, bool same_clock) {
     const struct check_info *const *checks = env->plan->node_checks.items;
     GP_AUTO_FREE char *ids = check_ids(checks, env->plan->node_checks.len);
     GP_AUTO_FREE char *floors = own_floors(env);
     GP_AUTO_FREE char *model = bought_model(env);
-    return xasprintf("run --time %" PRId64 "ms --checks %s --now-ms %" PRId64 " --gpus %d --unjudged%s%s%s",
-                     env->plan->node_time_ms, ids, wall_ms(), env->gpus_expected, model, floors,
-                     env->all ? " --all" : "");
+    GP_AUTO_FREE char *clock = clock_args(same_clock);
+    return xasprintf("run --time %" PRId64 "ms --checks %s %s --gpus %d --unjudged%s%s%s", env->plan->node_time_ms, ids,
+                     clock, env->gpus_expected, model, floors, env->all ? " --all" : "");
 }
 
 int64_t agent_run_wait_ms(const struct validate_env *env) {
@@ -91,9 +101,9 @@ int64_t agent_run_wait_ms(const struct validate_env *env) {
     return load_ms + GP_MAX(plan->node_time_ms, stated_ms) + AGENT_GRACE_MS;
 }
 
-static void node_command(const struct validate_env *env, struct str *cmd) {
+static void node_command(const struct validate_env *env, const struct ssh_target *t, struct str *cmd) {
     const struct check_info *const *checks = env->plan->node_checks.items;
-    GP_AUTO_FREE char *args = agent_run_args(env);
+    GP_AUTO_FREE char *args = agent_run_args(env, t->dial_socket != NULL); /* a socket of this machine */
     agent_command(cmd, env->nvidia_expected, check_any_needs(checks, env->plan->node_checks.len, NEED_ROOT), args);
     agent_command_end(cmd);
 }
@@ -136,7 +146,7 @@ static int node_exec(struct node_run *run, struct gp_error *err) {
     int rc = node_link_ensure(run->link, err);
     if (rc < 0) return rc;
     GP_AUTO_STR struct str cmd = {0};
-    node_command(run->env, &cmd);
+    node_command(run->env, &run->link->target, &cmd);
     int64_t wait_ms = agent_run_wait_ms(run->env);
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(wait_ms),
                                  .max_output = 1 << 16,

@@ -21,6 +21,8 @@ static const char help_text[] =
     "      --floors a,b         a missed limit of these checks does not end the run: the caller has its own\n"
     "      --unjudged           report figures and faults only: the caller judges the limits\n"
     "      --now-ms MS          the caller's clock, milliseconds since 1970, for host.clock\n"
+    "      --now-boot ID        the caller's boot id: in the same boot its clock is this one, and is not compared\n"
+    "      --same-clock         the caller runs on this machine: host.clock is skipped\n"
     "  gpuprov-agent checks           list the checks of this program\n"
     "  gpuprov-agent version\n"
     "\n"

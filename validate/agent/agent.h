@@ -95,6 +95,7 @@ struct check_ctx {
     int64_t budget_ms;   /* its share of the time, for this GPU where GPUs take turns: the stated seconds, or more in
                           * a row with `stretch` */
     bool has_controller_now;
+    bool same_clock;               /* the caller runs on this machine: its clock proves nothing */
     int64_t clock_offset_ms;       /* this node's wall clock minus the controller's; includes the command's
                                * way to the node, so it is too large by up to a second or two */
     int gpu;                       /* CHECK_GPU: which; -1 otherwise. A rank's own GPU; -1: none */

@@ -34,6 +34,7 @@ struct check_info {
     unsigned needs;
     int seconds;   /* the longest run on a sound node; selects checks within validate.time */
     bool required; /* by default, if the time suffices; validate.require adds to these */
+    bool may_skip; /* required, but skipped on some sound nodes: not held against them unless the spec demands it */
     bool core;     /* always required: a verdict is meaningless without it */
     int telling;   /* how often this check is the one that finds a bad node, 1 (seldom; 0 counts as 1) to 10; with
                     * `seconds` it gives the order (pick.h) */

@@ -36,6 +36,22 @@ def test_a_wrong_clock_is_told(offset_s, verdict):
     assert abs(result["data"]["signed_offset_s"] + offset_s) < 5
 
 
+def boot_id():
+    return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@pytest.mark.parametrize("args, verdict", [(["--same-clock"], "skipped"), (["--now-boot", boot_id()], "skipped"),
+                                           (["--now-boot", "0" * 36], "pass")])
+def test_a_clock_is_not_compared_with_itself(args, verdict):
+    got = agent("run", "--checks", "host.clock,host.cores", "--now-ms", int(time.time() * 1000), *args)
+    results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
+    assert results["host.clock"]["verdict"] == verdict
+    if verdict == "skipped":
+        assert results["host.clock"]["code"] == "same_clock" and "offset" not in metrics(results["host.clock"])
+        assert "time service" in results["host.clock"]["message"]
+    assert got.returncode == 0, "a skipped clock is no unknown node"
+
+
 def test_gpu_checks_of_the_static_agent_are_skipped_not_passed():
     got = agent("run", "--checks", "gpu.memory")
     lines = lines_of(got.stdout)

@@ -61,6 +61,7 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
         verdicts = {c["check"]: c["verdict"] for c in node["checks"]}
         assert verdicts["train.ddp"] == "pass", verdicts
         assert verdicts["host.memory"] == "pass"
+        assert verdicts["host.clock"] == "skipped", "its clock is the controller's"
     gang = {c["check"]: c for c in up["report"]["gang"]}
     assert gang["train.ddp"]["verdict"] == "pass"
     metrics = {m["name"]: m["value"] for m in gang["train.ddp"]["metrics"]}

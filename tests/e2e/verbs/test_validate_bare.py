@@ -42,6 +42,16 @@ def test_one_line(gpuprov):
     assert done.err == "" and list(gpuprov.state.parent.glob("state/*")) == []
 
 
+def test_the_own_clock_is_not_compared_with_itself(gpuprov):
+    """host.clock passed on every machine: the controller's clock was the node's."""
+    for mode in ("--local", "--node-check"):
+        report = json.loads(gpuprov("validate", mode, "--json", "--time", "10s", code=PASS).out)
+        clock = next(c for c in report["nodes"][0]["checks"] if c["check"] == "host.clock")
+        assert (clock["verdict"], clock["code"], clock["required"]) == ("skipped", "same_clock", False), clock
+        assert "no other to compare with" in clock["message"] and "time service" in clock["message"]
+        assert report["ready"]
+
+
 def test_nothing_stays(gpuprov, tmp_path):
     """No folder, no process, no file: also when it is ended in the middle."""
     env = {**gpuprov.env, "TMPDIR": str(tmp_path)}

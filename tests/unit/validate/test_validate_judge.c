@@ -53,6 +53,29 @@ static void test_table_limits(void **state) {
     assert_int_equal(judged(&s, "host.disk", VERDICT_SKIPPED, "", "write", 100), VERDICT_SKIPPED);
 }
 
+/* Only a check that sound nodes may skip, and only while the spec does not demand it. */
+static void test_an_excused_skip(void **state) {
+    (void)state;
+    struct spec s = {0};
+    struct check_result clock = result("host.clock", VERDICT_SKIPPED, "same_clock");
+    struct check_result disk = result("host.disk", VERDICT_SKIPPED, "same_clock");
+    validate_apply_floors(&s, &clock);
+    validate_apply_floors(&s, &disk);
+    assert_false(clock.required);
+    assert_true(disk.required);
+    clock.verdict = VERDICT_FAIL;
+    validate_apply_floors(&s, &clock);
+    assert_true(clock.required);
+    clock.verdict = VERDICT_SKIPPED;
+    strv_add(&s.validate.require, "host.clock");
+    validate_apply_floors(&s, &clock);
+    assert_true(clock.required);
+    assert_int_equal(clock.verdict, VERDICT_SKIPPED);
+    check_result_clear(&clock);
+    check_result_clear(&disk);
+    strv_clear(&s.validate.require);
+}
+
 static void test_spec_floor_replaces_the_tables(void **state) {
     (void)state;
     struct spec s = {0};
@@ -393,6 +416,7 @@ static void test_blame_goes_to_the_culprit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_limits),
+        cmocka_unit_test(test_an_excused_skip),
         cmocka_unit_test(test_spec_floor_replaces_the_tables),
         cmocka_unit_test(test_floor_that_was_not_measured),
         cmocka_unit_test(test_required),

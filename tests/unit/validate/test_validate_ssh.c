@@ -23,6 +23,7 @@ static void test_good(void **state) {
     GP_AUTO_FREE char *args = node_file(0, "args");
     assert_contains(args, "run --time ");
     assert_contains(args, " --checks host.clock,host.cores --now-ms ");
+    assert_contains(args, " --now-boot "); /* the agent's own boot would be no second clock */
     assert_contains(args, " --gpus 0");
     bench_close(&b);
 }

@@ -155,7 +155,7 @@ void emit_result(struct emit *e, const struct agent_result *r) {
     e->errors += r->verdict == VERDICT_ERROR;
     e->degraded += r->verdict == VERDICT_DEGRADED;
     e->skipped += r->verdict == VERDICT_SKIPPED;
-    bool counts = r->verdict != VERDICT_SKIPPED || r->check->required;
+    bool counts = r->verdict != VERDICT_SKIPPED || (r->check->required && !r->check->may_skip);
     if (counts && r->verdict > e->worst) e->worst = r->verdict;
     GP_AUTO_STR struct str s = {0};
     if (e->text) result_text(r, &s);

@@ -2,6 +2,7 @@
 /* Options of `run`, and the checks that they select. Starts nothing. One thread. */
 #include "base/gp_base.h"
 
+#include "base/fs.h"
 #include "suite_run.h"
 
 #include <sys/utsname.h>
@@ -48,8 +49,13 @@ static int take_named(struct suite_run *run, const char *ids, struct gp_error *e
     return rc;
 }
 
+static bool is_this_boot(const char *id) {
+    GP_AUTO_STR struct str own = {0};
+    return *id && fs_read("/proc/sys/kernel/random/boot_id", 64, &own, NULL) == 0 && str_eq(str_trim(own.s), id);
+}
+
 int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err) {
-    const char *ids = NULL, *floors = NULL;
+    const char *ids = NULL, *floors = NULL, *now_boot = "";
     int64_t gpus = -1, now_ms = -1;
     bool json = false;
     run->time_ms = 60000;
@@ -63,6 +69,8 @@ int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err
                                {"--gpu-model", ARG_TEXT, false, &run->ctx.gpu_model_bought},
                                {"--load-limit", ARG_MS, false, &run->load_limit_ms},
                                {"--now-ms", ARG_INT, false, &now_ms},
+                               {"--now-boot", ARG_TEXT, false, &now_boot},
+                               {"--same-clock", ARG_FLAG, false, &run->ctx.same_clock},
                                {"--json", ARG_FLAG, false, &json},
                                {"--text", ARG_FLAG, false, &run->emit.text},
                                {.name = NULL}};
@@ -72,7 +80,8 @@ int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err
     if (json && run->emit.text) return gp_fail(err, GP_EUSAGE, "--json and --text exclude each other");
     run->ctx.gpu = -1;
     run->ctx.gpus_expected = (int)GP_MAX(-1, GP_MIN(gpus, RUN_MAX_GPUS));
-    run->ctx.has_controller_now = now_ms >= 0;
+    run->ctx.same_clock = run->ctx.same_clock || is_this_boot(now_boot);
+    run->ctx.has_controller_now = now_ms >= 0 && !run->ctx.same_clock;
     run->ctx.clock_offset_ms = now_ms >= 0 ? now - now_ms : 0;
     run->gpus = agent_kind.gpu_count ? GP_MIN(agent_kind.gpu_count(), RUN_MAX_GPUS) : 0;
     run->ctx.gpus = run->gpus;

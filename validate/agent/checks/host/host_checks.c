@@ -196,7 +196,13 @@ static void clock_run(struct check_ctx *c, struct agent_result *r) {
         agent_data_bool(r, "synchronised", synced);
         agent_metric(r, "estimated_error", (double)t.esterror / 1e6);
     }
-    if (c->has_controller_now) {
+    if (c->same_clock) {
+        agent_set(r, VERDICT_SKIPPED, "same_clock",
+                  "the controller's clock is this node's, so there is no other to compare with; %s",
+                  !known   ? "cannot read whether a time service synchronises it"
+                  : synced ? "a time service synchronises it"
+                           : "no time service synchronises it");
+    } else if (c->has_controller_now) {
         double s = (double)c->clock_offset_ms / 1000.0;
         agent_data_num(r, "signed_offset_s", s);
         agent_metric(r, "offset", s < 0 ? -s : s);
