@@ -78,7 +78,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         }
     }
     if (ret->list.len == 0)
-        return gp_fail(err, worst.code ? worst.code : GP_ECAPACITY, "no offer can be bought: %s",
+        return gp_fail(err, worst.code ? worst.code : GP_EUSAGE, "no offer can be bought: %s",
                        reasons.s ? reasons.s : "the spec lists none");
     for (size_t i = 0; i < missing.n; i++) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", missing.v[i]);
     offer_list_sort(ret, run->spec->order);
@@ -145,7 +145,7 @@ static int drop_elsewhere(const struct run *run, struct offer_list *l, struct gp
     }
     l->list.len = kept;
     if (kept > 0) return 0;
-    return gp_fail(err, GP_ECAPACITY,
+    return gp_fail(err, GP_EUSAGE,
                    "'%s': no offer is in the region of its nodes: add one there, or run 'gpuprov down %s' first",
                    run->stack.name, run->stack.name);
 }

@@ -327,7 +327,8 @@ static int launch_range(struct launch *l, const struct offer_list *offers, int f
         if (err != NULL) *err = l->last;
         return gp_wrap(err, "no offer has %d node%s", count, count == 1 ? "" : "s");
     }
-    return gp_fail(err, l->worst ? l->worst : GP_ECAPACITY, "no offer has %d node%s: %s", count, count == 1 ? "" : "s",
+    enum gp_code none = skipped ? GP_ECAPACITY : GP_EUSAGE;
+    return gp_fail(err, l->worst ? l->worst : none, "no offer has %d node%s: %s", count, count == 1 ? "" : "s",
                    l->reasons.s ? l->reasons.s
                                 : "none fits beside the nodes "
                                   "that are there");

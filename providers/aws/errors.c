@@ -25,8 +25,9 @@ static const struct cloud_error rows[] = {
     {"SpotMaxPriceTooLow", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ADVICE_ZONE},
     {"InsufficientFreeAddressesInSubnet", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO,
      "the subnet has no free addresses: use another subnet or zone"},
-    {"Unsupported", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, "this type is not sold in that zone"},
-    {"UnsupportedOperation", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
+    /* never sold there; another zone may sell it */
+    {"Unsupported", GP_EUSAGE, GP_SCOPE_ZONE, CLOUD_NO, "this type is not sold in that zone"},
+    {"UnsupportedOperation", GP_EUSAGE, GP_SCOPE_ZONE, CLOUD_NO, ""},
     /* quota: another region has its own */
     {"VcpuLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO, ADVICE_QUOTA},
     {"InstanceLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO, ADVICE_QUOTA},
@@ -78,7 +79,7 @@ static const struct cloud_error rows[] = {
     {"RequestThrottled", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_SLOW, "try again later"},
     {"RequestThrottledException", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_SLOW, "try again later"},
     {"TooManyRequestsException", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_SLOW, "try again later"},
-    {"RequestResourceCountExceeded", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_NO, "ask for fewer nodes"},
+    {"RequestResourceCountExceeded", GP_EUSAGE, GP_SCOPE_REGION, CLOUD_NO, "ask for fewer nodes"},
     {"SlowDown", GP_ETHROTTLED, GP_SCOPE_REGION, CLOUD_SLOW, "try again later"},
     {"ConcurrentTagAccess", GP_ETHROTTLED, GP_SCOPE_OFFER, CLOUD_SLOW, "try again"},
     /* the cloud's own trouble */

@@ -251,13 +251,13 @@ static int no_image(const char *region, const char *name, const struct aws_type 
                     struct gp_error *err) {
     int r = 0;
     if (old != NULL)
-        r = gp_fail(err, GP_ECAPACITY,
+        r = gp_fail(err, GP_EUSAGE,
                     "aws %s: no image is known for %s: its %s (%s) is older than the open "
                     "kernel modules, which begin with Turing, and the region has no 'Deep Learning Base "
                     "Proprietary Nvidia Driver GPU AMI (Ubuntu ...)': give image.id with the proprietary "
                     "driver of branch %d or older",
                     region, t->name, old->model, old->architecture, old->last_branch);
-    else r = gp_fail(err, GP_ECAPACITY, "aws %s has no %s image for %s: give image.id", region, name, t->arch);
+    else r = gp_fail(err, GP_EUSAGE, "aws %s has no %s image for %s: give image.id", region, name, t->arch);
     if (err != NULL) err->scope = GP_SCOPE_REGION;
     return r;
 }

@@ -185,7 +185,7 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
         if (small && s->out->list.len > before) break;
     }
     if (r == 0 && s->out->list.len == before) {
-        r = gp_fail(err, GP_ECAPACITY, "aws %s: %s is not sold in %s", s->region,
+        r = gp_fail(err, GP_EUSAGE, "aws %s: %s is not sold in %s", s->region,
                     s->want->instance_type ? s->want->instance_type
                     : s->spec->gpu.model   ? s->spec->gpu.model
                                            : "a small type",
@@ -212,7 +212,8 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }
-    struct gp_error first = {0};
+    struct gp_error worst = {0};
+    int worst_exit = 0;
     size_t before = ret->list.len;
     for (size_t i = 0; i < regions.n; i++) {
         struct gp_error e = {0};
@@ -226,11 +227,15 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
             return r;
         }
         if (regions.n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
-        if (first.code == GP_OK) first = e;
+        int code = gp_exit_code(e.code);
+        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
+            worst = e;
+            worst_exit = code;
+        }
     }
     if (ret->list.len > before) return 0;
     /* An error of this entry does not rule out others. */
-    if (first.code == GP_EUSAGE && first.scope == GP_SCOPE_NONE) first.scope = GP_SCOPE_OFFER;
-    if (err != NULL) *err = first;
-    return -(int)first.code;
+    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = worst;
+    return -(int)worst.code;
 }

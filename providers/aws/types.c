@@ -137,10 +137,10 @@ static int no_type(const struct spec *spec, const char *region, bool spot, const
     GP_AUTO_FREE char *models = strv_join(names, ", ");
     int r = 0;
     if (names->n > 0 && have->n == 0)
-        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with a GPU '%s'; it has: %.200s", region, spec->gpu.model,
+        r = gp_fail(err, GP_EUSAGE, "aws %s has no type with a GPU '%s'; it has: %.200s", region, spec->gpu.model,
                     models);
     else
-        r = gp_fail(err, GP_ECAPACITY, "aws %s has no type with %d x %s%s; it has them in: %s", region, spec->gpu.count,
+        r = gp_fail(err, GP_EUSAGE, "aws %s has no type with %d x %s%s; it has them in: %s", region, spec->gpu.count,
                     spec->gpu.model, spot ? " on the spot market" : "", have->n > 0 ? counts : "no number");
     if (err != NULL) err->scope = GP_SCOPE_REGION;
     return r;
@@ -196,7 +196,7 @@ int aws_types_find(struct aws *a, const char *region, const struct spec *spec, c
         }
     aws_types_clear(&all);
     if (r == 0 && ret->list.len == 0)
-        return gp_fail(err, GP_ECAPACITY, "aws %s sells none of the small types: give instance_type", region);
+        return gp_fail(err, GP_EUSAGE, "aws %s sells none of the small types: give instance_type", region);
     return r;
 }
 

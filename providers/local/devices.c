@@ -68,8 +68,7 @@ static int copy_gpus(const struct holder *h, const struct local_node *n, const c
     int numbers[GPUS_MAX];
     int have = gpu_numbers(numbers), first = n->slot * n->gpus;
     if (first + n->gpus > have)
-        return gp_fail(err, GP_ECAPACITY, "requires GPUs %d to %d, this machine has %d", first, first + n->gpus - 1,
-                       have);
+        return gp_fail(err, GP_EUSAGE, "requires GPUs %d to %d, this machine has %d", first, first + n->gpus - 1, have);
     int r = 0;
     for (int i = first; r == 0 && i < first + n->gpus; i++) {
         char path[32];

@@ -41,16 +41,16 @@ static int refuse(struct gp_error *err, enum gp_code code) {
 static int check_gpus(const struct spec *spec, struct str *models, struct gp_error *err) {
     int have = local_gpu_count(), want = spec->nodes * spec->gpu.count;
     if (have < want) {
-        gp_fail(err, GP_ECAPACITY,
+        gp_fail(err, GP_EUSAGE,
                 "the spec requires %d GPU%s (%d node%s with %d each), this machine has "
                 "%d",
                 want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s", spec->gpu.count, have);
-        return refuse(err, GP_ECAPACITY);
+        return refuse(err, GP_EUSAGE);
     }
     gpu_models(models);
     if (spec->gpu.model != NULL && models->len > 0 && strcasestr(models->s, spec->gpu.model) == NULL) {
-        gp_fail(err, GP_ECAPACITY, "the spec requires %s, this machine's GPUs are %.200s", spec->gpu.model, models->s);
-        return refuse(err, GP_ECAPACITY);
+        gp_fail(err, GP_EUSAGE, "the spec requires %s, this machine's GPUs are %.200s", spec->gpu.model, models->s);
+        return refuse(err, GP_EUSAGE);
     }
     return 0;
 }
@@ -71,8 +71,8 @@ static int check_machine(const struct spec *spec, struct gp_error *err) {
         return refuse(err, GP_EENV);
     }
     if (spec->nodes > LOCAL_SLOTS_MAX) {
-        gp_fail(err, GP_ECAPACITY, "a local stack has at most %d nodes", LOCAL_SLOTS_MAX);
-        return refuse(err, GP_ECAPACITY);
+        gp_fail(err, GP_EUSAGE, "a local stack has at most %d nodes", LOCAL_SLOTS_MAX);
+        return refuse(err, GP_EUSAGE);
     }
     return 0;
 }
@@ -94,6 +94,12 @@ int local_offers(struct provider *p, const struct spec *spec, size_t index, stru
     if (r == 0 && spec->gpu.count > 0) r = check_gpus(spec, &models, err);
     if (r != 0) return r;
     double mib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1048576;
+    int max = (int)GP_MIN(GP_MAX(mib / NODE_MIB, 1.0), (double)LOCAL_SLOTS_MAX);
+    if (spec->nodes > max) {
+        gp_fail(err, GP_EUSAGE, "the spec requires %d local nodes, but the memory of this machine suffices for %d",
+                spec->nodes, max);
+        return refuse(err, GP_EUSAGE);
+    }
     struct offer o = {.spec_index = index,
                       .provider = xstrdup("local"),
                       .region = xstrdup(LOCAL_REGION),
@@ -109,7 +115,7 @@ int local_offers(struct provider *p, const struct spec *spec, size_t index, stru
                       .memory_gib = mib / 1024,
                       .price_usd_per_h = 0,
                       .price_source = xstrdup("this machine"),
-                      .max_count = (int)GP_MIN(GP_MAX(mib / NODE_MIB, 1.0), (double)LOCAL_SLOTS_MAX)};
+                      .max_count = max};
     vec_push(&ret->list, o);
     return 0;
 }

@@ -19,6 +19,7 @@
 
 #define REGION "here"
 #define LOCK_MS 30000
+#define STRANGERS_MAX 3 /* named in an error */
 
 struct ssh_provider {
     struct provider base;
@@ -119,11 +120,13 @@ struct choice {
     int ours;            /* held by this very stack */
     int held, unfit, untrusted, given_up;
     char *held_by;
+    struct str strangers; /* the hosts that are not trusted, the first few */
 };
 
 static void choice_clear(struct choice *c) {
     vec_free(&c->free);
     free(c->held_by);
+    str_clear(&c->strangers);
 }
 
 static int choose(struct ssh_provider *s, const struct spec *spec, const struct ssh_host_list *hosts, struct choice *c,
@@ -144,7 +147,8 @@ static int choose(struct ssh_provider *s, const struct spec *spec, const struct 
         } else if (!gpu_fits(h, spec)) {
             c->unfit++;
         } else if (!trusted) {
-            c->untrusted++;
+            if (c->untrusted++ < STRANGERS_MAX)
+                str_addf(&c->strangers, "%s%s", c->strangers.len > 0 ? ", " : "", h->address);
         } else if (was_released(s, name)) {
             c->given_up++;
         } else {
@@ -154,7 +158,8 @@ static int choose(struct ssh_provider *s, const struct spec *spec, const struct 
     return 0;
 }
 
-/* "2 of 5 hosts are free, 1 is held by 'llm', 2 have no H100:8" */
+/* "'fleet.yaml' has 5 hosts, 2 free where 4 are needed, 1 held by 'llm', 2 without gpu: H100:8". Capacity that may
+ * come: another stack, or this run, can release enough hosts. Otherwise the file or the spec must change. */
 static int too_few(const struct choice *c, const struct spec *spec, const char *file, size_t total, int wanted,
                    struct gp_error *err) {
     GP_AUTO_STR struct str why = {0};
@@ -167,10 +172,12 @@ static int too_few(const struct choice *c, const struct spec *spec, const char *
     if (c->given_up > 0) str_addf(&why, ", %d released by this run", c->given_up);
     if (c->untrusted > 0)
         str_addf(&why,
-                 ", %d with neither host_key nor known_hosts (set one, or run 'gpuprov up --accept-new-host-key')",
-                 c->untrusted);
-    int r = gp_fail(err, GP_ECAPACITY, "'%s' has %zu host%s, %zu free where %d %s needed%s", file, total,
-                    total == 1 ? "" : "s", c->free.len, wanted, wanted == 1 ? "is" : "are", why.s);
+                 ", %d with neither host_key nor known_hosts: %s%s (set one, or run 'gpuprov up "
+                 "--accept-new-host-key')",
+                 c->untrusted, c->strangers.s, c->untrusted > STRANGERS_MAX ? ", ..." : "");
+    bool may_come = (int)c->free.len + c->held + c->given_up >= wanted;
+    int r = gp_fail(err, may_come ? GP_ECAPACITY : GP_EUSAGE, "'%s' has %zu host%s, %zu free where %d %s needed%s",
+                    file, total, total == 1 ? "" : "s", c->free.len, wanted, wanted == 1 ? "is" : "are", why.s);
     if (err != NULL) err->scope = GP_SCOPE_OFFER;
     return r;
 }

@@ -84,9 +84,11 @@ $(L)/circles.ok: $(filter $(B)/obj/engine/%,$(LIB_OBJ)) tests/lint/circles.py
 	@$(PYTHON) tests/lint/circles.py $(B)/obj
 	@touch $@
 
-$(L)/check_ids.ok: $(LINT_C) $(LINT_H) $(wildcard validate/suite/rows/*.inc) tests/lint/check_ids.py
+$(L)/check_ids.ok: $(LINT_C) $(LINT_H) $(wildcard validate/suite/rows/*.inc) tests/lint/check_ids.py \
+  tests/lint/exit3.py
 	@mkdir -p $(@D)
 	@$(PYTHON) tests/lint/check_ids.py
+	@$(PYTHON) tests/lint/exit3.py
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)

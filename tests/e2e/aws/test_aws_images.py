@@ -127,7 +127,7 @@ def test_other_old_gpus(amazon, tmp_path, gpu):
 
 def test_no_image_for_an_old_gpu(amazon, tmp_path):
     run = offers(amazon["new"], tmp_path, "V100:8")
-    assert run["code"] == "capacity" and run.rc == 3, run.result
+    assert run["code"] == "usage" and run.rc == 1, run.result
     for words in (REGION, "V100", "Volta", "Turing", "image.id", "580"):
         assert words in run["message"], run["message"]
     assert offers(amazon["new"], tmp_path, "T4:1")["code"] == "ok"

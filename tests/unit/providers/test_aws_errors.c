@@ -21,7 +21,7 @@ static void test_scopes(void **state) {
         {"InsufficientInstanceCapacity", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
         {"SpotMaxPriceTooLow", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
         {"InsufficientFreeAddressesInSubnet", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
-        {"Unsupported", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO},
+        {"Unsupported", GP_EUSAGE, GP_SCOPE_ZONE, CLOUD_NO},
         {"VcpuLimitExceeded", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO},
         {"PendingVerification", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO},
         {"UnauthorizedOperation", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_NO},

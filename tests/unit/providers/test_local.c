@@ -218,7 +218,7 @@ static void test_refusals(void **state) {
     struct gp_error err = {0};
     up_open(&u, "refuse", 1, 3600);
     u.spec.gpu = (struct spec_gpu){.model = xstrdup("H100"), .count = 200};
-    assert_int_equal(provider_local.offers(u.p, &u.spec, 0, &u.offers, &err), -GP_ECAPACITY);
+    assert_int_equal(provider_local.offers(u.p, &u.spec, 0, &u.offers, &err), -GP_EUSAGE);
     assert_int_equal(err.scope, GP_SCOPE_OFFER);
     assert_non_null(strstr(err.msg, "this machine has "));
     free(u.spec.gpu.model);

@@ -343,7 +343,7 @@ static void test_replay(void **state) {
         assert_int_equal(journal_intent(w->journal, &cut, NULL), 0);
         assert_int_equal(open_intents(w), 1);
         int r = take_or_replay(w, p, &s, 2 * round, 2, 1, &cut, round == 0 ? &made : &none, &err);
-        assert_int_equal(r, round == 0 ? 0 : -GP_ECAPACITY); /* three hosts: two, then one too few */
+        assert_int_equal(r, round == 0 ? 0 : -GP_EUSAGE); /* three hosts for a stack of four */
         assert_int_equal(open_intents(w), 0);
         gp_error_clear(&err);
     }
@@ -365,7 +365,8 @@ static void test_gpu_filter(void **state) {
     assert_int_equal(offers.list.items[0].max_count, 2);
     assert_string_equal(offers.list.items[0].gpu_model, "H100");
     w->spec.nodes = 3;
-    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_ECAPACITY);
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_EUSAGE); /* no third H100 will come */
+    assert_int_equal(err.scope, GP_SCOPE_OFFER);
     assert_contains(err.msg, "1 without gpu: h100:8");
     p->ops->close(p);
 }
@@ -376,8 +377,8 @@ static void test_trust_is_required(void **state) {
     GP_AUTO_OFFERS struct offer_list offers = {0};
     write_hosts(w, "hosts: [10.0.0.1, 10.0.0.2]\n");
     struct provider *p = open_ssh(w, "me", false);
-    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_ECAPACITY);
-    assert_contains(err.msg, "2 with neither host_key nor known_hosts");
+    assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_EUSAGE);
+    assert_contains(err.msg, "2 with neither host_key nor known_hosts: 10.0.0.1, 10.0.0.2 (");
     assert_contains(err.msg, "--accept-new-host-key");
     gp_error_clear(&err);
     p->ops->close(p);
