@@ -102,27 +102,49 @@ static void metric_row(struct str *out, const struct metric *m) {
     str_add(out, "</td></tr>\n");
 }
 
-static void check_rows(struct str *out, const struct check_result *c) {
+/* "8 checks", or the check's name. */
+static void name_cell(struct str *out, const char *check, size_t alike) {
+    str_add(out, "<td class=\"name\">");
+    if (alike > 1) str_addf(out, "%zu checks", alike);
+    else report_escape(out, check);
+    str_add(out, "</td>");
+}
+
+/* The message; of checks that did not run for the same reason also their names. */
+static void message_cell(struct str *out, const struct check_result *list, size_t n, size_t i, size_t alike) {
+    GP_AUTO_STR struct str text = {0}, names = {0};
+    report_alike_text(list, n, i, &text);
+    report_escape(out, text.s);
+    if (alike < 2) return;
+    report_alike_names(list, n, i, &names);
+    paragraph(out, names.s);
+}
+
+static void check_rows(struct str *out, const struct check_result *list, size_t n, size_t i) {
+    const struct check_result *c = &list[i];
     const char *word = verdict_name(c->verdict);
+    size_t alike = report_alike(list, n, i);
+    if (alike == 0) return;
     str_add(out, "<tr><td>");
     badge(out, word, word);
-    str_add(out, "</td><td class=\"name\">");
-    report_escape(out, c->check);
-    str_add(out, "</td><td colspan=\"3\">");
-    report_escape(out, c->message);
-    if (c->required && c->verdict != VERDICT_PASS) str_add(out, " <b>required</b>");
+    str_add(out, "</td>");
+    name_cell(out, c->check, alike);
+    str_add(out, "<td colspan=\"3\">");
+    message_cell(out, list, n, i, alike);
     if (c->verdict != VERDICT_PASS && report_text_of(c->suggestion)[0] != '\0') {
         GP_AUTO_FREE char *text = xasprintf("do: %s", c->suggestion);
         paragraph(out, text);
     }
     str_add(out, "</td></tr>\n");
-    for (size_t i = 0; i < c->metrics.len; i++) metric_row(out, &c->metrics.items[i]);
+    for (size_t m = 0; m < c->metrics.len; m++) metric_row(out, &c->metrics.items[m]);
 }
 
-static void check_table_of(struct str *out, const struct check_result *list, size_t n) {
+/* together: checks that are shown for all nodes of this report are left out; NULL: none. */
+static void check_table_of(struct str *out, const struct report *together, const struct check_result *list, size_t n) {
     str_add(out, "<div class=\"scroll\"><table><tr><th>verdict</th><th>check</th><th>figure</th>"
                  "<th></th><th>limit</th></tr>\n");
-    for (size_t i = 0; i < n; i++) check_rows(out, &list[i]);
+    for (size_t i = 0; i < n; i++)
+        if (together == NULL || !report_told_together(together, &list[i])) check_rows(out, list, n, i);
     str_add(out, "</table></div>");
 }
 
@@ -142,24 +164,27 @@ static void add_node(const struct report *r, const struct report_node *n, struct
     str_add(out, "<span class=\"dim\">");
     report_escape(out, where.s);
     str_add(out, "</span></summary>\n");
-    check_table_of(out, n->checks.items, n->checks.len);
+    check_table_of(out, r, n->checks.items, n->checks.len);
     str_add(out, "</details>\n");
 }
 
 /* --- the page --- */
 
-static void add_bad(const char *where, const struct check_result *list, size_t n, struct str *out) {
+static void add_bad(const char *where, const struct report *together, const struct check_result *list, size_t n,
+                    struct str *out) {
     for (size_t i = 0; i < n; i++) {
         const struct check_result *c = &list[i];
-        if (c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !c->required)) continue;
+        size_t alike = report_alike(list, n, i);
+        if (alike == 0 || c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !c->required)) continue;
+        if (together != NULL && report_told_together(together, c)) continue;
         str_add(out, "<tr><td class=\"name\">");
         report_escape(out, where);
         str_add(out, "</td><td>");
         badge(out, verdict_name(c->verdict), verdict_name(c->verdict));
-        str_add(out, "</td><td class=\"name\">");
-        report_escape(out, c->check);
-        str_add(out, "</td><td>");
-        report_escape(out, c->message);
+        str_add(out, "</td>");
+        name_cell(out, c->check, alike);
+        str_add(out, "<td>");
+        message_cell(out, list, n, i, alike);
         str_add(out, "</td></tr>\n");
     }
 }
@@ -170,9 +195,9 @@ static void what_did_not_hold(const struct report *r, struct str *out) {
     for (size_t i = 0; i < r->nodes.len; i++) {
         const struct report_node *n = &r->nodes.items[i];
         GP_AUTO_FREE char *where = xasprintf("%s/%d", report_text_of(r->stack), n->slot);
-        add_bad(where, n->checks.items, n->checks.len, &rows);
+        add_bad(where, r, n->checks.items, n->checks.len, &rows);
     }
-    add_bad("all nodes", r->gang.items, r->gang.len, &rows);
+    add_bad("all nodes", NULL, r->gang.items, r->gang.len, &rows);
     if (rows.len == 0) return;
     str_add(out, "<h2>Checks that did not pass</h2>\n<div class=\"scroll\"><table>\n");
     str_add_mem(out, rows.s, rows.len);
@@ -216,7 +241,7 @@ static int write_html(const struct report *r, const struct report_style *style, 
     for (size_t i = 0; i < r->nodes.len; i++) add_node(r, &r->nodes.items[i], out);
     if (r->gang.len > 0) {
         str_add(out, "<h2>All nodes together</h2>\n<details open><summary>checks over all nodes</summary>\n");
-        check_table_of(out, r->gang.items, r->gang.len);
+        check_table_of(out, NULL, r->gang.items, r->gang.len);
         str_add(out, "</details>\n");
     }
     str_add(out, "<footer>gpuprov " GP_VERSION ", run ");

@@ -29,6 +29,47 @@ const char *report_unit(const struct metric *m) {
     return strcmp(unit, "ratio") == 0 ? "" : unit;
 }
 
+/* --- checks that are shown in one line --- */
+
+bool report_told_together(const struct report *r, const struct check_result *c) {
+    for (size_t i = 0; i < r->gang.len; i++)
+        if (str_eq(r->gang.items[i].check, c->check)) return r->gang.items[i].verdict >= c->verdict;
+    return false;
+}
+
+static bool alike(const struct check_result *a, const struct check_result *b) {
+    bool ran = a->verdict != VERDICT_SKIPPED && !str_eq(a->code, "did_not_run");
+    return !ran && a->verdict == b->verdict && a->metrics.len + b->metrics.len == 0 && str_eq(a->code, b->code) &&
+           str_eq(a->message, b->message) && str_eq(a->suggestion, b->suggestion);
+}
+
+size_t report_alike(const struct check_result *list, size_t n, size_t i) {
+    size_t count = 1;
+    for (size_t k = 0; k < i; k++)
+        if (alike(&list[i], &list[k])) return 0;
+    for (size_t k = i + 1; k < n; k++) count += alike(&list[i], &list[k]);
+    return count;
+}
+
+void report_alike_names(const struct check_result *list, size_t n, size_t i, struct str *out) {
+    str_add(out, report_text_of(list[i].check));
+    for (size_t k = i + 1; k < n; k++)
+        if (alike(&list[i], &list[k])) str_addf(out, ", %s", report_text_of(list[k].check));
+}
+
+void report_alike_text(const struct check_result *list, size_t n, size_t i, struct str *out) {
+    size_t count = 1, required = list[i].required;
+    for (size_t k = i + 1; k < n; k++) {
+        if (!alike(&list[i], &list[k])) continue;
+        count++;
+        required += list[k].required;
+    }
+    str_add(out, report_text_of(list[i].message));
+    if (required == 0 || list[i].verdict == VERDICT_PASS) return;
+    if (count == 1) str_add(out, " [required]");
+    else str_addf(out, " [%zu required]", required);
+}
+
 /* --- bars --- */
 
 struct glyphs {

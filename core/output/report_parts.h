@@ -12,6 +12,19 @@ void report_figure(char *dst, size_t n, double v);
 /* The unit in readable form: a share is a plain number. */
 const char *report_unit(const struct metric *m);
 
+/* --- checks that are shown in one line --- */
+/* True if the check over all nodes stands for this node's share of it: its verdict is the same or a worse one. Then
+ * the share is not shown for each node. */
+bool report_told_together(const struct report *r, const struct check_result *c);
+/* Checks that did not run for the same reason are one line. Returns how many checks the line of list[i] stands for: 1:
+ * only itself; 0: an earlier line has it. */
+size_t report_alike(const struct check_result *list, size_t n, size_t i);
+/* Appends the names of those checks: "gpu.memory, gpu.p2p". */
+void report_alike_names(const struct check_result *list, size_t n, size_t i, struct str *out);
+/* Appends its message, with the number of required checks: "did not run: step 'data': ended with status 1 [4
+ * required]". */
+void report_alike_text(const struct check_result *list, size_t n, size_t i, struct str *out);
+
 /* A bar of a metric with a limit above zero, with a mark at the limit. */
 bool report_bar_fits(const struct metric *m);
 /* width columns; blanks where no bar fits. */

@@ -142,25 +142,40 @@ static void add_metrics(const struct check_result *c, const struct layout *at, s
     for (size_t i = 0; i < c->metrics.len; i++) add_metric(&c->metrics.items[i], &w, at, out);
 }
 
-/* "  pass      host.cores  2 of 2 cores usable" and, broken, what follows it. */
-static void add_head(const struct check_result *c, const struct layout *at, struct str *out) {
+/* The checks of a node or of the gang. */
+struct checks {
+    const struct check_result *items;
+    size_t len;
+};
+
+/* "  pass      host.cores  2 of 2 cores usable", or "  skipped   8 checks    the spec has no gpu: gpu.memory, ...". */
+static void add_head(const struct checks *list, size_t i, size_t alike, const struct layout *at, struct str *out) {
+    const struct check_result *c = &list->items[i];
+    GP_AUTO_STR struct str said = {0}, name = {0};
+    if (alike > 1) str_addf(&name, "%zu checks", alike);
+    else str_add(&name, report_text_of(c->check));
+    report_alike_text(list->items, list->len, i, &said);
+    if (alike > 1) {
+        str_add(&said, ": ");
+        report_alike_names(list->items, list->len, i, &said);
+    }
     str_add(out, "  ");
     paint(out, at->colour, verdict_colour(c->verdict), verdict_name(c->verdict), NAME_COLUMN - 2);
-    text_pad(out, report_text_of(c->check), at->name_width);
+    text_pad(out, name.s, at->name_width);
     str_add(out, "  ");
-    GP_AUTO_STR struct str said = {0};
-    str_add(&said, report_text_of(c->message));
-    if (c->required && c->verdict != VERDICT_PASS) str_add(&said, " [required]");
-    add_wrapped(out, at->indent, at->indent, at->width, said.s != NULL ? said.s : "");
+    add_wrapped(out, at->indent, at->indent, at->width, said.s);
     if (c->verdict == VERDICT_PASS || report_text_of(c->suggestion)[0] == '\0') return;
     GP_AUTO_FREE char *line = xasprintf("do: %s", c->suggestion);
     add_blanks(out, at->indent);
     add_wrapped(out, at->indent, at->indent + 4, at->width, line);
 }
 
-static void add_check(const struct check_result *c, const struct layout *at, struct str *out) {
-    add_head(c, at, out);
-    add_metrics(c, at, out);
+/* With those after it that did not run for the same reason. */
+static void add_check(const struct checks *list, size_t i, const struct layout *at, struct str *out) {
+    size_t alike = report_alike(list->items, list->len, i);
+    if (alike == 0) return;
+    add_head(list, i, alike, at, out);
+    add_metrics(&list->items[i], at, out);
 }
 
 static size_t widest(const struct check_result *c, size_t n, size_t width) {
@@ -220,21 +235,15 @@ static void add_node_head(const struct report *r, const struct report_node *n, b
     if (rest.s != NULL) text_fit(out, rest.s, SIZE_MAX);
 }
 
-/* A passed check over all nodes is shown once, under "together", not for each node. */
-static bool told_together(const struct report *r, const struct check_result *c) {
-    for (size_t i = 0; i < r->gang.len; i++)
-        if (str_eq(r->gang.items[i].check, c->check) && r->gang.items[i].verdict == c->verdict) return true;
-    return false;
-}
-
 static bool held(const struct check_result *c) {
     return c->verdict == VERDICT_PASS || (c->verdict == VERDICT_SKIPPED && !c->required);
 }
 
-/* "2 pass, 3 skipped" */
-static void add_counts(const struct report_node *n, struct str *out) {
+/* "2 pass, 3 skipped"; without the checks that are shown for all nodes together (NULL: none). */
+static void add_counts(const struct checks *list, const struct report *together, struct str *out) {
     size_t counts[VERDICT_FAIL + 1] = {0};
-    for (size_t k = 0; k < n->checks.len; k++) counts[n->checks.items[k].verdict]++;
+    for (size_t k = 0; k < list->len; k++)
+        if (together == NULL || !report_told_together(together, &list->items[k])) counts[list->items[k].verdict]++;
     const char *sep = "";
     for (int v = VERDICT_PASS; v <= VERDICT_FAIL; v++) {
         if (counts[v] == 0) continue;
@@ -255,26 +264,53 @@ static void add_figures(const struct check_result *c, const struct layout *at, s
     add_wrapped(out, at->indent, at->indent, at->width, line.s);
 }
 
+/* No check ran, all for one reason: "18 checks did not run: step 'data': ended with status 3". */
+static bool none_ran(const struct checks *list) {
+    return list->len > 0 && str_eq(list->items[0].code, "did_not_run") &&
+           report_alike(list->items, list->len, 0) == list->len;
+}
+
+static void add_none_ran(const struct checks *list, const char *before, size_t column, const struct layout *at,
+                         struct str *out) {
+    GP_AUTO_FREE char *line =
+        xasprintf("%s%zu check%s %s", before, list->len, list->len == 1 ? "" : "s", list->items[0].message);
+    add_wrapped(out, column, 12, at->width, line);
+}
+
 static void brief(const struct report *r, const struct report_style *style, struct str *out) {
     struct layout at = layout_of(r, style);
     bool colour = style->colour;
     for (size_t i = 0; i < r->nodes.len; i++) {
         const struct report_node *n = &r->nodes.items[i];
         GP_AUTO_FREE char *name = xasprintf("%s/%d", report_text_of(r->stack), n->slot);
+        const struct checks list = {n->checks.items, n->checks.len};
         text_fit(out, name, SIZE_MAX);
         str_add(out, "  ");
         paint(out, colour, n->ready ? "\033[32m" : "\033[31m", n->ready ? "READY" : "NOT READY", n->ready ? 5 : 9);
         str_add(out, "  ");
-        add_counts(n, out);
+        if (none_ran(&list)) {
+            add_none_ran(&list, "", text_width(name) + 2 + (n->ready ? 5 : 9) + 2, &at, out);
+            continue;
+        }
+        add_counts(&list, r, out);
         str_addc(out, '\n');
-        for (size_t k = 0; k < n->checks.len; k++)
-            if (!held(&n->checks.items[k]) && !told_together(r, &n->checks.items[k]))
-                add_check(&n->checks.items[k], &at, out);
+        for (size_t k = 0; k < list.len; k++)
+            if (!held(&list.items[k]) && !report_told_together(r, &list.items[k])) add_check(&list, k, &at, out);
     }
-    for (size_t i = 0; i < r->gang.len; i++) {
-        const struct check_result *c = &r->gang.items[i];
-        if (c->verdict == VERDICT_SKIPPED && !c->required) continue;
-        add_head(c, &at, out);
+    const struct checks gang = {r->gang.items, r->gang.len};
+    if (gang.len == 0) return;
+    if (none_ran(&gang)) {
+        add_none_ran(&gang, "all nodes together: ", 0, &at, out);
+        return;
+    }
+    str_add(out, "all nodes together  ");
+    add_counts(&gang, NULL, out);
+    str_addc(out, '\n');
+    for (size_t i = 0; i < gang.len; i++) {
+        const struct check_result *c = &gang.items[i];
+        size_t alike = report_alike(gang.items, gang.len, i);
+        if (alike == 0 || (c->verdict == VERDICT_SKIPPED && !c->required)) continue;
+        add_head(&gang, i, alike, &at, out);
         if (c->verdict == VERDICT_PASS) add_figures(c, &at, out);
         else add_metrics(c, &at, out);
     }
@@ -294,13 +330,15 @@ static void full(const struct report *r, const struct report_style *style, struc
         const struct report_node *n = &r->nodes.items[i];
         add_node_head(r, n, style->colour, out);
         str_addc(out, '\n');
-        for (size_t k = 0; k < n->checks.len; k++)
-            if (!told_together(r, &n->checks.items[k])) add_check(&n->checks.items[k], &at, out);
+        const struct checks list = {n->checks.items, n->checks.len};
+        for (size_t k = 0; k < list.len; k++)
+            if (!report_told_together(r, &list.items[k])) add_check(&list, k, &at, out);
         str_addc(out, '\n');
     }
     if (r->gang.len > 0) {
         str_addf(out, "all nodes of %s together\n", stack);
-        for (size_t k = 0; k < r->gang.len; k++) add_check(&r->gang.items[k], &at, out);
+        const struct checks gang = {r->gang.items, r->gang.len};
+        for (size_t k = 0; k < gang.len; k++) add_check(&gang, k, &at, out);
         str_addc(out, '\n');
     }
     char took[32], at_s[32];

@@ -36,6 +36,15 @@ static int node_failures(struct run *run, struct gp_error *err) {
     return -(int)err->code;
 }
 
+/* The reason in the report for gang checks that did not run. */
+static const char *gang_why(const struct run *run, const struct gp_error *failed, struct str *out) {
+    int n = 0;
+    for (int i = 0; i < run->spec->nodes; i++) n += run->nodes[i].rc != 0;
+    if (n == 0) return failed->code != GP_OK ? failed->msg : "no rank reported a reason";
+    str_addf(out, "%d of %d node%s failed", n, run->spec->nodes, run->spec->nodes == 1 ? "" : "s");
+    return out->s;
+}
+
 static int run_gang_checks(struct run *run, struct report *report, struct gp_error *err) {
     struct gang_node *gang = xcalloc((size_t)run->spec->nodes, sizeof *gang);
     int r = 0;
@@ -65,7 +74,8 @@ int barrier_run(struct run *run, struct report *report, struct gp_error *err) {
     run_baseline_hold(&run->validation.baseline, &run->validation.env, report, false);
     int r = node_failures(run, &failed);
     if (r == 0) r = run_gang_checks(run, report, &failed);
-    verdict_judge(run, report, r != 0 ? failed.msg : "no rank reported a reason");
+    GP_AUTO_STR struct str why = {0};
+    verdict_judge(run, report, gang_why(run, &failed, &why));
     if (r == 0 && gp_cancelled(&run->e->cancel)) r = gp_fail(&failed, GP_ECANCELLED, "cancelled");
     if (r != 0) withhold(report);
     /* a report with failures is recorded too; that of a cancelled run is not */

@@ -40,7 +40,9 @@ static void add_node(struct run *run, struct run_node *n, struct report *report)
     rn.place =
         n->exists ? xasprintf("%s %s", n->res.provider, n->res.zone[0] ? n->res.zone : n->res.region) : xstrdup("");
     rn.address = xstrdup(n->link.target.host ? n->link.target.host : "");
+    GP_AUTO_FREE char *label = xasprintf("%s/%d: ", run->stack.name, n->slot);
     const char *why = !n->exists ? "there is no machine" : n->rc != 0 ? n->err.msg : "no reason was reported";
+    if (str_starts(why, label)) why += strlen(label); /* the row is this node's */
     for (size_t i = 0; i < run->validation.plan.node_checks.len; i++) {
         const char *id = run->validation.plan.node_checks.items[i]->id;
         if (has_check(rn.checks.items, rn.checks.len, id)) continue;
@@ -85,7 +87,7 @@ static int record_node(struct run *run, const struct report *report, int slot, s
     resource_set(&n->rec.note, "validation failed");
     n->rec.phase = NODE_FAILED;
     int r = run_node_save(n, err);
-    run_event(run, n->slot, NODE_FAILED, EVENT_FAIL, "", "validation failed: see the report");
+    if (!own) run_event(run, n->slot, NODE_FAILED, EVENT_FAIL, "", "validation failed: see the report");
     return r;
 }
 
