@@ -179,6 +179,7 @@ int app_progress(struct invocation *inv, struct engine *e, const char *stack, in
     int r = progress_open(mode, stderr, stack, nodes, c->log, ret, err);
     if (r != 0) return r;
     e->sink = *progress_sink(*ret);
+    progress_collect_failures(*ret, &inv->app->failed);
     progress_close(inv->app->warnings);
     inv->app->warnings = NULL;
     return 0;

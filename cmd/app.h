@@ -18,7 +18,8 @@ struct app {
     struct strv only;          /* --in */
     struct progress *warnings; /* until app_progress: warnings of verbs without progress */
     bool cancelled;
-    bool libraries; /* initialised */
+    bool libraries;     /* initialised */
+    struct strv failed; /* the nodes' failures that progress has printed */
 };
 
 /* The engine, with the common options; libraries are initialised first. Owned by the app: main closes

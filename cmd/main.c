@@ -190,9 +190,20 @@ static int become(char **argv, struct gp_error *err) {
     return gp_fail_errno(err, GP_EENV, errno, "could not start '%s'", argv[0]);
 }
 
+/* Progress has printed the error as the failure of a node. */
+static bool was_printed(const struct strv *failed, const struct gp_error *err) {
+    for (size_t i = 0; i < failed->n; i++)
+        if (str_starts(err->msg, failed->v[i])) return true;
+    return false;
+}
+
 static void show_error(const struct invocation *inv, const struct common_opts *common, const struct gp_error *err) {
+    const struct strv *failed = &inv->app->failed;
     if (inv->error_shown) return;
-    fprintf(stderr, "gpuprov: %s\n", err->msg);
+    if (!common->json && was_printed(failed, err))
+        fprintf(stderr, "gpuprov: %zu node%s failed: the reason%s above\n", failed->n, failed->n == 1 ? "" : "s",
+                failed->n == 1 ? " is" : "s are");
+    else fprintf(stderr, "gpuprov: %s\n", err->msg);
     if (common->json) print_error_json(err, NULL);
 }
 
@@ -249,6 +260,7 @@ int main(int argc, char **argv) {
     if (r == 0) r = flush_stdout(&err);
     if (r == 0 && inv.exec_argv != NULL) r = become(inv.exec_argv, &err);
     if (r != 0) show_error(&inv, &common, &err);
+    strv_clear(&app.failed);
     if (r == 0) return inv.exit_code;
     if (node_check_language(argc, argv, inv.verb)) return NODE_CHECK_UNKNOWN;
     int code = gp_exit_code((enum gp_code) - r);

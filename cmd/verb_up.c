@@ -17,7 +17,16 @@ static const struct opt options[] = {{.name = "accept-new-host-key",
                                      REPORT_ROWS(struct opts, reports),
                                      {0}};
 
-static void show(struct invocation *inv, const struct up_result *res, const struct gp_error *err) {
+/* The report above has the reasons. */
+static void cut_reasons(struct stack_view *v) {
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        struct node_view *n = &v->nodes.items[i];
+        if (n->phase == NODE_FAILED && n->verdict != NULL && str_starts(n->verdict, "failed:"))
+            n->verdict[strlen("failed")] = '\0';
+    }
+}
+
+static void show(struct invocation *inv, struct up_result *res, const struct gp_error *err) {
     bool has_view = res->view.stack.name != NULL;
     if (inv->common->json) {
         json_t *j = json_object();
@@ -31,13 +40,15 @@ static void show(struct invocation *inv, const struct up_result *res, const stru
         return;
     }
     /* A run that a signal cut short gives no verdict on a node. */
-    if (res->report.nodes.len > 0 && !res->nothing_to_do && err->code != GP_ECANCELLED) {
+    bool reported = res->report.nodes.len > 0 && !res->nothing_to_do && err->code != GP_ECANCELLED;
+    if (reported) {
         GP_AUTO_STR struct str text = {0};
         const struct report_style style = output_style(stdout);
         report_brief(&res->report, &style, &text);
         fputs(text.s, stdout);
         putchar('\n');
     }
+    if (reported) cut_reasons(&res->view);
     if (res->nothing_to_do) puts("nothing to do: every node is ready already");
     if (res->nothing_to_do) show_looked(&res->looked, stdout);
     if (has_view) show_stack(&res->view, stdout);

@@ -16,6 +16,15 @@ const char *event_status_name(enum event_status s) {
     return (size_t)s < GP_ARRAY_LEN(names) ? names[s] : "info";
 }
 
+void event_send(const struct event_sink *sink, struct event e) {
+    if (sink == NULL || sink->emit == NULL) return;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    e.wall_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (e.step == NULL) e.step = "";
+    sink->emit(sink->ctx, &e);
+}
+
 void event_emit(const struct event_sink *sink, int node, enum node_phase phase, enum event_status status,
                 const char *step, const char *fmt, ...) {
     if (sink == NULL || sink->emit == NULL) return;
@@ -25,17 +34,7 @@ void event_emit(const struct event_sink *sink, int node, enum node_phase phase, 
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     str_one_line(text);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct event e = {
-        .wall_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-        .node = node,
-        .phase = phase,
-        .status = status,
-        .step = step != NULL ? step : "",
-        .text = text,
-    };
-    sink->emit(sink->ctx, &e);
+    event_send(sink, (struct event){.node = node, .phase = phase, .status = status, .step = step, .text = text});
 }
 
 static void add_text(struct str *out, const char *key, const char *text) {
@@ -44,6 +43,18 @@ static void add_text(struct str *out, const char *key, const char *text) {
     if (text == NULL) return;
     str_add_json(out, text, strlen(text));
     str_addc(out, '"');
+}
+
+static void add_lines(struct str *out, const char *key, const char *lines) {
+    str_addf(out, ",\"%s\":[", key);
+    for (const char *s = lines; *s != '\0';) {
+        size_t n = strcspn(s, "\n");
+        str_add(out, s == lines ? "\"" : ",\"");
+        str_add_json(out, s, n);
+        str_addc(out, '"');
+        s += n + (s[n] == '\n');
+    }
+    str_add(out, "]");
 }
 
 void event_jsonl(const struct event *e, struct str *out) {
@@ -59,5 +70,6 @@ void event_jsonl(const struct event *e, struct str *out) {
     add_text(out, "status", event_status_name(e->status));
     add_text(out, "step", e->step);
     add_text(out, "text", e->text);
+    if (e->output != NULL) add_lines(out, "output", e->output);
     str_add(out, "}\n");
 }

@@ -20,10 +20,12 @@ struct event {
     int node;        /* slot; -1: the whole stack */
     enum node_phase phase;
     enum event_status status;
-    const char *step;  /* "packages", "train.ddp"; "" ; borrowed for the call */
-    const char *text;  /* one line, no secret; borrowed for the call */
-    const char *stack; /* NULL: no stack, or the sink adds it; borrowed for the call */
-    const char *run;   /* 16 hex digits, equal in all events of one call of a verb; NULL: unknown */
+    const char *step;   /* "packages", "train.ddp"; "" ; borrowed for the call */
+    const char *text;   /* one line, no secret; borrowed for the call */
+    const char *stack;  /* NULL: no stack, or the sink adds it; borrowed for the call */
+    const char *run;    /* 16 hex digits, equal in all events of one call of a verb; NULL: unknown */
+    const char *output; /* lines that explain the event, such as the end of a step's output; NULL: none; borrowed */
+    int64_t limit_ms;   /* time limit of the phase or step that begins; 0: unknown */
 };
 
 /* Thread-safe sink; implementations copy the data that they keep and never block on I/O for long. */
@@ -31,13 +33,16 @@ struct event_sink {
     void (*emit)(void *ctx, const struct event *e);
     void *ctx;
 };
-/* sink may be NULL. Fills wall_ms. */
+/* Sends an event with all its fields; fills wall_ms. sink may be NULL. */
+void event_send(const struct event_sink *sink, struct event e);
+/* The same for an event with a text and no further fields. */
 void event_emit(const struct event_sink *sink, int node, enum node_phase phase, enum event_status status,
                 const char *step, const char *fmt, ...) GP_PRINTF(6, 7);
 
 struct str;
 /* One event as one JSON line with its newline, as progress, --log and the event log have it: {t, stack,
- * run, node (null: the whole stack), phase, status, step, text}. step and text must not be NULL. */
+ * run, node (null: the whole stack), phase, status, step, text, output (a list of lines; only if there are any)}. step
+ * and text must not be NULL. */
 void event_jsonl(const struct event *e, struct str *out);
 
 #endif

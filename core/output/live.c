@@ -49,13 +49,6 @@ static bool is_active(const struct live_node *n) {
            n->phase != NODE_PLANNED;
 }
 
-static void elapsed(char *dst, size_t n, int64_t ms) {
-    int64_t s = ms / 1000;
-    if (s < 60) snprintf(dst, n, "%ds", (int)s);
-    else if (s < 3600) snprintf(dst, n, "%dm%02ds", (int)(s / 60), (int)(s % 60));
-    else snprintf(dst, n, "%dh%02dm", (int)(s / 3600), (int)(s / 60 % 60));
-}
-
 /* "3 ready, 1 bootstrap" of the nodes for which take() holds. */
 static void add_counts(const struct live *l, const bool *shown, struct str *out) {
     int counts[NODE_PHASE_MAX + 1] = {0};
@@ -88,7 +81,7 @@ static void put_node(const struct progress *p, struct live *l, struct str *frame
     str_add(&line, "  ");
     size_t before = GP_MIN(text_width(line.s), width);
     text_fit(frame, line.s, before);
-    if (is_active(n)) elapsed(time, sizeof time, now - n->since_ms);
+    if (is_active(n)) progress_elapsed(time, sizeof time, now - n->since_ms);
     size_t left = width - before;
     if (l->colour) str_add(frame, phase_colour(n->phase));
     size_t phase_width = GP_MIN((size_t)10, left);
@@ -124,7 +117,7 @@ static bool *choose_shown(const struct live *l, size_t room) {
 
 static void put_heading(const struct progress *p, struct live *l, struct str *frame, size_t width, int64_t now) {
     char time[16];
-    elapsed(time, sizeof time, now - p->started_ms);
+    progress_elapsed(time, sizeof time, now - p->started_ms);
     GP_AUTO_STR struct str line = {0};
     str_addf(&line, "%s  %s", p->stack, time);
     if (l->nodes.len > 1) {
@@ -251,6 +244,7 @@ static void keep(const struct progress *p, struct live *l, const struct event *e
     else str_addf(&l->above, " %s: ", node_phase_name(e->phase));
     text_fit(&l->above, said, SIZE_MAX);
     str_addc(&l->above, '\n');
+    progress_output(e, &l->above);
 }
 
 static void live_event(struct progress *p, const struct event *e) {
@@ -259,6 +253,8 @@ static void live_event(struct progress *p, const struct event *e) {
     progress_say(p, e, &said);
     const char *text = said.s != NULL ? said.s : "";
     int64_t now = clock_ms();
+    int node = -1;
+    bool stays = progress_prints(p, e, &node);
     pthread_mutex_lock(&l->lock);
     if (e->node >= 0 && e->node < 100000) {
         while (l->nodes.len <= (size_t)e->node) vec_push(&l->nodes, (struct live_node){0});
@@ -273,7 +269,7 @@ static void live_event(struct progress *p, const struct event *e) {
         str_put(l->text, sizeof l->text, text);
     }
     bool ready = e->node >= 0 && e->phase == NODE_READY && e->status == EVENT_DONE;
-    if (e->status == EVENT_WARN || e->status == EVENT_FAIL || ready) keep(p, l, e, text);
+    if (stays && (e->status == EVENT_WARN || e->status == EVENT_FAIL || ready)) keep(p, l, e, text);
     l->dirty = true;
     pthread_cond_signal(&l->wake);
     pthread_mutex_unlock(&l->lock);

@@ -33,6 +33,8 @@ struct progress_ops {
 int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,
                   struct progress **ret, struct gp_error *err);
 const struct event_sink *progress_sink(struct progress *p);
+/* From now on the texts of nodes' failures that are printed are added to `to`, which must outlive p. */
+void progress_collect_failures(struct progress *p, struct strv *to);
 void progress_close(struct progress *p);
 
 /* A table for the end of every verb: columns fitted to their content, plain ASCII borders none. */

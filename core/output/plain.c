@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain progress: one line per event, for pipes and logs. A node's reason for waiting is repeated
- * after 15 s at the earliest. Any thread may emit. */
+/* Plain progress: one line per event, for pipes and logs. A wait is a line per group of nodes every 10 s (waits.c). Any
+ * thread may emit. */
 #include "base/gp_base.h"
 
 #include "output.h"
@@ -8,54 +8,41 @@
 #include "progress_priv.h"
 #include "width.h"
 
-#include <pthread.h>
-
-enum { REPEAT_MS = 15000 };
-
-struct plain {
-    pthread_mutex_t lock;
-    VEC_OF(int64_t) last_ms; /* by node + 1: when its last line was written */
-};
-
-static int plain_begin(struct progress *p, struct gp_error *err) {
-    (void)err;
-    struct plain *pl = xcalloc(1, sizeof *pl);
-    pthread_mutex_init(&pl->lock, NULL);
-    p->priv = pl;
-    return 0;
-}
-
-/* True if the event gets a line now. */
-static bool due(struct plain *pl, const struct event *e, int64_t now) {
-    size_t index = (size_t)e->node + 1; /* -1 becomes 0 */
-    pthread_mutex_lock(&pl->lock);
-    while (pl->last_ms.len <= index) vec_push(&pl->last_ms, INT64_MIN / 2);
-    bool yes = e->status != EVENT_PROGRESS || now - pl->last_ms.items[index] >= REPEAT_MS;
-    if (yes) pl->last_ms.items[index] = now;
-    pthread_mutex_unlock(&pl->lock);
-    return yes;
-}
-
-static void plain_event(struct progress *p, const struct event *e) {
-    int64_t now = clock_ms();
-    if (e->node < -1 || !due(p->priv, e, now)) return;
+/* label: "llm/3". */
+static void print_line(struct progress *p, const char *label, bool phase, const struct event *e) {
     GP_AUTO_STR struct str say = {0}, line = {0};
     progress_say(p, e, &say);
-    str_addf(&line, "[%4llds] ", (long long)((now - p->started_ms) / 1000));
-    progress_label(p, e, e->node, &line);
-    if (e->node >= 0 && (e->phase != NODE_FAILED || say.len == 0)) str_addf(&line, " %s", node_phase_name(e->phase));
+    str_addf(&line, "[%4llds] %s", (long long)((clock_ms() - p->started_ms) / 1000), label);
+    if (phase) str_addf(&line, " %s", node_phase_name(e->phase));
     str_add(&line, say.len > 0 ? ": " : "");
     if (say.len > 0) text_fit(&line, say.s, SIZE_MAX);
     str_addc(&line, '\n');
+    progress_output(e, &line);
     fwrite(line.s, 1, line.len, p->to);
     fflush(p->to);
 }
 
-static void plain_end(struct progress *p) {
-    struct plain *pl = p->priv;
-    pthread_mutex_destroy(&pl->lock);
-    vec_free(&pl->last_ms);
-    free(pl);
+static void plain_wait(struct progress *p, const char *label, const struct event *e) {
+    print_line(p, label, strcmp(label, p->stack) != 0, e);
 }
+
+static int plain_begin(struct progress *p, struct gp_error *err) {
+    return waits_start(p, plain_wait, (struct waits **)&p->priv, err);
+}
+
+static void plain_event(struct progress *p, const struct event *e) {
+    int node = -1;
+    bool prints = waits_news(p->priv, e) && progress_prints(p, e, &node);
+    if (prints) {
+        GP_AUTO_STR struct str label = {0}, say = {0};
+        progress_label(p, e, node, &label);
+        progress_say(p, e, &say);
+        bool phase = e->node >= 0 && (e->phase != NODE_FAILED || say.len == 0);
+        print_line(p, label.s, phase, e);
+    }
+    waits_event(p->priv, e, prints);
+}
+
+static void plain_end(struct progress *p) { waits_stop(p->priv); }
 
 const struct progress_ops progress_plain = {"plain", plain_begin, plain_event, plain_end};

@@ -14,6 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define BEAT_MS 10000 /* as Terraform's "Still creating..." */
+
 static bool can_redraw(FILE *to) {
     const char *term = getenv("TERM");
     return isatty(fileno(to)) && term != NULL && term[0] != '\0' && strcmp(term, "dumb") != 0;
@@ -51,6 +53,58 @@ void progress_say(const struct progress *p, const struct event *e, struct str *o
     if (text[0] == '\0' && e->status == EVENT_DONE) str_add(out, step[0] != '\0' ? " done" : "done");
 }
 
+/* The verb prints the error of the whole stack at its end. */
+static bool is_verbs_error(const struct event *e) {
+    return e->node < 0 && e->status == EVENT_FAIL && (e->phase == NODE_FAILED || e->phase == NODE_ENDING);
+}
+
+static uint64_t hash_text(uint64_t h, const char *s) { /* FNV-1a */
+    for (; *s != '\0'; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return (h ^ 0xff) * 0x100000001b3u;
+}
+
+/* A check over all nodes: each node reports it, one line is enough. */
+static bool is_repeated(struct progress *p, const struct event *e) {
+    uint64_t h = hash_text(hash_text(0xcbf29ce484222325u + (unsigned)e->status, e->step), e->text);
+    for (size_t i = 0; i < p->gang.len; i++)
+        if (p->gang.items[i] == h) return true;
+    vec_push(&p->gang, h);
+    return false;
+}
+
+bool progress_prints(struct progress *p, const struct event *e, int *ret_node) {
+    *ret_node = e->node;
+    if (is_verbs_error(e)) return false;
+    pthread_mutex_lock(&p->lock);
+    bool yes = e->phase != NODE_GANG || e->node < 0 || e->status == EVENT_PROGRESS || !is_repeated(p, e);
+    bool failure = yes && e->node >= 0 && e->status == EVENT_FAIL && e->step[0] == '\0';
+    if (failure && p->failed != NULL) strv_add(p->failed, e->text);
+    pthread_mutex_unlock(&p->lock);
+    bool bad = e->status == EVENT_WARN || e->status == EVENT_FAIL;
+    if (e->phase == NODE_GANG && !bad) *ret_node = -1;
+    return yes;
+}
+
+void progress_output(const struct event *e, struct str *out) {
+    for (const char *s = e->output; s != NULL && *s != '\0';) {
+        size_t n = strcspn(s, "\n");
+        GP_AUTO_FREE char *line = xstrndup(s, n);
+        str_add(out, "        ");
+        text_fit(out, line, SIZE_MAX);
+        str_addc(out, '\n');
+        s += n + (s[n] == '\n');
+    }
+}
+
+void progress_collect_failures(struct progress *p, struct strv *to) { p->failed = to; }
+
+void progress_elapsed(char *dst, size_t n, int64_t ms) {
+    int64_t s = ms / 1000;
+    if (s < 60) snprintf(dst, n, "%ds", (int)s);
+    else if (s < 3600) snprintf(dst, n, "%dm%02ds", (int)(s / 60), (int)(s % 60));
+    else snprintf(dst, n, "%dh%02dm", (int)(s / 3600), (int)(s / 60 % 60));
+}
+
 static void emit(void *ctx, const struct event *e) {
     struct progress *p = ctx;
     struct event copy = *e;
@@ -79,17 +133,33 @@ static void quiet_event(struct progress *p, const struct event *e) {
 static void quiet_end(struct progress *p) { (void)p; }
 const struct progress_ops progress_quiet = {"quiet", quiet_begin, quiet_event, quiet_end};
 
-static void jsonl_event(struct progress *p, const struct event *e) {
+static void print_json_line(struct progress *p, const struct event *e) {
     GP_AUTO_STR struct str line = {0};
     event_jsonl(e, &line);
     fwrite(line.s, 1, line.len, p->to);
     fflush(p->to);
 }
-const struct progress_ops progress_jsonl = {"jsonl", quiet_begin, jsonl_event, quiet_end};
+static void jsonl_wait(struct progress *p, const char *label, const struct event *e) {
+    GP_AUTO_FREE char *text = xasprintf("%s: %s", label, e->text);
+    struct event full = *e;
+    full.text = text;
+    full.stack = p->stack;
+    print_json_line(p, &full);
+}
+static int jsonl_begin(struct progress *p, struct gp_error *err) {
+    return waits_start(p, jsonl_wait, (struct waits **)&p->priv, err);
+}
+static void jsonl_event(struct progress *p, const struct event *e) {
+    print_json_line(p, e);
+    waits_event(p->priv, e, true);
+}
+static void jsonl_end(struct progress *p) { waits_stop(p->priv); }
+const struct progress_ops progress_jsonl = {"jsonl", jsonl_begin, jsonl_event, jsonl_end};
 
 static bool went_wrong(const struct event *e) { return e->status == EVENT_WARN || e->status == EVENT_FAIL; }
 static void warning_event(struct progress *p, const struct event *e) {
-    if (!went_wrong(e)) return;
+    int node = -1;
+    if (!went_wrong(e) || !progress_prints(p, e, &node)) return;
     GP_AUTO_STR struct str say = {0}, line = {0};
     progress_say(p, e, &say);
     progress_label(p, e, e->node, &line);
@@ -100,7 +170,7 @@ static void warning_event(struct progress *p, const struct event *e) {
     fflush(p->to);
 }
 static void warning_jsonl_event(struct progress *p, const struct event *e) {
-    if (went_wrong(e)) jsonl_event(p, e);
+    if (went_wrong(e)) print_json_line(p, e);
 }
 static const struct progress_ops warnings = {"warnings", quiet_begin, warning_event, quiet_end};
 static const struct progress_ops warnings_jsonl = {"warnings-jsonl", quiet_begin, warning_jsonl_event, quiet_end};
@@ -118,6 +188,14 @@ static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
     return can_redraw(to) ? &progress_live : &progress_plain;
 }
 
+static void progress_free(struct progress *p) {
+    if (p->log_fd >= 0) close(p->log_fd);
+    pthread_mutex_destroy(&p->lock);
+    vec_free(&p->gang);
+    free(p->stack);
+    free(p);
+}
+
 int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,
                   struct progress **ret, struct gp_error *err) {
     struct progress *p = xcalloc(1, sizeof *p);
@@ -128,6 +206,8 @@ int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
     p->started_ms = clock_ms();
     p->log_fd = -1;
     p->sink = (struct event_sink){emit, p};
+    p->beat_ms = BEAT_MS;
+    pthread_mutex_init(&p->lock, NULL);
     int r = 0;
     if (log_path != NULL) {
         p->log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -135,9 +215,7 @@ int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
     }
     if (r == 0) r = p->ops->begin(p, err);
     if (r != 0) {
-        if (p->log_fd >= 0) close(p->log_fd);
-        free(p->stack);
-        free(p);
+        progress_free(p);
         return r;
     }
     *ret = p;
@@ -149,7 +227,5 @@ const struct event_sink *progress_sink(struct progress *p) { return &p->sink; }
 void progress_close(struct progress *p) {
     if (p == NULL) return;
     p->ops->end(p);
-    if (p->log_fd >= 0) close(p->log_fd);
-    free(p->stack);
-    free(p);
+    progress_free(p);
 }

@@ -247,7 +247,7 @@ int ssh_tunnel_open(const struct ssh_attempt *a, struct ssh_tunnel **ret, int *r
         r = channel_open(a, t, &why);
         if (r == 0) break;
         bool again = strcmp(why.detail, "TARGET") == 0 && clock_left_ms(limit) > pause;
-        if (again && a->waiting != NULL) a->waiting(a->ctx, why.msg);
+        if (again && a->waiting != NULL) a->waiting(a->ctx, ssh_reason(&why));
         if (again && gp_sleep(pause, a->cancel, NULL) == 0) {
             pause = GP_MIN(pause * 2, (int64_t)2000);
             r = 0;

@@ -18,6 +18,26 @@ static int64_t jittered(int64_t ms) {
     return ms * 3 / 4 + (int64_t)(r % (uint64_t)(ms / 2 + 1));
 }
 
+const char *ssh_reason(const struct gp_error *why) {
+    static const char *const table[][2] = {{"ECONNREFUSED", "connection refused"},
+                                           {"ETIMEDOUT", "no answer"},
+                                           {"EHOSTUNREACH", "no route"},
+                                           {"ENETUNREACH", "no route"},
+                                           {"ECONNRESET", "connection reset"},
+                                           {"BANNER", "no SSH banner"},
+                                           {"HANDSHAKE", "the SSH handshake was cut"},
+                                           {"LOGIN", "authentication refused"},
+                                           {"LOGIN_LOST", "the login was cut"},
+                                           {"LOGIN_TIMEOUT", "the login was not answered"},
+                                           {"TARGET", "the bastion cannot connect to the node"},
+                                           {"TUNNEL", "the bastion does not answer"},
+                                           {"DNS", "the host name cannot be looked up"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(table); i++)
+        if (strcmp(why->detail, table[i][0]) == 0) return table[i][1];
+    const char *cause = strrchr(why->msg, ':');
+    return str_starts(why->msg, "could not connect to ") && cause[1] == ' ' ? cause + 2 : why->msg;
+}
+
 /* A refused login may mean that the user does not exist yet. */
 static bool login_may_come(const struct gp_error *why, const struct ssh_open_opts *opts, int64_t *refused_since_ms) {
     if (why->code != GP_EAUTH || strcmp(why->detail, "LOGIN") != 0) return false;
@@ -67,7 +87,7 @@ int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struc
         before = why;
         int64_t nap = jittered(pause);
         if (clock_left_ms(opts->deadline_ms) <= nap) return give_up(t, where, &why, started, attempts, true, err);
-        if (opts->waiting != NULL) opts->waiting(opts->ctx, why.msg);
+        if (opts->waiting != NULL) opts->waiting(opts->ctx, ssh_reason(&why));
         struct gp_error slept = {0};
         if (gp_sleep(nap, opts->cancel, &slept) != 0) {
             str_put(slept.msg, sizeof slept.msg, "cancelled while connecting");

@@ -46,11 +46,14 @@ struct ssh_open_opts {
     int64_t deadline_ms;    /* monotonic */
     int64_t login_grace_ms; /* how long "permission denied" may mean "user not made yet" */
     const struct gp_cancel *cancel;
-    void (*waiting)(void *ctx, const char *why); /* called at each retry; may be NULL */
+    void (*waiting)(void *ctx, const char *why); /* called at each retry with ssh_reason; may be NULL */
     void *ctx;
 };
 int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struct ssh_session **ret,
              struct gp_error *err);
+/* Why an attempt failed, in a few words and without the address, so that equal reasons of many nodes are equal:
+ * "connection refused", "no SSH banner". Borrowed from why or static. */
+const char *ssh_reason(const struct gp_error *why);
 void ssh_close(struct ssh_session *s); /* never blocks for more than a second */
 void ssh_cleanup(struct ssh_session **s);
 #define GP_AUTO_SSH GP_CLEANUP(ssh_cleanup)

@@ -56,6 +56,7 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
 
 static int reach(struct run_node *n, struct gp_error *err) {
     const struct provider_ops *ops = ops_of(n);
+    n->limit_ms = ops->boot_timeout_ms;
     int r = run_node_phase(n, NODE_REACHING, err);
     if (r != 0) return r;
     return connect_to(n, ops->boot_timeout_ms, ops->user_data ? LOGIN_GRACE_MS : 0, err);
@@ -101,6 +102,7 @@ static const char *image_text(const struct spec *spec, const struct resource *no
 static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
     resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
+    n->limit_ms = BOOTSTRAP_MS;
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
     const struct provider_ops *ops = ops_of(n);

@@ -80,8 +80,12 @@ int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *e
         [NODE_GANG] = "checking all nodes together", [NODE_READY] = "validated"};
     bool said = (size_t)phase < GP_ARRAY_LEN(says) && says[phase] != NULL;
     if (r == 0)
-        run_event(n->run, n->slot, phase, phase == NODE_READY ? EVENT_DONE : EVENT_START, "", "%s",
-                  said ? says[phase] : node_phase_name(phase));
+        event_send(&n->run->sink, (struct event){.node = n->slot,
+                                                 .phase = phase,
+                                                 .status = phase == NODE_READY ? EVENT_DONE : EVENT_START,
+                                                 .text = said ? says[phase] : node_phase_name(phase),
+                                                 .limit_ms = n->limit_ms});
+    n->limit_ms = 0;
     return r;
 }
 

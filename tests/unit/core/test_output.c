@@ -97,8 +97,7 @@ static void plain_lines(void **state) {
     GP_AUTO_FREE char *text = read_back(f);
     assert_non_null(strstr(text, "] llm: two nodes\n"));
     assert_non_null(strstr(text, "] llm/0 launch: asked for\n"));
-    assert_non_null(strstr(text, "] llm/1 reach: ssh: connection refused\n"));
-    assert_null(strstr(text, "refused again")); /* only waits: not said twice at once */
+    assert_null(strstr(text, "refused")); /* only waits: a line for all nodes after 10 s (test_waits.c) */
     assert_non_null(strstr(text, "bootstrap: warning: packages: slow \"mirror\""));
     assert_non_null(strstr(text, "] llm/0: failed: no disk\n"));
     assert_non_null(strstr(text, "] llm/1 ready: done\n"));
