@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds libnccl.so.2 at run time: in the folders of the other libraries, then in the site-packages of Pythons
- * (PyTorch has its own NCCL). Called in a worker process. */
+/* Finds libnccl.so.2 at run time, in the folders of the other libraries. Called in a worker process. */
 #include "base/gp_base.h"
 
 #include "nccl_cuda.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 
 static const struct {
     const char *name;
@@ -45,37 +43,6 @@ void nccl_version_text(int version, char dst[16]) {
     snprintf(dst, 16, "%d.%d.%d", major % 1000, minor, version % 100);
 }
 
-/* Python has it as a package. */
-static void *open_of_python(struct str *ret_path) {
-    static const char *const places[] = {
-        "/usr/lib/python3*/*-packages",
-        "/usr/local/lib/python3*/*-packages",
-        "/opt/*/lib/python3*/site-packages",
-        "/opt/*/envs/*/lib/python3*/site-packages",
-    };
-    static const char *const homes[][2] = {{"VIRTUAL_ENV", "lib/python3*/site-packages"},
-                                           {"CONDA_PREFIX", "lib/python3*/site-packages"},
-                                           {"HOME", ".local/lib/python3*/site-packages"}};
-    GP_AUTO_STRV struct strv all = {0};
-    for (size_t i = 0; i < GP_ARRAY_LEN(homes); i++) {
-        const char *home = getenv(homes[i][0]);
-        if (home && *home) strv_take(&all, xasprintf("%s/%s/nvidia/nccl/lib/libnccl.so.2", home, homes[i][1]));
-    }
-    for (size_t i = 0; i < GP_ARRAY_LEN(places); i++)
-        strv_take(&all, xasprintf("%s/nvidia/nccl/lib/libnccl.so.2", places[i]));
-    void *lib = NULL;
-    for (size_t i = 0; i < all.n && !lib; i++) {
-        glob_t g = {0};
-        if (glob(all.v[i], 0, NULL, &g) == 0)
-            for (size_t k = 0; k < g.gl_pathc && !lib; k++) {
-                lib = dlopen(g.gl_pathv[k], RTLD_NOW | RTLD_LOCAL);
-                if (lib) str_add(ret_path, g.gl_pathv[k]);
-            }
-        globfree(&g);
-    }
-    return lib;
-}
-
 static int judge_version(struct gp_error *err) {
     char have[16], oldest[16];
     nccl_version_text(api_version, have);
@@ -91,7 +58,6 @@ int nccl_load(const struct nccl_api **ret, int *ret_version, struct gp_error *er
     if (!api_version) {
         GP_AUTO_STR struct str why = {0};
         void *lib = library_open("libnccl.so.2", &api_path, &why);
-        if (!lib) lib = open_of_python(&api_path);
         if (!lib) return gp_fail(err, GP_EENV, "cannot load NCCL: %s", why.s);
         for (size_t i = 0; i < GP_ARRAY_LEN(symbols); i++) {
             void *f = dlsym(lib, symbols[i].name);

@@ -32,36 +32,52 @@ static void *try_open(const char *folder, const char *name, struct str *ret_path
     return lib;
 }
 
-/* Folders of toolkits and Python's packages (nvidia-cublas-cu12, nvidia-nccl-cu13...); $NAME is a variable of the
- * environment. Of several matches the last one is first: it is the newest. */
-static const char *const more_folders[] = {
-    "/usr/local/cuda/lib64",
-    "/usr/local/cuda-*/lib64",
-    "$VIRTUAL_ENV/lib/python3*/site-packages/nvidia/*/lib",
-    "$CONDA_PREFIX/lib",
-    "$CONDA_PREFIX/lib/python3*/site-packages/nvidia/*/lib",
-    "$HOME/.local/lib/python3*/site-packages/nvidia/*/lib",
-    "/usr/lib/python3*/dist-packages/nvidia/*/lib",
-    "/usr/local/lib/python3*/dist-packages/nvidia/*/lib",
-    "/usr/local/lib/python3*/site-packages/nvidia/*/lib",
-    "/opt/*/lib/python3*/site-packages/nvidia/*/lib",
-    "/opt/conda/lib",
+/* Pythons: $NAME is a variable of the environment, and a * does not match a hidden folder, so .venv is named. Their
+ * libraries are in lib (conda's) and in packages (nvidia-cublas-cu12, nvidia-nccl-cu13, nvidia/cu13). */
+static const char *const pythons[] = {
+    "$VIRTUAL_ENV",
+    "$CONDA_PREFIX",
+    "$HOME/.local",
+    "$HOME/.venv",
+    "$HOME/venv",
+    "$HOME/*/.venv",
+    "/.venv",
+    "/venv",
+    "/opt/venv",
+    "/opt/.venv",
+    "/opt/*/.venv",
+    "/opt/*/venv",
+    "/opt/*",
+    "/opt/*/envs/*",
+    "$HOME/*conda*",
+    "$HOME/*forge*",
+    "$HOME/*conda*/envs/*",
+    "$HOME/*forge*/envs/*",
+    "/root/.venv",
+    "/workspace/.venv",
+    "/app/.venv",
+    "/usr/local",
+    "/usr",
 };
+static const char *const in_python[] = {"lib*/python3*/site-packages/nvidia/*/lib",
+                                        "lib*/python3*/dist-packages/nvidia/*/lib", "lib"};
+static const char *const toolkits[] = {"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64"};
 
-static void *search(const char *pattern, const char *name, struct str *ret_path, struct str *why) {
-    GP_AUTO_STR struct str folders = {0};
-    if (pattern[0] == '$') {
-        const char *rest = strchr(pattern, '/');
-        GP_AUTO_FREE char *variable = xstrndup(pattern + 1, (size_t)(rest - pattern) - 1);
+static void *search(const char *base, const char *below, const char *name, struct str *ret_path, struct str *why) {
+    GP_AUTO_STR struct str files = {0};
+    const char *rest = base;
+    if (base[0] == '$') {
+        rest = base + strcspn(base, "/");
+        GP_AUTO_FREE char *variable = xstrndup(base + 1, (size_t)(rest - base) - 1);
         const char *value = getenv(variable);
         if (!value || !value[0]) return NULL;
-        str_addf(&folders, "%s%s/%s", value, rest, name);
-    } else {
-        str_addf(&folders, "%s/%s", pattern, name);
+        str_add(&files, value);
     }
+    str_addf(&files, "%s/%s%s%s", rest, below, *below ? "/" : "", name);
     glob_t found = {0};
     void *lib = NULL;
-    if (glob(folders.s, 0, NULL, &found) == 0)
+    /* of several matches the last one is first: it is the newest */
+    if (glob(files.s, 0, NULL, &found) == 0)
         for (size_t i = found.gl_pathc; !lib && i > 0; i--) lib = try_open("", found.gl_pathv[i - 1], ret_path, why);
     globfree(&found);
     return lib;
@@ -76,7 +92,10 @@ void *library_open(const char *name, struct str *ret_path, struct str *why) {
     if (!lib) lib = try_open("", name, ret_path, why);
     for (size_t i = 0; !lib && i < GP_ARRAY_LEN(usual_folders); i++)
         lib = try_open(usual_folders[i], name, ret_path, why);
-    for (size_t i = 0; !lib && i < GP_ARRAY_LEN(more_folders); i++) lib = search(more_folders[i], name, ret_path, why);
+    for (size_t i = 0; !lib && i < GP_ARRAY_LEN(toolkits); i++) lib = search(toolkits[i], "", name, ret_path, why);
+    for (size_t i = 0; !lib && i < GP_ARRAY_LEN(pythons); i++)
+        for (size_t k = 0; !lib && k < GP_ARRAY_LEN(in_python); k++)
+            lib = search(pythons[i], in_python[k], name, ret_path, why);
     return lib;
 }
 

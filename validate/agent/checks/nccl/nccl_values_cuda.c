@@ -149,6 +149,7 @@ void nccl_values_run(struct check_ctx *c, struct agent_result *r) {
     char version[16];
     nccl_version_text(nccl_version(c->data), version);
     agent_data_str(r, "version", version);
+    agent_data_str(r, "library", nccl_path());
     if (!nccl_buffers_open(c, r, CAP_BYTES, FREE_PART, &b)) {
         free(all);
         return;
