@@ -37,7 +37,7 @@
 static int started;
 static struct sgpu gpus[GPUS_MAX];
 static struct sstream default_streams[GPUS_MAX];
-struct sgpu *standin_now;
+_Thread_local struct sgpu *standin_now;
 
 int standin_mine(const struct sgpu *g) {
     long long only = GET("gpu", -1);

@@ -14,7 +14,10 @@
  *   hang=2 hang_from=5  its collectives never begin (its GPU does not get there)
  *   block=2 block_from=5  its calls never return   die=2 die_from=5  its process is killed
  *   init_hang=2  init_error=3 (ncclInternalError) init_rank=2   split_error=3
- *   async_rank=2 async=2  ends a collective with ncclSystemError */
+ *   async_rank=2 async=2  ends a collective with ncclSystemError
+ *   late=6000          a split writes its handle so many milliseconds later
+ * With blocking=0 each call and group costs a thread, as in NCCL:
+ *   thread_us=3000     which takes so long to start */
 #include "libnccl.h"
 
 #include <dlfcn.h>
@@ -59,6 +62,7 @@ static void *work_thread(void *unused) {
         if (rc && rc != N_REMOTE) snprintf(c->why, sizeof c->why, "the stand-in was told to give error %d", rc);
         if (rc) atomic_store(&c->state, rc);
         if (w->op == NOP_SPLIT && w->child) atomic_store(&w->child->state, rc);
+        if (w->split_done) atomic_store(w->split_done, 1);
         if (w->op == NOP_SPLIT && w->child && rc == 0) nccl_log(w->child);
         if (w->stream) nccl_gpu.ended(w->stream, ns);
         free(w->peers);
@@ -143,7 +147,7 @@ static void *init_thread(void *arg) {
 }
 
 NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, int rank, const struct config *config) {
-    if (!config || config->magic != 0xcafebeef || config->blocking != 0 || config->size < 24 ||
+    if (!config || config->magic != 0xcafebeef || config->size < 24 ||
         config->version > (unsigned)NGET("version", 22809))
         return N_ARGUMENT;
     if (size < 1 || size > NCCL_RANKS || rank < 0 || rank >= size || !id.text[0]) return N_ARGUMENT;
@@ -159,10 +163,16 @@ NAPI int ncclCommInitRankConfig(struct ncclComm **ret, int size, unique_id id, i
     c->rank = rank;
     c->size = size;
     c->world = world_rank;
+    c->device = nccl_gpu.current();
+    c->blocking = config->blocking;
     atomic_store(&c->state, N_IN_PROGRESS);
     a->c = c;
     memcpy(a->path, id.text, sizeof a->path);
     *ret = c;
+    if (c->blocking) {
+        init_thread(a);
+        return atomic_load(&c->state);
+    }
     pthread_t t = 0;
     if (pthread_create(&t, NULL, init_thread, a) != 0) return N_SYSTEM;
     pthread_detach(t);
@@ -197,7 +207,7 @@ static int bytes_inside(const struct ncclComm *c, const void *p, size_t bytes) {
 
 static int enqueue(struct work *w) {
     struct ncclComm *c = w->comm;
-    int begin = w->stream ? nccl_gpu.begin() : 0, nth = c->queued++;
+    int begin = w->begin, nth = c->queued++;
     while (nccl_mine(c, "block") && nth >= NGET("block_from", 0)) pause();
     if (nccl_mine(c, "die") && nth >= NGET("die_from", 0)) raise(SIGKILL);
     if (begin > 0) {
@@ -212,6 +222,25 @@ static int enqueue(struct work *w) {
     }
     give(w);
     return 0;
+}
+
+static void *group_thread(void *arg) {
+    struct work *w = arg;
+    struct ncclComm *c = w->comm;
+    usleep((useconds_t)NGET("thread_us", 0));
+    atomic_store(&c->state, enqueue(w));
+    return NULL;
+}
+
+/* A group that ended: here, or in a thread of its own. */
+static int group_launch(struct work *w) {
+    pthread_t t = 0;
+    w->begin = nccl_gpu.begin();
+    if (w->comm->blocking) return enqueue(w);
+    atomic_store(&w->comm->state, N_IN_PROGRESS);
+    if (pthread_create(&t, NULL, group_thread, w) != 0) return N_SYSTEM;
+    pthread_detach(t);
+    return N_IN_PROGRESS;
 }
 
 static struct work *new_work(struct ncclComm *c, enum nop op, void *stream) {
@@ -239,7 +268,7 @@ static int collective(struct ncclComm *c, enum nop op, const void *send, void *r
     w->count = count;
     w->type = type;
     w->root = root;
-    return enqueue(w);
+    return group_launch(w);
 }
 
 NAPI int ncclAllReduce(const void *send, void *recv, size_t count, int type, int op, struct ncclComm *c, void *stream) {
@@ -276,7 +305,7 @@ NAPI int ncclGroupEnd(void) {
     if (--group.depth > 0 || !group.w) return 0;
     struct work *w = group.w;
     group.w = NULL;
-    return enqueue(w);
+    return group_launch(w);
 }
 
 static int peer(struct ncclComm *c, int sending, char *buf, size_t count, int type, int peer_rank, void *stream) {
@@ -303,20 +332,42 @@ NAPI int ncclRecv(void *buf, size_t count, int type, int from, struct ncclComm *
     return peer(c, 0, buf, count, type, from, stream);
 }
 
+/* The handle's memory must still be its own when it is written. */
+static void *late_thread(void *arg) {
+    struct work *w = arg;
+    usleep((useconds_t)(NGET("late", 0) * 1000));
+    if (*w->where) abort();
+    *w->where = w->child;
+    give(w);
+    return NULL;
+}
+
 NAPI int ncclCommSplit(struct ncclComm *c, int color, int key, struct ncclComm **ret, const struct config *config) {
-    if (config && config->blocking != 0) return N_ARGUMENT;
+    if (!config) return N_ARGUMENT;
     if (NGET("split_error", 0)) return (int)NGET("split_error", 0);
     struct work *w = new_work(c, NOP_SPLIT, NULL);
+    _Atomic int done = 0;
     w->color = color;
     w->key = key;
+    w->where = ret;
     *ret = NULL;
     if (color >= 0) {
         w->child = calloc(1, sizeof *w->child);
         if (!w->child) abort();
         w->child->world = c->world;
+        w->child->device = c->device;
+        w->child->blocking = config->blocking;
         atomic_store(&w->child->state, N_IN_PROGRESS);
-        *ret = w->child;
     }
-    give(w);
-    return N_IN_PROGRESS;
+    if (!config->blocking) {
+        pthread_t t = 0;
+        if (!NGET("late", 0)) late_thread(w);
+        else if (pthread_create(&t, NULL, late_thread, w) != 0) return N_SYSTEM;
+        else pthread_detach(t);
+        return N_IN_PROGRESS;
+    }
+    w->split_done = &done;
+    late_thread(w);
+    while (!atomic_load(&done)) usleep(100);
+    return atomic_load(&c->state);
 }

@@ -41,7 +41,7 @@ struct peer_op { /* of a group: a send or a receive */
 struct work {
     struct ncclComm *comm;
     enum nop op;
-    int type, root, never; /* never: it is queued and does not begin */
+    int begin, type, root, never; /* begin: of the GPU; never: it is queued and does not begin */
     const char *send;
     char *recv;
     size_t count;
@@ -50,11 +50,14 @@ struct work {
     struct peer_op *peers;
     int n_peers;
     struct ncclComm *child; /* NOP_SPLIT */
+    struct ncclComm **where;
+    _Atomic int *split_done;
     int color, key;
     struct work *next;
 };
 struct ncclComm {
     int rank, size, world; /* world: this process's rank in its first communicator */
+    int device, blocking;
     int worlds[NCCL_RANKS];
     struct shared *s;
     size_t bytes;

@@ -42,7 +42,7 @@ int shared_meet(struct ncclComm *c) {
     snprintf(me->host, sizeof me->host, "%s", host ? host : "this machine");
     me->pid = (int)getpid();
     me->world = c->world;
-    me->device = nccl_gpu.current();
+    me->device = c->device;
     c->s->size = c->size;
     atomic_store(&c->s->magic, MAGIC);
     atomic_store(&me->come, 1);

@@ -72,7 +72,7 @@ struct sevent {
     unsigned long long ticket; /* it is reached when this one has ended */
 };
 
-extern struct sgpu *standin_now; /* whose context is current; NULL none */
+extern _Thread_local struct sgpu *standin_now; /* whose context is current; NULL none */
 
 const struct profile *standin_profile(void);
 int standin_differs(int device);          /* is this the one of another model? */

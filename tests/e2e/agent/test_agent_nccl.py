@@ -111,6 +111,24 @@ def test_sound_gangs_pass(tmp_path, size):
     assert [e["verdict"] for e in gang.ends] == ["pass"] * size
 
 
+def test_a_call_costs_the_host_no_thread(tmp_path):
+    """NCCL starts a thread for each group of a non-blocking communicator; small sizes would measure that."""
+    told = Ranks(tmp_path, [2], checks="nccl.bandwidth", nccl="thread_us=5000").results()[0]["nccl.bandwidth"]
+    assert told["verdict"] == "pass", told
+    assert min(s["host_us"] for s in told["data"]["sizes"]) < 1000
+
+
+@pytest.mark.parametrize("late", [1000, 2500])
+def test_a_split_that_nccl_finishes_later_writes_to_memory_that_is_still_there(tmp_path, late):
+    """Also after this side gave up: then the groups meet by an id instead."""
+    gang = Ranks(tmp_path, [4], checks="nccl.values,train.ddp", nccl=f"rank=2,sums=1,bit=20,late={late}", stall="2s",
+                 more=["--steps", "20"])
+    for told in gang.results():
+        assert (told["nccl.values"]["verdict"], told["nccl.values"]["code"]) == ("fail", "wrong_values"), told
+        assert late > 2000 or told["nccl.values"]["data"]["culprits"] == [2], told
+    assert not any("SIG" in e.get("reason", "") for e in gang.ends), gang.ends
+
+
 def test_two_nodes_over_infiniband(tmp_path):
     hosts = [{"NCCL_HOSTID": "a"}, {"NCCL_HOSTID": "b"}]
     every = Ranks(tmp_path, [2, 2], checks="net.pair,nccl.values,nccl.bandwidth", env=hosts).results()

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_ops on NCCL, and the communicator of the nccl.* checks. Never blocks in NCCL or the driver: the communicator
- * is non-blocking, streams are polled, every wait has a deadline and answers the peers over tcp meanwhile; an
- * operation that does not end is aborted. Collectives run on a stream of their own. Rank 0 makes the unique id and
- * sends it over the authenticated tcp links. One thread. */
+/* comm_ops on NCCL, and the communicator of the nccl.* checks. Never blocks in NCCL or the driver: NCCL is called in
+ * a thread of the communicator (nccl_caller.h), streams are polled, every wait has a deadline and answers the peers
+ * over tcp meanwhile; an operation that does not end is aborted. Collectives run on a stream of their own. Rank 0
+ * makes the unique id and sends it over the authenticated tcp links. One thread. */
 #include "base/gp_base.h"
 
-#include "nccl_cuda.h"
+#include "nccl_caller.h"
 
 #include "base/clock.h"
 
@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #define START_MS 120000 /* the driver's and NCCL's own start */
-enum { NCCL_SUM = 0, NCCL_INT8 = 0 };
+#define END_MS 5000     /* of ncclCommAbort, or of ncclCommFinalize and ncclCommDestroy */
+enum { NCCL_INT8 = 0 };
 
 struct comm {
     const struct nccl_api *api;
@@ -23,13 +24,13 @@ struct comm {
     struct device *dev;
     struct comm *meet, *world; /* world: of a group, the communicator that it was split from; else NULL */
     const struct gang_who *who;
-    nccl_handle h;
+    struct nccl_caller *k; /* NULL: not started, or dead */
     cu_stream stream;
     cu_event before, marks[2]; /* before: reached when this GPU comes to the collective */
     int rank, size, version;
     bool dead, began; /* began: something was queued since the last wait */
     int64_t deadline_ms, stall_ms, start_ms;
-    uint64_t ops;
+    uint64_t ops;         /* collectives that NCCL accepted, when k was ended */
     struct gp_error kept; /* of queueing: reported by the next wait */
     int log;              /* NCCL's log: a file in memory */
     char log_path[40];
@@ -64,7 +65,7 @@ static int world_rank(const struct comm *c) { return c->world != NULL ? c->world
 
 /* Sets err from NCCL's error, with the culprit if the code identifies it. */
 static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
-    const char *more = c->api->last_error(c->h);
+    const char *more = c->api->last_error(c->k != NULL ? c->k->h : NULL);
     int rc = gp_fail(err, GP_EIO, "%s: NCCL failed with '%s' (%d)%s%.200s", what, c->api->error_string(r), r,
                      more != NULL && *more ? ": " : "", more != NULL ? more : "");
     bool own = r == NCCL_CUDA_ERROR || r == NCCL_SYSTEM_ERROR || r == NCCL_INTERNAL_ERROR;
@@ -78,12 +79,9 @@ static void pause_a_moment(long *us) {
     *us = GP_MIN(*us * 2, 1000);
 }
 
-/* Once per round of a wait: reads messages of peers and NCCL's state. */
-static int look_around(struct comm *c, const char *what, struct gp_error *err) {
+static int async_failure(struct comm *c, const char *what, struct gp_error *err) {
     nccl_result state = NCCL_OK;
-    int rc = comm_tcp_serve(c->meet, err);
-    if (rc != 0) return rc;
-    nccl_result r = c->h != NULL ? c->api->async_error(c->h, &state) : NCCL_OK;
+    nccl_result r = c->k != NULL && c->k->h != NULL ? c->api->async_error(c->k->h, &state) : NCCL_OK;
     if (r == NCCL_OK) r = state;
     return r == NCCL_OK || r == NCCL_IN_PROGRESS ? 0 : nccl_fail(c, r, what, err);
 }
@@ -96,46 +94,53 @@ static int too_late(struct comm *c, const char *what, struct gp_error *err) {
     return -GP_ETIMEOUT;
 }
 
-/* Waits until NCCL has accepted the call (it may still be queued in the stream). */
-static int wait_taken(struct comm *c, nccl_handle h, int64_t deadline_ms, const char *what, struct gp_error *err) {
-    for (long us = 20;; pause_a_moment(&us)) {
-        nccl_result state = NCCL_OK;
-        nccl_result r = c->api->async_error(h, &state);
-        if (r == NCCL_OK && state == NCCL_OK) return 0;
-        if (r != NCCL_OK || state != NCCL_IN_PROGRESS) return nccl_fail(c, r ? r : state, what, err);
+/* Waits until NCCL has accepted all calls (they may still be queued in the stream). */
+static int wait_called(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err) {
+    for (long us = 50; !nccl_caller_idle(c->k, us); us = GP_MIN(us * 2, 1000)) {
         int rc = comm_tcp_serve(c->meet, err);
         if (rc != 0) return rc;
         if (clock_left_ms(deadline_ms) == 0) return too_late(c, what, err);
     }
+    if (c->k->result != NCCL_OK) return nccl_fail(c, c->k->result, c->k->what, err);
+    if (c->k->cuda == 0) return 0;
+    cuda_fail(err, c->k->cuda, "%s", c->k->what);
+    return comm_blame(err, world_rank(c));
 }
 
 static int wait_stream(struct comm *c, int64_t deadline_ms, const char *what, struct gp_error *err) {
-    for (long us = 5;; pause_a_moment(&us)) {
+    int rc = wait_called(c, deadline_ms, what, err);
+    for (long us = 5; rc == 0; pause_a_moment(&us)) {
         cu_result r = c->cu->stream_query(c->stream);
         if (r != 0 && r != CU_NOT_READY) {
             cuda_fail(err, r, "%s", what);
             return comm_blame(err, world_rank(c));
         }
-        if (r == 0) {
-            nccl_result state = NCCL_OK;
-            nccl_result e = c->api->async_error(c->h, &state);
-            if (e == NCCL_OK && (state == NCCL_OK || state == NCCL_IN_PROGRESS)) return 0;
-            return nccl_fail(c, e ? e : state, what, err);
-        }
-        int rc = us > 100 ? look_around(c, what, err) : 0;
-        if (rc != 0) return rc;
-        if (clock_left_ms(deadline_ms) == 0) return too_late(c, what, err);
+        if (r == 0) return async_failure(c, what, err);
+        if (us > 100) rc = comm_tcp_serve(c->meet, err);
+        if (rc == 0 && us > 100) rc = async_failure(c, what, err);
+        if (rc == 0 && clock_left_ms(deadline_ms) == 0) rc = too_late(c, what, err);
     }
+    return rc;
 }
 
 static int64_t op_deadline(const struct comm *c, int64_t expected_ms) {
     return GP_MIN(c->deadline_ms, clock_deadline(c->stall_ms + expected_ms));
 }
 
-static void kill_handle(struct comm *c) {
-    if (!c->dead && c->h != NULL) c->api->abort(c->h);
-    c->h = NULL;
+static void end_handle(struct comm *c, enum nccl_task_kind how) {
+    if (c->k != NULL) c->ops = nccl_caller_calls(c->k);
+    if (c->k != NULL && !nccl_caller_free(c->k, how, END_MS)) {
+        c->stream = NULL; /* still in use */
+        c->before = c->marks[0] = c->marks[1] = NULL;
+    }
+    c->k = NULL;
     c->dead = true;
+}
+
+static void kill_handle(struct comm *c) { end_handle(c, NCCL_TASK_ABORT); }
+
+static int already_dead(struct gp_error *err) {
+    return gp_fail(err, GP_ELOST, "NCCL's communicator has already ended");
 }
 
 /* --- the outcome on each rank --- */
@@ -149,7 +154,9 @@ struct fate {
 
 /* All ranks exchange their outcome and reach the same conclusion. */
 static int agree(struct comm *c, struct gp_error *own, const char *what, struct gp_error *err) {
-    struct fate mine = {.code = (int32_t)own->code, .culprit = comm_culprit(own), .ops = c->ops};
+    struct fate mine = {.code = (int32_t)own->code,
+                        .culprit = comm_culprit(own),
+                        .ops = c->k != NULL ? nccl_caller_calls(c->k) : c->ops};
     struct fate *all = xcalloc((size_t)c->size, sizeof *all);
     str_put(mine.text, sizeof mine.text, own->msg);
     int rc = own->code == GP_ELOST /* tcp is gone too */
@@ -211,7 +218,7 @@ static struct nccl_config config_of(const struct comm *c) {
     return (struct nccl_config){.size = sizeof(struct nccl_config),
                                 .magic = 0xcafebeef,
                                 .version = (unsigned)GP_MIN(c->version, NCCL_VERSION_OLDEST),
-                                .blocking = 0,
+                                .blocking = 1,
                                 .cga_cluster_size = NCCL_UNDEFINED,
                                 .min_ctas = NCCL_UNDEFINED,
                                 .max_ctas = NCCL_UNDEFINED,
@@ -237,14 +244,21 @@ static void close_stream(struct comm *c) {
     if (c->stream != NULL && c->cu->stream_query(c->stream) == 0) c->cu->stream_free(c->stream);
 }
 
+/* After open_stream. */
+static void open_caller(struct comm *c) {
+    struct nccl_config config = config_of(c);
+    c->k = nccl_caller_new(c->api, c->cu, cuda_context(c->dev), c->stream, &config);
+    c->k->size = c->size;
+}
+
 /* Meets the ranks with the same id. */
 static int meet_by_id(struct comm *c, const struct nccl_id *id, struct gp_error *err) {
-    struct nccl_config config = config_of(c);
+    struct nccl_task t = {.kind = NCCL_TASK_INIT, .what = "start NCCL", .size = c->size, .rank = c->rank, .id = *id};
     int64_t most_ms = c->world != NULL ? 2 * c->stall_ms : GP_MIN(START_MS, 6 * c->stall_ms);
     int64_t deadline = GP_MIN(c->deadline_ms, clock_deadline(most_ms));
-    nccl_result r = c->api->init(&c->h, c->size, *id, c->rank, &config);
-    if (r != NCCL_OK && r != NCCL_IN_PROGRESS) return nccl_fail(c, r, "start NCCL", err);
-    return wait_taken(c, c->h, deadline, "NCCL's start", err);
+    open_caller(c);
+    int rc = nccl_caller_put(c->k, &t, err);
+    return rc == 0 ? wait_called(c, deadline, "NCCL's start", err) : rc;
 }
 
 /* NCCL reports its choices only in its log. A file in memory leaves nothing behind on the node. */
@@ -298,17 +312,7 @@ static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_er
 static void nccl_abort(struct comm *c, const char *reason, int culprit) {
     (void)culprit; /* the owner of the communicator informs peers over tcp */
     if (c == NULL) return;
-    if (reason == NULL && !c->dead && c->h != NULL) {
-        struct gp_error ignored = {0};
-        nccl_result r = c->api->finalize(c->h);
-        bool ended = r == NCCL_OK ||
-                     (r == NCCL_IN_PROGRESS && wait_taken(c, c->h, clock_deadline(1000), "its end", &ignored) == 0);
-        if (ended) c->api->destroy(c->h);
-        else c->api->abort(c->h);
-        c->h = NULL;
-        c->dead = true;
-    }
-    kill_handle(c);
+    end_handle(c, reason == NULL ? NCCL_TASK_END : NCCL_TASK_ABORT);
     close_stream(c);
     if (c->world == NULL && c->log > 0) close(c->log);
     free(c);
@@ -316,43 +320,15 @@ static void nccl_abort(struct comm *c, const char *reason, int culprit) {
 
 /* --- queueing --- */
 
-static void *at(dev_addr p) { return (void *)(uintptr_t)p; }
-
-static nccl_result all_to_all(struct comm *c, const struct nccl_call *a) {
-    size_t bytes = a->count * comm_type_bytes(a->type);
-    nccl_result r = c->api->group_start();
-    for (int i = 0; i < c->size && r == NCCL_OK; i++) {
-        r = c->api->send(at(a->send + (size_t)i * bytes), a->count, type_of(a->type), i, c->h, c->stream);
-        if (r == NCCL_OK || r == NCCL_IN_PROGRESS)
-            r = c->api->recv(at(a->recv + (size_t)i * bytes), a->count, type_of(a->type), i, c->h, c->stream);
-        if (r == NCCL_IN_PROGRESS) r = NCCL_OK;
-    }
-    nccl_result end = c->api->group_end();
-    return r != NCCL_OK ? r : end;
+static int queue_typed(struct comm *c, const struct nccl_call *a, int type, struct gp_error *err) {
+    struct nccl_task t = {.kind = NCCL_TASK_CALL, .what = nccl_op_name(a->op), .call = *a, .type = type};
+    if (c->dead) return already_dead(err);
+    if (!c->began && c->cu->event_record(c->before, c->stream) == 0) c->began = true;
+    return nccl_caller_put(c->k, &t, err);
 }
 
 static int queue_one(struct comm *c, const struct nccl_call *a, struct gp_error *err) {
-    nccl_result r = NCCL_OK;
-    int type = type_of(a->type);
-    if (c->dead) return gp_fail(err, GP_ELOST, "NCCL's communicator has already ended");
-    if (!c->began && c->cu->event_record(c->before, c->stream) == 0) c->began = true;
-    switch (a->op) {
-    case NCCL_ALL_REDUCE:
-        r = c->api->all_reduce(at(a->send), at(a->recv), a->count, type, NCCL_SUM, c->h, c->stream);
-        break;
-    case NCCL_ALL_GATHER: r = c->api->all_gather(at(a->send), at(a->recv), a->count, type, c->h, c->stream); break;
-    case NCCL_REDUCE_SCATTER:
-        r = c->api->reduce_scatter(at(a->send), at(a->recv), a->count, type, NCCL_SUM, c->h, c->stream);
-        break;
-    case NCCL_BROADCAST:
-        r = c->api->broadcast(at(a->send), at(a->recv), a->count, type, a->root, c->h, c->stream);
-        break;
-    case NCCL_ALL_TO_ALL: r = all_to_all(c, a); break;
-    case NCCL_OPS: return gp_fail(err, GP_EINTERNAL, "unknown collective");
-    }
-    c->ops++;
-    if (r == NCCL_IN_PROGRESS) return wait_taken(c, c->h, op_deadline(c, 0), nccl_op_name(a->op), err);
-    return r == NCCL_OK ? 0 : nccl_fail(c, r, nccl_op_name(a->op), err);
+    return queue_typed(c, a, type_of(a->type), err);
 }
 
 void nccl_queue(struct comm *c, const struct nccl_call *a) {
@@ -373,7 +349,7 @@ static int settle(struct comm *c, int64_t deadline_ms, const char *what, struct 
         rc = -(int)c->kept.code;
         c->kept = (struct gp_error){0};
     }
-    if (rc == 0 && c->dead) rc = gp_fail(err, GP_ELOST, "NCCL's communicator has already ended");
+    if (rc == 0 && c->dead) rc = already_dead(err);
     if (rc == 0) rc = wait_stream(c, deadline_ms, what, err);
     c->began = false;
     if (rc != 0) kill_handle(c);
@@ -389,6 +365,8 @@ int nccl_wait(struct comm *c, int64_t expected_ms, struct gp_error *err) {
 }
 
 int nccl_follow_device(struct comm *c, struct gp_error *err) {
+    int rc = c->dead ? already_dead(err) : wait_called(c, op_deadline(c, 0), "the collective before", err);
+    if (rc != 0) return rc;
     cu_result r = c->cu->context_use(cuda_context(c->dev));
     if (r == 0) r = c->cu->event_record(c->before, cuda_stream(c->dev));
     if (r == 0) r = c->cu->stream_wait(c->stream, c->before, 0);
@@ -396,9 +374,13 @@ int nccl_follow_device(struct comm *c, struct gp_error *err) {
     return r == 0 ? 0 : cuda_fail(err, r, "order NCCL after the device");
 }
 
-int nccl_mark(struct comm *c, int which, struct gp_error *err) {
-    cu_result r = c->cu->event_record(c->marks[which], c->stream);
-    return r == 0 ? 0 : cuda_fail(err, r, "record an event");
+void nccl_mark(struct comm *c, int which) {
+    struct nccl_task t = {.kind = NCCL_TASK_MARK, .what = "record an event", .event = c->marks[which], .which = which};
+    if (c->kept.code == GP_OK && !c->dead) nccl_caller_put(c->k, &t, &c->kept);
+}
+
+double nccl_host_us(const struct comm *c, int calls) {
+    return c->k == NULL ? 0 : (double)(c->k->marked_ns[1] - c->k->marked_ns[0]) / 1000 / calls;
 }
 
 int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err) {
@@ -424,32 +406,22 @@ static int nccl_flush(struct comm *c, int64_t deadline_ms, struct gp_error *err)
     return settle(c, GP_MIN(deadline_ms, c->deadline_ms), "the all-reduce", err);
 }
 
-static int nccl_bytes(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
-    int rc = 0;
-    c->ops++;
-    if (r == NCCL_IN_PROGRESS) rc = wait_taken(c, c->h, op_deadline(c, 0), what, err);
-    else if (r != NCCL_OK) rc = nccl_fail(c, r, what, err);
+static int nccl_bytes(struct comm *c, const struct nccl_call *call, const char *what, struct gp_error *err) {
+    int rc = nccl_follow_device(c, err);
+    if (rc == 0) rc = queue_typed(c, call, NCCL_INT8, err);
     if (rc == 0) return settle(c, op_deadline(c, 0), what, err);
     kill_handle(c);
     return rc;
 }
 
-static int ready(struct comm *c, struct gp_error *err) {
-    return c->dead ? gp_fail(err, GP_ELOST, "NCCL's communicator has already ended") : nccl_follow_device(c, err);
-}
-
 static int nccl_broadcast(struct comm *c, dev_addr buf, size_t bytes, int root, struct gp_error *err) {
-    int rc = ready(c, err);
-    if (rc != 0) return rc;
-    return nccl_bytes(c, c->api->broadcast(at(buf), at(buf), bytes, NCCL_INT8, root, c->h, c->stream), "the broadcast",
-                      err);
+    struct nccl_call call = {.op = NCCL_BROADCAST, .count = bytes, .send = buf, .recv = buf, .root = root};
+    return nccl_bytes(c, &call, "the broadcast", err);
 }
 
 static int nccl_all_gather(struct comm *c, dev_addr send, dev_addr recv, size_t bytes, struct gp_error *err) {
-    int rc = ready(c, err);
-    if (rc != 0) return rc;
-    return nccl_bytes(c, c->api->all_gather(at(send), at(recv), bytes, NCCL_INT8, c->h, c->stream), "the all-gather",
-                      err);
+    struct nccl_call call = {.op = NCCL_ALL_GATHER, .count = bytes, .send = send, .recv = recv};
+    return nccl_bytes(c, &call, "the all-gather", err);
 }
 
 /* Waits for this GPU's earlier work, then for all hosts. */
@@ -470,8 +442,7 @@ const struct comm_ops comm_nccl = {.name = "nccl",
 /* --- groups --- */
 
 struct group_card {
-    int32_t color;
-    struct nccl_id id; /* of a group's first rank, if the group is not split off */
+    int32_t color, dead; /* dead: this rank's communicator of all ranks */
 };
 
 static struct comm *group_new(struct comm *world, const struct group_card *all, int color, int64_t stall_ms) {
@@ -495,30 +466,51 @@ static struct comm *group_new(struct comm *world, const struct group_card *all, 
 }
 
 static int group_split(struct comm *world, int color, struct comm *c, struct gp_error *err) {
-    enum { NO_COLOR = -1 };
-    struct nccl_config config = config_of(world);
-    nccl_handle h = NULL;
-    nccl_result r = world->api->split(world->h, color < 0 ? NO_COLOR : color, world->rank, &h, &config);
-    if (r != NCCL_OK && r != NCCL_IN_PROGRESS) return nccl_fail(world, r, "split NCCL's communicator", err);
-    int64_t deadline = op_deadline(world, 0);
-    int rc = wait_taken(world, world->h, deadline, "the split", err);
-    if (c == NULL) return rc;
-    c->h = h;
-    return rc == 0 ? wait_taken(world, h, deadline, "the split", err) : rc;
+    struct nccl_task t = {.kind = NCCL_TASK_SPLIT, .what = "split NCCL's communicator", .color = color};
+    t.rank = world->rank;
+    if (c != NULL) {
+        open_caller(c);
+        t.child = c->k;
+    }
+    int rc = nccl_caller_put(world->k, &t, err);
+    if (rc == 0) rc = wait_called(world, op_deadline(world, 0), "the split", err);
+    if (rc == 0 && c != NULL) c->k->awaited = false;
+    if (rc != 0) kill_handle(world); /* the next groups meet by an id */
+    return rc;
+}
+
+/* The ranks of a group meet by the unique id of its first one. */
+static int group_meet(struct comm *world, const struct group_card *all, struct comm *c, struct gp_error *err) {
+    struct nccl_id id = {{0}}, *ids = xcalloc((size_t)world->size, sizeof *ids);
+    struct gp_error own = {0};
+    int first = 0, color = all[world->rank].color;
+    while (all[first].color != color) first++;
+    if (c != NULL && first == world->rank && world->api->unique_id(&id) != NCCL_OK)
+        gp_fail(&own, GP_EIO, "cannot create NCCL's unique id");
+    int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&id, (dev_addr)(uintptr_t)ids, sizeof id, err);
+    if (rc == 0 && own.code != GP_OK) {
+        if (err != NULL) *err = own;
+        rc = -(int)own.code;
+    }
+    if (rc == 0 && c != NULL) rc = meet_by_id(c, &ids[first], err);
+    free(ids);
+    return rc;
 }
 
 int nccl_group(struct comm *world, int color, int64_t stall_ms, struct comm **ret, struct gp_error *err) {
-    struct group_card mine = {.color = color}, *all = xcalloc((size_t)world->size, sizeof *all);
+    struct group_card mine = {.color = color, .dead = world->dead}, *all = xcalloc((size_t)world->size, sizeof *all);
     struct gp_error own = {0};
-    if (world->dead && color >= 0 && world->api->unique_id(&mine.id) != NCCL_OK)
-        gp_fail(&own, GP_EIO, "cannot create NCCL's unique id");
     int rc = comm_tcp.all_gather(world->meet, (dev_addr)(uintptr_t)&mine, (dev_addr)(uintptr_t)all, sizeof mine, err);
     struct comm *c = rc == 0 && color >= 0 ? group_new(world, all, color, stall_ms) : NULL;
-    int first = 0;
-    while (rc == 0 && first < world->size && all[first].color != color) first++;
+    bool dead = false;
+    for (int i = 0; i < world->size; i++) dead = dead || all[i].dead;
     if (rc == 0 && c != NULL) open_stream(c, &own);
-    if (rc == 0 && !world->dead) group_split(world, color, c, &own);
-    else if (rc == 0 && c != NULL && own.code == GP_OK) meet_by_id(c, &all[first].id, &own);
+    if (rc == 0 && dead) {
+        kill_handle(world);
+        rc = group_meet(world, all, own.code == GP_OK ? c : NULL, err);
+    } else if (rc == 0) {
+        rc = group_split(world, color, c, err);
+    }
     free(all);
     if (rc == 0 && own.code != GP_OK) {
         if (err != NULL) *err = own;

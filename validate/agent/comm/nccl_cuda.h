@@ -88,8 +88,10 @@ void nccl_keep(struct comm *c, const struct gp_error *err);
 /* Waits until the queued work is done; expected_ms beyond the stall time. Answers peers meanwhile. On failure the
  * communicator is dead, err names the culprit if it is known, and all ranks return the same. */
 int nccl_wait(struct comm *c, int64_t expected_ms, struct gp_error *err);
-/* Events in its stream, as cuda_mark; nccl_elapsed after nccl_wait. */
-int nccl_mark(struct comm *c, int which, struct gp_error *err); /* 0 or 1 */
+/* Events in its stream, as cuda_mark, 0 or 1; a failure is kept for nccl_wait. After nccl_wait: the GPU's time
+ * between them, and the host's for each call. */
+void nccl_mark(struct comm *c, int which);
+double nccl_host_us(const struct comm *c, int calls);
 int nccl_elapsed(struct comm *c, double *ret_s, struct gp_error *err);
 /* Orders its stream after the device's work so far. */
 int nccl_follow_device(struct comm *c, struct gp_error *err);

@@ -15,7 +15,7 @@ enum { PART_OF_FREE = 3, PART_OF_SMALL = 12, CURVE_MAX = 64 };
 struct point {
     int op;
     size_t bytes;
-    double time_us, algbw, busbw;
+    double time_us, host_us, algbw, busbw; /* host_us: of this rank, for each call */
 };
 struct bandwidth {
     struct check_ctx *c;
@@ -25,6 +25,7 @@ struct bandwidth {
     struct point points[CURVE_MAX];
     size_t n;
     double last_gb_s; /* of the last size, to predict the time of the next one */
+    double host_us;
 };
 
 static int calls_of(const struct bandwidth *w, size_t bytes) {
@@ -44,12 +45,13 @@ static int measure(struct bandwidth *w, struct comm *comm, enum nccl_op op, size
     int rc = nccl_follow_device(comm, &own);
     if (rc != 0) nccl_keep(comm, &own);
     for (int i = 0; i < warm; i++) nccl_queue_plain(&w->b, comm, op, COMM_F32, count, 0);
-    nccl_mark(comm, 0, NULL);
+    nccl_mark(comm, 0);
     for (int i = 0; i < calls; i++) nccl_queue_plain(&w->b, comm, op, COMM_F32, count, 0);
-    nccl_mark(comm, 1, NULL);
+    nccl_mark(comm, 1);
     rc = nccl_wait(comm, expected, err);
     if (rc == 0) rc = nccl_elapsed(comm, &spent, err);
     *ret_us = rc == 0 ? spent / calls * 1e6 : 0;
+    w->host_us = nccl_host_us(comm, calls);
     return rc;
 }
 
@@ -65,7 +67,7 @@ static bool point_of(struct bandwidth *w, enum nccl_op op, size_t bytes) {
     free(all);
     if (!ok) return false;
     nccl_elements(op, COMM_F32, bytes, c->size, &real);
-    struct point p = {.op = (int)op, .bytes = real, .time_us = us};
+    struct point p = {.op = (int)op, .bytes = real, .time_us = us, .host_us = w->host_us};
     p.algbw = us > 0 ? (double)real / us / 1e3 : 0;
     p.busbw = p.algbw * nccl_bus_factor(op, c->size);
     w->last_gb_s = p.algbw;
@@ -120,6 +122,8 @@ static void add_points(struct bandwidth *w) {
         str_addf(s, "%s{\"op\":\"%s\",\"type\":\"float\",\"bytes\":%zu,\"time_us\":", i ? "," : "",
                  nccl_op_name((enum nccl_op)p->op), p->bytes);
         agent_json_num(s, p->time_us);
+        str_add(s, ",\"host_us\":");
+        agent_json_num(s, p->host_us);
         str_add(s, ",\"algbw\":");
         agent_json_num(s, p->algbw);
         str_add(s, ",\"busbw\":");

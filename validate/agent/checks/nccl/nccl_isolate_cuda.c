@@ -52,9 +52,9 @@ static void try_group(struct search *s, struct comm *g, int rank, struct nccl_tr
         size_t count = nccl_elements(NCCL_ALL_REDUCE, COMM_F32, s->bytes, size, NULL);
         double spent = 0;
         nccl_queue_plain(s->b, g, NCCL_ALL_REDUCE, COMM_F32, count, 0);
-        nccl_mark(g, 0, NULL);
+        nccl_mark(g, 0);
         for (int i = 0; i < TIMED; i++) nccl_queue_plain(s->b, g, NCCL_ALL_REDUCE, COMM_F32, count, 0);
-        nccl_mark(g, 1, NULL);
+        nccl_mark(g, 1);
         ret->failed = nccl_wait(g, 5000, &err) != 0 || nccl_elapsed(g, &spent, &err) != 0;
         if (!ret->failed && spent > 0)
             ret->gb_s = (double)s->bytes * TIMED * nccl_bus_factor(NCCL_ALL_REDUCE, size) / spent / 1e9;
