@@ -8,6 +8,7 @@
 #include "validate/agent/device/device.h"
 
 struct gang_who;
+struct str;
 struct comm; /* each implementation's own; used by one thread */
 
 #define COMM_TOKEN_MAX 64
@@ -20,7 +21,7 @@ struct comm_setup {
     size_t token_len;
     int64_t deadline_ms;              /* monotonic: nothing here waits beyond it */
     int64_t meet_ms;                  /* how long to wait for peers to connect */
-    int64_t stall_ms;                 /* a peer that is silent for so long while awaited is probed, then named */
+    int64_t stall_ms;                 /* least limit of a peer's silence; the second time it is blamed */
     const struct device_ops *dev_ops; /* device of the buffers */
     struct device *dev;
     void (*on_listen)(void *ctx, const char *addr); /* rank 0 only, once it can be reached */
@@ -42,8 +43,9 @@ struct all_reduce_args {
     void *ctx;
 };
 
-/* Failure: -GP_ELOST (a peer is gone, hangs, or ended it), -GP_ETIMEOUT, -GP_EPROTO, -GP_EAUTH;
- * comm_culprit(err) names the rank to blame. After a failure only abort may be called. */
+/* Failure: -GP_ELOST (a peer is gone, hangs, or ended it), -GP_ETIMEOUT (the deadline; no proof against a rank),
+ * -GP_EPROTO, -GP_EAUTH; comm_culprit(err) names the rank to blame, or with -GP_ETIMEOUT the one that was awaited.
+ * After a failure only abort may be called. */
 struct comm_ops {
     const char *name; /* "tcp", "nccl" */
     /* Meets all peers. Blocks until the deadline at most. On failure *ret may be set: a dead communicator, valid
@@ -70,6 +72,17 @@ int comm_blame(struct gp_error *err, int rank); /* sets it; returns -err->code *
 /* For a rank that is busy elsewhere: answers and reads its peers. Never blocks. Fails like an operation if a peer is
  * gone or ended it. */
 int comm_tcp_serve(struct comm *c, struct gp_error *err);
+
+/* Of a tcp communicator. The most crowded machine of the gang: its limit of silence grows with ranks per core. */
+void comm_tcp_crowd(struct comm *c, int ranks, int cores);
+/* For the next patience_ms this rank may work without progress, because a driver starts. 0: no longer. */
+void comm_tcp_patience(struct comm *c, int64_t patience_ms);
+/* A peer that reached the limit of silence once and then continued, since the last call: its rank and how long it was
+ * silent; or -1. */
+int comm_tcp_stalled(struct comm *c, int64_t *ret_ms);
+/* Whether more ranks than cores share a machine, and late heartbeats show it. Adds a sentence about it to ret (may be
+ * NULL). */
+bool comm_tcp_busy(struct comm *c, struct str *ret);
 
 /* A tcp communicator of one rank: its collectives are copies. dev: where buffers live. */
 int comm_tcp_alone(const struct device_ops *dev_ops, struct device *dev, int64_t deadline_ms, struct comm **ret,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links of the tcp communicator: frames out and in, control frames between them, and the watch that distinguishes a
- * slow peer from a dead or hanging one. Every wait serves all links. One thread. */
+/* Links of the tcp communicator: frames out and in, control frames between them. Every wait serves all links;
+ * comm_pulse.c judges the awaited peers. The caller's thread and the heartbeat thread, apart by comm.lock. */
 #include "base/gp_base.h"
 
 #include "comm_tcp.h"
@@ -16,7 +16,6 @@
 #define FRAME_DATA_MAX ((size_t)256 << 10)
 #define FRAME_CONTROL_MAX 1024
 #define QUEUE_MAX ((size_t)64 << 20)
-#define PONG_MS 2000
 
 struct frame {
     uint32_t magic, kind;
@@ -36,7 +35,7 @@ int comm_culprit(const struct gp_error *err) {
     return str_to_i64(err->detail + 5, 0, 1 << 20, &rank) ? (int)rank : -1;
 }
 
-static int lost(struct comm *c, int rank, const char *what, struct gp_error *err) {
+int comm_lost(struct comm *c, int rank, const char *what, struct gp_error *err) {
     gp_fail(err, GP_ELOST, "rank %d (%s) %s", rank, c->links[rank].addr, what);
     comm_blame(err, rank);
     return -GP_ELOST;
@@ -93,7 +92,7 @@ static int link_send(struct comm *c, struct link *l) {
             l->out_left -= n;
             l->frame_left -= n;
             c->bytes_sent += n;
-            if (n > 0) c->moved_ms = clock_ms();
+            if (n > 0) l->quiet_ms = l->idle_ms = 0;
         }
         if (r <= 0) return r;
     }
@@ -122,23 +121,42 @@ static size_t queue_take(struct link_queue *q, void *p, size_t n) {
     return n;
 }
 
+/* One sentence, however many ranks passed it on. */
+static int ended_by(struct comm *c, int rank, struct gp_error *err) {
+    const struct link *l = &c->links[rank];
+    struct abort_words w;
+    memcpy(&w, l->control.s, sizeof w);
+    const char *text = l->control.s + sizeof w;
+    bool own = !w.relayed && (w.culprit < 0 || w.culprit == rank);
+    enum gp_code code = w.late ? GP_ETIMEOUT : GP_ELOST;
+    if (w.late || !own) gp_fail(err, code, "%s", text);
+    else gp_fail(err, code, "rank %d (%s) %s: %s", rank, l->addr, w.culprit == rank ? "failed" : "ended the gang", text);
+    c->relayed = true;
+    c->late = w.late;
+    if (w.culprit >= 0 && w.culprit < c->size) comm_blame(err, w.culprit);
+    return -(int)code;
+}
+
 static int control_frame(struct comm *c, int rank, struct gp_error *err) {
     struct link *l = &c->links[rank];
     switch ((enum frame_kind)l->kind) {
-    case FRAME_PING:
-        comm_control(c, rank, FRAME_PONG, "", 0);
+    case FRAME_PING: {
+        struct pulse own = comm_pulse_own(c);
+        comm_control(c, rank, FRAME_PONG, &own, sizeof own);
         link_send(c, l);
         return 0;
-    case FRAME_PONG: l->pong = true; return 0;
-    case FRAME_BYE: l->bye = true; return 0;
-    case FRAME_ABORT: {
-        int32_t culprit = -1;
-        if (l->control.len < sizeof culprit) break;
-        memcpy(&culprit, l->control.s, sizeof culprit);
-        gp_fail(err, GP_ELOST, "rank %d (%s) ended it: %s", rank, l->addr, l->control.s + sizeof culprit);
-        if (culprit >= 0 && culprit < c->size) comm_blame(err, culprit);
-        return -GP_ELOST;
     }
+    case FRAME_PONG: {
+        struct pulse p;
+        if (l->control.len != sizeof p) break;
+        memcpy(&p, l->control.s, sizeof p);
+        comm_pulse_heard(l, &p);
+        return 0;
+    }
+    case FRAME_BYE: l->bye = true; return 0;
+    case FRAME_ABORT:
+        if (l->control.len <= sizeof(struct abort_words)) break;
+        return ended_by(c, rank, err);
     case FRAME_DATA: break;
     }
     gp_fail(err, GP_EPROTO, "rank %d (%s) sent an invalid frame", rank, l->addr);
@@ -196,7 +214,7 @@ static int took_bytes(struct comm *c, int rank, const char *p, size_t n, struct 
     if (p == l->post) {
         l->post += n;
         l->post_left -= n;
-        c->moved_ms = clock_ms();
+        l->idle_ms = 0;
     } else {
         queue_add(&l->queue, p, n);
     }
@@ -204,17 +222,17 @@ static int took_bytes(struct comm *c, int rank, const char *p, size_t n, struct 
 }
 
 static int link_recv(struct comm *c, int rank, struct gp_error *err) {
-    static char scratch[65536]; /* one thread per process uses a communicator */
     struct link *l = &c->links[rank];
     for (int turns = 0; turns < 64; turns++) {
         char *dst = NULL;
-        size_t room = read_target(l, scratch, sizeof scratch, &dst);
+        size_t room = read_target(l, c->scratch, COMM_SCRATCH, &dst);
         ssize_t n = recv(l->fd, dst, room, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
         if (n <= 0) {
             l->gone = true;
-            return l->bye ? 0 : lost(c, rank, "is gone: its connection ended", err);
+            return l->bye ? 0 : comm_lost(c, rank, "is gone: its connection ended", err);
         }
+        l->quiet_ms = 0;
         int r = took_bytes(c, rank, dst, (size_t)n, err);
         if (r != 0) return r;
     }
@@ -229,39 +247,7 @@ static bool posted(const struct comm *c) {
     return false;
 }
 
-/* Nothing moved for long: pings the peers and names one that does not answer. */
-static int watch(struct comm *c, struct gp_error *err) {
-    int64_t now = clock_ms();
-    if (now >= c->deadline_ms) {
-        for (int i = 0; i < c->size; i++) {
-            if (c->links[i].post_left == 0) continue;
-            gp_fail(err, GP_ETIMEOUT, "the deadline passed while waiting for rank %d (%s)", i, c->links[i].addr);
-            return -GP_ETIMEOUT;
-        }
-        return gp_fail(err, GP_ETIMEOUT, "the deadline passed while sending to other ranks");
-    }
-    if (c->meeting || now - c->moved_ms < c->stall_ms) {
-        c->ping_ms = 0;
-        return 0;
-    }
-    if (c->ping_ms == 0) {
-        c->ping_ms = now + PONG_MS;
-        for (int i = 0; i < c->size; i++) {
-            c->links[i].pong = false;
-            comm_control(c, i, FRAME_PING, "", 0);
-        }
-        return 0;
-    }
-    if (now < c->ping_ms) return 0;
-    for (int i = 0; i < c->size; i++)
-        if (c->links[i].fd >= 0 && !c->links[i].gone && !c->links[i].pong)
-            return lost(c, i, "hangs: it is connected but no longer answers", err);
-    c->ping_ms = 0; /* all alive: a peer computes for long */
-    c->moved_ms = now;
-    return 0;
-}
-
-static int serve(struct comm *c, int timeout_ms, struct gp_error *err) {
+int comm_serve(struct comm *c, int timeout_ms, struct gp_error *err) {
     struct pollfd *p = xcalloc((size_t)c->size, sizeof *p);
     for (int i = 0; i < c->size; i++) {
         const struct link *l = &c->links[i];
@@ -275,7 +261,7 @@ static int serve(struct comm *c, int timeout_ms, struct gp_error *err) {
         if (r == 0 && !c->links[i].gone && (p[i].revents & POLLOUT) && link_send(c, &c->links[i]) < 0) {
             /* its last message is more useful than the broken pipe */
             r = link_recv(c, i, err);
-            if (r == 0) r = lost(c, i, "is gone: its connection broke", err);
+            if (r == 0) r = comm_lost(c, i, "is gone: its connection broke", err);
         }
     }
     free(p);
@@ -299,14 +285,20 @@ static void let_go(struct comm *c) {
     }
 }
 
-int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn,
-                  struct gp_error *err) {
-    int rc = 0;
+static void post(struct comm *c, int rank) {
+    struct link *l = &c->links[rank];
+    l->quiet_ms = l->idle_ms = 0;
+    l->ping_ms = 0;
+}
+
+static int begin(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn,
+                 struct gp_error *err) {
     if (to >= 0 && sn > 0) {
         struct link *l = &c->links[to];
-        if (l->gone || l->fd < 0) return lost(c, to, "is gone", err);
+        if (l->gone || l->fd < 0) return comm_lost(c, to, "is gone", err);
         l->out = s;
         l->out_left = sn;
+        post(c, to);
         link_send(c, l); /* a broken link is detected when it is served */
     }
     if (from >= 0 && rn > 0) {
@@ -314,25 +306,51 @@ int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, vo
         size_t had = queue_take(&l->queue, r, rn);
         l->post = (char *)r + had;
         l->post_left = rn - had;
-        if (l->post_left > 0 && (l->gone || l->fd < 0)) return lost(c, from, "is gone", err);
-        if (l->post_left > 0) rc = link_recv(c, from, err);
+        if (l->post_left > 0 && (l->gone || l->fd < 0)) return comm_lost(c, from, "is gone", err);
+        post(c, from);
+        if (l->post_left > 0) return link_recv(c, from, err);
     }
-    c->moved_ms = clock_ms();
-    c->ping_ms = 0;
+    return 0;
+}
+
+static int exchange(struct comm *c, struct gp_error *err) {
+    int rc = 0;
+    int64_t began = clock_ms(), seen = began;
     while (rc == 0 && posted(c)) {
         for (int i = 0; i < c->size && rc == 0; i++)
             if (c->links[i].gone && (c->links[i].post_left > 0 || c->links[i].out_left > 0))
-                rc = lost(c, i, "ended before the others", err);
-        if (rc == 0) rc = serve(c, (int)GP_MIN(100, GP_MAX(1, clock_left_ms(c->deadline_ms))), err);
-        if (rc == 0 && posted(c)) rc = watch(c, err);
+                rc = comm_lost(c, i, "ended before the others", err);
+        if (rc == 0) rc = comm_serve(c, (int)GP_MIN(comm_look_ms(c), GP_MAX(1, clock_left_ms(c->deadline_ms))), err);
+        int64_t now = clock_ms();
+        if (rc == 0 && posted(c)) rc = comm_judge(c, now - seen, err);
+        seen = now;
     }
+    c->slowest_ms = GP_MAX(c->slowest_ms, seen - began);
+    return rc;
+}
+
+int comm_exchange(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn,
+                  struct gp_error *err) {
+    pthread_mutex_lock(&c->lock);
+    comm_pulse_mark(c, true);
+    int rc = -(int)c->told.code;
+    if (rc != 0 && err != NULL) *err = c->told;
+    if (rc == 0) rc = begin(c, to, s, sn, from, r, rn, err);
+    if (rc == 0) rc = exchange(c, err);
     if (rc != 0) let_go(c);
+    comm_pulse_mark(c, false);
+    pthread_mutex_unlock(&c->lock);
     return rc;
 }
 
 int comm_tcp_serve(struct comm *c, struct gp_error *err) {
-    c->moved_ms = clock_ms(); /* this rank's own work is not a stall of the others */
-    return serve(c, 0, err);
+    pthread_mutex_lock(&c->lock);
+    int rc = -(int)c->told.code;
+    if (rc != 0 && err != NULL) *err = c->told;
+    if (rc == 0) rc = comm_serve(c, 0, err);
+    comm_pulse_mark(c, false);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
 }
 
 void comm_flush_and_close(struct comm *c, int64_t ms) {
@@ -354,7 +372,7 @@ void comm_flush_and_close(struct comm *c, int64_t ms) {
             shut = true; /* peers read all data and then the end; a reset would drop the data */
         }
         struct gp_error ignored = {0};
-        if (more) serve(c, 20, &ignored);
+        if (more) comm_serve(c, 20, &ignored);
     }
     for (int i = 0; i < c->size; i++) {
         struct link *l = &c->links[i];

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define PENDING_SPARE 32 /* for unknown connections, beside all ranks at once */
-#define HANDSHAKE_MS 5000
+#define HANDSHAKE_MS 20000 /* a busy machine runs 64 of them at once */
 #define RETRY_MS 50
 
 struct hello { /* connector to listener */
@@ -108,7 +108,7 @@ static int parse_place(const char *text, struct place *ret, struct gp_error *err
 }
 
 static void tune(int fd) {
-    int one = 1, timeout_ms = 30000;
+    int one = 1, timeout_ms = 60000;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
 }

@@ -20,6 +20,9 @@ static int tcp_init(const struct comm_setup *s, struct comm **ret, struct gp_err
     c->deadline_ms = s->deadline_ms;
     c->stall_ms = s->stall_ms;
     c->links = xcalloc((size_t)s->size, sizeof *c->links);
+    c->scratch = xmalloc(COMM_SCRATCH);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->state, NULL);
     for (int i = 0; i < s->size; i++) {
         c->links[i].fd = -1;
         str_init(&c->links[i].ctl, 1 << 20);
@@ -30,6 +33,7 @@ static int tcp_init(const struct comm_setup *s, struct comm **ret, struct gp_err
         comm_tcp.abort(c, err != NULL ? err->msg : "failed", err != NULL ? comm_culprit(err) : -1);
         return r;
     }
+    comm_pulse_start(c);
     *ret = c;
     return 0;
 }
@@ -52,19 +56,23 @@ int comm_tcp_alone(const struct device_ops *dev_ops, struct device *dev, int64_t
 
 static void tcp_abort(struct comm *c, const char *reason, int culprit) {
     if (c == NULL) return;
+    comm_pulse_stop(c);
     for (int i = 0; i < c->size; i++) {
         if (reason == NULL) {
             comm_control(c, i, FRAME_BYE, "", 0);
             continue;
         }
         struct {
-            int32_t culprit;
+            struct abort_words words;
             char text[500];
-        } m = {.culprit = culprit};
+        } m = {.words = {.culprit = culprit, .late = c->late, .relayed = c->relayed}};
         str_put(m.text, sizeof m.text, reason);
-        comm_control(c, i, FRAME_ABORT, &m, sizeof m.culprit + strlen(m.text) + 1);
+        comm_control(c, i, FRAME_ABORT, &m, sizeof m.words + strlen(m.text) + 1);
     }
     comm_flush_and_close(c, 1000);
+    pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->state);
+    free(c->scratch);
     free(c->links);
     free(c->host_a);
     free(c->host_b);

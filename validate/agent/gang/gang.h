@@ -10,8 +10,12 @@ void train_run(struct check_ctx *c, struct agent_result *r);
 void train_conclude(struct check_ctx *c, struct agent_result *r);
 
 /* The communicator (or this rank's device) failed: verdict fail, blaming whom err blames, or this rank
- * when `own`. The check must return; the rank aborts the communicator with this reason. */
+ * when `own`; at the deadline error. The check must return; the rank aborts the communicator with this reason. */
 void gang_broken(struct check_ctx *c, struct agent_result *r, const struct gp_error *err, bool own);
+/* Error: the deadline passed; done: how far the check came. */
+void gang_too_late(struct check_ctx *c, struct agent_result *r, const char *done);
+/* Error, if a peer was silent for once as long as would be a fault the second time. */
+void gang_stalled(struct check_ctx *c, struct agent_result *r);
 /* All ranks' records of n bytes, in rank order. False: gang_broken was called. */
 bool gang_gather(struct check_ctx *c, struct agent_result *r, const void *own, void *all, size_t n);
 bool gang_broadcast(struct check_ctx *c, struct agent_result *r, void *p, size_t n, int root);

@@ -11,8 +11,10 @@
 
 void gang_broken(struct check_ctx *c, struct agent_result *r, const struct gp_error *err, bool own) {
     int culprit = own ? c->rank : comm_culprit(err);
-    const char *code = err->code == GP_ELOST ? "rank_lost" : own ? "rank_failed" : "comm_failed";
-    agent_set(r, VERDICT_FAIL, code, "%s", err->msg);
+    bool late = !own && err->code == GP_ETIMEOUT; /* no proof against a rank: it is named, not failed */
+    const char *code = err->code == GP_ELOST ? "rank_lost" : own ? "rank_failed" : late ? "no_time" : "comm_failed";
+    agent_set(r, late ? VERDICT_ERROR : VERDICT_FAIL, code, "%s", err->msg);
+    if (late) agent_suggest(r, "give it more time (validate.time), or put fewer nodes on one machine");
     if (culprit >= 0) agent_culprit(r, culprit);
     if (c->comm_err.code != GP_OK) return;
     c->comm_err = *err;
@@ -40,6 +42,25 @@ bool gang_barrier(struct check_ctx *c, struct agent_result *r) {
     if (comm_tcp.barrier(c->comm, &err) == 0) return true;
     gang_broken(c, r, &err, false);
     return false;
+}
+
+void gang_too_late(struct check_ctx *c, struct agent_result *r, const char *done) {
+    GP_AUTO_STR struct str why = {.max = 300};
+    bool busy = c->comm != NULL && comm_tcp_busy(c->comm, &why);
+    agent_set(r, VERDICT_ERROR, "no_time", "%s%s%s", busy ? why.s : "", busy ? ": " : "", done);
+    agent_suggest(r, "give it more time (validate.time), or put fewer nodes on one machine");
+}
+
+void gang_stalled(struct check_ctx *c, struct agent_result *r) {
+    int64_t ms = 0;
+    int rank = c->comm != NULL && c->comm_err.code == GP_OK ? comm_tcp_stalled(c->comm, &ms) : -1;
+    char name[120];
+    if (rank < 0 || r->verdict == VERDICT_FAIL) return;
+    gang_name(c, rank, name, sizeof name);
+    agent_set(r, VERDICT_ERROR, "stalled", "%s did not answer for %lld s, and then continued", name,
+              (long long)(ms + 500) / 1000);
+    agent_suggest(r, "run validate again: a node that stalls a second time is at fault");
+    agent_culprit(r, rank);
 }
 
 double gang_now_s(void) {

@@ -9,6 +9,8 @@
 
 #include <sys/utsname.h>
 
+#define LOAD_MS 120000 /* a driver may take this long to open a GPU, without CPU time */
+
 static struct gang_who *who_of(struct check_ctx *c) {
     static struct gang_who *all; /* one gang per process; lives as long as it */
     if (all == NULL) all = xcalloc((size_t)c->size, sizeof *all);
@@ -30,11 +32,44 @@ static bool exchange_who(struct check_ctx *c, const struct gang_who *own) {
     return true;
 }
 
+/* A machine is known by its boot: nodes of the local provider and containers share one. */
+static uint64_t this_machine(void) {
+    char id[64] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t n = f != NULL ? fread(id, 1, sizeof id, f) : 0;
+    if (f != NULL) fclose(f);
+    return n > 0 ? gang_hash(id, n) : 0;
+}
+
+/* Finds the machine with the most ranks per core. Nodes of one machine may each have a part of its cores. */
+static void find_crowd(struct check_ctx *c) {
+    int most = 0, most_cores = 1;
+    for (int i = 0; i < c->size; i++) {
+        int ranks = 0;
+        int64_t own = 0;
+        for (int k = 0; k < c->size; k++) {
+            if (c->who[k].machine != c->who[i].machine) continue;
+            ranks++;
+            if (c->who[k].node == k) own += c->who[k].own;
+        }
+        int cores = (int)GP_MAX(1, GP_MIN(c->who[i].cores, (own + 50) / 100));
+        if (c->who[i].machine == 0 || (int64_t)ranks * most_cores <= (int64_t)most * cores) continue;
+        most = ranks;
+        most_cores = cores;
+    }
+    if (most > 0) comm_tcp_crowd(c->comm, most, most_cores);
+}
+
 bool gang_meet(struct check_ctx *c, int node) {
     struct utsname u;
-    struct gang_who own = {.gpu = c->gpu, .node = node, .alike = c->same_gpu};
+    struct gang_who own = {.gpu = c->gpu, .node = node, .alike = c->same_gpu, .machine = this_machine()};
+    int online = 0;
+    own.own = (int32_t)(agent_cores(&online) * 100);
+    own.cores = online;
     if (uname(&u) == 0) str_put(own.host, sizeof own.host, u.nodename);
-    return exchange_who(c, &own);
+    if (!exchange_who(c, &own)) return false;
+    find_crowd(c);
+    return true;
 }
 
 bool gang_has_gpus(const struct check_ctx *c) {
@@ -109,8 +144,11 @@ void gang_open_gpus(struct check_ctx *c) {
     tried = true;
     c->no_gpu_culprit = -1;
     struct gang_who own = c->who[c->rank];
+    comm_tcp_patience(c->comm, LOAD_MS);
     open_own(c, &own);
-    if (!exchange_who(c, &own)) return;
+    bool met = exchange_who(c, &own);
+    comm_tcp_patience(c->comm, 0);
+    if (!met) return;
     for (int i = 0; i < c->size && c->no_gpu[0] == '\0'; i++)
         if (c->who[i].open != 1) without(c, i, c->who[i].why);
     struct gp_error err = {0};

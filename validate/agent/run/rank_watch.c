@@ -9,13 +9,16 @@
 #include "base/fs.h"
 
 #include <poll.h>
+#include <stdio.h>
 
 #define LAST_WORDS_MS 5000 /* between the workers' own deadline and the watch's */
+#define IDLE_TICKS 5       /* of CPU time meanwhile, for heartbeats */
 
 struct watched {
     struct worker w;
     bool open, done;                                          /* open: more messages may come; done: its end was
                                                                * received */
+    int64_t cpu;                                              /* ticks at its deadline */
     bool said[GP_ARRAY_LEN(((struct check_list *)0)->items)]; /* per place in checks */
 };
 struct watch {
@@ -74,16 +77,39 @@ static bool hear(struct watch *k, int local) {
     return !r->done && rc == -GP_ETIMEOUT;
 }
 
+/* Ticks of CPU time that a process has used, children left out; *ret_running: it waits for a core or has one. */
+static int64_t cpu_ticks(pid_t pid, bool *ret_running) {
+    GP_AUTO_FREE char *path = xasprintf("/proc/%d/stat", (int)pid);
+    char text[512] = "", state = '?';
+    FILE *f = fopen(path, "re");
+    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL) fclose(f);
+    text[n] = '\0';
+    const char *after = strrchr(text, ')');
+    unsigned long long user = 0, sys = 0;
+    if (after == NULL || sscanf(after, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &sys) != 3)
+        return 0;
+    *ret_running = state == 'R';
+    return (int64_t)(user + sys);
+}
+
 static void close_rank(struct watch *k, int local, bool late) {
     struct watched *r = &k->ranks[local];
     int status = 0, rank = k->plan->first + local;
+    bool computes = false;
+    int64_t used = late ? cpu_ticks(r->w.pid, &computes) - r->cpu : 0;
+    computes = computes || used > IDLE_TICKS;
     char text[80], why[160] = "";
     bool reaped = worker_kill(&r->w, &status) && !agent_fault("unreaped", rank, 0);
     worker_status_text(text, sizeof text, status);
     if (!reaped) str_put(why, sizeof why, "driver hang: SIGKILL did not end the rank's worker");
-    else if (!r->done && late) str_put(why, sizeof why, "the rank did not end before its deadline and was killed");
+    else if (!r->done && late)
+        snprintf(why, sizeof why, "the rank %s, and was killed",
+                 computes ? "still computed at its deadline: the machine is too busy, or too slow for the time given"
+                          : "did not end before its deadline, and did nothing");
     else if (!r->done) snprintf(why, sizeof why, "the rank's worker %s", text);
-    unsaid(k, local, reaped && !late ? VERDICT_ERROR : VERDICT_FAIL, reaped ? "no_result" : "driver_hang", why);
+    bool proof = !reaped || (late && !computes);
+    unsaid(k, local, proof ? VERDICT_FAIL : VERDICT_ERROR, reaped ? "no_result" : "driver_hang", why);
     k->ears->end(k->ears->ctx, local, why, !reaped);
     r->open = false;
 }
@@ -112,9 +138,15 @@ void ranks_watch(struct rank_plan *plan, const struct rank_ears *ears) {
     for (int i = 0; i < n; i++) open += k.ranks[i].open;
     explicit_bzero(plan->token, sizeof plan->token);
     int64_t last = plan->deadline_ms + LAST_WORDS_MS;
+    bool sampled = false;
     while (open > 0 && clock_left_ms(last) > 0 && !broken(&k)) {
         for (int i = 0; i < n; i++)
             polled[i] = (struct pollfd){.fd = k.ranks[i].open ? k.ranks[i].w.from : -1, .events = POLLIN};
+        if (!sampled && clock_left_ms(plan->deadline_ms) == 0) {
+            bool ignored = false;
+            for (int i = 0; i < n; i++) k.ranks[i].cpu = k.ranks[i].open ? cpu_ticks(k.ranks[i].w.pid, &ignored) : 0;
+            sampled = true;
+        }
         if (poll(polled, (nfds_t)n, (int)GP_MIN(clock_left_ms(last), 1000)) <= 0) continue;
         for (int i = 0; i < n; i++) {
             if (!k.ranks[i].open || polled[i].revents == 0 || hear(&k, i)) continue;

@@ -60,6 +60,7 @@ static void one_check(struct check_ctx *c, int index, bool record, int out) {
         ops->run(c, &r);
         if (ops->conclude != NULL && r.verdict != VERDICT_SKIPPED && r.verdict != VERDICT_ERROR) ops->conclude(c, &r);
         if (counted) agent_kind.after(c, &r);
+        gang_stalled(c, &r);
         agent_judge(&r, 1, record);
     }
     if (info->proves_gpus && c->no_gpu[0] != '\0')

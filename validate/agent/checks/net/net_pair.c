@@ -14,7 +14,9 @@
 #define WARM_TRIPS 10
 #define BLOCK ((size_t)1 << 20)
 #define PROBE_BLOCKS 4
+#define MIN_BLOCKS 4
 #define MAX_BLOCKS 60
+#define PAUSE_S 0.5
 #define TARGET_S 0.15 /* for the blocks after the probe, each way */
 #define ALL_PAIRS_MAX 4
 
@@ -57,19 +59,22 @@ static int send_blocks(struct pair_state *s, int peer, int n, struct gp_error *e
 
 static int recv_blocks(struct pair_state *s, int peer, int n, double *ret_gb_s, uint64_t *ret_wrong,
                        struct gp_error *err) {
-    double first = 0, last = 0;
+    double first = 0, last = 0, before = 0, longest = 0;
     int r = 0;
     for (int i = 0; i < n && r == 0; i++) {
         r = comm_exchange(s->c->comm, -1, NULL, 0, peer, s->in, BLOCK, err);
         last = gang_now_s();
-        if (i == 0) first = last; /* the first block includes the peer's delay */
+        if (i == 0) first = before = last; /* the first block includes the peer's delay */
+        longest = GP_MAX(longest, last - before);
+        before = last;
         if (agent_fault("wire", peer, 0)) s->in[77] ^= 4;
         if (r == 0 && memcmp(s->in, s->want, BLOCK) != 0)
             for (size_t k = 0; k < BLOCK; k++) *ret_wrong += s->in[k] != s->want[k];
     }
     /* includes the comparison: blocks that arrive meanwhile wait in buffers and would look too fast */
-    double spent = last - first;
-    *ret_gb_s = spent > 0 ? (double)(n - 1) * (double)BLOCK / spent / 1e9 : 0;
+    bool paused = n > 2 && longest > PAUSE_S; /* one pause says nothing about the network */
+    double spent = last - first - (paused ? longest : 0);
+    *ret_gb_s = spent > 0 ? (double)(n - 1 - paused) * (double)BLOCK / spent / 1e9 : 0;
     return r;
 }
 
@@ -80,13 +85,13 @@ static int one_way(struct pair_state *s, int peer, bool sending, struct pair_rec
     if (sending) {
         int r = send_blocks(s, peer, PROBE_BLOCKS, err);
         if (r == 0) r = comm_exchange(s->c->comm, -1, NULL, 0, peer, &blocks, sizeof blocks, err);
-        if (r == 0 && (blocks < 2 || blocks > MAX_BLOCKS))
+        if (r == 0 && (blocks < MIN_BLOCKS || blocks > MAX_BLOCKS))
             return gp_fail(err, GP_EPROTO, "rank %d requested %d blocks", peer, (int)blocks);
         return r == 0 ? send_blocks(s, peer, blocks, err) : r;
     }
     int r = recv_blocks(s, peer, PROBE_BLOCKS, &gb_s, &rec->wrong, err);
     double fit = gb_s * 1e9 * TARGET_S / (double)BLOCK;
-    blocks = (int32_t)GP_MAX(2.0, GP_MIN((double)MAX_BLOCKS, fit));
+    blocks = (int32_t)GP_MAX((double)MIN_BLOCKS, GP_MIN((double)MAX_BLOCKS, fit));
     if (r == 0) r = comm_exchange(s->c->comm, peer, &blocks, sizeof blocks, -1, NULL, 0, err);
     return r == 0 ? recv_blocks(s, peer, blocks, &rec->recv_gb_s, &rec->wrong, err) : r;
 }

@@ -301,7 +301,8 @@ static void say_speed(struct train *t) {
     double middle =
         stats_quantile(medians, (size_t)n, 0.5); /* of two ranks the faster one, so that the other can stand out */
     agent_metric(t->r, "tokens_per_s", rate);
-    if (t->one_rank_tokens_per_s > 0) agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
+    if (n > 1 && t->one_rank_tokens_per_s > 0)
+        agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
     agent_metric(t->r, "comm_share", t->train_s > 0 ? t->comm_s / t->train_s : 0);
     agent_metric(t->r, "straggler", middle > 0 ? medians[slowest] / middle : 1);
     agent_data_int(t->r, "slowest_rank", slowest);
@@ -344,8 +345,8 @@ static bool train_all(struct train *t) {
     if (!known_answer_run(c, t->r) || t->r->verdict != VERDICT_PASS) return false;
     for (int step = 0; step < t->steps; step++) {
         if (clock_left_ms(c->deadline_ms) == 0) {
-            agent_set(t->r, VERDICT_FAIL, "too_slow", "only %d of %d steps were done before the deadline", step,
-                      t->steps);
+            GP_AUTO_FREE char *done = xasprintf("only %d of %d steps were done in time", step, t->steps);
+            gang_too_late(c, t->r, done);
             return false;
         }
         if (!one_step(t, step)) return false;
