@@ -44,10 +44,17 @@ endif
 
 check-abi: $(B)/agent/gpuprov-agent-cuda
 	@sh validate/agent/checkabi.sh $(AGENT_GLIBC) $<
+# cuBLASLt's best rate, to compare with. Needs the toolkit's headers only; without them there is no comparison.
+$(B)/tests/gpu/cublaslt_best: tests/gpu/cublaslt_best.c $(wildcard validate/agent/cuda/kernels/k*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -O2 $(WARN) $(patsubst %/bin/nvcc,-isystem %/include,$(filter %/bin/nvcc,$(CUDA_TOOLKITS))) -o $@ $< -ldl || \
+	  echo "  no cublasLt.h: no comparison with every cuBLASLt algorithm" >&2
+.PHONY: gpu-programs
+gpu-programs: $(B)/agent/gpuprov-agent-cuda $(B)/tests/gpu/cublaslt_best
 # On a machine with GPUs: the whole suite, then beside it the other installed tools; writes docs/gpu-results.
-# Builds the CUDA agent only: gcc and nvcc are enough.
-gpu-check: $(B)/agent/gpuprov-agent-cuda
-	@sh tests/gpu/check.sh $< docs/gpu-results
+# Builds the CUDA agent only: gcc and nvcc are enough. LIMIT=600: stops after so many seconds; called again, it goes on.
+gpu-check: gpu-programs
+	@sh tests/gpu/check.sh $(if $(LIMIT),--limit $(LIMIT)) $(B)/agent/gpuprov-agent-cuda docs/gpu-results
 else
 gpu-check:
 	@echo "gpu-check: no CUDA toolkit, so there is no gpuprov-agent-cuda to run" >&2; exit 1

@@ -71,6 +71,20 @@ def test_a_ratio_below_its_goal_fails(tmp_path):
     assert "below its goal: gpu.bandwidth copy" in done.stderr
 
 
+def test_the_best_of_cublaslt_does_the_work_of_gpu_gemm():
+    """Its figures are of the same product: on the same stand-in, the same rates."""
+    best = agent_gpu.BUILD / "tests" / "gpu" / "cublaslt_best"
+    if not best.exists():
+        pytest.skip("not built: no cublasLt.h, or not asked for (make gpu-programs)")
+    ours = agent_gpu.metrics(agent_gpu.one("gpu.gemm", gpus=1)[0])
+    done = subprocess.run([str(best), "128"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(agent_gpu.STANDIN), "GPUPROV_STANDIN": "gpus=1"})
+    other = {line.split()[1]: float(line.split()[2]) for line in done.stdout.splitlines()}
+    assert {"fp32", "tf32", "bf16", "fp16"} <= set(other), done
+    for metric, rate in other.items():
+        assert rate == pytest.approx(ours[metric], rel=0.03), metric
+
+
 def test_without_other_tools_it_says_so(tmp_path):
     _, page = check(tmp_path, tools=False, gpus=1)
     assert page and "* PyTorch" in page.read_text()

@@ -26,8 +26,7 @@ enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_FAST_ACCUM = 25 };
 enum { LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_STRIDE = 6 };
 enum { REDUCE_COMPUTE_TYPE = 2 }; /* cublasLtReductionScheme_t, a mask */
 enum { PREF_WORKSPACE = 1, PREF_REDUCTION_MASK = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B, PREF_ALIGN_C, PREF_ALIGN_D };
-enum { CANDIDATES = 24, TIMED_RUNS = 2, AGAIN_RUNS = 10, TRY_LIMIT_MS = 5000 };
-#define SHORT_S 3e-4 /* candidates with shorter products and close times are timed again, longer */
+enum { CANDIDATES = 24, TIMED_RUNS = 2, AGAIN = 3, AGAIN_RUNS = 10, TRY_LIMIT_MS = 5000 };
 #define WORKSPACE_MAX ((size_t)64 << 20)
 #define TRY_BUDGET_S 0.4 /* of GPU time; the heuristic's order puts the likely ones first */
 
@@ -318,10 +317,19 @@ static int try_all(struct blas *b, struct plan *p, const struct gemm_args *g, de
         if (found[i].state == 0 && found[i].workspace <= b->workspace_bytes)
             rc = try_one(b, p, g, out, found, i, TIMED_RUNS, &t, err);
     if (rc == 0 && t.best <= 0) return blas_fail(b, g, t.last, "none of its algorithms runs", err);
-    double close = t.best < SHORT_S ? 1.1 * t.best : 0;
+    /* The first times are short and noisy: the best three are timed again, longer. */
+    double first[CANDIDATES];
+    memcpy(first, t.s, sizeof first);
+    int runs = GP_MAX(TIMED_RUNS, (int)GP_MIN((double)AGAIN_RUNS, TRY_BUDGET_S / AGAIN / t.best));
     t.best = 0;
-    for (int i = 0; rc == 0 && i < n; i++)
-        if (t.s[i] > 0 && t.s[i] < close) rc = try_one(b, p, g, out, found, i, AGAIN_RUNS, &t, err);
+    for (int turn = 0; rc == 0 && turn < AGAIN; turn++) {
+        int at = -1;
+        for (int i = 0; i < n; i++)
+            if (first[i] > 0 && (at < 0 || first[i] < first[at])) at = i;
+        if (at < 0) break;
+        first[at] = 0;
+        rc = try_one(b, p, g, out, found, at, runs, &t, err);
+    }
     return rc;
 }
 
