@@ -14,9 +14,15 @@ static const char intro[] =
     "from `validate/suite/gpu_models.tsv` (`gpuprov checks --models`): do not edit.\n\n"
     "A GPU is identified by its PCI id, never by its name. A rate under 80 % of the measured figure fails its check, "
     "under 90 % it is\n"
-    "degraded. If only a limit was published, a rate below it fails, and a rate within 5 % above it is degraded. A "
-    "figure that is not\n"
-    "listed is *unrated*: no source has published it.\n\n"
+    "degraded. If the figure is from a program that sound GPUs exceed, these limits are 90 % and 100 %. If only a limit "
+    "was published,\n"
+    "a rate below it fails, and a rate within 5 % above it is degraded. The best of many shapes rates nothing, because a "
+    "check measures\n"
+    "one fixed shape: such a figure is listed without limits. A figure that is not listed is *unrated*: no source has "
+    "published it.\n\n"
+    "The letter after each source tells how the figure was measured (see the end of the page). A test walks all rows: "
+    "each published\n"
+    "figure passes its own limit, and 60 % of it does not.\n\n"
     "A test compares every figure with the data sheet: at least half of it, at most all of it, with NVLS a quarter "
     "more, because\n"
     "bus bandwidth counts a ring's traffic. The test also finds the wrong entries of other tables when they are "
@@ -85,6 +91,14 @@ static void add_when(struct str *s, const struct gpu_row *r) {
     if (!*sep) str_add(s, "always");
 }
 
+/* The letter of a way to measure, in the list at the end; new ones are added. */
+static char how_letter(struct strv *hows, const char *text) {
+    for (size_t i = 0; i < hows->n; i++)
+        if (str_eq(hows->v[i], text)) return (char)('a' + i);
+    strv_add(hows, text);
+    return (char)('a' + hows->n - 1);
+}
+
 /* The number of a source in the list at the end; new ones are added. */
 static size_t source_number(struct strv *sources, const char *title) {
     for (size_t i = 0; i < sources->n; i++)
@@ -93,7 +107,7 @@ static size_t source_number(struct strv *sources, const char *title) {
     return sources->n;
 }
 
-static void add_figures(struct str *s, const struct gpu_model *m, struct strv *sources) {
+static void add_figures(struct str *s, const struct gpu_model *m, struct strv *sources, struct strv *hows) {
     struct gpu_row r;
     bool any = false;
     for (size_t i = 0; gpu_row_at(i, &r); i++) {
@@ -103,15 +117,15 @@ static void add_figures(struct str *s, const struct gpu_model *m, struct strv *s
                        "|---|---|---|---|---|---|---|\n");
         any = true;
         str_addf(s, "| %s.%s | %s | ", r.check, r.metric, r.unit);
-        if (r.is_floor) str_addf(s, "- | %.5g | %.5g | ", r.value, r.value * 1.05);
-        else str_addf(s, "%.5g | %.5g | %.5g | ", r.value, r.value * 0.8, r.value * 0.9);
+        str_addf(s, r.is_floor ? "- | " : "%.5g | ", r.value);
+        str_addf(s, r.fail < 0 ? "- | - | " : "%.5g | %.5g | ", r.fail, r.degraded);
         add_when(s, &r);
-        str_addf(s, " | [%zu] |\n", source_number(sources, r.source));
+        str_addf(s, " | [%zu] %c |\n", source_number(sources, r.source), how_letter(hows, r.how));
     }
     if (!any && !gpu_model_like(m)) str_add(s, "\nNo measured figures are known: all its rates are unrated.\n");
 }
 
-static void add_model(struct str *s, const struct gpu_model *m, struct strv *sources) {
+static void add_model(struct str *s, const struct gpu_model *m, struct strv *sources, struct strv *hows) {
     GP_AUTO_STRV struct strv said = {0};
     struct gpu_spec_row spec;
     const char *alias = NULL;
@@ -134,17 +148,20 @@ static void add_model(struct str *s, const struct gpu_model *m, struct strv *sou
                  "\nFigures not listed here are those of the "
                  "[%s](#%s).\n",
                  gpu_model_name(like), gpu_model_id(like));
-    add_figures(s, m, sources);
+    add_figures(s, m, sources, hows);
 }
 
 char *models_markdown(void) {
     GP_AUTO_STR struct str s = {0};
     GP_AUTO_STRV struct strv sources = {0};
+    GP_AUTO_STRV struct strv hows = {0};
     const struct gpu_model *m = NULL;
     str_add(&s, intro);
     add_glance(&s);
-    for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++) add_model(&s, m, &sources);
+    for (size_t i = 0; (m = gpu_model_at(i)) != NULL; i++) add_model(&s, m, &sources, &hows);
     str_add(&s, "\n## Sources\n\n");
     for (size_t i = 0; i < sources.n; i++) str_addf(&s, "%s[%zu] %s\n", i ? "\n" : "", i + 1, sources.v[i]);
+    str_add(&s, "\n## How the figures were measured\n\n");
+    for (size_t i = 0; i < hows.n; i++) str_addf(&s, "%s%c: %s\n", i ? "\n" : "", (char)('a' + i), hows.v[i]);
     return str_steal(&s);
 }

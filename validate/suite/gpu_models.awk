@@ -24,6 +24,10 @@ function source(key) {
     if (!(key in sources)) bad("no source '" key "' above this line")
     return sources[key]
 }
+function how(key) {
+    if (!(key in hows)) bad("no how '" key "' above this line")
+    return hows[key]
+}
 function hex(text) {
     if (text !~ /^[0-9a-f][0-9a-f][0-9a-f][0-9a-f]$/) bad("'" text "' is not a PCI id")
     return "0x" text
@@ -52,12 +56,19 @@ function when(text,   n, i, parts, pair, gpus, size, nvls, nvlink) {
     return ".gpus = " gpus ", .bytes = " size ", .nvls = " nvls ", .nvlink = " (nvlink ? "true" : "false")
 }
 
-BEGIN { FS = "\t"; n_models = n_sources = n_pci = n_names = n_specs = n_figures = 0 }
+BEGIN { FS = "\t"; n_models = n_sources = n_hows = n_pci = n_names = n_specs = n_figures = 0 }
 /^#/ || /^$/ { next }
 $1 == "source" {
     if (NF != 3 || $2 in sources) bad("a source needs a new key and a title")
     sources[$2] = n_sources
     source_rows[n_sources++] = "    {" quote($2) ", " quote($3) "},"
+    next
+}
+$1 == "how" {
+    if (NF != 4 || $2 in hows || $3 !~ /^(same|below|best)$/) bad("a how needs a new key, a kind and a text")
+    hows[$2] = n_hows
+    how_rows[n_hows++] = "    {" ($3 == "same" ? "GPU_HOW_SAME" : $3 == "below" ? "GPU_HOW_BELOW" : "GPU_HOW_BEST") ", " \
+        quote($4) "},"
     next
 }
 $1 == "model" {
@@ -90,10 +101,10 @@ $1 == "spec" {
     next
 }
 $1 == "measured" || $1 == "floor" {
-    if (NF != 8) bad($1 " needs a model, a source, check, figure, value, unit and when")
+    if (NF != 9) bad($1 " needs a model, a source, check, figure, value, unit, when and how")
     figure_rows[n_figures++] = "    {.model = " model($2) ", .source = " source($3) ", .is_floor = " \
         ($1 == "floor" ? "true" : "false") ", .check = " quote($4) ", .metric = " quote($5) \
-        ", .value = " number($6) ", .unit = " quote($7) ", " when($8) "},"
+        ", .value = " number($6) ", .unit = " quote($7) ", .how = " how($9) ", " when($8) "},"
     next
 }
 { bad("'" $1 "' is not a kind of line") }
@@ -107,6 +118,7 @@ END {
     if (failed) exit 1
     print "/* made from gpu_models.tsv by gpu_models.awk */"
     table("model_source sources", source_rows, n_sources)
+    table("model_how hows", how_rows, n_hows)
     table("gpu_model models", model_rows, n_models)
     table("model_pci pci_ids", pci_rows, n_pci)
     table("model_name names", name_rows, n_names)

@@ -13,8 +13,8 @@ struct limit limit_of(const struct check_info *check, const struct check_metric_
                       const struct limit_about *about, double own) {
     struct gpu_figure_key key = about->key;
     struct gpu_figure f;
-    key.check = check->id;
-    key.metric = m->name;
+    key.check = m->rated_as[0] != NULL ? m->rated_as[0] : check->id;
+    key.metric = m->rated_as[0] != NULL ? m->rated_as[1] : m->name;
     if (!isnan(own)) return (struct limit){.kind = LIMIT_SPEC, .fail = own, .degraded = -1, .source = "spec"};
     if (m->by_model && about->model != NULL && gpu_model_figure(about->model, &key, &f))
         return (struct limit){.kind = LIMIT_MODEL,
@@ -32,7 +32,7 @@ struct limit limit_of(const struct check_info *check, const struct check_metric_
 
 char *limit_source(const struct limit *l) {
     bool measured = l->kind == LIMIT_MODEL && l->measured > 0;
-    return measured ? xasprintf("measured elsewhere: %.6g; %s", l->measured, l->source) : xstrdup(l->source);
+    return measured ? xasprintf("measured elsewhere: %.6g (%s); %s", l->measured, l->how, l->source) : xstrdup(l->source);
 }
 
 static bool holds(double value, double limit, bool ceiling) { return ceiling ? value <= limit : value >= limit; }

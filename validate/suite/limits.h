@@ -29,12 +29,13 @@ struct limit {
     double fail, degraded; /* negative: none */
     double measured;       /* LIMIT_MODEL: measured on sound GPUs; not positive: only a published limit is known */
     const char *source;    /* static */
+    const char *how;       /* LIMIT_MODEL: how it was measured; static */
     const struct gpu_model *model; /* LIMIT_MODEL */
 };
 /* own: the spec's floor (or ceiling) of this figure; NAN: none. */
 struct limit limit_of(const struct check_info *check, const struct check_metric_info *m,
                       const struct limit_about *about, double own);
-/* "measured elsewhere: 2540; NVIDIA/DCGM...", as reports name a limit's source. Caller frees. */
+/* "measured elsewhere: 3180 (BabelStream dot...); Azure/...", as reports name a limit's source. Caller frees. */
 char *limit_source(const struct limit *l);
 
 /* The judgement of a figure or of a GPU. With VERDICT_PASS the other members are empty. */

@@ -13,6 +13,10 @@
 struct model_source {
     const char *key, *title;
 };
+struct model_how {
+    enum gpu_how kind;
+    const char *text;
+};
 struct gpu_model {
     const char *id, *name;
     int like; /* the model whose figures it uses when it has none; -1: none */
@@ -31,7 +35,7 @@ struct model_spec {
     double value;
 };
 struct model_figure {
-    int model, source;
+    int model, source, how;
     bool is_floor;
     const char *check, *metric, *unit;
     double value;
@@ -126,6 +130,8 @@ double gpu_model_spec(const struct gpu_model *m, const char *name) {
 
 /* Rate of a PCIe link in one direction after its line code: generation 3 has 8 GT/s with 128/130. */
 static double pcie_limit(const struct gpu_model *m) {
+    double c2c = gpu_model_spec(m, "c2c_gb_per_s"); /* in its place */
+    if (c2c > 0) return c2c;
     double gen = gpu_model_spec(m, "pcie_gen"), width = gpu_model_spec(m, "pcie_width");
     double lane = 8.0 / 8 * 128 / 130; /* GB/s; each generation doubles it */
     for (int g = 3; g < (int)gen; g++) lane *= 2;
@@ -169,17 +175,25 @@ static bool applies(const struct model_figure *f, const struct gpu_figure_key *k
            (!f->nvlink || key->nvlink);
 }
 
+/* Negative: it judges nothing. */
+static void limits_of_row(const struct model_figure *f, double *ret_fail, double *ret_degraded) {
+    static const double shares[][2] = {[GPU_HOW_SAME] = {0.8, 0.9}, [GPU_HOW_BELOW] = {0.9, 1}};
+    bool best = hows[f->how].kind == GPU_HOW_BEST;
+    *ret_fail = best ? -1 : f->value * (f->is_floor ? 1 : shares[hows[f->how].kind][0]);
+    *ret_degraded = best ? -1 : f->value * (f->is_floor ? 1.05 : shares[hows[f->how].kind][1]);
+}
+
 bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *key, struct gpu_figure *ret) {
     const struct model_figure *best = NULL;
     for (; m && !best; m = gpu_model_like(m))
         for (size_t i = 0; i < GP_ARRAY_LEN(figures); i++) {
             const struct model_figure *f = &figures[i];
-            if (f->model == index_of(m) && applies(f, key) && (!best || f->bytes > best->bytes)) best = f;
+            bool rates = hows[f->how].kind != GPU_HOW_BEST;
+            if (f->model == index_of(m) && rates && applies(f, key) && (!best || f->bytes > best->bytes)) best = f;
         }
     if (!best) return false;
-    double v = best->value;
-    *ret = best->is_floor ? (struct gpu_figure){.measured = -1, .fail = v, .degraded = v * 1.05}
-                          : (struct gpu_figure){.measured = v, .fail = v * 0.8, .degraded = v * 0.9};
+    *ret = (struct gpu_figure){.measured = best->is_floor ? -1 : best->value, .how = hows[best->how].text};
+    limits_of_row(best, &ret->fail, &ret->degraded);
     ret->source = sources[best->source].title;
     return true;
 }
@@ -192,12 +206,15 @@ bool gpu_row_at(size_t i, struct gpu_row *ret) {
                             .metric = f->metric,
                             .unit = f->unit,
                             .source = sources[f->source].title,
+                            .how = hows[f->how].text,
+                            .kind = hows[f->how].kind,
                             .value = f->value,
                             .is_floor = f->is_floor,
                             .gpus = f->gpus,
                             .nvls = f->nvls,
                             .bytes = f->bytes,
                             .nvlink = f->nvlink};
+    limits_of_row(f, &ret->fail, &ret->degraded);
     return true;
 }
 

@@ -23,11 +23,17 @@ const struct gpu_model *gpu_model_named(const char *text); /* NULL: no such mode
 bool gpu_model_is(const struct gpu_model *m, const char *text);
 const char *gpu_model_alias(const struct gpu_model *m, size_t i); /* NULL ends */
 
+/* How a figure was measured decides what it can judge. */
+enum gpu_how {
+    GPU_HOW_SAME,  /* as gpuprov measures (shape, data, direction): fails under 80 %, degraded under 90 % */
+    GPU_HOW_BELOW, /* by a program that sound GPUs exceed: fails under 90 %, degraded under it */
+    GPU_HOW_BEST   /* the best of many shapes: judges nothing, because a check has one shape */
+};
 /* A figure measured on sound GPUs of this model, or a published limit. */
 struct gpu_figure {
     double measured;       /* in the metric's unit; negative: only a limit was published */
-    double fail, degraded; /* 80 % and 90 % of it; of a published limit: itself and 5 % more */
-    const char *source;
+    double fail, degraded; /* by how it was measured; of a published limit: itself and 5 % more */
+    const char *source, *how; /* where it was published; how it was measured */
 };
 /* The figure of a check's metric ("gpu.bandwidth", "copy"). gpus, bytes, nvls and nvlink matter for
  * "nccl.*" and "gpu.p2p": the row for that many GPUs and the nearest size that is not above bytes; 0 and
@@ -43,9 +49,9 @@ bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *ke
 
 /* A value of the data sheet: "memory_gib" (as sold; drivers report up to 8 % less), "memory_gb_per_s",
  * "ecc" (1: on as delivered), "bf16_tflops" (dense; fp32, tf32, fp16, fp8 too), "nvlink_links",
- * "nvlink_gb_per_s" (all links, one direction), "nvlink_gpus", "nvlink_bridge" (1: links only with a bridge),
- * "pcie_gen", "pcie_width", "pcie_min_width" (fewer lanes that clouds wire), "tdp_w", "cc". Negative: not
- * known, or the GPU has no such thing. */
+ * "nvlink_gb_per_s" (all links, one direction), "nvlink_gpus", "nvlink_bridge" (links of one bridge; they work with bridges only),
+ * "pcie_gen", "pcie_width", "pcie_min_width" (fewer lanes that clouds wire), "c2c_gb_per_s" (in place of PCIe),
+ * "tdp_w", "cc". Negative: not known, or the GPU has no such thing. */
 double gpu_model_spec(const struct gpu_model *m, const char *name);
 /* The data sheet's upper bound of that figure; negative: it has none. */
 double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key);
@@ -62,8 +68,9 @@ const struct gpu_model *gpu_model_like(const struct gpu_model *m);
 const struct gpu_model *gpu_model_at(size_t i); /* NULL ends */
 struct gpu_row {
     const struct gpu_model *model; /* the owner of the row; other models may use it (gpu_model_like) */
-    const char *check, *metric, *unit, *source;
-    double value;
+    const char *check, *metric, *unit, *source, *how;
+    enum gpu_how kind;
+    double value, fail, degraded; /* its limits; negative: it judges nothing */
     bool is_floor;  /* a published limit, not a measurement */
     int gpus, nvls; /* 0: any; nvls -1: any */
     int64_t bytes;

@@ -5,9 +5,9 @@
 
 #include "base/str.h"
 #include "model/report.h"
-#include "validate/suite/checks.h"
-#include "validate/suite/models.h"
+#include "validate/suite/limits.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -32,13 +32,75 @@ static void every_figure_is_plausible(void **state) {
     assert_true(n > 100);
 }
 
+/* The verdict of a check's figure by the row's own model and conditions. */
+static enum verdict verdict_of(const struct gpu_row *r, double value, struct limit *ret) {
+    const struct check_info *c = check_find(r->check);
+    const struct check_metric_info *info = check_info_metric(c, r->metric);
+    struct limit_about about = {.model = r->model, .key = key_of(r)};
+    *ret = limit_of(c, info, &about, NAN);
+    return limit_judge(ret, info, value, NULL).verdict;
+}
+
+/* What a sound GPU was measured to reach passes, and 60 % of it never does. The best of many shapes judges nothing. */
+static void every_row_judges_as_it_was_measured(void **state) {
+    (void)state;
+    struct gpu_row r;
+    size_t best = 0, below = 0;
+    for (size_t i = 0; gpu_row_at(i, &r); i++) {
+        struct limit l;
+        enum verdict sound = verdict_of(&r, r.is_floor ? r.value * 1.05 : r.value, &l);
+        if (strlen(r.how) < 10) fail_msg("%s %s: not said how it was measured", gpu_model_id(r.model), r.metric);
+        best += r.kind == GPU_HOW_BEST;
+        below += r.kind == GPU_HOW_BELOW;
+        if (r.kind == GPU_HOW_BEST) {
+            if (l.kind == LIMIT_MODEL && str_eq(l.how, r.how))
+                fail_msg("%s %s: a best shape rates a fixed one", gpu_model_id(r.model), r.metric);
+            continue;
+        }
+        assert_string_equal(l.how, r.how);
+        if (sound != VERDICT_PASS) fail_msg("%s %s: a sound %g does not pass", gpu_model_id(r.model), r.metric, r.value);
+        if (verdict_of(&r, 0.6 * r.value, &l) == VERDICT_PASS)
+            fail_msg("%s %s: 60 %% of %g passes", gpu_model_id(r.model), r.metric, r.value);
+        if (str_eq(r.check, "gpu.gemm") && !r.is_floor && strstr(r.how, "8192") == NULL && strstr(r.how, "SGEMM") == NULL)
+            fail_msg("%s %s: measured with another shape", gpu_model_id(r.model), r.metric);
+    }
+    assert_true(best > 3 && below > 3);
+}
+
+/* Measured on sound and on sick machines, and judged wrong by earlier tables. */
+static void judged_wrong_before(void **state) {
+    (void)state;
+    static const struct {
+        unsigned device;
+        const char *check, *metric;
+        double value;
+        enum verdict want;
+    } cases[] = {{0x2335, "gpu.gemm", "fp8", 1300.6, VERDICT_PASS},          /* H200, 8192^3, random operands */
+                 {0x2330, "gpu.gemm", "fp8", 1290.1, VERDICT_PASS},          /* H100 */
+                 {0x2941, "gpu.gemm", "fp8", 2876.6, VERDICT_PASS},          /* GB200 */
+                 {0x2335, "gpu.bandwidth", "read", 4480, VERDICT_PASS},      /* H200, BabelStream dot */
+                 {0x2335, "gpu.bandwidth", "read", 4480 * 0.56, VERDICT_FAIL},
+                 {0x2330, "gpu.bandwidth", "read", 3180 * 0.65, VERDICT_FAIL}, /* H100 */
+                 {0x20b2, "gpu.bandwidth", "read", 1750 * 0.75, VERDICT_FAIL}, /* A100 80GB */
+                 {0x233b, "gpu.bandwidth", "read", 4800 * 0.56, VERDICT_DEGRADED}, /* H200 NVL */
+                 {0x2335, "gpu.gemm", "bf16", 650, VERDICT_PASS}};           /* known for its best shape only */
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct gpu_row r = {
+            .model = gpu_model_find(cases[i].device, 0), .check = cases[i].check, .metric = cases[i].metric};
+        struct limit l;
+        enum verdict v = verdict_of(&r, cases[i].value, &l);
+        if (v != cases[i].want)
+            fail_msg("%s %s %g: %s", gpu_model_id(r.model), r.metric, cases[i].value, verdict_name(v));
+    }
+}
+
 static void figures_are_unique(void **state) {
     (void)state;
     struct gpu_row a, b;
     for (size_t i = 0; gpu_row_at(i, &a); i++)
         for (size_t k = i + 1; gpu_row_at(k, &b); k++)
             if (a.model == b.model && str_eq(a.check, b.check) && str_eq(a.metric, b.metric) && a.gpus == b.gpus &&
-                a.bytes == b.bytes && a.nvls == b.nvls && a.nvlink == b.nvlink)
+                a.bytes == b.bytes && a.nvls == b.nvls && a.nvlink == b.nvlink && a.kind == b.kind)
                 fail_msg("%s %s %s is there twice", gpu_model_id(a.model), a.check, a.metric);
 }
 
@@ -88,9 +150,9 @@ static void a_subsystem_goes_first(void **state) {
     struct gpu_figure_key key = {.check = "gpu.bandwidth", .metric = "read"};
     assert_true(gpu_model_figure(plain, &key, &a) && gpu_model_figure(known, &key, &b));
     assert_true(b.measured > a.measured);
-    key = (struct gpu_figure_key){.check = "gpu.gemm", .metric = "bf16"};
+    key = (struct gpu_figure_key){.check = "gpu.gemm", .metric = "fp32"};
     assert_true(gpu_model_figure(known, &key, &b)); /* from the model that it is like */
-    assert_true(b.measured == 1745);
+    assert_true(b.measured == 49.27);
 }
 
 static void spec_values_have_known_names(void **state) {
@@ -111,6 +173,7 @@ static void spec_values_have_known_names(void **state) {
                                         "pcie_gen",
                                         "pcie_width",
                                         "pcie_min_width",
+                                        "c2c_gb_per_s",
                                         "tdp_w",
                                         NULL};
     struct gpu_spec_row r, other;
@@ -189,14 +252,14 @@ static void limits_of_measured_and_published_figures(void **state) {
     struct gpu_figure f;
     struct gpu_figure_key key = {.check = "gpu.bandwidth", .metric = "read"};
     assert_true(gpu_model_figure(h100, &key, &f));
-    assert_float_equal(f.fail, 2032, 0.01);
-    assert_float_equal(f.degraded, 2286, 0.01);
-    assert_non_null(strstr(f.source, "DCGM"));
-    key.metric = "h2d";
+    assert_float_equal(f.fail, 2544, 0.01);
+    assert_float_equal(f.degraded, 2862, 0.01);
+    assert_non_null(strstr(f.source, "Azure"));
+    key = (struct gpu_figure_key){.check = "gpu.p2p", .metric = "worst", .gpus = 8};
     assert_true(gpu_model_figure(h100, &key, &f));
-    assert_true(f.measured < 0 && f.fail == 48);
-    assert_float_equal(f.degraded, 50.4, 0.01);
-    key.metric = "copy"; /* nobody published one: not invented */
+    assert_true(f.measured < 0 && f.fail == 335);
+    assert_float_equal(f.degraded, 351.75, 0.01);
+    key = (struct gpu_figure_key){.check = "gpu.gemm", .metric = "fp16"}; /* nobody published one: not invented */
     assert_false(gpu_model_figure(h100, &key, &f));
     /* a bridge that may not be there is no reason to fail a card */
     key = (struct gpu_figure_key){.check = "gpu.p2p", .metric = "worst", .gpus = 2};
@@ -254,6 +317,8 @@ static void flags_of_checks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_figure_is_plausible),
+        cmocka_unit_test(every_row_judges_as_it_was_measured),
+        cmocka_unit_test(judged_wrong_before),
         cmocka_unit_test(figures_are_unique),
         cmocka_unit_test(figures_are_the_checks),
         cmocka_unit_test(ids_are_unique),
