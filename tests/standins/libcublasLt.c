@@ -175,7 +175,8 @@ static int shape_of(const struct desc *d, const struct layout *a, const struct l
     int out = whole ? R_32I : R_32F;
     if (d->compute != (whole ? 72 : d->compute == 77 && a->type == R_32F ? 77 : 68) || d->scale != out)
         return NOT_SUPPORTED;
-    if (c->type != out && !(c->type == a->type && (a->type == R_16F || a->type == R_16BF))) return NOT_SUPPORTED;
+    int half = a->type == R_16F ? R_16F : a->type == R_16BF || a->type == R_8F_E4M3 ? R_16BF : out;
+    if (c->type != out && c->type != half) return NOT_SUPPORTED;
     if (size_of(a->type) == 1 &&
         (!d->turned[0] || d->turned[1] || *m % 16 || *n % 16 || *k % 16 || a->ld % 16 || b->ld % 16))
         return NOT_SUPPORTED;
@@ -353,6 +354,7 @@ EXPORT int cublasLtMatmul(void *handle, void *desc, const void *alpha, const voi
     int work_kind = work_of(d, la->type);
     if (algo->which == 1 && GET("early", 0) && run_of_first[work_kind]++ < 3) work *= (double)GET("early", 0) / 100;
     double slow = mine() ? 100.0 / (double)GET("slow", 100) : 1;
+    if (la->type == R_8F_E4M3 && lc->type == R_32F) slow *= 1.3; /* four bytes of C for each of A and B */
     gpu.spend(stream, (enum standin_work)work_kind, work * cost[algo->which < 5 ? algo->which : 4] * slow);
     for (int32_t s = 0; s < lc->batch; s++) {
         char *to = (char *)out + (size_t)s * (size_t)lc->stride * size_of(lc->type);

@@ -227,7 +227,8 @@ static int layout_make(struct blas *b, void **ret, int type, int rows, int cols,
 
 static int plan_describe(struct blas *b, struct plan *p) {
     const struct gemm_args *g = &p->key;
-    int operand = types[g->type].operand, out = g->out_same ? operand : types[g->type].out;
+    int operand = types[g->type].operand, out = types[g->type].out;
+    if (g->out_same) out = operand == R_8F_E4M3 ? R_16BF : operand;
     int32_t yes = 1;
     int8_t fast = 1;
     int r = b->api.desc_new(&p->desc, types[g->type].compute, types[g->type].scale);

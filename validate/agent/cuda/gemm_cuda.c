@@ -90,8 +90,8 @@ static int check(struct device *d, const struct gemm_args *a, struct gp_error *e
     if ((unsigned)a->type >= GEMM_TYPES || a->m < 1 || a->n < 1 || a->k < 1 || a->batch < 1)
         return gp_fail(err, GP_EINTERNAL, "gpu %d: unsupported matrix product: type %d, %d x %d x %d, batch %d",
                        d->index, (int)a->type, a->m, a->n, a->k, a->batch);
-    if (a->out_same && a->type != GEMM_F16 && a->type != GEMM_BF16)
-        return gp_fail(err, GP_EENV, "gpu %d: only fp16 and bf16 products can have their own type", d->index);
+    if (a->out_same && a->type != GEMM_F16 && a->type != GEMM_BF16 && a->type != GEMM_FP8_E4M3)
+        return gp_fail(err, GP_EENV, "gpu %d: only products of 8 and 16 bits, except int8, have 16-bit results", d->index);
     return 0;
 }
 
@@ -181,7 +181,8 @@ static int blas_gemm_8(struct device *d, const struct gemm_args *a, struct gp_er
     if (rc < 0) return rc;
     g.m = (int)up(a->m, UNIT);
     g.n = (int)up(a->n, UNIT);
-    if (g.m == a->m && g.n == a->n && a->c % 16 == 0 && (a->batch == 1 || a->stride_c % 4 == 0))
+    int size = a->out_same ? 2 : 4;
+    if (g.m == a->m && g.n == a->n && a->c % 16 == 0 && (a->batch == 1 || a->stride_c * size % 16 == 0))
         return blas_gemm(d->gemm->blas, &g, err);
     struct form in = {.from = a->c,
                       .ld = a->n,
@@ -191,10 +192,10 @@ static int blas_gemm_8(struct device *d, const struct gemm_args *a, struct gp_er
                       .to_rows = g.m,
                       .to_columns = g.n,
                       .to_stride = (int64_t)g.m * g.n};
-    rc = piece_grow(d, &d->gemm->c, (size_t)(in.to_stride * a->batch * 4), err);
+    rc = piece_grow(d, &d->gemm->c, (size_t)(in.to_stride * a->batch * size), err);
     g.c = d->gemm->c.p;
     g.stride_c = in.to_stride;
-    if (rc == 0 && a->accumulate) rc = pack(d, &in, g.c, 4, a->batch, err);
+    if (rc == 0 && a->accumulate) rc = pack(d, &in, g.c, size, a->batch, err);
     if (rc == 0) rc = blas_gemm(d->gemm->blas, &g, err);
     struct form out = {.from = g.c,
                        .ld = g.n,
@@ -204,7 +205,7 @@ static int blas_gemm_8(struct device *d, const struct gemm_args *a, struct gp_er
                        .to_rows = a->m,
                        .to_columns = a->n,
                        .to_stride = a->stride_c};
-    return rc < 0 ? rc : pack(d, &out, a->c, 4, a->batch, err);
+    return rc < 0 ? rc : pack(d, &out, a->c, size, a->batch, err);
 }
 
 /* --- our own kernels --- */

@@ -35,7 +35,8 @@ struct gemm_args {
     int m, n, k, batch; /* batch >= 1 */
     dev_addr a, b, c;
     bool trans_a, trans_b, accumulate;
-    bool out_same; /* C has the type of A and B (F16, BF16), rounded once at the end, instead of fp32 */
+    /* C has the type of A and B (F16, BF16), or bf16 (FP8), rounded once at the end, instead of fp32 */
+    bool out_same;
     bool in_order; /* F32 only: bit for bit the host's result; slow */
     int64_t stride_a, stride_b, stride_c;
     /* cuda: the first product of a shape tries the library's algorithms and keeps the fastest: for rates. Else the

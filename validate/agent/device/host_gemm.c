@@ -96,7 +96,7 @@ static void one_row(struct work *w, int i) {
         a = w->row;
     }
     if (!g->accumulate) memset(c, 0, (size_t)g->n * sizeof *c);
-    else if (half) convert(c, 1, (const half_word *)w->c + at, 1, g->type, g->n);
+    else if (half) convert(c, 1, (const half_word *)w->c + at, 1, g->type == GEMM_F16 ? GEMM_F16 : GEMM_BF16, g->n);
     if (g->type == GEMM_INT8) row_times_int(&c->u, &a->u, &w->b->u, g->k, g->n);
     else row_times(&c->f, &a->f, &w->b->f, g->k, g->n);
     for (int j = 0; half && j < g->n; j++)
@@ -137,8 +137,8 @@ static int check(const struct gemm_args *g, struct gp_error *err) {
     if ((unsigned)g->type >= GEMM_TYPES || g->m < 1 || g->n < 1 || g->k < 1 || g->batch < 1)
         return gp_fail(err, GP_EINTERNAL, "unsupported matrix product: type %d, %d x %d x %d, batch %d", (int)g->type,
                        g->m, g->n, g->k, g->batch);
-    if (g->out_same && g->type != GEMM_F16 && g->type != GEMM_BF16)
-        return gp_fail(err, GP_EENV, "only fp16 and bf16 products can have their own type");
+    if (g->out_same && g->type != GEMM_F16 && g->type != GEMM_BF16 && g->type != GEMM_FP8_E4M3)
+        return gp_fail(err, GP_EENV, "only products of 8 and 16 bits, except int8, have 16-bit results");
     return 0;
 }
 

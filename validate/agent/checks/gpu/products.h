@@ -18,8 +18,9 @@ bool product_has(struct device *d, const struct product_type *t);
 /* True if our own kernels multiply: their rate means little for the GPU. */
 bool product_by_own(struct device *d);
 
-/* *ret: the edge of square products on this GPU: 8192; less with little memory, or with our own slow kernels. */
-int product_edge(struct device *d, int *ret, struct gp_error *err);
+/* *ret: the edge of square products on this GPU, of which `sets` of three matrices are kept at once: 8192; less with
+ * little memory, or with our own slow kernels. 128: a stand-in. */
+int product_edge(struct device *d, int sets, int *ret, struct gp_error *err);
 
 /* Operands and result of one product of an opened device; address 0: none. */
 struct product {
@@ -33,7 +34,7 @@ void product_free(struct device *d, struct product *p);
 int product_fill_random(struct device *d, const struct product *p, uint64_t seed, struct gp_error *err);
 int product_fill_known(struct device *d, const struct product *p, const struct known_product *k, struct gp_error *err);
 struct gemm_args product_args(const struct product *p, bool out_same);
-/* C = A * B, C in fp32, or in the operands' type with out_same. Queued. */
+/* C = A * B, C in fp32, or with out_same in 16 bits (device.h). Queued. */
 int product_queue(struct device *d, const struct product *p, bool out_same, struct gp_error *err);
 
 /* Launches a kernel over items with arguments. Queued. */
