@@ -99,6 +99,8 @@ def memory():
     yield f("stuck", "a stuck bit in memory", "fail", "memory_wrong", standin="flip=12345,bit=7", named=r"(gpu 1)\b.*(bits 0x80)")
     yield f("flip", "a bit in memory that flips once", "fail", "memory_wrong", standin="flip=12345,bit=7,stuck=0",
             named=r"(gpu 1)\b.*(bits 0x80)")
+    yield f("marginal", "a bit in memory that flips only after much use (--time 5m)", "fail", "memory_wrong",
+            standin="flip=12345,bit=7,flip_after=200", seconds=300)
     yield f("little", "another process holds half of the memory", "degraded", "low_tested", standin="held_mib=8")
     yield f("none", "another process holds all memory", "error", "no_memory", standin="held_mib=13")
     yield from everywhere("gpu.memory", size="memory_mib=16,")
@@ -106,9 +108,10 @@ def memory():
 
 def bandwidth():
     f = one("gpu.bandwidth")
-    for kind, figure, text in [("copy", "read", "memory"), ("h2d", "h2d", "the way from the host"), ("d2h", "d2h", "the way to the host")]:
+    for kind, figure, text in [("copy", "copy", "memory"), ("h2d", "h2d", "the way from the host"), ("d2h", "d2h", "the way to the host")]:
         yield f(f"slow-{kind}", f"{text} at half the rate", "fail", f"low_{figure}", standin=f"slow_{kind}=50")
-    yield f("dull", "memory at 88 % of what its model reaches", "degraded", "low_read", standin="slow_copy=76")
+    yield f("dull", "memory at 85 % of what its model reads", "degraded", "low_read", standin="slow_copy=92")
+    yield f("channel", "memory at 70 % of what its model reads", "fail", "low_copy", standin="slow_copy=76")
     yield f("h2d-bit", "a wrong bit on the way from the host", "fail", "h2d_wrong", standin="h2d_bit=2", named=r"(gpu 1)\b.*(bits 0x4)")
     yield f("d2h-bit", "a wrong bit on the way to the host", "fail", "d2h_wrong", standin="d2h_bit=5", named=r"(gpu 1)\b.*(bits 0x20)")
     yield from everywhere("gpu.bandwidth")
@@ -127,6 +130,8 @@ def gemm():
     f = one("gpu.gemm")
     yield f("half", "products at half the rate", "fail", "low_fp32", standin="slow_gemm=50")
     yield f("dull", "products at 85 %", "degraded", "low_bf16", standin="slow_gemm=85,noise=0")
+    yield f("cap", "products that fall to half when a power cap settles, after the first ones", "fail", "low_fp32",
+            standin="cap=50,cap_after_ns=6000")
     yield f("nan", "NaN in a product", "fail", "gemm_nan", standin="gemm_nan=1")
     yield f("blas-nan", "a library that spoils its result", "fail", "gemm_nan", env={"GPUPROV_STANDIN_CUBLASLT": "nan=1,gpu=1"})
     yield from everywhere("gpu.gemm")
@@ -149,6 +154,9 @@ def sdc():
 def stress():
     f = one("gpu.stress")
     yield f("fades", "a GPU that slows down under a lasting load", "fail", "low_decay", standin="fade=40")
+    yield f("late", "a GPU that slows down by a sixth late in a load", "degraded", "low_decay|high_late_fall",
+            standin="memory_mib=1024,onset=84,onset_ms=3050")
+    yield f("dull", "a load at 70 % of what its model reaches", "fail", "low_settled", standin="slow_gemm=66")
     yield f("thermal", "hardware thermal slowdown under load", "fail", "hw_slowdown", nvml="reasons=0x48,temperature=93")
     yield f("brake", "the power brake under load", "fail", "hw_brake", nvml="reasons=0x88")
     yield f("software", "software thermal slowdown under load", "degraded", "sw_thermal", nvml="reasons=0x20")

@@ -13,10 +13,13 @@
  *   slow=50       everything runs at 50 % of its rate; one kind: slow_copy (the GPU's own memory),
  *                 slow_h2d slow_d2h slow_peer (to or from it; slow_way=12: only from GPU 1 to GPU 2)
  *                 slow_gemm
+ *   cap=60 cap_after_ns=2000  products of a type run at 60 % once they took that much GPU time: a power cap that
+ *                 settles late; onset=85 onset_ms=900: so do they from so long (real time) after the first one
  *   decay=60 decay_after=5  after 5 ms of the GPU's (virtual) time rates fall to 60 %; fade=40: every piece
  *                 of work runs at 40 per mille less than the one before it
  *   flip=12345 bit=7  that word of the memory that was filled first loses its bit whenever a kernel
- *                 writes it (stuck=0: reads right when the host reads it)
+ *                 writes it (stuck=0: reads right when the host reads it; flip_after=200: only after so many
+ *                 pieces of work)
  *   gemm_bit=20   bit 20 of one element of every matrix product flips; gemm_nan=1: it becomes NaN;
  *                 gemm_at=5 (element; default the middle one), gemm_every=3 (each third product only)
  *   sm=17 sm_bit=30  a bit of one word is wrong in what each block writes that runs on multiprocessor 17
@@ -158,7 +161,8 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d) {
     standin_now->launches = 0;
     standin_now->filled = NULL;
     standin_now->stuck = 0;
-    standin_now->total_ns = 0;
+    standin_now->total_ns = standin_now->first_s = 0;
+    memset(standin_now->product_ns, 0, sizeof standin_now->product_ns);
     int r = (int)standin_fault("context");
     *ret = r ? NULL : &gpus[d];
     return r;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in GPUs' virtual clock: a stream's time advances by what its work would take on the model
- * (amount / rate, seeded noise of +-2 %), slower where a knob of libcuda.c says so. Nothing here looks
- * at a real clock. Rates are what sound GPUs of the model were measured to reach (public reports of
+ * (amount / rate, seeded noise of +-2 %), slower where a knob of libcuda.c says so. Only the knob
+ * onset_ms looks at a real clock. Rates are what sound GPUs of the model were measured to reach (public reports of
  * DCGM, gpu-fryer, mamf-finder, nvbandwidth), so a clean stand-in is a sound GPU. */
 #include "standin_gpu.h"
 
 #include <math.h>
+#include <time.h>
 
 static const struct profile profiles[] = {
     {.key = "h100",
@@ -108,6 +109,12 @@ static double noise(struct sgpu *g) {
     return 1 + 0.02 * (2 * (double)(x >> 11) / 9007199254740992.0 - 1);
 }
 
+static double now_s(void) {
+    struct timespec t = {0};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 /* What part of its rate this kind of work has left. */
 static double share(const struct sgpu *g, enum standin_work w) {
     static const char *const knob[WORKS] = {
@@ -118,6 +125,11 @@ static double share(const struct sgpu *g, enum standin_work w) {
     double s = (double)GET("slow", 100) / 100;
     if (knob[w]) s *= (double)GET(knob[w], 100) / 100;
     if (g->total_ns >= 1e6 * (double)GET("decay_after", 0)) s *= (double)GET("decay", 100) / 100;
+    if (w >= WORK_FP32 && w <= WORK_INT8) {
+        if (g->product_ns[w] >= (double)GET("cap_after_ns", 0)) s *= (double)GET("cap", 100) / 100;
+        if (g->first_s > 0 && now_s() - g->first_s >= (double)GET("onset_ms", 0) / 1e3)
+            s *= (double)GET("onset", 100) / 100;
+    }
     s *= fmax(pow(1 - (double)GET("fade", 0) / 1000, (double)g->launches), 1e-24);
     return s > 0 ? s : 1e-3;
 }
@@ -125,7 +137,12 @@ static double share(const struct sgpu *g, enum standin_work w) {
 double standin_cost_ns(struct sgpu *g, enum standin_work w, double amount) {
     double rate = w == WORK_NS ? 1 : standin_profile()->rate[w];
     if (!(rate > 0)) rate = standin_profile()->rate[WORK_FP32] / 16; /* done in another way, slowly */
-    return amount / rate / share(g, w) * noise(g);
+    double ns = amount / rate / share(g, w) * noise(g);
+    if (w >= WORK_FP32 && w <= WORK_INT8) {
+        g->product_ns[w] += ns;
+        if (g->first_s <= 0) g->first_s = now_s();
+    }
+    return ns;
 }
 
 EXPORT void standin_gpu_spend(void *stream, enum standin_work w, double amount) {

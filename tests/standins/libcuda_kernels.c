@@ -112,7 +112,7 @@ static ku64 *flip_word(const struct standin_kernel *k, void **p) {
     if (strcmp(k->name, "gp_mem_fill") != 0 && strcmp(k->name, "gp_mem_invert") != 0) return NULL;
     ku64 *base = ARG(ku64 *, 1);
     if (!g->filled) g->filled = base;
-    long long word = standin_mine(g) ? GET("flip", -1) : -1;
+    long long word = standin_mine(g) && g->launches > GET("flip_after", 0) ? GET("flip", -1) : -1;
     return word >= 0 && word < ARG(ki64, 2) && base == g->filled ? &base[word] : NULL;
 }
 

@@ -50,6 +50,8 @@ struct sgpu { /* one GPU; a context is a pointer to it */
     long long launches;       /* pieces of work begun */
     uint64_t draws;           /* of the noise */
     double total_ns;          /* work done in all streams */
+    double product_ns[WORKS]; /* that of matrix products, by kind */
+    double first_s;           /* real time of the first product */
     int stuck;                /* standin_gpu_hang */
     int fault;                /* the error that the next query gives */
     void *filled;             /* what a fill kernel wrote to first */

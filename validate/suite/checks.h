@@ -24,6 +24,7 @@ struct check_metric_info {
     bool by_model;           /* the GPU model table has the limits; fail and degraded are -1 here */
     const char *sheet;       /* by_model: the data sheet's value, an upper bound of the figure: a name of
                               * gpu_model_spec, "pcie" (by generation and width), "link" (NVLink, else PCIe) */
+    const char *rated_as[2]; /* by_model: the check and figure whose rows of the model table rate it; NULL: its own */
     bool peers;              /* a rate that sound peers share: compared over GPUs and nodes (so is by_model) */
     double fail, degraded;   /* default limits; negative: none (only reported) */
     const char *source;      /* where the limits come from; "" with none */

@@ -22,6 +22,7 @@ struct limit limit_of(const struct check_info *check, const struct check_metric_
                               .degraded = f.degraded,
                               .measured = f.measured,
                               .source = f.source,
+                              .how = f.how,
                               .model = about->model};
     if (m->by_model) return (struct limit){.kind = LIMIT_UNRATED, .fail = -1, .degraded = -1, .source = ""};
     return (struct limit){.kind = m->fail >= 0 || m->degraded >= 0 ? LIMIT_TABLE : LIMIT_NONE,

@@ -49,6 +49,27 @@ static void test_decay_and_dips(void **state) {
     assert_true(f.hottest == 91 && f.hw == 1 && f.hw_seen == HW && f.sw_thermal == 1);
 }
 
+/* A quarter's mean hides what begins in its middle, and the first quarter's rate hides a slow fall. */
+static void test_a_late_onset_shows(void **state) {
+    (void)state;
+    struct stress_sample s[N];
+    struct stress_figures f;
+    steady(s);
+    stress_figures(s, N, &why, &f);
+    assert_true(f.late_fall == 0 && f.settled == 700);
+    for (size_t i = 90; i < N; i++) s[i].rate = 600; /* the last tenth only */
+    stress_figures(s, N, &why, &f);
+    assert_true(f.decay < 0.87 && f.late_fall > 14 && f.settled == 700);
+    steady(s);
+    for (size_t i = 0; i < N; i++) s[i].rate = 700 - 0.8 * (double)i; /* 11 % in all, still falling */
+    stress_figures(s, N, &why, &f);
+    assert_true(f.decay > 0.9 && f.late_fall > 6);
+    steady(s);
+    for (size_t i = 0; i < 30; i++) s[i].rate = 720; /* settles within the first quarter, as a capped GPU does */
+    stress_figures(s, N, &why, &f);
+    assert_true(f.decay > 0.95 && f.late_fall < 1);
+}
+
 static void test_a_moment_of_what_may_be_a_change_of_clocks(void **state) {
     (void)state;
     struct stress_sample s[N];
@@ -107,6 +128,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steady),
         cmocka_unit_test(test_decay_and_dips),
+        cmocka_unit_test(test_a_late_onset_shows),
         cmocka_unit_test(test_a_moment_of_what_may_be_a_change_of_clocks),
         cmocka_unit_test(test_what_is_not_told_is_no_figure),
         cmocka_unit_test(test_thinning_keeps_the_extremes),

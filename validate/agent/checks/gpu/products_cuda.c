@@ -20,14 +20,14 @@ bool product_has(struct device *d, const struct product_type *t) {
 
 bool product_by_own(struct device *d) { return str_starts(cuda_gemm_by(d), "own"); }
 
-/* Three fp32 matrices in a 48th of the memory: 8192 from 40 GiB on, 4096 on smaller GPUs. No GPU has less than 1
- * GiB; a stand-in that has gets a small product. */
-int product_edge(struct device *d, int *ret, struct gp_error *err) {
+/* A set of three fp32 matrices in a 12th of the memory: 8192 from 10 GiB on, with four sets (in a 48th) from 40 GiB
+ * on, else 4096. No GPU has less than 1 GiB; a stand-in that has gets a small product. */
+int product_edge(struct device *d, int sets, int *ret, struct gp_error *err) {
     size_t avail = 0, total = 0;
     int rc = cuda_memory(d, &avail, &total, err);
     if (rc < 0) return rc;
     int n = 8192;
-    while (n > 512 && (size_t)n * (size_t)n * 12 > total / 48) n /= 2;
+    while (n > 512 && (size_t)n * (size_t)n * 12 > total / 12 / (size_t)sets) n /= 2;
     if (product_by_own(d)) n = GP_MIN(n, 2048);
     *ret = total < GIB ? 128 : n;
     return 0;

@@ -200,7 +200,7 @@ static int setup_type(struct sdc *s, const struct product_type *t, struct gp_err
 int sdc_setup(struct sdc *s, struct gp_error *err) {
     const struct device_ops *ops = agent_kind.device;
     int rc = cuda_gemm_start(s->d, err);
-    if (rc == 0) rc = product_edge(s->d, &s->edge, err);
+    if (rc == 0) rc = product_edge(s->d, 4, &s->edge, err);
     if (rc < 0) return rc;
     s->tile = s->edge >= 512 ? 128 : 32;
     size_t largest = (size_t)GP_MAX(s->edge, 2048);

@@ -12,6 +12,12 @@ static double mean_rate(const struct stress_sample *s, size_t n) {
     return n ? sum / (double)n : 0;
 }
 
+static double median_rate(const struct stress_sample *s, size_t n) {
+    GP_AUTO_FREE double *v = xcalloc(n, sizeof *v);
+    for (size_t i = 0; i < n; i++) v[i] = s[i].rate;
+    return stats_median(v, n);
+}
+
 static void clocks(const struct stress_sample *s, size_t n, struct stress_figures *ret) {
     double *v = xcalloc(n, sizeof *v);
     size_t told = 0, dips = 0;
@@ -36,8 +42,12 @@ void stress_figures(const struct stress_sample *s, size_t n, const struct stress
     ret->told = true;
     ret->counted = counted;
     ret->rate = mean_rate(w, counted);
-    double first = mean_rate(w, quarter), last = mean_rate(w + counted - quarter, quarter);
-    ret->decay = first > 0 ? last / first : 0;
+    size_t tenth = GP_MAX(counted / 10, (size_t)2);
+    double first = mean_rate(w, quarter), second = mean_rate(w + quarter, quarter);
+    double last = mean_rate(w + counted - quarter, quarter), end = mean_rate(w + counted - tenth, tenth);
+    ret->decay = first > 0 ? GP_MIN(last, end) / first : 0;
+    ret->late_fall = second > end ? 100 * (second - end) / second : 0;
+    ret->settled = median_rate(w + counted / 2, counted - counted / 2);
     clocks(w, counted, ret);
     for (size_t i = 0; i < counted; i++) {
         ret->hottest = GP_MAX(ret->hottest, w[i].temperature_c);

@@ -19,7 +19,9 @@ struct stress_reasons {
 struct stress_figures {
     bool told; /* there are samples after the warm-up */
     bool clocks_told, reasons_told;
-    double rate, decay;            /* mean after the warm-up; last quarter over first quarter */
+    double rate, settled;          /* mean after the warm-up; median of its second half */
+    double decay, late_fall;       /* last quarter (or tenth, if lower) over first; % from the second quarter to the
+                                    * last tenth, 0 if it did not fall */
     double clock, dips;            /* median MHz; % of samples whose clock is under 80 % of it */
     double hottest, power;         /* max; negative: not reported */
     int hw, sw_thermal, power_cap; /* samples with such a reason */
