@@ -120,6 +120,7 @@ lint:
 # --- pages made from the program's own tables ---
 docs: all
 	$(B)/gpuprov schema --markdown >docs/spec.md
+	$(B)/gpuprov schema --hosts --markdown >docs/hosts.md
 	$(B)/gpuprov checks --markdown >docs/checks.md
 	$(B)/gpuprov checks --models >docs/gpu-models.md
 

@@ -5,6 +5,15 @@
 
 #include "app.h"
 
+struct opts {
+    bool accept_new_host_key;
+};
+static const struct opt options[] = {{.name = "accept-new-host-key",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, accept_new_host_key),
+                                      .help = "ssh: plan with hosts whose key 'gpuprov up' would accept, too"},
+                                     {0}};
+
 static const char *action_name(enum plan_action a) {
     switch (a) {
     case PLAN_CREATE: return "create";
@@ -93,6 +102,8 @@ static void print_plan(const struct spec *spec, const struct plan *p) {
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     GP_AUTO_SPEC struct spec *spec = NULL;
     int r = app_spec(inv, inv->args[0], &spec, err);
     if (r != 0) return r;
@@ -117,6 +128,8 @@ const struct verb verb_plan = {
     .examples = "  gpuprov plan gpuprov.yaml\n"
                 "  gpuprov plan --json gpuprov.yaml   # exit code 2: there are changes\n",
     .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
     .min_args = 1,
     .max_args = 1,
 };

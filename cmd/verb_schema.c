@@ -4,15 +4,16 @@
 
 #include "app.h"
 
+#include "providers/ssh/hosts.h"
 #include "templates/templates.h"
 
 struct opts {
-    bool markdown, man, report;
+    bool markdown, man, report, hosts;
 };
 static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, markdown),
-                                      .help = "print the tables as docs/spec.md has them"},
+                                      .help = "print the tables as the pages of docs/ have them"},
                                      {.name = "man",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, man),
@@ -21,12 +22,18 @@ static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, report),
                                       .help = "print the schema of a validation report instead"},
+                                     {.name = "hosts",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, hosts),
+                                      .help = "print the schema of a hosts file (provider ssh) instead"},
                                      {0}};
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     if (o->report + o->markdown + o->man > 1)
         return gp_fail(err, GP_EUSAGE, "give one of --markdown, --man and --report");
+    if (o->hosts && (o->report || o->man))
+        return gp_fail(err, GP_EUSAGE, "--hosts has a schema and a --markdown form only");
     if (o->report) {
         const struct template_file *f = template_find("docs/report.schema.json");
         if (f == NULL) return gp_fail(err, GP_EINTERNAL, "the report's schema is missing from this build");
@@ -34,11 +41,12 @@ static int run(struct invocation *inv, struct gp_error *err) {
         return 0;
     }
     if (o->markdown || o->man) {
-        GP_AUTO_FREE char *page = o->man ? spec_man() : spec_markdown();
+        GP_AUTO_FREE char *page = o->man ? spec_man() : o->hosts ? ssh_hosts_markdown() : spec_markdown();
         print_text(inv, o->man ? "man" : "markdown", page);
         return 0;
     }
-    GP_AUTO_FREE char *text = spec_json_schema(); /* the same with and without --json */
+    GP_AUTO_FREE char *text =
+        o->hosts ? ssh_hosts_json_schema() : spec_json_schema(); /* the same with and without --json */
     fputs(text, stdout);
     if (!str_ends(text, "\n")) putchar('\n');
     return 0;

@@ -164,6 +164,18 @@ static bool known_has_type(const struct known *k, int mask) {
                                    &found) == LIBSSH2_KNOWNHOST_CHECK_MISMATCH;
 }
 
+bool ssh_known_hosts_has(const char *path, const char *host, uint16_t port) {
+    GP_AUTO_SSH_TARGET struct ssh_target t = {.host = xstrdup(host), .port = port, .known_hosts = xstrdup(path)};
+    struct ssh_session s = {.lib = libssh2_session_init_ex(NULL, NULL, NULL, NULL)};
+    struct known k = {0};
+    bool has = false;
+    if (s.lib != NULL && known_load(&t, &s, &k, NULL) == 0)
+        for (size_t i = 0; i < GP_ARRAY_LEN(key_types) && !has; i++) has = known_has_type(&k, key_types[i].mask);
+    known_clear(&k);
+    if (s.lib != NULL) libssh2_session_free(s.lib);
+    return has;
+}
+
 static bool pinned_has_type(const struct ssh_target *t, const char *type) {
     size_t n = strlen(type);
     for (size_t i = 0; i < t->host_keys.n; i++)
@@ -215,7 +227,10 @@ static int check_pinned(const struct ssh_attempt *a, const char *line, const cha
 }
 
 static int known_append(const struct ssh_target *t, const char *name, const char *line, struct gp_error *err) {
-    const char *path = t->known_hosts;
+    const char *path = t->known_hosts, *slash = strrchr(path, '/');
+    GP_AUTO_FREE char *folder = xstrndup(path, slash != NULL ? (size_t)(slash - path) : 0);
+    if (folder[0] != '\0' && mkdir(folder, 0700) != 0 && errno != EEXIST) /* ~/.ssh, as OpenSSH makes it */
+        return gp_fail_errno(err, GP_EIO, errno, "could not create '%s' for the host key", folder);
     GP_AUTO_FD int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || flock(fd, LOCK_EX) != 0)
         return gp_fail_errno(err, GP_EIO, errno, "could not add the host key to '%s'", path);

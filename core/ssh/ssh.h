@@ -153,6 +153,9 @@ int ssh_host_key_line(const char *line, char **ret, struct gp_error *err);
  * (base/form.h) is refused as a whole: -GP_EUSAGE, out is unchanged. */
 int ssh_client_config(const struct ssh_target *t, const char *alias, const char *dir, const char *self_exe,
                       struct str *out, struct gp_error *err);
+/* Whether OpenSSH's file has a key of this host, whatever its type. Reads only the file. */
+bool ssh_known_hosts_has(const char *path, const char *host, uint16_t port);
+
 /* The `gpuprov __known_host` side: appends the known_hosts line "HOST TYPE BASE64" when the key has one of
  * the fingerprints, else nothing. */
 int ssh_known_host(const char *const *fingerprints, size_t n, const char *host, const char *type, const char *base64,

@@ -3,11 +3,10 @@
  * $HOME and the name of the local user. Any thread. */
 #include "base/gp_base.h"
 
-#include "providers/ssh/hosts.h"
+#include "providers/ssh/hosts_private.h"
 
 #include "base/form.h"
 #include "base/fs.h"
-#include "base/yaml.h"
 #include "ssh/ssh.h"
 
 #include <ctype.h>
@@ -19,14 +18,14 @@
 #define FILE_MAX_BYTES ((size_t)4 << 20)
 #define HOSTS_MAX 4096
 
-struct decode {
+struct hosts_decode {
     const char *path;
     int errors;
     struct gp_error *err;
 };
 
-static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
-static void complain(struct decode *d, const struct yaml_node *at, const char *fmt, ...) {
+static void complain(struct hosts_decode *d, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
+static void complain(struct hosts_decode *d, const struct yaml_node *at, const char *fmt, ...) {
     char msg[GP_ERROR_MSG_MAX];
     va_list ap;
     va_start(ap, fmt);
@@ -57,7 +56,7 @@ static void set(char **field, const char *value) {
     *field = copy;
 }
 
-static void take_host_key(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
+static void take_one_key(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
     char *line = NULL;
     if (v->kind == YAML_SCALAR && form_fingerprint(v->value)) strv_add(&h->host_keys, v->value);
     else if (v->kind == YAML_SCALAR && ssh_host_key_line(v->value, &line, NULL) == 0)
@@ -68,7 +67,14 @@ static void take_host_key(struct decode *d, struct ssh_host *h, const struct yam
                  "the machine) or a fingerprint 'SHA256:...'");
 }
 
-static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
+static void take_host_key(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    strv_clear(&h->host_keys);
+    if (v->kind == YAML_LIST)
+        for (size_t i = 0; i < v->items.len; i++) take_one_key(d, h, v->items.items[i]);
+    else take_one_key(d, h, v);
+}
+
+static void take_gpu(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
     const char *colon = strrchr(v->value, ':');
     int64_t n = 1;
     size_t len = colon != NULL ? (size_t)(colon - v->value) : strlen(v->value);
@@ -81,13 +87,13 @@ static void take_gpu(struct decode *d, struct ssh_host *h, const struct yaml_nod
     h->gpus = (int)n;
 }
 
-static void take_port(struct decode *d, struct ssh_host *h, const struct yaml_node *v) {
+static void take_port(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
     int64_t n = 0;
     if (!str_to_i64(v->value, 1, 65535, &n)) complain(d, v, "'%s' is not a port (1 to 65535)", v->value);
     else h->port = (uint16_t)n;
 }
 
-static void take_path(struct decode *d, char **field, const struct yaml_node *v) {
+static void take_path(struct hosts_decode *d, char **field, const struct yaml_node *v) {
     if (v->value[0] == '\0') {
         complain(d, v, "the path is empty");
         return;
@@ -102,46 +108,106 @@ static bool is_way(const char *text) {
 }
 
 /* Refuses names that ssh or a shell could interpret. */
-static void take_name(struct decode *d, char **field, const char *key, const struct yaml_node *v,
+static void take_name(struct hosts_decode *d, char **field, const char *key, const struct yaml_node *v,
                       bool (*is_form)(const char *text)) {
     if (!is_form(v->value)) complain(d, v, "'%s' cannot be a %s", v->value, key);
     else set(field, v->value);
 }
 
-static const char *const keys[] = {"address", "port", "user", "key", "host_key", "known_hosts", "bastion", "gpu", NULL};
-
-static void take(struct decode *d, struct ssh_host *h, const struct yaml_node *k, const struct yaml_node *v,
-                 bool defaults) {
-    const char *key = k->value != NULL ? k->value : "";
-    bool known = false;
-    for (size_t i = 0; keys[i] != NULL; i++) known = known || strcmp(key, keys[i]) == 0;
-    if (!known || (defaults && strcmp(key, "address") == 0)) {
-        const char *near = str_closest(key, keys);
-        complain(d, k, "unknown key '%s' in %s%s%s%s", key, defaults ? "defaults" : "a host",
-                 near && !known ? "; did you mean '" : "", near && !known ? near : "", near && !known ? "'?" : "");
-        return;
-    }
-    if (strcmp(key, "host_key") == 0) {
-        strv_clear(&h->host_keys);
-        if (v->kind == YAML_LIST)
-            for (size_t i = 0; i < v->items.len; i++) take_host_key(d, h, v->items.items[i]);
-        else take_host_key(d, h, v);
-        return;
-    }
-    if (v->kind != YAML_SCALAR) {
-        complain(d, v, "'%s' takes one value", key);
-        return;
-    }
-    if (strcmp(key, "address") == 0) take_name(d, &h->address, "host's address", v, form_host);
-    else if (strcmp(key, "port") == 0) take_port(d, h, v);
-    else if (strcmp(key, "user") == 0) take_name(d, &h->user, "user's name", v, form_login);
-    else if (strcmp(key, "key") == 0) take_path(d, &h->key, v);
-    else if (strcmp(key, "known_hosts") == 0) take_path(d, &h->known_hosts, v);
-    else if (strcmp(key, "bastion") == 0) take_name(d, &h->bastion, "bastion ([user@]host[:port])", v, is_way);
-    else take_gpu(d, h, v);
+static void take_address(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    take_name(d, &h->address, "host's address", v, form_host);
+}
+static void take_user(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    take_name(d, &h->user, "user's name", v, form_login);
+}
+static void take_bastion(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    take_name(d, &h->bastion, "bastion ([user@]host[:port])", v, is_way);
+}
+static void take_key(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    take_path(d, &h->key, v);
+}
+static void take_known_hosts(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *v) {
+    take_path(d, &h->known_hosts, v);
 }
 
-static void take_map(struct decode *d, struct ssh_host *h, const struct yaml_node *map, bool defaults) {
+const struct hosts_key hosts_keys[] = {
+    {.name = "address",
+     .take = take_address,
+     .own = true,
+     .required = true,
+     .form = "name or IP address",
+     .doc = "where sshd answers; the other nodes of the stack connect to it, too",
+     .example = "10.0.0.5"},
+    {.name = "port",
+     .take = take_port,
+     .form = "number, 1 to 65535",
+     .def = "`22`",
+     .doc = "sshd's port",
+     .example = "2222",
+     .min = 1,
+     .max = 65535},
+    {.name = "user",
+     .take = take_user,
+     .form = "login name",
+     .def = "your login name here",
+     .doc = "the login; `bootstrap.packages` and checks that need root use `sudo -n` where it works",
+     .example = "ubuntu"},
+    {.name = "key",
+     .take = take_key,
+     .form = "file",
+     .def = "`access.key` of the spec, else the first of `~/.ssh/id_ed25519`, `id_ecdsa` and `id_rsa`",
+     .doc = "the private key of the login, relative to the hosts file; your agent's keys are tried, too",
+     .example = "~/.ssh/id_ed25519"},
+    {.name = "host_key",
+     .take = take_host_key,
+     .list = true,
+     .form = "`ssh-ed25519 AAAA...` or `SHA256:...`, or a list of them",
+     .doc = "the only keys that the host may show; it replaces `known_hosts`",
+     .example = "SHA256:uNiVztksCsDhcc0u9e8BrrJXVGDUcZiiwKSRO0LK6wc"},
+    {.name = "known_hosts",
+     .take = take_known_hosts,
+     .form = "file",
+     .def = "`~/.ssh/known_hosts`",
+     .doc = "OpenSSH's file with the host's key, relative to the hosts file",
+     .example = "fleet.known_hosts"},
+    {.name = "bastion",
+     .take = take_bastion,
+     .form = "`[user@]host[:port]`",
+     .def = "`access.bastion` of the spec",
+     .doc = "the machine that SSH goes through; its key must be in the host's known_hosts file",
+     .example = "ops@gate.example"},
+    {.name = "gpu",
+     .take = take_gpu,
+     .form = "`MODEL` or `MODEL:COUNT`",
+     .doc = "the host's GPUs; a spec with `gpu` takes only hosts that have them",
+     .example = "H100:8",
+     .pattern = "^[A-Za-z][^:]*(:[0-9]+)?$"},
+    {0}};
+
+static const struct hosts_key *find_key(const char *name) {
+    for (const struct hosts_key *k = hosts_keys; k->name != NULL; k++)
+        if (strcmp(k->name, name) == 0) return k;
+    return NULL;
+}
+
+static void take(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *k, const struct yaml_node *v,
+                 bool defaults) {
+    const char *name = k->value != NULL ? k->value : "";
+    const struct hosts_key *key = find_key(name);
+    if (key == NULL || (defaults && key->own)) {
+        const char *names[16] = {NULL};
+        for (size_t i = 0; hosts_keys[i].name != NULL; i++) names[i] = hosts_keys[i].name;
+        const char *near = key == NULL ? str_closest(name, names) : NULL;
+        complain(d, k, "unknown key '%s' in %s%s%s%s", name, defaults ? "defaults" : "a host",
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    } else if (v->kind != YAML_SCALAR && !key->list) {
+        complain(d, v, "'%s' takes one value", name);
+    } else {
+        key->take(d, h, v);
+    }
+}
+
+static void take_map(struct hosts_decode *d, struct ssh_host *h, const struct yaml_node *map, bool defaults) {
     for (size_t i = 0; i + 1 < map->items.len; i += 2)
         take(d, h, map->items.items[i], map->items.items[i + 1], defaults);
 }
@@ -161,7 +227,7 @@ static bool is_twin(const struct ssh_host *a, const struct ssh_host *b) {
     return a->port == b->port && strcasecmp(a->address, b->address) == 0 && str_eq(a->bastion, b->bastion);
 }
 
-static void take_host(struct decode *d, const struct ssh_host *defaults, const struct yaml_node *v,
+static void take_host(struct hosts_decode *d, const struct ssh_host *defaults, const struct yaml_node *v,
                       struct ssh_host_list *ret) {
     struct ssh_host h = {0};
     host_copy(&h, defaults);
@@ -185,7 +251,7 @@ static char *local_user(void) {
     return xstrdup("root");
 }
 
-static void take_file(struct decode *d, const struct yaml_node *root, struct ssh_host_list *ret) {
+static void take_file(struct hosts_decode *d, const struct yaml_node *root, struct ssh_host_list *ret) {
     static const char *const tops[] = {"defaults", "hosts", NULL};
     struct ssh_host defaults = {.port = 22, .gpus = -1, .user = local_user()};
     const struct yaml_node *map = yaml_get(root, "defaults"), *list = yaml_get(root, "hosts");
@@ -217,7 +283,7 @@ int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_hos
     if (root == NULL || root->kind != YAML_MAP)
         return gp_fail(err, GP_EUSAGE, "%s:1:1: a hosts file must be a map with 'hosts' (and 'defaults')", path);
     struct gp_error first = {0};
-    struct decode d = {.path = path, .err = &first};
+    struct hosts_decode d = {.path = path, .err = &first};
     GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};
     take_file(&d, root, &list);
     if (d.errors > 1)

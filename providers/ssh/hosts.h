@@ -34,4 +34,8 @@ void ssh_host_list_clear(struct ssh_host_list *l);
 int ssh_hosts_load(const char *path, struct ssh_host_list *ret, struct gp_error *err);
 int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret, struct gp_error *err);
 
+/* From the same table: docs/hosts.md and the JSON Schema of a hosts file. Caller frees. */
+char *ssh_hosts_markdown(void);
+char *ssh_hosts_json_schema(void);
+
 #endif

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "providers/common/ownership.h"
+#include "ssh/ssh.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define REGION "here"
+#define KNOWN_HOSTS "~/.ssh/known_hosts" /* of a host without its own */
 #define LOCK_MS 30000
 #define STRANGERS_MAX 3 /* named in an error */
 
@@ -28,6 +30,8 @@ struct ssh_provider {
     const struct spec *spec;
     char *state_dir;
     bool accept_new;
+    const struct event_sink *sink;
+    struct strv noted;    /* edits of the hosts file that were reported */
     struct strv released; /* ids that this run released: not taken again at once */
 };
 
@@ -43,6 +47,7 @@ static int ssh_open_provider(const struct provider_env *env, struct provider **r
     s->spec = env->spec;
     s->state_dir = xstrdup(env->state_dir);
     s->accept_new = env->accept_new_host_key;
+    s->sink = env->sink;
     *ret = &s->base;
     return 0;
 }
@@ -50,6 +55,7 @@ static int ssh_open_provider(const struct provider_env *env, struct provider **r
 static void ssh_close_provider(struct provider *p) {
     if (p == NULL) return;
     strv_clear(&self(p)->released);
+    strv_clear(&self(p)->noted);
     free(self(p)->state_dir);
     free(p->owner);
     free(p);
@@ -109,6 +115,14 @@ static bool was_released(const struct ssh_provider *s, const char *name) {
     return false;
 }
 
+/* Its key is pinned, is in its own known_hosts file or in the user's, or may be accepted. A known_hosts file of its own
+ * is checked at the connection. */
+static bool is_trusted(const struct ssh_provider *s, const struct ssh_host *h) {
+    if (h->host_keys.n > 0 || h->known_hosts != NULL || s->accept_new) return true;
+    GP_AUTO_FREE char *path = fs_expand_home(KNOWN_HOSTS);
+    return ssh_known_hosts_has(path, h->address, h->port);
+}
+
 static bool gpu_fits(const struct ssh_host *h, const struct spec *spec) {
     if (spec->gpu.count == 0) return true;
     if (h->gpus < spec->gpu.count) return false;
@@ -138,7 +152,6 @@ static int choose(struct ssh_provider *s, const struct spec *spec, const struct 
         const struct ssh_host *h = &hosts->list.items[i];
         GP_AUTO_FREE char *name = host_name(h);
         const struct resource *by = holder(&held, name);
-        bool trusted = h->host_keys.n > 0 || h->known_hosts != NULL || s->accept_new;
         if (by != NULL && strcmp(by->owner, s->base.owner) == 0 && strcmp(by->stack, spec->name) == 0) {
             c->ours++;
         } else if (by != NULL) {
@@ -146,7 +159,7 @@ static int choose(struct ssh_provider *s, const struct spec *spec, const struct 
             if (c->held_by == NULL) c->held_by = xstrdup(by->stack);
         } else if (!gpu_fits(h, spec)) {
             c->unfit++;
-        } else if (!trusted) {
+        } else if (!is_trusted(s, h)) {
             if (c->untrusted++ < STRANGERS_MAX)
                 str_addf(&c->strangers, "%s%s", c->strangers.len > 0 ? ", " : "", h->address);
         } else if (was_released(s, name)) {
@@ -172,8 +185,8 @@ static int too_few(const struct choice *c, const struct spec *spec, const char *
     if (c->given_up > 0) str_addf(&why, ", %d released by this run", c->given_up);
     if (c->untrusted > 0)
         str_addf(&why,
-                 ", %d with neither host_key nor known_hosts: %s%s (set one, or run 'gpuprov up "
-                 "--accept-new-host-key')",
+                 ", %d whose host key is not known: %s%s (set host_key, add the key to " KNOWN_HOSTS
+                 ", or run 'gpuprov up --accept-new-host-key')",
                  c->untrusted, c->strangers.s, c->untrusted > STRANGERS_MAX ? ", ..." : "");
     bool may_come = (int)c->free.len + c->held + c->given_up >= wanted;
     int r = gp_fail(err, may_come ? GP_ECAPACITY : GP_EUSAGE, "'%s' has %zu host%s, %zu free where %d %s needed%s",
@@ -274,8 +287,7 @@ static void set_way(struct resource *r, const struct ssh_host *h, const struct s
     resource_set(&r->bastion, h->bastion);
     resource_set(&r->login_key, h->key != NULL ? h->key : fallback);
     if (h->known_hosts == NULL && h->host_keys.n == 0) {
-        /* --accept-new-host-key: where ssh itself would keep it */
-        GP_AUTO_FREE char *own = fs_expand_home("~/.ssh/known_hosts");
+        GP_AUTO_FREE char *own = fs_expand_home(KNOWN_HOSTS);
         resource_set(&r->known_hosts, own);
     } else {
         resource_set(&r->known_hosts, h->known_hosts);
@@ -369,15 +381,55 @@ static int ssh_create(struct provider *p, const struct create_req *q, struct res
     return 0;
 }
 
-/* Login settings come from the current hosts file, where it still has the host. */
-static void refresh(const struct ssh_provider *s, const struct ssh_host_list *hosts, struct resource *r) {
-    for (size_t i = 0; i < hosts->list.len; i++) {
-        GP_AUTO_FREE char *name = host_name(&hosts->list.items[i]);
-        if (id_is_of(r->id, name)) {
-            set_way(r, &hosts->list.items[i], s->spec);
-            return;
-        }
+static void add_change(struct str *out, const char *key, const char *old, const char *new) {
+    if (str_eq(old, new)) return;
+    str_addf(out, "%s%s: %s -> %s", out->len > 0 ? ", " : "", key, old[0] != '\0' ? old : "none",
+             new[0] != '\0' ? new : "none");
+}
+
+/* Reports an edit of a host that a stack has; once in a run, since each look at the stack lists its hosts. */
+static void note_edit(struct ssh_provider *s, const struct resource *old, const struct resource *new,
+                      const struct ssh_host *h) {
+    GP_AUTO_STR struct str text = {0}, changes = {0};
+    if (s->spec == NULL || !str_eq(s->spec->name, old->stack)) return; /* another stack may have another file */
+    GP_AUTO_FREE char *name = xstrndup(old->id, strcspn(old->id, "@"));
+    if (h == NULL) {
+        str_addf(&text,
+                 "the hosts file no longer has %s, which node %d is on: the stack keeps it until 'gpuprov down %s'",
+                 name, old->slot, old->stack);
+    } else {
+        add_change(&changes, "user", old->user, new->user);
+        add_change(&changes, "key", old->login_key, new->login_key);
+        add_change(&changes, "bastion", old->bastion, new->bastion);
+        add_change(&changes, "known_hosts", old->known_hosts, new->known_hosts);
+        if (changes.len > 0) str_addf(&text, "%s (node %d): %s; used from now on", name, old->slot, changes.s);
+        if (!str_eq(old->host_keys, new->host_keys))
+            str_addf(&text,
+                     "%s%s (node %d): host_key changed; the stack keeps the key that it verified until "
+                     "'gpuprov down %s'",
+                     text.len > 0 ? "; " : "", name, old->slot, old->stack);
+        if (!gpu_fits(h, s->spec))
+            str_addf(&text, "%s%s (node %d) no longer has gpu: %s:%d; the stack keeps it until 'gpuprov down %s'",
+                     text.len > 0 ? "; " : "", name, old->slot, s->spec->gpu.model ? s->spec->gpu.model : "any",
+                     s->spec->gpu.count, old->stack);
     }
+    if (text.len == 0 || strv_has(&s->noted, text.s)) return;
+    strv_add(&s->noted, text.s);
+    event_emit(s->sink, old->slot, NODE_PLANNED, EVENT_WARN, "hosts", "%s", text.s);
+}
+
+/* Login settings come from the current hosts file, where it still has the host. */
+static void refresh(struct ssh_provider *s, const struct ssh_host_list *hosts, struct resource *r) {
+    struct resource old = {0};
+    const struct ssh_host *h = NULL;
+    for (size_t i = 0; i < hosts->list.len && h == NULL; i++) {
+        GP_AUTO_FREE char *name = host_name(&hosts->list.items[i]);
+        if (id_is_of(r->id, name)) h = &hosts->list.items[i];
+    }
+    resource_copy(&old, r);
+    if (h != NULL) set_way(r, h, s->spec);
+    note_edit(s, &old, r, h);
+    resource_clear(&old);
 }
 
 static int ssh_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
@@ -390,10 +442,16 @@ static int ssh_list(struct provider *p, const struct list_req *req, struct resou
     if (req->looked != NULL) coverage_put(req->looked, "ssh", REGION, req->owner, false, r != 0 ? &why : NULL);
     if (r != 0 && err != NULL) *err = why;
     if (r != 0) return r;
+    bool read = false; /* every hosts file of the spec */
     for (size_t i = 0; s->spec != NULL && i < s->spec->offers.len; i++) {
         /* A missing or malformed file must not prevent `down` from releasing its hosts. */
         const struct spec_offer *o = &s->spec->offers.items[i];
-        if (strcmp(o->provider, "ssh") == 0 && o->hosts != NULL) ssh_hosts_load(o->hosts, &hosts, NULL);
+        if (strcmp(o->provider, "ssh") != 0 || o->hosts == NULL) continue;
+        if (ssh_hosts_load(o->hosts, &hosts, NULL) != 0) {
+            read = false;
+            break;
+        }
+        read = true;
     }
     for (size_t i = 0; i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
@@ -402,7 +460,7 @@ static int ssh_list(struct provider *p, const struct list_req *req, struct resou
             continue;
         struct resource copy = {0};
         resource_copy(&copy, k);
-        refresh(s, &hosts, &copy);
+        if (read) refresh(s, &hosts, &copy);
         vec_push(&ret->list, copy);
     }
     return 0;

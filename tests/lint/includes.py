@@ -98,7 +98,8 @@ ROOMS = {
                CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http*", "providers/ssh",
                        "validate/suite", "validate", "engine/engine.*", "engine/internal.*", "engine/run",
                        "engine/stack", "engine/proof"]),
-    "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "validate",
+    "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "providers/ssh",
+                        "validate",
                         "engine/engine.*", "engine"]),
 }
 

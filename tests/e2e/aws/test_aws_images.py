@@ -135,7 +135,7 @@ def test_no_image_for_an_old_gpu(amazon, tmp_path):
 
 def test_kepler_needs_an_older_driver_than_any_image_has(amazon, tmp_path):
     run = offers(amazon["both"], tmp_path, "K80:8", rename="K80")
-    assert run["code"] == "capacity" and "Kepler" in run["message"] and "470" in run["message"], run.result
+    assert run["code"] == "usage" and "Kepler" in run["message"] and "470" in run["message"], run.result
 
 
 def test_an_image_by_id_is_not_second_guessed(amazon, tmp_path):

@@ -2,6 +2,7 @@
 """The ssh provider on machines that exist already, behind a bastion: from a hosts file to proven nodes and
 back, and what can be wrong with a host. What is on the hosts is looked at from outside gpuprov."""
 import json
+import shutil
 import signal
 import time
 
@@ -95,10 +96,38 @@ def test_an_unknown_host_must_be_accepted_aloud(inside, fleet, tmp_path):
     home_known = tmp_path / "home" / ".ssh" / "known_hosts"
     home_known.write_text("%s %s\n" % (fleet.bastion.address, fleet.bastion.host_key()))
     out = inside("up", spec, code=1)
-    assert "--accept-new-host-key" in out.err and "known_hosts: " + host.address in out.err, out
+    assert "--accept-new-host-key" in out.err and "not known: " + host.address in out.err, out
     inside("up", spec, "--accept-new-host-key", timeout=300)
     assert "%s %s" % (host.address, host.host_key()) in home_known.read_text()
     inside("status", "fleet")
+    inside("down", "fleet")
+
+
+def test_an_accepted_key_is_read_back_and_edits_are_seen(inside, fleet, tmp_path):
+    """In a home without ~/.ssh, as in a container: the key is kept, and no later run needs the option."""
+    spec = write(tmp_path / "spec.yaml", dict(SPEC, nodes=1))
+    host = fleet.nodes[1]
+    login = {"user": "ops", "key": str(fleet.key), "bastion": "ops@" + fleet.bastion.address}
+    write(tmp_path / "fleet.yaml", {"defaults": login, "hosts": [host.address]})
+    ssh = tmp_path / "home" / ".ssh"
+    shutil.rmtree(ssh)
+    assert "--accept-new-host-key" in inside("plan", spec, code=1).err
+    inside("plan", spec, "--accept-new-host-key", code=2)
+    assert not ssh.exists(), "plan connects to nobody"
+    inside("up", spec, "--accept-new-host-key", timeout=300)
+    assert ssh.stat().st_mode & 0o777 == 0o700
+    known = (ssh / "known_hosts").read_text()
+    assert all("%s %s" % (h.address, h.host_key()) in known for h in (host, fleet.bastion)), known
+    assert inside("plan", spec, code=0).err == ""
+    for edit, said in (({"defaults": login, "hosts": [fleet.nodes[2].address]}, "no longer has %s:22" % host.address),
+                       ({"defaults": dict(login, user="root"), "hosts": [host.address]}, "user: ops -> root"),
+                       ({"defaults": dict(login, port=2222), "hosts": [host.address]}, "no longer has %s:22" % host.address)):
+        write(tmp_path / "fleet.yaml", edit)
+        assert said in inside("plan", spec, code=0).err, edit
+    assert "1 host released, nothing is left" in inside("down", spec).out
+    write(tmp_path / "fleet.yaml", {"defaults": login, "hosts": [host.address]})
+    inside("plan", spec, code=2)
+    inside("up", spec, timeout=300)
     inside("down", "fleet")
 
 

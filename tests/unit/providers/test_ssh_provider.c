@@ -6,7 +6,9 @@
 #include "providers/ssh/hosts.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "folder.h"
+#include "golden.h"
 
 #include <pwd.h>
 #include <setjmp.h>
@@ -378,7 +380,7 @@ static void test_trust_is_required(void **state) {
     write_hosts(w, "hosts: [10.0.0.1, 10.0.0.2]\n");
     struct provider *p = open_ssh(w, "me", false);
     assert_int_equal(p->ops->offers(p, &w->spec, 0, &offers, &err), -GP_EUSAGE);
-    assert_contains(err.msg, "2 with neither host_key nor known_hosts: 10.0.0.1, 10.0.0.2 (");
+    assert_contains(err.msg, "2 whose host key is not known: 10.0.0.1, 10.0.0.2 (");
     assert_contains(err.msg, "--accept-new-host-key");
     gp_error_clear(&err);
     p->ops->close(p);
@@ -406,6 +408,112 @@ static void test_trust_is_required(void **state) {
     stack_clear(&s);
 }
 
+/* --- trust that an earlier run accepted --- */
+
+/* Offers of two hosts without keys, in a home whose known_hosts file has this text; NULL: no ~/.ssh. */
+static int offers_at_home(struct world *w, const char *text, struct gp_error *err) {
+    GP_AUTO_OFFERS struct offer_list offers = {0};
+    GP_AUTO_FREE char *folder = fs_join(w->dir, ".ssh"), *file = fs_join(folder, "known_hosts");
+    if (text != NULL) {
+        assert_int_equal(fs_mkdirs(folder, 0700, NULL), 0);
+        assert_int_equal(fs_write_atomic(file, text, strlen(text), 0600, NULL), 0);
+    }
+    write_hosts(w, "hosts: [10.0.0.1, {address: 10.0.0.2, port: 2222}]\n");
+    struct provider *p = open_ssh(w, "me", false);
+    int r = p->ops->offers(p, &w->spec, 0, &offers, err);
+    p->ops->close(p);
+    return r;
+}
+
+static void test_accepted_keys_are_read_back(void **state) {
+    struct world *w = *state;
+    struct gp_error err = {0};
+    GP_AUTO_FREE char *home = xstrdup(getenv("HOME"));
+    setenv("HOME", w->dir, 1);
+    assert_int_equal(offers_at_home(w, NULL, &err), -GP_EUSAGE);
+    gp_error_clear(&err);
+    assert_int_equal(offers_at_home(w, "10.0.0.1 " KEY "\n[10.0.0.9]:2222 " KEY "\n", &err), -GP_EUSAGE);
+    assert_contains(err.msg, "1 whose host key is not known: 10.0.0.2 (");
+    gp_error_clear(&err);
+    assert_int_equal(offers_at_home(w, "10.0.0.1 " KEY "\n[10.0.0.2]:2222 " KEY "\n", &err), 0);
+    if (home != NULL) setenv("HOME", home, 1);
+}
+
+/* --- edits of the hosts file --- */
+
+static char heard[2048];
+static void hear(void *ctx, const struct event *e) {
+    (void)ctx;
+    size_t n = strlen(heard);
+    snprintf(heard + n, sizeof heard - n, "%s\n", e->text);
+}
+
+static void expect_edit(struct world *w, const char *text, const char *want) {
+    const struct event_sink sink = {.emit = hear};
+    struct provider_env env = {.cancel = &w->cancel,
+                               .journal = w->journal,
+                               .state_dir = w->dir,
+                               .owner = "me",
+                               .spec = &w->spec,
+                               .sink = &sink};
+    struct provider *p = NULL;
+    struct list_req mine = {.owner = "me", .stack = "llm"};
+    if (text != NULL) write_hosts(w, text);
+    else unlink(w->hosts);
+    assert_int_equal(provider_find("ssh")->open(&env, &p, NULL), 0);
+    heard[0] = '\0';
+    for (int i = 0; i < 2; i++) { /* reported once, however often the hosts are listed */
+        GP_AUTO_RESOURCES struct resource_list l = {0};
+        assert_int_equal(p->ops->list(p, &mine, &l, NULL), 0);
+        assert_int_equal(l.list.len, 2); /* nothing is released by an edit */
+    }
+    p->ops->close(p);
+    if (want == NULL) assert_string_equal(heard, "");
+    else assert_contains(heard, want);
+    const char *second = want != NULL ? strstr(strstr(heard, want) + 1, want) : NULL;
+    assert_null(second);
+}
+
+static void test_edits_are_reported(void **state) {
+    struct world *w = *state;
+    struct stack s = {0};
+    struct gp_error err = {0};
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    w->spec.gpu.model = xstrdup("H100");
+    w->spec.gpu.count = 8;
+    write_hosts(w, three);
+    struct provider *p = open_ssh(w, "me", false);
+    new_stack(w, p, "llm", &s);
+    assert_int_equal(take(w, p, &s, 0, 2, 1, &made, &err), 0);
+    p->ops->close(p);
+#define FIRST "hosts:\n  - {address: 10.0.0.1, host_key: " PRINT ", gpu: H100:8, key: /k}\n"
+#define SECOND(x) "  - {address: 10.0.0.2, host_key: " PRINT ", gpu: H100:8" x "}\n"
+    expect_edit(w, three, NULL);
+    expect_edit(w, FIRST SECOND("") "  - 10.0.0.9\n", NULL); /* a new host is no edit of a taken one */
+    expect_edit(w, FIRST, "no longer has 10.0.0.2:22, which node 1 is on: the stack keeps it until 'gpuprov down llm'");
+    expect_edit(w, FIRST SECOND(", port: 2222"), "no longer has 10.0.0.2:22");
+    expect_edit(w, FIRST SECOND(", user: ops, bastion: gate"), "bastion: none -> gate; used from now on");
+    expect_edit(w, FIRST SECOND(", user: ops"), " -> ops; used from now on");
+    expect_edit(w, FIRST "  - {address: 10.0.0.2, gpu: H100:8, host_key: '" KEY "'}\n", "host_key changed");
+    expect_edit(w, FIRST "  - {address: 10.0.0.2, host_key: " PRINT ", gpu: H100:4}\n", "no longer has gpu: H100:8");
+    expect_edit(w, "hosts: [\n", NULL); /* not readable: nothing is known of its hosts */
+    expect_edit(w, NULL, NULL);
+    p = open_ssh(w, "me", false);
+    assert_int_equal(p->ops->destroy(p, &made, &err), 0); /* by the journal */
+    p->ops->close(p);
+    stack_clear(&s);
+}
+
+static void test_manual_page(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *page = ssh_hosts_markdown(), *schema = ssh_hosts_json_schema();
+    same_as_file("docs/hosts.md", page);
+    GP_AUTO_JSON json_t *j = NULL;
+    assert_int_equal(json_parse(schema, strlen(schema), "the schema", &j, NULL), 0);
+    assert_int_equal(json_int(j, "properties.hosts.items.anyOf.0.properties.port.maximum", 0), 65535);
+    assert_null(json_at(j, "properties.defaults.properties.address"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hosts),
@@ -415,6 +523,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_replay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gpu_filter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_trust_is_required, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_accepted_keys_are_read_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_edits_are_reported, setup, teardown),
+        cmocka_unit_test(test_manual_page),
     };
     return cmocka_run_group_tests_name("ssh provider", tests, NULL, NULL);
 }
