@@ -102,6 +102,7 @@ deps:
 	@sh tests/deps.sh build test lint
 
 demo:
+	@sh tests/demo.sh --possible
 	@$(DEPS) build
 	@$(SUBMAKE) all
 	@sh tests/demo.sh $(B)/gpuprov

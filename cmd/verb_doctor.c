@@ -87,7 +87,9 @@ static void look_at_local(struct items *l) {
     int r = local_doctor(&text, &usable, &err);
     char *line = xstrdup(r == 0 && text.s != NULL ? str_trim(text.s) : r == 0 ? "usable" : err.msg);
     add(l, "local nodes", r == 0 && usable ? FOUND : MISSING, false,
-        "run as root, or give this user ranges in /etc/subuid and /etc/subgid", line);
+        geteuid() == 0 ? "run outside a container, or in one with CAP_SYS_ADMIN ('docker run --privileged')"
+                       : "run as root, or give this user ranges in /etc/subuid and /etc/subgid",
+        line);
 }
 
 static const char *mark(enum found f) { return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing"; }

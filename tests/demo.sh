@@ -3,8 +3,26 @@
 # The demo: two nodes on this machine, proven and taken away again, by the built program alone.
 # usage: demo.sh PROGRAM. Exit 0 only when both nodes were READY and nothing is left.
 set -u
-gpuprov=$(realpath "$1")
 cd "$(dirname "$0")/.." || exit
+
+# Whether this machine lets anybody make nodes: the steps of 'gpuprov doctor' that containers forbid, before minutes of
+# building.
+if [ "$1" = --possible ]; then
+  if [ "$(id -u)" -eq 0 ]; then
+    why=$(unshare --mount --pid --fork --net sh -ec '
+      [ $((0x$(sed -n "s/^CapEff:[[:space:]]*//p" /proc/self/status) >> 12 & 1)) -eq 1 ] || { echo "no CAP_NET_ADMIN"; exit 1; }
+      mount -t tmpfs none /tmp; mkdir /tmp/u /tmp/w /tmp/m
+      mount -t overlay -o lowerdir=/etc,upperdir=/tmp/u,workdir=/tmp/w none /tmp/m; mount -t proc proc /tmp/m' 2>&1) && exit 0
+    case $why in *"root filesystem propagation: Invalid argument"*) exit 0 ;; esac # a chroot: gpuprov can
+  else
+    why=$(unshare --user true 2>&1) && exit 0
+    command -v sudo >/dev/null && exit 0
+  fi
+  echo "demo: local nodes are not possible here ($(echo "$why" | head -n 1)): run it as root outside a container," \
+    "or in one that has CAP_SYS_ADMIN and CAP_NET_ADMIN ('docker run --privileged')" >&2
+  exit 1
+fi
+gpuprov=$(realpath "$1")
 spec=examples/local-2.yaml
 # Without root the nodes live in a user namespace; where this machine allows none, it takes sudo.
 if [ "$(id -u)" -ne 0 ] && "$gpuprov" doctor | grep -A1 '^missing *local nodes' && command -v sudo >/dev/null; then
@@ -52,7 +70,12 @@ if [ $rc -eq 0 ]; then
   ready=$("$gpuprov" status --json "$name" | grep -o '"ready": *true' | wc -l)
   [ "$ready" -eq 2 ] || { echo "demo: $ready of 2 nodes are ready" >&2; rc=1; }
 fi
-run down "$name" || rc=1
+# by the spec only its places are looked at, if 'up' got nowhere
+if [ $rc -eq 0 ]; then
+  run down "$name" || rc=1
+else
+  run down "$spec"
+fi
 if left_behind; then
   echo "demo: something is left:" >&2
   "$gpuprov" status >&2

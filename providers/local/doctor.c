@@ -58,7 +58,10 @@ static void build(const char *way, bool user) {
                                     "AppArmor confinement (docker run --privileged)";
     struct gp_error err = {0};
     if (user && ns_become_root(&err) != 0) failed(way, "become root of a user namespace", EPERM, err.msg);
-    must(way, "make the mounts private", mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
+    const char *what = "";
+    int e = ns_private_mounts(&what);
+    errno = -e;
+    must(way, what, e,
          user ? "the system forbids user namespaces to mount: on Ubuntu 'sysctl "
                 "kernel.apparmor_restrict_unprivileged_userns=0', or run with sudo"
               : container);
@@ -77,9 +80,10 @@ static void build(const char *way, bool user) {
     must(way, "mount sysfs", mount("sysfs", AT "/s", "sysfs", MS_RDONLY, NULL), container);
     must(way, "mount devpts", mount("devpts", AT "/d", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5"),
          container);
-    must(way, "make a bridge with a veth pair", veth(),
-         "are the kernel's bridge and veth modules there "
-         "('modprobe -a bridge veth')?");
+    int bridge = veth();
+    must(way, "make a bridge with a veth pair", bridge,
+         errno == EPERM ? "in a container give it CAP_NET_ADMIN (docker run --privileged)"
+                        : "are the kernel's bridge and veth modules there ('modprobe -a bridge veth')?");
     if (access("/usr/sbin/sshd", X_OK) != 0 || access("/usr/bin/ssh-keygen", X_OK) != 0)
         failed(way, "find OpenSSH's server", ENOENT,
                "'systemctl mask ssh; apt-get install openssh-server' (dnf: openssh-server)");
@@ -103,8 +107,8 @@ int doctor_main(const char *way) {
     close(pair[1]);
     if (pid < 0) {
         printf("%s: could not create namespaces: %s (%s); %s\n", way, strerror(-pid), strerrorname_np(-pid),
-               user ? "user namespaces are forbidden or used up here (user.max_user_namespaces)"
-                    : "run with sudo, in a container with CAP_SYS_ADMIN");
+               user ? "user namespaces are forbidden or used up here (user.max_user_namespaces, a chroot)"
+                    : "root does not have CAP_SYS_ADMIN here");
         fflush(stdout);
         return 1;
     }
@@ -125,7 +129,7 @@ int local_doctor(struct str *report, bool *ret_usable, struct gp_error *err) {
     str_add(report, "");
     if (geteuid() == 0) {
         int r = local_spawn("doctor", "root", "", clock_deadline(DOCTOR_MS), NULL, report, ret_usable, err);
-        if (r != 0 || *ret_usable) return r;
+        if (r != 0 || *ret_usable || !may) return r;
     }
     if (may && way == NS_USER) {
         int r = local_spawn("doctor", "user", "", clock_deadline(DOCTOR_MS), NULL, report, ret_usable, err);

@@ -123,7 +123,12 @@ static int set_up_files(struct holder *h, struct gp_error *err) {
 
 static int set_up(struct holder *h, struct gp_error *err) {
     int proxy_sock = -1;
+    const char *what = "";
     int r = h->cfg.userns ? ns_become_root(err) : 0;
+    if (r == 0) {
+        int e = ns_private_mounts(&what);
+        r = step(e, what, err);
+    }
     if (r != 0) return r;
     setsid();
     umask(022);
@@ -131,7 +136,6 @@ static int set_up(struct holder *h, struct gp_error *err) {
     if (chdir(h->cfg.dir) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not enter '%s'", h->cfg.dir);
     int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (log < 0 || dup2(log, 2) != 2) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s/log'", h->cfg.dir);
-    r = step(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : -errno, "make the mounts private", err);
     struct proxy_setup proxy = {.http_proxy = h->cfg.http_proxy,
                                 .https_proxy = h->cfg.https_proxy,
                                 .no_proxy = h->cfg.no_proxy,

@@ -15,17 +15,22 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SUBIDS_MIN 1000 /* sshd's own user must be in the map */
 #define SUBIDS_MAX 65535
+#define CHROOT_DEPTH 256 /* folders above a chroot */
 
-static bool has_sys_admin(void) {
+/* Capabilities for namespaces with mounts and a network; a container usually lacks one. NULL: both are there. */
+static const char *missing_capability(void) {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {{0}};
-    return syscall(SYS_capget, &h, d) == 0 && (d[0].effective >> CAP_SYS_ADMIN & 1) != 0;
+    if (syscall(SYS_capget, &h, d) != 0 || (d[0].effective >> CAP_SYS_ADMIN & 1) == 0) return "CAP_SYS_ADMIN";
+    return (d[0].effective >> CAP_NET_ADMIN & 1) == 0 ? "CAP_NET_ADMIN" : NULL;
 }
 
 /* The first range of this user in /etc/subuid or subgid that is large enough. */
@@ -62,10 +67,17 @@ static const char *find_program(const char *name, char *dst, size_t n) {
 int ns_way(enum ns_way *ret, struct gp_error *err) {
     char path[64];
     int64_t start = 0, count = 0;
-    if (geteuid() == 0 && has_sys_admin()) {
+    const char *missing = missing_capability();
+    if (geteuid() == 0 && missing == NULL) {
         *ret = NS_ROOT;
         return 0;
     }
+    bool maps = find_program("newuidmap", path, sizeof path) != NULL && sub_ids("/etc/subuid", &start, &count);
+    if (geteuid() == 0 && !maps)
+        return gp_fail(err, GP_EENV,
+                       "local nodes need %s, which root does not have here: start the container with 'docker run "
+                       "--privileged' (or podman), or use another provider",
+                       missing);
     if (find_program("newuidmap", path, sizeof path) == NULL || find_program("newgidmap", path, sizeof path) == NULL)
         return gp_fail(err, GP_EENV,
                        "local nodes need root, or newuidmap and newgidmap for an ordinary user: run "
@@ -82,6 +94,34 @@ int ns_way(enum ns_way *ret, struct gp_error *err) {
 pid_t ns_clone(unsigned long flags) {
     long r = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
     return r < 0 ? (pid_t)-errno : (pid_t)r;
+}
+
+/* The propagation of a mount can be set only at its root, which a chroot hides. So: leave the chroot by the folder above
+ * it (the root is set deeper for that moment), set it there, and come back. */
+static int private_from_chroot(void) {
+    struct stat here = {0}, above = {0};
+    GP_AUTO_FD int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || chroot("/proc") != 0 || fchdir(root) != 0) return -errno;
+    for (int i = 0; i < CHROOT_DEPTH; i++) {
+        if (stat(".", &here) != 0 || chdir("..") != 0 || stat(".", &above) != 0) return -errno;
+        if (here.st_dev == above.st_dev && here.st_ino == above.st_ino) break;
+    }
+    int r = mount("none", ".", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : -errno;
+    return fchdir(root) == 0 && chroot(".") == 0 ? r : -errno;
+}
+
+int ns_private_mounts(const char **ret_step) {
+    *ret_step = "make the mounts private";
+    if (chdir("/") != 0) return -errno;
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0) return 0;
+    if (errno != EINVAL) return -errno;
+    int r = private_from_chroot();
+    if (r != 0) return r;
+    *ret_step = "make a mount point of the chroot's root";
+    if (mount("/", "/", NULL, MS_BIND | MS_REC, NULL) != 0) return -errno;
+    /* ".." of the root is the root itself, with what is mounted there */
+    return chdir("/..") == 0 && chroot(".") == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0
+                                                                                                             : -errno;
 }
 
 int ns_run(char *const argv[], struct str *out, int *ret_status, struct gp_error *err) {

@@ -28,6 +28,10 @@ int ns_map_ids(pid_t pid, struct gp_error *err);
 /* In the new user namespace, once mapped: become its root, without the user's other groups. */
 int ns_become_root(struct gp_error *err);
 
+/* In a new mount namespace: makes all mounts private, and in a chroot without a mount point at "/" makes one, for
+ * pivot_root. 0 or -errno; *ret_step: what failed. Changes the working folder to "/". */
+int ns_private_mounts(const char **ret_step);
+
 /* Starts argv[0] (absolute), waits for it; its stdout and stderr go to out (capped). 0 when it ran
  * at all: see *ret_status (128 + signal when killed). */
 int ns_run(char *const argv[], struct str *out, int *ret_status, struct gp_error *err);
