@@ -26,6 +26,7 @@ struct engine_opts {
     bool scratch;             /* for machines without a stack: journal in memory, no state folder */
 };
 
+struct plan;
 struct engine {
     struct engine_opts opts;
     char *state_dir;
@@ -34,7 +35,11 @@ struct engine {
     struct event_sink sink; /* emit may be NULL */
     const char *baseline;   /* --baseline FILE, borrowed; NULL: the spec's, else the state folder's */
     bool calibrate;         /* --calibrate: a validation writes a baseline instead of comparing with one */
-    bool journal_damaged;   /* set aside at open; stacks are found again by their tags */
+    /* Of `up`, once, before it changes anything at a provider; an error ends the run with it. NULL: everything is
+     * approved. Verb's thread. */
+    int (*approve)(void *ctx, const struct plan *plan, struct gp_error *err);
+    void *approve_ctx;
+    bool journal_damaged; /* set aside at open; stacks are found again by their tags */
 };
 /* 0 if every place was looked at; else -GP_EBILLED if something may be billed there, or the reason's own code. Does
  * not block. */
@@ -89,13 +94,16 @@ struct plan_item {
 struct plan {
     VEC_OF(struct plan_item) items;
     struct offer_list offers; /* ranked; the first is what `up` tries first */
-    double price_usd_per_h;   /* of the whole stack; negative: not known */
+    double price_usd_per_h;   /* of the whole stack, at the first offer; negative: not known */
+    double dearest_usd_per_h; /* the same at the dearest offer; negative: not known */
+    double max_usd;           /* of the whole stack until its deadline, at the dearest offer; negative: not known */
     int64_t ttl_ms;           /* of the spec */
     int64_t expires_s;        /* the deadline of nodes that are there; 0: none, ttl_ms from the launch on */
     char *ends;               /* who enforces the deadline */
     struct coverage looked;   /* the basis: places looked at, and not looked at */
     struct strv notes;        /* "local: nodes share this machine's kernel: no security boundary" */
-    bool changes;             /* exit 2 */
+    struct spec_changes spec_changes; /* since the nodes that are there were launched */
+    bool changes;                     /* exit 2 */
 };
 void plan_clear(struct plan *p);
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err);

@@ -6,6 +6,7 @@
 #include "engine/plan.h"
 
 #include "base/json.h"
+#include "engine/cost.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -51,7 +52,18 @@ static bool is_reported(const struct run *run, const char *provider, const struc
     return gap != NULL && !gap->checked && str_eq(gap->why.msg, why->msg);
 }
 
+static int count_missing(const struct run *run, int *ret_first) {
+    int missing = 0;
+    for (int i = run->spec->nodes - 1; i >= 0; i--) {
+        if (i < run->n_nodes && run->nodes[i].exists) continue;
+        missing++;
+        *ret_first = i;
+    }
+    return missing;
+}
+
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
+    int first_missing = 0, n_missing = count_missing(run, &first_missing);
     GP_AUTO_STR struct str reasons = {0};
     GP_AUTO_STRV struct strv missing = {0}; /* to report */
     struct gp_error worst = {0};
@@ -64,6 +76,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         size_t first = ret->list.len;
         if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
         if (r == 0) r = check_ends(run, p->ops, first, ret, &why);
+        if (r == 0) r = cost_check(run, first, n_missing, ret, &why);
         if (r == 0) continue;
         if (why.code == GP_ECANCELLED || (why.code == GP_EUSAGE && why.scope == GP_SCOPE_NONE)) {
             if (err != NULL) *err = why;
@@ -106,12 +119,12 @@ static void add_existing(struct run *run, struct plan *plan) {
         if (!n->exists) continue;
         if (i >= run->spec->nodes)
             add_item(plan, PLAN_DESTROY, i, 1, "the spec has fewer nodes", "node %d: %s", i, n->res.id);
-        else if (n->rec.phase == NODE_READY && str_eq(run->stack.spec_hash, run->spec->hash))
+        else if (n->rec.phase == NODE_READY && claim_keeps_ready(run))
             add_item(plan, PLAN_KEEP, i, 1, "validated", "node %d: %s", i, n->res.id);
         else
             add_item(plan, PLAN_RESUME, i, 1,
-                     n->rec.phase == NODE_READY ? "the spec changed" : node_phase_name(n->rec.phase), "node %d: %s", i,
-                     n->res.id);
+                     n->rec.phase == NODE_READY ? "validated for an earlier spec" : node_phase_name(n->rec.phase),
+                     "node %d: %s", i, n->res.id);
     }
 }
 
@@ -123,16 +136,6 @@ static void add_extras(const struct finding *found, struct plan *plan) {
         add_item(plan, PLAN_DESTROY, r->slot, 1, r->state == RES_STOPPED ? "it is stopped" : "a second machine",
                  "node %d: %s", r->slot, r->id);
     }
-}
-
-static int count_missing(const struct run *run, int *ret_first) {
-    int missing = 0;
-    for (int i = run->spec->nodes - 1; i >= 0; i--) {
-        if (i < run->n_nodes && run->nodes[i].exists) continue;
-        missing++;
-        *ret_first = i;
-    }
-    return missing;
 }
 
 /* `up` tries only the offers beside the nodes that are there, so only those have the price of the missing ones. */
@@ -166,18 +169,18 @@ static void add_notes(struct plan *plan, const struct provider_ops *ops) {
                                           ops->name));
 }
 
+/* At the first offer, and at the dearest one that `up` may take. */
 static void price_plan(struct plan *plan, const struct run *run, int missing) {
-    double per_h = 0;
-    for (int i = 0; i < run->n_nodes && per_h >= 0; i++) {
-        if (!run->nodes[i].exists || i >= run->spec->nodes) continue;
-        double p = run->nodes[i].res.price_usd_per_h;
-        per_h = p < 0 ? -1 : per_h + p;
+    double price = 0, dearest = 0;
+    for (size_t i = 0; i < plan->offers.list.len; i++) {
+        double p = plan->offers.list.items[i].price_usd_per_h;
+        if (i == 0) price = p;
+        dearest = p < 0 || dearest < 0 ? -1 : GP_MAX(dearest, p);
     }
-    if (missing > 0 && per_h >= 0) {
-        double p = plan->offers.list.items[0].price_usd_per_h;
-        per_h = p < 0 ? -1 : per_h + p * missing;
-    }
-    plan->price_usd_per_h = per_h;
+    struct cost worst = cost_of(run, missing, dearest);
+    plan->price_usd_per_h = cost_of(run, missing, price).usd_per_h;
+    plan->dearest_usd_per_h = worst.usd_per_h;
+    plan->max_usd = worst.usd;
 }
 
 static const char *type_of(const struct intent *in, json_t *offer) {
@@ -202,43 +205,63 @@ static void add_unknown(const struct run *run, const struct finding *found, stru
     }
 }
 
+static void add_spec_changes(const struct run *run, struct plan *plan) {
+    for (size_t i = 0; i < run->changes.list.len; i++) {
+        const struct spec_change *c = &run->changes.list.items[i];
+        struct spec_change copy = {
+            .key = xstrdup(c->key), .old = xstrdup(c->old), .now = xstrdup(c->now), .effect = c->effect};
+        vec_push(&plan->spec_changes.list, copy);
+    }
+    plan->changes = plan->changes || plan->spec_changes.list.len > 0 || run->moved_expires_s != 0;
+}
+
+int plan_make(struct run *run, const struct finding *found, struct plan *ret, struct gp_error *err) {
+    struct plan plan = {.ttl_ms = run->spec->ttl_ms};
+    int first = 0, r = 0, missing = count_missing(run, &first);
+    add_unknown(run, found, &plan);
+    if (missing > 0) r = plan_offers(run, &run->offers, err);
+    for (size_t i = 0; r == 0 && i < run->offers.list.len; i++) {
+        struct offer o = {0};
+        offer_copy(&o, &run->offers.list.items[i]);
+        vec_push(&plan.offers.list, o);
+    }
+    if (r == 0 && missing > 0) r = drop_elsewhere(run, &plan.offers, err);
+    if (r != 0) {
+        plan_clear(&plan);
+        return r;
+    }
+    const struct provider_ops *ops = ops_of_nodes(run);
+    enum offer_ends ends = ops->ends;
+    if (missing > 0) {
+        const struct offer *o = &plan.offers.list.items[0];
+        GP_AUTO_FREE char *text = offer_text(o);
+        if (run->stack.uid == NULL && run->home->ops->unique_claim)
+            add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'", run->spec->name);
+        add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
+        ops = provider_find(o->provider);
+        ends = o->ends;
+    }
+    plan.ends = xstrdup(offer_ends_name(ends));
+    add_notes(&plan, ops);
+    cost_notes(run, &plan.notes);
+    if (run_any_exists(run)) plan.expires_s = run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
+    add_existing(run, &plan);
+    add_extras(found, &plan);
+    price_plan(&plan, run, missing);
+    add_spec_changes(run, &plan);
+    coverage_merge(&plan.looked, &run->look.covered);
+    *ret = plan;
+    return 0;
+}
+
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err) {
     struct run *run = NULL;
-    struct plan plan = {.ttl_ms = spec->ttl_ms};
     GP_AUTO_FINDING struct finding found = {0};
     int r = run_open(e, spec, spec->name, &run, err);
     if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = reconcile(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
-    if (r == 0) add_unknown(run, &found, &plan);
-    int first = 0, missing = r == 0 ? count_missing(run, &first) : 0;
-    if (r == 0 && missing > 0) r = plan_offers(run, &plan.offers, err);
-    if (r == 0 && missing > 0) r = drop_elsewhere(run, &plan.offers, err);
-    if (r == 0) {
-        if (missing > 0) {
-            GP_AUTO_FREE char *text = offer_text(&plan.offers.list.items[0]);
-            if (run->stack.uid == NULL && run->home->ops->unique_claim)
-                add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'", spec->name);
-            add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
-            const struct provider_ops *ops = provider_find(plan.offers.list.items[0].provider);
-            plan.ends = xstrdup(offer_ends_name(plan.offers.list.items[0].ends));
-            add_notes(&plan, ops);
-        } else {
-            const struct provider_ops *ops = ops_of_nodes(run);
-            plan.ends = xstrdup(offer_ends_name(ops->ends));
-            add_notes(&plan, ops);
-        }
-        char note[160];
-        if (run_any_exists(run)) plan.expires_s = run->stack.expires_s;
-        if (claim_keeps_deadline(run, note, sizeof note)) strv_add(&plan.notes, note);
-        add_existing(run, &plan);
-        add_extras(&found, &plan);
-        price_plan(&plan, run, missing);
-        coverage_merge(&plan.looked, &run->look.covered);
-        *ret = plan;
-    } else {
-        plan_clear(&plan);
-    }
+    if (r == 0) r = plan_make(run, &found, ret, err);
     run_close(run);
     return r;
 }

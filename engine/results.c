@@ -46,6 +46,7 @@ void plan_clear(struct plan *p) {
     offer_list_clear(&p->offers);
     coverage_clear(&p->looked);
     strv_clear(&p->notes);
+    spec_changes_clear(&p->spec_changes);
     free(p->ends);
     *p = (struct plan){0};
 }

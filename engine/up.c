@@ -43,7 +43,6 @@ static bool any_missing(const struct run *run) {
     return false;
 }
 
-/* Offers are found before the claim, so that a spec without offers leaves nothing behind. */
 static int find_offers(struct run *run, struct gp_error *err) {
     if (!any_missing(run) || run->offers.list.len > 0) return 0;
     return plan_offers(run, &run->offers, err);
@@ -85,6 +84,17 @@ static bool was_refused(int r) {
     return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EMONEY || r == -GP_EAUTH || r == -GP_EUSAGE;
 }
 
+/* Shows the caller what this run will do. Offers are found before the claim, so that a spec without offers leaves
+ * nothing behind. */
+static int plan_and_approve(struct run *run, const struct finding *found, struct gp_error *err) {
+    struct plan plan = {0};
+    int r = plan_make(run, found, &plan, err);
+    if (r != 0) return r;
+    if (run->e->approve != NULL) r = run->e->approve(run->e->approve_ctx, &plan, err);
+    plan_clear(&plan);
+    return r;
+}
+
 /* From the spec to launched machines. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
@@ -95,8 +105,8 @@ static int get_machines(struct run *run, struct up_result *ret, struct gp_error 
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
+    if (r == 0) r = plan_and_approve(run, &found, err);
     if (r == 0) r = claim_retire_expired(run, &found, err);
-    if (r == 0) r = find_offers(run, err);
     if (r == 0) r = claim_take(run, err);
     if (r == 0) r = claim_remember(run, err);
     if (r == 0) r = nothing_to_do(run, &found, ret, err);

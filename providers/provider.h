@@ -55,7 +55,8 @@ struct prepare_req {
     const struct spec *spec;
     bool further; /* the stack is claimed at another provider: the claim here has that uid */
     /* NULL, or all known resources of a stack that has machines. Then nothing is claimed, and only changes that
-       running machines allow are applied: the networks that may reach them. Borrowed. */
+       running machines allow are applied: the networks that may reach them and, with spec->moves_deadline,
+       the deadline stack->expires_s. Borrowed. */
     const struct resource_list *known;
 };
 

@@ -92,6 +92,7 @@ struct spec {
     enum spec_order order;
     VEC_OF(struct spec_offer) offers; /* at least one; default: the provider with by_default */
     int64_t ttl_ms;                   /* default 4h, at least 1m */
+    int64_t max_price, max_cost;      /* millionths of a USD: per node-hour, of the stack until its deadline; 0: none */
     enum spec_unattended unattended;  /* nodes that only gc would terminate */
     struct spec_image image;
     struct spec_access access;
@@ -150,9 +151,38 @@ struct spec_effective spec_effective(const struct spec *spec, size_t index);
  * and the same hash on this machine (the journal keeps it). Caller frees. It has no value of
  * `secrets`, but the replacements of ${env:..} and ${file:..}. */
 char *spec_canonical(const struct spec *spec);
-/* The first key that is fixed at launch (a flag of its row) and differs between the canonical form of
- * an earlier spec and this one: "gpu", "access.key". NULL: none, or old is not JSON. Caller frees. */
-char *spec_fixed_difference(const char *old_canonical, const struct spec *now);
+
+/* The effect of another value of a key on a stack that has nodes, declared in the key's row. */
+enum spec_effect {
+    SPEC_UNDECLARED, /* rows of a block whose own row declares it */
+    SPEC_REFUSED,    /* needs other machines: refused while nodes exist */
+    SPEC_REPEATED,   /* nodes are bootstrapped and validated again; earlier steps are not undone */
+    SPEC_SCALED,     /* nodes are launched or destroyed, and all are validated again */
+    SPEC_DEADLINE,   /* the deadline moves where the provider can move it, else refused; nodes stay ready */
+    SPEC_ACCESS,     /* written to the running machines; nodes stay ready */
+    SPEC_LATER,      /* counts from the next connection or launch on; nodes stay ready */
+    SPEC_STACK       /* names another stack */
+};
+const char *spec_effect_name(enum spec_effect e); /* "refused", "repeated", ... for JSON */
+bool spec_effect_keeps_ready(enum spec_effect e); /* nodes that were validated stay so */
+struct spec_change {
+    char *key;       /* "limits.ttl", "offers[0].market", "bootstrap.steps[data].run" */
+    char *old, *now; /* values as in a spec, or "(none)", "(DEFAULT IN WORDS)". NULL: not shown, because a script may
+                        have a substituted secret */
+    enum spec_effect effect;
+};
+struct spec_changes {
+    VEC_OF(struct spec_change) list;
+};
+/* Compares the canonical form of an earlier spec with this one, in the tables' order. Offers in another order are one
+ * change of "offers". Nothing if old is not JSON. */
+void spec_changes_find(const char *old_canonical, const struct spec *now, struct spec_changes *ret);
+void spec_changes_clear(struct spec_changes *c);
+#define GP_AUTO_CHANGES GP_CLEANUP(spec_changes_clear)
+/* The first change that is refused; NULL: none. */
+const struct spec_change *spec_changes_refused(const struct spec_changes *c);
+/* "limits.ttl: 30m -> 2h". */
+void spec_change_text(const struct spec_change *c, struct str *out);
 
 /* Reads the value of a secret now. Errors name the variable, never the value. */
 int spec_secret_read(const struct spec_secret *s, const char *spec_path, struct secret *ret, struct gp_error *err);
@@ -163,5 +193,7 @@ char *spec_man(void);      /* gpuprov.yaml(5), in roff */
 char *spec_markdown(void); /* docs/spec.md; a test keeps the file equal to it */
 
 const char *spec_market_name(enum spec_market m); /* "on-demand", "spot" */
+/* "60 USD/h" from millionths. */
+void spec_money_text(char *dst, size_t n, int64_t micro, const char *unit);
 
 #endif

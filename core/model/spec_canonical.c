@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The decoded spec as JSON, by the tables: the form that the journal keeps (a spec again) and the form
- * that is hashed. Every default of the first version is in both, keys are in the tables' order; also the
- * first key that is fixed at launch and differs from an earlier spec. No I/O. Any thread. */
+ * that is hashed. Every default of the first version is in both, keys are in the tables' order. No I/O. Any
+ * thread. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
@@ -55,6 +55,7 @@ static json_t *value_json(const struct spec_field *f, const void *base, bool has
     int i = 0;
     int64_t ms = 0;
     json_t *map = NULL;
+    char money[48];
     switch (f->type) {
     case SPEC_TEXT: return text_json(f, *(char *const *)at, hash);
     case SPEC_INT: i = *(const int *)at; return i == 0 && f->min > 0 ? NULL : json_integer(i);
@@ -62,6 +63,11 @@ static json_t *value_json(const struct spec_field *f, const void *base, bool has
     case SPEC_DURATION:
         ms = *(const int64_t *)at;
         return ms == 0 && (f->min > 0 || f->choices != NULL) ? NULL : duration_json(ms);
+    case SPEC_MONEY:
+        ms = *(const int64_t *)at;
+        if (ms == 0) return NULL;
+        spec_money_text(money, sizeof money, ms, f->unit);
+        return json_string(money);
     case SPEC_ENUM: memcpy(&i, at, sizeof i); return json_string(f->choices[i]);
     case SPEC_TEXTS: return texts_json(f, at, hash);
     case SPEC_BLOCK: return map_json(f->block, at, hash);
@@ -74,8 +80,7 @@ static json_t *value_json(const struct spec_field *f, const void *base, bool has
     return NULL;
 }
 
-/* The result of value_json for an absent key. NULL: none. */
-static json_t *default_json(const struct spec_field *f) {
+json_t *spec_default_json(const struct spec_field *f) {
     int64_t v = 0;
     switch (f->type) {
     case SPEC_INT: return f->def != NULL && str_to_i64(f->def, f->min, f->max, &v) ? json_integer(v) : json_integer(0);
@@ -85,6 +90,7 @@ static json_t *default_json(const struct spec_field *f) {
     case SPEC_LIST: return json_array();
     case SPEC_FLOORS: return json_object();
     case SPEC_TEXT:
+    case SPEC_MONEY:
     case SPEC_SHORT:
     case SPEC_TEXTS:
     case SPEC_BLOCK: break;
@@ -93,7 +99,7 @@ static json_t *default_json(const struct spec_field *f) {
 }
 
 static bool is_default(const struct spec_field *f, const json_t *value) {
-    GP_AUTO_JSON json_t *def = default_json(f);
+    GP_AUTO_JSON json_t *def = spec_default_json(f);
     return def != NULL && json_equal(def, value);
 }
 
@@ -109,6 +115,8 @@ static json_t *block_json(const struct spec_block *b, const void *base, bool has
     return map;
 }
 
+json_t *spec_json(const struct spec *s) { return block_json(&spec_root, s, false); }
+
 static char *form(const struct spec *s, bool hash) {
     GP_AUTO_JSON json_t *j = block_json(&spec_root, s, hash);
     return json_text_exact(j, 0);
@@ -116,58 +124,3 @@ static char *form(const struct spec *s, bool hash) {
 
 char *spec_canonical(const struct spec *s) { return form(s, false); }
 char *spec_hash_form(const struct spec *s) { return form(s, true); }
-
-/* --- what is fixed at launch --- */
-
-/* A key that the earlier program did not have counts as its default. */
-static bool differs(const struct spec_field *f, const json_t *old, const json_t *now) {
-    if (old == NULL && now == NULL) return false;
-    if (old == NULL || now == NULL) return !is_default(f, old != NULL ? old : now);
-    return !json_equal(old, now);
-}
-
-static char *fixed_difference(const struct spec_block *b, const json_t *old, const json_t *now);
-
-static bool has_fixed(const struct spec_block *b) {
-    for (const struct spec_field *f = b->fields; f->name != NULL; f++)
-        if (f->fixed_at_launch || (f->block != NULL && has_fixed(f->block))) return true;
-    return false;
-}
-
-/* Another number of items, or one that none of the earlier ones equals, needs other machines. The order does not
- * matter: it decides only which item is tried first. */
-static bool items_differ(const struct spec_block *b, const json_t *old, const json_t *now) {
-    if (!has_fixed(b)) return false;
-    size_t n = json_array_size(now);
-    if (json_array_size(old) != n) return true;
-    GP_AUTO_FREE bool *taken = xcalloc(n, sizeof *taken);
-    for (size_t i = 0; i < n; i++) {
-        size_t k = 0;
-        for (; k < n; k++) {
-            if (taken[k]) continue;
-            GP_AUTO_FREE char *found = fixed_difference(b, json_array_get(old, k), json_array_get(now, i));
-            if (found == NULL) break;
-        }
-        if (k == n) return true;
-        taken[k] = true;
-    }
-    return false;
-}
-
-static char *fixed_difference(const struct spec_block *b, const json_t *old, const json_t *now) {
-    for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
-        const json_t *x = json_object_get(old, f->name), *y = json_object_get(now, f->name);
-        if (f->fixed_at_launch && differs(f, x, y)) return xstrdup(f->name);
-        if (!f->fixed_at_launch && f->type == SPEC_LIST && items_differ(f->block, x, y)) return xstrdup(f->name);
-        if (f->fixed_at_launch || f->type != SPEC_BLOCK) continue;
-        GP_AUTO_FREE char *inner = fixed_difference(f->block, x, y);
-        if (inner != NULL) return xasprintf("%s.%s", f->name, inner);
-    }
-    return NULL;
-}
-
-char *spec_fixed_difference(const char *old_canonical, const struct spec *now) {
-    GP_AUTO_JSON json_t *old = json_loads(old_canonical, 0, NULL);
-    GP_AUTO_JSON json_t *new = block_json(&spec_root, now, false);
-    return json_is_object(old) ? fixed_difference(&spec_root, old, new) : NULL;
-}

@@ -23,8 +23,8 @@ const char spec_rules_text[] =
     "* A key that is not listed here is an error, with its line, its column and a suggestion. All errors of a file "
     "are\n"
     "  shown at once.\n"
-    "* A duration has a unit: `90s`, `30m`, `12h`, `2d`, `1h30m`. So has a floor: `300 GB/s`, `20 "
-    "us`;\n"
+    "* A duration has a unit: `90s`, `30m`, `12h`, `2d`, `1h30m`. So has an amount of money: `60 USD/h`, `500 USD`,\n"
+    "  and a floor: `300 GB/s`, `20 us`;\n"
     "  only a plain count has none (`host.cores.usable: 8`).\n"
     "* `${env:NAME}` and `${file:PATH}` in a value are replaced by a variable of your environment "
     "and by\n"
@@ -37,7 +37,21 @@ const char spec_rules_text[] =
     "  accepted for a text key. A number in quotes is refused for a number key.\n"
     "* Anchors, aliases, tags and several documents in one file are refused, because people\n"
     "  read specs.\n"
-    "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n";
+    "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n\n"
+    "## Changes of a spec\n\n"
+    "`gpuprov plan` lists each key that changed since the nodes were launched: `limits.ttl: 30m -> 2h`. The column\n"
+    "\"change\" of the tables below names the effect of another value while nodes exist:\n\n"
+    "| change | effect |\n|---|---|\n"
+    "| refused | Other machines are needed: `plan` and `up` fail and name the key. Run `gpuprov down` first. |\n"
+    "| repeated | Nodes are bootstrapped and validated again. Earlier packages and steps are not undone. |\n"
+    "| scaled | Nodes are launched or destroyed, and all are validated again. |\n"
+    "| deadline | The deadline moves to the launch plus the new `ttl`, and nodes stay ready. Refused by providers "
+    "that cannot move it. |\n"
+    "| access | Written to the running machines; nodes stay ready. |\n"
+    "| later | Counts from the next connection or launch on; nodes stay ready. |\n"
+    "| stack | Names another stack. |\n\n"
+    "A key without an entry there is a map or a list: each of its own keys has one. Scripts are shown as `changed`,\n"
+    "because a substituted secret may be in them.\n";
 
 static const char *type_name(const struct spec_field *f) {
     switch (f->type) {
@@ -45,6 +59,7 @@ static const char *type_name(const struct spec_field *f) {
     case SPEC_INT: return "number";
     case SPEC_BOOL: return "true or false";
     case SPEC_DURATION: return "duration";
+    case SPEC_MONEY: return "amount of money";
     case SPEC_ENUM: return "text";
     case SPEC_TEXTS: return "list of text";
     case SPEC_BLOCK: return "map";
@@ -67,6 +82,8 @@ void spec_form(const struct spec_field *f, struct str *out) {
         duration_format(min, sizeof min, f->min);
         duration_format(max, sizeof max, f->max);
         str_addf(out, ", %s to %s", min, max);
+    } else if (f->type == SPEC_MONEY) {
+        str_addf(out, " in %s", f->unit);
     } else if (f->pattern_doc != NULL) {
         str_addf(out, ": %s", f->pattern_doc);
     }
@@ -94,7 +111,7 @@ static void add_field(struct str *out, const struct spec_block *b, const struct 
     for (size_t i = 0, n = 0; b == &spec_offer_block && !f->required && (p = spec_provider_at(i)) != NULL; i++)
         if (spec_provider_key(p, f->name) != NULL) str_addf(out, "%s `%s`", n++ == 0 ? "; taken by" : ",", p->name);
     if (f->block != NULL) str_addf(out, "; see below");
-    str_addf(out, " | `%s: ", f->name);
+    str_addf(out, " | %s | `%s: ", spec_effect_name(f->effect), f->name);
     cell(out, spec_example(f));
     str_add(out, "` |\n");
 }
@@ -103,7 +120,8 @@ static void add_field(struct str *out, const struct spec_block *b, const struct 
 static void add_providers(struct str *out) {
     const struct spec_provider *p = NULL;
     for (size_t i = 0; (p = spec_provider_at(i)) != NULL; i++) {
-        str_addf(out, "\n### `provider: %s`\n\n%s.%s%s\n", p->name, p->doc,
+        str_addf(out, "\n### `provider: %s`\n\n%s. A changed `limits.ttl` %s.%s%s\n", p->name, p->doc,
+                 p->moves_deadline ? "moves the deadline of running nodes" : "is refused while nodes run",
                  p->by_default ? " A spec without `offers` uses this provider." : "",
                  p->gpu != NULL ? " Its GPU models are known: another `gpu` is an error, unless `instance_type` is "
                                   "given."
@@ -133,7 +151,7 @@ bool spec_is_top_level(const struct spec_block *b) {
 static void add_block(struct str *out, const struct spec_block *b) {
     if (b->path[0] != '\0') str_addf(out, "\n## `%s`\n\n%s\n\n", b->path, b->doc);
     else str_addf(out, "\n## Top level\n\n%s\n\n", b->doc);
-    str_add(out, "| key | value | default | meaning | example |\n|---|---|---|---|---|\n");
+    str_add(out, "| key | value | default | meaning | change | example |\n|---|---|---|---|---|---|\n");
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) add_field(out, b, f);
     if (b == &spec_offer_block) add_providers(out);
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) /* each block once */

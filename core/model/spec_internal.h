@@ -31,6 +31,7 @@ enum spec_type {
     SPEC_INT,      /* int: min..max */
     SPEC_BOOL,     /* bool */
     SPEC_DURATION, /* int64_t ms: min..max, or one of choices */
+    SPEC_MONEY,    /* int64_t millionths of a USD, in `unit`: min..max; 0: absent */
     SPEC_ENUM,     /* an enum whose values are the indexes of choices */
     SPEC_TEXTS,    /* struct strv: pattern and check for each */
     SPEC_BLOCK,    /* a map, decoded by block at offset */
@@ -53,14 +54,16 @@ struct spec_field {
     const char *const *choices;
     const char *const *(*names)(void); /* choices that are known only when the program runs */
     int64_t min, max;
+    const char *unit; /* "USD/h" */
     /* Further checks of one text; reports its own errors. */
     void (*check)(struct spec_ctx *c, const struct yaml_node *at);
     const struct spec_block *block;
     void (*from_text)(struct spec_ctx *c, const struct yaml_node *at, void *to);
     size_t min_items;
-    bool script;           /* text for a shell: ${...} is the shell's, but for ${env:NAME} and ${file:PATH} */
-    bool basename_in_hash; /* a path of this machine: the same spec in another folder has the same hash */
-    bool fixed_at_launch;  /* another value needs other machines: refused while the stack runs */
+    bool script;             /* text for a shell: ${...} is the shell's, but for ${env:NAME} and ${file:PATH} */
+    bool basename_in_hash;   /* a path of this machine: the same spec in another folder has the same hash */
+    enum spec_effect effect; /* of another value on a stack that has nodes; rows of a block: each its own, unless
+                                the row of the block has one. A test refuses a row without one. */
     /* The default is part of the hash. Only for rows of the first version: a row without it changes no
      * hash of specs that do not use it, so that running stacks keep theirs. */
     bool default_in_hash;
@@ -141,6 +144,12 @@ void spec_check_known(struct spec_ctx *c, const struct yaml_node *at); /* a chec
 
 /* spec_canonical.c: the text that is hashed. Caller frees. */
 char *spec_hash_form(const struct spec *spec);
+json_t *spec_json(const struct spec *spec); /* spec_canonical as JSON; new reference */
+/* The value of an absent key; NULL: none. New reference. */
+json_t *spec_default_json(const struct spec_field *f);
+
+/* spec_money.c */
+void spec_money_decode(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int64_t *to);
 
 /* spec_floors.c */
 void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map, struct spec_floors *to);

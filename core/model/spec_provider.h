@@ -19,6 +19,7 @@ struct spec_provider {
     const char *doc;                      /* short description */
     const struct spec_provider_key *keys; /* besides `provider`; name NULL ends */
     bool by_default;                      /* a spec without offers uses this provider */
+    bool moves_deadline;                  /* a changed ttl moves the deadline of running nodes, else it is refused */
     bool zone_in_region;                  /* a zone's name begins with its region's */
     const char *image_id;                 /* pattern of its image ids, for hints; NULL: none */
     const char *(*gpu)(size_t i);         /* its GPU models, NULL ends; no function: any model */

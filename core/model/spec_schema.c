@@ -28,6 +28,10 @@ static json_t *text_schema(const struct spec_field *f) {
     if (f->type == SPEC_DURATION && f->choices == NULL) {
         json_object_set_new(j, "type", json_string("string"));
         json_object_set_new(j, "pattern", json_string("^([0-9]+(ms|s|m|h|d))+$|" SUBST_PATTERN));
+    } else if (f->type == SPEC_MONEY) {
+        GP_AUTO_FREE char *pattern = xasprintf("^[0-9]+([.][0-9]{1,6})? *%s$|" SUBST_PATTERN, f->unit);
+        json_object_set_new(j, "type", json_string("string"));
+        json_object_set_new(j, "pattern", json_string(pattern));
     } else if (spec_choices(f) != NULL) {
         json_object_set_new(j, "enum", choices_json(spec_choices(f)));
         return or_substitution(j);
@@ -73,6 +77,7 @@ static json_t *type_schema(const struct spec_field *f) {
     case SPEC_FLOORS: return floors_schema();
     case SPEC_TEXT:
     case SPEC_DURATION:
+    case SPEC_MONEY:
     case SPEC_ENUM: break;
     }
     return text_schema(f);

@@ -48,6 +48,7 @@ void run_close(struct run *run) {
     free(run->look.scope_provider);
     free(run->look.said_gaps);
     stack_clear(&run->stack);
+    spec_changes_clear(&run->changes);
     secret_clear(&run->login.key);
     free(run->login.key_path);
     free(run->login.pubkey);

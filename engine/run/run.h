@@ -57,6 +57,9 @@ struct run {
     char *owner;             /* NULL until it is known: before the first provider was opened */
     struct stack stack;
     bool adopted; /* the journal did not know the stack when the run began */
+    /* of the spec, since the stack with machines was recorded (claim_may_go_on) */
+    struct spec_changes changes;
+    int64_t moved_expires_s; /* the deadline that its ttl gives; 0: it does not move */
 
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */

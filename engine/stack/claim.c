@@ -12,6 +12,8 @@
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
 
+#define ADOPTED_TTL_S 60 /* rounding and clocks: a smaller difference is none */
+
 static int64_t cloud_now_s(const struct run *run) { return clock_wall_s() + run->home->clock_skew_s; }
 
 static bool is_expired(const struct run *run) {
@@ -19,27 +21,90 @@ static bool is_expired(const struct run *run) {
 }
 
 /* The machines of a running stack cannot be changed, so the spec must have the keys that they were launched with. */
-static int same_machines(const struct run *run, struct gp_error *err) {
+static int same_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *old = NULL;
     struct stack known = {0};
     struct gp_error why = {0};
     int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, &old, &why);
     stack_clear(&known);
+    spec_changes_clear(&run->changes);
     if (r != 0 || old == NULL || old[0] == '\0') return 0;
-    GP_AUTO_FREE char *changed = spec_fixed_difference(old, run->spec);
-    if (changed == NULL) return 0;
+    spec_changes_find(old, run->spec, &run->changes);
+    const struct spec_change *refused = spec_changes_refused(&run->changes);
+    if (refused == NULL) return 0;
+    GP_AUTO_STR struct str text = {0};
+    spec_change_text(refused, &text);
     return gp_fail(err, GP_EUSAGE,
-                   "'%s' was launched with another '%s', and nodes cannot be changed in "
-                   "place: run 'gpuprov down %s', then 'gpuprov up'",
-                   run->stack.name, changed, run->stack.name);
+                   "'%s' was launched with another '%s', and nodes cannot be changed in place (%s): run 'gpuprov down "
+                   "%s', then 'gpuprov up'",
+                   run->stack.name, refused->key, text.s, run->stack.name);
 }
 
-int claim_may_go_on(const struct run *run, struct gp_error *err) {
+/* The first provider of the stack's resources that cannot move a deadline; NULL: all can. */
+static const struct provider_ops *cannot_move(const struct run *run) {
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct provider_ops *ops = run->nodes[i].exists ? provider_find(run->nodes[i].res.provider) : NULL;
+        if (ops != NULL && !ops->spec->moves_deadline) return ops;
+    }
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct provider_ops *ops = provider_find(run->others.list.items[i].provider);
+        if (ops != NULL && !ops->spec->moves_deadline) return ops;
+    }
+    return NULL;
+}
+
+static bool deadline_changed(const struct run *run) {
+    for (size_t i = 0; i < run->changes.list.len; i++)
+        if (run->changes.list.items[i].effect == SPEC_DEADLINE) return true;
+    if (run->changes.list.len > 0 || str_eq(run->stack.spec_hash, run->spec->hash)) return false;
+    /* the journal does not have the earlier spec: its ttl follows from the times of the stack */
+    const struct stack *s = &run->stack;
+    return s->created_s > 0 && s->expires_s > 0 &&
+           llabs(s->expires_s - s->created_s - run->spec->ttl_ms / 1000) > ADOPTED_TTL_S;
+}
+
+/* Sets the deadline that the spec's ttl gives to a running stack. */
+static int new_deadline(struct run *run, struct gp_error *err) {
+    char old[40], now[40], ttl[32];
+    run->moved_expires_s = 0;
+    if (!deadline_changed(run)) return 0;
+    int64_t from_s = run->stack.created_s > 0 ? run->stack.created_s : cloud_now_s(run);
+    int64_t expires_s = from_s + run->spec->ttl_ms / 1000;
+    const struct provider_ops *fixed = cannot_move(run);
+    time_format_utc(old, sizeof old, run->stack.expires_s);
+    time_format_utc(now, sizeof now, expires_s);
+    duration_format(ttl, sizeof ttl, run->spec->ttl_ms);
+    if (fixed != NULL)
+        return gp_fail(
+            err, GP_EUSAGE,
+            "limits.ttl %s would move the deadline of '%s' from %s to %s, and %s cannot move the deadline of "
+            "running nodes: restore the earlier ttl, or run 'gpuprov down %s' first",
+            ttl, run->stack.name, old, now, fixed->name, run->stack.name);
+    if (expires_s <= cloud_now_s(run))
+        return gp_fail(
+            err, GP_EUSAGE,
+            "limits.ttl %s would move the deadline of '%s' to %s, which has passed: set a longer ttl, or run "
+            "'gpuprov down %s'",
+            ttl, run->stack.name, now, run->stack.name);
+    run->moved_expires_s = expires_s;
+    return 0;
+}
+
+int claim_may_go_on(struct run *run, struct gp_error *err) {
     if (!run_any_exists(run)) return 0;
     if (is_expired(run))
         return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
                        run->stack.name);
-    return same_machines(run, err);
+    int r = same_machines(run, err);
+    return r == 0 ? new_deadline(run, err) : r;
+}
+
+bool claim_keeps_ready(const struct run *run) {
+    if (str_eq(run->stack.spec_hash, run->spec->hash)) return true;
+    bool keeps = run->changes.list.len > 0;
+    for (size_t i = 0; i < run->changes.list.len; i++)
+        keeps = keeps && spec_effect_keeps_ready(run->changes.list.items[i].effect);
+    return keeps;
 }
 
 int claim_retire_expired(struct run *run, struct finding *found, struct gp_error *err) {
@@ -86,10 +151,12 @@ static void begin_stack(struct run *run, const char *region) {
     run->stack = s;
 }
 
-/* Applies the keys that may change while machines run: who may connect to them. */
+/* Applies the keys that may change while machines run: who may connect to them, and their deadline. */
 static int apply_to_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
+    char when[40];
     int r = 0;
+    if (run->moved_expires_s != 0) run->stack.expires_s = run->moved_expires_s;
     for (size_t i = 0; i < run->others.list.len; i++) {
         resource_list_add(&known, &run->others.list.items[i]);
     }
@@ -97,7 +164,10 @@ static int apply_to_machines(struct run *run, struct gp_error *err) {
         struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .known = &known};
         r = run->providers.items[i]->ops->prepare(run->providers.items[i], &req, err);
     }
-    return r;
+    if (r != 0 || run->moved_expires_s == 0) return r;
+    time_format_utc(when, sizeof when, run->stack.expires_s);
+    run_event(run, -1, NODE_PLANNED, EVENT_INFO, "ttl", "the deadline is %s now", when);
+    return 0;
 }
 
 int claim_take(struct run *run, struct gp_error *err) {
@@ -118,35 +188,22 @@ int claim_take(struct run *run, struct gp_error *err) {
     return r;
 }
 
-bool claim_keeps_deadline(const struct run *run, char *dst, size_t n) {
-    const struct stack *s = &run->stack;
-    char when[40];
-    if (!run_any_exists(run) || s->created_s <= 0 || s->expires_s <= 0) return false;
-    if (llabs(s->expires_s - s->created_s - run->spec->ttl_ms / 1000) <= 60) return false;
-    time_format_utc(when, sizeof when, s->expires_s);
-    snprintf(dst, n, "the deadline stays %s: a changed limits.ttl applies after 'gpuprov down' and 'gpuprov up'", when);
-    return true;
-}
-
 /* Nodes that were validated for another spec are bootstrapped and validated again. */
 static int begin_again(struct run *run, struct gp_error *err) {
     int r = 0;
-    free(run->stack.spec_hash);
-    run->stack.spec_hash = xstrdup(run->spec->hash);
     for (int i = 0; r == 0 && i < run->n_nodes; i++) {
         if (!run->nodes[i].exists) continue;
         resource_set(&run->nodes[i].rec.boot_id, "");
         r = run_node_restart(&run->nodes[i], err);
     }
-    char note[160];
-    if (r == 0 && claim_keeps_deadline(run, note, sizeof note))
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl", "%s", note);
     return r;
 }
 
 int claim_remember(struct run *run, struct gp_error *err) {
-    int r = str_eq(run->stack.spec_hash, run->spec->hash) ? 0 : begin_again(run, err);
+    int r = claim_keeps_ready(run) ? 0 : begin_again(run, err);
     if (r != 0) return r;
+    free(run->stack.spec_hash);
+    run->stack.spec_hash = xstrdup(run->spec->hash);
     GP_AUTO_FREE char *canonical = spec_canonical(run->spec);
     return journal_stack_put(run->e->journal, &run->stack, canonical, err);
 }

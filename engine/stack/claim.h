@@ -5,16 +5,18 @@
 
 #include "engine/stack/reconcile.h"
 
-/* Refuses (-GP_EUSAGE) machines that were launched for another spec or are past their deadline. */
-int claim_may_go_on(const struct run *run, struct gp_error *err);
+/* Finds the changes of the spec of a stack with machines (run->changes, run->moved_expires_s). Refuses (-GP_EUSAGE)
+ * machines that are past their deadline, and changes that cannot be applied to them. */
+int claim_may_go_on(struct run *run, struct gp_error *err);
+/* Whether nodes that were validated stay so with this spec. Call it after claim_may_go_on. */
+bool claim_keeps_ready(const struct run *run);
 /* Destroys the resources of an expired stack without machines, and then clears `found`. */
 int claim_retire_expired(struct run *run, struct finding *found, struct gp_error *err);
-/* Takes the existing identity and claim of a stack without machines, or makes new ones. */
+/* Takes the existing identity and claim of a stack without machines, or makes new ones. With machines: applies the
+ * access and the deadline of the spec to them. */
 int claim_take(struct run *run, struct gp_error *err);
 /* Records stack and spec in the journal. Nodes of another spec start again. */
 int claim_remember(struct run *run, struct gp_error *err);
-/* True: nodes run, so the spec's limits.ttl changes no deadline until they are gone; dst gets a note for the user. */
-bool claim_keeps_deadline(const struct run *run, char *dst, size_t n);
 /* Removes a claim that this journal made and that has no machines; reports a failure. */
 void claim_take_back(struct run *run);
 

@@ -78,9 +78,14 @@ static void add_disks(struct str *body, const struct aws_image *image, int root_
     }
 }
 
-static void add_market(struct str *body, enum spec_market market) {
+static void add_market(struct str *body, enum spec_market market, int64_t max_price) {
+    char price[48];
     if (market != MARKET_SPOT) return;
-    /* No MaxPrice: EC2 caps it at the on-demand price. */
+    if (max_price > 0) { /* without it EC2 caps the price at the on-demand one */
+        spec_money_text(price, sizeof price, max_price, "");
+        price[strcspn(price, " ")] = '\0';
+        aws_param(body, "InstanceMarketOptions.SpotOptions.MaxPrice", price);
+    }
     aws_param(body, "InstanceMarketOptions.MarketType", "spot");
     aws_param(body, "InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time");
     aws_param(body, "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate");
@@ -104,7 +109,7 @@ static int build(const struct create_req *req, const struct aws_image *image, co
     aws_param_int(body, "MetadataOptions.HttpPutResponseHopLimit", role != NULL ? 2 : 1);
     add_disks(body, image, disk_gib);
     add_place(body, req, at);
-    add_market(body, o->market);
+    add_market(body, o->market, req->spec->max_price);
     if (role != NULL)
         aws_param(body, str_starts(role, "arn:") ? "IamInstanceProfile.Arn" : "IamInstanceProfile.Name", role);
     add_tags(body, 1, "instance", req);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "providers/local/local_claim.h"
 #include "providers/local/netns.h"
 
 #include <arpa/inet.h>
@@ -188,6 +189,17 @@ static void create_step(struct holder *h, struct holder_client *c) {
 
 /* --- requests --- */
 
+/* The record first: nodes never outlive the deadline that can be read. */
+static void move_deadline(struct holder *h, struct holder_client *c, int64_t expires_s) {
+    struct gp_error err = {0};
+    if (local_claim_move(h->cfg.dir, expires_s, &err) != 0) {
+        say_failure(c, &err);
+        return;
+    }
+    holder_end_at(h, expires_s);
+    say(c, "ok\n");
+}
+
 static void answer(struct holder *h, struct holder_client *c) {
     char *line = c->in.s;
     line[strcspn(line, "\r\n")] = '\0';
@@ -196,7 +208,7 @@ static void answer(struct holder *h, struct holder_client *c) {
         return;
     }
     GP_AUTO_STRV struct strv w = {0};
-    int64_t port = 0;
+    int64_t port = 0, expires_s = 0;
     strv_split(&w, line, " ");
     if (w.n == 3 && strcmp(w.v[0], "dial") == 0 && str_to_i64(w.v[2], 1, 65535, &port)) {
         dial_start(h, c, w.v[1], port);
@@ -206,6 +218,8 @@ static void answer(struct holder *h, struct holder_client *c) {
         struct local_node *n = nodes_by_id(h, w.v[1]);
         if (n != NULL) nodes_end(h, n);
         say(c, "ok\n");
+    } else if (w.n == 2 && strcmp(w.v[0], "deadline") == 0 && str_to_i64(w.v[1], 1, INT64_MAX / 1000, &expires_s)) {
+        move_deadline(h, c, expires_s);
     } else {
         say_error(c, "unknown request");
     }

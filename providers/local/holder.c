@@ -185,6 +185,11 @@ static void round_once(struct holder *h) {
     vec_free(&p);
 }
 
+void holder_end_at(struct holder *h, int64_t expires_s) {
+    h->cfg.expires_s = expires_s;
+    h->end_mono_ms = boot_ms() + (expires_s - clock_wall_s()) * 1000;
+}
+
 _Noreturn void holder_run(struct holder_config *cfg, int go_fd) {
     struct holder h = {.cfg = *cfg, .home_net = -1, .listen_fd = -1, .signal_fd = -1};
     struct gp_error err = {0};
@@ -194,7 +199,7 @@ _Noreturn void holder_run(struct holder_config *cfg, int go_fd) {
         struct rlimit all = {.rlim_cur = h.cfg.files.rlim_max, .rlim_max = h.cfg.files.rlim_max};
         setrlimit(RLIMIT_NOFILE, &all);
     }
-    h.end_mono_ms = boot_ms() + (cfg->expires_s - clock_wall_s()) * 1000;
+    holder_end_at(&h, cfg->expires_s);
     int r = set_up(&h, &err);
     if (r != 0) dprintf(go_fd, "error %d %s\n", (int)err.code, err.msg);
     else dprintf(go_fd, "ok\n");
@@ -202,7 +207,7 @@ _Noreturn void holder_run(struct holder_config *cfg, int go_fd) {
     close(go_fd);
     for (;;) {
         round_once(&h);
-        if (boot_ms() >= h.end_mono_ms || clock_wall_s() >= cfg->expires_s) end_here(&h, true);
+        if (boot_ms() >= h.end_mono_ms || clock_wall_s() >= h.cfg.expires_s) end_here(&h, true);
         if (claim_is_gone(&h)) end_here(&h, false);
     }
 }

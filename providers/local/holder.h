@@ -75,6 +75,8 @@ struct holder {
 /* Body of the holder process after it may begin. go_fd: says "ok\n" or "error CODE TEXT\n" there
  * once. Never returns. */
 _Noreturn void holder_run(struct holder_config *cfg, int go_fd);
+/* Sets the deadline on both clocks. */
+void holder_end_at(struct holder *h, int64_t expires_s);
 
 /* --- ctl.c --- */
 int ctl_listen(struct holder *h, struct gp_error *err); /* DIR/ctl, 0600 */

@@ -188,6 +188,20 @@ static int claim_new(struct local *l, const struct prepare_req *req, const char 
     return r;
 }
 
+/* The holder enforces the deadline, so it moves it. */
+static int move_deadline(struct local *l, const struct stack *s, const char *dir, struct gp_error *err) {
+    GP_AUTO_CLAIM struct local_claim c = {0};
+    GP_AUTO_STR struct str answer = {0};
+    int r = local_claim_read(dir, &c, err);
+    if (r == -GP_ENOTFOUND) gp_error_clear(err); /* the stack's nodes are at another provider */
+    if (r == -GP_ENOTFOUND || (r == 0 && (!str_eq(c.uid, s->uid) || c.expires_s == s->expires_s))) return 0;
+    GP_AUTO_FREE char *line = xasprintf("deadline %lld", (long long)s->expires_s);
+    if (r == 0) r = local_ask(dir, line, clock_deadline(LOCK_MS), l->cancel, &answer, err);
+    if (r != 0) return gp_wrap(err, "could not move the deadline of '%s'", s->name);
+    if (str_eq(str_trim(answer.s), "ok")) return 0;
+    return gp_fail(err, GP_EENV, "could not move the deadline of '%s': %.200s", s->name, str_trim(answer.s));
+}
+
 static int local_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     struct local *l = self(p);
     struct stack *s = req->stack;
@@ -195,7 +209,7 @@ static int local_prepare(struct provider *p, const struct prepare_req *req, stru
     GP_AUTO_FD int lock = -1;
     GP_AUTO_CLAIM struct local_claim c = {0};
     struct gp_error why = {0};
-    if (req->known != NULL) return 0; /* nothing of the spec changes who may reach a local node */
+    if (req->known != NULL) return move_deadline(l, s, dir, err); /* no key changes who may reach a local node */
     int r = local_lock(l->stacks, clock_deadline(LOCK_MS), l->cancel, &lock, err);
     if (r != 0) return r;
     r = local_claim_read(dir, &c, &why);
@@ -472,7 +486,7 @@ static int local_destroy(struct provider *p, const struct resource_list *what, s
 
 static const struct spec_provider_key spec_keys[] = {{0}};
 static const struct spec_provider local_spec = {
-    .name = "local", .doc = "Nodes on this machine", .keys = spec_keys, .by_default = true};
+    .name = "local", .doc = "Nodes on this machine", .keys = spec_keys, .by_default = true, .moves_deadline = true};
 
 const struct provider_ops provider_local = {
     .name = "local",

@@ -117,19 +117,30 @@ int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *
     return r;
 }
 
-int local_claim_make(const char *base, const struct local_claim *c, struct gp_error *err) {
-    char id[17];
-    int r = fs_random_hex(id, 8, err);
-    if (r != 0) return r;
-    GP_AUTO_FREE char *tmp = xasprintf("%s/.new-%s", base, id);
-    GP_AUTO_FREE char *file = fs_join(tmp, "claim.json");
+static int write_claim(const char *dir, const struct local_claim *c, struct gp_error *err) {
+    GP_AUTO_FREE char *file = fs_join(dir, "claim.json");
     GP_AUTO_JSON json_t *j =
         json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "owner", c->owner, "name", c->name, "uid", c->uid, "spec_hash",
                   c->spec_hash, "created", (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "the stack's owner or name is not valid UTF-8");
     GP_AUTO_FREE char *text = json_text(j, 1);
+    return fs_write_atomic(file, text, strlen(text), 0600, err);
+}
+
+int local_claim_move(const char *dir, int64_t expires_s, struct gp_error *err) {
+    GP_AUTO_CLAIM struct local_claim c = {0};
+    int r = local_claim_read(dir, &c, err);
+    c.expires_s = expires_s;
+    return r == 0 ? write_claim(dir, &c, err) : r;
+}
+
+int local_claim_make(const char *base, const struct local_claim *c, struct gp_error *err) {
+    char id[17];
+    int r = fs_random_hex(id, 8, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *tmp = xasprintf("%s/.new-%s", base, id);
     r = fs_mkdirs(tmp, 0700, err);
-    if (r == 0) r = fs_write_atomic(file, text, strlen(text), 0600, err);
+    if (r == 0) r = write_claim(tmp, c, err);
     if (r != 0) return r;
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, c->dir, RENAME_NOREPLACE) == 0) {
         GP_AUTO_FD int fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

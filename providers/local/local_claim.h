@@ -46,6 +46,8 @@ void local_tidy(const char *base);
 int local_claim_read(const char *dir, struct local_claim *ret, struct gp_error *err);
 /* Under the lock. c->dir, owner, name, uid, ... set. -GP_EEXISTS: somebody has it. */
 int local_claim_make(const char *base, const struct local_claim *c, struct gp_error *err);
+/* Writes another deadline to the claim. Only its holder may, because it ends when the file is replaced by another. */
+int local_claim_move(const char *dir, int64_t expires_s, struct gp_error *err);
 /* Every claimed stack below BASE; owner and name may be NULL (any). No BASE: none. A claim that cannot be
  * read fails it at the end: ret holds all others then. */
 int local_claims_read(const char *base, const char *owner, const char *name, struct local_claims *ret,

@@ -484,7 +484,9 @@ static int ssh_destroy(struct provider *p, const struct resource_list *what, str
 
 static const struct spec_provider_key spec_keys[] = {
     {.name = "hosts", .example = "fleet.yaml", .note = "the file that lists the machines", .required = true}, {0}};
-static const struct spec_provider ssh_spec = {.name = "ssh", .doc = "Machines that exist already", .keys = spec_keys};
+/* The machines never end, so only the record of a deadline moves. */
+static const struct spec_provider ssh_spec = {
+    .name = "ssh", .doc = "Machines that exist already", .keys = spec_keys, .moves_deadline = true};
 
 const struct provider_ops provider_ssh = {
     .name = "ssh",

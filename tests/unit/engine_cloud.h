@@ -44,6 +44,7 @@ static struct {
     int double_create;    /* creates two machines for every slot */
     enum offer_ends ends; /* of the first zone's offer, which is the cheapest */
     bool ends_all;        /* of every offer */
+    bool no_prices;       /* of no offer is the price known */
     int partial[16];      /* so many slots that the n-th create makes before its refusal */
     bool group_lingers;
     struct engine *cancel_in_create; /* Ctrl-C while the first create is under way */
@@ -114,7 +115,7 @@ static int fake_offers(struct provider *p, const struct spec *spec, size_t index
                           .image_name = xstrdup(""),
                           .subnet = xstrdup(""),
                           .gpu_model = xstrdup(""),
-                          .price_usd_per_h = (double)(i + 1),
+                          .price_usd_per_h = cloud.no_prices ? -1 : (double)(i + 1),
                           .price_source = xstrdup(""),
                           .ends = i == 0 || cloud.ends_all ? cloud.ends : ENDS_BY_PROVIDER};
         vec_push(&ret->list, o);

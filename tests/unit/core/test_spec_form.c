@@ -163,11 +163,19 @@ static void one_row(const struct way *w, const struct spec_field *f) {
     same_again(with, a->hash);
     same_again(other, b->hash);
 
-    bool fixed = f->fixed_at_launch;
-    for (size_t i = 0; i < w->n; i++) fixed = fixed || w->via[i]->fixed_at_launch;
-    GP_AUTO_FREE char *found = spec_fixed_difference(other, a);
-    if (fixed && found == NULL) fail_msg("%s: another value is accepted for machines that run", path);
-    if (!fixed && found != NULL) fail_msg("%s: another value is refused as '%s' for machines that run", path, found);
+    GP_AUTO_CHANGES struct spec_changes found = {0};
+    spec_changes_find(other, a, &found);
+    if (found.list.len == 0) fail_msg("%s: another value is no change", path);
+    enum spec_effect declared = f->effect;
+    for (size_t i = w->n; i-- > 0;)
+        if (w->via[i]->effect != SPEC_UNDECLARED) declared = w->via[i]->effect;
+    if (declared == SPEC_UNDECLARED) fail_msg("%s: the row has no effect", path);
+    bool same = false;
+    for (size_t i = 0; i < found.list.len; i++) same = same || found.list.items[i].effect == declared;
+    GP_AUTO_STR struct str shown = {0};
+    spec_change_text(&found.list.items[0], &shown);
+    if (!same) fail_msg("%s: '%s' has another effect than the row", path, shown.s);
+    if ((spec_changes_refused(&found) != NULL) != (declared == SPEC_REFUSED)) fail_msg("%s: refused wrongly", path);
 }
 
 static size_t walk(struct way *w) {
@@ -194,11 +202,83 @@ static void every_row_counts(void **state) {
 
 /* --- what the flags do --- */
 
+static char *refused_in(const char *old_canonical, const struct spec *now) {
+    GP_AUTO_CHANGES struct spec_changes found = {0};
+    spec_changes_find(old_canonical, now, &found);
+    const struct spec_change *c = spec_changes_refused(&found);
+    return c != NULL ? xstrdup(c->key) : NULL;
+}
+
 static char *fixed_between(const char *old, const char *now) {
     GP_AUTO_SPEC struct spec *a = good(old);
     GP_AUTO_SPEC struct spec *b = good(now);
     GP_AUTO_FREE char *text = spec_canonical(a);
-    return spec_fixed_difference(text, b);
+    return refused_in(text, b);
+}
+
+/* Every change as `plan` prints it, one a line. */
+static char *changes_between(const char *old, const char *now) {
+    GP_AUTO_SPEC struct spec *a = good(old);
+    GP_AUTO_SPEC struct spec *b = good(now);
+    GP_AUTO_FREE char *text = spec_canonical(a);
+    GP_AUTO_CHANGES struct spec_changes found = {0};
+    struct str out = {0};
+    spec_changes_find(text, b, &found);
+    for (size_t i = 0; i < found.list.len; i++) {
+        spec_change_text(&found.list.items[i], &out);
+        str_addf(&out, " (%s)\n", spec_effect_name(found.list.items[i].effect));
+    }
+    return str_steal(&out);
+}
+
+static void changes_are_shown(void **state) {
+    (void)state;
+    static const struct {
+        const char *old, *now, *shown;
+    } cases[] = {
+        {"name: t\nlimits: {ttl: 30m}\n", "name: t\nlimits: {ttl: 2h}\n", "limits.ttl: 30m -> 2h (deadline)\n"},
+        {"name: t\n", "name: t\nlimits: {max_price: 0.50 USD/h, max_cost: 500USD}\n",
+         "limits.max_price: (none) -> 0.5 USD/h (later)\nlimits.max_cost: (none) -> 500 USD (later)\n"},
+        {"name: t\naccess: {ssh_from: [10.0.0.0/8]}\n", "name: t\n",
+         "access.ssh_from: [10.0.0.0/8] -> (this machine's own public address) (access)\n"},
+        {"name: t\nnodes: 2\n", "name: t\n", "nodes: 2 -> 1 (scaled)\n"},
+        {"name: t\nbootstrap: {steps: [{name: a, run: 'echo one'}, {name: b, run: x}]}\n",
+         "name: t\nbootstrap: {steps: [{name: a, run: 'echo two'}, {name: c, run: x}]}\n",
+         "bootstrap.steps[b]: removed (repeated)\nbootstrap.steps[a].run: changed (repeated)\n"
+         "bootstrap.steps[c]: added (repeated)\n"},
+        {"name: t\nvalidate: {strict: true, floors: {net.pair.bandwidth: 10 Gbit/s}}\n", "name: t\n",
+         "validate.floors: {net.pair.bandwidth: 1.25 GB/s} -> {} (repeated)\nvalidate.strict: true -> false "
+         "(repeated)\n"},
+        {"name: t\ngpu: H100:8\noffers: [{provider: aws}]\n", "name: t\ngpu: H100:4\noffers: [{provider: aws}]\n",
+         "gpu: {model: H100, count: 8} -> {model: H100, count: 4} (refused)\n"},
+        {"name: t\noffers: [{provider: aws}, {provider: local}]\n",
+         "name: t\noffers: [{provider: local}, {provider: aws}]\n", "offers: another order (later)\n"},
+        {"name: t\noffers: [{provider: aws, market: spot}]\n", "name: t\noffers: [{provider: aws}]\n",
+         "offers[0].market: spot -> on-demand (refused)\n"},
+        {"name: t\n", "name: t\noffers: [{provider: local}, {provider: aws}]\n", "offers: 1 -> 2 (refused)\n"},
+        {"name: t\n", "name: t\n", ""},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_FREE char *shown = changes_between(cases[i].old, cases[i].now);
+        assert_string_equal(shown != NULL ? shown : "", cases[i].shown);
+    }
+}
+
+/* A value that came from ${env:..} is in the journal's copy, and in a script it is often a secret. */
+static void scripts_are_not_shown(void **state) {
+    (void)state;
+    setenv("GP_TEST_TOKEN", "hunter2-first", 1);
+    GP_AUTO_SPEC struct spec *a = good("name: t\nbootstrap: {steps: [{name: a, run: 'login ${env:GP_TEST_TOKEN}'}]}\n");
+    setenv("GP_TEST_TOKEN", "hunter2-second", 1);
+    GP_AUTO_SPEC struct spec *b = good("name: t\nbootstrap: {steps: [{name: a, run: 'login ${env:GP_TEST_TOKEN}'}]}\n");
+    GP_AUTO_FREE char *text = spec_canonical(a);
+    assert_non_null(strstr(text, "hunter2-first"));
+    GP_AUTO_CHANGES struct spec_changes found = {0};
+    spec_changes_find(text, b, &found);
+    assert_int_equal(found.list.len, 1);
+    assert_string_equal(found.list.items[0].key, "bootstrap.steps[a].run");
+    assert_null(found.list.items[0].old);
+    assert_null(found.list.items[0].now);
 }
 
 static void fixed_keys_are_named(void **state) {
@@ -206,7 +286,7 @@ static void fixed_keys_are_named(void **state) {
     GP_AUTO_FREE char *key = fixed_between("name: t\naccess: {key: a}\n", "name: t\naccess: {key: b}\n");
     assert_string_equal(key, "access.key");
     GP_AUTO_FREE char *offers = fixed_between("name: t\n", "name: t\noffers: [{provider: aws}]\n");
-    assert_string_equal(offers, "offers");
+    assert_string_equal(offers, "offers[0].provider");
     GP_AUTO_FREE char *none = fixed_between("name: t\n", "name: t\nnodes: 2\nlimits: {ttl: 1h}\n");
     assert_null(none);
 }
@@ -238,20 +318,21 @@ static void fixed_key_of_later(void **state) {
     GP_AUTO_SPEC struct spec *now = good("name: t\n");
     GP_AUTO_SPEC struct spec *closed = good("name: t\naccess: {public_ip: false}\n");
     const char *old = "{\"name\":\"t\",\"offers\":[{\"provider\":\"local\"}],\"image\":\"auto\"}";
-    GP_AUTO_FREE char *same = spec_fixed_difference(old, now);
+    GP_AUTO_FREE char *same = refused_in(old, now);
     assert_null(same);
-    GP_AUTO_FREE char *other = spec_fixed_difference(old, closed);
+    GP_AUTO_FREE char *other = refused_in(old, closed);
     assert_string_equal(other, "access.public_ip");
-    GP_AUTO_FREE char *broken = spec_fixed_difference("{", closed);
+    GP_AUTO_FREE char *broken = refused_in("{", closed);
     assert_null(broken);
 }
 
 int main(void) {
     provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hashes_stay),          cmocka_unit_test(every_row_counts),
-        cmocka_unit_test(fixed_keys_are_named), cmocka_unit_test(order_of_offers_is_free),
-        cmocka_unit_test(fixed_key_of_later),
+        cmocka_unit_test(hashes_stay),           cmocka_unit_test(every_row_counts),
+        cmocka_unit_test(fixed_keys_are_named),  cmocka_unit_test(order_of_offers_is_free),
+        cmocka_unit_test(fixed_key_of_later),    cmocka_unit_test(changes_are_shown),
+        cmocka_unit_test(scripts_are_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,7 @@ static void test_other_machines_are_refused(void **state) {
     assert_int_equal(launch(f, &err), 0);
     load(f, "name: t\nnodes: 2\noffers: [{provider: aws, market: spot}]\n");
     assert_int_equal(up(f, &err), -GP_EUSAGE);
-    assert_non_null(strstr(err.msg, "'offers'"));
+    assert_non_null(strstr(err.msg, "'offers[0]."));
     struct plan plan = {0};
     gp_error_clear(&err);
     assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
@@ -153,7 +153,7 @@ static void test_networks_of_an_offer_may_change(void **state) {
     plan_clear(&plan);
     load(f, "name: t\nnodes: 2\noffers: [{provider: aws, image: {id: ami-1}}]\n");
     assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
-    assert_non_null(strstr(err.msg, "'offers'"));
+    assert_non_null(strstr(err.msg, "'offers[0]."));
 }
 
 static void test_plan_of_the_most_nodes(void **state) {

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The price of a stack, its cost until its deadline, and the limits of the spec on both. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/cost.h"
+
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
+
+#define SHOWN 3 /* reasons in one message */
+#define MICRO 1e6
+
+static bool counts(const struct run *run, int slot) { return run->nodes[slot].exists && slot < run->spec->nodes; }
+
+static int64_t deadline_s(const struct run *run) {
+    return run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
+}
+
+struct cost cost_of(const struct run *run, int missing, double price) {
+    struct cost c = {0};
+    bool known = missing == 0 || price >= 0, any = run_any_exists(run);
+    double left_h = (double)run->spec->ttl_ms / 3600e3;
+    if (any) left_h = (double)GP_MAX(deadline_s(run) - run_cloud_s(run, run->stack.provider), (int64_t)0) / 3600;
+    if (missing > 0) {
+        c.usd_per_h = price * missing;
+        c.usd = price * missing * left_h;
+    }
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct resource *r = &run->nodes[i].res;
+        if (!counts(run, i)) continue;
+        int64_t since = r->created_s > 0 ? r->created_s : run->stack.created_s;
+        known = known && r->price_usd_per_h >= 0;
+        c.usd_per_h += r->price_usd_per_h;
+        c.usd += r->price_usd_per_h * (double)GP_MAX(deadline_s(run) - since, (int64_t)0) / 3600;
+    }
+    if (!known) c.usd_per_h = c.usd = -1;
+    return c;
+}
+
+/* Whether a limit forbids the offer; then `why` has the reason. */
+static bool forbidden(const struct run *run, const struct offer *o, int missing, struct str *why) {
+    const struct spec *s = run->spec;
+    char limit[48];
+    GP_AUTO_FREE char *text = offer_text(o);
+    if (s->max_price == 0 && s->max_cost == 0) return false;
+    struct cost c = cost_of(run, missing, o->price_usd_per_h);
+    if (o->price_usd_per_h < 0 || (s->max_cost > 0 && c.usd < 0)) {
+        str_addf(why, "%s: the price is not known, and limits.%s is set", text,
+                 s->max_price > 0 ? "max_price" : "max_cost");
+    } else if (s->max_price > 0 && o->price_usd_per_h * MICRO > (double)s->max_price) {
+        spec_money_text(limit, sizeof limit, s->max_price, "USD/h");
+        str_addf(why, "%s: %.4g USD/h is over limits.max_price %s", text, o->price_usd_per_h, limit);
+    } else if (s->max_cost > 0 && c.usd * MICRO > (double)s->max_cost) {
+        spec_money_text(limit, sizeof limit, s->max_cost, "USD");
+        str_addf(why, "%s: up to %.2f USD until the deadline is over limits.max_cost %s", text, c.usd, limit);
+    }
+    return why->len > 0;
+}
+
+int cost_check(const struct run *run, size_t first, int missing, struct offer_list *l, struct gp_error *err) {
+    GP_AUTO_STR struct str reasons = {0};
+    size_t kept = first, dropped = 0;
+    for (size_t i = first; i < l->list.len; i++) {
+        GP_AUTO_STR struct str why = {0};
+        struct offer *o = &l->list.items[i];
+        if (forbidden(run, o, missing, &why)) {
+            if (dropped++ < SHOWN) str_addf(&reasons, "%s%s", reasons.len > 0 ? "; " : "", why.s);
+            offer_clear(o);
+            continue;
+        }
+        if (kept != i) l->list.items[kept] = *o;
+        kept++;
+    }
+    l->list.len = kept;
+    if (dropped == 0) return 0;
+    if (dropped > SHOWN) str_addf(&reasons, "; and %zu more", dropped - SHOWN);
+    if (kept > first) {
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "passed over: %s", reasons.s);
+        return 0;
+    }
+    struct gp_error why = {0};
+    int r = gp_fail(&why, GP_EMONEY, "%s", reasons.s);
+    why.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = why;
+    return r;
+}
+
+void cost_notes(const struct run *run, struct strv *notes) {
+    const struct spec *s = run->spec;
+    char limit[48];
+    for (int i = 0; i < run->n_nodes; i++) {
+        double price = run->nodes[i].res.price_usd_per_h;
+        if (!counts(run, i) || s->max_price == 0 || price * MICRO <= (double)s->max_price) continue;
+        spec_money_text(limit, sizeof limit, s->max_price, "USD/h");
+        strv_take(notes, xasprintf("node %d runs at %.4g USD/h, over limits.max_price %s: limits apply to launches", i,
+                                   price, limit));
+    }
+    struct cost c = cost_of(run, 0, 0);
+    if (!run_any_exists(run) || s->max_cost == 0 || c.usd * MICRO <= (double)s->max_cost) return;
+    spec_money_text(limit, sizeof limit, s->max_cost, "USD");
+    strv_take(notes,
+              xasprintf("the nodes cost up to %.2f USD until the deadline, over limits.max_cost %s: 'gpuprov down "
+                        "%s' ends them earlier",
+                        c.usd, limit, run->stack.name));
+}

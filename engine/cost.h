@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The price of a stack, its cost until its deadline, and the limits of the spec on both. */
+#ifndef GP_ENGINE_COST_H
+#define GP_ENGINE_COST_H
+
+#include "engine/run/run.h"
+
+struct cost {
+    double usd_per_h; /* of all nodes; negative: not known */
+    double usd;       /* of the whole stack from its launch until its deadline; negative: not known */
+};
+/* With `missing` more nodes at `price` (USD/h of one). Call it after claim_may_go_on. */
+struct cost cost_of(const struct run *run, int missing, double price);
+/* Drops and reports the offers from `first` on that limits.max_price or limits.max_cost forbids for `missing` nodes;
+ * -GP_EMONEY if none remains. */
+int cost_check(const struct run *run, size_t first, int missing, struct offer_list *l, struct gp_error *err);
+/* Adds a note for nodes that run and exceed the limits: limits forbid only launches. */
+void cost_notes(const struct run *run, struct strv *notes);
+
+#endif
