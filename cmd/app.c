@@ -15,6 +15,9 @@
 
 #include <sys/stat.h>
 
+#define DEFAULT_SPEC "gpuprov.yaml"
+#define SPEC_FILE_MAX ((size_t)4 << 20) /* beyond a spec's own limit, so that the spec reports it */
+
 /* For verbs without progress, and until progress starts: warnings go to stderr, all events to --log. */
 static int hear_warnings(struct invocation *inv, struct engine *e, struct gp_error *err) {
     const struct common_opts *c = inv->common;
@@ -105,29 +108,71 @@ static json_t *problems_json(const struct spec_problems *p) {
     return list;
 }
 
-static void show_problems(struct invocation *inv, const struct spec_problems *p, const char *path,
+static void show_problems(struct invocation *inv, const struct spec_problems *p, const char *path, const char *text,
                           const struct gp_error *err) {
     inv->error_shown = true;
     if (inv->common->json) {
         print_error_json(err, problems_json(p));
         return;
     }
-    GP_AUTO_STR struct str text = {0}, out = {0};
-    struct gp_error ignored = {0};
-    if (fs_read(path, (size_t)4 << 20, &text, &ignored) != 0) str_reset(&text);
-    spec_problems_format(p, path, text.s != NULL ? text.s : "", output_colour(stderr), &out);
+    GP_AUTO_STR struct str out = {0};
+    spec_problems_format(p, path, text, output_colour(stderr), &out);
     if (out.s != NULL) fputs(out.s, stderr);
     fprintf(stderr, "gpuprov: %s\n", err->msg);
 }
 
-int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct gp_error *err) {
-    if (strcmp(path, "-") == 0)
-        return gp_fail(err, GP_EUSAGE, "a spec must be a file; give '/dev/stdin' to read standard input");
+/* The text of a spec. *ret_path: its name in messages. */
+static int read_spec(const struct invocation *inv, const char *arg, const char **ret_path, struct str *ret,
+                     struct gp_error *err) {
+    bool in = arg != NULL && strcmp(arg, "-") == 0;
+    *ret_path = in ? "stdin" : arg != NULL ? arg : DEFAULT_SPEC;
+    if (arg == NULL && !fs_exists(DEFAULT_SPEC))
+        return gp_fail(err, GP_EUSAGE,
+                       "%s: no SPEC was given, and this folder has no " DEFAULT_SPEC ": 'gpuprov init' writes one",
+                       inv->verb->name);
+    int r = fs_read(in ? "/dev/stdin" : *ret_path, SPEC_FILE_MAX, ret, err);
+    if (r == -GP_ENOTFOUND) return gp_wrap(err, "no spec ('gpuprov init %s' writes one)", *ret_path);
+    return r != 0 ? gp_wrap(err, "the spec") : 0;
+}
+
+/* The secrets that cannot be read, as problems of the spec. */
+static int check_secrets(const struct spec *spec, struct spec_problems *problems, struct gp_error *err) {
+    for (size_t i = 0; i < spec->secrets.len; i++) {
+        const struct spec_secret *s = &spec->secrets.items[i];
+        struct secret value = {0};
+        struct gp_error why = {0};
+        int r = spec_secret_read(s, spec->path, &value, &why);
+        secret_clear(&value);
+        if (r == 0) continue;
+        struct spec_problem p = {.pos = s->pos, .message = xstrdup(why.msg)};
+        vec_push(&problems->list, p);
+    }
+    if (problems->list.len == 0) return 0;
+    return gp_fail(err, GP_EENV, "%s: %zu secret%s cannot be read", spec->path, problems->list.len,
+                   problems->list.len == 1 ? "" : "s");
+}
+
+static int load_spec(struct invocation *inv, const char *arg, bool secrets, struct spec **ret, struct gp_error *err) {
+    GP_AUTO_STR struct str text = {.max = SPEC_FILE_MAX + 1};
+    GP_AUTO_SPEC struct spec *spec = NULL;
     struct spec_problems problems = {0};
-    int r = spec_load(path, validate_names(), ret, &problems, err);
-    if (r != 0 && problems.list.len > 0) show_problems(inv, &problems, path, err);
+    const char *path = NULL;
+    int r = read_spec(inv, arg, &path, &text, err);
+    const char *s = text.s != NULL ? text.s : "";
+    if (r == 0) r = spec_load_text(path, s, text.len, validate_names(), &spec, &problems, err);
+    if (r == 0 && secrets) r = check_secrets(spec, &problems, err);
+    if (r != 0 && problems.list.len > 0) show_problems(inv, &problems, path, s, err);
     spec_problems_clear(&problems);
+    if (r == 0) *ret = GP_STEAL(spec);
     return r;
+}
+
+int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err) {
+    return load_spec(inv, arg, false, ret, err);
+}
+
+int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err) {
+    return load_spec(inv, arg, true, ret, err);
 }
 
 int app_stack_name(const char *name, struct gp_error *err) {
@@ -192,8 +237,8 @@ void app_progress_end(struct engine *e, struct progress **p) {
 }
 
 int app_begin(struct invocation *inv, bool spec_only, struct app_work *ret, struct gp_error *err) {
-    const char *arg = inv->args[0];
-    int r = spec_only ? app_spec(inv, arg, &ret->spec, err) : app_target(inv, arg, &ret->spec, &ret->name, err);
+    const char *arg = inv->n_args > 0 ? inv->args[0] : NULL;
+    int r = spec_only ? app_spec_secrets(inv, arg, &ret->spec, err) : app_target(inv, arg, &ret->spec, &ret->name, err);
     if (r == 0 && ret->spec != NULL) ret->name = ret->spec->name;
     if (r == 0) r = app_engine(inv, &ret->e, err);
     int nodes = ret->spec != NULL ? ret->spec->nodes : 0;

@@ -35,8 +35,12 @@ void app_clear(struct app *app);
  * STACK/N. */
 bool arg_is_spec(const char *arg);
 /* Loads a spec; problems go to stderr with line and caret (with --json: into the error object on
- * stdout), inv->error_shown is set then. */
-int app_spec(struct invocation *inv, const char *path, struct spec **ret, struct gp_error *err);
+ * stdout), inv->error_shown is set then. arg "-": standard input; NULL: gpuprov.yaml of the working folder. */
+int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);
+/* The same; a secret that cannot be read is a problem of the spec too. */
+int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);
+/* Lines of `help VERB` for verbs that take such an argument. */
+#define VERB_SPEC_DETAILS "  SPEC is a file, or '-' for standard input; without it: gpuprov.yaml of this folder.\n"
 /* A STACK or SPEC argument: *ret_spec is NULL for a stack's name. ret_name is borrowed from either. */
 int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
                struct gp_error *err);
@@ -52,7 +56,7 @@ struct app_work {
     struct engine *e;
     struct progress *p;
 };
-/* Fills ret from the first argument (spec_only: a stack's name is refused by reading it as a file). */
+/* Fills ret from the first argument (spec_only: it is a spec, which may be left out, and its secrets are checked). */
 int app_begin(struct invocation *inv, bool spec_only, struct app_work *ret, struct gp_error *err);
 void app_work_clear(struct app_work *w); /* accepts one that app_begin did not finish */
 #define GP_AUTO_WORK GP_CLEANUP(app_work_clear)

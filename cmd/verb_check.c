@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov check SPEC: decodes and checks a spec. Contacts no provider. */
+/* gpuprov check [SPEC]: decodes and checks a spec, and reads its secrets. Contacts no provider. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -8,11 +8,11 @@
 
 static int run(struct invocation *inv, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
-    int r = app_spec(inv, inv->args[0], &spec, err);
+    int r = app_spec_secrets(inv, inv->n_args > 0 ? inv->args[0] : NULL, &spec, err);
     if (r != 0) return r;
     struct validate_plan plan = {0};
     r = validate_choose(spec, &plan, err);
-    if (r != 0) return gp_wrap(err, "%s", inv->args[0]);
+    if (r != 0) return gp_wrap(err, "%s", spec->path);
     size_t checks = plan.node_checks.len + plan.gang_checks.len;
     if (inv->common->json) {
         json_t *left = json_array();
@@ -20,7 +20,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
         print_json(json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
                              "hash", spec->hash, "checks", (int)checks, "left_out", left));
     } else {
-        printf("%s: ok: stack '%s', %d node%s, %zu checks\n", inv->args[0], spec->name, spec->nodes,
+        printf("%s: ok: stack '%s', %d node%s, %zu checks\n", spec->path, spec->name, spec->nodes,
                spec->nodes == 1 ? "" : "s", checks);
     }
     validate_plan_clear(&plan);
@@ -29,11 +29,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
 
 const struct verb verb_check = {
     .name = "check",
-    .argspec = "SPEC",
-    .help = "decodes and checks a spec; contacts no provider",
+    .argspec = "[SPEC]",
+    .help = "checks a spec and reads its secrets; contacts no provider",
+    .details = VERB_SPEC_DETAILS,
     .examples = "  gpuprov check gpuprov.yaml\n",
     .run = run,
-    .min_args = 1,
     .max_args = 1,
     .flags = VERB_PLAIN,
 };

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov up SPEC: launches, bootstraps and validates the nodes; resumes an earlier run. Prints the short report,
- * then the table of nodes. */
+/* gpuprov up [SPEC]: shows the plan, asks on a terminal, launches, bootstraps and validates the nodes; resumes an
+ * earlier run. Prints the short report, then the table of nodes. */
 #include "base/gp_base.h"
 
-#include "app.h"
+#include "confirm.h"
+#include "plan_show.h"
 #include "reports.h"
 
 struct opts {
-    bool accept_new_host_key;
+    bool yes, accept_new_host_key;
     struct report_opts reports;
 };
-static const struct opt options[] = {{.name = "accept-new-host-key",
+static const struct opt options[] = {YES_ROW(struct opts, yes),
+                                     {.name = "accept-new-host-key",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, accept_new_host_key),
                                       .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
@@ -26,7 +28,36 @@ static void cut_reasons(struct stack_view *v) {
     }
 }
 
-static void show(struct invocation *inv, struct up_result *res, const struct gp_error *err) {
+/* The plan that engine_up shows, and where progress is. */
+struct approval {
+    struct invocation *inv;
+    struct app_work *work;
+    json_t *plan; /* for the result of --json */
+};
+
+/* Shows the plan, and asks if a person can answer. The live area would be drawn over both. */
+static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
+    struct approval *a = ctx;
+    struct invocation *inv = a->inv;
+    const struct opts *o = inv->opts;
+    const struct spec *spec = a->work->spec;
+    bool ask = plan->changes && !o->yes && confirm_can_ask(inv);
+    if (inv->common->json) a->plan = plan_json(spec, plan);
+    if (inv->common->json || !plan->changes || (inv->common->quiet && !ask)) return 0;
+    app_progress_end(a->work->e, &a->work->p);
+    plan_show(spec, plan, stderr);
+    int r = 0;
+    if (ask) {
+        GP_AUTO_FREE char *question = xasprintf("Do this for '%s'?", spec->name);
+        r = confirm_ask(a->work->e, question, err);
+    }
+    struct gp_error second = {0};
+    int opened = app_progress(inv, a->work->e, spec->name, spec->nodes, &a->work->p, &second);
+    if (r == 0 && opened != 0) *err = second;
+    return r == 0 ? opened : r;
+}
+
+static void show(struct invocation *inv, struct up_result *res, json_t *plan, const struct gp_error *err) {
     bool has_view = res->view.stack.name != NULL;
     if (inv->common->json) {
         json_t *j = json_object();
@@ -35,6 +66,7 @@ static void show(struct invocation *inv, struct up_result *res, const struct gp_
         json_object_set_new(j, "report", has_report ? report_to_json(&res->report) : json_null());
         json_object_set_new(j, "nothing_to_do", json_boolean(res->nothing_to_do));
         json_object_set_new(j, "looked", looked_json(&res->looked));
+        json_object_set(j, "plan", plan != NULL ? plan : json_null());
         if (err->code != GP_OK) result_error(inv, j, err);
         print_json(j);
         return;
@@ -62,9 +94,14 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r == 0) r = app_begin(inv, true, &w, err);
     if (r != 0) return r;
     struct up_result res = {0};
+    struct approval a = {.inv = inv, .work = &w};
+    w.e->approve = approve;
+    w.e->approve_ctx = &a;
     r = engine_up(w.e, w.spec, &res, err);
-    app_progress_end(w.e, &w.p);
-    show(inv, &res, err);
+    w.e->approve = NULL;
+    if (w.p != NULL) app_progress_end(w.e, &w.p);
+    show(inv, &res, a.plan, err);
+    json_decref(a.plan);
     if (!gp_cancelled(&w.e->cancel)) r = report_opts_after(inv, &o->reports, &res.report, r, err);
     up_result_clear(&res);
     return r;
@@ -72,16 +109,18 @@ static int run(struct invocation *inv, struct gp_error *err) {
 
 const struct verb verb_up = {
     .name = "up",
-    .argspec = "SPEC",
+    .argspec = "[SPEC]",
     .help = "launches, bootstraps and validates the nodes; resumes an earlier run",
-    .details = "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
-               "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
+    .details = VERB_SPEC_DETAILS
+    "  It prints the plan first, with the price and the worst case until the deadline. On a terminal it\n"
+    "  asks before it changes anything; --yes skips the question. Without a terminal it does not ask.\n"
+    "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
+    "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
     .examples = "  gpuprov up gpuprov.yaml\n"
                 "  gpuprov up --report html=report.html --certificate certs gpuprov.yaml\n"
                 "  gpuprov up --json --quiet gpuprov.yaml   # for scripts: one JSON object on stdout\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
-    .min_args = 1,
     .max_args = 1,
 };

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shows a plan: changes of the spec, steps, price, cost until the deadline, offers, notes. */
+#include "base/gp_base.h"
+
+#include "plan_show.h"
+
+static const char *action_name(enum plan_action a) {
+    switch (a) {
+    case PLAN_CREATE: return "create";
+    case PLAN_KEEP: return "keep";
+    case PLAN_RESUME: return "resume";
+    case PLAN_DESTROY: return "destroy";
+    case PLAN_SETTLE: return "settle";
+    }
+    return "?";
+}
+
+static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }
+
+static json_t *offers_json(const struct offer_list *l) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct offer *o = &l->list.items[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:s}", "provider", o->provider,
+                                              "region", o->region ? o->region : "", "zone", o->zone ? o->zone : "",
+                                              "type", o->instance_type ? o->instance_type : "", "market",
+                                              spec_market_name(o->market), "gpu", o->gpu_model ? o->gpu_model : "",
+                                              "gpus", o->gpus, "price_usd_per_h", price_json(o->price_usd_per_h),
+                                              "price_source", o->price_source ? o->price_source : ""));
+    }
+    return list;
+}
+
+static json_t *changes_json(const struct spec_changes *c) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->list.len; i++) {
+        const struct spec_change *x = &c->list.items[i];
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:s}", "key", json_any_text(x->key), "old",
+                                              json_any_text(x->old), "new", json_any_text(x->now), "effect",
+                                              spec_effect_name(x->effect)));
+    }
+    return list;
+}
+
+json_t *plan_json(const struct spec *spec, const struct plan *p) {
+    json_t *items = json_array(), *notes = json_array();
+    for (size_t i = 0; i < p->items.len; i++) {
+        const struct plan_item *it = &p->items.items[i];
+        json_array_append_new(items, json_pack("{s:s, s:i, s:i, s:s, s:s}", "action", action_name(it->action),
+                                               "slot_first", it->slot_first, "slot_count", it->slot_count, "what",
+                                               it->what ? it->what : "", "why", it->why ? it->why : ""));
+    }
+    for (size_t i = 0; i < p->notes.n; i++) json_array_append_new(notes, json_string(p->notes.v[i]));
+    json_t *j =
+        json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o}", "stack", spec->name, "changes", (int)p->changes,
+                  "spec_changes", changes_json(&p->spec_changes), "items", items, "offers", offers_json(&p->offers),
+                  "price_usd_per_h", price_json(p->price_usd_per_h), "ttl_s", (json_int_t)(p->ttl_ms / 1000), "ends",
+                  p->ends ? p->ends : "", "notes", notes, "looked", looked_json(&p->looked));
+    json_object_set_new(j, "dearest_usd_per_h", price_json(p->dearest_usd_per_h));
+    json_object_set_new(j, "max_usd", price_json(p->max_usd));
+    json_object_set_new(j, "expires", time_json(p->expires_s));
+    return j;
+}
+
+/* The offers that `up` tries if the first has no capacity. */
+static void print_others(const struct offer_list *l, FILE *to) {
+    enum { SHOWN = 8 };
+    if (l->list.len < 2) return;
+    fputs("tried in this order until one has capacity:\n", to);
+    for (size_t i = 0; i < l->list.len && i < SHOWN; i++) {
+        const struct offer *o = &l->list.items[i];
+        GP_AUTO_FREE char *text = offer_text(o);
+        char price[32];
+        price_format(price, sizeof price, o->price_usd_per_h);
+        fprintf(to, "  %s, %s%s%s\n", text, o->price_usd_per_h < 0 ? "price " : "", price,
+                o->price_usd_per_h > 0 ? " per node" : "");
+    }
+    if (l->list.len > SHOWN) fprintf(to, "  and %zu more (--json)\n", l->list.len - SHOWN);
+}
+
+static const char *effect_text(enum spec_effect e) { /* SPEC_DEADLINE has its own */
+    switch (e) {
+    case SPEC_REPEATED: return "nodes are bootstrapped and validated again";
+    case SPEC_SCALED: return "nodes are launched or destroyed, and all are validated again";
+    case SPEC_ACCESS: return "applied to running nodes";
+    case SPEC_LATER: return "from the next connection or launch on";
+    case SPEC_DEADLINE:
+    case SPEC_REFUSED:
+    case SPEC_STACK:
+    case SPEC_UNDECLARED: break;
+    }
+    return spec_effect_name(e);
+}
+
+static void print_changes(const struct plan *p, FILE *to) {
+    const struct spec_changes *c = &p->spec_changes;
+    char when[40];
+    time_format_utc(when, sizeof when, p->expires_s);
+    if (c->list.len > 0) fputs("changes of the spec:\n", to);
+    for (size_t i = 0; i < c->list.len; i++) {
+        GP_AUTO_STR struct str text = {0};
+        spec_change_text(&c->list.items[i], &text);
+        if (c->list.items[i].effect == SPEC_DEADLINE) fprintf(to, "  %s (the deadline moves to %s)\n", text.s, when);
+        else fprintf(to, "  %s (%s)\n", text.s, effect_text(c->list.items[i].effect));
+    }
+}
+
+/* Nothing for stacks that cost nothing. */
+static void print_cost(const struct plan *p, FILE *to) {
+    char dearest[32];
+    if (p->price_usd_per_h == 0 && p->dearest_usd_per_h == 0) return;
+    if (p->max_usd < 0) {
+        fputs("worst case until the deadline: not known, because the price of an offer is not known\n", to);
+        return;
+    }
+    price_format(dearest, sizeof dearest, p->dearest_usd_per_h);
+    fprintf(to, "worst case until the deadline: %.2f USD%s%s%s\n", p->max_usd,
+            p->dearest_usd_per_h > p->price_usd_per_h ? ", at the dearest offer (" : "",
+            p->dearest_usd_per_h > p->price_usd_per_h ? dearest : "",
+            p->dearest_usd_per_h > p->price_usd_per_h ? ")" : "");
+}
+
+void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
+    static const char mark[] = {
+        [PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~', [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
+    print_changes(p, to);
+    for (size_t i = 0; i < p->items.len; i++) {
+        const struct plan_item *it = &p->items.items[i];
+        bool why = it->why != NULL && it->why[0] != '\0';
+        fprintf(to, "  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action), it->what ? it->what : "",
+                why ? " (" : "", why ? it->why : "", why ? ")" : "");
+    }
+    char price[32], when[40];
+    price_format(price, sizeof price, p->price_usd_per_h);
+    if (p->expires_s > 0) time_format_utc(when, sizeof when, p->expires_s);
+    else duration_format(when, sizeof when, p->ttl_ms);
+    if (p->changes) {
+        fprintf(to, "%s: %d node%s, %s%s, deadline %s%s (%s)\n", spec->name, spec->nodes, spec->nodes == 1 ? "" : "s",
+                p->price_usd_per_h < 0 ? "price " : "", price, p->expires_s > 0 ? "" : "after ", when,
+                ends_text(p->ends));
+        print_cost(p, to);
+    } else {
+        fprintf(to, "%s: nothing to do: every node runs and was validated ('gpuprov up' also connects to the nodes)\n",
+                spec->name);
+    }
+    print_others(&p->offers, to);
+    for (size_t i = 0; i < p->notes.n; i++) fprintf(to, "note: %s\n", p->notes.v[i]);
+    if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, to);
+}
