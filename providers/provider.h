@@ -113,6 +113,8 @@ struct provider_ops {
        not counted as slots, because neither calls the cloud. */
     bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
     int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of an owner */
+    /* What happened to the node that can be the cause of any failure on it; NULL: nothing known. Caller frees. */
+    char *(*trouble)(const struct resource *node);
 
     /* Finds credentials and endpoint. Makes at most one call (who am I). -GP_EAUTH, -GP_EENV. */
     int (*open)(const struct provider_env *env, struct provider **ret, struct gp_error *err);

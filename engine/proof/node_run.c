@@ -135,6 +135,17 @@ static int check(struct run_node *n, struct gp_error *err) {
     return r;
 }
 
+/* Adds a cause that only the provider knows. The error is shortened, so that there is room for it. */
+static void add_trouble(struct run_node *n) {
+    const struct provider_ops *ops = ops_of(n);
+    GP_AUTO_FREE char *cause = ops != NULL && ops->trouble != NULL ? ops->trouble(&n->res) : NULL;
+    if (cause == NULL) return;
+    GP_AUTO_FREE char *text = xasprintf("%.280s; possible cause: %s: run 'gpuprov down %s', then 'gpuprov up' again",
+                                        n->err.msg, cause, n->run->stack.name);
+    str_put(n->err.msg, sizeof n->err.msg, text);
+    str_one_line(n->err.msg);
+}
+
 /* Reports and records a failure. A machine that terminated is not reported as "cancelled". */
 static void end_node(struct run_node *n, int rc) {
     struct run *run = n->run;
@@ -152,6 +163,7 @@ static void end_node(struct run_node *n, int rc) {
     n->rc = rc;
     node_link_close(&n->link);
     if (n->err.code == GP_ECANCELLED) return; /* the phase stays, so that the next run resumes it */
+    add_trouble(n);
     run_event(run, n->slot, n->rec.phase, EVENT_FAIL, "", "%s", n->err.msg);
     resource_set(&n->rec.note, n->err.msg);
     n->rec.phase = NODE_FAILED;

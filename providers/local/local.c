@@ -5,6 +5,7 @@
 #include "base/gp_base.h"
 
 #include "providers/local/local.h"
+#include "providers/local/lower.h"
 
 #include "base/fs.h"
 #include "base/hash.h"
@@ -505,6 +506,7 @@ const struct provider_ops provider_local = {
     .boot_timeout_ms = 30000,
     .settle_ms = 0,
     .packages = local_packages_ok,
+    .trouble = local_trouble,
     .open = local_open,
     .close = local_close,
     .offers = local_offers,

@@ -96,8 +96,8 @@ pid_t ns_clone(unsigned long flags) {
     return r < 0 ? (pid_t)-errno : (pid_t)r;
 }
 
-/* The propagation of a mount can be set only at its root, which a chroot hides. So: leave the chroot by the folder above
- * it (the root is set deeper for that moment), set it there, and come back. */
+/* The propagation of a mount can be set only at its root, which a chroot hides. So: leave the chroot by the folder
+ * above it (the root is set deeper for that moment), set it there, and come back. */
 static int private_from_chroot(void) {
     struct stat here = {0}, above = {0};
     GP_AUTO_FD int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

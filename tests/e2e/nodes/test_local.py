@@ -4,6 +4,7 @@ killed in between. Before and after are compared by the test itself."""
 import contextlib
 import json
 import os
+import pathlib
 import random
 import signal
 import time
@@ -124,6 +125,22 @@ def test_a_failing_step_is_named_and_resumed(gpuprov, spec, tmp_path):
     assert [n["id"] for n in resumed["stack"]["nodes"]] == ids
     assert resumed["report"]["ready"] is True
     gpuprov("down", "bad")
+
+
+def test_a_package_manager_of_the_machine_is_named(gpuprov, spec):
+    """Nodes share /usr with the machine. A change there broke steps with 'Stale file handle' and no word of the cause."""
+    path = spec(SPEC.format(name="stale", nodes=1).replace('run: "echo hello > /opt/hello"', 'run: "sleep 4; exit 1"'))
+    p = gpuprov.popen("up", path)
+    wait_for(lambda: any((gpuprov.state / "local").glob("*/nodes/*")), 60)
+    time.sleep(2)  # the times of files are compared by the second
+    made = pathlib.Path("/usr/local/lib/gpuprov-test-stale")
+    made.mkdir()
+    made.rmdir()
+    _, err = p.communicate(timeout=120)
+    assert p.returncode == 6
+    assert "possible cause: " in err and "on this machine at 20" in err and "while the node used its files" in err, err
+    assert "gpuprov down stale" in err
+    gpuprov("down", "stale")
 
 
 def test_a_node_that_powers_off_in_the_middle(gpuprov, spec):

@@ -3,6 +3,8 @@
  * afterwards nothing is left. What is killed, late or taken away: test_local_faults.c. */
 #include "local_world.h"
 
+#include "folder.h"
+#include "providers/local/lower.h"
 #include "providers/local/proxy/proxy.h"
 
 #include <ftw.h>
@@ -232,6 +234,32 @@ static void test_refusals(void **state) {
     assert_nothing_left();
 }
 
+/* A change of the machine's programs after a node was made, and only that. */
+static void test_lower_changes_are_seen(void **state) {
+    (void)state;
+    char dir[64];
+    assert_non_null(make_folder(dir, sizeof dir, "lower"));
+    GP_AUTO_FREE char *dpkg = fs_join(dir, "var/lib/dpkg"), *status = fs_join(dpkg, "status"),
+                      *bin = fs_join(dir, "usr/bin");
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}}, new[2] = {{.tv_sec = 5000}, {.tv_sec = 5000}};
+    assert_null(lower_changed(dir, 0)); /* no package manager, no folder: nothing is known */
+    assert_int_equal(fs_mkdirs(dpkg, 0755, NULL), 0);
+    assert_int_equal(fs_mkdirs(bin, 0755, NULL), 0);
+    assert_int_equal(fs_write_atomic(status, "x", 1, 0644, NULL), 0);
+    utimensat(AT_FDCWD, status, old, 0);
+    utimensat(AT_FDCWD, bin, old, 0);
+    assert_null(lower_changed(dir, 1000));
+    utimensat(AT_FDCWD, bin, new, 0);
+    GP_AUTO_FREE char *files = lower_changed(dir, 1000);
+    assert_string_equal(files,
+                        "files of /usr/bin were replaced on this machine at 1970-01-01T01:23:20Z, while the node "
+                        "used its files");
+    utimensat(AT_FDCWD, status, new, 0);
+    GP_AUTO_FREE char *packages = lower_changed(dir, 1000); /* the cause comes before its effects */
+    assert_non_null(strstr(packages, "dpkg changed its packages"));
+    fs_remove_tree(dir, NULL);
+}
+
 static void test_proxy_rules(void **state) {
     (void)state;
     struct proxy_config c = {0};
@@ -279,7 +307,8 @@ static void test_addresses(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "__holder") == 0) return local_holder_main(argc - 1, argv + 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_proxy_rules),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lower_changes_are_seen),
+                                       cmocka_unit_test(test_proxy_rules),
                                        cmocka_unit_test(test_addresses),
                                        cmocka_unit_test(test_story),
                                        cmocka_unit_test(test_stale_claim),
