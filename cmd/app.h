@@ -73,6 +73,13 @@ void app_progress_end(struct engine *e, struct progress **p);
         .name = "in", .type = OPT_TEXT, .offset = offsetof(struct_, member), .arg = "PLACES", \
         .help = "look only at these: PROVIDER or PROVIDER/REGION, comma-separated"            \
     }
+/* The row of the option --lock-timeout, and what hands its value to the engine. Call it before app_engine. */
+#define LOCK_ROW(struct_, member)                                                                         \
+    {                                                                                                     \
+        .name = "lock-timeout", .type = OPT_DURATION, .offset = offsetof(struct_, member), .arg = "TIME", \
+        .initial = LOCK_TIMEOUT_MS, .help = "wait so long for another gpuprov on this stack (default 1h)" \
+    }
+void app_lock_timeout(struct invocation *inv, int64_t ms);
 /* Limits the engine to the places in `list` (NULL: no limit). Call it before app_engine. */
 int app_places(struct invocation *inv, const char *list, struct gp_error *err);
 json_t *time_json(int64_t wall_s);             /* new reference; null for 0 */
@@ -86,6 +93,8 @@ void show_stack(const struct stack_view *v, FILE *to);
 json_t *stack_view_json(const struct stack_view *v); /* new reference */
 json_t *resources_json(const struct resource_list *l);
 void show_resources(const struct resource_list *l, FILE *to);
+/* The same, stack by stack, with the deadline and the price of each. */
+void show_stacks_of(const struct resource_list *l, FILE *to);
 /* Prints and releases j, one line. */
 void print_json(json_t *j);
 /* {"error": {code, detail, message}} on stdout. */

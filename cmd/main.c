@@ -142,6 +142,7 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     }
     if (inv->verb->opts_size > 0) inv->opts = xcalloc(1, inv->verb->opts_size);
     sets[1] = (struct opt_set){inv->verb->options, inv->opts};
+    options_init(inv->verb->options, inv->opts);
     if (rest_argc > 0) r = options_parse(sets, 2, rest_argc, rest_argv, false, args, NULL, err);
     if (r != 0) return gp_wrap(err, "%s", inv->verb->name);
     if (common->version) { /* given after the verb */

@@ -176,6 +176,11 @@ int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **ar
     return 0;
 }
 
+void options_init(const struct opt *table, void *values) {
+    for (const struct opt *o = table; o != NULL && o->name != NULL; o++)
+        if (o->type == OPT_DURATION) memcpy((char *)values + o->offset, &o->initial, sizeof o->initial);
+}
+
 void options_help(const struct opt *table, struct str *out) {
     for (const struct opt *o = table; o != NULL && o->name != NULL; o++) {
         GP_AUTO_STR struct str left = {0};

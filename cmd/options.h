@@ -31,6 +31,7 @@ struct opt {
     const char *arg; /* name of the value in help; OPT_ENUM: the values, "a|b" */
     const char *help;
     int64_t min, max; /* OPT_INT, OPT_DURATION */
+    int64_t initial;  /* OPT_DURATION: what options_init writes */
 };
 
 /* A table and the struct that it fills. */
@@ -54,6 +55,8 @@ void opt_args_clear(struct opt_args *a);
 int options_parse(const struct opt_set *sets, size_t n_sets, int argc, char **argv, bool stop_at_arg,
                   struct opt_args *ret, int *ret_used, struct gp_error *err);
 
+/* Writes the initial values of a table's rows to the zeroed struct. */
+void options_init(const struct opt *table, void *values);
 /* "  -j, --jobs N        how many nodes at once" for each row. */
 void options_help(const struct opt *table, struct str *out);
 /* Index of value among the words of "a|b|c", or -1. */

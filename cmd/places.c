@@ -19,6 +19,9 @@ int app_places(struct invocation *inv, const char *list, struct gp_error *err) {
     return r == 0 ? 0 : gp_wrap(err, "--in");
 }
 
+/* The engine's 0 is its default. */
+void app_lock_timeout(struct invocation *inv, int64_t ms) { inv->app->engine_opts.lock_timeout_ms = ms > 0 ? ms : -1; }
+
 json_t *looked_json(const struct coverage *c) {
     json_t *list = json_array();
     for (size_t i = 0; i < c->list.len; i++) {

@@ -154,6 +154,7 @@ static json_t *resource_json(const struct resource *r) {
     json_object_set_new(j, "slot", r->slot >= 0 ? json_integer(r->slot) : json_null());
     json_object_set_new(j, "state_reason", text_json(r->state_reason));
     json_object_set_new(j, "expires", time_json(r->expires_s));
+    json_object_set_new(j, "price_usd_per_h", resource_is_machine(r) ? price_json(r->price_usd_per_h) : json_null());
     if (r->unreadable[0] != '\0') json_object_set_new(j, "unreadable", text_json(r->unreadable));
     return j;
 }
@@ -176,6 +177,64 @@ void show_resources(const struct resource_list *l, FILE *to) {
     }
     table_print(&t, to);
     table_clear(&t);
+}
+
+static bool same_stack(const struct resource *a, const struct resource *b) {
+    return str_eq(a->owner, b->owner) && str_eq(a->stack, b->stack);
+}
+
+/* "llm (owner me): 2 nodes, 98.32 USD/h, deadline 2026-11-22T23:00:00Z (1h30m left)" */
+static void stack_line(const struct resource_list *l, const struct resource *of, FILE *to) {
+    int nodes = 0;
+    double per_h = 0;
+    bool billed = false;
+    int64_t expires_s = 0;
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        if (!same_stack(r, of)) continue;
+        expires_s = GP_MAX(expires_s, r->expires_s);
+        if (!resource_is_machine(r)) continue;
+        nodes++;
+        billed = billed || r->billed;
+        per_h = per_h < 0 || r->price_usd_per_h < 0 ? -1 : per_h + r->price_usd_per_h;
+    }
+    fprintf(to, "%s (owner %s): %d node%s", or_dash(of->stack), or_dash(of->owner), nodes, nodes == 1 ? "" : "s");
+    char price[32], at[32], left[48];
+    price_format(price, sizeof price, per_h);
+    if (billed) fprintf(to, ", %s%s", per_h < 0 ? "price " : "", price);
+    time_format_utc(at, sizeof at, expires_s);
+    left_text(left, sizeof left, expires_s);
+    if (expires_s > 0) fprintf(to, ", deadline %s (%s)", at, left);
+    fputc('\n', to);
+}
+
+static void one_stack(const struct resource_list *l, const struct resource *of, FILE *to) {
+    struct table t = {0};
+    table_head(&t, "  node", "id", "place", "state", "price", NULL);
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        if (!same_stack(r, of)) continue;
+        const char *where = r->zone[0] != '\0' ? r->zone : r->region;
+        bool node = resource_is_machine(r) && r->slot >= 0;
+        GP_AUTO_FREE char *place = xasprintf("%s %s", or_dash(r->provider), or_dash(where));
+        GP_AUTO_FREE char *name =
+            node ? xasprintf("  %s/%d", r->stack, r->slot) : xasprintf("  (%s)", resource_kind_name(r->kind));
+        char price[32];
+        price_format(price, sizeof price, r->price_usd_per_h);
+        table_row(&t, name, or_dash(r->id), place, resource_state_name(r->state), node ? price : "-", NULL);
+    }
+    table_print(&t, to);
+    table_clear(&t);
+}
+
+void show_stacks_of(const struct resource_list *l, FILE *to) {
+    for (size_t i = 0; i < l->list.len; i++) {
+        size_t first = 0;
+        while (!same_stack(&l->list.items[first], &l->list.items[i])) first++;
+        if (first < i) continue;
+        stack_line(l, &l->list.items[i], to);
+        one_stack(l, &l->list.items[i], to);
+    }
 }
 
 static json_t *node_view_json(const char *stack, const struct node_view *n) {

@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "confirm.h"
 
 #include "base/json.h"
 
@@ -56,21 +57,73 @@ static void show(struct invocation *inv, const char *name, const struct down_res
     show_looked(&res->looked, stdout);
 }
 
+static void show_dry_run(struct invocation *inv, const char *name, const struct down_result *res, int r,
+                         const struct gp_error *err) {
+    if (inv->common->json) {
+        json_t *j = json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o}", "stack", name, "owner",
+                              res->owner != NULL ? json_any_text(res->owner) : json_null(), "dry_run", 1,
+                              "would_be_destroyed", resources_json(&res->would), "elsewhere",
+                              res->elsewhere != NULL ? json_any_text(res->elsewhere) : json_null(), "unreadable",
+                              resources_json(&res->unreadable), "looked", looked_json(&res->looked));
+        if (r != 0) result_error(inv, j, err);
+        print_json(j);
+        return;
+    }
+    if (res->would.list.len > 0) {
+        puts("would be destroyed:");
+        show_stacks_of(&res->would, stdout);
+    } else {
+        printf("%s: nothing was found\n", name);
+    }
+    if (res->elsewhere != NULL)
+        printf("this spec has no offer at %s: without --yes, 'down' asks about that\n", res->elsewhere);
+    show_unreadable(&res->unreadable, stdout);
+    show_looked(&res->looked, stdout);
+}
+
 struct opts {
+    bool dry_run, yes;
+    int64_t lock_timeout_ms;
     const char *in;
 };
-static const struct opt options[] = {PLACES_ROW(struct opts, in), {0}};
+static const struct opt options[] = {{.name = "dry-run",
+                                      .letter = 'n',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, dry_run),
+                                      .help = "only list what would be destroyed"},
+                                     YES_ROW(struct opts, yes),
+                                     LOCK_ROW(struct opts, lock_timeout_ms),
+                                     PLACES_ROW(struct opts, in),
+                                     {0}};
+
+struct question {
+    struct invocation *inv;
+    struct app_work *w;
+};
+
+/* Progress pauses: its live area and the question would overwrite each other. */
+static int confirm(void *ctx, const char *question, struct gp_error *err) {
+    struct question *q = ctx;
+    app_progress_end(q->w->e, &q->w->p);
+    int r = confirm_ask(q->w->e, question, err);
+    return r == 0 ? app_progress(q->inv, q->w->e, q->w->name, 0, &q->w->p, err) : r;
+}
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_WORK struct app_work w = {0};
+    app_lock_timeout(inv, o->lock_timeout_ms);
     int r = app_places(inv, o->in, err);
     if (r == 0) r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
+    struct question q = {inv, &w};
+    struct down_req req = {.name = w.name, .spec = w.spec, .dry_run = o->dry_run, .yes = o->yes, .ctx = &q};
+    if (confirm_can_ask(inv)) req.confirm = confirm;
     struct down_result res = {0};
-    r = engine_down(w.e, w.name, w.spec, &res, err);
-    app_progress_end(w.e, &w.p);
-    show(inv, w.name, &res, r, err);
+    r = engine_down(w.e, &req, &res, err);
+    if (w.p != NULL) app_progress_end(w.e, &w.p);
+    if (o->dry_run) show_dry_run(inv, w.name, &res, r, err);
+    else show(inv, w.name, &res, r, err);
     down_result_clear(&res);
     return r;
 }
@@ -80,8 +133,10 @@ const struct verb verb_down = {
     .argspec = "STACK|SPEC",
     .help = "destroys everything the stack owns and verifies that it is gone",
     .details = "  The result names the places that were looked at. If one of them could not be read and something\n"
-               "  there may be billed, the exit code is 8.\n",
-    .examples = "  gpuprov down try\n"
+               "  there may be billed, the exit code is 8. A SPEC without an offer where the stack has something\n"
+               "  is asked about on a terminal, and refused elsewhere, unless it is the spec of the launch.\n",
+    .examples = "  gpuprov down --dry-run try         # list what would be destroyed\n"
+                "  gpuprov down try\n"
                 "  gpuprov down gpuprov.yaml          # works without a journal: the tags name the resources\n",
     .run = run,
     .options = options,

@@ -8,6 +8,7 @@
 
 struct opts {
     bool dry_run;
+    int64_t lock_timeout_ms;
     const char *in;
 };
 static const struct opt options[] = {{.name = "dry-run",
@@ -15,6 +16,7 @@ static const struct opt options[] = {{.name = "dry-run",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, dry_run),
                                       .help = "only list what would be destroyed"},
+                                     LOCK_ROW(struct opts, lock_timeout_ms),
                                      PLACES_ROW(struct opts, in),
                                      {0}};
 
@@ -29,7 +31,7 @@ static int check_provider(const char *name, struct gp_error *err) {
 static void show_part(const char *title, const struct resource_list *l) {
     if (l->list.len == 0) return;
     printf("%s:\n", title);
-    show_resources(l, stdout);
+    show_stacks_of(l, stdout);
 }
 
 static void show(struct invocation *inv, const struct gc_result *res, bool dry_run, int r, const struct gp_error *err) {
@@ -57,6 +59,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     struct engine *e = NULL;
     struct progress *p = NULL;
     int r = provider != NULL ? check_provider(provider, err) : 0;
+    app_lock_timeout(inv, o->lock_timeout_ms);
     if (r == 0) r = app_places(inv, o->in, err);
     if (r == 0) r = app_engine(inv, &e, err);
     if (r == 0) r = app_progress(inv, e, "gc", 0, &p, err);

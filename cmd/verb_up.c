@@ -8,16 +8,23 @@
 #include "reports.h"
 
 struct opts {
-    bool yes, accept_new_host_key;
+    bool yes, accept_new_host_key, even_if_changed;
+    int64_t lock_timeout_ms;
     struct report_opts reports;
 };
-static const struct opt options[] = {YES_ROW(struct opts, yes),
-                                     {.name = "accept-new-host-key",
-                                      .type = OPT_FLAG,
-                                      .offset = offsetof(struct opts, accept_new_host_key),
-                                      .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
-                                     REPORT_ROWS(struct opts, reports),
-                                     {0}};
+static const struct opt options[] = {
+    YES_ROW(struct opts, yes),
+    {.name = "accept-new-host-key",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, accept_new_host_key),
+     .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
+    {.name = "even-if-changed",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, even_if_changed),
+     .help = "continue even if another gpuprov destroyed or changed the stack meanwhile"},
+    LOCK_ROW(struct opts, lock_timeout_ms),
+    REPORT_ROWS(struct opts, reports),
+    {0}};
 
 /* The report above has the reasons. */
 static void cut_reasons(struct stack_view *v) {
@@ -89,6 +96,8 @@ static void show(struct invocation *inv, struct up_result *res, json_t *plan, co
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
+    inv->app->engine_opts.even_if_changed = o->even_if_changed;
+    app_lock_timeout(inv, o->lock_timeout_ms);
     GP_AUTO_WORK struct app_work w = {0};
     int r = report_opts_check(&o->reports, err);
     if (r == 0) r = app_begin(inv, true, &w, err);

@@ -14,7 +14,7 @@ struct opts {
     bool local, node_check, strict, all, accept_new_host_key;
     bool calibrate, kubernetes;
     const char *hosts, *gpu, *baseline;
-    int64_t time_ms;
+    int64_t time_ms, lock_timeout_ms;
     struct report_opts reports;
 };
 static const struct opt options[] = {{.name = "local",
@@ -66,6 +66,7 @@ static const struct opt options[] = {{.name = "local",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, accept_new_host_key),
                                       .help = "--hosts: accept and store keys that are in no known_hosts file"},
+                                     LOCK_ROW(struct opts, lock_timeout_ms),
                                      REPORT_ROWS(struct opts, reports),
                                      {0}};
 
@@ -175,6 +176,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     int r = check_opts(inv, err);
     if (r != 0) return r;
     inv->app->engine_opts.scratch = is_bare(o);
+    app_lock_timeout(inv, o->lock_timeout_ms);
     inv->app->engine_opts.check_all = o->all;
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     if (o->node_check) return node_check(inv, err);

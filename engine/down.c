@@ -6,9 +6,11 @@
 #include "engine/engine.h"
 
 #include "engine/run/lock.h"
+#include "engine/run/look.h"
 #include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
 #include "engine/stack/adopt.h"
+#include "engine/stack/preview.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
@@ -113,7 +115,9 @@ static void say_left(struct run *run, size_t n) {
 /* The result goes into the log too, because the journal forgets the stack. */
 static void say_end(struct run *run, const struct down_result *ret, int r, const struct gp_error *err) {
     bool there = run->stack.uid != NULL;
-    if (r != 0 && there && err != NULL) run_event(run, -1, NODE_ENDING, EVENT_FAIL, "", "%s", err->msg);
+    bool stopped = r == -GP_ECANCELLED;
+    if (r != 0 && there && err != NULL)
+        run_event(run, -1, NODE_ENDING, stopped ? EVENT_WARN : EVENT_FAIL, "", "%s", err->msg);
     else if (r == 0 && ret->left.list.len > 0) say_left(run, ret->left.list.len);
     else if (r == 0 && ret->destroyed + ret->released > 0) {
         GP_AUTO_STR struct str what = {0};
@@ -124,18 +128,57 @@ static void say_end(struct run *run, const struct down_result *ret, int r, const
     }
 }
 
-int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
-                struct gp_error *err) {
+static char *name_of(const struct down_req *req) { return xstrdup(req->spec != NULL ? req->spec->name : req->name); }
+
+/* The spec's name alone does not make it this stack's: two starters may have the same one. */
+static int check_spec(struct run *run, const struct down_req *req, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list list = {0};
+    if (req->spec == NULL || req->yes) return 0;
+    int r = preview_list(run, &list, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *where = preview_other_places(run, &list, req->spec);
+    if (where == NULL) return 0;
+    if (req->confirm == NULL)
+        return gp_fail(err, GP_EUSAGE,
+                       "'%s' is at %s, where %s has no offer: it may be the spec of another stack, so nothing was "
+                       "destroyed: run 'gpuprov down %s', or add --yes",
+                       run->stack.name, where, req->spec->path, run->stack.name);
+    GP_AUTO_FREE char *question =
+        xasprintf("'%s' is at %s, where %s has no offer. Destroy it?", run->stack.name, where, req->spec->path);
+    return req->confirm(req->ctx, question, err);
+}
+
+static int dry_run(struct engine *e, const struct down_req *req, struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
+    GP_AUTO_FREE char *name = name_of(req);
+    int r = run_open_ending(e, req->spec, name, &run, err);
+    if (r == 0) r = reconcile(run, NULL, err);
+    if (r == 0) r = preview_list(run, &ret->would, err);
+    if (r == 0 && req->spec != NULL) ret->elsewhere = preview_other_places(run, &ret->would, req->spec);
+    if (run != NULL) {
+        ret->owner = xstrdup(run->owner);
+        coverage_merge(&ret->looked, &run->look.covered);
+        ret->unreadable = run->look.unreadable;
+        run->look.unreadable = (struct resource_list){0};
+    }
+    run_close(run);
+    if (r == 0) r = look_gap_error(&ret->looked, name, err);
+    return r == 0 ? look_unreadable_error(&ret->unreadable, name, err) : r;
+}
+
+static int destroy_all(struct engine *e, const struct down_req *req, struct run **ret_run, struct down_result *ret,
+                       struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
-    if (spec != NULL) name = spec->name;
-    int r = run_open_ending(e, spec, name, &run, err);
+    GP_AUTO_FREE char *name = name_of(req);
+    int r = run_open_ending(e, req->spec, name, ret_run, err);
+    struct run *run = *ret_run;
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
+    if (r == 0 && (r = check_spec(run, req, err)) != 0) return r;
+    if (r == 0) run_lock_destroys(run);
     int theirs = r == 0 && run->stack.uid != NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
     ret->destroyed += theirs;
-    if (run != NULL) ret->owner = xstrdup(run->owner);
     for (size_t i = 0; i < found.earlier_uids.n && !gp_cancelled(&e->cancel); i++) {
         struct gp_error why = {0};
         int one = end_earlier(run, found.earlier_uids.v[i], ret, &why);
@@ -144,11 +187,19 @@ int engine_down(struct engine *e, const char *name, const struct spec *spec, str
         if (err != NULL) *err = why;
     }
     if (r != 0 && (run == NULL || !run->verdict || r == -GP_EBILLED)) r = blind(e, name, ret, r, err);
+    if (run != NULL) say_end(run, ret, r, err);
+    return r;
+}
+
+int engine_down(struct engine *e, const struct down_req *req, struct down_result *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    if (req->dry_run) return dry_run(e, req, ret, err);
+    int r = destroy_all(e, req, &run, ret, err);
     if (run != NULL) {
+        ret->owner = xstrdup(run->owner);
         coverage_merge(&ret->looked, &run->look.covered);
         ret->unreadable = run->look.unreadable;
         run->look.unreadable = (struct resource_list){0};
-        say_end(run, ret, r, err);
     }
     run_close(run);
     if (r == 0) engine_tidy(e);

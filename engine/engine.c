@@ -39,6 +39,7 @@ int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_e
     pthread_mutex_init(&p->billed.lock, NULL);
     e->opts = *opts;
     if (e->opts.jobs <= 0) e->opts.jobs = 64;
+    if (e->opts.lock_timeout_ms == 0) e->opts.lock_timeout_ms = LOCK_TIMEOUT_MS;
     e->cancel.efd = -1;
     bool damaged = false;
     int r = gp_cancel_init(&e->cancel, err);

@@ -17,12 +17,16 @@
 #include "model/stack.h"
 #include "ssh/ssh.h"
 
+#define LOCK_TIMEOUT_MS ((int64_t)3600 * 1000)
+
 struct engine_opts {
     const char *owner;        /* --owner or GPUPROV_OWNER; NULL: the provider's principal */
     int jobs;                 /* --jobs: nodes processed in parallel; default 64 */
     bool accept_new_host_key; /* --accept-new-host-key, ssh provider */
     bool check_all;           /* validate --all: a node's checks continue after a certain failure */
     const struct strv *only;  /* --in: the places to look at, "aws" or "aws/us-east-1"; NULL or empty: all */
+    int64_t lock_timeout_ms;  /* --lock-timeout: how long a run waits for another one; 0: LOCK_TIMEOUT_MS */
+    bool even_if_changed;     /* up: continues a stack that another run destroyed or changed while this one waited */
     bool scratch;             /* for machines without a stack: journal in memory, no state folder */
 };
 
@@ -80,6 +84,8 @@ struct stack_view {
 void stack_view_clear(struct stack_view *v);
 struct stack_view_list {
     VEC_OF(struct stack_view) list;
+    struct coverage looked;          /* of a search without a name: places looked at, and not looked at */
+    struct resource_list unreadable; /* of such a search: with this owner's tag, but other tags unreadable */
 };
 void stack_view_list_clear(struct stack_view_list *l);
 
@@ -119,8 +125,16 @@ void up_result_clear(struct up_result *r);
 /* Launches, bootstraps and validates the nodes; resumes an earlier run. On failure ret has the part that was done. */
 int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, struct gp_error *err);
 
-/* Destroys everything the stack owns and verifies that it is gone. spec NULL: finds the stack by its name in the
- * journal, else at every provider that has credentials. */
+struct down_req {
+    const char *name; /* of the stack, if spec is NULL: found in the journal, else at every provider that opens */
+    const struct spec *spec;
+    bool dry_run; /* only lists: ret->would */
+    bool yes;     /* the spec need not be one of the stack */
+    /* Called, under the stack's lock, if the spec has no offer where the stack has something: 0 goes on. NULL: that is
+     * -GP_EUSAGE. */
+    int (*confirm)(void *ctx, const char *question, struct gp_error *err);
+    void *ctx;
+};
 struct down_result {
     int destroyed;                   /* resources destroyed now */
     int released;                    /* hosts released: they keep running */
@@ -129,13 +143,17 @@ struct down_result {
     struct resource_list unreadable; /* with the stack's name, but unreadable tags: left alone */
     struct coverage looked;          /* "nothing is left" holds for the places that were looked at */
     char *owner;                     /* of the stack; NULL: no provider opened and none was given */
+    struct resource_list would;      /* dry_run: would be destroyed */
+    char *elsewhere;                 /* dry_run: places of these that the spec has no offer for; NULL: none */
 };
 void down_result_clear(struct down_result *r);
-int engine_down(struct engine *e, const char *name, const struct spec *spec, struct down_result *ret,
-                struct gp_error *err);
+/* Destroys everything the stack owns and verifies that it is gone. */
+int engine_down(struct engine *e, const struct down_req *req, struct down_result *ret, struct gp_error *err);
 
-/* name NULL: every stack of the journal. refresh: queries the providers, else shows the journal. A stack that could
- * not be queried is shown from the journal and makes the result an error (-GP_EBILLED if it may be billed). */
+/* name NULL: every stack of the journal and, with refresh, every other stack that the tags at the providers name.
+ * refresh: queries the providers, else shows the journal. A stack that could not be queried is shown from the journal
+ * and makes the result an error (-GP_EBILLED if it may be billed). So does a place that could not be searched, unless
+ * this machine has no credentials for it at all. */
 int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
                   struct stack_view_list *ret, struct gp_error *err);
 

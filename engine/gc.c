@@ -89,6 +89,7 @@ static int end_uid(struct sweep *w, const struct resource *of, struct down_resul
     r = run_provider(run, of->provider, &p, err);
     if (r == 0) r = open_its_others(run, err);
     if (r == 0) r = run_lock(run, err);
+    if (r == 0) run_lock_destroys(run);
     if (r == 0) r = teardown(run, ret, err);
     run_close(run);
     return r;
@@ -183,6 +184,7 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
     bool over =
         r == 0 && str_eq(run->stack.uid, s->uid) && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
+    if (over) run_lock_destroys(run);
     if (over) r = teardown(run, &gone, err);
     for (size_t i = 0; i < gone.left.list.len; i++) resource_list_add(&ret->kept, &gone.left.list.items[i]);
     down_result_clear(&gone);

@@ -28,6 +28,8 @@ void stack_view_clear(struct stack_view *v) {
 void stack_view_list_clear(struct stack_view_list *l) {
     for (size_t i = 0; i < l->list.len; i++) stack_view_clear(&l->list.items[i]);
     vec_free(&l->list);
+    coverage_clear(&l->looked);
+    resource_list_clear(&l->unreadable);
 }
 
 void up_result_clear(struct up_result *r) {
@@ -56,6 +58,8 @@ void down_result_clear(struct down_result *r) {
     resource_list_clear(&r->unreadable);
     coverage_clear(&r->looked);
     strv_clear(&r->asked);
+    resource_list_clear(&r->would);
+    free(r->elsewhere);
     free(r->owner);
     *r = (struct down_result){0};
 }

@@ -11,8 +11,8 @@
 #include "engine/proof/node_run.h"
 #include "engine/proof/run_baseline.h"
 #include "engine/proof/work.h"
-#include "engine/run/lock.h"
 #include "engine/run/login_key.h"
+#include "engine/run/meanwhile.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -102,7 +102,7 @@ static int get_machines(struct run *run, struct up_result *ret, struct gp_error 
     if (r == 0) r = run_baseline_open(run->e, run->spec, &run->validation.baseline, err);
     if (r == 0) r = read_secrets(run, err);
     if (r == 0) r = run_open_offers(run, err);
-    if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = meanwhile_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) r = plan_and_approve(run, &found, err);

@@ -87,6 +87,7 @@ static const struct {
     [GP_EINTERNAL] = {1, "internal"},
     [GP_EENDPOINT] = {1, "endpoint"},
     [GP_EMONEY] = {4, "money"},
+    [GP_EBUSY] = {1, "busy"},
 };
 
 int gp_exit_code(enum gp_code code) { return (unsigned)code <= GP_CODE_MAX ? codes[code].exit_code : 1; }

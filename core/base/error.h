@@ -30,7 +30,8 @@ enum gp_code {
     GP_EINTERNAL = 20,
     GP_EENDPOINT = 21, /* a cloud's endpoint cannot be reached (DNS, refused, TLS): exit 1 */
     GP_EMONEY = 22,    /* the account cannot pay: no balance, spend limit, no means of payment: exit 4 */
-    GP_CODE_MAX = 22
+    GP_EBUSY = 23,     /* another gpuprov works on the stack, or changed it meanwhile: exit 1 */
+    GP_CODE_MAX = 23
 };
 
 /* The part that produced the error. */

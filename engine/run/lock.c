@@ -5,6 +5,7 @@
 
 #include "engine/run/lock.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "engine/run/ending.h"
 #include "engine/run/run_event.h"
@@ -31,18 +32,49 @@ static enum lock_try try_lock(int fd, const char *path, int *ret_errno) {
     return same ? LOCK_HELD : LOCK_REMOVED;
 }
 
-static void say_waiting(struct run *run, int fd) {
-    char pid[32] = "?";
-    ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
-    if (n > 0) pid[n] = '\0';
-    run_event(run, -1, NODE_PLANNED, EVENT_PROGRESS, "lock", "another gpuprov (pid %s) works on '%s': waiting for it",
-              pid, run->stack.name);
+/* A lock file has "PID" or, once the holder destroys the stack, "PID destroys". */
+#define DESTROYS " destroys"
+#define SAY_MS 10000
+
+/* Notes who holds the lock. The holder writes its line just after it locked the file, so it is read at every try. */
+static void read_holder(struct run *run, int fd) {
+    char line[64] = "";
+    ssize_t n = pread(fd, line, sizeof line - 1, 0);
+    line[GP_MAX(n, (ssize_t)0)] = '\0';
+    if (str_ends(line, DESTROYS)) run->lock.behind_end = true;
+    line[strcspn(line, " ")] = '\0';
+    int64_t pid = 0;
+    if (str_to_i64(line, 1, INT32_MAX, &pid)) run->lock.holder = pid;
+}
+
+static void say_waiting(struct run *run, int64_t since_ms) {
+    char waited[32], limit[32], pid[32] = "";
+    duration_format(waited, sizeof waited, (clock_ms() - since_ms) / 1000 * 1000);
+    duration_format(limit, sizeof limit, run->e->opts.lock_timeout_ms);
+    if (run->lock.holder > 0) snprintf(pid, sizeof pid, " (pid %lld)", (long long)run->lock.holder);
+    run_event(run, -1, NODE_PLANNED, EVENT_PROGRESS, "lock", "another gpuprov%s %s '%s': waiting for it (%s of %s)",
+              pid, run->lock.behind_end ? "destroys" : "works on", run->stack.name, waited, limit);
+}
+
+static int timed_out(const struct run *run, struct gp_error *err) {
+    char limit[32], waited[64] = "", pid[32] = "";
+    duration_format(limit, sizeof limit, run->e->opts.lock_timeout_ms);
+    if (run->e->opts.lock_timeout_ms > 0) snprintf(waited, sizeof waited, " (waited for %s)", limit);
+    if (run->lock.holder > 0) snprintf(pid, sizeof pid, " (pid %lld)", (long long)run->lock.holder);
+    int r = gp_fail(err, GP_EBUSY,
+                    "'%s': another gpuprov%s works on it%s: repeat this later, or wait longer with "
+                    "--lock-timeout",
+                    run->stack.name, pid, waited);
+    if (err != NULL) err->retryable = true;
+    return r;
 }
 
 /* *ret: the descriptor that holds the lock. */
 static int take_lock(struct run *run, const char *path, int *ret, struct gp_error *err) {
     GP_AUTO_FD int fd = -1;
-    for (bool said = false;;) {
+    int64_t since_ms = clock_ms(), said_ms = 0;
+    int64_t deadline_ms = clock_deadline(run->e->opts.lock_timeout_ms);
+    for (;;) {
         if (fd < 0) fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
         int e = 0;
@@ -52,17 +84,28 @@ static int take_lock(struct run *run, const char *path, int *ret, struct gp_erro
         if (got == LOCK_REMOVED) {
             close(fd);
             fd = -1;
-            said = false; /* the new file may have another holder */
+            said_ms = 0; /* the new file may have another holder */
             continue;
         }
-        if (!said) say_waiting(run, fd);
-        said = true;
+        read_holder(run, fd);
+        if (clock_left_ms(deadline_ms) == 0) return timed_out(run, err);
+        if (said_ms == 0 || clock_ms() - said_ms >= SAY_MS) {
+            say_waiting(run, since_ms);
+            said_ms = clock_ms();
+        }
         int r = gp_sleep(100, &run->e->cancel, err);
         if (r != 0) return r;
     }
     *ret = fd;
     fd = -1;
     return 0;
+}
+
+/* For waiting processes; on a full disk the lock works without it. */
+static void write_holder(const struct run *run, const char *does) {
+    char line[64];
+    int n = snprintf(line, sizeof line, "%ld%s", (long)getpid(), does);
+    if (ftruncate(run->lock.fd, 0) == 0) (void)!pwrite(run->lock.fd, line, (size_t)n, 0);
 }
 
 static int hold(struct run *run, struct gp_error *err) {
@@ -74,9 +117,7 @@ static int hold(struct run *run, struct gp_error *err) {
         if (*c == '/') *c = '_';
     if ((r = take_lock(run, path, &run->lock.fd, err)) != 0) return r;
     run->lock.path = GP_STEAL(path);
-    char pid[32]; /* for waiting processes; on a full disk the lock works without it */
-    int n = snprintf(pid, sizeof pid, "%ld", (long)getpid());
-    if (ftruncate(run->lock.fd, 0) == 0) (void)!pwrite(run->lock.fd, pid, (size_t)n, 0);
+    write_holder(run, "");
     return 0;
 }
 
@@ -86,6 +127,8 @@ int run_lock(struct run *run, struct gp_error *err) {
     if (r != 0 && err != NULL) *err = why;
     return r;
 }
+
+void run_lock_destroys(const struct run *run) { write_holder(run, DESTROYS); }
 
 void run_unlock(struct run *run) {
     if (run->lock.fd >= 0 && run->lock.path != NULL) (void)unlink(run->lock.path);

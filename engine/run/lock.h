@@ -5,8 +5,11 @@
 
 #include "engine/run/run.h"
 
-/* Waits until it holds the lock, and reports the pid of the current holder. Errors: -GP_EIO, -GP_ECANCELLED. */
+/* Waits until it holds the lock, for opts.lock_timeout_ms, and reports the current holder. Errors: -GP_EBUSY: the time
+ * is over; -GP_EIO, -GP_ECANCELLED. */
 int run_lock(struct run *run, struct gp_error *err);
+/* Tells the waiting processes that the holder, this run, now destroys the stack. */
+void run_lock_destroys(const struct run *run);
 void run_unlock(struct run *run); /* accepts one that is not held */
 bool run_is_locked(const struct run *run);
 /* Removes the lock files of killed processes. */

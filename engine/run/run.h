@@ -25,6 +25,8 @@ struct run_log {
 struct run_lock {
     int fd; /* -1: not held */
     char *path;
+    int64_t holder;  /* pid of the process that this run waited for; 0: none, or not known */
+    bool behind_end; /* this run waited for one that destroys the stack */
 };
 /* The places that were looked at so far, and the resources with unreadable tags (look.h). */
 struct run_look {

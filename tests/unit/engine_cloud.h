@@ -453,7 +453,7 @@ __attribute__((unused)) static int alive(void) {
 __attribute__((unused)) static void down_ok(struct fixture *f) {
     struct down_result res = {0};
     struct gp_error err = {0};
-    int r = engine_down(f->e, "t", NULL, &res, &err);
+    int r = engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err);
     if (r != 0) fail_msg("%s", err.msg);
     assert_int_equal(res.left.list.len, 0);
     down_result_clear(&res);

@@ -280,7 +280,7 @@ static void test_down_ends_what_is_not_listed(void **state) {
     assert_int_equal(launch(f, &err), 0);
     cloud.list_lag = cloud.lists + 1000;
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), 0);
     down_result_clear(&res);
     assert_int_equal(running(), 0);
 }
@@ -291,7 +291,7 @@ static void test_down_without_credentials_names_the_ids(void **state) {
     assert_int_equal(launch(f, &err), 0);
     cloud.list_fails = true;
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-0"));
     assert_non_null(strstr(err.msg, "i-1"));
     assert_int_equal(gp_exit_code(err.code), 8);
@@ -304,7 +304,7 @@ static void test_foreign_owner_is_not_touched(void **state) {
     add_of(RES_INSTANCE, "i-theirs", 0, "colleague", "t", "ffffffffffffffff", 0);
     assert_int_equal(launch(f, &err), 0);
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), 0);
     down_result_clear(&res);
     assert_int_equal(running(), 1);
 }

@@ -29,7 +29,7 @@ static void test_no_credentials_at_all(void **state) {
     assert_int_equal(launch(f, &err), 0);
     cloud.open_fails = true;
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-0"));
     assert_non_null(strstr(err.msg, "i-1"));
     assert_int_equal(res.left.list.len, 3); /* the claim too */
@@ -77,7 +77,7 @@ static void test_gone_is_printed_when_it_is(void **state) {
 static void down_fails(struct fixture *f, enum gp_code code, const char *says, const char *id) {
     struct gp_error err = {0};
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, NULL, f->spec, &res, &err), -(int)code);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.spec = f->spec}, &res, &err), -(int)code);
     if (strstr(err.msg, says) == NULL || strstr(err.msg, id) == NULL) fail_msg("%s", err.msg);
     down_result_clear(&res);
 }
@@ -103,7 +103,7 @@ static void test_an_open_intent_names_a_cloud(void **state) {
     assert_int_equal(journal_stack_put(f->e->journal, &s, NULL, &err), 0);
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     add(RES_GROUP, "sg-late", &s, -1);
-    if (engine_down(f->e, "t", NULL, &res, &err) != 0) fail_msg("%s", err.msg);
+    if (engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err) != 0) fail_msg("%s", err.msg);
     assert_true(is_gone("sg-late"));
     down_result_clear(&res);
 }
@@ -228,7 +228,7 @@ static void test_a_denied_region_that_does_not_matter(void **state) {
     assert_int_equal(launch(f, &err), 0);
     cloud.list_is_partial = true;
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), 0);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), 0);
     assert_true(coverage_whole(&res.looked));
     assert_non_null(coverage_find(&res.looked, "aws", "r1"));
     assert_null(coverage_find(&res.looked, "aws", "r9"));
@@ -310,7 +310,7 @@ static void test_list_fails_in_the_middle(void **state) {
     cloud.gone_after = 100;
     cloud.list_fails_at = cloud.lists + 3;
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-0"));
     down_result_clear(&res);
 }
@@ -323,7 +323,7 @@ static void test_gone_needs_two_reads(void **state) {
     cloud.hide_instances_at = cloud.lists + 2; /* the first read of the teardown */
     cloud.list_fails_at = cloud.lists + 3;
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-0"));
     down_result_clear(&res);
 }
@@ -491,7 +491,7 @@ static void test_a_machine_that_nobody_can_read(void **state) {
     resource_set(&r->uid, "");
     resource_set(&r->unreadable, "its tag 'uid' is not 16 hex digits");
     struct down_result res = {0};
-    assert_int_equal(engine_down(f->e, "t", NULL, &res, &err), -GP_EBILLED);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), -GP_EBILLED);
     assert_non_null(strstr(err.msg, "i-odd"));
     assert_int_equal(res.unreadable.list.len, 1);
     down_result_clear(&res);

@@ -101,7 +101,7 @@ static void test_two_owners_are_an_error(void **state) {
     names_both(engine_plan(f->e, f->spec, &plan, &err[0]), &err[0]);
     names_both(engine_up(f->e, f->spec, &up_res, &err[1]), &err[1]);
     names_both(engine_report(f->e, "t", &report, &err[2]), &err[2]);
-    names_both(engine_down(f->e, "t", NULL, &down, &err[3]), &err[3]);
+    names_both(engine_down(f->e, &(struct down_req){.name = "t"}, &down, &err[3]), &err[3]);
     names_both(engine_status(f->e, "t", NULL, true, &views, &err[4]), &err[4]);
     assert_int_equal(cloud.creates, 0);
     assert_int_equal(alive(), 2);
@@ -110,7 +110,7 @@ static void test_two_owners_are_an_error(void **state) {
 
     f->e->opts.owner = "otto"; /* named: that one alone is ended */
     struct gp_error none = {0};
-    if (engine_down(f->e, "t", NULL, &down, &none) != 0) fail_msg("%s", none.msg);
+    if (engine_down(f->e, &(struct down_req){.name = "t"}, &down, &none) != 0) fail_msg("%s", none.msg);
     assert_string_equal(down.owner, "otto");
     assert_int_equal(alive(), 1);
     down_result_clear(&down);
