@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option --in, and the output lines for the places that were looked at and those that were not. */
+/* The options --in and --lock-timeout, and the lines for the places that were looked at and those that were not. */
 #include "base/gp_base.h"
 
 #include "app.h"
 
 #include "base/json.h"
+#include "providers/provider.h"
 
 #define SHOWN 6 /* regions of one provider in a line */
 
@@ -41,7 +42,9 @@ void show_looked(const struct coverage *c, FILE *to) {
     coverage_text(c, true, SHOWN, &seen);
     coverage_text(c, false, SHOWN, &gaps);
     if (seen.len > 0) fprintf(to, "looked at: %s\n", seen.s);
-    if (gap != NULL) fprintf(to, "not looked at: %s\n", gaps.s);
+    bool none = gap != NULL && str_eq(gap->why.detail, PROVIDER_NO_CREDENTIALS);
+    if (gap != NULL)
+        fprintf(to, "not looked at: %s%s\n", gaps.s, none ? ": this machine has no credentials for it" : "");
 }
 
 void show_unreadable(const struct resource_list *l, FILE *to) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb status: reads only. If a provider cannot be queried, it reports that and shows the journal. */
+/* The verb status: launches and destroys nothing. If a provider cannot be queried, it reports that and shows the
+ * journal. Stacks that the journal does not know are found by their tags. */
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
@@ -8,6 +9,7 @@
 #include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
@@ -69,28 +71,148 @@ static int status_one(struct engine *e, const char *name, const struct spec *spe
     return r;
 }
 
-int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
-                  struct stack_view_list *ret, struct gp_error *err) {
-    if (name != NULL || spec != NULL) return status_one(e, name, spec, refresh, ret, err);
+/* --- every stack --- */
+
+/* The worst error of several stacks and places; a failure does not hide the others. */
+static void keep_worst(struct gp_error *worst, const struct gp_error *one) {
+    int code = gp_exit_code(one->code), before = gp_exit_code(worst->code);
+    if (one->code != GP_OK && (worst->code == GP_OK || gp_exit_worst(code, before) != before)) *worst = *one;
+}
+
+/* Whether --in includes a place where the journal has something of the stack. */
+static bool is_allowed(struct engine *e, const struct stack *s) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    if (s->provider[0] == '\0' || look_allows(e, s->provider, s->region)) return true;
+    if (journal_resources(e->journal, s->uid, &known, NULL) != 0) return true;
+    for (size_t i = 0; i < known.list.len; i++)
+        if (known.list.items[i].state != RES_GONE &&
+            look_allows(e, known.list.items[i].provider, known.list.items[i].region))
+            return true;
+    return false;
+}
+
+static int status_journal(struct engine *e, bool refresh, struct stack_view_list *ret, struct gp_error *worst) {
     struct stack_list all = {0};
-    run_say_damaged(e, &e->sink);
-    int r = journal_stacks(e->journal, &all, err), first = 0;
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+    struct gp_error why = {0};
+    if (journal_stacks(e->journal, &all, &why) != 0) keep_worst(worst, &why);
+    for (size_t i = 0; i < all.list.len && worst->code != GP_ECANCELLED; i++) {
         const struct stack *s = &all.list.items[i];
-        if (e->opts.owner != NULL && strcmp(e->opts.owner, s->owner) != 0) continue;
+        if ((e->opts.owner != NULL && strcmp(e->opts.owner, s->owner) != 0) || !is_allowed(e, s)) continue;
         struct engine_opts saved = e->opts;
         e->opts.owner = s->owner;
-        struct gp_error why = {0};
-        int one = status_one(e, s->name, NULL, refresh, ret, &why); /* a failure does not hide the other stacks */
+        struct gp_error one = {0};
+        status_one(e, s->name, NULL, refresh, ret, &one);
         e->opts = saved;
-        if (one == 0) continue;
-        int code = gp_exit_code(why.code);
-        if (first == 0 || gp_exit_worst(code, gp_exit_code((enum gp_code) - first)) == code) {
-            first = one;
-            if (err != NULL) *err = why;
-        }
-        if (one == -GP_ECANCELLED) break;
+        keep_worst(worst, &one);
     }
     stack_list_clear(&all);
-    return r != 0 ? r : first;
+    return -(int)worst->code;
+}
+
+/* Lists everything of this owner at one provider, in every region. */
+static int search_provider(struct engine *e, const struct provider_ops *ops, struct resource_list *found,
+                           struct stack_view_list *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    struct provider *p = NULL;
+    struct gp_error why = {0};
+    int r = run_open(e, NULL, NULL, &run, err);
+    if (r != 0) return r;
+    run->looking = true;
+    r = run_provider(run, ops->name, &p, &why);
+    if (r != 0 && r != -GP_ECANCELLED)
+        coverage_put(&run->look.covered, ops->name, "", e->opts.owner, ops->billed, &why);
+    if (r == 0) {
+        struct list_req req = {.owner = p->owner};
+        r = look_list(run, p, &req, found, &why);
+    }
+    coverage_merge(&ret->looked, &run->look.covered);
+    for (size_t i = 0; i < run->look.unreadable.list.len; i++)
+        resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);
+    run_close(run);
+    return r == -GP_ECANCELLED ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0;
+}
+
+static bool is_shown(const struct stack_view_list *l, const struct resource *r) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (str_eq(l->list.items[i].stack.name, r->stack) && str_eq(l->list.items[i].stack.owner, r->owner))
+            return true;
+    return false;
+}
+
+/* A stack that only its tags name: its view is made from what was listed. */
+static int found_view(struct engine *e, const struct resource_list *found, const struct resource *of,
+                      struct stack_view_list *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list its = {0};
+    struct run *run = NULL;
+    struct stack_view v = {0};
+    int r = run_open(e, NULL, of->stack, &run, err);
+    if (r != 0) return r;
+    run->looking = true;
+    free(run->owner);
+    run->owner = xstrdup(of->owner);
+    for (size_t i = 0; i < found->list.len; i++) {
+        const struct resource *one = &found->list.items[i];
+        if (!str_eq(one->stack, of->stack) || !str_eq(one->owner, of->owner)) continue;
+        resource_list_add(&its, one);
+        for (size_t k = 0; k < ret->looked.list.len; k++) {
+            const struct look *l = &ret->looked.list.items[k];
+            if (str_eq(l->provider, one->provider))
+                coverage_put(&run->look.covered, l->provider, l->region, l->owner, l->billed,
+                             l->checked ? NULL : &l->why);
+        }
+    }
+    r = reconcile_listing(run, &its, NULL, err);
+    if (r == 0) r = view_fill(run, &v, err);
+    if (r == 0) vec_push(&ret->list, v);
+    else stack_view_clear(&v);
+    run_close(run);
+    return r;
+}
+
+/* Places without credentials are listed as not looked at, and are no error unless --in names them: a machine that
+ * never used a cloud has none. */
+static int search_gap(struct engine *e, const struct stack_view_list *ret, struct gp_error *err) {
+    struct coverage asked = {0};
+    bool named = e->opts.only != NULL && e->opts.only->n > 0;
+    for (size_t i = 0; i < ret->looked.list.len; i++) {
+        const struct look *l = &ret->looked.list.items[i];
+        if (l->checked || named || !str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
+            coverage_put(&asked, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
+    }
+    int r = look_gap_error(&asked, "status", err);
+    coverage_clear(&asked);
+    return r == 0 ? look_unreadable_error(&ret->unreadable, "status", err) : r;
+}
+
+static int search(struct engine *e, struct stack_view_list *ret, struct gp_error *worst) {
+    GP_AUTO_RESOURCES struct resource_list found = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
+        const struct provider_ops *ops = provider_registry[i];
+        struct gp_error why = {0};
+        if (ops->lent || !look_allows(e, ops->name, "")) continue;
+        r = search_provider(e, ops, &found, ret, &why);
+        keep_worst(worst, &why);
+    }
+    for (size_t i = 0; r == 0 && i < found.list.len; i++) {
+        const struct resource *of = &found.list.items[i];
+        struct gp_error why = {0};
+        if (of->state == RES_GONE || is_shown(ret, of)) continue;
+        found_view(e, &found, of, ret, &why);
+        keep_worst(worst, &why);
+    }
+    struct gp_error gap = {0};
+    if (r == 0 && search_gap(e, ret, &gap) != 0) keep_worst(worst, &gap);
+    return -(int)worst->code;
+}
+
+int engine_status(struct engine *e, const char *name, const struct spec *spec, bool refresh,
+                  struct stack_view_list *ret, struct gp_error *err) {
+    struct gp_error worst = {0};
+    if (name != NULL || spec != NULL) return status_one(e, name, spec, refresh, ret, err);
+    run_say_damaged(e, &e->sink);
+    int r = status_journal(e, refresh, ret, &worst);
+    if (refresh && r != -GP_ECANCELLED) r = search(e, ret, &worst);
+    if (r != 0 && err != NULL) *err = worst;
+    return r;
 }

@@ -16,6 +16,8 @@
 #include "model/spec_provider.h"
 #include "model/stack.h"
 
+#define PROVIDER_NO_CREDENTIALS "NoCredentials"
+
 /* The effect of a node's poweroff, which decides whether the node can enforce its own deadline. */
 enum guest_end {
     GUEST_NOTHING,  /* a poweroff stops the node, not the bill */
@@ -116,7 +118,8 @@ struct provider_ops {
     /* What happened to the node that can be the cause of any failure on it; NULL: nothing known. Caller frees. */
     char *(*trouble)(const struct resource *node);
 
-    /* Finds credentials and endpoint. Makes at most one call (who am I). -GP_EAUTH, -GP_EENV. */
+    /* Finds credentials and endpoint. Makes at most one call (who am I). -GP_EAUTH (with the detail
+       PROVIDER_NO_CREDENTIALS if this machine has none at all), -GP_EENV. */
     int (*open)(const struct provider_env *env, struct provider **ret, struct gp_error *err);
     void (*close)(struct provider *p); /* accepts NULL */
     /* All offers of spec->offers[index] for one gang of spec->nodes, best first by

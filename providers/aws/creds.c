@@ -189,6 +189,7 @@ static int run_chain(struct aws *a, struct aws_cred *ret, struct gp_error *err) 
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
                 a->cfg.profile);
     if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
+    if (err != NULL) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
     return r;
 }
 
