@@ -33,7 +33,7 @@ static struct {
     struct refusal script[16];                               /* answer to the n-th create; code 0: it works */
     struct refusal no_offers[4];                             /* answer to offers, by the spec's entry */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
-    bool list_fails, open_fails;
+    bool list_fails, open_fails, no_credentials; /* no_credentials: why open fails */
     const char *account;                     /* that the credentials are for */
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
@@ -75,7 +75,11 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
     return 0;
 }
 static int fake_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
-    if (cloud.open_fails) return gp_fail(err, GP_EAUTH, "no credentials");
+    if (cloud.open_fails) {
+        int r = gp_fail(err, GP_EAUTH, "no credentials");
+        if (cloud.no_credentials) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
+        return r;
+    }
     return open_as(&provider_aws, env, ret);
 }
 static int other_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {

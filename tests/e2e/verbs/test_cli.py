@@ -165,8 +165,16 @@ def test_providers_and_checks(gpuprov):
 
 
 def test_status_of_nothing(gpuprov):
-    assert gpuprov("status").out.startswith("the journal has no stacks; no provider was queried")
-    assert gpuprov.json("status") == {"stacks": [], "remembered": True}
+    """Every place that opens was searched; a cloud without credentials is named, and is no error."""
+    text = gpuprov("status").out
+    assert text.startswith("no stack was found\nlooked at: local here")
+    assert "not looked at: aws: this machine has no credentials for it" in text
+    j = gpuprov.json("status")
+    assert j["stacks"] == [] and j["remembered"] is False
+    assert {p["provider"]: p["checked"] for p in j["looked"]} == {"local": True, "aws": False}
+    assert "not looked at: aws" in gpuprov("status", "--in", "aws", code=8).err
+    assert gpuprov("status", "--offline").out == "the journal has no stacks; no provider was queried\n"
+    assert gpuprov.json("status", "--offline") == {"stacks": [], "remembered": True}
 
 
 def test_the_state_folder_is_private(gpuprov):

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status without a name: stacks that only their tags name, places that could not be searched, --in. And down with the
+ * spec of another stack, at a cloud with regions. */
+#include "base/gp_base.h"
+
+#include "engine_cloud.h"
+
+#include "providers/provider.h"
+
+static size_t place_of(const struct stack_view_list *l, const char *name) {
+    size_t i = 0;
+    while (i < l->list.len && !str_eq(l->list.items[i].stack.name, name)) i++;
+    return i;
+}
+static bool has(const struct stack_view_list *l, const char *name) { return place_of(l, name) < l->list.len; }
+static const struct stack_view *view_of(const struct stack_view_list *l, const char *name) {
+    assert_true(has(l, name));
+    return &l->list.items[place_of(l, name)];
+}
+
+static void test_stacks_of_tags(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    int64_t later = clock_wall_s() + 600;
+    add_of(RES_GROUP, "sg-far", -1, "me", "far", "aaaaaaaaaaaaaaaa", later);
+    add_of(RES_INSTANCE, "i-far", 0, "me", "far", "aaaaaaaaaaaaaaaa", later);
+    add_of(RES_INSTANCE, "i-other", 0, "you", "other", "bbbbbbbbbbbbbbbb", later);
+    resource_set(&add_of(RES_INSTANCE, "n-near", 0, "me", "near", "cccccccccccccccc", later)->provider, "local");
+    assert_int_equal(launch(f, &err), 0);
+    if (engine_status(f->e, NULL, NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(l.list.len, 3); /* t of the journal, far and near; nothing of another owner */
+    assert_true(has(&l, "t"));
+    const struct stack_view *far = view_of(&l, "far");
+    assert_int_equal(far->nodes.len, 1);
+    assert_string_equal(far->nodes.items[0].id, "i-far");
+    assert_int_equal(far->stack.expires_s, later);
+    assert_true(coverage_whole(&far->looked));
+    assert_false(far->remembered);
+    assert_true(has(&l, "near"));
+    assert_true(coverage_whole(&l.looked));
+    stack_view_list_clear(&l);
+    /* the journal alone does not ask */
+    int lists = cloud.lists;
+    assert_int_equal(engine_status(f->e, NULL, NULL, false, &l, &err), 0);
+    assert_int_equal(cloud.lists, lists);
+    assert_true(has(&l, "t"));
+    stack_view_list_clear(&l);
+}
+
+/* A place that cannot be searched is marked and decides the exit code; one without any credentials is only marked. */
+static void test_places_that_cannot_be_searched(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    resource_set(&add_of(RES_INSTANCE, "n-near", 0, "me", "near", "cccccccccccccccc", 0)->provider, "local");
+    cloud.open_fails = true;
+    assert_int_equal(engine_status(f->e, NULL, NULL, true, &l, &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "not looked at: aws"));
+    assert_true(has(&l, "near"));
+    assert_string_equal(coverage_gap(&l.looked)->provider, "aws");
+    stack_view_list_clear(&l);
+    cloud.no_credentials = true;
+    gp_error_clear(&err);
+    if (engine_status(f->e, NULL, NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
+    assert_string_equal(coverage_gap(&l.looked)->why.detail, PROVIDER_NO_CREDENTIALS);
+    stack_view_list_clear(&l);
+    /* --in aws asks for it by name */
+    struct strv only = {0};
+    strv_add(&only, "aws");
+    f->e->opts.only = &only;
+    assert_int_equal(engine_status(f->e, NULL, NULL, true, &l, &err), -GP_EBILLED);
+    assert_false(has(&l, "near")); /* it is elsewhere, which is no error */
+    stack_view_list_clear(&l);
+    f->e->opts.only = NULL;
+    strv_clear(&only);
+}
+
+/* What the journal has at a cloud is shown from the journal, and that is never without an error. */
+static void test_a_known_stack_without_credentials(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.open_fails = cloud.no_credentials = true;
+    assert_int_equal(engine_status(f->e, NULL, NULL, true, &l, &err), -GP_EBILLED);
+    assert_true(view_of(&l, "t")->remembered);
+    assert_int_equal(view_of(&l, "t")->nodes.len, 2);
+    stack_view_list_clear(&l);
+}
+
+/* --- down SPEC --- */
+
+static int answer;
+static int on_question(void *ctx, const char *question, struct gp_error *err) {
+    str_add(ctx, question);
+    return answer == 0 ? 0 : gp_fail(err, GP_ECANCELLED, "not confirmed");
+}
+
+static void refused(struct fixture *f, const char *spec, const char *says) {
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    int before = running();
+    load(f, spec);
+    int r = engine_down(f->e, &(struct down_req){.spec = f->spec}, &res, &err);
+    if (r != -GP_EUSAGE || strstr(err.msg, says) == NULL) fail_msg("%d %s", r, err.msg);
+    assert_int_equal(running(), before);
+    assert_int_equal(res.destroyed, 0);
+    down_result_clear(&res);
+}
+
+static void test_the_spec_of_another_stack(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    GP_AUTO_STR struct str question = {0};
+    assert_int_equal(launch(f, &err), 0);
+    refused(f, "name: t\noffers: [{provider: local}]\n", "'t' is at aws r1 (2 nodes), where ");
+    refused(f, "name: t\noffers: [{provider: aws, regions: [r2]}]\n", "has no offer");
+    /* the dry run shows the same, without a question */
+    struct down_req dry = {.spec = f->spec, .dry_run = true, .confirm = on_question, .ctx = &question};
+    if (engine_down(f->e, &dry, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(res.would.list.len, 3); /* the claim too */
+    assert_string_equal(res.elsewhere, "aws r1 (2 nodes)");
+    assert_int_equal(question.len, 0);
+    assert_int_equal(running(), 2);
+    down_result_clear(&res);
+    /* asked: no, then yes */
+    struct down_req ask = {.spec = f->spec, .confirm = on_question, .ctx = &question};
+    answer = 1;
+    assert_int_equal(engine_down(f->e, &ask, &res, &err), -GP_ECANCELLED); /* not "may still be billed" */
+    assert_int_equal(running(), 2);
+    down_result_clear(&res);
+    answer = 0;
+    gp_error_clear(&err);
+    if (engine_down(f->e, &ask, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(alive(), 0);
+    assert_non_null(strstr(question.s, "Destroy it?"));
+    down_result_clear(&res);
+}
+
+/* GitOps: the spec is edited, then taken down. As long as it has offers where the stack is, it is the stack's. */
+static void test_an_edited_spec(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    assert_int_equal(launch(f, &err), 0);
+    load(f, "name: t\nnodes: 7\ngpu: H100:8\noffers: [{provider: aws, regions: [r1, r9]}, {provider: local}]\n");
+    if (engine_down(f->e, &(struct down_req){.spec = f->spec}, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(alive(), 0);
+    down_result_clear(&res);
+}
+
+int main(void) {
+#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
+    const struct CMUnitTest tests[] = {
+        T(test_stacks_of_tags),
+        T(test_places_that_cannot_be_searched),
+        T(test_a_known_stack_without_credentials),
+        T(test_the_spec_of_another_stack),
+        T(test_an_edited_spec),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
