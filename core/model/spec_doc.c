@@ -37,7 +37,10 @@ const char spec_rules_text[] =
     "  accepted for a text key. A number in quotes is refused for a number key.\n"
     "* Anchors, aliases, tags and several documents in one file are refused, because people\n"
     "  read specs.\n"
-    "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n\n"
+    "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n";
+
+/* What another value does to a stack that has nodes: a table. */
+const char spec_changes_text[] =
     "## Changes of a spec\n\n"
     "`gpuprov plan` lists each key that changed since the nodes were launched: `limits.ttl: 30m -> 2h`. The column\n"
     "\"change\" of the tables below names the effect of another value while nodes exist:\n\n"
@@ -162,6 +165,7 @@ char *spec_markdown(void) {
     struct str out = {0};
     str_add(&out, intro);
     str_add(&out, spec_rules_text);
+    str_addf(&out, "\n%s", spec_changes_text);
     add_block(&out, &spec_root);
     str_add(&out, "\n## Units of floors\n\n");
     for (size_t i = 0; spec_floor_units[i] != NULL; i++)

@@ -25,6 +25,27 @@ static void add_rules(struct str *out) {
     }
 }
 
+static void add_changes(struct str *out) {
+    GP_AUTO_STRV struct strv lines = {0};
+    strv_split(&lines, spec_changes_text, "\n");
+    for (size_t i = 0; i < lines.n; i++) {
+        const char *line = lines.v[i], *cell = strstr(line, " | ");
+        if (str_starts(line, "## ")) {
+            str_addf(out, ".SH %s\n", line + 3);
+        } else if (str_starts(line, "| ") && cell != NULL && !str_starts(line, "| change ")) {
+            GP_AUTO_FREE char *effect = xstrndup(line + 2, (size_t)(cell - line - 2));
+            GP_AUTO_FREE char *text = xstrndup(cell + 3, strlen(cell + 3) - 2);
+            str_addf(out, ".TP\n.B %s\n", effect);
+            str_add_roff(out, text);
+            str_addc(out, '\n');
+        } else if (line[0] != '|') {
+            str_add(out, line[0] == '\0' && i > 1 && i + 1 < lines.n ? ".PP\n" : "");
+            str_add_roff(out, line);
+            str_add(out, line[0] == '\0' ? "" : "\n");
+        }
+    }
+}
+
 static void add_field(struct str *out, const struct spec_field *f) {
     GP_AUTO_STR struct str form = {0};
     spec_form(f, &form);
@@ -37,6 +58,7 @@ static void add_field(struct str *out, const struct spec_field *f) {
         str_add(out, "; default ");
         str_add_roff(out, f->def != NULL ? f->def : f->def_doc);
     }
+    if (f->effect != SPEC_UNDECLARED) str_addf(out, "; change: %s", spec_effect_name(f->effect));
     str_addf(out, ". Example: \\fB%s: ", f->name);
     str_add_roff(out, spec_example(f));
     str_add(out, "\\fR\n");
@@ -72,6 +94,7 @@ char *spec_man(void) {
     struct str out = {0};
     str_add(&out, intro);
     add_rules(&out);
+    add_changes(&out);
     add_block(&out, &spec_root);
     str_add(&out, ".SH SEE ALSO\n\\fBgpuprov\\fR(1)\n");
     return str_steal(&out);
