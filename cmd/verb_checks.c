@@ -46,14 +46,15 @@ static int run(struct invocation *inv, struct gp_error *err) {
     table_head(&t, "check", "level", "seconds", "required", "finds", NULL);
     for (const struct check_info *c = check_table; c->id != NULL; c++) {
         char seconds[16];
-        snprintf(seconds, sizeof seconds, "%d", c->seconds);
+        snprintf(seconds, sizeof seconds, "%d", check_stated(c, GPUS_USUAL) + c->longer);
         table_row(&t, c->id, level_name(c->level), seconds,
                   c->core       ? "always"
                   : c->required ? "yes"
                                 : "no",
                   c->finds, NULL);
         json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s}", "id", c->id, "level", level_name(c->level),
-                                              "seconds", c->seconds, "required", (int)c->required, "finds", c->finds));
+                                              "seconds", check_stated(c, GPUS_USUAL) + c->longer, "required",
+                                              (int)c->required, "finds", c->finds));
     }
     if (inv->common->json) print_json(json_pack("{s:O}", "checks", list));
     else table_print(&t, stdout);

@@ -65,7 +65,7 @@ static void take(struct validate_plan *p, const struct check_info *info) {
 static int too_short(const struct spec *spec, const struct pick_list *all, int64_t need_s, struct gp_error *err) {
     GP_AUTO_STR struct str names = {.max = 300};
     for (size_t i = 0; i < all->list.len && all->list.items[i].core; i++)
-        str_addf(&names, "%s%s %ds", i ? ", " : "", all->list.items[i].info->id, all->list.items[i].info->seconds);
+        str_addf(&names, "%s%s %ds", i ? ", " : "", all->list.items[i].info->id, pick_stated(&all->list.items[i]));
     char have[32], need[32];
     duration_format(have, sizeof have, spec->validate.time_ms);
     duration_format(need, sizeof need, need_s * 1000);
@@ -79,10 +79,11 @@ static void plan_add(struct validate_plan *p, const struct spec *spec, const str
     for (size_t i = 0; i < all->list.len; i++) {
         const struct pick *c = &all->list.items[i];
         if (c->taken) {
+            p->short_gang = p->short_gang || (c->info->longer > 0 && !c->full);
             take(p, c->info);
             continue;
         }
-        GP_AUTO_FREE char *why = xasprintf("takes %d s, more than the rest of the time of %s", c->info->seconds, have);
+        GP_AUTO_FREE char *why = xasprintf("takes %d s, more than the rest of the time of %s", pick_stated(c), have);
         leave_out(p, c->info, why);
     }
 }
@@ -93,10 +94,13 @@ static int64_t node_time_ms(const struct spec *spec, const struct validate_plan 
     int64_t node_ms = 0, gang_ms = 0;
     bool stretch = false;
     for (size_t i = 0; i < p->node_checks.len; i++) {
-        node_ms += (int64_t)p->node_checks.items[i]->seconds * 1000;
+        node_ms += (int64_t)check_stated(p->node_checks.items[i], spec->gpu.count) * 1000;
         stretch = stretch || p->node_checks.items[i]->stretch;
     }
-    for (size_t i = 0; i < p->gang_checks.len; i++) gang_ms += (int64_t)p->gang_checks.items[i]->seconds * 1000;
+    for (size_t i = 0; i < p->gang_checks.len; i++) {
+        const struct check_info *c = p->gang_checks.items[i];
+        gang_ms += (int64_t)(check_stated(c, spec->gpu.count) + (p->short_gang ? 0 : c->longer)) * 1000;
+    }
     int64_t spare_ms = GP_MAX(spec->validate.time_ms - node_ms - gang_ms, 0);
     int64_t longer_ms = !stretch ? 0 : gang_ms ? spare_ms / 2 : spare_ms;
     return node_ms + longer_ms;
@@ -115,8 +119,10 @@ int validate_choose(const struct spec *spec, struct validate_plan *ret, struct g
             leave_out(&p, info, why);
             continue;
         }
-        struct pick c = {
-            .info = info, .core = info->core || validate_demanded(spec, info->id), .required = info->required};
+        struct pick c = {.info = info,
+                         .gpus = spec->gpu.count,
+                         .core = info->core || validate_demanded(spec, info->id),
+                         .required = info->required};
         vec_push(&all.list, c);
     }
     int64_t need_s = pick_take(all.list.items, all.list.len, spec->validate.time_ms);
@@ -135,7 +141,7 @@ int validate_choose_local(const struct spec *spec, struct validate_plan *ret, st
         /* The agent itself runs the gang checks between the GPUs of one machine. */
         const char *why =
             info->level == CHECK_GANG && spec->gpu.count < 2 ? "needs two GPUs or nodes" : cannot(spec, info);
-        struct pick c = {.info = info, .core = info->identifies}; /* results of GPUs need it */
+        struct pick c = {.info = info, .gpus = spec->gpu.count, .core = info->identifies}; /* results of GPUs need it */
         if (why) leave_out(ret, info, why);
         else vec_push(&all.list, c);
     }

@@ -101,7 +101,7 @@ static void sentence(struct str *s, const char *label, const char *text) {
 static void add_check(struct str *s, const struct check_info *c) {
     str_addf(s, "\n### %s\n\nRuns %s", c->id, where(c));
     add_needs(s, c);
-    str_addf(s, "; takes at most %d s on a sound node%s; %s.\n", c->seconds,
+    str_addf(s, "; takes at most %d s on a sound node%s; %s.\n", check_stated(c, GPUS_USUAL) + c->longer,
              c->stretch ? ", and the rest of `validate.time`" : "",
              c->core       ? "always required"
              : c->required ? "required if the time suffices"
@@ -146,7 +146,7 @@ static void add_glance(struct str *s) {
                  c->level == CHECK_NODE  ? "each node"
                  : c->level == CHECK_GPU ? "each GPU"
                                          : "all nodes",
-                 c->seconds,
+                 check_stated(c, GPUS_USUAL) + c->longer,
                  c->core       ? "always"
                  : c->required ? "yes"
                                : "",

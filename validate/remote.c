@@ -57,7 +57,7 @@ char *check_ids(const struct check_info *const *checks, size_t n) {
 
 int64_t check_seconds(const struct check_info *const *checks, size_t n) {
     int64_t sum = 0;
-    for (size_t i = 0; i < n; i++) sum += checks[i]->seconds;
+    for (size_t i = 0; i < n; i++) sum += check_stated(checks[i], GPUS_USUAL) + checks[i]->longer;
     return sum;
 }
 
@@ -70,7 +70,8 @@ bool check_any_needs(const struct check_info *const *checks, size_t n, unsigned 
 void check_event(const struct event_sink *sink, int slot, enum node_phase phase, const struct check_info *info,
                  const struct check_result *r) {
     if (!r) {
-        event_emit(sink, slot, phase, EVENT_START, info->id, "up to %d s on a sound node", info->seconds);
+        event_emit(sink, slot, phase, EVENT_START, info->id, "up to %d s on a sound node",
+                   check_stated(info, GPUS_USUAL) + info->longer);
         return;
     }
     enum event_status st = r->verdict == VERDICT_PASS   ? EVENT_DONE

@@ -12,6 +12,7 @@
 struct validate_plan {
     VEC_OF(const struct check_info *) node_checks; /* CHECK_NODE and, with gpus, CHECK_GPU */
     VEC_OF(const struct check_info *) gang_checks;
+    bool short_gang;      /* no time for the long forms of gang checks */
     int64_t node_time_ms; /* the node checks' time, all together, without loading */
     struct strv left_out; /* "id (reason)": in the report as skipped */
 };

@@ -78,11 +78,12 @@ int verb_checks(int argc, char **argv) {
     for (size_t i = 0; i < n; i++) {
         const struct check_info *c = list[i].info;
         const char *where = c->level == CHECK_GANG ? "all nodes" : c->level == CHECK_GPU ? "each GPU" : "node";
-        int indent = printf("%-16s %4ds%s %-8s  %-9s  ", c->id, c->seconds, c->stretch ? "+" : " ",
-                            c->core       ? "core"
-                            : c->required ? "yes"
-                                          : "",
-                            where);
+        int indent =
+            printf("%-16s %4ds%s %-8s  %-9s  ", c->id, check_stated(c, GPUS_USUAL) + c->longer, c->stretch ? "+" : " ",
+                   c->core       ? "core"
+                   : c->required ? "yes"
+                                 : "",
+                   where);
         print_wrapped(c->finds, indent);
     }
     printf("\ncore: always required; yes: required if the time suffices. + runs longer if --time is more "

@@ -103,6 +103,7 @@ struct check_ctx {
                                * way to the node, so it is too large by up to a second or two */
     int gpu;                       /* CHECK_GPU: which; -1 otherwise. A rank's own GPU; -1: none */
     int gpus;                      /* GPUs of this node that have a worker (or a rank) */
+    int turn_fd;                   /* a file that the workers lock for what one GPU at a time may do; 0: alone */
     const struct gpu_model *model; /* of gpu, once it is open; NULL: none, or not in the table */
     int gpus_expected;             /* --gpus: the number bought; -1: not given */
     const char *gpu_model_bought;  /* --gpu-model: its name in the spec or the offer; NULL: not given */
@@ -126,6 +127,7 @@ struct check_ctx {
     unsigned precisions;      /* of train.ddp: bits 1 << GEMM_F32 (always done), 1 << GEMM_BF16, 1 << GEMM_F16;
                           * 0: the device's own choice (all on a GPU, fp32 on the host) */
     int steps;                /* of train.ddp */
+    int64_t timed_ms;         /* of its large model; 0: the usual time */
     int64_t stall_ms;         /* how long a peer may be silent, or a collective exceed its expected time */
     struct gp_error comm_err; /* set by a check when comm failed or must end: nothing may use it then */
 };

@@ -29,6 +29,10 @@ const struct check_info *check_find(const char *id) {
     return NULL;
 }
 
+int check_stated(const struct check_info *check, int gpus) {
+    return check->seconds + (check->each_ms * (GP_MAX(gpus, 1) - 1) + 999) / 1000;
+}
+
 const struct check_metric_info *check_info_metric(const struct check_info *check, const char *name) {
     for (size_t i = 0; i < GP_ARRAY_LEN(check->metrics) && check->metrics[i].name != NULL; i++)
         if (strcmp(check->metrics[i].name, name) == 0) return &check->metrics[i];

@@ -33,7 +33,9 @@ struct check_info {
     const char *id; /* "host.memory", "net.bandwidth", "train.ddp" */
     enum check_level level;
     unsigned needs;
-    int seconds;   /* the longest run on a sound node; selects checks within validate.time */
+    int seconds;   /* the longest run on a sound node with one GPU; selects checks within validate.time */
+    int each_ms;   /* more for each further GPU of the node */
+    int longer;    /* CHECK_GANG: more seconds of its long form, which it gets if the time suffices */
     bool required; /* by default, if the time suffices; validate.require adds to these */
     bool may_skip; /* required, but skipped on some sound nodes: not held against them unless the spec demands it */
     bool core;     /* always required: a verdict is meaningless without it */
@@ -55,7 +57,10 @@ struct check_info {
     struct check_metric_info metrics[16];
 };
 extern const struct check_info check_table[]; /* id NULL ends */
+#define TRAIN_SHORT_MS 3000                   /* train.ddp's large model, without the long form */
+#define GPUS_USUAL 8                          /* of a node, where a text states one number of seconds */
 const struct check_info *check_find(const char *id);
+int check_stated(const struct check_info *check, int gpus); /* seconds on a node with so many GPUs */
 const struct check_metric_info *check_info_metric(const struct check_info *check, const char *name); /* NULL: none */
 size_t check_count(void);
 

@@ -439,6 +439,15 @@ def test_a_node_by_itself_runs_the_gang_of_its_gpus(tmp_path):
     assert "rank" not in told["nccl.values"] and figures(told["nccl.values"])["wrong"] == 0
 
 
+@pytest.mark.long
+def test_the_gangs_seconds_are_reserved_first(tmp_path):
+    """A minute is the tightest: node checks are left out for the gang's, not the other way round."""
+    told, _, _ = run_alone(tmp_path, 2, "1m", more=["--all"])
+    for check in ("nccl.values", "nccl.bandwidth", "train.ddp"):
+        assert told[check]["verdict"] == "pass", told[check]
+    assert told["gpu.stress"]["code"] == "left_out"
+
+
 def test_a_node_by_itself_names_the_gpu(tmp_path):
     told, end, status = run_alone(tmp_path, 3, "1m", nccl="rank=1,bit=20", more=NCCL)
     assert (told["nccl.values"]["verdict"], told["nccl.values"]["data"]["culprits"]) == ("fail", [1])

@@ -43,7 +43,8 @@ static void test_all_apply(void **state) {
         const struct check_info *a = p.node_checks.items[i - 1], *b = p.node_checks.items[i];
         int x = a->core * 2 + a->required, y = b->core * 2 + b->required;
         assert_true(x >= y);
-        if (x == y) assert_true(a->seconds * GP_MAX(b->telling, 1) <= b->seconds * GP_MAX(a->telling, 1));
+        if (x == y)
+            assert_true(check_stated(a, 8) * GP_MAX(b->telling, 1) <= check_stated(b, 8) * GP_MAX(a->telling, 1));
     }
 }
 
@@ -104,7 +105,7 @@ static void test_what_does_not_fit_is_left_out(void **state) {
     (void)state;
     struct spec s = make_spec(2, 8, 0);
     int64_t core = 0;
-    for (size_t i = 0; i < check_count(); i++) core += check_table[i].core ? check_table[i].seconds : 0;
+    for (size_t i = 0; i < check_count(); i++) core += check_table[i].core ? check_stated(&check_table[i], 8) : 0;
     assert_in_range(core, 1, 60); /* a minute is enough for what no verdict can do without */
     s.validate.time_ms = core * 1000;
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
@@ -119,6 +120,50 @@ static void test_what_does_not_fit_is_left_out(void **state) {
     struct validate_plan q = {0};
     assert_int_equal(validate_choose(&s, &q, &err), -GP_EUSAGE);
     strv_clear(&s.validate.require);
+}
+
+static int64_t stated(const struct validate_plan *p, int gpus) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < p->node_checks.len; i++) sum += check_stated(p->node_checks.items[i], gpus);
+    for (size_t i = 0; i < p->gang_checks.len; i++)
+        sum += check_stated(p->gang_checks.items[i], gpus) + (p->short_gang ? 0 : p->gang_checks.items[i]->longer);
+    return sum;
+}
+
+/* The gang's seconds are reserved first: node checks that stretch take what is left. */
+static void test_required_gang_checks_are_never_left_out(void **state) {
+    (void)state;
+    static const int counts[] = {1, 2, 4, 8, 16}, minutes[] = {1, 5, 20};
+    for (size_t g = 0; g < GP_ARRAY_LEN(counts); g++)
+        for (int nodes = 1; nodes <= 2; nodes++)
+            for (size_t m = 0; m < GP_ARRAY_LEN(minutes); m++) {
+                struct spec s = make_spec(nodes, counts[g], minutes[m] * 60000);
+                GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+                struct gp_error err = {0};
+                assert_int_equal(validate_choose(&s, &p, &err), 0);
+                int64_t sum = stated(&p, counts[g]), gang = sum;
+                for (size_t i = 0; i < p.node_checks.len; i++) gang -= check_stated(p.node_checks.items[i], counts[g]);
+                assert_true(sum * 1000 <= s.validate.time_ms);
+                assert_true(p.node_time_ms + gang * 1000 <= s.validate.time_ms);
+                assert_int_equal(p.short_gang, minutes[m] == 1);
+                for (size_t i = 0; i < check_count(); i++) {
+                    const struct check_info *c = &check_table[i];
+                    bool can = !((c->needs & NEED_PEERS) && nodes < 2) &&
+                               !((c->needs & NEED_GPUS) && counts[g] * (c->level == CHECK_GANG ? nodes : 1) < 2);
+                    bool wanted = c->level == CHECK_GANG || minutes[m] > 1;
+                    if (c->required && can && wanted && !has(&p, c->id))
+                        fail_msg("%d nodes with %d GPUs, %d m: %s is left out", nodes, counts[g], minutes[m], c->id);
+                }
+            }
+}
+
+/* With eight GPUs, which is the usual large node. */
+static void test_a_minute_is_enough_for_the_required_checks_of_a_node(void **state) {
+    (void)state;
+    int64_t sum = 0;
+    for (size_t i = 0; i < check_count(); i++)
+        if (check_table[i].required && check_table[i].level != CHECK_GANG) sum += check_stated(&check_table[i], 8);
+    assert_in_range(sum, 1, 59);
 }
 
 static void test_the_table_is_sound(void **state) {
@@ -177,6 +222,8 @@ int main(void) {
         cmocka_unit_test(test_required_must_exist_apply_and_fit),
         cmocka_unit_test(test_floors_must_apply_and_fit),
         cmocka_unit_test(test_what_does_not_fit_is_left_out),
+        cmocka_unit_test(test_required_gang_checks_are_never_left_out),
+        cmocka_unit_test(test_a_minute_is_enough_for_the_required_checks_of_a_node),
         cmocka_unit_test(test_the_table_is_sound),
         cmocka_unit_test(test_page_has_every_check_and_limit),
         cmocka_unit_test(test_page_of_models),

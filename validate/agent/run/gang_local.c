@@ -104,6 +104,7 @@ void gang_run_local(const struct gang_local *a, struct emit *emit, struct str *r
                                  .stall_ms = STALL_MS,
                                  .seed = 1,
                                  .steps = 200,
+                                 .timed_ms = a->short_form ? TRAIN_SHORT_MS : 0,
                                  .unjudged = a->unjudged,
                                  .checks = a->checks,
                                  .token_len = 32};

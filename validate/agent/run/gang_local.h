@@ -8,6 +8,7 @@
 
 struct gang_local {
     int gpus;
+    bool short_form;          /* no time for the long forms of checks */
     bool unjudged;            /* as in struct rank_plan */
     struct check_list checks; /* gang checks, in the order of the run */
     int64_t deadline_ms;      /* monotonic */

@@ -158,6 +158,7 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
                                {"--stall", ARG_MS, false, &p->stall_ms},
                                {"--seed", ARG_INT, false, &p->seed},
                                {"--steps", ARG_INT, false, &p->steps},
+                               {"--timed", ARG_MS, false, &p->timed_ms},
                                {"--precision", ARG_TEXT, false, &precision},
                                {"--unjudged", ARG_FLAG, false, &p->unjudged},
                                {.name = NULL}};

@@ -17,6 +17,7 @@ struct rank_plan {          /* shared by the ranks of this process */
     int64_t deadline_ms;    /* monotonic: the workers' own */
     int64_t meet_ms, stall_ms;
     int64_t seed, steps;
+    int64_t timed_ms;    /* of train.ddp's large model; 0: its usual time */
     bool unjudged;       /* results carry figures and faults: the caller judges the limits */
     unsigned precisions; /* of train.ddp, see struct check_ctx */
     struct check_list checks;

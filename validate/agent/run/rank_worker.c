@@ -97,6 +97,7 @@ void rank_worker(void *arg, int in, int out) {
                           .size = k->size,
                           .seed = (uint64_t)k->seed,
                           .steps = (int)k->steps,
+                          .timed_ms = k->timed_ms,
                           .precisions = k->precisions,
                           .stall_ms = k->stall_ms,
                           .dev_ops = &device_host,

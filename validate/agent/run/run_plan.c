@@ -5,6 +5,8 @@
 #include "base/fs.h"
 #include "suite_run.h"
 
+#include "gang_local.h"
+
 #include <sys/utsname.h>
 #include <time.h>
 
@@ -17,14 +19,18 @@ static int64_t wall_ms(void) {
 /* Whether this program has the check and it applies here. Others are not reported as left out. */
 static bool applies(const struct suite_run *run, const struct check_info *c) {
     bool gpus = run->ctx.gpus_expected > 0 || agent_dev_nvidia_count() > 0;
-    if (c->level == CHECK_GANG || !agent_check_ops(c->id)) return false;
+    if (!agent_check_ops(c->id)) return false;
+    if (c->level == CHECK_GANG) return !(c->needs & NEED_PEERS) && gang_local_ranks(run->gpus) >= 2;
     if ((c->level == CHECK_GPU || (c->needs & NEED_GPU)) && !gpus) return false;
     return !(c->needs & NEED_GPUS) || GP_MAX(run->gpus, run->ctx.gpus_expected) >= 2;
 }
 
 static void add(struct suite_run *run, const struct check_info *info) {
     if (run->n_picks < GP_ARRAY_LEN(run->picks))
-        run->picks[run->n_picks++] = (struct pick){.info = info, .core = info->core, .required = info->required};
+        run->picks[run->n_picks++] = (struct pick){.info = info,
+                                                   .gpus = GP_MAX(run->gpus, run->ctx.gpus_expected),
+                                                   .core = info->core,
+                                                   .required = info->required};
 }
 
 /* With --checks: those, in that order, whatever their time. */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "gang_local.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define SLACK_MS 15000 /* the stated seconds select checks; exceeding them does not fail a busy machine */
@@ -49,8 +50,11 @@ static bool is_certain(const struct suite_run *run, const struct agent_result *r
 /* The check's time: its share, less if earlier ones took longer than stated. */
 static struct pick in_time(const struct suite_run *run, size_t at) {
     struct pick p = run->picks[at];
-    int64_t stated_ms = (int64_t)p.info->seconds * 1000;
-    int64_t rest_ms = pick_seconds(run->picks + at + 1, run->n_picks - at - 1) * 1000;
+    int64_t stated_ms = (int64_t)pick_stated(&p) * 1000, rest_ms = 0;
+    for (size_t i = 0; i < run->n_picks; i++) {
+        const struct pick *q = &run->picks[i]; /* gang checks come last */
+        if (q->taken && (i > at || q->info->level == CHECK_GANG)) rest_ms += (int64_t)pick_stated(q) * 1000;
+    }
     int64_t room_ms = clock_left_ms(run->hard_ms) - rest_ms - SLACK_MS;
     p.budget_ms = GP_MAX(stated_ms, GP_MIN(p.budget_ms, room_ms));
     return p;
@@ -69,12 +73,12 @@ static void run_checks(struct suite_run *run) {
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
         const struct check_info *info = run->picks[i].info;
         struct agent_result r;
-        if (!run->picks[i].taken) continue;
+        if (!run->picks[i].taken || info->level == CHECK_GANG) continue;
         if (failed) {
             not_run(run, info, "stopped", failed);
             continue;
         }
-        if (clock_left_ms(run->hard_ms) < (int64_t)info->seconds * 1000) {
+        if (clock_left_ms(run->hard_ms) < (int64_t)pick_stated(&run->picks[i]) * 1000) {
             not_run(run, info, "no_time", "--time was over: the earlier checks took longer than on a sound node");
             continue;
         }
@@ -94,19 +98,24 @@ static void say_left_out(struct suite_run *run) {
     duration_format(have, sizeof have, run->time_ms);
     for (size_t i = 0; i < run->n_picks && !run->emit.broken; i++) {
         const struct pick *p = &run->picks[i];
-        GP_AUTO_FREE char *why = xasprintf("takes %d s, more than the rest of --time %s", p->info->seconds, have);
-        /* a core check counts; another one left out is only reported */
+        GP_AUTO_FREE char *why = xasprintf("takes %d s, more than the rest of --time %s", pick_stated(p), have);
+        /* a core check counts; another one left out, or of a gang that nobody asked for, is only reported */
         struct check_info unasked = *p->info;
-        unasked.required = p->core;
+        unasked.required = p->core && p->info->level != CHECK_GANG;
         if (!p->taken) not_run(run, &unasked, "left_out", why);
     }
 }
 
-/* Gang checks without --checks: those that fit the time, in the table's order. Without a controller none is
- * required, so others are only reported. */
+static const struct pick *taken_gang(const struct suite_run *run, const struct check_info *c) {
+    for (size_t i = 0; i < run->n_picks; i++)
+        if (run->picks[i].info == c && run->picks[i].taken && c->level == CHECK_GANG) return &run->picks[i];
+    return NULL;
+}
+
+/* Gang checks without --checks: those that were taken, in the table's order. Without a controller none is
+ * required. */
 static void run_gang(struct suite_run *run, struct str *why) {
     struct gang_local gang = {.gpus = run->gpus, .unjudged = run->unjudged};
-    int64_t left_s = clock_left_ms(run->hard_ms) / 1000 - SLACK_MS / 1000;
     bool alone = gang_local_ranks(run->gpus) < 2;
     if (run->emit.broken || (alone && !run->named)) return;
     for (size_t i = 0; i < run->gang.n; i++) {
@@ -118,24 +127,20 @@ static void run_gang(struct suite_run *run, struct str *why) {
         else gang.checks.items[gang.checks.n++] = run->gang.items[i];
     }
     for (int i = 0; check_table[i].id && !run->named; i++) {
-        const struct check_info *c = &check_table[i];
-        if (c->level != CHECK_GANG || (c->needs & NEED_PEERS) || !agent_check_ops(c->id)) continue;
-        bool failed = run->failed && !run->all;
-        if (!failed && c->seconds <= left_s) {
-            gang.checks.items[gang.checks.n++] = i;
-            left_s -= c->seconds;
-            continue;
-        }
-        struct check_info unasked = *c;
+        const struct pick *p = taken_gang(run, &check_table[i]);
+        struct check_info unasked = check_table[i];
         unasked.required = false;
-        not_run(run, &unasked, failed ? "stopped" : "left_out",
-                failed ? "a check failed before (use --all to run the rest)" : "it takes more than the rest of --time");
+        if (!p) continue;
+        if (p->info->longer && !p->full) gang.short_form = true;
+        if (!run->failed || run->all) gang.checks.items[gang.checks.n++] = i;
+        else not_run(run, &unasked, "stopped", "a check failed before (use --all to run the rest)");
     }
     gang.deadline_ms = GP_MAX(run->hard_ms, clock_deadline(run->time_ms)) + RUN_LOAD_MS; /* its loading's limit */
     if (gang.checks.n) gang_run_local(&gang, &run->emit, why);
 }
 
 static int run_all(struct suite_run *run) {
+    run->ctx.turn_fd = GP_MAX(0, memfd_create("gpuprov-turn", MFD_CLOEXEC));
     emit_hello(&run->emit, -1, 0);
     load(run);
     int64_t need_ms = GP_MAX(run->time_ms, pick_seconds(run->picks, run->n_picks) * 1000);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The second half of gpu.bandwidth: the rates between a GPU and the host's memory, each way, with page-locked memory
- * near the GPU, timed by the GPU's clock; received data is verified at both ends. Runs for one GPU after the other,
- * because they share the host's memory and often a PCIe switch. */
+ * near the GPU, timed by the GPU's clock; received data is verified at both ends. The timed copies run for one GPU after
+ * the other, because they share the host's memory and often a PCIe switch; the rest runs side by side. */
 #include "base/gp_base.h"
 
 #include "samples.h"
 #include "validate/agent/cuda/cuda.h"
+
+#include "base/clock.h"
+
+#include <fcntl.h>
+#include <time.h>
 
 #define MIB ((size_t)1 << 20)
 enum { SAMPLES = 9, WARM = 1 };
@@ -31,7 +36,7 @@ static int take(struct hostlink *h, struct gp_error *err) {
     size_t avail = 0, total = 0;
     int64_t machine = 0, host = agent_memory_bytes(&machine);
     int rc = cuda_memory(h->c->dev, &avail, &total, err);
-    h->bytes = GP_MIN(512 * MIB, GP_MIN(total / 8, (size_t)GP_MAX(host, 0) / 16)) & ~(MIB - 1);
+    h->bytes = GP_MIN(256 * MIB, GP_MIN(total / 8, (size_t)GP_MAX(host, 0) / 16)) & ~(MIB - 1);
     h->bytes = GP_MAX(h->bytes, MIB);
     if (rc == 0) rc = pattern_open(&h->room, h->c, h->c->dev, h->c->gpu, err);
     if (rc == 0) rc = agent_kind.device->alloc(h->c->dev, h->bytes, &h->dev, err);
@@ -44,13 +49,34 @@ static int queue(void *arg, struct gp_error *err) {
     return cuda_copy_queue(h->c->dev, &a, err);
 }
 
+/* A worker that is killed gives its turn back. */
+static int turn_take(const struct check_ctx *c, struct gp_error *err) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (c->turn_fd > 0 && fcntl(c->turn_fd, F_SETLK, &all) != 0) {
+        if (clock_left_ms(c->deadline_ms) < 1000)
+            return gp_fail(err, GP_EENV,
+                           "gpu %d: no turn for copies to and from the host: those of another GPU do not end", c->gpu);
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+static void turn_give(const struct check_ctx *c) {
+    struct flock none = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    if (c->turn_fd > 0) fcntl(c->turn_fd, F_SETLK, &none);
+}
+
 static int run_way(struct hostlink *h, enum copy_kind kind, const char *figure, struct gp_error *err) {
     struct samples s = {0};
     struct measured m = {
         .queue = queue, .arg = h, .n = SAMPLES, .warm = WARM, .work = (double)h->bytes, .unit = 1e9, .most_s = MOST_S};
     GP_AUTO_FREE char *key = xasprintf("%s_samples", figure);
     h->kind = kind;
-    int rc = samples_take(h->c, &m, &s, err);
+    int rc = turn_take(h->c, err);
+    if (rc < 0) return rc;
+    rc = samples_take(h->c, &m, &s, err);
+    turn_give(h->c);
     if (rc < 0) return rc;
     samples_say(&s, h->r, key);
     agent_metric(h->r, figure, samples_median(&s));

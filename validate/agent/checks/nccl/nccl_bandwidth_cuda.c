@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 
+#define CURVE_MS 15000 /* larger sizes are left out then; a search gets twice that */
 #define MOST_BYTES ((size_t)8 << 30)
 #define SMALL_GPU ((size_t)1 << 30) /* with less free memory: less of it and few calls, so that it stays quick */
 enum { PART_OF_FREE = 3, PART_OF_SMALL = 12, CURVE_MAX = 64 };
@@ -179,12 +180,12 @@ void nccl_bandwidth_run(struct check_ctx *c, struct agent_result *r) {
     char version[16];
     nccl_version_text(nccl_version(c->data), version);
     agent_data_str(r, "version", version);
-    w.until_ms = GP_MIN(c->deadline_ms, clock_deadline((int64_t)r->check->seconds * 1000));
+    w.until_ms = GP_MIN(c->deadline_ms, clock_deadline(CURVE_MS));
     size_t total = 0, free_bytes = 0;
     bool small = cuda_memory(c->dev, &free_bytes, &total, NULL) == 0 && total < SMALL_GPU;
     if (!nccl_buffers_open(c, r, MOST_BYTES, small ? PART_OF_SMALL : PART_OF_FREE, &w.b)) return;
     bool ok = curve(&w);
-    w.until_ms = GP_MIN(c->deadline_ms, clock_deadline((int64_t)r->check->seconds * 2000));
+    w.until_ms = GP_MIN(c->deadline_ms, clock_deadline(2 * CURVE_MS));
     const struct point *p = largest(&w);
     if (ok && p != NULL && nccl_transport_judge(c, r, nccl_log_path(c->data), &t)) {
         add_points(&w);

@@ -227,7 +227,8 @@ bool train_stages(struct train *t) {
         return false;
     }
     t->timed = !host && timed >= 0;
-    return !t->timed || timed_run(t, (enum gemm_type)timed, TIMED_S);
+    return !t->timed ||
+           timed_run(t, (enum gemm_type)timed, t->c->timed_ms > 0 ? (double)t->c->timed_ms / 1000 : TIMED_S);
 }
 
 void train_speed(struct check_ctx *c, struct agent_result *r, enum gemm_type type, double seconds) {
