@@ -7,10 +7,10 @@ function median(list,    n, v, i, j, t) {
         for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
     return v[int((n + 1) / 2)] + 0
 }
-function goal(check, tool) {
+function goal(check, metric, tool) {
     if (check == "gpu.bandwidth" && tool == "pytorch") return 0.98
     if (check == "gpu.gemm" && tool == "cublaslt-best") return 0.98
-    if (check == "nccl.bandwidth" && tool == "nccl-tests") return 0.98
+    if (check == "nccl.bandwidth" && tool == "nccl-tests") return metric ~ /^busbw_/ && substr(metric, 7) + 0 >= 1048576 ? 0.98 : "-"
     if (check == "train.ddp" && tool == "pytorch-eager") return 1
     return "-"
 }
@@ -25,6 +25,6 @@ END {
         split(order[i], part, " ")
         if (!((part[1] " " part[2]) in own)) continue
         o = median(own[part[1] " " part[2]]); t = median(other[order[i]])
-        if (t > 0) print part[1], part[2], o, t, part[3], o / t, goal(part[1], part[3])
+        if (t > 0) print part[1], part[2], o, t, part[3], o / t, goal(part[1], part[2], part[3])
     }
 }

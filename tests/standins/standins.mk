@@ -42,7 +42,7 @@ $(B)/tests/standin/libcublasLt.so.13 $(B)/tests/standin-12/libcublasLt.so.12: te
 standins: $(STANDIN_LIBS)
 test-programs unit e2e e2e-only: standins
 ifneq ($(CUDA_TOOLKITS),)
-test-programs unit e2e e2e-only: $(B)/agent/gpuprov-agent-cuda
+test-programs unit e2e e2e-only: $(B)/agent/gpuprov-agent-cuda $(B)/tests/gpu/cublaslt_best
 endif
 
 # The device seam's suites link the CUDA agent's objects (without its main and its table of checks)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -35,18 +36,27 @@ def tool(folder, name, text):
     (folder / name).chmod(0o755)
 
 
-def check(tmp_path, copy=2900, gpus=2, tools=True):
+def environment(tmp_path, copy=2900, gpus=2, tools=True, **more):
     bin_ = tmp_path / "bin"
-    bin_.mkdir()
+    bin_.mkdir(exist_ok=True)
     if tools:
         tool(bin_, "torch-python", PYTHON.format(copy=copy))
         tool(bin_, "nvbandwidth", NVBANDWIDTH)
-    env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "GPUPROV_LIBRARY_PATH": str(agent_gpu.STANDIN),
-           "GPUPROV_STANDIN": f"gpus={gpus}", "GPUPROV_STANDIN_NVML": f"gpus={gpus}", "SETUP": ":", "KMSG": "",
-           "GPUPROV_GPU_CHECK_PYTHON": "torch-python" if tools else "no-such-python", "GPUPROV_GPU_CHECK_ROUNDS": "1",
-           "GPUPROV_GPU_CHECK_CHECKS": "gpu.presence,gpu.bandwidth,gpu.gemm"}
-    done = subprocess.run([*agent_gpu.namespace(), "sh", "-c", agent_gpu.NAMESPACE, "sh", str(gpus), "sh", str(CHECK),
-                           str(agent_gpu.AGENT), str(tmp_path / "out")], env=env, capture_output=True, text=True, timeout=300)
+    return {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "GPUPROV_LIBRARY_PATH": str(agent_gpu.STANDIN),
+            "GPUPROV_STANDIN": f"gpus={gpus}", "GPUPROV_STANDIN_NVML": f"gpus={gpus}", "SETUP": ":", "KMSG": "",
+            "GPUPROV_GPU_CHECK_PYTHON": "torch-python" if tools else "no-such-python", "GPUPROV_GPU_CHECK_ROUNDS": "1",
+            "GPUPROV_GPU_CHECK_CHECKS": "gpu.presence,gpu.bandwidth,gpu.gemm", "B": str(agent_gpu.BUILD),
+            "GPUPROV_GPU_CHECK_GANG": "nccl.values", **more}
+
+
+def command(tmp_path, gpus=2, options=()):
+    return [*agent_gpu.namespace(), "sh", "-c", agent_gpu.NAMESPACE, "sh", str(gpus), "sh", str(CHECK), *options,
+            "--work", str(tmp_path / "work"), str(agent_gpu.AGENT), str(tmp_path / "out")]
+
+
+def check(tmp_path, gpus=2, options=(), **how):
+    done = subprocess.run(command(tmp_path, gpus, options), env=environment(tmp_path, gpus=gpus, **how),
+                          capture_output=True, text=True, timeout=300)
     pages = list((tmp_path / "out").glob("*.md"))
     return done, pages[0] if pages else None
 
@@ -91,8 +101,81 @@ def test_without_other_tools_it_says_so(tmp_path):
 
 
 def test_without_a_gpu_nothing_was_checked(tmp_path):
-    done = subprocess.run([*agent_gpu.namespace(), "sh", "-c", agent_gpu.NAMESPACE, "sh", "0", "sh", str(CHECK),
-                           str(agent_gpu.AGENT), str(tmp_path / "out")], env={**os.environ, "SETUP": ":", "KMSG": ""},
-                          capture_output=True, text=True, timeout=60)
+    done, page = check(tmp_path, gpus=0)
     assert done.returncode == 1 and "nothing was checked" in done.stderr
-    assert not (tmp_path / "out").exists()
+    assert page is None
+
+
+def test_a_container_with_another_gpus_device_file(tmp_path):
+    """The driver counts the GPUs, not the numbers of their files."""
+    done, page = check(tmp_path, gpus=1, SETUP="touch /dev/nvidia3; umount /dev/nvidia0; rm /dev/nvidia0")
+    assert page and "1 GPU, driver" in page.read_text(), done
+
+
+def test_one_gpu_runs_the_gangs_checks_between_two_processes(tmp_path):
+    done, page = check(tmp_path, gpus=1, tools=False, GPUPROV_GPU_CHECK_GANG="nccl.values nccl.bandwidth")
+    text = page.read_text()
+    assert "| nccl.values | pass |" in text and "| nccl.bandwidth | pass |" in text, done
+    assert "No figure of this section is a bandwidth" in text
+
+
+@pytest.mark.long
+def test_one_gpu_trains_between_two_processes(tmp_path):
+    done, page = check(tmp_path, gpus=1, tools=False, GPUPROV_GPU_CHECK_GANG="train.ddp")
+    assert "| train.ddp | pass |" in page.read_text(), done
+
+
+def steps_run(done):
+    return re.findall(r"gpu-check: (\S+) \(up to", done.stderr)
+
+
+def test_a_call_that_its_limit_ends_is_gone_on_with(tmp_path):
+    """Steps that do not fit are left to the next call; the page has what is there."""
+    done, page = check(tmp_path, options=["--limit", "100"])
+    assert done.returncode == 3 and "run again to go on" in done.stderr, done
+    assert steps_run(done) == ["presence", "minute"] and "not run yet" in page.read_text()
+    done, page = check(tmp_path, options=["--limit", "500"])
+    assert done.returncode == 0 and steps_run(done)[:2] == ["presence", "full"], done
+    assert "not run yet" not in page.read_text() and "pytorch-eager" in page.read_text()
+    done, _ = check(tmp_path, options=["--limit", "500"])
+    assert steps_run(done) == ["presence"]  # all was kept
+
+
+def test_a_killed_call_is_gone_on_with(tmp_path):
+    """SIGKILL in the middle of a step: what was done is kept, what was left running is ended, the step runs again."""
+    tool(tmp_path, "agent", f'#!/bin/sh\ncase "$*" in *--all*) [ -e "{tmp_path}/second" ] || exec sleep 300;; esac\n'
+                            f'exec {agent_gpu.AGENT} "$@"\n')
+    argv = [str(tmp_path / "agent") if a == str(agent_gpu.AGENT) else a for a in command(tmp_path)]
+    env = environment(tmp_path)
+    first = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True)
+    for line in first.stderr:
+        if "full (up to" in line:
+            break
+    running = tmp_path / "work" / "running"
+    limit = time.monotonic() + 20
+    while not running.exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    orphan = int(running.read_text().split()[0])
+    os.kill(orphan, 0)  # it outlived the script
+    (tmp_path / "second").touch()
+    again = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0 and "ending full of the call before" in again.stderr, again
+    assert steps_run(again)[:2] == ["presence", "full"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(orphan, 0)
+
+
+@pytest.mark.long
+def test_a_step_that_no_call_has_time_for_ends(tmp_path):
+    """Cut off twice although it was the first of its call: that is its result, and the rest runs."""
+    tool(tmp_path, "agent", f'#!/bin/sh\ncase "$*" in *--all*) exec sleep 300;; esac\nexec {agent_gpu.AGENT} "$@"\n')
+    argv = [str(tmp_path / "agent") if a == str(agent_gpu.AGENT) else a
+            for a in command(tmp_path, options=["--limit", "25"])]
+    calls = []
+    while len(calls) < 10 and not (tmp_path / "work" / "full.done").exists():
+        calls.append(subprocess.run(argv, env=environment(tmp_path), capture_output=True, text=True, timeout=100))
+    assert {c.returncode for c in calls} == {3}, calls
+    assert [s for c in calls for s in steps_run(c)].count("full") == 2
+    assert "status 124" in (tmp_path / "work" / "full.done").read_text()
