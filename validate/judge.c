@@ -62,7 +62,8 @@ static struct limit_about about_of(const json_t *data) {
                                 .key = {.gpus = (int)json_int(j, "gpus", 0),
                                         .bytes = json_int(j, "bytes", 0),
                                         .nvls = json_bool(j, "nvls", false),
-                                        .nvlink = json_bool(j, "nvlink", false)}};
+                                        .nvlink = json_bool(j, "nvlink", false),
+                                        .pcie = json_num(j, "pcie", 0)}};
 }
 
 static void add_figure(struct judged *j, const struct check_metric_info *mi, double value) {

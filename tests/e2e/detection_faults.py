@@ -45,7 +45,7 @@ def one(check, gpu=1, size="", **common):
 
 def inventory():
     f = one("gpu.presence")
-    yield f("mode", "a compute mode that lets one process at a time in", "degraded", "compute_mode", nvml="compute_mode=3")
+    yield f("mode", "a compute mode that lets no process in", "fail", "compute_mode", nvml="compute_mode=2")
     yield f("mig", "a GPU cut into MIG instances", "fail", "mig", nvml="mig=1")
     yield f("ecc", "memory that runs without ECC", "degraded", "ecc_off", nvml="ecc_mode=0")
     yield f("memory", "half of the model's memory", "fail", "memory_size", nvml="memory_mib=40000")

@@ -7,6 +7,7 @@
  *   profile=h100  (a100, t4, unknown) the model: name, PCI id, multiprocessors, rates
  *   seed=1        of the noise of +-2 % on what each piece of work takes; noise=0: none
  *   gpus=8 memory_mib=64 held_mib=0 driver=13000 differs=1 (the last GPU is another model)
+ *   exclusive=1 (compute mode: one process at a time, by locks in the folder GPUPROV_STANDIN_EXCLUSIVE)
  *   init=802 count=100 context=46 module=209 alloc=999 pinned=2 (the error that this step gives)
  *   peer=0 (no direct access between GPUs)  peer_enable=217 (the error of enabling it)
  * Misbehaviour; gpu=3: only of this GPU:
@@ -34,7 +35,9 @@
 #include "standin_gpu.h"
 
 #include <math.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static int started;
@@ -133,7 +136,8 @@ EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int d) {
     case 10: *ret = 32; break;      /* threads of a warp */
     case 13: *ret = p->clock_khz; break;
     case 16: *ret = p->sms; break;
-    case 32: *ret = 1; break; /* ECC is on */
+    case 20: *ret = GET("exclusive", 0) ? 3 : 0; break; /* compute mode */
+    case 32: *ret = 1; break;                           /* ECC is on */
     case 36: *ret = p->memory_clock_khz; break;
     case 37: *ret = p->bus_bits; break;
     case 38: *ret = (int)p->l2_bytes; break;
@@ -156,7 +160,27 @@ EXPORT int cuDeviceGetPCIBusId(char *dst, int n, int d) {
 
 /* --- contexts, modules --- */
 
+/* Exclusive-process mode: a lock for each GPU in the folder GPUPROV_STANDIN_EXCLUSIVE. */
+static int exclusive[GPUS_MAX];
+
+static int take_alone(int d) {
+    char path[300];
+    const char *folder = getenv("GPUPROV_STANDIN_EXCLUSIVE");
+    if (!folder || exclusive[d] > 0) return 0;
+    snprintf(path, sizeof path, "%s/gpu%d", folder, d);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return 999;
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        close(fd);
+        return 46;
+    }
+    exclusive[d] = fd;
+    return 0;
+}
+
 EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d) {
+    int taken = take_alone(d);
+    if (taken) return taken;
     standin_now = &gpus[d];
     standin_now->launches = 0;
     standin_now->filled = NULL;
@@ -169,6 +193,8 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int d) {
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int d) {
+    if (exclusive[d] > 0) close(exclusive[d]);
+    exclusive[d] = 0;
     if (standin_now == &gpus[d]) standin_now = NULL;
     return 0;
 }

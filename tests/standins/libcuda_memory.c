@@ -192,7 +192,8 @@ EXPORT int cuMemcpyPeerAsync(uint64_t dst, void *dst_ctx, uint64_t src, void *sr
     long long way = GET("slow_way", -1);
     double full = way < 0 || way == from->index * 10 + to->index ? 1 : (double)GET("slow_peer", 100) / 100;
     double ns = direct ? standin_cost_ns(slow, WORK_PEER, full * (double)bytes)
-                       : standin_cost_ns(from, WORK_D2H, (double)bytes) + standin_cost_ns(to, WORK_H2D, (double)bytes);
+                       : standin_cost_ns(from, WORK_D2H, full * (double)bytes) +
+                             standin_cost_ns(to, WORK_H2D, full * (double)bytes);
     (void)g;
     standin_stream(stream)->ns += ns;
     return 0;

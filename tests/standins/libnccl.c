@@ -13,6 +13,9 @@
  *   link_a=1 link_b=3 slow=25  groups in which both are   all=1 slow=25  everything
  *   hang=2 hang_from=5  its collectives never begin (its GPU does not get there)
  *   block=2 block_from=5  its calls never return   die=2 die_from=5  its process is killed
+ *   newer=1            built for a newer CUDA than the driver's
+ *   pcie=1             no NVLink   far=40 far_from=4  groups with ranks below and from 4 on (two sockets) at 40 %
+ *   unsteady=1         all_reduce of a large gang adds in another order half of the time, unless NCCL_ALGO=Ring
  *   init_hang=2  init_error=3 (ncclInternalError) init_rank=2   split_error=3
  *   async_rank=2 async=2  ends a collective with ncclSystemError
  *   late=6000          a split writes its handle so many milliseconds later
@@ -138,6 +141,10 @@ static void *init_thread(void *arg) {
     while (nccl_mine(c, "init_hang") && !atomic_load(&c->aborted)) usleep(1000);
     if (nccl_mine(c, "init_rank")) rc = (int)NGET("init_error", 0);
     if (rc) snprintf(c->why, sizeof c->why, "the stand-in was told to fail");
+    if (NGET("newer", 0)) {
+        rc = 1; /* ncclUnhandledCudaError */
+        snprintf(c->why, sizeof c->why, "Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'");
+    }
     if (rc == 0) rc = shared_open(c, a->path);
     if (rc == 0) rc = shared_meet(c);
     if (rc == 0) nccl_log(c);

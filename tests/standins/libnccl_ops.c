@@ -81,6 +81,15 @@ static void sum_boxes(const struct ncclComm *c, char *to, size_t at, size_t n, i
     }
 }
 
+/* The last bit of the first sum that is not zero, in half of the calls: as another order of additions gives. */
+static void round_otherwise(const struct ncclComm *c, size_t n) {
+    uint32_t *sum = (uint32_t *)(void *)shared_box(c, c->size);
+    size_t i = 0;
+    while (i < n && (sum[i] & 0x7f800000u) == 0) i++;
+    unsigned half = (unsigned)atomic_load(&c->ops) * 2654435761u >> 31;
+    if (i < n && half && !getenv("NCCL_ALGO")) sum[i] ^= 1;
+}
+
 /* --- a rank that sends something else --- */
 
 static void spoil(const struct ncclComm *c, enum nop op, char *at, size_t elements, int type) {
@@ -112,6 +121,7 @@ static int all_reduce(struct work *w) {
         post(w, w->send + o * size, 0, k * size, w->type, o == 0);
         if (shared_barrier(c)) return N_REMOTE;
         sum_boxes(c, shared_box(c, c->size) + from * size, from * size, to - from, w->type);
+        if (NGET("unsteady", 0) && c->rank == 0 && w->type == T_F32) round_otherwise(c, to);
         if (shared_barrier(c)) return N_REMOTE;
         memcpy(w->recv + o * size, shared_box(c, c->size), k * size);
         if (shared_barrier(c)) return N_REMOTE;
@@ -235,6 +245,7 @@ static double peak_gb_s(const struct ncclComm *c) {
     if (profile && strncmp(profile, "a100", 4) == 0) return 235;
     if (profile && strncmp(profile, "t4", 2) == 0) return 6;
     if (profile && strncmp(profile, "unknown", 7) == 0) return 100;
+    if (NGET("pcie", 0)) return 20;
     return n >= 5 && NGET("nvls", 1) ? 480 : 367;
 }
 
@@ -256,7 +267,10 @@ static double cost_ns(const struct work *w) {
     double half = (double)(NGET("half_mib", 24) << 20), share = 1;
     long long slow = NGET("slow", 100), a = NGET("link_a", -1), b = NGET("link_b", -1);
     int hit = a >= 0 ? nccl_has(c, a) && nccl_has(c, b) : nccl_has(c, NGET("rank", -1));
-    if (slow != 100 && (hit || NGET("all", 0))) share = (double)slow / 100;
+    int sockets = 0;
+    for (int r = 0; r < c->size; r++) sockets |= c->worlds[r] < NGET("far_from", 0) ? 1 : 2;
+    if (sockets == 3) share *= (double)NGET("far", 100) / 100;
+    if (slow != 100 && (hit || NGET("all", 0))) share *= (double)slow / 100;
     return factor * (bytes + half) / peak_gb_s(c) / share *
            noise((uint64_t)NGET("seed", 1) * 1000003u + (uint64_t)atomic_load(&c->ops));
 }
@@ -292,12 +306,12 @@ void nccl_log(const struct ncclComm *c) {
     fprintf(f, "%s [%d] NCCL INFO NCCL version %lld+cuda13.0\n", p, all[c->rank].device, NGET("version", 22809));
     fprintf(f, "%s [%d] NCCL INFO Using network %s\n", p, all[c->rank].device, socket ? "Socket" : "IB");
     fprintf(f, "%s [%d] NCCL INFO === System : maxBw 360.0 totalBw 360.0 ===\n", p, all[c->rank].device);
-    if (!shm)
+    if (!shm && !NGET("pcie", 0))
         fprintf(
             f,
             "%s [%d] NCCL INFO + PCI[48.0] - GPU/0-1000 (0)\n%s [%d] NCCL INFO               + NVL[360.0] - NVS/0-0\n",
             p, all[c->rank].device, p, all[c->rank].device);
-    if (c->size >= 5 && NGET("nvls", 1) && !shm)
+    if (c->size >= 5 && NGET("nvls", 1) && !shm && !NGET("pcie", 0))
         fprintf(f, "%s [%d] NCCL INFO NVLS multicast support is available on dev %d (NVLS_NCHANNELS 16)\n", p,
                 all[c->rank].device, all[c->rank].device);
     for (int channel = 0; channel < 2 && c->size > 1; channel++) {

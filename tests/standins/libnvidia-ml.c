@@ -11,7 +11,7 @@
  *             in SRAM instead of DRAM) sram_threshold=1
  *   remap_corrected=N remap=N (uncorrectable) remap_pending=1 remap_failed=1
  *   retired=N retired_dbe=N retired_pending=1
- *   links=18 link_down=3 (that link) link_error=K (0 replay, 1 recovery, 2 crc, 4 ecc) link_errors=N
+ *   links=18 links_up=12 link_down=3 (that link) link_error=K (0 replay, 1 recovery, 2 crc, 4 ecc) link_errors=N
  *   replays=N pcie_fatal=N pcie_nonfatal=N pcie_gen=5 pcie_width=16 pcie_gen_max pcie_width_max
  *   reasons_at=9 (the reasons below only when asked for the tenth time)
  *   reasons=0x40 slow_ns=N (of the HW thermal slowdown) temperature=45 slowdown=92 power=300000 (mW)
@@ -388,7 +388,7 @@ EXPORT int nvmlDeviceGetRetiredPagesPendingStatus(device d, int *ret) {
 EXPORT int nvmlDeviceGetNvLinkState(device d, unsigned link, int *ret) {
     BEGIN(d, "nvlink");
     if (link >= (unsigned)get(d, "links", profile()->links)) return INVALID;
-    *ret = counter(d, "link_down", -1) != (long long)link;
+    *ret = counter(d, "link_down", -1) != (long long)link && link < (unsigned)get(d, "links_up", 36);
     return 0;
 }
 

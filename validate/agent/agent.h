@@ -138,6 +138,7 @@ void agent_about(struct agent_result *r, const struct check_ctx *c);
 struct gpu_identity {
     char pci[32];               /* "0000:01:00.0"; "" */
     unsigned device, subsystem; /* PCI ids without the vendor; 0: not known */
+    bool exclusive;             /* its compute mode allows one process at a time */
 };
 
 struct check_ops {

@@ -146,13 +146,18 @@ static double link_limit(const struct gpu_model *m, const struct gpu_figure_key 
     return nvlink > 0 && joined ? nvlink : pcie_limit(m);
 }
 
-double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key) {
+/* "": the data sheet says nothing of this figure. */
+static const char *sheet_of(const struct gpu_figure_key *key) {
     const struct check_info *check = check_find(key->check);
     const struct check_metric_info *figure = check != NULL ? check_info_metric(check, key->metric) : NULL;
-    if (figure == NULL || figure->sheet == NULL) return -1;
-    if (str_eq(figure->sheet, "pcie")) return pcie_limit(m);
-    if (str_eq(figure->sheet, "link")) return link_limit(m, key);
-    return gpu_model_spec(m, figure->sheet);
+    return figure != NULL && figure->sheet != NULL ? figure->sheet : "";
+}
+
+double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key) {
+    const char *sheet = sheet_of(key);
+    if (str_eq(sheet, "pcie")) return pcie_limit(m);
+    if (str_eq(sheet, "link")) return link_limit(m, key);
+    return gpu_model_spec(m, sheet);
 }
 
 bool gpu_figure_plausible(const struct gpu_model *m, const struct gpu_figure_key *key, double value, char *why,
@@ -192,8 +197,11 @@ bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *ke
             if (f->model == index_of(m) && rates && applies(f, key) && (!best || f->bytes > best->bytes)) best = f;
         }
     if (!best) return false;
-    *ret = (struct gpu_figure){.measured = best->is_floor ? -1 : best->value, .how = hows[best->how].text};
+    double share = key->pcie > 0 && key->pcie < 1 && str_eq(sheet_of(key), "pcie") ? key->pcie : 1;
+    *ret = (struct gpu_figure){.measured = best->is_floor ? -1 : best->value * share, .how = hows[best->how].text};
     limits_of_row(best, &ret->fail, &ret->degraded);
+    ret->fail *= share;
+    ret->degraded *= share;
     ret->source = sources[best->source].title;
     return true;
 }

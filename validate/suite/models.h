@@ -44,6 +44,7 @@ struct gpu_figure_key {
     int64_t bytes;
     bool nvls;   /* NCCL reduced in the NVSwitch (NVLink SHARP) */
     bool nvlink; /* all pairs are joined by NVLink; models with NVSwitch have no row that needs it */
+    double pcie; /* figures of the PCIe link: the share of the model's link that this machine has by design; 0: all */
 };
 bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *key, struct gpu_figure *ret);
 

@@ -11,7 +11,8 @@
 
 /* --- policy --- */
 
-static const short xid_reset[] = {46, 62, 63, 64, 94, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 0};
+static const short xid_memory[] = {63, 64, 94, 0};
+static const short xid_reset[] = {46, 62, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 0};
 static const short xid_workflow[] = {48, 74, 144, 145, 146, 147, 148, 149, 150, 171, 172, 0};
 static const short xid_application[] = {8,   11,  13,  25,  31,  32,  39,  40,  41,  60,  68,  69,  70,  71,  72,  75,
                                         76,  77,  80,  82,  83,  84,  85,  86,  88,  89,  96,  97,  98,  99,  100, 101,
@@ -80,6 +81,8 @@ struct kern_finding kernlog_judge_xid(int64_t xid) {
             return xid_finding(xid_single[i].action, xid_single[i].action == KERN_FAIL ? XID_HARDWARE : XID_UNKNOWN,
                                xid, xid_single[i].advice);
     if (xid == 154) return judge_154("");
+    if (in_list(xid_memory, xid))
+        return xid_finding(KERN_FAIL, XID_MEMORY, xid, "reset the GPU before use, replace the node if it comes again");
     if (in_list(xid_reset, xid))
         return xid_finding(KERN_FAIL, XID_HARDWARE, xid,
                            "reset the GPU before use, replace the node if it comes again");

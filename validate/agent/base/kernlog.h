@@ -10,6 +10,7 @@ enum xid_kind {
     XID_NONE,        /* the line is no Xid */
     XID_INFORMATION, /* NVIDIA's catalogue asks for nothing */
     XID_APPLICATION, /* a program's fault, the GPU stays */
+    XID_MEMORY,      /* contained memory errors and remapped rows: after a reset the GPU's counters decide */
     XID_HARDWARE,    /* reset, reboot, replace, update */
     XID_UNKNOWN      /* not in the catalogue */
 };

@@ -156,6 +156,7 @@ void agent_conditions(const struct agent_result *r, const char *prefix, const ch
     if (k->bytes > 0) str_addf(s, ",\"bytes\":%lld", (long long)k->bytes);
     if (k->nvls) str_add(s, ",\"nvls\":true");
     if (k->nvlink) str_add(s, ",\"nvlink\":true");
+    if (k->pcie > 0) str_addf(s, ",\"pcie\":%.4g", k->pcie);
     str_addf(s, "}%s", suffix);
 }
 

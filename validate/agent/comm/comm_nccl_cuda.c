@@ -66,6 +66,12 @@ static int world_rank(const struct comm *c) { return c->world != NULL ? c->world
 /* Sets err from NCCL's error, with the culprit if the code identifies it. */
 static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
     const char *more = c->api->last_error(c->k != NULL ? c->k->h : NULL);
+    if (r == NCCL_CUDA_ERROR && more != NULL && strstr(more, "driver version is insufficient") != NULL) {
+        char version[16];
+        nccl_version_text(c->version, version);
+        return gp_fail(err, GP_EENV, "%s (NCCL %s) is built for a newer CUDA than this driver's; update the driver, or "
+                                     "set GPUPROV_LIBRARY_PATH to the folder of an older NCCL", nccl_path(), version);
+    }
     int rc = gp_fail(err, GP_EIO, "%s: NCCL failed with '%s' (%d)%s%.200s", what, c->api->error_string(r), r,
                      more != NULL && *more ? ": " : "", more != NULL ? more : "");
     bool own = r == NCCL_CUDA_ERROR || r == NCCL_SYSTEM_ERROR || r == NCCL_INTERNAL_ERROR;

@@ -52,6 +52,9 @@ void cuda_identify(int index, struct gpu_identity *ret) {
     if (cuda_load(&cu, NULL) || cu->device_get(&d, index)) return;
     if (cu->device_pci(ret->pci, sizeof ret->pci, d)) ret->pci[0] = 0;
     for (char *p = ret->pci; *p; p++) *p = (char)tolower((unsigned char)*p);
+    enum { EXCLUSIVE_PROCESS = 3 };
+    int mode = 0;
+    ret->exclusive = cu->device_attribute(&mode, CU_ATTR_COMPUTE_MODE, d) == 0 && mode == EXCLUSIVE_PROCESS;
     if (!from_driver(cu, d, ret) && !from_sysfs(ret)) from_nvml(index, ret);
 }
 

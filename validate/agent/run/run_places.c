@@ -285,8 +285,20 @@ static bool place_answers(struct ask *a) {
     return false;
 }
 
+/* A check that opens all GPUs in one process: a GPU in exclusive-process mode must not have another one, so the
+ * workers of such GPUs end, and are started again for the next check. */
+static void leave_exclusive(struct suite_run *run) {
+    for (int g = 1; g <= run->gpus; g++) {
+        struct run_place *p = &run->places[g];
+        if (!p->said.id.exclusive || !p->worker.pid) continue;
+        worker_dismiss(&p->worker, 1, clock_deadline(DISMISS_MS));
+        place_kill(run, p, "its end", NULL);
+    }
+}
+
 void place_ask_host(struct suite_run *run, const struct pick *pick, struct agent_result *r) {
     struct ask a;
+    if (pick->info->needs & NEED_GPUS) leave_exclusive(run);
     ask_prepare(run, pick, &run->places[0], pick->budget_ms, &a);
     if (place_answers(&a)) ask_all(run, &a, 1);
     *r = a.r;

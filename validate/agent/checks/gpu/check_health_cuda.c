@@ -94,14 +94,15 @@ static void judge_links(const struct check_ctx *c, const struct gpu_model *model
         if (n->link[i].active == 0) str_addf(&down, "%s%d", down.len ? "," : "", i);
     }
     double want = model != NULL ? gpu_model_spec(model, "nvlink_links") : -1;
-    bool bridge = model != NULL && gpu_model_spec(model, "nvlink_bridge") > 0;
+    int bridge = model != NULL ? (int)gpu_model_spec(model, "nvlink_bridge") : 0;
     agent_data_int(r, "nvlinks", n->links);
     agent_data_int(r, "nvlinks_active", active);
-    if (n->links == 0 || (active == 0 && (c->gpus <= 1 || bridge || want < 0)))
+    if (n->links == 0 || (active == 0 && (c->gpus <= 1 || bridge > 0 || want < 0)))
         return; /* no links; no peer; no bridge */
+    if (bridge > 0 && active % bridge == 0) return; /* as many bridges as are plugged in, each whole */
     if (want > 0 && active >= (int)want) return;
     if (want < 0 && active == n->links) return;
-    health_blame(r, bridge || want < 0 ? VERDICT_DEGRADED : VERDICT_FAIL, "nvlink_down",
+    health_blame(r, bridge > 0 || want < 0 ? VERDICT_DEGRADED : VERDICT_FAIL, "nvlink_down",
                  "drain and reset the GPU, check nvidia-fabricmanager's log; replace the node if links stay down",
                  "%d of %d NVLinks are up; down: %s", active, want > 0 ? (int)want : n->links,
                  down.len ? down.s : "those that are not listed");
@@ -160,7 +161,13 @@ static void report_figures(const struct nvml_counters *n, const struct nvml_fact
     str_addf(&r->data, "%s\"counters\":{%s}", r->data.len ? "," : "", s.s ? s.s : "");
 }
 
-static void read_log(const char *pci, struct agent_result *r) {
+/* A reset after which nothing is due: no uncorrected error is counted any more, no row waits, none failed. */
+static bool cured(const struct nvml_counters *n) {
+    return total(n->ecc[NVML_UNCORRECTED][NVML_VOLATILE]) == 0 && n->remap_pending == 0 && n->remap_failed == 0 &&
+           n->retired_pending <= 0 && n->recovery <= 0;
+}
+
+static void read_log(const char *pci, const struct nvml_counters *n, struct agent_result *r) {
     struct kern_log log;
     int rc = kernlog_open(&log, false);
     if (rc < 0) {
@@ -168,7 +175,7 @@ static void read_log(const char *pci, struct agent_result *r) {
         agent_data_str(r, "kernel_log", why);
         return;
     }
-    agent_data_int(r, "kernel_lines", health_read_log(&log, pci, false, r->check->id, r));
+    agent_data_int(r, "kernel_lines", health_read_log(&log, pci, cured(n) ? LOG_BEFORE_CURE : LOG_BEFORE, r->check->id, r));
     kernlog_close(&log);
 }
 
@@ -193,7 +200,7 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r) {
     judge_links(c, model, &n, r);
     judge_sample(model, &f, &s, r);
     report_figures(&n, &f, r);
-    read_log(f.pci, r);
+    read_log(f.pci, &n, r);
     bool told = n.recovery >= 0 || total(n.ecc[NVML_UNCORRECTED][NVML_VOLATILE]) >= 0 || n.remap_pending >= 0 ||
                 n.retired_pending >= 0;
     if (!told)

@@ -217,10 +217,11 @@ static void judge_rates(const struct p2p *p, const struct extreme *worst) {
                   worst->to, worst->rate, v == VERDICT_FAIL ? l.fail : l.degraded, gpu_model_name(l.model), l.source);
         return;
     }
-    /* For every model: a link has the same rate both ways. */
+    /* For every model: a direct link has the same rate both ways. Through the host it has not: the ways from and to
+     * a GPU differ, and so do the host's two sockets. */
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->n; j++)
-            if (p->pairs[i][j].rate < 0.8 * p->pairs[j][i].rate)
+            if (p->pairs[i][j].direct && p->pairs[j][i].direct && p->pairs[i][j].rate < 0.8 * p->pairs[j][i].rate)
                 agent_set(p->r, VERDICT_DEGRADED, "slow_pair",
                           "gpu %d to gpu %d: %.4g GB/s, but %.4g the "
                           "other way",

@@ -7,6 +7,7 @@
 #include "health_cuda.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "validate/agent/base/kernlog.h"
 
 #include <errno.h>
@@ -159,9 +160,11 @@ void health_log_address(const char *pci, char *dst, size_t n) {
     }
 }
 
-/* Judges one finding; ours: only our own check ran. */
-static void judge_log(const struct kern_finding *f, const char *text, bool ours, const char *check,
+/* Judges one finding. */
+static void judge_log(const struct kern_finding *f, const char *text, enum health_log when, const char *check,
                       struct agent_result *r) {
+    bool ours = when == LOG_OURS;
+    if (when == LOG_BEFORE_CURE && f->xid == XID_MEMORY) return;
     enum verdict v = f->action == KERN_FAIL ? VERDICT_FAIL : VERDICT_DEGRADED;
     if (ours && (f->xid == XID_APPLICATION || f->xid == XID_UNKNOWN))
         v = VERDICT_FAIL; /* the application is our own program, which has no such fault */
@@ -174,7 +177,8 @@ static void judge_log(const struct kern_finding *f, const char *text, bool ours,
     else health_blame(r, v, f->code, advice, "kernel log: %.240s", text);
 }
 
-int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check, struct agent_result *r) {
+int64_t health_read_log(struct kern_log *k, const char *pci, enum health_log when, const char *check,
+                        struct agent_result *r) {
     const char *text = NULL;
     int64_t n = 0;
     char address[24];
@@ -185,7 +189,7 @@ int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const ch
                      (str_eq(f.code, "gpu_lost") && strstr(text, address));
         if (!about) continue;
         n++;
-        judge_log(&f, text, ours, check, r);
+        judge_log(&f, text, when, check, r);
     }
     return n;
 }
@@ -332,27 +336,44 @@ static void moved_clocks(struct moved *m, const struct nvml_counters *b, const s
     }
 }
 
-/* Only where data ran between host and GPU: an idle link trains down. */
+/* A guest sees the GPU's own maximum, not that of the host's slot, which may be a generation older. */
+static bool in_a_guest(void) {
+    GP_AUTO_STR struct str cpu = {.max = 65536};
+    const char *file = getenv("GPUPROV_CPUINFO"); /* tests */
+    fs_read(file != NULL ? file : "/proc/cpuinfo", 65536, &cpu, NULL);
+    return cpu.s != NULL && strstr(cpu.s, " hypervisor") != NULL;
+}
+
+/* Only where data ran between host and GPU: an idle link trains down. A link that is narrow by design is no fault;
+ * the limits of its rates are those of what is wired. */
 static void link_under_load(struct moved *m, const struct check_ctx *c) {
     const struct summary *s = &health.seen;
     if (!m->r->check->loads_link || s->pcie_gen < 0 || s->pcie_width < 0) return;
     const struct gpu_model *model = health_model(c, &health.facts);
-    double lanes = model != NULL ? gpu_model_spec(model, "pcie_min_width") : -1;
-    if (model != NULL && lanes < 0) lanes = gpu_model_spec(model, "pcie_width");
-    bool narrow = s->pcie_width < health.facts.pcie_width_max;
+    double least = model != NULL ? gpu_model_spec(model, "pcie_min_width") : -1;
+    double lanes = model != NULL ? gpu_model_spec(model, "pcie_width") : -1;
+    double gen = model != NULL ? gpu_model_spec(model, "pcie_gen") : -1;
+    bool by_design = least > 0 && (double)s->pcie_width >= least;
+    bool narrow = s->pcie_width < health.facts.pcie_width_max && !by_design;
+    bool older_host = s->pcie_gen >= 4 && s->pcie_gen == health.facts.pcie_gen_max - 1 && in_a_guest();
     static const char advice[] = "power-cycle the machine so that the link trains again; replace the node if the "
                                  "link stays slow";
-    if ((double)s->pcie_width < lanes || (narrow && lanes < 0)) {
+    if ((double)s->pcie_width < (least > 0 ? least : lanes) || (narrow && lanes < 0)) {
         health_blame(m->r, VERDICT_FAIL, "pcie_width", advice, "PCIe ran with %lld lanes under load; %lld are wired",
-                     (long long)s->pcie_width, (long long)GP_MAX((int64_t)lanes, health.facts.pcie_width_max));
+                     (long long)s->pcie_width,
+                     (long long)GP_MAX((int64_t)(least > 0 ? least : lanes), health.facts.pcie_width_max));
     } else if (narrow) {
         health_blame(m->r, VERDICT_DEGRADED, "pcie_width", advice, "PCIe ran with %lld of %lld lanes under load",
                      (long long)s->pcie_width, (long long)health.facts.pcie_width_max);
     }
-    if (s->pcie_gen < 3 || s->pcie_gen < health.facts.pcie_gen_max)
+    if (s->pcie_gen < 3 || (s->pcie_gen < health.facts.pcie_gen_max && !older_host))
         health_blame(m->r, s->pcie_gen < 3 ? VERDICT_FAIL : VERDICT_DEGRADED, "pcie_gen", advice,
                      "PCIe ran at generation %lld under load; GPU and slot support %lld", (long long)s->pcie_gen,
                      (long long)health.facts.pcie_gen_max);
+    double share = 1;
+    if (by_design && lanes > 0 && (double)s->pcie_width < lanes) share *= (double)s->pcie_width / lanes;
+    if (older_host && (double)s->pcie_gen < gen) share /= 2;
+    if (share < 1) m->r->about.key.pcie = share;
 }
 
 static void xids(struct moved *m) {
@@ -363,10 +384,10 @@ static void xids(struct moved *m) {
         struct kern_finding f = kernlog_judge_xid(seen[i]);
         snprintf(text, sizeof text, "Xid %lld (reported by NVML)", (long long)seen[i]);
         str_addf(&m->data, "%s\"xid_%lld\":1", m->data.len ? "," : "", (long long)seen[i]);
-        judge_log(&f, text, true, m->check, m->r);
+        judge_log(&f, text, LOG_OURS, m->check, m->r);
     }
     if (health.log_rc == 0) {
-        int64_t lines = health_read_log(&health.log, health.facts.pci, true, m->check, m->r);
+        int64_t lines = health_read_log(&health.log, health.facts.pci, LOG_OURS, m->check, m->r);
         if (lines > 0) str_addf(&m->data, "%s\"kernel_lines\":%lld", m->data.len ? "," : "", (long long)lines);
     }
     kernlog_close(&health.log);

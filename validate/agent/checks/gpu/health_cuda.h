@@ -33,10 +33,15 @@ const struct gpu_model *health_model(const struct check_ctx *c, const struct nvm
  * rate of 1e-12; at least a minute's. -1: generation or width is not known. */
 int64_t health_replay_budget(int64_t gen, int64_t width, int64_t ms);
 /* Lines of the kernel log about this GPU ("0000:3b:00") or an NVSwitch, judged: a line worse than a note worsens the
- * verdict. ours: they came while our own load ran, so that no Xid is another program's fault. Returns the number of
- * lines. */
+ * verdict. Returns the number of lines. */
 struct kern_log;
-int64_t health_read_log(struct kern_log *k, const char *pci, bool ours, const char *check, struct agent_result *r);
+enum health_log {
+    LOG_BEFORE,      /* written before we came */
+    LOG_BEFORE_CURE, /* the same, and the counters show that a reset has cured the memory since */
+    LOG_OURS         /* while our own load ran: no Xid is another program's fault */
+};
+int64_t health_read_log(struct kern_log *k, const char *pci, enum health_log when, const char *check,
+                        struct agent_result *r);
 /* "0000:3b:00" of "00000000:3B:00.0": the form in the kernel log. */
 void health_log_address(const char *pci, char *dst, size_t n);
 

@@ -108,9 +108,6 @@ static void judge_modes(const struct gpu *g, struct agent_result *r) {
     if (g->f.compute_mode == 2)
         health_blame(r, VERDICT_FAIL, "compute_mode", "set it to default (nvidia-smi -c 0)",
                      "gpu %d's compute mode prohibits every program", i);
-    if (g->f.compute_mode == 3)
-        health_blame(r, VERDICT_DEGRADED, "compute_mode", "set it to default (nvidia-smi -c 0)",
-                     "gpu %d's compute mode allows one process at a time", i);
     if (g->f.ecc == 0 && (by_model || g->f.ecc_default == 1))
         health_blame(r, VERDICT_DEGRADED, "ecc_off", "turn it on (nvidia-smi -e 1) and reboot",
                      "gpu %d's memory runs without ECC; this model is delivered with ECC on", i);

@@ -27,6 +27,7 @@ static void take_text(struct kern_all *k, const char *text) {
     k->lines++;
     struct kern_finding f = kernlog_judge(text);
     if (f.action == KERN_NONE) return;
+    if (f.xid == XID_MEMORY && agent_kind.gpu_count != NULL) f.action = KERN_NOTE; /* gpu.health has the counters */
     k->xids += f.xid != XID_NONE && !str_eq(f.code, "xid_45");
     for (size_t i = 0; i < k->seen.len; i++) {
         if (!str_eq(k->seen.items[i].f.code, f.code) || k->seen.items[i].f.action != f.action) continue;

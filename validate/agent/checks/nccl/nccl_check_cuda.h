@@ -49,7 +49,12 @@ void nccl_queue_plain(struct nccl_buffers *b, struct comm *comm, enum nccl_op op
 
 /* --- the search for the culprit (nccl_isolate_cuda.c) --- */
 
-enum nccl_trouble { NCCL_WRONG, NCCL_SLOW, NCCL_STUCK };
+enum nccl_trouble {
+    NCCL_WRONG,
+    NCCL_SLOW,
+    NCCL_SLOW_PCIE, /* without NVLink: the way between two sockets is slower by design */
+    NCCL_STUCK
+};
 struct nccl_trial { /* this rank's finding in a group */
     int32_t ran, failed, late;
     uint64_t wrong;

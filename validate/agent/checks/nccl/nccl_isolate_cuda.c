@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 #define SLOW_SHARE 0.75 /* of the best group of its size and kind in the round */
+#define PCIE_SHARE 0.3  /* instead of both: through two switches and between sockets a pair keeps a third and more */
 #define OTHER_SHARE 0.6 /* of the best one of any size and round: NCCL may use another path there (NVLS) */
 enum {
     TIMED = 5,
@@ -44,11 +45,17 @@ struct search {
 
 /* --- one round --- */
 
+static bool is_slow(const struct search *s) { return s->trouble == NCCL_SLOW || s->trouble == NCCL_SLOW_PCIE; }
+
+static double share_of(const struct search *s, double usual) {
+    return s->trouble == NCCL_SLOW_PCIE ? GP_MIN(usual, PCIE_SHARE) : usual;
+}
+
 static void try_group(struct search *s, struct comm *g, int rank, struct nccl_trial *ret) {
     struct gp_error err = {0};
     struct nccl_wrong w = {0};
     int size = nccl_size(g);
-    if (s->trouble == NCCL_SLOW) {
+    if (is_slow(s)) {
         size_t count = nccl_elements(NCCL_ALL_REDUCE, COMM_F32, s->bytes, size, NULL);
         double spent = 0;
         nccl_queue_plain(s->b, g, NCCL_ALL_REDUCE, COMM_F32, count, 0);
@@ -112,12 +119,12 @@ static bool bad(const struct search *s, int color) {
     if (n < 2) return false; /* a single rank: no result */
     for (int i = 0; i < s->c->size; i++)
         if (s->color[i] == color && (s->all[i].failed || s->all[i].wrong > 0)) return true;
-    if (s->trouble != NCCL_SLOW) return false;
+    if (!is_slow(s)) return false;
     bool far = spans_nodes(s, color);
-    double least = s->best[far] * OTHER_SHARE;
+    double least = s->best[far] * share_of(s, OTHER_SHARE);
     for (int other = 0; other < s->c->size; other++)
         if (members(s, other) == n && spans_nodes(s, other) == far)
-            least = GP_MAX(least, group_rate(s, other) * SLOW_SHARE);
+            least = GP_MAX(least, group_rate(s, other) * share_of(s, SLOW_SHARE));
     return group_rate(s, color) < least;
 }
 
@@ -344,7 +351,7 @@ static bool three(struct search *s) {
     }
     int n = 0, good = -1, only = -1;
     for (int i = 0; i < 3; i++) {
-        wrong[i] = wrong[i] || (s->trouble == NCCL_SLOW && rate[i] < SLOW_SHARE * best);
+        wrong[i] = wrong[i] || (is_slow(s) && rate[i] < share_of(s, SLOW_SHARE) * best);
         n += wrong[i];
         if (wrong[i]) only = i;
         else good = i;
