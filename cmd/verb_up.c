@@ -7,6 +7,8 @@
 #include "plan_show.h"
 #include "reports.h"
 
+#include <unistd.h>
+
 struct opts {
     bool yes, accept_new_host_key, even_if_changed;
     int64_t lock_timeout_ms;
@@ -50,6 +52,8 @@ static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
     const struct spec *spec = a->work->spec;
     bool ask = plan->changes && !o->yes && confirm_can_ask(inv);
     if (inv->common->json) a->plan = plan_json(spec, plan);
+    if (inv->common->json && plan->changes && !o->yes && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1)
+        return gp_fail(err, GP_EUSAGE, "--json asks no question on a terminal: add --yes, or run 'gpuprov plan' first");
     if (inv->common->json || !plan->changes || (inv->common->quiet && !ask)) return 0;
     app_progress_end(a->work->e, &a->work->p);
     plan_show(spec, plan, stderr);
@@ -58,10 +62,8 @@ static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
         GP_AUTO_FREE char *question = xasprintf("Do this for '%s'?", spec->name);
         r = confirm_ask(a->work->e, question, err);
     }
-    struct gp_error second = {0};
-    int opened = app_progress(inv, a->work->e, spec->name, spec->nodes, &a->work->p, &second);
-    if (r == 0 && opened != 0) *err = second;
-    return r == 0 ? opened : r;
+    /* without approval there is no progress to show */
+    return r == 0 ? app_progress(inv, a->work->e, spec->name, spec->nodes, &a->work->p, err) : r;
 }
 
 static void show(struct invocation *inv, struct up_result *res, json_t *plan, const struct gp_error *err) {
@@ -122,7 +124,8 @@ const struct verb verb_up = {
     .help = "launches, bootstraps and validates the nodes; resumes an earlier run",
     .details = VERB_SPEC_DETAILS
     "  It prints the plan first, with the price and the worst case until the deadline. On a terminal it\n"
-    "  asks before it changes anything; --yes skips the question. Without a terminal it does not ask.\n"
+    "  asks before it changes anything; --yes skips the question, and --json needs it there. Without a\n"
+               "  terminal it does not ask.\n"
     "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
     "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
     .examples = "  gpuprov up gpuprov.yaml\n"

@@ -2,6 +2,7 @@
 """The local provider end to end: a spec becomes proven nodes and goes back to nothing, whatever is
 killed in between. Before and after are compared by the test itself."""
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -95,19 +96,53 @@ def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):
     ids = [n["id"] for n in gpuprov.json("up", first, timeout=300)["stack"]["nodes"]]
     more = spec(SPEC.format(name="chg", nodes=2).replace(
         "validate:", "    - {name: more, run: \"touch /opt/more\", check: \"test -e /opt/more\"}\nvalidate:"))
-    assert "the deadline stays" not in gpuprov("plan", more, code=2).out
+    shown = gpuprov("plan", more, code=2).out
+    assert "nodes: 1 -> 2 (nodes are launched" in shown and "bootstrap.steps[more]: added (nodes are boot" in shown
+    assert "limits.ttl" not in shown and "the deadline" not in shown
     after = gpuprov.json("up", more, timeout=300)["stack"]["nodes"]
     assert len(after) == 2 and after[0]["id"] == ids[0]
     gpuprov("ssh", "chg/0", "--", "test -e /opt/more")
     longer = spec(SPEC.format(name="chg", nodes=2).replace("ttl: 20m", "ttl: 100h"))
-    assert "note: the deadline stays 20" in gpuprov("plan", longer, code=2).out
+    assert "limits.ttl: 20m -> 4d4h (the deadline moves to 20" in gpuprov("plan", longer, code=2).out
     fewer = spec(SPEC.format(name="chg", nodes=1))
     after = gpuprov.json("up", fewer, timeout=300)["stack"]["nodes"]
     assert [n["id"] for n in after] == ids
     other = spec(SPEC.format(name="chg", nodes=1).replace("nodes: 1", "nodes: 1\nimage: {os: ubuntu-24.04}"))
-    refused = gpuprov("up", other, code=1)
-    assert "down" in refused.err
+    for verb in ("plan", "up"):
+        refused = gpuprov(verb, other, code=1)
+        assert "another 'image'" in refused.err and "(image: auto -> {os: ubuntu-24.04})" in refused.err
+        assert "gpuprov down chg" in refused.err
     gpuprov("down", "chg")
+
+
+def test_a_changed_ttl_moves_the_deadline(gpuprov, spec):
+    """The nodes stay, ready; the holder ends them at the new deadline, and a deadline in the past is refused."""
+    def deadline():
+        stack = gpuprov.json("status", "mv", "--refresh")["stacks"][0]
+        claim = json.loads(next((gpuprov.state / "local").glob("*/claim.json")).read_text())
+        at = datetime.datetime.fromisoformat(stack["expires"].replace("Z", "+00:00")).timestamp()
+        assert claim["expires"] == at
+        return at - claim["created"]
+    text = SPEC.format(name="mv", nodes=1).replace("time: 5m, require: [train.ddp]", "time: 1m")
+    first = gpuprov.json("up", spec(text), timeout=300)
+    assert deadline() == 20 * 60
+    longer = spec(text.replace("20m", "2h"))
+    up = gpuprov.json("up", longer)
+    assert up["nothing_to_do"] is True and deadline() == 2 * 3600
+    assert [n["id"] for n in up["stack"]["nodes"]] == [n["id"] for n in first["stack"]["nodes"]]
+    gpuprov("plan", longer, code=0)
+    stack = gpuprov.json("status", "mv")["stacks"][0]
+    lived = time.time() - datetime.datetime.fromisoformat(stack["created"].replace("Z", "+00:00")).timestamp()
+    over = spec(text.replace("20m", "1m"))
+    if lived < 60:
+        time.sleep(61 - lived)
+    for verb in ("plan", "up"):
+        assert "has passed" in gpuprov(verb, over, code=1).err
+    assert deadline() == 2 * 3600
+    soon = int(lived if lived > 61 else 61) + 12
+    gpuprov("up", spec(text.replace("20m", f"{soon}s")))
+    wait_for(lambda: not list((gpuprov.state / "local").glob("*/claim.json")), 60)
+    gpuprov("down", "mv", code=None)
 
 
 def test_a_failing_step_is_named_and_resumed(gpuprov, spec, tmp_path):

@@ -80,10 +80,6 @@ def test_a_spec_from_a_slow_pipe(gpuprov):
     assert "stack 'try'" in out
 
 
-def test_a_spec_as_a_dash(gpuprov):
-    assert "/dev/stdin" in gpuprov("check", "-", code=1).err
-
-
 def test_nothing_of_a_broken_spec_steers_the_terminal(gpuprov, tmp_path):
     path = tmp_path / "bin.yaml"
     path.write_bytes(b"a: \x00\xff\xc3\x9b\x1b[31m\xc2\x9b\xe4\xb8\xad\x80\n")
