@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov doctor: checks this machine for the programs and files that gpuprov needs. Exits 1 if a required one is
- * missing. Creates the state folder and changes nothing else. */
+/* gpuprov doctor: checks this machine for the programs and files that gpuprov needs, and the accounts that are
+ * configured. Exits 1 if a required one is missing, or with the code of an account that does not work (5: refused).
+ * Creates the state folder and changes nothing else. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -8,6 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "providers/local/local.h"
+#include "providers/provider.h"
 #include "ssh/ssh.h"
 #include "templates/templates.h"
 
@@ -51,8 +53,12 @@ static void look_at_state(struct items *l) {
         r = fs_write_atomic(probe, "ok", 2, 0600, &err);
         unlink(probe);
     }
-    add(l, "state folder", r == 0 ? FOUND : MISSING, true,
-        "make it writable, or set XDG_STATE_HOME to a writable folder", xstrdup(r == 0 ? dir : err.msg));
+    const char *own = getenv("GPUPROV_STATE_DIR");
+    const char *how = own != NULL && own[0] != '\0' ? "make it writable, or set GPUPROV_STATE_DIR to a writable folder"
+                                                    : "make it writable, or set XDG_STATE_HOME to a writable folder";
+    if (strcmp(err.detail, "ENOSPC") == 0 || strcmp(err.detail, "EDQUOT") == 0)
+        how = "make room: its file system is full, and 'gpuprov down' needs the records there";
+    add(l, "state folder", r == 0 ? FOUND : MISSING, true, how, xstrdup(r == 0 ? dir : err.msg));
 }
 
 static void look_at_programs(struct items *l) {
@@ -92,6 +98,26 @@ static void look_at_local(struct items *l) {
         line);
 }
 
+/* An account that is not configured is no fault of this machine; one that is refused is. *code: its exit code. */
+static void look_at_accounts(struct items *l, int *code) {
+    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+        const struct provider_ops *ops = provider_registry[i];
+        GP_AUTO_STR struct str text = {0};
+        struct gp_error err = {0};
+        bool usable = false;
+        if (ops->doctor == NULL) continue;
+        int r = ops->doctor(&text, &usable, &err);
+        if (r != 0) *code = gp_exit_worst(*code, gp_exit_code(err.code));
+        if (r != 0) {
+            GP_AUTO_FREE char *how = xasprintf("until then no verb can use %s", ops->name);
+            add(l, ops->name, MISSING, true, how, xstrdup(err.msg));
+        } else {
+            GP_AUTO_FREE char *how = xasprintf("needed by stacks on %s: %s", ops->name, text.s);
+            add(l, ops->name, usable ? FOUND : MISSING, false, how, xstrdup(usable ? text.s : "not configured"));
+        }
+    }
+}
+
 static const char *mark(enum found f) { return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing"; }
 
 /* The text may have several lines: each is indented under the first. */
@@ -107,15 +133,16 @@ static void print_item(const struct item *i) {
 
 static int run(struct invocation *inv, struct gp_error *err) {
     struct items l = {0};
+    int code = 0;
     look_at_state(&l);
     look_at_agents(&l);
     look_at_programs(&l);
     look_at_local(&l);
+    look_at_accounts(&l, &code);
     json_t *list = json_array();
-    bool bad = false;
     for (size_t i = 0; i < l.list.len; i++) {
         struct item *it = &l.list.items[i];
-        if (it->needed && it->found == MISSING) bad = true;
+        if (it->needed && it->found == MISSING) code = gp_exit_worst(code, gp_exit_code(GP_EENV));
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:b, s:o, s:s*}", "name", it->name, "found", mark(it->found),
                                         "needed", (int)it->needed, "text", json_any_text(it->text), "how", it->how));
@@ -123,10 +150,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
         free(it->text);
         free(it->how);
     }
-    if (inv->common->json) print_json(json_pack("{s:b, s:O}", "ok", (int)!bad, "items", list));
+    if (inv->common->json) print_json(json_pack("{s:b, s:O}", "ok", (int)(code == 0), "items", list));
     json_decref(list);
     vec_free(&l.list);
-    inv->exit_code = bad ? gp_exit_code(GP_EENV) : 0;
+    inv->exit_code = code;
     (void)err;
     return 0;
 }
@@ -134,7 +161,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_doctor = {
     .name = "doctor",
     .argspec = "",
-    .help = "checks this machine for needed programs, prints how to install missing ones",
+    .help = "checks this machine and the accounts it has, prints how to get what is missing",
     .examples = "  gpuprov doctor\n",
     .run = run,
 };

@@ -115,6 +115,9 @@ struct provider_ops {
        not counted as slots, because neither calls the cloud. */
     bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
     int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of an owner */
+    /* For the verb doctor: tries the account from here, creates nothing, costs nothing. text: facts, one a line.
+     * usable false: it is not configured, and text has the reason. Negative: it is configured and does not work. */
+    int (*doctor)(struct str *text, bool *ret_usable, struct gp_error *err);
     /* What happened to the node that can be the cause of any failure on it; NULL: nothing known. Caller frees. */
     char *(*trouble)(const struct resource *node);
 

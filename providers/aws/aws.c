@@ -148,6 +148,7 @@ const struct provider_ops provider_aws = {
     .boot_timeout_ms = 25 * 60 * 1000, /* metal types with eight GPUs; others take two minutes */
     .settle_ms = 30 * 1000,
     .policy = aws_policy_json,
+    .doctor = aws_doctor,
     .open = aws_open,
     .close = aws_close,
     .offers = aws_offers,

@@ -188,8 +188,10 @@ static int run_chain(struct aws *a, struct aws_cred *ret, struct gp_error *err) 
                 "'%s', container or instance metadata: run 'aws configure', or set AWS_PROFILE or "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
                 a->cfg.profile);
-    if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
-    if (err != NULL) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
+    if (err != NULL) {
+        err->scope = GP_SCOPE_PROVIDER;
+        str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
+    }
     return r;
 }
 

@@ -63,7 +63,7 @@ static void build(const char *way, bool user) {
     errno = -e;
     must(way, what, e,
          user ? "the system forbids user namespaces to mount: on Ubuntu 'sysctl "
-                "kernel.apparmor_restrict_unprivileged_userns=0', or run with sudo"
+                "kernel.apparmor_restrict_unprivileged_userns=0', or run as root"
               : container);
     must(way, "mount a tmpfs", mount("doctor", AT, "tmpfs", 0, "mode=755"), container);
     must(way, "make folders",

@@ -67,7 +67,7 @@ static int check_machine(const struct spec *spec, struct gp_error *err) {
         return refuse(err, GP_EENV);
     }
     if (spec->packages.n > 0 && !local_packages_ok(&why)) {
-        gp_fail(err, GP_EENV, "%s: run with sudo, or remove 'bootstrap.packages'", why);
+        gp_fail(err, GP_EENV, "%s: run as root, or remove 'bootstrap.packages'", why);
         return refuse(err, GP_EENV);
     }
     if (spec->nodes > LOCAL_SLOTS_MAX) {

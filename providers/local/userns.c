@@ -81,11 +81,11 @@ int ns_way(enum ns_way *ret, struct gp_error *err) {
     if (find_program("newuidmap", path, sizeof path) == NULL || find_program("newgidmap", path, sizeof path) == NULL)
         return gp_fail(err, GP_EENV,
                        "local nodes need root, or newuidmap and newgidmap for an ordinary user: run "
-                       "with sudo, or install them (Debian and Ubuntu: uidmap, Fedora: shadow-utils)");
+                       "as root, or install them (Debian and Ubuntu: uidmap, Fedora: shadow-utils)");
     if (!sub_ids("/etc/subuid", &start, &count) || !sub_ids("/etc/subgid", &start, &count))
         return gp_fail(err, GP_EENV,
-                       "local nodes need root, or id ranges for this user: run with sudo, or "
-                       "'sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %u'",
+                       "local nodes need root, or id ranges for this user: run as root, or "
+                       "'usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %u'",
                        (unsigned)getuid());
     *ret = NS_USER;
     return 0;

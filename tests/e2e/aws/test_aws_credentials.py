@@ -2,6 +2,8 @@
 """Where credentials and the region come from: the AWS CLI's places, in its order."""
 import http.server
 import json
+import os
+import subprocess
 import threading
 
 import pytest
@@ -12,6 +14,35 @@ def test_no_credentials(cloud):
     run = cloud.drive("open", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
     assert run.rc == 5 and "none found" in run["message"]
     assert cloud.proxy.calls == []
+
+
+def doctor(cloud, code, **more):
+    program = os.environ.get("GPUPROV_BIN") or os.path.join(os.environ.get("B", "build"), "gpuprov")
+    done = subprocess.run([program, "doctor", "--json"], env=dict(cloud.env, **more), capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == code, done
+    return next(i for i in json.loads(done.stdout)["items"] if i["name"] == "aws")
+
+
+def test_doctor_names_credentials_region_and_clock(cloud):
+    item = doctor(cloud, 0)
+    lines = item["text"].splitlines()
+    assert item["found"] == "ok" and lines[0] == "credentials of the environment", item
+    assert lines[1].startswith("account 123456789012, owner 123456789012-") and lines[2] == "region us-east-1"
+    assert lines[3] == "clock agrees with AWS's"
+    assert {c.action for c in cloud.proxy.calls} == {"GetCallerIdentity"}, "no call that costs or lists"
+    assert "no region: set AWS_REGION" in doctor(cloud, 0, AWS_REGION="")["text"]
+
+
+def test_doctor_without_and_with_refused_credentials(cloud):
+    """Without an account nothing is wrong with this machine; an account that is refused is."""
+    item = doctor(cloud, 0, **no_keys())
+    assert (item["found"], item["needed"], item["text"]) == ("missing", False, "not configured")
+    assert "needed by stacks on aws: " in item["how"] and "aws configure" in item["how"]
+    assert doctor(cloud, 5, AWS_SECRET_ACCESS_KEY="")["needed"]
+    cloud.proxy.rule("GetCallerIdentity", "error", code="InvalidClientTokenId", status=403, times=None)
+    item = doctor(cloud, 5)
+    assert item["found"] == "missing" and item["needed"] and "InvalidClientTokenId" in item["text"], item
 
 
 def no_keys(**more):

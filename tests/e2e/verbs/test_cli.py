@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from small_disk import fill, small_disk
 
 LATER = ["offers", "run", "cp", "extend", "adopt", "audit"]
 VERBS = ["init", "check", "plan", "up", "status", "ssh", "validate", "report", "logs", "down", "gc",
@@ -198,6 +199,25 @@ def test_doctor(gpuprov):
     assert r.code == (0 if r.json["ok"] else 1)
     text = gpuprov("doctor", code=r.code).out
     assert "state folder" in text
+
+
+def test_doctor_names_the_variable_that_counts(gpuprov, tmp_path):
+    how = {}
+    for name, value in (("GPUPROV_STATE_DIR", "/proc/nowhere"), ("XDG_STATE_HOME", "/proc/nowhere")):
+        env = {"GPUPROV_STATE_DIR": "", "XDG_STATE_HOME": "", "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
+        items = gpuprov("doctor", "--json", code=1, env={**env, name: value}).json["items"]
+        how[name] = next(i["how"] for i in items if i["name"] == "state folder")
+        assert f"set {name} to a writable folder" in how[name]
+    assert len(set(how.values())) == 2
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_doctor_on_a_full_disk(gpuprov, tmp_path):
+    with small_disk(tmp_path / "small", "64k") as state:
+        fill(state)
+        items = gpuprov("doctor", "--json", code=1, env={"GPUPROV_STATE_DIR": str(state)}).json["items"]
+        assert "its file system is full" in next(i["how"] for i in items if i["name"] == "state folder"), items
 
 
 def test_completion_offers_every_verb(gpuprov):
