@@ -121,12 +121,15 @@ int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct b
     for (size_t i = 0; i < req->n_secrets; i++) log_redact(&req->secrets[i].value);
     GP_CLEANUP(boot_clear) struct boot b = {.link = l, .req = req};
     int rc = run(&b, err);
+    ret->failed = b.failed;
     if (rc == -GP_ETIMEOUT && err) { /* a timeout of one operation is a failure of the node here */
         err->code = GP_EBOOTSTRAP;
         return -GP_EBOOTSTRAP;
     }
     if (rc) return rc;
-    *ret = (struct bootstrap_result){.applied = b.applied, .nvidia = b.facts.nvidia, .root = b.facts.root};
+    ret->applied = b.applied;
+    ret->nvidia = b.facts.nvidia;
+    ret->root = b.facts.root;
     str_put(ret->boot_id, sizeof ret->boot_id, b.facts.boot_id);
     str_put(ret->arch, sizeof ret->arch, b.facts.arch);
     return 0;

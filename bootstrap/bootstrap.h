@@ -30,12 +30,23 @@ struct bootstrap_req {
     size_t n_secrets;
     int64_t deadline_ms;
 };
+/* The output of a step, as its node kept it: the first MiB and the last 64 KiB. Foreign text, cleaned by str_add_clean;
+ * registered secrets are replaced. */
+struct bootstrap_output {
+    char *step, *node_path; /* NULL: none */
+    struct str text;
+};
+void bootstrap_output_clear(struct bootstrap_output *o);
+/* Reads it from a connected node. -GP_ENOTFOUND: the step has not run there. */
+int bootstrap_output_read(struct node_link *l, const char *step, struct bootstrap_output *ret, struct gp_error *err);
+
 struct bootstrap_result {
     char boot_id[64];
-    int applied;   /* steps that changed the node; 0 the second time */
-    char arch[32]; /* uname -m */
-    bool nvidia;   /* /dev/nvidiactl is there */
-    bool root;     /* the user is root or may use "sudo -n" */
+    int applied;                    /* steps that changed the node; 0 the second time */
+    char arch[32];                  /* uname -m */
+    bool nvidia;                    /* /dev/nvidiactl is there */
+    bool root;                      /* the user is root or may use "sudo -n" */
+    struct bootstrap_output failed; /* of the step that failed, set on an error where it could be read */
 };
 /* Steps in order: facts (arch, boot_id, user, sudo), cloud-init finished, packages, user steps with
  * secrets in their environment (over stdin, never argv or a file that others read), gpu driver

@@ -43,15 +43,17 @@ static void run_clear(struct run *r) {
 }
 
 static void replace(char **to, const char *text) {
+    struct str clean = {0};
+    str_add_clean(&clean, text);
     free(*to);
-    *to = xstrdup(text);
+    *to = str_steal(&clean);
 }
 
 static void say(struct run *r, enum event_status status, const char *text) {
-    GP_AUTO_FREE char *clean = log_redacted(text);
-    for (char *p = clean; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
-    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name, "%.200s", clean);
+    GP_AUTO_FREE char *redacted = log_redacted(text);
+    GP_AUTO_STR struct str clean = {0};
+    str_add_clean(&clean, redacted);
+    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name, "%.200s", clean.s);
     r->shown_ms = clock_ms();
 }
 
@@ -233,7 +235,7 @@ static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     return 0;
 }
 
-int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err) {
+static int step_run(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err) {
     for (int cuts = 0;;) {
         GP_CLEANUP(run_clear) struct run r = {.b = b, .it = it, .changed = true};
         int rc = fs_random_hex(r.id, 8, err);
@@ -246,4 +248,12 @@ int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, str
         if (!rc) rc = run_cut(&r, &cuts, err);
         if (rc) return rc;
     }
+}
+
+int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err) {
+    int rc = step_run(b, it, ret_changed, err);
+    struct gp_error ignored = {0}; /* the step's own error counts */
+    if (rc && rc != -GP_ECANCELLED && b->link->session != NULL)
+        (void)bootstrap_output_read(b->link, it->name, &b->failed, &ignored);
+    return rc;
 }

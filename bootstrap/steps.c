@@ -87,18 +87,17 @@ void boot_hash(char dst[65], const char *const *parts) {
     sha256_hex(all.s, all.len, dst);
 }
 
-/* A folder name for a step: readable and unique. */
-static void item_id(struct boot_item *it) {
-    char hash[65], *p = it->id;
-    boot_hash(hash, (const char *const[]){it->name, it->user ? "user" : "table", NULL});
-    for (const char *c = it->name; *c && p < it->id + 40; c++)
+void boot_step_id(const char *name, bool user, char id[64]) {
+    char hash[65], *p = id;
+    boot_hash(hash, (const char *const[]){name, user ? "user" : "table", NULL});
+    for (const char *c = name; *c && p < id + 40; c++)
         *p++ = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ? *c : '_';
     snprintf(p, 10, "-%.8s", hash);
 }
 
 static void item_add(struct boot *b, const struct boot_step *step, const struct spec_step *user) {
     struct boot_item it = {.step = step, .user = user, .name = user ? user->name : step->name, .probe = -1};
-    item_id(&it);
+    boot_step_id(it.name, user != NULL, it.id);
     GP_AUTO_FREE char *packages = strv_join(&b->req->spec->packages, " ");
     boot_hash(it.hash, user ? (const char *const[]){user->run, user->check, NULL}
                             : (const char *const[]){step->file, packages, NULL});

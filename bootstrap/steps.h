@@ -59,6 +59,7 @@ struct boot {
     struct boot_agent agents[2];
     size_t n_agents;
     int applied;
+    struct bootstrap_output failed;
 };
 
 #define BOOT_PROBE_TODO 10
@@ -87,6 +88,8 @@ int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_change
  * reboots, and kills it at the deadline. Blocks until then. */
 int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 
+/* The name of a step's folder on the node: readable and unique. user: of the spec, else of the table. */
+void boot_step_id(const char *name, bool user, char id[64]);
 void boot_hash(char dst[65], const char *const *parts); /* sha256 of NULL-ended parts, hex */
 /* "llm/1: step 'packages': ..." as -GP_EBOOTSTRAP, secrets redacted. */
 int boot_fail(const struct node_link *l, const char *step, struct gp_error *err, const char *text);

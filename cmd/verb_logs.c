@@ -1,26 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov logs STACK[/N]: prints the events of a stack or a node, newest last. */
+/* gpuprov logs STACK[/N]: prints the events of a stack or a node, newest last, and follows them; or the output of a
+ * step of a node. */
 #include "base/gp_base.h"
 
 #include "app.h"
 
+#include "base/json.h"
+
+struct opts {
+    bool follow;
+    const char *step;
+};
+static const struct opt options[] = {{.name = "follow",
+                                      .letter = 'f',
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, follow),
+                                      .help = "print new events too, until no gpuprov works on the stack, or Ctrl-C"},
+                                     {.name = "step",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, step),
+                                      .arg = "NAME",
+                                      .help = "print what this bootstrap step of the node has printed"},
+                                     {0}};
+
+static int step_output(struct invocation *inv, const char *name, int slot, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    struct engine *e = NULL;
+    GP_AUTO_STR struct str text = {0};
+    if (slot < 0) return gp_fail(err, GP_EUSAGE, "--step needs one node: give '%s/0', for example", name);
+    if (o->follow)
+        return gp_fail(err, GP_EUSAGE, "--follow and --step exclude each other: --step prints the output so far");
+    int r = app_engine(inv, &e, err);
+    if (r == 0) r = engine_step_output(e, name, slot, o->step, &text, err);
+    if (r != 0) return r;
+    if (inv->common->json)
+        print_json(json_pack("{s:s, s:i, s:s, s:o}", "stack", name, "node", slot, "step", o->step, "output",
+                             json_any_text(text.s != NULL ? text.s : "")));
+    else if (text.len > 0) printf("%s%s", text.s, str_ends(text.s, "\n") ? "" : "\n");
+    return 0;
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
     GP_AUTO_FREE char *name = NULL;
     int slot = -1;
     int r = app_stack_slot(inv->args[0], &name, &slot, err);
     if (r != 0) return r;
+    if (o->step != NULL) return step_output(inv, name, slot, err);
     struct engine *e = NULL;
     if ((r = app_engine(inv, &e, err)) != 0) return r;
-    return engine_logs(e, name, slot, stdout, inv->common->json, err);
+    return engine_logs(e, name, slot, stdout, inv->common->json, o->follow, err);
 }
 
 const struct verb verb_logs = {
     .name = "logs",
     .argspec = "STACK[/N]",
-    .help = "prints the events of a stack or of one node",
+    .help = "prints the events of a stack or of one node, or the output of a step",
+    .details = "  The output of a step that failed was kept on this machine; any other is read from the node, which\n"
+               "  keeps the first MiB and the last 64 KiB. Escape sequences of terminals are left out.\n",
     .examples = "  gpuprov logs try                   # every event of the stack\n"
-                "  gpuprov logs --json try/1          # those of node 1, for scripts\n",
+                "  gpuprov logs -f try                # and those that come\n"
+                "  gpuprov logs --step data try/1     # the output of a step on node 1\n",
     .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
     .min_args = 1,
     .max_args = 1,
 };

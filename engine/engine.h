@@ -187,8 +187,13 @@ int engine_report(struct engine *e, const char *name, struct report *ret, struct
  * "uid", "started", "took_ms", "ready", "nodes", "figures": [{"check", "metric", "unit", "n", "median", "worst",
  * "worst_node", "worst_gpu"}]}]}. New reference. -GP_ENOTFOUND: none was kept. */
 int engine_history(struct engine *e, const char *name, json_t **ret, struct gp_error *err);
-/* Writes the events of a stack to `to`, newest last; json: as JSON lines. slot -1: all. -GP_ENOTFOUND: no events. */
-int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json, struct gp_error *err);
+/* Writes the events of a stack to `to`, newest last; json: as JSON lines. slot -1: all. follow: goes on with new events
+ * until no gpuprov works on the stack any more, or until the engine is cancelled. -GP_ENOTFOUND: no events. */
+int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json, bool follow, struct gp_error *err);
+/* Appends the output of a step of a node: the one that was kept when it failed, else as the node has it now. It cannot
+ * steer a terminal. -GP_ENOTFOUND: no such stack or node, or the step has not run there. */
+int engine_step_output(struct engine *e, const char *name, int slot, const char *step, struct str *ret,
+                       struct gp_error *err);
 
 /* Writes an OpenSSH config for all nodes of the stack, with the aliases NAME-SLOT, below the state folder. *ret_path is
  * the config's path; caller frees. */

@@ -6,12 +6,18 @@
 
 #include "base/json.h"
 #include "engine/run/eventlog.h"
+#include "engine/run/lock.h"
+
+enum { FOLLOW_MS = 200, LOCK_MS = 1000 };
 
 struct show {
     FILE *to;
     int slot; /* -1: all */
     bool json;
     size_t said;
+    const struct engine *e; /* the rest is for following */
+    const char *stack;
+    int64_t looked_ms;
 };
 
 /* The text of a log must not control the terminal, so str_one_line cleans it. */
@@ -28,6 +34,13 @@ static void print_event(FILE *to, const json_t *j) {
                   json_str(j, "status", ""), step, step[0] ? ": " : "", json_str(j, "text", ""));
     str_one_line(line);
     fprintf(to, "%s\n", line);
+    const json_t *output = json_at(j, "output");
+    for (size_t i = 0; i < json_array_size(output); i++) {
+        GP_AUTO_FREE char *text = xstrdup(json_string_value(json_array_get(output, i)));
+        if (text == NULL) continue;
+        str_one_line(text);
+        fprintf(to, "    %s\n", text);
+    }
 }
 
 static void take(void *ctx, const char *line, size_t n) {
@@ -41,12 +54,25 @@ static void take(void *ctx, const char *line, size_t n) {
     s->said++;
 }
 
-int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json, struct gp_error *err) {
-    struct show s = {.to = to, .slot = slot, .json = json};
+/* Follows while a run holds the stack's lock. */
+static bool go_on(void *ctx) {
+    struct show *s = ctx;
+    struct gp_error cancelled = {0};
+    fflush(s->to);
+    if (s->looked_ms != 0 && gp_sleep(FOLLOW_MS, &s->e->cancel, &cancelled) != 0) return false;
+    if (clock_ms() - s->looked_ms < LOCK_MS) return true;
+    s->looked_ms = clock_ms();
+    return lock_is_held(s->e->state_dir, s->stack);
+}
+
+int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool json, bool follow, struct gp_error *err) {
+    struct show s = {.to = to, .slot = slot, .json = json, .e = e, .stack = name};
     struct event_log log;
     bool found = false;
     event_log_init(&log, e->state_dir, name);
-    if (strchr(name, '/') == NULL) event_log_read(&log, take, &s, &found);
+    if (strchr(name, '/') != NULL) found = false;
+    else if (follow) event_log_follow(&log, take, go_on, &s, &found);
+    else event_log_read(&log, take, &s, &found);
     event_log_clear(&log);
     if (s.said > 0) return 0;
     if (found && slot >= 0) return gp_fail(err, GP_ENOTFOUND, "the log of '%s' has no events of node %d", name, slot);

@@ -43,6 +43,12 @@ bool str_add_json_text(struct str *s, const char *json, size_t n);
 /* Makes text one line that cannot steer a terminal, in place: newline and tab become a blank; other
  * characters that steer and invalid UTF-8 become '?'. The result is valid UTF-8. */
 void str_one_line(char *s);
+/* Appends foreign output, such as that of a program on a node, as lines that cannot steer a terminal: escape sequences
+ * and control characters are dropped, a line that a carriage return overwrote is its last form, other characters that
+ * steer and invalid UTF-8 become '?'. Newlines and tabs stay. */
+void str_add_clean(struct str *s, const char *text);
+/* The last n lines of text, at most max bytes: whole lines, or the end of one that is longer. Points into text. */
+const char *str_last_lines(const char *text, size_t n, size_t max);
 char *str_steal(struct str *s); /* caller frees; never NULL; s is reset */
 #define GP_AUTO_STR GP_CLEANUP(str_clear)
 

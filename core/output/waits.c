@@ -140,7 +140,7 @@ static bool is_active(const struct event *e) {
 
 static void note(struct waits *w, const struct event *e, bool printed) {
     int64_t now = clock_ms();
-    size_t index = (size_t)(e->node + 1);
+    size_t index = (size_t)e->node + 1; /* -1 becomes 0 */
     while (w->list.len <= index) vec_push(&w->list, (struct waiting){.said_ms = now});
     struct waiting *x = &w->list.items[index];
     bool began = !x->active || x->phase != e->phase;

@@ -9,6 +9,7 @@
 #include "engine/proof/watch.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
+#include "engine/run/step_output.h"
 
 #define LOGIN_GRACE_MS (120 * 1000)
 #define BOOTSTRAP_MS (45 * 60 * 1000)
@@ -103,6 +104,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
     resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
     n->limit_ms = BOOTSTRAP_MS;
+    step_output_forget(run, n->slot);
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
     const struct provider_ops *ops = ops_of(n);
@@ -146,6 +148,23 @@ static void add_trouble(struct run_node *n) {
     str_one_line(n->err.msg);
 }
 
+/* With the end of the failed step's output, which is kept. */
+static void report_failure(struct run_node *n) {
+    struct run *run = n->run;
+    const struct bootstrap_output *o = &n->boot.failed;
+    GP_AUTO_STR struct str tail = {0};
+    struct gp_error why = {0};
+    if (o->step != NULL && step_output_keep(run, n->slot, o, &tail, &why) != 0)
+        run_event(run, n->slot, n->rec.phase, EVENT_WARN, o->step, "could not keep the step's output: %s", why.msg);
+    size_t len = strlen(n->err.msg);
+    if (o->step != NULL)
+        snprintf(n->err.msg + len, sizeof n->err.msg - len, "; 'gpuprov logs %s/%d --step %s' prints the output",
+                 run->stack.name, n->slot, o->step);
+    event_send(&run->sink,
+               (struct event){
+                   .node = n->slot, .phase = n->rec.phase, .status = EVENT_FAIL, .text = n->err.msg, .output = tail.s});
+}
+
 /* Reports and records a failure. A machine that terminated is not reported as "cancelled". */
 static void end_node(struct run_node *n, int rc) {
     struct run *run = n->run;
@@ -164,7 +183,7 @@ static void end_node(struct run_node *n, int rc) {
     node_link_close(&n->link);
     if (n->err.code == GP_ECANCELLED) return; /* the phase stays, so that the next run resumes it */
     add_trouble(n);
-    run_event(run, n->slot, n->rec.phase, EVENT_FAIL, "", "%s", n->err.msg);
+    report_failure(n);
     resource_set(&n->rec.note, n->err.msg);
     n->rec.phase = NODE_FAILED;
     struct gp_error second = {0};

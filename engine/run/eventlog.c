@@ -110,6 +110,48 @@ void event_log_read(const struct event_log *l, void (*take)(void *ctx, const cha
     *ret_found = old || now;
 }
 
+/* Passes the whole lines from *offset on. A line without its end is read again with it. follows: as read_file. */
+static void read_news(int fd, int64_t *offset, bool follows, void (*take)(void *ctx, const char *line, size_t n),
+                      void *ctx) {
+    GP_AUTO_STR struct str buf = {0};
+    char part[65536];
+    for (ssize_t n = 0; (n = pread(fd, part, sizeof part, *offset + (int64_t)buf.len)) > 0;) {
+        str_add_mem(&buf, part, (size_t)n);
+        size_t used = 0;
+        for (const char *nl = memchr(buf.s, '\n', buf.len); nl != NULL;
+             nl = memchr(buf.s + used, '\n', buf.len - used)) {
+            size_t end = (size_t)(nl - buf.s) + 1;
+            GP_AUTO_FREE char *line = xstrndup(buf.s + used, end - used);
+            if (!(follows && *offset + (int64_t)used == 0 && says_dropped(line))) take(ctx, line, strlen(line));
+            used = end;
+        }
+        *offset += (int64_t)used;
+        memmove(buf.s, buf.s + used, buf.len - used + 1);
+        buf.len -= used;
+    }
+}
+
+void event_log_follow(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n),
+                      bool (*go_on)(void *ctx), void *ctx, bool *ret_found) {
+    *ret_found = read_file(l->old_path, false, take, ctx);
+    GP_AUTO_FD int fd = -1;
+    int64_t offset = 0;
+    bool follows = false;
+    for (bool more = true; more;) {
+        more = go_on(ctx); /* before the last look, so that the last lines are not missed */
+        bool replaced = fd >= 0 && !is_at(fd, l->path);
+        if (fd >= 0) read_news(fd, &offset, follows, take, ctx);
+        if (fd >= 0 && !replaced) continue;
+        if (fd >= 0) close(fd);
+        fd = open(l->path, O_RDONLY | O_CLOEXEC);
+        offset = 0;
+        if (fd < 0) continue;
+        follows = *ret_found;
+        *ret_found = true;
+        read_news(fd, &offset, follows, take, ctx);
+    }
+}
+
 /* "llm" of "llm.jsonl" and "llm.jsonl.old"; NULL for another file. Caller frees. */
 static char *stack_of(const char *file) {
     for (const char *const *end = (const char *const[]){".jsonl", ".jsonl.old", NULL}; *end; end++)

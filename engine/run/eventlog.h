@@ -27,6 +27,10 @@ int event_log_add(struct event_log *l, const struct event *e, struct gp_error *e
  * reports that. *ret_found: a log exists. */
 void event_log_read(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n), void *ctx,
                     bool *ret_found);
+/* The same, then new lines as they are written, also of a log that appears later: until go_on() returns false, which
+ * is called after each look, and which waits. */
+void event_log_follow(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n),
+                      bool (*go_on)(void *ctx), void *ctx, bool *ret_found);
 /* Removes logs that no stack of `known` has and that are older than EVENT_LOG_KEEP_S. Never fails: a
  * log that cannot be removed stays. */
 void event_log_tidy(const char *state_dir, const struct stack_list *known, int64_t now_s);

@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,6 +137,29 @@ void run_unlock(struct run *run) {
     run->lock.fd = -1;
     free(run->lock.path);
     run->lock.path = NULL;
+}
+
+/* The holder writes its pid into the file, and the file goes with the lock unless its holder was killed. */
+static bool holder_lives(const char *path) {
+    GP_AUTO_STR struct str text = {0};
+    int64_t pid = 0;
+    if (fs_read(path, 64, &text, NULL) != 0) return false;
+    if (text.len == 0) return true; /* it is about to be written */
+    return str_to_i64(text.s, 1, INT32_MAX, &pid) && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
+bool lock_is_held(const char *state_dir, const char *stack) {
+    GP_AUTO_FREE char *dir = fs_join(state_dir, "locks");
+    GP_AUTO_FREE char *prefix = xasprintf("%s@", stack);
+    DIR *d = opendir(dir);
+    if (d == NULL) return false;
+    bool held = false;
+    for (struct dirent *f = readdir(d); f != NULL && !held; f = readdir(d)) {
+        GP_AUTO_FREE char *path = fs_join(dir, f->d_name);
+        held = str_starts(f->d_name, prefix) && holder_lives(path);
+    }
+    closedir(d);
+    return held;
 }
 
 bool run_is_locked(const struct run *run) { return run->lock.fd >= 0; }

@@ -11,6 +11,8 @@ int run_lock(struct run *run, struct gp_error *err);
 /* Tells the waiting processes that the holder, this run, now destroys the stack. */
 void run_lock_destroys(const struct run *run);
 void run_unlock(struct run *run); /* accepts one that is not held */
+/* Whether a gpuprov on this machine works on that stack, of any owner. Takes no lock. */
+bool lock_is_held(const char *state_dir, const char *stack);
 bool run_is_locked(const struct run *run);
 /* Removes the lock files of killed processes. */
 void locks_tidy(const char *state_dir);

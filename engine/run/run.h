@@ -11,6 +11,7 @@
 #include "validate/validate.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct run_node;
 struct watch;
@@ -87,8 +88,9 @@ struct run {
     struct resource_list others; /* everything of the stack that is not a node in use */
 
     /* the work on the nodes */
-    struct watch *watch; /* while it runs */
-    int64_t end_ms;      /* time limit for the termination of machines */
+    struct watch *watch;     /* while it runs */
+    int64_t end_ms;          /* time limit for the termination of machines */
+    atomic_int failed_steps; /* nodes whose step failed: the first ones are reported and kept in full */
     struct run_validation validation;
 };
 

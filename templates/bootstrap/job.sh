@@ -10,8 +10,14 @@ printf '%-10s\n' $$ 1<>pid
     printf '\n::%s over\n' "$1"
     printf '%-10s\n' $rc 1<>rc
 } 2>&1 | {
-    # dd, because head holds back what it has read
-    dd bs=65536 count=1048576 iflag=count_bytes >out 2>/dev/null
+    # dd, because head holds back what it has read. It counts reads, which a pipe answers with less than a block.
+    size=0
+    while [ $(((1048576 - size) / 4096)) -gt 0 ]; do
+        dd bs=4096 count=$(((1048576 - size) / 4096)) >>out 2>/dev/null
+        before=$size
+        size=$(wc -c <out)
+        [ "$size" -gt "$before" ] || break
+    done
     tail -c 65536 >tail.new
     mv tail.new tail
 }

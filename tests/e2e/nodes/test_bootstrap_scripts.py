@@ -105,6 +105,30 @@ def test_what_is_said_last_is_heard_on_a_slow_node(home):
     assert said.startswith("::error this is why\n") and said.endswith("::aaaa end 3\n")
 
 
+def test_many_small_writes_are_all_followed(home):
+    """Each line is a read of its own at the other end of the pipe."""
+    assert home.start("i=0; while [ $i -lt 60 ]; do echo line $i; sleep 0.01; i=$((i + 1)); done", "run1").returncode == 0
+    wait_for(lambda: (home.dir / "rc").read_text().strip() == "0")
+    said = home.follow("run1")
+    assert [line for line in said.splitlines() if line.startswith("line")] == [f"line {i}" for i in range(60)]
+    assert (home.dir / "tail").read_text() == ""
+
+
+@pytest.mark.parametrize("size", [1048576 - 5000, 1048576 + 3000, 3000000])
+def test_the_first_mib_and_the_last_64_kib_are_kept(home, size):
+    run = "head -c %d /dev/zero | tr '\\0' a; echo the end" % size
+    assert home.start(run, "run1").returncode == 0
+    wait_for(lambda: (home.dir / "rc").read_text().strip() == "0")
+    wait_for((home.dir / "tail").exists)
+    first, kept = home.sh("output", STEP="s").stdout.lstrip("\n").split("\n", 1)
+    assert first == "::output %s" % (home.dir / "out") and kept.rstrip("\n").endswith("the end")
+    if size < 1048576 + 65536:
+        assert kept.count("a") == size  # nothing is missing
+    else:
+        assert "[gpuprov: the output from here to its last 64 KiB was not kept]" in kept
+        assert 1048576 + 60000 < len(kept) < 1048576 + 70000
+
+
 def test_what_a_step_leaves_running_is_not_waited_for(home):
     home.start("echo ready; sleep 1000 & echo $! > ~/pid; exit 4\n", "aaaa")
     said = home.follow("aaaa")

@@ -304,6 +304,56 @@ static void the_lock_is_the_name(void **state) {
     engine_close(e);
 }
 
+/* Another process writes while the log is followed, and the log is replaced by a new one again and again. */
+struct following {
+    struct lines lines; /* first: take() gets it */
+    struct event_log *writer;
+    int written, looks;
+};
+static bool write_more(void *ctx) {
+    struct following *f = ctx;
+    for (int i = 0; i < 3 && f->written < 60; i++) add(f->writer, f->written++);
+    return ++f->looks < 25;
+}
+
+static void a_follower_gets_every_line_once(void **state) {
+    (void)state;
+    struct event_log writer = log_of("llm", 900), reader = log_of("llm", 900);
+    struct following f = {.writer = &writer};
+    bool found = false;
+    event_log_follow(&reader, take, write_more, &f, &found);
+    assert_true(found);
+    assert_int_equal(f.lines.list.len, 60);
+    for (int i = 0; i < 60; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "line %d", i);
+        assert_string_equal(f.lines.list.items[i], text);
+    }
+    lines_clear(&f.lines);
+    event_log_clear(&writer);
+    event_log_clear(&reader);
+}
+
+static void a_lock_is_seen_without_taking_it(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *dir = xasprintf("%s/locks", state_dir);
+    GP_AUTO_FREE char *path = xasprintf("%s/llm@me", dir);
+    struct gp_error err = {0};
+    char pid[16];
+    assert_false(lock_is_held(state_dir, "llm"));
+    assert_int_equal(fs_mkdirs(dir, 0700, &err), 0);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    assert_int_equal(fs_write_atomic(path, pid, strlen(pid), 0600, &err), 0);
+    assert_true(lock_is_held(state_dir, "llm"));
+    assert_false(lock_is_held(state_dir, "ll"));
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    snprintf(pid, sizeof pid, "%d", (int)child); /* a run that was killed */
+    assert_int_equal(fs_write_atomic(path, pid, strlen(pid), 0600, &err), 0);
+    assert_false(lock_is_held(state_dir, "llm"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_line_has_the_facts_of_progress),
@@ -312,6 +362,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(lines_follow_the_name, fresh, cleared),
         cmocka_unit_test_setup_teardown(a_line_cut_short_spoils_no_other, fresh, cleared),
         cmocka_unit_test_setup_teardown(only_old_logs_of_stacks_that_are_gone_go, fresh, cleared),
+        cmocka_unit_test_setup_teardown(a_follower_gets_every_line_once, fresh, cleared),
+        cmocka_unit_test_setup_teardown(a_lock_is_seen_without_taking_it, fresh, cleared),
         cmocka_unit_test_setup_teardown(a_lock_is_there_while_it_is_held, fresh, cleared),
         cmocka_unit_test_setup_teardown(the_lock_is_the_name, fresh, cleared),
         cmocka_unit_test_setup_teardown(a_lock_that_is_removed_is_still_one, fresh, cleared),

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outputs of failed steps, kept on this machine: STATE/stacks/UID/output/SLOT/STEP.log. They go with the stack. */
+#ifndef GP_ENGINE_STEP_OUTPUT_H
+#define GP_ENGINE_STEP_OUTPUT_H
+
+#include "engine/run/run.h"
+
+/* Keeps it, mode 0600. Appends to `tail` the lines of the event that reports the failure:
+ * the last lines, each after "| ", and the places of the whole output. Of many nodes that fail alike only the first
+ * ones are shown and kept in full; their nodes have the rest. */
+int step_output_keep(struct run *run, int slot, const struct bootstrap_output *o, struct str *tail,
+                     struct gp_error *err);
+/* Reads one that was kept. -GP_ENOTFOUND: none was. */
+int step_output_kept(const struct run *run, int slot, const char *step, struct str *ret, struct gp_error *err);
+/* A new bootstrap begins: what the last one left is outdated. */
+void step_output_forget(const struct run *run, int slot);
+
+#endif
