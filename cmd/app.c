@@ -201,7 +201,32 @@ int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, 
     return r;
 }
 
+/* "SPEC" or "SPEC/N" with a file that ends in .yaml or .yml: *ret is the file, *ret_slot -1 without N. */
+static bool is_spec_slot(const char *arg, char **ret, int *ret_slot) {
+    const char *slash = strrchr(arg, '/');
+    int64_t slot = -1;
+    bool numbered = slash != NULL && str_to_i64(slash + 1, 0, TAGS_SLOTS_MAX - 1, &slot);
+    GP_AUTO_FREE char *path = numbered ? xstrndup(arg, (size_t)(slash - arg)) : xstrdup(arg);
+    if (!str_ends(path, ".yaml") && !str_ends(path, ".yml") && (numbered || !arg_is_spec(arg))) return false;
+    *ret = GP_STEAL(path);
+    *ret_slot = (int)slot;
+    return true;
+}
+
+/* The name in a spec. Its other contents do not matter to verbs that only need the name, but it must be sound. */
+static int name_in_spec(const char *path, char **ret_name, struct gp_error *err) {
+    GP_AUTO_SPEC struct spec *spec = NULL;
+    struct spec_problems problems = {0};
+    int r = spec_load(path, validate_names(), &spec, &problems, err);
+    if (r != 0 && problems.list.len > 0) gp_wrap(err, "'gpuprov check %s' lists them", path);
+    spec_problems_clear(&problems);
+    if (r == 0) *ret_name = xstrdup(spec->name);
+    return r;
+}
+
 int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err) {
+    GP_AUTO_FREE char *path = NULL;
+    if (is_spec_slot(arg, &path, ret_slot)) return name_in_spec(path, ret_name, err);
     const char *slash = strchr(arg, '/');
     int64_t slot = -1;
     if (slash != NULL && !str_to_i64(slash + 1, 0, TAGS_SLOTS_MAX - 1, &slot))

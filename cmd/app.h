@@ -44,7 +44,7 @@ int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret,
 /* A STACK or SPEC argument: *ret_spec is NULL for a stack's name. ret_name is borrowed from either. */
 int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
                struct gp_error *err);
-/* "STACK" or "STACK/N": *ret_name is the caller's, *ret_slot -1 without N. */
+/* "STACK", "STACK/N", "SPEC" or "SPEC/N": *ret_name is the caller's, *ret_slot -1 without N. */
 int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err);
 /* Refuses names that no stack can have. */
 int app_stack_name(const char *name, struct gp_error *err);

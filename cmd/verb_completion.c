@@ -4,12 +4,41 @@
 
 #include "app.h"
 
+#include "base/fs.h"
+#include "journal/journal.h"
+
 static void option_words(const struct opt *table, struct str *out) {
     for (const struct opt *o = table; o != NULL && o->name != NULL; o++) str_addf(out, " --%s", o->name);
 }
 
+/* Verbs that take a stack's name, "down|logs". */
+static void stack_verbs(const char *between, struct str *out) {
+    for (size_t i = 0; verb_table[i] != NULL; i++) {
+        const struct verb *v = verb_table[i];
+        if (v->flags & VERB_HIDDEN || strstr(v->argspec, "STACK") == NULL) continue;
+        str_addf(out, "%s%s", out->len > 0 ? between : "", v->name);
+    }
+}
+
+/* For the scripts: the journal's stacks, one a line. Creates no state folder and reports nothing. */
+static int print_stacks(struct gp_error *err) {
+    GP_AUTO_FREE char *dir = NULL;
+    struct stack_list all = {0};
+    struct journal *j = NULL;
+    (void)fs_state_path(&dir, NULL);
+    GP_AUTO_FREE char *path = dir != NULL ? fs_join(dir, "journal.db") : NULL;
+    if (path == NULL || !fs_exists(path)) return 0;
+    int r = journal_open(path, &j, NULL, err);
+    if (r == 0) r = journal_stacks(j, &all, err);
+    for (size_t i = 0; i < all.list.len; i++) puts(all.list.items[i].name);
+    stack_list_clear(&all);
+    journal_close(j);
+    return r;
+}
+
 static void bash(struct str *out) {
-    GP_AUTO_STR struct str verbs = {0}, cases = {0}, common = {0};
+    GP_AUTO_STR struct str verbs = {0}, cases = {0}, common = {0}, stacks = {0};
+    stack_verbs("|", &stacks);
     option_words(common_options, &common);
     for (size_t i = 0; verb_table[i] != NULL; i++) {
         const struct verb *v = verb_table[i];
@@ -31,13 +60,15 @@ static void bash(struct str *out) {
              "    '') words=\"$words %s\" ;;\n"
              "%s"
              "  esac\n"
+             "  case $verb in %s) [ \"${cur#-}\" = \"$cur\" ] &&"
+             " words=\"$words $(gpuprov completion stacks 2>/dev/null)\" ;; esac\n"
              "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
              "  if [ -n \"$verb\" ] && [ \"${cur#-}\" = \"$cur\" ]; then\n"
-             "    COMPREPLY=($(compgen -f -X '!*.y*ml' -- \"$cur\"; compgen -d -- \"$cur\"))\n"
+             "    COMPREPLY+=($(compgen -f -X '!*.y*ml' -- \"$cur\"; compgen -d -- \"$cur\"))\n"
              "  fi\n"
              "}\n"
              "complete -o filenames -F __gpuprov gpuprov\n",
-             common.s, verbs.s, cases.s != NULL ? cases.s : "");
+             common.s, verbs.s, cases.s != NULL ? cases.s : "", stacks.s);
 }
 
 static void fish_options(const struct opt *table, const char *condition, struct str *out) {
@@ -62,11 +93,17 @@ static void fish(struct str *out) {
         GP_AUTO_FREE char *when = xasprintf(" -n '__fish_seen_subcommand_from %s'", v->name);
         fish_options(v->options, when, out);
     }
+    GP_AUTO_STR struct str stacks = {0};
+    stack_verbs(" ", &stacks);
+    str_addf(out,
+             "complete -c gpuprov -n '__fish_seen_subcommand_from %s' -a '(gpuprov completion stacks 2>/dev/null)'\n",
+             stacks.s);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
     GP_AUTO_STR struct str out = {0};
     const char *shell = inv->args[0];
+    if (strcmp(shell, "stacks") == 0) return print_stacks(err);
     if (strcmp(shell, "bash") == 0) {
         bash(&out);
     } else if (strcmp(shell, "zsh") == 0) {

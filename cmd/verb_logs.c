@@ -54,7 +54,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 
 const struct verb verb_logs = {
     .name = "logs",
-    .argspec = "STACK[/N]",
+    .argspec = "STACK|SPEC[/N]",
     .help = "prints the events of a stack or of one node, or the output of a step",
     .details = "  The output of a step that failed was kept on this machine; any other is read from the node, which\n"
                "  keeps the first MiB and the last 64 KiB. Escape sequences of terminals are left out.\n",

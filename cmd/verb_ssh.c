@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov ssh STACK[/N] [-- CMD...]: runs the user's OpenSSH with a generated config. --config prints the config
+/* gpuprov ssh STACK|SPEC[/N] [-- CMD...]: runs the user's OpenSSH with a generated config. --config prints the config
  * for scp, rsync and editors. */
 #include "base/gp_base.h"
 
@@ -76,7 +76,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 
 const struct verb verb_ssh = {
     .name = "ssh",
-    .argspec = "STACK[/N] [-- CMD...]",
+    .argspec = "STACK|SPEC[/N] [-- CMD...]",
     .help = "runs your OpenSSH with a generated config",
     .details = "  Without N: node 0. The exit code is the command's (255: an error of ssh). As with ssh, the\n"
                "  node's shell parses CMD: quote it once more, 'gpuprov ssh llm -- \"cd /data && ls\"'.\n"

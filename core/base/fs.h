@@ -25,8 +25,10 @@ char *fs_relative_to(const char *base_file, const char *rel);
 int fs_random(void *p, size_t n, struct gp_error *err); /* getrandom */
 /* n random bytes as 2n hex digits; dst 2n+1 bytes. */
 int fs_random_hex(char *dst, size_t n, struct gp_error *err);
-/* $XDG_STATE_HOME/gpuprov or ~/.local/state/gpuprov, made 0700. GPUPROV_STATE_DIR overrides. */
+/* $XDG_STATE_HOME/gpuprov or ~/.local/state/gpuprov, made 0700. GPUPROV_STATE_DIR overrides. -GP_EENV: every user
+ * can write it. */
 int fs_state_dir(char **ret, struct gp_error *err);
+int fs_state_path(char **ret, struct gp_error *err); /* the same path; nothing is made or checked */
 int fs_write_all(int fd, const void *p, size_t n); /* 0 or -errno */
 
 /* A descriptor through a Unix socket (SCM_RIGHTS), with n bytes of text (sent: 1 to 64): sendmsg and recvmsg, and

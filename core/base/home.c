@@ -33,29 +33,46 @@ char *fs_relative_to(const char *base_file, const char *rel) {
     return xasprintf("%.*s%s", (int)(slash - base_file + 1), base_file, rel);
 }
 
-int fs_state_dir(char **ret, struct gp_error *err) {
+static int state_path(char **ret, bool *ret_named, struct gp_error *err) {
     const char *own = getenv("GPUPROV_STATE_DIR");
     const char *xdg = getenv("XDG_STATE_HOME");
-    GP_AUTO_FREE char *dir = NULL;
     bool named = own != NULL && own[0] != '\0';
+    *ret_named = named;
     /* a relative path would give another journal in another folder, and billed machines would be lost */
     if (named && own[0] != '/')
         return gp_fail(err, GP_EUSAGE,
                        "GPUPROV_STATE_DIR '%.200s' is not an absolute path: set it to a path that "
                        "begins with '/'",
                        own);
-    if (named) {
-        dir = xstrdup(own);
-    } else if (xdg != NULL && xdg[0] == '/') {
-        dir = fs_join(xdg, "gpuprov");
-    } else {
-        GP_AUTO_FREE char *home = home_dir();
-        dir = fs_join(home, ".local/state/gpuprov");
-    }
-    int r = fs_mkdirs(dir, 0700, err);
+    GP_AUTO_FREE char *home = named ? NULL : home_dir();
+    if (named) *ret = xstrdup(own);
+    else *ret = xdg != NULL && xdg[0] == '/' ? fs_join(xdg, "gpuprov") : fs_join(home, ".local/state/gpuprov");
+    return 0;
+}
+
+int fs_state_path(char **ret, struct gp_error *err) {
+    bool named = false;
+    return state_path(ret, &named, err);
+}
+
+/* Whoever can rename the journal decides what is destroyed. The folder's mode is never changed: it may be /tmp. */
+static int check_state_dir(const char *dir, const struct stat *st, struct gp_error *err) {
+    if (!S_ISDIR(st->st_mode)) return gp_fail_errno(err, GP_EIO, ENOTDIR, "could not use '%s'", dir);
+    if (!(st->st_mode & S_IWOTH)) return 0;
+    return gp_fail(err, GP_EENV,
+                   "'%s' can be written by every user (mode %04o): run 'chmod 700 %s', or set GPUPROV_STATE_DIR to a "
+                   "folder below it",
+                   dir, (unsigned)(st->st_mode & 07777), dir);
+}
+
+int fs_state_dir(char **ret, struct gp_error *err) {
+    GP_AUTO_FREE char *dir = NULL;
+    bool named = false;
+    int r = state_path(&dir, &named, err);
+    if (r != 0) return r;
+    r = fs_mkdirs(dir, 0700, err);
     struct stat st;
-    if (r == 0 && stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
-        r = gp_fail_errno(err, GP_EIO, ENOTDIR, "could not use '%s'", dir);
+    if (r == 0 && stat(dir, &st) == 0) r = check_state_dir(dir, &st, err);
     if (r == 0 && access(dir, R_OK | W_OK | X_OK) != 0)
         r = gp_fail_errno(err, GP_EIO, errno, "could not use '%s'", dir);
     if (r != 0)

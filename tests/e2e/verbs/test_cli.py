@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 
 import pytest
@@ -229,6 +230,59 @@ def test_completion_offers_every_verb(gpuprov):
     assert set(VERBS) <= set(words.split()) and "__dial" not in words
     assert options == "--format"
     assert "complete -c gpuprov" in gpuprov("completion", "fish").out
+
+
+def remember(gpuprov, *names, owner="me"):
+    """Stacks in the journal alone, without machines."""
+    gpuprov("status", "--offline")
+    with sqlite3.connect(gpuprov.state / "journal.db") as db:
+        for i, name in enumerate(names):
+            db.execute("INSERT INTO stacks(owner,name,uid,spec_hash,provider,region,created_s,expires_s,spec) "
+                       "VALUES(?,?,?,'','local','here',1,4000000000,'')", (owner, name, f"{hash((owner, name)) & 0xffffffff:016x}"))
+
+
+def test_completion_offers_stack_names(gpuprov, tmp_path):
+    bash = gpuprov("completion", "bash").out
+
+    def complete(*words):
+        line = " ".join(f'"{w}"' for w in words)
+        p = subprocess.run(["bash", "-c", f'{bash}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _gpuprov; '
+                            'echo "${COMPREPLY[@]}"'], capture_output=True, text=True, check=True, cwd=tmp_path,
+                           env={**gpuprov.env, "PATH": f"{gpuprov.program.parent}:{os.environ['PATH']}"})
+        assert p.stderr == ""
+        return p.stdout.split()
+    (tmp_path / "llm.yaml").write_text(GOOD)
+    assert complete("gpuprov", "down", "l") == ["llm.yaml"]
+    assert not gpuprov.state.exists()  # completing creates nothing
+    remember(gpuprov, "llm", "demo")
+    for verb in ("down", "status", "ssh", "logs", "report", "validate"):
+        assert complete("gpuprov", verb, "l") == ["llm", "llm.yaml"], verb
+    assert complete("gpuprov", "gc", "l") == ["llm.yaml"]
+    assert complete("gpuprov", "down", "--dr") == ["--dry-run"]
+    assert "completion stacks" in gpuprov("completion", "fish").out
+
+
+def test_a_spec_where_a_stack_is_wanted(gpuprov, spec):
+    path = spec(GOOD)
+    for args in (["logs", path], ["logs", f"{path}/3"]):
+        assert "there is no log of a stack 'try'" in one_line(gpuprov(*args, code=1))
+    for args in (["ssh", path], ["ssh", f"{path}/0"]):
+        assert "stack 'try' may exist" in gpuprov(*args, code=5).err
+    bad = spec("name: 7\n", "bad.yaml")
+    assert f"'gpuprov check {bad}' lists them" in one_line(gpuprov("logs", bad, code=1))
+    assert "/nonexistent.yaml" in one_line(gpuprov("ssh", "/nonexistent.yaml/1", code=1))
+
+
+def test_a_state_folder_that_everybody_can_write(gpuprov, tmp_path):
+    """Another user could replace the journal, which decides what is destroyed."""
+    open_to_all = tmp_path / "shared"
+    open_to_all.mkdir()
+    for mode in (0o777, 0o1777):
+        open_to_all.chmod(mode)
+        text = one_line(gpuprov("status", code=1, env={"GPUPROV_STATE_DIR": str(open_to_all)}))
+        assert f"'{open_to_all}' can be written by every user (mode {mode:04o}): run 'chmod 700 {open_to_all}'" in text
+        assert list(open_to_all.iterdir()) == [] and open_to_all.stat().st_mode & 0o7777 == mode
+    gpuprov("status", env={"GPUPROV_STATE_DIR": str(open_to_all / "mine")})
 
 
 def test_stdout_that_is_full_is_an_error(gpuprov):
