@@ -151,7 +151,7 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
     r = make_ready(run, ret, err);
     if (r != 0 && gp_cancelled(&e->cancel)) r = interrupt_settle(run, r, err);
     if (r != 0) {
-        run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
+        run_event_end(run, err);
         say_what_is_there(run, err);
     }
     coverage_merge(&ret->looked, &run->look.covered);

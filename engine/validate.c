@@ -43,8 +43,7 @@ int engine_validate(struct engine *e, const char *name, const struct spec *spec,
         r = work_on_nodes(run, node_run_validate, err);
     }
     if (r == 0) r = barrier_run(run, ret, err);
-    if (r != 0 && run != NULL && run->stack.uid != NULL)
-        run_event(run, -1, NODE_FAILED, EVENT_FAIL, "", "%s", err->msg);
+    if (r != 0 && run != NULL && run->stack.uid != NULL) run_event_end(run, err);
     run_close(run);
     return r;
 }

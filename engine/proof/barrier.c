@@ -27,6 +27,9 @@ static int node_failures(struct run *run, struct gp_error *err) {
             worst = n;
     }
     if (worst == NULL) return 0;
+    if (gp_cancelled(
+            &run->e->cancel)) /* whatever a node reports then is the effect of Ctrl-C, or no longer asked for */
+        return gp_fail(err, GP_ECANCELLED, "'%s': stopped before all nodes were ready", run->stack.name);
     *err = worst->err;
     if (failed > 1) {
         size_t len = strlen(err->msg);

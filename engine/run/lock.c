@@ -33,8 +33,9 @@ static enum lock_try try_lock(int fd, const char *path, int *ret_errno) {
     return same ? LOCK_HELD : LOCK_REMOVED;
 }
 
-/* A lock file has "PID" or, once the holder destroys the stack, "PID destroys". */
-#define DESTROYS " destroys"
+/* A lock file has the holder's pid as a decimal number; with a 0 before it once the holder destroys the stack, so that
+ * every reader gets the number. */
+#define DESTROYS "0"
 #define SAY_MS 10000
 
 /* Notes who holds the lock. The holder writes its line just after it locked the file, so it is read at every try. */
@@ -42,8 +43,7 @@ static void read_holder(struct run *run, int fd) {
     char line[64] = "";
     ssize_t n = pread(fd, line, sizeof line - 1, 0);
     line[GP_MAX(n, (ssize_t)0)] = '\0';
-    if (str_ends(line, DESTROYS)) run->lock.behind_end = true;
-    line[strcspn(line, " ")] = '\0';
+    if (str_starts(line, DESTROYS)) run->lock.behind_end = true;
     int64_t pid = 0;
     if (str_to_i64(line, 1, INT32_MAX, &pid)) run->lock.holder = pid;
 }
@@ -103,9 +103,9 @@ static int take_lock(struct run *run, const char *path, int *ret, struct gp_erro
 }
 
 /* For waiting processes; on a full disk the lock works without it. */
-static void write_holder(const struct run *run, const char *does) {
+static void write_holder(const struct run *run, const char *mark) {
     char line[64];
-    int n = snprintf(line, sizeof line, "%ld%s", (long)getpid(), does);
+    int n = snprintf(line, sizeof line, "%s%ld", mark, (long)getpid());
     if (ftruncate(run->lock.fd, 0) == 0) (void)!pwrite(run->lock.fd, line, (size_t)n, 0);
 }
 

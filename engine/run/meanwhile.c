@@ -17,7 +17,7 @@ static struct stack in_journal(const struct run *run) {
 
 static const char *change(const struct run *run, const struct stack *before, const struct stack *after) {
     if (before->uid != NULL && after->uid == NULL) return "destroyed";
-    if (run->lock.behind_end) return "destroyed in part";
+    if (run->lock.behind_end) return "destroyed, at least in part,";
     bool same = str_eq(before->uid, after->uid) && str_eq(before->spec_hash, after->spec_hash);
     bool wanted = after->uid == NULL || str_eq(after->spec_hash, run->spec->hash);
     return same || wanted ? NULL : "changed to another spec";

@@ -47,6 +47,11 @@ void run_event(const struct run *run, int node, enum node_phase phase, enum even
     event_emit(&run->sink, node, phase, status, step, "%s", text);
 }
 
+void run_event_end(const struct run *run, const struct gp_error *err) {
+    bool stopped = err->code == GP_ECANCELLED;
+    run_event(run, -1, stopped ? NODE_PLANNED : NODE_FAILED, stopped ? EVENT_INFO : EVENT_FAIL, "", "%s", err->msg);
+}
+
 void run_say_damaged(struct engine *e, const struct event_sink *sink) {
     if (!e->journal_damaged) return;
     event_emit(sink, -1, NODE_PLANNED, EVENT_WARN, "journal",
