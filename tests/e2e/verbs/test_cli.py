@@ -246,7 +246,7 @@ def test_completion_offers_stack_names(gpuprov, tmp_path):
 
     def complete(*words):
         line = " ".join(f'"{w}"' for w in words)
-        p = subprocess.run(["bash", "-c", f'{bash}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _gpuprov; '
+        p = subprocess.run(["bash", "-c", f'{bash}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; __gpuprov; '
                             'echo "${COMPREPLY[@]}"'], capture_output=True, text=True, check=True, cwd=tmp_path,
                            env={**gpuprov.env, "PATH": f"{gpuprov.program.parent}:{os.environ['PATH']}"})
         assert p.stderr == ""
