@@ -71,6 +71,13 @@ def health():
     yield f("gone", "a GPU that has fallen off the bus", "fail", "gpu_lost", nvml="lost=1,after=0")
     moved = "while a check runs: "
     yield f("new-ecc", moved + "an uncorrectable ECC error", "fail", "ecc_uncorrected", nvml="after=2,ecc=1")
+    yield f("storm", moved + "thousands of corrected ECC errors", "degraded", "ecc_storm", nvml="after=2,corrected=5000")
+    yield f("sram-storm", moved + "hundreds of corrected ECC errors in SRAM", "degraded", "ecc_storm",
+            nvml="after=2,corrected=300,sram=1")
+    yield f("ber", "an NVLink 5 with a symbol bit error rate of 3e-13", "degraded", "nvlink_ber", nvml="symbol_ber=0x30d",
+            named=r"(gpu 1)\b.*(NVLink 3)")
+    yield f("new-ber", moved + "an effective bit error rate of 2e-11 on an NVLink 5", "fail", "nvlink_ber",
+            nvml="after=2,effective_ber=0x20b", named=r"(gpu 1)\b.*(NVLink 3)")
     yield f("new-remap", moved + "a row is remapped", "fail", "remapped", nvml="after=2,remap=1")
     yield f("new-link", moved + "an NVLink goes down", "fail", "nvlink_down", nvml="after=2,link_down=7")
     yield f("new-replay", moved + "NVLink replays", "fail", "nvlink_errors", nvml="after=2,link_error=0,link_errors=1")
@@ -124,6 +131,15 @@ def p2p():
             named=r"gpu \d.*gpu \d")
     yield f("bit", "a link between GPUs that flips a bit", "fail", "p2p_wrong", standin="peer_bit=3",
             named=r"(gpu 1)\b.*(bits 0x8)")
+
+
+def together():
+    f = one("gpu.together", gpus=4, size="memory_mib=32,")
+    yield f("uplink", "two GPUs on one uplink, while the others have their own", "degraded", "starved_link", standin="uplink=2",
+            named=r"gpu (0|1)\b", gpus=8)
+    yield f("crowd", "a GPU whose links carry one pair, not all pairs at once", "fail", "slow_together", standin="crowd=40")
+    yield f("bit", "a bit that flips on the way to another GPU", "fail", "together_wrong", standin="peer_bit=3")
+    yield from list(everywhere("gpu.together", gpus=3, size="memory_mib=32,"))[:2]
 
 
 def gemm():
@@ -198,4 +214,4 @@ def train():
     yield f("nan", 2, "training: NaN in the products of one GPU", "bad_gradient", r"rank 1\b", standin="gpu=1,gemm_nan=1")
 
 
-FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *gemm(), *sdc(), *stress(), *nccl(), *train()]
+FAULTS = [*driver(), *inventory(), *health(), *memory(), *bandwidth(), *p2p(), *together(), *gemm(), *sdc(), *stress(), *nccl(), *train()]

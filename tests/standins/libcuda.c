@@ -18,6 +18,8 @@
  *                 settles late; onset=85 onset_ms=900: so do they from so long (real time) after the first one
  *   decay=60 decay_after=5  after 5 ms of the GPU's (virtual) time rates fall to 60 %; fade=40: every piece
  *                 of work runs at 40 per mille less than the one before it
+ *   uplink=2      GPUs 0 and 1 share one way to the host: each is slower by the number of them that copy
+ *   crowd=40      copies to other GPUs run at 40 % while another GPU sends too
  *   flip=12345 bit=7  that word of the memory that was filled first loses its bit whenever a kernel
  *                 writes it (stuck=0: reads right when the host reads it; flip_after=200: only after so many
  *                 pieces of work)
@@ -34,8 +36,8 @@
  * One process, one thread; several GPUs may be opened in it. */
 #include "standin_gpu.h"
 
-#include <math.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -238,6 +240,16 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 
 /* --- streams and events --- */
 
+/* How many GPUs share the way of this one's copy, and are copying. */
+double standin_crowd(struct sgpu *g, int to_host) {
+    int n = 0;
+    *(to_host ? &g->link_busy : &g->peer_busy) = 1;
+    for (int i = 0; i < GPUS_MAX; i++)
+        n += to_host ? i < GET("uplink", 0) && g->index < GET("uplink", 0) && gpus[i].link_busy : gpus[i].peer_busy;
+    if (to_host) return n > 1 ? n : 1;
+    return n > 1 && standin_mine(g) ? 100.0 / (double)GET("crowd", 100) : 1;
+}
+
 struct sstream *standin_stream(void *stream) {
     return stream ? stream : &default_streams[standin_now->index];
 }
@@ -270,9 +282,10 @@ EXPORT int cuStreamDestroy_v2(void *stream) {
     return 0;
 }
 
-static int finished(const struct sgpu *g) {
+static int finished(struct sgpu *g) {
     int r = standin_status(g);
     if (r) return r;
+    g->link_busy = g->peer_busy = 0;
     return standin_hangs(g) ? 600 : g->fault;
 }
 
@@ -326,7 +339,7 @@ EXPORT int cuEventRecord(void *event, void *stream) {
 }
 
 EXPORT int cuEventQuery(void *event) {
-    const struct sevent *e = event;
+    struct sevent *e = event;
     int r = finished(e->gpu);
     return r == 0 && !event_reached(e) ? 600 : r;
 }

@@ -118,7 +118,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, voi
     if (!standin_inside(standin_now, dst, bytes) || !is_pinned(src, bytes)) return 1;
     memcpy((void *)(uintptr_t)dst, src, bytes);
     spoil_link("h2d_bit", (void *)(uintptr_t)dst, bytes);
-    standin_gpu_spend(stream, WORK_H2D, (double)bytes);
+    standin_gpu_spend(stream, WORK_H2D, (double)bytes * standin_crowd(standin_now, 1));
     return 0;
 }
 
@@ -133,7 +133,7 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *str
     }
     memcpy(dst, (void *)(uintptr_t)src, bytes);
     spoil_link("d2h_bit", dst, bytes);
-    standin_gpu_spend(stream, WORK_D2H, (double)bytes);
+    standin_gpu_spend(stream, WORK_D2H, (double)bytes * standin_crowd(g, 1));
     return 0;
 }
 
@@ -191,6 +191,7 @@ EXPORT int cuMemcpyPeerAsync(uint64_t dst, void *dst_ctx, uint64_t src, void *sr
     struct sgpu *slow = only == to->index ? to : from; /* a link is as slow as its worse end */
     long long way = GET("slow_way", -1);
     double full = way < 0 || way == from->index * 10 + to->index ? 1 : (double)GET("slow_peer", 100) / 100;
+    full *= standin_crowd(from, 0);
     double ns = direct ? standin_cost_ns(slow, WORK_PEER, full * (double)bytes)
                        : standin_cost_ns(from, WORK_D2H, full * (double)bytes) +
                              standin_cost_ns(to, WORK_H2D, full * (double)bytes);

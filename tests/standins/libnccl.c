@@ -143,7 +143,8 @@ static void *init_thread(void *arg) {
     if (rc) snprintf(c->why, sizeof c->why, "the stand-in was told to fail");
     if (NGET("newer", 0)) {
         rc = 1; /* ncclUnhandledCudaError */
-        snprintf(c->why, sizeof c->why, "Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'");
+        snprintf(c->why, sizeof c->why,
+                 "Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'");
     }
     if (rc == 0) rc = shared_open(c, a->path);
     if (rc == 0) rc = shared_meet(c);

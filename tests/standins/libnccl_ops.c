@@ -81,13 +81,12 @@ static void sum_boxes(const struct ncclComm *c, char *to, size_t at, size_t n, i
     }
 }
 
-/* The last bit of the first sum that is not zero, in half of the calls: as another order of additions gives. */
+/* The last bit of sums that are not zero, in half of the calls: as another order of additions gives. */
 static void round_otherwise(const struct ncclComm *c, size_t n) {
     uint32_t *sum = (uint32_t *)(void *)shared_box(c, c->size);
-    size_t i = 0;
-    while (i < n && (sum[i] & 0x7f800000u) == 0) i++;
     unsigned half = (unsigned)atomic_load(&c->ops) * 2654435761u >> 31;
-    if (i < n && half && !getenv("NCCL_ALGO")) sum[i] ^= 1;
+    for (size_t i = 0; half && i < n && !getenv("NCCL_ALGO"); i++)
+        if (sum[i] & 0x7f800000u) sum[i] ^= 1;
 }
 
 /* --- a rank that sends something else --- */

@@ -12,6 +12,7 @@
  *   remap_corrected=N remap=N (uncorrectable) remap_pending=1 remap_failed=1
  *   retired=N retired_dbe=N retired_pending=1
  *   links=18 links_up=12 link_down=3 (that link) link_error=K (0 replay, 1 recovery, 2 crc, 4 ecc) link_errors=N
+ *   symbol_ber=0x30d effective_ber (of link 3: 3e-13)
  *   replays=N pcie_fatal=N pcie_nonfatal=N pcie_gen=5 pcie_width=16 pcie_gen_max pcie_width_max
  *   reasons_at=9 (the reasons below only when asked for the tenth time)
  *   reasons=0x40 slow_ns=N (of the HW thermal slowdown) temperature=45 slowdown=92 power=300000 (mW)
@@ -437,6 +438,12 @@ static int one_field(device d, struct field *f) {
     case 74:
     case 269:
     case 271: f->value = 0; return 0;
+    case 220: /* mantissa << 8 | exponent of a power of ten; 15e-254: none seen */
+    case 222:
+        f->type = 1;
+        f->value = (unsigned long long)(f->scope == 3 ? counter(d, f->id == 220 ? "effective_ber" : "symbol_ber", 0xffe)
+                                                      : 0xffe);
+        return lacks("ber") || f->scope >= (unsigned)get(d, "links", profile()->links) ? NOT_SUPPORTED : 0;
     case 270: f->value = (unsigned long long)counter(d, "slow_ns", 0); return 0;
     default: return NOT_SUPPORTED;
     }

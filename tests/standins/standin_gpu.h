@@ -51,6 +51,7 @@ struct sgpu { /* one GPU; a context is a pointer to it */
     uint64_t draws;           /* of the noise */
     double total_ns;          /* work done in all streams */
     double product_ns[WORKS]; /* that of matrix products, by kind */
+    int link_busy, peer_busy; /* copies with the host, or to other GPUs, since it was last idle */
     double first_s;           /* real time of the first product */
     int stuck;                /* standin_gpu_hang */
     int fault;                /* the error that the next query gives */
@@ -85,6 +86,7 @@ int standin_status(const struct sgpu *g); /* 0, or what every call gives: it fel
 int standin_hangs(const struct sgpu *g);
 struct sstream *standin_stream(void *stream);                        /* NULL: the current GPU's default stream */
 int standin_inside(const struct sgpu *g, uint64_t at, size_t bytes); /* in one allocation? */
+double standin_crowd(struct sgpu *g, int to_host);
 double standin_cost_ns(struct sgpu *g, enum standin_work w, double amount);
 /* Runs a kernel (a row of a kernels_*.c table). */
 int standin_run(const void *kernel, unsigned grid, unsigned block, void **params, void *stream);

@@ -21,6 +21,7 @@ static const struct check_ops gpu_checks_cuda[] = {
     {.id = "gpu.memory", .needs = needs_device, .run = gpu_memory_cuda},
     {.id = "gpu.bandwidth", .needs = needs_device, .run = gpu_bandwidth_cuda},
     {.id = "gpu.p2p", .run = gpu_p2p_cuda},
+    {.id = "gpu.together", .run = gpu_together_cuda},
     {.id = "gpu.gemm",
      .needs = needs_device,
      .run = gpu_gemm_cuda,

@@ -33,7 +33,8 @@ struct limit limit_of(const struct check_info *check, const struct check_metric_
 
 char *limit_source(const struct limit *l) {
     bool measured = l->kind == LIMIT_MODEL && l->measured > 0;
-    return measured ? xasprintf("measured elsewhere: %.6g (%s); %s", l->measured, l->how, l->source) : xstrdup(l->source);
+    return measured ? xasprintf("measured elsewhere: %.6g (%s); %s", l->measured, l->how, l->source)
+                    : xstrdup(l->source);
 }
 
 static bool holds(double value, double limit, bool ceiling) { return ceiling ? value <= limit : value >= limit; }

@@ -31,8 +31,8 @@ enum gpu_how {
 };
 /* A figure measured on sound GPUs of this model, or a published limit. */
 struct gpu_figure {
-    double measured;       /* in the metric's unit; negative: only a limit was published */
-    double fail, degraded; /* by how it was measured; of a published limit: itself and 5 % more */
+    double measured;          /* in the metric's unit; negative: only a limit was published */
+    double fail, degraded;    /* by how it was measured; of a published limit: itself and 5 % more */
     const char *source, *how; /* where it was published; how it was measured */
 };
 /* The figure of a check's metric ("gpu.bandwidth", "copy"). gpus, bytes, nvls and nvlink matter for
@@ -72,8 +72,8 @@ struct gpu_row {
     const char *check, *metric, *unit, *source, *how;
     enum gpu_how kind;
     double value, fail, degraded; /* its limits; negative: it judges nothing */
-    bool is_floor;  /* a published limit, not a measurement */
-    int gpus, nvls; /* 0: any; nvls -1: any */
+    bool is_floor;                /* a published limit, not a measurement */
+    int gpus, nvls;               /* 0: any; nvls -1: any */
     int64_t bytes;
     bool nvlink;
 };

@@ -20,7 +20,7 @@ needed = agent_gpu.needed
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "detection.md"
 RUNS = int(os.environ.get("DETECTION_RUNS", "40"))
 ONE_GPU = "gpu.presence,gpu.health,gpu.memory,gpu.bandwidth,gpu.gemm,gpu.sdc"
-ALL_CHECKS = ONE_GPU + ",gpu.p2p,gpu.stress"
+ALL_CHECKS = ONE_GPU + ",gpu.p2p,gpu.together,gpu.stress"
 seen = {}
 
 

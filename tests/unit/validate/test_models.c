@@ -58,10 +58,12 @@ static void every_row_judges_as_it_was_measured(void **state) {
             continue;
         }
         assert_string_equal(l.how, r.how);
-        if (sound != VERDICT_PASS) fail_msg("%s %s: a sound %g does not pass", gpu_model_id(r.model), r.metric, r.value);
+        if (sound != VERDICT_PASS)
+            fail_msg("%s %s: a sound %g does not pass", gpu_model_id(r.model), r.metric, r.value);
         if (verdict_of(&r, 0.6 * r.value, &l) == VERDICT_PASS)
             fail_msg("%s %s: 60 %% of %g passes", gpu_model_id(r.model), r.metric, r.value);
-        if (str_eq(r.check, "gpu.gemm") && !r.is_floor && strstr(r.how, "8192") == NULL && strstr(r.how, "SGEMM") == NULL)
+        if (str_eq(r.check, "gpu.gemm") && !r.is_floor && strstr(r.how, "8192") == NULL &&
+            strstr(r.how, "SGEMM") == NULL)
             fail_msg("%s %s: measured with another shape", gpu_model_id(r.model), r.metric);
     }
     assert_true(best > 3 && below > 3);
@@ -75,15 +77,15 @@ static void judged_wrong_before(void **state) {
         const char *check, *metric;
         double value;
         enum verdict want;
-    } cases[] = {{0x2335, "gpu.gemm", "fp8", 1300.6, VERDICT_PASS},          /* H200, 8192^3, random operands */
-                 {0x2330, "gpu.gemm", "fp8", 1290.1, VERDICT_PASS},          /* H100 */
-                 {0x2941, "gpu.gemm", "fp8", 2876.6, VERDICT_PASS},          /* GB200 */
-                 {0x2335, "gpu.bandwidth", "read", 4480, VERDICT_PASS},      /* H200, BabelStream dot */
+    } cases[] = {{0x2335, "gpu.gemm", "fp8", 1300.6, VERDICT_PASS},     /* H200, 8192^3, random operands */
+                 {0x2330, "gpu.gemm", "fp8", 1290.1, VERDICT_PASS},     /* H100 */
+                 {0x2941, "gpu.gemm", "fp8", 2876.6, VERDICT_PASS},     /* GB200 */
+                 {0x2335, "gpu.bandwidth", "read", 4480, VERDICT_PASS}, /* H200, BabelStream dot */
                  {0x2335, "gpu.bandwidth", "read", 4480 * 0.56, VERDICT_FAIL},
-                 {0x2330, "gpu.bandwidth", "read", 3180 * 0.65, VERDICT_FAIL}, /* H100 */
-                 {0x20b2, "gpu.bandwidth", "read", 1750 * 0.75, VERDICT_FAIL}, /* A100 80GB */
+                 {0x2330, "gpu.bandwidth", "read", 3180 * 0.65, VERDICT_FAIL},     /* H100 */
+                 {0x20b2, "gpu.bandwidth", "read", 1750 * 0.75, VERDICT_FAIL},     /* A100 80GB */
                  {0x233b, "gpu.bandwidth", "read", 4800 * 0.56, VERDICT_DEGRADED}, /* H200 NVL */
-                 {0x2335, "gpu.gemm", "bf16", 650, VERDICT_PASS}};           /* known for its best shape only */
+                 {0x2335, "gpu.gemm", "bf16", 650, VERDICT_PASS}};                 /* known for its best shape only */
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
         struct gpu_row r = {
             .model = gpu_model_find(cases[i].device, 0), .check = cases[i].check, .metric = cases[i].metric};

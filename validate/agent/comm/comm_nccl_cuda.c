@@ -69,8 +69,10 @@ static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_
     if (r == NCCL_CUDA_ERROR && more != NULL && strstr(more, "driver version is insufficient") != NULL) {
         char version[16];
         nccl_version_text(c->version, version);
-        return gp_fail(err, GP_EENV, "%s (NCCL %s) is built for a newer CUDA than this driver's; update the driver, or "
-                                     "set GPUPROV_LIBRARY_PATH to the folder of an older NCCL", nccl_path(), version);
+        return gp_fail(err, GP_EENV,
+                       "%s (NCCL %s) is built for a newer CUDA than this driver's; update the driver, or "
+                       "set GPUPROV_LIBRARY_PATH to the folder of an older NCCL",
+                       nccl_path(), version);
     }
     int rc = gp_fail(err, GP_EIO, "%s: NCCL failed with '%s' (%d)%s%.200s", what, c->api->error_string(r), r,
                      more != NULL && *more ? ": " : "", more != NULL ? more : "");

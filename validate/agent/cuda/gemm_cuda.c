@@ -91,7 +91,8 @@ static int check(struct device *d, const struct gemm_args *a, struct gp_error *e
         return gp_fail(err, GP_EINTERNAL, "gpu %d: unsupported matrix product: type %d, %d x %d x %d, batch %d",
                        d->index, (int)a->type, a->m, a->n, a->k, a->batch);
     if (a->out_same && a->type != GEMM_F16 && a->type != GEMM_BF16 && a->type != GEMM_FP8_E4M3)
-        return gp_fail(err, GP_EENV, "gpu %d: only products of 8 and 16 bits, except int8, have 16-bit results", d->index);
+        return gp_fail(err, GP_EENV, "gpu %d: only products of 8 and 16 bits, except int8, have 16-bit results",
+                       d->index);
     return 0;
 }
 

@@ -73,6 +73,8 @@ enum { /* field numbers of nvmlDeviceGetFieldValues */
        NVML_FI_LINK_RECEIVE = 208,
        NVML_FI_LINK_INTEGRITY = 211,
        NVML_FI_LINK_LOST = 214,
+       NVML_FI_LINK_EFFECTIVE_BER = 220,
+       NVML_FI_LINK_SYMBOL_BER = 222,
        NVML_FI_RECOVERY_ACTION = 230,
        NVML_FI_SLOW_SW_THERMAL = 269,
        NVML_FI_SLOW_HW_THERMAL = 270,

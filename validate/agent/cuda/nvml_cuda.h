@@ -88,6 +88,7 @@ extern const char *const nvml_link_error_names[NVML_LINK_ERRORS];
 struct nvml_link {
     int64_t active; /* 0, 1 */
     int64_t errors[NVML_LINK_ERRORS];
+    double ber; /* NVLink 5: the worse of effective and symbol bit error rate; negative: not reported */
 };
 enum nvml_slow { NVML_SLOW_POWER, NVML_SLOW_HW_THERMAL, NVML_SLOW_HW_BRAKE, NVML_SLOW_SW_THERMAL, NVML_SLOW_KINDS };
 

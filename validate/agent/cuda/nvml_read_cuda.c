@@ -6,6 +6,8 @@
 #include "base/str.h"
 #include "nvml_api_cuda.h"
 
+#include <math.h>
+
 const char *const nvml_link_error_names[NVML_LINK_ERRORS] = {"replay", "recovery", "ecc", "receive", "crc"};
 
 /* True if the call returned a value. Sets *lost when it returned that the GPU is gone. */
@@ -231,6 +233,20 @@ static void read_pages(nvml_device d, struct nvml_counters *c) {
 
 static int64_t sum(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : a + b; }
 
+/* A mantissa of 4 bits and the negative exponent of ten below it (NVML_NVLINK_BER_...). */
+static double bit_error_rate(int64_t v) {
+    if (v < 0) return -1;
+    return (double)(v >> 8 & 15) * pow(10, -(double)(v & 255));
+}
+
+static double read_ber(nvml_device d, unsigned i, bool *lost) {
+    static const unsigned ids[] = {NVML_FI_LINK_EFFECTIVE_BER, NVML_FI_LINK_SYMBOL_BER};
+    int64_t v[2] = {0};
+    int64_t *const to[] = {&v[0], &v[1]};
+    fields(d, i, ids, to, 2, lost);
+    return GP_MAX(bit_error_rate(v[0]), bit_error_rate(v[1]));
+}
+
 /* One link: false when this GPU has no such link. */
 static bool read_link(nvml_device d, unsigned i, struct nvml_link *link, bool *lost) {
     static const unsigned newer[] = {NVML_FI_LINK_MALFORMED, NVML_FI_LINK_OVERRUN, NVML_FI_LINK_RECEIVE,
@@ -247,6 +263,7 @@ static bool read_link(nvml_device d, unsigned i, struct nvml_link *link, bool *l
         if (told(nvml_api.link_errors(d, i, (int)k, &v), lost))
             link->errors[places[k]] = sum(link->errors[places[k]], (int64_t)v);
     }
+    link->ber = read_ber(d, i, lost);
     int64_t v[GP_ARRAY_LEN(newer)] = {0};
     int64_t *const to[] = {&v[0], &v[1], &v[2], &v[3], &v[4]};
     fields(d, i, newer, to, (int)GP_ARRAY_LEN(newer), lost);

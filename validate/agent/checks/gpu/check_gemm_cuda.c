@@ -16,7 +16,7 @@
 enum { GROUP = 10, ALIKE = 3, WARM = 2 };
 #define SAMPLE_S 0.02 /* of GPU time: as many products as fit */
 #define MOST_S 2.0
-#define STEADY 0.015 /* medians of ALIKE groups lie this close to each other */
+#define STEADY 0.015    /* medians of ALIKE groups lie this close to each other */
 #define RATED_EDGE 8192 /* of the model table's figures */
 
 struct gemm {

@@ -98,7 +98,7 @@ static void judge_links(const struct check_ctx *c, const struct gpu_model *model
     agent_data_int(r, "nvlinks", n->links);
     agent_data_int(r, "nvlinks_active", active);
     if (n->links == 0 || (active == 0 && (c->gpus <= 1 || bridge > 0 || want < 0)))
-        return; /* no links; no peer; no bridge */
+        return;                                     /* no links; no peer; no bridge */
     if (bridge > 0 && active % bridge == 0) return; /* as many bridges as are plugged in, each whole */
     if (want > 0 && active >= (int)want) return;
     if (want < 0 && active == n->links) return;
@@ -175,7 +175,8 @@ static void read_log(const char *pci, const struct nvml_counters *n, struct agen
         agent_data_str(r, "kernel_log", why);
         return;
     }
-    agent_data_int(r, "kernel_lines", health_read_log(&log, pci, cured(n) ? LOG_BEFORE_CURE : LOG_BEFORE, r->check->id, r));
+    agent_data_int(r, "kernel_lines",
+                   health_read_log(&log, pci, cured(n) ? LOG_BEFORE_CURE : LOG_BEFORE, r->check->id, r));
     kernlog_close(&log);
 }
 
@@ -198,6 +199,7 @@ void gpu_health_cuda(struct check_ctx *c, struct agent_result *r) {
     judge_ecc(&n, r);
     judge_pages(&n, r);
     judge_links(c, model, &n, r);
+    health_judge_ber(&n, "", r);
     judge_sample(model, &f, &s, r);
     report_figures(&n, &f, r);
     read_log(f.pci, &n, r);

@@ -55,16 +55,18 @@ static const struct step {
     enum mem_pattern pattern;
     bool inverse, inversions;
     int rest_ms; /* between writing and reading: cells that lose their charge */
-} plan[] = {
-    {"address", MEM_ADDRESS, false, false, 0},         {"random", MEM_RANDOM, false, false, 0},
-    {"random_inverse", MEM_RANDOM, true, false, 0},    {"inversions_zeros", MEM_ZEROS, false, true, 0},
-    {"inversions_random", MEM_RANDOM, false, true, 0}, {"inversions_stripes", MEM_STRIPES, false, true, 0},
+} plan[] =
+    {
+        {"address", MEM_ADDRESS, false, false, 0},         {"random", MEM_RANDOM, false, false, 0},
+        {"random_inverse", MEM_RANDOM, true, false, 0},    {"inversions_zeros", MEM_ZEROS, false, true, 0},
+        {"inversions_random", MEM_RANDOM, false, true, 0}, {"inversions_stripes", MEM_STRIPES, false, true, 0},
 },
-  again[] = { /* a round of the longer form, repeated until its time is over */
-    {"rounds_random", MEM_RANDOM, false, false, 0},
-    {"rounds_inversions", MEM_RANDOM, true, true, 0},
-    {"rounds_rest", MEM_RANDOM, false, false, 5000},
-    {"rounds_rest_inverse", MEM_RANDOM, true, false, 5000},
+  again[] = {
+      /* a round of the longer form, repeated until its time is over */
+      {"rounds_random", MEM_RANDOM, false, false, 0},
+      {"rounds_inversions", MEM_RANDOM, true, true, 0},
+      {"rounds_rest", MEM_RANDOM, false, false, 5000},
+      {"rounds_rest_inverse", MEM_RANDOM, true, false, 5000},
 };
 
 static void memory_clear(struct memory *m) {

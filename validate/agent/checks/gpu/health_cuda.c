@@ -18,6 +18,11 @@
 #include <unistd.h>
 
 #define SAMPLE_MS 100
+/* A minute's corrected errors: a sound GPU has none or a few. HBM repairs single cells, SRAM has none to spare. */
+#define STORM_DRAM 1000
+#define STORM_SRAM 100
+#define BER_FAIL 1e-12     /* ibdiagnet's default limit of a link's bit error rate */
+#define BER_DEGRADED 1e-14 /* own: an error a minute on a link of 400 Gbit/s per direction */
 
 struct summary {
     int64_t samples, hw_slow, sw_slow; /* number of samples; of these, samples with such a reason */
@@ -208,14 +213,26 @@ static int64_t delta(struct moved *m, const char *name, int64_t before, int64_t 
     return GP_MAX(now - before, (int64_t)0); /* a counter that went back was reset, by a reset GPU too */
 }
 
-static void moved_ecc(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n) {
+/* Corrected errors cost no data, but thousands of them under load announce those that cannot be corrected. */
+static void storm(struct moved *m, int place, int64_t corrected, int64_t ms) {
+    double a_minute = (double)corrected / GP_MAX(1.0, (double)ms / 60000.0);
+    bool sram = place == NVML_SRAM;
+    if (a_minute <= (sram ? STORM_SRAM : STORM_DRAM)) return;
+    health_blame(m->r, VERDICT_DEGRADED, "ecc_storm",
+                 "validate with a longer time (20m); replace the node if the errors return",
+                 "%lld corrected ECC errors%s while %s ran; the limit is %d a minute", (long long)corrected,
+                 sram ? " in SRAM" : "", m->check, sram ? STORM_SRAM : STORM_DRAM);
+}
+
+static void moved_ecc(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n, int64_t ms) {
     static const char *const places[NVML_ECC_PLACES] = {"", "_dram", "_sram"};
     int64_t most = 0;
     const char *where = "";
     for (int p = 0; p < NVML_ECC_PLACES; p++) {
         char name[40];
         snprintf(name, sizeof name, "ecc_corrected%s", places[p]);
-        delta(m, name, b->ecc[NVML_CORRECTED][NVML_VOLATILE][p], n->ecc[NVML_CORRECTED][NVML_VOLATILE][p]);
+        storm(m, p, delta(m, name, b->ecc[NVML_CORRECTED][NVML_VOLATILE][p], n->ecc[NVML_CORRECTED][NVML_VOLATILE][p]),
+              ms);
         snprintf(name, sizeof name, "ecc_uncorrected%s", places[p]);
         int64_t d =
             delta(m, name, b->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p], n->ecc[NVML_UNCORRECTED][NVML_VOLATILE][p]);
@@ -254,6 +271,24 @@ static void moved_pages(struct moved *m, const struct nvml_counters *b, const st
                      "validate again with a longer time; replace the node if the errors return",
                      "%lld rows remapped for corrected errors while %s ran", (long long)soft, m->check);
     }
+}
+
+/* The link with the highest rate, if it is too high; -1: none. */
+static int worst_ber(const struct nvml_counters *n) {
+    int worst = -1;
+    for (int i = 0; i < n->links; i++)
+        if (n->link[i].ber > BER_DEGRADED && (worst < 0 || n->link[i].ber > n->link[worst].ber)) worst = i;
+    return worst;
+}
+
+void health_judge_ber(const struct nvml_counters *n, const char *when, struct agent_result *r) {
+    int worst = worst_ber(n);
+    if (worst < 0) return;
+    double ber = n->link[worst].ber;
+    health_blame(r, ber > BER_FAIL ? VERDICT_FAIL : VERDICT_DEGRADED, "nvlink_ber",
+                 "reset the GPU so that the link trains again, check its other end; replace the node if the rate stays",
+                 "NVLink %d has a bit error rate of %.0e%s; the limit is %.0e", worst, ber, when,
+                 ber > BER_FAIL ? BER_FAIL : BER_DEGRADED);
 }
 
 static void moved_links(struct moved *m, const struct nvml_counters *b, const struct nvml_counters *n, int64_t ms) {
@@ -438,9 +473,11 @@ void health_after(struct check_ctx *c, struct agent_result *r) {
                      "since %s ran the driver requires this recovery action: %s", m.check,
                      nvml_recovery_name(now.recovery));
     }
-    moved_ecc(&m, &health.before, &now);
+    moved_ecc(&m, &health.before, &now, ms);
     moved_pages(&m, &health.before, &now);
     moved_links(&m, &health.before, &now, ms);
+    GP_AUTO_FREE char *when = xasprintf(" since %s began", m.check);
+    if (worst_ber(&health.before) < 0) health_judge_ber(&now, when, r); /* else gpu.health has told it */
     moved_pcie(&m, &health.before, &now, ms);
     moved_clocks(&m, &health.before, &now, ms);
     link_under_load(&m, c);

@@ -32,6 +32,8 @@ const struct gpu_model *health_model(const struct check_ctx *c, const struct nvm
 /* Replays allowed to the link in that time: ceil(lanes * Gb/s * 0.06) a minute, which is a bit error
  * rate of 1e-12; at least a minute's. -1: generation or width is not known. */
 int64_t health_replay_budget(int64_t gen, int64_t width, int64_t ms);
+/* Blames the NVLink with the highest bit error rate, if it is too high. when: " since gpu.p2p began" or "". */
+void health_judge_ber(const struct nvml_counters *n, const char *when, struct agent_result *r);
 /* Lines of the kernel log about this GPU ("0000:3b:00") or an NVSwitch, judged: a line worse than a note worsens the
  * verdict. Returns the number of lines. */
 struct kern_log;

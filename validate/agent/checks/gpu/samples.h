@@ -71,6 +71,7 @@ int hostlink_measure(struct check_ctx *c, struct agent_result *r, struct gp_erro
 void gpu_memory_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_bandwidth_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_p2p_cuda(struct check_ctx *c, struct agent_result *r);
+void gpu_together_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_cuda(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_conclude(struct check_ctx *c, struct agent_result *r);
 void gpu_gemm_load(struct check_ctx *c); /* finds and starts cuBLASLt: hundreds of MB */

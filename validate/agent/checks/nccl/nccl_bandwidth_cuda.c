@@ -166,7 +166,8 @@ static void search(struct bandwidth *w, const struct point *p, const struct nccl
     }
     /* without a row the peers decide: halves and pairs are compared with each other */
     if (low || (!known && c->size > 2 && !nccl_one_gpu_for_all(c)))
-        nccl_isolate(c, r, &w->b, t->nvlink ? NCCL_SLOW : NCCL_SLOW_PCIE, GP_MIN(w->b.bytes, (size_t)64 << 20), w->until_ms, &who);
+        nccl_isolate(c, r, &w->b, t->nvlink ? NCCL_SLOW : NCCL_SLOW_PCIE, GP_MIN(w->b.bytes, (size_t)64 << 20),
+                     w->until_ms, &who);
     if (low)
         snprintf(r->note, sizeof r->note, "; all_reduce over %d GPUs with %.4g MiB%s", c->size,
                  (double)p->bytes / (1 << 20), who.len ? who.s : "");
