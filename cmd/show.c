@@ -131,6 +131,8 @@ void show_stack(const struct stack_view *v, FILE *to) {
         if (ends_text(v->ends)[0] != '\0') str_addf(&line, ", %s", ends_text(v->ends));
         str_add(&line, ")");
     }
+    if (v->stack.expires_s > 0 && !gone && v->stack.expires_s <= clock_wall_s())
+        str_addf(&line, ": 'gpuprov down %s' destroys what is left", v->stack.name);
     fprintf(to, "%s\n", line.s);
     for (size_t i = 0; i < v->unknown.list.len; i++) {
         const struct intent *u = &v->unknown.list.items[i];

@@ -37,7 +37,7 @@ static const char head[] = "# A gpuprov spec. 'gpuprov check FILE' checks it, 'g
                            "apiVersion: gpuprov/v1\n";
 
 static const char *const bodies[] = {
-    "name: try                     # the stack; unique per owner\n"
+    "name: try-local               # the stack; unique per owner\n"
     "nodes: 2\n"
     "offers:\n"
     "  - {provider: local}         # nodes on this machine: no account, no daemon\n"
@@ -48,7 +48,7 @@ static const char *const bodies[] = {
     "#   steps: [{name: data, run: ./fetch.sh, check: test -e /data/ok}]\n"
     "validate: {time: 5m, require: [train.ddp]}\n",
 
-    "name: fleet                   # the stack; unique per owner\n"
+    "name: try-ssh                 # the stack; unique per owner\n"
     "nodes: 2\n"
     "offers:\n"
     "  - {provider: ssh, hosts: hosts.yaml}   # existing machines; they keep running after 'down'\n"
@@ -56,11 +56,11 @@ static const char *const bodies[] = {
     "# access: {key: ~/.ssh/id_ed25519, bastion: ops@bastion.example}\n"
     "validate: {time: 5m, require: [train.ddp]}\n",
 
-    "name: try                     # the stack; unique per owner\n"
+    "name: try-aws                 # the stack; unique per owner\n"
     "nodes: 1\n"
     "gpu: H100:8                   # model[:count] per node\n"
-    "order: cheapest               # or: listed\n"
-    "offers:                       # tried in this order until one has capacity\n"
+    "order: cheapest               # the cheapest offer first; or: listed\n"
+    "offers:                       # one after another, until one has capacity\n"
     "  - {provider: aws, regions: [us-east-2, us-west-2], market: spot}\n"
     "  - {provider: aws, regions: [us-east-1], market: on-demand}\n"
     "limits: {ttl: 4h}             # the node terminates itself then, even if this machine is off\n"

@@ -23,7 +23,7 @@ static const struct opt options[] = {
     {.name = "even-if-changed",
      .type = OPT_FLAG,
      .offset = offsetof(struct opts, even_if_changed),
-     .help = "continue even if another gpuprov destroyed or changed the stack meanwhile"},
+     .help = "launch also if another gpuprov destroyed or changed it meanwhile"},
     LOCK_ROW(struct opts, lock_timeout_ms),
     REPORT_ROWS(struct opts, reports),
     {0}};

@@ -181,7 +181,8 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
  * with `scratch`. Only the agent stays on a host, in ~/.gpuprov. */
 int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req, struct report *ret,
                           struct gp_error *err);
-/* Reads the last report from the journal. -GP_ENOTFOUND: there is none; err has the next step. */
+/* Reads the last report from the journal; of a destroyed stack, the kept one. -GP_ENOTFOUND: there is none; err has the
+ * next step. */
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err);
 /* The figures of the stack's runs, oldest first: {"schema": "gpuprov/history/v1", "stack", "runs": [{"run",
  * "uid", "started", "took_ms", "ready", "nodes", "figures": [{"check", "metric", "unit", "n", "median", "worst",

@@ -7,10 +7,12 @@
 #include "engine/proof/history.h"
 #include "engine/run/eventlog.h"
 #include "engine/run/lock.h"
+#include "engine/run/old_report.h"
 
 void engine_tidy(struct engine *e) {
     struct stack_list known = {0};
     locks_tidy(e->state_dir);
+    old_report_tidy(e->state_dir, clock_wall_s());
     if (journal_stacks(e->journal, &known, NULL) == 0) {
         event_log_tidy(e->state_dir, &known, clock_wall_s());
         history_tidy(e->state_dir, &known, clock_wall_s());

@@ -152,8 +152,10 @@ static int open_db(struct journal *j, bool *ret_damaged, struct gp_error *err) {
     return r;
 }
 
-static int set_aside(const char *path, struct gp_error *err) {
-    GP_AUTO_FREE char *aside = xasprintf("%s.damaged-%lld", path, (long long)clock_wall_s());
+static int set_aside(struct journal *j, struct gp_error *err) {
+    const char *path = j->path;
+    free(j->aside);
+    const char *aside = j->aside = xasprintf("%s.damaged-%lld", path, (long long)clock_wall_s());
     if (rename(path, aside) != 0 && errno != ENOENT)
         return gp_fail_errno(err, GP_EIO, errno, "could not set the damaged journal '%s' aside", path);
     GP_AUTO_FREE char *rollback = xasprintf("%s-journal", path);
@@ -176,7 +178,7 @@ int journal_open(const char *path, struct journal **ret, bool *ret_damaged, stru
         j->db = NULL;
         gp_error_clear(&first);
         bool still = false;
-        r = set_aside(path, &first);
+        r = set_aside(j, &first);
         if (r == 0) r = open_db(j, &still, &first);
     }
     umask(old);
@@ -195,8 +197,11 @@ void journal_close(struct journal *j) {
     sqlite3_close(j->db);
     pthread_mutex_destroy(&j->lock);
     free(j->path);
+    free(j->aside);
     free(j);
 }
+
+const char *journal_aside(const struct journal *j) { return j->aside; }
 
 /* Inserts obj, or replaces the row whose key is the same: "ON CONFLICT(key) DO UPDATE". extra_name
  * (may be NULL) is one more TEXT column, bound first. guard: a WHERE of the update; "" for none. */

@@ -17,6 +17,7 @@ struct journal;
  * *ret_damaged: the file was damaged, was renamed to NAME.damaged-TIME, and the journal is empty. */
 int journal_open(const char *path, struct journal **ret, bool *ret_damaged, struct gp_error *err);
 void journal_close(struct journal *j);
+const char *journal_aside(const struct journal *j); /* where a damaged file is now; NULL: it was sound */
 
 /* --- stacks --- */
 int journal_stack_put(struct journal *j, const struct stack *s, const char *spec_canonical,

@@ -13,6 +13,7 @@ struct journal {
     sqlite3 *db;
     pthread_mutex_t lock;
     char *path;
+    char *aside; /* where a damaged file is now */
 };
 
 sqlite3_stmt *db_prepare(struct journal *j, const char *sql);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb report: reads the last report of a stack from the journal. */
+/* The verb report: reads the last report of a stack from the journal, or of a destroyed one from the state folder. */
 #include "base/gp_base.h"
 
 #include "engine/proof/kept_report.h"
 
+#include "engine/run/old_report.h"
 #include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
@@ -65,14 +66,35 @@ static int report_of(struct engine *e, const char *uid, struct report *ret, stru
     return r == 0 ? kept_report_compare(e, uid, ret, err) : r;
 }
 
+/* It stays what it was at its time: a CI job reads it after `down`. */
+static int report_of_destroyed(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
+    struct gp_error why = {0};
+    int64_t when_s = 0;
+    char at[32];
+    int r = old_report_read(e, name, e->opts.owner, ret, &when_s, &why);
+    if (r == -GP_ENOTFOUND)
+        return gp_fail(
+            err, GP_ENOTFOUND,
+            "there is no stack '%s' in the journal, and no report of a destroyed one: 'gpuprov status' lists "
+            "the stacks",
+            name);
+    if (r != 0) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    time_format_utc(at, sizeof at, when_s);
+    free(ret->outdated);
+    ret->outdated = xasprintf("'%s' was destroyed at %s", name, at);
+    return 0;
+}
+
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err) {
     struct stack known = {0};
     run_say_damaged(e, &e->sink);
     int r = owner_find_stack(e->journal, name, e->opts.owner, &known, err);
     if (r == -GP_ENOTFOUND) {
         gp_error_clear(err);
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' in the journal: 'gpuprov status' lists the stacks",
-                    name);
+        return report_of_destroyed(e, name, ret, err);
     }
     if (r == 0) r = report_of(e, known.uid, ret, err);
     stack_clear(&known);

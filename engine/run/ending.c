@@ -49,26 +49,26 @@ static int verdict_of_unreadable(struct run *run, struct gp_error *err) {
 
 static int verdict_of_gaps(struct run *run, const struct down_result *done, struct gp_error *err) {
     const struct look *gap = coverage_gap(&run->look.covered);
-    GP_AUTO_STR struct str ids = {0}, gaps = {0}, reason = {0};
-    const char *next = NULL;
+    GP_AUTO_STR struct str ids = {0}, gaps = {0}, reason = {0}, next = {0};
+    GP_AUTO_FREE char *command = xasprintf("gpuprov down %s", run->stack.name);
     if (gap == NULL) return look_gap_error(&run->look.covered, run->stack.name, err);
     for (size_t i = 0; i < done->left.list.len; i++)
         str_addf(&ids, "%s%s", i == 0 ? " (known there: " : ", ", done->left.list.items[i].id);
     if (ids.len > 0) str_addc(&ids, ')');
     coverage_text(&run->look.covered, false, 6, &gaps);
-    look_gap_text(gap, &reason, &next);
-    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code,
-                   "'%s': not looked at: %.120s%s%s: %s; %s: "
-                   "'gpuprov down %s'",
+    look_gap_text(gap, command, &reason, &next);
+    return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "'%s': not looked at: %.120s%s%s: %s; %s",
                    run->stack.name, gaps.s, gap->billed ? ", where it may still be billed" : "", ids.s ? ids.s : "",
-                   reason.s, next, run->stack.name);
+                   reason.s, next.s);
 }
 
 int ending_verdict(struct run *run, const struct down_result *done, struct gp_error *err) {
     int r = verdict_of_gaps(run, done, err);
     if (r == 0) r = verdict_of_unreadable(run, err);
-    run->verdict = r != 0 || run->unwritten.code != GP_OK;
-    if (r != 0 || run->unwritten.code == GP_OK) return r;
+    /* a journal that could be written in the end has forgotten the stack, and with it the missing record */
+    bool unwritten = run->unwritten.code != GP_OK && run->stack.uid != NULL;
+    run->verdict = r != 0 || unwritten;
+    if (r != 0 || !unwritten) return r;
     GP_AUTO_FREE char *ids = done->asked.n > 0 ? strv_join(&done->asked, ", ") : xstrdup("nothing");
     return gp_fail(err, GP_EIO,
                    "'%s': everything billed is gone (destroyed now: %.120s), but the journal could not be "

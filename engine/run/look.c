@@ -343,6 +343,7 @@ void look_report(struct run *run) {
     run->look.said_gaps = xstrdup(gaps.s);
     const struct look *gap = coverage_gap(&run->look.covered);
     if (gap == NULL) return;
+    if (run->ending || run->looking) return; /* the error of these verbs has it */
     run_event(run, -1, run->ending ? NODE_ENDING : NODE_PLANNED, run->ending ? EVENT_WARN : EVENT_INFO, "look",
               "not looked at: %s: %s", gaps.s, gap->why.msg);
 }
@@ -406,28 +407,27 @@ int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *e
 
 /* --- errors --- */
 
-void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next) {
+void look_gap_text(const struct look *gap, const char *command, struct str *reason, struct str *next) {
     size_t n = strlen(gap->why.msg), keep = n;
     for (size_t i = 0; n > REASON_MAX && i < REASON_MAX; i++) /* cut at the end of a clause, not inside a word */
         if ((gap->why.msg[i] == ':' || gap->why.msg[i] == ';') && gap->why.msg[i + 1] == ' ') keep = i;
     str_add_mem(reason, gap->why.msg, GP_MIN(keep, (size_t)REASON_MAX));
-    *ret_next = str_eq(gap->why.detail, LEFT_OUT)
-                    ? "repeat without --in, or add the place to it"
-                    : "fix this and repeat; down, gc and status accept --in with the places to look at";
+    GP_AUTO_FREE char *what = command != NULL ? xasprintf(" '%s'", command) : xstrdup("");
+    if (str_eq(gap->why.detail, LEFT_OUT)) str_addf(next, "repeat%s without --in, or add the place to it", what);
+    else str_addf(next, "then repeat%s, or give --in with the places to look at", what);
 }
 
 int look_gap_error(const struct coverage *looked, const char *what, struct gp_error *err) {
-    GP_AUTO_STR struct str gaps = {0}, reason = {0};
+    GP_AUTO_STR struct str gaps = {0}, reason = {0}, next = {0};
     const struct look *gap = coverage_gap(looked);
-    const char *next = NULL;
     if (coverage_whole(looked)) return 0;
     if (gap == NULL)
         return gp_fail(err, GP_EUSAGE, "%s: no place was looked at: name another place with --in, such as --in local",
                        what);
     coverage_text(looked, false, 6, &gaps);
-    look_gap_text(gap, &reason, &next);
+    look_gap_text(gap, NULL, &reason, &next);
     return gp_fail(err, gap->billed ? GP_EBILLED : gap->why.code, "%s: not looked at: %.120s%s: %s; %s", what, gaps.s,
-                   gap->billed ? ", where it may still be billed" : "", reason.s, next);
+                   gap->billed ? ", where it may still be billed" : "", reason.s, next.s);
 }
 
 int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err) {

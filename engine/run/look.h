@@ -25,8 +25,8 @@ bool look_is_seen(const struct run *run, const char *provider, const char *regio
 bool look_is_in_account(const struct provider *p, const struct resource *r);
 /* Reports the places that were not looked at, if they changed. */
 void look_report(struct run *run);
-/* The short reason why a place was not looked at, and the next step; *ret_next is static. */
-void look_gap_text(const struct look *gap, struct str *reason, const char **ret_next);
+/* Adds the short reason why a place was not looked at, and the next step; command: what to repeat, or NULL. */
+void look_gap_text(const struct look *gap, const char *command, struct str *reason, struct str *next);
 /* -GP_EBILLED with the ids if some of these may be billed: they are neither destroyed nor reported as gone. Else 0. */
 int look_unreadable_error(const struct resource_list *unreadable, const char *what, struct gp_error *err);
 

@@ -4,11 +4,13 @@
 
 #include "engine/stack/forget.h"
 
+#include "engine/run/old_report.h"
 #include "engine/run/run_node.h"
 #include "engine/run/stack_dir.h"
 
 int forget_stack(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
+    old_report_keep(run->e, &run->stack);
     int r = stack_dir_remove(run->e, run->stack.uid, err);
     if (r == 0) r = journal_stack_forget(run->e->journal, run->stack.uid, err);
     if (r != 0) return r;
@@ -30,6 +32,10 @@ int forget_ended(const struct run *run, const char *uid, struct gp_error *err) {
         if (open.list.items[i].kind == RES_INSTANCE)
             r = journal_intent_end(run->e->journal, open.list.items[i].id, INTENT_TOMBSTONE, FORGET_NOTE, err);
     intent_list_clear(&open);
+    struct stack ended = run->stack; /* borrowed: the same name, an earlier uid */
+    GP_AUTO_FREE char *its_uid = xstrdup(uid);
+    ended.uid = its_uid;
+    if (r == 0) old_report_keep(run->e, &ended);
     if (r == 0) r = stack_dir_remove(run->e, uid, err);
     return r == 0 ? journal_stack_forget(run->e->journal, uid, err) : r;
 }

@@ -125,6 +125,12 @@ def test_the_spec_of_another_stack(gpuprov, stack, spec):
     assert "no offer" not in gpuprov("down", edited, "-n").out
     assert "nothing is left" in gpuprov("down", edited).out
     assert "nothing was found" in gpuprov("down", path, "-n").out
+    # its report stays, and says what became of the stack
+    kept = gpuprov.json("report", path)
+    assert kept["ready"] is True and [n["id"] for n in kept["nodes"]] == before
+    assert kept["outdated"].startswith("'try' was destroyed at 20")
+    assert "outdated: 'try' was destroyed at" in gpuprov("report", "try").out
+    gpuprov("report", "try", "--owner", "somebody", code=1)
 
 
 def test_yes_needs_no_terminal(gpuprov, stack):

@@ -2,11 +2,13 @@
 """What a user of terraform, ssh or kubectl tries at the command line besides the happy path."""
 import json
 import os
+import pathlib
 import subprocess
 import threading
 
 import pytest
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOOD = "name: try\noffers: [{provider: local}]\n"
 VERBS = ["init", "check", "plan", "up", "status", "ssh", "validate", "report", "verify", "logs", "down", "gc",
          "doctor", "version", "schema", "providers", "checks", "completion", "help"]
@@ -34,6 +36,15 @@ def test_json_of_texts(gpuprov, args, key):
     assert key in gpuprov.json(*args)
     if key in ("spec", "script", "markdown"):
         assert gpuprov.json(*args)[key].strip() == gpuprov(*args).out.strip()
+
+
+def test_starters_and_examples_have_names_of_their_own(gpuprov):
+    """`down` of one must not find the stack of another one."""
+    names = [gpuprov("init", "-", "-p", p).out.split("\nname: ")[1].split()[0] for p in ("local", "ssh", "aws")]
+    assert names == ["try-local", "try-ssh", "try-aws"]
+    for path in sorted((ROOT / "examples").glob("*.yaml")):
+        names += [line.split()[1] for line in path.read_text().splitlines() if line.startswith("name: ")]
+    assert len(names) == len(set(names)) >= 7, names
 
 
 def test_init_for_machines_that_exist(gpuprov, tmp_path):
