@@ -136,7 +136,7 @@ const struct verb verb_down = {
                "  there may be billed, the exit code is 8. A SPEC without an offer where the stack has something\n"
                "  is asked about on a terminal, and refused elsewhere, unless it is the spec of the launch.\n",
     .examples = "  gpuprov down --dry-run try         # list what would be destroyed\n"
-                "  gpuprov down try\n"
+                "  gpuprov down try-local\n"
                 "  gpuprov down gpuprov.yaml          # works without a journal: the tags name the resources\n",
     .run = run,
     .options = options,

@@ -101,7 +101,8 @@ const char *spec_example(const struct spec_field *f); /* never NULL */
 void spec_form(const struct spec_field *f, struct str *out);
 bool spec_is_top_level(const struct spec_block *b); /* a key of the spec itself leads to it */
 extern const char spec_rules_text[];                /* the rules that are in no table: lines of "* ..." */
-bool spec_is_image_id(const char *text);            /* by the form that a provider's ids have */
+extern const char spec_changes_text[];   /* the effects: a title, text, rows of "| effect | meaning |", text */
+bool spec_is_image_id(const char *text); /* by the form that a provider's ids have */
 void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_default_offer(struct spec_ctx *c, const struct yaml_node *map);
 void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at);
