@@ -59,7 +59,8 @@ def run(gpus=8, nodes=None, bought=None, standin="", nvml="", libraries=STANDIN,
     own = {k: v for k, v in os.environ.items()
            if k not in ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "KMSG", "SETUP")}
     own.update({"GPUPROV_STANDIN": f"gpus={gpus},{standin}", "GPUPROV_STANDIN_NVML": f"gpus={gpus},{nvml}",
-                "GPUPROV_LIBRARY_PATH": str(libraries), "SETUP": setup}, **(env or {}))
+                "GPUPROV_LIBRARY_PATH": str(libraries), "SETUP": setup,
+                "GPUPROV_CPUINFO": "/dev/null"}, **(env or {}))  # no guest, wherever the tests run
     if kmsg is not None:
         own["KMSG"] = kmsg
     argv = [*namespace(), "sh", "-c", NAMESPACE, "sh", str(gpus if nodes is None else nodes), str(agent),

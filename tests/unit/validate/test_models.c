@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 static struct gpu_figure_key key_of(const struct gpu_row *r) {
-    return (struct gpu_figure_key){r->check, r->metric, r->gpus, r->bytes, r->nvls > 0, r->nvlink};
+    return (struct gpu_figure_key){r->check, r->metric, r->gpus, r->bytes, r->nvls > 0, r->nvlink, 0};
 }
 
 static void every_figure_is_plausible(void **state) {

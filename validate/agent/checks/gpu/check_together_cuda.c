@@ -7,12 +7,11 @@
 
 #include "samples.h"
 #include "validate/agent/cuda/cuda.h"
-#include "validate/suite/peers.h"
 
 #include "base/stats.h"
 
 #define MIB ((size_t)1 << 20)
-enum { COPIES = 8, GPUS_MAX = 16, MARK_FROM = 0, MARK_TO = 1 };
+enum { COPIES = 8, GPUS_MAX = 16, MANY = 4, MARK_FROM = 0, MARK_TO = 1 };
 #define STARVED 0.65       /* of the median share: one uplink carries less than the others */
 #define STARVED_OF_FEW 0.5 /* of the best share, with too few GPUs for a median */
 #define CROWDED 0.2        /* of its own rate alone: more GPUs on one uplink than any sound design has */
@@ -124,23 +123,19 @@ static void name_starved(struct together *t, int gpu, const char *way, double us
 }
 
 static void judge_host(struct together *t, const char *way) {
-    double share[GPUS_MAX], rate[GPUS_MAX], best = 0;
-    bool odd[GPUS_MAX] = {false};
-    struct peers peers;
-    size_t n = (size_t)t->n;
+    double share[GPUS_MAX], best = 0;
     for (int i = 0; i < t->n; i++) {
-        rate[i] = t->peers[i].together;
-        share[i] = t->peers[i].alone > 0 ? rate[i] / t->peers[i].alone : 0;
+        share[i] = t->peers[i].alone > 0 ? t->peers[i].together / t->peers[i].alone : 0;
         best = GP_MAX(best, share[i]);
     }
-    bool many = peers_compare(rate, n, false, odd, &peers);
-    double usual = many ? stats_median(share, n) : best, least = usual * (many ? STARVED : STARVED_OF_FEW);
+    bool many = t->n >= MANY;
+    double usual = many ? stats_median(share, (size_t)t->n) : best;
     for (int i = 0; i < t->n; i++) {
-        if (share[i] < least && (odd[i] || !many)) name_starved(t, i, way, usual);
+        if (share[i] < usual * (many ? STARVED : STARVED_OF_FEW)) name_starved(t, i, way, usual);
         else if (share[i] < CROWDED)
             agent_set(t->r, VERDICT_DEGRADED, "crowded_link",
-                      "gpu %d: %.4g GB/s %s the host when all GPUs copy at once, %.0f %% of its rate alone", i, rate[i],
-                      way, 100 * share[i]);
+                      "gpu %d: %.4g GB/s %s the host when all GPUs copy at once, %.0f %% of its rate alone", i,
+                      t->peers[i].together, way, 100 * share[i]);
     }
 }
 
