@@ -40,35 +40,41 @@ static void judged(struct agent_result *r, const struct gpu_model *model, double
     agent_judge(r, 1, true);
 }
 
-static void is(double read, double h2d, enum verdict v, const char *code, const char *part) {
+static void is_of(const struct gpu_model *m, double read, double h2d, enum verdict v, const char *code,
+                  const char *part) {
     struct agent_result r;
-    judged(&r, h100(), read, h2d);
+    judged(&r, m, read, h2d);
     if (r.verdict != v || !str_eq(r.code, code) || strstr(r.message, part) == NULL)
         fail_msg("read %g h2d %g: %s %s '%s'", read, h2d, verdict_name(r.verdict), r.code, r.message);
     agent_result_clear(&r);
 }
 
+static void is(double read, double h2d, enum verdict v, const char *code, const char *part) {
+    is_of(h100(), read, h2d, v, code, part);
+}
+
 static void test_shares_of_what_was_measured(void **state) {
     (void)state;
-    is(2540, 55, VERDICT_PASS, "", "");
-    is(2287, 55, VERDICT_PASS, "", ""); /* just over 90 % */
-    is(2285, 55, VERDICT_DEGRADED, "low_read", "90 % of the 2540 that a sound H100 SXM5 80GB reaches");
-    is(2033, 55, VERDICT_DEGRADED, "low_read", "80 % of");
-    is(2031, 55, VERDICT_FAIL, "low_read", "DCGM");
-    is(1270, 55, VERDICT_FAIL, "low_read", "50 % of the 2540");
+    is(3180, 55, VERDICT_PASS, "", "");
+    is(2863, 55, VERDICT_PASS, "", ""); /* just over 90 % */
+    is(2861, 55, VERDICT_DEGRADED, "low_read", "90 % of the 3180 that a sound H100 SXM5 80GB reaches");
+    is(2545, 55, VERDICT_DEGRADED, "low_read", "80 % of");
+    is(2543, 55, VERDICT_FAIL, "low_read", "Azure");
+    is(1590, 55, VERDICT_FAIL, "low_read", "50 % of the 3180");
 }
 
 static void test_limits_that_were_published(void **state) {
     (void)state;
-    is(2540, 51, VERDICT_PASS, "", "");
-    is(2540, 49, VERDICT_DEGRADED, "low_h2d", "close to the limit of 48 of the H100 SXM5 80GB");
-    is(2540, 47, VERDICT_FAIL, "low_h2d", "below the limit of 48 of the H100 SXM5 80GB");
+    const struct gpu_model *nvl = gpu_model_find(0x2321, 0);
+    is_of(nvl, 3500, 51, VERDICT_PASS, "", "");
+    is_of(nvl, 3500, 49, VERDICT_DEGRADED, "low_h2d", "close to the limit of 48 of the H100 NVL 94GB");
+    is_of(nvl, 3500, 47, VERDICT_FAIL, "low_h2d", "below the limit of 48 of the H100 NVL 94GB");
 }
 
 static void test_missing_figures(void **state) {
     (void)state;
     is(-1, 55, VERDICT_ERROR, "not_measured", "'read' was not measured");
-    is(2540, -1, VERDICT_PASS, "", ""); /* optional */
+    is(3180, -1, VERDICT_PASS, "", ""); /* optional */
 }
 
 static void test_unknown_models_are_unrated(void **state) {
@@ -117,20 +123,27 @@ static const json_t *metric_of(const json_t *line, const char *name) {
 static void test_the_line_says_by_what(void **state) {
     (void)state;
     struct agent_result r;
-    judged(&r, h100(), 2000, 49);
+    judged(&r, h100(), 2000, 45);
     GP_AUTO_STR struct str s = {0};
     agent_result_line(&r, &s);
     GP_AUTO_JSON json_t *line = json_loads(s.s, 0, NULL);
     assert_non_null(line);
     const json_t *read = metric_of(line, "read"), *copy = metric_of(line, "copy");
-    assert_float_equal(json_num(read, "floor", 0), 2032, 0.01);
-    assert_float_equal(json_num(read, "degraded", 0), 2286, 0.01);
-    assert_true(str_starts(json_str(read, "source", ""), "measured elsewhere: 2540; NVIDIA/DCGM"));
+    assert_float_equal(json_num(read, "floor", 0), 2544, 0.01);
+    assert_float_equal(json_num(read, "degraded", 0), 2862, 0.01);
+    assert_true(str_starts(json_str(read, "source", ""), "measured elsewhere: 3180 (BabelStream dot"));
     assert_false(json_bool(read, "unrated", false));
+    assert_float_equal(json_num(copy, "floor", 0), 2320, 0.01);
+    agent_result_clear(&r);
+    judged(&r, gpu_model_find(0x2321, 0), 3500, 49); /* H100 NVL: nobody published a copy rate, and only a limit of h2d */
+    str_reset(&s);
+    agent_result_line(&r, &s);
+    GP_AUTO_JSON json_t *nvl = json_loads(s.s, 0, NULL);
+    copy = metric_of(nvl, "copy");
     assert_true(json_bool(copy, "unrated", false));
     assert_null(json_object_get(copy, "floor"));
-    assert_float_equal(json_num(metric_of(line, "h2d"), "floor", 0), 48, 0.01);
-    assert_true(str_starts(json_str(metric_of(line, "h2d"), "source", ""), "Azure/"));
+    assert_float_equal(json_num(metric_of(nvl, "h2d"), "floor", 0), 48, 0.01);
+    assert_true(str_starts(json_str(metric_of(nvl, "h2d"), "source", ""), "Azure/"));
     agent_result_clear(&r);
 }
 

@@ -97,7 +97,7 @@ static void test_models_of_a_node(void **state) {
     for (int g = 0; g < 8; g++) {
         agent_result_init(&r[g], &bandwidth);
         r[g].about.model = gpu_model_find(g < 4 ? 0x2330 : 0x2331, 0);
-        agent_metric(&r[g], "read", g < 4 ? 2500 : g == 7 ? 1200 : 1600);
+        agent_metric(&r[g], "read", g < 4 ? 3100 : g == 7 ? 1200 : 1600);
     }
     agent_judge(r, 8, true);
     for (int g = 0; g < 8; g++) assert_int_equal(r[g].verdict != VERDICT_PASS, g == 7);
