@@ -168,7 +168,7 @@ static int describe(struct setup *s, const struct kind *k, cublasLtMatmulPrefere
 }
 
 static int measure(struct setup *s, const struct kind *k) {
-    cublasLtMatmulPreference_t pref;
+    cublasLtMatmulPreference_t pref = NULL;
     cublasLtMatmulHeuristicResult_t found[ALGOS];
     double first[ALGOS] = {0}, best = 0;
     int n = 0, pick = -1;
