@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables without borders: columns as wide as their content, two blanks between. Any thread, one
- * table each. */
+/* Tables without borders: columns as wide as their content, two blanks between; on a terminal no wider than it is.
+ * Any thread, one table each. */
 #include "base/gp_base.h"
 
 #include "output.h"
@@ -8,6 +8,7 @@
 #include "width.h"
 
 #include <stdarg.h>
+#include <unistd.h>
 
 static void fill(struct strv *to, const char *first, va_list ap) {
     for (const char *s = first; s != NULL; s = va_arg(ap, const char *)) strv_add(to, s);
@@ -37,18 +38,55 @@ static size_t column_width(const struct table *t, size_t column) {
     return width;
 }
 
+/* Appends the part of a cell that fits into `width` columns, cut behind a blank or, if it has none there, anywhere.
+ * Returns its bytes with the blank. Text of one byte per column only: other text is not cut. */
+static size_t add_part(struct str *line, const char *cell, size_t width) {
+    size_t n = strlen(cell), end = n;
+    if (n > width && text_width(cell) == n) {
+        end = width;
+        for (size_t i = width; i > width / 2; i--)
+            if (cell[i] == ' ') {
+                end = i;
+                break;
+            }
+    }
+    GP_AUTO_FREE char *part = xstrndup(cell, end);
+    text_pad(line, part, width);
+    while (cell[end] == ' ') end++;
+    return end;
+}
+
+/* A cell that is wider than its column continues below. */
 static void print_row(const struct strv *row, const size_t *width, FILE *to) {
-    GP_AUTO_STR struct str line = {0};
-    for (size_t c = 0; c < row->n; c++) {
-        if (c + 1 == row->n) {
-            text_fit(&line, row->v[c], SIZE_MAX);
-        } else {
-            text_pad(&line, row->v[c], width[c]);
+    GP_AUTO_FREE size_t *done = xcalloc(row->n + 1, sizeof *done);
+    for (bool more = true; more;) {
+        GP_AUTO_STR struct str line = {0};
+        more = false;
+        for (size_t c = 0; c < row->n; c++) {
+            done[c] += add_part(&line, row->v[c] + done[c], width[c]);
+            more = more || row->v[c][done[c]] != '\0';
             str_add(&line, "  ");
         }
+        while (line.len > 0 && line.s[line.len - 1] == ' ') line.s[--line.len] = '\0';
+        fprintf(to, "%s\n", line.s != NULL ? line.s : "");
     }
-    while (line.len > 0 && line.s[line.len - 1] == ' ') line.s[--line.len] = '\0';
-    fprintf(to, "%s\n", line.s != NULL ? line.s : "");
+}
+
+#define NARROW 8 /* no column gets narrower */
+
+/* A terminal that is too narrow breaks lines anywhere: the widest columns give way instead. */
+static void fit_terminal(size_t *width, size_t columns, FILE *to) {
+    if (isatty(fileno(to)) != 1) return;
+    size_t total = columns > 0 ? 2 * (columns - 1) : 0, limit = output_width(to);
+    for (size_t c = 0; c < columns; c++) total += width[c];
+    while (total > limit) {
+        size_t widest = 0;
+        for (size_t c = 1; c < columns; c++)
+            if (width[c] > width[widest]) widest = c;
+        if (width[widest] <= NARROW) return;
+        width[widest]--;
+        total--;
+    }
 }
 
 void table_print(const struct table *t, FILE *to) {
@@ -56,6 +94,7 @@ void table_print(const struct table *t, FILE *to) {
     for (size_t i = 0; i < t->rows.len; i++) columns = GP_MAX(columns, t->rows.items[i].n);
     size_t *width = xcalloc(columns + 1, sizeof *width);
     for (size_t c = 0; c < columns; c++) width[c] = column_width(t, c);
+    fit_terminal(width, columns, to);
     if (t->head.n > 0) print_row(&t->head, width, to);
     for (size_t i = 0; i < t->rows.len; i++) print_row(&t->rows.items[i], width, to);
     free(width);

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user of terraform, ssh or kubectl tries at the command line besides the happy path."""
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import struct
 import subprocess
+import termios
 import threading
 
 import pytest
@@ -308,3 +313,31 @@ def test_known_host_compares_the_key_itself(gpuprov, tmp_path):
     assert gpuprov("__known_host", prints, "--", "h", "NONE", "NONE").out == ""
     for bad in ([prints + "=", "--", "h", *words], ["$(id)", "--", "h", *words], [prints, "h", *words], [prints, "--", "*", *words], []):
         assert gpuprov("__known_host", *bad, code=1).out == ""
+
+
+def on_terminal(gpuprov, columns, *args):
+    """stdout of a run on a terminal that is so wide."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    p = gpuprov.popen(*args, stdout=slave)
+    os.close(slave)
+    text = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while part := os.read(master, 65536):
+            text += part
+    os.close(master)
+    assert p.communicate(timeout=60) and p.returncode == 0
+    return text.decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize("args", [["providers"], ["checks"], ["providers", "aws"]])
+def test_tables_fit_a_narrow_terminal(gpuprov, args):
+    wide = on_terminal(gpuprov, 1000, *args)
+    narrow = on_terminal(gpuprov, 60, *args)
+    assert max(map(len, wide)) > 60 and len(wide[0].split("  ")) > 2
+    table = [line for line in narrow if "  " in line]
+    assert max(map(len, table)) <= 60, table
+    # nothing is lost: a cell goes on below
+    assert sorted("".join(narrow).replace(" ", "")) == sorted("".join(wide).replace(" ", ""))
+    # a pipe is no terminal: one line per row
+    assert len(gpuprov(*args).out.splitlines()) == len(wide)
