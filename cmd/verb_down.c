@@ -72,7 +72,7 @@ static void show_dry_run(struct invocation *inv, const char *name, const struct 
     if (res->would.list.len > 0) {
         puts("would be destroyed:");
         show_stacks_of(&res->would, stdout);
-    } else {
+    } else if (r == 0) {
         printf("%s: nothing was found\n", name);
     }
     if (res->elsewhere != NULL)

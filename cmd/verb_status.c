@@ -32,8 +32,12 @@ static void show(struct invocation *inv, const struct stack_view_list *l, int r,
         show_json(inv, l, r, err);
         return;
     }
+    bool owners = false;
+    for (size_t i = 1; i < l->list.len; i++)
+        owners = owners || !str_eq(l->list.items[i].stack.owner, l->list.items[0].stack.owner);
     for (size_t i = 0; i < l->list.len; i++) {
         if (i > 0) putchar('\n');
+        if (owners) printf("owner %s:\n", l->list.items[i].stack.owner);
         show_stack(&l->list.items[i], stdout);
     }
     show_unreadable(&l->unreadable, stdout);

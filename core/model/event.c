@@ -63,6 +63,7 @@ void event_jsonl(const struct event *e, struct str *out) {
     t[strcspn(t, "Z")] = '\0';
     str_addf(out, "{\"t\":\"%s.%03dZ\"", t, (int)(e->wall_ms % 1000));
     add_text(out, "stack", e->stack);
+    if (e->owner != NULL) add_text(out, "owner", e->owner);
     add_text(out, "run", e->run);
     if (e->node >= 0) str_addf(out, ",\"node\":%d", e->node);
     else str_add(out, ",\"node\":null");

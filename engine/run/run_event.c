@@ -21,6 +21,7 @@ static void run_emit(void *ctx, const struct event *e) {
     struct run *run = ctx;
     struct event full = *e;
     full.stack = run->stack.name;
+    full.owner = run->owner;
     full.run = run->id;
     if (run->e->sink.emit != NULL) run->e->sink.emit(run->e->sink.ctx, &full);
     if (run->log.file.path != NULL) log_event(run, &full);

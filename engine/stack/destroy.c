@@ -33,7 +33,7 @@ static void ask_once(struct run *run, const struct resource *r, struct destroy_a
     strv_add(&asked->ids, r->id);
     asked->released += host;
     run_event(run, resource_is_machine(r) ? r->slot : -1, NODE_ENDING, EVENT_START, host ? "release" : "destroy",
-              "%s %s", resource_kind_name(r->kind), r->id);
+              "%s %s%s", resource_kind_name(r->kind), r->id, asked->unlisted ? ", which is no longer listed" : "");
 }
 
 int destroy_layer(struct run *run, const struct resource_list *seen, enum destroy_layer layer,

@@ -12,6 +12,7 @@ enum destroy_layer { DESTROY_MACHINES, DESTROY_OTHERS, DESTROY_CLAIM };
 struct destroy_asked {
     struct strv ids;
     int released;
+    bool unlisted; /* the next layer has ended, as far as the last list shows; the request makes sure */
 };
 
 /* Requests the destruction of one layer of `seen`, provider by provider, and does not wait for it. A refusal of a

@@ -166,7 +166,9 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen, st
             vec_push(&missing.list, known.list.items[i]); /* borrowed */
     if (r == 0 && missing.list.len > 0) {
         t->settle_until_ms = clock_deadline(run_settle_ms(run));
+        t->asked.unlisted = true;
         r = destroy_layer(run, &missing, DESTROY_MACHINES, &t->asked, err);
+        t->asked.unlisted = false;
     }
     vec_free(&missing.list);
     t->looked = r == 0;

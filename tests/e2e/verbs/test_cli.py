@@ -273,6 +273,27 @@ def test_a_spec_where_a_stack_is_wanted(gpuprov, spec):
     assert "/nonexistent.yaml" in one_line(gpuprov("ssh", "/nonexistent.yaml/1", code=1))
 
 
+def test_logs_of_two_owners(gpuprov):
+    """Stacks of two owners may have one name, and so one log: it is never mixed."""
+    events = gpuprov.state / "events"
+    events.mkdir(parents=True)
+
+    def line(run, owner, text):
+        e = {"t": "2026-01-02T03:04:05.678Z", "stack": "llm", "run": run, "node": None, "phase": "launch",
+             "status": "info", "step": "", "text": text}
+        return json.dumps({**e, **({"owner": owner} if owner else {})}) + "\n"
+    (events / "llm.jsonl").write_text(
+        line("a" * 16, None, "begins of A") + line("a" * 16, "ann", "of A") + line("b" * 16, "bob", "of B")
+        + line("c" * 16, None, "of an earlier version"))
+    gpuprov.state.chmod(0o700)
+    assert "several owners (ann, bob): choose one with --owner" in one_line(gpuprov("logs", "llm", code=1))
+    text = gpuprov("logs", "llm", "--owner", "ann").out
+    assert "begins of A" in text and "of B" not in text and "of an earlier version" in text
+    assert "of A" not in gpuprov("logs", "llm", env={"GPUPROV_OWNER": "bob"}).out
+    remember(gpuprov, "llm", owner="bob")  # the other one is gone
+    assert "of B" in gpuprov("logs", "llm").out and "of A" not in gpuprov("logs", "llm").out
+
+
 def test_a_state_folder_that_everybody_can_write(gpuprov, tmp_path):
     """Another user could replace the journal, which decides what is destroyed."""
     open_to_all = tmp_path / "shared"
