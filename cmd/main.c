@@ -144,6 +144,10 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     sets[1] = (struct opt_set){inv->verb->options, inv->opts};
     options_init(inv->verb->options, inv->opts);
     if (rest_argc > 0) r = options_parse(sets, 2, rest_argc, rest_argv, false, args, NULL, err);
+    if (r != 0 && str_starts(err->msg, "unknown option") && strchr(err->msg, ';') == NULL) {
+        size_t n = strlen(err->msg);
+        snprintf(err->msg + n, sizeof err->msg - n, "; 'gpuprov help %s' lists the options", inv->verb->name);
+    }
     if (r != 0) return gp_wrap(err, "%s", inv->verb->name);
     if (common->version) { /* given after the verb */
         inv->verb = verb_find("version");

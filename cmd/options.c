@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+#define HELP_WIDTH 100
+
 void opt_args_clear(struct opt_args *a) { vec_free(&a->args); }
 
 int options_enum_index(const char *words, const char *value) {
@@ -181,6 +183,23 @@ void options_init(const struct opt *table, void *values) {
         if (o->type == OPT_DURATION) memcpy((char *)values + o->offset, &o->initial, sizeof o->initial);
 }
 
+/* The text in lines of at most HELP_WIDTH columns, each after the first below the column of the first. */
+static void add_wrapped(struct str *out, size_t column, const char *text) {
+    size_t at = column;
+    for (const char *p = text; *p != '\0';) {
+        size_t n = strcspn(p, " ");
+        if (at > column && at + 1 + n > HELP_WIDTH) {
+            str_addf(out, "\n%*s", (int)column, "");
+            at = column;
+        }
+        str_addf(out, "%s%.*s", at > column ? " " : "", (int)n, p);
+        at += (at > column) + n;
+        p += n;
+        p += strspn(p, " ");
+    }
+    str_add(out, "\n");
+}
+
 void options_help(const struct opt *table, struct str *out) {
     for (const struct opt *o = table; o != NULL && o->name != NULL; o++) {
         GP_AUTO_STR struct str left = {0};
@@ -188,7 +207,8 @@ void options_help(const struct opt *table, struct str *out) {
         else str_add(&left, "    ");
         str_addf(&left, "--%s", o->name);
         if (o->type != OPT_FLAG) str_addf(&left, " %s", o->arg);
-        if (left.len > 26) str_addf(out, "  %s\n  %-26s  %s\n", left.s, "", o->help);
-        else str_addf(out, "  %-26s  %s\n", left.s, o->help);
+        if (left.len > 26) str_addf(out, "  %s\n%30s", left.s, "");
+        else str_addf(out, "  %-26s  ", left.s);
+        add_wrapped(out, 30, o->help);
     }
 }

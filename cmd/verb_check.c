@@ -8,6 +8,9 @@
 
 static int run(struct invocation *inv, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
+    if (inv->n_args > 0 && check_find(inv->args[0]) != NULL)
+        return gp_fail(err, GP_EUSAGE, "'%s' is a check of nodes, not a spec: 'gpuprov checks %s' explains it",
+                       inv->args[0], inv->args[0]);
     int r = app_spec_secrets(inv, inv->n_args > 0 ? inv->args[0] : NULL, &spec, err);
     if (r != 0) return r;
     struct validate_plan plan = {0};

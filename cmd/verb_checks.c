@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov checks: prints the check table. */
+/* gpuprov checks [NAME]: prints the check table, or the section of one check. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -28,9 +28,24 @@ static const char *level_name(enum check_level l) {
     return "?";
 }
 
+static int print_one(struct invocation *inv, const char *id, struct gp_error *err) {
+    const char *names[64] = {NULL};
+    for (size_t i = 0; i < check_count() && i + 1 < GP_ARRAY_LEN(names); i++) names[i] = check_table[i].id;
+    const struct check_info *c = check_find(id);
+    const char *near = c == NULL ? str_closest(id, names) : NULL;
+    if (c == NULL && near != NULL)
+        return gp_fail(err, GP_EUSAGE, "there is no check '%s'; did you mean '%s'?", id, near);
+    if (c == NULL) return gp_fail(err, GP_EUSAGE, "there is no check '%s'; 'gpuprov checks' lists them", id);
+    GP_AUTO_FREE char *text = check_markdown(c);
+    print_text(inv, "markdown", text);
+    return 0;
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
-    (void)err;
     const struct opts *o = inv->opts;
+    if (inv->n_args > 0 && (o->markdown || o->models))
+        return gp_fail(err, GP_EUSAGE, "a page is printed whole: omit '%s'", inv->args[0]);
+    if (inv->n_args > 0) return print_one(inv, inv->args[0], err);
     if (o->markdown) {
         GP_AUTO_FREE char *text = checks_markdown();
         print_text(inv, "markdown", text);
@@ -65,12 +80,14 @@ static int run(struct invocation *inv, struct gp_error *err) {
 
 const struct verb verb_checks = {
     .name = "checks",
-    .argspec = "",
-    .help = "lists the checks of a validation",
+    .argspec = "[NAME]",
+    .help = "lists the checks of a validation, or explains one",
     .examples = "  gpuprov checks\n"
-                "  gpuprov checks --models            # figures and limits of each GPU model\n",
+                "  gpuprov checks gpu.memory       # what one check does\n"
+                "  gpuprov checks --models         # figures and limits of each GPU model\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
+    .max_args = 1,
     .flags = VERB_PLAIN,
 };

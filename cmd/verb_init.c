@@ -89,6 +89,18 @@ static int write_new(const char *path, const char *text, size_t n, mode_t mode, 
     return gp_fail_errno(err, GP_EIO, -e, "could not write '%s'", path);
 }
 
+/* A second run, or one after a failure in the middle: files with this very content stay. */
+static int write_same(const char *path, const struct template_file *f, struct gp_error *err) {
+    GP_AUTO_STR struct str have = {0};
+    if (fs_read(path, f->size, &have, NULL) == 0 && have.len == f->size && memcmp(have.s, f->data, f->size) == 0)
+        return 0;
+    if (!fs_exists(path)) return write_new(path, (const char *)f->data, f->size, 0755, err);
+    return gp_fail(err, GP_EEXISTS,
+                   "'%s' exists already with other content (yours, or an earlier version's): move it away, or give "
+                   "another folder",
+                   path);
+}
+
 static int write_slurm(struct invocation *inv, const char *dir, struct gp_error *err) {
     static const char *const names[] = {"healthcheck.sh", "prolog.sh"};
     GP_AUTO_JSON json_t *written = json_array();
@@ -97,7 +109,7 @@ static int write_slurm(struct invocation *inv, const char *dir, struct gp_error 
         GP_AUTO_FREE char *from = xasprintf("slurm/%s", names[i]), *to = fs_join(dir, names[i]);
         const struct template_file *f = template_find(from);
         if (f == NULL) return gp_fail(err, GP_EINTERNAL, "%s is missing from this build", from);
-        r = write_new(to, (const char *)f->data, f->size, 0755, err);
+        r = write_same(to, f, err);
         json_array_append_new(written, json_any_text(to));
     }
     if (r != 0) return r;

@@ -41,7 +41,7 @@ static int print(const struct report *r, const struct report_ops *form, struct g
 
 static int write_it(struct invocation *inv, const struct report *r, struct gp_error *err) {
     const struct opts *o = inv->opts;
-    const struct report_ops *form = report_forms[o->format];
+    const struct report_ops *form = inv->common->json ? report_form("json") : report_forms[o->format];
     int rc = report_opts_write(inv, &o->reports, r, err);
     if (rc != 0) return rc;
     if (o->output != NULL) return report_save(r, form, o->output, err);
@@ -63,12 +63,25 @@ static int history(struct invocation *inv, struct engine *e, const char *name, s
     return 0;
 }
 
+/* No option is ignored. */
+static int check_opts(const struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    const struct report_opts *more = &o->reports;
+    if (o->history && (o->format != 0 || o->output != NULL || more->files.n > 0 || more->certificate != NULL))
+        return gp_fail(err, GP_EUSAGE,
+                       "--history prints text, or JSON with --json: it excludes --format, --output, --report and "
+                       "--certificate");
+    if (inv->common->json && o->format != 0 && !str_eq(report_forms[o->format]->name, "json"))
+        return gp_fail(err, GP_EUSAGE, "--json and --format %s exclude each other", report_forms[o->format]->name);
+    return report_opts_check(more, err);
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_SPEC struct spec *spec = NULL;
     const char *name = NULL;
     struct engine *e = NULL;
-    int r = report_opts_check(&o->reports, err);
+    int r = check_opts(inv, err);
     if (r == 0) r = app_target(inv, inv->args[0], &spec, &name, err);
     if (r == 0) r = app_engine(inv, &e, err);
     if (r != 0) return r;

@@ -56,6 +56,10 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_FREE char *name = NULL, *exe = NULL, *path = NULL;
     int slot = -1;
+    if (inv->common->json && !o->config)
+        return gp_fail(err, GP_EUSAGE, "--json needs --config: the output of ssh is the node's own");
+    if (o->config && inv->n_rest > 0)
+        return gp_fail(err, GP_EUSAGE, "--config connects to no node: omit '-- %s'", inv->rest[0]);
     int r = app_stack_slot(inv->args[0], &name, &slot, err);
     if (r != 0 || (r = self_exe(&exe, err)) != 0) return r;
     struct engine *e = NULL;

@@ -113,6 +113,13 @@ static void add_check(struct str *s, const struct check_info *c) {
     add_metrics(s, c);
 }
 
+char *check_markdown(const struct check_info *check) {
+    struct str s = {0};
+    add_check(&s, check);
+    memmove(s.s, s.s + 1, s.len); /* the empty line before a section of the page */
+    return s.s;
+}
+
 struct family {
     const char *prefix, *title, *about;
 };

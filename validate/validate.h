@@ -67,7 +67,8 @@ void validate_products(const struct validate_env *env, struct report *report);
 void validate_apply_floors(const struct spec *spec, struct check_result *r);
 /* The check table's names and figures, for spec_load. */
 const struct spec_names *validate_names(void);
-char *checks_markdown(void); /* docs/checks.md; caller frees */
-char *models_markdown(void); /* docs/gpu-models.md; caller frees */
+char *checks_markdown(void);                          /* docs/checks.md; caller frees */
+char *check_markdown(const struct check_info *check); /* its section of that page; caller frees */
+char *models_markdown(void);                          /* docs/gpu-models.md; caller frees */
 
 #endif

@@ -355,3 +355,47 @@ def test_version_starts_no_library(gpuprov):
     p = subprocess.run(["/usr/bin/strace", "-f", "-e", "trace=clone,clone3,socket",
                         str(gpuprov.program), "version"], capture_output=True, text=True, check=True)
     assert "clone" not in p.stderr and "socket(" not in p.stderr
+
+
+@pytest.mark.parametrize("args, said", [
+    (["report", "x", "--history", "--format", "html"], "--history prints text, or JSON"),
+    (["report", "x", "--history", "--output", "f"], "--history prints text, or JSON"),
+    (["report", "x", "--json", "--format", "html"], "--json and --format html exclude each other"),
+    (["ssh", "x", "--json"], "--json needs --config"),
+    (["ssh", "x", "--config", "--", "ls"], "omit '-- ls'"),
+    (["schema", "--hosts", "--report"], "exclude each other"),
+    (["checks", "host.clock", "--models"], "omit 'host.clock'"),
+])
+def test_no_option_is_ignored(gpuprov, args, said):
+    assert said in gpuprov(*args, code=1).err
+
+
+def test_an_unknown_option_has_a_next_step(gpuprov):
+    for verb in VERBS:
+        r = gpuprov(verb, "--frobnicate", code=None)
+        assert r.code != 0 and f"'gpuprov help {verb}' lists the options" in r.err, r
+
+
+def test_a_check_by_its_name(gpuprov):
+    text = gpuprov("checks", "host.clock").out
+    assert text.startswith("### host.clock\n") and "**Finds**" in text and "`offset`" in text and "### host.k" not in text
+    assert "did you mean 'host.clock'" in one_line(gpuprov("checks", "host.clok", code=1))
+    assert "'gpuprov checks host.clock' explains it" in one_line(gpuprov("check", "host.clock", code=1))
+
+
+def test_help_fits_100_columns(gpuprov):
+    for verb in VERBS:
+        for line in gpuprov("help", verb).out.splitlines():
+            assert len(line) <= 100, f"{verb}: {line}"
+
+
+def test_slurm_scripts_are_written_once_and_kept(gpuprov, tmp_path):
+    to = tmp_path / "slurm"
+    gpuprov("init", "--slurm", to)
+    gpuprov("init", "--slurm", to)  # the same again
+    (to / "prolog.sh").unlink()
+    gpuprov("init", "--slurm", to)  # after a run that was cut
+    assert (to / "prolog.sh").exists()
+    (to / "healthcheck.sh").write_text("mine")
+    assert "exists already with other content" in one_line(gpuprov("init", "--slurm", to, code=1))
+    assert (to / "healthcheck.sh").read_text() == "mine"

@@ -166,6 +166,27 @@ static void unknown_verbs_say_more(void **state) {
     assert_null(strstr(err.msg, "__dial")); /* hidden ones are not told */
 }
 
+/* A longer list of forms, such as a recipe's, must not break the layout. */
+static void help_is_wrapped(void **state) {
+    (void)state;
+    const struct opt rows[] = {
+        {.name = "report",
+         .type = OPT_TEXT,
+         .arg = "FORM=FILE",
+         .help = "write the report as text|json|junit|prometheus|html|recipe|another; may be repeated, up to sixteen "
+                 "times"},
+        {.name = "a-name-that-takes-more-than-its-column", .type = OPT_FLAG, .help = "short"},
+        {0}};
+    GP_AUTO_STR struct str out = {0};
+    GP_AUTO_STRV struct strv lines = {0};
+    options_help(rows, &out);
+    strv_split(&lines, out.s, "\n");
+    assert_int_equal(lines.n, 4);
+    for (size_t i = 0; i < lines.n; i++) assert_true(strlen(lines.v[i]) <= 100);
+    assert_string_equal(lines.v[1], "                              may be repeated, up to sixteen times");
+    assert_string_equal(lines.v[3], "                              short");
+}
+
 static void help_names_every_option(void **state) {
     (void)state;
     for (size_t i = 0; verb_table[i] != NULL; i++) {
@@ -215,11 +236,11 @@ static void examples_parse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_form),       cmocka_unit_test(short_values_may_stick),
-        cmocka_unit_test(bad_options_are_errors), cmocka_unit_test(stops_at_the_verb),
-        cmocka_unit_test(the_first_set_wins),     cmocka_unit_test(verb_rows_are_sound),
-        cmocka_unit_test(unknown_verbs_say_more), cmocka_unit_test(help_names_every_option),
-        cmocka_unit_test(examples_parse),
+        cmocka_unit_test(reads_every_form),        cmocka_unit_test(short_values_may_stick),
+        cmocka_unit_test(bad_options_are_errors),  cmocka_unit_test(stops_at_the_verb),
+        cmocka_unit_test(the_first_set_wins),      cmocka_unit_test(verb_rows_are_sound),
+        cmocka_unit_test(unknown_verbs_say_more),  cmocka_unit_test(help_is_wrapped),
+        cmocka_unit_test(help_names_every_option), cmocka_unit_test(examples_parse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
