@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """hygiene.py COMMAND...: runs tests and fails when they leave anything behind: processes, mounts, network
-namespaces, control groups, or files in /dev/shm, /tmp, /var/tmp and /run.
+namespaces, control groups, or files in /dev/shm, /tmp, /var/tmp, /run, /etc and /var/lib.
 
 Processes are told by ancestry: what the command's processes orphan becomes a child of this one, except inside a
 PID namespace, which ends with its own first process. TMPDIR of the command is a new folder, removed after a run
@@ -20,8 +20,8 @@ import time
 GRACE_S = 15  # for processes that are ending
 LOCK = "/tmp/gpuprov-hygiene.lock"
 PREFIXES = ("gpuprov", "gp-", "test_output.")
-FOLDERS = ("/dev/shm", "/tmp", "/var/tmp", "/run", "/run/netns", "/sys/fs/cgroup", "/sys/fs/cgroup/systemd",
-           "/sys/fs/cgroup/unified")
+FOLDERS = ("/dev/shm", "/tmp", "/var/tmp", "/run", "/run/netns", "/etc", "/etc/default", "/etc/slurm", "/var/lib",
+           "/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 PR_SET_CHILD_SUBREAPER = 36
 
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Slurm's Prolog: no job begins on a node that gpuprov has not validated. A certificate of this machine and boot is
-# enough (milliseconds); without one the node checks run. A node that fails is drained with a Reason that
+# Slurm's Prolog: no job begins on a node that fails gpuprov's checks. A certificate of this machine and boot is enough
+# (milliseconds); without one the node checks run. A node without a verdict (a tool's own trouble, too little time) is
+# accepted: GPUPROV_REFUSE_ON="fail unknown" refuses it, so that jobs begin on validated nodes only. A node that fails is drained with a Reason that
 # healthcheck.sh clears later, and the job goes back to the queue (exit 1). In slurm.conf:
 # Prolog=/etc/slurm/gpuprov/prolog.sh, PrologFlags=Alloc, SchedulerParameters=nohold_on_prolog_fail.
 # Settings, from /etc/default/gpuprov: those of healthcheck.sh, and

@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import re
 import subprocess
 import threading
 
@@ -31,6 +32,9 @@ def test_doctor_names_credentials_region_and_clock(cloud):
     assert lines[1].startswith("account 123456789012, owner 123456789012-") and lines[2] == "region us-east-1"
     assert lines[3] == "clock agrees with AWS's"
     assert {c.action for c in cloud.proxy.calls} == {"GetCallerIdentity"}, "no call that costs or lists"
+    cloud.proxy.rule(None, "skew", times=None, seconds=120)
+    assert re.search(r"\nthis machine's clock is 1[12]\d s behind AWS's", doctor(cloud, 0)["text"])
+    cloud.proxy.clear()
     assert "no region: set AWS_REGION" in doctor(cloud, 0, AWS_REGION="")["text"]
 
 
