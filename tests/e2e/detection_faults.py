@@ -106,8 +106,8 @@ def memory():
     yield f("stuck", "a stuck bit in memory", "fail", "memory_wrong", standin="flip=12345,bit=7", named=r"(gpu 1)\b.*(bits 0x80)")
     yield f("flip", "a bit in memory that flips once", "fail", "memory_wrong", standin="flip=12345,bit=7,stuck=0",
             named=r"(gpu 1)\b.*(bits 0x80)")
-    yield f("marginal", "a bit in memory that flips only after much use (--time 5m)", "fail", "memory_wrong",
-            standin="flip=12345,bit=7,flip_after=200", seconds=300)
+    yield f("marginal", "a bit in memory that flips only after much use (--time 20m)", "fail", "memory_wrong",
+            standin="flip=12345,bit=7,flip_after=200", seconds=1200)
     yield f("little", "another process holds half of the memory", "degraded", "low_tested", standin="held_mib=8")
     yield f("none", "another process holds all memory", "error", "no_memory", standin="held_mib=13")
     yield from everywhere("gpu.memory", size="memory_mib=16,")
@@ -136,7 +136,7 @@ def p2p():
 def together():
     f = one("gpu.together", gpus=4, size="memory_mib=32,")
     yield f("uplink", "two GPUs on one uplink, while the others have their own", "degraded", "starved_link", standin="uplink=2",
-            named=r"gpu (0|1)\b", gpus=8)
+            named=r"gpu [01]\b", gpus=8)
     yield f("crowd", "a GPU whose links carry one pair, not all pairs at once", "fail", "slow_together", standin="crowd=40")
     yield f("bit", "a bit that flips on the way to another GPU", "fail", "together_wrong", standin="peer_bit=3")
     yield from list(everywhere("gpu.together", gpus=3, size="memory_mib=32,"))[:2]

@@ -39,7 +39,7 @@ static const struct profile profiles[] = {
      .memory_clock_khz = 1593000,
      .bus_bits = 5120,
      .l2_bytes = 40ll << 20,
-     .rate = {[WORK_MEMORY] = 1780,
+     .rate = {[WORK_MEMORY] = 1850,
               [WORK_H2D] = 25,
               [WORK_D2H] = 25,
               [WORK_PEER] = 272,
