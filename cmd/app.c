@@ -207,7 +207,8 @@ static bool is_spec_slot(const char *arg, char **ret, int *ret_slot) {
     int64_t slot = -1;
     bool numbered = slash != NULL && str_to_i64(slash + 1, 0, TAGS_SLOTS_MAX - 1, &slot);
     GP_AUTO_FREE char *path = numbered ? xstrndup(arg, (size_t)(slash - arg)) : xstrdup(arg);
-    if (!str_ends(path, ".yaml") && !str_ends(path, ".yml") && (numbered || !arg_is_spec(arg))) return false;
+    bool yaml = str_ends(path, ".yaml") || str_ends(path, ".yml");
+    if (!yaml && (numbered || !fs_exists(arg) || !arg_is_spec(arg))) return false;
     *ret = GP_STEAL(path);
     *ret_slot = (int)slot;
     return true;
