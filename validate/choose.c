@@ -17,7 +17,8 @@ static void pick_list_clear(struct pick_list *c) { vec_free(&c->list); }
 
 /* Why this check cannot run for this spec at all; NULL when it can. */
 static const char *cannot(const struct spec *spec, const struct check_info *info) {
-    if ((info->level == CHECK_GPU || (info->needs & NEED_GPU)) && spec->gpu.count <= 0) return "the spec has no gpu";
+    if ((info->level == CHECK_GPU || (info->needs & NEED_GPU)) && spec->gpu.count <= 0)
+        return str_eq(spec->path, "(no spec)") ? "no GPU was found, and none was given" : "the spec has no gpu";
     if ((info->needs & NEED_PEERS) && spec->nodes < 2) return "needs two nodes or more";
     int gpus = spec->gpu.count * (info->level == CHECK_GANG ? GP_MAX(spec->nodes, 1) : 1);
     if ((info->needs & NEED_GPUS) && gpus < 2) return "needs two GPUs or more";

@@ -6,6 +6,8 @@
 
 #include "base/yaml.h"
 
+#include "base/str.h"
+
 #include <yaml.h>
 
 #define YAML_DEPTH_MAX 32
@@ -54,14 +56,35 @@ static char byte_at(const struct build *b, yaml_mark_t m) {
     return '\0';
 }
 
+/* The parser's words, for people who do not know its terms. */
+static const char *plain_words(const char *problem) {
+    static const char *const words[][2] = {
+        {"mapping values are not allowed", "':' is not expected here: check the indentation, or quote text with ': '"},
+        {"did not find expected node content", "a value is missing here, or a bracket is not closed"},
+        {"found unexpected end of stream", "the file ends inside a quoted text: close the quote"},
+        {"could not find expected ':'", "a ':' is missing after a key"},
+        {"found character that cannot start any token", "this character cannot begin a value: put the value in quotes"},
+        {"did not find expected ',' or '}'", "a '}' or ',' is missing"},
+        {"did not find expected ',' or ']'", "a ']' or ',' is missing"},
+        {"did not find expected key", "a key is expected here: check the indentation"},
+        {"did not find expected '-' indicator", "'- ' is expected here: check the indentation of the list"},
+        {"did not find expected <document start>", "only one map is expected in the file: check the indentation"},
+        {"block sequence entries are not allowed", "a list cannot begin here: put it on the next line, indented"},
+        {"found unknown escape character", "unknown escape after '\\': use single quotes for plain text"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
+        if (str_starts(problem, words[i][0])) return words[i][1];
+    return problem;
+}
+
 static int fail_parser(struct build *b) {
     const yaml_parser_t *p = &b->parser;
-    const char *what = p->problem != NULL ? p->problem : "not valid YAML";
+    const char *what = p->problem != NULL ? plain_words(p->problem) : "not valid YAML";
     if (p->error == YAML_READER_ERROR) return fail_at(b, mark_of_offset(b, p->problem_offset), what);
     if (p->error == YAML_SCANNER_ERROR && byte_at(b, p->problem_mark) == '\t')
         return fail_at(b, p->problem_mark, "the indentation has a tab: use spaces only");
-    if (p->context != NULL) {
-        GP_AUTO_FREE char *both = xasprintf("%s (%s, line %zu)", what, p->context, p->context_mark.line + 1);
+    if (p->context != NULL && p->context_mark.line != p->problem_mark.line) {
+        GP_AUTO_FREE char *both = xasprintf("%s (it begins in line %zu)", what, p->context_mark.line + 1);
         return fail_at(b, p->problem_mark, both);
     }
     return fail_at(b, p->problem_mark, what);

@@ -184,6 +184,9 @@ static void decode_texts(struct spec_ctx *c, const struct spec_field *f, const s
         if (text != NULL) spec_complain(c, at, "'%s' must be a list: [%s]", f->name, text);
         return;
     }
+    if (at->items.len < f->min_items)
+        spec_complain(c, at, "'%s' is an empty list: remove the key for its default (%s), or name at least one",
+                      f->name, f->def_doc != NULL ? f->def_doc : "none");
     if (too_many(c, f, at)) return;
     for (size_t i = 0; i < at->items.len; i++) {
         const struct yaml_node *item = at->items.items[i];
@@ -329,9 +332,11 @@ static void decode_default(struct spec_ctx *c, const struct spec_field *f, void 
 void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map, void *to) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) decode_default(c, f, to);
     const char *what = b->path[0] != '\0' ? b->path : "a spec";
+    bool two = b->fields[1].name != NULL && b->fields[2].name == NULL && !b->fields[0].required;
     if (map != NULL && map->kind != YAML_MAP) {
         if (map->kind != YAML_SCALAR || spec_text_of(c, map, what) != NULL)
-            spec_complain(c, map, "%s must be a map: {%s: ...}", what, b->fields[0].name);
+            spec_complain(c, map, "%s must be a map: {%s: ...}%s%s%s", what, b->fields[0].name, two ? " or {" : "",
+                          two ? b->fields[1].name : "", two ? ": ...}" : "");
         return;
     }
     if (map != NULL && b->has_pos) {

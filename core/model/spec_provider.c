@@ -9,6 +9,7 @@
 #include <ctype.h>
 
 #define PROVIDERS_MAX 32
+#define MODELS_SHOWN 12 /* in a message */
 
 static const struct spec_provider *const none[] = {NULL};
 static const struct spec_provider *const *registered = none;
@@ -196,10 +197,16 @@ void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at) {
     for (size_t i = 0; c->names->gpu(i) != NULL; i++) add_new(&known, c->names->gpu(i));
     const char *near = look_alike(model, &known);
     if (any && near == NULL) return;
-    const struct strv *shown = here.n > 0 ? &here : &known;
+    const char *other = any ? "" : "; an offer with instance_type takes any";
     if (near == NULL) near = str_closest(model, (const char *const *)known.v);
-    GP_AUTO_FREE char *list = strv_join(shown, ", ");
-    spec_complain(c, at, "unknown GPU model '%s'%s%s%s known: %s%s", model, near != NULL ? "; did you mean '" : ";",
-                  near != NULL ? near : "", near != NULL ? "'?" : "", list,
-                  any ? "" : "; an offer with instance_type takes any");
+    if (near != NULL) {
+        spec_complain(c, at, "unknown GPU model '%s'; did you mean '%s'?%s", model, near, other);
+        return;
+    }
+    const struct strv *from = here.n > 0 ? &here : &known;
+    GP_AUTO_STRV struct strv shown = {0};
+    for (size_t i = 0; i < GP_MIN(from->n, (size_t)MODELS_SHOWN); i++) strv_add(&shown, from->v[i]);
+    GP_AUTO_FREE char *list = strv_join(&shown, ", ");
+    spec_complain(c, at, "unknown GPU model '%s'; known: %s%s%s", model, list,
+                  from->n > shown.n ? " and others ('gpuprov checks --models')" : "", other);
 }

@@ -65,7 +65,8 @@ void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *
     (void)to;
     if (strcmp(at->value, "auto") == 0) return;
     const char *kind = spec_is_image_id(at->value) ? "id" : "os";
-    spec_complain(c, at, "'image' must be auto or a map; did you mean {%s: %.100s}?", kind, at->value);
+    spec_complain(c, at, "'image' must be auto, {os: NAME} or {id: IMAGE}; did you mean {%s: %.100s}?", kind,
+                  at->value);
 }
 
 void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) {

@@ -52,7 +52,7 @@ static const struct refusal in_gpus[] = {
     {"gpu: 8", 6, "model[:count]"},
     {"gpu: [H100]", 6, "gpu must be a map"},
     {"gpu: {count: 8}", 6, "gpu needs 'model'"},
-    {"gpu: HL00:8", 6, "unknown GPU model 'HL00'; did you mean 'H100'? known: "},
+    {"gpu: HL00:8", 6, "unknown GPU model 'HL00'; did you mean 'H100'?"},
     {"gpu: {count: 8, model: A1OO}", 24, "unknown GPU model 'A1OO'; did you mean 'A100'?"},
     {"gpu: {model: H100, count: eight}", 27, "whole number from 1 to 16"},
 };
@@ -66,6 +66,11 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: aws", 9, "must be a list"},
     {"offers: [aws]", 10, "offers[] must be a map"},
     {"offers: [{}]", 10, "needs 'provider'"},
+    {"offers: [{provider: aws, ssh_from: []}]", 36,
+     "'ssh_from' is an empty list: remove the key for its default (`acc"},
+    {"offers: [{provider: aws, regions: []}]", 35, "'regions' is an empty list: remove the key for its default"},
+    {"offers: [{provider: aws, zones: []}]", 33, "'zones' is an empty list"},
+    {"access: {ssh_from: []}", 20, "'ssh_from' is an empty list: remove the key for its default (this machine's own"},
     {"offers: [{provider: amazon}]", 21, "unknown provider 'amazon'; known: local, ssh, aws"},
     {"offers: [{provider: asw}]", 21, "unknown provider 'asw'; did you mean 'aws'? known: local, ssh, aws"},
     {"offers: [{provider: local, market: spot}]", 28, "'market' is a key of aws"},
@@ -83,7 +88,7 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: [{provider: aws, instance_type: big}]", 41, "p5.48xlarge"},
     {"offers: [{provider: aws, subnet: net}]", 34, "subnet-"},
     {"offers: [{provider: aws, zones: [a b]}]", 34, "one word"},
-    {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...}"},
+    {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...} or {id: ...}"},
     {"offers: [{provider: aws, image: {os: a-1, id: b}}]", 43, "both 'os' and 'id'"},
     {"offers: [{provider: local, image: {os: a-1}}]", 28,
      "'image' is a key of aws; the provider 'local' does not take it"},
@@ -180,7 +185,9 @@ static void refuses_gpus(void **state) {
     refuse(in_gpus, GP_ARRAY_LEN(in_gpus));
     /* a provider that lists its models: another is refused, unless the type is given */
     bad_at("name: t\ngpu: Z999\noffers: [{provider: aws}]\n", 2, 6, "T4");
-    bad_at("name: t\ngpu: P10\noffers: [{provider: aws}]\n", 2, 6, "did you mean 'P100'? known: Radeon Pro V520, T4, ");
+    bad_at("name: t\ngpu: Zebra\noffers: [{provider: aws}]\n", 2, 6,
+           "and others ('gpuprov checks --models'); an offer");
+    bad_at("name: t\ngpu: P10\noffers: [{provider: aws}]\n", 2, 6, "did you mean 'P100'?");
     spec_free(good("name: t\ngpu: Z999\noffers: [{provider: aws, instance_type: p9.large}]\n"));
     spec_free(good("name: t\ngpu: Z999\noffers: [{provider: aws}, {provider: local}]\n"));
     /* any GPU may be in a machine of one's own */
