@@ -125,7 +125,7 @@ const struct verb verb_up = {
     .details = VERB_SPEC_DETAILS
     "  It prints the plan first, with the price and the worst case until the deadline. On a terminal it\n"
     "  asks before it changes anything; --yes skips the question, and --json needs it there. Without a\n"
-               "  terminal it does not ask.\n"
+    "  terminal it does not ask.\n"
     "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
     "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
     .examples = "  gpuprov up gpuprov.yaml\n"

@@ -60,7 +60,7 @@ finish() {
 trap 'finish; exit 130' INT TERM HUP
 
 run check "$spec" || { finish; exit 1; }
-run up "$spec"
+run up --yes "$spec"
 rc=$?
 if [ $rc -eq 0 ]; then
   run status "$name"
