@@ -58,6 +58,18 @@ json_t *nodes_json(const struct holder *h) {
 
 static void veth_name(int slot, char dst[16]) { snprintf(dst, 16, "node%d", slot); }
 
+/* Tells this node and all others of each other, or the others that it is gone. Best effort: without it ARP finds them,
+ * as long as its table has room. */
+static void tell_neighbours(struct holder *h, const struct local_node *n, bool there) {
+    for (size_t i = 0; i < h->nodes.len; i++) {
+        const struct local_node *m = h->nodes.items[i];
+        if (m == n || m->net_fd < 0 || m->state == LOCAL_ENDED) continue;
+        if (setns(m->net_fd, CLONE_NEWNET) == 0) net_neighbour("eth0", n->slot, there);
+        if (there && setns(n->net_fd, CLONE_NEWNET) == 0) net_neighbour("eth0", m->slot, true);
+    }
+    if (setns(h->home_net, CLONE_NEWNET) != 0) _exit(1);
+}
+
 /* A network namespace of its own, kept over reboots, with one end of a veth pair in it. */
 static int give_net(struct holder *h, struct local_node *n, struct gp_error *err) {
     char dev[16];
@@ -76,6 +88,7 @@ static int give_net(struct holder *h, struct local_node *n, struct gp_error *err
         if (r == 0) r = net_route_quickack("eth0", n->ip);
     }
     if (setns(h->home_net, CLONE_NEWNET) != 0) _exit(1);
+    if (r == 0) tell_neighbours(h, n, true);
     if (r == 0) return 0;
     return gp_fail_errno(err, GP_EENV, -r, "could not create the network of node %d", n->slot);
 }
@@ -154,6 +167,7 @@ void nodes_end(struct holder *h, struct local_node *n) {
     n->ready_fd = -1;
     veth_name(n->slot, dev);
     if (n->net_fd >= 0) {
+        tell_neighbours(h, n, false);
         net_link_del(dev);
         close(n->net_fd);
     }

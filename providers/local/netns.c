@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_link.h>
+#include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -137,6 +138,25 @@ int net_route_quickack(const char *dev, const char *ip) {
 static void hardware_address(int number, unsigned char mac[6]) {
     const unsigned char m[6] = {0x02, 0x5b, 0, 0, (unsigned char)(number >> 8), (unsigned char)(number & 255)};
     memcpy(mac, m, 6);
+}
+
+int net_neighbour(const char *dev, int slot, bool there) {
+    struct request q;
+    struct ndmsg *m = start(&q, sizeof *m);
+    struct in_addr in;
+    unsigned char mac[6];
+    char ip[20];
+    int index = index_of(dev);
+    if (index < 0) return index;
+    net_node_ip(slot, ip);
+    if (inet_aton(ip, &in) == 0) return -EINVAL;
+    hardware_address(slot + 2, mac);
+    m->ndm_family = AF_INET;
+    m->ndm_ifindex = index;
+    m->ndm_state = NUD_PERMANENT;
+    add(&q, NDA_DST, &in, sizeof in);
+    if (there) add(&q, NDA_LLADDR, mac, sizeof mac);
+    return run(&q, there ? RTM_NEWNEIGH : RTM_DELNEIGH, there ? NLM_F_CREATE | NLM_F_REPLACE : 0);
 }
 
 int net_bridge_add(void) {

@@ -21,6 +21,9 @@ int net_link_up(const char *dev);
 int net_addr_add(const char *dev, const char *ip); /* /16; there already: success */
 /* The connected route again, with quick acknowledgements: an SSH login takes 50 ms instead of 140. */
 int net_route_quickack(const char *dev, const char *ip);
+/* The node of this slot is there, or no longer: its hardware address for good. The machine's one table of addresses
+ * learned by ARP has room for 1,024 of all namespaces together, as many as 32 nodes that meet each other need. */
+int net_neighbour(const char *dev, int slot, bool there);
 /* A veth pair: `dev` on the bridge here, `eth0` with an address made from the slot in the namespace
  * that peer_ns (a descriptor) is. */
 int net_veth_add(const char *dev, int slot, int peer_ns);

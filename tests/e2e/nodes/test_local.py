@@ -80,6 +80,11 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     # the user's own ssh, and the nodes see each other by name
     out = gpuprov("ssh", "e2e/1", "--", "cat /opt/hello; ping -c1 -W2 e2e-0 >/dev/null && echo peer")
     assert out.out.split() == ["hello", "peer"]
+    # each other's hardware address for good (0x6): of those that ARP learns, the kernel keeps 1,024 for all namespaces
+    # together, too few for 33 nodes that all meet each other
+    arp = [line.split() for line in gpuprov("ssh", "e2e/0", "--", "cat /proc/net/arp").out.splitlines()]
+    peers = {row[0]: row[2] for row in arp[1:] if row[0] != "10.91.0.1"}
+    assert peers == {f"10.91.0.{k + 2}": "0x6" for k in range(1, nodes)}, arp
     validated = gpuprov.json("validate", "e2e", timeout=300)
     assert validated["ready"] is True and validated["run"] != up["report"]["run"]
     assert gpuprov.json("report", "e2e")["run"] == validated["run"]
