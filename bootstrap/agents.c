@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unpacks the agents from this program and copies them to a node that does not have them. The node's own
+/* Reads the agents from this program, once for all nodes, and copies them to a node that does not have them. Any
  * thread. */
 #include "base/gp_base.h"
 
@@ -8,71 +8,68 @@
 #include "base/hash.h"
 #include "templates/templates.h"
 
-#include <zlib.h>
+#include <pthread.h>
 
 #define AGENT_MAX ((size_t)256 << 20)
 
-/* The packed form goes over the wire; the node compares the sum of the unpacked form. */
-static int unpack(const struct template_file *f, struct boot_agent *a, struct gp_error *err) {
-    z_stream z = {0};
-    if (f->size > AGENT_MAX || inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
-        return gp_fail(err, GP_EINTERNAL, "%s cannot be unpacked", f->name);
-    size_t cap = f->size * 4 + 4096, len = 0;
-    unsigned char *data = xmalloc(cap);
-    unsigned char *packed = xmalloc(f->size);
-    memcpy(packed, f->data, f->size);
-    z.next_in = packed;
-    z.avail_in = (uInt)f->size;
-    int rc = Z_OK;
-    while (rc == Z_OK && len < AGENT_MAX) {
-        if (len == cap) data = xrealloc(data, cap *= 2);
-        z.next_out = data + len;
-        z.avail_out = (uInt)(cap - len);
-        rc = inflate(&z, Z_NO_FLUSH);
-        len = cap - z.avail_out;
-    }
-    inflateEnd(&z);
-    if (rc != Z_STREAM_END) {
-        free(data);
-        free(packed);
-        return gp_fail(err, GP_EINTERNAL, "%s in this program is damaged", f->name);
-    }
-    a->data = data;
-    a->blob = (struct ssh_blob){.data = data, .n = len, .packed = packed, .packed_n = f->size};
-    sha256_hex(data, len, a->blob.sha256);
+/* Their sums are computed once per process, for all nodes; only the packed forms stay in memory, within the program's
+ * file. sha256 "": not looked at. */
+static struct {
+    pthread_mutex_t lock;
+    struct boot_agent all[BOOT_AGENTS];
+} agents = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = {{.name = "gpuprov-agent"}, {.name = "gpuprov-agent-cuda"}}};
+
+/* gzip keeps the unpacked size in its last four bytes. */
+static size_t size_unpacked(const struct template_file *f) {
+    unsigned char b[4] = {0};
+    if (f->size > sizeof b) memcpy(b, (const unsigned char *)f->data + f->size - sizeof b, sizeof b);
+    return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
+}
+
+/* The packed form goes over the wire; the node compares the sum of the unpacked form. -GP_ENOTFOUND: this build has
+ * none. *ret_data may be NULL. */
+static int agent_read(struct boot_agent *a, void **ret_data, struct gp_error *err) {
+    GP_AUTO_FREE char *file = xasprintf(BOOT_AGENT_DIR "/%s.gz", a->name);
+    const struct template_file *f = template_find(file);
+    if (!f) return gp_fail(err, GP_ENOTFOUND, "this gpuprov was built without %s", a->name);
+    struct ssh_blob blob = {.n = size_unpacked(f), .packed = (void *)(uintptr_t)f->data, .packed_n = f->size};
+    void *data = blob.n > 0 && blob.n <= AGENT_MAX ? ssh_blob_unpack(&blob) : NULL;
+    if (!data) return gp_fail(err, GP_EINTERNAL, "%s in this program is damaged", f->name);
+    sha256_hex(data, blob.n, blob.sha256);
+    a->blob = blob;
+    if (ret_data) *ret_data = data;
+    else free(data);
     return 0;
 }
 
 int bootstrap_agent(const char *name, void **ret, size_t *ret_n, struct gp_error *err) {
-    GP_AUTO_FREE char *file = xasprintf(BOOT_AGENT_DIR "/%s.gz", name);
-    const struct template_file *f = template_find(file);
-    struct boot_agent a = {0};
-    if (f == NULL) return gp_fail(err, GP_ENOTFOUND, "this gpuprov was built without %s", name);
-    int rc = unpack(f, &a, err);
-    if (rc != 0) return rc;
-    free(a.blob.packed);
-    *ret = a.data;
-    *ret_n = a.blob.n;
-    return 0;
+    struct boot_agent a = {.name = name};
+    int rc = agent_read(&a, ret, err);
+    if (rc == 0) *ret_n = a.blob.n;
+    return rc;
+}
+
+static int agent_load(struct boot_agent *a, struct gp_error *err) {
+    return a->blob.sha256[0] ? 0 : agent_read(a, NULL, err);
 }
 
 int boot_agents_load(struct boot *b, struct gp_error *err) {
-    static const char *const names[] = {"gpuprov-agent", "gpuprov-agent-cuda"};
-    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
-        GP_AUTO_FREE char *file = xasprintf(BOOT_AGENT_DIR "/%s.gz", names[i]);
-        const struct template_file *f = template_find(file);
-        if (!f && i > 0) continue; /* built without nvcc: the GPU checks report it */
-        if (!f)
-            return gp_fail(err, GP_EBOOTSTRAP,
-                           "%s: step 'agent': this gpuprov was built without "
-                           "its agent: build it again with make",
-                           b->link->target.label);
-        struct boot_agent *a = &b->agents[b->n_agents];
-        a->name = names[i];
-        int rc = unpack(f, a, err);
-        if (rc) return rc;
-        b->n_agents++;
+    struct gp_error own = {0}, none = {0};
+    pthread_mutex_lock(&agents.lock);
+    int rc = agent_load(&agents.all[0], &own);
+    int more = rc == 0 ? agent_load(&agents.all[1], &none) : rc;
+    pthread_mutex_unlock(&agents.lock);
+    if (rc == -GP_ENOTFOUND)
+        return gp_fail(err, GP_EBOOTSTRAP,
+                       "%s: step 'agent': this gpuprov was built without its agent: build it again with make",
+                       b->link->target.label);
+    if (rc == 0 && more != 0 && more != -GP_ENOTFOUND) { /* built without nvcc: the GPU checks report it */
+        own = none;
+        rc = more;
     }
+    if (rc != 0) return gp_fail(err, own.code, "%s", own.msg);
+    b->agents = agents.all;
+    b->n_agents = more == 0 ? 2 : 1;
     return 0;
 }
 

@@ -123,10 +123,6 @@ void boot_clear(struct boot *b) {
         free(b->items.items[i].warning);
     }
     vec_free(&b->items);
-    for (size_t i = 0; i < b->n_agents; i++) {
-        ssh_blob_clear(&b->agents[i].blob);
-        free(b->agents[i].data);
-    }
     free(b->facts.home);
     free(b->facts.missing);
 }

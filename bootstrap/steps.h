@@ -44,19 +44,19 @@ struct boot_facts {
     bool root, nvidia;
 };
 
-/* An agent of this build, unpacked. */
+/* An agent of this build. */
 struct boot_agent {
     const char *name;
-    unsigned char *data;
-    struct ssh_blob blob; /* of data */
+    struct ssh_blob blob; /* without data; its packed form is a part of the program: never cleared */
 };
+#define BOOT_AGENTS 2
 
 struct boot {
     struct node_link *link;
     const struct bootstrap_req *req;
     VEC_OF(struct boot_item) items;
     struct boot_facts facts;
-    struct boot_agent agents[2];
+    const struct boot_agent *agents; /* shared by all nodes */
     size_t n_agents;
     int applied;
     struct bootstrap_output failed;

@@ -48,6 +48,7 @@ static const char script[] = "echo\n" /* ends a line that a start-up file printe
 struct put {
     struct ssh_task task;
     const struct ssh_blob *blob;
+    void *raw; /* of a blob without data, for a node without gzip */
     bool same, asked;
 };
 
@@ -92,6 +93,19 @@ void ssh_blob_make(const void *data, size_t n, struct ssh_blob *ret) {
     if (ret->packed_n == 0) ssh_blob_clear(ret); /* the sample was better than the whole */
 }
 
+void *ssh_blob_unpack(const struct ssh_blob *b) {
+    z_stream z = {.next_in = b->packed, .avail_in = (uInt)b->packed_n};
+    if (inflateInit2(&z, 15 + 16) != Z_OK) return NULL;
+    unsigned char *data = xmalloc(b->n);
+    z.next_out = data;
+    z.avail_out = (uInt)b->n;
+    bool whole = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0;
+    inflateEnd(&z);
+    if (whole) return data;
+    free(data);
+    return NULL;
+}
+
 void ssh_blob_clear(struct ssh_blob *b) {
     free(b->packed);
     b->packed = NULL;
@@ -106,7 +120,9 @@ static bool put_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     bool gzip = strcmp(line, "want gzip") == 0 && p->blob->packed != NULL;
     if (!gzip && strcmp(line, "want raw") != 0) return true;
     p->asked = true;
-    p->task.opts.in = gzip ? p->blob->packed : p->blob->data; /* the script has been read */
+    if (!gzip && p->blob->data == NULL) p->raw = ssh_blob_unpack(p->blob);
+    const void *raw = p->raw != NULL ? p->raw : p->blob->data;
+    p->task.opts.in = gzip ? p->blob->packed : raw; /* the script has been read */
     p->task.opts.in_len = gzip ? p->blob->packed_n : p->blob->n;
     p->task.in_off = 0;
     p->task.hold_eof = false;
@@ -185,6 +201,7 @@ int ssh_put_blob(struct ssh_session *s, const char *path, unsigned mode, const s
     ssh_tasks_run(&one, 1, cancel);
     rc = put_outcome(&p, path, &result, ret_sent, err);
     ssh_task_clear(&p.task);
+    free(p.raw);
     return rc;
 }
 

@@ -111,7 +111,7 @@ int ssh_exec_many(struct ssh_job *jobs, size_t n, const struct gp_cancel *cancel
 
 /* A file to copy to many nodes: hashed and packed once, then read-only (for any number of threads). */
 struct ssh_blob {
-    const void *data; /* borrowed: must outlive the blob */
+    const void *data; /* borrowed: must outlive the blob. NULL: unpacked for each node that has no gzip */
     size_t n;
     char sha256[65];
     void *packed; /* gzip form, or NULL when that saves nothing */
@@ -119,6 +119,8 @@ struct ssh_blob {
 };
 void ssh_blob_make(const void *data, size_t n, struct ssh_blob *ret);
 void ssh_blob_clear(struct ssh_blob *b);
+/* The n bytes of its packed form. NULL: damaged. Caller frees. */
+void *ssh_blob_unpack(const struct ssh_blob *b);
 #define GP_AUTO_SSH_BLOB GP_CLEANUP(ssh_blob_clear)
 
 /* Copies bytes to `path` (created with mode, atomically: temporary file in the same folder, sha256

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys in the program's memory stay there: no core file, and no other process of the same user reads it."""
+"""The program's memory: keys in it stay there (no core file, and no other process of the same user reads it), and it
+hardly grows with the number of nodes."""
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 from waiting import wait_for
@@ -71,3 +74,25 @@ def test_no_core_file(waiting):
     p.send_signal(signal.SIGABRT)
     assert p.wait(timeout=30) == -signal.SIGABRT
     assert not list(folder.glob("core*"))
+
+
+def peak_kib(gpuprov, path):
+    """The largest size of `up`. Not wait4's: that begins with the size of this process."""
+    peak, up = 0, gpuprov.popen("up", "-q", path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while up.poll() is None:
+        found = re.search(r"VmHWM:\s*(\d+)", pathlib.Path(f"/proc/{up.pid}/status").read_text())
+        peak = max(peak, int(found.group(1)) if found else 0)
+        time.sleep(0.02)
+    assert up.returncode == 0
+    gpuprov("down", path)
+    return peak
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_up_hardly_grows_with_the_number_of_nodes(gpuprov, spec):
+    """What all nodes need, such as the agents, is there once: one node more takes less than 1 MiB."""
+    one, many = (peak_kib(gpuprov, spec(f"name: memory{n}\nnodes: {n}\noffers: [{{provider: local}}]\n"
+                                        "limits: {ttl: 10m}\n", f"memory{n}.yaml")) for n in (1, 6))
+    assert one < 32 * 1024, f"{one} KiB"
+    assert (many - one) / 5 < 1024, f"one node: {one} KiB, six: {many} KiB"

@@ -405,8 +405,30 @@ static void test_put_disk_full(void **state) {
     assert_string_equal(names, "");
 }
 
+/* What a node without gzip is sent, when only the packed form is kept. */
+static void test_blob_unpacks(void **state) {
+    (void)state;
+    size_t n = 100000;
+    GP_AUTO_FREE char *data = xcalloc(n, 1);
+    memcpy(data + 500, "not all zero", 12);
+    GP_AUTO_SSH_BLOB struct ssh_blob blob = {0};
+    ssh_blob_make(data, n, &blob);
+    assert_non_null(blob.packed);
+    blob.data = NULL;
+    GP_AUTO_FREE char *back = ssh_blob_unpack(&blob);
+    assert_non_null(back);
+    assert_memory_equal(back, data, n);
+    blob.n--; /* longer or shorter than stated: damaged */
+    assert_null(ssh_blob_unpack(&blob));
+    blob.n += 2;
+    assert_null(ssh_blob_unpack(&blob));
+    blob.packed_n /= 2;
+    assert_null(ssh_blob_unpack(&blob));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blob_unpacks),
         cmocka_unit_test(test_exit_status),
         cmocka_unit_test(test_signal),
         cmocka_unit_test(test_run_messages),
