@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -19,18 +20,19 @@ class Skip(Exception):
 
 class Cost:
     """wall and cpu in seconds (cpu: user and system of the process and of all it waited for), rss in KiB
-    (the largest single process)."""
+    (the largest that the process was), code: its exit."""
 
-    def __init__(self, wall, cpu, rss, out=""):
-        self.wall, self.cpu, self.rss, self.out = wall, cpu, rss, out
+    def __init__(self, wall, cpu, rss, out="", code=0):
+        self.wall, self.cpu, self.rss, self.out, self.code = wall, cpu, rss, out, code
 
 
-def cost(argv, env=None, stdin=subprocess.DEVNULL, cwd=None, timeout=180, ok=(0,)):
-    """Runs argv once. An exit code that is not in ok ends the benchmark: a failed run has no speed."""
+def cost(argv, env=None, stdin=subprocess.DEVNULL, cwd=None, timeout=180, ok=(0,), enough=None):
+    """Runs argv once. An exit code that is not in ok ends the benchmark: a failed run has no speed. enough: asked
+    while it runs; true interrupts it."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.monotonic()
         p = subprocess.Popen([str(a) for a in argv], env=env, cwd=cwd, stdin=stdin, stdout=out, stderr=err)
-        status, usage = _wait(p, started + timeout)
+        status, usage, peak = _wait(p, started + timeout, enough)
         wall = time.monotonic() - started
         p.returncode = os.waitstatus_to_exitcode(status)
         for f in (out, err):
@@ -39,23 +41,35 @@ def cost(argv, env=None, stdin=subprocess.DEVNULL, cwd=None, timeout=180, ok=(0,
         if p.returncode not in ok:
             raise RuntimeError("exit %d: %s: %s" % (p.returncode, " ".join(map(str, argv[:4])),
                                                     (err.read().decode(errors="replace") or text)[-800:]))
-    return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, text)
+    return Cost(wall, usage.ru_utime + usage.ru_stime, peak or usage.ru_maxrss, text, p.returncode)
 
 
-def _wait(p, deadline):
-    """wait4 with a deadline; polling would cost what is being measured, so the waiting is a pidfd's."""
+def _peak(pid):
+    """Its largest size so far, in KiB. wait4's ru_maxrss begins with the size of the process that started it."""
+    found = re.search(r"VmHWM:\s*(\d+)", pathlib.Path("/proc/%d/status" % pid).read_text())
+    return int(found.group(1)) if found else 0
+
+
+def _wait(p, deadline, enough):
+    """wait4 with a deadline. Its size is read five times a second: more would cost what is being measured."""
     import select
     fd = os.pidfd_open(p.pid)
+    peak = 0
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
-        while not poll.poll(max(0, (deadline - time.monotonic()) * 1000)):
-            p.kill()
-            deadline = time.monotonic() + 10
+        while not poll.poll(200):
+            peak = max(peak, _peak(p.pid))
+            if time.monotonic() > deadline:
+                p.kill()
+                deadline = time.monotonic() + 10
+            elif enough and enough():
+                p.send_signal(signal.SIGINT)
+                enough = None
     finally:
         os.close(fd)
     _, status, usage = os.wait4(p.pid, 0)
-    return status, usage
+    return status, usage, peak
 
 
 def rounds(n, contestants, before=None):
