@@ -63,3 +63,7 @@ $(B)/tests/unit/agent/test_train_parts: tests/unit/agent/test_train_parts.c $(AG
 	@mkdir -p $(@D)
 	$(SAY) "  test $@"
 	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -no-pie -Wl,--gc-sections $< $(AGENT_TEST_OBJ) -lcmocka -lpthread -lm -o $@
+$(B)/tests/drivers/gang_stops: tests/drivers/gang_stops.c $(AGENT_TEST_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  test $@"
+	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -no-pie -Wl,--gc-sections $< $(AGENT_TEST_OBJ) -lpthread -lm -o $@

@@ -80,12 +80,12 @@ void agent_json_num(struct str *s, double v);
 /* A rank of a gang, as known to all others. */
 struct gang_who {
     char host[64];
-    int32_t gpu;   /* -1: none */
-    int32_t node;  /* the first rank of its node: ranks with the same one share a machine */
-    int32_t open;  /* opening its GPU: 1 done; 0 something is missing; -1 a fault (why) */
-    int32_t alike; /* several ranks share its GPU: logic only, no figure */
-    int32_t cores;   /* of its machine */
-    int32_t own;     /* hundredths of a core that its node may use */
+    int32_t gpu;      /* -1: none */
+    int32_t node;     /* the first rank of its node: ranks with the same one share a machine */
+    int32_t open;     /* opening its GPU: 1 done; 0 something is missing; -1 a fault (why) */
+    int32_t alike;    /* several ranks share its GPU: logic only, no figure */
+    int32_t cores;    /* of its machine */
+    int32_t own;      /* hundredths of a core that its node may use */
     uint64_t machine; /* ranks with the same one share its cores; 0: not known */
     char pci[24];
     char why[160];

@@ -281,7 +281,37 @@ def test_a_stopped_rank_is_named_by_the_others(tmp_path):
     every = gang.results()
     for rank in (0, 2):
         assert every[rank]["train.ddp"]["data"]["culprits"] == [1], every[rank]
+        assert "has not answered for" in every[rank]["train.ddp"]["message"], every[rank]
+        assert every[rank]["train.ddp"]["message"].count("rank") == 1, every[rank]  # no chain of who told whom
     assert "killed" in every[1]["train.ddp"]["message"]
+
+
+def test_a_crowd_that_needs_longer_blames_the_machine(tmp_path):
+    """More than two ranks per core, and not enough time: an error, and nobody is named."""
+    ranks = 2 * len(os.sched_getaffinity(0)) + 1
+    every = Gang(tmp_path, ranks, checks="train.ddp", deadline="8s", extra=["--steps", 100000]).results()
+    for results in every:
+        train = results["train.ddp"]
+        assert train["verdict"] == "error" and "this machine is too busy" in train["message"], train
+        assert f"{ranks} ranks" in train["message"] and "culprits" not in train["data"], train
+
+
+def test_a_stop_in_net_pair_changes_no_verdict(tmp_path):
+    """Two seconds within a measurement are a pause, not the rate of the network."""
+    gang = Gang(tmp_path, 2, checks="net.pair")
+    worker = wait_for(lambda: worker_of(gang.pids[1]))
+    for _ in range(3):
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(0.7)
+        os.kill(worker, signal.SIGCONT)
+        time.sleep(0.05)
+    for results in gang.results():
+        assert results["net.pair"]["verdict"] != "fail", results
+
+
+def worker_of(pid):
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
+    return int(listed[0]) if listed else None
 
 
 def test_a_slow_rank_is_named_and_degraded(tmp_path):

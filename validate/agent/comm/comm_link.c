@@ -130,7 +130,8 @@ static int ended_by(struct comm *c, int rank, struct gp_error *err) {
     bool own = !w.relayed && (w.culprit < 0 || w.culprit == rank);
     enum gp_code code = w.late ? GP_ETIMEOUT : GP_ELOST;
     if (w.late || !own) gp_fail(err, code, "%s", text);
-    else gp_fail(err, code, "rank %d (%s) %s: %s", rank, l->addr, w.culprit == rank ? "failed" : "ended the gang", text);
+    else
+        gp_fail(err, code, "rank %d (%s) %s: %s", rank, l->addr, w.culprit == rank ? "failed" : "ended the gang", text);
     c->relayed = true;
     c->late = w.late;
     if (w.culprit >= 0 && w.culprit < c->size) comm_blame(err, w.culprit);
@@ -207,6 +208,7 @@ static int took_bytes(struct comm *c, int rank, const char *p, size_t n, struct 
     }
     l->payload_left -= n;
     if (l->payload_left == 0) l->head_have = 0;
+    l->heard = l->heard || !c->meeting;
     if (l->kind != FRAME_DATA) {
         str_add_mem(&l->control, p, n);
         return l->payload_left == 0 ? control_frame(c, rank, err) : 0;
@@ -291,8 +293,7 @@ static void post(struct comm *c, int rank) {
     l->ping_ms = 0;
 }
 
-static int begin(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn,
-                 struct gp_error *err) {
+static int begin(struct comm *c, int to, const void *s, size_t sn, int from, void *r, size_t rn, struct gp_error *err) {
     if (to >= 0 && sn > 0) {
         struct link *l = &c->links[to];
         if (l->gone || l->fd < 0) return comm_lost(c, to, "is gone", err);
@@ -304,6 +305,7 @@ static int begin(struct comm *c, int to, const void *s, size_t sn, int from, voi
     if (from >= 0 && rn > 0) {
         struct link *l = &c->links[from];
         size_t had = queue_take(&l->queue, r, rn);
+        l->heard = l->heard || had > 0;
         l->post = (char *)r + had;
         l->post_left = rn - had;
         if (l->post_left > 0 && (l->gone || l->fd < 0)) return comm_lost(c, from, "is gone", err);

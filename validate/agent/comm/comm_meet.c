@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PENDING_SPARE 32 /* for unknown connections, beside all ranks at once */
+#define PENDING_SPARE 32   /* for unknown connections, beside all ranks at once */
 #define HANDSHAKE_MS 20000 /* a busy machine runs 64 of them at once */
 #define RETRY_MS 50
 

@@ -2,7 +2,7 @@
 /* Heartbeats of the tcp communicator, and the judgement of silence by progress. A thread of each rank answers its
  * peers while the rank computes, and reports progress and CPU time. A rank that waits counts the silence of the peers
  * it waits for, in the time during which it could observe them. A peer that reaches the limit once is suspected; the
- * second time it is blamed. A machine that is late itself blames nobody. */
+ * second time it is blamed. */
 #include "base/gp_base.h"
 
 #include "comm_tcp.h"
@@ -25,10 +25,18 @@ static int64_t beat_ms(const struct comm *c) { return part(c, 100, 10, 200); }
 static int64_t ping_every_ms(const struct comm *c) { return part(c, 20, 20, 1000); }
 int comm_look_ms(const struct comm *c) { return (int)part(c, 200, 5, 100); }
 
-/* Grows with the ranks per core of the most crowded machine and with the longest exchange. */
-static int64_t limit_ms(const struct comm *c) {
+static int64_t late_ms(struct comm *c, bool most) {
+    pthread_mutex_lock(&c->state);
+    int64_t ms = most ? c->latest_ms : c->late_ms;
+    pthread_mutex_unlock(&c->state);
+    return ms;
+}
+
+/* Grows with the ranks per core of the most crowded machine, with the longest exchange, and while this rank is late
+ * itself. */
+static int64_t limit_ms(struct comm *c) {
     int64_t crowd = c->cores > 0 ? c->stall_ms / 20 * c->ranks / c->cores : 0;
-    return c->stall_ms + crowd + GP_MIN(2 * c->slowest_ms, c->stall_ms / 2);
+    return c->stall_ms + crowd + GP_MIN(2 * c->slowest_ms, c->stall_ms / 2) + 4 * late_ms(c, false);
 }
 
 /* --- this rank's own pulse --- */
@@ -124,13 +132,7 @@ void comm_pulse_heard(struct link *l, const struct pulse *p) {
     bool computed = p->cpu_us >= l->pulse.cpu_us + CPU_LEAST_US;
     if (p->waiting || computed || p->progress != l->pulse.progress) l->idle_ms = 0;
     l->pulse = *p;
-}
-
-static int64_t late_ms(struct comm *c, bool most) {
-    pthread_mutex_lock(&c->state);
-    int64_t ms = most ? c->latest_ms : c->late_ms;
-    pthread_mutex_unlock(&c->state);
-    return ms;
+    l->heard = true;
 }
 
 bool comm_tcp_busy(struct comm *c, struct str *ret) {
@@ -140,7 +142,7 @@ bool comm_tcp_busy(struct comm *c, struct str *ret) {
     if (f != NULL) fclose(f);
     int64_t late = late_ms(c, true);
     bool crowded = c->cores > 0 && (c->ranks > 2 * c->cores || queue > 4.0 * c->cores);
-    if (!crowded && !c->busy && late < c->stall_ms / 10) return false;
+    if (!crowded && late < c->stall_ms / 10) return false;
     if (ret == NULL) return true;
     str_add(ret, "this machine is too busy: ");
     if (c->cores > 0) str_addf(ret, "%d ranks and a run queue of %.0f on %d cores, ", c->ranks, queue, c->cores);
@@ -175,14 +177,16 @@ static int too_late(struct comm *c, struct gp_error *err) {
     c->late = true;
     for (int i = 0; i < c->size; i++)
         if (awaited(&c->links[i]) && (rank < 0 || !c->links[i].pulse.waiting)) rank = i;
-    if (comm_tcp_busy(c, &why)) return gp_fail(err, GP_ETIMEOUT, "%s: the gang did not finish in time", why.s);
-    if (rank < 0) return gp_fail(err, GP_ETIMEOUT, "the gang did not finish in time");
+    if (comm_tcp_busy(c, &why)) str_add(&why, ": ");
+    str_add(&why, "the gang did not finish in time");
+    if (rank < 0) return gp_fail(err, GP_ETIMEOUT, "%s", why.s);
     const struct link *l = &c->links[rank];
     int64_t ms = l->stalled_ms + GP_MAX(l->quiet_ms, l->idle_ms);
+    bool silent = ms >= c->stall_ms;
     char text[80] = "was awaited";
-    if (l->stalls > 0) silence(c, rank, ms, text, sizeof text);
-    gp_fail(err, GP_ETIMEOUT, "the gang did not finish in time: rank %d (%s) %s", rank, l->addr, text);
-    if (l->stalls > 0) comm_blame(err, rank);
+    if (silent) silence(c, rank, ms, text, sizeof text);
+    gp_fail(err, GP_ETIMEOUT, "%s; rank %d (%s) %s", why.s, rank, l->addr, text);
+    if (silent) comm_blame(err, rank);
     return -GP_ETIMEOUT;
 }
 
@@ -192,10 +196,6 @@ static int stalled(struct comm *c, int rank, struct gp_error *err) {
     int64_t ms = GP_MAX(l->quiet_ms, l->idle_ms);
     l->idles = l->quiet_ms < l->idle_ms && l->quiet_ms < ms / 2;
     l->quiet_ms = l->idle_ms = 0;
-    if (late_ms(c, false) > c->stall_ms / 10) {
-        c->busy = true; /* it would say more about this machine than about the peer */
-        return 0;
-    }
     l->stalls++;
     l->stalled_ms += ms;
     if (l->stalls < STALLS_BLAMED) return 0;
@@ -219,7 +219,8 @@ int comm_judge(struct comm *c, int64_t looked_ms, struct gp_error *err) {
             comm_control(c, i, FRAME_PING, "", 0);
             l->ping_ms = now + ping_every_ms(c);
         }
-        if (l->quiet_ms >= limit || l->idle_ms >= GP_MAX(limit, (int64_t)l->pulse.patience_ms)) rc = stalled(c, i, err);
+        int64_t quiet = l->heard ? limit : GP_MAX(limit, c->meet_ms); /* it may still meet the others */
+        if (l->quiet_ms >= quiet || l->idle_ms >= GP_MAX(quiet, (int64_t)l->pulse.patience_ms)) rc = stalled(c, i, err);
     }
     return rc;
 }

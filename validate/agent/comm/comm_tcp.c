@@ -19,6 +19,7 @@ static int tcp_init(const struct comm_setup *s, struct comm **ret, struct gp_err
     c->dev = s->dev;
     c->deadline_ms = s->deadline_ms;
     c->stall_ms = s->stall_ms;
+    c->meet_ms = s->meet_ms;
     c->links = xcalloc((size_t)s->size, sizeof *c->links);
     c->scratch = xmalloc(COMM_SCRATCH);
     pthread_mutex_init(&c->lock, NULL);

@@ -26,8 +26,8 @@ struct link_queue {
 struct link {
     int fd; /* -1: this rank itself, or not connected */
     char addr[64];
-    bool gone; /* its end was read */
-    bool bye;  /* it has sent its end */
+    bool gone;          /* its end was read */
+    bool bye;           /* it has sent its end */
     struct pulse pulse; /* its last report */
     int64_t ping_ms;    /* when to request the next one */
     int64_t quiet_ms;   /* observed time without a byte from it, while it was awaited */
@@ -36,6 +36,7 @@ struct link {
     int reported;       /* of these, by comm_tcp_stalled */
     int64_t stalled_ms; /* all those times together */
     bool idles;         /* the last of them was idle, not quiet */
+    bool heard;         /* it sent something since the meeting: it has left that too */
     /* receiving */
     unsigned char head[24];
     size_t head_have;
@@ -60,7 +61,7 @@ struct comm {
     struct link *links;
     const struct device_ops *dev_ops;
     struct device *dev;
-    int64_t deadline_ms, stall_ms;
+    int64_t deadline_ms, stall_ms, meet_ms;
     bool meeting;          /* no stall watch yet */
     pthread_mutex_t lock;  /* of all links and of `told`; held during an exchange */
     pthread_mutex_t state; /* of what follows, up to `beating` */
@@ -71,12 +72,11 @@ struct comm {
     bool stop, beating;
     pthread_t beat;
     clockid_t cpu_clock;
-    struct gp_error told;  /* what the heartbeat thread met; the next operation returns it */
-    int ranks, cores;      /* of the most crowded machine of the gang; 0: not known */
-    int64_t slowest_ms;    /* the longest exchange */
-    bool busy, late;       /* busy: silence was not counted, because this machine is late itself; late: the deadline
-                            * passed */
-    bool relayed;          /* the failure came from a peer, in words that are passed on */
+    struct gp_error told; /* what the heartbeat thread met; the next operation returns it */
+    int ranks, cores;     /* of the most crowded machine of the gang; 0: not known */
+    int64_t slowest_ms;   /* the longest exchange */
+    bool late;            /* the deadline passed */
+    bool relayed;         /* the failure came from a peer, in words that are passed on */
     char *scratch;
     char *host_a, *host_b; /* staging for devices other than host */
     size_t host_n;

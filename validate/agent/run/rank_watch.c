@@ -87,7 +87,8 @@ static int64_t cpu_ticks(pid_t pid, bool *ret_running) {
     text[n] = '\0';
     const char *after = strrchr(text, ')');
     unsigned long long user = 0, sys = 0;
-    if (after == NULL || sscanf(after, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &sys) != 3)
+    if (after == NULL ||
+        sscanf(after, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &sys) != 3)
         return 0;
     *ret_running = state == 'R';
     return (int64_t)(user + sys);

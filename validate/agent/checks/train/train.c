@@ -301,8 +301,7 @@ static void say_speed(struct train *t) {
     double middle =
         stats_quantile(medians, (size_t)n, 0.5); /* of two ranks the faster one, so that the other can stand out */
     agent_metric(t->r, "tokens_per_s", rate);
-    if (n > 1 && t->one_rank_tokens_per_s > 0)
-        agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
+    if (n > 1 && t->one_rank_tokens_per_s > 0) agent_metric(t->r, "efficiency", rate / n / t->one_rank_tokens_per_s);
     agent_metric(t->r, "comm_share", t->train_s > 0 ? t->comm_s / t->train_s : 0);
     agent_metric(t->r, "straggler", middle > 0 ? medians[slowest] / middle : 1);
     agent_data_int(t->r, "slowest_rank", slowest);
