@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merges the ranks' results into the gang's results and each node's share. The gang's verdict is that of its worst
- * rank. A rank without a result is an error that names its node. A rank that only suffered from another one's fault
- * is not blamed. No I/O. */
+ * rank. A rank without a result is an error that names its node. A fail blames the ranks that it names, an error only
+ * suspects them. A rank that only suffered from another one's fault is not blamed, and repeats no message. No I/O. */
 #include "base/gp_base.h"
 
 #include "validate/gang_session.h"
@@ -35,45 +35,90 @@ static bool blames(const struct check_result *r, size_t rank, bool *ret_known) {
     return found;
 }
 
-/* Whether the gang's results of one check blame this rank. */
-static void find_blame(const struct gang *g, size_t check, size_t rank, bool *ret_known, bool *ret_blamed,
-                       const char **ret_text) {
-    *ret_known = *ret_blamed = false;
+/* What the gang's results of one check have against a rank. */
+struct blame {
+    bool known;       /* they name some rank */
+    bool blamed;      /* a fail names this one */
+    bool suspected;   /* only an error does */
+    const char *text; /* the first message that names it */
+};
+
+static struct blame find_blame(const struct gang *g, size_t check, size_t rank) {
+    struct blame b = {.text = ""};
     for (size_t i = 0; i < g->n; i++) {
         const struct check_result *r = &g->ranks[i].stream.checks.items[check].result;
         bool known = false;
         if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_ERROR) continue;
-        if (blames(r, rank, &known)) {
-            *ret_blamed = true;
-            *ret_text = r->message;
-        }
-        *ret_known = *ret_known || known;
+        bool fail = r->verdict == VERDICT_FAIL, named = blames(r, rank, &known);
+        if (named && (fail ? !b.blamed : !b.blamed && !b.suspected)) b.text = r->message;
+        b.blamed = b.blamed || (named && fail);
+        b.suspected = b.suspected || named;
+        b.known = b.known || known;
     }
+    b.suspected = b.suspected && !b.blamed;
+    return b;
+}
+
+/* One check's findings. */
+struct findings {
+    struct blame *of;         /* per rank */
+    char *blamed, *suspected; /* "llm/1, llm/4 gpu 2"; "": none. suspected only where nobody is blamed */
+};
+
+static char *names_of(const struct gang *g, const struct findings *f, bool blamed) {
+    GP_AUTO_STR struct str names = {.max = 200};
+    for (size_t i = 0; i < g->n; i++) {
+        if (blamed ? !f->of[i].blamed : !f->of[i].suspected) continue;
+        GP_AUTO_FREE char *label = gang_rank_label(&g->ranks[i]);
+        str_addf(&names, "%s%s", names.len ? ", " : "", label);
+    }
+    return xstrdup(names.s ? names.s : "");
+}
+
+static struct findings findings_of(const struct gang *g, size_t check) {
+    struct findings f = {.of = xcalloc(g->n, sizeof *f.of)};
+    for (size_t i = 0; i < g->n; i++) f.of[i] = find_blame(g, check, i);
+    f.blamed = names_of(g, &f, true);
+    f.suspected = *f.blamed ? xstrdup("") : names_of(g, &f, false);
+    return f;
+}
+
+static void findings_clear(struct findings *f) {
+    free(f->of);
+    free(f->blamed);
+    free(f->suspected);
+}
+
+/* The gang ended there because of another rank: not a finding of this one. */
+static bool suffered(const struct check_result *r) {
+    return str_eq(r->code, "rank_lost") || str_eq(r->code, "comm_failed") || str_eq(r->code, "no_time");
 }
 
 /* A rank's own result in view of all others: blamed by them, or only suffering from another one's fault. */
-static void rank_result(const struct gang *g, size_t check, size_t rank, struct check_result *ret) {
+static void rank_result(const struct gang *g, size_t check, const struct findings *f, size_t rank,
+                        struct check_result *ret) {
     const struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
-    bool known = false, blamed = false;
-    const char *text = "";
-    find_blame(g, check, rank, &known, &blamed, &text);
+    struct blame b = f->of[rank];
     result_copy(ret, r);
-    if (blamed) check_result_worsen(ret, VERDICT_FAIL, "blamed", text, r->suggestion);
-    if (known && !blamed && ret->verdict == VERDICT_FAIL) {
-        ret->verdict = VERDICT_PASS;
-        check_result_worsen(ret, VERDICT_ERROR, "peer", r->message, "another node is to blame");
-    }
+    if (b.blamed || b.suspected)
+        check_result_worsen(ret, b.blamed ? VERDICT_FAIL : VERDICT_ERROR, "blamed", b.text, r->suggestion);
+    bool hurt = ret->verdict == VERDICT_FAIL || (ret->verdict == VERDICT_ERROR && suffered(ret));
+    if (!b.known || b.blamed || b.suspected || !hurt) return;
+    GP_AUTO_FREE char *text =
+        suffered(r) ? xasprintf("stopped because of %s", *f->blamed ? f->blamed : f->suspected) : NULL;
+    ret->verdict = VERDICT_PASS;
+    check_result_worsen(ret, VERDICT_ERROR, "peer", text ? text : r->message, "another node is to blame");
 }
 
 /* A node's share: the worst of its ranks; with several ranks each one's result is in data.ranks_here. */
-static void share(struct gang *g, size_t check, struct gang_place *p) {
+static void share(struct gang *g, size_t check, const struct findings *f, struct gang_place *p) {
     struct check_result all;
-    rank_result(g, check, p->first, &all);
+    rank_result(g, check, f, p->first, &all);
     json_t *here = p->count > 1 ? json_array() : NULL;
     for (size_t i = 0; here && i < p->count; i++) {
         const struct gang_rank *rank = &g->ranks[p->first + i];
         struct check_result one;
-        rank_result(g, check, rank->index, &one);
+        rank_result(g, check, f, rank->index, &one);
         json_array_append_new(here, json_pack("{s:i, s:i, s:s, s:s, s:s}", "rank", (int)rank->index, "gpu", rank->gpu,
                                               "verdict", verdict_name(one.verdict), "code", one.code, "message",
                                               one.message));
@@ -86,28 +131,31 @@ static void share(struct gang *g, size_t check, struct gang_place *p) {
     vec_push(&p->node->rn->checks, all);
 }
 
-/* Agents name ranks; reports name the node and the GPU. */
-static void name_culprits(const struct gang *g, size_t check, struct check_result *all) {
-    GP_AUTO_STR struct str names = {.max = 200};
+/* Agents name ranks; reports name the node and the GPU: one sentence, and how many ranks stopped because of it. */
+static void name_culprits(const struct gang *g, size_t check, const struct findings *f, struct check_result *all) {
+    bool proven = *f->blamed != '\0';
     GP_AUTO_JSON json_t *who = json_array();
+    const char *text = "";
+    size_t stopped = 0;
     for (size_t i = 0; i < g->n; i++) {
-        bool known = false, blamed = false;
-        const char *text = "";
+        struct blame b = f->of[i];
         const struct gang_rank *r = &g->ranks[i];
-        find_blame(g, check, i, &known, &blamed, &text);
-        if (!blamed) continue;
-        GP_AUTO_FREE char *label = gang_rank_label(r);
-        str_addf(&names, "%s%s", names.len ? ", " : "", label);
+        stopped += !b.blamed && !b.suspected && suffered(&r->stream.checks.items[check].result);
+        if (proven ? !b.blamed : !b.suspected) continue;
+        if (!*text) text = b.text;
         json_t *one = json_pack("{s:i, s:s}", "rank", (int)i, "node", r->place->node->link->target.label);
         if (r->gpu >= 0) json_object_set_new(one, "gpu", json_integer(r->gpu));
         json_array_append_new(who, one);
     }
-    if (!names.len) return;
+    if (!*text) return;
     if (!all->data) all->data = json_object();
-    json_object_set(all->data, "blamed", who);
-    char *text = xasprintf("%s (to blame: %s)", all->message, names.s);
+    json_object_set(all->data, proven ? "blamed" : "suspected", who);
+    GP_AUTO_FREE char *others =
+        stopped ? xasprintf("; %zu other rank%s stopped because of it", stopped, stopped == 1 ? "" : "s") : xstrdup("");
+    char *sentence =
+        xasprintf("%s (%s: %s)%s", text, proven ? "to blame" : "suspected", proven ? f->blamed : f->suspected, others);
     free(all->message);
-    all->message = text;
+    all->message = sentence;
 }
 
 static void merge_check(struct gang *g, size_t check, struct report *report) {
@@ -121,9 +169,10 @@ static void merge_check(struct gang *g, size_t check, struct report *report) {
         check_result_worsen(&all, one->verdict, one->code, text, one->suggestion);
         all.took_ms = GP_MAX(all.took_ms, one->took_ms);
     }
-    name_culprits(g, check, &all);
+    GP_CLEANUP(findings_clear) struct findings f = findings_of(g, check);
+    name_culprits(g, check, &f, &all);
     vec_push(&report->gang, all);
-    for (size_t i = 0; i < g->n_places; i++) share(g, check, &g->places[i]);
+    for (size_t i = 0; i < g->n_places; i++) share(g, check, &f, &g->places[i]);
 }
 
 void gang_merge(struct gang *g, const char *why, struct report *report) {

@@ -101,14 +101,48 @@ static void test_start_up_files_that_print(void **state) {
     }
 }
 
+#define NAMES(VERDICT, CODE)                                                                               \
+    RANK("echo '{\"type\":\"result\",\"check\":\"train.ddp\",\"verdict\":\"" VERDICT "\",\"code\":\"" CODE \
+         "\",\"message\":\"rank 1 has not answered for 41 s\",\"data\":{\"culprits\":[1]}}';"              \
+         "echo '{\"type\":\"end\",\"verdict\":\"" VERDICT "\"}';")
+
+/* A fail blames the rank that it names, an error only suspects it; the others' share is short, and the gang has one
+ * sentence. */
+static void test_one_sentence_names_the_culprit(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    static const struct {
+        const char *zero, *says, *key;
+        enum verdict first, second;
+    } cases[] = {
+        {NAMES("fail", "rank_lost"),
+         "rank 1 has not answered for 41 s (to blame: llm/1); 1 other rank stopped because of it", "blamed",
+         VERDICT_ERROR, VERDICT_FAIL},
+        {NAMES("error", "stalled"), "rank 1 has not answered for 41 s (suspected: llm/1)", "suspected", VERDICT_ERROR,
+         VERDICT_ERROR},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct bench b;
+        struct gp_error err;
+        if (run_gang(&b, cases[i].zero, RANK(PASS("train.ddp") END), &err) != 0) fail_msg("%s", err.msg);
+        const struct check_result *all = &b.report.gang.items[0];
+        assert_string_equal(all->message, cases[i].says);
+        assert_int_equal(json_int(json_array_get(json_at(all->data, cases[i].key), 0), "rank", -1), 1);
+        assert_int_equal(b.rns[0].checks.items[0].verdict, cases[i].first);
+        assert_int_equal(b.rns[1].checks.items[0].verdict, cases[i].second);
+        if (i == 0) assert_string_equal(b.rns[0].checks.items[0].message, "stopped because of llm/1");
+        bench_close(&b);
+    }
+}
+
 static void test_the_time_that_is_left_is_the_gangs(void **state) {
     (void)state;
     NEEDS_SSHD();
     static const struct {
         int64_t time_ms, least_s, most_s;
     } cases[] = {
-        {0, 20, 60},        /* never under the row's seconds */
-        {300000, 280, 320}, /* a small or busy machine may use what the spec gives */
+        {0, 90, 130},       /* never under the row's seconds; 70 are for naming one that hangs */
+        {300000, 350, 390}, /* a small or busy machine may use what the spec gives */
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
         struct bench b;
@@ -483,6 +517,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gang_good),
         cmocka_unit_test(test_start_up_files_that_print),
+        cmocka_unit_test(test_one_sentence_names_the_culprit),
         cmocka_unit_test(test_the_time_that_is_left_is_the_gangs),
         cmocka_unit_test(test_gang_rank_dies),
         cmocka_unit_test(test_gang_connection_breaks_once),
