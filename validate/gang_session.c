@@ -23,6 +23,9 @@ enum {
     GANG_STOP_MS = 10000,
     GANG_MEET_S = 15,  /* for ranks to find each other, beyond the time of the checks */
     GANG_LOAD_S = 120, /* for the driver and NCCL to start on every GPU */
+    GANG_STALL_S = 70, /* for a rank that hangs to be named: twice its limit (comm_pulse.c) */
+    GANG_CROWD = 8,    /* so many nodes on one machine take no longer */
+    GANG_FOLLOW_MAX_MS = 10000,
     GANG_RANKS_MAX = 1024,
     GANG_REREAD_MAX = 3
 };
@@ -141,8 +144,25 @@ static int batch_run(struct gang_batch *b, struct gp_cancel *cancel, struct gp_e
 
 /* --- starting --- */
 
-/* Includes the time for ranks to find each other and for GPUs to be opened. */
-static int64_t gang_deadline_s(const struct gang *g) { return g->seconds + GANG_MEET_S + (g->gpus ? GANG_LOAD_S : 0); }
+/* Nodes of one boot share a machine: everything takes so many times as long on the most crowded one. */
+static int64_t gang_crowd(const struct gang *g) {
+    int64_t most = 0;
+    for (size_t i = 0; i < g->n_places; i++) {
+        const char *boot = g->places[i].node->rn->boot_id;
+        int64_t same = 0;
+        for (size_t k = 0; *boot && k < g->n_places; k++) same += str_eq(g->places[k].node->rn->boot_id, boot);
+        most = GP_MAX(most, same);
+    }
+    return GP_MAX(1, (most + GANG_CROWD - 1) / GANG_CROWD);
+}
+
+/* Includes the time for ranks to find each other, for GPUs to be opened, and for one that hangs to be named. */
+static int64_t gang_deadline_s(const struct gang *g) {
+    int64_t seconds = GP_MAX(g->seconds, g->crowd * check_seconds(g->checks, g->n_checks));
+    return seconds + GANG_STALL_S + g->crowd * GANG_MEET_S + (g->gpus ? GANG_LOAD_S : 0);
+}
+
+static int64_t follow_ms(const struct gang *g) { return GP_MIN(GANG_FOLLOW_MAX_MS, g->crowd * GANG_FOLLOW_MS); }
 
 static void place_dir(const struct gang_place *p, struct str *cmd) {
     str_addf(cmd, "R=" GP_NODE_DIR "/run/%s-rank%zu; ", p->gang->env->run, p->first);
@@ -170,7 +190,7 @@ static void alive_command(const struct gang_place *p, struct str *cmd) {
 static void follow_command(const struct gang_place *p, struct str *cmd) {
     place_dir(p, cmd);
     GP_AUTO_FREE char *args =
-        xasprintf("follow --dir \"$R\" --from %" PRId64 " --wait %d", place_stream(p)->offset, GANG_FOLLOW_MS);
+        xasprintf("follow --dir \"$R\" --from %" PRId64 " --wait %d", place_stream(p)->offset, (int)follow_ms(p->gang));
     agent_command(cmd, false, false, args);
 }
 
@@ -186,8 +206,9 @@ static void place_started(struct gang_place *p, struct ssh_job *job) {
         p->state = PLACE_RUNNING;
         return;
     }
-    GP_AUTO_FREE char *why =
-        job->rc < 0 ? xstrdup(job->err.msg) : agent_end_reason(place_stream(p), &job->result, GANG_START_MS);
+    GP_AUTO_FREE char *why = job->rc < 0
+                                 ? xstrdup(job->err.msg)
+                                 : agent_end_reason(place_stream(p), &job->result, p->gang->crowd * GANG_START_MS);
     GP_AUTO_FREE char *text = xasprintf("cannot start: %s", why);
     if (job->rc < 0 || job->result.end == SSH_LOST)
         node_link_close(p->node->link); /* else it is kept: the rank may start late and is stopped */
@@ -198,7 +219,8 @@ static void place_started(struct gang_place *p, struct ssh_job *job) {
 static int gang_connect(struct gang *g, struct gp_error *err) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = 0; i < g->n_places; i++)
-        if (g->places[i].node->link->session) batch_add(&b, &g->places[i], alive_command, NULL, GANG_STOP_MS);
+        if (g->places[i].node->link->session)
+            batch_add(&b, &g->places[i], alive_command, NULL, g->crowd * GANG_STOP_MS);
     int rc = batch_run(&b, g->env->cancel, err);
     if (rc < 0) return rc;
     for (size_t i = 0; i < b.jobs.len; i++)
@@ -224,7 +246,7 @@ static int gang_start(struct gang *g, size_t first, size_t last, const char *add
     for (size_t i = first; i < last; i++)
         if (g->places[i].state == PLACE_IDLE) {
             g->places[i].asked = true;
-            batch_add(&b, &g->places[i], start_command, &in, GANG_START_MS);
+            batch_add(&b, &g->places[i], start_command, &in, g->crowd * GANG_START_MS);
         }
     int rc = batch_run(&b, g->env->cancel, err);
     for (size_t i = 0; i < b.jobs.len; i++) place_started(b.places.items[i], &b.jobs.items[i]);
@@ -263,7 +285,7 @@ static void place_followed(struct gang_place *p, struct ssh_job *job) {
     } else if (job->rc < 0 || job->result.end == SSH_LOST || job->result.end == SSH_TIMED_OUT) {
         place_reconnect(p, "lost the connection to the node");
     } else if (!s->at) {
-        GP_AUTO_FREE char *why = agent_end_reason(s, &job->result, GANG_FOLLOW_MS);
+        GP_AUTO_FREE char *why = agent_end_reason(s, &job->result, follow_ms(p->gang));
         place_gone(p, why);
     } else if (ended) {
         p->state = PLACE_DONE;
@@ -282,7 +304,7 @@ static int gang_follow(struct gang *g, size_t first, size_t last, struct gp_erro
         if (p->state != PLACE_RUNNING) continue;
         place_stream(p)->at = false;
         p->following = true;
-        batch_add(&b, p, follow_command, NULL, GANG_FOLLOW_MS + GANG_FOLLOW_SLACK_MS);
+        batch_add(&b, p, follow_command, NULL, follow_ms(g) + g->crowd * GANG_FOLLOW_SLACK_MS);
     }
     int rc = batch_run(&b, g->env->cancel, err);
     if (rc == -GP_ECANCELLED) return rc;
@@ -300,7 +322,7 @@ static size_t count_state(const struct gang *g, enum place_state state) {
 /* Waits until rank 0 has reported its address. */
 static int gang_rendezvous(struct gang *g, struct gp_error *err) {
     struct gang_place *zero = &g->places[0];
-    int64_t deadline = clock_deadline(GANG_START_MS);
+    int64_t deadline = clock_deadline(g->crowd * GANG_START_MS);
     while (zero->state == PLACE_RUNNING && !place_stream(zero)->addr[0]) {
         if (clock_left_ms(deadline) == 0) {
             place_gone(zero, "did not report its address");
@@ -356,7 +378,7 @@ static void stop_round(struct gang *g) {
     GP_CLEANUP(batch_clear) struct gang_batch b = {0};
     for (size_t i = 0; i < g->n_places; i++)
         if (g->places[i].asked && g->places[i].node->link->session)
-            batch_add(&b, &g->places[i], stop_command, NULL, GANG_STOP_MS);
+            batch_add(&b, &g->places[i], stop_command, NULL, g->crowd * GANG_STOP_MS);
     struct gp_error ignored = {0};
     batch_run(&b, NULL, &ignored);
     for (size_t i = 0; i < b.jobs.len; i++) {
@@ -439,6 +461,7 @@ static int gang_open(struct gang *g, struct gang_node *nodes, size_t n, const st
     g->ranks = xcalloc(g->n, sizeof *g->ranks);
     for (size_t i = 0; i < n; i++)
         g->places[i] = (struct gang_place){.gang = g, .node = &nodes[i], .first = i * per, .count = per};
+    g->crowd = gang_crowd(g);
     for (size_t i = 0; i < g->n; i++) {
         struct gang_rank *r = &g->ranks[i];
         *r = (struct gang_rank){.place = &g->places[i / per], .index = i};

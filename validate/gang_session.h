@@ -40,6 +40,7 @@ struct gang {
     int gpus;                     /* per node, a rank each; 0: one rank per node, on the host */
     const struct check_info *const *checks;
     int64_t seconds; /* the checks' time, all together */
+    int64_t crowd;   /* times that a command takes longer, because nodes share a machine */
     struct secret token;
     struct gang_place *places;
     struct gang_rank *ranks;
