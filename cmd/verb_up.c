@@ -14,19 +14,18 @@ struct opts {
     int64_t lock_timeout_ms;
     struct report_opts reports;
 };
-static const struct opt options[] = {
-    YES_ROW(struct opts, yes),
-    {.name = "accept-new-host-key",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, accept_new_host_key),
-     .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
-    {.name = "even-if-changed",
-     .type = OPT_FLAG,
-     .offset = offsetof(struct opts, even_if_changed),
-     .help = "launch also if another gpuprov destroyed or changed it meanwhile"},
-    LOCK_ROW(struct opts, lock_timeout_ms),
-    REPORT_ROWS(struct opts, reports),
-    {0}};
+static const struct opt options[] = {YES_ROW(struct opts, yes),
+                                     {.name = "accept-new-host-key",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, accept_new_host_key),
+                                      .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
+                                     {.name = "even-if-changed",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, even_if_changed),
+                                      .help = "launch also if another gpuprov destroyed or changed it meanwhile"},
+                                     LOCK_ROW(struct opts, lock_timeout_ms),
+                                     REPORT_ROWS(struct opts, reports),
+                                     {0}};
 
 /* The report above has the reasons. */
 static void cut_reasons(struct stack_view *v) {

@@ -29,7 +29,7 @@ int fs_random_hex(char *dst, size_t n, struct gp_error *err);
  * can write it. */
 int fs_state_dir(char **ret, struct gp_error *err);
 int fs_state_path(char **ret, struct gp_error *err); /* the same path; nothing is made or checked */
-int fs_write_all(int fd, const void *p, size_t n); /* 0 or -errno */
+int fs_write_all(int fd, const void *p, size_t n);   /* 0 or -errno */
 
 /* A descriptor through a Unix socket (SCM_RIGHTS), with n bytes of text (sent: 1 to 64): sendmsg and recvmsg, and
  * what they return. recv: *ret_fd is the new descriptor (close-on-exec), or stays as it is when none came; one

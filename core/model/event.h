@@ -42,8 +42,8 @@ void event_emit(const struct event_sink *sink, int node, enum node_phase phase, 
 
 struct str;
 /* One event as one JSON line with its newline, as progress, --log and the event log have it: {t, stack,
- * owner (where it is known), run, node (null: the whole stack), phase, status, step, text, output (a list of lines; only
- * if there are any)}. step and text must not be NULL. */
+ * owner (where it is known), run, node (null: the whole stack), phase, status, step, text, output (a list of lines;
+ * only if there are any)}. step and text must not be NULL. */
 void event_jsonl(const struct event *e, struct str *out);
 
 #endif

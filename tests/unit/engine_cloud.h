@@ -33,8 +33,8 @@ static struct {
     struct refusal script[16];                               /* answer to the n-th create; code 0: it works */
     struct refusal no_offers[4];                             /* answer to offers, by the spec's entry */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
-    bool list_fails, open_fails, no_credentials; /* no_credentials: why open fails */
-    const char *account;                     /* that the credentials are for */
+    bool list_fails, open_fails, no_credentials;             /* no_credentials: why open fails */
+    const char *account;                                     /* that the credentials are for */
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */

@@ -23,8 +23,8 @@ int pick_stated(const struct pick *p); /* its seconds, in the form that it has *
  * finds a bad node with probability p, the order by c / p finds a bad node soonest. */
 void pick_sort(struct pick *list, size_t n);
 
-/* Sorts, then takes from the front each check whose stated seconds still fit time_ms, then the long forms that do. Returns the sum of the core
- * checks' seconds; if it is more than time_ms, not all of them were taken. */
+/* Sorts, then takes from the front each check whose stated seconds still fit time_ms, then the long forms that do.
+ * Returns the sum of the core checks' seconds; if it is more than time_ms, not all of them were taken. */
 int64_t pick_take(struct pick *list, size_t n, int64_t time_ms);
 
 /* Divides the time of those taken: each gets its stated seconds, and the part of time_ms beyond one minute (or

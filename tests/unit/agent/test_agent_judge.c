@@ -135,7 +135,8 @@ static void test_the_line_says_by_what(void **state) {
     assert_false(json_bool(read, "unrated", false));
     assert_float_equal(json_num(copy, "floor", 0), 2320, 0.01);
     agent_result_clear(&r);
-    judged(&r, gpu_model_find(0x2321, 0), 3500, 49); /* H100 NVL: nobody published a copy rate, and only a limit of h2d */
+    judged(&r, gpu_model_find(0x2321, 0), 3500,
+           49); /* H100 NVL: nobody published a copy rate, and only a limit of h2d */
     str_reset(&s);
     agent_result_line(&r, &s);
     GP_AUTO_JSON json_t *nvl = json_loads(s.s, 0, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The second half of gpu.bandwidth: the rates between a GPU and the host's memory, each way, with page-locked memory
- * near the GPU, timed by the GPU's clock; received data is verified at both ends. The timed copies run for one GPU after
- * the other, because they share the host's memory and often a PCIe switch; the rest runs side by side. */
+ * near the GPU, timed by the GPU's clock; received data is verified at both ends. The timed copies run for one GPU
+ * after the other, because they share the host's memory and often a PCIe switch; the rest runs side by side. */
 #include "base/gp_base.h"
 
 #include "samples.h"
