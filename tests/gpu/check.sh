@@ -45,7 +45,7 @@ rm -f "$work/presence.done"
 step presence 30 "$agent" run --json --time 1m --checks gpu.presence
 ran=0
 gpus=$(figures "$work/presence.out" | awk '$2 == "gpus" { print $3 }')
-[ "${gpus:-0}" -gt 0 ] || { say "no GPU here: nothing was checked ($(tail -n 1 "$work/presence.err"))"; exit 1; }
+[ "${gpus:-0}" -gt 0 ] || { say "no GPU here: nothing was checked: $(verdicts "$work/presence.out" | cut -d'|' -f5; tail -n 1 "$work/presence.err")"; exit 1; }
 model=$(first_text name "$work/presence.out")
 [ -n "$model" ] || { say "the inventory names no GPU"; cat "$work/presence.out" >&2; exit 1; }
 inputs="$model $gpus $(first_text driver "$work/presence.out") $GPUPROV_LIBRARY_PATH $(cksum <"$agent") $(cat "$here"/*.sh "$here"/*.py | cksum)"
