@@ -72,3 +72,12 @@ def test_what_goes_wrong_is_told(standin, verdict, code):
 def test_a_hang_is_given_up():
     got, _, status = bandwidth("hang_after=30", nodes=1, seconds=4)
     assert (got["verdict"], got["code"], status) == ("fail", "gpu_hang", 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("after", [171, 173, 177])
+def test_a_gpu_that_hangs_in_its_turn_is_the_only_one_blamed(after):
+    """GPUs take turns for the copies to and from the host; one that waits for its turn has no fault."""
+    got, _, status = bandwidth(f"gpu=1,hang_after={after}", nodes=2, seconds=10)
+    assert (got["verdict"], got["code"], status) == ("fail", "gpu_hang", 2) and got["message"].startswith("gpu 1:"), got
+    assert gpu_data(got)[0]["verdict"] in ("pass", "error"), got

@@ -293,9 +293,11 @@ static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_er
     c->deadline_ms = s->deadline_ms;
     c->stall_ms = s->stall_ms > 0 ? s->stall_ms : 20000;
     open_log(c);
+    bool opened = false;
     int rc = load_alike(c, err);
     if (rc == 0) {
-        if (open_stream(c, &own) == 0 && c->rank == 0) {
+        opened = open_stream(c, &own) == 0;
+        if (opened && c->rank == 0) {
             nccl_result r = c->api->unique_id(&id);
             if (r != NCCL_OK) nccl_fail(c, r, "create NCCL's unique id", &own);
         }
@@ -306,7 +308,7 @@ static int nccl_init(const struct comm_setup *s, struct comm **ret, struct gp_er
         rc = agree(c, &own, "NCCL's start failed", err);
     }
     c->start_ms = clock_ms() - began;
-    bool unexplained = rc == -GP_EVALIDATE && comm_culprit(err) < 0 && c->stream != NULL;
+    bool unexplained = rc == -GP_EVALIDATE && comm_culprit(err) < 0 && opened;
     if (rc == 0 || unexplained) {
         *ret = c;
         return rc;
