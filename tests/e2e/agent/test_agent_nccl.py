@@ -215,7 +215,7 @@ def test_a_rank_that_does_not_come_to_nccls_start_is_named(tmp_path):
 
 
 def test_a_rank_that_hangs_in_a_call_is_named_by_the_others(tmp_path):
-    every = Ranks(tmp_path, [3], nccl="block=1,block_from=7", stall="6s", deadline="20s").results()
+    every = Ranks(tmp_path, [3], nccl="block=1,block_from=7", stall="4s", deadline="40s").results()
     for rank in (0, 2):
         assert every[rank]["nccl.values"]["data"]["culprits"] == [1], every[rank]
     assert every[1]["nccl.values"]["verdict"] == "fail"
