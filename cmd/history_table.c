@@ -20,7 +20,10 @@ static const json_t *same_figure(const json_t *run, const json_t *figure) {
     return NULL;
 }
 
-static char *number(double v) { return isfinite(v) ? xasprintf("%.5g", v) : xstrdup("-"); }
+static char *number(double v) {
+    char text[STR_FIGURE];
+    return xstrdup(isfinite(v) ? str_figure(text, v) : "-");
+}
 
 /* "llm/1 gpu 3: 2440" */
 static char *who(const char *stack, const json_t *f) {

@@ -44,8 +44,9 @@ static void show_limits(const struct baseline *b, const struct baseline_figure *
     m->unrated = false;
     m->measured = f->median;
     free(m->source);
-    m->source = xasprintf("baseline of %s, driver %s: median %.6g of %lld; %s", f->date, f->driver, f->median,
-                          (long long)f->n, b->path);
+    char median[STR_FIGURE];
+    m->source = xasprintf("baseline of %s, driver %s: median %s of %lld; %s", f->date, f->driver,
+                          str_figure(median, f->median), (long long)f->n, b->path);
 }
 
 static struct metric *metric_of(struct check_result *r, const char *name) {
@@ -65,9 +66,11 @@ static void judge(const struct baseline *b, const struct validate_env *env, cons
     bool fails = misses(one->value, fail, ceiling);
     if (!fails && !misses(one->value, degraded, ceiling)) return;
     GP_AUTO_FREE char *who = one->gpu >= 0 ? xasprintf("gpu %d: ", one->gpu) : xstrdup("");
-    GP_AUTO_FREE char *text = xasprintf(
-        "%s%s is %.4g %s, %.3g %% of the %.4g in this fleet's baseline of %s (%lld measured; %s)", who, f->metric,
-        one->value, f->unit, 100 * one->value / f->median, f->median, f->date, (long long)f->n, b->path);
+    char value[STR_FIGURE], median[STR_FIGURE], pct[STR_FIGURE];
+    GP_AUTO_FREE char *text =
+        xasprintf("%s%s is %s %s, %s %% of the %s in this fleet's baseline of %s (%lld measured; %s)", who, f->metric,
+                  str_figure(value, one->value), f->unit, str_figure(pct, 100 * one->value / f->median),
+                  str_figure(median, f->median), f->date, (long long)f->n, b->path);
     sample_note(one, "below_baseline", json_pack("{s:f,s:f}", "median", f->median, "mad", f->mad));
     validate_worsen(env, one, fails ? VERDICT_FAIL : VERDICT_DEGRADED, "below_baseline", text);
 }

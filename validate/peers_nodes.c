@@ -13,11 +13,11 @@ static void name_it(const struct validate_env *env, const struct sample *one, co
     const struct check_metric_info *m = one->metric;
     double away = 100 * (m->ceiling ? one->value - p->median : p->median - one->value) / p->median;
     GP_AUTO_FREE char *who = one->gpu >= 0 ? xasprintf("gpu %d: ", one->gpu) : xstrdup("");
-    GP_AUTO_FREE char *text =
-        xasprintf("%s%s is %.4g %s, %.3g %% %s the median %.4g of the %zu %s in this run (median absolute deviation "
-                  "%.3g)",
-                  who, m->name, one->value, m->unit, away, m->ceiling ? "above" : "under", p->median, n,
-                  one->gpu >= 0 ? "GPUs" : "nodes", p->mad);
+    char value[STR_FIGURE], median[STR_FIGURE], mad[STR_FIGURE], pct[STR_FIGURE];
+    GP_AUTO_FREE char *text = xasprintf(
+        "%s%s is %s %s, %s %% %s the median %s of the %zu %s in this run (median absolute deviation %s)", who, m->name,
+        str_figure(value, one->value), m->unit, str_figure(pct, away), m->ceiling ? "above" : "under",
+        str_figure(median, p->median), n, one->gpu >= 0 ? "GPUs" : "nodes", str_figure(mad, p->mad));
     sample_note(one, "outliers", json_pack("{s:f,s:f}", "median", p->median, "mad", p->mad));
     validate_worsen(env, one, VERDICT_DEGRADED, "outlier", text);
 }

@@ -331,3 +331,20 @@ void str_hex(char *dst, const void *p, size_t n) {
     }
     dst[2 * n] = '\0';
 }
+
+const char *str_figure(char dst[STR_FIGURE], double v) {
+    int digits = 3;
+    double size = fabs(v);
+    if (!isfinite(v)) {
+        str_put(dst, STR_FIGURE, "not measured");
+        return dst;
+    }
+    for (double a = size; a >= 10 && digits > 0; a /= 10) digits--;
+    for (double a = size; a > 0 && a < 1 && digits < 9; a *= 10) digits++;
+    snprintf(dst, STR_FIGURE, "%.*f", digits, v);
+    if (strchr(dst, '.') == NULL) return dst;
+    char *end = dst + strlen(dst);
+    while (end[-1] == '0') *--end = '\0';
+    if (end[-1] == '.') end[-1] = '\0';
+    return dst;
+}

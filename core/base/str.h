@@ -72,6 +72,9 @@ bool str_eq(const char *a, const char *b); /* NULL == NULL */
 char *str_trim(char *s);                   /* in place; returns the first non-blank */
 /* Copies with truncation, always NUL-ended (dst_size > 0). False: truncated. */
 bool str_put(char *dst, size_t dst_size, const char *src);
+/* A figure of four significant digits without an exponent: "0.00006877", "58746". Returns dst. */
+#define STR_FIGURE 48
+const char *str_figure(char dst[STR_FIGURE], double v);
 /* Whole string must be a decimal number in [min, max]. */
 bool str_to_i64(const char *s, int64_t min, int64_t max, int64_t *ret);
 bool str_to_double(const char *s, double *ret); /* finite, whole string, C locale form */

@@ -74,7 +74,8 @@ static void limit_cell(struct str *out, const struct metric *m) {
     char v[48];
     if (m->has_floor) {
         report_figure(v, sizeof v, m->floor);
-        str_addf(out, "%s %s", m->ceiling ? "at most" : "at least", v);
+        str_addf(out, "%s %s%s", m->ceiling ? "at most" : "at least", v, report_unit(m)[0] != '\0' ? " " : "");
+        report_escape(out, report_unit(m));
     } else if (m->unrated) {
         str_add(out, "unrated");
     }

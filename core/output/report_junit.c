@@ -29,7 +29,7 @@ static void attribute(struct str *out, const char *name, const char *value) {
     str_addc(out, '"');
 }
 
-/* "copy 1200 GB/s, at least 2032": each figure with its limit. */
+/* "copy 1200 GB/s, at least 2032 GB/s": each figure with its limit. */
 static void measured(const struct check_result *c, struct str *out) {
     for (size_t i = 0; i < c->metrics.len; i++) {
         const struct metric *m = &c->metrics.items[i];
@@ -37,8 +37,8 @@ static void measured(const struct check_result *c, struct str *out) {
         char value[48], limit[48];
         report_figure(value, sizeof value, m->value);
         report_figure(limit, sizeof limit, m->floor);
-        str_addf(out, "%s%s %s %s, %s %s", out->len > 0 ? "; " : "", report_text_of(m->name), value,
-                 report_text_of(m->unit), m->ceiling ? "at most" : "at least", limit);
+        str_addf(out, "%s%s %s %s, %s %s %s", out->len > 0 ? "; " : "", report_text_of(m->name), value,
+                 report_text_of(m->unit), m->ceiling ? "at most" : "at least", limit, report_text_of(m->unit));
     }
 }
 

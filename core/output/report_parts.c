@@ -9,18 +9,8 @@
 const char *report_text_of(const char *s) { return s != NULL ? s : ""; }
 
 void report_figure(char *dst, size_t n, double v) {
-    if (!isfinite(v)) {
-        str_put(dst, n, "not measured");
-        return;
-    }
-    int digits = 3;
-    for (double a = fabs(v); a >= 10 && digits > 0; a /= 10) digits--;
-    for (double a = fabs(v); a > 0 && a < 1 && digits < 9; a *= 10) digits++;
-    snprintf(dst, n, "%.*f", digits, v);
-    if (strchr(dst, '.') == NULL) return;
-    char *end = dst + strlen(dst);
-    while (end[-1] == '0') *--end = '\0';
-    if (end[-1] == '.') end[-1] = '\0';
+    char text[STR_FIGURE];
+    str_put(dst, n, str_figure(text, v));
 }
 
 /* A share is a plain number: "efficiency 0.68". */

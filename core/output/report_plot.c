@@ -99,8 +99,12 @@ static void tick_text(char *dst, size_t n, const struct axis *a, double v) {
         return;
     }
     if (fabs(v) < (a->high - a->low) * 1e-9) v = 0; /* no "-0" */
-    if (v != 0 && (fabs(v) >= 1e6 || fabs(v) < 1e-3)) snprintf(dst, n, "%.3g", v);
-    else report_figure(dst, n, v);
+    char text[STR_FIGURE];
+    static const char *const names[] = {"", " k", " M", " G", " T"};
+    size_t name = 0;
+    if (fabs(v) >= 1e6)
+        for (; fabs(v) >= 1000 && name + 1 < GP_ARRAY_LEN(names); name++) v /= 1000;
+    snprintf(dst, n, "%s%s", str_figure(text, v), names[name]);
 }
 
 /* Tick i of an axis; false past its end. */

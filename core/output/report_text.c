@@ -83,7 +83,8 @@ static void limit_text(const struct metric *m, struct str *out) {
     }
     if (!m->has_floor) return;
     report_figure(v, sizeof v, m->floor);
-    str_addf(out, "%s %s", m->ceiling ? "at most" : "at least", v);
+    str_addf(out, "%s %s%s%s", m->ceiling ? "at most" : "at least", v, report_unit(m)[0] != '\0' ? " " : "",
+             report_unit(m));
     const char *source = report_text_of(m->source);
     /* "own" is the tables' word for a limit of gpuprov's own. */
     bool own = str_starts(source, "own: ");
@@ -323,6 +324,23 @@ void report_brief(const struct report *r, const struct report_style *style, stru
     add_plain(out, &text, style->utf8);
 }
 
+static bool has_bar(const struct check_result *c) {
+    for (size_t i = 0; i < c->metrics.len; i++)
+        if (report_bar_fits(&c->metrics.items[i])) return true;
+    return false;
+}
+
+/* Explains the bars, where one is shown. */
+static void add_legend(const struct report *r, const struct layout *at, struct str *out) {
+    bool any = false;
+    for (size_t i = 0; i < r->nodes.len; i++)
+        for (size_t k = 0; k < r->nodes.items[i].checks.len; k++)
+            any = any || has_bar(&r->nodes.items[i].checks.items[k]);
+    for (size_t i = 0; i < r->gang.len; i++) any = any || has_bar(&r->gang.items[i]);
+    if (!any || bar_width(at->width) == 0) return;
+    str_add(out, "bars: \xe2\x94\x81 the value, \xe2\x95\x8b or \xe2\x94\xbc its limit\n");
+}
+
 static void full(const struct report *r, const struct report_style *style, struct str *out) {
     struct layout at = layout_of(r, style);
     const char *stack = report_text_of(r->stack);
@@ -341,6 +359,7 @@ static void full(const struct report *r, const struct report_style *style, struc
         for (size_t k = 0; k < gang.len; k++) add_check(&gang, k, &at, out);
         str_addc(out, '\n');
     }
+    add_legend(r, &at, out);
     char took[32], at_s[32];
     duration_format(took, sizeof took, r->took_ms);
     time_format_utc(at_s, sizeof at_s, r->started_s);

@@ -42,18 +42,21 @@ static bool holds(double value, double limit, bool ceiling) { return ceiling ? v
 /* By the measured figure of this model's sound GPUs, else by a published limit. */
 static void model_text(const struct limit *l, const struct check_metric_info *m, double value, struct limit_word *w) {
     const char *model = gpu_model_name(l->model);
+    char is[STR_FIGURE], ref[STR_FIGURE];
     if (l->measured > 0)
-        snprintf(w->message, sizeof w->message, "%s is %.4g %s, %.0f %% of the %.4g that a sound %s reaches (%s)",
-                 m->name, value, m->unit, 100 * value / l->measured, l->measured, model, l->source);
-    else
-        snprintf(w->message, sizeof w->message, "%s is %.4g %s, %s %.4g of the %s (%s)", m->name, value, m->unit,
-                 w->verdict == VERDICT_FAIL ? "below the limit of" : "close to the limit of", l->fail, model,
+        snprintf(w->message, sizeof w->message, "%s is %s %s, %.0f %% of the %s that a sound %s reaches (%s)", m->name,
+                 str_figure(is, value), m->unit, 100 * value / l->measured, str_figure(ref, l->measured), model,
                  l->source);
+    else
+        snprintf(w->message, sizeof w->message, "%s is %s %s, %s %s of the %s (%s)", m->name, str_figure(is, value),
+                 m->unit, w->verdict == VERDICT_FAIL ? "below the limit of" : "close to the limit of",
+                 str_figure(ref, l->fail), model, l->source);
 }
 
 struct limit_word limit_judge(const struct limit *l, const struct check_metric_info *m, double value,
                               const char *note) {
     struct limit_word w = {.verdict = VERDICT_PASS};
+    char is[STR_FIGURE], limit[STR_FIGURE];
     double missed = l->fail;
     if (l->kind == LIMIT_NONE || l->kind == LIMIT_UNRATED) return w;
     if (l->fail >= 0 && !holds(value, l->fail, m->ceiling)) {
@@ -67,8 +70,8 @@ struct limit_word limit_judge(const struct limit *l, const struct check_metric_i
     snprintf(w.code, sizeof w.code, "%s_%s", m->ceiling ? "high" : "low", m->name);
     if (l->kind == LIMIT_MODEL) model_text(l, m, value, &w);
     else
-        snprintf(w.message, sizeof w.message, "%s is %.4g %s, must be %s %.4g %s (%s)", m->name, value, m->unit,
-                 m->ceiling ? "at most" : "at least", missed, m->unit, l->source);
+        snprintf(w.message, sizeof w.message, "%s is %s %s, must be %s %s %s (%s)", m->name, str_figure(is, value),
+                 m->unit, m->ceiling ? "at most" : "at least", str_figure(limit, missed), m->unit, l->source);
     size_t n = strlen(w.message);
     if (note != NULL) snprintf(w.message + n, sizeof w.message - n, "%s", note);
     return w;
@@ -119,9 +122,11 @@ static void name_outlier(struct judged *j, const struct check_metric_info *m, do
                            .code = "outlier",
                            .suggestion = "check this GPU's clocks, temperature and slot; replace it if it stays "
                                          "slow: the slowest GPU limits a training run"};
+    char is[STR_FIGURE], median[STR_FIGURE], mad[STR_FIGURE], pct[STR_FIGURE];
     snprintf(w.message, sizeof w.message,
-             "%s is %.4g %s, %.3g %% %s the median %.4g of the %zu GPUs here (median absolute deviation %.3g)", m->name,
-             value, m->unit, away, m->ceiling ? "above" : "under", p->median, n, p->mad);
+             "%s is %s %s, %s %% %s the median %s of the %zu GPUs here (median absolute deviation %s)", m->name,
+             str_figure(is, value), m->unit, str_figure(pct, away), m->ceiling ? "above" : "under",
+             str_figure(median, p->median), n, str_figure(mad, p->mad));
     worsen(j, &w);
 }
 

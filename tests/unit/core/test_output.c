@@ -282,11 +282,11 @@ static void report_says_why(void **state) {
     assert_non_null(strstr(out.s, "do: look at the ?[1mfabric\n"));
     assert_non_null(strstr(out.s, "pass      host.cpu       2 cores\n"));
     assert_non_null(strstr(out.s, "llm: 0 of 1 node ready, validated 2027-01-15T08:00:00Z in 4.2s"));
-    assert_non_null(strstr(out.s, "  at least 1.2 (spec)\n"));
+    assert_non_null(strstr(out.s, "  at least 1.2 GB/s (spec)\n"));
     assert_null(strchr(out.s, '\033'));
     GP_AUTO_STR struct str plain = {0};
     report_text(&r, &(struct report_style){.width = 80}, &plain);
-    assert_non_null(strstr(plain.s, "            bandwidth  0.4 GB/s  ===------|  at least 1.2 (spec)\n"));
+    assert_non_null(strstr(plain.s, "            bandwidth  0.4 GB/s  ===------|  at least 1.2 GB/s (spec)\n"));
     for (const char *s = plain.s; *s != '\0'; s++) assert_true((unsigned char)*s < 0x80);
     GP_AUTO_STR struct str coloured = {0};
     report_text(&r, &(struct report_style){.colour = true, .width = 100}, &coloured);

@@ -10,6 +10,7 @@
 #include "folder.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/wait.h>
@@ -339,6 +340,23 @@ static void paths(void **state) {
     assert_string_equal(g, "/b");
 }
 
+/* Four significant digits, never an exponent. */
+static void figures(void **state) {
+    (void)state;
+    static const struct {
+        double v;
+        const char *text;
+    } cases[] = {{58746, "58746"},       {16200300, "16200300"}, {3e11, "300000000000"}, {0.00006877, "0.00006877"},
+                 {1.2e-7, "0.00000012"}, {0.9754, "0.9754"},     {12.345, "12.35"},      {1, "1"},
+                 {0, "0"},               {-2.5, "-2.5"},         {1000, "1000"},         {NAN, "not measured"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        char text[STR_FIGURE];
+        assert_string_equal(str_figure(text, cases[i].v), cases[i].text);
+    }
+    char long_one[STR_FIGURE];
+    assert_null(strchr(str_figure(long_one, 1e300), 'e'));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_and_stops_at_its_maximum),
@@ -357,6 +375,7 @@ int main(void) {
         cmocka_unit_test(exit_codes),
         cmocka_unit_test(files),
         cmocka_unit_test(paths),
+        cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void test_gpus_of_a_node(void **state) {
     agent_judge(r, 8, true);
     for (int g = 0; g < 7; g++) assert_int_equal(r[g].verdict, g == 5 ? VERDICT_DEGRADED : VERDICT_PASS);
     assert_string_equal(r[5].code, "outlier");
-    assert_non_null(strstr(r[5].message, "read is 2100 GB/s, 16.1 % under the median 2502 of the 7 GPUs here"));
+    assert_non_null(strstr(r[5].message, "read is 2100 GB/s, 16.07 % under the median 2502 of the 7 GPUs here"));
     agent_judge(r, 0, true);
     for (int g = 0; g < 8; g++) agent_result_clear(&r[g]);
 }
