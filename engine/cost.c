@@ -17,6 +17,29 @@ static int64_t deadline_s(const struct run *run) {
     return run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
 }
 
+/* Of one machine from its launch until it was gone, or until now. A machine that an earlier gpuprov noted as gone has no
+ * such time and is left out. */
+static double machine_usd(const struct run *run, const struct resource *r) {
+    int64_t since = r->created_s > 0 ? r->created_s : run->stack.created_s;
+    int64_t until = r->state != RES_GONE ? run_cloud_s(run, r->provider) : r->gone_s;
+    return r->price_usd_per_h * (double)GP_MAX(until - since, (int64_t)0) / 3600;
+}
+
+static double machines_usd(const struct run *run, bool gone_only) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    double usd = 0;
+    if (run->stack.uid == NULL || journal_resources(run->e->journal, run->stack.uid, &all, NULL) != 0) return -1;
+    for (size_t i = 0; i < all.list.len; i++) {
+        const struct resource *r = &all.list.items[i];
+        if (!resource_is_machine(r) || (gone_only && r->state != RES_GONE)) continue;
+        if (r->price_usd_per_h < 0) return -1;
+        usd += machine_usd(run, r);
+    }
+    return usd;
+}
+
+double cost_so_far(const struct run *run) { return machines_usd(run, false); }
+
 struct cost cost_of(const struct run *run, int missing, double price) {
     struct cost c = {0};
     bool known = missing == 0 || price >= 0, any = run_any_exists(run);
@@ -34,6 +57,7 @@ struct cost cost_of(const struct run *run, int missing, double price) {
         c.usd_per_h += r->price_usd_per_h;
         c.usd += r->price_usd_per_h * (double)GP_MAX(deadline_s(run) - since, (int64_t)0) / 3600;
     }
+    if (any) c.usd += GP_MAX(machines_usd(run, true), 0.0);
     if (!known) c.usd_per_h = c.usd = -1;
     return c;
 }
@@ -50,7 +74,7 @@ static bool forbidden(const struct run *run, const struct offer *o, int missing,
                  s->max_price > 0 ? "max_price" : "max_cost");
     } else if (s->max_price > 0 && o->price_usd_per_h * MICRO > (double)s->max_price) {
         spec_money_text(limit, sizeof limit, s->max_price, "USD/h");
-        str_addf(why, "%s: %.4g USD/h is over limits.max_price %s", text, o->price_usd_per_h, limit);
+        str_addf(why, "%s: %.2f USD/h is over limits.max_price %s", text, o->price_usd_per_h, limit);
     } else if (s->max_cost > 0 && c.usd * MICRO > (double)s->max_cost) {
         spec_money_text(limit, sizeof limit, s->max_cost, "USD");
         str_addf(why, "%s: up to %.2f USD until the deadline is over limits.max_cost %s", text, c.usd, limit);
@@ -93,7 +117,7 @@ void cost_notes(const struct run *run, struct strv *notes) {
         double price = run->nodes[i].res.price_usd_per_h;
         if (!counts(run, i) || s->max_price == 0 || price * MICRO <= (double)s->max_price) continue;
         spec_money_text(limit, sizeof limit, s->max_price, "USD/h");
-        strv_take(notes, xasprintf("node %d runs at %.4g USD/h, over limits.max_price %s: limits apply to launches", i,
+        strv_take(notes, xasprintf("node %d runs at %.2f USD/h, over limits.max_price %s: limits apply to launches", i,
                                    price, limit));
     }
     struct cost c = cost_of(run, 0, 0);

@@ -11,6 +11,9 @@ struct cost {
 };
 /* With `missing` more nodes at `price` (USD/h of one). Call it after claim_may_go_on. */
 struct cost cost_of(const struct run *run, int missing, double price);
+/* What the machines of the stack cost so far, those that are no longer there included: by the journal. -1: a price is
+ * not known. */
+double cost_so_far(const struct run *run);
 /* Drops and reports the offers from `first` on that limits.max_price or limits.max_cost forbids for `missing` nodes;
  * -GP_EMONEY if none remains. */
 int cost_check(const struct run *run, size_t first, int missing, struct offer_list *l, struct gp_error *err);

@@ -4,6 +4,7 @@
 
 #include "engine/view.h"
 
+#include "engine/cost.h"
 #include "engine/run/look.h"
 #include "engine/run/run_node.h"
 
@@ -90,15 +91,14 @@ static const char *phase_of(const struct stack_view *v) {
     return ready > 0 ? "partial" : "not ready";
 }
 
-static void add_price(struct stack_view *v) {
+static void add_price(const struct run *run, struct stack_view *v) {
     double per_h = 0;
     for (size_t i = 0; i < v->nodes.len; i++) {
         double p = v->nodes.items[i].price_usd_per_h;
         per_h = p < 0 || per_h < 0 ? -1 : per_h + p;
     }
     v->price_usd_per_h = per_h;
-    double hours = (double)GP_MAX(clock_wall_s() - v->stack.created_s, (int64_t)0) / 3600.0;
-    v->spent_usd = per_h < 0 || v->stack.created_s == 0 ? -1 : per_h * hours;
+    v->spent_usd = cost_so_far(run);
 }
 
 static const char *ends_of(const struct run *run) {
@@ -160,6 +160,6 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     if (!v->remembered) mark_remembered(run, v);
     v->phase = xstrdup(phase_of(v));
     v->ends = xstrdup(ends_of(run));
-    add_price(v);
+    add_price(run, v);
     return r;
 }

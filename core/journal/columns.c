@@ -55,6 +55,7 @@ static const struct column resource_columns[] = {
     C(COL_INT, resource, gpus),
     C(COL_TEXT, resource, regions),
     C(COL_TEXT, resource, account),
+    C(COL_I64, resource, gone_s),
 };
 static const struct column node_columns[] = {
     C(COL_INT, node_record, slot),

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 3
+#define SCHEMA_VERSION 4
 #define BUSY_MS 10000
 
 static int fail_sql(struct journal *j, struct gp_error *err, const char *what) {
@@ -119,6 +119,9 @@ static int migrate(struct journal *j, struct gp_error *err) {
                      "ALTER TABLE intents ADD COLUMN operation TEXT;"
                      "UPDATE intents SET claim=1 WHERE kind=1;",
                      "migrate to schema 3", err);
+    /* 4: when a resource was gone, for the cost of nodes that are no longer there */
+    if (r == 0 && version >= 1 && version <= 3)
+        r = exec_sql(j, "ALTER TABLE resources ADD COLUMN gone_s INTEGER;", "migrate to schema 4", err);
     if (r == 0 && version < SCHEMA_VERSION) {
         GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, set, "set the schema's version", err);
@@ -323,7 +326,9 @@ int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *er
 int db_put_resource(struct journal *j, const struct resource *r, struct gp_error *err) {
     /* RES_GONE is terminal: a late describe of the same id does not bring it back. */
     GP_AUTO_FREE char *guard = xasprintf(" WHERE resources.state<>%d", (int)RES_GONE);
-    return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, r, err);
+    struct resource row = *r; /* borrows */
+    row.gone_s = r->state == RES_GONE ? clock_wall_s() : 0;
+    return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, &row, err);
 }
 
 int journal_resource_put(struct journal *j, const struct resource *res, struct gp_error *err) {
@@ -351,10 +356,12 @@ int journal_resources(struct journal *j, const char *uid, struct resource_list *
 
 int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
-    sqlite3_stmt *s = db_prepare(j, "UPDATE resources SET state=?, billed=0 WHERE provider=? AND id=?");
+    sqlite3_stmt *s = db_prepare(j, "UPDATE resources SET state=?1, billed=0, gone_s=CASE WHEN state=?1 THEN gone_s "
+                                    "ELSE ?2 END WHERE provider=?3 AND id=?4");
     if (s != NULL) sqlite3_bind_int(s, 1, (int)RES_GONE);
-    db_bind_text(s, 2, provider);
-    db_bind_text(s, 3, id);
+    if (s != NULL) sqlite3_bind_int64(s, 2, clock_wall_s());
+    db_bind_text(s, 3, provider);
+    db_bind_text(s, 4, id);
     int r = db_step_done(j, s, "mark a resource as gone", err);
     pthread_mutex_unlock(&j->lock);
     return r;

@@ -55,6 +55,7 @@ struct resource {
     char *instance_type;
     double price_usd_per_h;       /* negative: not known */
     int64_t created_s, expires_s; /* 0: not known */
+    int64_t gone_s;               /* when the journal noted RES_GONE; 0: it did not */
     char *private_ip, *public_ip;
     uint16_t ssh_port; /* 0: 22 */
     char *dial_socket; /* local: the holder's socket; "" elsewhere */

@@ -27,9 +27,9 @@ static void test_limits(void **state) {
         const char *why;
     } cases[] = {
         {"ttl: 4h", 3, 24, ""},
-        {"ttl: 4h, max_price: 2 USD/h", 2, 16, "3 USD/h is over limits.max_price 2 USD/h"},
+        {"ttl: 4h, max_price: 2 USD/h", 2, 16, "3.00 USD/h is over limits.max_price 2 USD/h"},
         {"ttl: 4h, max_price: 2.999999 USD/h", 2, 16, "over limits.max_price"},
-        {"ttl: 4h, max_price: 0.5 USD/h", 0, 0, "1 USD/h is over limits.max_price 0.5 USD/h"},
+        {"ttl: 4h, max_price: 0.5 USD/h", 0, 0, "1.00 USD/h is over limits.max_price 0.5 USD/h"},
         {"ttl: 4h, max_cost: 16 USD", 2, 16, "up to 24.00 USD until the deadline is over limits.max_cost 16 USD"},
         {"ttl: 2h, max_cost: 16 USD", 3, 12, ""},
         {"ttl: 4h, max_cost: 7 USD", 0, 0, "up to 8.00 USD until the deadline is over limits.max_cost 7 USD"},
@@ -180,8 +180,32 @@ static void test_lowered_limits_are_reported(void **state) {
     load(f, "name: t\nnodes: 2\nlimits: {max_price: 2.5 USD/h}\n" OFFERS);
     assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
     GP_AUTO_FREE char *notes = strv_join(&plan.notes, "\n");
-    assert_non_null(strstr(notes, "node 0 runs at 3 USD/h, over limits.max_price 2.5 USD/h"));
+    assert_non_null(strstr(notes, "node 0 runs at 3.00 USD/h, over limits.max_price 2.5 USD/h"));
     plan_clear(&plan);
+}
+
+/* A node that is gone keeps its cost. */
+static void test_cost_of_a_dead_node_stays(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    for (size_t i = 0; i < cloud.things.list.len; i++) {
+        cloud.things.list.items[i].price_usd_per_h = 10;
+        cloud.things.list.items[i].created_s = clock_wall_s() - 3600;
+    }
+    double usd[2];
+    for (int gone = 0; gone < 2; gone++) {
+        struct stack_view_list views = {0};
+        if (gone)
+            for (size_t i = 0; i < cloud.things.list.len; i++)
+                if (strcmp(cloud.things.list.items[i].id, "i-1") == 0) cloud.things.list.items[i].state = RES_GONE;
+        assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), 0);
+        usd[gone] = views.list.items[0].spent_usd;
+        if (gone) assert_true(views.list.items[0].price_usd_per_h < 10.1);
+        stack_view_list_clear(&views);
+    }
+    assert_true(usd[0] > 19.9 && usd[0] < 20.2);
+    assert_true(usd[1] > 19.9 && usd[1] < 20.2);
 }
 
 int main(void) {
@@ -194,6 +218,7 @@ int main(void) {
         T(test_deadline_that_cannot_move),
         T(test_changes_in_the_plan),
         T(test_lowered_limits_are_reported),
+        T(test_cost_of_a_dead_node_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
