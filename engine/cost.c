@@ -17,7 +17,7 @@ static int64_t deadline_s(const struct run *run) {
     return run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
 }
 
-/* Of one machine from its launch until it was gone, or until now. A machine that an earlier gpuprov noted as gone has no
+/* Of one machine from its launch until it was gone, or until now. One that an earlier gpuprov noted as gone has no
  * such time and is left out. */
 static double machine_usd(const struct run *run, const struct resource *r) {
     int64_t since = r->created_s > 0 ? r->created_s : run->stack.created_s;

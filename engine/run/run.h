@@ -63,6 +63,7 @@ struct run {
     /* of the spec, since the stack with machines was recorded (claim_may_go_on) */
     struct spec_changes changes;
     int64_t moved_expires_s; /* the deadline that its ttl gives; 0: it does not move */
+    bool keeps_deadline;     /* adopted: its deadline is not the spec's, and cannot move */
 
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */

@@ -74,6 +74,8 @@ static int new_deadline(struct run *run, struct gp_error *err) {
     time_format_utc(old, sizeof old, run->stack.expires_s);
     time_format_utc(now, sizeof now, expires_s);
     duration_format(ttl, sizeof ttl, run->spec->ttl_ms);
+    run->keeps_deadline = fixed != NULL && run->changes.list.len == 0; /* another journal has the earlier spec */
+    if (run->keeps_deadline) return 0;
     if (fixed != NULL)
         return gp_fail(
             err, GP_EUSAGE,
@@ -97,6 +99,14 @@ int claim_may_go_on(struct run *run, struct gp_error *err) {
                        run->stack.name);
     int r = same_machines(run, err);
     return r == 0 ? new_deadline(run, err) : r;
+}
+
+bool claim_keeps_deadline(const struct run *run, char *dst, size_t n) {
+    char when[40];
+    if (!run->keeps_deadline) return false;
+    time_format_utc(when, sizeof when, run->stack.expires_s);
+    snprintf(dst, n, "the deadline stays %s: limits.ttl applies after 'gpuprov down' and 'gpuprov up'", when);
+    return true;
 }
 
 bool claim_keeps_ready(const struct run *run) {
@@ -196,6 +206,9 @@ static int begin_again(struct run *run, struct gp_error *err) {
         resource_set(&run->nodes[i].rec.boot_id, "");
         r = run_node_restart(&run->nodes[i], err);
     }
+    char note[160];
+    if (r == 0 && claim_keeps_deadline(run, note, sizeof note))
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl", "%s", note);
     return r;
 }
 

@@ -8,6 +8,8 @@
 /* Finds the changes of the spec of a stack with machines (run->changes, run->moved_expires_s). Refuses (-GP_EUSAGE)
  * machines that are past their deadline, and changes that cannot be applied to them. */
 int claim_may_go_on(struct run *run, struct gp_error *err);
+/* True: the stack was adopted, its deadline is not that of the spec and cannot move; dst gets a note for the user. */
+bool claim_keeps_deadline(const struct run *run, char *dst, size_t n);
 /* Whether nodes that were validated stay so with this spec. Call it after claim_may_go_on. */
 bool claim_keeps_ready(const struct run *run);
 /* Destroys the resources of an expired stack without machines, and then clears `found`. */

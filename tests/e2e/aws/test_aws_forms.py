@@ -2,6 +2,7 @@
 """Words from AWS that do not have their form are never used: the call ends with one line that names the
 call, and nothing is launched. And what a subnet without IPv4 changes in a launch."""
 import json
+import subprocess
 
 import ec2
 import pytest
@@ -136,3 +137,26 @@ def test_a_launch_into_any_other_subnet(cloud):
     assert request(cloud, both) == {
         "NetworkInterface.1.AssociatePublicIpAddress": "true", "NetworkInterface.1.Ipv6AddressCount": None,
         "MetadataOptions.HttpProtocolIpv6": None}
+
+
+# --- limits of prices ---
+
+@pytest.mark.parametrize("limits, price", [({}, None), ({"max_price": "0.75 USD/h"}, "0.75"), ({"max_price": "60 USD/h"}, "60")])
+def test_a_spot_request_has_the_limit_of_the_spec(cloud, limits, price):
+    cloud.spec = ec2.spec(cloud.tmp, cloud.moto.image(), limits={"ttl": "1h", **limits}, offers=[
+        {"provider": "aws", "regions": [REGION], "market": "spot"}])
+    cloud.drive("create")
+    p = cloud.proxy.of("RunInstances")[-1].params
+    assert p["InstanceMarketOptions.MarketType"] == "spot"
+    assert p.get("InstanceMarketOptions.SpotOptions.MaxPrice") == price
+
+
+@pytest.mark.parametrize("limits, why", [({"max_price": "0.01 USD/h"}, "is over limits.max_price 0.01 USD/h"),
+                                         ({"max_cost": "0.01 USD"}, "is over limits.max_cost 0.01 USD")])
+def test_offers_over_a_limit_are_not_bought(cloud, limits, why):
+    cloud.spec = ec2.spec(cloud.tmp, cloud.moto.image(), "on-demand", limits={"ttl": "1h", **limits})
+    for verb in ("plan", "up"):
+        done = subprocess.run([str(ec2.BUILD / "gpuprov"), verb, str(cloud.spec)], env=cloud.env, capture_output=True,
+                              text=True, timeout=120, check=False)
+        assert done.returncode == 4 and why in done.stderr, done
+    assert cloud.proxy.count("RunInstances") == 0 and cloud.proxy.count("CreateSecurityGroup") == 0
