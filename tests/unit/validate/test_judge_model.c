@@ -116,7 +116,7 @@ static void test_each_gpu_is_judged(void **state) {
     judge_node((double[]){3180, 2500, 2700}, 3, NULL, VERDICT_FAIL, "low_read", "gpu 1: read is 2500 GB/s, 79 % of");
     judge_node((double[]){3180, 2500, 2400}, 3, NULL, VERDICT_FAIL, "low_read", "gpu 1: read is 2500 GB/s");
     judge_node((double[]){3300, 3300, 3300, 2900}, 4, NULL, VERDICT_DEGRADED, "outlier",
-               "gpu 3: read is 2900 GB/s, 12.1 % under the median 3300 of the 4 GPUs here");
+               "gpu 3: read is 2900 GB/s, 12.12 % under the median 3300 of the 4 GPUs here");
     /* beside a fault of another GPU */
     judge_node((double[]){3180, 2500, 3180}, 3, "degraded", VERDICT_FAIL, "low_read", "gpu 1: read is 2500");
     judge_node((double[]){3180, 2700, 3180}, 3, "degraded", VERDICT_DEGRADED, "ecc", "gpu 0: counted");
