@@ -179,6 +179,16 @@ def test_status_of_nothing(gpuprov):
     assert gpuprov.json("status", "--offline") == {"stacks": [], "remembered": True}
 
 
+@pytest.mark.parametrize("args", [["gc"], ["gc", "-n"], ["status", "x"], ["down", "x"], ["down", "x", "-n"]])
+def test_a_gap_is_reported_once(gpuprov, args):
+    """The reason and the next step are in the error; a warning before it would be the same text again."""
+    r = gpuprov(*args, code=8)
+    assert r.err.count("none found in the environment") == 1, r
+    command = " 'gpuprov down x'" if args == ["down", "x"] else ""
+    assert r.err.endswith(f"AWS_SECRET_ACCESS_KEY; then repeat{command}, or give --in with the places to look at\n"), r
+    assert "nothing was found" not in r.out
+
+
 def test_the_state_folder_is_private(gpuprov):
     gpuprov("status")
     assert gpuprov.state.stat().st_mode & 0o777 == 0o700

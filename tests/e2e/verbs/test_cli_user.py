@@ -262,8 +262,8 @@ def test_everything_about_one_local_stack(gpuprov, spec, tmp_path):
     plan = gpuprov("plan", path, code=2)
     assert "deadline after 20m (enforced by the provider)" in plan.out
     r = gpuprov("up", path, "--json", timeout=300)
-    fields = {"t", "stack", "run", "node", "phase", "status", "step", "text"}
-    assert all(set(e) == fields and e["stack"] == "ux" for e in r.events)
+    fields = {"t", "stack", "owner", "run", "node", "phase", "status", "step", "text"}
+    assert all(set(e) == fields and e["stack"] == "ux" for e in r.events)  # the owner is known before the first one
     assert len(r.events) == len(r.err.splitlines())
     report = gpuprov.json("report", "ux")
     assert r.json["report"] == report

@@ -303,6 +303,24 @@ static void test_a_journal_that_cannot_be_written(void **state) {
     assert_int_equal(all.list.len, 0);
 }
 
+/* A record that was missing for a while is of no account once the journal could forget the stack: another down, by the
+ * name alone, would search every cloud for it. */
+static void test_a_journal_that_heals(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    GP_AUTO_FREE char *db = fs_join(f->dir, "journal.db");
+    sqlite3 *j = NULL;
+    assert_int_equal(sqlite3_open(db, &j), SQLITE_OK);
+    const char *sql = "CREATE TRIGGER no_room BEFORE UPDATE ON resources BEGIN SELECT RAISE(ABORT, 'no room'); END";
+    assert_int_equal(sqlite3_exec(j, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(j);
+    down_ok(f);
+    struct stack_list all = {0};
+    assert_int_equal(journal_stacks(f->e->journal, &all, &err), 0);
+    assert_int_equal(all.list.len, 0);
+}
+
 static void test_list_fails_in_the_middle(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
@@ -522,6 +540,7 @@ int main(void) {
         T(test_gc_with_a_region_that_is_not_seen),
         T(test_blind_with_an_open_launch),
         T(test_a_journal_that_cannot_be_written),
+        T(test_a_journal_that_heals),
         T(test_list_fails_in_the_middle),
         T(test_gone_needs_two_reads),
         T(test_gone_is_printed_when_it_is),
