@@ -272,6 +272,15 @@ def test_completion_offers_stack_names(gpuprov, tmp_path):
     assert "completion stacks" in gpuprov("completion", "fish").out
 
 
+def test_status_past_the_deadline_names_the_next_step(gpuprov):
+    remember(gpuprov, "llm")
+    assert "destroys what is left" not in gpuprov("status", "--offline").out
+    with sqlite3.connect(gpuprov.state / "journal.db") as db:
+        db.execute("UPDATE stacks SET expires_s=2")
+    text = gpuprov("status", "--offline").out
+    assert "past its deadline" in text and "'gpuprov down llm' destroys what is left" in text
+
+
 def test_a_spec_where_a_stack_is_wanted(gpuprov, spec):
     path = spec(GOOD)
     for args in (["logs", path], ["logs", f"{path}/3"]):
