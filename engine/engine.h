@@ -130,8 +130,8 @@ struct down_req {
     const struct spec *spec;
     bool dry_run; /* only lists: ret->would */
     bool yes;     /* the spec need not be one of the stack */
-    /* Called, under the stack's lock, if the spec has no offer where the stack has something: 0 goes on. NULL: that is
-     * -GP_EUSAGE. */
+    /* Called, under the stack's lock, if the spec has no offer of a provider where the stack has something: 0 goes on.
+     * NULL: that is -GP_EUSAGE. */
     int (*confirm)(void *ctx, const char *question, struct gp_error *err);
     void *ctx;
 };

@@ -28,12 +28,10 @@ int preview_list(struct run *run, struct resource_list *ret, struct gp_error *er
     return r;
 }
 
+/* Regions do not count: moving a spec to another region is an edit, and `down` finds the stack where it was. */
 static bool has_offer(const struct spec *spec, const struct resource *r) {
-    for (size_t i = 0; i < spec->offers.len; i++) {
-        const struct spec_offer *o = &spec->offers.items[i];
-        if (!str_eq(o->provider, r->provider)) continue;
-        if (o->regions.n == 0 || r->region[0] == '\0' || strv_has(&o->regions, r->region)) return true;
-    }
+    for (size_t i = 0; i < spec->offers.len; i++)
+        if (str_eq(spec->offers.items[i].provider, r->provider)) return true;
     return false;
 }
 
