@@ -89,7 +89,7 @@ struct list_req {
     struct coverage *looked; /* out, may be NULL: each region, and whether its list is complete or why not */
 };
 
-/* At most 8 function slots. A slot is never NULL unless its comment allows it. */
+/* At most 9 function slots. A slot is never NULL unless its comment allows it. */
 struct provider_ops {
     const char *name;
     const char *summary;              /* one line for `gpuprov providers` */
@@ -108,11 +108,11 @@ struct provider_ops {
     bool lent;               /* its machines exist without gpuprov: destroy releases them, gc destroys none */
     bool key_rotation;       /* the host key came with user-data and must be replaced */
     bool billed;             /* nodes cost money */
-    int64_t boot_timeout_ms; /* from create to an SSH banner */
+    int64_t boot_timeout_ms; /* from create to a login */
     int64_t settle_ms;       /* longest lag of a tag list behind a create */
 
-    /* Facts that depend on this machine or an account. NULL: packages can be installed; there is no policy. They are
-       not counted as slots, because neither calls the cloud. */
+    /* Facts that depend on this machine, an account or a type. NULL: packages can be installed; there is no policy;
+       boot_timeout_ms is that of every type. They are not counted as slots, because none calls the cloud. */
     bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
     int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of an owner */
     /* For the verb doctor: tries the account from here, creates nothing, costs nothing. text: facts, one a line.
@@ -120,6 +120,8 @@ struct provider_ops {
     int (*doctor)(struct str *text, bool *ret_usable, struct gp_error *err);
     /* What happened to the node that can be the cause of any failure on it; NULL: nothing known. Caller frees. */
     char *(*trouble)(const struct resource *node);
+
+    int64_t (*boot_timeout)(const char *instance_type, int gpus); /* of types that are known to be slow; 0: no such */
 
     /* Finds credentials and endpoint. Makes at most one call (who am I). -GP_EAUTH (with the detail
        PROVIDER_NO_CREDENTIALS if this machine has none at all), -GP_EENV. */
@@ -150,6 +152,9 @@ struct provider_ops {
     /* Sets one later tag on instances ("hostkey"). NULL where trust does not depend on a tag. */
     int (*tag)(struct provider *p, const struct resource_list *what, const char *key, const char *value,
                struct gp_error *err);
+    /* Appends the last part of a machine's console, at most 64 KiB, as the cloud has it: foreign text, any bytes but
+       NUL. Empty: the cloud has none yet. NULL where machines have no console that can be read. */
+    int (*console)(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err);
 };
 
 /* One row per provider: its folder defines struct provider_ops provider_NAME. */

@@ -40,6 +40,18 @@ int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err)
     }
 }
 
+int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err) {
+    GP_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    struct stat st = {0};
+    if (fd < 0 || fstat(fd, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
+    if (!S_ISREG(st.st_mode)) return gp_fail(err, GP_EIO, "'%s' is not a regular file", path);
+    off_t at = st.st_size > (off_t)max ? st.st_size - (off_t)max : 0;
+    char buf[16384];
+    for (ssize_t n = 0; (n = pread(fd, buf, sizeof buf, at)) > 0 && at < st.st_size; at += n)
+        for (ssize_t i = 0; i < n; i++) str_addc(ret, buf[i] != '\0' ? buf[i] : '?');
+    return 0;
+}
+
 int fs_write_all(int fd, const void *p, size_t n) {
     const char *b = p;
     while (n > 0) {

@@ -11,6 +11,8 @@
 /* Reads a whole regular file, at most max bytes (larger: -GP_EIO). ret: zeroed or
  * initialised str, appended to. ENOENT: -GP_ENOTFOUND. */
 int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err);
+/* Appends the last max bytes of a regular file, NUL bytes as '?'. */
+int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err);
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err);

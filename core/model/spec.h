@@ -45,6 +45,7 @@ struct spec_access {
     bool public_ip;       /* default true */
     char *bastion;        /* "[user@]host[:port]"; NULL: none */
     struct strv ssh_from; /* CIDRs; empty: this controller's own public address */
+    int64_t timeout_ms;   /* from a running machine to a login; 0: the provider's, by the type */
     char *key;            /* absolute private key path, or "agent"; NULL: a key created per stack */
 };
 

@@ -123,6 +123,10 @@ static const struct spec_field access_fields[] = {
      .def_doc = "a key created for the stack",
      .doc = "the private key for login, relative to the spec; `agent` uses ssh-agent",
      .example = "~/.ssh/id_ed25519", .basename_in_hash = true, .effect = SPEC_REFUSED},
+    {.name = "timeout", .type = SPEC_DURATION, .offset = offsetof(struct spec_access, timeout_ms),
+     .def_doc = "10m in a cloud, 20m with 8 GPUs, 40m on a metal type; 30s for machines that run already",
+     .doc = "how long a node may take until it accepts a login", .example = "15m",
+     .min = 1000, .max = (int64_t)4 * 3600000, .effect = SPEC_LATER},
     {0}};
 static const struct spec_block access_block = {
     .path = "access", .doc = "The access to nodes.", .fields = access_fields,

@@ -5,6 +5,7 @@
 
 #include "engine/proof/node_run.h"
 
+#include "engine/proof/console.h"
 #include "engine/proof/node_target.h"
 #include "engine/proof/watch.h"
 #include "engine/run/run_event.h"
@@ -46,7 +47,7 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
     n->link.slot = n->slot;
     n->link.cancel = &n->cancel;
     n->link.sink = &run->sink;
-    n->link.reach_timeout_ms = ops->boot_timeout_ms;
+    n->link.reach_timeout_ms = console_access_ms(run, &n->res);
     struct ssh_open_opts opts = {.deadline_ms = deadline,
                                  .login_grace_ms = login_grace_ms,
                                  .cancel = &n->cancel,
@@ -57,10 +58,20 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
 
 static int reach(struct run_node *n, struct gp_error *err) {
     const struct provider_ops *ops = ops_of(n);
-    n->limit_ms = ops->boot_timeout_ms;
+    int64_t limit_ms = console_access_ms(n->run, &n->res);
+    n->limit_ms = limit_ms;
     int r = run_node_phase(n, NODE_REACHING, err);
     if (r != 0) return r;
-    return connect_to(n, ops->boot_timeout_ms, ops->user_data ? LOGIN_GRACE_MS : 0, err);
+    int64_t began = clock_ms();
+    r = connect_to(n, limit_ms, ops->user_data ? LOGIN_GRACE_MS : 0, err);
+    n->unreached = r == -GP_EREACH || r == -GP_EAUTH;
+    if (r == -GP_EREACH && (err->retryable || clock_ms() - began >= limit_ms)) { /* the time was too short for it */
+        char limit[32];
+        duration_format(limit, sizeof limit, limit_ms);
+        size_t len = strlen(err->msg);
+        snprintf(err->msg + len, sizeof err->msg - len, "; access.timeout is %s", limit);
+    }
+    return r;
 }
 
 static int commit_next_key(void *ctx, const char *next_public, struct gp_error *err) {

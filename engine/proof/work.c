@@ -5,6 +5,7 @@
 
 #include "engine/proof/work.h"
 
+#include "engine/proof/console.h"
 #include "engine/proof/node_run.h"
 #include "engine/proof/pool.h"
 #include "engine/proof/watch.h"
@@ -42,7 +43,9 @@ int work_on_nodes(struct run *run, void (*work)(struct run_node *), struct gp_er
         int r = run_node_restart(n, err);
         if (r != 0) return r;
     }
-    return watched(run, work, err);
+    int r = watched(run, work, err);
+    console_report(run);
+    return r;
 }
 
 int work_look_again(struct run *run, bool *ret_same, struct gp_error *err) {

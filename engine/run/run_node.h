@@ -22,6 +22,7 @@ struct run_node {
     int64_t ttl_s; /* what was left of the stack's time when the work began, by the cloud's clock; 60 at least */
     struct node_link link;
     struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
+    bool unreached;              /* it did not accept a login */
     int64_t limit_ms;            /* time limit of the phase that begins next; 0: none */
     char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last reported */
 

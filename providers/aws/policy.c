@@ -84,6 +84,8 @@ static void add_own(json_t *to, const char *owner) {
     allow(to, "EndOwn", list("ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", NULL),
           list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:security-group/*", NULL),
           equals(TAG_OF_RESOURCE, owner));
+    allow(to, "ConsoleOfOwn", list("ec2:GetConsoleOutput", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
+          equals(TAG_OF_RESOURCE, owner));
     allow(to, "RulesOfOwnGroup", list("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", NULL),
           list("arn:*:ec2:*:*:security-group/*", NULL), equals(TAG_OF_RESOURCE, owner));
 }

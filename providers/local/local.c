@@ -29,6 +29,7 @@
 #define LIST_MS 10000
 #define KILL_MS 30000
 #define DYING_MS 3000
+#define CONSOLE_BYTES ((size_t)64 << 10)
 #define CLAIM_SHARED_S 600 /* how long after its making a claim may be a run's that is at work */
 
 struct local {
@@ -485,6 +486,25 @@ static int local_destroy(struct provider *p, const struct resource_list *what, s
     return worst;
 }
 
+/* --- console --- */
+
+/* What the node's first process and sshd report. */
+static int local_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err) {
+    struct local *l = self(p);
+    GP_AUTO_CLAIMS struct local_claims claims = {0};
+    int r = local_claims_read(l->stacks, NULL, NULL, &claims, err);
+    if (r != 0) return r;
+    const struct local_claim *c = claim_of(&claims, machine->uid);
+    if (c == NULL) return gp_fail(err, GP_ENOTFOUND, "local: the stack of %s is gone", machine->id);
+    /* its folder is the part of its id after the stack's uid */
+    GP_AUTO_FREE char *prefix = xasprintf("local-%s-", c->uid);
+    const char *dir = str_starts(machine->id, prefix) ? machine->id + strlen(prefix) : "";
+    if (dir[0] == '\0' || strchr(dir, '/') != NULL)
+        return gp_fail(err, GP_ENOTFOUND, "local: '%s' is not a node's id", machine->id);
+    GP_AUTO_FREE char *path = xasprintf("%s/nodes/%s/console", c->dir, dir);
+    return fs_read_end(path, CONSOLE_BYTES, ret, err);
+}
+
 static const struct spec_provider_key spec_keys[] = {{0}};
 static const struct spec_provider local_spec = {
     .name = "local", .doc = "Nodes on this machine", .keys = spec_keys, .by_default = true, .moves_deadline = true};
@@ -515,4 +535,5 @@ const struct provider_ops provider_local = {
     .list = local_list,
     .destroy = local_destroy,
     .tag = NULL,
+    .console = local_console,
 };

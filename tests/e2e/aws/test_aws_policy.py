@@ -109,7 +109,7 @@ TABLE = [
       for key in ("gpuprov:owner", "gpuprov:uid") for kind in ("instance", "security-group")],
     ("remove tags of an own instance", False, on("ec2:DeleteTags", "instance", ME)),
     *[(f"{action} {kind} of {owner}", owner == ME, on("ec2:" + action, kind, owner))
-      for action, kind in (("TerminateInstances", "instance"), ("DeleteVolume", "volume"),
+      for action, kind in (("TerminateInstances", "instance"), ("GetConsoleOutput", "instance"), ("DeleteVolume", "volume"),
                            ("DeleteSecurityGroup", "security-group"), ("AuthorizeSecurityGroupIngress", "security-group"),
                            ("RevokeSecurityGroupIngress", "security-group"))
       for owner in (ME, OTHER, None, ME + "2", "", "*")],
