@@ -91,7 +91,7 @@ struct run {
     /* the work on the nodes */
     struct watch *watch;     /* while it runs */
     int64_t end_ms;          /* time limit for the termination of machines */
-    atomic_int failed_steps; /* nodes whose step failed: the first ones are reported and kept in full */
+    atomic_int failed_steps; /* nodes whose step failed: the first ones are kept in full */
     struct run_validation validation;
 };
 

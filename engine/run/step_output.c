@@ -8,7 +8,7 @@
 #include "engine/run/stack_dir.h"
 
 enum { TAIL_LINES = 20, TAIL_BYTES = 8192, LINE_BYTES = 400 };
-enum { TAIL_NODES = 3, KEEP_NODES = 16, KEEP_BYTES = 65536 }; /* further nodes: no lines; only the end is kept */
+enum { TAIL_NODES = 1, KEEP_NODES = 16, KEEP_BYTES = 65536 }; /* further nodes: no lines; only the end is kept */
 #define KEPT_MAX ((size_t)4 << 20)
 
 static int output_dir(const struct run *run, int slot, char **ret, struct gp_error *err) {
