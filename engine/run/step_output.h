@@ -6,8 +6,8 @@
 #include "engine/run/run.h"
 
 /* Keeps it, mode 0600. Appends to `tail` the lines of the event that reports the failure:
- * the last lines, each after "| ", and the places of the whole output. Of many nodes that fail alike only the first
- * ones are shown and kept in full; their nodes have the rest. */
+ * the last lines, each after "| ", and the places of the whole output. Of many nodes that fail only the first
+ * one is shown, and the first ones are kept in full; their nodes have the rest. */
 int step_output_keep(struct run *run, int slot, const struct bootstrap_output *o, struct str *tail,
                      struct gp_error *err);
 /* Reads one that was kept. -GP_ENOTFOUND: none was. */
