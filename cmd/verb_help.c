@@ -3,7 +3,7 @@
 #include "base/gp_base.h"
 
 #include "app.h"
-#include "man.h"
+#include "show/man.h"
 
 #include "base/json.h"
 

@@ -3,7 +3,7 @@
  * Exits 2 if there are changes. */
 #include "base/gp_base.h"
 
-#include "plan_show.h"
+#include "show/plan_show.h"
 
 struct opts {
     bool accept_new_host_key;

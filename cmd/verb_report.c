@@ -4,7 +4,7 @@
 #include "base/gp_base.h"
 
 #include "app.h"
-#include "reports.h"
+#include "show/reports.h"
 
 struct opts {
     int format;

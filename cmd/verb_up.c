@@ -4,8 +4,8 @@
 #include "base/gp_base.h"
 
 #include "confirm.h"
-#include "plan_show.h"
-#include "reports.h"
+#include "show/plan_show.h"
+#include "show/reports.h"
 
 #include <unistd.h>
 

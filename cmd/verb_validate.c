@@ -6,7 +6,7 @@
 #include "app.h"
 #include "base/json.h"
 #include "engine/kubernetes.h"
-#include "reports.h"
+#include "show/reports.h"
 
 enum { NODE_CHECK_MS = 30000 };
 

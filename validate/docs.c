@@ -141,9 +141,8 @@ static const struct family *family_of(const struct check_info *c) {
 }
 
 static void add_glance(struct str *s) {
-    str_add(
-        s,
-        "\n## At a glance\n\nSeconds are those of a sound node with eight GPUs.\n\n| check | runs | s | required | rates judged |\n|---|---|---|---|---|\n");
+    str_add(s, "\n## At a glance\n\nSeconds are those of a sound node with eight GPUs.\n\n"
+               "| check | runs | s | required | rates judged |\n|---|---|---|---|---|\n");
     for (const struct check_info *c = check_table; c->id; c++) {
         GP_AUTO_STR struct str anchor = {0}, rates = {0};
         for (const char *p = c->id; *p; p++)

@@ -13,7 +13,7 @@ printf '::output %s\n' "$PWD/out"
 {
     cat out
     if [ -s tail ]; then
-        [ "$(wc -c <tail)" -lt 65536 ] || printf '\n[gpuprov: the output from here to its last 64 KiB was not kept]\n'
-        cat tail
+        [ "$(wc -c <./tail)" -lt 65536 ] || printf '\n[gpuprov: the output from here to its last 64 KiB was not kept]\n'
+        cat ./tail
     fi
 } | LC_ALL=C sed '/^::/d'

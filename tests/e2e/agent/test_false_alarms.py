@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sound machines that look odd, each simulated by the stand-ins: none may be called degraded or bad, and what only
 resembles them still is."""
-import json
 
 import pytest
 
-from agent_gpu import metrics, one, run
+from agent_gpu import one, run
 from agent_gpu import needed  # noqa: F401  (a fixture)
 from test_agent_nccl import Ranks
 

@@ -246,7 +246,7 @@ def remember(gpuprov, *names, owner="me"):
     """Stacks in the journal alone, without machines."""
     gpuprov("status", "--offline")
     with sqlite3.connect(gpuprov.state / "journal.db") as db:
-        for i, name in enumerate(names):
+        for name in names:
             db.execute("INSERT INTO stacks(owner,name,uid,spec_hash,provider,region,created_s,expires_s,spec) "
                        "VALUES(?,?,?,'','local','here',1,4000000000,'')", (owner, name, f"{hash((owner, name)) & 0xffffffff:016x}"))
 
@@ -256,8 +256,8 @@ def test_completion_offers_stack_names(gpuprov, tmp_path):
 
     def complete(*words):
         line = " ".join(f'"{w}"' for w in words)
-        p = subprocess.run(["bash", "-c", f'{bash}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; __gpuprov; '
-                            'echo "${COMPREPLY[@]}"'], capture_output=True, text=True, check=True, cwd=tmp_path,
+        script = f'{bash}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; __gpuprov; echo "${{COMPREPLY[@]}}"'
+        p = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path,
                            env={**gpuprov.env, "PATH": f"{gpuprov.program.parent}:{os.environ['PATH']}"})
         assert p.stderr == ""
         return p.stdout.split()

@@ -4,7 +4,7 @@
 #ifndef GP_CMD_REPORTS_H
 #define GP_CMD_REPORTS_H
 
-#include "verbs.h"
+#include "cmd/verbs.h"
 
 #include "output/report_forms.h"
 

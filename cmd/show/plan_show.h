@@ -3,7 +3,7 @@
 #ifndef GP_CMD_PLAN_SHOW_H
 #define GP_CMD_PLAN_SHOW_H
 
-#include "app.h"
+#include "cmd/app.h"
 
 json_t *plan_json(const struct spec *spec, const struct plan *p); /* new reference */
 void plan_show(const struct spec *spec, const struct plan *p, FILE *to);

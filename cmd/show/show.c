@@ -2,7 +2,7 @@
 /* Prints stacks, resources and errors: tables for people, JSON for programs. */
 #include "base/gp_base.h"
 
-#include "app.h"
+#include "cmd/app.h"
 
 #include "base/json.h"
 #include "output/width.h"

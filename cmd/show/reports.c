@@ -4,8 +4,8 @@
 
 #include "reports.h"
 
-#include "app.h"
 #include "base/fs.h"
+#include "cmd/app.h"
 #include "engine/certify.h"
 
 #include <errno.h>

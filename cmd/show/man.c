@@ -4,7 +4,7 @@
 
 #include "man.h"
 
-#include "verbs.h"
+#include "cmd/verbs.h"
 
 static const char about[] =
     "gpuprov launches GPU nodes from a YAML spec, installs what they need, validates them and destroys them again. "
