@@ -87,7 +87,7 @@ void app_clear(struct app *app) {
 }
 
 bool arg_is_spec(const char *arg) {
-    if (strcmp(arg, "-") == 0) return true;
+    if (arg == NULL || strcmp(arg, "-") == 0) return true;
     if (str_ends(arg, ".yaml") || str_ends(arg, ".yml")) return true;
     struct stat st;
     bool file = stat(arg, &st) == 0 && !S_ISDIR(st.st_mode);

@@ -31,7 +31,7 @@ void app_cancel(struct app *app);
 char *app_billed_ids(struct app *app);
 void app_clear(struct app *app);
 
-/* True if the argument names a spec file: it is "-", ends in .yaml or .yml, exists, or has a '/' but is not
+/* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, exists, or has a '/' but is not
  * STACK/N. */
 bool arg_is_spec(const char *arg);
 /* Loads a spec; problems go to stderr with line and caret (with --json: into the error object on

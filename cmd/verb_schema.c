@@ -33,7 +33,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (o->report + o->markdown + o->man > 1)
         return gp_fail(err, GP_EUSAGE, "give one of --markdown, --man and --report");
     if (o->hosts && (o->report || o->man))
-        return gp_fail(err, GP_EUSAGE, "--hosts has a schema and a --markdown form only");
+        return gp_fail(err, GP_EUSAGE, "--hosts and --%s exclude each other", o->report ? "report" : "man");
     if (o->report) {
         const struct template_file *f = template_find("docs/report.schema.json");
         if (f == NULL) return gp_fail(err, GP_EINTERNAL, "the report's schema is missing from this build");

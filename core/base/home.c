@@ -69,7 +69,7 @@ int fs_state_dir(char **ret, struct gp_error *err) {
     GP_AUTO_FREE char *dir = NULL;
     bool named = false;
     int r = state_path(&dir, &named, err);
-    if (r != 0) return r;
+    if (r != 0 || dir == NULL) return r;
     r = fs_mkdirs(dir, 0700, err);
     struct stat st;
     if (r == 0 && stat(dir, &st) == 0) r = check_state_dir(dir, &st, err);

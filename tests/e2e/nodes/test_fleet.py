@@ -139,7 +139,7 @@ def test_a_host_that_does_not_answer(inside, fleet, tmp_path):
                                                  "bastion": "ops@" + fleet.bastion.address},
                                     "hosts": [fleet.nodes[0].address]})
     out = inside("up", spec, code=6, timeout=300)
-    assert "fleet/0: " in out.err and "could not connect to %s:2222" % fleet.nodes[0].address in out.err, out
+    assert "fleet/0 reach: failed" in out.err and "could not connect to %s:2222" % fleet.nodes[0].address in out.err, out
     inside("down", "fleet")
     assert inside.json("status")["stacks"] == []
 

@@ -123,7 +123,7 @@ def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):
 def test_a_changed_ttl_moves_the_deadline(gpuprov, spec):
     """The nodes stay, ready; the holder ends them at the new deadline, and a deadline in the past is refused."""
     def deadline():
-        stack = gpuprov.json("status", "mv", "--refresh")["stacks"][0]
+        stack = gpuprov.json("status", "mv")["stacks"][0]
         claim = json.loads(next((gpuprov.state / "local").glob("*/claim.json")).read_text())
         at = datetime.datetime.fromisoformat(stack["expires"].replace("Z", "+00:00")).timestamp()
         assert claim["expires"] == at

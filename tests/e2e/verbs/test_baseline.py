@@ -83,9 +83,9 @@ def test_calibrate(gpus, calibrated):
 
 
 @pytest.mark.matrix(keep=1)
-@pytest.mark.parametrize("percent,verdict,code", [(88, "degraded", 0), (70, "fail", 7)])
+@pytest.mark.parametrize("percent,verdict,code", [(88, "degraded", 0), (78, "fail", 7)])
 def test_slower_than_the_baseline(gpus, calibrated, percent, verdict, code):
-    """All GPUs alike, so that no peer tells; 88 % is more than other people's A100 reach."""
+    """All GPUs alike, so that no peer tells; both rates pass or are degraded by the model."""
     if not calibrated.exists():
         pytest.fail("test_calibrate made no baseline")
     report, _ = local(gpus, "--baseline", calibrated, standin=f"slow_copy={percent}", code=code)

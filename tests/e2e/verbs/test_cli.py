@@ -226,6 +226,7 @@ def test_doctor_names_the_variable_that_counts(gpuprov, tmp_path):
 @pytest.mark.namespaces
 def test_doctor_on_a_full_disk(gpuprov, tmp_path):
     with small_disk(tmp_path / "small", "64k") as state:
+        state.chmod(0o700)
         fill(state)
         items = gpuprov("doctor", "--json", code=1, env={"GPUPROV_STATE_DIR": str(state)}).json["items"]
         assert "its file system is full" in next(i["how"] for i in items if i["name"] == "state folder"), items

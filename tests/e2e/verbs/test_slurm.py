@@ -236,4 +236,5 @@ def test_hooks_are_written_once(gpuprov, tmp_path):
         assert (folder / name).stat().st_mode & 0o777 == 0o755
         shipped = pathlib.Path(__file__).resolve().parents[3] / "templates" / "slurm" / name
         assert (folder / name).read_bytes() == shipped.read_bytes()
+    (folder / "prolog.sh").write_text("mine")
     assert "exists already" in gpuprov("init", "--slurm", folder, code=1).err
