@@ -31,8 +31,8 @@ void app_cancel(struct app *app);
 char *app_billed_ids(struct app *app);
 void app_clear(struct app *app);
 
-/* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, exists, or has a '/' but is not
- * STACK/N. */
+/* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, exists,
+ * or has a '/' but is not STACK/N. */
 bool arg_is_spec(const char *arg);
 /* Loads a spec; problems go to stderr with line and caret (with --json: into the error object on
  * stdout), inv->error_shown is set then. arg "-": standard input; NULL: gpuprov.yaml of the working folder. */

@@ -410,7 +410,7 @@ static void test_blob_unpacks(void **state) {
     (void)state;
     size_t n = 100000;
     GP_AUTO_FREE char *data = xcalloc(n, 1);
-    memcpy(data + 500, "not all zero", 12);
+    memset(data + 500, 7, 12);
     GP_AUTO_SSH_BLOB struct ssh_blob blob = {0};
     ssh_blob_make(data, n, &blob);
     assert_non_null(blob.packed);
