@@ -10,6 +10,7 @@
 
 #define PAUSE_FIRST_MS 50
 #define PAUSE_MAX_MS 2000
+#define PAUSE_LEAST_MS 25
 #define CUT_MS 2000 /* an attempt that the deadline cut shorter than this has no cause worth reporting */
 
 static int64_t jittered(int64_t ms) {
@@ -85,8 +86,8 @@ int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struc
         if (attempts > 1 && clock_left_ms(opts->deadline_ms) == 0 && clock_ms() - began < CUT_MS)
             return give_up(t, where, &before, started, attempts - 1, true, err);
         before = why;
-        int64_t nap = jittered(pause);
-        if (clock_left_ms(opts->deadline_ms) <= nap) return give_up(t, where, &why, started, attempts, true, err);
+        int64_t nap = GP_MIN(jittered(pause), clock_left_ms(opts->deadline_ms) / 2); /* no try is left out at the end */
+        if (nap < PAUSE_LEAST_MS) return give_up(t, where, &why, started, attempts, true, err);
         if (opts->waiting != NULL) opts->waiting(opts->ctx, ssh_reason(&why));
         struct gp_error slept = {0};
         if (gp_sleep(nap, opts->cancel, &slept) != 0) {

@@ -16,12 +16,13 @@ def test_hosts_that_refuse_are_waited_for_in_one_line(gpuprov, spec, tmp_path):
         (tmp_path / "hosts.yaml").write_text("hosts:\n" + "".join(
             f"  - {{address: 127.0.0.{i}, port: {port}, user: me}}\n" for i in (1, 2, 3)))
         (tmp_path / "known").write_text("")
-        path = spec("name: ref\nnodes: 3\noffers: [{provider: ssh, hosts: hosts.yaml}]\naccess: {timeout: 23s}\n")
+        path = spec("name: ref\nnodes: 3\noffers: [{provider: ssh, hosts: hosts.yaml}]\naccess: {timeout: 27s}\n")
         done = gpuprov("up", path, "--accept-new-host-key", code=6)
-    waits = [line for line in done.err.splitlines() if "still waiting" in line]
-    assert [re.sub(r"^\[ +\d+s\] ", "", line) for line in waits] == [
-        f"ref/0-2 reach: ssh: still waiting [{s}s elapsed, limit 23s]: connection refused" for s in (10, 20)], done
-    assert done.err.count("access.timeout is 23s") == 3 and "Connection refused" in done.err
+    waits = re.findall(r"^\[ +\d+s\] ref/0-2 reach: ssh: still waiting \[(\d+)s elapsed, limit 27s\]: connection refused$",
+                       done.err, re.M)
+    assert len(waits) == done.err.count("still waiting") == 2, done
+    assert 10 <= int(waits[0]) < 20 <= int(waits[1]), done
+    assert done.err.count("access.timeout is 27s") == 3 and "Connection refused" in done.err
     assert "provider 'ssh' has no console log" in done.err
     assert done.err.count("check that sshd is running") == 3  # the reason once per node, not again at the end
     gpuprov("down", "ref")
