@@ -22,14 +22,21 @@ CLEAN = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/nonexistent",
 
 
 # moto's server on a socket that is listening already: nobody else can have the port, and what connects
-# before moto is ready waits. Ends with its parent.
+# before moto is ready waits. EC2 keeps a group's name unique, moto only while no two calls meet: they are let in
+# one at a time. Ends with its parent.
 SERVER = """
-import ctypes, os, signal, sys
+import ctypes, os, signal, sys, threading
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != int(sys.argv[2]):
     sys.exit("the test has ended")
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.ec2.models.security_groups import SecurityGroupBackend
 from werkzeug.serving import make_server
+one_at_a_time, create_group = threading.Lock(), SecurityGroupBackend.create_security_group
+def create_alone(*args, **kwargs):
+    with one_at_a_time:
+        return create_group(*args, **kwargs)
+SecurityGroupBackend.create_security_group = create_alone
 make_server("127.0.0.1", int(os.environ["MOTO_PORT"]), DomainDispatcherApplication(create_backend_app), threaded=True,
             request_handler=MotoRequestHandler, fd=int(sys.argv[1])).serve_forever()
 """
