@@ -89,7 +89,9 @@ static void show(struct invocation *inv, struct up_result *res, json_t *plan, co
         putchar('\n');
     }
     if (reported) cut_reasons(&res->view);
-    if (res->nothing_to_do) puts("nothing to do: every node is ready already");
+    if (res->nothing_to_do)
+        puts(res->deadline_moved ? "the deadline was moved: every node is ready already"
+                                 : "nothing to do: every node is ready already");
     if (res->nothing_to_do) show_looked(&res->looked, stdout);
     if (has_view) show_stack(&res->view, stdout);
 }

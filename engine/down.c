@@ -133,9 +133,10 @@ static char *name_of(const struct down_req *req) { return xstrdup(req->spec != N
 /* The spec's name alone does not make it this stack's: two starters may have the same one. */
 static int check_spec(struct run *run, const struct down_req *req, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list list = {0};
+    struct gp_error unread = {
+        0}; /* a journal that cannot be read keeps no machine alive: the providers' lists decide */
     if (req->spec == NULL || req->yes) return 0;
-    int r = preview_list(run, &list, err);
-    if (r != 0) return r;
+    (void)preview_list(run, &list, &unread);
     GP_AUTO_FREE char *where = preview_other_places(run, &list, req->spec);
     if (where == NULL) return 0;
     if (req->confirm == NULL)
@@ -148,6 +149,14 @@ static int check_spec(struct run *run, const struct down_req *req, struct gp_err
     return req->confirm(req->ctx, question, err);
 }
 
+/* Hands over whose stack it is, and the basis of what the result states. */
+static void take_basis(struct run *run, struct down_result *ret) {
+    ret->owner = xstrdup(run->owner);
+    coverage_merge(&ret->looked, &run->look.covered);
+    ret->unreadable = run->look.unreadable;
+    run->look.unreadable = (struct resource_list){0};
+}
+
 static int dry_run(struct engine *e, const struct down_req *req, struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     GP_AUTO_FREE char *name = name_of(req);
@@ -155,12 +164,7 @@ static int dry_run(struct engine *e, const struct down_req *req, struct down_res
     if (r == 0) r = reconcile(run, NULL, err);
     if (r == 0) r = preview_list(run, &ret->would, err);
     if (r == 0 && req->spec != NULL) ret->elsewhere = preview_other_places(run, &ret->would, req->spec);
-    if (run != NULL) {
-        ret->owner = xstrdup(run->owner);
-        coverage_merge(&ret->looked, &run->look.covered);
-        ret->unreadable = run->look.unreadable;
-        run->look.unreadable = (struct resource_list){0};
-    }
+    if (run != NULL) take_basis(run, ret);
     run_close(run);
     if (r == 0) r = look_gap_error(&ret->looked, name, err);
     return r == 0 ? look_unreadable_error(&ret->unreadable, name, err) : r;
@@ -195,12 +199,7 @@ int engine_down(struct engine *e, const struct down_req *req, struct down_result
     struct run *run = NULL;
     if (req->dry_run) return dry_run(e, req, ret, err);
     int r = destroy_all(e, req, &run, ret, err);
-    if (run != NULL) {
-        ret->owner = xstrdup(run->owner);
-        coverage_merge(&ret->looked, &run->look.covered);
-        ret->unreadable = run->look.unreadable;
-        run->look.unreadable = (struct resource_list){0};
-    }
+    if (run != NULL) take_basis(run, ret);
     run_close(run);
     if (r == 0) engine_tidy(e);
     return r;

@@ -118,7 +118,8 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
 struct up_result {
     struct stack_view view;
     struct report report;
-    bool nothing_to_do; /* all nodes were ready already */
+    bool nothing_to_do;  /* all nodes were ready already */
+    bool deadline_moved; /* to what the spec says now */
     struct coverage looked;
 };
 void up_result_clear(struct up_result *r);

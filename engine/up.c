@@ -109,6 +109,7 @@ static int get_machines(struct run *run, struct up_result *ret, struct gp_error 
     if (r == 0) r = claim_retire_expired(run, &found, err);
     if (r == 0) r = claim_take(run, err);
     if (r == 0) r = claim_remember(run, err);
+    ret->deadline_moved = r == 0 && run->moved_expires_s != 0;
     if (r == 0) r = nothing_to_do(run, &found, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
     r = login_key_get(run, !run_any_exists(run), err);

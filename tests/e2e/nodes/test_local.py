@@ -136,6 +136,9 @@ def test_a_changed_ttl_moves_the_deadline(gpuprov, spec):
     assert up["nothing_to_do"] is True and deadline() == 2 * 3600
     assert [n["id"] for n in up["stack"]["nodes"]] == [n["id"] for n in first["stack"]["nodes"]]
     gpuprov("plan", longer, code=0)
+    longest = spec(text.replace("20m", "3h"))
+    assert gpuprov("up", "--quiet", longest).out.startswith("the deadline was moved: every node is ready already\n")
+    assert gpuprov("up", "--quiet", longest).out.startswith("nothing to do: every node is ready already\n")
     stack = gpuprov.json("status", "mv")["stacks"][0]
     lived = time.time() - datetime.datetime.fromisoformat(stack["created"].replace("Z", "+00:00")).timestamp()
     over = spec(text.replace("20m", "1m"))
@@ -143,7 +146,7 @@ def test_a_changed_ttl_moves_the_deadline(gpuprov, spec):
         time.sleep(61 - lived)
     for verb in ("plan", "up"):
         assert "has passed" in gpuprov(verb, over, code=1).err
-    assert deadline() == 2 * 3600
+    assert deadline() == 3 * 3600
     soon = int(lived if lived > 61 else 61) + 12
     gpuprov("up", spec(text.replace("20m", f"{soon}s")))
     wait_for(lambda: not list((gpuprov.state / "local").glob("*/claim.json")), 60)
