@@ -120,32 +120,43 @@ def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):
     gpuprov("down", "chg")
 
 
+MOVED = SPEC.format(name="mv", nodes=1).replace("time: 5m, require: [train.ddp]", "time: 1m")
+
+
+def moved_to(gpuprov):
+    """Seconds after the stack's creation, the same at the node's holder."""
+    stack = gpuprov.json("status", "mv")["stacks"][0]
+    claim = json.loads(next((gpuprov.state / "local").glob("*/claim.json")).read_text())
+    at = datetime.datetime.fromisoformat(stack["expires"].replace("Z", "+00:00")).timestamp()
+    assert claim["expires"] == at
+    return at - claim["created"]
+
+
 def test_a_changed_ttl_moves_the_deadline(gpuprov, spec):
-    """The nodes stay, ready; the holder ends them at the new deadline, and a deadline in the past is refused."""
-    def deadline():
-        stack = gpuprov.json("status", "mv")["stacks"][0]
-        claim = json.loads(next((gpuprov.state / "local").glob("*/claim.json")).read_text())
-        at = datetime.datetime.fromisoformat(stack["expires"].replace("Z", "+00:00")).timestamp()
-        assert claim["expires"] == at
-        return at - claim["created"]
-    text = SPEC.format(name="mv", nodes=1).replace("time: 5m, require: [train.ddp]", "time: 1m")
-    first = gpuprov.json("up", spec(text), timeout=300)
-    assert deadline() == 20 * 60
-    longer = spec(text.replace("20m", "2h"))
+    """The nodes stay, ready, and the holder ends them at the new deadline."""
+    first = gpuprov.json("up", spec(MOVED), timeout=300)
+    assert moved_to(gpuprov) == 20 * 60
+    longer = spec(MOVED.replace("20m", "2h"))
     up = gpuprov.json("up", longer)
-    assert up["nothing_to_do"] is True and deadline() == 2 * 3600
+    assert up["nothing_to_do"] is True and moved_to(gpuprov) == 2 * 3600
     assert [n["id"] for n in up["stack"]["nodes"]] == [n["id"] for n in first["stack"]["nodes"]]
     gpuprov("plan", longer, code=0)
-    longest = spec(text.replace("20m", "3h"))
+    longest = spec(MOVED.replace("20m", "3h"))
     assert gpuprov("up", "--quiet", longest).out.startswith("the deadline was moved: every node is ready already\n")
     assert gpuprov("up", "--quiet", longest).out.startswith("nothing to do: every node is ready already\n")
-    over = spec(text.replace("20m", "1m"))
+    gpuprov("down", "mv")
+
+
+@pytest.mark.long
+def test_a_deadline_that_has_passed_is_refused(gpuprov, spec):
+    """One that comes soon is not: the holder ends the nodes then."""
+    gpuprov("up", spec(MOVED), timeout=300)
     created = json.loads(next((gpuprov.state / "local").glob("*/claim.json")).read_text())["created"]
     wait_for(lambda: time.time() > created + 61, 90)
     for verb in ("plan", "up"):
-        assert "has passed" in gpuprov(verb, over, code=1).err
-    assert deadline() == 3 * 3600
-    gpuprov("up", spec(text.replace("20m", f"{int(time.time() - created) + 15}s")))
+        assert "has passed" in gpuprov(verb, spec(MOVED.replace("20m", "1m")), code=1).err
+    assert moved_to(gpuprov) == 20 * 60
+    gpuprov("up", spec(MOVED.replace("20m", f"{int(time.time() - created) + 15}s")))
     wait_for(lambda: not list((gpuprov.state / "local").glob("*/claim.json")), 60)
     gpuprov("down", "mv", code=None)
 
