@@ -211,6 +211,7 @@ static void conclude(struct pair_state *s, struct agent_result *r) {
         agent_set(r, VERDICT_FAIL, "wrong_data", "%llu bytes arrived wrong%s%s", (unsigned long long)s->wrong,
                   clear ? "; to blame: rank " : "", clear ? r->culprits.s : "");
     }
+    snprintf(r->note, sizeof r->note, "; slowest: ranks %d and %d", s->worst_a, s->worst_b);
     size_t n = (size_t)s->n_nodes, due = n <= ALL_PAIRS_MAX ? n * (n - 1) / 2 : n;
     if (s->said != due) agent_set(r, VERDICT_ERROR, "pairs_missing", "%zu of %zu pairs were measured", s->said, due);
     agent_say(r,
