@@ -29,6 +29,7 @@ struct waits {
     pthread_t thread;
     bool stop;
     VEC_OF(struct waiting) list; /* the whole stack, then its nodes */
+    char run[32], *owner;        /* of the last event that has them: lines about a wait are of the same run */
 };
 
 static bool same_group(const struct waiting *a, const struct waiting *b) {
@@ -104,7 +105,9 @@ static void say_group(struct waits *w, size_t first, int64_t now) {
                       .phase = x->phase,
                       .status = EVENT_PROGRESS,
                       .step = x->step,
-                      .text = text.s};
+                      .text = text.s,
+                      .owner = w->owner,
+                      .run = w->run[0] != '\0' ? w->run : NULL};
     w->say(w->p, label.s, &e);
 }
 
@@ -152,6 +155,11 @@ static void note(struct waits *w, const struct event *e, bool printed) {
     str_put(x->step, sizeof x->step, e->step);
     str_put(x->text, sizeof x->text, e->text);
     if (printed) x->said_ms = now;
+    if (e->run != NULL) str_put(w->run, sizeof w->run, e->run);
+    if (e->owner != NULL && !str_eq(w->owner, e->owner)) {
+        free(w->owner);
+        w->owner = xstrdup(e->owner);
+    }
     if (e->node >= 0) w->list.items[0].active = false; /* the text of the whole stack is outdated */
 }
 
@@ -188,6 +196,7 @@ static void waits_free(struct waits *w) {
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
     vec_free(&w->list);
+    free(w->owner);
     free(w);
 }
 

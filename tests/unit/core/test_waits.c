@@ -109,6 +109,9 @@ static void a_node_that_is_done_waits_no_more(void **state) {
 static void json_has_it_too(void **state) {
     (void)state;
     struct log l = begin(OUTPUT_JSON, 200);
+    event_send(
+        progress_sink(l.p),
+        (struct event){.node = -1, .phase = NODE_PLANNED, .text = "", .owner = "anna", .run = "00112233445566ff"});
     reach(l.p, 3, 0);
     wait_for_lines(&l, "still waiting", 2);
     GP_AUTO_STRV struct strv lines = end(&l);
@@ -118,6 +121,8 @@ static void json_has_it_too(void **state) {
         bool wait = strstr(lines.v[i], "still waiting") != NULL;
         if (wait) assert_true(json_is_null(json_object_get(j, "node")));
         if (wait) assert_string_equal(json_string_value(json_object_get(j, "status")), "progress");
+        if (wait) assert_string_equal(json_string_value(json_object_get(j, "run")), "00112233445566ff");
+        if (wait) assert_string_equal(json_string_value(json_object_get(j, "owner")), "anna");
         json_decref(j);
     }
     assert_true(count(&lines, "\"text\":\"llm/0-2: still waiting [") >= 2);
