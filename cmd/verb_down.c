@@ -57,6 +57,13 @@ static void show(struct invocation *inv, const char *name, const struct down_res
     show_looked(&res->looked, stdout);
 }
 
+/* Hosts that existed before go back as they are. */
+static bool all_lent(const struct resource_list *l) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (l->list.items[i].kind != RES_HOST) return false;
+    return true;
+}
+
 static void show_dry_run(struct invocation *inv, const char *name, const struct down_result *res, int r,
                          const struct gp_error *err) {
     if (inv->common->json) {
@@ -70,7 +77,7 @@ static void show_dry_run(struct invocation *inv, const char *name, const struct 
         return;
     }
     if (res->would.list.len > 0) {
-        puts("would be destroyed:");
+        puts(all_lent(&res->would) ? "would be released:" : "would be destroyed:");
         show_stacks_of(&res->would, stdout);
     } else if (r == 0) {
         printf("%s: nothing was found\n", name);

@@ -159,7 +159,7 @@ static int try_pem(struct login *l, const char *name, const struct secret *pem, 
 /* Tries the configured key, in memory or by its file. -GP_ENOTFOUND: none is configured. */
 static int try_given(struct login *l, struct gp_error *err) {
     const struct ssh_target *t = l->a->target;
-    if (t->key_pem.len > 0) return try_pem(l, "the key in memory", &t->key_pem, err);
+    if (t->key_pem.len > 0) return try_pem(l, "gpuprov's own key", &t->key_pem, err);
     if (t->key_path == NULL) return -(int)GP_ENOTFOUND;
     GP_AUTO_SECRET struct secret pem = {0};
     GP_AUTO_FREE char *name = xasprintf("key '%s'", t->key_path);

@@ -98,8 +98,9 @@ static int trust(struct run_node *n, struct gp_error *err) {
     return run_node_save(n, err);
 }
 
-/* The image of the first offer that can have launched the node. */
+/* The image of the first offer that can have launched the node; "" for a machine that existed before. */
 static const char *image_text(const struct spec *spec, const struct resource *node) {
+    if (node->kind == RES_HOST) return "";
     const struct spec_image *image = &spec->image;
     for (size_t i = 0; i < spec->offers.len; i++) {
         const struct spec_offer *o = &spec->offers.items[i];

@@ -186,7 +186,7 @@ static int too_few(const struct choice *c, const struct spec *spec, const char *
     if (c->untrusted > 0)
         str_addf(&why,
                  ", %d whose host key is not known: %s%s (set host_key, add the key to " KNOWN_HOSTS
-                 ", or run 'gpuprov up --accept-new-host-key')",
+                 ", or repeat with --accept-new-host-key)",
                  c->untrusted, c->strangers.s, c->untrusted > STRANGERS_MAX ? ", ..." : "");
     bool may_come = (int)c->free.len + c->held + c->given_up >= wanted;
     int r = gp_fail(err, may_come ? GP_ECAPACITY : GP_EUSAGE, "'%s' has %zu host%s, %zu free where %d %s needed%s",

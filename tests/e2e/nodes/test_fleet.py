@@ -124,6 +124,7 @@ def test_an_accepted_key_is_read_back_and_edits_are_seen(inside, fleet, tmp_path
                        ({"defaults": dict(login, port=2222), "hosts": [host.address]}, "no longer has %s:22" % host.address)):
         write(tmp_path / "fleet.yaml", edit)
         assert said in inside("plan", spec, code=0).err, edit
+    assert inside("down", "--dry-run", spec).out.startswith("would be released:\n")
     assert "1 host released, nothing is left" in inside("down", spec).out
     write(tmp_path / "fleet.yaml", {"defaults": login, "hosts": [host.address]})
     inside("plan", spec, code=2)

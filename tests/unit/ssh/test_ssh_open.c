@@ -74,7 +74,7 @@ static void test_key_in_memory_wins(void **state) {
     GP_AUTO_FREE char *pub = NULL;
     GP_AUTO_FREE char *keys = fx_path("authorized_keys");
     assert_int_equal(ssh_key_make("made here", &t.key_pem, &pub, NULL), 0);
-    expect_refused(&t, GP_EAUTH, "LOGIN", "was refused; tried the key in memory (SHA256:");
+    expect_refused(&t, GP_EAUTH, "LOGIN", "was refused; tried gpuprov's own key (SHA256:");
     GP_AUTO_FREE char *before = fx_read(keys);
     GP_AUTO_FREE char *all = xasprintf("%s\n%s\n", before, pub);
     fx_write(keys, all, 0600);
