@@ -23,6 +23,13 @@ static void result_copy(struct check_result *to, const struct check_result *from
     to->required = from->required;
 }
 
+/* The gang ended there because of another rank: not a finding of this one. */
+static bool suffered(const struct check_result *r) {
+    return str_eq(r->code, "rank_lost") || str_eq(r->code, "comm_failed") || str_eq(r->code, "no_time");
+}
+
+static bool accuses(const struct check_result *r) { return r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR; }
+
 /* Reads "culprits", the ranks that this result blames. *ret_known false: it names none. */
 static bool blames(const struct check_result *r, size_t rank, bool *ret_known) {
     const json_t *list = json_at(r->data, "culprits");
@@ -43,13 +50,37 @@ struct blame {
     const char *text; /* the first message that names it */
 };
 
-static struct blame find_blame(const struct gang *g, size_t check, size_t rank) {
+/* A node that is cut off hears nobody, and names a sound rank: it is outvoted when more nodes name it than the one
+ * that it names. votes: per place, the number of other places that name one of its ranks. */
+static bool outvoted(const struct gang *g, size_t check, const size_t *votes, size_t by, const struct gang_place *of) {
+    const struct gang_place *p = g->ranks[by].place;
+    return p != of && suffered(&g->ranks[by].stream.checks.items[check].result) &&
+           votes[p - g->places] > votes[of - g->places];
+}
+
+static size_t *count_votes(const struct gang *g, size_t check) {
+    size_t *votes = xcalloc(g->n_places, sizeof *votes);
+    for (size_t of = 0; of < g->n_places; of++)
+        for (size_t i = 0, last = g->n_places; i < g->n; i++) {
+            const struct gang_place *p = &g->places[of], *by = g->ranks[i].place;
+            const struct check_result *r = &g->ranks[i].stream.checks.items[check].result;
+            bool ignored = false, names = false;
+            if (by == p || (size_t)(by - g->places) == last || !accuses(r)) continue;
+            for (size_t k = p->first; k < p->first + p->count && !names; k++) names = blames(r, k, &ignored);
+            votes[of] += names;
+            if (names) last = (size_t)(by - g->places);
+        }
+    return votes;
+}
+
+static struct blame find_blame(const struct gang *g, size_t check, const size_t *votes, size_t rank) {
     struct blame b = {.text = ""};
     for (size_t i = 0; i < g->n; i++) {
         const struct check_result *r = &g->ranks[i].stream.checks.items[check].result;
         bool known = false;
-        if (r->verdict != VERDICT_FAIL && r->verdict != VERDICT_ERROR) continue;
-        bool fail = r->verdict == VERDICT_FAIL, named = blames(r, rank, &known);
+        if (!accuses(r)) continue;
+        bool fail = r->verdict == VERDICT_FAIL;
+        bool named = blames(r, rank, &known) && !outvoted(g, check, votes, i, g->ranks[rank].place);
         if (named && (fail ? !b.blamed : !b.blamed && !b.suspected)) b.text = r->message;
         b.blamed = b.blamed || (named && fail);
         b.suspected = b.suspected || named;
@@ -62,6 +93,7 @@ static struct blame find_blame(const struct gang *g, size_t check, size_t rank) 
 /* One check's findings. */
 struct findings {
     struct blame *of;         /* per rank */
+    size_t *votes;            /* per place */
     char *blamed, *suspected; /* "llm/1, llm/4 gpu 2"; "": none. suspected only where nobody is blamed */
 };
 
@@ -76,8 +108,8 @@ static char *names_of(const struct gang *g, const struct findings *f, bool blame
 }
 
 static struct findings findings_of(const struct gang *g, size_t check) {
-    struct findings f = {.of = xcalloc(g->n, sizeof *f.of)};
-    for (size_t i = 0; i < g->n; i++) f.of[i] = find_blame(g, check, i);
+    struct findings f = {.of = xcalloc(g->n, sizeof *f.of), .votes = count_votes(g, check)};
+    for (size_t i = 0; i < g->n; i++) f.of[i] = find_blame(g, check, f.votes, i);
     f.blamed = names_of(g, &f, true);
     f.suspected = *f.blamed ? xstrdup("") : names_of(g, &f, false);
     return f;
@@ -85,13 +117,9 @@ static struct findings findings_of(const struct gang *g, size_t check) {
 
 static void findings_clear(struct findings *f) {
     free(f->of);
+    free(f->votes);
     free(f->blamed);
     free(f->suspected);
-}
-
-/* The gang ended there because of another rank: not a finding of this one. */
-static bool suffered(const struct check_result *r) {
-    return str_eq(r->code, "rank_lost") || str_eq(r->code, "comm_failed") || str_eq(r->code, "no_time");
 }
 
 /* A rank's own result in view of all others: blamed by them, or only suffering from another one's fault. */
@@ -100,6 +128,7 @@ static void rank_result(const struct gang *g, size_t check, const struct finding
     const struct check_result *r = &g->ranks[rank].stream.checks.items[check].result;
     struct blame b = f->of[rank];
     result_copy(ret, r);
+    if ((b.blamed || b.suspected) && suffered(r)) ret->verdict = VERDICT_PASS; /* its own words name another one */
     if (b.blamed || b.suspected)
         check_result_worsen(ret, b.blamed ? VERDICT_FAIL : VERDICT_ERROR, "blamed", b.text, r->suggestion);
     bool hurt = ret->verdict == VERDICT_FAIL || (ret->verdict == VERDICT_ERROR && suffered(ret));
