@@ -290,6 +290,22 @@ def test_a_stopped_rank_is_named_by_the_others(tmp_path):
     assert "killed" in every[1]["train.ddp"]["message"]
 
 
+def test_a_rank_that_stops_while_the_others_meet_is_the_only_suspect(tmp_path):
+    """Its kernel takes connections for it, so that no connection fails. The rank that waits in such a connection is
+    silent too, and sound."""
+    gang = Gang(tmp_path, 3, checks="train.ddp", deadline="16s", others=False)
+    gang.start(1, gang.addr)
+    wait_for(lambda: established(gang.addr), 20)  # rank 0 knows its address
+    worker = worker_of(gang.pids[1])
+    os.kill(worker, signal.SIGSTOP)
+    gang.start(2, gang.addr)
+    every = gang.results()
+    for rank in (0, 2):
+        train = every[rank]["train.ddp"]
+        assert train["verdict"] == "error" and train["data"]["culprits"] == [1], train
+        assert "rank 1" in train["message"] and "token" not in train["message"], train
+
+
 def test_a_crowd_that_needs_longer_blames_the_machine(tmp_path):
     """More than two ranks per core, and not enough time: an error, and nobody is named."""
     ranks = 2 * len(os.sched_getaffinity(0)) + 1

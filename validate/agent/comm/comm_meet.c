@@ -213,6 +213,13 @@ static int dial(struct meeting *m, int rank, const struct place *to, struct gp_e
     if (r == 0) r = move_all(fd, true, mine, sizeof mine, m->deadline_ms, &own);
     if (r == 0) r = move_all(fd, false, theirs, sizeof theirs, m->deadline_ms, &own);
     proof(m, 'L', &h, nonce, want);
+    if (r == -GP_ETIMEOUT) { /* the kernel takes connections for a process that is stopped */
+        close(fd);
+        gp_fail(err, GP_ELOST, "rank %d (%s:%u) was connected to, but did not answer", rank, to->ip,
+                (unsigned)to->port);
+        comm_blame(err, rank);
+        return -GP_ELOST;
+    }
     if (r != 0 || !mem_equal_ct(theirs, want, sizeof want)) {
         close(fd);
         return gp_fail(err, GP_EAUTH, "rank %d (%s:%u) refused this rank's token%s%s", rank, to->ip, (unsigned)to->port,
