@@ -13,7 +13,7 @@
  *   link_a=1 link_b=3 slow=25  groups in which both are   all=1 slow=25  everything
  *   hang=2 hang_from=5  its collectives never begin (its GPU does not get there)
  *   block=2 block_from=5  its calls never return   die=2 die_from=5  its process is killed
- *   newer=1            built for a newer CUDA than the driver's
+ *   newer=35           built for a newer CUDA than the driver's: this error of the CUDA runtime (35, 36, 222)
  *   pcie=1             no NVLink   far=40 far_from=4  groups with ranks below and from 4 on (two sockets) at 40 %
  *   unsteady=1         all_reduce of a large gang adds in another order half of the time, unless NCCL_ALGO=Ring
  *   init_hang=2  init_error=3 (ncclInternalError) init_rank=2   split_error=3
@@ -143,8 +143,10 @@ static void *init_thread(void *arg) {
     if (rc) snprintf(c->why, sizeof c->why, "the stand-in was told to fail");
     if (NGET("newer", 0)) {
         rc = 1; /* ncclUnhandledCudaError */
-        snprintf(c->why, sizeof c->why,
-                 "Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'");
+        const char *text = NGET("newer", 0) == 36    ? "API call is not supported in the installed CUDA driver"
+                           : NGET("newer", 0) == 222 ? "the provided PTX was compiled with an unsupported toolchain."
+                                                     : "CUDA driver version is insufficient for CUDA runtime version";
+        snprintf(c->why, sizeof c->why, "Cuda failure %d '%s'", (int)NGET("newer", 0), text);
     }
     if (rc == 0) rc = shared_open(c, a->path);
     if (rc == 0) rc = shared_meet(c);

@@ -63,10 +63,20 @@ const char *nccl_log_path(const struct comm *c) { return c->log_path; }
 
 static int world_rank(const struct comm *c) { return c->world != NULL ? c->world->rank : c->rank; }
 
+/* By the texts of the CUDA runtime in NCCL, errors 35, 36 and 222: it does not fit the driver, and no GPU is at
+ * fault. */
+static bool newer_than_driver(const char *text) {
+    static const char *const texts[] = {"driver version is insufficient", "not supported in the installed CUDA driver",
+                                        "compiled with an unsupported toolchain"};
+    bool found = false;
+    for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) found = found || strstr(text, texts[i]) != NULL;
+    return found;
+}
+
 /* Sets err from NCCL's error, with the culprit if the code identifies it. */
 static int nccl_fail(struct comm *c, nccl_result r, const char *what, struct gp_error *err) {
     const char *more = c->api->last_error(c->k != NULL ? c->k->h : NULL);
-    if (r == NCCL_CUDA_ERROR && more != NULL && strstr(more, "driver version is insufficient") != NULL) {
+    if (r == NCCL_CUDA_ERROR && more != NULL && newer_than_driver(more)) {
         char version[16];
         nccl_version_text(c->version, version);
         return gp_fail(err, GP_EENV,
