@@ -139,6 +139,9 @@ def together():
             named=r"gpu [01]\b", gpus=8)
     yield f("crowd", "a GPU whose links carry one pair, not all pairs at once", "fail", "slow_together", standin="crowd=40")
     yield f("bit", "a bit that flips on the way to another GPU", "fail", "together_wrong", standin="peer_bit=3")
+    large = one("gpu.together", gpus=3, size="memory_mib=512,")
+    yield large("h2d", "a bit that flips on the way from the host, while all GPUs copy", "fail", "together_wrong", standin="h2d_bit=3")
+    yield large("d2h", "a bit that flips on the way to the host, while all GPUs copy", "fail", "together_wrong", standin="d2h_bit=3")
     yield from list(everywhere("gpu.together", gpus=3, size="memory_mib=32,"))[:2]
 
 

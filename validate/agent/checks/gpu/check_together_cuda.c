@@ -106,6 +106,37 @@ static int load(struct together *t, int first, int last, enum way way, int shift
     return rc;
 }
 
+/* Empties the targets, so that data of an earlier copy is not taken for this one's. */
+static int forget(struct together *t, enum way way, struct gp_error *err) {
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < t->n; i++) {
+        struct peer *p = &t->peers[i];
+        struct pattern none = {.base = p->to, .bytes = t->bytes, .kind = MEM_ZEROS};
+        if (way == WAY_D2H) memset(p->host, 0, t->bytes);
+        else rc = pattern_fill(&p->room, &none, err);
+        if (rc == 0) rc = agent_kind.device->sync(p->dev, t->c->deadline_ms, err);
+    }
+    return rc;
+}
+
+static int verify(struct together *t, int shift, unsigned long long *ret_wrong, struct gp_error *err) {
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < t->n; i++) {
+        int at = (i + shift) % t->n;
+        struct peer *to = &t->peers[at];
+        struct pattern want = pattern_of(t, i, to->to);
+        struct mem_log log = {0};
+        GP_AUTO_FREE char *way =
+            shift ? xasprintf("gpu %d to gpu %d", i, at) : xasprintf("gpu %d to the host and back", i);
+        rc = pattern_verify(&to->room, &want, &log, err);
+        *ret_wrong += log.wrong;
+        if (rc == 0 && log.wrong)
+            agent_set(t->r, VERDICT_FAIL, "together_wrong", "%s: %llu words arrived wrong while all GPUs sent", way,
+                      log.wrong);
+    }
+    return rc;
+}
+
 static void add_rates(struct together *t, const char *key, const double *v) {
     agent_data_nums(t->r, key, v, (size_t)t->n);
 }
@@ -145,6 +176,7 @@ static int run_host(struct together *t, enum way way, const char *figure, const 
     GP_AUTO_FREE char *all_key = xasprintf("%s_together", figure);
     int rc = 0;
     for (int i = 0; rc == 0 && i < t->n; i++) rc = load(t, i, i, way, 0, alone, err);
+    if (rc == 0) rc = forget(t, way, err);
     if (rc == 0) rc = load(t, 0, t->n - 1, way, 0, all, err);
     if (rc < 0) return rc;
     for (int i = 0; i < t->n; i++) {
@@ -188,30 +220,15 @@ static void judge_peers(struct together *t, int shift, const double *alone, cons
     }
 }
 
-static int verify(struct together *t, int shift, unsigned long long *ret_wrong, struct gp_error *err) {
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < t->n; i++) {
-        struct peer *to = &t->peers[(i + shift) % t->n];
-        struct pattern want = pattern_of(t, i, to->to);
-        struct mem_log log = {0};
-        rc = pattern_verify(&to->room, &want, &log, err);
-        *ret_wrong += log.wrong;
-        if (rc == 0 && log.wrong)
-            agent_set(t->r, VERDICT_FAIL, "together_wrong",
-                      "gpu %d to gpu %d: %llu words arrived wrong while all GPUs sent", i, (i + shift) % t->n,
-                      log.wrong);
-    }
-    return rc;
-}
-
 static int run_peers(struct together *t, struct gp_error *err) {
     double alone[GPUS_MAX] = {0}, all[GPUS_MAX] = {0}, worst = 0;
     unsigned long long wrong = 0;
-    int rc = 0;
+    int rc = verify(t, 0, &wrong, err); /* what came back from the host */
     t->direct = true;
     for (int shift = 1; rc == 0 && shift < t->n; shift++) {
         rc = enable(t, shift, true, err);
         for (int i = 0; rc == 0 && i < t->n; i++) rc = load(t, i, i, WAY_PEER, shift, alone, err);
+        if (rc == 0) rc = forget(t, WAY_PEER, err);
         if (rc == 0) rc = load(t, 0, t->n - 1, WAY_PEER, shift, all, err);
         if (rc == 0) rc = verify(t, shift, &wrong, err);
         if (rc == 0) rc = enable(t, shift, false, err);
@@ -245,12 +262,12 @@ void gpu_together_cuda(struct check_ctx *c, struct agent_result *r) {
     unsigned device = 0, subsystem = 0;
     if (rc == 0 && cuda_pci_ids(t.peers[0].dev, &device, &subsystem))
         r->about.model = gpu_model_find(device, subsystem);
+    if (rc == 0) rc = run_host(&t, WAY_D2H, "d2h_all", "to", &err); /* the host sends back what it received */
     if (rc == 0) rc = run_host(&t, WAY_H2D, "h2d_all", "from", &err);
-    if (rc == 0) rc = run_host(&t, WAY_D2H, "d2h_all", "to", &err);
     if (rc == 0) rc = run_peers(&t, &err);
     agent_metric(r, "gpus", t.n);
     if (rc < 0) cuda_verdict(r, &err);
     else
-        agent_say(r, "all %d GPUs at once: at least %.4g GB/s from the host, %.4g to it, %.4g to another GPU", t.n,
+        agent_say(r, "all %d GPUs at once: at least %.4g GB/s to the host, %.4g from it, %.4g to another GPU", t.n,
                   r->metrics[0].value, r->metrics[1].value, r->metrics[2].value);
 }
