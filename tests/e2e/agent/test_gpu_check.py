@@ -119,6 +119,13 @@ def test_one_gpu_runs_the_gangs_checks_between_two_processes(tmp_path):
     assert "No figure of this section is a bandwidth" in text
 
 
+def test_a_gang_on_one_gpu_that_fails_is_not_a_pass(tmp_path):
+    """The suite itself passes: on one GPU it has no gang."""
+    done, page = check(tmp_path, gpus=1, tools=False, GPUPROV_STANDIN_NCCL="rank=1,bit=20,sums=1")
+    assert "| nccl.values | fail |" in page.read_text(), done
+    assert done.returncode == 1 and "same.nccl.values: fail" in done.stderr and "full: pass" in done.stderr, done
+
+
 @pytest.mark.long
 def test_one_gpu_trains_between_two_processes(tmp_path):
     done, page = check(tmp_path, gpus=1, tools=False, GPUPROV_GPU_CHECK_GANG="train.ddp")
