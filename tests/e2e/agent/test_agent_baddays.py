@@ -189,6 +189,20 @@ def test_a_fault_ends_the_run_whoever_judges_limits():
     assert results["host.clock"]["code"] == "overrun" and results["host.cores"]["code"] == "stopped"
 
 
+def test_a_machine_that_stood_still_is_not_a_check_that_hangs():
+    """All processes are stopped for longer than the check may take (here 6 s and the tolerance of 0.5 s), as in a
+    snapshot or a move to another host."""
+    p = subprocess.Popen([FAULTS, "run", "--time", "60s", "--checks", "host.disk"], stdout=subprocess.PIPE, text=True)
+    hello = until(p, "start", "host.disk")[0]
+    every = [hello["pid"], *wait_for(lambda: workers_of(hello["pid"]))]
+    for sig, pause in ((signal.SIGSTOP, 8), (signal.SIGCONT, 0)):
+        for pid in every:
+            os.kill(pid, sig)
+        time.sleep(pause)
+    got = next(l for l in lines_of(p.communicate(timeout=60)[0]) if l["type"] == "result")
+    assert got["verdict"] in ("pass", "degraded"), got  # the pause may count as slow writing
+
+
 def test_what_does_not_fit_the_time_is_said():
     got = agent("run", "--time", "4s", "--now-ms", int(time.time() * 1000))
     results = {l["check"]: l for l in lines_of(got.stdout) if l["type"] == "result"}
