@@ -6,6 +6,10 @@
 #include "cuda_world.h"
 #include "validate/agent/cuda/kernels/memory.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void open_device(const struct device_ops *ops, struct device **ret) {
     struct gp_error err = {0};
     if (ops->open(0, ret, &err) < 0) fail_msg("%s", err.msg);
@@ -407,6 +411,34 @@ static void test_bad_days(void **state) {
     }
 }
 
+/* A process that was stopped for longer than the deadline: its work gets the rest of the time. */
+static void test_time_that_stood_still(void **state) {
+    (void)state;
+    struct device *d = NULL;
+    struct gp_error err = {0};
+    dev_addr at = 0;
+    int word = 7;
+    open_device(&device_cuda, &d);
+    assert_int_equal(device_cuda.alloc(d, sizeof word, &at, &err), 0);
+    setenv("GPUPROV_STANDIN", "hang_after=0", 1);
+    pid_t self = getpid(), child = fork();
+    if (child == 0) {
+        usleep(100000);
+        kill(self, SIGSTOP);
+        usleep(2500000);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    int64_t began = clock_ms();
+    struct copy_args c = {
+        .kind = COPY_TO_DEVICE, .dev = at, .host = &word, .bytes = sizeof word, .deadline_ms = clock_deadline(2000)};
+    assert_int_equal(device_cuda.copy(d, &c, &err), -GP_ETIMEOUT);
+    assert_true(clock_ms() - began >= 4400);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    device_cuda.close(d);
+    unsetenv("GPUPROV_STANDIN");
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     use_standins(argv[0]);
@@ -428,6 +460,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_slow_gpus),
         cmocka_unit_test(test_block_kernels),
         cmocka_unit_test(test_bad_days),
+        cmocka_unit_test(test_time_that_stood_still),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
