@@ -45,6 +45,12 @@ class Result:
                 f"--- stderr\n{self.err}")
 
 
+def sanitized(program):
+    """Whether it was built with a sanitizer, which keeps memory and starts threads of its own."""
+    code = program.read_bytes()
+    return b"__asan_init" in code or b"__tsan_init" in code
+
+
 class Gpuprov:
     """gpuprov("up", spec, code=0): runs it; any other exit code fails the test with all output.
     code=None accepts every code."""

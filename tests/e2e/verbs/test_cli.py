@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 
 import pytest
+from conftest import sanitized
 from small_disk import fill, small_disk
 
 LATER = ["offers", "run", "cp", "extend", "adopt", "audit"]
@@ -370,7 +371,7 @@ def test_version_starts_no_library(gpuprov):
     """`version` must stay quick: no file of the state folder, no thread, no socket."""
     if not os.path.exists("/usr/bin/strace"):
         pytest.skip("no strace")
-    if b"_san_init" in gpuprov.program.read_bytes().replace(b"__asan", b"_san").replace(b"__tsan", b"_san"):
+    if sanitized(gpuprov.program):
         pytest.skip("a sanitizer starts threads of its own")
     p = subprocess.run(["/usr/bin/strace", "-f", "-e", "trace=clone,clone3,socket",
                         str(gpuprov.program), "version"], capture_output=True, text=True, check=True)
