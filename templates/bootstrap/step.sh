@@ -25,6 +25,7 @@ apply() {
     *) sh -e "$script" ;;
     esac
     rc=$?
+    echo # ends a last line without a newline: the next line is for gpuprov
     [ $rc -eq 0 ] || fail "ended with status $rc"
 }
 verify() {

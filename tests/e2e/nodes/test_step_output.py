@@ -71,6 +71,18 @@ def test_the_output_of_a_failed_step(gpuprov, spec):
     assert not list((gpuprov.state / "stacks").glob("*"))
 
 
+@pytest.mark.parametrize("run, why", [
+    ("printf 'no newline'; exit 7", "ended with status 7; its last output: no newline; "),
+    ("head -c 1200000 /dev/zero | tr '\\0' a; printf '\\nno newline'; exit 7",
+     "ended with status 7; its last output: no newline; "),
+    ("printf 'no newline'", "ran, but its check still fails: test -e /opt/done; its last output: no newline; ")])
+def test_a_last_line_without_a_newline(gpuprov, spec, run, why):
+    failed = gpuprov("up", make(spec, "half", [run]), code=6, env=TOKEN)
+    assert f"step 'data': {why}'gpuprov logs" in failed.err
+    [file] = kept(gpuprov)
+    assert file.read_text().splitlines()[-1] == "no newline"
+
+
 def test_100_mb_of_output_of_five_nodes(gpuprov, spec):
     path = make(spec, "big", ["head -c 100000000 /dev/zero | tr '\\0' a | fold -w 99; echo", "echo the end; exit 1"], nodes=5)
     failed = gpuprov("up", path, code=6, env=TOKEN)
