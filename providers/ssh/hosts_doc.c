@@ -48,9 +48,11 @@ static const char rules[] =
     "last `up`; `plan` reports it. `gpuprov down` releases it, and the next `up` takes hosts of the file |\n"
     "| `gpu` no longer fits the spec | the stack keeps the machine; `plan` reports it |\n"
     "| `host_key` | the stack keeps the key that it verified, until `gpuprov down`; `plan` reports it |\n"
-    "| a host is added | taken when the stack needs another node |\n\n"
-    "`gpuprov down` releases the hosts that the journal has, also when the file is missing or malformed. It leaves\n"
-    "the machines running.\n";
+    "| a host is added | taken when the stack needs another node |\n"
+    "| the file is malformed | the stack keeps its machines, with the settings of its last `up`; `plan` and `up` "
+    "report it |\n\n"
+    "`gpuprov down STACK` releases the hosts that the journal has, also when the file is missing or malformed. It\n"
+    "leaves the machines running.\n";
 
 /* A table cell: '|' would end it. */
 static void cell(struct str *out, const char *text) {

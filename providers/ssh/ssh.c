@@ -418,6 +418,19 @@ static void note_edit(struct ssh_provider *s, const struct resource *old, const 
     event_emit(s->sink, old->slot, NODE_PLANNED, EVENT_WARN, "hosts", "%s", text.s);
 }
 
+/* Reports, once in a run, a hosts file that cannot be used for the hosts that its stack has. */
+static void note_unread(struct ssh_provider *s, const struct resource_list *known, const struct gp_error *why) {
+    for (size_t i = 0; i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        if (!str_eq(k->provider, "ssh") || k->state == RES_GONE || !str_eq(k->stack, s->spec->name)) continue;
+        if (strv_has(&s->noted, why->msg)) return;
+        strv_add(&s->noted, why->msg);
+        event_emit(s->sink, -1, NODE_PLANNED, EVENT_WARN, "hosts",
+                   "%s; its hosts are used with the settings of the last 'up'", why->msg);
+        return;
+    }
+}
+
 /* Login settings come from the current hosts file, where it still has the host. */
 static void refresh(struct ssh_provider *s, const struct ssh_host_list *hosts, struct resource *r) {
     struct resource old = {0};
@@ -447,7 +460,8 @@ static int ssh_list(struct provider *p, const struct list_req *req, struct resou
         /* A missing or malformed file must not prevent `down` from releasing its hosts. */
         const struct spec_offer *o = &s->spec->offers.items[i];
         if (strcmp(o->provider, "ssh") != 0 || o->hosts == NULL) continue;
-        if (ssh_hosts_load(o->hosts, &hosts, NULL) != 0) {
+        if (ssh_hosts_load(o->hosts, &hosts, &why) != 0) {
+            note_unread(s, &known, &why);
             read = false;
             break;
         }
