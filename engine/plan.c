@@ -244,7 +244,8 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
     plan.ends = xstrdup(offer_ends_name(ends));
     add_notes(&plan, ops);
     cost_notes(run, &plan.notes);
-    char note[160];
+    char note[CLAIM_NOTE];
+    if (claim_launch_unknown(run, note, sizeof note)) strv_add(&plan.notes, note);
     if (claim_keeps_deadline(run, note, sizeof note)) strv_add(&plan.notes, note);
     if (run_any_exists(run)) plan.expires_s = run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
     add_existing(run, &plan);

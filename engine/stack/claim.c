@@ -20,6 +20,28 @@ static bool is_expired(const struct run *run) {
     return run->stack.uid != NULL && run->stack.expires_s != 0 && cloud_now_s(run) >= run->stack.expires_s;
 }
 
+static bool allows(const struct spec_offer *o, const struct resource *r) {
+    return str_eq(o->provider, r->provider) && (o->regions.n == 0 || strv_has(&o->regions, r->region)) &&
+           (o->instance_type == NULL || r->instance_type[0] == '\0' || str_eq(o->instance_type, r->instance_type));
+}
+
+/* Without the spec of the launch, the machines themselves show where they are and what they are. */
+static int fits_machines(struct run *run, struct gp_error *err) {
+    run->launch_unknown = !str_eq(run->stack.spec_hash, run->spec->hash);
+    for (int i = 0; run->launch_unknown && i < run->n_nodes; i++) {
+        const struct resource *r = &run->nodes[i].res;
+        bool fits = !run->nodes[i].exists;
+        for (size_t k = 0; k < run->spec->offers.len && !fits; k++) fits = allows(&run->spec->offers.items[k], r);
+        if (!fits)
+            return gp_fail(err, GP_EUSAGE,
+                           "'%s' was launched with another spec: no offer of this one allows node %d, which is %s%s%s "
+                           "%s: correct 'offers', or run 'gpuprov down %s', then 'gpuprov up'",
+                           run->stack.name, i, r->provider, r->instance_type[0] != '\0' ? " " : "", r->instance_type,
+                           r->region, run->stack.name);
+    }
+    return 0;
+}
+
 /* The machines of a running stack cannot be changed, so the spec must have the keys that they were launched with. */
 static int same_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *old = NULL;
@@ -28,7 +50,8 @@ static int same_machines(struct run *run, struct gp_error *err) {
     int r = journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, &old, &why);
     stack_clear(&known);
     spec_changes_clear(&run->changes);
-    if (r != 0 || old == NULL || old[0] == '\0') return 0;
+    run->launch_unknown = false;
+    if (r != 0 || old == NULL || old[0] == '\0') return fits_machines(run, err);
     spec_changes_find(old, run->spec, &run->changes);
     const struct spec_change *refused = spec_changes_refused(&run->changes);
     if (refused == NULL) return 0;
@@ -106,6 +129,14 @@ bool claim_keeps_deadline(const struct run *run, char *dst, size_t n) {
     if (!run->keeps_deadline) return false;
     time_format_utc(when, sizeof when, run->stack.expires_s);
     snprintf(dst, n, "the deadline stays %s: limits.ttl applies after 'gpuprov down' and 'gpuprov up'", when);
+    return true;
+}
+
+bool claim_launch_unknown(const struct run *run, char *dst, size_t n) {
+    if (!run->launch_unknown) return false;
+    snprintf(dst, n,
+             "the nodes were launched with another spec, which this journal does not have: only their provider, region "
+             "and instance type were compared with this one");
     return true;
 }
 
@@ -206,7 +237,9 @@ static int begin_again(struct run *run, struct gp_error *err) {
         resource_set(&run->nodes[i].rec.boot_id, "");
         r = run_node_restart(&run->nodes[i], err);
     }
-    char note[160];
+    char note[CLAIM_NOTE];
+    if (r == 0 && claim_launch_unknown(run, note, sizeof note))
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "reconcile", "%s", note);
     if (r == 0 && claim_keeps_deadline(run, note, sizeof note))
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "ttl", "%s", note);
     return r;

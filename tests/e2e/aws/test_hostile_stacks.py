@@ -89,6 +89,23 @@ def test_a_claim_that_hides_a_region_hides_nothing_that_was_seen(account, comput
     assert account.alive() == [damaged], whole
 
 
+def test_a_changed_spec_without_the_journal_of_its_launch(account, computer):
+    """No change of a key is lost: what the machine shows is compared, and the rest is said to be unknown."""
+    offer = {"provider": "aws", "regions": [HOME], "market": "on-demand", "instance_type": "t3.small"}
+    one, other = computer(), computer()
+    one.up(one.spec("t4", offers=[offer]), "t4")
+    note = "note: the nodes were launched with another spec, which this journal does not have"
+    assert note not in other("plan", one.spec("t4", offers=[offer]), code=2).out
+    for change in ({"instance_type": "t3.large"}, {"regions": [AWAY]}):
+        path = other.spec("t4", offers=[{**offer, **change}])
+        for verb in ("plan", "up"):
+            said = other(verb, path, code=1)
+            assert f"no offer of this one allows node 0, which is aws t3.small {HOME}: correct 'offers'" in said.err
+    assert note in other("plan", other.spec("t4", offers=[{**offer, "market": "spot"}]), code=2).out
+    assert len(account.alive()) == 1
+    assert other.tell("down", "t4")["code"] == 0
+
+
 # --- 4: claims that somebody else made, or left ---
 
 def plant_rules(account, group, region=HOME):
