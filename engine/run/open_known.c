@@ -93,7 +93,11 @@ static int open_all(struct run *run, struct gp_error *err) {
     struct gp_error why = {0};
     GP_AUTO_FREE char *what = xasprintf("stack '%s' may exist", run->stack.name);
     if (look_gap_error(&run->look.covered, what, &why) == 0) return 0;
-    if (!run->looking && gap != NULL) why.code = gap->why.code; /* this verb does not report what is billed */
+    if (!run->looking && gap != NULL) /* this verb has no --in, and does not report what is billed */
+        return gp_fail(err, gap->why.code,
+                       "there is no stack '%s' in the journal, and %s was not searched for it: %s; 'gpuprov status' "
+                       "lists the stacks",
+                       run->stack.name, gap->provider, gap->why.msg);
     if (err != NULL) *err = why;
     return -(int)why.code;
 }
