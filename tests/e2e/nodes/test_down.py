@@ -130,6 +130,8 @@ def test_the_spec_of_another_stack(gpuprov, stack, spec):
     assert kept["ready"] is True and [n["id"] for n in kept["nodes"]] == before
     assert kept["outdated"].startswith("'try' was destroyed at 20")
     assert "outdated: 'try' was destroyed at" in gpuprov("report", "try").out
+    history = gpuprov("report", "try", "--history").out
+    assert "1 run from" in history and "host.memory" in history
     gpuprov("report", "try", "--owner", "somebody", code=1)
 
 
