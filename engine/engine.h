@@ -75,6 +75,7 @@ struct stack_view {
     VEC_OF(struct node_view) nodes;
     struct resource_list others;       /* groups, keys, holder: everything that is not a node */
     double price_usd_per_h, spent_usd; /* negative: not known */
+    int64_t clock_skew_s;              /* of its provider's clock: the deadline is in that time */
     char *ends;                        /* "server", "guest", "gc-only", "never" */
     struct intent_list unknown;        /* outcome not known yet */
     struct coverage looked;            /* the basis: places looked at, and not looked at */

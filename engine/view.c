@@ -7,6 +7,7 @@
 #include "engine/cost.h"
 #include "engine/run/look.h"
 #include "engine/run/run_node.h"
+#include "engine/run/run_provider.h"
 
 static char *place_of(const struct resource *r) {
     return xasprintf("%s %s", r->provider, r->zone[0] ? r->zone : r->region);
@@ -160,6 +161,7 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     if (!v->remembered) mark_remembered(run, v);
     v->phase = xstrdup(phase_of(v));
     v->ends = xstrdup(ends_of(run));
+    v->clock_skew_s = run_cloud_s(run, run->stack.provider) - clock_wall_s();
     add_price(run, v);
     return r;
 }

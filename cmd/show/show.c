@@ -65,8 +65,8 @@ void print_error_json(const struct gp_error *err, json_t *problems) {
 }
 
 /* "3h 12m left" or "past its deadline". */
-static void left_text(char *dst, size_t n, int64_t expires_s) {
-    int64_t left = expires_s - clock_wall_s();
+static void left_text(char *dst, size_t n, int64_t expires_s, int64_t now_s) {
+    int64_t left = expires_s - now_s;
     if (left <= 0) {
         str_put(dst, n, "past its deadline");
         return;
@@ -114,6 +114,7 @@ void show_stack(const struct stack_view *v, FILE *to) {
     table_clear(&t);
     GP_AUTO_STR struct str line = {0};
     bool gone = v->phase != NULL && strcmp(v->phase, "gone") == 0;
+    int64_t now_s = clock_wall_s() + v->clock_skew_s;
     bool none = gone && v->stack.uid == NULL; /* neither the journal nor a provider has one */
     str_addf(&line, "%s: %s%s", v->stack.name, none ? "there is no such stack" : or_dash(v->phase),
              v->remembered ? ", from the journal" : "");
@@ -126,12 +127,12 @@ void show_stack(const struct stack_view *v, FILE *to) {
     if (v->stack.expires_s > 0 && !gone) {
         char at[32], left[48];
         time_format_utc(at, sizeof at, v->stack.expires_s);
-        left_text(left, sizeof left, v->stack.expires_s);
+        left_text(left, sizeof left, v->stack.expires_s, now_s);
         str_addf(&line, ", deadline %s (%s", at, left);
         if (ends_text(v->ends)[0] != '\0') str_addf(&line, ", %s", ends_text(v->ends));
         str_add(&line, ")");
     }
-    if (v->stack.expires_s > 0 && !gone && v->stack.expires_s <= clock_wall_s())
+    if (v->stack.expires_s > 0 && !gone && v->stack.expires_s <= now_s)
         str_addf(&line, ": 'gpuprov down %s' destroys what is left", v->stack.name);
     fprintf(to, "%s\n", line.s);
     for (size_t i = 0; i < v->unknown.list.len; i++) {
@@ -205,7 +206,7 @@ static void stack_line(const struct resource_list *l, const struct resource *of,
     price_format(price, sizeof price, per_h);
     if (billed) fprintf(to, ", %s%s", per_h < 0 ? "price " : "", price);
     time_format_utc(at, sizeof at, expires_s);
-    left_text(left, sizeof left, expires_s);
+    left_text(left, sizeof left, expires_s, clock_wall_s());
     if (expires_s > 0) fprintf(to, ", deadline %s (%s)", at, left);
     fputc('\n', to);
 }

@@ -106,6 +106,17 @@ def test_a_changed_spec_without_the_journal_of_its_launch(account, computer):
     assert other.tell("down", "t4")["code"] == 0
 
 
+@pytest.mark.parametrize("seconds", [-7200, 7200])
+def test_the_time_left_is_that_of_the_clouds_clock(account, computer, proxies, seconds):
+    """A machine whose clock is wrong by hours: the deadline is in the cloud's time, and so is what is left."""
+    account.group(claim_tags("t4"))
+    account.instance(tags("t4", expires=stamp(seconds + 3 * 3600)))
+    proxy = proxies()
+    proxy.rule(None, "skew", times=None, seconds=seconds)
+    text = computer()("status", "t4", "--in", f"aws/{HOME}", env={"AWS_ENDPOINT_URL": proxy.url}).out
+    assert "(2h59m left" in text, text
+
+
 # --- 4: claims that somebody else made, or left ---
 
 def plant_rules(account, group, region=HOME):
