@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import struct
 import subprocess
 import termios
