@@ -56,7 +56,8 @@ static int turn_take(const struct check_ctx *c, struct gp_error *err) {
     while (c->turn_fd > 0 && fcntl(c->turn_fd, F_SETLK, &all) != 0) {
         if (clock_left_ms(c->deadline_ms) < 1000)
             return gp_fail(err, GP_EENV,
-                           "gpu %d: not measured: its turn for copies to and from the host did not come in time", c->gpu);
+                           "gpu %d: not measured: its turn for copies to and from the host did not come in time",
+                           c->gpu);
         nanosleep(&pause, NULL);
     }
     return 0;
