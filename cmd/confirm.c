@@ -32,7 +32,11 @@ int confirm_ask(struct engine *e, const char *question, struct gp_error *err) {
     fprintf(stderr, "%s [y/N] ", question);
     fflush(stderr);
     int r = read_answer(e, answer, sizeof answer, err);
-    if (r != 0) return r;
-    if (strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0) return 0;
+    if (r != 0 && r != -GP_ECANCELLED) return r;
+    if (r != 0) {
+        fputc('\n', stderr); /* Ctrl-C leaves the cursor behind the question */
+        gp_error_clear(err);
+    }
+    if (r == 0 && (strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0)) return 0;
     return gp_fail(err, GP_ECANCELLED, "not confirmed: nothing was changed");
 }

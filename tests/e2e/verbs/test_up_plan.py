@@ -68,6 +68,7 @@ def test_ctrl_c_at_the_question(gpuprov, spec):
     t.wait_for("[y/N]")
     t.p.send_signal(2)
     assert t.end() == 130
+    assert "not confirmed: nothing was changed" in t.seen and "failed" not in t.seen.lower(), t.seen
     assert gpuprov.json("status")["stacks"] == []
 
 
