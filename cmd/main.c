@@ -53,20 +53,25 @@ static void leave_now(struct app *app) {
     _exit(8);
 }
 
+#define QUICK_MS 300 /* a verb that ends within this time after a signal needs no explanation */
+
 static int wait_for_verb(struct work *w, struct app *app, const sigset_t *signals, struct gp_error *err) {
     GP_AUTO_FD int sfd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (sfd < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a signalfd");
-    bool cancelled = false;
+    bool cancelled = false, said = false;
     for (;;) {
         struct pollfd p[2] = {{.fd = w->done_fd, .events = POLLIN}, {.fd = sfd, .events = POLLIN}};
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
-            return gp_fail_errno(err, GP_EENV, errno, "could not wait for the verb");
+        int n = poll(p, 2, cancelled && !said ? QUICK_MS : -1);
+        if (n < 0 && errno != EINTR) return gp_fail_errno(err, GP_EENV, errno, "could not wait for the verb");
+        if (n == 0) {
+            say("\ngpuprov: stopping after the calls under way; press Ctrl-C again to exit at once\n");
+            said = true;
+        }
         struct signalfd_siginfo info;
         while (read(sfd, &info, sizeof info) == (ssize_t)sizeof info) {
             if (cancelled) leave_now(app);
             cancelled = true;
             app_cancel(app);
-            say("\ngpuprov: stopping after the calls under way; press Ctrl-C again to exit at once\n");
         }
         if (p[0].revents != 0) return 0;
     }
