@@ -102,15 +102,25 @@ static int open_all(struct run *run, struct gp_error *err) {
     return -(int)why.code;
 }
 
+/* Opens the providers that the spec's offers name. recalled: it is the journal's, so --in limits them. */
+static int open_offered(struct run *run, const struct spec *spec, bool recalled, struct gp_error *err) {
+    int r = 0;
+    struct owner_order order = {0};
+    owner_order_of(spec, &order);
+    for (size_t i = 0; r == 0 && i < order.names.len; i++)
+        if (!recalled || look_allows(run->e, order.names.items[i], ""))
+            r = ending_provider(run, order.names.items[i], err);
+    owner_order_clear(&order);
+    return r;
+}
+
 static int open_providers(struct run *run, const struct spec *spec, struct gp_error *err) {
     bool any = false;
     int r = open_remembered(run, &any, err);
-    struct owner_order order = {0};
-    if (spec != NULL) owner_order_of(spec, &order);
-    any = any || order.names.len > 0;
-    for (size_t i = 0; r == 0 && i < order.names.len; i++) r = ending_provider(run, order.names.items[i], err);
-    owner_order_clear(&order);
-    return r == 0 && !any ? open_all(run, err) : r;
+    if (r == 0 && spec != NULL) return open_offered(run, spec, false, err);
+    if (r == 0 && !any) r = open_all(run, err);
+    /* `down NAME` looks where `down SPEC` does, so both state the same */
+    return r == 0 && run->ending && run->spec != NULL ? open_offered(run, run->spec, true, err) : r;
 }
 
 enum open_mode { OPEN_STRICT, OPEN_LOOKING, OPEN_ENDING, OPEN_NOTHING };

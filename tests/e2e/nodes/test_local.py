@@ -365,6 +365,23 @@ def test_down_when_another_cloud_has_no_credentials(gpuprov, spec):
     assert not stack_members(gpuprov.state) and not any((gpuprov.state / "local").iterdir())
 
 
+@pytest.mark.parametrize("first", ["name", "spec"])
+def test_down_by_name_looks_where_the_spec_does(gpuprov, spec, first):
+    """The step that exit 8 advises, and a down by name alone, never state an end that nobody has seen."""
+    path = spec(SPEC.format(name="both", nodes=1).replace(
+        "{provider: local}", "{provider: local}, {provider: aws, regions: [us-east-1]}"))
+    env = {"AWS_EC2_METADATA_DISABLED": "true"}
+    gpuprov("up", path, env=env, code=None, timeout=120)
+    assert "not looked at: aws" in gpuprov("down", "-n", "both", env=env, code=8).out
+    gpuprov("down", {"name": "both", "spec": path}[first], env=env, code=8)
+    assert not stack_members(gpuprov.state)
+    for _ in range(2):
+        r = gpuprov("down", "both", "--json", env=env, code=8)
+        assert r.json["gone"] is None and r.json["error"]["code"] == "billed", r
+    # --in limits the statement
+    assert gpuprov.json("down", "both", "--in", "local", env=env)["gone"] is True
+
+
 def test_packages_install_through_the_stack(gpuprov, spec):
     path = spec(SPEC.format(name="pkg", nodes=1).replace("bootstrap:", "bootstrap:\n  packages: [hello]"))
     gpuprov("up", path, timeout=300)
