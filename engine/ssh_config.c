@@ -43,7 +43,7 @@ int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, 
                     "lists the nodes",
                     name, name);
     GP_AUTO_FREE char *path = r == 0 ? fs_join(dir, "ssh_config") : NULL;
-    if (r == 0) r = fs_write_atomic(path, out.s, out.len, 0600, err);
+    if (r == 0) r = fs_write_changed(path, out.s, out.len, 0600, err);
     if (r == 0) *ret_path = GP_STEAL(path);
     run_close(run);
     return r;

@@ -18,6 +18,7 @@ static int from_memory(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     if (run->stack.uid == NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    run->recalled = true;
     if (r == 0) r = run_nodes_recall(run, err);
     return r == 0 ? reconcile_listing(run, &known, NULL, err) : r;
 }

@@ -91,6 +91,15 @@ int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
     return 0;
 }
 
+int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
+    GP_AUTO_STR struct str old = {0};
+    struct stat st;
+    bool alike = lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 07777) == mode &&
+                 (size_t)st.st_size == n && fs_read(path, n, &old, NULL) == 0 && old.len == n;
+    if (alike && (n == 0 || memcmp(old.s, data, n) == 0)) return 0;
+    return fs_write_atomic(path, data, n, mode, err);
+}
+
 int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err) {
     GP_AUTO_FREE char *p = xstrdup(path);
     if (p[0] == '\0') return gp_fail(err, GP_EIO, "could not create a folder: its name is empty");

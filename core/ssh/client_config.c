@@ -119,7 +119,7 @@ static int put_trust(struct str *out, const struct ssh_target *t, const char *al
         r = ssh_host_key_line(t->host_keys.v[i], &line, err);
         if (r == 0) str_addf(&lines, "%s %s\n", pattern, line);
     }
-    if (r == 0) r = fs_write_atomic(path, lines.s != NULL ? lines.s : "", lines.len, 0600, err);
+    if (r == 0) r = fs_write_changed(path, lines.s != NULL ? lines.s : "", lines.len, 0600, err);
     if (r != 0) return r;
     bool pinned = t->host_keys.n > 0;
     const char *file = !pinned && t->known_hosts != NULL ? t->known_hosts : path;
@@ -137,7 +137,7 @@ static int put_login(struct str *out, const struct ssh_target *t, const char *al
     if (t->key_pem.len > 0) {
         GP_AUTO_FREE char *name = xasprintf("key.%s", alias);
         GP_AUTO_FREE char *path = fs_join(dir, name);
-        int r = fs_write_atomic(path, secret_reveal(&t->key_pem), t->key_pem.len, 0600, err);
+        int r = fs_write_changed(path, secret_reveal(&t->key_pem), t->key_pem.len, 0600, err);
         if (r == 0) r = put_value(out, "IdentityFile", path, true, err);
         if (r != 0) return r;
     } else if (t->key_path != NULL) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lets down and gc continue when a provider cannot be queried or the journal cannot be written: all other machines
- * are still destroyed. Both failures are kept in the run and reported at the end. Runs in the verb's thread. */
+ * are still destroyed. Both failures are kept in the run and reported at the end. Verbs that only read continue without
+ * the journal too. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run/ending.h"
 
+#include "engine/run/lock.h"
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
@@ -28,10 +30,12 @@ int ending_provider(struct run *run, const char *name, struct gp_error *err) {
 
 int ending_wrote(struct run *run, int r, struct gp_error *err) {
     bool disk = err->domain == GP_D_JOURNAL || err->code == GP_EIO;
-    if (r == 0 || !run->ending || !disk) return r;
+    bool reads = !run_is_locked(run); /* only a run with the lock needs what it records */
+    if (r == 0 || !disk || (!run->ending && !reads)) return r;
     if (run->unwritten.code == GP_OK) {
         run->unwritten = *err;
-        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: the resources are destroyed anyway", err->msg);
+        if (!run->ending) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "journal", "nothing is recorded: %s", err->msg);
+        else run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: the resources are destroyed anyway", err->msg);
     }
     gp_error_clear(err);
     return 0;

@@ -9,7 +9,8 @@
  * and 0 is returned. */
 int ending_provider(struct run *run, const char *name, struct gp_error *err);
 /* Returns r. When ending, a failed write is reported and kept in the run, and 0 is returned, because destroying
- * billed resources comes first. err must not be NULL. */
+ * billed resources comes first. So it is in a run without the stack's lock, because it only reads. err must not be
+ * NULL. */
 int ending_wrote(struct run *run, int r, struct gp_error *err);
 /* Call it when everything visible is gone. -GP_EBILLED: a place where something may be billed was not looked at;
  * -GP_EIO: a record could not be written; else 0. */

@@ -69,7 +69,8 @@ struct run {
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */
     bool looking;              /* status: a place that cannot be queried is shown from the journal */
-    struct gp_error unwritten; /* ending: the first record that could not be written */
+    bool recalled;             /* the resources are the journal's own: they are not recorded again */
+    struct gp_error unwritten; /* ending, or without the lock: the first record that could not be written */
     bool verdict;              /* ending: the last error is ending_verdict's, which names everything */
 
     /* what it works with */

@@ -165,7 +165,8 @@ static int record(struct run *run, const struct resource_list *seen, struct find
     resource_list_clear(&run->others);
     for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
     for (size_t i = 0; r == 0 && i < seen->list.len; i++) {
-        r = ending_wrote(run, journal_resource_put(run->e->journal, &seen->list.items[i], &why), &why);
+        if (!run->recalled)
+            r = ending_wrote(run, journal_resource_put(run->e->journal, &seen->list.items[i], &why), &why);
         place(run, &seen->list.items[i]);
     }
     for (int i = 0; r == 0 && i < run->n_nodes; i++) {

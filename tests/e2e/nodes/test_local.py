@@ -344,7 +344,14 @@ def test_down_on_a_full_disk(gpuprov, spec, tmp_path):
         text = SPEC.format(name="full", nodes=1).replace("train.ddp", "host.memory")
         gpuprov("up", spec(text), env=env, code=None, timeout=120)  # host.disk wants more room than there is
         assert stack_members(small / "state")
+        gpuprov("ssh", "full/0", "--", "true", env=env)
         fill(small)
+        seen = gpuprov("status", "full", "--json", env=env)
+        assert [n["slot"] for n in seen.json["stacks"][0]["nodes"]] == [0], seen
+        assert "nothing is recorded: the journal" in seen.err and "disk is full" in seen.err, seen
+        for verb in (["status"], ["status", "--offline"], ["logs", "full"], ["ssh", "full/0", "--", "true"]):
+            r = gpuprov(*verb, env=env)
+            assert r.err == "" if verb[-1] == "--offline" else "full/0" in r.out or verb[0] == "ssh", r
         r = gpuprov("down", "full", env=env, code=None)
         assert not stack_members(small / "state"), r
         assert r.code == 0 or (r.code == 1 and "gpuprov down full" in r.err and "disk is full" in r.err), r
