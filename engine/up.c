@@ -137,12 +137,13 @@ static int make_ready(struct run *run, struct up_result *ret, struct gp_error *e
 static void say_what_is_there(struct run *run, const struct gp_error *why) {
     int there = 0;
     if (run->e->opts.scratch) return;
-    for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists;
+    bool over = run->stack.expires_s > 0 && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
+    for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists && !run->nodes[i].ended;
     if (there > 0)
         run_event(run, -1, why->code == GP_ECANCELLED ? NODE_PLANNED : NODE_FAILED, EVENT_WARN, "",
                   "%d node%s of '%s' %s: %s'gpuprov down %s' destroys %s", there, there == 1 ? "" : "s",
                   run->stack.name, there == 1 ? "exists" : "exist",
-                  why->code == GP_EUSAGE ? "" : "'gpuprov up' continues, ", run->stack.name,
+                  why->code == GP_EUSAGE || over ? "" : "'gpuprov up' continues, ", run->stack.name,
                   there == 1 ? "it" : "them");
 }
 

@@ -17,6 +17,11 @@
 #define ROTATE_MS (120 * 1000)
 #define LOOK_MS (20 * 1000)
 
+/* The limit that the wait shows: that of the phase, or the deadline if that is earlier. */
+static int64_t shown_limit_ms(const struct run_node *n, int64_t phase_ms) {
+    return GP_MIN(phase_ms, GP_MAX(clock_left_ms(n->ends_ms), (int64_t)1));
+}
+
 static const struct provider_ops *ops_of(const struct run_node *n) { return provider_find(n->res.provider); }
 
 /* Reports the same reason once, not at each attempt. */
@@ -59,7 +64,7 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
 static int reach(struct run_node *n, struct gp_error *err) {
     const struct provider_ops *ops = ops_of(n);
     int64_t limit_ms = console_access_ms(n->run, &n->res);
-    n->limit_ms = limit_ms;
+    n->limit_ms = shown_limit_ms(n, limit_ms);
     int r = run_node_phase(n, NODE_REACHING, err);
     if (r != 0) return r;
     int64_t began = clock_ms();
@@ -115,7 +120,7 @@ static const char *image_text(const struct spec *spec, const struct resource *no
 static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
     resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
-    n->limit_ms = BOOTSTRAP_MS;
+    n->limit_ms = shown_limit_ms(n, BOOTSTRAP_MS);
     step_output_forget(run, n->slot);
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
@@ -149,13 +154,22 @@ static int check(struct run_node *n, struct gp_error *err) {
     return r;
 }
 
-/* Adds a cause that only the provider knows. The error is shortened, so that there is room for it. */
-static void add_trouble(struct run_node *n) {
+/* Adds the deadline if it passed, else a cause that only the provider knows. The error is shortened, so that there is
+ * room for it. */
+static void add_cause(struct run_node *n) {
     const struct provider_ops *ops = ops_of(n);
-    GP_AUTO_FREE char *cause = ops != NULL && ops->trouble != NULL ? ops->trouble(&n->res) : NULL;
-    if (cause == NULL) return;
-    GP_AUTO_FREE char *text = xasprintf("%.280s; possible cause: %s: run 'gpuprov down %s', then 'gpuprov up' again",
-                                        n->err.msg, cause, n->run->stack.name);
+    const char *name = n->run->stack.name;
+    char ttl[32];
+    duration_format(ttl, sizeof ttl, n->run->spec->ttl_ms);
+    bool over = clock_left_ms(n->ends_ms) == 0 && ops != NULL && !ops->lent;
+    GP_AUTO_FREE char *cause = !over && ops != NULL && ops->trouble != NULL ? ops->trouble(&n->res) : NULL;
+    if (!over && cause == NULL) return;
+    GP_AUTO_FREE char *text =
+        over ? xasprintf("%.280s: its deadline passed (limits.ttl is %s): set a longer ttl, then run 'gpuprov down %s' "
+                         "and 'gpuprov up'",
+                         n->err.msg, ttl, name)
+             : xasprintf("%.280s; possible cause: %s: run 'gpuprov down %s', then 'gpuprov up' again", n->err.msg,
+                         cause, name);
     str_put(n->err.msg, sizeof n->err.msg, text);
     str_one_line(n->err.msg);
 }
@@ -188,13 +202,14 @@ static void end_node(struct run_node *n, int rc) {
     }
     if (n->err.code == GP_ECANCELLED && !gp_cancelled(&run->e->cancel)) {
         gp_error_clear(&n->err);
+        n->ended = true;
         rc = gp_fail(&n->err, GP_EREACH, "%s/%d: %s terminated in phase '%s'", run->stack.name, n->slot,
                      n->rec.resource_id, node_phase_name(n->rec.phase));
     }
     n->rc = rc;
     node_link_close(&n->link);
     if (n->err.code == GP_ECANCELLED) return; /* the phase stays, so that the next run resumes it */
-    add_trouble(n);
+    add_cause(n);
     report_failure(n);
     resource_set(&n->rec.note, n->err.msg);
     n->rec.phase = NODE_FAILED;

@@ -39,7 +39,9 @@ int work_on_nodes(struct run *run, void (*work)(struct run_node *), struct gp_er
         struct run_node *n = &run->nodes[i];
         n->skip = i >= run->spec->nodes || !n->exists;
         if (n->skip) continue;
-        n->ttl_s = GP_MAX(run->stack.expires_s - run_cloud_s(run, n->res.provider), (int64_t)60);
+        int64_t left_s = run->stack.expires_s - run_cloud_s(run, n->res.provider);
+        n->ttl_s = GP_MAX(left_s, (int64_t)60);
+        n->ends_ms = run->stack.expires_s > 0 ? clock_deadline(left_s * 1000) : GP_NEVER;
         int r = run_node_restart(n, err);
         if (r != 0) return r;
     }

@@ -22,7 +22,7 @@ void run_nodes_alloc(struct run *run, int n) {
     run->nodes = xrealloc(run->nodes, (size_t)n * sizeof *run->nodes);
     for (int i = run->n_nodes; i < n; i++) {
         struct run_node *node = &run->nodes[i];
-        *node = (struct run_node){.slot = i};
+        *node = (struct run_node){.slot = i, .ends_ms = GP_NEVER};
         node->cancel.efd = -1;
         node->rec = (struct node_record){.slot = i, .phase = NODE_PLANNED};
         resource_init(&node->res, RES_INSTANCE, "");
