@@ -38,7 +38,19 @@ int run_provider(struct run *run, const char *name, struct provider **ret, struc
 static void note_not_open(struct run *run, const char *name, const struct gp_error *why) {
     const struct provider_ops *ops = provider_find(name);
     coverage_put(&run->look.covered, name, "", run->owner, ops == NULL || ops->billed, why);
-    run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not queried: %s", name, why->msg);
+}
+
+/* Reports them once: neither the one that the run ends with, nor again with the places that were not looked at. */
+static void report_not_open(struct run *run, const struct gp_error *end) {
+    GP_AUTO_STR struct str gaps = {0};
+    for (size_t i = 0; i < run->look.covered.list.len; i++) {
+        const struct look *l = &run->look.covered.list.items[i];
+        if (!l->checked && l->region[0] == '\0' && (end == NULL || strcmp(l->why.msg, end->msg) != 0))
+            run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not queried: %s", l->provider, l->why.msg);
+    }
+    coverage_text(&run->look.covered, false, 6, &gaps);
+    free(run->look.said_gaps);
+    run->look.said_gaps = str_steal(&gaps);
 }
 
 static struct provider *opened(const struct run *run, const char *name) {
@@ -97,6 +109,7 @@ static int open_all(struct run *run, const struct owner_order *order, const char
         note_not_open(run, name, &why);
     }
     choose_home(run, known);
+    report_not_open(run, run->home != NULL ? NULL : &first);
     if (run->home != NULL) return 0;
     if (err != NULL) *err = first;
     return -(int)first.code;

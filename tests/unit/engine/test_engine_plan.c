@@ -83,6 +83,43 @@ static void test_limits_at_launch(void **state) {
     assert_string_equal(cloud.tried, "r1-a r1-b ");
 }
 
+static size_t count_text(const char *in, const char *text) {
+    size_t n = 0;
+    for (const char *at = strstr(in, text); at != NULL; at = strstr(at + 1, text)) n++;
+    return n;
+}
+
+/* The reason why a provider does not open is long: it is printed once, as a warning or as the error. */
+static void test_closed_provider_is_reported_once(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *offers;
+        bool other;      /* "local" does not open either */
+        size_t warnings; /* the error has one more, if no provider opens */
+    } cases[] = {{"[{provider: aws}, {provider: local}]", false, 1},
+                 {"[{provider: aws}, {provider: local}]", true, 0},
+                 {"[{provider: aws}]", false, 0}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_FREE char *text = xasprintf("name: t\nnodes: 2\noffers: %s\n", cases[i].offers);
+        GP_AUTO_STR struct str seen = {0};
+        struct gp_error err = {0};
+        struct plan plan = {0};
+        load(f, text);
+        cloud.open_fails = cloud.no_credentials = true;
+        cloud.other_open_fails = cases[i].other;
+        f->e->sink = (struct event_sink){note_text, &seen};
+        str_add(&seen, "");
+        int r = engine_plan(f->e, f->spec, &plan, &err);
+        f->e->sink = (struct event_sink){0};
+        plan_clear(&plan);
+        assert_int_equal(count_text(seen.s, "no credentials"), cases[i].warnings);
+        assert_int_equal(count_text(seen.s, "no way in there"), cases[i].other);
+        if (cases[i].warnings > 0) continue;
+        assert_int_not_equal(r, 0);
+        assert_int_equal(count_text(err.msg, "no credentials"), 1);
+    }
+}
+
 struct approval {
     int calls, answer;
     double max_usd;
@@ -214,6 +251,7 @@ int main(void) {
         T(test_limits),
         T(test_unknown_price),
         T(test_limits_at_launch),
+        T(test_closed_provider_is_reported_once),
         T(test_nothing_without_approval),
         T(test_deadline_that_cannot_move),
         T(test_changes_in_the_plan),
