@@ -249,7 +249,7 @@ static int same_boot(struct run_node *n, struct gp_error *err) {
 }
 
 void node_run_look(struct run_node *n) {
-    int r = connect_to(n, LOOK_MS, 0, &n->err);
+    int r = connect_to(n, GP_MIN((int64_t)LOOK_MS, console_access_ms(n->run, &n->res)), 0, &n->err);
     if (r == 0) r = same_boot(n, &n->err);
     n->rc = r;
 }

@@ -3,6 +3,7 @@
 says why where there is one."""
 import re
 import socket
+import time
 
 import pytest
 
@@ -36,7 +37,9 @@ def test_the_console_of_a_node_without_sshd(gpuprov, spec):
     gpuprov("ssh", "con/0", "--", "printf '\\nGarbage yes\\n' >>/run/gpuprov/sshd_config; "
             "(sleep 0.3; pkill -o -x sshd) >/dev/null 2>&1 </dev/null &", code=None)
     wait_for(lambda: gpuprov("ssh", "con/0", "--", "true", code=None).code != 0)
+    begin = time.monotonic()
     done = gpuprov("up", path, code=6)
+    assert time.monotonic() - begin < 20, done  # the look at a ready node ends after access.timeout too
     assert "reach: warning: console: its last lines" in done.err
     assert re.search(r"^ +[|] .*Garbage", done.err, re.M), done
     assert "\033" not in done.err and "access.timeout is 4" in done.err
