@@ -82,6 +82,8 @@ const struct verb verb_checks = {
     .name = "checks",
     .argspec = "[NAME]",
     .help = "lists the checks of a validation, or explains one",
+    .details = "  required: yes: where the check applies and fits the time; always: 'up' never leaves it out for\n"
+               "  lack of time; no: only if 'validate.require' names it. 'gpuprov checks NAME' lists what it needs.\n",
     .examples = "  gpuprov checks\n"
                 "  gpuprov checks gpu.memory       # what one check does\n"
                 "  gpuprov checks --models         # figures and limits of each GPU model\n",
