@@ -155,7 +155,7 @@ const struct verb verb_init = {
     .name = "init",
     .argspec = "[FILE]",
     .help = "writes a commented starter spec (gpuprov.yaml; '-' is stdout)",
-    .examples = "  gpuprov init                       # gpuprov.yaml with one node on this machine\n"
+    .examples = "  gpuprov init                       # gpuprov.yaml with two nodes on this machine\n"
                 "  gpuprov init h100.yaml -p aws      # a starter for EC2\n",
     .run = run,
     .options = options,

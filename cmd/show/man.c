@@ -7,7 +7,7 @@
 #include "cmd/verbs.h"
 
 static const char about[] =
-    "gpuprov launches GPU nodes from a YAML spec, installs what they need, validates them and destroys them again. "
+    "gpuprov launches GPU nodes from a YAML spec, bootstraps them, validates them and destroys them again. "
     "Every node has a deadline, and no node is handed over before the required checks have "
     "run on it and passed. The spec is described in gpuprov.yaml(5).\n";
 

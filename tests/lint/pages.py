@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """README and docs/ against the project: each figure of README has a source that says the same; files, links,
-verbs and options that a page names exist. Prints file: problem; exit 1."""
+verbs, options and keys of a spec that a page names exist. Prints file: problem; exit 1."""
 import pathlib
 import re
 import sys
@@ -101,6 +101,15 @@ def commands(text):
                 yield f"'{line}': {verb} has no option {option}"
 
 
+def keys(text):
+    """Each `block.key` of a block of the spec is in docs/spec.md. `gpu.` is left out: so do names of checks begin."""
+    for block, table in re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", read("docs/spec.md"), re.S | re.M):
+        known = re.findall(r"^\| `(\w+)`", table, re.M)
+        for key in re.findall(rf"`{block}\.([a-z_]+)`", text) if block != "gpu" else []:
+            if key not in known:
+                yield f"{block}.{key}: docs/spec.md has no such key"
+
+
 def messages():
     """Each heading of docs/troubleshooting.md that is a message: its parts between '...' stand in one text of the source."""
     literal = r'"(?:[^"\\\n]|\\.)*"'
@@ -121,8 +130,8 @@ def main():
     problems += [f"docs/troubleshooting.md: {p}" for p in messages()]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
-        problems += [f"{page.relative_to(ROOT)}: {p}" for p in (*files(page, text), *commands(text))]
-    print("\n".join(problems) or "pages: figures, files, links, verbs and options are those of the project")
+        problems += [f"{page.relative_to(ROOT)}: {p}" for p in (*files(page, text), *commands(text), *keys(text))]
+    print("\n".join(problems) or "pages: figures, files, links, verbs, options and keys are those of the project")
     return bool(problems)
 
 

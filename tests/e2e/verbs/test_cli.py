@@ -144,6 +144,7 @@ def test_init_makes_specs_that_check(gpuprov, tmp_path):
         path = tmp_path / f"{provider}.yaml"
         gpuprov("init", path, "--provider", provider)
         gpuprov("check", path)
+    assert "2 nodes" in gpuprov("check", tmp_path / "local.yaml").out and "with two nodes" in gpuprov("help", "init").out
     before = path.read_text()
     assert "exists already" in gpuprov("init", path, code=1).err
     assert path.read_text() == before
