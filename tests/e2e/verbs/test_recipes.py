@@ -38,6 +38,15 @@ def copy_tree(to):
             shutil.copytree(ROOT / "build" / part, to / "build" / part)
 
 
+def make(root, *targets):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "GPUPROV_", "CUDA"))
+           and k not in ("B", "SAN", "CFLAGS", "LDFLAGS")}
+    env["CUDA_HOMES"] = str(root / "no-toolkit")
+    p = subprocess.run(["make", "-j", str(os.cpu_count()), "DEV=1", "B=build", *targets], cwd=root, env=env, text=True,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False)
+    assert p.returncode == 0, f"make {targets} of the tree with the dummies fails:\n" + p.stdout[-4000:]
+
+
 @pytest.fixture(scope="module", name="tree")
 def built_tree(tmp_path_factory):
     """A copy of the tree with every dummy, built without the CUDA agent."""
@@ -45,12 +54,7 @@ def built_tree(tmp_path_factory):
     copy_tree(root)
     for recipe in RECIPES.values():
         recipe.apply(root)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "GPUPROV_", "CUDA"))
-           and k not in ("B", "SAN", "CFLAGS", "LDFLAGS")}
-    env["CUDA_HOMES"] = str(root / "no-toolkit")
-    p = subprocess.run(["make", "-j", str(os.cpu_count()), "DEV=1", "B=build", "all"], cwd=root, env=env, text=True,
-                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False)
-    assert p.returncode == 0, "the tree with the dummies does not build:\n" + p.stdout[-4000:]
+    make(root, "all")
     return root
 
 
@@ -71,6 +75,18 @@ def test_the_table_and_the_recipes_name_the_same_files():
 def test_the_copy_keeps_the_include_rules(tree):
     p = subprocess.run([sys.executable, "tests/lint/includes.py"], cwd=tree, capture_output=True, text=True, check=False)
     assert p.returncode == 0, p.stdout
+
+
+def test_the_page_names_what_else_follows_the_rows(tree):
+    """README has the numbers of checks and models and a row for each provider; all other pages are made."""
+    section = (ROOT / "docs/how-it-works.md").read_text().split("## How to add something\n", 1)[1]
+    assert "`make docs`" in section and "`tests/lint/pages.py`" in section
+    make(tree, "docs")
+    p = subprocess.run([sys.executable, "tests/lint/pages.py"], cwd=tree, capture_output=True, text=True, check=False)
+    found = [line for line in p.stdout.splitlines() if "tests/fuzz" not in line]  # copy_tree leaves that out
+    kinds = [r"'has \d+ checks' should be \d+", r"'table of \d+ GPU models' should be \d+",
+             r"its table has the providers .*'recipe'.*"]
+    assert re.fullmatch("\n".join("README.md: " + kind for kind in kinds), "\n".join(found)), p.stdout
 
 
 def test_the_key_is_decoded_documented_and_part_of_the_hash(copy, spec):
