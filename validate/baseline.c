@@ -239,8 +239,10 @@ int baseline_calibrate(struct baseline *b, struct report *r, size_t *ret_figures
     if (rc < 0) return rc;
     samples_all(&all, r);
     if (!all.list.len)
-        return gp_fail(err, GP_EVALIDATE,
-                       "%s: no check of this run measured a rate of GPUs, so no baseline was written", r->stack);
+        return gp_fail(err, GP_EUSAGE,
+                       "%s: no check of this run measured a rate of GPUs, so no baseline was written: calibrate nodes "
+                       "with GPUs; if these have some, give the checks more time",
+                       r->stack);
     rc = gather(&all, r->started_s, &made, err);
     if (rc < 0) return rc;
     for (size_t i = 0; i < made.figures.len; i++) put(b, made.figures.items[i]);
