@@ -72,6 +72,13 @@ def exit_codes():
         yield f"its table has the exit codes {sorted(named)}, 'gpuprov --help' {sorted(known)}"
 
 
+def words():
+    """The words of `ends` that 'gpuprov providers' and JSON print are in the glossary."""
+    for word in sorted(set(re.findall(r'\[ENDS_\w+\] *= *"([a-z-]+)"', read("core/model/offer.c")))):
+        if f"`{word}`" not in read("docs/glossary.md"):
+            yield f"the word '{word}' of offer_ends_name is missing"
+
+
 def files(page, text):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if not (page.parent / target).exists():
@@ -127,6 +134,7 @@ def messages():
 def main():
     problems = [f"README.md: {p}" for check in (readme_figures, readme_providers) for p in check()]
     problems += [f"docs/how-it-works.md: {p}" for p in exit_codes()]
+    problems += [f"docs/glossary.md: {p}" for p in words()]
     problems += [f"docs/troubleshooting.md: {p}" for p in messages()]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
