@@ -346,3 +346,16 @@ def test_tables_fit_a_narrow_terminal(gpuprov, args):
     assert sorted("".join(narrow).replace(" ", "")) == sorted("".join(wide).replace(" ", ""))
     # a pipe is no terminal: one line per row
     assert len(gpuprov(*args).out.splitlines()) == len(wide)
+
+
+@pytest.mark.parametrize("up,ssh,down,code", [(0, 0, 0, 0), (3, 0, 0, 3), (7, 0, 0, 7), (0, 4, 0, 1), (0, 0, 8, 8), (6, 0, 8, 8)])
+@pytest.mark.parametrize("shell", [["sh"], ["sh", "-e"]])
+def test_the_tutorials_lines_for_ci(tmp_path, shell, up, ssh, down, code):
+    """The codes of `up` reach CI, and `down` runs after every one of them, also where the shell stops at failures."""
+    lines = (ROOT / "docs/tutorial.md").read_text().split("## In CI\n")[1].split("```sh\n")[1].split("```")[0]
+    fake = tmp_path / "gpuprov"
+    fake.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/ran\ncase $1 in up) exit {up};; ssh) exit {ssh};; down) exit {down};; esac\n')
+    fake.chmod(0o755)
+    done = subprocess.run([*shell, "-c", lines], env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=False)
+    assert done.returncode == code
+    assert (tmp_path / "ran").read_text().split() == ["up", *(["ssh"] if up == 0 else []), "down"]
