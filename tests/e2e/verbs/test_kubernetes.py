@@ -7,6 +7,7 @@ import ipaddress
 import json
 import os
 import pathlib
+import re
 import ssl
 import subprocess
 import threading
@@ -260,6 +261,16 @@ def test_manifests():
     assert mounts == {v["name"] for v in pod["volumes"]}
     env = {e["name"]: e for e in pod["containers"][0]["env"]}
     assert env["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+
+
+def test_the_examples_limits_leave_time_for_one_another():
+    """The checks end before the Job's deadline, which also has the pull of an image, and that before the wait."""
+    text = (ROOT / "examples" / "kubernetes" / "job.yaml").read_text()
+    job = list(yaml.safe_load_all(text))[-1]["spec"]
+    command = job["template"]["spec"]["containers"][0]["command"]
+    checks_s = 60 * int(command[command.index("--time") + 1].removesuffix("m"))
+    wait_s = 60 * int(re.search(r"kubectl wait .*--timeout=(\d+)m", text).group(1))
+    assert 2 * checks_s <= job["activeDeadlineSeconds"] <= wait_s - 60
 
 
 @needs_cuda_agent
