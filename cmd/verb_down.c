@@ -83,7 +83,8 @@ static void show_dry_run(struct invocation *inv, const char *name, const struct 
         printf("%s: nothing was found\n", name);
     }
     if (res->elsewhere != NULL)
-        printf("this spec has no offer at %s: without --yes, 'down' asks about that\n", res->elsewhere);
+        printf("this spec has no offer at %s: without --yes, 'down' requests a confirmation for that\n",
+               res->elsewhere);
     show_unreadable(&res->unreadable, stdout);
     show_looked(&res->looked, stdout);
 }

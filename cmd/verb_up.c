@@ -52,7 +52,8 @@ static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
     bool ask = plan->changes && !o->yes && confirm_can_ask(inv);
     if (inv->common->json) a->plan = plan_json(spec, plan);
     if (inv->common->json && plan->changes && !o->yes && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1)
-        return gp_fail(err, GP_EUSAGE, "--json asks no question on a terminal: add --yes, or run 'gpuprov plan' first");
+        return gp_fail(err, GP_EUSAGE,
+                       "--json requests no confirmation on a terminal: add --yes, or run 'gpuprov plan' first");
     if (inv->common->json || !plan->changes || (inv->common->quiet && !ask)) return 0;
     app_progress_end(a->work->e, &a->work->p);
     plan_show(spec, plan, stderr);
@@ -125,8 +126,8 @@ const struct verb verb_up = {
     .help = "launches, bootstraps and validates the nodes; resumes an earlier run",
     .details = VERB_SPEC_DETAILS
     "  It prints the plan first, with the price and the worst case until the deadline. On a terminal it\n"
-    "  asks before it changes anything; --yes skips the question, and --json needs it there. Without a\n"
-    "  terminal it does not ask.\n"
+    "  requests a confirmation before it changes anything; --yes skips that, and --json needs it there.\n"
+    "  Without a terminal it requests none.\n"
     "  A second 'up' of a ready stack changes nothing. Ctrl-C once stops launching and lists the\n"
     "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
     .examples = "  gpuprov up gpuprov.yaml\n"

@@ -9,7 +9,7 @@
 static const char intro[] =
     "# Checks\n\n"
     "This page lists every check with its figures and limits. It is for people who read a report or choose checks. "
-    "Made from the\n"
+    "Generated from the\n"
     "check table (`gpuprov checks --markdown`): do not edit. [gpu-models](gpu-models.md) has the figures of each GPU "
     "model,\n"
     "[validation](validation.md) explains verdicts of rates and a baseline of your own fleet.\n\n"

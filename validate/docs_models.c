@@ -10,7 +10,7 @@
 static const char intro[] =
     "# GPU models\n\n"
     "This page lists the GPU models of the table: data sheet, measured figures, sources. It is for people who judge a "
-    "rate. Made\n"
+    "rate. Generated\n"
     "from `validate/suite/gpu_models.tsv` (`gpuprov checks --models`): do not edit.\n\n"
     "A GPU is identified by its PCI id, never by its name. A rate under 80 % of the measured figure fails its check, "
     "under 90 % it is\n"
@@ -20,7 +20,7 @@ static const char intro[] =
     "because a check measures\n"
     "one fixed shape: such a figure is listed without limits. A figure that is not listed is *unrated*: no source "
     "has published it.\n\n"
-    "The letter after each source tells how the figure was measured (see the end of the page). A test walks all rows: "
+    "The letter after each source names the way it was measured (see the end of the page). A test walks all rows: "
     "each published\n"
     "figure passes its own limit, and 60 % of it does not.\n\n"
     "A test compares every figure with the data sheet: at least half of it, at most all of it, with NVLS a quarter "

@@ -183,7 +183,7 @@ static void create_step(struct holder *h, struct holder_client *c) {
         c->creating = false;
         say_json(c, json_pack("{s:o}", "nodes", nodes_json(h)));
     } else if (clock_left_ms(c->deadline_ms) == 0) {
-        create_failed(h, c, "the nodes' set-up took longer than 20 s: check the load of the machine");
+        create_failed(h, c, "the nodes took longer than 20 s to start: check the load of the machine");
     }
 }
 

@@ -140,7 +140,7 @@ void nodes_heard(struct holder *h, struct local_node *n) {
         }
         n->state = LOCAL_RUNNING;
     } else {
-        set_failed(n, str_starts(said, "error ") ? said + 6 : "its set-up died");
+        set_failed(n, str_starts(said, "error ") ? said + 6 : "the process that starts it died");
     }
 }
 

@@ -118,7 +118,7 @@ static int wait_ready(int sock, struct gp_error *err) {
         ssize_t n = r == 0 ? read(sock, buf, sizeof buf) : -1;
         if (n <= 0)
             return gp_fail(err, GP_EENV,
-                           "the holder of the local stack %s during set-up: run "
+                           "the holder of the local stack %s during its start: run "
                            "'gpuprov doctor'",
                            r == 0 ? "died" : "did not answer");
         str_add_mem(&said, buf, (size_t)n);

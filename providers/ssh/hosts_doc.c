@@ -35,7 +35,7 @@ static const char rules[] =
     "counts as known if `~/.ssh/known_hosts` has it, as for `ssh`. Three ways to make it known:\n\n"
     "1. `ssh-keyscan HOST`, compare the key with the machine's console (`ssh-keygen -lf\n"
     "   /etc/ssh/ssh_host_ed25519_key.pub`), and set `host_key`.\n"
-    "2. `ssh HOST` once: OpenSSH asks, and stores the key in `~/.ssh/known_hosts`.\n"
+    "2. `ssh HOST` once: OpenSSH requests a confirmation and stores the key in `~/.ssh/known_hosts`.\n"
     "3. `gpuprov up SPEC --accept-new-host-key`: each new key is accepted without a question and stored in the\n"
     "   host's known_hosts file (`~/.ssh` is created if it is missing). Later runs, `plan` included, need no\n"
     "   option.\n\n"
