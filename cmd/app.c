@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #define DEFAULT_SPEC "gpuprov.yaml"
-#define SPEC_FILE_MAX ((size_t)4 << 20) /* beyond a spec's own limit, so that the spec reports it */
+#define SPEC_FILE_MAX SPEC_TEXT_MAX
 
 /* For verbs without progress, and until progress starts: warnings go to stderr, all events to --log. */
 static int hear_warnings(struct invocation *inv, struct engine *e, struct gp_error *err) {

@@ -8,6 +8,8 @@
 #include "base/str.h"
 #include "base/vec.h"
 
+#define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
+
 struct spec_pos {
     unsigned line, column; /* 1-based; 0 when the value is a default */
 };

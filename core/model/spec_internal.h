@@ -10,7 +10,6 @@
 #include "model/spec.h"
 #include "model/spec_provider.h"
 
-#define SPEC_TEXT_MAX ((size_t)1 << 20)   /* bytes of a spec */
 #define SPEC_VALUE_MAX ((size_t)64 << 10) /* bytes of one value, and of a substituted file */
 #define SPEC_PROBLEMS_MAX 100
 #define SPEC_ITEMS_MAX 1000 /* entries of one list */

@@ -117,6 +117,7 @@ def test_big_and_odd_specs_are_one_line(gpuprov, tmp_path):
     for path in (big, loop, tmp_path / "dir.yaml", "/dev/zero"):
         r = gpuprov("check", path, code=1)
         assert len(r.err.splitlines()) == 1 and str(path) in r.err
+        assert path not in (big, "/dev/zero") or f"is larger than {1 << 20} bytes" in r.err  # docs/spec.md: 1 MiB
 
 
 @pytest.mark.parametrize("fd", [0, 1, 2])
