@@ -86,12 +86,16 @@ void app_clear(struct app *app) {
     pthread_mutex_destroy(&app->lock);
 }
 
+static bool is_file(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
 bool arg_is_spec(const char *arg) {
     if (arg == NULL || strcmp(arg, "-") == 0) return true;
     if (str_ends(arg, ".yaml") || str_ends(arg, ".yml")) return true;
-    struct stat st;
-    bool file = stat(arg, &st) == 0 && !S_ISDIR(st.st_mode);
-    if (file) return true;
+    if (form_stack(arg)) return false; /* a file of that name is "./NAME" */
+    if (is_file(arg)) return true;
     /* "llm/3" is a node of a stack, not a path. */
     const char *slash = strrchr(arg, '/');
     int64_t slot = 0;
@@ -121,9 +125,22 @@ static void show_problems(struct invocation *inv, const struct spec_problems *p,
     fprintf(stderr, "gpuprov: %s\n", err->msg);
 }
 
+enum no_spec { NO_SPEC_INIT, NO_SPEC_NAME }; /* the advice if the file is missing */
+
+static int no_spec(const char *path, enum no_spec advice, struct gp_error *err) {
+    gp_error_clear(err);
+    if (advice == NO_SPEC_NAME)
+        return gp_fail(
+            err, GP_ENOTFOUND,
+            "there is no spec '%s': correct the path, or give the stack's name ('gpuprov status' lists the stacks)",
+            path);
+    return gp_fail(err, GP_ENOTFOUND, "there is no spec '%s': correct the path, or let 'gpuprov init %s' write one",
+                   path, path);
+}
+
 /* The text of a spec. *ret_path: its name in messages. */
-static int read_spec(const struct invocation *inv, const char *arg, const char **ret_path, struct str *ret,
-                     struct gp_error *err) {
+static int read_spec(const struct invocation *inv, const char *arg, enum no_spec advice, const char **ret_path,
+                     struct str *ret, struct gp_error *err) {
     bool in = arg != NULL && strcmp(arg, "-") == 0;
     *ret_path = in ? "stdin" : arg != NULL ? arg : DEFAULT_SPEC;
     if (arg == NULL && !fs_exists(DEFAULT_SPEC))
@@ -131,7 +148,7 @@ static int read_spec(const struct invocation *inv, const char *arg, const char *
                        "%s: no SPEC was given, and this folder has no " DEFAULT_SPEC ": 'gpuprov init' writes one",
                        inv->verb->name);
     int r = fs_read(in ? "/dev/stdin" : *ret_path, SPEC_FILE_MAX, ret, err);
-    if (r == -GP_ENOTFOUND) return gp_wrap(err, "no spec ('gpuprov init %s' writes one)", *ret_path);
+    if (r == -GP_ENOTFOUND) return no_spec(*ret_path, advice, err);
     return r != 0 ? gp_wrap(err, "the spec") : 0;
 }
 
@@ -152,12 +169,13 @@ static int check_secrets(const struct spec *spec, struct spec_problems *problems
                    problems->list.len == 1 ? "" : "s");
 }
 
-static int load_spec(struct invocation *inv, const char *arg, bool secrets, struct spec **ret, struct gp_error *err) {
+static int load_spec(struct invocation *inv, const char *arg, enum no_spec advice, bool secrets, struct spec **ret,
+                     struct gp_error *err) {
     GP_AUTO_STR struct str text = {.max = SPEC_FILE_MAX + 1};
     GP_AUTO_SPEC struct spec *spec = NULL;
     struct spec_problems problems = {0};
     const char *path = NULL;
-    int r = read_spec(inv, arg, &path, &text, err);
+    int r = read_spec(inv, arg, advice, &path, &text, err);
     const char *s = text.s != NULL ? text.s : "";
     if (r == 0) r = spec_load_text(path, s, text.len, validate_names(), &spec, &problems, err);
     if (r == 0 && secrets) r = check_secrets(spec, &problems, err);
@@ -168,11 +186,11 @@ static int load_spec(struct invocation *inv, const char *arg, bool secrets, stru
 }
 
 int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err) {
-    return load_spec(inv, arg, false, ret, err);
+    return load_spec(inv, arg, NO_SPEC_INIT, false, ret, err);
 }
 
 int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err) {
-    return load_spec(inv, arg, true, ret, err);
+    return load_spec(inv, arg, NO_SPEC_INIT, true, ret, err);
 }
 
 int app_stack_name(const char *name, struct gp_error *err) {
@@ -181,6 +199,23 @@ int app_stack_name(const char *name, struct gp_error *err) {
                    "'%s' is neither an existing spec file nor a stack name (a-z, 0-9, '-', "
                    "at most 40 characters)",
                    name);
+}
+
+/* A name that a file has, too, is a stack's only if the journal has that stack: 'down' of a spec without .yaml must not
+ * report that nothing was found. */
+static int app_name(struct invocation *inv, const char *name, struct gp_error *err) {
+    int r = app_stack_name(name, err);
+    if (r != 0 || !is_file(name)) return r;
+    struct engine *e = NULL;
+    bool known = false;
+    r = app_engine(inv, &e, err);
+    if (r == 0) r = engine_knows(e, name, &known, err);
+    if (r != 0 || known) return r;
+    return gp_fail(
+        err, GP_EUSAGE,
+        "'%s' is a file here, and the journal has no stack of that name: give './%s' for the file, or repeat "
+        "this in another folder for the stack",
+        name, name);
 }
 
 int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
@@ -194,9 +229,9 @@ int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, 
         if (name != NULL && app_stack_name(name, &ignored) == 0)
             return gp_fail(err, GP_EUSAGE, "'%s' is one node: %s takes a whole stack, '%s'", arg, inv->verb->name,
                            name);
-        return app_stack_name(arg, err);
+        return app_name(inv, arg, err);
     }
-    int r = app_spec(inv, arg, ret_spec, err);
+    int r = load_spec(inv, arg, NO_SPEC_NAME, false, ret_spec, err);
     if (r == 0) *ret_name = (*ret_spec)->name;
     return r;
 }
@@ -218,6 +253,7 @@ static bool is_spec_slot(const char *arg, char **ret, int *ret_slot) {
 static int name_in_spec(const char *path, char **ret_name, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     struct spec_problems problems = {0};
+    if (!fs_exists(path)) return no_spec(path, NO_SPEC_NAME, err);
     int r = spec_load(path, validate_names(), &spec, &problems, err);
     if (r != 0 && problems.list.len > 0) gp_wrap(err, "'gpuprov check %s' lists them", path);
     spec_problems_clear(&problems);
@@ -225,7 +261,7 @@ static int name_in_spec(const char *path, char **ret_name, struct gp_error *err)
     return r;
 }
 
-int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err) {
+int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct gp_error *err) {
     GP_AUTO_FREE char *path = NULL;
     if (is_spec_slot(arg, &path, ret_slot)) return name_in_spec(path, ret_name, err);
     const char *slash = strchr(arg, '/');
@@ -233,7 +269,7 @@ int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_er
     if (slash != NULL && !str_to_i64(slash + 1, 0, TAGS_SLOTS_MAX - 1, &slot))
         return gp_fail(err, GP_EUSAGE, "'%s': the node number after '/' must be from 0 to %d", arg, TAGS_SLOTS_MAX - 1);
     GP_AUTO_FREE char *name = slash ? xstrndup(arg, (size_t)(slash - arg)) : xstrdup(arg);
-    int r = app_stack_name(name, err);
+    int r = slash != NULL ? app_stack_name(name, err) : app_name(inv, name, err);
     if (r != 0) return r;
     *ret_name = GP_STEAL(name);
     *ret_slot = (int)slot;

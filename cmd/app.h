@@ -31,21 +31,22 @@ void app_cancel(struct app *app);
 char *app_billed_ids(struct app *app);
 void app_clear(struct app *app);
 
-/* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, exists,
- * or has a '/' but is not STACK/N. */
+/* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, has a '/' but is not
+ * STACK/N, or is a file whose name no stack can have. */
 bool arg_is_spec(const char *arg);
 /* Loads a spec; problems go to stderr with line and caret (with --json: into the error object on
  * stdout), inv->error_shown is set then. arg "-": standard input; NULL: gpuprov.yaml of the working folder. */
 int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);
 /* The same; a secret that cannot be read is a problem of the spec too. */
 int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);
-/* Lines of `help VERB` for verbs that take such an argument. */
+/* Lines of `help VERB` for verbs that take a SPEC, and for those that take a STACK or SPEC. */
 #define VERB_SPEC_DETAILS "  SPEC is a file, or '-' for standard input; without it: gpuprov.yaml of this folder.\n"
+#define VERB_TARGET_DETAILS "  A SPEC ends in .yaml or .yml, or has a '/': 'try' is a stack, './try' is a file.\n"
 /* A STACK or SPEC argument: *ret_spec is NULL for a stack's name. ret_name is borrowed from either. */
 int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
                struct gp_error *err);
 /* "STACK", "STACK/N", "SPEC" or "SPEC/N": *ret_name is the caller's, *ret_slot -1 without N. */
-int app_stack_slot(const char *arg, char **ret_name, int *ret_slot, struct gp_error *err);
+int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct gp_error *err);
 /* Refuses names that no stack can have. */
 int app_stack_name(const char *name, struct gp_error *err);
 

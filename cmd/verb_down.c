@@ -140,9 +140,10 @@ const struct verb verb_down = {
     .name = "down",
     .argspec = "STACK|SPEC",
     .help = "destroys everything the stack owns and verifies that it is gone",
-    .details = "  The result names the places that were looked at. If one of them could not be read and something\n"
-               "  there may be billed, the exit code is 8. A SPEC without an offer where the stack has something\n"
-               "  is asked about on a terminal, and refused elsewhere, unless it is the spec of the launch.\n",
+    .details = VERB_TARGET_DETAILS
+    "  The result names the places that were looked at. If one of them could not be read and something\n"
+    "  there may be billed, the exit code is 8. A SPEC without an offer where the stack has something\n"
+    "  is asked about on a terminal, and refused elsewhere, unless it is the spec of the launch.\n",
     .examples = "  gpuprov down --dry-run try         # list what would be destroyed\n"
                 "  gpuprov down try-local\n"
                 "  gpuprov down gpuprov.yaml          # works without a journal: the tags name the resources\n",

@@ -44,7 +44,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_FREE char *name = NULL;
     int slot = -1;
-    int r = app_stack_slot(inv->args[0], &name, &slot, err);
+    int r = app_stack_slot(inv, inv->args[0], &name, &slot, err);
     if (r != 0) return r;
     if (o->step != NULL) return step_output(inv, name, slot, err);
     struct engine *e = NULL;
@@ -56,8 +56,9 @@ const struct verb verb_logs = {
     .name = "logs",
     .argspec = "STACK|SPEC[/N]",
     .help = "prints the events of a stack or of one node, or the output of a step",
-    .details = "  The output of a step that failed was kept on this machine; any other is read from the node, which\n"
-               "  keeps the first MiB and the last 64 KiB. Escape sequences of terminals are left out.\n",
+    .details = VERB_TARGET_DETAILS
+    "  The output of a step that failed was kept on this machine; any other is read from the node, which\n"
+    "  keeps the first MiB and the last 64 KiB. Escape sequences of terminals are left out.\n",
     .examples = "  gpuprov logs try                   # every event of the stack\n"
                 "  gpuprov logs -f try                # and those that come\n"
                 "  gpuprov logs --step data try/1     # the output of a step on node 1\n",

@@ -97,8 +97,8 @@ const struct verb verb_report = {
     .name = "report",
     .argspec = "STACK|SPEC",
     .help = "prints the last validation report: text, JSON, JUnit, Prometheus or HTML",
-    .details = "  The HTML file includes its plots. docs/report.schema.json describes the JSON.\n"
-               "  docs/reports.md describes every form, and certificates.\n",
+    .details = VERB_TARGET_DETAILS "  The HTML file includes its plots. docs/report.schema.json describes the JSON.\n"
+                                   "  docs/reports.md describes every form, and certificates.\n",
     .examples = "  gpuprov report try\n"
                 "  gpuprov report --format html --output report.html try\n"
                 "  gpuprov report --history try       # figures of earlier validations\n",

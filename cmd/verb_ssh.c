@@ -60,7 +60,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "--json needs --config: the output of ssh is the node's own");
     if (o->config && inv->n_rest > 0)
         return gp_fail(err, GP_EUSAGE, "--config connects to no node: omit '-- %s'", inv->rest[0]);
-    int r = app_stack_slot(inv->args[0], &name, &slot, err);
+    int r = app_stack_slot(inv, inv->args[0], &name, &slot, err);
     if (r != 0 || (r = self_exe(&exe, err)) != 0) return r;
     struct engine *e = NULL;
     if ((r = app_engine(inv, &e, err)) != 0) return r;
@@ -82,10 +82,11 @@ const struct verb verb_ssh = {
     .name = "ssh",
     .argspec = "STACK|SPEC[/N] [-- CMD...]",
     .help = "runs your OpenSSH with a generated config",
-    .details = "  Without N: node 0. The exit code is the command's (255: an error of ssh). As with ssh, the\n"
-               "  node's shell parses CMD: quote it once more, 'gpuprov ssh llm -- \"cd /data && ls\"'.\n"
-               "  For scp, rsync and editors:\n"
-               "    gpuprov ssh STACK --config >cfg; scp -F cfg file STACK-0:\n",
+    .details = VERB_TARGET_DETAILS
+    "  Without N: node 0. The exit code is the command's (255: an error of ssh). As with ssh, the\n"
+    "  node's shell parses CMD: quote it once more, 'gpuprov ssh llm -- \"cd /data && ls\"'.\n"
+    "  For scp, rsync and editors:\n"
+    "    gpuprov ssh STACK --config >cfg; scp -F cfg file STACK-0:\n",
     .examples = "  gpuprov ssh try                    # a shell on node 0\n"
                 "  gpuprov ssh try/1 -- nvidia-smi    # one command on node 1\n"
                 "  gpuprov ssh try --config >cfg && rsync -e \"ssh -F cfg\" -a data try-0:\n",

@@ -76,9 +76,10 @@ const struct verb verb_status = {
     .name = "status",
     .argspec = "[STACK|SPEC]",
     .help = "prints nodes, verdicts, price so far, deadline",
-    .details = "  Without a name: every stack of this machine's journal, and every other one that the tags at the\n"
-               "  providers name. Places that could not be searched are listed; the exit code is 8 if a stack may\n"
-               "  be billed there. A cloud for which this machine has no credentials is only listed.\n",
+    .details = VERB_TARGET_DETAILS
+    "  Without a name: every stack of this machine's journal, and every other one that the tags at the\n"
+    "  providers name. Places that could not be searched are listed; the exit code is 8 if a stack may\n"
+    "  be billed there. A cloud for which this machine has no credentials is only listed.\n",
     .examples = "  gpuprov status                     # every stack\n"
                 "  gpuprov status try                 # one stack, compared with the provider\n",
     .run = run,

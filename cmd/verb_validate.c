@@ -193,8 +193,9 @@ const struct verb verb_validate = {
     .name = "validate",
     .argspec = "[STACK|SPEC]",
     .help = "runs the checks on a stack's nodes, on the hosts of a file, or on this machine",
-    .details = "  --local and --hosts create no stack; --report keeps the report. --node-check prints one line\n"
-               "  and exits 0 pass, 1 degraded, 2 fail, 3 unknown (templates/slurm, examples/kubernetes).\n",
+    .details = VERB_TARGET_DETAILS
+    "  --local and --hosts create no stack; --report keeps the report. --node-check prints one line\n"
+    "  and exits 0 pass, 1 degraded, 2 fail, 3 unknown (templates/slurm, examples/kubernetes).\n",
     .examples = "  gpuprov validate try                           # the nodes of a stack again\n"
                 "  gpuprov validate --hosts hosts.yaml --gpu H100:8\n"
                 "  gpuprov validate --local --time 1m --report html=report.html\n",

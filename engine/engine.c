@@ -70,6 +70,14 @@ void engine_close(struct engine *e) {
     free(p);
 }
 
+int engine_knows(struct engine *e, const char *name, bool *ret, struct gp_error *err) {
+    struct stack_list all = {0};
+    int r = journal_stacks(e->journal, &all, err);
+    for (size_t i = 0; i < all.list.len; i++) *ret = *ret || str_eq(all.list.items[i].name, name);
+    stack_list_clear(&all);
+    return r;
+}
+
 void engine_cancel(struct engine *e) { gp_cancel_set(&e->cancel); }
 
 void engine_note_billed(struct engine *e, const char *id, bool billed) {

@@ -56,6 +56,8 @@ int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_e
 void engine_close(struct engine *e);
 /* Callable from any thread: blocking calls return soon with -GP_ECANCELLED. */
 void engine_cancel(struct engine *e);
+/* *ret: the journal has a stack of that name, of any owner. */
+int engine_knows(struct engine *e, const char *name, bool *ret, struct gp_error *err);
 /* For the second Ctrl-C: ids of what may be billed, one per line, without locks that a worker may hold during I/O.
  * Callable from any thread. Caller frees. */
 char *engine_billed_ids(struct engine *e);

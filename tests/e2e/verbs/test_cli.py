@@ -275,6 +275,29 @@ def test_completion_offers_stack_names(gpuprov, tmp_path):
     assert "completion stacks" in gpuprov("completion", "fish").out
 
 
+def test_a_file_with_the_form_of_a_stacks_name(gpuprov, spec):
+    """'down demo' of a spec without .yaml must not end with "nothing was found" and exit 0."""
+    folder = spec("name: other\noffers: [{provider: local}]\n", "demo").parent
+    for verb in ("down", "status", "report", "validate", "logs", "ssh"):
+        r = gpuprov(verb, "demo", code=1, cwd=folder)
+        assert "'demo' is a file here, and the journal has no stack of that name: give './demo'" in r.err and r.out == ""
+    assert gpuprov("down", "./demo", "--in", "local", cwd=folder).out.startswith("other: nothing was found")
+    assert "there is no log of a stack 'other'" in gpuprov("logs", "./demo", code=1, cwd=folder).err
+    (folder / "demo.2").write_text(GOOD)  # no stack has such a name
+    assert gpuprov("down", "demo.2", "--in", "local", cwd=folder).out.startswith("try: nothing was found")
+    remember(gpuprov, "demo")
+    assert gpuprov("status", "demo", "--offline", cwd=folder).out.splitlines()[-1].startswith("demo: ")
+    assert "there is no log of a stack 'demo'" in gpuprov("logs", "demo", code=1, cwd=folder).err
+    assert gpuprov("down", "demo", "--in", "local", cwd=folder).out.startswith("demo: nothing was found")
+
+
+def test_a_spec_that_is_not_there(gpuprov):
+    for verb in ("down", "status", "report", "validate", "logs", "ssh"):
+        assert "there is no spec 'nowhere.yml': correct the path, or give the stack's name" in gpuprov(verb, "nowhere.yml", code=1).err
+    for verb in ("up", "plan", "check"):
+        assert "correct the path, or let 'gpuprov init nowhere.yml' write one" in gpuprov(verb, "nowhere.yml", code=1).err
+
+
 def test_status_past_the_deadline_names_the_next_step(gpuprov):
     remember(gpuprov, "llm")
     assert "destroys what is left" not in gpuprov("status", "--offline").out
