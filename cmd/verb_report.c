@@ -73,7 +73,7 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
                        "--certificate");
     if (inv->common->json && o->format != 0 && !str_eq(report_forms[o->format]->name, "json"))
         return gp_fail(err, GP_EUSAGE, "--json and --format %s exclude each other", report_forms[o->format]->name);
-    return report_opts_check(more, err);
+    return report_opts_check(more, 0, err);
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {

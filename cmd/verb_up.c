@@ -103,8 +103,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     inv->app->engine_opts.even_if_changed = o->even_if_changed;
     app_lock_timeout(inv, o->lock_timeout_ms);
     GP_AUTO_WORK struct app_work w = {0};
-    int r = report_opts_check(&o->reports, err);
-    if (r == 0) r = app_begin(inv, true, &w, err);
+    int r = app_begin(inv, true, &w, err);
+    if (r == 0) r = report_opts_check(&o->reports, w.spec->nodes, err);
     if (r != 0) return r;
     struct up_result res = {0};
     struct approval a = {.inv = inv, .work = &w};

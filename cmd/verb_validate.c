@@ -90,7 +90,7 @@ static int check_opts(const struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE,
                        "--kubernetes requires --node-check, and NODE_NAME in the environment "
                        "(fieldRef: spec.nodeName)");
-    return report_opts_check(&o->reports, err);
+    return report_opts_check(&o->reports, 0, err);
 }
 
 static void show(struct invocation *inv, const struct report *report, const struct gp_error *err) {

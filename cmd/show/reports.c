@@ -25,26 +25,42 @@ static int split(const char *text, const struct report_ops **ret, const char **r
     return 0;
 }
 
-static int folder_is_there(const char *path, struct gp_error *err) {
+static int folder_can_be_written(const char *dir, const char *path, struct gp_error *err) {
+    GP_AUTO_FREE char *inside = fs_join(dir, "."); /* fails for a file */
+    if (access(inside, W_OK | X_OK) == 0) return 0;
+    return gp_fail_errno(err, GP_EUSAGE, errno, "'%s' cannot be written", path);
+}
+
+static int file_can_be_written(const char *path, struct gp_error *err) {
     const char *slash = strrchr(path, '/');
     GP_AUTO_FREE char *dir = slash == NULL   ? xstrdup(".")
                              : slash == path ? xstrdup("/")
                                              : xstrndup(path, (size_t)(slash - path));
-    if (access(dir, W_OK | X_OK) == 0) return 0;
-    return gp_fail_errno(err, GP_EUSAGE, errno, "'%s' cannot be written", path);
+    return folder_can_be_written(dir, path, err);
 }
 
-int report_opts_check(const struct report_opts *o, struct gp_error *err) {
+/* A folder is created, because only that shows that it can be. */
+static int certificate_can_be_written(const char *to, int nodes, struct gp_error *err) {
+    bool file = str_ends(to, ".json");
+    if (file && nodes > 1)
+        return gp_fail(err, GP_EUSAGE, "--certificate: '%s' is one file and there are %d nodes: name a folder", to,
+                       nodes);
+    int r = file ? file_can_be_written(to, err) : fs_mkdirs(to, 0755, err);
+    if (r == 0 && !file) r = folder_can_be_written(to, to, err);
+    return r == 0 ? 0 : gp_wrap(err, "--certificate");
+}
+
+int report_opts_check(const struct report_opts *o, int nodes, struct gp_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < o->files.n; i++) {
         const struct report_ops *form = NULL;
         const char *path = "";
         r = split(o->files.v[i], &form, &path, err);
-        if (r == 0) r = folder_is_there(path, err);
+        if (r == 0) r = file_can_be_written(path, err);
     }
     if (r == 0 && o->certificate == NULL && o->certificate_ms > 0)
         r = gp_fail(err, GP_EUSAGE, "--certificate-ttl requires --certificate DIR");
-    if (r == 0 && o->certificate != NULL && str_ends(o->certificate, ".json")) r = folder_is_there(o->certificate, err);
+    if (r == 0 && o->certificate != NULL) r = certificate_can_be_written(o->certificate, nodes, err);
     return r;
 }
 
@@ -81,6 +97,10 @@ int report_opts_after(struct invocation *inv, const struct report_opts *o, const
     if (r->nodes.len == 0) return ret_r;
     int rc = report_opts_write(inv, o, r, &own);
     if (rc == 0) return ret_r;
+    if (ret_r == 0 && r->uid != NULL && r->uid[0] != '\0')
+        return gp_fail(err, own.code,
+                       "%s; the nodes are ready and the report is kept: give this option to 'gpuprov report %s'",
+                       own.msg, r->stack);
     if (ret_r == 0) {
         *err = own;
         return rc;

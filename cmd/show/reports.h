@@ -32,8 +32,9 @@ struct report_opts {
      .help = "write the report as " REPORT_FORMS "; may be repeated"}, \
         CERTIFICATE_ROWS(S, member)
 
-/* Checks that the forms are known and the folders can be written. Call it before any other work. */
-int report_opts_check(const struct report_opts *o, struct gp_error *err);
+/* Checks that the forms are known and the folders can be written, and creates the certificates' folder. Call it before
+ * any change at a provider. nodes: of the report to come; 0: not known yet. */
+int report_opts_check(const struct report_opts *o, int nodes, struct gp_error *err);
 /* Writes the requested files; prints each path and, for certificates, the key's fingerprint on stderr. */
 int report_opts_write(struct invocation *inv, const struct report_opts *o, const struct report *r,
                       struct gp_error *err);

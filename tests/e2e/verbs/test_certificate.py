@@ -271,6 +271,9 @@ def test_of_a_stack(gpuprov, spec, tmp_path):
     """up gives one per node; the key is the stack's own and goes with it; report gives them again."""
     path = spec("name: cert\nnodes: 2\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\n")
     folder = tmp_path / "certs"
+    for bad, why in (("/proc/x", "could not create the folder '/proc/x'"), (tmp_path / "a.json", "is one file and there are 2 nodes")):
+        assert "--certificate: " in (r := gpuprov("up", path, "--certificate", bad, code=1)).err and why in r.err, r
+    assert not (gpuprov.state / "local").exists()  # nothing was launched
     up = gpuprov("up", path, "--certificate", folder, "--report", f"html={tmp_path / 'up.html'}")
     names = ["cert-0.certificate.json", "cert-1.certificate.json"]
     assert sorted(p.name for p in folder.iterdir()) == names and (tmp_path / "up.html").exists(), up
@@ -283,6 +286,9 @@ def test_of_a_stack(gpuprov, spec, tmp_path):
     again = tmp_path / "again"
     gpuprov("report", "cert", "--certificate", again)
     assert payload(again / names[1]) == second, "the same proof, the same time"
+    (tmp_path / "taken" / names[0]).mkdir(parents=True)
+    late = gpuprov("validate", "cert", "--certificate", tmp_path / "taken", code=1)
+    assert "; the nodes are ready and the report is kept: give this option to 'gpuprov report cert'" in late.err
     pub = tmp_path / "pub.pem"
     pub.write_bytes((keys[0].parent / "signing_key.pub").read_bytes())
     gpuprov("down", "cert")

@@ -72,6 +72,8 @@ def test_validates_against_the_schema_that_is_printed(gpuprov):
     (["--report", "pdf=x"], "--report takes one of text|json|junit|prometheus|html, not 'pdf'"),
     (["--report", "html"], "--report html: the file is missing"),
     (["--report", "html=/nowhere/x.html"], "'/nowhere/x.html' cannot be written"),
+    (["--certificate", "/proc/x"], "--certificate: could not create the folder '/proc/x'"),
+    (["--certificate", "/dev/null"], "--certificate: '/dev/null' cannot be written: Not a directory"),
     (["--certificate-ttl", "1h"], "--certificate-ttl requires --certificate"),
 ])
 def test_refused_before_anything_runs(gpuprov, options, said):
