@@ -18,10 +18,12 @@
 #define FILE_MAX_BYTES ((size_t)4 << 20)
 #define HOSTS_MAX 4096
 
+#define SHOWN_MAX ((size_t)GP_ERROR_MSG_MAX - 120) /* bytes of errors in the one line; its prefixes need the rest */
+
 struct hosts_decode {
     const char *path;
-    int errors;
-    struct gp_error *err;
+    int errors, shown;
+    struct str list; /* "f.yaml:2:1: ...; at 3:5: ..." */
 };
 
 static void complain(struct hosts_decode *d, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
@@ -31,7 +33,10 @@ static void complain(struct hosts_decode *d, const struct yaml_node *at, const c
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    if (d->errors++ == 0) gp_fail(d->err, GP_EUSAGE, "%s:%u:%u: %s", d->path, at->line, at->column, msg);
+    if (d->errors++ == 0) str_addf(&d->list, "%s:%u:%u: %s", d->path, at->line, at->column, msg);
+    else if (d->list.len + strlen(msg) < SHOWN_MAX) str_addf(&d->list, "; at %u:%u: %s", at->line, at->column, msg);
+    else return;
+    d->shown++;
 }
 
 static void host_clear(struct ssh_host *h) {
@@ -199,7 +204,7 @@ static void take(struct hosts_decode *d, struct ssh_host *h, const struct yaml_n
         for (size_t i = 0; hosts_keys[i].name != NULL; i++) names[i] = hosts_keys[i].name;
         const char *near = key == NULL ? str_closest(name, names) : NULL;
         complain(d, k, "unknown key '%s' in %s%s%s%s", name, defaults ? "defaults" : "a host",
-                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+                 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     } else if (v->kind != YAML_SCALAR && !key->list) {
         complain(d, v, "'%s' takes one value", name);
     } else {
@@ -230,12 +235,13 @@ static bool is_twin(const struct ssh_host *a, const struct ssh_host *b) {
 static void take_host(struct hosts_decode *d, const struct ssh_host *defaults, const struct yaml_node *v,
                       struct ssh_host_list *ret) {
     struct ssh_host h = {0};
+    int before = d->errors;
     host_copy(&h, defaults);
     if (v->kind == YAML_MAP) take_map(d, &h, v, false);
     else if (v->kind == YAML_SCALAR) take_name(d, &h.address, "host's address", v, form_host);
     else complain(d, v, "a host must be an address or a map with an address");
     if (h.address == NULL) {
-        if (d->errors == 0) complain(d, v, "the host has no 'address'");
+        if (d->errors == before) complain(d, v, "the host has no 'address'");
         host_clear(&h);
         return;
     }
@@ -260,17 +266,21 @@ static void take_file(struct hosts_decode *d, const struct yaml_node *root, stru
         const char *key = k->value != NULL ? k->value : "";
         if (strcmp(key, tops[0]) == 0 || strcmp(key, tops[1]) == 0) continue;
         const char *near = str_closest(key, tops);
-        complain(d, k, "unknown key '%s'%s%s%s; valid keys: 'defaults' and 'hosts'", key,
-                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        complain(d, k, "unknown key '%s' (%s%s%s)", key, near ? "did you mean '" : "valid keys: 'defaults' and 'hosts",
+                 near ? near : "", near ? "'?" : "'");
     }
+    bool mistyped = d->errors > 0; /* it may be 'hosts' */
     if (map != NULL && map->kind == YAML_MAP) take_map(d, &defaults, map, true);
     else if (map != NULL) complain(d, map, "'defaults' must be a map such as {user: ops, key: ~/.ssh/id_ed25519}");
-    if (list == NULL) complain(d, root, "'hosts' is missing");
-    else if (list->kind != YAML_LIST || list->items.len == 0)
+    if (list == NULL) {
+        if (!mistyped) complain(d, root, "'hosts' is missing");
+    } else if (list->kind != YAML_LIST || list->items.len == 0) {
         complain(d, list, "'hosts' must be a list with at least one host");
-    else if (list->items.len > HOSTS_MAX) complain(d, list, "more than %d hosts", HOSTS_MAX);
-    else
+    } else if (list->items.len > HOSTS_MAX) {
+        complain(d, list, "more than %d hosts", HOSTS_MAX);
+    } else {
         for (size_t i = 0; i < list->items.len; i++) take_host(d, &defaults, list->items.items[i], ret);
+    }
     host_clear(&defaults);
 }
 
@@ -282,13 +292,14 @@ int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_hos
     if (r != 0) return r;
     if (root == NULL || root->kind != YAML_MAP)
         return gp_fail(err, GP_EUSAGE, "%s:1:1: a hosts file must be a map with 'hosts' (and 'defaults')", path);
-    struct gp_error first = {0};
-    struct hosts_decode d = {.path = path, .err = &first};
+    struct hosts_decode d = {.path = path};
     GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};
     take_file(&d, root, &list);
-    if (d.errors > 1)
-        return gp_fail(err, GP_EUSAGE, "%s (and %d more error%s)", first.msg, d.errors - 1, d.errors == 2 ? "" : "s");
-    if (d.errors == 1) return gp_fail(err, GP_EUSAGE, "%s", first.msg);
+    int more = d.errors - d.shown;
+    if (more > 0) str_addf(&d.list, " (and %d more error%s)", more, more == 1 ? "" : "s");
+    if (d.errors > 0) gp_fail(err, GP_EUSAGE, "%s", d.list.s);
+    str_clear(&d.list);
+    if (d.errors > 0) return -GP_EUSAGE;
     for (size_t i = 0; i < list.list.len; i++) vec_push(&ret->list, list.list.items[i]);
     vec_free(&list.list);
     return 0;

@@ -25,7 +25,8 @@ static const char intro[] =
     "| `hosts` (required) | list of maps or addresses | the machines, in the order in which they are taken; a plain "
     "address stands for `{address: ...}` |\n"
     "| `defaults` | map | values for every host that does not set them itself; all keys below except `address` |\n\n"
-    "An unknown key, a wrong value and a host that is listed twice are errors with their line and column.\n\n"
+    "An unknown key, a wrong value and a host that is listed twice are errors with their line and column; all "
+    "errors are reported at once.\n\n"
     "## A host\n\n"
     "| key | value | default | meaning | example |\n|---|---|---|---|---|\n";
 

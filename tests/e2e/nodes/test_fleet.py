@@ -159,7 +159,7 @@ def test_a_login_that_is_refused(inside, fleet, tmp_path):
 
 
 @pytest.mark.parametrize("text,message", [
-    ("hosts:\n  - {adress: a}\n", ":2:6: unknown key 'adress' in a host; did you mean 'address'?"),
+    ("hosts:\n  - {adress: a}\n", ":2:6: unknown key 'adress' in a host (did you mean 'address'?)"),
     ("hosts: []\n", ":1:8: 'hosts' must be a list with at least one host"),
 ])
 def test_a_wrong_hosts_file(inside, tmp_path, text, message):

@@ -72,8 +72,8 @@ static void test_hosts_errors(void **state) {
         {"hosts: [a", "f.yaml:"},
         {"defaults: {}\n", "'hosts' is missing"},
         {"hosts: []\n", "f.yaml:1:8: 'hosts' must be a list with at least one host"},
-        {"host: [a]\n", "f.yaml:1:1: unknown key 'host'; did you mean 'hosts'?"},
-        {"hosts:\n  - {adress: a}\n", "f.yaml:2:6: unknown key 'adress' in a host; did you mean 'address'?"},
+        {"host: [a]\n", "f.yaml:1:1: unknown key 'host' (did you mean 'hosts'?)"},
+        {"hosts:\n  - {adress: a}\n", "f.yaml:2:6: unknown key 'adress' in a host (did you mean 'address'?)"},
         {"hosts:\n  - {port: 22}\n", "f.yaml:2:5: the host has no 'address'"},
         {"hosts:\n  - {address: a, port: 0}\n", "f.yaml:2:24: '0' is not a port"},
         {"hosts:\n  - {address: a, port: x}\n", "'x' is not a port"},
@@ -97,7 +97,14 @@ static void test_hosts_errors(void **state) {
         {"hosts:\n  - {address: a, address: b}\n", "f.yaml:2:18: duplicate key 'address'"},
         {"defaults: {address: a}\nhosts: [a]\n", "f.yaml:1:12: unknown key 'address' in defaults"},
         {"defaults: 1\nhosts: [a]\n", "f.yaml:1:11: 'defaults' must be a map"},
-        {"x: 1\ny: 2\nz: 3\nhosts: [a]\n", "(and 2 more errors)"},
+        {"x: 1\ny: 2\nz: 3\nhosts: [a]\n",
+         "f.yaml:1:1: unknown key 'x' (valid keys: 'defaults' and 'hosts'); at 2:1: unknown key 'y' (valid keys: "
+         "'defaults' and 'hosts'); at 3:1: unknown key 'z'"},
+        {"default: {}\nhosts: [{address: a, prot: 1},\n  {port: 22}]\n",
+         "f.yaml:1:1: unknown key 'default' (did you mean 'defaults'?); at 2:22: unknown key 'prot' in a host (did "
+         "you mean 'port'?); at 3:3: the host has no 'address'"},
+        {"hosts: [{address: a, b1: 1, b2: 1, b3: 1, b4: 1, b5: 1, b6: 1, b7: 1, b8: 1, b9: 1, ba: 1, bb: 1, bc: 1}]\n",
+         " more errors)"},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++) {
         GP_AUTO_SSH_HOSTS struct ssh_host_list l = {0};
