@@ -35,6 +35,14 @@ static int make_spec(json_t *j, const struct bare_req *req, struct spec **ret, s
     return 0;
 }
 
+/* Some GPUs are in no table, so an unknown model is only warned of, if it looks like a typing error. */
+static void warn_of_gpu(const struct engine *e, const struct spec *spec) {
+    GP_AUTO_FREE char *near = spec_gpu_near(spec->gpu.model, validate_names());
+    if (near != NULL)
+        event_emit(&e->sink, -1, NODE_CHECKING, EVENT_WARN, "gpu", "unknown GPU model '%s'; did you mean '%s'?",
+                   spec->gpu.model, near);
+}
+
 /* --- this machine --- */
 
 static int local_spec(const struct bare_req *req, struct spec **ret, struct gp_error *err) {
@@ -58,6 +66,7 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
     GP_CLEANUP(baseline_clear) struct baseline baseline = {0};
     char run_id[17];
     int r = local_spec(req, &spec, err);
+    if (r == 0) warn_of_gpu(e, spec);
     if (r == 0) r = validate_choose_local(spec, &plan, err);
     if (r == 0) r = fs_random_hex(run_id, 8, err);
     if (r == 0) r = run_baseline_open(e, spec, &baseline, err);
@@ -127,6 +136,7 @@ int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare
                           struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     int r = hosts_spec(hosts, req, &spec, err);
+    if (r == 0) warn_of_gpu(e, spec);
     if (r == 0) r = engine_scratch_folder(e, err);
     if (r != 0) return r;
     struct up_result up = {0};

@@ -127,6 +127,9 @@ struct spec_names {
     const char *(*gpu)(size_t i);        /* name i of a GPU model; NULL after the last */
     bool (*gpu_known)(const char *text); /* in any spelling that the table accepts */
 };
+/* The model that is probably meant by one that neither the GPU table nor a provider lists; NULL: it is listed, or no
+ * name is close. Caller frees. */
+char *spec_gpu_near(const char *model, const struct spec_names *table);
 
 /* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a spec from
  * the journal: checks, figures and hosts files are not checked. On wrong specs:

@@ -182,6 +182,20 @@ static const char *look_alike(const char *model, const struct strv *known) {
     return NULL;
 }
 
+char *spec_gpu_near(const char *model, const struct spec_names *table) {
+    const struct spec no_offers = {0};
+    GP_AUTO_STRV struct strv known = {0};
+    bool ignored = false;
+    if (model == NULL || table->gpu_known(model)) return NULL;
+    listed_models(&no_offers, true, &known, &ignored);
+    for (size_t i = 0; i < known.n; i++)
+        if (same(model, known.v[i], false)) return NULL;
+    for (size_t i = 0; table->gpu(i) != NULL; i++) add_new(&known, table->gpu(i));
+    const char *near = look_alike(model, &known);
+    if (near == NULL) near = str_closest(model, (const char *const *)known.v);
+    return xstrdup(near);
+}
+
 /* A model that neither the GPU table nor a provider lists. Where an offer takes any machine, only a typing
  * error (a letter for a digit) is refused, because some GPUs are in no table. */
 void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at) {

@@ -125,6 +125,17 @@ def test_gpus_are_looked_at_or_it_is_no_verdict(gpus):
     assert "gpu.presence" in gpus(8, "validate", "--node-check", "--time", "1s", code=UNKNOWN).stdout
 
 
+def test_a_mistyped_model(gpuprov, tmp_path):
+    """Some GPUs are in no table: an unknown name is no error, but this one looks like a known one."""
+    said = "warning: gpu: unknown GPU model '%s'; did you mean 'H100'?"
+    for model, warned in (("H1000", True), ("h100", False), ("Frobnicator", False)):
+        err = gpuprov("validate", "--local", "--gpu", f"{model}:8", "--time", "5s", code=7).err
+        assert (said % model in err) == warned and ("unknown GPU" in err) == warned, err
+    path = tmp_path / "h.yaml"
+    path.write_text("defaults: {gpu: H1000:8}\nhosts: [192.0.2.1]\n")
+    assert said % "H1000" in gpuprov("validate", "--hosts", path, "--time", "5s", code=None).err
+
+
 def test_no_driver(gpus, tmp_path):
     done = gpus(8, "validate", "--node-check", "--time", "30s", libraries=tmp_path, code=FAIL)
     assert "gpu.presence" in done.stdout
