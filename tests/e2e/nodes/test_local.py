@@ -355,6 +355,7 @@ def test_down_on_a_full_disk(gpuprov, spec, tmp_path):
         r = gpuprov("down", "full", env=env, code=None)
         assert not stack_members(small / "state"), r
         assert r.code == 0 or (r.code == 1 and "gpuprov down full" in r.err and "disk is full" in r.err), r
+        assert r.code == 0 or "the resources are destroyed without a record of it: the journal " in r.err, r
         (small / "fill").unlink()
         gpuprov("down", "full", "--in", "local", env=env)
         assert gpuprov.json("status", env=env)["stacks"] == []

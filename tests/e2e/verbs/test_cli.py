@@ -191,6 +191,17 @@ def test_a_gap_is_reported_once(gpuprov, args):
     assert "nothing was found" not in r.out
 
 
+@pytest.mark.parametrize("args", [["plan"], ["up", "-q"], ["up"]])
+def test_missing_credentials_are_reported_once(gpuprov, spec, args):
+    """The reason is the error; a warning before it would be the same text again."""
+    aws = "name: x\ngpu: H100:8\noffers: [{provider: aws, regions: [us-east-1]}%s]\n"
+    r = gpuprov(*args, spec(aws % ""), code=5)
+    assert r.err.count("none found in the environment") == 1 and r.err.startswith("gpuprov: aws credentials: "), r
+    if args == ["plan"]:  # another provider opens: no error has the reason
+        r = gpuprov(*args, spec(aws.replace("gpu: H100:8\n", "") % ", {provider: local}"), code=2)
+        assert "warning: providers: aws is not queried: aws credentials: none found" in r.err
+
+
 def test_the_state_folder_is_private(gpuprov):
     gpuprov("status")
     assert gpuprov.state.stat().st_mode & 0o777 == 0o700
