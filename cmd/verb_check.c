@@ -23,8 +23,9 @@ static int run(struct invocation *inv, struct gp_error *err) {
         print_json(json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
                              "hash", spec->hash, "checks", (int)checks, "left_out", left));
     } else {
-        printf("%s: ok: stack '%s', %d node%s, %zu checks\n", spec->path, spec->name, spec->nodes,
-               spec->nodes == 1 ? "" : "s", checks);
+        printf("%s: ok: stack '%s', %d node%s, %zu of %zu checks%s\n", spec->path, spec->name, spec->nodes,
+               spec->nodes == 1 ? "" : "s", checks, check_count(),
+               plan.left_out.n > 0 ? " (--json has the reasons for the others)" : "");
     }
     validate_plan_clear(&plan);
     return 0;

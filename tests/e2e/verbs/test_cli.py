@@ -99,8 +99,11 @@ def test_errors_as_json(gpuprov):
 
 def test_check(gpuprov, spec):
     path = spec(GOOD)
-    assert f"{path}: ok: stack 'try', 1 node" in gpuprov("check", path).out
     j = gpuprov.json("check", path)
+    known = len(gpuprov.json("checks")["checks"])
+    assert j["checks"] + len(j["left_out"]) == known > j["checks"]
+    assert gpuprov("check", path).out == (f"{path}: ok: stack 'try', 1 node, {j['checks']} of {known} checks "
+                                          "(--json has the reasons for the others)\n")
     assert j["ok"] is True and j["name"] == "try" and j["nodes"] == 1 and len(j["hash"]) == 64
     assert not gpuprov.state.exists()
 
