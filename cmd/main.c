@@ -124,6 +124,12 @@ static int run_verb(struct invocation *inv, struct gp_error *err) {
     return r;
 }
 
+static void add_options_hint(struct gp_error *err, const char *of) {
+    size_t n = strlen(err->msg);
+    if (str_starts(err->msg, "unknown option") && strchr(err->msg, ';') == NULL)
+        snprintf(err->msg + n, sizeof err->msg - n, "; 'gpuprov help %s' lists the options", of);
+}
+
 /* Reads the common options, the verb and the verb's own options. */
 static int parse(int argc, char **argv, struct common_opts *common, struct invocation *inv, struct opt_args *args,
                  struct gp_error *err) {
@@ -132,7 +138,10 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     int used = 0;
     int r = options_parse(sets, 1, argc - 1, argv + 1, true, &none, &used, err);
     opt_args_clear(&none);
-    if (r != 0) return r;
+    if (r != 0) {
+        add_options_hint(err, "-a");
+        return r;
+    }
     const char *name = used + 1 < argc ? argv[used + 1] : NULL;
     if (name == NULL) name = "help";
     inv->verb = verb_find(common->version ? "version" : name);
@@ -149,10 +158,7 @@ static int parse(int argc, char **argv, struct common_opts *common, struct invoc
     sets[1] = (struct opt_set){inv->verb->options, inv->opts};
     options_init(inv->verb->options, inv->opts);
     if (rest_argc > 0) r = options_parse(sets, 2, rest_argc, rest_argv, false, args, NULL, err);
-    if (r != 0 && str_starts(err->msg, "unknown option") && strchr(err->msg, ';') == NULL) {
-        size_t n = strlen(err->msg);
-        snprintf(err->msg + n, sizeof err->msg - n, "; 'gpuprov help %s' lists the options", inv->verb->name);
-    }
+    if (r != 0) add_options_hint(err, inv->verb->name);
     if (r != 0) return gp_wrap(err, "%s", inv->verb->name);
     if (common->version) { /* given after the verb */
         inv->verb = verb_find("version");

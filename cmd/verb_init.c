@@ -82,6 +82,8 @@ static const char hosts[] =
 static int write_new(const char *path, const char *text, size_t n, mode_t mode, struct gp_error *err) {
     GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0 && errno == EEXIST) return gp_fail(err, GP_EEXISTS, "'%s' exists already; give another name", path);
+    if (fd < 0 && errno == ENOENT)
+        return gp_fail(err, GP_ENOTFOUND, "could not write '%s': its folder does not exist; create it first", path);
     if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
     int e = fs_write_all(fd, text, n);
     if (e == 0) return 0;

@@ -133,5 +133,6 @@ int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool jso
     if (r != 0) return r;
     if (s.said > 0) return 0;
     if (found && slot >= 0) return gp_fail(err, GP_ENOTFOUND, "the log of '%s' has no events of node %d", name, slot);
-    return gp_fail(err, GP_ENOTFOUND, "there is no log of a stack '%s' on this machine", name);
+    return gp_fail(err, GP_ENOTFOUND,
+                   "there is no log of a stack '%s' on this machine; 'gpuprov status' lists the stacks", name);
 }

@@ -55,10 +55,9 @@ void run_event_end(const struct run *run, const struct gp_error *err) {
 
 void run_say_damaged(struct engine *e, const struct event_sink *sink) {
     if (!e->journal_damaged) return;
-    event_emit(
-        sink, -1, NODE_PLANNED, EVENT_WARN, "journal",
-        "the journal was damaged and set aside as %s; stacks are read again from their tags: run 'gpuprov status' "
-        "to see them",
-        journal_aside(e->journal));
+    event_emit(sink, -1, NODE_PLANNED, EVENT_WARN, "journal",
+               "the journal was damaged and set aside as %s; stacks are read again from their tags: 'gpuprov status' "
+               "lists them",
+               journal_aside(e->journal));
     e->journal_damaged = false;
 }

@@ -43,7 +43,7 @@ static int check_gpus(const struct spec *spec, struct str *models, struct gp_err
     if (have < want) {
         gp_fail(err, GP_EUSAGE,
                 "the spec requires %d GPU%s (%d node%s with %d each), this machine has "
-                "%d",
+                "%d: lower 'nodes' or 'gpu', or add another offer",
                 want, want == 1 ? "" : "s", spec->nodes, spec->nodes == 1 ? "" : "s", spec->gpu.count, have);
         return refuse(err, GP_EUSAGE);
     }

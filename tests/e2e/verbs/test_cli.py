@@ -66,7 +66,9 @@ def test_unknown_verb(gpuprov):
     (["status", "--jobs", "0"], "from 1 to 1024"),
     (["status", "--jobs=many"], "from 1 to 1024"),
     (["status", "-x"], "unknown option '-x'"),
-    (["--nonsense", "status"], "unknown option '--nonsense'"),
+    (["--nonsense", "status"], "unknown option '--nonsense'; 'gpuprov help -a' lists the options"),
+    (["--jsno", "status"], "did you mean '--json'?"),
+    (["init", "nodir/y.yaml"], "could not write 'nodir/y.yaml': its folder does not exist; create it first"),
     (["report", "x", "--format", "pdf"], "text|json"),
     (["up"], "no SPEC was given, and this folder has no gpuprov.yaml"),
     (["up", "a.yaml", "b.yaml"], "usage: gpuprov up [SPEC]"),
@@ -74,7 +76,7 @@ def test_unknown_verb(gpuprov):
     (["ssh", "x", "ls"], "put '--' before the command 'ls'"),
     (["ssh", "x/abc"], "0 to 4095"),
     (["ssh", "x/4096"], "0 to 4095"),
-    (["logs", "x/4095"], "there is no log of a stack 'x'"),  # the last node that a spec can have
+    (["logs", "x/4095"], "there is no log of a stack 'x' on this machine; 'gpuprov status' lists the stacks"),  # the last node that a spec can have
     (["down", "Bad_Name"], "neither an existing spec file"),
     (["gc", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "nowhere"], "unknown provider 'nowhere'"),

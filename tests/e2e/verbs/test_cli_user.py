@@ -223,7 +223,7 @@ def test_verbs_that_answer_at_once_say_what_went_wrong(gpuprov, spec, tmp_path):
         r = damaged(*args, code=code)
         assert r.err.startswith(f"{who}: warning: journal: the journal was damaged and set aside as "
                                 f"{gpuprov.state}/journal.db.damaged-"), r
-        assert "run 'gpuprov status' to see them" in r.err
+        assert "stacks are read again from their tags: 'gpuprov status' lists them" in r.err
     r = damaged("plan", path, "--json", "--log", tmp_path / "log", code=2)
     assert [(e["stack"], e["status"], e["step"]) for e in r.events] == [("try", "warn", "journal")]
     assert (tmp_path / "log").read_text() == r.err and r.json["changes"]
