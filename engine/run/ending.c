@@ -34,13 +34,10 @@ int ending_wrote(struct run *run, int r, struct gp_error *err) {
     if (r == 0 || !disk || (!run->ending && !reads)) return r;
     if (run->unwritten.code == GP_OK) {
         run->unwritten = *err;
-<<<<<<< HEAD
         if (!run->ending) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "journal", "nothing is recorded: %s", err->msg);
-        else run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "%s: the resources are destroyed anyway", err->msg);
-=======
-        run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal", "the resources are destroyed without a record of it: %s",
-                  err->msg);
->>>>>>> d341756 (plan, up: print the reason of missing credentials once)
+        else
+            run_event(run, -1, NODE_ENDING, EVENT_WARN, "journal",
+                      "the resources are destroyed without a record of it: %s", err->msg);
     }
     gp_error_clear(err);
     return 0;
