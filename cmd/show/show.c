@@ -107,7 +107,7 @@ static void node_rows(const struct stack_view *v, struct table *t) {
 }
 
 void show_stack(const struct stack_view *v, FILE *to) {
-    struct table t = {0};
+    struct table t = {.whole = 1};
     table_head(&t, "node", "place", "price", "verdict", "connect with", NULL);
     node_rows(v, &t);
     if (v->nodes.len > 0) table_print(&t, to);

@@ -41,6 +41,7 @@ void progress_close(struct progress *p);
 struct table {
     struct strv head;
     VEC_OF(struct strv) rows;
+    size_t whole; /* the last columns that are never broken, so that they can be copied */
 };
 void table_head(struct table *t, const char *first, ...) __attribute__((sentinel));
 void table_row(struct table *t, const char *first, ...) __attribute__((sentinel));

@@ -72,16 +72,16 @@ static void print_row(const struct strv *row, const size_t *width, FILE *to) {
     }
 }
 
-#define NARROW 8 /* no column gets narrower */
+#define NARROW 7 /* no column gets narrower */
 
 /* A terminal that is too narrow breaks lines anywhere: the widest columns give way instead. */
-static void fit_terminal(size_t *width, size_t columns, FILE *to) {
+static void fit_terminal(size_t *width, size_t columns, size_t whole, FILE *to) {
     if (isatty(fileno(to)) != 1) return;
     size_t total = columns > 0 ? 2 * (columns - 1) : 0, limit = output_width(to);
     for (size_t c = 0; c < columns; c++) total += width[c];
     while (total > limit) {
         size_t widest = 0;
-        for (size_t c = 1; c < columns; c++)
+        for (size_t c = 1; c + whole < columns; c++)
             if (width[c] > width[widest]) widest = c;
         if (width[widest] <= NARROW) return;
         width[widest]--;
@@ -94,7 +94,7 @@ void table_print(const struct table *t, FILE *to) {
     for (size_t i = 0; i < t->rows.len; i++) columns = GP_MAX(columns, t->rows.items[i].n);
     size_t *width = xcalloc(columns + 1, sizeof *width);
     for (size_t c = 0; c < columns; c++) width[c] = column_width(t, c);
-    fit_terminal(width, columns, to);
+    fit_terminal(width, columns, t->whole, to);
     if (t->head.n > 0) print_row(&t->head, width, to);
     for (size_t i = 0; i < t->rows.len; i++) print_row(&t->rows.items[i], width, to);
     free(width);

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import re
+import sqlite3
 import struct
 import subprocess
 import termios
@@ -334,6 +335,21 @@ def on_terminal(gpuprov, columns, *args):
     os.close(master)
     assert p.communicate(timeout=60) and p.returncode == 0
     return text.decode().replace("\r\n", "\n").splitlines()
+
+
+def test_a_command_to_copy_is_in_one_line(gpuprov):
+    gpuprov("status", "--offline")
+    with sqlite3.connect(gpuprov.state / "journal.db") as db:
+        db.execute("INSERT INTO stacks(owner,name,uid,spec_hash,provider,region,created_s,expires_s,spec) "
+                   "VALUES('me','try-local','0123456789abcdef','','aws','us-east-1',1,4000000000,'')")
+        node = {"provider": "aws", "id": "i-0123456789abcdef0", "kind": 0, "region": "us-east-1", "zone": "us-east-1a", "owner": "me",
+                "stack": "try-local", "uid": "0123456789abcdef", "slot": 0, "attempt": 0, "state": 1, "billed": 1, "public_ip": "192.0.2.1",
+                "instance_type": "p5.48xlarge", "price_usd_per_h": 55.04, "created_s": 1, "expires_s": 4000000000}
+        db.execute(f"INSERT INTO resources({','.join(node)}) VALUES({','.join('?' * len(node))})", tuple(node.values()))
+    lines = on_terminal(gpuprov, 60, "status", "--offline")
+    assert lines[0].endswith("connect with") and any(line.endswith("  gpuprov ssh try-local/0") for line in lines), lines
+    table = [line for line in lines if "  " in line]
+    assert len(table) > 2 and max(map(len, table)) <= 60, lines
 
 
 @pytest.mark.parametrize("args", [["providers"], ["checks"], ["providers", "aws"]])
