@@ -106,6 +106,8 @@ json_t *error_json(const struct gp_error *err);
 void result_error(struct invocation *inv, json_t *j, const struct gp_error *err);
 /* Prints text as {"KEY": "text"} with --json, else unchanged. */
 void print_text(const struct invocation *inv, const char *key, const char *text);
+/* Prints a section of the generated pages without Markdown's marks. */
+void show_markdown(const char *text, FILE *to);
 /* The list of verbs (verb NULL) or one verb's page; all: with the options of every verb. */
 void show_help(const struct verb *verb, bool all, bool json);
 /* Who enforces the deadline, as text: from "server", "guest", "gc-only" or "never". */

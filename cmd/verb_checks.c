@@ -37,7 +37,8 @@ static int print_one(struct invocation *inv, const char *id, struct gp_error *er
         return gp_fail(err, GP_EUSAGE, "there is no check '%s'; did you mean '%s'?", id, near);
     if (c == NULL) return gp_fail(err, GP_EUSAGE, "there is no check '%s'; 'gpuprov checks' lists them", id);
     GP_AUTO_FREE char *text = check_markdown(c);
-    print_text(inv, "markdown", text);
+    if (inv->common->json) print_text(inv, "markdown", text);
+    else show_markdown(text, stdout);
     return 0;
 }
 

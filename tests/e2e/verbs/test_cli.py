@@ -441,7 +441,10 @@ def test_an_unknown_option_has_a_next_step(gpuprov):
 
 def test_a_check_by_its_name(gpuprov):
     text = gpuprov("checks", "host.clock").out
-    assert text.startswith("### host.clock\n") and "**Finds**" in text and "`offset`" in text and "### host.k" not in text
+    assert text.startswith("host.clock\n\nRuns on") and "\nFinds: A clock" in text and "\noffset  " in text
+    assert not any(mark in text for mark in ("#", "**", "`", "|", "](")) and "host.k" not in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith(("figure ", "offset ", "estimated"))) <= 100
+    assert gpuprov.json("checks", "host.clock")["markdown"].startswith("### host.clock\n")
     assert "did you mean 'host.clock'" in one_line(gpuprov("checks", "host.clok", code=1))
     assert "'gpuprov checks host.clock' explains it" in one_line(gpuprov("check", "host.clock", code=1))
 
