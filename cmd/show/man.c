@@ -20,9 +20,16 @@ static const struct {
     {"NO_COLOR", "no colours"},
 };
 
-static void indented(struct str *out, const char *text) {
+/* Lines as they are. The help puts two blanks before each; not indented: they are omitted. */
+static void lines(struct str *out, const char *text, bool is_indented) {
     str_add(out, ".nf\n");
-    str_add_roff(out, text);
+    for (const char *p = text; *p != '\0';) {
+        p += !is_indented && str_starts(p, "  ") ? 2 : 0;
+        GP_AUTO_FREE char *line = xasprintf("%.*s\n", (int)strcspn(p, "\n"), p);
+        str_add_roff(out, line);
+        p += strcspn(p, "\n");
+        p += *p == '\n';
+    }
     str_add(out, ".fi\n");
 }
 
@@ -53,12 +60,12 @@ static void add_verb(struct str *out, const struct verb *v) {
     str_add(out, ".\n");
     if (v->details != NULL) {
         str_add(out, ".PP\n");
-        indented(out, v->details);
+        lines(out, v->details, false);
     }
     add_options(out, v->options);
     if (v->examples != NULL) {
         str_add(out, ".PP\nExamples:\n.PP\n");
-        indented(out, v->examples);
+        lines(out, v->examples, true);
     }
 }
 
@@ -74,7 +81,7 @@ void man_page(struct str *out) {
     str_add(out, ".SH OPTIONS OF EVERY VERB\n");
     add_options(out, common_options);
     str_add(out, ".SH EXIT STATUS\n");
-    indented(out, exit_codes_text);
+    lines(out, exit_codes_text, false);
     str_add(out, ".SH ENVIRONMENT\n");
     for (size_t i = 0; i < GP_ARRAY_LEN(environment); i++) {
         str_addf(out, ".TP\n.B %s\n", environment[i].name);

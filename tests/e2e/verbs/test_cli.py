@@ -449,6 +449,13 @@ def test_a_check_by_its_name(gpuprov):
     assert "'gpuprov checks host.clock' explains it" in one_line(gpuprov("check", "host.clock", code=1))
 
 
+def test_the_manual_page_indents_only_examples(gpuprov):
+    lines = gpuprov("help", "--man").out.splitlines()
+    at = lines.index("The result names the places that were looked at. If one of them could not be read and something")
+    assert lines[at + 1].startswith("there may be billed") and "0    done" in lines
+    assert "  gpuprov check gpuprov.yaml" in lines
+
+
 def test_help_fits_100_columns(gpuprov):
     for verb in VERBS:
         for line in gpuprov("help", verb).out.splitlines():
