@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov check [SPEC]: decodes and checks a spec, and reads its secrets. Contacts no provider. */
+/* gpuprov check [SPEC]: decodes and checks a spec, and reads its secrets and the files that it names. Contacts no
+ * provider. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -14,8 +15,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
     int r = app_spec_secrets(inv, inv->n_args > 0 ? inv->args[0] : NULL, &spec, err);
     if (r != 0) return r;
     struct validate_plan plan = {0};
-    r = validate_choose(spec, &plan, err);
-    if (r != 0) return gp_wrap(err, "%s", spec->path);
+    r = engine_preflight(NULL, spec, &plan, err);
+    if (r != 0) {
+        validate_plan_clear(&plan);
+        return gp_wrap(err, "%s", spec->path);
+    }
     size_t checks = plan.node_checks.len + plan.gang_checks.len;
     if (inv->common->json) {
         json_t *left = json_array();
@@ -34,7 +38,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_check = {
     .name = "check",
     .argspec = "[SPEC]",
-    .help = "checks a spec and reads its secrets; contacts no provider",
+    .help = "checks a spec, its secrets and its files; contacts no provider",
     .details = VERB_SPEC_DETAILS,
     .examples = "  gpuprov check gpuprov.yaml\n",
     .run = run,

@@ -31,6 +31,7 @@ struct engine_opts {
 };
 
 struct plan;
+struct validate_plan;
 struct engine {
     struct engine_opts opts;
     char *state_dir;
@@ -91,6 +92,12 @@ struct stack_view_list {
     struct resource_list unreadable; /* of such a search: with this owner's tag, but other tags unreadable */
 };
 void stack_view_list_clear(struct stack_view_list *l);
+
+/* --- check, and before plan and up --- */
+/* Checks what the spec needs on this machine: required checks and floors (ret: the chosen checks), baseline,
+ * access.key, hosts files. e NULL: only what the spec names. Contacts no provider; blocks on local files, or on the SSH
+ * agent. */
+int engine_preflight(const struct engine *e, const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
 
 /* --- plan --- */
 enum plan_action { PLAN_CREATE, PLAN_KEEP, PLAN_RESUME, PLAN_DESTROY, PLAN_SETTLE };

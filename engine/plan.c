@@ -261,6 +261,7 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
     struct run *run = NULL;
     GP_AUTO_FINDING struct finding found = {0};
     int r = run_open(e, spec, spec->name, &run, err);
+    if (r == 0) r = engine_preflight(e, spec, &run->validation.plan, err);
     if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = reconcile(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);

@@ -98,7 +98,7 @@ static int plan_and_approve(struct run *run, const struct finding *found, struct
 /* From the spec to launched machines. */
 static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
-    int r = validate_choose(run->spec, &run->validation.plan, err);
+    int r = engine_preflight(run->e, run->spec, &run->validation.plan, err);
     if (r == 0) r = run_baseline_open(run->e, run->spec, &run->validation.baseline, err);
     if (r == 0) r = read_secrets(run, err);
     if (r == 0) r = run_open_offers(run, err);

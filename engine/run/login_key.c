@@ -7,13 +7,20 @@
 #include "base/fs.h"
 #include "engine/run/stack_dir.h"
 
+static bool is_agent(const char *key) { return strcmp(key, "agent") == 0; }
+
+int login_key_named(const struct spec *spec, char **ret_pubkey, struct gp_error *err) {
+    const char *key = spec->access.key;
+    if (key == NULL) return 0;
+    if (is_agent(key)) return ssh_agent_public(ret_pubkey, err);
+    return ssh_key_public(key, ret_pubkey, err) == 0 ? 0 : gp_wrap(err, "access.key '%s'", key);
+}
+
 static int from_spec(struct run *run, struct gp_error *err) {
     const char *key = run->spec->access.key;
-    if (strcmp(key, "agent") == 0) return ssh_agent_public(&run->login.pubkey, err);
-    int r = ssh_key_public(key, &run->login.pubkey, err);
-    if (r != 0) return gp_wrap(err, "access.key '%s'", key);
-    run->login.key_path = xstrdup(key);
-    return 0;
+    int r = login_key_named(run->spec, &run->login.pubkey, err);
+    if (r == 0 && !is_agent(key)) run->login.key_path = xstrdup(key);
+    return r;
 }
 
 static int load(struct run *run, const char *path, struct gp_error *err) {

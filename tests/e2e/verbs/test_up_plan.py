@@ -175,3 +175,18 @@ def test_limits_do_not_refuse_what_is_free(gpuprov, spec):
     path = spec(SPEC.replace("ttl: 20m", "max_price: 0.01 USD/h, max_cost: 0.01USD"))
     plan = gpuprov.json("plan", path, code=2)
     assert plan["max_usd"] == 0 and plan["price_usd_per_h"] == 0
+
+
+@pytest.mark.parametrize("line, code, said", [
+    ("access: {key: nope}", 5, "access.key '"),
+    ("validate: {time: 1m, baseline: nope.json}", 1, "the baseline is missing"),
+    ("validate: {time: 1m, require: [gpu.stress]}", 1, "validate.require: gpu.stress cannot run: the spec has no gpu"),
+    ("validate: {time: 1m, require: [nccl.values]}", 1, "validate.require: nccl.values cannot run"),
+    ("offers: [{provider: ssh, hosts: fleet.yaml}]", 1, "fleet.yaml:1:1: unknown key 'host'")])
+def test_check_and_plan_refuse_what_up_refuses_at_once(gpuprov, spec, tmp_path, line, code, said):
+    (tmp_path / "fleet.yaml").write_text("host: [10.0.0.1]\n")
+    path = spec("name: ref\n" + line + "\n")
+    for verb in ("check", "plan", "up"):
+        r = gpuprov(verb, path, code=code)
+        assert said in r.err and "create" not in r.err, r
+    assert gpuprov.json("status", "--in", "local")["stacks"] == []  # no claim either
