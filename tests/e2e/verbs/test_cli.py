@@ -76,7 +76,8 @@ def test_unknown_verb(gpuprov):
     (["ssh", "x", "ls"], "put '--' before the command 'ls'"),
     (["ssh", "x/abc"], "0 to 4095"),
     (["ssh", "x/4096"], "0 to 4095"),
-    (["logs", "x/4095"], "there is no log of a stack 'x' on this machine; 'gpuprov status' lists the stacks"),  # the last node that a spec can have
+    # the last node that a spec can have
+    (["logs", "x/4095"], "there is no log of a stack 'x' on this machine; 'gpuprov status' lists the stacks"),
     (["down", "Bad_Name"], "neither an existing spec file"),
     (["gc", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "nowhere"], "unknown provider 'nowhere'"),
