@@ -30,7 +30,7 @@ int ending_provider(struct run *run, const char *name, struct gp_error *err) {
 
 int ending_wrote(struct run *run, int r, struct gp_error *err) {
     bool disk = err->domain == GP_D_JOURNAL || err->code == GP_EIO;
-    bool reads = !run_is_locked(run); /* only a run with the lock needs what it records */
+    bool reads = run->lock.fd < 0; /* only a run with the lock needs what it records */
     if (r == 0 || !disk || (!run->ending && !reads)) return r;
     if (run->unwritten.code == GP_OK) {
         run->unwritten = *err;
