@@ -138,6 +138,30 @@ static void add_extras(const struct finding *found, struct plan *plan) {
     }
 }
 
+/* The nodes that `up` launches first: an offer with less capacity is not tried. */
+static int count_first_gang(const struct run *run) {
+    int first = 0, n = 0;
+    while (first < run->n_nodes && run->nodes[first].exists) first++;
+    while (first + n < run->spec->nodes && (first + n >= run->n_nodes || !run->nodes[first + n].exists)) n++;
+    return n;
+}
+
+static int drop_too_small(const struct run *run, struct offer_list *l, struct gp_error *err) {
+    GP_AUTO_STR struct str reasons = {0};
+    int count = count_first_gang(run);
+    size_t kept = 0;
+    for (size_t i = 0; i < l->list.len; i++) {
+        struct offer *o = &l->list.items[i];
+        bool small = o->max_count > 0 && o->max_count < count;
+        if (small) str_addf(&reasons, "%s%s has capacity for %d", reasons.len ? "; " : "", o->provider, o->max_count);
+        if (small) offer_clear(o);
+        else l->list.items[kept++] = *o;
+    }
+    l->list.len = kept;
+    if (kept > 0) return 0;
+    return gp_fail(err, GP_ECAPACITY, "no offer has %d node%s: %s", count, count == 1 ? "" : "s", reasons.s);
+}
+
 /* `up` tries only the offers beside the nodes that are there, so only those have the price of the missing ones. */
 static int drop_elsewhere(const struct run *run, struct offer_list *l, struct gp_error *err) {
     size_t kept = 0;
@@ -226,6 +250,7 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
         vec_push(&plan.offers.list, o);
     }
     if (r == 0 && missing > 0) r = drop_elsewhere(run, &plan.offers, err);
+    if (r == 0 && missing > 0) r = drop_too_small(run, &plan.offers, err);
     if (r != 0) {
         plan_clear(&plan);
         return r;

@@ -316,7 +316,8 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
     if (why.code == GP_OK) {
         const struct look *gap = coverage_gap(&run->look.covered);
         if (gap != NULL) why = gap->why;
-        else look_left_out(&why);
+        else if (limits_regions(run->e, name)) look_left_out(&why);
+        else gp_fail(&why, GP_EINTERNAL, "the provider reported no place (req->looked is empty)");
     }
     if (err != NULL) *err = why;
     return -(int)why.code;

@@ -33,6 +33,8 @@ static struct {
     struct refusal script[16];                               /* answer to the n-th create; code 0: it works */
     struct refusal no_offers[4];                             /* answer to offers, by the spec's entry */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
+    int max_count[3];                                        /* of the offers, by zone; 0: unknown */
+    bool looks_nowhere;                                      /* its lists fill no `looked` */
     bool list_fails, open_fails, no_credentials;             /* no_credentials: why open fails */
     const char *account;                                     /* that the credentials are for */
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
@@ -121,6 +123,7 @@ static int fake_offers(struct provider *p, const struct spec *spec, size_t index
                           .gpu_model = xstrdup(""),
                           .price_usd_per_h = cloud.no_prices ? -1 : (double)(i + 1),
                           .price_source = xstrdup(""),
+                          .max_count = cloud.max_count[i],
                           .ends = i == 0 || cloud.ends_all ? cloud.ends : ENDS_BY_PROVIDER};
         vec_push(&ret->list, o);
     }
@@ -252,7 +255,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
 /* The regions that this list looks in, and that it does wholly. */
 static void fake_looked(struct provider *p, const struct list_req *req) {
     static const char *const regions[] = {"r1", "r2"};
-    if (req->looked == NULL) return;
+    if (req->looked == NULL || cloud.looks_nowhere) return;
     if (p->ops == &provider_local) {
         coverage_put(req->looked, "local", "here", req->owner, false, NULL);
         for (size_t i = 0; req->regions != NULL && i < req->regions->n; i++)

@@ -120,6 +120,34 @@ static void test_closed_provider_is_reported_once(void **state) {
     }
 }
 
+/* An offer without room for all nodes is not tried, so it is neither shown nor priced. */
+static void test_offers_that_are_too_small(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct plan plan = {0};
+    load(f, "name: t\nnodes: 2\n" OFFERS);
+    cloud.max_count[0] = 1;
+    cloud.max_count[1] = 2;
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_int_equal(plan.offers.list.len, 2);
+    assert_true(plan.price_usd_per_h > 3.9 && plan.price_usd_per_h < 4.1);
+    plan_clear(&plan);
+    cloud.max_count[1] = cloud.max_count[2] = 1;
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_ECAPACITY);
+    assert_non_null(strstr(err.msg, "no offer has 2 nodes: aws has capacity for 1"));
+}
+
+/* Without --in, the cause is the provider's. */
+static void test_a_list_that_reports_no_place(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct plan plan = {0};
+    load(f, "name: t\nnodes: 2\n" OFFERS);
+    cloud.looks_nowhere = true;
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EINTERNAL);
+    assert_non_null(strstr(err.msg, "the provider reported no place (req->looked is empty)"));
+}
+
 struct approval {
     int calls, answer;
     double max_usd;
@@ -252,6 +280,8 @@ int main(void) {
         T(test_unknown_price),
         T(test_limits_at_launch),
         T(test_closed_provider_is_reported_once),
+        T(test_offers_that_are_too_small),
+        T(test_a_list_that_reports_no_place),
         T(test_nothing_without_approval),
         T(test_deadline_that_cannot_move),
         T(test_changes_in_the_plan),
