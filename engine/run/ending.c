@@ -6,7 +6,6 @@
 
 #include "engine/run/ending.h"
 
-#include "engine/run/lock.h"
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
