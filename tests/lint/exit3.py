@@ -12,6 +12,7 @@ CODE = ["bootstrap", "cmd", "core", "engine", "providers", "validate"]
 
 # file: the cloud's codes in a table of errors, or the beginning of another expression with "?" at its end
 MAY_COME = {
+    "engine/plan.c": ["gp_fail(err, GP_ECAPACITY, \"no offer has %d node?"],  # the same, before the launch
     "engine/stack/launch.c": ["skipped ? GP_E?"],  # an offer that had too few free machines a moment ago
     "providers/ssh/ssh.c": ["may_come ? GP_E?"],  # held by a stack that can release them
     "providers/common/refusal.c": ["GP_ETHROTTLED, ?"],  # HTTP 429 and 503
