@@ -45,13 +45,13 @@ static const char rules[] =
     "`plan` and `up` compare the file with the hosts that the stack has:\n\n"
     "| edit | effect |\n|---|---|\n"
     "| `user`, `key`, `bastion`, `known_hosts` | used from the next connection on; `plan` reports it |\n"
-    "| a host is removed, or its `address` or `port` changes | the stack keeps the machine, with the settings of its "
-    "last `up`; `plan` reports it. `gpuprov down` releases it, and the next `up` takes hosts of the file |\n"
+    "| a host is removed, or its `address` or `port` changes | the stack keeps the machine, with the settings that "
+    "were read last; `plan` reports it. `gpuprov down` releases it, and the next `up` takes hosts of the file |\n"
     "| `gpu` no longer fits the spec | the stack keeps the machine; `plan` reports it |\n"
     "| `host_key` | the stack keeps the key that it verified, until `gpuprov down`; `plan` reports it |\n"
     "| a host is added | taken when the stack needs another node |\n"
-    "| the file is malformed | the stack keeps its machines, with the settings of its last `up`; `plan` and `up` "
-    "report it |\n\n"
+    "| the file is missing or malformed | `check`, `plan` and `up` refuse it; the stack keeps its machines, with the "
+    "settings that were read last |\n\n"
     "`gpuprov down STACK` releases the hosts that the journal has, also when the file is missing or malformed. It\n"
     "leaves the machines running.\n";
 

@@ -426,7 +426,7 @@ static void note_unread(struct ssh_provider *s, const struct resource_list *know
         if (strv_has(&s->noted, why->msg)) return;
         strv_add(&s->noted, why->msg);
         event_emit(s->sink, -1, NODE_PLANNED, EVENT_WARN, "hosts",
-                   "%s; its hosts are used with the settings of the last 'up'", why->msg);
+                   "%s; its hosts are used with the settings that were read last", why->msg);
         return;
     }
 }

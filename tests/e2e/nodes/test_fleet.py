@@ -125,10 +125,14 @@ def test_an_accepted_key_is_read_back_and_edits_are_seen(inside, fleet, tmp_path
         write(tmp_path / "fleet.yaml", edit)
         assert said in inside("plan", spec, code=0).err, edit
     assert inside("down", "--dry-run", spec).out.startswith("would be released:\n")
+    write(tmp_path / "fleet.yaml", {"defaults": login, "hosts": [host.address]})
+    inside("plan", spec, code=0)
     for text, said in (("hosts: [\n", "fleet.yaml:2:1: a value is missing"), ("hosts: []\n", "at least one host")):
         (tmp_path / "fleet.yaml").write_text(text)
-        err = inside("plan", spec, code=0).err
-        assert said in err and err.count("its hosts are used with the settings of the last 'up'") == 1, err
+        for verb in ("check", "plan", "up"):
+            assert said in inside(verb, spec, code=1).err, verb
+        done = inside("ssh", "fleet/0", "--", "echo here")
+        assert done.out == "here\n" and "its hosts are used with the settings that were read last" in done.err, done
     assert "1 host released, nothing is left" in inside("down", spec).out
     write(tmp_path / "fleet.yaml", {"defaults": login, "hosts": [host.address]})
     inside("plan", spec, code=2)
