@@ -23,8 +23,9 @@ WAITING = ("agent/test_agent_nccl.py",)  # among those, it waits for limits
 LONG = ["aws/test_ec2.py", "aws/test_ec2_killed.py", "nodes/test_local.py", "aws/test_hostile.py", "nodes/test_bootstrap.py",
         "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
         "aws/test_hostile_stacks.py", "aws/test_hostile_random.py", "verbs/test_baseline.py"]
-# Files whose tests do not depend on each other, and into how many parts.
-PARTS = {"aws/test_ec2.py": 3, "aws/test_ec2_killed.py": 3, "aws/test_hostile.py": 2}
+# Files whose tests do not depend on each other, and into how many parts: of all tests, and of a sample, which has
+# few of them, while each part starts a lab of its own.
+PARTS = {"aws/test_ec2.py": (3, 2), "aws/test_ec2_killed.py": (3, 1), "aws/test_hostile.py": (2, 1)}
 
 
 def computes(scope):
@@ -40,7 +41,7 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file = file_of(nodeid)
-        parts = PARTS.get(file, 1)
+        parts = PARTS.get(file, (1, 1))[bool(self.config.option.sample)]
         return f"{file} {zlib.crc32(nodeid.encode()) % parts}" if parts > 1 else file
 
     def _computes(self, node):

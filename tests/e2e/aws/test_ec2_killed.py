@@ -83,7 +83,7 @@ def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
     cloud.nothing_left()
 
 
-@pytest.mark.matrix(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("at", ["bootstrap: hello", "check: host.memory"])
 def test_killed_after_the_nodes_are_there_up_goes_on(cloud, machine, spec, at):
     """kill -9 while the nodes are set up, and while they are checked: the next `up` goes on with the same
