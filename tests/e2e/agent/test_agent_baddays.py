@@ -200,7 +200,7 @@ def test_a_machine_that_stood_still_is_not_a_check_that_hangs():
             os.kill(pid, sig)
         time.sleep(pause)
     got = next(l for l in lines_of(p.communicate(timeout=60)[0]) if l["type"] == "result")
-    assert got["verdict"] in ("pass", "degraded"), got  # the pause may count as slow writing
+    assert got["code"] in ("", "low_write"), got  # the pause counts as slow writing
 
 
 def test_what_does_not_fit_the_time_is_said():

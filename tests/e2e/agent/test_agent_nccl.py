@@ -307,7 +307,8 @@ def test_no_nccl_is_no_pass_of_gpu_training(tmp_path):
 
 
 def test_the_toolkits_nccl_without_a_driver(tmp_path):
-    """The real library: it loads, fails as it does where there is no driver, and its words are passed on."""
+    """The real library: it loads, and fails with the stand-in driver as with one that is too old for it: no node is to
+    blame, and its words are passed on."""
     homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda", *os.environ.get("CUDA_HOMES", "").split()]
     found = [p for h in homes if h for f in ("lib64", "lib", "targets/x86_64-linux/lib")
              for p in [pathlib.Path(h) / f / "libnccl.so.2"] if p.exists()]
@@ -317,8 +318,8 @@ def test_the_toolkits_nccl_without_a_driver(tmp_path):
     (place / "libnccl.so.2").symlink_to(found[0])
     for told in Ranks(tmp_path, [2], libraries=place, stall="3s").results():
         values = told["nccl.values"]
-        assert (values["verdict"], values["code"]) == ("fail", "nccl_start"), values
-        assert "unhandled cuda error" in values["message"] or "CUDA" in values["message"], values
+        assert (values["verdict"], values["code"]) == ("error", "no_nccl"), values
+        assert "CUDA" in values["message"], values
 
 
 def test_two_ranks_on_one_gpu_are_refused_by_nccl_and_allowed_for_logic(tmp_path):
