@@ -9,7 +9,7 @@
 #define YES_ROW(struct_, member)                                                             \
     {                                                                                        \
         .name = "yes", .letter = 'y', .type = OPT_FLAG, .offset = offsetof(struct_, member), \
-        .help = "skip the confirmation"                                                    \
+        .help = "skip the confirmation"                                                      \
     }
 
 /* Whether a person can answer: stdin and stderr are terminals, and --json was not given. */
