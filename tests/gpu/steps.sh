@@ -23,7 +23,7 @@ end_orphan() {
     read -r pid name <"$work/running" || return 0
     if [ -n "$pid" ] && tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "GPUPROV_STEP=$name"; then
         say "ending $name of the call before (process $pid)"
-        kill -KILL -- "-$pid" 2>/dev/null || kill -KILL "$pid" 2>/dev/null || :
+        kill -s KILL -- "-$pid" 2>/dev/null || kill -s KILL "$pid" 2>/dev/null || :
     fi
     rm -f "$work/running"
 }
@@ -47,10 +47,11 @@ step() {
     say "$name (up to $need s)"
     from=$(date +%s)
     rm -f "$work/$name.done"
-    # a session of its own, so that all of it can be ended
-    GPUPROV_STEP=$name setsid timeout -k 5 "$most" "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null 9>&- &
+    # a session of its own, so that all of it can be ended; it notes its pid itself, before it runs anything
+    # shellcheck disable=SC2016
+    GPUPROV_STEP=$name setsid sh -c 'echo "$$ $GPUPROV_STEP" >"$0/running" && exec timeout -k 5 "$@"' \
+        "$work" "$most" "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null 9>&- &
     pid=$!
-    echo "$pid $name" >"$work/running"
     status=0
     wait "$pid" || status=$?
     rm -f "$work/running"

@@ -171,7 +171,7 @@ def test_a_killed_call_is_gone_on_with(tmp_path):
     assert again.returncode == 0 and "ending full of the call before" in again.stderr, again
     assert steps_run(again)[:2] == ["presence", "full"]
     with pytest.raises(ProcessLookupError):
-        os.kill(orphan, 0)
+        os.killpg(orphan, 0)  # with all that it started
 
 
 @pytest.mark.long
