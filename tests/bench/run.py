@@ -37,7 +37,8 @@ make bench                          # all parts; rewrites this page
 ```
 
 Measured %s. `make bench` installs missing packages as `make test` does, needs root for the hosts and
-nodes, and takes about fifteen minutes on a machine of this size, ten of them for 32 and 64 local nodes. Terraform and the AWS CLI are compared if they are installed.
+nodes, and takes about ten minutes on a machine of this size, half of them for 32 to 128 local nodes. Terraform and the
+AWS CLI are compared if they are installed.
 
 Machine: %s.
 
