@@ -100,6 +100,9 @@ static void ask_failed(struct suite_run *run, struct ask *a, const struct gp_err
         said_put(&said, VERDICT_FAIL, "load_timeout", s.s,
                  "look for 'NVRM' in the kernel log, and check how long nvidia-smi takes; reboot, and replace the "
                  "node if the fault returns");
+    } else if (err->code == GP_ETIMEOUT && a->has_result && a->p->gpu < 0) { /* no GPU can hang: a busy machine */
+        str_addf(&s, "%s still had work %s after %s began", name, took, what);
+        said_put(&said, VERDICT_ERROR, "overrun", s.s, "");
     } else if (err->code == GP_ETIMEOUT && a->has_result) {
         str_addf(&s, "%s still had work %s after %s began", name, took, what);
         said_put(&said, VERDICT_FAIL, "gpu_hang", s.s,
