@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define STOOD_MS 1000
+
 int64_t clock_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -32,6 +34,12 @@ int64_t clock_left_ms(int64_t deadline_ms) {
     if (deadline_ms == GP_NEVER) return GP_NEVER;
     int64_t left = deadline_ms - clock_ms();
     return left > 0 ? left : 0;
+}
+
+int64_t clock_stood_ms(int64_t *last_ms, int64_t most_ms) {
+    int64_t now = clock_ms(), over = *last_ms > 0 ? now - *last_ms - most_ms : 0;
+    *last_ms = now;
+    return over > STOOD_MS ? over : 0;
 }
 
 int gp_cancel_init(struct gp_cancel *c, struct gp_error *err) {

@@ -97,6 +97,14 @@ static void deadlines(void **state) {
     assert_true(clock_left_ms(clock_ms() - 1) == 0);
     int64_t left = clock_left_ms(clock_deadline(3600000));
     assert_true(left > 0 && left <= 3600000);
+    int64_t last_ms = 0;
+    assert_int_equal(clock_stood_ms(&last_ms, 0), 0); /* the first round */
+    assert_true(last_ms > 0);
+    last_ms -= 900;
+    assert_int_equal(clock_stood_ms(&last_ms, 500), 0);
+    last_ms -= 100000;
+    int64_t stood_ms = clock_stood_ms(&last_ms, 500);
+    assert_true(stood_ms >= 99500 && clock_ms() - last_ms < 60000);
 }
 
 static void waits_for_a_descriptor(void **state) {

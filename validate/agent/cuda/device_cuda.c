@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <time.h>
 
-enum { STREAM_NON_BLOCKING = 1, STAGING_BYTES = 4 << 20, COPY_LIMIT_MS = 60000, STOOD_MS = 1000 };
+enum { STREAM_NON_BLOCKING = 1, STAGING_BYTES = 4 << 20, COPY_LIMIT_MS = 60000 };
 
 int device_fail(struct device *d, cu_result r, struct gp_error *err, const char *what) {
     return cuda_fail(err, r, "gpu %d: %s", d->index, what);
@@ -133,16 +133,14 @@ static void cuda_free(struct device *d, dev_addr p) {
 }
 
 /* Polls, because a waiting driver call cannot be abandoned. Spins for short work, because a sleep takes longer. */
-/* A round of this loop takes milliseconds. One that took much longer is time in which the process did not run (a
- * snapshot, a suspended shell): the deadline moves by it, because the GPU may have stood still, too. */
+/* The deadline moves by time in which the process did not run, because the GPU may have stood still, too. */
 static int cuda_sync(struct device *d, int64_t deadline_ms, struct gp_error *err) {
     int rc = device_use(d, err);
     long pause_us = 20;
-    int64_t last_ms = clock_ms();
+    int64_t last_ms = 0;
     for (int polls = 0; rc == 0; polls++) {
-        int64_t now_ms = clock_ms();
-        if (now_ms - last_ms > STOOD_MS && deadline_ms != GP_NEVER) deadline_ms += now_ms - last_ms;
-        last_ms = now_ms;
+        int64_t stood_ms = clock_stood_ms(&last_ms, 0);
+        if (deadline_ms != GP_NEVER) deadline_ms += stood_ms;
         cu_result r = d->cu->stream_query(d->stream);
         if (r == 0) return 0;
         if (r != CU_NOT_READY) return device_fail(d, r, err, "run a kernel");

@@ -16,8 +16,7 @@
 #else
 #define LIMIT_SLACK_MS 10000 /* tolerance beyond a check's share of the time */
 #endif
-#define LOOK_MS 500     /* one wait for the workers takes no longer ... */
-#define STOOD_MS 1000   /* ... than that beyond it, unless this process was stopped */
+#define LOOK_MS 500     /* one wait for the workers */
 #define REST_MS 4000    /* between a check's result and its GPU at rest */
 #define DISMISS_MS 5000 /* a driver takes down eight contexts in less */
 
@@ -100,14 +99,12 @@ static void ask_failed(struct suite_run *run, struct ask *a, const struct gp_err
         said_put(&said, VERDICT_FAIL, "load_timeout", s.s,
                  "look for 'NVRM' in the kernel log, and check how long nvidia-smi takes; reboot, and replace the "
                  "node if the fault returns");
-    } else if (err->code == GP_ETIMEOUT && a->has_result && a->p->gpu < 0) { /* no GPU can hang: a busy machine */
-        str_addf(&s, "%s still had work %s after %s began", name, took, what);
-        said_put(&said, VERDICT_ERROR, "overrun", s.s, "");
     } else if (err->code == GP_ETIMEOUT && a->has_result) {
         str_addf(&s, "%s still had work %s after %s began", name, took, what);
-        said_put(&said, VERDICT_FAIL, "gpu_hang", s.s,
-                 "look for 'NVRM: Xid' in the kernel log; reset "
-                 "the GPU or replace the node");
+        if (a->p->gpu < 0) said_put(&said, VERDICT_ERROR, "overrun", s.s, ""); /* no GPU can hang: a busy machine */
+        else
+            said_put(&said, VERDICT_FAIL, "gpu_hang", s.s,
+                     "look for 'NVRM: Xid' in the kernel log; reset the GPU or replace the node");
     } else if (err->code == GP_ETIMEOUT) {
         str_addf(&s, "%s did not end within %s and was killed", what, took);
         said_put(&said, VERDICT_FAIL, "overrun", s.s, "");
@@ -200,21 +197,17 @@ static void ask_read(struct suite_run *run, struct ask *a) {
 
 /* --- many requests at once --- */
 
-/* This process did not run: the whole machine was stopped (a snapshot, a move to another host), or this program.
- * That time is nobody's. */
-static void ask_stood_still(struct ask *a, int64_t ms) {
-    if (a->waiting) a->deadline_ms += ms;
-}
-
 /* Sends all and waits for all: the barrier between checks. */
 static void ask_all(struct suite_run *run, struct ask *asks, size_t n) {
     for (size_t i = 0; i < n; i++) ask_send(run, &asks[i]);
-    for (;;) {
+    for (int64_t last_ms = 0;;) {
+        int64_t stood_ms = clock_stood_ms(&last_ms, LOOK_MS); /* nobody's time */
         struct pollfd fds[RUN_MAX_GPUS + 1];
         struct ask *who[RUN_MAX_GPUS + 1];
         nfds_t k = 0;
         int64_t next = GP_NEVER;
         for (size_t i = 0; i < n; i++) {
+            if (asks[i].deadline_ms != GP_NEVER) asks[i].deadline_ms += stood_ms;
             if (asks[i].waiting && clock_left_ms(asks[i].deadline_ms) == 0) {
                 struct gp_error err = {0};
                 gp_fail(&err, GP_ETIMEOUT, "timed out");
@@ -226,10 +219,7 @@ static void ask_all(struct suite_run *run, struct ask *asks, size_t n) {
             fds[k++] = (struct pollfd){.fd = asks[i].p->worker.from, .events = POLLIN};
         }
         if (!k) return;
-        int64_t began = clock_ms(), most = GP_MIN(clock_left_ms(next) + 1, LOOK_MS);
-        poll(fds, k, (int)most);
-        int64_t stood_ms = clock_ms() - began - most;
-        for (size_t i = 0; i < n && stood_ms > STOOD_MS; i++) ask_stood_still(&asks[i], stood_ms);
+        poll(fds, k, (int)GP_MIN(clock_left_ms(next) + 1, LOOK_MS));
         for (nfds_t i = 0; i < k; i++)
             if (fds[i].revents) ask_read(run, who[i]);
     }
