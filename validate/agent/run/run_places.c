@@ -199,8 +199,9 @@ static void ask_read(struct suite_run *run, struct ask *a) {
 
 /* Sends all and waits for all: the barrier between checks. */
 static void ask_all(struct suite_run *run, struct ask *asks, size_t n) {
+    int64_t last_ms = clock_ms(); /* the time limits begin here */
     for (size_t i = 0; i < n; i++) ask_send(run, &asks[i]);
-    for (int64_t last_ms = 0;;) {
+    for (;;) {
         int64_t stood_ms = clock_stood_ms(&last_ms, LOOK_MS); /* nobody's time */
         struct pollfd fds[RUN_MAX_GPUS + 1];
         struct ask *who[RUN_MAX_GPUS + 1];
