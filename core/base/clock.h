@@ -14,8 +14,9 @@
 int64_t clock_ms(void);                     /* CLOCK_MONOTONIC, ms */
 int64_t clock_wall_s(void);                 /* CLOCK_REALTIME, s since the epoch */
 int64_t clock_left_ms(int64_t deadline_ms); /* >= 0; GP_NEVER for GP_NEVER */
-/* For a loop that waits: the time since *last_ms that is over most_ms, if it is more than a second: this process did not
- * run (a snapshot, a move to another host, a suspended shell). Else 0. Sets *last_ms to now; 0 there: the first round. */
+/* For a loop that waits: the time since *last_ms beyond most_ms, if it is more than a second: this process did
+ * not run (a snapshot, a move to another host, a suspended shell). Else 0. Sets *last_ms to now; 0 there: the
+ * first round. */
 int64_t clock_stood_ms(int64_t *last_ms, int64_t most_ms);
 /* Deadline `timeout_ms` from now, saturating. */
 int64_t clock_deadline(int64_t timeout_ms);
