@@ -170,6 +170,17 @@ def test_more_neighbours_than_pairs(tmp_path):
     assert pairs == [(0, 1), (0, 4), (1, 2), (2, 3), (3, 4)]
 
 
+@pytest.mark.parametrize("fault, again", [("pair-late", 1), ("pair-slow", 2)])
+def test_a_pair_that_looks_slow_is_measured_again(tmp_path, fault, again):
+    """One slow attempt says nothing about the network; a link that is slow each time is told."""
+    result = Gang(tmp_path, 2, program=FAULTS, checks="net.pair", fault=f"{fault}:1:0").results()[0]["net.pair"]
+    assert result["data"]["measured_again"] >= again
+    if fault == "pair-late":
+        assert good(result) and metrics(result)["bandwidth"] > 0.014, result
+    else:
+        assert result["code"] == "low_bandwidth" and 0 < metrics(result)["bandwidth"] < 0.014, result
+
+
 def test_too_little_training_is_a_failure(tmp_path):
     """The loss limit can fail: 20 steps do not learn the source."""
     result = Gang(tmp_path, 1, checks="train.ddp", extra=["--steps", 20]).results()[0]["train.ddp"]
