@@ -10,18 +10,14 @@
 #define PROBE_MS 240000 /* without the user's own checks */
 #define CHECK_MS 70000  /* each: lib.sh kills it after a minute and 5 s */
 
-static int probe_all(struct boot *b, struct gp_error *err) {
+static int facts_get(struct boot *b, struct gp_error *err) {
     struct node_link *l = b->link;
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    int rc = boot_probe_script(b, &script, err);
-    if (!rc) {
-        int64_t each_ms = PROBE_MS + (int64_t)b->items.len * CHECK_MS;
-        rc = node_link_sh(l, "probing the node", &script, each_ms, b->req->deadline_ms, &r, err);
-    }
-    if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
+    int rc = boot_facts_script(&script, err);
+    if (!rc) rc = node_link_sh(l, "probing the node", &script, PROBE_MS, b->req->deadline_ms, &r, err);
     if (rc) return rc;
-    boot_probe_parse(b, r.out.s ? r.out.s : "", r.out.len);
+    boot_facts_parse(&b->facts, r.out.s ? r.out.s : "", r.out.len);
     const struct boot_facts *f = &b->facts;
     if (!f->home || !f->boot_id[0] || !f->arch[0]) {
         GP_AUTO_FREE char *said = boot_said(&r);
@@ -35,6 +31,22 @@ static int probe_all(struct boot *b, struct gp_error *err) {
                        "gpuprov requires: install it",
                        l->target.label, f->missing);
     return 0;
+}
+
+/* Two round trips: the node's facts, which choose the steps; then all steps' probes. */
+static int probe_all(struct boot *b, struct gp_error *err) {
+    GP_AUTO_STR struct str script = {0};
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    int rc = facts_get(b, err);
+    if (!rc) rc = boot_items_make(b, err);
+    if (!rc) rc = boot_probe_script(b, &script, err);
+    if (!rc) {
+        int64_t each_ms = PROBE_MS + (int64_t)b->items.len * CHECK_MS;
+        rc = node_link_sh(b->link, "probing the node", &script, each_ms, b->req->deadline_ms, &r, err);
+    }
+    if (script.s) explicit_bzero(script.s, script.cap); /* secrets */
+    if (!rc) boot_probe_parse(b, r.out.s ? r.out.s : "", r.out.len);
+    return rc;
 }
 
 static int item_judge(const struct boot *b, const struct boot_item *it, struct gp_error *err) {
@@ -103,8 +115,7 @@ static int boot_id_now(struct boot *b, struct gp_error *err) {
 }
 
 static int run(struct boot *b, struct gp_error *err) {
-    int rc = boot_items_make(b, err);
-    if (!rc && !b->link->session) rc = node_link_ensure(b->link, err);
+    int rc = b->link->session ? 0 : node_link_ensure(b->link, err);
     if (!rc) rc = probe_all(b, err);
     bool again = false;
     for (size_t i = 0; i < b->items.len && !rc; i++) /* an image without cloud-init fails here */

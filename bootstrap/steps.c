@@ -104,8 +104,17 @@ static void item_add(struct boot *b, const struct boot_step *step, const struct 
     vec_push(&b->items, it);
 }
 
+static void items_clear(struct boot *b) {
+    for (size_t i = 0; i < b->items.len; i++) {
+        free(b->items.items[i].why);
+        free(b->items.items[i].warning);
+    }
+    vec_free(&b->items);
+}
+
 int boot_items_make(struct boot *b, struct gp_error *err) {
     const struct spec *spec = b->req->spec;
+    items_clear(b); /* again, after the first steps have changed the node */
     for (const struct boot_step *s = boot_steps; s->file; s++) {
         if (s->wanted && !s->wanted(b)) continue;
         if (s->name) {
@@ -118,13 +127,8 @@ int boot_items_make(struct boot *b, struct gp_error *err) {
 }
 
 void boot_clear(struct boot *b) {
-    for (size_t i = 0; i < b->items.len; i++) {
-        free(b->items.items[i].why);
-        free(b->items.items[i].warning);
-    }
-    vec_free(&b->items);
-    free(b->facts.home);
-    free(b->facts.missing);
+    items_clear(b);
+    boot_facts_clear(&b->facts);
 }
 
 int boot_file(const char *file, struct str *out, struct gp_error *err) {
@@ -154,7 +158,6 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err) {
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
     int rc = boot_file("lib", out, err);
-    if (!rc) rc = boot_file("facts", out, err);
     for (size_t i = 0; i < b->items.len && !rc; i++) {
         const struct boot_item *it = &b->items.items[i];
         str_add(out, "(\n");
@@ -166,31 +169,8 @@ int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *er
     return rc;
 }
 
-static void fact(struct boot_facts *f, const char *text) {
-    const char *value = strchr(text, ' ');
-    if (!value) return;
-    size_t n = (size_t)(value - text);
-    value++;
-    struct {
-        const char *name, *value;
-    } is = {text, value};
-#define IS(word) (n == strlen(word) && memcmp(is.name, word, n) == 0)
-    if (IS("arch")) str_put(f->arch, sizeof f->arch, value);
-    else if (IS("boot")) str_put(f->boot_id, sizeof f->boot_id, value);
-    else if (IS("user")) str_put(f->user, sizeof f->user, value);
-    else if (IS("root")) f->root = true;
-    else if (IS("nvidia")) f->nvidia = true;
-    else {
-        char **to = IS("home") ? &f->home : IS("missing") ? &f->missing : NULL;
-        if (to && !*to) *to = xstrdup(value);
-    }
-#undef IS
-}
-
 static void probe_line(struct boot *b, char *line, char **why, char **warning) {
-    if (str_starts(line, "::fact ")) {
-        fact(&b->facts, line + 7);
-    } else if (str_starts(line, "::error ")) {
+    if (str_starts(line, "::error ")) {
         free(*why);
         *why = xstrdup(line + 8);
     } else if (str_starts(line, "::warn ")) {

@@ -37,8 +37,18 @@ struct boot_item {
     char *warning;                /* owned, may be NULL */
 };
 
+#define BOOT_GPUS_MAX 16
+struct boot_gpu { /* PCI ids without the vendor; subsystem 0: not NVIDIA's */
+    unsigned device, subsystem;
+};
 struct boot_facts {
     char arch[32], boot_id[64], user[64];
+    char os[48];     /* "ubuntu-24.04", "debian-12", "rhel-9.4", "amzn-2023"; "": it does not say */
+    char kernel[96]; /* the running one: uname -r */
+    char driver[32]; /* of the loaded nvidia module, "580.65.06"; "": none is loaded */
+    bool driver_open;
+    struct boot_gpu gpus[BOOT_GPUS_MAX]; /* as the PCI bus lists them */
+    int n_gpus, n_nvswitches;
     char *home;
     char *missing; /* a required tool that the node lacks */
     bool root, nvidia;
@@ -70,6 +80,10 @@ struct boot {
 /* Fills b->items from the table and the spec. */
 int boot_items_make(struct boot *b, struct gp_error *err);
 void boot_clear(struct boot *b);
+/* The script that reads the node's facts, and the decoder of its output. Steps are chosen by these facts. */
+int boot_facts_script(struct str *out, struct gp_error *err);
+void boot_facts_parse(struct boot_facts *f, const char *text, size_t n);
+void boot_facts_clear(struct boot_facts *f);
 /* The script that probes all steps at once, and the decoder of its output. */
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err);
 void boot_probe_parse(struct boot *b, const char *text, size_t n);

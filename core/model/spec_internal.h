@@ -91,6 +91,7 @@ struct spec_vec {
 extern const struct spec_block spec_root;
 bool spec_key_is_script(const char *key); /* a row of that name, in any block, is a script */
 extern const struct spec_block spec_offer_block;
+extern const struct spec_block spec_bootstrap_block; /* spec_bootstrap.c */
 
 /* spec_provider.c */
 const char *const *spec_provider_names(void);

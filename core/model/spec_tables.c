@@ -132,37 +132,6 @@ static const struct spec_block access_block = {
     .path = "access", .doc = "The access to nodes.", .fields = access_fields,
     .rules = spec_rule_access};
 
-static const struct spec_field step_fields[] = {
-    {.name = "name", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, name), .required = true,
-     .doc = "shown while it runs; unique", .example = "data",
-     .pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$",
-     .pattern_doc = "letters, digits, '.', '_' and '-', at most 40", .effect = SPEC_REPEATED},
-    {.name = "run", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, run), .required = true,
-     .doc = "a POSIX sh script, run as the login user; another exit status than 0 fails the node",
-     .example = "./fetch.sh", .script = true, .effect = SPEC_REPEATED},
-    {.name = "check", .type = SPEC_TEXT, .offset = offsetof(struct spec_step, check),
-     .def_doc = "`run` runs once per node",
-     .doc = "a script that exits with 0 when the step is done; it runs before and after `run`",
-     .example = "test -e /data/ok", .script = true, .effect = SPEC_REPEATED},
-    {0}};
-static const struct spec_block step_block = {
-    .path = "bootstrap.steps[]",
-    .doc = "Your own steps. They run after the packages, in this order, as the login user: `gpuprov` in a "
-            "cloud (it may use sudo), root on this machine's clones.",
-    .fields = step_fields, .size = sizeof(struct spec_step), .has_pos = true,
-    .pos_offset = offsetof(struct spec_step, pos)};
-
-static const struct spec_field bootstrap_fields[] = {
-    {.name = "packages", .type = SPEC_TEXTS, .offset = offsetof(struct spec, packages),
-     .doc = "packages of the node's own distribution", .example = "[htop]",
-     .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name", .effect = SPEC_REPEATED},
-    {.name = "steps", .type = SPEC_LIST, .offset = offsetof(struct spec, steps), .block = &step_block,
-     .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]", .default_in_hash = true},
-    {0}};
-static const struct spec_block bootstrap_block = {
-    .path = "bootstrap", .doc = "The setup of every node before its validation.",
-    .fields = bootstrap_fields, .rules = spec_rule_bootstrap};
-
 static const struct spec_field validate_fields[] = {
     {.name = "time", .type = SPEC_DURATION, .offset = offsetof(struct spec_validate, time_ms),
      .choices = times, .def = "5m", 
@@ -233,7 +202,7 @@ static const struct spec_field root_fields[] = {
      .pattern_doc = "auto, {os: NAME} or {id: IMAGE}", .default_in_hash = true, .effect = SPEC_REFUSED},
     {.name = "access", .type = SPEC_BLOCK, .offset = offsetof(struct spec, access),
      .block = &access_block, .doc = "the access to nodes", .example = "{public_ip: false}"},
-    {.name = "bootstrap", .type = SPEC_BLOCK, .block = &bootstrap_block,
+    {.name = "bootstrap", .type = SPEC_BLOCK, .block = &spec_bootstrap_block,
      .doc = "the setup of every node", .example = "{packages: [htop]}"},
     {.name = "validate", .type = SPEC_BLOCK, .offset = offsetof(struct spec, validate),
      .block = &validate_block, .doc = "the validation of nodes", .example = "{time: 5m}"},

@@ -175,10 +175,53 @@ static void the_probe_asks_everything_at_once(void **state) {
     assert_int_equal(item(&f, "never ran")->probe, BOOT_PROBE_TODO);
     assert_int_equal(item(&f, "eats stdin")->probe, 0);
     assert_int_equal(item(&f, "secret")->probe, 0);
-    assert_string_equal(f.boot.facts.home, "/nonexistent");
-    assert_true(strlen(f.boot.facts.boot_id) == 36);
-    assert_true(f.boot.facts.arch[0] != '\0');
     fixture_clear(&f);
+}
+
+static void facts_of_this_machine(void **state) {
+    (void)state;
+    struct boot_facts f = {0};
+    struct gp_error err = {0};
+    GP_AUTO_STR struct str script = {0}, out = {0};
+    assert_int_equal(boot_facts_script(&script, &err), 0);
+    run_sh(&script, &out);
+    boot_facts_parse(&f, out.s, out.len);
+    assert_string_equal(f.home, "/nonexistent");
+    assert_true(strlen(f.boot_id) == 36);
+    assert_true(f.arch[0] != '\0' && f.kernel[0] != '\0');
+    boot_facts_clear(&f);
+}
+
+static void facts_are_read_with_care(void **state) {
+    (void)state;
+    struct boot_facts f = {0};
+    static const char answer[] = "::fact root yes\n::fact home /h o\n::fact nvidia yes\n::fact os ubuntu-24.04\n"
+                                 "::fact kernel 6.8.0-1015-aws+x\n::fact driver 580.65.06 open\n"
+                                 "::fact pci 0x030200 0x2330 0x16c1\n::fact pci 0x030000 0x1db1 0x0\n"
+                                 "::fact pci 0x068000 0x22a3 0x1796\n::fact pci 0x0c0330 0x1ad8 0x0";
+    boot_facts_parse(&f, answer, sizeof answer - 1);
+    assert_true(f.root && f.nvidia && f.driver_open);
+    assert_string_equal(f.home, "/h o");
+    assert_string_equal(f.os, "ubuntu-24.04");
+    assert_string_equal(f.kernel, "6.8.0-1015-aws+x");
+    assert_string_equal(f.driver, "580.65.06");
+    assert_int_equal(f.n_gpus, 2);
+    assert_int_equal(f.n_nvswitches, 1);
+    assert_int_equal(f.gpus[0].device, 0x2330);
+    assert_int_equal(f.gpus[0].subsystem, 0x16c1);
+    assert_int_equal(f.gpus[1].device, 0x1db1);
+    static const char hostile[] = "::fact os ubuntu-24.04;reboot\n::fact kernel $(id)\n::fact driver 580`x open\n"
+                                  "::fact driver  open\n::fact pci 0x030200 0x2330\n::fact pci 0x030200 2330 0x0\n"
+                                  "::fact pci 0x030200 0xfffffffff 0x0\n::fact pci 0x030200 0x23g0 0x0\n::fact\n"
+                                  "::fact home\n::fact strange thing\n";
+    boot_facts_parse(&f, hostile, sizeof hostile - 1); /* and forgets what it knew */
+    assert_string_equal(f.os, "");
+    assert_string_equal(f.kernel, "");
+    assert_string_equal(f.driver, "");
+    assert_int_equal(f.n_gpus, 0);
+    assert_null(f.home);
+    assert_false(f.root);
+    boot_facts_clear(&f);
 }
 
 static void answers_are_read_with_care(void **state) {
@@ -188,20 +231,16 @@ static void answers_are_read_with_care(void **state) {
     step_add(&f, "one", "true", NULL);
     items_make(&f);
     static const char noise[] = "motd\n::\n::probe\n::probe x y\n::probe 99 0\n::probe -1 0\n::probe 0\n"
-                                "::probe 0 999\n::fact\n::fact home\n::fact strange thing\n::error \n";
+                                "::probe 0 999\n::error \n";
     boot_probe_parse(&f.boot, noise, sizeof noise - 1);
     assert_int_equal(item(&f, "one")->probe, -1);
-    assert_null(f.boot.facts.home);
-    static const char answer[] = "::error late\n::warn odd\n::probe 0 1\n::probe 1 0\n::fact root yes\n"
-                                 "::fact home /h o\n::fact nvidia yes";
+    static const char answer[] = "::error late\n::warn odd\n::probe 0 1\n::probe 1 0";
     boot_probe_parse(&f.boot, answer, sizeof answer - 1);
     assert_int_equal(item(&f, "one")->probe, 1);
     assert_string_equal(item(&f, "one")->why, "late");
     assert_string_equal(item(&f, "one")->warning, "odd");
     assert_int_equal(item(&f, "agent")->probe, 0);
     assert_null(item(&f, "agent")->why);
-    assert_true(f.boot.facts.root && f.boot.facts.nvidia);
-    assert_string_equal(f.boot.facts.home, "/h o");
     fixture_clear(&f);
 }
 
@@ -224,6 +263,8 @@ int main(void) {
         cmocka_unit_test(half_a_script_does_nothing),
         cmocka_unit_test(the_probe_asks_everything_at_once),
         cmocka_unit_test(answers_are_read_with_care),
+        cmocka_unit_test(facts_of_this_machine),
+        cmocka_unit_test(facts_are_read_with_care),
         cmocka_unit_test(errors_name_node_and_step),
     };
     return cmocka_run_group_tests_name("bootstrap", tests, NULL, NULL);
