@@ -108,6 +108,7 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
 static int start_script(struct run *r, struct str *out, struct gp_error *err) {
     GP_AUTO_STR struct str job = {0}, wrap = {0};
     int rc = boot_file("lib", &job, err);
+    if (!rc && r->it->step->packages) rc = boot_file("pkg", &job, err);
     if (!rc) rc = boot_item_script(r->b, r->it, "apply || exit $?\nverify\n", &job, err);
     if (!rc) rc = boot_file("job", &wrap, err);
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */

@@ -31,7 +31,8 @@ static bool want_steps(const struct boot *b) { return b->req->spec->steps.len > 
 static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
 
 static void cloud_init_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
-    boot_var_i64(out, "BUDGET", GP_MIN(seconds_left(b), (int64_t)CLOUD_INIT_S));
+    (void)b;
+    boot_var_i64(out, "LONGEST", CLOUD_INIT_S);
 }
 
 static void deadline_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
@@ -43,13 +44,8 @@ static void deadline_vars(const struct boot *b, const struct boot_item *it GP_UN
 }
 
 static void packages_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
-    const struct bootstrap_req *req = b->req;
-    GP_AUTO_FREE char *list = strv_join(&req->spec->packages, " ");
+    GP_AUTO_FREE char *list = strv_join(&b->req->spec->packages, " ");
     boot_var(out, "PACKAGES", list);
-    const char *refusal = req->packages_refusal && *req->packages_refusal ? req->packages_refusal
-                                                                          : "packages cannot be installed on this node";
-    boot_var(out, "REFUSAL", req->packages_allowed ? "" : refusal);
-    boot_var_i64(out, "BUDGET", seconds_left(b));
 }
 
 static void step_vars(const struct boot *b GP_UNUSED, const struct boot_item *it, struct str *out) {
@@ -74,7 +70,7 @@ static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSE
 const struct boot_step boot_steps[] = {
     {.name = "cloud-init", .file = "cloud-init", .first = true, .wanted = want_cloud_init, .vars = cloud_init_vars},
     {.name = "deadline", .file = "deadline", .wanted = want_deadline, .vars = deadline_vars},
-    {.name = "packages", .file = "packages", .wanted = want_packages, .vars = packages_vars},
+    {.name = "packages", .file = "packages", .packages = true, .wanted = want_packages, .vars = packages_vars},
     {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
     {.name = "driver", .file = "driver", .wanted = want_driver, .vars = driver_vars},
     {.name = "agent", .file = "agent", .vars = agent_vars, .apply = boot_agents_put},
@@ -98,9 +94,10 @@ void boot_step_id(const char *name, bool user, char id[64]) {
 static void item_add(struct boot *b, const struct boot_step *step, const struct spec_step *user) {
     struct boot_item it = {.step = step, .user = user, .name = user ? user->name : step->name, .probe = -1};
     boot_step_id(it.name, user != NULL, it.id);
-    GP_AUTO_FREE char *packages = strv_join(&b->req->spec->packages, " ");
+    GP_AUTO_STR struct str vars = {0};
+    if (!user && step->vars) step->vars(b, &it, &vars);
     boot_hash(it.hash, user ? (const char *const[]){user->run, user->check, NULL}
-                            : (const char *const[]){step->file, packages, NULL});
+                            : (const char *const[]){step->file, vars.s ? vars.s : "", NULL});
     vec_push(&b->items, it);
 }
 
@@ -149,6 +146,11 @@ void boot_secrets(const struct boot *b, struct str *out) {
 
 int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail, struct str *out,
                      struct gp_error *err) {
+    const struct bootstrap_req *req = b->req;
+    const char *refusal = req->packages_refusal && *req->packages_refusal ? req->packages_refusal
+                                                                          : "packages cannot be installed on this node";
+    if (it->step->packages) boot_var(out, "REFUSAL", req->packages_allowed ? "" : refusal);
+    boot_var_i64(out, "BUDGET", seconds_left(b));
     if (it->step->vars) it->step->vars(b, it, out);
     int rc = boot_file(it->step->file, out, err);
     str_add(out, tail);
@@ -158,6 +160,9 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err) {
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
     int rc = boot_file("lib", out, err);
+    bool packages = false;
+    for (size_t i = 0; i < b->items.len; i++) packages |= b->items.items[i].step->packages;
+    if (!rc && packages) rc = boot_file("pkg", out, err);
     for (size_t i = 0; i < b->items.len && !rc; i++) {
         const struct boot_item *it = &b->items.items[i];
         str_add(out, "(\n");

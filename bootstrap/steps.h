@@ -15,10 +15,12 @@ struct boot;
 struct boot_step {
     const char *name; /* NULL: the item's own name (user steps) */
     const char *file; /* below templates/bootstrap/, without ".sh" */
+    bool packages;    /* its file uses pkg.sh, and has REFUSAL */
     bool first;       /* applied before the others, which are probed again after it */
     bool secrets;     /* its environment has the user's secrets */
     bool (*wanted)(const struct boot *b);
-    /* Adds NAME='value' lines for the file. May be NULL. */
+    /* Adds NAME='value' lines for the file, which has BUDGET, the seconds left, besides. May be NULL. Other lines
+     * are another step: a run that an earlier gpuprov started is not taken for this one. */
     void (*vars)(const struct boot *b, const struct boot_item *it, struct str *out);
     /* Replaces the file's apply() and verify(). NULL: those run detached on the node. */
     int (*apply)(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);

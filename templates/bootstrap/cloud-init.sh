@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Waits until cloud-init has finished. BUDGET: the most seconds to wait.
+# Waits until cloud-init has finished: BUDGET seconds, and at most LONGEST.
 probe() {
     if [ -e /run/cloud-init/result.json ]; then
         verify
@@ -12,6 +12,7 @@ probe() {
 }
 apply() {
     waited=0
+    [ "$BUDGET" -le "$LONGEST" ] || BUDGET=$LONGEST
     until [ -e /run/cloud-init/result.json ]; do
         if [ "$waited" -ge "$BUDGET" ]; then
             fail "cloud-init did not finish in $BUDGET s; its status: $(cloud-init status --long 2>&1 |

@@ -1,155 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
-# Installs packages. PACKAGES: names or name=version, separated by blanks; REFUSAL: "" or the reason why nothing
-# may be installed here; BUDGET: seconds to wait for locks.
-# An rpm system may have apt-get or dpkg too, but then dpkg has no packages.
-is_apt() { command -v apt-get >/dev/null 2>&1 && [ -s /var/lib/dpkg/status ]; }
-installed() {
-    want=${1%%=*} version=
-    case $1 in *=*) version=${1#*=} ;; esac
-    if is_apt; then
-        # shellcheck disable=SC2016
-        have=$(dpkg-query -W -f='${db:Status-Status} ${Version}\n' "$want" 2>/dev/null | grep '^installed ')
-        if [ -n "$have" ]; then
-            [ -z "$version" ] || [ "${have#installed }" = "$version" ]
-            return
-        fi
-        # a virtual name
-        # shellcheck disable=SC2016
-        dpkg-query -W -f='${db:Status-Status} ${Provides},\n' 2>/dev/null |
-            sed -n 's/^installed //p' | tr -d ' ' | tr ',' '\n' | sed 's/(.*//' | grep -qxF "$want"
-    elif [ -n "$version" ]; then
-        rpm -q "$want-${version#*:}" >/dev/null 2>&1
-    else
-        rpm -q "$want" >/dev/null 2>&1 || rpm -q --whatprovides "$want" >/dev/null 2>&1
-    fi
-}
-missing() {
-    set -f
-    for p in $PACKAGES; do
-        installed "$p" || printf ' %s' "$p"
-    done
-}
+# Installs packages. PACKAGES: names or name=version, separated by blanks.
+# shellcheck disable=SC2086
 probe() {
-    [ -n "$(missing)" ] || return 0
-    [ -z "$REFUSAL" ] || fail "$REFUSAL"
-    if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
-        fail "user '$(id -un)' may not use sudo without a password here, so$(missing) cannot be installed"
-    fi
+    set -f
+    [ -n "$(missing $PACKAGES)" ] || return 0
+    may_install $PACKAGES
     return 10
 }
-# Runs the package manager, and repeats it while another process holds its lock. Its output also goes to $log.
-# The patterns are messages of apt and dpkg, of dnf 4 and rpm, of dnf 5, and of yum 3.
-patiently() {
-    while :; do
-        "$@" >"$log" 2>&1
-        rc=$?
-        sed 's/^::/ ::/' "$log"
-        [ $rc -ne 0 ] || return 0
-        if ! grep -Eq -e 'Could not get lock|Unable to (acquire|lock)|is locked by another' \
-            -e 'already locked by [0-9]|transaction lock on .*temporarily unavailable' \
-            -e 'Failed to obtain rpm transaction lock' -e 'holding the yum lock|another copy is running' "$log"; then
-            return $rc
-        fi
-        who=$(grep -Eo 'held by process [^.]*|already locked by [0-9]+|running as pid [0-9]+' "$log" | head -n 1)
-        [ "$waited" -lt "$BUDGET" ] ||
-            fail "another package manager held its lock for $waited s${who:+: $who}"
-        say "waits for another package manager: ${who:+$who }($waited s)"
-        sleep 2
-        waited=$((waited + 2))
-    done
-}
-apt() {
-    set -- env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a APT_LISTCHANGES_FRONTEND=none LC_ALL=C \
-        apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
-        -o Dpkg::Options::=--force-confold "$@"
-    patiently root "$@"
-}
-said() {
-    full=$(full_disks / /var /usr /boot | head -n 1)
-    [ -z "$full" ] || fail "the disk is full ($full)"
-    line=$(grep -E "$2" "$log" | head -n 1)
-    [ -n "$line" ] || line=$(grep . "$log" | tail -n 1)
-    fail "$1 reported: $line"
-}
-with_apt() {
-    # first repair an installation that a reboot or power loss interrupted
-    if [ -n "$(root dpkg --audit 2>/dev/null | head -n 1)" ] || [ -n "$(ls /var/lib/dpkg/updates 2>/dev/null)" ]; then
-        say 'finishes an interrupted installation'
-        patiently root env DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg --force-confdef --force-confold --configure -a ||
-            said 'dpkg --configure -a' '^dpkg: error'
-        apt -f install || said apt-get '^E: '
-    fi
-    set -f
-    fresh=
-    # shellcheck disable=SC2086
-    if ! apt -s install $PACKAGES >/dev/null; then
-        say 'updates the package lists'
-        apt update || said 'apt-get update' '^(E|Err|W): '
-        fresh=yes
-    fi
-    say "installs$(missing)"
-    # shellcheck disable=SC2086
-    if ! apt install $PACKAGES; then
-        if [ -n "$fresh" ] || ! grep -Eq '404|Failed to fetch|Unable to (locate|fetch)' "$log"; then said apt-get '^E: '; fi
-        say 'updates the package lists'
-        apt update || said 'apt-get update' '^(E|Err|W): '
-        apt install $PACKAGES || said apt-get '^E: '
-    fi
-}
-# Without exit_on_lock dnf waits for a lock for ever and prints nothing.
-run_dnf() {
-    patiently root env LC_ALL=C "$dnf" -y --setopt=exit_on_lock=1 "$@"
-}
-# The reason why dnf failed, on one line: its error, the lines that belong to it, and the failed download.
-dnf_said() {
-    awk '
-        !why && match($0, /(Curl error|Status code|HTTP Error).*/) {
-            why = substr($0, RSTART)
-            sub(/ \[.*/, "", why)
-        }
-        /^Error: Failed to download metadata/ && !repo { repo = $0 }
-        /^Error(s during downloading|: Failed to download metadata)/ { more = 0; next }
-        !head && /^(Error|Failed to|Transaction failed|No package .* available)/ {
-            head = $0
-            more = 3
-            next
-        }
-        more-- > 0 && (/^ / || head ~ /: *$/) {
-            sub(/ *$/, "", head)
-            sub(/^ */, "")
-            head = head " " $0
-            next
-        }
-        { more = 0 }
-        END {
-            if (!head) head = repo
-            if (head) print head (why ? " (" why ")" : "")
-        }' "$log" >manager.said
-    [ ! -s manager.said ] || mv manager.said "$log"
-    said "$dnf" '^Error'
-}
-with_dnf() {
-    dnf=dnf
-    command -v dnf >/dev/null 2>&1 || dnf=yum
-    command -v "$dnf" >/dev/null 2>&1 || fail 'this system has neither apt-get nor dnf nor yum'
-    set -f
-    say "installs$(missing)"
-    # name=version is name-version here
-    # shellcheck disable=SC2046
-    set -- $(printf '%s\n' "$PACKAGES" | tr '=' '-')
-    run_dnf install "$@" && return
-    # the image's package list may be old
-    grep -Eq 'Status code: 404|No match for argument|No package .* available' "$log" || dnf_said
-    say 'updates the package lists'
-    run_dnf clean expire-cache || dnf_said
-    run_dnf install "$@" || dnf_said
-}
 apply() {
-    log=./manager.log waited=0
-    if is_apt; then with_apt; else with_dnf; fi
+    set -f
+    install_packages $PACKAGES
 }
 verify() {
-    left=$(missing)
+    set -f
+    left=$(missing $PACKAGES)
     [ -z "$left" ] || fail "the package manager reported success, but$left is not installed"
 }
