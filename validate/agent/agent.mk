@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The node's two programs. AGENT_GZ: the programs that were built, compressed, for embedding.
 # They are compiled apart from the controller: no sanitizer, no contraction of a*b+c (numbers must be
-# equal on all ranks), static and without position independence, core/base only.
+# equal on all ranks), static and without position independence, core/base only. No jumps from one condition to
+# another: they keep loops of exp and tanh from being done eight at a time.
 AGENT_CC ?= $(CC)
-AGENT_CFLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-pie \
+AGENT_CFLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math \
+  -fno-thread-jumps -fno-pie \
   -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2 $(WARN) \
   $(if $(DEV),-Werror) -Icore -I. -I$(B) -DGP_VERSION='"$(VERSION)"'
 AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/clock.c core/base/fs.c \

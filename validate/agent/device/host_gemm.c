@@ -6,6 +6,7 @@
 #include "host_gemm.h"
 
 #include "numeric.h"
+#include "wide.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -52,8 +53,7 @@ static void convert(union word *restrict to, int64_t to_step, const void *from, 
 
 /* c[0..n) += over k of a[k] * b[k][0..n): each element's additions run with k rising. A function of its own, so that
  * the compiler sees plain floats that do not overlap. */
-static __attribute__((noinline)) void row_times(float *restrict c, const float *restrict a, const float *restrict b,
-                                                int k_n, int n) {
+static HOST_WIDE void row_times(float *restrict c, const float *restrict a, const float *restrict b, int k_n, int n) {
     int k = 0;
     for (; k + 4 <= k_n; k += 4) {
         float a0 = a[k], a1 = a[k + 1], a2 = a[k + 2], a3 = a[k + 3];
@@ -67,8 +67,8 @@ static __attribute__((noinline)) void row_times(float *restrict c, const float *
     }
 }
 
-static __attribute__((noinline)) void row_times_int(uint32_t *restrict c, const uint32_t *restrict a,
-                                                    const uint32_t *restrict b, int k_n, int n) {
+static HOST_WIDE void row_times_int(uint32_t *restrict c, const uint32_t *restrict a, const uint32_t *restrict b,
+                                    int k_n, int n) {
     for (int k = 0; k < k_n; k++)
         for (int j = 0; j < n; j++) c[j] += a[k] * b[(int64_t)k * n + j];
 }

@@ -6,6 +6,7 @@
 #include "host_kernels.h"
 #include "host_mixed.h"
 #include "numeric.h"
+#include "wide.h"
 
 #define F(i) ((float *)(uintptr_t)a[i].p)
 #define I32(i) ((const int32_t *)(uintptr_t)a[i].p)
@@ -40,7 +41,7 @@ static void embed_bwd_pos(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: rows. y, mean, rstd, x, gain, bias, dim */
-static void layernorm_fwd(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void layernorm_fwd(const union kernel_arg *a, int64_t n) {
     int64_t dim = a[6].i;
     for (int64_t r = 0; r < n; r++) {
         const float *x = F(3) + r * dim;
@@ -56,7 +57,7 @@ static void layernorm_fwd(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: rows. dx (added to), dy, x, mean, rstd, gain, dim */
-static void layernorm_bwd_x(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void layernorm_bwd_x(const union kernel_arg *a, int64_t n) {
     int64_t dim = a[6].i;
     for (int64_t r = 0; r < n; r++) {
         const float *dy = F(1) + r * dim, *x = F(2) + r * dim;
@@ -76,7 +77,7 @@ static void layernorm_bwd_x(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: dim. dgain, dbias, dy, x, mean, rstd, rows */
-static void layernorm_bwd_p(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void layernorm_bwd_p(const union kernel_arg *a, int64_t n) {
     int64_t rows = a[6].i;
     float *restrict dg = F(0), *restrict db = F(1);
     for (int64_t j = 0; j < n; j++) dg[j] = db[j] = 0.0f;
@@ -91,14 +92,14 @@ static void layernorm_bwd_p(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: rows. y (added to), bias, cols */
-static void bias_add(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void bias_add(const union kernel_arg *a, int64_t n) {
     int64_t cols = a[2].i;
     for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < cols; j++) F(0)[r * cols + j] = F(0)[r * cols + j] + F(1)[j];
 }
 
 /* items: cols. dbias, dy, rows */
-static void bias_bwd(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void bias_bwd(const union kernel_arg *a, int64_t n) {
     float *restrict d = F(0);
     const float *restrict dy = F(1);
     for (int64_t j = 0; j < n; j++) d[j] = 0.0f;
@@ -116,7 +117,7 @@ static int64_t att_row(const struct att *t, int64_t item) {
 static int64_t att_head(const struct att *t, int64_t item) { return item / t->ctx % t->heads; }
 
 /* items: batch*heads*ctx. out[rows][heads*dh], p[items][ctx], qkv, ctx, heads, dh, scale */
-static void attention_fwd(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void attention_fwd(const union kernel_arg *a, int64_t n) {
     struct att t = {a[3].i, a[4].i, a[5].i, 3 * a[4].i * a[5].i};
     for (int64_t i = 0; i < n; i++) {
         int64_t row = att_row(&t, i), first = row - row % t.ctx, last = row % t.ctx;
@@ -130,10 +131,8 @@ static void attention_fwd(const union kernel_arg *a, int64_t n) {
             p[j] = s * a[6].f;
             if (j == 0 || p[j] > top) top = p[j];
         }
-        for (int64_t j = 0; j <= last; j++) {
-            p[j] = num_exp(p[j] - top);
-            sum = sum + p[j];
-        }
+        for (int64_t j = 0; j <= last; j++) p[j] = num_exp(p[j] - top);
+        for (int64_t j = 0; j <= last; j++) sum = sum + p[j];
         float *out = F(0) + row * t.heads * t.dh + head;
         for (int64_t d = 0; d < t.dh; d++) out[d] = 0.0f;
         for (int64_t j = 0; j <= last; j++) {
@@ -146,7 +145,7 @@ static void attention_fwd(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: batch*heads*ctx. dqkv (q part), ds[items][ctx], dout, p, qkv, ctx, heads, dh, scale */
-static void attention_bwd_q(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void attention_bwd_q(const union kernel_arg *a, int64_t n) {
     struct att t = {a[5].i, a[6].i, a[7].i, 3 * a[6].i * a[7].i};
     for (int64_t i = 0; i < n; i++) {
         int64_t row = att_row(&t, i), first = row - row % t.ctx, last = row % t.ctx;
@@ -171,7 +170,7 @@ static void attention_bwd_q(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: batch*heads*ctx (here the key). dqkv (k and v parts), ds, dout, p, qkv, ctx, heads, dh */
-static void attention_bwd_kv(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void attention_bwd_kv(const union kernel_arg *a, int64_t n) {
     struct att t = {a[5].i, a[6].i, a[7].i, 3 * a[6].i * a[7].i};
     for (int64_t i = 0; i < n; i++) {
         int64_t row = att_row(&t, i), key = row % t.ctx, first = row - key;
@@ -192,7 +191,7 @@ static void attention_bwd_kv(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: elements. y, x (tanh form) */
-static void gelu_fwd(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void gelu_fwd(const union kernel_arg *a, int64_t n) {
     float *restrict y = F(0);
     const float *restrict x = F(1);
     for (int64_t i = 0; i < n; i++) {
@@ -202,7 +201,7 @@ static void gelu_fwd(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: elements. dx (times gelu'(x), in place), x */
-static void gelu_bwd(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void gelu_bwd(const union kernel_arg *a, int64_t n) {
     float *restrict dx = F(0);
     const float *restrict x = F(1);
     for (int64_t i = 0; i < n; i++) {
@@ -213,19 +212,19 @@ static void gelu_bwd(const union kernel_arg *a, int64_t n) {
 }
 
 /* items: elements. y (added to), x */
-static void add(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void add(const union kernel_arg *a, int64_t n) {
     float *restrict y = F(0);
     const float *restrict x = F(1);
     for (int64_t i = 0; i < n; i++) y[i] = y[i] + x[i];
 }
 
 /* items: elements. y (times s), s */
-static void scale(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void scale(const union kernel_arg *a, int64_t n) {
     for (int64_t i = 0; i < n; i++) F(0)[i] = F(0)[i] * a[1].f;
 }
 
 /* items: rows. loss[rows], logits (becomes its gradient), targets, vocab, weight */
-static void softmax_xent(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void softmax_xent(const union kernel_arg *a, int64_t n) {
     int64_t vocab = a[3].i;
     for (int64_t r = 0; r < n; r++) {
         float *x = F(1) + r * vocab, top = x[0], sum = 0.0f;
@@ -233,17 +232,15 @@ static void softmax_xent(const union kernel_arg *a, int64_t n) {
         for (int64_t j = 1; j < vocab; j++)
             if (x[j] > top) top = x[j];
         float at = x[want] - top;
-        for (int64_t j = 0; j < vocab; j++) {
-            x[j] = num_exp(x[j] - top);
-            sum = sum + x[j];
-        }
+        for (int64_t j = 0; j < vocab; j++) x[j] = num_exp(x[j] - top);
+        for (int64_t j = 0; j < vocab; j++) sum = sum + x[j];
         F(0)[r] = num_log(sum) - at;
         for (int64_t j = 0; j < vocab; j++) x[j] = (x[j] / sum - (j == want ? 1.0f : 0.0f)) * a[4].f;
     }
 }
 
 /* items: elements. p, grad, m, v, lr, b1, b2, 1/(1-b1^t), 1/(1-b2^t), decay */
-static void adamw(const union kernel_arg *a, int64_t n) {
+static HOST_WIDE void adamw(const union kernel_arg *a, int64_t n) {
     float *restrict p = F(0), *restrict m = F(2), *restrict v = F(3);
     const float *restrict g = F(1);
     float lr = a[4].f, b1 = a[5].f, b2 = a[6].f, c1 = a[7].f, c2 = a[8].f, decay = a[9].f;

@@ -24,15 +24,15 @@ NUM_FUNC uint32_t num_bits(float f) {
     return u;
 }
 
-/* e^x, relative error below 3e-7 for x in [-87, 88]; clamped outside; NaN stays NaN. */
+/* e^x, relative error below 3e-7 for x in [-87, 88]; clamped outside; NaN stays NaN. Without branches, so that a
+ * compiler can do several at once: each has the same bits. */
 NUM_FUNC float num_exp(float x) {
-    if (x != x) return x;
-    if (x > 88.0f) x = 88.0f;
-    if (x < -87.0f) return 0.0f;
-    float t = x * 1.44269504f;
-    int32_t n = (int32_t)(t >= 0.0f ? t + 0.5f : t - 0.5f);
+    float c = x > 88.0f ? 88.0f : x;
+    c = c < -87.0f ? -87.0f : c;
+    float t = (c == c ? c : 0.0f) * 1.44269504f;
+    int32_t n = (int32_t)(t + (t >= 0.0f ? 0.5f : -0.5f));
     float fn = (float)n;
-    float r = x - fn * 0.693359375f; /* ln 2 in two parts; the first product is exact */
+    float r = c - fn * 0.693359375f; /* ln 2 in two parts; the first product is exact */
     r = r - fn * -2.12194440e-4f;
     float p = 1.9875691500e-4f; /* Cephes expf */
     p = p * r + 1.3981999507e-3f;
@@ -41,6 +41,7 @@ NUM_FUNC float num_exp(float x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
+    n = x < -87.0f ? -127 : n; /* times 0 */
     return p * num_from_bits((uint32_t)(n + 127) << 23);
 }
 
@@ -69,7 +70,6 @@ NUM_FUNC float num_log(float x) {
 /* tanh x, absolute error below 3e-7. */
 NUM_FUNC float num_tanh(float x) {
     float a = x < 0.0f ? -x : x;
-    if (a > 9.0f) return x < 0.0f ? -1.0f : 1.0f;
     float t = 1.0f - 2.0f / (num_exp(a * 2.0f) + 1.0f);
     return x < 0.0f ? -t : t;
 }
