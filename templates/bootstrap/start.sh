@@ -3,6 +3,7 @@
 # Starts a step so that it outlives the connection. STEP: its folder; HASH: of its script; RUN_ID: this run;
 # JOB, WRAP: the scripts. Prints the run that is active now: this one, or an equal one that an earlier gpuprov
 # started. Files for pid and status are created first, so that a full disk cannot hide them.
+users=$(umask)
 umask 077
 d=$NODE_DIR/steps/$STEP
 because() { full_disks "$HOME" | sed 's/^/: the disk is full: /'; }
@@ -34,6 +35,7 @@ if ! { printf '%s' "$JOB" >run && printf '%s' "$WRAP" >job.sh && printf '%-10s\n
     rm -f id
     fail "cannot write in $d$(because)"
 fi
+umask "$users" # the step's own files; $d is closed to others
 setsid sh ./job.sh "$RUN_ID" </dev/null >/dev/null 2>&1 9>&- &
 # on a busy node a poll before the run has written its pid would find it dead
 n=0

@@ -173,6 +173,13 @@ def test_a_changed_step_runs_again_and_a_check_decides(node):
     assert node.run(*step).result["applied"] == 1
 
 
+def test_a_step_has_the_users_own_umask(node):
+    """What it makes is as open as it would be by hand; gpuprov's record of it is not."""
+    node.run(*node.step("made", "mkdir ~/made; echo x >~/made/file; sudo mkdir /opt/made"))
+    assert node.host.sh("stat -c %a /home/ops/made /home/ops/made/file /opt/made").stdout.split() == ["755", "644", "755"]
+    assert node.host.sh("stat -c %a /home/ops/.gpuprov/nodes/*/steps/*").stdout.split() == ["700"]
+
+
 def test_a_check_that_an_earlier_step_made_true_is_not_run(node):
     out = node.run("--package", "gp-one", *node.step("s", "echo ran > ran\n", "dpkg -s gp-one"))
     assert out.result["applied"] == 2  # package, agent
