@@ -30,8 +30,7 @@ static bool want_packages(const struct boot *b) { return b->req->spec->packages.
 static bool want_steps(const struct boot *b) { return b->req->spec->steps.len > 0; }
 static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
 
-static void cloud_init_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
-    (void)b;
+static void cloud_init_vars(const struct boot *b GP_UNUSED, const struct boot_item *it GP_UNUSED, struct str *out) {
     boot_var_i64(out, "LONGEST", CLOUD_INIT_S);
 }
 

@@ -181,6 +181,12 @@ def test_a_pair_that_looks_slow_is_measured_again(tmp_path, fault, again):
         assert result["code"] == "low_bandwidth" and 0 < metrics(result)["bandwidth"] < 0.014, result
 
 
+def test_slow_pairs_are_not_measured_again_for_ever(tmp_path):
+    """Three of six pairs are slow: twice more for each would be six, and far beyond the check's seconds."""
+    result = Gang(tmp_path, 4, program=FAULTS, checks="net.pair", fault="pair-slow:1:0").results()[0]["net.pair"]
+    assert result["code"] == "low_bandwidth" and result["data"]["measured_again"] < 6, result
+
+
 def test_too_little_training_is_a_failure(tmp_path):
     """The loss limit can fail: 20 steps do not learn the source."""
     result = Gang(tmp_path, 1, checks="train.ddp", extra=["--steps", 20]).results()[0]["train.ddp"]

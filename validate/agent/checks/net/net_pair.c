@@ -21,10 +21,10 @@
 #define PAUSE_S 0.5
 #define TARGET_S 0.15 /* for the blocks after the probe, each way */
 #define ALL_PAIRS_MAX 4
-/* A round with a pair that looks slow is measured again: a busy processor slows one attempt, a network slows all.
- * After a slow round this long, once more would cost too much. */
+/* A round with a pair that looks slow is measured again: a busy processor slows one attempt, a network slows all. Not
+ * when all rounds have taken so long already: the check has stated its seconds. */
 #define ATTEMPTS 3
-#define LONG_ROUND_S 4.0
+#define AGAIN_WITHIN_S 4.0
 
 struct pair_record { /* each rank's record after a round */
     int32_t peer;    /* -1: not in this round */
@@ -40,6 +40,7 @@ struct pair_state {
     double slow_us, slow_gb_s; /* the limits of this check, beyond which a pair looks slow */
     int attempt;               /* of this round */
     size_t again;              /* attempts beyond the first, of all rounds */
+    double spent_s;            /* by the slowest pair of each attempt so far; the same on all ranks */
     int *nodes;                /* the first rank of each node */
     int n_nodes, me;           /* me: which of them this rank is; -1: none */
     double worst_us, worst_gb_s;
@@ -184,14 +185,16 @@ static void keep_best(struct pair_state *s) {
 }
 
 /* From the records that every rank has: all ranks decide alike. */
-static bool looks_slow(const struct pair_state *s) {
+static bool again_needed(struct pair_state *s) {
     bool slow = false;
+    double longest = 0;
     for (int a = 0; a < s->c->size; a++) {
         if (!in_round(s, a)) continue;
-        if (s->all[a].took_s > LONG_ROUND_S) return false;
+        longest = GP_MAX(longest, s->all[a].took_s);
         slow |= s->best[a].latency_us > s->slow_us || s->best[a].recv_gb_s < s->slow_gb_s;
     }
-    return slow;
+    s->spent_s += longest;
+    return slow && s->spent_s < AGAIN_WITHIN_S;
 }
 
 static bool attempt(struct pair_state *s, struct agent_result *r, int peer) {
@@ -210,7 +213,7 @@ static bool round_of(struct pair_state *s, struct agent_result *r, int peer) {
         if (!attempt(s, r, peer)) return false;
         s->again += s->attempt > 0;
         keep_best(s);
-        if (!looks_slow(s)) break;
+        if (!again_needed(s)) break;
     }
     for (int a = 0; a < s->c->size; a++)
         if (in_round(s, a) && s->all[a].peer > a) note_pair(s, a, s->all[a].peer);
