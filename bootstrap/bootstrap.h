@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "model/event.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "ssh/link.h"
 
 struct bootstrap_secret {

@@ -107,12 +107,12 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
 
 static int start_script(struct run *r, struct str *out, struct gp_error *err) {
     GP_AUTO_STR struct str job = {0}, wrap = {0};
-    int rc = boot_file("lib", &job, err);
-    if (!rc && r->it->step->packages) rc = boot_file("pkg", &job, err);
+    int rc = boot_file("run/lib", &job, err);
+    if (!rc && r->it->step->packages) rc = boot_file("run/pkg", &job, err);
     if (!rc) rc = boot_item_script(r->b, r->it, "apply || exit $?\nverify\n", &job, err);
-    if (!rc) rc = boot_file("job", &wrap, err);
+    if (!rc) rc = boot_file("run/job", &wrap, err);
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
-    if (!rc) rc = boot_file("lib", out, err);
+    if (!rc) rc = boot_file("run/lib", out, err);
     if (rc) return rc;
     if (r->it->step->secrets) boot_secrets(r->b, out);
     boot_var(out, "STEP", r->it->id);
@@ -120,7 +120,7 @@ static int start_script(struct run *r, struct str *out, struct gp_error *err) {
     boot_var(out, "RUN_ID", r->id);
     boot_var(out, "JOB", job.s);
     boot_var(out, "WRAP", wrap.s);
-    return boot_file("start", out, err);
+    return boot_file("run/start", out, err);
 }
 
 /* Starts the run, or finds one that an earlier gpuprov started; r->id is the active run. */
@@ -152,10 +152,10 @@ static bool run_kill(struct run *r) {
     struct gp_error ignored = {0};
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result res = {0};
-    if (boot_file("lib", &script, &ignored)) return false;
+    if (boot_file("run/lib", &script, &ignored)) return false;
     boot_var(&script, "STEP", r->it->id);
     boot_var(&script, "RUN_ID", r->id);
-    if (boot_file("kill", &script, &ignored)) return false;
+    if (boot_file("run/kill", &script, &ignored)) return false;
     int64_t end = clock_deadline(KILL_MS);
     return node_link_sh(r->b->link, r->it->name, &script, KILL_MS, end, &res, &ignored) == 0 && res.status == 0;
 }
@@ -177,12 +177,12 @@ static int run_follow(struct run *r, struct gp_error *err) {
     int64_t left_s = clock_left_ms(deadline_ms) / 1000;
     /* "echo" ends a line that a start-up file printed without a newline */
     str_addf(&script, "echo; echo '::%s look'\n", r->id);
-    int rc = boot_file("lib", &script, err);
+    int rc = boot_file("run/lib", &script, err);
     boot_var(&script, "STEP", r->it->id);
     boot_var(&script, "RUN_ID", r->id);
     boot_var(&script, "OFF", number);
     str_addf(&script, "SLICE=%lld\n", (long long)GP_MIN(left_s, (int64_t)SLICE_S));
-    if (!rc) rc = boot_file("follow", &script, err);
+    if (!rc) rc = boot_file("run/follow", &script, err);
     if (rc) return rc;
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(SLICE_S * 1000 + SLICE_SLACK_MS),
                                  .max_output = 4096,

@@ -6,7 +6,7 @@
 
 int boot_facts_script(struct str *out, struct gp_error *err) {
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
-    return boot_file("facts", out, err);
+    return boot_file("run/facts", out, err);
 }
 
 void boot_facts_clear(struct boot_facts *f) {

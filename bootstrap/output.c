@@ -53,9 +53,9 @@ static int read_output(struct node_link *l, const char *step, bool user, struct 
     char id[64];
     boot_step_id(step, user, id);
     str_add(&script, "echo\n"); /* ends a line that a start-up file printed without a newline */
-    int rc = boot_file("lib", &script, err);
+    int rc = boot_file("run/lib", &script, err);
     boot_var(&script, "STEP", id);
-    if (!rc) rc = boot_file("output", &script, err);
+    if (!rc) rc = boot_file("run/output", &script, err);
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(OUTPUT_MS), .max_output = OUTPUT_MAX};
     if (!rc) rc = node_link_exec(l, &script, &opts, &r, err);
     if (rc) return rc;

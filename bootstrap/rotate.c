@@ -12,8 +12,8 @@
 static int rotate_script(const char *mode, const char *key, struct str *out, struct gp_error *err) {
     GP_AUTO_STR struct str file = {0};
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
-    int rc = boot_file("lib", out, err);
-    if (!rc) rc = boot_file("rotate", &file, err);
+    int rc = boot_file("run/lib", out, err);
+    if (!rc) rc = boot_file("run/rotate", &file, err);
     if (rc) return rc;
     boot_var(out, "SCRIPT", file.s);
     boot_var(out, "KEY", key);

@@ -158,10 +158,10 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
 
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err) {
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
-    int rc = boot_file("lib", out, err);
+    int rc = boot_file("run/lib", out, err);
     bool packages = false;
     for (size_t i = 0; i < b->items.len; i++) packages |= b->items.items[i].step->packages;
-    if (!rc && packages) rc = boot_file("pkg", out, err);
+    if (!rc && packages) rc = boot_file("run/pkg", out, err);
     for (size_t i = 0; i < b->items.len && !rc; i++) {
         const struct boot_item *it = &b->items.items[i];
         str_add(out, "(\n");

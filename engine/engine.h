@@ -13,7 +13,7 @@
 #include "model/event.h"
 #include "model/offer.h"
 #include "model/report.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "model/stack.h"
 #include "ssh/ssh.h"
 

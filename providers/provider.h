@@ -12,8 +12,8 @@
 #include "model/coverage.h"
 #include "model/event.h"
 #include "model/offer.h"
-#include "model/spec.h"
-#include "model/spec_provider.h"
+#include "spec/spec.h"
+#include "spec/spec_provider.h"
 #include "model/stack.h"
 
 #define PROVIDER_NO_CREDENTIALS "NoCredentials"

@@ -4,7 +4,7 @@
 #define GP_VALIDATE_JUDGE_H
 
 #include "model/report.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 
 /* True if the spec names the check: in validate.require, or by a floor. */
 bool validate_demanded(const struct spec *spec, const char *check);

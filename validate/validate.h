@@ -5,7 +5,7 @@
 #define GP_VALIDATE_H
 
 #include "model/report.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "ssh/link.h"
 #include "validate/suite/checks.h"
 

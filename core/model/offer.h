@@ -4,7 +4,7 @@
 #define GP_MODEL_OFFER_H
 
 #include "base/vec.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 
 /* The terminator of an offer's nodes at their deadline when gpuprov does not run. */
 enum offer_ends {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "model/event.h"
 #include "model/report.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "model/stack.h"
 
 enum output_mode {

@@ -18,7 +18,7 @@ static int output_dir(const struct run *run, int slot, char **ret, struct gp_err
     return r;
 }
 
-/* The form of a step's name (core/model/spec_tables.c), which is a file name here. */
+/* The form of a step's name (core/spec/spec_tables.c), which is a file name here. */
 static bool is_file_name(const char *step) {
     return step[0] != '\0' && step[0] != '.' && strlen(step) <= 40 &&
            strspn(step, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == strlen(step);

@@ -4,7 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/json.h"
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "validate/lines.h"
 #include "validate/validate.h"
 

@@ -3,7 +3,7 @@
  * that is accepted again with the same hash. */
 #include "base/gp_base.h"
 
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "providers/provider.h"
 #include "validate/validate.h"
 

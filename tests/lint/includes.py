@@ -18,37 +18,38 @@ SUFFIXES = (".c", ".h", ".cu", ".inc")
 #   in .h allows that header only.
 # * A room names only rooms above it in this table, so there are no circles.
 ALL = ["*.h"]
-CORE = ["core/base", "core/model", "core/journal", "core/ssh", "core/output"]
+CORE = ["core/base", "core/spec", "core/model", "core/journal", "core/ssh", "core/output"]
 ROOMS = {
     "core/base": (ALL, []),
-    "core/model": (["*.h", "!spec_internal.h"], ["core/base"]),
-    "core/journal": (["journal.h"], ["core/base", "core/model"]),
+    "core/spec": (["*.h", "!spec_internal.h"], ["core/base"]),
+    "core/model": (ALL, ["core/base", "core/spec"]),
+    "core/journal": (["journal.h"], ["core/base", "core/spec", "core/model"]),
     "core/ssh": (["ssh.h", "link.h"], ["core/base", "core/model/event.h"]),
-    "core/output": (["output.h", "report_forms.h", "width.h"], ["core/base", "core/model"]),
+    "core/output": (["output.h", "report_forms.h", "width.h"], ["core/base", "core/spec", "core/model"]),
     "templates": (["templates.h"], ["core/base"]),
-    "bootstrap": (["bootstrap.h"], ["core/base", "core/model", "core/ssh/link.h", "templates"]),
+    "bootstrap": (["bootstrap.h"], ["core/base", "core/spec", "core/model", "core/ssh/link.h", "templates"]),
     # Facts about checks and GPU models; both sides of the wire use them.
     "validate/suite": (ALL, ["core/base"]),
     # The contract, what all providers share, each provider by itself, and the table of them.
-    "providers/provider.*": (ALL, ["core/base", "core/model", "core/journal"]),
+    "providers/provider.*": (ALL, ["core/base", "core/spec", "core/model", "core/journal"]),
     "providers/http*": (["http.h"], ["core/base"]),
-    "providers/common": (ALL, ["core/base", "core/model", "validate/suite/models.h", "providers/provider.*",
+    "providers/common": (ALL, ["core/base", "core/spec", "core/model", "validate/suite/models.h", "providers/provider.*",
                                "providers/http*"]),
     "providers/catalog": (["catalog.h"], ["core/base"]),
-    "providers/aws": (["aws.h"], ["core/base", "core/model", "providers/provider.*", "providers/http*",
+    "providers/aws": (["aws.h"], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/http*",
                                   "providers/common", "providers/catalog"]),
     # What reads the nodes' requests knows nothing of the holder that forks it.
     "providers/local/netns.*": (ALL, ["core/base"]),
     "providers/local/userns.*": (ALL, ["core/base"]),
     "providers/local/proxy": (["proxy.h"], ["core/base", "providers/local/netns.*", "providers/local/userns.*"]),
-    "providers/local": (["local.h"], ["core/base", "core/model", "providers/provider.*", "providers/common",
+    "providers/local": (["local.h"], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/common",
                                       "providers/local/netns.*", "providers/local/userns.*",
                                       "providers/local/proxy"]),
     "providers/ssh": (["hosts.h"],
-                      ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/common"]),
-    "providers/*": ([], ["core/base", "core/model", "core/ssh", "providers/provider.*", "providers/http*",
+                      ["core/base", "core/spec", "core/model", "core/ssh", "providers/provider.*", "providers/common"]),
+    "providers/*": ([], ["core/base", "core/spec", "core/model", "core/ssh", "providers/provider.*", "providers/http*",
                          "providers/common", "providers/catalog"]),
-    "providers": ([], ["core/base", "core/model", "providers/provider.*", "providers/local"]),
+    "providers": ([], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/local"]),
     # The agent: nothing of the controller but core/base.
     "validate/agent/device": (["device.h", "numeric.h"], ["core/base"]),
     "validate/agent/comm/comm.*": (ALL, ["core/base", "validate/agent/device/device.h"]),
@@ -84,7 +85,7 @@ ROOMS = {
                             "validate/agent/comm", "validate/agent/checks/gpu"]),
     # The controller's half of validation, the story, the verbs.
     "validate": (["baseline.h", "judge.h", "samples.h", "validate.h"],
-                 ["core/base", "core/model", "core/ssh", "bootstrap", "validate/suite"]),
+                 ["core/base", "core/spec", "core/model", "core/ssh", "bootstrap", "validate/suite"]),
     # The engine: what it takes and gives, what one run shares, making and ending machines, proving them, the verbs.
     "engine/engine.*": (ALL, CORE + ["validate"]),
     "engine/internal.*": (ALL, ["engine/engine.*"]),
@@ -117,7 +118,7 @@ LIBRARY = {
     r"yaml\.h": ["core/base/yaml.c"],
     r"jansson": ["core/base/json.h"],
     # hash.h has SHA-256 and base64; what signs and what holds keys does the rest by itself.
-    r"openssl/": ["core/base/hash.c", "core/base/sign.c", "core/ssh/", "core/model/spec.c", "providers/aws/sigv4.c"],
+    r"openssl/": ["core/base/hash.c", "core/base/sign.c", "core/ssh/", "core/spec/spec.c", "providers/aws/sigv4.c"],
     r"zlib\.h": ["core/ssh/put.c", "bootstrap/agents.c"],
     r"dlfcn\.h": ["validate/agent/"],
     # The agent declares what it needs of NVIDIA's libraries and finds them by dlopen.

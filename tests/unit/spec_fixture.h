@@ -3,7 +3,7 @@
 #ifndef GP_TEST_SPEC_FIXTURE_H
 #define GP_TEST_SPEC_FIXTURE_H
 
-#include "model/spec.h"
+#include "spec/spec.h"
 #include "providers/provider.h"
 #include "validate/validate.h"
 

@@ -31,15 +31,16 @@ class Home:
         """Runs lib.sh and a fragment as the controller sends them."""
         lines = ["%s=%s" % (k, shlex.quote(str(v))) for k, v in names.items()]
         script = "{ echo\n%s\n%s\n%s\n} </dev/null\n" % (
-            (FRAGMENTS / "lib.sh").read_text(), "\n".join(lines), (FRAGMENTS / (fragment + ".sh")).read_text())
+            (FRAGMENTS / "run" / "lib.sh").read_text(), "\n".join(lines), (FRAGMENTS / (fragment + ".sh")).read_text())
         return subprocess.run(["sh", "-s"], input=script, env=self.env, capture_output=True, text=True, timeout=60,
                               check=False)
 
     def start(self, run, run_id, job_hash="h"):
-        return self.sh("start", STEP="s", HASH=job_hash, RUN_ID=run_id, JOB=run, WRAP=(FRAGMENTS / "job.sh").read_text())
+        return self.sh("run/start", STEP="s", HASH=job_hash, RUN_ID=run_id, JOB=run,
+                       WRAP=(FRAGMENTS / "run" / "job.sh").read_text())
 
     def follow(self, run_id, off=0, slice_s=10):
-        done = self.sh("follow", STEP="s", RUN_ID=run_id, OFF=off, SLICE=slice_s)
+        done = self.sh("run/follow", STEP="s", RUN_ID=run_id, OFF=off, SLICE=slice_s)
         assert done.returncode == 0, done
         return done.stdout.lstrip("\n")
 
@@ -81,7 +82,7 @@ def test_two_starts_at_once_start_one_run(home):
 def test_a_run_whose_place_was_taken_does_nothing(home):
     alive = home.pretend("bbbb", "")
     (home.dir / "run").write_text("echo x > ~/ran\n")
-    done = subprocess.run(["sh", FRAGMENTS / "job.sh", "aaaa"], cwd=home.dir, env=home.env, check=False)
+    done = subprocess.run(["sh", FRAGMENTS / "run" / "job.sh", "aaaa"], cwd=home.dir, env=home.env, check=False)
     assert done.returncode == 0 and not (home.path / "ran").exists()
     assert (home.dir / "pid").read_text() == "%d\n" % alive.pid
     alive.communicate(b"\n")
@@ -120,7 +121,7 @@ def test_the_first_mib_and_the_last_64_kib_are_kept(home, size):
     assert home.start(run, "run1").returncode == 0
     wait_for(lambda: (home.dir / "rc").read_text().strip() == "0")
     wait_for((home.dir / "tail").exists)
-    first, kept = home.sh("output", STEP="s").stdout.lstrip("\n").split("\n", 1)
+    first, kept = home.sh("run/output", STEP="s").stdout.lstrip("\n").split("\n", 1)
     assert first == "::output %s" % (home.dir / "out") and kept.rstrip("\n").endswith("the end")
     if size < 1048576 + 65536:
         assert kept.count("a") == size  # nothing is missing
@@ -140,8 +141,8 @@ def test_bytes_that_are_no_text(home):
     home.start("printf 'a\\0b \\377 why\\n' >&2; exit 5\n", "aaaa")
     home.env["LC_ALL"] = "C.UTF-8"
     done = subprocess.run(["sh", "-s"], env=home.env, capture_output=True, check=False, input=(
-        "STEP=s RUN_ID=aaaa OFF=0 SLICE=9\n%s\n%s\n" % ((FRAGMENTS / "lib.sh").read_text(),
-                                                       (FRAGMENTS / "follow.sh").read_text())).encode())
+        "STEP=s RUN_ID=aaaa OFF=0 SLICE=9\n%s\n%s\n" % ((FRAGMENTS / "run" / "lib.sh").read_text(),
+                                                       (FRAGMENTS / "run" / "follow.sh").read_text())).encode())
     assert b"::aaaa last ab \xff why\n" in done.stdout, done
 
 

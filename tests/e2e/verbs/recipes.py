@@ -220,6 +220,6 @@ RECIPES = {
         new={"cmd/verb_recipe.c": VERB},
         rows={"cmd/verbs.h": [(r"row\(version\)", " \\\n    row(recipe)")]}),
     "a key of the spec": Recipe(
-        rows={"core/model/spec.h": [(r"^struct spec \{\n", "    int recipe;\n")],
-              "core/model/spec_tables.c": [(r"root_fields\[\] = \{", KEY_ROW)]}),
+        rows={"core/spec/spec.h": [(r"^struct spec \{\n", "    int recipe;\n")],
+              "core/spec/spec_tables.c": [(r"root_fields\[\] = \{", KEY_ROW)]}),
 }

@@ -4,7 +4,7 @@
 
 #include "base/form.h"
 #include "base/str.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

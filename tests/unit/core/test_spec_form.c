@@ -7,7 +7,7 @@
 #include "spec_fixture.h"
 
 #include "base/json.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 /* --- hashes that are out in the world --- */
 

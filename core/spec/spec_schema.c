@@ -5,7 +5,7 @@
 #include "base/gp_base.h"
 
 #include "base/json.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 /* "${env:X}" may stand wherever text, a number or a bool may. */
 #define SUBST_PATTERN "[$][{](env|file):"

@@ -2,7 +2,7 @@
 /* Generates the manual page gpuprov.yaml(5) from the decode tables. No I/O. Any thread. */
 #include "base/gp_base.h"
 
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 static const char intro[] = ".TH GPUPROV.YAML 5 \"\" \"gpuprov " GP_VERSION "\"\n"
                             ".SH NAME\n"

@@ -3,7 +3,7 @@
  * figure's own unit; the value is converted to that. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 #include <ctype.h>
 

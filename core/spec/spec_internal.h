@@ -2,13 +2,13 @@
 /* The spec's decode tables and the functions that the spec_*.c files share. Not for other folders.
  * One struct spec_field is one key. Decoding, its errors, the canonical form, the hash, freeing, the
  * JSON Schema and docs/spec.md all use it. */
-#ifndef GP_MODEL_SPEC_INTERNAL_H
-#define GP_MODEL_SPEC_INTERNAL_H
+#ifndef GP_SPEC_SPEC_INTERNAL_H
+#define GP_SPEC_SPEC_INTERNAL_H
 
 #include "base/json.h"
 #include "base/yaml.h"
-#include "model/spec.h"
-#include "model/spec_provider.h"
+#include "spec/spec.h"
+#include "spec/spec_provider.h"
 
 #define SPEC_VALUE_MAX ((size_t)64 << 10) /* bytes of one value, and of a substituted file */
 #define SPEC_PROBLEMS_MAX 100

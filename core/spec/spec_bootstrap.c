@@ -2,7 +2,7 @@
 /* The rows of the spec's block `bootstrap`: what is set up on every node. Only data, as spec_tables.c. */
 #include "base/gp_base.h"
 
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 /* Rows read as rows. */
 /* clang-format off */

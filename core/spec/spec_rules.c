@@ -4,7 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 #include <arpa/inet.h>
 #include <unistd.h>

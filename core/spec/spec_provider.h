@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A provider's part of the spec language: one static row that the provider owns. Registered once, before the
  * first spec is read (providers/specs.c); core names no provider. */
-#ifndef GP_MODEL_SPEC_PROVIDER_H
-#define GP_MODEL_SPEC_PROVIDER_H
+#ifndef GP_SPEC_SPEC_PROVIDER_H
+#define GP_SPEC_SPEC_PROVIDER_H
 
 #include "base/gp_base.h"
 

@@ -2,7 +2,7 @@
 /* Amounts of money: "60 USD/h", "500 USD". Kept in millionths, so that text and value are equal. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 void spec_money_text(char *dst, size_t n, int64_t micro, const char *unit) {
     char fraction[24];

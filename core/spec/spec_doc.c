@@ -4,11 +4,11 @@
 #include "base/gp_base.h"
 
 #include "base/clock.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 static const char intro[] =
     "# The spec\n\n"
-    "<!-- Generated from the tables in core/model/spec_tables.c by tests/unit/core/test_spec.c\n"
+    "<!-- Generated from the tables in core/spec/spec_tables.c by tests/unit/core/test_spec.c\n"
     "     (UPDATE_GOLDEN=1 rewrites it). Do not edit. -->\n\n"
     "This page lists every key of a spec. It is for people who write one. A spec is one YAML file that describes the\n"
     "nodes of a stack, their offers, their bootstrap and their validation. The smallest one starts one node on this\n"

@@ -4,7 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/clock.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 const char *spec_effect_name(enum spec_effect e) {
     static const char *const names[] = {

@@ -5,7 +5,7 @@
 #include "base/gp_base.h"
 
 #include "base/clock.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 _Static_assert(sizeof(struct spec_vec) == sizeof(VEC_OF(int)), "a VEC_OF has another layout");
 

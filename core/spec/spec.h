@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spec of a stack, decoded and checked. Plain data, no I/O except spec_load. */
-#ifndef GP_MODEL_SPEC_H
-#define GP_MODEL_SPEC_H
+#ifndef GP_SPEC_SPEC_H
+#define GP_SPEC_SPEC_H
 
 #include "base/error.h"
 #include "base/secret.h"

@@ -6,7 +6,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 #include <ctype.h>
 

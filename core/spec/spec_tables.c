@@ -3,7 +3,7 @@
  * so a key without a row does not exist. Only data; no decoding. */
 #include "base/gp_base.h"
 
-#include "model/spec_internal.h"
+#include "spec/spec_internal.h"
 
 #define NAME_PATTERN "^[a-z][a-z0-9-]{0,39}$"
 #define NAME_DOC "lower-case letters, digits and '-', starting with a letter, at most 40"
