@@ -137,10 +137,15 @@ int boot_file(const char *file, struct str *out, struct gp_error *err) {
 }
 
 void boot_secrets(const struct boot *b, struct str *out) {
+    GP_AUTO_STR struct str names = {0};
     for (size_t i = 0; i < b->req->n_secrets; i++) {
-        str_add(out, "export ");
-        boot_var(out, b->req->secrets[i].env, secret_reveal(&b->req->secrets[i].value));
+        const char *env = b->req->secrets[i].env;
+        str_addf(out, "export GPUPROV_SECRET_");
+        boot_var(out, env, secret_reveal(&b->req->secrets[i].value));
+        str_addf(&names, "%s%s", i > 0 ? " " : "", env);
     }
+    str_add(out, "export ");
+    boot_var(out, "GPUPROV_SECRETS", names.s);
 }
 
 int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail, struct str *out,

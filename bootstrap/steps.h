@@ -17,7 +17,7 @@ struct boot_step {
     const char *file; /* below templates/bootstrap/, without ".sh" */
     bool packages;    /* its file uses pkg.sh, and has REFUSAL */
     bool first;       /* applied before the others, which are probed again after it */
-    bool secrets;     /* its environment has the user's secrets */
+    bool secrets;     /* its environment has the user's secrets, as GPUPROV_SECRET_NAME */
     bool (*wanted)(const struct boot *b);
     /* Adds NAME='value' lines for the file, which has BUDGET, the seconds left, besides. May be NULL. Other lines
      * are another step: a run that an earlier gpuprov started is not taken for this one. */
@@ -92,7 +92,8 @@ void boot_probe_parse(struct boot *b, const char *text, size_t n);
 /* lib.sh + variables + the item's file; `tail`: the calls at the end. */
 int boot_item_script(const struct boot *b, const struct boot_item *it, const char *tail, struct str *out,
                      struct gp_error *err);
-void boot_secrets(const struct boot *b, struct str *out); /* export lines; wipe after use */
+/* Export lines under internal names: with_secrets of lib.sh gives them their own. Wipe after use. */
+void boot_secrets(const struct boot *b, struct str *out);
 void boot_var(struct str *out, const char *name, const char *value);
 int boot_file(const char *file, struct str *out, struct gp_error *err);
 

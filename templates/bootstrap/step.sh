@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2094
 # Runs a step of the user. RUN: its script; CHECK: its check or ""; HASH: of both; MARK: the file that records that a
-# step without a check has run. Secrets are in the environment.
+# step without a check has run. Only its script and its check get the secrets (with_secrets).
 probe() {
     if [ -n "$CHECK" ]; then
         holds "$CHECK" && return 0
@@ -21,8 +21,8 @@ apply() {
     chmod 0700 "$script"
     cd "$HOME" || fail "no home folder '$HOME'"
     case $RUN in
-    '#!'*) "$script" ;;
-    *) sh -e "$script" ;;
+    '#!'*) with_secrets "$script" ;;
+    *) with_secrets sh -e "$script" ;;
     esac
     rc=$?
     echo # ends a last line without a newline: the next line is for gpuprov

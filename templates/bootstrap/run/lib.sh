@@ -36,8 +36,17 @@ end_group() {
     done
     ! runs "$1"
 }
+# Runs a command of the user with the secrets under their own names. Everywhere else the environment has them as
+# GPUPROV_SECRET_NAME, so that a secret called RUN or PWD changes no variable of a step. GPUPROV_SECRETS: the names.
+with_secrets() (
+    for GPUPROV_NAME in $GPUPROV_SECRETS; do
+        eval "export $GPUPROV_NAME=\"\$GPUPROV_SECRET_$GPUPROV_NAME\"; unset GPUPROV_SECRET_$GPUPROV_NAME"
+    done
+    unset GPUPROV_NAME GPUPROV_SECRETS
+    "$@"
+)
 # Runs a user's own check: without output and stdin, with a time limit.
-holds() { timeout -k 5 "${CHECK_S:-60}" sh -c "$1" </dev/null >/dev/null 2>&1; }
+holds() { with_secrets timeout -k 5 "${CHECK_S:-60}" sh -c "$1" </dev/null >/dev/null 2>&1; }
 # Prints the mount points of the given folders whose disk is full.
 full_disks() {
     df -Pk "$@" 2>/dev/null | awk 'NR > 1 && $4 < 1024 && !seen[$6]++ { print $6 }'

@@ -442,6 +442,19 @@ def test_secrets_are_not_to_be_seen(node):
     assert value not in repr(bad)
 
 
+def test_a_secret_with_the_name_of_a_variable_changes_no_step(node):
+    """Scripts of gpuprov use variables too: RUN, STEP and JOB are some of them."""
+    names = ["RUN", "CHECK", "HASH", "MARK", "STEP", "JOB", "NODE_DIR", "rc"]
+    secrets = [x for name in names for x in node.secret(name, "of-" + name)]
+    seen = " ".join("$" + name for name in names)
+    step = node.step("s", f"echo \"{seen}\" >seen; env | grep -c GPUPROV_SECRET >left || true\n",
+                     "test -s seen -a $RUN = of-RUN")
+    node.run(*step, *secrets)
+    assert node.host.file("/home/ops/seen").read_text().split() == ["of-" + name for name in names]
+    assert node.host.file("/home/ops/left").read_text() == "0\n"
+    assert node.run(*step, *secrets).result["applied"] == 0
+
+
 def test_driver_is_looked_for_only_with_a_gpu(node):
     node.run("--gpu", "1", "--image", "debian-12", error="test/1: no driver: image debian-12 has neither /dev/nvidiactl")
     node.run("--gpu", "1", "--image", "", error="this host has neither /dev/nvidiactl nor nvidia-smi: install the NVIDIA driver")

@@ -178,6 +178,36 @@ static void the_probe_asks_everything_at_once(void **state) {
     fixture_clear(&f);
 }
 
+/* A secret may have the name of any variable of the scripts: only the user's check gets it under this name. */
+static void secrets_change_no_variable_of_a_step(void **state) {
+    (void)state;
+    static const char *const names[] = {"CHECK", "RUN", "HASH", "MARK", "CHECK_S", "NODE_DIR", "n", "HOME", "IFS"};
+    struct bootstrap_secret secrets[GP_ARRAY_LEN(names)] = {{0}};
+    GP_AUTO_STR struct str check = {0}, script = {0}, out = {0};
+    struct gp_error err = {0};
+    struct fixture f;
+    fixture_make(&f);
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
+        secrets[i].env = names[i];
+        secret_set(&secrets[i].value, "a 'b\n$c", 7);
+        if (strcmp(names[i], "IFS") != 0) /* a shell does not take it from its environment */
+            str_addf(&check, "%stest \"$%s\" = \"a 'b\n\\$c\"", i > 0 ? " && " : "", names[i]);
+    }
+    str_add(&check, " && ! env | grep -q GPUPROV_SECRET");
+    step_add(&f, "sees all", "exit 9", check.s);
+    step_add(&f, "another", "exit 9", "false");
+    f.req.secrets = secrets;
+    f.req.n_secrets = GP_ARRAY_LEN(names);
+    items_make(&f);
+    assert_int_equal(boot_probe_script(&f.boot, &script, &err), 0);
+    run_sh(&script, &out);
+    boot_probe_parse(&f.boot, out.s, out.len);
+    assert_int_equal(item(&f, "sees all")->probe, 0);
+    assert_int_equal(item(&f, "another")->probe, BOOT_PROBE_TODO);
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) secret_clear(&secrets[i].value);
+    fixture_clear(&f);
+}
+
 static void facts_of_this_machine(void **state) {
     (void)state;
     struct boot_facts f = {0};
@@ -262,6 +292,7 @@ int main(void) {
         cmocka_unit_test(a_hash_changes_with_what_a_step_does),
         cmocka_unit_test(half_a_script_does_nothing),
         cmocka_unit_test(the_probe_asks_everything_at_once),
+        cmocka_unit_test(secrets_change_no_variable_of_a_step),
         cmocka_unit_test(answers_are_read_with_care),
         cmocka_unit_test(facts_of_this_machine),
         cmocka_unit_test(facts_are_read_with_care),
