@@ -22,6 +22,7 @@ CORE = ["core/base", "core/spec", "core/model", "core/journal", "core/ssh", "cor
 ROOMS = {
     "core/base": (ALL, []),
     "core/spec": (["*.h", "!spec_internal.h"], ["core/base"]),
+    "core/software": (["software.h"], ["core/base", "core/spec"]),
     "core/model": (ALL, ["core/base", "core/spec"]),
     "core/journal": (["journal.h"], ["core/base", "core/spec", "core/model"]),
     "core/ssh": (["ssh.h", "link.h"], ["core/base", "core/model/event.h"]),
