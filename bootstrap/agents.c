@@ -86,13 +86,12 @@ static int make_folder(struct boot *b, int64_t deadline_ms, struct gp_error *err
     return boot_fail(b->link, "agent", err, said);
 }
 
-/* Copies one file, through lost connections: a partial copy is not used. */
-static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_ms, bool *ret_sent,
-                   struct gp_error *err) {
-    GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/" BOOT_AGENT_DIR "/%s", b->facts.home, a->name);
+int boot_put_blob(struct boot *b, const char *step, const char *path, unsigned mode, const struct ssh_blob *blob,
+                  bool *ret_sent, struct gp_error *err) {
+    int64_t deadline_ms = b->req->deadline_ms;
     for (int lost = 0;;) {
         struct gp_error why = {0};
-        int rc = ssh_put_blob(b->link->session, path, 0700, &a->blob, deadline_ms, b->link->cancel, ret_sent, &why);
+        int rc = ssh_put_blob(b->link->session, path, mode, blob, deadline_ms, b->link->cancel, ret_sent, &why);
         if (!rc) {
             *ret_sent |= lost > 0; /* it may be there already, because only the reply was lost */
             return 0;
@@ -104,12 +103,12 @@ static int put_one(struct boot *b, const struct boot_agent *a, int64_t deadline_
         if (why.code != GP_ELOST || clock_left_ms(deadline_ms) == 0) {
             const char *label = b->link->target.label; /* boot_fail adds it */
             size_t n = str_starts(why.msg, label) ? strlen(label) : 0;
-            return boot_fail(b->link, "agent", err, why.msg + (n > 0 ? n + strspn(why.msg + n, ": ") : 0));
+            return boot_fail(b->link, step, err, why.msg + (n > 0 ? n + strspn(why.msg + n, ": ") : 0));
         }
-        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent",
+        event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, step,
                    "connection lost, reconnects");
         rc = node_link_lost(b->link, &lost, deadline_ms, err);
-        if (rc) return gp_wrap(err, "step 'agent'");
+        if (rc) return gp_wrap(err, "step '%s'", step);
     }
 }
 
@@ -143,7 +142,8 @@ int boot_agents_put(struct boot *b, const struct boot_item *it GP_UNUSED, bool *
         if (i > 0 && !b->facts.nvidia) continue;
         event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_PROGRESS, "agent", "sends %s (%.1f MB)",
                    b->agents[i].name, (double)b->agents[i].blob.n / 1e6);
-        rc = put_one(b, &b->agents[i], deadline_ms, &sent, err);
+        GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/" BOOT_AGENT_DIR "/%s", b->facts.home, b->agents[i].name);
+        rc = boot_put_blob(b, "agent", path, 0700, &b->agents[i].blob, &sent, err);
         *ret_changed |= sent;
         if (!rc) rc = try_one(b, &b->agents[i], deadline_ms, err);
     }

@@ -28,6 +28,11 @@ static bool want_cloud_init(const struct boot *b) { return b->req->wait_cloud_in
 static bool want_deadline(const struct boot *b) { return b->req->ends_itself; }
 static bool want_packages(const struct boot *b) { return b->req->spec->packages.n > 0; }
 static bool want_steps(const struct boot *b) { return b->req->spec->steps.len > 0; }
+static bool want_files(const struct boot *b) { return b->req->spec->storage.files.len > 0; }
+static bool want_limits(const struct boot *b) {
+    const struct spec_node_limits *l = &b->req->spec->storage.limits;
+    return l->memlock || l->nofile || l->hugepages;
+}
 static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
 
 static void cloud_init_vars(const struct boot *b GP_UNUSED, const struct boot_item *it GP_UNUSED, struct str *out) {
@@ -70,6 +75,12 @@ const struct boot_step boot_steps[] = {
     {.name = "cloud-init", .file = "cloud-init", .first = true, .wanted = want_cloud_init, .vars = cloud_init_vars},
     {.name = "deadline", .file = "deadline", .wanted = want_deadline, .vars = deadline_vars},
     {.name = "packages", .file = "packages", .packages = true, .wanted = want_packages, .vars = packages_vars},
+    {.name = "limits",
+     .file = "storage/limits",
+     .wanted = want_limits,
+     .vars = boot_limits_vars,
+     .apply = boot_limits_set},
+    {.name = "files", .file = "storage/files", .wanted = want_files, .vars = boot_files_vars, .apply = boot_files_put},
     {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
     {.name = "driver", .file = "driver", .wanted = want_driver, .vars = driver_vars},
     {.name = "agent", .file = "agent", .vars = agent_vars, .apply = boot_agents_put},
@@ -111,6 +122,8 @@ static void items_clear(struct boot *b) {
 int boot_items_make(struct boot *b, struct gp_error *err) {
     const struct spec *spec = b->req->spec;
     items_clear(b); /* again, after the first steps have changed the node */
+    int rc = boot_files_load(b, err);
+    if (rc) return rc;
     for (const struct boot_step *s = boot_steps; s->file; s++) {
         if (s->wanted && !s->wanted(b)) continue;
         if (s->name) {
@@ -124,6 +137,7 @@ int boot_items_make(struct boot *b, struct gp_error *err) {
 
 void boot_clear(struct boot *b) {
     items_clear(b);
+    boot_files_drop(b);
     boot_facts_clear(&b->facts);
 }
 

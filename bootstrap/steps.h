@@ -9,6 +9,7 @@
 
 struct boot_item;
 struct boot;
+struct boot_files;
 
 /* One row of the table. A step's file defines probe() (0: done already, 10: to be applied, else it
  * has reported the error), and apply() and verify() where the step can be applied. */
@@ -70,6 +71,7 @@ struct boot {
     struct boot_facts facts;
     const struct boot_agent *agents; /* shared by all nodes */
     size_t n_agents;
+    struct boot_files *files; /* of bootstrap.files, shared by all nodes; NULL: none */
     int applied;
     struct bootstrap_output failed;
 };
@@ -100,6 +102,18 @@ int boot_file(const char *file, struct str *out, struct gp_error *err);
 /* Unpacks the agents; -GP_EBOOTSTRAP when this build contains none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);
 int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
+
+/* Copies a blob to a path of the login user, through lost connections: a partial copy is not used. */
+int boot_put_blob(struct boot *b, const char *step, const char *path, unsigned mode, const struct ssh_blob *blob,
+                  bool *ret_sent, struct gp_error *err);
+
+/* bootstrap/steps_files.c, steps_limits.c: the rows of bootstrap.files and bootstrap.limits. */
+int boot_files_load(struct boot *b, struct gp_error *err); /* reads the local files, once for all nodes */
+void boot_files_drop(struct boot *b);
+void boot_files_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+int boot_files_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
+void boot_limits_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+int boot_limits_set(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 
 /* Runs apply() and verify() of an item detached on the node, follows it through lost connections and
  * reboots, and kills it at the deadline. Blocks until then. */

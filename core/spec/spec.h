@@ -7,6 +7,7 @@
 #include "base/secret.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "spec/spec_storage.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 
@@ -101,6 +102,7 @@ struct spec {
     struct spec_access access;
     struct strv packages;
     VEC_OF(struct spec_step) steps;
+    struct spec_storage storage; /* of `bootstrap` */
     struct spec_validate validate;
     VEC_OF(struct spec_secret) secrets;
 };

@@ -32,6 +32,12 @@ static const struct spec_field bootstrap_fields[] = {
      .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name", .effect = SPEC_REPEATED},
     {.name = "steps", .type = SPEC_LIST, .offset = offsetof(struct spec, steps), .block = &step_block,
      .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]", .default_in_hash = true},
+    {.name = "files", .type = SPEC_LIST, .offset = offsetof(struct spec, storage.files), .block = &spec_file_block,
+     .doc = "files and folders to copy", .example = "[{from: train.py, to: /opt/train/train.py}]"},
+    {.name = "limits", .type = SPEC_SHORT, .offset = offsetof(struct spec, storage.limits),
+     .block = &spec_node_limits_block, .from_text = spec_limits_from_text, .def_doc = "left alone",
+     .doc = "limits of processes: auto or a map", .example = "auto", .pattern = "^auto$",
+     .pattern_doc = "auto or a map"},
     {0}};
 const struct spec_block spec_bootstrap_block = {
     .path = "bootstrap", .doc = "The setup of every node before its validation.",

@@ -93,6 +93,10 @@ bool spec_key_is_script(const char *key); /* a row of that name, in any block, i
 extern const struct spec_block spec_offer_block;
 extern const struct spec_block spec_bootstrap_block; /* spec_bootstrap.c */
 
+/* spec_storage.c */
+extern const struct spec_block spec_file_block, spec_node_limits_block;
+void spec_limits_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
+
 /* spec_provider.c */
 const char *const *spec_provider_names(void);
 bool spec_offer_takes(const void *offer, const char *key);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The storage part of a spec's block `bootstrap`: files, limits and mounts. Plain data, owned by the spec. Included
+ * by spec.h. */
+#ifndef GP_SPEC_SPEC_STORAGE_H
+#define GP_SPEC_SPEC_STORAGE_H
+
+#include "base/str.h"
+#include "base/vec.h"
+
+struct spec_file {
+    char *from;  /* absolute: a file or folder of this machine */
+    char *to;    /* absolute: its path on the node */
+    char *mode;  /* "0640"; NULL: as the local file, without write permission for others */
+    char *owner; /* "user" or "user:group"; NULL: the login user */
+};
+
+struct spec_node_limits {
+    char *memlock; /* "unlimited" or "64GiB"; NULL: left alone */
+    int nofile;    /* open files of a process; 0: left alone */
+    int hugepages; /* of the node's default size; 0: left alone */
+};
+#define SPEC_NOFILE_AUTO 1048576
+
+struct spec_storage {
+    VEC_OF(struct spec_file) files;
+    struct spec_node_limits limits;
+};
+
+#endif

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2015,SC2094
+# Compares and places files. FILES: lines of number, sha256, mode, owner ("-": the login user) and path. The program
+# sends the content of those that differ as one file COPY; ROWS: lines of offset, size, sha256, mode, owner and path.
+able() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+as_root() { if able; then root "$@"; else "$@"; fi; }
+# Prints what is there: "sum SHA256  PATH" and "stat MODE USER GROUP PATH", "folder PATH" for a folder in the way.
+there() {
+    # shellcheck disable=SC2016
+    printf '%s' "$FILES" | cut -d' ' -f5- | as_root sh -c '
+        plain() { while IFS= read -r p; do if [ -f "$p" ] && [ ! -L "$p" ]; then printf "%s\0" "$p"; fi; done; }
+        list=$(cat)
+        printf "%s\n" "$list" | while IFS= read -r p; do
+            if [ -d "$p" ] && [ ! -L "$p" ]; then printf "folder %s\n" "$p"; fi
+        done
+        printf "%s\n" "$list" | plain | xargs -0 -r sha256sum -- | sed "s/^/sum /"
+        printf "%s\n" "$list" | plain | xargs -0 -r stat -c "stat %a %U %G %n" --'
+}
+# Prints the numbers of the files that differ, or "folder PATH".
+differing() {
+    {
+        there
+        echo wanted
+        printf '%s' "$FILES"
+    } | LC_ALL=C awk -v me="$(id -un)" -v group="$(id -gn)" '
+        function rest(n,   s, i) {
+            s = $0
+            for (i = 0; i < n; i++) sub(/^[^ ]* /, "", s)
+            return s
+        }
+        !wanted && $1 == "folder" { print; next }
+        !wanted && $1 == "sum" { p = substr($0, 71); sum[p] = $2; next }
+        !wanted && $1 == "stat" { p = rest(4); mode[p] = $2; user[p] = $3; of[p] = $4; next }
+        !wanted { wanted = 1; next }
+        {
+            p = rest(4)
+            owner = $4 == "-" ? me ":" group : $4
+            has = owner ~ /:/ ? user[p] ":" of[p] : user[p]
+            if (sum[p] != $2 || mode[p] != $3 || has != owner) print $1
+        }'
+}
+# Sets $differ.
+looks() {
+    differ=$(differing) || fail 'the files of the node cannot be compared'
+    case $differ in
+    *folder\ *)
+        path=$(printf '%s\n' "$differ" | sed -n '/^folder /{s/^folder //p;q;}')
+        fail "'$path' is a folder on the node: remove it, or correct 'to'"
+        ;;
+    esac
+}
+probe() {
+    looks
+    [ -z "$differ" ] || return 10
+}
+compare() {
+    looks
+    (umask 077; mkdir -p "$NODE_DIR/files") && chmod 0700 "$HOME/.gpuprov" || fail "cannot make $NODE_DIR/files"
+    # what an interrupted run left
+    find "$NODE_DIR/files" -type f -mmin +60 -exec rm -f {} + 2>/dev/null
+    printf '::folder %s\n' "$NODE_DIR/files"
+    [ -z "$differ" ] || printf '%s\n' "$differ" | sed 's/^/::need /'
+}
+place() {
+    # sent again after a lost reply: all may be in their places
+    [ -e "$COPY" ] || { looks; return 0; }
+    # shellcheck disable=SC2016
+    said=$(printf '%s' "$ROWS" | as_root sh -c '
+        umask 077
+        copy=$1 me=$2
+        while read -r offset size sum mode owner path; do
+            case $owner in -) owner=$me ;; *:*) ;; *) owner=$owner: ;; esac
+            d=${path%/*}
+            t=$d/.gpuprov.$$
+            made=$d
+            if [ ! -d "$d/" ]; then
+                while up=${made%/*} && [ ! -d "$up/" ]; do made=$up; done
+                (umask 022; mkdir -p -- "$d/") || { echo "cannot create the folder $d"; exit 1; }
+                chown -R -- "$owner" "$made" || { echo "cannot give $made to $owner"; exit 1; }
+            fi
+            trap "rm -f -- \"\$t\"" EXIT
+            tail -c "+$((offset + 1))" "$copy" | head -c "$size" >"$t" || { echo "cannot write $path"; exit 1; }
+            set -- $(sha256sum <"$t")
+            [ "$1" = "$sum" ] || { echo "cannot write $path"; exit 1; }
+            if [ "$owner" != "$(stat -c %U:%G "$t")" ]; then
+                chown -- "$owner" "$t" || { echo "cannot give $path to $owner"; exit 1; }
+            fi
+            chmod -- "$mode" "$t" && mv -fT -- "$t" "$path" || { echo "cannot put $path in its place"; exit 1; }
+        done' sh "$COPY" "$(id -un):$(id -gn)" 2>&1) || {
+        full=$(full_disks / /var /tmp "$HOME" | head -n 1)
+        why=$(printf '%s\n' "$said" | grep . | head -n 1)
+        fail "$(printf '%s\n' "$said" | grep . | tail -n 1): $why${full:+: the disk is full ($full)}"
+    }
+    rm -f "$COPY"
+}

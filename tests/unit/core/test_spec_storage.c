@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bootstrap.files and bootstrap.limits: what is accepted, and what is refused where. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+#include "spec_fixture.h"
+
+#include <unistd.h>
+
+static void files_and_limits_are_decoded(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good("name: a\nbootstrap:\n  files:\n"
+                                       "    - {from: Makefile, to: /etc/app/m, mode: 0600, owner: root:adm}\n"
+                                       "    - {from: ./docs/, to: /home/x/docs}\n"
+                                       "  limits: {memlock: 64GiB, nofile: 4096, hugepages: 8}\n");
+    assert_int_equal(s->storage.files.len, 2);
+    const struct spec_file *f = s->storage.files.items;
+    GP_AUTO_FREE char *cwd = getcwd(NULL, 0);
+    GP_AUTO_FREE char *makefile = fs_join(cwd, "Makefile"), *docs = fs_join(cwd, "docs");
+    assert_string_equal(f[0].from, makefile);
+    assert_string_equal(f[0].mode, "0600");
+    assert_string_equal(f[0].owner, "root:adm");
+    assert_string_equal(f[1].from, docs);
+    assert_null(f[1].owner);
+    assert_string_equal(s->storage.limits.memlock, "64GiB");
+    assert_int_equal(s->storage.limits.nofile, 4096);
+    assert_int_equal(s->storage.limits.hugepages, 8);
+    /* the canonical form is a spec again, with the same hash */
+    GP_AUTO_FREE char *text = spec_canonical(s);
+    GP_AUTO_SPEC struct spec *again = good(text);
+    assert_string_equal(s->hash, again->hash);
+}
+
+static void absent_keys_change_no_hash(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *without = good("name: a\n"), *empty = good("name: a\nbootstrap: {files: []}\n");
+    GP_AUTO_SPEC struct spec *with = good("name: a\nbootstrap: {limits: auto}\n");
+    assert_string_equal(without->hash, empty->hash);
+    assert_string_not_equal(without->hash, with->hash);
+    GP_AUTO_FREE char *text = spec_canonical(without);
+    assert_null(strstr(text, "memlock"));
+}
+
+static void auto_limits(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good("name: a\nbootstrap: {limits: auto}\n");
+    GP_AUTO_SPEC struct spec *same = good("name: a\nbootstrap: {limits: {memlock: unlimited, nofile: 1048576}}\n");
+    assert_string_equal(s->storage.limits.memlock, "unlimited");
+    assert_int_equal(s->storage.limits.nofile, 1048576);
+    assert_int_equal(s->storage.limits.hugepages, 0);
+    assert_string_equal(s->hash, same->hash);
+}
+
+static void wrong_files(void **state) {
+    (void)state;
+#define IN "name: a\nbootstrap:\n  files:\n"
+    bad_at(IN "    - {from: Makefile}\n", 4, 7, "needs 'to'");
+    bad_at(IN "    - {from: not/there, to: /x}\n", 4, 14, "not/there': No such file or directory");
+    bad_at(IN "    - {from: /dev/null, to: /x}\n", 4, 14, "is neither a file nor a folder");
+    bad_at(IN "    - {from: Makefile, to: x}\n", 4, 28, "must be an absolute path");
+    bad_at(IN "    - {from: Makefile, to: /x/}\n", 4, 28, "must be an absolute path");
+    bad_at(IN "    - {from: Makefile, to: \"/x\\ny\"}\n", 4, 28, "must be an absolute path");
+    bad_at(IN "    - {from: Makefile, to: /x/../y}\n", 4, 28, "has '.' or '..'");
+    bad_at(IN "    - {from: Makefile, to: /x/.}\n", 4, 28, "has '.' or '..'");
+    bad_at(IN "    - {from: Makefile, to: /x, mode: 4755}\n", 4, 38, "three octal digits");
+    bad_at(IN "    - {from: Makefile, to: /x, mode: 0688}\n", 4, 38, "three octal digits");
+    bad_at(IN "    - {from: Makefile, to: /x, owner: 'a b'}\n", 4, 39, "user or user:group");
+    bad_at(IN "    - {from: Makefile, to: /x}\n    - {from: README.md, to: /x}\n", 5, 29, "go to '/x'");
+    GP_AUTO_SPEC struct spec *s = good(IN "    - {from: Makefile, to: /x/..y/.z}\n");
+    assert_string_equal(s->storage.files.items[0].to, "/x/..y/.z");
+#undef IN
+}
+
+static void wrong_limits(void **state) {
+    (void)state;
+    bad_at("name: a\nbootstrap: {limits: yes}\n", 2, 21, "'limits' must be auto or a map");
+    bad_at("name: a\nbootstrap: {limits: {}}\n", 2, 21, "'limits' is empty");
+    bad_at("name: a\nbootstrap: {limits: {memlock: 64}}\n", 2, 31, "unlimited or a size such as 64GiB");
+    bad_at("name: a\nbootstrap: {limits: {nofile: 12}}\n", 2, 30, "from 1024 to");
+    bad_at("name: a\nbootstrap: {limits: {hugepage: 12}}\n", 2, 22, "did you mean 'hugepages'?");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_and_limits_are_decoded),
+        cmocka_unit_test(absent_keys_change_no_hash),
+        cmocka_unit_test(auto_limits),
+        cmocka_unit_test(wrong_files),
+        cmocka_unit_test(wrong_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
