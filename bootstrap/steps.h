@@ -119,6 +119,12 @@ int boot_limits_set(struct boot *b, const struct boot_item *it, bool *ret_change
  * reboots, and kills it at the deadline. Blocks until then. */
 int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 
+/* steps_python.c: rows of the table. */
+bool want_python(const struct boot *b);
+bool want_python_packages(const struct boot *b);
+void python_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+void python_packages_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+
 /* The name of a step's folder on the node: readable and unique. user: of the spec, else of the table. */
 void boot_step_id(const char *name, bool user, char id[64]);
 void boot_hash(char dst[65], const char *const *parts); /* sha256 of NULL-ended parts, hex */

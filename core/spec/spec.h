@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "spec/spec_storage.h"
+#include "spec/spec_python.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 
@@ -103,6 +104,7 @@ struct spec {
     struct strv packages;
     VEC_OF(struct spec_step) steps;
     struct spec_storage storage; /* of `bootstrap` */
+    struct spec_python python;
     struct spec_validate validate;
     VEC_OF(struct spec_secret) secrets;
 };

@@ -96,6 +96,10 @@ extern const struct spec_block spec_bootstrap_block; /* spec_bootstrap.c */
 /* spec_storage.c */
 extern const struct spec_block spec_file_block, spec_node_limits_block;
 void spec_limits_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
+/* spec_python.c */
+extern const struct spec_block spec_python_block;
+void spec_rule_python(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_python_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
 
 /* spec_provider.c */
 const char *const *spec_provider_names(void);

@@ -4,18 +4,19 @@
  *   bootstrap_driver run|rotate HOST USER KEY_FILE HOST_KEY [option value]...
  * HOST_KEY: "ssh-ed25519 AAAA" (several: apart by commas). Options: --package P, --step NAME:CHECK_FILE:RUN_FILE
  * ("-" for no check), --secret ENV:FILE, --deadline-s N, --cloud-init yes, --gpu N, --port N,
- * --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
+ * --spec FILE (its bootstrap block, in place of --package and --step), --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "bootstrap/bootstrap.h"
+#include "providers/provider.h"
 
 #include <signal.h>
 #include <unistd.h>
 
 struct driver {
-    struct spec spec;
+    struct spec spec, *loaded;
     struct bootstrap_req req;
     struct bootstrap_secret secrets[8];
     struct strv envs;
@@ -78,11 +79,25 @@ static int add_secret(struct driver *d, const char *value, struct gp_error *err)
     return 0;
 }
 
+static int load_spec(struct driver *d, const char *path, struct gp_error *err) {
+    struct spec_problems problems = {0};
+    provider_specs_register();
+    int rc = spec_load(path, NULL, &d->loaded, &problems, err);
+    if (problems.list.len > 0) {
+        gp_error_clear(err);
+        rc = gp_fail(err, GP_EUSAGE, "%s", problems.list.items[0].message);
+    }
+    spec_problems_clear(&problems);
+    if (rc == 0) d->req.spec = d->loaded;
+    return rc;
+}
+
 static int option(struct driver *d, const char *name, const char *value, struct gp_error *err) {
     int64_t n = 0;
     bool number = str_to_i64(value, 0, 1 << 20, &n);
     if (str_eq(name, "--package")) strv_add(&d->spec.packages, value);
     else if (str_eq(name, "--step")) return add_step(d, value, err);
+    else if (str_eq(name, "--spec")) return load_spec(d, value, err);
     else if (str_eq(name, "--secret")) return add_secret(d, value, err);
     else if (str_eq(name, "--deadline-s") && number) d->deadline_s = n;
     else if (str_eq(name, "--cloud-init")) d->req.wait_cloud_init = true;
@@ -166,6 +181,7 @@ int main(int argc, char **argv) {
         free(d.spec.steps.items[i].check);
     }
     vec_free(&d.spec.steps);
+    spec_free(d.loaded);
     strv_clear(&d.spec.packages);
     for (size_t i = 0; i < d.req.n_secrets; i++) secret_clear(&d.secrets[i].value);
     strv_clear(&d.envs);
