@@ -51,6 +51,9 @@ part_test() {
   need strace strace
   need util-linux setarch
   need iproute2 ip
+  # one test boots a kernel of its own
+  need qemu-system-x86 qemu-system-x86_64
+  need e2fsprogs debugfs
   # manual pages and completions are tried with the programs that read them
   need mandoc mandoc
   need zsh zsh
