@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A virtual machine with a kernel of its own (QEMU, without KVM), booted with the user-data that gpuprov renders: its
 cloud-init, its systemd, its disks and its reboot are real. It boots for about a minute, so one test does it all."""
-import os
 import pathlib
-import shutil
 import socket
 import subprocess
 import time
