@@ -82,29 +82,61 @@ static const struct rule *direct(const struct world *w, const struct pick *p, un
     return NULL;
 }
 
-/* A free key all of whose rows break a rule: the reasons of the first two rules. */
-static bool by_free_key(const struct world *w, const struct pick *p, unsigned keys, struct str *out) {
-    for (int k = 0; k < SOFTWARE_KEYS; k++) {
-        if ((keys & BIT(k)) != 0) continue;
-        const struct rule *seen[4];
-        size_t n = 0, i = 0;
-        GP_AUTO_STR struct str reasons = {.max = 400};
-        struct pick q = *p;
-        for (const void *row = NULL; (row = software_row((enum software_key)k, i)) != NULL; i++) {
-            software_put(&q, (enum software_key)k, row);
-            const struct rule *r = direct(w, &q, keys | BIT(k));
-            if (r == NULL) break;
-            bool known = n == GP_ARRAY_LEN(seen);
-            for (size_t j = 0; j < n; j++) known = known || seen[j] == r;
-            if (known) continue;
-            char why[200];
-            r->why(w, &q, why, sizeof why);
-            str_addf(&reasons, "%s%s", n == 0 ? "" : "; ", why);
-            seen[n++] = r;
+struct reasons {
+    const struct rule *seen[4];
+    size_t n;
+    struct str text;
+};
+
+static void add_reason(struct reasons *to, const struct rule *r, const struct world *w, const struct pick *p) {
+    for (size_t i = 0; i < to->n; i++)
+        if (to->seen[i] == r) return;
+    if (to->n == GP_ARRAY_LEN(to->seen)) return;
+    char why[240];
+    r->why(w, p, why, sizeof why);
+    str_addf(&to->text, "%s%s", to->n == 0 ? "" : "; ", why);
+    to->seen[to->n++] = r;
+}
+
+/* Without any of its values nothing works: it is not left out where none fits. */
+static bool needed(const struct world *w, enum software_key k) {
+    const char *text = software_text(w->wish, k);
+    return k < SOFTWARE_CUDA ? text == NULL || strcmp(text, "none") != 0 : text != NULL && strcmp(text, "none") != 0;
+}
+
+/* Whether each row of the free key k breaks a rule with `keys`, or leaves another free key (depth more) no row. */
+static bool no_row(const struct world *w, struct pick *p, unsigned keys, enum software_key k, int depth,
+                   struct reasons *to) {
+    bool none = true;
+    const void *row = NULL;
+    for (size_t i = 0; none && (row = software_row(k, i)) != NULL; i++) {
+        software_put(p, k, row);
+        const struct rule *r = direct(w, p, keys | BIT(k));
+        if (r != NULL) {
+            add_reason(to, r, w, p);
+            continue;
         }
-        if (i == 0 || software_row((enum software_key)k, i) != NULL) continue;
-        str_add(out, reasons.s);
-        return true;
+        none = false;
+        for (int m = 0; !none && depth > 0 && m < SOFTWARE_KEYS; m++)
+            if (((keys | BIT(k)) & BIT(m)) == 0 && needed(w, (enum software_key)m))
+                none = no_row(w, p, keys | BIT(k), (enum software_key)m, depth - 1, to);
+    }
+    software_put(p, k, NULL);
+    return none;
+}
+
+/* The reasons of a clash that no single rule tells: those of a free key that has no row left. */
+static bool by_free_key(const struct world *w, const struct pick *p, unsigned keys, struct str *out) {
+    for (int depth = 0; depth < 2; depth++) {
+        for (int k = 0; k < SOFTWARE_KEYS; k++) {
+            if ((keys & BIT(k)) != 0 || !needed(w, (enum software_key)k)) continue;
+            struct reasons reasons = {.text = {.max = 400}};
+            struct pick q = *p;
+            bool found = no_row(w, &q, keys, (enum software_key)k, depth, &reasons) && reasons.n > 0;
+            if (found) str_add(out, reasons.text.s);
+            str_clear(&reasons.text);
+            if (found) return true;
+        }
     }
     return false;
 }

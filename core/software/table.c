@@ -62,15 +62,22 @@ const struct cudnn_row software_cudnns[] = {
 const struct nccl_row software_nccls[] = {
     {"2.30.7", "13.3", 75, 121, NCCL_REDIST "v2.30.7"},
     {"2.30.7", "12.9", 50, 121, NCCL_REDIST "v2.30.7"},
+    {"2.28.9", "13.0", 75, 121, NCCL_REDIST "v2.28.9; anaconda.org/anaconda/nccl: builds for CUDA 12 and 13"},
+    {"2.28.9", "12.9", 50, 121, NCCL_REDIST "v2.28.9; anaconda.org/anaconda/nccl: builds for CUDA 12 and 13"},
+    {"2.28.3", "13.0", 75, 121, "dstackai/dstack #4007: image nvidia/cuda:13.0.3"},
+    {"2.27.7", "13.0", 75, 121, NCCL_REDIST "v2.27.7"},
+    {"2.27.7", "12.9", 50, 121, NCCL_REDIST "v2.27.7"},
+    {"2.21.5", "12.4", 50, 90, NCCL_REDIST "v2.21.5; pytorch/pytorch, generate_binary_build_matrix.py"},
+    {"2.21.5", "11.0", 50, 90, NCCL_REDIST "v2.21.5; pytorch/pytorch, generate_binary_build_matrix.py"},
     {0}};
 
 #define SYSTEMS GUIDE "supported systems"
 const struct os_row software_systems[] = {
-    {"ubuntu-26.04", "apt", "ubuntu2604", "595", NULL, "13.2", "13.99", "595 610", true, "2.43", "3.14",
+    {"ubuntu-26.04", "apt", "ubuntu2604", "580", NULL, "13.2", "13.99", "580 595 610", true, "2.43", "3.14",
      GUIDE "610, supported systems; packages.ubuntu.com, resolute"},
-    {"ubuntu-24.04", "apt", "ubuntu2404", "555", NULL, "12.5", "13.99", "535 580 610", true, "2.39", "3.12",
+    {"ubuntu-24.04", "apt", "ubuntu2404", "555", NULL, "12.5", "13.99", "535 580 595 610", true, "2.39", "3.12",
      SYSTEMS "; packages.ubuntu.com, noble"},
-    {"ubuntu-22.04", "apt", "ubuntu2204", "525", NULL, "11.8", "13.99", "535 580 610", true, "2.35", "3.10",
+    {"ubuntu-22.04", "apt", "ubuntu2204", "525", NULL, "11.8", "13.99", "535 580 595 610", true, "2.35", "3.10",
      SYSTEMS "; packages.ubuntu.com, jammy"},
     {"ubuntu-20.04", "apt", "ubuntu2004", "525", "575", "11.8", "12.9", "535", true, "2.31", "3.8",
      "CUDA 13.0 release notes: Ubuntu 20.04 removed"},

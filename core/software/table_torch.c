@@ -14,9 +14,16 @@
 #define NO_VOLTA {75, 80, 86, 90, 100, 120}
 
 const struct torch_row software_torches[] = {
-    {"2.12.0", "cu130", "13.0", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #178665"},
-    {"2.12.0", "cu132", "13.2", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #178665 (experimental)"},
-    {"2.12.0", "cu126", "12.6", D12, OLD, 0, "2.28", "3.10", "pytorch/pytorch #178665"},
+    {"2.14.0", "cu132", "13.2", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #190355, #197555"},
+    {"2.14.0", "cu130", "13.0", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #190355, #197555"},
+    {"2.14.0", "cu126", "12.6", D12, OLD, 0, "2.28", "3.10", "pytorch/pytorch #190355, #197555"},
+    {"2.13.0", "cu130", "13.0", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #197555; sgl-project/DeepGEMM #72"},
+    {"2.13.0", "cu132", "13.2", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #197555; sgl-project/DeepGEMM #72"},
+    {"2.13.0", "cu129", "12.9", D12, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #197555; sgl-project/DeepGEMM #72"},
+    {"2.13.0", "cu126", "12.6", D12, OLD, 0, "2.28", "3.10", "pytorch/pytorch #197555; sgl-project/DeepGEMM #72"},
+    {"2.12.1", "cu130", "13.0", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #178665"},
+    {"2.12.1", "cu132", "13.2", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #178665 (experimental)"},
+    {"2.12.1", "cu126", "12.6", D12, OLD, 0, "2.28", "3.10", "pytorch/pytorch #178665"},
     {"2.11.0", "cu130", "13.0", D13, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #172663, #175253"},
     {"2.11.0", "cu128", "12.8", D12, NO_VOLTA, 0, "2.28", "3.10", "pytorch/pytorch #172663, #175253: Volta removed"},
     {"2.11.0", "cu126", "12.6", D12, OLD, 0, "2.28", "3.10", "pytorch/pytorch #172663, #175253"},

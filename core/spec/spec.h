@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "spec/spec_storage.h"
 #include "spec/spec_python.h"
+#include "spec/spec_software.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 
@@ -101,6 +102,7 @@ struct spec {
     enum spec_unattended unattended;  /* nodes that only gc would terminate */
     struct spec_image image;
     struct spec_access access;
+    struct spec_software software;
     struct strv packages;
     VEC_OF(struct spec_step) steps;
     struct spec_storage storage; /* of `bootstrap` */

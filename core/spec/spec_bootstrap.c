@@ -26,7 +26,24 @@ static const struct spec_block step_block = {
     .fields = step_fields, .size = sizeof(struct spec_step), .has_pos = true,
     .pos_offset = offsetof(struct spec_step, pos)};
 
+#define LIB_PATTERN "^(auto|none|[0-9]{1,2}([.][0-9]{1,3}){0,3})$"
+#define LIB_DOC "auto, none or a version such as "
+#define SOFTWARE_DEFAULT "auto on nodes that gpuprov launches; machines that existed before are left as they are"
 static const struct spec_field bootstrap_fields[] = {
+    {.name = "driver", .type = SPEC_SHORT, .offset = offsetof(struct spec, software.driver),
+     .block = &spec_driver_block, .from_text = spec_driver_from_text, .def_doc = SOFTWARE_DEFAULT,
+     .doc = "the NVIDIA driver", .example = "{branch: 580, flavour: open}", .pattern = SPEC_BRANCH_PATTERN,
+     .pattern_doc = SPEC_BRANCH_DOC, .effect = SPEC_REPEATED},
+    {.name = "cuda", .type = SPEC_SHORT, .offset = offsetof(struct spec, software.cuda),
+     .block = &spec_cuda_block, .from_text = spec_cuda_from_text, .def_doc = SOFTWARE_DEFAULT,
+     .doc = "CUDA: the runtime libraries, or the toolkit", .example = "{runtime: [13.0]}",
+     .pattern = SPEC_CUDA_PATTERN, .pattern_doc = SPEC_CUDA_DOC, .effect = SPEC_REPEATED},
+    {.name = "cudnn", .type = SPEC_TEXT, .offset = offsetof(struct spec, software.cudnn),
+     .def_doc = SOFTWARE_DEFAULT, .doc = "cuDNN, for the CUDA that is installed", .example = "9.17.0",
+     .pattern = LIB_PATTERN, .pattern_doc = LIB_DOC "9.17.0", .effect = SPEC_REPEATED},
+    {.name = "nccl", .type = SPEC_TEXT, .offset = offsetof(struct spec, software.nccl),
+     .def_doc = SOFTWARE_DEFAULT, .doc = "NCCL, for the CUDA that is installed", .example = "2.28.9",
+     .pattern = LIB_PATTERN, .pattern_doc = LIB_DOC "2.28.9", .effect = SPEC_REPEATED},
     {.name = "packages", .type = SPEC_TEXTS, .offset = offsetof(struct spec, packages),
      .doc = "packages of the node's own distribution", .example = "[htop]",
      .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name", .effect = SPEC_REPEATED},

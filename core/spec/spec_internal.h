@@ -100,6 +100,17 @@ void spec_limits_from_text(struct spec_ctx *c, const struct yaml_node *at, void 
 extern const struct spec_block spec_python_block;
 void spec_rule_python(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_python_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
+/* spec_software.c */
+#define SPEC_BRANCH_PATTERN "^(auto|none|[0-9]{3}([.][0-9]{1,3}){0,2})$"
+#define SPEC_BRANCH_DOC "auto, none, a branch such as 580 or a version such as 580.95.05"
+#define SPEC_CUDA_PATTERN "^(auto|none|[0-9]{2}([.][0-9]{1,2}){0,2})$"
+#define SPEC_CUDA_DOC "auto, none or a version such as 13.0"
+extern const struct spec_block spec_driver_block, spec_cuda_block;
+void spec_driver_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
+void spec_cuda_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
+void spec_rule_cuda(struct spec_ctx *c, const struct yaml_node *map, void *to);
+/* Versions that cannot work together; at the end of the root's rules, because it looks at several blocks. */
+void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s);
 
 /* spec_provider.c */
 const char *const *spec_provider_names(void);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of `bootstrap.driver`, `.cuda`, `.cudnn` and `.nccl`, and the refusal of versions that cannot work together,
+ * with line and column. No I/O. Any thread. */
+#include "base/gp_base.h"
+
+#include "spec/spec_internal.h"
+
+static const char *const flavours[] = {"open", "proprietary", NULL};
+
+/* Rows read as rows. */
+/* clang-format off */
+static const struct spec_field driver_fields[] = {
+    {.name = "branch", .type = SPEC_TEXT, .offset = offsetof(struct spec_driver, branch), .def_doc = "auto",
+     .doc = "the branch, or one exact version; `auto` is the newest that fits the GPU, the system and the kernel",
+     .example = "580", .pattern = SPEC_BRANCH_PATTERN, .pattern_doc = SPEC_BRANCH_DOC, .effect = SPEC_REPEATED},
+    {.name = "flavour", .type = SPEC_TEXT, .offset = offsetof(struct spec_driver, flavour),
+     .def_doc = "open where the GPU allows it", .doc = "the kernel modules", .example = "proprietary",
+     .choices = flavours, .effect = SPEC_REPEATED},
+    {.name = "source", .type = SPEC_TEXT, .offset = offsetof(struct spec_driver, source), .def_doc = "nvidia",
+     .doc = "where it is installed from: NVIDIA's repository, the distribution itself, or a mirror of "
+            "`developer.download.nvidia.com/compute/cuda/repos`", .example = "distro",
+     .pattern = "^(nvidia|distro|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+-]*)*)$",
+     .pattern_doc = "nvidia, distro or the URL of a mirror", .effect = SPEC_REPEATED},
+    {.name = "replace", .type = SPEC_BOOL, .offset = offsetof(struct spec_driver, replace), .def = "false",
+     .doc = "whether a driver that was installed in another way, such as by a runfile, is removed; without it such a "
+            "node fails", .example = "true", .effect = SPEC_REPEATED},
+    {0}};
+const struct spec_block spec_driver_block = {
+    .path = "bootstrap.driver", .doc = "The NVIDIA driver; in short `driver: 580`, `driver: none`.",
+    .fields = driver_fields};
+
+static const struct spec_field cuda_fields[] = {
+    {.name = "version", .type = SPEC_TEXT, .offset = offsetof(struct spec_cuda, version), .def_doc = "auto",
+     .doc = "the toolkit of that version; `auto` is the newest runtime libraries that fit", .example = "13.0",
+     .pattern = SPEC_CUDA_PATTERN, .pattern_doc = SPEC_CUDA_DOC, .effect = SPEC_REPEATED},
+    {.name = "runtime", .type = SPEC_TEXTS, .offset = offsetof(struct spec_cuda, runtime),
+     .doc = "versions of which only the runtime libraries are installed, side by side", .example = "[13.0, 12.9]",
+     .pattern = "^[0-9]{2}[.][0-9]{1,2}$", .pattern_doc = "a version such as 13.0", .min_items = 1,
+     .effect = SPEC_REPEATED},
+    {0}};
+const struct spec_block spec_cuda_block = {
+    .path = "bootstrap.cuda",
+    .doc = "CUDA; in short `cuda: 13.0` for the toolkit, `cuda: none`. The map has one of these keys.",
+    .fields = cuda_fields, .rules = spec_rule_cuda};
+
+/* clang-format on */
+
+static void set_text(struct spec_ctx *c, const struct yaml_node *at, const char *key, const char *pattern,
+                     const char *doc, char **to) {
+    if (!spec_match(pattern, at->value)) {
+        spec_complain(c, at, "'%s' must be %s, not '%.60s'", key, doc, at->value);
+        return;
+    }
+    free(*to);
+    *to = xstrdup(at->value);
+}
+
+void spec_driver_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
+    struct spec_driver *d = to;
+    set_text(c, at, "driver", SPEC_BRANCH_PATTERN, SPEC_BRANCH_DOC, &d->branch);
+}
+
+void spec_cuda_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
+    struct spec_cuda *cuda = to;
+    set_text(c, at, "cuda", SPEC_CUDA_PATTERN, SPEC_CUDA_DOC, &cuda->version);
+}
+
+void spec_rule_cuda(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    const struct spec_cuda *cuda = to;
+    if (map == NULL || cuda->version == NULL || cuda->runtime.n == 0) return;
+    spec_complain(c, yaml_get(map, "runtime"), "'cuda' has both 'version' and 'runtime': keep one");
+}
+
+/* --- the wish --- */
+
+bool spec_driver_written(const struct spec *s) {
+    const struct spec_driver *d = &s->software.driver;
+    return d->branch != NULL || d->flavour != NULL || d->source != NULL || d->replace;
+}
+
+bool spec_software_written(const struct spec *s) {
+    const struct spec_software *w = &s->software;
+    return spec_driver_written(s) || w->cuda.version != NULL || w->cuda.runtime.n > 0 || w->cudnn != NULL ||
+           w->nccl != NULL;
+}
+
+struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool launched, size_t runtime) {
+    const struct spec_software *w = &s->software;
+    const char *unwritten = launched ? NULL : "none";
+    struct software_wish wish = {.gpus = s->gpu.count, .nvswitches = -1};
+    if (s->gpu.model != NULL) software_gpu_named(s->gpu.model, &wish.gpu);
+    if (offer < s->offers.len) wish.os = spec_effective(s, offer).image->os;
+    wish.driver = w->driver.branch;
+    if (wish.driver == NULL && !spec_driver_written(s)) wish.driver = unwritten;
+    wish.flavour = w->driver.flavour;
+    wish.source = w->driver.source;
+    if (wish.source != NULL && str_starts(wish.source, "http")) wish.source = "nvidia";
+    wish.cuda = w->cuda.version != NULL ? w->cuda.version : unwritten;
+    if (runtime < w->cuda.runtime.n) wish.cuda = w->cuda.runtime.v[runtime];
+    wish.cudnn = w->cudnn != NULL ? w->cudnn : unwritten;
+    wish.nccl = w->nccl != NULL ? w->nccl : unwritten;
+    return wish;
+}
+
+/* --- the rule --- */
+
+static const struct yaml_node *inner(const struct yaml_node *at, const char *key) {
+    return at != NULL && at->kind == YAML_MAP ? yaml_get(at, key) : NULL;
+}
+
+/* The value in the spec that stands for a key of the solver; NULL: it is not written. */
+static const struct yaml_node *place(const struct yaml_node *root, enum software_key k, size_t offer, size_t runtime) {
+    const struct yaml_node *b = yaml_get(root, "bootstrap");
+    const struct yaml_node *driver = inner(b, "driver"), *cuda = inner(b, "cuda"), *found = NULL;
+    const struct yaml_node *offers = yaml_get(root, "offers"), *one = NULL;
+    switch (k) {
+    case SOFTWARE_DRIVER: found = inner(driver, "branch"); return found != NULL ? found : driver;
+    case SOFTWARE_FLAVOUR: return inner(driver, "flavour");
+    case SOFTWARE_SOURCE: return inner(driver, "source");
+    case SOFTWARE_CUDA:
+        found = inner(cuda, "runtime");
+        if (found != NULL && found->kind == YAML_LIST && runtime < found->items.len) return found->items.items[runtime];
+        found = inner(cuda, "version");
+        return found != NULL ? found : cuda;
+    case SOFTWARE_CUDNN: return inner(b, "cudnn");
+    case SOFTWARE_NCCL: return inner(b, "nccl");
+    case SOFTWARE_TORCH: return inner(inner(b, "python"), "torch");
+    case SOFTWARE_OS:
+        if (offers != NULL && offers->kind == YAML_LIST && offer < offers->items.len) one = offers->items.items[offer];
+        found = inner(inner(one, "image"), "os");
+        return found != NULL ? found : inner(yaml_get(root, "image"), "os");
+    case SOFTWARE_GPU:
+        found = yaml_get(root, "gpu");
+        return inner(found, "model") != NULL ? inner(found, "model") : found;
+    default: return NULL;
+    }
+}
+
+/* One error per clash that was not told for an earlier offer or version. */
+static void tell(struct spec_ctx *c, const struct yaml_node *root, const struct software_clash *clash, size_t offer,
+                 size_t runtime, struct strv *told) {
+    const struct yaml_node *at = place(root, clash->key, offer, runtime);
+    for (int k = 0; at == NULL && k < SOFTWARE_ALL; k++)
+        if ((clash->keys & (1u << k)) != 0) at = place(root, (enum software_key)k, offer, runtime);
+    if (at == NULL) at = root;
+    GP_AUTO_FREE char *id = xasprintf("%u:%u:%s", at->line, at->column, clash->facts);
+    if (strv_has(told, id)) return;
+    strv_add(told, id);
+    spec_complain_at(c, at->line, at->column, "%s%s%s", clash->facts,
+                     clash->nearest[0] != '\0' ? "; the nearest set that works: " : "", clash->nearest);
+}
+
+/* A wish that the tables know nothing of is no clash: newer releases of PyTorch appear every few months. */
+static const char *torch_wish(const struct yaml_node *root) {
+    const struct yaml_node *at = place(root, SOFTWARE_TORCH, 0, 0);
+    if (at == NULL || at->kind != YAML_SCALAR) return "none";
+    struct software_wish only = {.driver = "none", .cuda = "none", .cudnn = "none", .nccl = "none", .torch = at->value};
+    GP_AUTO_SOFTWARE_SET struct software_set set = {0};
+    return software_solve(&only, &set, NULL) == 0 ? at->value : "none";
+}
+
+void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s) {
+    GP_AUTO_STRV struct strv told = {0};
+    if (c->names == NULL || c->problems->list.len > 0) return; /* a value with an error is not there to be judged */
+    size_t versions = GP_MAX(s->software.cuda.runtime.n, (size_t)1);
+    for (size_t offer = 0; offer < s->offers.len; offer++) {
+        for (size_t runtime = 0; runtime < versions; runtime++) {
+            struct software_wish wish = spec_software_wish(s, offer, true, runtime);
+            wish.torch = torch_wish(root);
+            if (!spec_software_written(s) && str_eq(wish.torch, "none") && wish.os == NULL) continue;
+            GP_AUTO_SOFTWARE_SET struct software_set set = {0};
+            struct software_clashes clashes = {0};
+            if (software_solve(&wish, &set, &clashes) == 0) continue;
+            for (size_t i = 0; i < clashes.n; i++) tell(c, root, &clashes.at[i], offer, runtime, &told);
+        }
+    }
+}
