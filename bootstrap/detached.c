@@ -16,6 +16,8 @@
 #define KILL_MS 15000
 #define CUTS_MAX 5 /* reboots that may cut a step of the table or one with a check */
 #define CUTS_MAX_NO_CHECK 1
+#define PAUSE_MS 2000 /* before the second try, twice as long before each further one */
+#define PAUSE_MAX_MS 30000
 #define DEAF_MAX 3 /* polls in a row without a result: a shutdown also kills the polling script */
 
 enum run_end { RUN_GOES_ON, RUN_ENDED, RUN_CUT };
@@ -25,8 +27,9 @@ struct run {
     const struct boot_item *it;
     char id[33];
     size_t id_len;
-    int64_t offset; /* of the first unseen byte of the run's output */
-    int lost, deaf; /* polls in a row that lost the connection, that had no result */
+    int64_t ends_ms; /* monotonic: it is killed then */
+    int64_t offset;  /* of the first unseen byte of the run's output */
+    int lost, deaf;  /* polls in a row that lost the connection, that had no result */
     enum run_end end;
     int status;
     bool changed, rebooted;
@@ -162,8 +165,10 @@ static bool run_kill(struct run *r) {
 
 static int overrun(struct run *r, struct gp_error *err) {
     const char *fate = run_kill(r) ? "was killed" : "could not be killed: it may go on";
-    GP_AUTO_FREE char *text = xasprintf("did not finish in time and %s%s%s", fate, r->last ? "; its last output: " : "",
-                                        r->last ? r->last : "");
+    char limit[32] = "in time";
+    if (clock_left_ms(r->b->req->deadline_ms) > 0) snprintf(limit, sizeof limit, "within its %d s", r->it->seconds);
+    GP_AUTO_FREE char *text = xasprintf("did not finish %s and %s%s%s", limit, fate,
+                                        r->last ? "; its last output: " : "", r->last ? r->last : "");
     return boot_fail(r->b->link, r->it->name, err, text);
 }
 
@@ -174,7 +179,7 @@ static int run_follow(struct run *r, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)r->offset);
-    int64_t left_s = clock_left_ms(deadline_ms) / 1000;
+    int64_t left_s = clock_left_ms(r->ends_ms) / 1000;
     /* "echo" ends a line that a start-up file printed without a newline */
     str_addf(&script, "echo; echo '::%s look'\n", r->id);
     int rc = boot_file("run/lib", &script, err);
@@ -207,17 +212,34 @@ static int run_follow(struct run *r, struct gp_error *err) {
     return rc ? gp_wrap(err, "step '%s'", r->it->name) : 0;
 }
 
+static void run_said(const struct run *r, struct str *text) {
+    if (r->error) str_add(text, r->error);
+    else str_addf(text, "ended with status %d", r->status);
+    if (r->it->user && r->last) str_addf(text, "; its last output: %s", r->last);
+    if (r->full && !(r->error && strstr(r->error, "full"))) str_addf(text, "; the disk is full (%s)", r->full);
+}
+
 static int run_verdict(struct run *r, bool *ret_changed, struct gp_error *err) {
     if (r->status == 0) {
         *ret_changed = r->changed;
         return 0;
     }
     GP_AUTO_STR struct str text = {0};
-    if (r->error) str_add(&text, r->error);
-    else str_addf(&text, "ended with status %d", r->status);
-    if (r->it->user && r->last) str_addf(&text, "; its last output: %s", r->last);
-    if (r->full && !(r->error && strstr(r->error, "full"))) str_addf(&text, "; the disk is full (%s)", r->full);
+    run_said(r, &text);
     return boot_fail(r->b->link, r->it->name, err, text.s);
+}
+
+/* Before a failed step is tried again. */
+static int run_pause(struct run *r, int tried, struct gp_error *err) {
+    int64_t pause_ms = PAUSE_MS;
+    for (int i = 1; i < tried && pause_ms < PAUSE_MAX_MS; i++) pause_ms *= 2;
+    pause_ms = GP_MIN(pause_ms, (int64_t)PAUSE_MAX_MS);
+    GP_AUTO_STR struct str said = {0}, text = {.max = 190};
+    run_said(r, &said);
+    str_addf(&text, "failed, tries again in %d s (%d of %d): %s", (int)(pause_ms / 1000), tried + 1, r->it->tries,
+             said.s);
+    say(r, EVENT_PROGRESS, text.s);
+    return gp_sleep(pause_ms, r->b->link->cancel, err);
 }
 
 /* A run that was cut by a reboot or killed from outside: repeats it up to a limit. */
@@ -236,17 +258,25 @@ static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     return 0;
 }
 
+/* The end of one try: that of the step's own limit or of the bootstrap. */
+static int64_t try_ends_ms(const struct boot *b, const struct boot_item *it) {
+    int64_t ends_ms = it->seconds > 0 ? clock_deadline((int64_t)it->seconds * 1000) : b->req->deadline_ms;
+    return GP_MIN(ends_ms, b->req->deadline_ms);
+}
+
 static int step_run(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err) {
-    for (int cuts = 0;;) {
-        GP_CLEANUP(run_clear) struct run r = {.b = b, .it = it, .changed = true};
+    for (int cuts = 0, tried = 1;;) {
+        GP_CLEANUP(run_clear) struct run r = {.b = b, .it = it, .changed = true, .ends_ms = try_ends_ms(b, it)};
         int rc = fs_random_hex(r.id, 8, err);
         if (!rc) rc = run_start(&r, err);
         while (!rc && r.end == RUN_GOES_ON) {
-            if (clock_left_ms(b->req->deadline_ms) == 0) return overrun(&r, err);
+            if (clock_left_ms(r.ends_ms) == 0) return overrun(&r, err);
             rc = run_follow(&r, err);
         }
-        if (!rc && r.end == RUN_ENDED) return run_verdict(&r, ret_changed, err);
-        if (!rc) rc = run_cut(&r, &cuts, err);
+        if (!rc && r.end == RUN_ENDED) {
+            if (r.status == 0 || tried >= it->tries) return run_verdict(&r, ret_changed, err);
+            rc = run_pause(&r, tried++, err);
+        } else if (!rc) rc = run_cut(&r, &cuts, err);
         if (rc) return rc;
     }
 }

@@ -9,8 +9,9 @@
 
 #define CLOUD_INIT_S 600
 
-static int64_t seconds_left(const struct boot *b) {
+static int64_t seconds_left(const struct boot *b, const struct boot_item *it) {
     int64_t left = clock_left_ms(b->req->deadline_ms) / 1000;
+    if (it->seconds > 0 && it->seconds < left) left = it->seconds;
     return left > 10 ? left - 10 : 1; /* a late step reports its timeout itself before it is killed */
 }
 
@@ -111,6 +112,8 @@ void boot_step_id(const char *name, bool user, char id[64]) {
 static void item_add(struct boot *b, const struct boot_step *step, const struct spec_step *user) {
     struct boot_item it = {.step = step, .user = user, .name = user ? user->name : step->name, .probe = -1};
     boot_step_id(it.name, user != NULL, it.id);
+    it.seconds = user ? (int)(user->timeout_ms / 1000) : step->seconds;
+    it.tries = GP_MAX(user ? user->tries : step->tries, 1);
     GP_AUTO_STR struct str vars = {0};
     if (!user && step->vars) step->vars(b, &it, &vars);
     boot_hash(it.hash, user ? (const char *const[]){user->run, user->check, NULL}
@@ -175,7 +178,7 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
     const char *refusal = req->packages_refusal && *req->packages_refusal ? req->packages_refusal
                                                                           : "packages cannot be installed on this node";
     if (it->step->packages) boot_var(out, "REFUSAL", req->packages_allowed ? "" : refusal);
-    boot_var_i64(out, "BUDGET", seconds_left(b));
+    boot_var_i64(out, "BUDGET", seconds_left(b, it));
     if (it->step->vars) it->step->vars(b, it, out);
     int rc = boot_file(it->step->file, out, err);
     str_add(out, tail);

@@ -19,6 +19,9 @@ struct boot_step {
     bool packages;    /* its file uses pkg.sh, and has REFUSAL */
     bool first;       /* applied before the others, which are probed again after it */
     bool secrets;     /* its environment has the user's secrets, as GPUPROV_SECRET_NAME */
+    bool secrets;     /* its environment has the user's secrets */
+    int seconds;      /* time limit of each apply() with its verify(); 0: the end of the whole bootstrap */
+    int tries;        /* how often apply() may run if it fails or its verify() does; 0: once */
     bool (*wanted)(const struct boot *b);
     /* Adds NAME='value' lines for the file, which has BUDGET, the seconds left, besides. May be NULL. Other lines
      * are another step: a run that an earlier gpuprov started is not taken for this one. */
@@ -35,6 +38,7 @@ struct boot_item {
     const char *name;             /* borrowed */
     char id[64];                  /* its folder on the node */
     char hash[65];                /* of its content */
+    int seconds, tries;           /* of the row, or of the user's step; tries is 1 at least */
     int probe;                    /* result of probe(); -1: none yet */
     char *why;                    /* its error text; owned, may be NULL */
     char *warning;                /* owned, may be NULL */

@@ -56,6 +56,8 @@ struct spec_access {
 
 struct spec_step {
     char *name, *run, *check; /* check may be NULL: then the step runs once per node (a mark is kept) */
+    int64_t timeout_ms;       /* of each run; 0: none but that of the bootstrap */
+    int tries;                /* how often `run` may run if it fails; 0: once */
     struct spec_pos pos;
 };
 

@@ -18,6 +18,12 @@ static const struct spec_field step_fields[] = {
      .def_doc = "`run` runs once per node",
      .doc = "a script that exits with 0 when the step is done; it runs before and after `run`",
      .example = "test -e /data/ok", .script = true, .effect = SPEC_REPEATED},
+    {.name = "timeout", .type = SPEC_DURATION, .offset = offsetof(struct spec_step, timeout_ms),
+     .def_doc = "none but the 45 minutes of the whole bootstrap",
+     .doc = "how long each run of `run` and `check` may take; the step is killed then", .example = "10m",
+     .min = 1000, .max = (int64_t)45 * 60000, .effect = SPEC_LATER},
+    {.name = "tries", .type = SPEC_INT, .offset = offsetof(struct spec_step, tries), .def = "1",
+     .doc = "how often `run` may run until it succeeds", .example = "3", .min = 1, .max = 10, .effect = SPEC_LATER},
     {0}};
 static const struct spec_block step_block = {
     .path = "bootstrap.steps[]",

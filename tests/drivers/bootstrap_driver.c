@@ -4,7 +4,8 @@
  *   bootstrap_driver run|rotate HOST USER KEY_FILE HOST_KEY [option value]...
  * HOST_KEY: "ssh-ed25519 AAAA" (several: apart by commas). Options: --package P, --step NAME:CHECK_FILE:RUN_FILE
  * ("-" for no check), --secret ENV:FILE, --deadline-s N, --cloud-init yes, --gpu N, --port N,
- * --spec FILE (its bootstrap block, in place of --package and --step), --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
+ * --spec FILE (its bootstrap block, in place of --package and --step), --limit-s N and --tries N (of the last step),
+ * --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -100,6 +101,10 @@ static int option(struct driver *d, const char *name, const char *value, struct 
     else if (str_eq(name, "--spec")) return load_spec(d, value, err);
     else if (str_eq(name, "--secret")) return add_secret(d, value, err);
     else if (str_eq(name, "--deadline-s") && number) d->deadline_s = n;
+    else if (str_eq(name, "--limit-s") && number && d->spec.steps.len > 0)
+        d->spec.steps.items[d->spec.steps.len - 1].timeout_ms = n * 1000;
+    else if (str_eq(name, "--tries") && number && d->spec.steps.len > 0)
+        d->spec.steps.items[d->spec.steps.len - 1].tries = (int)n;
     else if (str_eq(name, "--cloud-init")) d->req.wait_cloud_init = true;
     else if (str_eq(name, "--ends-itself") && number) {
         d->req.ends_itself = true;
