@@ -19,7 +19,6 @@ struct boot_step {
     bool packages;    /* its file uses pkg.sh, and has REFUSAL */
     bool first;       /* applied before the others, which are probed again after it */
     bool secrets;     /* its environment has the user's secrets, as GPUPROV_SECRET_NAME */
-    bool secrets;     /* its environment has the user's secrets */
     int seconds;      /* time limit of each apply() with its verify(); 0: the end of the whole bootstrap */
     int tries;        /* how often apply() may run if it fails or its verify() does; 0: once */
     bool (*wanted)(const struct boot *b);

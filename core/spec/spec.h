@@ -10,6 +10,7 @@
 #include "spec/spec_storage.h"
 #include "spec/spec_python.h"
 #include "spec/spec_software.h"
+#include "spec/spec_container.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 
@@ -109,6 +110,7 @@ struct spec {
     VEC_OF(struct spec_step) steps;
     struct spec_storage storage; /* of `bootstrap` */
     struct spec_python python;
+    struct spec_container container;
     struct spec_validate validate;
     VEC_OF(struct spec_secret) secrets;
 };

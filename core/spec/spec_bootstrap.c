@@ -55,6 +55,8 @@ static const struct spec_field bootstrap_fields[] = {
      .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name", .effect = SPEC_REPEATED},
     {.name = "python", .type = SPEC_BLOCK, .offset = offsetof(struct spec, python), .block = &spec_python_block,
      .doc = "a virtual environment of Python", .example = "{packages: [numpy]}", .effect = SPEC_REPEATED},
+    {.name = "container", .type = SPEC_BLOCK, .offset = offsetof(struct spec, container),
+     .block = &spec_container_block, .doc = "a container engine, and images", .example = "{engine: docker}"},
     {.name = "steps", .type = SPEC_LIST, .offset = offsetof(struct spec, steps), .block = &step_block,
      .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]", .default_in_hash = true},
     {.name = "files", .type = SPEC_LIST, .offset = offsetof(struct spec, storage.files), .block = &spec_file_block,

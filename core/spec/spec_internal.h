@@ -111,6 +111,9 @@ void spec_cuda_from_text(struct spec_ctx *c, const struct yaml_node *at, void *t
 void spec_rule_cuda(struct spec_ctx *c, const struct yaml_node *map, void *to);
 /* Versions that cannot work together; at the end of the root's rules, because it looks at several blocks. */
 void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s);
+/* spec_container.c */
+extern const struct spec_block spec_container_block;
+void spec_rule_container_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
 
 /* spec_provider.c */
 const char *const *spec_provider_names(void);

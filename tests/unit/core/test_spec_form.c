@@ -91,6 +91,10 @@ static char *write_spec(const struct way *w, size_t depth, const struct spec_fie
         }
         if (needed && r != own) str_addf(&out, "%s: %s, ", r->name, example_of(r, pick));
     }
+    /* keys that name a secret */
+    if (depth == 0 && (w->n == 0 || strcmp(w->via[0]->name, "secrets") != 0) && own &&
+        strcmp(own->name, "secrets") != 0)
+        str_add(&out, "secrets: [{env: HF_TOKEN, from: env:HF_TOKEN}], ");
     if (depth < w->n) {
         GP_AUTO_FREE char *inner = write_spec(w, depth + 1, f, value, pick);
         bool list = own->type == SPEC_LIST;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of the spec's block `bootstrap.container`, and its rules. No I/O. Any thread. */
+#include "base/gp_base.h"
+
+#include "spec/spec_internal.h"
+
+static const char *const engines[] = {[ENGINE_NONE] = "none",
+                                      [ENGINE_DOCKER] = "docker",
+                                      [ENGINE_PODMAN] = "podman",
+                                      [ENGINE_CONTAINERD] = "containerd",
+                                      NULL};
+
+const char *spec_engine_name(enum spec_engine e) { return engines[e]; }
+
+static void rule_container(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    const struct spec_container *box = to;
+    static const char *const needs_engine[] = {"images", "registry_auth"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(needs_engine) && yaml_get(map, "engine") && box->engine == ENGINE_NONE; i++) {
+        const struct yaml_node *at = yaml_get(map, needs_engine[i]);
+        if (at) spec_complain(c, at, "'%s' needs an engine: write 'engine: docker'", needs_engine[i]);
+    }
+}
+
+void spec_rule_container_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s) {
+    const struct yaml_node *box = yaml_get(yaml_get(map, "bootstrap"), "container");
+    const struct yaml_node *at = yaml_get(box, "registry_auth");
+    VEC_OF(const char *) names = {0};
+    bool known = false;
+    if (!at || !s->container.registry_auth) return;
+    for (size_t i = 0; i < s->secrets.len; i++) {
+        if (!s->secrets.items[i].env) continue;
+        vec_push(&names, s->secrets.items[i].env);
+        known = known || str_eq(s->secrets.items[i].env, s->container.registry_auth);
+    }
+    vec_push(&names, NULL);
+    const char *near = str_closest(s->container.registry_auth, names.items);
+    if (!known)
+        spec_complain(c, at, "'registry_auth' names '%s', which is no secret of this spec%s%s%s",
+                      s->container.registry_auth, near ? "; did you mean '" : ": add it to 'secrets'", near ? near : "",
+                      near ? "'?" : "");
+    vec_free(&names);
+}
+
+/* clang-format off */
+#define NAME "[a-z0-9][a-z0-9._-]*"
+#define DIGEST "@sha256:[0-9a-f]{64}"
+static const struct spec_field container_fields[] = {
+    {.name = "engine", .type = SPEC_ENUM, .offset = offsetof(struct spec_container, engine), .choices = engines,
+     .required = true,
+     .doc = "the container engine, installed from the node's distribution and started; one that is there already is "
+            "left alone; with GPUs also the NVIDIA container toolkit",
+     .example = "podman", .effect = SPEC_REPEATED},
+    {.name = "images", .type = SPEC_TEXTS, .offset = offsetof(struct spec_container, images),
+     .doc = "images to pull, with a tag or a digest",
+     .example = "[docker.io/library/busybox:1.36]",
+     .pattern = "^([A-Za-z0-9.-]+(:[0-9]{1,5})?/)?" NAME "(/" NAME ")*"
+                "(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(" DIGEST ")?|" DIGEST ")$",
+     .pattern_doc = "an image with its tag or digest, such as docker.io/library/busybox:1.36",
+     .effect = SPEC_REPEATED},
+    {.name = "registry_auth", .type = SPEC_TEXT, .offset = offsetof(struct spec_container, registry_auth),
+     .def_doc = "images are pulled without a login",
+     .doc = "the secret (`env` of an entry of `secrets`) with the login for the images' registry: `USER:PASSWORD`, or "
+            "the JSON of a docker `config.json` when the images lie in several registries",
+     .example = "HF_TOKEN", .pattern = "^[A-Za-z_][A-Za-z0-9_]{0,99}$",
+     .pattern_doc = "the name of a secret", .effect = SPEC_REPEATED},
+    {0}};
+const struct spec_block spec_container_block = {
+    .path = "bootstrap.container", .doc = "The container engine of every node, and the images on it.",
+    .fields = container_fields, .rules = rule_container};
+/* clang-format on */
