@@ -17,6 +17,7 @@ static const char help_text[] =
     "      --all                continue after the first certain failure\n"
     "      --gpus N             required number of GPUs; fewer fail\n"
     "      --gpu-model NAME     required GPU model\n"
+    "      --container-engine E the engine that host.container uses: docker, podman or containerd\n"
     "      --load-limit 2m      time for the driver to load, before the time of the checks begins\n"
     "      --floors a,b         a missed limit of these checks does not end the run: the caller has its own\n"
     "      --unjudged           report figures and faults only: the caller judges the limits\n"

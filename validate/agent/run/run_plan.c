@@ -73,6 +73,7 @@ int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err
                                {"--floors", ARG_TEXT, false, &floors},
                                {"--gpus", ARG_INT, false, &gpus},
                                {"--gpu-model", ARG_TEXT, false, &run->ctx.gpu_model_bought},
+                               {"--container-engine", ARG_TEXT, false, &run->ctx.container_engine},
                                {"--load-limit", ARG_MS, false, &run->load_limit_ms},
                                {"--now-ms", ARG_INT, false, &now_ms},
                                {"--now-boot", ARG_TEXT, false, &now_boot},
@@ -83,6 +84,9 @@ int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err
     int64_t now = wall_ms();
     int rc = args_parse(argc, argv, args, err);
     if (rc) return rc;
+    const char *engine = run->ctx.container_engine;
+    if (engine && !str_eq(engine, "docker") && !str_eq(engine, "podman") && !str_eq(engine, "containerd"))
+        return gp_fail(err, GP_EUSAGE, "--container-engine: '%s' is not docker, podman or containerd", engine);
     if (json && run->emit.text) return gp_fail(err, GP_EUSAGE, "--json and --text exclude each other");
     run->ctx.gpu = -1;
     run->ctx.gpus_expected = (int)GP_MAX(-1, GP_MIN(gpus, RUN_MAX_GPUS));
