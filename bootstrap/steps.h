@@ -102,6 +102,16 @@ void boot_secrets(const struct boot *b, struct str *out);
 void boot_var(struct str *out, const char *name, const char *value);
 int boot_file(const char *file, struct str *out, struct gp_error *err);
 
+/* steps_container.c */
+bool boot_want_container(const struct boot *b);
+bool boot_want_toolkit(const struct boot *b);
+bool boot_want_images(const struct boot *b);
+void boot_engine_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+void boot_toolkit_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+void boot_images_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+const char *boot_engine_packages(enum spec_engine engine, const char *os); /* NULL: that system has none */
+char *boot_image_name(const char *image); /* "docker.io/library/busybox:1" of "busybox:1"; caller frees */
+
 /* Unpacks the agents; -GP_EBOOTSTRAP when this build contains none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);
 int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);

@@ -3,7 +3,8 @@
 # host.sh COMMAND...: makes and ends test hosts. Run only inside the namespaces of a lab (lab.py), in
 # which every mount, network namespace and process is private and goes away with the lab.
 #   setup LAB ADDRESS/LEN [NET...] bridge, tmpfs for the hosts' own files; NETs that lie on the bridge too
-#   add LAB BASE KIND NAME ADDRESS/LEN [PUBLIC]   KIND: light (an sshd) or systemd (a booted Debian)
+#   add LAB BASE KIND NAME ADDRESS/LEN [PUBLIC]   KIND: light (an sshd), systemd (a booted Debian) or container
+#                                  (the same, in which container engines work)
 #   start LAB NAME                 boots what `add` made (the caller may put files in between)
 #   exec LAB NAME CMD...           runs a command inside a host
 #   bind LAB NAME OTHER PATH       PATH of the host OTHER, in place of the host's own
@@ -70,6 +71,23 @@ own_cgroup() {
     done
 }
 
+# On a machine with control groups of version 1, container engines need groups of their own in each controller.
+own_controllers() {
+    for top in /sys/fs/cgroup/*/; do
+        top=${top%/}
+        [ -e "$top/cgroup.procs" ] && [ "${top##*/}" != unified ] || continue
+        own=$top
+        for part in "gp-${lab##*/}" "$name"; do
+            mkdir -p "$own/$part"
+            for file in cpuset.cpus cpuset.mems; do
+                [ ! -e "$own/$file" ] || cat "$own/$file" >"$own/$part/$file"
+            done
+            own=$own/$part
+        done
+        echo 0 >"$own/cgroup.procs"
+    done
+}
+
 # What the host is in: made, running, rebooting or off, and its number of boots. Whole at any moment.
 say() {
     echo "$*" >"$d/state.new"
@@ -81,6 +99,33 @@ boot_systemd() {
     systemd-nspawn --quiet --boot -D "$d/m" --network-namespace-path="/run/netns/$name" \
         --register=no --keep-unit --machine="$name" --console=pipe \
         --kill-signal=SIGRTMIN+3 </dev/null >>"$d/console.log" 2>&1 &
+    pid=$!
+    echo "$pid" >"$d/pid"
+    wait "$pid"
+}
+
+# The engines' folders are not on the host's own overlay, which cannot carry another one.
+boot_container() {
+    mkdir -p "$d/store/docker" "$d/store/containers" "$d/store/containerd"
+    # shellcheck disable=SC2016
+    unshare --mount --cgroup --propagation private sh -c '
+        d=$1 name=$2
+        if [ -d /sys/fs/cgroup/memory ]; then
+            umount -l /sys/fs/cgroup && mount -t tmpfs cgroup /sys/fs/cgroup || exit 99
+            for c in cpu cpuacct cpuset memory devices freezer blkio pids systemd; do
+                mkdir "/sys/fs/cgroup/$c"
+                case $c in systemd) o=none,name=systemd ;; *) o=$c ;; esac
+                mount -t cgroup -o "$o" cgroup "/sys/fs/cgroup/$c" || exit 99
+            done
+        fi
+        fuse=
+        [ ! -e /dev/fuse ] || fuse=--bind=/dev/fuse
+        SYSTEMD_NSPAWN_API_VFS_WRITABLE=network exec systemd-nspawn --quiet --boot -D "$d/m" \
+            --network-namespace-path="/run/netns/$name" \
+            --register=no --keep-unit --machine="$name" --console=pipe --kill-signal=SIGRTMIN+3 \
+            --capability=all --system-call-filter="@keyring bpf" $fuse --bind="$d/store/docker:/var/lib/docker" \
+            --bind="$d/store/containers:/var/lib/containers" --bind="$d/store/containerd:/var/lib/containerd"
+        ' sh "$d" "$name" </dev/null >>"$d/console.log" 2>&1 &
     pid=$!
     echo "$pid" >"$d/pid"
     wait "$pid"
@@ -100,8 +145,9 @@ boot_light() {
 
 supervise() {
     set +e
-    own_cgroup
     boots=0 kind=$(cat "$d/kind")
+    own_cgroup
+    [ "$kind" != container ] || own_controllers
     while [ "$boots" -lt 50 ] && [ ! -e "$d/down" ]; do
         boots=$((boots + 1))
         say running "$boots"
@@ -110,7 +156,7 @@ supervise() {
         echo "boot $boots ended: $rc" >>"$d/boots.log"
         [ -e "$d/down" ] && break
         # restart: 133 from nspawn, 128+SIGHUP from a light host's pid 1
-        case $kind.$rc in systemd.133 | light.129) ;; *) break ;; esac
+        case $kind.$rc in systemd.133 | container.133 | light.129) ;; *) break ;; esac
         say rebooting "$boots"
         [ -e "$d/boot-delay" ] && sleep "$(cat "$d/boot-delay")"
     done

@@ -5,6 +5,7 @@ Everything that a lab makes hangs on one process, pid 1 of the lab: when that en
 because the test was killed) the kernel ends every process, mount and interface with it. Needs root.
 """
 import ctypes
+import glob
 import os
 import pathlib
 import shutil
@@ -52,7 +53,7 @@ def why_not():
 
 def base(folder=None, script="base.sh"):
     """Path of the hosts' common root; made on first use (about a minute). script: base.sh, or
-    base_dnf.sh for one whose package manager is dnf."""
+    base_dnf.sh for one whose package manager is dnf, base_container.sh for one with container engines."""
     folder = folder or os.environ.get("GP_HOSTS_DIR") or ROOT / "build" / "hosts"
     made = subprocess.run([str(HERE / script), str(folder)], capture_output=True, text=True,
                           timeout=1200, check=False)
@@ -66,7 +67,8 @@ def _die_with_parent():
 
 
 class Host:
-    """A host of a lab. kind: 'light' (an sshd as pid 1) or 'systemd'."""
+    """A host of a lab. kind: 'light' (an sshd as pid 1), 'systemd', or 'container' (systemd, and container
+    engines work)."""
 
     def __init__(self, lab, kind, name, address, public=None):
         self.lab, self.kind, self.name, self.address, self.public = lab, kind, name, address, public
@@ -267,7 +269,7 @@ class Lab:
 
 def _sweep_cgroups(lab):
     """Removes the control groups that a lab's hosts had."""
-    for top in ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
+    for top in (*glob.glob("/sys/fs/cgroup/*"), "/sys/fs/cgroup"):
         mine = os.path.join(top, "gp-" + lab)
         end = time.monotonic() + 5
         while os.path.isdir(mine) and time.monotonic() < end:
