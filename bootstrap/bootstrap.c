@@ -62,6 +62,7 @@ static int item_judge(const struct boot *b, const struct boot_item *it, struct g
 static int item_apply(struct boot *b, const struct boot_item *it, struct gp_error *err) {
     event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_START, it->name, "%s", "");
     bool changed = false;
+    boot_cache(b, it);
     int rc = it->step->apply ? it->step->apply(b, it, &changed, err) : node_step(b, it, &changed, err);
     if (rc) return rc;
     if (changed) b->applied++;

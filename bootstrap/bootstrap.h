@@ -16,6 +16,14 @@ struct bootstrap_secret {
     const char *env;
     struct secret value;
 };
+/* A package cache that the nodes of one run share. */
+struct bootstrap_cache {
+    /* Returns its address for this node, "http://10.0.0.5:40123"; NULL: none, which it has reported. Called once,
+     * before the first step that installs packages; blocks until the cache can be used. prepare(of) puts the agent on
+     * this node: it is called when this node is to run the cache. Caller frees. NULL: no cache. */
+    char *(*use)(void *ctx, int (*prepare)(void *of, struct gp_error *err), void *of);
+    void *ctx;
+};
 struct bootstrap_req {
     const struct spec *spec;
     const char *stack, *uid;
@@ -25,6 +33,7 @@ struct bootstrap_req {
     int64_t ttl_s;         /* time left until the deadline */
     bool packages_allowed; /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
+    struct bootstrap_cache cache;
     const char *image_name; /* for "no driver: image X has none" */
     const struct bootstrap_secret *secrets;
     size_t n_secrets;
@@ -62,6 +71,15 @@ int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct b
 int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
                               int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
                               char **ret_key, struct gp_error *err);
+
+/* The script that starts the package cache on a node, or renews its lease; `end`: that ends it. It prints
+ * "::cache PORT". */
+struct bootstrap_cache_place {
+    const char *uid;   /* of the stack: names its folder */
+    const char *bind;  /* the node's private address */
+    const char *peers; /* the addresses that it answers, one a line */
+};
+int bootstrap_cache_script(const struct bootstrap_cache_place *p, bool end, struct str *out, struct gp_error *err);
 
 /* Unpacks an agent from this program: "gpuprov-agent", "gpuprov-agent-cuda". Caller frees *ret.
  * -GP_ENOTFOUND: this build contains none. */

@@ -164,6 +164,7 @@ int boot_items_make(struct boot *b, struct gp_error *err) {
 void boot_clear(struct boot *b) {
     items_clear(b);
     boot_files_drop(b);
+    free(b->cache);
     boot_facts_clear(&b->facts);
 }
 
@@ -196,7 +197,12 @@ int boot_item_script(const struct boot *b, const struct boot_item *it, const cha
     if (it->step->packages) boot_var(out, "REFUSAL", req->packages_allowed ? "" : refusal);
     boot_var_i64(out, "BUDGET", seconds_left(b, it));
     if (it->step->vars) it->step->vars(b, it, out);
-    int rc = boot_file(it->step->file, out, err);
+    int rc = 0;
+    if (it->step->packages && b->cache) {
+        boot_var(out, "CACHE", b->cache);
+        rc = boot_file("run/cache", out, err);
+    }
+    if (!rc) rc = boot_file(it->step->file, out, err);
     str_add(out, tail);
     return rc;
 }

@@ -76,6 +76,8 @@ struct boot {
     size_t n_agents;
     struct boot_files *files; /* of bootstrap.files, shared by all nodes; NULL: none */
     int applied;
+    bool cache_asked;
+    char *cache; /* address of the package cache; NULL: none */
     struct bootstrap_output failed;
 };
 
@@ -127,6 +129,8 @@ void boot_files_vars(const struct boot *b, const struct boot_item *it, struct st
 int boot_files_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 void boot_limits_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 int boot_limits_set(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
+/* Before an item is applied: finds the package cache, if the item installs packages and the run has one (cache.c). */
+void boot_cache(struct boot *b, const struct boot_item *it);
 
 /* Runs apply() and verify() of an item detached on the node, follows it through lost connections and
  * reboots, and kills it at the deadline. Blocks until then. */

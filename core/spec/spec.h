@@ -11,6 +11,7 @@
 #include "spec/spec_python.h"
 #include "spec/spec_software.h"
 #include "spec/spec_container.h"
+#include "spec/spec_cache.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 
@@ -111,6 +112,7 @@ struct spec {
     struct spec_storage storage; /* of `bootstrap` */
     struct spec_python python;
     struct spec_container container;
+    enum spec_cache cache;
     struct spec_validate validate;
     VEC_OF(struct spec_secret) secrets;
 };

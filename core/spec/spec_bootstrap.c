@@ -65,6 +65,10 @@ static const struct spec_field bootstrap_fields[] = {
      .block = &spec_node_limits_block, .from_text = spec_limits_from_text, .def_doc = "left alone",
      .doc = "limits of processes: auto or a map", .example = "auto", .pattern = "^auto$",
      .pattern_doc = "auto or a map"},
+    {.name = "cache", .type = SPEC_ENUM, .offset = offsetof(struct spec, cache), .choices = spec_cache_names,
+     .def = "none", .doc = "`first-node`: the first node that is ready fetches packages for all nodes; each node "
+            "checks them by the hashes in its own package lists", .example = "first-node",
+     .effect = SPEC_LATER},
     {0}};
 const struct spec_block spec_bootstrap_block = {
     .path = "bootstrap", .doc = "The setup of every node before its validation.",

@@ -7,6 +7,7 @@
 
 #include "engine/proof/console.h"
 #include "engine/proof/node_target.h"
+#include "engine/proof/run_cache.h"
 #include "engine/proof/watch.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
@@ -136,6 +137,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .ttl_s = n->ttl_s,
                                 .packages_allowed = packages,
                                 .packages_refusal = refusal,
+                                .cache = run_cache_of(n),
                                 .image_name = image_text(run->spec, &n->res),
                                 .secrets = run->secrets,
                                 .n_secrets = run->n_secrets,

@@ -8,6 +8,7 @@
 #include "engine/proof/console.h"
 #include "engine/proof/node_run.h"
 #include "engine/proof/pool.h"
+#include "engine/proof/run_cache.h"
 #include "engine/proof/watch.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
@@ -29,7 +30,9 @@ void work_begin(struct run *run) {
 
 static int watched(struct run *run, void (*work)(struct run_node *), struct gp_error *err) {
     int r = watch_start(run, err);
+    run_cache_open(run);
     if (r == 0) r = pool_run(run, work, err);
+    run_cache_close(run);
     watch_stop(run);
     return r;
 }

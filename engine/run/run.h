@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 struct run_node;
+struct run_cache;
 struct watch;
 
 /* The stack's event log. */
@@ -92,6 +93,7 @@ struct run {
 
     /* the work on the nodes */
     struct watch *watch;     /* while it runs */
+    struct run_cache *cache; /* likewise; NULL: the spec has none */
     int64_t end_ms;          /* time limit for the termination of machines */
     atomic_int failed_steps; /* nodes whose step failed: the first ones are kept in full */
     struct run_validation validation;

@@ -40,7 +40,11 @@ void agent_help(FILE *to) {
     fputs("  gpuprov-agent rank --dir DIR --rank R --size N --bind IP --check a,b [--deadline 60s]\n"
           "                     [--stall 20s] [--seed S] [--steps N]; token and rendezvous on stdin\n"
           "  gpuprov-agent follow --dir DIR [--from OFFSET] [--wait MS]\n"
-          "  gpuprov-agent stop --dir DIR\n",
+          "  gpuprov-agent stop --dir DIR\n"
+          "\n"
+          "gpuprov starts this one for bootstrap.cache:\n"
+          "  gpuprov-agent cache --dir DIR --bind IP --fetch SCRIPT [--port N] [--lease 60s] [--allow HOST:PORT,...]\n"
+          "     fetch packages once for the nodes in DIR/peers; end when DIR/lease is not renewed\n",
           to);
 }
 

@@ -30,6 +30,7 @@ int verb_follow(int argc, char **argv);
 int verb_stop(int argc, char **argv);
 int verb_checks(int argc, char **argv);
 int verb_train(int argc, char **argv);
+int verb_cache(int argc, char **argv);
 void agent_help(FILE *to);
 
 #endif

@@ -84,6 +84,8 @@ apt_update() {
     say 'updates the package lists'
     apt update || said 'apt-get update' '^(E|Err|W): '
 }
+# Fetches packages from the run's cache, before apt does. run/cache.sh has one that does, in runs with a cache.
+from_cache() { :; }
 with_apt() {
     apt_repair
     fresh=
@@ -91,10 +93,12 @@ with_apt() {
         apt_update
         fresh=yes
     fi
+    from_cache "$@"
     say "installs$(missing "$@")"
     if ! apt install "$@"; then
         if [ -n "$fresh" ] || ! grep -Eq '404|Failed to fetch|Unable to (locate|fetch)' "$log"; then said apt-get '^E: '; fi
         apt_update
+        from_cache "$@"
         apt install "$@" || said apt-get '^E: '
     fi
 }
