@@ -101,7 +101,7 @@ static void add_reason(struct reasons *to, const struct rule *r, const struct wo
 /* Without any of its values nothing works: it is not left out where none fits. */
 static bool needed(const struct world *w, enum software_key k) {
     const char *text = software_text(w->wish, k);
-    return k < SOFTWARE_CUDA ? text == NULL || strcmp(text, "none") != 0 : text != NULL && strcmp(text, "none") != 0;
+    return k < SOFTWARE_CUDA ? text == NULL || strcmp(text, "none") != 0 : text != NULL && strcmp(text, "auto") == 0;
 }
 
 /* Whether each row of the free key k breaks a rule with `keys`, or leaves another free key (depth more) no row. */
@@ -155,13 +155,14 @@ static void describe(const struct world *all, unsigned keys, struct software_cla
     if (!unknown(&w, &wished, keys, &out)) {
         names(&w, &p, keys, &out);
         str_add(&out, ": ");
-        const struct rule *r = direct(&w, &p, keys | ((keys & BIT(SOFTWARE_LOADED)) != 0 ? BIT(SOFTWARE_DRIVER) : 0u));
+        unsigned known = keys | ((keys & BIT(SOFTWARE_LOADED)) != 0 ? BIT(SOFTWARE_DRIVER) : 0u);
+        const struct rule *r = direct(&w, &p, known);
         if (r != NULL) {
             char why[240];
             r->why(&w, &p, why, sizeof why);
             str_add(&out, why);
             ret->source = source_of(r, &w, &p);
-        } else if (!by_free_key(&w, &p, keys, &out)) {
+        } else if (!by_free_key(&w, &p, known, &out)) {
             str_add(&out, "no set of the table has them together");
         }
     }
@@ -214,6 +215,7 @@ static void near_text(const struct world *all, const struct pick *p, unsigned dr
         bool main = k == SOFTWARE_DRIVER || k == SOFTWARE_FLAVOUR || k == SOFTWARE_CUDA;
         if (!main && (dropped & BIT(k)) == 0 && !software_is_fixed(w.wish, k)) continue;
         software_name(&w, p, k, text, sizeof text);
+        if (text[0] == '\0' && (dropped & BIT(k)) != 0) snprintf(text, sizeof text, "no %s", software_key_name(k));
         if (text[0] != '\0') str_addf(&out, "%s%s", out.len > 0 ? ", " : "", text);
     }
     snprintf(dst, n, "%s", out.s != NULL ? out.s : "");

@@ -78,11 +78,13 @@ bool software_matches(enum software_key k, const void *row, const char *text) {
 }
 
 /* Nothing is decided about this key. */
-static bool left_alone(const struct software_wish *w, enum software_key k) {
+static bool left_alone(const struct software_wish *w, enum software_key k, unsigned active) {
     const char *text = software_text(w, k);
-    bool no_driver = w->driver != NULL && strcmp(w->driver, "none") == 0;
-    if (k == SOFTWARE_DRIVER) return no_driver && (w->loaded == NULL || software_branch_of(w->loaded) == NULL);
-    if (k == SOFTWARE_FLAVOUR || k == SOFTWARE_SOURCE) return no_driver;
+    bool wished = software_is_fixed(w, SOFTWARE_DRIVER) && (active & BIT(SOFTWARE_DRIVER)) != 0;
+    bool stays = !wished && (w->loaded != NULL || (w->driver != NULL && strcmp(w->driver, "none") == 0));
+    bool known = w->loaded != NULL && (active & BIT(SOFTWARE_LOADED)) != 0 && software_branch_of(w->loaded) != NULL;
+    if (k == SOFTWARE_DRIVER) return stays && !known;
+    if (k == SOFTWARE_FLAVOUR || k == SOFTWARE_SOURCE) return stays;
     return text != NULL && strcmp(text, "none") == 0;
 }
 
@@ -124,7 +126,7 @@ static size_t score(const struct search *s, enum software_key k, size_t i, const
 static size_t candidates(const struct search *s, enum software_key k, const void *ret[CANDIDATES_MAX]) {
     const struct software_wish *wish = s->w.wish;
     size_t n = 0, scores[CANDIDATES_MAX];
-    if (left_alone(wish, k)) {
+    if (left_alone(wish, k, s->active)) {
         ret[n++] = NULL;
         return n;
     }
@@ -140,7 +142,8 @@ static size_t candidates(const struct search *s, enum software_key k, const void
         scores[at] = mine;
         ret[at] = row;
     }
-    if (k >= SOFTWARE_CUDA && software_text(wish, k) == NULL) ret[n++] = NULL; /* better left out than refused */
+    bool given_up = software_is_fixed(wish, k) && !fixed;
+    if (k >= SOFTWARE_CUDA && (software_text(wish, k) == NULL || given_up)) ret[n++] = NULL; /* better than a refusal */
     return n;
 }
 
