@@ -30,11 +30,11 @@ from_cache() {
     done <cache.list
     root rm -rf "$archives/gpuprov"
     [ "$got" -eq "$count" ] ||
-        warn "the package cache at $CACHE gave $got of $count packages ($(cache_said)): the others are fetched directly"
+        warn "fetches $((count - got)) of $count packages directly: the package cache at $CACHE: $(cache_said)"
 }
 cache_said() {
-    line=$(sed -n 's/^[EW]: *//p' cache.log | head -n 1 | cut -c1-200)
-    printf '%s' "${line:-not the contents that the lists name}"
+    line=$(sed -n 's|http://[^ ]* *||g; s/^[EW]: *//p' cache.log | head -n 1 | cut -c1-120)
+    printf '%s' "${line:-its files are not what the package lists name}"
 }
 # "http/host/path" of a URL; that of the first mirror for one of a list of mirrors. Status 1: apt has to fetch it.
 cache_origin() {

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """bootstrap.cache: four hosts with a real apt and a repository that counts what is fetched from it."""
+import hashlib
 import json
+import pathlib
+import socket
 import sys
 
 import pytest
 from fleet import Fleet
 from lab import why_not
 from repo import Repo
+from waiting import wait_for
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 # Serves a folder and appends each path to the file "log". While "hold" is there a .deb stops in its middle.
@@ -17,7 +22,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
         with open("log", "a") as log:
             log.write(self.path + "\\n")
-        super().do_GET()
+        if self.path.startswith("/away/"):
+            self.send_response(302)
+            self.send_header("Location", self.path[5:])
+            self.end_headers()
+        else:
+            super().do_GET()
     def copyfile(self, source, to):
         data = source.read()
         to.write(data[:len(data) // 2])
@@ -44,6 +54,12 @@ class CountingRepo(Repo):
         lines = log.read_text().splitlines() if log.exists() else []
         return sorted(line.split("/")[-1].split("_")[0] for line in lines if line.endswith(".deb"))
 
+    def path(self, name):
+        """The part of a request to the cache that names this package: hash, size, origin."""
+        deb = next(self.folder.glob(name + "_*.deb"))
+        data = deb.read_bytes()
+        return "/%s/%d/http/%s:8080/%s" % (hashlib.sha256(data).hexdigest(), len(data), self.address, deb.name)
+
     def forget(self):
         (self.folder / "log").unlink(missing_ok=True)
 
@@ -60,6 +76,7 @@ def fleet(tmp_path_factory):
         made.repo.serve(made, "10.77.0.1")
         for host in made.nodes:
             made.repo.use(host)
+            host.sh("apt-get -q update")
         yield made
         made.repo.close()
 
@@ -99,3 +116,237 @@ def test_each_package_is_fetched_once(inside, fleet, tmp_path):
     again = inside("up", tmp_path / "spec.yaml", "--json", timeout=300)
     assert '"cache"' not in again.err and fleet.repo.fetched() == NAMES, again
     inside("down", "cached")
+
+
+def test_a_killed_cache_costs_time_only(inside, fleet, tmp_path):
+    """It dies in the middle of a file that all nodes wait for: they fetch directly, and it is started again."""
+    hold = fleet.repo.folder / "hold"
+    hold.write_text("")
+    p = inside.popen("up", write(tmp_path / "spec.yaml"), "--json")
+    try:
+        wait_for(fleet.repo.fetched, 60)
+        host = next(h for h in fleet.nodes if h.sh("pgrep -f '[g]puprov-agent cache'", check=False).stdout)
+        host.sh("kill -KILL $(cut -d' ' -f1 /var/tmp/gpuprov-cache-*/at)")
+    finally:
+        hold.unlink()
+    out, err = p.communicate(timeout=300)
+    assert p.returncode == 0, (out, err)
+    warned = [e for e in map(json.loads, err.splitlines()) if e.get("status") == "warn" and "cache" in e["text"]]
+    assert warned and all("packages directly: the package cache at http" in e["text"] for e in warned), warned
+    for host in fleet.nodes:
+        assert host.sh("dpkg-query -W -f '${Status} ' %s" % " ".join(NAMES)).stdout.count("ok installed") == 6
+    assert left_behind(fleet) == []
+    inside("down", "cached")
+
+
+# --- one cache by itself ---
+
+class Cache:
+    """The agent's cache on the first host, as templates/bootstrap/cache/keep.sh starts it."""
+
+    def __init__(self, fleet):
+        self.fleet, self.host, self.dir = fleet, fleet.nodes[0], "/var/tmp/gpuprov-cache-test"
+        agent = ROOT / "build" / "agent" / "gpuprov-agent"
+        self.host.sh("mkdir -p /root/.gpuprov/agent")
+        self.host.file("/root/.gpuprov/agent/gpuprov-agent").write_bytes(agent.read_bytes())
+        self.host.sh("chmod 755 /root/.gpuprov/agent/gpuprov-agent")
+
+    def keep(self, peers=("10.77.0.1",), lease="60s", end="", check=True):
+        words = {"DIR": self.dir, "BIND": self.host.address, "PEERS": "\n".join(peers), "LEASE": lease, "ALLOW": "",
+                 "FETCH": template("cache/fetch"), "END": end}
+        script = template("run/lib") + "".join("%s=%s\n" % (k, quoted(v)) for k, v in words.items())
+        done = self.host.sh(script + template("cache/keep"), check=check)
+        if "::cache " in done.stdout:
+            self.port = int(done.stdout.split("::cache ")[1])
+        return done
+
+    def ask(self, request):
+        """The whole answer to these bytes."""
+        def talk():
+            with socket.create_connection((self.host.address, self.port), timeout=60) as s:
+                s.sendall(request.encode())
+                got = b""
+                while True:
+                    try:
+                        part = s.recv(1 << 16)
+                    except ConnectionResetError:
+                        return got
+                    if not part:
+                        return got
+                    got += part
+        return self.fleet.call(talk)
+
+    def get(self, target):
+        head, _, body = self.ask("GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % target).partition(b"\r\n\r\n")
+        return int(head.split()[1]) if head else None, body
+
+    @property
+    def alive(self):
+        return "gpuprov-agent" in self.host.sh("ps -eo args | grep '[g]puprov-agent cache'; true").stdout
+
+
+def template(name):
+    return (ROOT / "templates" / "bootstrap" / (name + ".sh")).read_text() + "\n"
+
+
+def quoted(text):
+    return "'%s'" % text.replace("'", "'\\''")
+
+
+@pytest.fixture
+def cache(fleet):
+    fleet.repo.forget()
+    made = Cache(fleet)
+    yield made
+    made.keep(end="yes")
+
+
+def test_what_the_cache_refuses(cache, fleet):
+    cache.keep()
+    good = fleet.repo.path("gp-a")
+    sum_, size = good.split("/")[1:3]
+    code, body = cache.get(good)
+    assert code == 200 and hashlib.sha256(body).hexdigest() == sum_
+    assert cache.get(good)[0] == 200 and fleet.repo.fetched() == ["gp-a"]
+    cache.host.put("/etc/apt/sources.list.d/bad.list",
+                   "deb http://169.254.169.254/ ./\ndeb http://meta.example/ ./\ndeb http://localhost:22/ ./\n")
+    cache.host.sh("echo 169.254.169.254 meta.example >>/etc/hosts")
+    other = "1" * 64
+    for target, want in {
+            "/%s/%s/http/169.254.169.254/latest/meta-data/" % (other, size): 403,
+            "/%s/%s/http/localhost:22/x" % (other, size): 403,
+            "/%s/%s/http/%s:22/x" % (other, size, cache.host.address): 403,
+            "/%s/%s/http/%s:80/x" % (other, size, fleet.repo.address): 403,
+            "/%s/%s/http/no.source.example/x" % (other, size): 403,
+            "/%s/%s/http/meta.example/x" % (other, size): 502,  # its name is looked at, and its address
+            good.replace("gp-a_1.0", "../gp-a_1.0"): 400, good.replace("gp-a_", "%2e%2e/gp-a_"): 400,
+            "http://%s:8080/Packages" % fleet.repo.address: 400, "/": 400, "/../../etc/passwd": 400}.items():
+        assert cache.get(target)[0] == want, target
+    assert b" 405 " in cache.ask("CONNECT 10.77.0.1:8080 HTTP/1.1\r\n\r\n")
+    assert b" 431 " in cache.ask("GET / HTTP/1.1\r\nA: %s\r\n\r\n" % ("x" * 20000))
+    assert fleet.repo.fetched() == ["gp-a"]
+
+
+def test_no_content_but_the_one_that_was_named(cache, fleet):
+    """Another hash, another size, a redirection: the client never gets a whole file."""
+    cache.keep()
+    sum_, size, rest = fleet.repo.path("gp-b").split("/", 3)[1:]
+    code, body = cache.get("/%s/%s/%s" % ("2" * 64, size, rest))
+    assert code == 502 or (code == 200 and len(body) < int(size)), code
+    code, body = cache.get("/%s/%d/%s" % (sum_, int(size) - 5, rest))
+    assert code == 502 or (code == 200 and len(body) < int(size) - 5), code
+    code, body = cache.get("/%s/%d/%s" % (sum_, int(size) + 5, rest))
+    assert code == 502 or (code == 200 and len(body) <= int(size)), code
+    code, body = cache.get("/%s/%s/%s" % (sum_, size, rest.replace(":8080/", ":8080/away/")))
+    assert code == 502, code
+    assert cache.host.sh("ls %s/store | grep -v lock; true" % cache.dir).stdout == ""
+    assert cache.get(fleet.repo.path("gp-b"))[0] == 200  # a failure is not remembered
+
+
+def test_many_at_once_are_one_fetch(cache, fleet):
+    cache.keep()
+    hold = fleet.repo.folder / "hold"
+    hold.write_text("")
+    target = fleet.repo.path("gp-c")
+    command = ["sh", "-c", ("for i in $(seq 20); do python3 -c 'import hashlib, sys, urllib.request; "
+               "print(hashlib.sha256(urllib.request.urlopen(sys.argv[1]).read()).hexdigest())' \"$1\" & done; wait"),
+               "sh", "http://%s:%d%s" % (cache.host.address, cache.port, target)]
+    clients = fleet.popen(command, stdout=-1, text=True, env={"PATH": "/usr/bin:/bin"})
+    wait_for(lambda: cache.host.sh("pgrep -fc '[g]puprov-agent cache'; true").stdout.strip() >= "2", 60)
+    hold.unlink()
+    out, _ = clients.communicate(timeout=120)
+    assert out.split() == [target.split("/")[1]] * 20 and fleet.repo.fetched() == ["gp-c"], out
+
+
+def test_the_cache_answers_the_nodes_of_the_run_only(cache, fleet):
+    cache.keep(peers=["10.77.1.9"])
+    assert cache.ask("GET %s HTTP/1.1\r\n\r\n" % fleet.repo.path("gp-a")) == b""
+    cache.keep(peers=["10.77.1.9", "10.77.0.1"])
+    assert cache.get(fleet.repo.path("gp-a"))[0] == 200
+    listens = cache.host.sh("ss -ltnH").stdout
+    assert "%s:%d " % (cache.host.address, cache.port) in listens and listens.count(":%d " % cache.port) == 1, listens
+
+
+def test_the_cache_ends_when_nobody_renews_it(cache):
+    cache.keep(lease="1s")
+    wait_for(lambda: not cache.alive, 30)
+    assert cache.host.sh("ls -d %s; true" % cache.dir).stdout == ""
+    cache.keep()
+    assert cache.alive
+    cache.keep(end="yes")
+    assert not cache.alive and cache.host.sh("ls -d %s; true" % cache.dir).stdout == ""
+
+
+def test_a_folder_of_somebody_else_is_not_used(cache):
+    for make in ("mkdir -m 777 D", "mkdir -m 700 D; chown ops D", "mkdir -m 700 /tmp/x; ln -s /tmp/x D"):
+        cache.host.sh(make.replace("D", cache.dir))
+        done = cache.keep(check=False)
+        assert done.returncode == 1 and "it is not a private folder of this user" in done.stdout, (make, done)
+        cache.host.sh("rm -rf %s /tmp/x" % cache.dir)
+
+
+# --- a node and a cache that lies ---
+
+LIAR = """
+import http.server, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        size = int(self.path.split("/")[2])
+        self.send_response(200)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.write(b"x" * size)
+    def log_message(self, *args):
+        pass
+http.server.ThreadingHTTPServer((sys.argv[1], 8081), Handler).serve_forever()
+"""
+
+
+def install(host, cache, packages, more=""):
+    script = template("run/lib") + template("run/pkg") + "CACHE=%s BUDGET=60 REFUSAL=\n" % cache + template("run/cache")
+    return host.sh("mkdir -p /tmp/w; cd /tmp/w\n" + script + more + "install_packages %s\n" % packages).stdout
+
+
+@pytest.fixture
+def node(fleet):
+    fleet.repo.forget()
+    yield fleet.nodes[1]
+    fleet.nodes[1].sh("dpkg -P %s 2>/dev/null; rm -f /var/cache/apt/archives/*.deb; true" % " ".join(NAMES))
+
+
+def test_a_cache_that_lies_is_not_believed(fleet, node):
+    liar = fleet.popen([sys.executable, "-c", LIAR, "10.77.0.1"])
+    try:
+        probe = ["bash", "-c", "exec 3<>/dev/tcp/10.77.0.1/8081"]
+        wait_for(lambda: fleet.run(probe, capture_output=True).returncode == 0, 30)
+        out = install(node, "http://10.77.0.1:8081", "gp-a gp-b")
+    finally:
+        liar.kill()
+        liar.wait()
+    assert "::warn fetches 2 of 2 packages directly: the package cache at http://10.77.0.1:8081: its files" in out, out
+    assert fleet.repo.fetched() == ["gp-a", "gp-b"]
+    assert node.sh("cat /usr/share/gp-a/data | sha256sum").stdout[:64] == hashlib.sha256(b"x" * 200000).hexdigest()
+
+
+def test_a_cache_that_is_gone(fleet, node):
+    out = install(node, "http://10.77.0.1:8082", "gp-a")
+    assert "::warn fetches 1 of 1 packages directly: " in out and "Could not connect to 10.77.0.1:8082" in out, out
+    assert fleet.repo.fetched() == ["gp-a"]
+
+
+def test_a_list_of_mirrors(cache, fleet, node):
+    """Debian's cloud images name their mirrors in a file."""
+    cache.keep(peers=[node.address])
+    node.put("/etc/apt/mirrors/test.list", "http://10.77.0.1:8080/\thello\n")
+    list_ = node.file("/etc/apt/sources.list.d/test.list")
+    before = list_.read_text()
+    try:
+        list_.write_text("deb [trusted=yes] mirror+file:/etc/apt/mirrors/test.list ./\n")
+        node.sh("apt-get -q update")
+        out = install(node, "http://%s:%d" % (cache.host.address, cache.port), "gp-d")
+    finally:
+        list_.write_text(before)
+        node.sh("apt-get -q update")
+    assert "::warn" not in out and "asks the package cache for 1 package\n" in out, out
+    assert fleet.repo.fetched() == ["gp-d"]
+    assert "fetched http://10.77.0.1:8080/./gp-d" in cache.host.sh("cat %s/log" % cache.dir).stdout

@@ -93,6 +93,7 @@ static void accept_one(const struct cache *c, int listener, int *children) {
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(listener);
+        close(c->lock); /* a fetch may outlive this program; it must not keep the next one from starting */
         cache_serve(c, fd);
         _exit(0);
     }
@@ -124,6 +125,7 @@ static int run(struct cache *c, int port, int64_t lease_ms, struct gp_error *err
     GP_AUTO_FD int held = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (held < 0) return gp_fail_errno(err, GP_EIO, errno, "cannot open %s", lock);
     if (flock(held, LOCK_EX | LOCK_NB) != 0) return 0; /* a second start: the first one serves */
+    c->lock = held;
     r = fs_mkdirs(store, 0700, err);
     struct gp_error busy = {0};
     GP_AUTO_FD int listener = -1;

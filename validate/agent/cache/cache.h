@@ -8,6 +8,7 @@
 
 /* Read-only after the start. */
 struct cache {
+    int lock;           /* of the folder: only the process that listens holds it */
     const char *dir;    /* private, on the node's own disk: peers, lease, port, store/ */
     const char *bind;   /* the only address that it listens on */
     const char *fetch;  /* a sh script: FETCH URL FILE */
