@@ -10,7 +10,7 @@
 #define PROBE_MS 240000 /* without the user's own checks */
 #define CHECK_MS 70000  /* each: lib.sh kills it after a minute and 5 s */
 
-static int facts_get(struct boot *b, struct gp_error *err) {
+int boot_facts_get(struct boot *b, struct gp_error *err) {
     struct node_link *l = b->link;
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
@@ -37,7 +37,7 @@ static int facts_get(struct boot *b, struct gp_error *err) {
 static int probe_all(struct boot *b, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    int rc = facts_get(b, err);
+    int rc = boot_facts_get(b, err);
     if (!rc) rc = boot_items_make(b, err);
     if (!rc) rc = boot_probe_script(b, &script, err);
     if (!rc) {

@@ -38,6 +38,7 @@ struct bootstrap_req {
     const struct bootstrap_secret *secrets;
     size_t n_secrets;
     int64_t deadline_ms;
+    int64_t reboot_ms; /* how long a reboot that a step needs may take; 0: the default */
 };
 /* The output of a step, as its node kept it: the first MiB and the last 64 KiB. Foreign text, cleaned by str_add_clean;
  * registered secrets are replaced. */

@@ -16,7 +16,9 @@
 #define KILL_MS 15000
 #define CUTS_MAX 5 /* reboots that may cut a step of the table or one with a check */
 #define CUTS_MAX_NO_CHECK 1
-#define PAUSE_MS 2000 /* before the second try, twice as long before each further one */
+#define REBOOTS_MAX 3    /* that one step may ask for */
+#define REBOOT_STATUS 75 /* of restart_node in lib.sh */
+#define PAUSE_MS 2000    /* before the second try, twice as long before each further one */
 #define PAUSE_MAX_MS 30000
 #define DEAF_MAX 3 /* polls in a row without a result: a shutdown also kills the polling script */
 
@@ -35,7 +37,7 @@ struct run {
     bool changed, rebooted;
     bool open;  /* the output is the run's, no longer that of the shell's start-up files */
     bool heard; /* the last poll had a result */
-    char *error, *last, *full;
+    char *error, *last, *full, *reboot;
     int64_t shown_ms;
 };
 
@@ -43,6 +45,7 @@ static void run_clear(struct run *r) {
     free(r->error);
     free(r->last);
     free(r->full);
+    free(r->reboot);
 }
 
 static void replace(char **to, const char *text) {
@@ -100,6 +103,7 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
         if (str_starts(text, "progress ")) say(r, EVENT_PROGRESS, text + 9);
         else if (str_starts(text, "warn ")) say(r, EVENT_WARN, text + 5);
         else if (str_starts(text, "error ")) replace(&r->error, text + 6);
+        else if (str_starts(text, "reboot ")) replace(&r->reboot, text + 7);
         else if (strcmp(text, "unchanged") == 0) r->changed = false;
         return true;
     }
@@ -258,6 +262,15 @@ static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     return 0;
 }
 
+/* The run ended with restart_node: it is no failure and no cut. */
+static int run_reboot(struct run *r, int *reboots, struct gp_error *err) {
+    GP_AUTO_FREE char *why = log_redacted(r->reboot);
+    if (++*reboots <= REBOOTS_MAX) return boot_reboot(r->b, r->it, r->id, why, err);
+    GP_AUTO_FREE char *text =
+        xasprintf("the node was rebooted %d times for this step, which still needs a reboot: %s", REBOOTS_MAX, why);
+    return boot_fail(r->b->link, r->it->name, err, text);
+}
+
 /* The end of one try: that of the step's own limit or of the bootstrap. */
 static int64_t try_ends_ms(const struct boot *b, const struct boot_item *it) {
     int64_t ends_ms = it->seconds > 0 ? clock_deadline((int64_t)it->seconds * 1000) : b->req->deadline_ms;
@@ -265,7 +278,7 @@ static int64_t try_ends_ms(const struct boot *b, const struct boot_item *it) {
 }
 
 static int step_run(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err) {
-    for (int cuts = 0, tried = 1;;) {
+    for (int cuts = 0, reboots = 0, tried = 1;;) {
         GP_CLEANUP(run_clear) struct run r = {.b = b, .it = it, .changed = true, .ends_ms = try_ends_ms(b, it)};
         int rc = fs_random_hex(r.id, 8, err);
         if (!rc) rc = run_start(&r, err);
@@ -273,7 +286,9 @@ static int step_run(struct boot *b, const struct boot_item *it, bool *ret_change
             if (clock_left_ms(r.ends_ms) == 0) return overrun(&r, err);
             rc = run_follow(&r, err);
         }
-        if (!rc && r.end == RUN_ENDED) {
+        if (!rc && r.end == RUN_ENDED && r.status == REBOOT_STATUS && r.reboot) {
+            rc = run_reboot(&r, &reboots, err);
+        } else if (!rc && r.end == RUN_ENDED) {
             if (r.status == 0 || tried >= it->tries) return run_verdict(&r, ret_changed, err);
             rc = run_pause(&r, tried++, err);
         } else if (!rc) rc = run_cut(&r, &cuts, err);

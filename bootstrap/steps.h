@@ -92,6 +92,8 @@ void boot_clear(struct boot *b);
 /* The script that reads the node's facts, and the decoder of its output. Steps are chosen by these facts. */
 int boot_facts_script(struct str *out, struct gp_error *err);
 void boot_facts_parse(struct boot_facts *f, const char *text, size_t n);
+/* Reads them from the node, again after a reboot. */
+int boot_facts_get(struct boot *b, struct gp_error *err);
 void boot_facts_clear(struct boot_facts *f);
 /* The script that probes all steps at once, and the decoder of its output. */
 int boot_probe_script(const struct boot *b, struct str *out, struct gp_error *err);
@@ -141,6 +143,9 @@ bool want_python(const struct boot *b);
 bool want_python_packages(const struct boot *b);
 void python_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 void python_packages_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+/* Reboots the node after its run `run_id` of a step called restart_node, and waits for it. `why` is foreign text,
+ * already clean. -GP_EBOOTSTRAP: it did not go down or did not come back within its limit. */
+int boot_reboot(struct boot *b, const struct boot_item *it, const char *run_id, const char *why, struct gp_error *err);
 
 /* The name of a step's folder on the node: readable and unique. user: of the spec, else of the table. */
 void boot_step_id(const char *name, bool user, char id[64]);

@@ -15,6 +15,7 @@
 
 #define LOGIN_GRACE_MS (120 * 1000)
 #define BOOTSTRAP_MS (45 * 60 * 1000)
+#define REBOOT_MS (20 * 60 * 1000)
 #define ROTATE_MS (120 * 1000)
 #define LOOK_MS (20 * 1000)
 
@@ -118,6 +119,13 @@ static const char *image_text(const struct spec *spec, const struct resource *no
     return image->id != NULL ? image->id : image->os != NULL ? image->os : "auto";
 }
 
+/* What the spec gives a node until its first login, it gives it after a reboot; machines that run already have 30 s by
+ * default, and a reboot takes longer. */
+static int64_t reboot_ms(const struct run_node *n) {
+    int64_t own_ms = n->run->spec->access.timeout_ms;
+    return own_ms > 0 ? own_ms : GP_MAX(console_access_ms(n->run, &n->res), (int64_t)REBOOT_MS);
+}
+
 static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
     resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
@@ -141,6 +149,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .image_name = image_text(run->spec, &n->res),
                                 .secrets = run->secrets,
                                 .n_secrets = run->n_secrets,
+                                .reboot_ms = reboot_ms(n),
                                 .deadline_ms = clock_deadline(BOOTSTRAP_MS)};
     r = bootstrap_run(&n->link, &req, &n->boot, err);
     if (r != 0) return r;

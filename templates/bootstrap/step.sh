@@ -26,6 +26,7 @@ apply() {
     esac
     rc=$?
     echo # ends a last line without a newline: the next line is for gpuprov
+    [ $rc -ne 75 ] || exit 75 # "::reboot WHY" and this status: see restart_node
     [ $rc -eq 0 ] || fail "ended with status $rc"
 }
 verify() {

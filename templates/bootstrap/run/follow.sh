@@ -67,7 +67,7 @@ if [ "$rc" -ne 0 ]; then
     last='out'
     if [ -s tail ]; then
         last='tail'
-        tr -d '\0' <"$last" | LC_ALL=C grep '^::error ' | tail -n 1 # said after what `out` holds
+        tr -d '\0' <"$last" | LC_ALL=C grep -E '^::(error|reboot) ' | tail -n 1 # said after what `out` holds
     fi
     tail -c 8192 "$last" | tr -d '\0\r' | LC_ALL=C grep -v '^::' | LC_ALL=C grep . | tail -n 1 |
         LC_ALL=C sed "s/^/::$RUN_ID last /"

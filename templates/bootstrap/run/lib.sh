@@ -10,14 +10,11 @@ fail() {
     printf '::error %s\n' "$*"
     exit 1
 }
-# Reboots the node in the middle of apply(), which then runs again from its beginning: call it only when the reason is
-# gone after a reboot.
+# Ends apply(): gpuprov reboots the node, and apply() runs again from its beginning. Call it outside of subshells, and
+# only when the reason is gone after a reboot.
 restart_node() {
-    say "reboots the node: $*"
-    sync
-    root systemctl reboot 2>/dev/null || root reboot || fail "the node must be rebooted ($*), and that failed"
-    sleep 300
-    fail "the node must be rebooted ($*), and did not reboot within 300 s"
+    printf '\n::reboot %s\n' "$*"
+    exit 75
 }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 # A process that has ended and was not collected has no command line.

@@ -29,7 +29,7 @@ if [ -s id ] && read -r old_hash old_boot old_run <id; then
         end_group "$p" || fail 'an earlier version of this step still runs and cannot be killed'
     fi
 fi
-rm -f out tail tail.new rc pid id run job.sh
+rm -f out tail tail.new rc pid id run job.sh asked reboot.said
 if ! { printf '%s' "$JOB" >run && printf '%s' "$WRAP" >job.sh && printf '%-10s\n' run >rc &&
     printf '%-10s\n' '' >pid && true >out && printf '%s %s %s\n' "$HASH" "$boot" "$RUN_ID" >id; } 2>/dev/null; then
     rm -f id

@@ -49,3 +49,52 @@ def test_a_failed_check_counts_as_a_failure(node):
     run = "echo x >> ~/runs\n"
     node.run(*node.step("c", run, "[ $(wc -l < ~/runs) -ge 2 ]"), "--tries", "2")
     assert node.host.file("/home/ops/runs").read_text() == "x\nx\n"
+
+
+RESTART = "echo x >> ~/runs; [ $(wc -l < ~/runs) -gt %d ] || { echo '::reboot the kernel changed'; exit 75; }\n"
+
+
+def test_a_planned_reboot(node):
+    """The step asks for it, the runner does it, and it is neither a failure nor a cut: the step has no check."""
+    before = node.host.sh("cat /proc/sys/kernel/random/boot_id").stdout.strip()
+    out = node.run(*node.step("s", RESTART % 3))
+    assert node.host.file("/home/ops/runs").read_text() == "x\n" * 4 and node.host.boots == 4
+    assert out.result["applied"] == 2 and out.result["boot_id"] != before
+    assert out.texts("s").count("reboots the node: the kernel changed") == 3
+    assert out.texts("s").count("the node rebooted, runs the step again") == 3
+    assert node.run(*node.step("s", RESTART % 3)).result["applied"] == 0
+
+
+def test_a_step_that_needs_reboots_for_ever(node):
+    node.run(*node.step("s", RESTART % 99), error="step 's': the node was rebooted 3 times for this step, which still "
+             "needs a reboot: the kernel changed")
+    assert node.host.boots == 4
+
+
+def test_a_reboot_after_much_output(node):
+    node.run(*node.step("s", "yes | head -c 3000000\n" + RESTART % 1))
+    assert node.host.boots == 2 and node.host.file("/home/ops/runs").read_text() == "x\nx\n"
+
+
+def test_a_reboot_that_never_comes_back(node):
+    node.lab.path("hosts", node.host.name, "boot-delay").write_text("1000")
+    out = node.run(*node.step("s", RESTART % 1), "--reboot-s", "6", error="step 's': the node must be rebooted (the "
+                   "kernel changed), and it did not come back within 6.0s: look at its console; access.timeout")
+    assert out.result["rc"] == -8 and "reboots the node: the kernel changed" in out.texts("s")
+
+
+def test_a_reboot_that_does_not_begin(node):
+    """The command returns well, and nothing happens."""
+    node.host.sh("rm -f /usr/local/sbin/reboot; ln -s /bin/true /usr/local/sbin/reboot; "
+                 "ln -s /bin/true /usr/local/sbin/systemctl")
+    node.run(*node.step("s", RESTART % 1), "--reboot-s", "4", error="and it did not go down within 4.0s")
+
+
+def test_a_reboot_that_is_not_allowed(node):
+    node.host.sh("rm /etc/sudoers.d/90-ops")
+    node.run(*node.step("s", RESTART % 1), error="step 's': the command reboot failed: sudo: ")
+
+
+def test_status_75_alone_is_a_failure(node):
+    node.run(*node.step("s", "echo no; exit 75\n"), error="step 's': ended with status 75; its last output: no")
+    assert node.host.boots == 1
