@@ -81,6 +81,13 @@ struct bootstrap_cache_place {
     const char *peers; /* the addresses that it answers, one a line */
 };
 int bootstrap_cache_script(const struct bootstrap_cache_place *p, bool end, struct str *out, struct gp_error *err);
+/* What a node has, as its image records it; "": none, or not one word. */
+struct bootstrap_clean {
+    char arch[32], driver[32], cuda[32];
+};
+/* Removes from the node what must not be in an image: its identity, logins, files with secrets, output of steps
+ * (templates/bootstrap/run/bake.sh has the list). Nobody can log in again afterwards: a lost connection is an error. */
+int bootstrap_clean(struct node_link *l, struct bootstrap_clean *ret, struct gp_error *err);
 
 /* Unpacks an agent from this program: "gpuprov-agent", "gpuprov-agent-cuda". Caller frees *ret.
  * -GP_ENOTFOUND: this build contains none. */

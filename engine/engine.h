@@ -13,8 +13,8 @@
 #include "model/event.h"
 #include "model/offer.h"
 #include "model/report.h"
-#include "spec/spec.h"
 #include "model/stack.h"
+#include "spec/spec.h"
 #include "ssh/ssh.h"
 
 #define LOCK_TIMEOUT_MS ((int64_t)3600 * 1000)
@@ -176,6 +176,43 @@ struct gc_result {
 };
 void gc_result_clear(struct gc_result *r);
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret, struct gp_error *err);
+
+/* --- baked images --- */
+struct bake_req {
+    const struct spec *spec;
+    bool again; /* also if an image that fits exists */
+};
+struct bake_result {
+    struct resource image; /* id NULL: none */
+    bool reused;           /* it fits, and existed before */
+    char *stack;           /* the stack of its node, which is destroyed at the end */
+    struct report report;  /* of the node */
+    struct coverage looked;
+};
+void bake_result_clear(struct bake_result *r);
+/* Makes an image of one bootstrapped and validated node of the spec, in a stack of its own that it destroys. */
+int engine_bake(struct engine *e, const struct bake_req *req, struct bake_result *ret, struct gp_error *err);
+char *bake_stack_name(const char *name); /* of the bake of a spec of that name; caller frees */
+
+struct images_req {
+    const struct strv *ids;
+    bool yes;
+    /* 0 goes on. NULL: without `yes` that is -GP_EUSAGE. */
+    int (*confirm)(void *ctx, const char *question, struct gp_error *err);
+    void *ctx;
+};
+struct images_result {
+    struct resource_list images, removed; /* images and snapshots */
+    struct resource_list unreadable;      /* with this owner's tag, but other tags unreadable: left alone */
+    struct coverage looked;
+};
+void images_result_clear(struct images_result *r);
+/* Lists the baked images of this owner and their snapshots, in every region of every provider that opens. */
+int engine_images(struct engine *e, struct images_result *ret, struct gp_error *err);
+/* Removes images with their snapshots, and verifies that they are gone. All ids must be listed, or nothing is
+ * removed. */
+int engine_images_remove(struct engine *e, const struct images_req *req, struct images_result *ret,
+                         struct gp_error *err);
 
 /* Runs the checks on the nodes of an existing stack. */
 int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,

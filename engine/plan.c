@@ -62,6 +62,16 @@ static int count_missing(const struct run *run, int *ret_first) {
     return missing;
 }
 
+/* A provider without images has no baked one. */
+static int check_baked(const struct run *run, const struct provider_ops *ops, size_t index, struct gp_error *err) {
+    const struct spec_image *image = spec_effective(run->spec, index).image;
+    if (ops->images != NULL || !str_eq(image->baked, BAKED_REQUIRE)) return 0;
+    int r = gp_fail(err, GP_EUSAGE, "image: baked: %s: use another offer, or {baked: prefer}",
+                    ops->image_refusal != NULL ? ops->image_refusal : "no images can be made there");
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return r;
+}
+
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     int first_missing = 0, n_missing = count_missing(run, &first_missing);
     GP_AUTO_STR struct str reasons = {0};
@@ -74,6 +84,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         struct gp_error why = {0};
         int r = run_offer_provider(run, name, &p, &why);
         size_t first = ret->list.len;
+        if (r == 0) r = check_baked(run, p->ops, i, &why);
         if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
         if (r == 0) r = check_ends(run, p->ops, first, ret, &why);
         if (r == 0) r = cost_check(run, first, n_missing, ret, &why);
@@ -265,6 +276,8 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
         add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
         ops = provider_find(o->provider);
         ends = o->ends;
+        if (spec_effective(run->spec, o->spec_index).image->baked != NULL)
+            strv_take(&plan.notes, xasprintf("image: %s", o->image_name[0] != '\0' ? o->image_name : o->image));
     }
     plan.ends = xstrdup(offer_ends_name(ends));
     add_notes(&plan, ops);

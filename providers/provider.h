@@ -12,9 +12,9 @@
 #include "model/coverage.h"
 #include "model/event.h"
 #include "model/offer.h"
+#include "model/stack.h"
 #include "spec/spec.h"
 #include "spec/spec_provider.h"
-#include "model/stack.h"
 
 #define PROVIDER_NO_CREDENTIALS "NoCredentials"
 
@@ -86,7 +86,25 @@ struct list_req {
        with the tags that they have. Borrowed. */
     const struct resource_list *known;
     bool nodes_only;         /* a poll of nodes: only RES_INSTANCE and RES_HOST are required */
+    bool images;             /* baked images and their snapshots, and nothing else: they outlive their stacks, so no
+                                other list has them. stack and uid NULL */
     struct coverage *looked; /* out, may be NULL: each region, and whether its list is complete or why not */
+};
+
+/* Makes an image of a node that was bootstrapped, validated and cleaned for it. */
+struct image_req {
+    const struct stack *stack; /* of the node: its uid is the image's, and one uid has one image */
+    const struct resource *node;
+    const char *name;            /* the spec's name: the image's tag `stack` */
+    const char *facts;           /* model/image.h */
+    const struct intent *replay; /* not NULL: an earlier intent (RES_IMAGE) whose outcome is unknown */
+};
+/* Images outlive their stacks: list (list_req.images) lists them, destroy removes an image with its snapshots. */
+struct image_ops {
+    /* Commits an intent, stops the node and requests the image, with all tags in that call. A second request of the
+     * same stack returns the first one's image. ret: the image, which may be pending or failed later: list shows it.
+     * The intent stays open, with the image as its operation, until the caller ends it. */
+    int (*make)(struct provider *p, const struct image_req *req, struct resource *ret, struct gp_error *err);
 };
 
 /* At most 9 function slots. A slot is never NULL unless its comment allows it. */
@@ -120,6 +138,9 @@ struct provider_ops {
     int (*doctor)(struct str *text, bool *ret_usable, struct gp_error *err);
     /* What happened to the node that can be the cause of any failure on it; NULL: nothing known. Caller frees. */
     char *(*trouble)(const struct resource *node);
+
+    const struct image_ops *images; /* NULL: no images can be made here; image_refusal has the reason */
+    const char *image_refusal;
 
     int64_t (*boot_timeout)(const char *instance_type, int gpus); /* of types that are known to be slow; 0: no such */
 

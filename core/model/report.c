@@ -67,6 +67,7 @@ void report_clear(struct report *r) {
         vec_free(&n->checks);
         free(n->id);
         free(n->place);
+        free(n->image);
         free(n->address);
         free(n->host);
     }

@@ -45,6 +45,7 @@ const json_t *check_gpu(const struct check_result *r, size_t i);
 struct report_node {
     int slot;
     char *id, *place, *address, *host; /* instance id, "aws us-east-2a", login address, hostname */
+    char *image;                       /* that it was made from, by its provider's id; "": not known, or none */
     char boot_id[40];                  /* the boot that its own checks ran in; "": unknown */
     int64_t load_ms; /* how long the node's driver took to load, before the clock of its checks; 0: none */
     bool ready;

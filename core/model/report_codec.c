@@ -79,6 +79,7 @@ json_t *report_to_json(const struct report *r) {
         json_object_set_new(node, "slot", json_integer(n->slot));
         json_object_set_new(node, "id", text_json(n->id));
         json_object_set_new(node, "place", text_json(n->place));
+        if (n->image != NULL && n->image[0] != '\0') json_object_set_new(node, "image", text_json(n->image));
         if (n->load_ms > 0) json_object_set_new(node, "load_ms", json_integer(n->load_ms));
         json_object_set_new(node, "address", text_json(n->address));
         json_object_set_new(node, "host", text_json(n->host));
@@ -152,6 +153,7 @@ static int read_node(const json_t *j, struct report *r, struct gp_error *err) {
     n->slot = (int)json_int(j, "slot", -1);
     n->id = xstrdup(json_str(j, "id", ""));
     n->place = xstrdup(json_str(j, "place", ""));
+    n->image = xstrdup(json_str(j, "image", ""));
     n->load_ms = json_int(j, "load_ms", 0);
     n->address = xstrdup(json_str(j, "address", ""));
     n->host = xstrdup(json_str(j, "host", ""));

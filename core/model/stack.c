@@ -36,8 +36,8 @@ static bool name_index(const char *const *names, size_t n, const char *name, siz
 }
 
 static const char *const kind_names[RES_KIND_MAX + 1] = {
-    [RES_INSTANCE] = "instance", [RES_GROUP] = "group",   [RES_KEY_PAIR] = "key-pair",
-    [RES_VOLUME] = "volume",     [RES_HOLDER] = "holder", [RES_HOST] = "host",
+    [RES_INSTANCE] = "instance", [RES_GROUP] = "group", [RES_KEY_PAIR] = "key-pair", [RES_VOLUME] = "volume",
+    [RES_HOLDER] = "holder",     [RES_HOST] = "host",   [RES_IMAGE] = "image",       [RES_SNAPSHOT] = "snapshot",
 };
 
 const char *resource_kind_name(enum resource_kind k) { return (size_t)k <= RES_KIND_MAX ? kind_names[k] : "unknown"; }
@@ -75,7 +75,7 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, host_keys),    offsetof(struct resource, bastion),
     offsetof(struct resource, login_key),    offsetof(struct resource, known_hosts),
     offsetof(struct resource, regions),      offsetof(struct resource, unreadable),
-    offsetof(struct resource, account),
+    offsetof(struct resource, account),      offsetof(struct resource, image),
 };
 
 static char **string_of(struct resource *r, size_t i) { return (char **)(void *)((char *)r + resource_strings[i]); }

@@ -24,9 +24,11 @@ enum resource_kind {
     RES_GROUP, /* security group; the claim is one */
     RES_KEY_PAIR,
     RES_VOLUME,
-    RES_HOLDER, /* local: the process that holds a stack */
-    RES_HOST,   /* ssh: a machine that existed before; destroy releases it */
-    RES_KIND_MAX = RES_HOST
+    RES_HOLDER,   /* local: the process that holds a stack */
+    RES_HOST,     /* ssh: a machine that existed before; destroy releases it */
+    RES_IMAGE,    /* baked by gpuprov: it outlives its stack (model/image.h) */
+    RES_SNAPSHOT, /* the disk of such an image */
+    RES_KIND_MAX = RES_SNAPSHOT
 };
 enum resource_state {
     RES_PENDING, /* accepted, not running yet */
@@ -64,6 +66,8 @@ struct resource {
     char *bastion;     /* "user@host[:port]"; "" */
     char *login_key;   /* ssh: private key path from the hosts file; "" */
     char *known_hosts; /* ssh: path; "" */
+    char *image;       /* of an image and its snapshots: what it has (model/image.h); of a node: the baked image that it
+                          was made from. "" */
     char *account;     /* its account at the cloud; "" where there is none, or unknown */
     char *regions;     /* of a claim: regions of the stack's resources (tags.h); "": unknown */
     char *unreadable;  /* why its tags did not decode, one line; "": they did. Without owner, stack

@@ -154,6 +154,7 @@ static void add_node(const struct report *r, const struct report_node *n, struct
     const char *parts[] = {n->place, n->address, n->host, str_eq(n->id, n->host) ? NULL : n->id};
     for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++)
         if (report_text_of(parts[i])[0] != '\0') str_addf(&where, "%s%s", where.len > 0 ? ", " : "", parts[i]);
+    if (report_text_of(n->image)[0] != '\0') str_addf(&where, "%simage %s", where.len > 0 ? ", " : "", n->image);
     const char *driver = report_node_driver(n), *gpu = report_node_gpu(n, 0, "name");
     if (gpu[0] != '\0') str_addf(&where, "%s%s", where.len > 0 ? ", " : "", gpu);
     if (driver[0] != '\0') str_addf(&where, ", driver %s", driver);

@@ -233,6 +233,7 @@ static void add_node_head(const struct report *r, const struct report_node *n, b
     add_part(&rest, ", ", n->address);
     add_part(&rest, ", host ", n->host);
     if (!str_eq(n->id, n->host)) add_part(&rest, ", ", n->id);
+    add_part(&rest, ", image ", n->image);
     if (rest.s != NULL) text_fit(out, rest.s, SIZE_MAX);
 }
 

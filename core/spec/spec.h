@@ -29,8 +29,11 @@ struct spec_gpu {
     struct spec_pos pos;
 };
 
+#define BAKED_REQUIRE "require" /* no baked image fits: an error */
+#define BAKED_PREFER "prefer"   /* no baked image fits: os, id or auto */
 struct spec_image {
     char *os, *id; /* "ubuntu-24.04", or an image id; both NULL: auto */
+    char *baked;   /* nodes boot the newest image of `gpuprov bake` that fits; NULL: they do not */
 };
 
 struct spec_offer {
@@ -169,6 +172,12 @@ struct spec_effective spec_effective(const struct spec *spec, size_t index);
  * and the same hash on this machine (the journal keeps it). Caller frees. It has no value of
  * `secrets`, but the replacements of ${env:..} and ${file:..}. */
 char *spec_canonical(const struct spec *spec);
+/* sha256 in hex of the decoded `bootstrap`: what a baked image must have been made with. */
+void spec_bootstrap_hash(const struct spec *spec, char dst[65]);
+/* The canonical form of the spec that `bake` launches: this one with that name, one node, on demand, from the image
+ * that `image` names without `baked`. alone(): whether one node can run a check, by its id or by the key of a floor;
+ * others are not required of it. Caller frees. */
+char *spec_bake_form(const struct spec *spec, const char *name, bool (*alone)(const char *check));
 
 /* The effect of another value of a key on a stack that has nodes, declared in the key's row. */
 enum spec_effect {

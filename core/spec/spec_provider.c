@@ -131,7 +131,7 @@ void spec_default_offer(struct spec_ctx *c, const struct yaml_node *map) {
 
 struct spec_effective spec_effective(const struct spec *s, size_t index) {
     const struct spec_offer *o = &s->offers.items[index];
-    bool image = o->image.os != NULL || o->image.id != NULL;
+    bool image = o->image.os != NULL || o->image.id != NULL || o->image.baked != NULL;
     return (struct spec_effective){.image = image ? &o->image : &s->image,
                                    .ssh_from = o->ssh_from.n > 0 ? &o->ssh_from : &s->access.ssh_from,
                                    .role = o->role};

@@ -62,10 +62,15 @@ void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to) {
 /* --- image --- */
 
 void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
-    (void)to;
+    struct spec_image *image = to;
     if (strcmp(at->value, "auto") == 0) return;
+    if (strcmp(at->value, "baked") == 0) {
+        free(image->baked);
+        image->baked = xstrdup(BAKED_REQUIRE);
+        return;
+    }
     const char *kind = spec_is_image_id(at->value) ? "id" : "os";
-    spec_complain(c, at, "'image' must be auto, {os: NAME} or {id: IMAGE}; did you mean {%s: %.100s}?", kind,
+    spec_complain(c, at, "'image' must be auto, baked, {os: NAME} or {id: IMAGE}; did you mean {%s: %.100s}?", kind,
                   at->value);
 }
 
@@ -73,7 +78,7 @@ void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) 
     (void)to;
     const struct yaml_node *os = key_node(map, "os"), *id = key_node(map, "id");
     if (os != NULL && id != NULL) spec_complain(c, id, "'image' has both 'os' and 'id': keep one");
-    else if (os == NULL && id == NULL && map != NULL)
+    else if (os == NULL && id == NULL && map != NULL && key_node(map, "baked") == NULL)
         spec_complain(c, map, "'image' needs 'os' or 'id', such as {os: ubuntu-24.04}");
 }
 

@@ -145,7 +145,7 @@ static json_t *block_schema(const struct spec_block *b) {
     if (b == &spec_offer_block) json_object_set_new(j, "allOf", provider_rules(b));
     if (strcmp(b->path, "image") == 0) {
         json_object_set_new(j, "minProperties", json_integer(1));
-        json_object_set_new(j, "maxProperties", json_integer(1));
+        json_object_set_new(j, "maxProperties", json_integer(2));
     }
     return j;
 }

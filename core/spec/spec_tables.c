@@ -14,6 +14,7 @@ static const char *const api_versions[] = {SPEC_API_VERSION, NULL};
 static const char *const orders[] = {[ORDER_CHEAPEST] = "cheapest", [ORDER_LISTED] = "listed", NULL};
 static const char *const unattended[] = {"refuse", "accept", NULL};
 static const char *const markets[] = {[MARKET_ON_DEMAND] = "on-demand", [MARKET_SPOT] = "spot", NULL};
+static const char *const baked[] = {BAKED_REQUIRE, BAKED_PREFER, NULL};
 static const char *const times[] = {"1m", "5m", "20m", NULL};
 
 const char *spec_market_name(enum spec_market m) {
@@ -42,11 +43,17 @@ static const struct spec_field image_fields[] = {
     {.name = "id", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, id),
      .doc = "exactly this image", .example = "image-0123",
      .pattern = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$", .pattern_doc = "an image id"},
+    {.name = "baked", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, baked), .choices = baked,
+     .doc = "the newest image that `gpuprov bake` made and that fits: the same `bootstrap`, provider, region, "
+            "architecture and GPU model, and the same `os` or `id` where one is named. `require`: without such an "
+            "image nothing is launched; `prefer`: then `os`, `id` or `auto` counts",
+     .example = "prefer"},
     {0}};
 static const struct spec_block image_block = {
     .path = "image",
     .doc = "The image that nodes boot; in short `image: auto`: with `gpu` the provider's newest image that has "
-           "the driver, without it the newest Ubuntu LTS. The map has one of these keys.",
+           "the driver, without it the newest Ubuntu LTS; in short `image: baked`: `{baked: require}`. The map has "
+           "`os` or `id`, `baked`, or both.",
     .fields = image_fields, .rules = spec_rule_image};
 
 /* Keys that a provider may take. A provider's own row selects them, and defines their form and meaning there. */
@@ -198,8 +205,8 @@ static const struct spec_field root_fields[] = {
      .example = "{ttl: 12h}"},
     {.name = "image", .type = SPEC_SHORT, .offset = offsetof(struct spec, image),
      .block = &image_block, .from_text = spec_image_from_text, .def = "auto",
-     .doc = "the image that nodes boot", .example = "{os: ubuntu-24.04}", .pattern = "^auto$",
-     .pattern_doc = "auto, {os: NAME} or {id: IMAGE}", .default_in_hash = true, .effect = SPEC_REFUSED},
+     .doc = "the image that nodes boot", .example = "{os: ubuntu-24.04}", .pattern = "^(auto|baked)$",
+     .pattern_doc = "auto, baked, {os: NAME} or {id: IMAGE}", .default_in_hash = true, .effect = SPEC_REFUSED},
     {.name = "access", .type = SPEC_BLOCK, .offset = offsetof(struct spec, access),
      .block = &access_block, .doc = "the access to nodes", .example = "{public_ip: false}"},
     {.name = "bootstrap", .type = SPEC_BLOCK, .block = &spec_bootstrap_block,

@@ -236,6 +236,16 @@ void node_run_up(struct run_node *n) {
     end_node(n, r);
 }
 
+/* The machine is stopped next, so the record stays in NODE_REACHING. */
+void node_run_clean(struct run_node *n) {
+    int r = reach(n, &n->err);
+    if (r == 0) r = trust(n, &n->err);
+    if (r == 0) run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "clean", "cleans the node for its image");
+    if (r == 0) r = bootstrap_clean(&n->link, &n->clean, &n->err);
+    node_link_close(&n->link);
+    n->rc = r;
+}
+
 static bool was_set_up(const struct run_node *n) { return n->rec.boot_id != NULL && n->rec.boot_id[0] != '\0'; }
 
 void node_run_validate(struct run_node *n) {

@@ -7,6 +7,8 @@ struct run_node;
 
 void node_run_up(struct run_node *n);
 void node_run_validate(struct run_node *n);
+/* Connects and removes what must not be in an image of the node (bootstrap_clean): n->clean. */
+void node_run_clean(struct run_node *n);
 /* Only connects: fails if the node does not answer or was rebooted since its validation. Changes no record. */
 void node_run_look(struct run_node *n);
 

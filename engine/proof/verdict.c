@@ -34,6 +34,8 @@ static void add_node(struct run *run, struct run_node *n, struct report *report)
     n->report = (struct report_node){0};
     free(rn.id);
     free(rn.place);
+    free(rn.image);
+    rn.image = xstrdup(n->exists ? n->res.image : "");
     free(rn.address);
     rn.slot = n->slot;
     rn.id = xstrdup(n->exists ? n->res.id : "");

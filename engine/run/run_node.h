@@ -30,6 +30,7 @@ struct run_node {
 
     /* the results */
     struct bootstrap_result boot;
+    struct bootstrap_clean clean; /* bake */
     struct report_node report;
     int rc;
     struct gp_error err;

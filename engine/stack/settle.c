@@ -63,6 +63,7 @@ int settle_launches(struct run *run, struct finding *found, struct gp_error *err
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
+        if (in->kind == RES_IMAGE) continue; /* bake settles it */
         /* named resources: the provider finds them by name, so a listing settles them */
         r = in->kind != RES_INSTANCE
                 ? journal_intent_end(run->e->journal, in->id, INTENT_DONE, "settled by listing", err)

@@ -4,6 +4,7 @@
  *   list             {"nodes": [...]}
  *   create JSON      {"nodes": [...]} once every slot of the gang runs, or {"code": N, "error": TEXT}
  *   end ID           ok
+ *   save ID RECORD   ok, or {"code": N, "error": TEXT}: ends the node and keeps its files as an image (save.c)
  * Only the holder's one thread runs this; nothing here blocks. */
 #include "base/gp_base.h"
 
@@ -49,6 +50,7 @@ void ctl_accept(struct holder *h) {
         struct holder_client *c = xcalloc(1, sizeof *c);
         c->fd = fd;
         c->dial_fd = -1;
+        c->save_fd = -1;
         c->in.max = REQUEST_MAX;
         c->deadline_ms = clock_deadline(REQUEST_MS);
         vec_push(&h->clients, c);
@@ -59,6 +61,8 @@ void ctl_wait(const struct holder_client *c, int *ret_fd, short *ret_events) {
     *ret_fd = c->dial_fd >= 0 ? c->dial_fd : c->fd;
     *ret_events = c->dial_fd >= 0 || c->out.len > 0 ? POLLOUT : POLLIN;
     if (c->creating) *ret_fd = -1; /* woken by the nodes' own descriptors */
+    if (c->save_fd >= 0) *ret_fd = c->save_fd;
+    if (c->save_fd >= 0) *ret_events = POLLIN;
 }
 
 static void say(struct holder_client *c, const char *text) {
@@ -187,6 +191,44 @@ static void create_step(struct holder *h, struct holder_client *c) {
     }
 }
 
+/* --- save --- */
+
+static void save_start(struct holder *h, struct holder_client *c, const char *text) {
+    struct gp_error err = {0};
+    GP_AUTO_FREE char *id = xstrndup(text, strcspn(text, " "));
+    const char *record = text + strlen(id);
+    struct local_node *n = nodes_by_id(h, id);
+    int r = n != NULL ? nodes_save(h, n, record + (*record == ' '), &c->save_fd, &err)
+                      : gp_fail(&err, GP_ENOTFOUND, "there is no node '%.100s'", id);
+    if (r != 0) say_failure(c, &err);
+    str_reset(&c->in);
+}
+
+/* What the saving process reports is collected in c->in, which nothing else uses by now. */
+static void save_step(struct holder_client *c) {
+    char buf[512];
+    struct pollfd p = {.fd = c->save_fd, .events = POLLIN};
+    if (poll(&p, 1, 0) != 1) return;
+    ssize_t n = read(c->save_fd, buf, sizeof buf);
+    if (n > 0 && c->in.len < 2048) {
+        str_add_mem(&c->in, buf, (size_t)n);
+        return;
+    }
+    if (n < 0 && errno == EINTR) return;
+    close(c->save_fd);
+    c->save_fd = -1;
+    const char *said = c->in.s != NULL ? c->in.s : "";
+    struct gp_error err = {0};
+    c->deadline_ms = clock_deadline(REQUEST_MS);
+    if (str_starts(said, "ok")) {
+        say(c, "ok\n");
+        return;
+    }
+    gp_fail(&err, GP_EIO, "%.400s",
+            str_starts(said, "error ") ? str_trim(c->in.s + 6) : "the process that saves the image died");
+    say_failure(c, &err);
+}
+
 /* --- requests --- */
 
 /* The record first: nodes never outlive the deadline that can be read. */
@@ -205,6 +247,10 @@ static void answer(struct holder *h, struct holder_client *c) {
     line[strcspn(line, "\r\n")] = '\0';
     if (str_starts(line, "create ")) {
         create_start(h, c, line + 7);
+        return;
+    }
+    if (str_starts(line, "save ")) {
+        save_start(h, c, line + 5);
         return;
     }
     GP_AUTO_STRV struct strv w = {0};
@@ -263,6 +309,7 @@ void ctl_step(struct holder *h) {
     for (size_t i = 0; i < h->clients.len; i++) {
         struct holder_client *c = h->clients.items[i];
         if (c->creating) create_step(h, c);
+        else if (c->save_fd >= 0) save_step(c);
         else if (c->dial_fd >= 0) dial_step(c);
         else if (!c->done) read_request(h, c);
         if (c->creating) create_step(h, c);

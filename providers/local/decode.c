@@ -114,7 +114,8 @@ int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, 
                            .ip = word(j, "ip"),
                            .state = word(j, "state"),
                            .why = word(j, "why"),
-                           .host_key = word(j, "host_key")};
+                           .host_key = word(j, "host_key"),
+                           .image = word(j, "image")};
     const char *bad = NULL;
     if (!small(j, "slot", 0, LOCAL_SLOTS_MAX - 1, &n.slot)) bad = "slot";
     else if (n.id == NULL || !is_node_id(n.id, uid, n.slot)) bad = "id";
@@ -125,9 +126,11 @@ int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, 
     else if (!small(j, "attempt", 0, INT32_MAX, &n.attempt)) bad = "attempt";
     else if (!small(j, "gpus", 0, GPUS_MAX, &n.gpus)) bad = "gpus";
     else if (!number(j, "created", 1, TIME_MAX_S, &n.created_s)) bad = "created";
+    else if (n.image != NULL && n.image[0] != '\0' && !form_uid(n.image)) bad = "image";
     if (bad != NULL)
         return gp_fail(err, GP_EPROTO, "the holder of stack %s lists a node whose '%s' is malformed", uid, bad);
     if (n.why == NULL) n.why = "";
+    if (n.image == NULL) n.image = ""; /* a holder of an earlier version */
     *ret = n;
     return 0;
 }
@@ -140,7 +143,8 @@ static bool is_one_line(const char *s, size_t max) {
 }
 
 int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_error *err) {
-    struct local_wanted w = {.token = word(j, "token"), .login_pubkey = word(j, "login_pubkey")};
+    struct local_wanted w = {
+        .token = word(j, "token"), .login_pubkey = word(j, "login_pubkey"), .image = word(j, "image")};
     const char *bad = NULL;
     if (!small(j, "slot_first", 0, LOCAL_SLOTS_MAX - 1, &w.slot_first)) bad = "slot_first";
     else if (!small(j, "slot_count", 1, LOCAL_SLOTS_MAX - w.slot_first, &w.slot_count)) bad = "slot_count";
@@ -149,11 +153,13 @@ int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_err
     else if (!small(j, "nodes", 1, LOCAL_SLOTS_MAX, &w.nodes)) bad = "nodes";
     else if (!is_one_line(w.token, 64)) bad = "token";
     else if (!is_one_line(w.login_pubkey, 16384)) bad = "login_pubkey";
+    else if (w.image != NULL && w.image[0] != '\0' && !form_uid(w.image)) bad = "image";
     if (bad != NULL)
         return gp_fail(err, GP_EUSAGE,
                        "the requested nodes are not possible (a local stack has at most %d): "
                        "'%s' is malformed",
                        LOCAL_SLOTS_MAX, bad);
+    if (w.image == NULL) w.image = ""; /* an intent of an earlier version */
     *ret = w;
     return 0;
 }

@@ -21,6 +21,7 @@ int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_err
 struct local_seen {
     const char *id, *ip, *state, *why; /* state: one of enum local_state's words */
     const char *host_key;              /* "ssh-ed25519 BASE64", or "" before it is known */
+    const char *image;                 /* uid of its baked image; "" */
     int slot, attempt, gpus;
     int64_t created_s;
 };
@@ -29,7 +30,7 @@ int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, 
 
 /* What a create request asks for; the words belong to j. */
 struct local_wanted {
-    const char *token, *login_pubkey;
+    const char *token, *login_pubkey, *image; /* image: uid of a baked image; "" */
     int slot_first, slot_count, attempt, gpus, nodes;
 };
 int local_decode_wanted(const json_t *j, struct local_wanted *ret, struct gp_error *err);

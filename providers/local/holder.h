@@ -37,6 +37,7 @@ struct local_node {
     char id[64], name[64], ip[20];
     char dir[24]; /* below nodes/; "" once removed */
     char token[72];
+    char image[20];     /* uid of the baked image that it was made from; "": none */
     char host_key[256]; /* public, pinned at the first start */
     int64_t created_s;
     enum local_state state;
@@ -57,7 +58,8 @@ struct holder_client {
     int64_t deadline_ms;
     bool creating; /* waits for the slots below */
     int slot_first, slot_count;
-    bool done; /* close once out is written */
+    int save_fd; /* of the process that saves an image; -1 */
+    bool done;   /* close once out is written */
 };
 
 struct holder {
@@ -96,6 +98,11 @@ void nodes_heard(struct holder *h, struct local_node *n); /* ready_fd is readabl
 struct local_node *nodes_at(struct holder *h, int slot);  /* not ENDED, or NULL */
 struct local_node *nodes_by_id(struct holder *h, const char *id);
 json_t *nodes_json(const struct holder *h); /* new reference: array */
+
+/* --- save.c --- */
+/* Ends the node and starts a process that keeps its files as the image of this stack, below BASE/.images. *ret_fd gets
+ * "ok\n" or "error TEXT\n" when it has ended. */
+int nodes_save(struct holder *h, struct local_node *n, const char *record, int *ret_fd, struct gp_error *err);
 
 /* --- mask.c --- */
 /* Builds the layers below DIR/mask (layers.h): the copies of /etc and /var, the guards of live folders,

@@ -48,10 +48,11 @@ json_t *nodes_json(const struct holder *h) {
     json_t *list = json_array();
     for (size_t i = 0; i < h->nodes.len; i++) {
         const struct local_node *n = h->nodes.items[i];
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I}", "id", n->id,
-                                              "slot", n->slot, "attempt", n->attempt, "token", n->token, "ip", n->ip,
-                                              "host_key", n->host_key, "state", state_word(n->state), "why", n->why,
-                                              "gpus", n->gpus, "boots", n->boots, "created", (json_int_t)n->created_s));
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:s}", "id",
+                                              n->id, "slot", n->slot, "attempt", n->attempt, "token", n->token, "ip",
+                                              n->ip, "host_key", n->host_key, "state", state_word(n->state), "why",
+                                              n->why, "gpus", n->gpus, "boots", n->boots, "created",
+                                              (json_int_t)n->created_s, "image", n->image));
     }
     return list;
 }
@@ -241,6 +242,7 @@ static int make_node(struct holder *h, const struct local_wanted *w, int slot, s
     snprintf(n->name, sizeof n->name, "%.40s-%d", h->cfg.name, slot);
     snprintf(n->dir, sizeof n->dir, "%d-%s", slot, random);
     str_put(n->token, sizeof n->token, w->token);
+    str_put(n->image, sizeof n->image, w->image);
     net_node_ip(slot, n->ip);
     vec_push(&h->nodes, n);
     r = node_prepare(h, n, w->login_pubkey, err);

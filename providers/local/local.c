@@ -15,6 +15,7 @@
 #include "providers/local/decode.h"
 #include "providers/local/holder.h"
 #include "providers/local/local_claim.h"
+#include "providers/local/local_images.h"
 #include "providers/local/offers.h"
 #include "providers/provider.h"
 
@@ -116,6 +117,8 @@ static int push_node(const struct local_claim *c, const json_t *j, struct resour
     str_one_line(r.state_reason); /* what its sshd wrote may be in it */
     resource_set(&r.dial_socket, ctl);
     resource_set(&r.user, "root");
+    GP_AUTO_FREE char *image = n.image[0] != '\0' ? xasprintf(LOCAL_IMAGE_PREFIX "%s", n.image) : NULL;
+    resource_set(&r.image, image);
     r.slot = n.slot;
     r.attempt = n.attempt;
     r.state = state_of(n.state);
@@ -259,9 +262,11 @@ static int ensure_holder(struct local *l, const struct local_claim *c, int nodes
 
 /* The request body, all that a replay needs. */
 static char *create_body(const struct create_req *q, const char *token) {
-    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s}", "token", token, "slot_first",
-                                       q->slot_first, "slot_count", q->slot_count, "attempt", q->attempt, "gpus",
-                                       q->spec->gpu.count, "nodes", q->spec->nodes, "login_pubkey", q->login_pubkey);
+    bool baked = q->offer != NULL && q->offer->image != NULL && str_starts(q->offer->image, LOCAL_IMAGE_PREFIX);
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s}", "token", token, "slot_first", q->slot_first, "slot_count",
+                  q->slot_count, "attempt", q->attempt, "gpus", q->spec->gpu.count, "nodes", q->spec->nodes,
+                  "login_pubkey", q->login_pubkey, "image", baked ? q->offer->image + strlen(LOCAL_IMAGE_PREFIX) : "");
     return j != NULL ? json_text(j, 0) : NULL;
 }
 
@@ -419,7 +424,8 @@ static int list_claims(struct local *l, const struct list_req *req, struct resou
 static int local_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     struct gp_error why = {0};
     if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, REGION)) return 0;
-    int r = list_claims(self(p), req, ret, &why);
+    int r =
+        req->images ? local_images_list(self(p)->stacks, req->owner, ret, &why) : list_claims(self(p), req, ret, &why);
     if (req->looked != NULL) coverage_put(req->looked, "local", REGION, req->owner, false, r != 0 ? &why : NULL);
     if (r != 0 && err != NULL) *err = why;
     return r;
@@ -470,6 +476,12 @@ static int local_destroy(struct provider *p, const struct resource_list *what, s
         const struct local_claim *c = claim_of(&claims, r->uid);
         struct gp_error why = {0};
         int rc = 0;
+        if (r->kind == RES_IMAGE) {
+            rc = local_image_remove(l->stacks, r, l->cancel, &why);
+            if (rc != 0 && worst == 0 && err != NULL) *err = why;
+            if (worst == 0) worst = rc;
+            continue;
+        }
         if (c == NULL && unknown == 0) continue;
         if (c == NULL) { /* it may be the one that cannot be read */
             rc = unknown;
@@ -505,6 +517,20 @@ static int local_console(struct provider *p, const struct resource *machine, str
     return fs_read_end(path, CONSOLE_BYTES, ret, err);
 }
 
+/* --- images --- */
+
+int local_offered_image(struct provider *p, const struct spec *spec, size_t index, char **ret_id, char **ret_name,
+                        struct gp_error *err) {
+    return local_image_choose(self(p)->stacks, p->owner, spec, index, ret_id, ret_name, err);
+}
+
+static int make_image(struct provider *p, const struct image_req *q, struct resource *ret, struct gp_error *err) {
+    struct local *l = self(p);
+    return local_image_make(&(struct local_images){l->stacks, l->journal, l->cancel}, q, ret, err);
+}
+
+static const struct image_ops local_image_ops = {.make = make_image};
+
 static const struct spec_provider_key spec_keys[] = {{0}};
 static const struct spec_provider local_spec = {
     .name = "local", .doc = "Nodes on this machine", .keys = spec_keys, .by_default = true, .moves_deadline = true};
@@ -526,6 +552,7 @@ const struct provider_ops provider_local = {
     .boot_timeout_ms = 30000,
     .settle_ms = 0,
     .packages = local_packages_ok,
+    .images = &local_image_ops,
     .trouble = local_trouble,
     .open = local_open,
     .close = local_close,

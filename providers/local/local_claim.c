@@ -56,7 +56,7 @@ static bool is_passing(const char *entry) { return str_starts(entry, ".new-") ||
 
 /* As another id's files may lie in a dead stack (a node in a user namespace made them), what plain
  * removal cannot do is done by a child that has the same id map. */
-static int remove_all(const char *path, struct gp_error *err) {
+int local_remove_tree(const char *path, struct gp_error *err) {
     struct gp_error plain = {0};
     if (fs_remove_tree(path, &plain) == 0) return 0;
     if (geteuid() == 0) {
@@ -76,7 +76,7 @@ static void sweep(const char *base) {
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         if (!is_passing(e->d_name)) continue;
         GP_AUTO_FREE char *path = fs_join(base, e->d_name);
-        remove_all(path, NULL); /* tried again under the next lock */
+        local_remove_tree(path, NULL); /* tried again under the next lock */
     }
     closedir(d);
 }
@@ -198,9 +198,9 @@ int local_remove(const char *base, const char *dir, const char *uid, struct gp_e
         for (int i = 0; i < 50 && rmdir(cgroup) != 0 && errno == EBUSY; i++) gp_sleep(10, NULL, NULL);
     if (rename(dir, dead) != 0 && errno != ENOENT) {
         int e = errno; /* an earlier removal of this very uid was killed: finish that one first */
-        int r = remove_all(dead, err);
+        int r = local_remove_tree(dead, err);
         if (r != 0) return r;
         if (rename(dir, dead) != 0) return gp_fail_errno(err, GP_EIO, e, "could not remove '%s'", dir);
     }
-    return remove_all(dead, err);
+    return local_remove_tree(dead, err);
 }

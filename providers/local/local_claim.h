@@ -71,6 +71,9 @@ int local_holder_kill(const char *dir, int64_t deadline_ms, struct gp_error *err
 /* Under the lock, holder dead: removes the stack's folder and cgroup. Absent: success. */
 int local_remove(const char *base, const char *dir, const char *uid, struct gp_error *err);
 
+/* Removes a tree whose files may belong to several ids. Absent: success. */
+int local_remove_tree(const char *path, struct gp_error *err);
+
 /* Where as root a holder has its own cgroup (so that the end of the caller's does not end it), or
  * NULL without a cgroup2 mount; caller frees. */
 char *local_cgroup(const char *uid);

@@ -173,13 +173,15 @@ static int overlay(const struct holder *h, const struct local_node *n, const str
     if (fs_mkdirs(up, 0755, NULL) != 0 || fs_mkdirs(work, 0755, NULL) != 0) return -1;
     if (n->boots == 0 && chmod(up, st.st_mode & 07777) != 0) return -1;
     if (n->boots == 0 && chown(up, st.st_uid, st.st_gid) != 0 && !h->cfg.userns) return -1;
+    GP_AUTO_FREE char *image = n->image[0] != '\0' ? xasprintf("../.images/%s/u/%s", n->image, name) : NULL;
+    bool baked = image != NULL && lstat(image, &st) == 0 && S_ISDIR(st.st_mode);
     if (strpbrk(m->path, ":,\\") != NULL) {
         errno = EINVAL;
         return -1;
     }
-    GP_AUTO_FREE char *o =
-        xasprintf("lowerdir=%s%s%s,upperdir=%s,workdir=%s,index=off,metacopy=off%s", hides ? hide : "",
-                  hides ? ":" : "", lower, up, work, h->cfg.userns ? ",userxattr" : ",redirect_dir=off");
+    GP_AUTO_FREE char *o = xasprintf("lowerdir=%s%s%s%s%s,upperdir=%s,workdir=%s,index=off,metacopy=off%s",
+                                     baked ? image : "", baked ? ":" : "", hides ? hide : "", hides ? ":" : "", lower,
+                                     up, work, h->cfg.userns ? ",userxattr" : ",redirect_dir=off");
     return mount("gpuprov", at, "overlay", MS_NODEV, o);
 }
 
@@ -299,6 +301,22 @@ static int mount_run(const char *at, struct gp_error *err) {
     return r;
 }
 
+/* The files of the image outside the overlays: /root, /home and what its steps made beside them. They are copied, so
+ * that the node can write them. */
+static int copy_image(const struct holder *h, const struct local_node *n, struct gp_error *err) {
+    GP_AUTO_FREE char *from = xasprintf("%s/.images/%s/root", h->cfg.base, n->image);
+    GP_AUTO_FREE char *to = node_path(h, n, "root");
+    GP_AUTO_STR struct str out = {.max = 400};
+    int status = 0;
+    char *argv[] = {
+        (char[]){"/bin/cp"}, (char[]){"-a"}, (char[]){"--remove-destination"}, (char[]){"-T"}, from, to, NULL};
+    int r = ns_run(argv, &out, &status, err);
+    if (r != 0 || status == 0) return r;
+    str_one_line(out.s);
+    return gp_fail(err, GP_EIO, "could not copy the image local-image-%s: %s", n->image,
+                   out.len > 0 ? out.s : "no reason given");
+}
+
 /* The mounts that cover a node's root; afterwards it is "/" and nothing else is left. */
 static int enter_root(const struct holder *h, const struct local_node *n, struct gp_error *err) {
     GP_AUTO_FREE char *path = node_path(h, n, "root");
@@ -403,6 +421,7 @@ _Noreturn void node_main(const struct holder *h, struct local_node *n, int say, 
     setrlimit(RLIMIT_NOFILE, &h->cfg.files);
     if (r == 0) r = check(sethostname(n->name, strlen(n->name)), &err, "set %s", "its name");
     if (r == 0) r = check(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), &err, "make %s private", "the mounts");
+    if (r == 0 && first_boot && n->image[0] != '\0') r = copy_image(h, n, &err);
     if (r == 0) r = enter_root(h, n, &err);
     if (r == 0 && !first_boot) clear_tmp();
     if (r == 0) r = drop_capabilities(&err);

@@ -89,7 +89,7 @@ bool local_packages_ok(const char **ret_why) {
 int local_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                  struct gp_error *err) {
     GP_AUTO_STR struct str models = {0};
-    (void)p;
+    GP_AUTO_FREE char *image = NULL, *image_name = NULL;
     int r = check_machine(spec, err);
     if (r == 0 && spec->gpu.count > 0) r = check_gpus(spec, &models, err);
     if (r != 0) return r;
@@ -100,14 +100,16 @@ int local_offers(struct provider *p, const struct spec *spec, size_t index, stru
                 spec->nodes, max);
         return refuse(err, GP_EUSAGE);
     }
+    r = local_offered_image(p, spec, index, &image, &image_name, err);
+    if (r != 0) return refuse(err, GP_EUSAGE);
     struct offer o = {.spec_index = index,
                       .provider = xstrdup("local"),
                       .region = xstrdup(LOCAL_REGION),
                       .zone = xstrdup(""),
                       .instance_type = xstrdup("node"),
                       .market = MARKET_ON_DEMAND,
-                      .image = xstrdup(""),
-                      .image_name = xstrdup("a clone of this machine"),
+                      .image = GP_STEAL(image),
+                      .image_name = GP_STEAL(image_name),
                       .subnet = xstrdup(""),
                       .gpu_model = xstrdup(models.s ? models.s : ""),
                       .gpus = spec->gpu.count,

@@ -10,4 +10,8 @@
 int local_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                  struct gp_error *err);
 
+/* local.c: the image that the provider's own folder has for it; see local_image_choose. */
+int local_offered_image(struct provider *p, const struct spec *spec, size_t index, char **ret_id, char **ret_name,
+                        struct gp_error *err);
+
 #endif

@@ -511,6 +511,7 @@ const struct provider_ops provider_ssh = {
     .guest_end = GUEST_NOTHING,
     .node_shape = NODE_VM,
     .lent = true,
+    .image_refusal = "a host keeps the system that it has",
     .poll_ms = 5000,
     .replay_max_s = 12 * 3600,
     .unique_claim = false,

@@ -7,6 +7,8 @@ probe() {
         holds "$CHECK" && return 0
     elif [ "$(cat "$NODE_DIR/marks/$MARK" 2>/dev/null)" = "$HASH" ]; then
         return 0
+    elif [ "$(cat "/etc/gpuprov/baked/$MARK" 2>/dev/null)" = "$HASH" ]; then
+        return 0 # on the node that this node's image was made of
     fi
     return 10
 }

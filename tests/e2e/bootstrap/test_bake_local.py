@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuprov bake, image: baked and gpuprov images with local nodes: what the image has and has not, when it is used, and
+what happens when it is cut, changed, removed or belongs to somebody else."""
+import json
+import subprocess
+
+import pytest
+
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: {name}
+image: {image}
+offers: [{{provider: local}}]
+limits: {{ttl: 20m}}
+bootstrap:
+  steps:
+    - name: package
+      check: dpkg -s gp-baked
+      run: |
+        mkdir -p /tmp/p/DEBIAN /tmp/p/usr/lib/gp-baked /tmp/p/opt/gp
+        echo library >/tmp/p/usr/lib/gp-baked/file
+        echo opt >/tmp/p/opt/gp/file
+        printf 'Package: gp-baked\\nVersion: 1.0\\nArchitecture: all\\nMaintainer: t <t@example.org>\\n' >/tmp/p/DEBIAN/control
+        printf 'Description: test\\n' >>/tmp/p/DEBIAN/control
+        dpkg-deb -b /tmp/p /tmp/p.deb >/dev/null
+        dpkg -i /tmp/p.deb
+    - name: data
+      run: |
+        {data}
+        mkdir -p /srv/data ~/.docker ~/.aws /etc/gpuprov/secrets
+        echo once >>/srv/data/runs
+        ln -sf /etc/passwd /srv/data/link
+        rm /usr/bin/yes
+        echo "$TOKEN" >~/.docker/config.json
+        echo "$TOKEN" >~/.aws/credentials
+        echo "$TOKEN" >/etc/gpuprov/secrets/login
+        echo "$TOKEN" >/var/log/said.log
+        echo "said $TOKEN" >~/.bash_history
+        echo "printed $TOKEN"
+secrets: [{{env: TOKEN, from: env:GP_TEST_TOKEN}}]
+validate: {{time: 1m}}
+"""
+TOKEN = "s3cret-of-the-bake-test"
+
+
+@pytest.fixture(name="bakery")
+def bakery_fixture(gpuprov, spec):
+    """gpuprov with the secret, and spec files of one name."""
+    gpuprov.env["GP_TEST_TOKEN"] = TOKEN
+
+    def write(image="auto", name="demo", data="true"):
+        return spec(SPEC.format(name=name, image=image, data=data), f"{name}-{image.strip('{} ').split()[0]}.yaml")
+    gpuprov.write = write
+    return gpuprov
+
+
+def images_folder(gpuprov):
+    return gpuprov.state / "local" / ".images"
+
+
+def images(gpuprov):
+    return gpuprov.json("images")["images"]
+
+
+def sh(gpuprov, node, script):
+    return gpuprov("ssh", node, "--", script).out
+
+
+def test_a_baked_node_needs_no_step(bakery):
+    baked = bakery.json("bake", bakery.write())
+    image = baked["image"]
+    assert not baked["reused"]
+    assert (image["spec"], image["state"], image["verdict"]) == ("demo", "available", "ready")
+    assert baked["report"]["ready"]
+    assert bakery.json("status")["stacks"] == []
+    assert [i["id"] for i in images(bakery)] == [image["id"]]
+    text = bakery("images").out
+    assert image["id"] in text and "available" in text
+
+    # nothing of the secrets, the identity or the logins of the node is in it
+    held = subprocess.run(["grep", "-rlF", TOKEN, images_folder(bakery)], stdout=subprocess.PIPE, text=True,
+                          check=False).stdout
+    assert held == ""
+    folder = images_folder(bakery) / image["uid"]
+    assert not list(folder.glob("root/root/.ssh/authorized_keys"))
+    assert not [p for p in folder.glob("u/*/ssh/*host*key*") if p.is_file()]  # whiteouts are devices
+
+    up = bakery.json("up", bakery.write(image="baked"), timeout=120)
+    node = up["report"]["nodes"][0]
+    assert node["ready"] and node["image"] == image["id"]
+    log = bakery("logs", "demo").out
+    assert "0 steps applied" in log and "package: done" not in log
+    assert image["id"] in bakery("report", "demo").out
+    assert sh(bakery, "demo/0", "cat /srv/data/runs /usr/lib/gp-baked/file /opt/gp/file; readlink /srv/data/link; "
+              "dpkg-query -W -f '${Status}\\n' gp-baked; ls /usr/bin/yes || echo no yes; hostname; "
+              "ls /etc/gpuprov") == ("once\nlibrary\nopt\n/etc/passwd\ninstall ok installed\nno yes\ndemo-0\nbaked\n")
+    # each node can write, and the image stays as it is
+    sh(bakery, "demo/0", "echo changed >/opt/gp/file; rm /usr/lib/gp-baked/file; echo more >>/srv/data/runs")
+    assert (folder / "u" / "%opt" / "gp" / "file").read_text() == "opt\n"
+
+    used = bakery("images", "--remove", "--yes", image["id"], code=None)
+    assert used.code != 0
+    assert f"{image['id']} is in use: demo/0 was made from it: run 'gpuprov down demo' first" in used.err
+    assert sh(bakery, "demo/0", "cat /opt/gp/file") == "changed\n"
+    bakery("down", "demo")
+    refused = bakery("images", "--remove", image["id"], code=1)
+    assert "nothing was removed: add --yes" in refused.err
+    assert bakery.json("images", "--remove", "--yes", image["id"])["removed"][0]["id"] == image["id"]
+    assert images(bakery) == []
+    assert not list(images_folder(bakery).iterdir())
+
+
+def test_an_image_that_does_not_fit_is_not_used(bakery):
+    none = bakery("up", bakery.write(image="baked"), code=1)
+    assert "no baked image of this owner is at local here: run 'gpuprov bake" in none.err
+    image = bakery.json("bake", bakery.write())["image"]
+    again = bakery.json("bake", bakery.write())
+    assert again["reused"] and again["image"]["id"] == image["id"]
+
+    edited = bakery("plan", bakery.write(image="baked", data="echo edited"), code=1)
+    assert f"{image['id']} of 'demo': 'bootstrap' of the spec was changed since" in edited.err
+    assert "run 'gpuprov bake" in edited.err
+    base = bakery("plan", bakery.write(image="{os: debian-12, baked: require}"), code=1)
+    assert "it was baked from auto, the spec names debian-12" in base.err
+    plan = bakery("plan", bakery.write(image="{baked: prefer}", data="echo edited"), code=2)
+    assert "note: image: a clone of this machine, because no baked image at local here fits" in plan.out + plan.err
+    plan = bakery("plan", bakery.write(image="{baked: prefer}"), code=2)
+    assert f"note: image: baked image {image['id']}" in plan.out + plan.err
+
+    second = bakery.json("bake", "--again", bakery.write())["image"]
+    assert second["id"] != image["id"]
+    plan = bakery("plan", bakery.write(image="baked"), code=2)
+    assert second["id"] in plan.out + plan.err
+
+    # another owner's image is neither listed, used nor removed
+    other = {"GPUPROV_OWNER": "somebody-else"}
+    assert bakery.json("images", env=other)["images"] == []
+    assert "no baked image of this owner" in bakery("plan", bakery.write(image="baked"), code=1, env=other).err
+    assert "there is no baked image" in bakery("images", "--remove", "--yes", image["id"], code=None, env=other).err
+    assert len(images(bakery)) == 2
+
+    # a record that somebody edited is no image
+    record = images_folder(bakery) / second["uid"] / "image.json"
+    facts = json.loads(record.read_text())
+    record.write_text(json.dumps({**facts, "image": facts["image"].replace("verdict=ready", "verdict=$(reboot)")}))
+    assert "its 'image' is malformed" in bakery("images", code=None).err
+
+
+def open_image_intents(gpuprov):
+    return subprocess.run(["sqlite3", gpuprov.state / "journal.db",
+                           "select count(*) from intents where kind='image' and state='open'"],
+                          stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
