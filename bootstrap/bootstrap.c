@@ -94,7 +94,9 @@ static int apply_rest(struct boot *b, struct gp_error *err) {
     }
     for (size_t i = 0; i < b->items.len; i++) {
         const struct boot_item *it = &b->items.items[i];
-        int rc = it->probe == BOOT_PROBE_TODO ? item_apply(b, it, err) : 0;
+        if (it->probe != BOOT_PROBE_TODO) continue;
+        int rc = item_apply(b, it, err);
+        if (!rc && it->step->new_facts) rc = boot_facts_get(b, err); /* a driver decides which agents are sent */
         if (rc) return rc;
     }
     return 0;

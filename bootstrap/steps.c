@@ -34,7 +34,6 @@ static bool want_limits(const struct boot *b) {
     const struct spec_node_limits *l = &b->req->spec->storage.limits;
     return l->memlock || l->nofile || l->hugepages;
 }
-static bool want_driver(const struct boot *b) { return b->req->spec->gpu.count > 0; }
 
 static void cloud_init_vars(const struct boot *b GP_UNUSED, const struct boot_item *it GP_UNUSED, struct str *out) {
     boot_var_i64(out, "LONGEST", CLOUD_INIT_S);
@@ -72,10 +71,29 @@ static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSE
     boot_var(out, "AGENTS", list.s);
 }
 
+#define GPU_STEP(step, sh, when) \
+    { .name = (step), .file = "gpu/" sh, .packages = true, .wanted = (when), .vars = boot_driver_vars }
 const struct boot_step boot_steps[] = {
     {.name = "cloud-init", .file = "cloud-init", .first = true, .wanted = want_cloud_init, .vars = cloud_init_vars},
     {.name = "deadline", .file = "deadline", .wanted = want_deadline, .vars = deadline_vars},
     {.name = "packages", .file = "packages", .packages = true, .wanted = want_packages, .vars = packages_vars},
+    GPU_STEP("secure-boot", "secure-boot", boot_wants_driver),
+    GPU_STEP("kernel-headers", "kernel-headers", boot_wants_driver),
+    GPU_STEP("nouveau-off", "nouveau-off", boot_wants_driver),
+    GPU_STEP("driver-repo", "driver-repo", boot_wants_repo),
+    {.name = "driver",
+     .file = "gpu/driver",
+     .packages = true,
+     .new_facts = true,
+     .wanted = boot_wants_driver,
+     .vars = boot_driver_vars},
+    GPU_STEP("persistence", "persistence", boot_wants_driver),
+    GPU_STEP("fabric-manager", "of-version", boot_wants_fabric),
+    GPU_STEP("imex", "of-version", boot_wants_imex),
+    GPU_STEP("cuda", "libraries", boot_wants_cuda),
+    GPU_STEP("cudnn", "libraries", boot_wants_cudnn),
+    GPU_STEP("nccl", "libraries", boot_wants_nccl),
+    GPU_STEP("holds", "holds", boot_wants_holds),
     {.name = "limits",
      .file = "storage/limits",
      .wanted = want_limits,
@@ -106,7 +124,7 @@ const struct boot_step boot_steps[] = {
      .wanted = boot_want_images,
      .vars = boot_images_vars},
     {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
-    {.name = "driver", .file = "driver", .wanted = want_driver, .vars = driver_vars},
+    {.name = "driver", .file = "driver", .wanted = boot_wants_driver_look, .vars = driver_vars},
     {.name = "agent", .file = "agent", .vars = agent_vars, .apply = boot_agents_put},
     {.file = NULL},
 };
@@ -148,7 +166,8 @@ static void items_clear(struct boot *b) {
 int boot_items_make(struct boot *b, struct gp_error *err) {
     const struct spec *spec = b->req->spec;
     items_clear(b); /* again, after the first steps have changed the node */
-    int rc = boot_files_load(b, err);
+    int rc = boot_software_make(b, err);
+    if (!rc) rc = boot_files_load(b, err);
     if (rc) return rc;
     for (const struct boot_step *s = boot_steps; s->file; s++) {
         if (s->wanted && !s->wanted(b)) continue;
@@ -162,6 +181,7 @@ int boot_items_make(struct boot *b, struct gp_error *err) {
 }
 
 void boot_clear(struct boot *b) {
+    boot_software_clear(b);
     items_clear(b);
     boot_files_drop(b);
     free(b->cache);

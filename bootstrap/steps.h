@@ -18,6 +18,7 @@ struct boot_step {
     const char *file; /* below templates/bootstrap/, without ".sh" */
     bool packages;    /* its file uses pkg.sh, and has REFUSAL */
     bool first;       /* applied before the others, which are probed again after it */
+    bool new_facts;   /* the node's facts are others after it */
     bool secrets;     /* its environment has the user's secrets, as GPUPROV_SECRET_NAME */
     int seconds;      /* time limit of each apply() with its verify(); 0: the end of the whole bootstrap */
     int tries;        /* how often apply() may run if it fails or its verify() does; 0: once */
@@ -67,11 +68,13 @@ struct boot_agent {
 };
 #define BOOT_AGENTS 2
 
+struct boot_software; /* steps_driver.c */
 struct boot {
     struct node_link *link;
     const struct bootstrap_req *req;
     VEC_OF(struct boot_item) items;
     struct boot_facts facts;
+    struct boot_software *software;  /* NULL: the driver and its libraries are left alone */
     const struct boot_agent *agents; /* shared by all nodes */
     size_t n_agents;
     struct boot_files *files; /* of bootstrap.files, shared by all nodes; NULL: none */
@@ -115,6 +118,19 @@ void boot_toolkit_vars(const struct boot *b, const struct boot_item *it, struct 
 void boot_images_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 const char *boot_engine_packages(enum spec_engine engine, const char *os); /* NULL: that system has none */
 char *boot_image_name(const char *image); /* "docker.io/library/busybox:1" of "busybox:1"; caller frees */
+/* steps_driver.c: the driver and the libraries above it, chosen by the spec and the node's facts. */
+int boot_software_make(struct boot *b, struct gp_error *err);
+void boot_software_clear(struct boot *b);
+bool boot_wants_driver_look(const struct boot *b);
+bool boot_wants_driver(const struct boot *b);
+bool boot_wants_repo(const struct boot *b);
+bool boot_wants_fabric(const struct boot *b);
+bool boot_wants_imex(const struct boot *b);
+bool boot_wants_cuda(const struct boot *b);
+bool boot_wants_cudnn(const struct boot *b);
+bool boot_wants_nccl(const struct boot *b);
+bool boot_wants_holds(const struct boot *b);
+void boot_driver_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 
 /* Unpacks the agents; -GP_EBOOTSTRAP when this build contains none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);

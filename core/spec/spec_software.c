@@ -18,8 +18,9 @@ static const struct spec_field driver_fields[] = {
      .choices = flavours, .effect = SPEC_REPEATED},
     {.name = "source", .type = SPEC_TEXT, .offset = offsetof(struct spec_driver, source), .def_doc = "nvidia",
      .doc = "where it is installed from: NVIDIA's repository, the distribution itself, or a mirror of "
-            "`developer.download.nvidia.com/compute/cuda/repos`", .example = "distro",
-     .pattern = "^(nvidia|distro|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+-]*)*)$",
+            "`developer.download.nvidia.com/compute/cuda/repos`. A mirror with a key of its own has the hash of its "
+            "keyring package behind it: `URL#sha256=HASH`", .example = "distro",
+     .pattern = "^(nvidia|distro|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+-]*)*(#sha256=[0-9a-f]{64})?)$",
      .pattern_doc = "nvidia, distro or the URL of a mirror", .effect = SPEC_REPEATED},
     {.name = "replace", .type = SPEC_BOOL, .offset = offsetof(struct spec_driver, replace), .def = "false",
      .doc = "whether a driver that was installed in another way, such as by a runfile, is removed; without it such a "

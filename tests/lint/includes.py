@@ -28,7 +28,8 @@ ROOMS = {
     "core/ssh": (["ssh.h", "link.h"], ["core/base", "core/model/event.h"]),
     "core/output": (["output.h", "report_forms.h", "width.h"], ["core/base", "core/spec", "core/model"]),
     "templates": (["templates.h"], ["core/base"]),
-    "bootstrap": (["bootstrap.h"], ["core/base", "core/spec", "core/model", "core/ssh/link.h", "templates"]),
+    "bootstrap": (["bootstrap.h"], ["core/base", "core/software", "core/spec", "core/model", "core/ssh/link.h",
+                                    "templates"]),
     # Facts about checks and GPU models; both sides of the wire use them.
     "validate/suite": (ALL, ["core/base"]),
     # The contract, what all providers share, each provider by itself, and the table of them.

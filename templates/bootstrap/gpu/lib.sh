@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2015,SC2094,SC2086
+# For the steps of the driver and its libraries, behind lib.sh and pkg.sh. BRANCH, MINIMUM, EXACT, FLAVOUR: the wanted
+# driver; DRIVER, LIBRARIES: its packages and those on top of it.
+PATH=$PATH:/usr/sbin:/sbin
+MARK=/etc/gpuprov/driver # exists where gpuprov has installed a driver or its libraries
+# The version of the loaded kernel module.
+loaded_driver() {
+    awk '/^NVRM/ { for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]+\.[0-9.]+$/) { print $i; exit } }' \
+        /proc/driver/nvidia/version 2>/dev/null
+}
+loaded_flavour() {
+    if grep -q 'Open Kernel Module' /proc/driver/nvidia/version 2>/dev/null; then echo open; else echo proprietary; fi
+}
+# The version of the libraries that programs find.
+library_version() {
+    lib=$(ldconfig -p 2>/dev/null | sed -n 's/.*libnvidia-ml\.so\.1 .*=> //p' | head -n 1)
+    lib=$(readlink -f "${lib:-/nonexistent}" 2>/dev/null)
+    case $lib in *.so.*.*) printf '%s\n' "${lib##*.so.}" ;; esac
+}
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+# Is this version of the driver one that the spec accepts?
+version_fits() {
+    case $1 in "$BRANCH".*) ;; *) return 1 ;; esac
+    [ -z "$EXACT" ] || [ "$1" = "$EXACT" ] || return 1
+    [ -z "$MINIMUM" ] || at_least "$1" "$MINIMUM"
+}
+# Is a driver loaded that the spec accepts, with libraries of its version?
+driver_fits() {
+    now=$(loaded_driver)
+    [ -n "$now" ] && version_fits "$now" || return 1
+    [ -z "$FLAVOUR" ] || [ "$(loaded_flavour)" = "$FLAVOUR" ] || return 1
+    libs=$(library_version)
+    [ -z "$libs" ] || [ "$libs" = "$now" ]
+}
+# The module's name for a kernel: Debian's own driver has another.
+module_for() {
+    for name in nvidia nvidia-current nvidia-current-open; do
+        if modinfo -k "$1" -F version "$name" >/dev/null 2>&1; then
+            echo $name
+            return 0
+        fi
+    done
+    return 1
+}
+# The version of the module that is installed for a kernel.
+built_for() {
+    name=$(module_for "$1") && modinfo -k "$1" -F version "$name" 2>/dev/null
+}
+is_loaded() { grep -q "^$1 " /proc/modules 2>/dev/null; }
+# The upstream version of an installed package: "580.65.06" of "1:580.65.06-0ubuntu1".
+package_version() {
+    # shellcheck disable=SC2016
+    if is_apt; then
+        dpkg-query -W -f='${db:Status-Status} ${Version}\n' "${1%%=*}" 2>/dev/null | sed -n 's/^installed //p'
+    else
+        rpm -q --qf '%{VERSION}\n' "${1%%=*}" 2>/dev/null | grep -v 'not installed'
+    fi | head -n 1 | sed 's/^[0-9]*://; s/-.*//'
+}
+first_of() { printf '%s\n' "$1"; }
+# The packages that gpuprov holds at their version, as far as they are installed.
+held_names() {
+    # shellcheck disable=SC2016
+    dpkg-query -W -f='${db:Status-Status} ${Package}\n' 'linux-image-*' 'linux-headers-*' 'linux-modules-*' \
+        'nvidia-*' 'libnvidia-*' 'cuda-*' 'libcuda*' 'libcudnn*' 'libnccl*' 2>/dev/null |
+        sed -n 's/^installed //p' | grep -v -x -e 'cuda-keyring' | sort -u
+}
+# Lets the next installation change them.
+release_holds() {
+    if is_apt; then
+        held=$(apt-mark showhold 2>/dev/null | grep -x -F "$(held_names)" | tr '\n' ' ')
+        [ -z "$held" ] || root apt-mark -qq unhold $held >/dev/null 2>&1
+    elif [ -e "$MARK" ]; then
+        root dnf -q versionlock delete '*nvidia*' 'cuda*' 'libcudnn*' 'libnccl*' 'kernel*' >/dev/null 2>&1
+    fi
+    return 0
+}
+# What the functions of pkg.sh need.
+# shellcheck disable=SC2034
+packages_begin() {
+    log=./manager.log waited=0 dnf=dnf
+    : >"$log"
+    command -v dnf >/dev/null 2>&1 || dnf=yum
+}
+mark_ours() {
+    root mkdir -p "${MARK%/*}" && root sh -c 'echo "installed by gpuprov" >"$1"' sh "$MARK" ||
+        fail "cannot write $MARK: check that the disk has free space"
+}
+# Starts a service of the driver, now and at each boot; where systemd does not run, its program alone.
+service_on() {
+    if [ -d /run/systemd/system ]; then
+        root systemctl enable "$1" >/dev/null 2>&1
+        root systemctl restart "$1" >service.log 2>&1 ||
+            fail "service $1 does not start: $(systemctl status "$1" 2>&1 | grep -v '^ *\(Loaded\|Docs\|Tasks\|CPU\|Memory\)' | tail -n 1 | cut -c1-200)"
+    else
+        shift
+        root "$@" >service.log 2>&1 || fail "$1 does not start: $(grep . service.log | tail -n 1 | cut -c1-200)"
+    fi
+}
+service_runs() {
+    if [ -d /run/systemd/system ]; then
+        systemctl is-active -q "$1" && systemctl is-enabled -q "$1" 2>/dev/null
+    else
+        (set +f && cat /proc/[0-9]*/comm) 2>/dev/null | grep -q -x -F "$(printf %.15s "$2")"
+    fi
+}
+# A daemon may take a moment to be there.
+service_comes() {
+    tries=50
+    until service_runs "$@"; do
+        [ $tries -gt 0 ] || return 1
+        sleep 0.2
+        tries=$((tries - 1))
+    done
+}
