@@ -63,6 +63,26 @@ static void say(struct run *r, enum event_status status, const char *text) {
     r->shown_ms = clock_ms();
 }
 
+/* "40 Unpacking gp-one": of a package manager. */
+static void say_percent(struct run *r, const char *value) {
+    int64_t n = 0;
+    size_t digits = strcspn(value, " ");
+    char number[8] = "";
+    if (digits < sizeof number) memcpy(number, value, digits);
+    if (!str_to_i64(number, 0, 100, &n) || value[digits] != ' ') return;
+    GP_AUTO_FREE char *redacted = log_redacted(value + digits + 1);
+    GP_AUTO_STR struct str clean = {0}, text = {.max = 200};
+    str_add_clean(&clean, redacted);
+    str_addf(&text, "%d%%: %s", (int)n, clean.s ? clean.s : "");
+    event_send(r->b->link->sink, (struct event){.node = r->b->link->slot,
+                                                .phase = NODE_BOOTSTRAPPING,
+                                                .status = EVENT_PROGRESS,
+                                                .step = r->it->name,
+                                                .text = text.s,
+                                                .percent = (int)n});
+    r->shown_ms = clock_ms();
+}
+
 /* Lines about the run itself: "::RUN_ID at 123". */
 static void on_state(struct run *r, const char *text) {
     int64_t n = 0;
@@ -101,6 +121,7 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     if (str_starts(line, "::")) {
         const char *text = line + 2;
         if (str_starts(text, "progress ")) say(r, EVENT_PROGRESS, text + 9);
+        else if (str_starts(text, "percent ")) say_percent(r, text + 8);
         else if (str_starts(text, "warn ")) say(r, EVENT_WARN, text + 5);
         else if (str_starts(text, "error ")) replace(&r->error, text + 6);
         else if (str_starts(text, "reboot ")) replace(&r->reboot, text + 7);

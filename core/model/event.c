@@ -71,6 +71,7 @@ void event_jsonl(const struct event *e, struct str *out) {
     add_text(out, "status", event_status_name(e->status));
     add_text(out, "step", e->step);
     add_text(out, "text", e->text);
+    if (e->percent > 0) str_addf(out, ",\"percent\":%d", e->percent);
     if (e->output != NULL) add_lines(out, "output", e->output);
     str_add(out, "}\n");
 }

@@ -26,6 +26,7 @@ struct event {
     const char *owner;  /* of the stack; NULL: not known yet; borrowed for the call */
     const char *run;    /* 16 hex digits, equal in all events of one call of a verb; NULL: unknown */
     const char *output; /* lines that explain the event, such as the end of a step's output; NULL: none; borrowed */
+    int percent;        /* of the step that is in progress, also at the beginning of text: 1 to 100; 0: unknown */
     int64_t limit_ms;   /* time limit of the phase or step that begins; 0: unknown */
 };
 
@@ -42,8 +43,8 @@ void event_emit(const struct event_sink *sink, int node, enum node_phase phase, 
 
 struct str;
 /* One event as one JSON line with its newline, as progress, --log and the event log have it: {t, stack,
- * owner (where it is known), run, node (null: the whole stack), phase, status, step, text, output (a list of lines;
- * only if there are any)}. step and text must not be NULL. */
+ * owner (where it is known), run, node (null: the whole stack), phase, status, step, text, percent (if it is known),
+ * output (a list of lines; only if there are any)}. step and text must not be NULL. */
 void event_jsonl(const struct event *e, struct str *out);
 
 #endif

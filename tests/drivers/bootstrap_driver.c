@@ -44,6 +44,7 @@ static void on_event(void *ctx, const struct event *e) {
     str_addf(&line, "{\"event\":\"%s\"", event_status_name(e->status));
     add_text(&line, "step", e->step);
     add_text(&line, "text", e->text);
+    if (e->percent > 0) str_addf(&line, ",\"percent\":%d", e->percent);
     print_line(&line);
 }
 

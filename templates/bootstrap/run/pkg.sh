@@ -38,12 +38,60 @@ may_install() {
         fail "user '$(id -un)' may not use sudo without a password here, so$(missing "$@") cannot be installed"
     fi
 }
+# The newest progress of a package manager's output on stdin, "40 Unpacking htop": the status lines of apt, the counted
+# lines of dnf 4, yum 3 and dnf 5.
+percent_of() {
+    tr '\r' '\n' | LC_ALL=C awk '
+        function done(of, what) {
+            split(of, n, "/")
+            if (n[2] < 1 || n[1] > n[2]) return
+            percent = int(n[1] * 100 / n[2])
+            text = what
+        }
+        /^(dl|pm)status:[^:]*:[0-9.]+:/ {
+            split($0, part, ":")
+            percent = int(part[3])
+            text = substr($0, length(part[1] part[2] part[3]) + 4)
+        }
+        /^\([0-9]+\/[0-9]+\): / { done(substr($1, 2, length($1) - 3), "downloads " $2) }
+        /^ +[A-Z][a-z ]* *: .* [0-9]+\/[0-9]+ *$/ {
+            rest = $0
+            sub(/^[^:]*: */, "", rest)
+            sub(/ .*/, "", rest)
+            done($NF, tolower($1) " " rest)
+        }
+        /^\[ *[0-9]+\/[0-9]+\] / {
+            line = $0
+            gsub(/^\[ */, "", line)
+            of = line
+            sub(/\].*/, "", of)
+            sub(/^[^ ]* /, "", line)
+            sub(/  .*/, "", line)
+            done(of, line)
+        }
+        END { if (text != "" && percent <= 100) print percent, text }'
+}
+# Shows the progress in $log while the package manager writes it.
+show_percent() {
+    shown=
+    while sleep 1 >/dev/null 2>&1; do
+        now=$(tail -c 8192 "$log" 2>/dev/null | percent_of)
+        [ -z "$now" ] || [ "$now" = "$shown" ] || printf '::percent %s\n' "$now"
+        shown=$now
+    done
+}
 # Runs the package manager, and repeats it while another process holds its lock. Its output also goes to $log.
 # The patterns are messages of apt and dpkg, of dnf 4 and rpm, of dnf 5, and of yum 3.
 patiently() {
     while :; do
+        : >"$log"
+        show_percent &
+        shows=$!
         "$@" >"$log" 2>&1
         rc=$?
+        kill "$shows" 2>/dev/null
+        wait "$shows" 2>/dev/null
+        LC_ALL=C sed '/^[dp][lm]status:/d; /^pm\(error\|conffile\):/d' "$log" >"$log.new" && mv "$log.new" "$log"
         sed 's/^::/ ::/' "$log"
         [ $rc -ne 0 ] || return 0
         if ! grep -Eq -e 'Could not get lock|Unable to (acquire|lock)|is locked by another' \
@@ -61,7 +109,7 @@ patiently() {
 }
 apt() {
     set -- env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a APT_LISTCHANGES_FRONTEND=none LC_ALL=C \
-        apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
+        apt-get -q -y -o Acquire::Retries=3 -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
         -o Dpkg::Options::=--force-confold "$@"
     patiently root "$@"
 }
@@ -104,7 +152,7 @@ with_apt() {
 }
 # Without exit_on_lock dnf waits for a lock for ever and prints nothing.
 run_dnf() {
-    patiently root env LC_ALL=C "$dnf" -y --setopt=exit_on_lock=1 "$@"
+    patiently root env LC_ALL=C PYTHONUNBUFFERED=1 "$dnf" -y --setopt=exit_on_lock=1 "$@"
 }
 # The reason why dnf failed, on one line: its error, the lines that belong to it, and the failed download.
 dnf_said() {
