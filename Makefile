@@ -124,6 +124,7 @@ docs: all
 	$(B)/gpuprov schema --hosts --markdown >docs/hosts.md
 	$(B)/gpuprov checks --markdown >docs/checks.md
 	$(B)/gpuprov checks --models >docs/gpu-models.md
+	$(B)/gpuprov checks --software >docs/software.md
 
 format:
 	@clang-format -i $(FORMAT_FILES)

@@ -4,10 +4,21 @@
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "cmd/show/software_show.h"
 
 #include "validate/validate.h"
 
+struct opts {
+    bool explain;
+};
+static const struct opt options[] = {{.name = "explain",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, explain),
+                                      .help = "print the GPU software that nodes get, and why each version was chosen"},
+                                     {0}};
+
 static int run(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
     GP_AUTO_SPEC struct spec *spec = NULL;
     if (inv->n_args > 0 && check_find(inv->args[0]) != NULL)
         return gp_fail(err, GP_EUSAGE, "'%s' is a check of nodes, not a spec: 'gpuprov checks %s' explains it",
@@ -24,12 +35,15 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (inv->common->json) {
         json_t *left = json_array();
         for (size_t i = 0; i < plan.left_out.n; i++) json_array_append_new(left, json_string(plan.left_out.v[i]));
-        print_json(json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
-                             "hash", spec->hash, "checks", (int)checks, "left_out", left));
+        json_t *j = json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
+                              "hash", spec->hash, "checks", (int)checks, "left_out", left);
+        if (o->explain) json_object_set_new(j, "software", software_json(spec));
+        print_json(j);
     } else {
         printf("%s: ok: stack '%s', %d node%s, %zu of %zu checks%s\n", spec->path, spec->name, spec->nodes,
                spec->nodes == 1 ? "" : "s", checks, check_count(),
                plan.left_out.n > 0 ? " (--json has the reasons for the others)" : "");
+        if (o->explain) software_show(spec, stdout);
     }
     validate_plan_clear(&plan);
     return 0;
@@ -40,8 +54,11 @@ const struct verb verb_check = {
     .argspec = "[SPEC]",
     .help = "checks a spec, its secrets and its files; contacts no provider",
     .details = VERB_SPEC_DETAILS,
-    .examples = "  gpuprov check gpuprov.yaml\n",
+    .examples = "  gpuprov check gpuprov.yaml\n"
+                "  gpuprov check gpuprov.yaml --explain   # which driver, CUDA and wheels its nodes get\n",
     .run = run,
+    .options = options,
+    .opts_size = sizeof(struct opts),
     .max_args = 1,
     .flags = VERB_PLAIN,
 };

@@ -4,10 +4,11 @@
 
 #include "app.h"
 
+#include "software/software.h"
 #include "validate/validate.h"
 
 struct opts {
-    bool markdown, models;
+    bool markdown, models, software;
 };
 static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
@@ -17,6 +18,10 @@ static const struct opt options[] = {{.name = "markdown",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, models),
                                       .help = "print the figures of each GPU model as docs/gpu-models.md has them"},
+                                     {.name = "software",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, software),
+                                      .help = "print the versions that fit together as docs/software.md has them"},
                                      {0}};
 
 static const char *level_name(enum check_level l) {
@@ -44,7 +49,7 @@ static int print_one(struct invocation *inv, const char *id, struct gp_error *er
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
-    if (inv->n_args > 0 && (o->markdown || o->models))
+    if (inv->n_args > 0 && (o->markdown || o->models || o->software))
         return gp_fail(err, GP_EUSAGE, "a page is printed whole: omit '%s'", inv->args[0]);
     if (inv->n_args > 0) return print_one(inv, inv->args[0], err);
     if (o->markdown) {
@@ -54,6 +59,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
     }
     if (o->models) {
         GP_AUTO_FREE char *text = models_markdown();
+        print_text(inv, "markdown", text);
+        return 0;
+    }
+    if (o->software) {
+        GP_AUTO_FREE char *text = software_markdown();
         print_text(inv, "markdown", text);
         return 0;
     }
@@ -87,7 +97,8 @@ const struct verb verb_checks = {
                "  lack of time; no: only if 'validate.require' names it. 'gpuprov checks NAME' lists what it needs.\n",
     .examples = "  gpuprov checks\n"
                 "  gpuprov checks gpu.memory       # what one check does\n"
-                "  gpuprov checks --models         # figures and limits of each GPU model\n",
+                "  gpuprov checks --models         # figures and limits of each GPU model\n"
+                "  gpuprov checks --software       # drivers, CUDA and wheels that fit together\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -38,7 +38,8 @@ static void drivers(struct str *out) {
         source(out, b->source);
     }
     str_add(out, "\n## Kernels\n\nKernels that a branch does not build for, or only from some version on. Other "
-                 "combinations have no known failure.\n\n| kernel from | branch | builds from | source |\n"
+                 "combinations have no known failure. A row with three numbers counts "
+                 "within that series.\n\n| kernel from | branch | builds from | source |\n"
                  "|---|---|---|---|\n");
     for (const struct kernel_row *k = software_kernels; k->name != NULL; k++) {
         str_addf(out, "| %s | %s | %s", k->name, k->branch, k->fixed != NULL ? k->fixed : "no version");

@@ -18,7 +18,8 @@ static const char *family(int cc) {
                       : "Blackwell";
 }
 
-/* Words of a name after case, blanks and dashes are dropped. The longest that is in the name counts. */
+/* One or more words of a name, joined, in lower case: "rtx4090" is "RTX 4090" too. A word may end in further letters
+ * ("H100SXM"). The longest row counts. */
 struct name_row {
     const char *word;
     int cc;
@@ -38,7 +39,6 @@ static const struct name_row names[] = {
     {.word = "rtx6000", .cc = 75},
     {.word = "rtx8000", .cc = 75},
     {.word = "a100", .cc = 80, .nvswitch = -1},
-    {.word = "a100sxm", .cc = 80, .nvswitch = -1},
     {.word = "a100pcie", .cc = 80},
     {.word = "a800", .cc = 80, .nvswitch = -1},
     {.word = "a30", .cc = 80},
@@ -99,20 +99,47 @@ static const struct pci_row ranges[] = {
     {0x3180, 0x31bf, 103, false, 1, false}, {0, 0, 0, false, 0, false},
 };
 
+/* Splits a name into lower-case words; the text of all is in `all`. */
+static size_t split(const char *text, char all[80], const char *words[12]) {
+    size_t n = 0, used = 0;
+    bool in_word = false;
+    for (; *text != '\0' && used + 2 < 80; text++) {
+        bool part = isalnum((unsigned char)*text);
+        if (part && !in_word) {
+            if (n == 12) break;
+            words[n++] = all + used;
+        }
+        if (part) all[used++] = (char)tolower((unsigned char)*text);
+        else if (in_word) all[used++] = '\0';
+        in_word = part;
+    }
+    all[used] = '\0';
+    return n;
+}
+
+/* Length of the row's word if the words from words[0] on are it; 0: they are not. */
+static size_t matches(const char *word, const char *const *words, size_t n) {
+    size_t at = 0;
+    for (size_t i = 0; i < n && word[at] != '\0'; i++) {
+        const char *w = words[i];
+        for (; *w != '\0' && word[at] == *w; w++) at++;
+        if (word[at] == '\0') return isdigit((unsigned char)*w) ? 0 : at;
+        if (*w != '\0') return 0;
+    }
+    return word[at] == '\0' ? at : 0;
+}
+
 bool software_gpu_named(const char *text, struct software_gpu *ret) {
-    char bare[64];
-    size_t n = 0;
-    for (const char *p = text; *p != '\0' && n + 1 < sizeof bare; p++)
-        if (isalnum((unsigned char)*p)) bare[n++] = (char)tolower((unsigned char)*p);
-    bare[n] = '\0';
+    char all[80];
+    const char *words[12];
+    size_t n = split(text, all, words), longest = 0;
     const struct name_row *best = NULL;
     for (const struct name_row *r = names; r->word != NULL; r++) {
-        size_t len = strlen(r->word);
-        for (const char *at = strstr(bare, r->word); at != NULL; at = strstr(at + 1, r->word)) {
-            /* "p4" is not in "p40", and "a100" is not in "ga100" */
-            bool ends = !isdigit((unsigned char)at[len]);
-            bool begins = at == bare || str_starts(bare, "nvidia") || str_starts(bare, "tesla");
-            if (ends && begins && (best == NULL || len > strlen(best->word))) best = r;
+        for (size_t i = 0; i < n; i++) {
+            size_t len = matches(r->word, words + i, n - i);
+            if (len <= longest) continue;
+            longest = len;
+            best = r;
         }
     }
     if (best == NULL) return false;

@@ -83,8 +83,7 @@ const struct os_row *software_system(const char *os); /* NULL: no row */
 
 /* A kernel for which a branch builds from some version on, or not at all. The first row that fits counts. */
 struct kernel_row {
-    const char *name;   /* from this kernel on: "7.0", "5.14.0-687" (then only kernels that begin with its first three
-                           numbers) */
+    const char *name;   /* from this kernel on: "7.0"; with three numbers, "6.12.107", only within 6.12 */
     const char *branch; /* "590" */
     const char *fixed;  /* builds from this full version of the branch on; NULL: no version does */
     const char *source;

@@ -18,10 +18,11 @@ bool software_torch_covers(const struct torch_row *t, int cc) {
     return t->ptx != 0 && t->ptx <= cc;
 }
 
-/* A kernel from which a row counts: "7.0" also for later ones, "5.14.0-687" only for others of 5.14.0. */
+/* Whether a row counts for a kernel: "7.0" also for all later ones, "6.12.107" and "5.14.0-687" only within 6.12 and
+ * 5.14, because they are about a change that a distribution or a stable series took over. */
 static bool kernel_fits(const char *kernel, const char *from) {
-    const char *dash = strchr(from, '-');
-    if (dash != NULL && strncmp(kernel, from, (size_t)(dash - from)) != 0) return false;
+    const char *second = strchr(from, '.'), *third = second != NULL ? strchr(second + 1, '.') : NULL;
+    if (third != NULL && strncmp(kernel, from, (size_t)(third - from) + 1) != 0) return false;
     return software_version_compare(kernel, from) >= 0;
 }
 

@@ -17,7 +17,7 @@ static void reason(const struct world *w, const struct pick *p, enum software_ke
     GP_AUTO_STR struct str out = {.max = sizeof v->why - 1};
     const char *wished = software_text(w->wish, k);
     if (software_get(p, k) == NULL) {
-        if (wished != NULL && strcmp(wished, "none") == 0) str_add(&out, "the spec leaves it alone (none)");
+        if (wished != NULL && strcmp(wished, "none") == 0) str_add(&out, "it is left alone");
         else if (k >= SOFTWARE_CUDA) str_add(&out, "no version of the table fits");
         else str_add(&out, "there is nothing to install, because the driver is left alone");
         COPY(v->why, out.s);
@@ -125,10 +125,19 @@ void software_fill(const struct world *w, const struct pick *p, struct software_
     fill_notes(w, p, ret);
 }
 
+static void line(struct str *out, const char *name, const struct software_value *v, const char *more) {
+    GP_AUTO_FREE char *text = xasprintf("%s%s", v->text[0] != '\0' ? v->text : "-", more);
+    str_addf(out, "  %-17s %-22s %s\n", name, text, v->why);
+}
+
 char *software_explain(const struct software_set *s) {
     struct str out = {0};
+    GP_AUTO_FREE char *tag = xasprintf("%s%s", s->torch_tag[0] != '\0' ? "+" : "", s->torch_tag);
     for (int k = 0; k < SOFTWARE_KEYS; k++)
-        str_addf(&out, "%-10s %-16s %s\n", software_key_name((enum software_key)k),
-                 s->at[k].text[0] != '\0' ? s->at[k].text : "-", s->at[k].why);
+        line(&out, software_key_name((enum software_key)k), &s->at[k], k == SOFTWARE_TORCH ? tag : "");
+    line(&out, "fabric manager", &s->fabric, "");
+    line(&out, "IMEX", &s->imex, "");
+    line(&out, "container toolkit", &s->toolkit, "");
+    for (size_t i = 0; i < s->notes.n; i++) str_addf(&out, "  note: %s\n", s->notes.v[i]);
     return str_steal(&out);
 }

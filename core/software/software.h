@@ -102,7 +102,7 @@ struct software_clashes {
 
 /* 0: *ret is filled (clear it). -GP_EUSAGE: clashes has all independent ones. clashes may be NULL. */
 int software_solve(const struct software_wish *w, struct software_set *ret, struct software_clashes *clashes);
-/* "DRIVER: why" lines for people; caller frees. */
+/* One line per value with its reason, then the notes, for people; caller frees. */
 char *software_explain(const struct software_set *s);
 
 /* --- packages --- */

@@ -83,8 +83,8 @@ const struct os_row software_systems[] = {
      "CUDA 13.0 release notes: Ubuntu 20.04 removed"},
     {"debian-13", "apt", "debian13", "580", NULL, "13.0", "13.99", "550", true, "2.41", "3.13",
      SYSTEMS "; tracker.debian.org, trixie: 550.163.01"},
-    {"debian-12", "apt", "debian12", "545", NULL, "12.3", "13.99", "535", true, "2.36", "3.11",
-     SYSTEMS "; tracker.debian.org, bookworm: 535.309.01"},
+    {"debian-12", "apt", "debian12", "545", NULL, "12.3", "13.99", "535", false, "2.36", "3.11",
+     SYSTEMS "; tracker.debian.org, bookworm: 535.309.01, but open modules 535.261.03, which want other firmware"},
     {"rhel-10", "dnf", "rhel10", "580", NULL, "13.0", "13.99", "", false, "2.39", "3.12", SYSTEMS},
     {"rhel-9", "dnf", "rhel9", "525", NULL, "11.8", "13.99", "", false, "2.34", "3.9", SYSTEMS},
     {"rhel-8", "dnf", "rhel8", "525", NULL, "11.8", "13.99", "", false, "2.28", "3.6", SYSTEMS},
@@ -107,6 +107,7 @@ const struct kernel_row software_kernels[] = {
     {"7.0", "530", NULL, "NVIDIA/open-gpu-kernel-modules #1168: only 580, 595 and 610 were fixed"},
     {"7.0", "525", NULL, "NVIDIA/open-gpu-kernel-modules #1168: only 580, 595 and 610 were fixed"},
     {"6.17", "570", "570.195.03", "Frogging-Family/nvidia-all #310"},
+    {"6.12.107", "550", NULL, "Debian 13, 550.163.01: nv-pci.c, too few arguments to pci_resize_resource"},
     {"5.14.0-687", "575", NULL, "GoogleCloudPlatform/ops-agent #2355 (Rocky Linux 9.8)"},
     {0}};
 /* clang-format on */

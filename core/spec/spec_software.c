@@ -85,6 +85,11 @@ bool spec_software_written(const struct spec *s) {
            w->nccl != NULL;
 }
 
+bool spec_offer_launched(const struct spec_offer *o) {
+    const struct spec_provider *p = spec_provider_find(o->provider);
+    return p != NULL && spec_provider_key(p, "image") != NULL;
+}
+
 struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool launched, size_t runtime) {
     const struct spec_software *w = &s->software;
     const char *unwritten = launched ? NULL : "none";
@@ -166,7 +171,8 @@ void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const 
     size_t versions = GP_MAX(s->software.cuda.runtime.n, (size_t)1);
     for (size_t offer = 0; offer < s->offers.len; offer++) {
         for (size_t runtime = 0; runtime < versions; runtime++) {
-            struct software_wish wish = spec_software_wish(s, offer, true, runtime);
+            struct software_wish wish =
+                spec_software_wish(s, offer, spec_offer_launched(&s->offers.items[offer]), runtime);
             wish.torch = torch_wish(root);
             if (!spec_software_written(s) && str_eq(wish.torch, "none") && wish.os == NULL) continue;
             GP_AUTO_SOFTWARE_SET struct software_set set = {0};

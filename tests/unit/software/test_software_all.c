@@ -46,9 +46,11 @@ static bool driver_reaches(const struct ask *a, const struct branch_row *b, cons
 /* In words of its own: the row of a kernel that counts. */
 static const struct kernel_row *kernel_row(const char *kernel, const char *branch) {
     for (const struct kernel_row *k = software_kernels; k->name != NULL; k++) {
-        bool patch = strchr(k->name, '-') != NULL;
+        bool series = number(k->name) % ((uint64_t)1 << 32) != 0; /* has a third number */
+        for (const char *p = k->name, *dots = p; !series && (p = strchr(dots, '.')) != NULL; dots = p + 1)
+            series = strchr(p + 1, '.') != NULL;
         if (strcmp(k->branch, branch) != 0 || number(kernel) < number(k->name)) continue;
-        if (patch && (number(kernel) ^ number(k->name)) >> 16 != 0) continue;
+        if (series && number(kernel) >> 32 != number(k->name) >> 32) continue;
         return k;
     }
     return NULL;

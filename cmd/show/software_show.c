@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The set of GPU software of each offer of a spec, with the reason for each version: as text and as JSON. */
+#include "base/gp_base.h"
+
+#include "cmd/show/software_show.h"
+
+struct shown {
+    const struct spec_offer *offer;
+    struct software_wish wish;
+    struct software_set set;
+    bool launched;
+};
+
+static bool same(const struct shown *a, const struct shown *b) {
+    return a->launched == b->launched && str_eq(a->wish.os, b->wish.os) && str_eq(a->wish.cuda, b->wish.cuda);
+}
+
+/* The offers whose sets differ. The spec has been checked, so each has a set. */
+static size_t collect(const struct spec *spec, struct shown **ret) {
+    size_t versions = GP_MAX(spec->software.cuda.runtime.n, (size_t)1), n = 0;
+    struct shown *list = xcalloc(spec->offers.len * versions + 1, sizeof *list);
+    for (size_t i = 0; i < spec->offers.len; i++) {
+        for (size_t v = 0; v < versions; v++) {
+            struct shown one = {.offer = &spec->offers.items[i],
+                                .launched = spec_offer_launched(&spec->offers.items[i])};
+            one.wish = spec_software_wish(spec, i, one.launched, v);
+            bool known = false;
+            for (size_t k = 0; k < n; k++) known = known || same(&list[k], &one);
+            if (!known && software_solve(&one.wish, &one.set, NULL) == 0) list[n++] = one;
+        }
+    }
+    *ret = list;
+    return n;
+}
+
+static void release(struct shown *list, size_t n) {
+    for (size_t i = 0; i < n; i++) software_set_clear(&list[i].set);
+    free(list);
+}
+
+static bool left_alone(const struct spec *spec, const struct shown *s) {
+    return spec->gpu.count == 0 || (!s->launched && !spec_software_written(spec));
+}
+
+static void add_value(json_t *to, const char *name, const struct software_value *v) {
+    json_object_set_new(to, name, json_pack("{s:s, s:s}", "value", v->text, "why", v->why));
+}
+
+json_t *software_json(const struct spec *spec) {
+    json_t *all = json_array();
+    struct shown *list = NULL;
+    size_t n = collect(spec, &list);
+    for (size_t i = 0; i < n; i++) {
+        const struct shown *s = &list[i];
+        json_t *j = json_pack("{s:s, s:s?, s:s?, s:b}", "provider", s->offer->provider, "gpu", spec->gpu.model, "os",
+                              s->wish.os, "left_alone", (int)left_alone(spec, s));
+        json_array_append_new(all, j);
+        if (left_alone(spec, s)) continue;
+        json_t *values = json_object(), *notes = json_array();
+        for (int k = 0; k < SOFTWARE_KEYS; k++)
+            add_value(values, software_key_name((enum software_key)k), &s->set.at[k]);
+        add_value(values, "fabric_manager", &s->set.fabric);
+        add_value(values, "imex", &s->set.imex);
+        add_value(values, "container_toolkit", &s->set.toolkit);
+        for (size_t k = 0; k < s->set.notes.n; k++) json_array_append_new(notes, json_string(s->set.notes.v[k]));
+        json_object_set_new(j, "values", values);
+        json_object_set_new(j, "driver_minimum", json_string(s->set.driver_minimum));
+        json_object_set_new(j, "torch_tag", json_string(s->set.torch_tag));
+        json_object_set_new(j, "notes", notes);
+    }
+    release(list, n);
+    return all;
+}
+
+void software_show(const struct spec *spec, FILE *to) {
+    struct shown *list = NULL;
+    size_t n = collect(spec, &list);
+    for (size_t i = 0; i < n; i++) {
+        const struct shown *s = &list[i];
+        fprintf(to, "%s, %s, %s:\n", s->offer->provider, spec->gpu.model != NULL ? spec->gpu.model : "no GPU",
+                s->wish.os != NULL ? s->wish.os
+                : s->launched      ? "an image that the provider chooses"
+                                   : "the system that is there");
+        if (left_alone(spec, s)) {
+            fprintf(to, "  %s\n",
+                    spec->gpu.count == 0 ? "no GPU software: the spec has no 'gpu'"
+                                         : "the GPU software is left as it is: the machines existed before, and "
+                                           "'bootstrap' names none");
+            continue;
+        }
+        GP_AUTO_FREE char *text = software_explain(&s->set);
+        fputs(text, to);
+    }
+    release(list, n);
+}

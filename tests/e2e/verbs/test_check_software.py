@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuprov check: GPU software that cannot work is refused by every verb that loads a spec; --explain prints the set."""
+import pytest
+
+SPEC = "name: t\ngpu: {gpu}\noffers: [{{provider: aws}}]\nimage: {{os: {os}}}\nbootstrap: {{{keys}}}\n"
+
+
+@pytest.fixture
+def spec(tmp_path):
+    def write(gpu="H100:8", os="ubuntu-24.04", keys="driver: auto"):
+        path = tmp_path / "gpuprov.yaml"
+        path.write_text(SPEC.format(gpu=gpu, os=os, keys=keys), encoding="utf-8")
+        return path
+    return write
+
+
+def values(gpuprov, path):
+    (one,) = gpuprov.json("check", path, "--explain")["software"]
+    return one
+
+
+@pytest.mark.parametrize("verb", ["check", "plan", "up"])
+def test_an_impossible_wish_is_refused_by_every_verb(gpuprov, spec, verb):
+    path = spec(gpu="V100", keys="cuda: 13.0")
+    result = gpuprov(verb, path, code=1)
+    assert f"{path}:5:19: error: GPU V100 (Volta, sm_70) and CUDA 13.0: " in result.err
+    assert "the nearest set that works: driver 580, proprietary kernel modules, CUDA 12.9" in result.err
+    assert not gpuprov.state.exists() or not list(gpuprov.state.glob("**/*.db-wal")), "nothing was begun"
+
+
+def test_errors_in_json_have_their_place(gpuprov, spec):
+    error = gpuprov.json("check", spec(keys="driver: 535, cuda: 13.0"), code=1)["error"]
+    (problem,) = error["problems"]
+    assert (problem["line"], problem["column"]) == (5, 21)
+    assert problem["message"].startswith("driver 535 and CUDA 13.0: CUDA 13 needs driver 580.65.06")
+
+
+def test_explain_prints_the_set_and_why(gpuprov, spec):
+    text = gpuprov("check", spec(gpu="V100", os="ubuntu-22.04"), "--explain").out
+    assert "aws, V100, ubuntu-22.04:\n" in text
+    rows = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
+    assert rows["driver"].split()[1] == "580" and "because branch 580 is the last one" in rows["driver"]
+    assert rows["flavour"].split()[1] == "proprietary"
+    assert rows["cuda"].split()[1] == "12.9" and "not CUDA 13.0, because" in rows["cuda"]
+    assert rows["torch"].split()[1].endswith("+cu126")
+
+
+def test_explain_in_json(gpuprov, spec):
+    one = values(gpuprov, spec(keys="driver: 580, cuda: none"))
+    assert (one["provider"], one["gpu"], one["os"], one["left_alone"]) == ("aws", "H100", "ubuntu-24.04", False)
+    assert one["values"]["driver"] == {"value": "580", "why": "the spec has it"}
+    assert one["values"]["cuda"]["value"] == ""
+    assert one["driver_minimum"] == "580.65.06"
+    assert all(v["why"] for v in one["values"].values())
+    assert "software" not in gpuprov.json("check", spec())
+
+
+def test_machines_that_existed_before_are_left_alone(gpuprov, tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("name: t\ngpu: H100\noffers: [{provider: local}]\n", encoding="utf-8")
+    assert values(gpuprov, path)["left_alone"]
+    assert "is left as it is" in gpuprov("check", path, "--explain").out
+    path.write_text("name: t\ngpu: H100\noffers: [{provider: local}]\nbootstrap: {driver: 580}\n", encoding="utf-8")
+    one = values(gpuprov, path)
+    assert not one["left_alone"] and one["values"]["driver"]["value"] == "580"
+    assert one["values"]["cuda"]["value"] == ""
+
+
+def test_the_table_is_printed(gpuprov):
+    page = gpuprov("checks", "--software").out
+    assert page.startswith("# GPU software that fits together\n") and "| 7.0 | 590 | no version |" in page
+    assert gpuprov.json("checks", "--software")["markdown"] == page
+    assert "a page is printed whole" in gpuprov("checks", "gpu.gemm", "--software", code=1).err

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables, the answers and refusals that people meet, package names, and the comparison of what came with what was
+ * wanted. test_software_all.c tries everything. */
+#include "base/gp_base.h"
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "software/rows.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static struct software_wish wish_for(const char *gpu, const char *os) {
+    struct software_wish w = {.os = os, .gpus = 8, .nvswitches = -1};
+    if (gpu != NULL) assert_true(software_gpu_named(gpu, &w.gpu));
+    return w;
+}
+
+static struct software_set solved(const struct software_wish *w) {
+    struct software_set s = {0};
+    struct software_clashes c = {0};
+    if (software_solve(w, &s, &c) != 0) fail_msg("refused: %s", c.at[0].facts);
+    return s;
+}
+
+static const char *value(const struct software_set *s, enum software_key k) { return s->at[k].text; }
+
+/* --- tables --- */
+
+static void sourced(const char *row, const char *source) {
+    if (source == NULL || strlen(source) < 10) fail_msg("row %s has no source", row);
+}
+
+static void tables(void **state) {
+    (void)state;
+    for (const struct branch_row *b = software_branches; b->name != NULL; b++) {
+        sourced(b->name, b->source);
+        assert_true(software_version_is(b->first, b->name));
+        assert_true(b->cc_min <= b->cc_max && (b->open || b->proprietary));
+        if (b[1].name != NULL) assert_true(software_version_compare(b->name, b[1].name) > 0);
+    }
+    for (const struct cuda_row *c = software_cudas; c->name != NULL; c++) {
+        sourced(c->name, c->source);
+        if (software_branch_of(c->driver) == NULL) fail_msg("CUDA %s: driver %s is no row", c->name, c->driver);
+        if (c[1].name != NULL) assert_true(software_version_compare(c->name, c[1].name) > 0);
+    }
+    for (const struct cudnn_row *c = software_cudnns; c->name != NULL; c++) {
+        sourced(c->name, c->source);
+        assert_true(software_version_is(c->package, c->name));
+    }
+    for (const struct nccl_row *n = software_nccls; n->name != NULL; n++) sourced(n->name, n->source);
+    for (const struct torch_row *t = software_torches; t->name != NULL; t++) {
+        sourced(t->name, t->source);
+        char tag[16];
+        snprintf(tag, sizeof tag, "cu%.2s%s", t->cuda, t->cuda + 3);
+        assert_string_equal(tag, t->tag);
+        if (t[1].name != NULL) assert_true(software_version_compare(t->name, t[1].name) >= 0);
+    }
+    for (const struct os_row *o = software_systems; o->name != NULL; o++) {
+        sourced(o->name, o->source);
+        assert_ptr_equal(software_system(o->name), o);
+    }
+    for (const struct kernel_row *k = software_kernels; k->name != NULL; k++) {
+        sourced(k->name, k->source);
+        if (software_branch_of(k->branch) == NULL) fail_msg("kernel %s: branch %s is no row", k->name, k->branch);
+        if (k->fixed != NULL) assert_true(software_version_is(k->fixed, k->branch));
+    }
+}
+
+static void page(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *text = software_markdown();
+    GP_AUTO_STR struct str kept = {0};
+    struct gp_error err = {0};
+    if (getenv("UPDATE_GOLDEN"))
+        assert_int_equal(fs_write_atomic("docs/software.md", text, strlen(text), 0644, &err), 0);
+    if (fs_read("docs/software.md", 1 << 20, &kept, &err) < 0) fail_msg("%s", err.msg);
+    if (!str_eq(kept.s, text)) fail_msg("docs/software.md is not what the tables have: run 'make docs'");
+}
+
+static void versions(void **state) {
+    (void)state;
+    assert_true(software_version_compare("580.65.06", "580.119.02") < 0);
+    assert_true(software_version_compare("9.10.2", "9.9") > 0);
+    assert_int_equal(software_version_compare("12.9", "12.9.0"), 0);
+    assert_int_equal(software_version_compare("7.0.0-1011-gcp", "7.0.0-1011"), 0);
+    assert_true(software_version_is("9.10.2", "9.10"));
+    assert_false(software_version_is("9.10.2", "9.1"));
+    assert_false(software_version_is("5800", "580"));
+    assert_false(software_version_is("580.65.06", ""));
+}
+
+static void systems(void **state) {
+    (void)state;
+    static const char *const same[][2] = {{"rocky-9.4", "rhel-9"},   {"almalinux-8.10", "rhel-8"}, {"ol-9.5", "rhel-9"},
+                                          {"rhel-10", "rhel-10"},    {"amzn-2023", "amzn-2023"},   {"amzn-2", "amzn-2"},
+                                          {"debian-12", "debian-12"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(same); i++) {
+        const struct os_row *o = software_system(same[i][0]);
+        assert_non_null(o);
+        assert_string_equal(o->name, same[i][1]);
+    }
+    assert_null(software_system("arch-rolling"));
+    assert_null(software_system("ubuntu-24.10"));
+    assert_null(software_system(NULL));
+}
+
+/* --- GPUs --- */
+
+static void names_of_gpus(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int cc;
+        bool grace, nvl72;
+    } rows[] = {{"H100", 90, false, false},
+                {"NVIDIA H100 80GB HBM3", 90, false, false},
+                {"nvidia-tesla-v100", 70, false, false},
+                {"Tesla T4", 75, false, false},
+                {"A100-SXM4-80GB", 80, false, false},
+                {"NVIDIA A10G", 86, false, false},
+                {"A10", 86, false, false},
+                {"L40S", 89, false, false},
+                {"L4", 89, false, false},
+                {"GH200 480GB", 90, true, false},
+                {"B200", 100, false, false},
+                {"GB200 NVL72", 100, true, true},
+                {"GB300", 103, true, true},
+                {"NVIDIA GeForce RTX 4090", 89, false, false},
+                {"P100", 60, false, false},
+                {"P40", 61, false, false}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_gpu g = {0};
+        if (!software_gpu_named(rows[i].name, &g)) fail_msg("%s is not known", rows[i].name);
+        if (g.cc != rows[i].cc || g.grace != rows[i].grace || g.nvl72 != rows[i].nvl72)
+            fail_msg("%s: sm_%d", rows[i].name, g.cc);
+    }
+    struct software_gpu g = {0};
+    assert_false(software_gpu_named("MI300X", &g));
+    assert_false(software_gpu_named("", &g));
+    assert_false(software_gpu_named("GA1000", &g));
+}
+
+static void pci_ids_of_gpus(void **state) {
+    (void)state;
+    static const struct {
+        unsigned id;
+        int cc, nvswitch;
+    } rows[] = {{0x1db1, 70, 0},  {0x1eb8, 75, 0},  {0x20b0, 80, -1}, {0x20b2, 80, -1}, {0x20b5, 80, 0},
+                {0x20f1, 80, 0},  {0x2236, 86, 0},  {0x2237, 86, 0},  {0x27b8, 89, 0},  {0x26b9, 89, 0},
+                {0x2330, 90, -1}, {0x2331, 90, 0},  {0x2321, 90, 0},  {0x2335, 90, -1}, {0x233b, 90, 0},
+                {0x2342, 90, 0},  {0x2901, 100, 1}, {0x2941, 100, 0}, {0x3182, 103, 1}, {0x31c2, 103, 0},
+                {0x2684, 89, 0},  {0x2b85, 120, 0}, {0x15f8, 60, 0}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_gpu g = {0};
+        if (!software_gpu_pci(rows[i].id, &g)) fail_msg("%04x is not known", rows[i].id);
+        if (g.cc != rows[i].cc || g.nvswitch != rows[i].nvswitch)
+            fail_msg("%04x: sm_%d, nvswitch %d", rows[i].id, g.cc, g.nvswitch);
+    }
+    struct software_gpu g = {0};
+    assert_false(software_gpu_pci(0x0fc0, &g));
+    assert_false(software_gpu_pci(0xffff, &g));
+}
+
+/* --- answers --- */
+
+static void newest(void **state) {
+    (void)state;
+    static const struct {
+        const char *gpu, *os, *kernel, *driver, *flavour, *cuda, *torch, *minimum;
+    } rows[] = {
+        {"H100", "ubuntu-24.04", "6.8.0-1020-aws", "620", "open", "13.3", "cu132", "620.70.06"},
+        {"V100", "ubuntu-22.04", "5.15.0-100", "580", "proprietary", "12.9", "cu126", "580.65.06"},
+        {"V100", "ubuntu-24.04", "7.0.0-1011-gcp", "580", "proprietary", "12.9", "cu126", "580.159.03"},
+        {"P100", "ubuntu-20.04", NULL, "575", "proprietary", "12.9", "cu126", "575.51.03"},
+        {"GB200", "ubuntu-24.04", NULL, "620", "open", "13.3", "cu132", "620.70.06"},
+        {"T4", "amzn-2023", "6.1.0", "620", "open", "13.3", "cu132", "620.70.06"},
+        {"V100", "debian-13", NULL, "580", "proprietary", "", "cu126", "580.65.06"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_wish w = wish_for(rows[i].gpu, rows[i].os);
+        w.kernel = rows[i].kernel;
+        GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+        assert_string_equal(value(&s, SOFTWARE_DRIVER), rows[i].driver);
+        assert_string_equal(value(&s, SOFTWARE_FLAVOUR), rows[i].flavour);
+        assert_string_equal(value(&s, SOFTWARE_CUDA), rows[i].cuda);
+        assert_string_equal(s.torch_tag, rows[i].torch);
+        assert_string_equal(s.driver_minimum, rows[i].minimum);
+    }
+}
+
+static void reasons(void **state) {
+    (void)state;
+    struct software_wish w = wish_for("V100", "ubuntu-22.04");
+    GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+    assert_string_equal(
+        s.at[SOFTWARE_DRIVER].why,
+        "the newest that fits; not driver 590, because branch 580 is the last one that drives Volta GPUs");
+    assert_non_null(strstr(s.at[SOFTWARE_CUDA].why, "not CUDA 13.0, because CUDA 12.9 is the last one"));
+    assert_non_null(strstr(s.at[SOFTWARE_CUDNN].why, "not cuDNN 9.17.0, because"));
+    w.driver = "580";
+    w.cuda = "none";
+    GP_AUTO_SOFTWARE_SET struct software_set t = solved(&w);
+    assert_string_equal(t.at[SOFTWARE_DRIVER].why, "the spec has it");
+    assert_string_equal(t.at[SOFTWARE_CUDA].why, "it is left alone");
+    assert_string_equal(value(&t, SOFTWARE_CUDA), "");
+}
+
+/* CUDA of the driver's own major version works on older drivers, with limits that are told. */
+static void minor_compatibility(void **state) {
+    (void)state;
+    struct software_wish w = wish_for("A100", "ubuntu-22.04");
+    w.driver = "535";
+    {
+        GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+        assert_string_equal(value(&s, SOFTWARE_CUDA), "12.2"); /* without limits */
+        assert_int_equal(s.notes.n, 0);
+    }
+    w.cuda = "12.9";
+    GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+    assert_int_equal(s.notes.n, 1);
+    assert_non_null(strstr(s.notes.v[0], "PTX and newer functions need driver 575"));
+}
+
+static void a_driver_that_stays(void **state) {
+    (void)state;
+    struct software_wish w = wish_for("H100", "ubuntu-22.04");
+    w.driver = "none";
+    w.loaded = "550.90.07";
+    GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+    assert_string_equal(value(&s, SOFTWARE_DRIVER), "550");
+    assert_string_equal(value(&s, SOFTWARE_FLAVOUR), "");
+    assert_string_equal(value(&s, SOFTWARE_CUDA), "12.4");
+    w.loaded = "565.57.01"; /* not in the table: nothing is known of it */
+    GP_AUTO_SOFTWARE_SET struct software_set t = solved(&w);
+    assert_string_equal(value(&t, SOFTWARE_DRIVER), "");
+    GP_AUTO_STRV struct strv packages = {0};
+    software_packages(&t, SOFTWARE_PART_DRIVER, &packages);
+    assert_int_equal(packages.n, 0);
+}
+
+/* --- refusals --- */
+
+struct refusal {
+    const char *gpu, *os, *kernel, *loaded;
+    const char *driver, *flavour, *source, *cuda, *cudnn, *nccl, *torch;
+    const char *facts, *nearest; /* parts of one clash */
+    enum software_key key;
+};
+
+static const struct refusal refusals[] = {
+    {.gpu = "V100",
+     .flavour = "open",
+     .key = SOFTWARE_FLAVOUR,
+     .facts = "GPU V100 (Volta, sm_70) and open kernel modules: open modules exist for Turing (sm_75) and later",
+     .nearest = "driver 580, proprietary kernel modules"},
+    {.gpu = "V100",
+     .cuda = "13.0",
+     .key = SOFTWARE_CUDA,
+     .facts = "GPU V100 (Volta, sm_70) and CUDA 13.0: CUDA 12.9 is the last one that has code for Volta GPUs",
+     .nearest = "CUDA 12.9"},
+    {.gpu = "H100",
+     .driver = "535",
+     .cuda = "13",
+     .key = SOFTWARE_DRIVER,
+     .facts = "driver 535 and CUDA 13: CUDA 13 needs driver 580.65.06 or later",
+     .nearest = "driver 580"},
+    {.gpu = "B200",
+     .driver = "550",
+     .key = SOFTWARE_DRIVER,
+     .facts = "GPU B200 (Blackwell, sm_100) and driver 550: Blackwell GPUs need branch 570 or later",
+     .nearest = "driver 570, open kernel modules"},
+    {.gpu = "B200",
+     .flavour = "proprietary",
+     .key = SOFTWARE_FLAVOUR,
+     .facts = "and proprietary kernel modules: Blackwell GPUs need open modules",
+     .nearest = "open kernel modules"},
+    {.gpu = "GH200",
+     .flavour = "proprietary",
+     .key = SOFTWARE_FLAVOUR,
+     .facts = "Grace Hopper GPUs need open modules",
+     .nearest = "open kernel modules"},
+    {.gpu = "H100",
+     .driver = "620",
+     .flavour = "proprietary",
+     .key = SOFTWARE_FLAVOUR,
+     .facts = "driver 620 and proprietary kernel modules: branch 620 and later have no proprietary modules",
+     .nearest = "driver 620, open kernel modules"},
+    {.gpu = "P100",
+     .driver = "590",
+     .key = SOFTWARE_DRIVER,
+     .facts = "GPU P100 (Pascal, sm_60) and driver 590: branch 580 is the last one that drives Pascal GPUs",
+     .nearest = "driver 580, proprietary"},
+    {.gpu = "V100",
+     .torch = "2.9.1+cu130",
+     .key = SOFTWARE_TORCH,
+     .facts = "the wheel 2.9.1+cu130 has no sm_70 code",
+     .nearest = "+cu1"},
+    {.gpu = "H100",
+     .os = "debian-12",
+     .driver = "580",
+     .source = "distro",
+     .key = SOFTWARE_SOURCE,
+     .facts = "the distribution has branch 535 only",
+     .nearest = "driver 580, NVIDIA's repository"},
+    {.gpu = "H100",
+     .os = "rhel-9.4",
+     .source = "distro",
+     .key = SOFTWARE_SOURCE,
+     .facts = "the distribution has no NVIDIA driver",
+     .nearest = "NVIDIA's repository"},
+    {.gpu = "H100", .os = "amzn-2", .key = SOFTWARE_OS, .facts = "amzn-2: ", .nearest = "another system"},
+    {.gpu = "H100",
+     .os = "ubuntu-20.04",
+     .cuda = "13.0",
+     .key = SOFTWARE_CUDA,
+     .facts = "NVIDIA's repository ubuntu2004 ends with CUDA 12.9",
+     .nearest = "CUDA 12.9"},
+    {.gpu = "H100",
+     .cuda = "13.0",
+     .cudnn = "9.10.2",
+     .key = SOFTWARE_CUDNN,
+     .facts = "CUDA 13.0 and cuDNN 9.10.2: cuDNN 9.10.2 is not built for that CUDA",
+     .nearest = "cuDNN 9.17.0"},
+    {.gpu = "H100",
+     .cuda = "13.0",
+     .nccl = "2.21.5",
+     .key = SOFTWARE_NCCL,
+     .facts = "CUDA 13.0 and NCCL 2.21.5: NCCL 2.21.5 is not built for CUDA 13",
+     .nearest = "NCCL 2."},
+    {.gpu = "V100",
+     .cudnn = "9.17.0",
+     .key = SOFTWARE_CUDNN,
+     .facts = "cuDNN 9.17.0 has no code for GPUs before sm_75",
+     .nearest = "cuDNN 9.10.2"},
+    {.gpu = "H100",
+     .loaded = "535.183.01",
+     .driver = "none",
+     .cuda = "13.0",
+     .key = SOFTWARE_CUDA,
+     .facts = "the loaded driver 535.183.01 and CUDA 13.0: CUDA 13 needs driver 580.65.06",
+     .nearest = "CUDA 12"},
+    {.gpu = "H100",
+     .driver = "999",
+     .key = SOFTWARE_DRIVER,
+     .facts = "driver 999 is not in the table of versions; it has 620, 610",
+     .nearest = "driver 620"},
+    /* public failures */
+    {.gpu = "H100",
+     .os = "ubuntu-24.04",
+     .kernel = "7.0.0-1011-gcp",
+     .driver = "590.48.01",
+     .key = SOFTWARE_DRIVER,
+     .facts = "the modules of branch 590 do not build for this kernel",
+     .nearest = "driver 595"}, /* ops-agent #2426 */
+    {.gpu = "T4",
+     .os = "rocky-9.8",
+     .kernel = "5.14.0-687.el9.x86_64",
+     .driver = "575",
+     .key = SOFTWARE_DRIVER,
+     .facts = "the modules of branch 575 do not build for this kernel",
+     .nearest = "driver 580"}, /* ops-agent #2355 */
+    {.gpu = "V100",
+     .os = "ubuntu-24.04",
+     .kernel = "7.0.9-1",
+     .driver = "580.119.02",
+     .key = SOFTWARE_DRIVER,
+     .facts = "build for this kernel from 580.159.03 on",
+     .nearest = "driver 580"}, /* nvidia-all #379 */
+    {.gpu = "H100",
+     .os = "ubuntu-24.04",
+     .driver = "570",
+     .source = "distro",
+     .key = SOFTWARE_SOURCE,
+     .facts = "the distribution has branch 535 580 595 610 only",
+     .nearest = "driver 570"}, /* dstack #3967 */
+    {.gpu = "P100",
+     .torch = "cu128",
+     .key = SOFTWARE_TORCH,
+     .facts = "has no sm_60 code",
+     .nearest = "+cu"}, /* kaggle-cli #1151 */
+    {.gpu = "V100",
+     .torch = "2.11.0+cu128",
+     .key = SOFTWARE_TORCH,
+     .facts = "the wheel 2.11.0+cu128 has no sm_70 code",
+     .nearest = "2.11.0+cu126"}, /* pytorch #175253 */
+    {.gpu = "RTX 5090", .torch = "cu126", .key = SOFTWARE_TORCH, .facts = "has no sm_120 code", .nearest = "+cu"},
+};
+
+static void refused(void **state) {
+    (void)state;
+    for (size_t i = 0; i < GP_ARRAY_LEN(refusals); i++) {
+        const struct refusal *r = &refusals[i];
+        struct software_wish w = wish_for(r->gpu, r->os);
+        w.kernel = r->kernel, w.loaded = r->loaded, w.driver = r->driver, w.flavour = r->flavour, w.source = r->source;
+        w.cuda = r->cuda, w.cudnn = r->cudnn, w.nccl = r->nccl, w.torch = r->torch;
+        struct software_set s = {0};
+        struct software_clashes c = {0};
+        if (software_solve(&w, &s, &c) == 0) fail_msg("row %zu (%s) is accepted", i, r->facts);
+        if (c.n != 1) fail_msg("row %zu: %zu clashes: %s; %s", i, c.n, c.at[0].facts, c.at[1].facts);
+        if (strstr(c.at[0].facts, r->facts) == NULL) fail_msg("row %zu: '%s' has no '%s'", i, c.at[0].facts, r->facts);
+        if (strstr(c.at[0].nearest, r->nearest) == NULL)
+            fail_msg("row %zu: nearest '%s' has no '%s'", i, c.at[0].nearest, r->nearest);
+        if (c.at[0].key != r->key) fail_msg("row %zu: key %s", i, software_key_name(c.at[0].key));
+    }
+}
+
+/* A V100 on a kernel and a branch that exclude each other, CUDA 13 and open modules: four independent clashes. */
+static void all_are_told(void **state) {
+    (void)state;
+    struct software_wish w = wish_for("V100", "ubuntu-24.04");
+    w.kernel = "7.0.0-1011-gcp";
+    w.driver = "590";
+    w.flavour = "open";
+    w.cuda = "13.0";
+    struct software_set s = {0};
+    struct software_clashes c = {0};
+    assert_int_not_equal(software_solve(&w, &s, &c), 0);
+    assert_int_equal(c.n, 4);
+    for (size_t i = 0; i < c.n; i++)
+        assert_string_equal(c.at[i].nearest, "driver 580, proprietary kernel modules, CUDA 12.9");
+}
+
+/* --- packages --- */
+
+static void package_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *gpu, *os, *driver, *flavour, *source, *cuda;
+        enum software_part part;
+        const char *names;
+    } rows[] = {
+        {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_PIN, "nvidia-driver-pinning-580"},
+        {"H100", "ubuntu-24.04", "590.48.01", NULL, NULL, NULL, SOFTWARE_PART_PIN, "nvidia-driver-pinning-590.48.01"},
+        {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_DRIVER, "nvidia-open"},
+        {"V100", "ubuntu-22.04", "580", NULL, NULL, NULL, SOFTWARE_PART_DRIVER, "cuda-drivers"},
+        {"V100", "ubuntu-22.04", "550", NULL, NULL, NULL, SOFTWARE_PART_DRIVER, "cuda-drivers-550"},
+        {"V100", "ubuntu-22.04", "550", NULL, NULL, NULL, SOFTWARE_PART_PIN, ""},
+        {"H100", "ubuntu-24.04", "580", NULL, "distro", NULL, SOFTWARE_PART_DRIVER,
+         "nvidia-driver-580-server-open nvidia-utils-580-server"},
+        {"H100", "debian-12", "535", NULL, "distro", "none", SOFTWARE_PART_DRIVER,
+         "nvidia-kernel-dkms nvidia-smi libcuda1"},
+        {"H100", "rhel-9.4", "580", NULL, NULL, NULL, SOFTWARE_PART_DRIVER, "nvidia-open"},
+        {"H100", "rhel-9.4", "580", NULL, NULL, NULL, SOFTWARE_PART_PIN, ""},
+        {"B200", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, "nvidia-fabricmanager"},
+        {"B200", "ubuntu-24.04", "570", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, "nvidia-fabricmanager-570"},
+        {"B200", "rhel-9.4", "570", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, "nvidia-fabric-manager"},
+        {"L4", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, ""},
+        {"GB200", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_IMEX, "nvidia-imex"},
+        {"GB200", "ubuntu-24.04", "570", NULL, NULL, NULL, SOFTWARE_PART_IMEX, "nvidia-imex-570"},
+        {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_CUDA_RUNTIME, "cuda-libraries-13-0"},
+        {"H100", "rhel-9.4", "580", NULL, NULL, "12.8", SOFTWARE_PART_CUDA_TOOLKIT, "cuda-toolkit-12-8"},
+        {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_CUDNN, "libcudnn9-cuda-13"},
+        {"V100", "ubuntu-22.04", "580", NULL, NULL, NULL, SOFTWARE_PART_CUDNN, "libcudnn9-cuda-12"},
+        {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_NCCL, "libnccl2=2.30.7-1+cuda13.3"},
+        {"V100", "rhel-9.4", "580", NULL, NULL, NULL, SOFTWARE_PART_NCCL, "libnccl-2.30.7-1+cuda12.9"},
+        {"H100", "ubuntu-24.04", "none", NULL, NULL, NULL, SOFTWARE_PART_DRIVER, ""},
+        {"H100", "ubuntu-24.04", NULL, NULL, NULL, "none", SOFTWARE_PART_CUDA_RUNTIME, ""},
+        {"H100", "ubuntu-24.04", NULL, NULL, NULL, NULL, SOFTWARE_PART_CONTAINER, "nvidia-container-toolkit"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_wish w = wish_for(rows[i].gpu, rows[i].os);
+        w.driver = rows[i].driver, w.flavour = rows[i].flavour, w.source = rows[i].source, w.cuda = rows[i].cuda;
+        GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+        GP_AUTO_STRV struct strv names = {0};
+        software_packages(&s, rows[i].part, &names);
+        GP_AUTO_FREE char *text = strv_join(&names, " ");
+        if (!str_eq(text, rows[i].names)) fail_msg("row %zu: '%s', not '%s'", i, text, rows[i].names);
+    }
+}
+
+static void module_streams(void **state) {
+    (void)state;
+    static const char *const rows[][4] = {{"H100", "rhel-9.4", "580", "580-open"},
+                                          {"V100", "rhel-8.10", "580", "580-dkms"},
+                                          {"H100", "amzn-2023", "580", "580-open"},
+                                          {"H100", "rhel-10.1", "580", ""},
+                                          {"H100", "ubuntu-24.04", "580", ""}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_wish w = wish_for(rows[i][0], rows[i][1]);
+        char stream[24];
+        w.driver = rows[i][2];
+        GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+        software_module_stream(&s, stream, sizeof stream);
+        assert_string_equal(stream, rows[i][3]);
+    }
+}
+
+/* NVSwitch: by the facts of the node where there are any, else by the model. */
+static void fabric(void **state) {
+    (void)state;
+    static const struct {
+        const char *gpu, *text;
+        int gpus, nvswitches;
+    } rows[] = {{"H100", "if an NVSwitch is found", 8, -1},
+                {"H100", "yes", 8, 4},
+                {"H100", "no", 8, 0},
+                {"H100", "no", 1, -1},
+                {"B200", "yes", 8, -1},
+                {"L40S", "no", 8, -1},
+                {"GB200", "no", 4, -1}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_wish w = wish_for(rows[i].gpu, "ubuntu-24.04");
+        w.gpus = rows[i].gpus, w.nvswitches = rows[i].nvswitches;
+        GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+        assert_string_equal(s.fabric.text, rows[i].text);
+        assert_int_equal(s.fabric_manager[0] != '\0', strcmp(rows[i].text, "no") != 0);
+    }
+}
+
+/* --- comparison --- */
+
+static void comparison(void **state) {
+    (void)state;
+    struct software_wish w = wish_for("B200", "ubuntu-24.04");
+    w.driver = "580", w.kernel = "7.0.0-1011-gcp", w.cuda = "13.0", w.nccl = "2.28.9";
+    GP_AUTO_SOFTWARE_SET struct software_set want = solved(&w);
+    static const struct {
+        struct software_found found;
+        const char *lines;
+    } rows[] = {
+        {{.driver = "580.159.04",
+          .flavour = "open",
+          .cuda = "13.0",
+          .cudnn = "9.17.0",
+          .nccl = "2.28.9",
+          .fabric_manager = "580.159.04"},
+         ""},
+        {{.driver = NULL}, ""},
+        {{.driver = "575.57.08"}, "driver: 575.57.08 was found, branch 580 is wanted"},
+        {{.driver = ""}, "driver: none was found, branch 580 is wanted"},
+        {{.driver = "580.95.05"}, "driver: 580.95.05 was found, 580.159.03 or later is wanted"},
+        {{.driver = "580.159.04", .flavour = "proprietary"}, "kernel modules: proprietary was found, open is wanted"},
+        {{.driver = "580.159.04", .fabric_manager = "580.159.03"},
+         "fabric manager: 580.159.03 was found, the driver's version 580.159.04 is wanted"},
+        {{.driver = "580.159.04", .fabric_manager = ""},
+         "fabric manager: none was found, the driver's version 580.159.04 is wanted"},
+        {{.cuda = "12.9", .nccl = "2.27.7"},
+         "CUDA: 12.9 was found, 13.0 is wanted\nNCCL: 2.27.7 was found, 2.28.9 is wanted"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_STRV struct strv lines = {0};
+        size_t n = software_compare(&want, &rows[i].found, &lines);
+        GP_AUTO_FREE char *text = strv_join(&lines, "\n");
+        assert_int_equal(n, lines.n);
+        if (!str_eq(text, rows[i].lines)) fail_msg("row %zu: '%s', not '%s'", i, text, rows[i].lines);
+    }
+    w.driver = "580.159.04";
+    GP_AUTO_SOFTWARE_SET struct software_set exact = solved(&w);
+    GP_AUTO_STRV struct strv lines = {0};
+    struct software_found later = {.driver = "580.173.02"};
+    assert_int_equal(software_compare(&exact, &later, &lines), 1);
+    assert_string_equal(lines.v[0], "driver: 580.173.02 was found, 580.159.04 is wanted");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables),
+        cmocka_unit_test(page),
+        cmocka_unit_test(versions),
+        cmocka_unit_test(systems),
+        cmocka_unit_test(names_of_gpus),
+        cmocka_unit_test(pci_ids_of_gpus),
+        cmocka_unit_test(newest),
+        cmocka_unit_test(reasons),
+        cmocka_unit_test(minor_compatibility),
+        cmocka_unit_test(a_driver_that_stays),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(all_are_told),
+        cmocka_unit_test(package_names),
+        cmocka_unit_test(module_streams),
+        cmocka_unit_test(fabric),
+        cmocka_unit_test(comparison),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
