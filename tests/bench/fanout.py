@@ -101,10 +101,10 @@ def descendants(pid, but=0):
     return found
 
 
-def pss_kib(pid):
-    """0 for a child of this Python that has not become another program yet: it still has its pages."""
+def pss_kib(pid, own=True):
+    """own: 0 for a child of this Python that has not become another program yet: it still has its pages."""
     try:
-        if os.readlink("/proc/%d/exe" % pid) == os.path.realpath(sys.executable):
+        if own and os.readlink("/proc/%d/exe" % pid) == os.path.realpath(sys.executable):
             return 0
         for line in open("/proc/%d/smaps_rollup" % pid):
             if line.startswith("Pss:"):
