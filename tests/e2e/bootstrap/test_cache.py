@@ -4,6 +4,7 @@ import hashlib
 import json
 import pathlib
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 # Serves a folder and appends each path to the file "log". While "hold" is there a .deb stops in its middle.
 SERVER = """
-import functools, http.server, os, sys, time
+import http.server, os, ssl, sys, threading, time
 class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
         with open("log", "a") as log:
@@ -38,6 +39,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
 os.chdir(sys.argv[2])
+secure = http.server.ThreadingHTTPServer((sys.argv[1], 8443), Handler)
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+tls.load_cert_chain("../crt", "../crt.key")
+secure.socket = tls.wrap_socket(secure.socket, server_side=True, do_handshake_on_connect=False)
+threading.Thread(target=secure.serve_forever, daemon=True).start()
 http.server.ThreadingHTTPServer((sys.argv[1], 8080), Handler).serve_forever()
 """
 NAMES = ["gp-a", "gp-b", "gp-c", "gp-d", "gp-e", "gp-f"]
@@ -46,6 +52,11 @@ NAMES = ["gp-a", "gp-b", "gp-c", "gp-d", "gp-e", "gp-f"]
 class CountingRepo(Repo):
     def serve(self, lab, address, port=8080):
         self.address, self.port = address, port
+        self.certificate = self.folder.parent / "crt"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-days", "2", "-subj", "/CN=repo.example", "-addext", "subjectAltName=DNS:repo.example",
+                        "-keyout", str(self.certificate) + ".key", "-out", self.certificate], check=True,
+                       capture_output=True)
         self.server = lab.popen([sys.executable, "-c", SERVER, address, str(self.folder)])
 
     def fetched(self):
@@ -350,3 +361,28 @@ def test_a_list_of_mirrors(cache, fleet, node):
     assert "::warn" not in out and "asks the package cache for 1 package\n" in out, out
     assert fleet.repo.fetched() == ["gp-d"]
     assert "fetched http://10.77.0.1:8080/./gp-d" in cache.host.sh("cat %s/log" % cache.dir).stdout
+
+
+def test_a_repository_with_tls(cache, fleet, node):
+    """The cache fetches by https as its node's own apt does: with a certificate that the node trusts, or not at all."""
+    both = (cache.host, node)
+    cache.keep(peers=[node.address, "10.77.0.1"])
+    before = {h: h.file("/etc/apt/sources.list.d/test.list").read_text() for h in both}
+    target = fleet.repo.path("gp-e").replace("/http/10.77.0.1:8080/", "/https/repo.example:8443/")
+    try:
+        for h in both:
+            h.sh("echo 10.77.0.1 repo.example >>/etc/hosts")
+            h.put("/etc/apt/sources.list.d/test.list", "deb [trusted=yes] https://repo.example:8443 ./\n")
+        assert cache.get(target)[0] == 502 and fleet.repo.fetched() == []
+        for h in both:
+            h.put("/etc/ssl/certs/repo.pem", fleet.repo.certificate.read_text())
+            h.put("/etc/apt/apt.conf.d/99repo", 'Acquire::https::CAInfo "/etc/ssl/certs/repo.pem";\n')
+        node.sh("apt-get -q update")
+        out = install(node, "http://%s:%d" % (cache.host.address, cache.port), "gp-e")
+        assert cache.get(target)[0] == 200
+    finally:
+        for h in both:
+            h.sh("rm -f /etc/apt/apt.conf.d/99repo")
+            h.file("/etc/apt/sources.list.d/test.list").write_text(before[h])
+        node.sh("apt-get -q update")
+    assert "::warn" not in out and fleet.repo.fetched() == ["gp-e"], out
