@@ -102,6 +102,7 @@ const struct boot_step boot_steps[] = {
     {.name = "files", .file = "storage/files", .wanted = want_files, .vars = boot_files_vars, .apply = boot_files_put},
     {.name = "python", .file = "python/python", .packages = true, .wanted = want_python, .vars = python_vars},
     {.name = "python-venv", .file = "python/venv", .wanted = want_python, .vars = python_vars},
+    {.name = "torch", .file = "python/torch", .secrets = true, .wanted = want_python_torch, .vars = python_torch_vars},
     {.name = "python-packages",
      .file = "python/packages",
      .secrets = true,

@@ -157,11 +157,13 @@ int node_step(struct boot *b, const struct boot_item *it, bool *ret_changed, str
 /* steps_python.c: rows of the table. */
 bool want_python(const struct boot *b);
 bool want_python_packages(const struct boot *b);
+bool want_python_torch(const struct boot *b);
 void python_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 void python_packages_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 /* Reboots the node after its run `run_id` of a step called restart_node, and waits for it. `why` is foreign text,
  * already clean. -GP_EBOOTSTRAP: it did not go down or did not come back within its limit. */
 int boot_reboot(struct boot *b, const struct boot_item *it, const char *run_id, const char *why, struct gp_error *err);
+void python_torch_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 
 /* The name of a step's folder on the node: readable and unique. user: of the spec, else of the table. */
 void boot_step_id(const char *name, bool user, char id[64]);

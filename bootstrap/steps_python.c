@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables of the steps of Python: interpreter, virtual environment, packages. No I/O; the node's own thread. */
+/* Variables of the steps of Python: interpreter, virtual environment, PyTorch, packages. No I/O; the node's own
+ * thread. */
 #include "base/gp_base.h"
 
 #include "bootstrap/steps.h"
+
+#include "software/software.h"
 
 static const struct spec_python *python_of(const struct boot *b) { return &b->req->spec->python; }
 
@@ -43,4 +46,64 @@ void python_packages_vars(const struct boot *b, const struct boot_item *it, stru
     boot_var(out, "PACKAGES", list);
     boot_var(out, "REQUIREMENTS", p->requirements);
     boot_var(out, "KEEP", spec_python_torch(p) ? "torch" : "");
+}
+
+/* --- torch --- */
+
+bool want_python_torch(const struct boot *b) { return spec_python_torch(python_of(b)); }
+
+/* The GPU of this node: by its PCI id, else by the spec's name. False: not known. */
+static bool gpu_of(const struct boot *b, struct software_gpu *ret) {
+    const char *model = b->req->spec->gpu.model;
+    if (b->facts.n_gpus > 0 && software_gpu_pci(b->facts.gpus[0].device, ret)) return true;
+    return model && software_gpu_named(model, ret);
+}
+
+/* Fills the version ("": the newest) and the build. On a node without GPUs the CPU's. why: why none fits. */
+static void choose_torch(const struct boot *b, struct str *version, struct str *tag, struct str *why) {
+    const struct boot_facts *f = &b->facts;
+    const char *wish = python_of(b)->torch;
+    bool newest = str_eq(wish, "auto");
+    int gpus = GP_MAX(f->n_gpus, b->req->spec->gpu.count);
+    if (gpus == 0 && !f->nvidia) {
+        str_add(tag, "cpu");
+        str_add(version, newest ? "" : wish);
+        return;
+    }
+    struct software_wish w = {.gpus = GP_MAX(gpus, 1),
+                              .nvswitches = f->n_nvswitches,
+                              .os = f->os[0] ? f->os : NULL,
+                              .kernel = f->kernel[0] ? f->kernel : NULL,
+                              .loaded = f->driver[0] ? f->driver : NULL,
+                              .cuda = "none",
+                              .cudnn = "none",
+                              .nccl = "none",
+                              .torch = wish};
+    if (!gpu_of(b, &w.gpu)) {
+        str_add(why, "the build of torch depends on the GPU, and this GPU is not known: set 'gpu' in the spec");
+        return;
+    }
+    GP_AUTO_SOFTWARE_SET struct software_set set = {0};
+    struct software_clashes clashes = {0};
+    if (software_solve(&w, &set, &clashes) != 0) {
+        const struct software_clash *c = &clashes.at[0];
+        str_addf(why, "no build of torch fits: %s%s%s", c->facts, c->nearest[0] ? "; the nearest set: " : "",
+                 c->nearest);
+        return;
+    }
+    size_t n = strcspn(set.at[SOFTWARE_TORCH].text, "+");
+    str_add(tag, set.torch_tag);
+    str_add_mem(version, set.at[SOFTWARE_TORCH].text, n);
+}
+
+void python_torch_vars(const struct boot *b, const struct boot_item *it, struct str *out) {
+    const struct spec_python *p = python_of(b);
+    GP_AUTO_STR struct str version = {0}, tag = {0}, why = {0};
+    choose_torch(b, &version, &tag, &why);
+    python_vars(b, it, out);
+    pip_vars(b, out);
+    boot_var(out, "WANT", version.s);
+    boot_var(out, "TAG", tag.s);
+    boot_var(out, "WHY", why.s);
+    boot_var(out, "TORCH_INDEX", p->torch_index ? p->torch_index : SPEC_PYTHON_TORCH_INDEX);
 }

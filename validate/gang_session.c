@@ -178,6 +178,12 @@ static void start_command(const struct gang_place *p, struct str *cmd) {
     str_add_shquoted(&args, p->node->private_ip);
     str_addf(&args, " --check %s --deadline %" PRId64 "s --unjudged", ids, gang_deadline_s(g));
     if (g->env->plan->short_gang) str_addf(&args, " --timed %dms", TRAIN_SHORT_MS);
+    if (g->env->spec->python.wanted) {
+        const char *venv = g->env->spec->python.venv;
+        GP_AUTO_FREE char *python = fs_join(venv ? venv : SPEC_PYTHON_VENV, "bin/python");
+        str_add(&args, " --python ");
+        str_add_shquoted(&args, python);
+    }
     if (g->gpus) str_addf(&args, " --ranks %zu --gpu 0", p->count);
     agent_command(cmd, g->gpus > 0, false, args.s);
 }

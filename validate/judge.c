@@ -18,6 +18,8 @@ bool validate_demanded(const struct spec *spec, const char *check) {
         demanded = str_eq(spec->validate.floors.items[i].check, check);
     /* an engine that was set up must start containers */
     demanded = demanded || (spec->container.engine != ENGINE_NONE && str_eq(check, "host.container"));
+    const struct check_info *info = check_find(check);
+    if (info && str_eq(info->python, "torch") && spec_python_torch(&spec->python)) demanded = true;
     return demanded;
 }
 

@@ -6,7 +6,7 @@
 #include "model/report.h"
 #include "spec/spec.h"
 
-/* True if the spec names the check: in validate.require, or by a floor. */
+/* True if the spec names the check: in validate.require, by a floor, or by what bootstrap.python installs. */
 bool validate_demanded(const struct spec *spec, const char *check);
 /* Demanded, or required by the table. */
 bool validate_required(const struct spec *spec, const char *check);

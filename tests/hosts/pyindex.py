@@ -7,6 +7,7 @@ import http.server
 import pathlib
 import re
 import sys
+import urllib.parse
 import zipfile
 
 from waiting import wait_for
@@ -100,7 +101,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if login.exists() and base64.b64encode(login.read_bytes()).decode() != given:
             self.answer(401, user=user, WWW_Authenticate='Basic realm="x"')
             return
-        at = (self.folder / self.path.lstrip("/").partition("?")[0]).resolve()
+        at = (self.folder / urllib.parse.unquote(self.path.lstrip("/").partition("?")[0])).resolve()
         if not at.is_relative_to(self.folder.resolve()) or not at.exists():
             self.answer(404, user=user)
         elif at.is_dir():

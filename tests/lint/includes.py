@@ -80,6 +80,7 @@ ROOMS = {
     "validate/agent/checks/train": ([], ["core/base", "validate/agent/agent.*", "validate/agent/verbs.*",
                                          "validate/agent/device", "validate/agent/gang"]),
     "validate/agent/cache": ([], ["core/base", "validate/agent/verbs.*", "validate/agent/base"]),
+    "validate/agent/checks/framework": ([], ["core/base", "validate/agent/agent.*", "validate/agent/gang"]),
     "validate/agent/run": ([], ["core/base", "validate/suite", "validate/agent/agent.*", "validate/agent/verbs.*",
                                 "validate/agent/base", "validate/agent/gang"]),
     "validate/agent/tools": ([], ["core/base"]),

@@ -110,6 +110,8 @@ struct check_ctx {
     const char *container_engine;  /* --container-engine: the spec's; NULL: it has none */
     struct device *dev;            /* CHECK_GPU with a GPU: opened once per worker; else NULL */
     /* CHECK_GANG only */
+    const char *bind;                 /* this rank's private address */
+    const char *python;               /* --python: the interpreter of checks of frameworks; NULL: the usual ones */
     struct comm *comm;                /* of comm_tcp, host memory: records, rendezvous, net.pair */
     const struct device_ops *dev_ops; /* train.ddp's device; with GPUs dev is its device */
     const struct comm_ops *data_ops;  /* for its gradients, and the communicator */

@@ -25,6 +25,10 @@ $(B)/agent-obj/%.o: %.c validate/agent/agent.mk
 	$(SAY) "  cc $<, for nodes"
 	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
 
+# It contains that program.
+$(B)/agent-obj/validate/agent/checks/framework/torch_check.o \
+$(B)/agent-faults-obj/validate/agent/checks/framework/torch_check.o: validate/agent/checks/framework/torch.py
+
 $(B)/agent/gpuprov-agent: $(AGENT_HOST_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  link $@"

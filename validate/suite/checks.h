@@ -46,12 +46,13 @@ struct check_info {
                            * else one after the other while the others are idle. Each such check begins
                            * when no GPU is busy any more */
     /* Properties for the code around a check; no code names a check by its id (tests/lint/check_ids.py). */
-    bool identifies;  /* it identifies the node's GPUs and driver; other GPU results need it */
-    bool products;    /* its random products must be the same on all GPUs of one way to multiply */
-    bool loads_link;  /* data runs between host and GPU all the time, so the PCIe link is at full speed */
-    bool idle;        /* no load on its GPU */
-    bool on_host;     /* CHECK_GANG: it uses no GPU, so none is opened for it */
-    bool proves_gpus; /* CHECK_GANG: with ranks that have GPUs, one computed without them is an error */
+    bool identifies;    /* it identifies the node's GPUs and driver; other GPU results need it */
+    bool products;      /* its random products must be the same on all GPUs of one way to multiply */
+    bool loads_link;    /* data runs between host and GPU all the time, so the PCIe link is at full speed */
+    bool idle;          /* no load on its GPU */
+    bool on_host;       /* CHECK_GANG: the agent opens no GPU for it */
+    const char *python; /* CHECK_GANG: it runs this module in the Python of the spec's bootstrap.python; NULL: none */
+    bool proves_gpus;   /* CHECK_GANG: with ranks that have GPUs, one computed without them is an error */
     const char *finds, *how, *suggestion; /* for docs/checks.md */
     const char *gpu_only;                 /* the part that only a real GPU can show, and no test covers; or NULL */
     struct check_metric_info metrics[16];

@@ -14,9 +14,11 @@ from test_bootstrap import Node
 
 
 class PythonNode(Node):
-    def python(self, error=None, secrets=None, keys="", **python):
+    def python(self, error=None, secrets=None, keys="", gpu=None, **python):
         """Bootstraps with this block; keys: YAML of further keys of `bootstrap`. secrets: {name: value}."""
         spec = {"name": "t", "offers": [{"provider": "local"}], "bootstrap": {"python": python, **(yaml.safe_load(keys) or {})}}
+        if gpu:
+            spec["gpu"] = gpu
         options = []
         for name, value in (secrets or {}).items():
             options += self.secret(name, value)

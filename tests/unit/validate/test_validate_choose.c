@@ -2,6 +2,7 @@
 /* Which checks run for a spec, and that the table itself is sound. */
 #include "base/gp_base.h"
 
+#include "validate/judge.h"
 #include "validate/validate.h"
 
 #include "base/fs.h"
@@ -35,6 +36,7 @@ static void test_all_apply(void **state) {
     GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
     struct gp_error err = {0};
     struct spec s = make_spec(2, 8, 20 * 60000);
+    s.python.wanted = true;
     assert_int_equal(validate_choose(&s, &p, &err), 0);
     assert_int_equal(p.node_checks.len + p.gang_checks.len, check_count());
     assert_int_equal(p.left_out.n, 0);
@@ -45,6 +47,23 @@ static void test_all_apply(void **state) {
         assert_true(x >= y);
         if (x == y)
             assert_true(check_stated(a, 8) * GP_MAX(b->telling, 1) <= check_stated(b, 8) * GP_MAX(a->telling, 1));
+    }
+}
+
+static void test_a_framework_is_checked_where_the_spec_installs_one(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    struct spec s = make_spec(1, 0, 5 * 60000);
+    for (int torch = 0; torch < 2; torch++) {
+        GP_CLEANUP(validate_plan_clear) struct validate_plan without = {0}, with = {0};
+        s.python = (struct spec_python){.wanted = false};
+        assert_int_equal(validate_choose(&s, &without, &err), 0);
+        assert_false(has(&without, "framework.torch"));
+        assert_true(left_out(&without, "framework.torch", "no bootstrap.python"));
+        s.python = (struct spec_python){.wanted = true, .torch = torch ? (char[]){"auto"} : NULL};
+        assert_int_equal(validate_choose(&s, &with, &err), 0);
+        assert_true(has(&with, "framework.torch"));
+        assert_int_equal(validate_required(&s, "framework.torch"), torch);
     }
 }
 
@@ -218,6 +237,7 @@ static void test_page_of_models(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_apply),
+        cmocka_unit_test(test_a_framework_is_checked_where_the_spec_installs_one),
         cmocka_unit_test(test_what_cannot_apply_is_said),
         cmocka_unit_test(test_required_must_exist_apply_and_fit),
         cmocka_unit_test(test_floors_must_apply_and_fit),

@@ -92,5 +92,6 @@ uint64_t gang_hash(const void *p, size_t n) {
 const struct check_ops gang_checks[] = {
     {.id = "net.pair", .run = net_pair_run},
     {.id = "train.ddp", .run = train_run, .conclude = train_conclude},
+    {.id = "framework.torch", .run = framework_torch_run},
     {.id = NULL},
 };

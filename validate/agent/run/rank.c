@@ -155,6 +155,7 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
                                {"--gpu", ARG_INT, false, &k->gpu},
                                {"--same-gpu", ARG_FLAG, false, &p->same_gpu},
                                {"--bind", ARG_TEXT, true, &p->bind},
+                               {"--python", ARG_TEXT, false, &p->python},
                                {"--check", ARG_TEXT, true, &ids},
                                {"--deadline", ARG_MS, false, &k->deadline_in_ms},
                                {"--stall", ARG_MS, false, &p->stall_ms},

@@ -11,6 +11,7 @@
 
 struct rank_plan {          /* shared by the ranks of this process */
     const char *bind;       /* private address of this node */
+    const char *python;     /* see struct check_ctx */
     int first, count, size; /* ranks [first, first + count) of size */
     int gpu;                /* of the first rank, the next ones follow; -1: no GPU takes part */
     bool same_gpu;          /* all on that one GPU, each as if it were a node of its own */

@@ -87,6 +87,8 @@ void rank_worker(void *arg, int in, int out) {
     char addr[sizeof k->rendezvous];
     memcpy(addr, k->rendezvous, sizeof addr);
     struct check_ctx c = {.deadline_ms = k->deadline_ms,
+                          .bind = k->bind,
+                          .python = k->python,
                           .gpu = k->gpu < 0    ? -1
                                  : k->same_gpu ? k->gpu
                                                : k->gpu + k->starting,
