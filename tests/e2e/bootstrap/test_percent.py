@@ -12,20 +12,20 @@ PKG = ROOT / "templates/bootstrap/run/pkg.sh"
 
 TRANSCRIPTS = {
     "nothing": ("Reading package lists...\nBuilding dependency tree...\n", ""),
-    "apt downloads": ("Get:1 http://h trixie/main amd64 htop amd64 3.4\n"
-                      "dlstatus:1:20.5882:Retrieving file 1 of 2\n", "20 Retrieving file 1 of 2"),
-    "apt installs": ("dlstatus:2:100:Retrieving file 2 of 2\npmstatus:dpkg-exec:0.0000:Running dpkg\n"
+    "apt downloads": (("Get:1 http://h trixie/main amd64 htop amd64 3.4\n"
+                      "dlstatus:1:20.5882:Retrieving file 1 of 2\n"), "20 Retrieving file 1 of 2"),
+    "apt installs": (("dlstatus:2:100:Retrieving file 2 of 2\npmstatus:dpkg-exec:0.0000:Running dpkg\n"
                      "Unpacking htop (3.4) ...\npmstatus:htop:40.0000:Installing htop (amd64)\n"
-                     "Setting up htop\n", "40 Installing htop (amd64)"),
+                     "Setting up htop\n"), "40 Installing htop (amd64)"),
     "apt with colons": ("pmstatus:libc6:i386:40.0:text\npmstatus:a:7.5:Installing a: b: c\n", "7 Installing a: b: c"),
     "dnf 4 downloads": ("Downloading Packages:\n(3/17): kernel-devel-5.14.0.rpm    2.4 MB/s |  20 MB     00:08\n",
                         "17 downloads kernel-devel-5.14.0.rpm"),
-    "dnf 4 installs": ("Running transaction\n  Preparing        :                          1/1\n"
-                       "  Installing       : htop-3.3.0-1.el9.x86_64                         3/4 \n",
+    "dnf 4 installs": (("Running transaction\n  Preparing        :                          1/1\n"
+                       "  Installing       : htop-3.3.0-1.el9.x86_64                         3/4 \n"),
                        "75 installing htop-3.3.0-1.el9.x86_64"),
     "dnf 4 scriptlet": ("  Running scriptlet: htop-3.3.0-1.el9.x86_64     4/4 \n", "100 running htop-3.3.0-1.el9.x86_64"),
-    "dnf 5": ("[1/4] Verify package files   100% | 500.0   B/s |   2.0   B |  00m00s\n"
-              "[ 3/17] Installing htop-0:3.3.0-4.fc41.x86_64  100% |  15.2 MiB/s\n",
+    "dnf 5": (("[1/4] Verify package files   100% | 500.0   B/s |   2.0   B |  00m00s\n"
+              "[ 3/17] Installing htop-0:3.3.0-4.fc41.x86_64  100% |  15.2 MiB/s\n"),
               "17 Installing htop-0:3.3.0-4.fc41.x86_64"),
     "half a line": ("pmstatus:htop:40", ""),
     "impossible numbers": ("(9/0): x y\n(9/3): x y\npmstatus:a:900.0:b\n", ""),
