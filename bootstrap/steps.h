@@ -140,7 +140,11 @@ int boot_agents_put(struct boot *b, const struct boot_item *it, bool *ret_change
 int boot_put_blob(struct boot *b, const char *step, const char *path, unsigned mode, const struct ssh_blob *blob,
                   bool *ret_sent, struct gp_error *err);
 
-/* bootstrap/steps_files.c, steps_limits.c: the rows of bootstrap.files and bootstrap.limits. */
+/* bootstrap/steps_files.c, steps_limits.c, steps_mounts.c: the rows of bootstrap.files, limits and mounts. */
+bool boot_mounts_disks(const struct boot *b);
+bool boot_mounts_shares(const struct boot *b);
+bool boot_mounts_buckets(const struct boot *b);
+void boot_mounts_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 int boot_files_load(struct boot *b, struct gp_error *err); /* reads the local files, once for all nodes */
 void boot_files_drop(struct boot *b);
 void boot_files_vars(const struct boot *b, const struct boot_item *it, struct str *out);

@@ -61,6 +61,8 @@ static const struct spec_field bootstrap_fields[] = {
      .doc = "scripts to run", .example = "[{name: data, run: ./fetch.sh}]", .default_in_hash = true},
     {.name = "files", .type = SPEC_LIST, .offset = offsetof(struct spec, storage.files), .block = &spec_file_block,
      .doc = "files and folders to copy", .example = "[{from: train.py, to: /opt/train/train.py}]"},
+    {.name = "mounts", .type = SPEC_LIST, .offset = offsetof(struct spec, storage.mounts), .block = &spec_mount_block,
+     .doc = "file systems to mount", .example = "[{at: /data, nvme: auto}]"},
     {.name = "limits", .type = SPEC_SHORT, .offset = offsetof(struct spec, storage.limits),
      .block = &spec_node_limits_block, .from_text = spec_limits_from_text, .def_doc = "left alone",
      .doc = "limits of processes: auto or a map", .example = "auto", .pattern = "^auto$",

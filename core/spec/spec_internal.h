@@ -94,7 +94,8 @@ extern const struct spec_block spec_offer_block;
 extern const struct spec_block spec_bootstrap_block; /* spec_bootstrap.c */
 
 /* spec_storage.c */
-extern const struct spec_block spec_file_block, spec_node_limits_block;
+extern const struct spec_block spec_file_block, spec_mount_block, spec_node_limits_block;
+void spec_rule_mount_secrets(struct spec_ctx *c, const struct yaml_node *root); /* after all keys are decoded */
 void spec_limits_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to);
 /* spec_python.c */
 extern const struct spec_block spec_python_block;

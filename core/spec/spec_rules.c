@@ -209,6 +209,7 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     }
     spec_rule_python_secret(c, map, s);
     spec_rule_container_secret(c, map, s);
+    spec_rule_mount_secrets(c, map);
     if (yaml_get(map, "offers") == NULL) spec_default_offer(c, map);
     const struct yaml_node *gpu = yaml_get(map, "gpu");
     if (gpu != NULL) spec_check_gpu(c, gpu->kind == YAML_MAP ? yaml_get(gpu, "model") : gpu);

@@ -21,7 +21,19 @@ struct spec_node_limits {
 };
 #define SPEC_NOFILE_AUTO 1048576
 
+enum spec_mount_mode { MOUNT_WRITE, MOUNT_READ };
+struct spec_mount {
+    char *at;                                    /* absolute */
+    char *nvme, *volume, *nfs, *lustre, *bucket; /* exactly one */
+    char *fs;                                    /* of nvme and volume; NULL: ext4, or the one that is there */
+    char *options;                               /* "a,b=c"; NULL: none */
+    char *endpoint, *region;                     /* of bucket; may be NULL */
+    struct strv secrets;                         /* of bucket: names of the spec's `secrets` */
+    enum spec_mount_mode mode;
+};
+
 struct spec_storage {
+    VEC_OF(struct spec_mount) mounts;
     VEC_OF(struct spec_file) files;
     struct spec_node_limits limits;
 };

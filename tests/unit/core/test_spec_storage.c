@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bootstrap.files and bootstrap.limits: what is accepted, and what is refused where. */
+/* bootstrap.files, bootstrap.mounts and bootstrap.limits: what is accepted, and what is refused where. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -80,6 +80,54 @@ static void wrong_limits(void **state) {
     bad_at("name: a\nbootstrap: {limits: {hugepage: 12}}\n", 2, 22, "did you mean 'hugepages'?");
 }
 
+static void mounts_are_decoded(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s =
+        good("name: a\nbootstrap:\n  mounts:\n"
+             "    - {at: /scratch, nvme: auto, fs: xfs}\n"
+             "    - {at: /data, volume: vol-0123456789abcdef0, mode: read}\n"
+             "    - {at: /home/shared, nfs: '10.0.0.5:/export', options: 'hard,nconnect=8'}\n"
+             "    - {at: /six, nfs: '[fd00::1]:/'}\n"
+             "    - {at: /fsx, lustre: 'fs-1.fsx.eu-west-1.amazonaws.com@tcp:/abc'}\n"
+             "    - {at: /s3, bucket: s3://data/train/2026, endpoint: 'http://10.0.0.1:9000', region: eu-west-1,\n"
+             "       secrets: [AWS_ACCESS_KEY_ID]}\n"
+             "    - {at: /gs, bucket: gs://data}\n"
+             "secrets: [{env: AWS_ACCESS_KEY_ID, from: env:HOME}]\n");
+    assert_int_equal(s->storage.mounts.len, 7);
+    assert_int_equal(s->storage.mounts.items[0].mode, MOUNT_WRITE);
+    assert_int_equal(s->storage.mounts.items[1].mode, MOUNT_READ);
+    assert_string_equal(s->storage.mounts.items[5].secrets.v[0], "AWS_ACCESS_KEY_ID");
+    GP_AUTO_FREE char *text = spec_canonical(s);
+    GP_AUTO_SPEC struct spec *again = good(text);
+    assert_string_equal(s->hash, again->hash);
+}
+
+static void wrong_mounts(void **state) {
+    (void)state;
+#define IN "name: a\nbootstrap:\n  mounts:\n"
+    bad_at(IN "    - {at: /x}\n", 4, 7, "needs one of nvme, volume, nfs, lustre and bucket");
+    bad_at(IN "    - {at: /x, nvme: auto, nfs: 'a:/b'}\n", 4, 33, "a mount has one source: remove 'nfs'");
+    bad_at(IN "    - {at: /x, nvme: yes}\n", 4, 22, "'nvme' cannot be 'yes'");
+    bad_at(IN "    - {at: /, nvme: auto}\n", 4, 12, "must be an absolute path");
+    bad_at(IN "    - {at: /usr, nvme: auto}\n", 4, 12, "would hide the system's own files");
+    bad_at(IN "    - {at: /x/.., nvme: auto}\n", 4, 12, "has '.' or '..'");
+    bad_at(IN "    - {at: /x, nfs: server}\n", 4, 21, "must be server:/path");
+    bad_at(IN "    - {at: /x, nfs: 'a b:/c'}\n", 4, 21, "must be server:/path");
+    bad_at(IN "    - {at: /x, volume: ../sda}\n", 4, 24, "a device such as /dev/nvme1n1");
+    bad_at(IN "    - {at: /x, bucket: data}\n", 4, 24, "s3://, gs:// or oss://");
+    bad_at(IN "    - {at: /x, bucket: 's3://d|x'}\n", 4, 24, "s3://, gs:// or oss://");
+    bad_at(IN "    - {at: /x, bucket: oss://data}\n", 4, 24, "needs 'endpoint'");
+    bad_at(IN "    - {at: /x, bucket: gs://data, endpoint: 'http://a'}\n", 4, 45, "only for s3:// and oss://");
+    bad_at(IN "    - {at: /x, nvme: auto, endpoint: 'http://a'}\n", 4, 38, "'endpoint' is only for bucket");
+    bad_at(IN "    - {at: /x, nfs: 'a:/b', fs: xfs}\n", 4, 33, "'fs' is only for nvme and volume");
+    bad_at(IN "    - {at: /x, nfs: 'a:/b', options: 'a b'}\n", 4, 38, "options separated by commas");
+    bad_at(IN "    - {at: /x, nfs: 'a:/b', mode: rw}\n", 4, 35, "'mode' cannot be 'rw'");
+    bad_at(IN "    - {at: /x, nvme: auto}\n    - {at: /x, nfs: 'a:/b'}\n", 5, 12, "two mounts are at '/x'");
+    bad_at(IN "    - {at: /x, nvme: auto}\n    - {at: /y, nvme: auto}\n", 5, 22, "one mount of nvme already");
+    bad_at(IN "    - {at: /x, bucket: s3://data, secrets: [KEY]}\n", 4, 45, "'secrets' of the spec has no 'KEY'");
+#undef IN
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_and_limits_are_decoded),
@@ -87,6 +135,8 @@ int main(void) {
         cmocka_unit_test(auto_limits),
         cmocka_unit_test(wrong_files),
         cmocka_unit_test(wrong_limits),
+        cmocka_unit_test(mounts_are_decoded),
+        cmocka_unit_test(wrong_mounts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
