@@ -10,29 +10,6 @@
 #define PROBE_MS 240000 /* without the user's own checks */
 #define CHECK_MS 70000  /* each: lib.sh kills it after a minute and 5 s */
 
-int boot_facts_get(struct boot *b, struct gp_error *err) {
-    struct node_link *l = b->link;
-    GP_AUTO_STR struct str script = {0};
-    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    int rc = boot_facts_script(&script, err);
-    if (!rc) rc = node_link_sh(l, "probing the node", &script, PROBE_MS, b->req->deadline_ms, &r, err);
-    if (rc) return rc;
-    boot_facts_parse(&b->facts, r.out.s ? r.out.s : "", r.out.len);
-    const struct boot_facts *f = &b->facts;
-    if (!f->home || !f->boot_id[0] || !f->arch[0]) {
-        GP_AUTO_FREE char *said = boot_said(&r);
-        GP_AUTO_FREE char *clean = log_redacted(said);
-        return gp_fail(err, GP_EBOOTSTRAP, "%s: probing the node: its shell did not answer as a POSIX sh does: %s",
-                       l->target.label, clean);
-    }
-    if (f->missing)
-        return gp_fail(err, GP_EBOOTSTRAP,
-                       "%s: probing the node: it has no '%s', which "
-                       "gpuprov requires: install it",
-                       l->target.label, f->missing);
-    return 0;
-}
-
 /* Two round trips: the node's facts, which choose the steps; then all steps' probes. */
 static int probe_all(struct boot *b, struct gp_error *err) {
     GP_AUTO_STR struct str script = {0};

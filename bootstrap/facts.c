@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The facts of a node, decoded strictly: they choose its steps and its software. No I/O; the node's own thread. */
+/* The facts of a node, decoded strictly: they choose its steps and its software. The node's own thread. */
 #include "base/gp_base.h"
 
 #include "bootstrap/steps.h"
+
+#include "base/log.h"
+
+#define FACTS_MS 240000
 
 int boot_facts_script(struct str *out, struct gp_error *err) {
     str_add(out, "echo\n"); /* ends a line that a start-up file printed without a newline */
@@ -77,4 +81,27 @@ void boot_facts_parse(struct boot_facts *f, const char *text, size_t n) {
     GP_AUTO_FREE char *copy = xstrndup(text, n);
     for (char *save = NULL, *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         if (str_starts(line, "::fact ")) fact(f, line + 7);
+}
+
+int boot_facts_get(struct boot *b, struct gp_error *err) {
+    struct node_link *l = b->link;
+    GP_AUTO_STR struct str script = {0};
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    int rc = boot_facts_script(&script, err);
+    if (!rc) rc = node_link_sh(l, "probing the node", &script, FACTS_MS, b->req->deadline_ms, &r, err);
+    if (rc) return rc;
+    boot_facts_parse(&b->facts, r.out.s ? r.out.s : "", r.out.len);
+    const struct boot_facts *f = &b->facts;
+    if (!f->home || !f->boot_id[0] || !f->arch[0]) {
+        GP_AUTO_FREE char *said = boot_said(&r);
+        GP_AUTO_FREE char *clean = log_redacted(said);
+        return gp_fail(err, GP_EBOOTSTRAP, "%s: probing the node: its shell did not answer as a POSIX sh does: %s",
+                       l->target.label, clean);
+    }
+    if (f->missing)
+        return gp_fail(err, GP_EBOOTSTRAP,
+                       "%s: probing the node: it has no '%s', which "
+                       "gpuprov requires: install it",
+                       l->target.label, f->missing);
+    return 0;
 }
