@@ -2,7 +2,7 @@
 /* gpuprov status [STACK|SPEC]: prints nodes, verdicts, price so far, deadline, of one stack or of all. */
 #include "base/gp_base.h"
 
-#include "app.h"
+#include "show/image_show.h"
 
 struct opts {
     bool offline;
@@ -21,6 +21,7 @@ static void show_json(struct invocation *inv, const struct stack_view_list *l, i
     for (size_t i = 0; i < l->list.len; i++) json_array_append_new(list, stack_view_json(&l->list.items[i]));
     json_t *j = json_pack("{s:o, s:b}", "stacks", list, "remembered", (int)o->offline);
     if (inv->n_args == 0 && !o->offline) json_object_set_new(j, "looked", looked_json(&l->looked));
+    if (inv->n_args == 0 && !o->offline) json_object_set_new(j, "images", images_json(&l->images));
     if (inv->n_args == 0 && !o->offline) json_object_set_new(j, "unreadable", resources_json(&l->unreadable));
     if (r != 0) result_error(inv, j, err);
     print_json(j);
@@ -40,6 +41,8 @@ static void show(struct invocation *inv, const struct stack_view_list *l, int r,
         if (owners) printf("owner %s:\n", l->list.items[i].stack.owner);
         show_stack(&l->list.items[i], stdout);
     }
+    if (l->images.list.len > 0) puts("baked images:");
+    show_images(&l->images, stdout);
     show_unreadable(&l->unreadable, stdout);
     if (l->list.len == 0)
         puts(o->offline ? "the journal has no stacks; no provider was queried" : "no stack was found");

@@ -278,7 +278,7 @@ static int finish_earlier(struct engine *e, const struct spec *spec, const struc
 
 /* Cleans the ready node, makes the image and waits for it. */
 static int make_image(struct engine *e, const struct spec *spec, const struct spec *bake, struct resource *image,
-                      struct gp_error *err) {
+                      bool *ret_cleaned, struct gp_error *err) {
     struct making m = {.spec = spec};
     GP_AUTO_STR struct str text = {0};
     int r = open_stack(e, bake, &m.run, err);
@@ -295,6 +295,7 @@ static int make_image(struct engine *e, const struct spec *spec, const struct sp
         gp_wrap(err, "no image was made; run 'gpuprov down %s', then 'gpuprov bake' again", bake->name);
     }
     if (r == 0) {
+        *ret_cleaned = true;
         const struct run_node *n = &run->nodes[0];
         struct image_facts facts;
         image_facts_wanted(spec, base_of(bake, &n->res), n->clean.arch, &facts);
@@ -319,6 +320,22 @@ static int end_node(struct engine *e, const char *name, struct gp_error *err) {
     return r;
 }
 
+/* Nothing of the image is left: the next bake has nothing to continue with. */
+static bool is_certain(int r) {
+    return r != -GP_ECANCELLED && r != -GP_EUNKNOWN && r != -GP_ETIMEOUT && r != -GP_EBILLED;
+}
+
+/* A node that was cleaned and has no image cannot be used any more. */
+static int end_useless(struct engine *e, const char *name, struct gp_error *err) {
+    struct gp_error why = {0};
+    if (end_node(e, name, &why) == 0) {
+        gp_wrap(err, "no image was made, and the node was destroyed");
+        return -(int)err->code;
+    }
+    *err = why;
+    return gp_wrap(err, "no image was made");
+}
+
 static int bake_locked(struct engine *e, const struct bake_req *req, const struct spec *bake, struct bake_result *ret,
                        struct gp_error *err) {
     struct up_result up = {0};
@@ -326,15 +343,17 @@ static int bake_locked(struct engine *e, const struct bake_req *req, const struc
     int r = finish_earlier(e, req->spec, bake, &ret->image, &found, err);
     if (r == 0 && !found && !req->again) r = find_fitting(e, bake, req->spec->name, &ret->image, err);
     ret->reused = r == 0 && !found && ret->image.id != NULL;
+    if (r != 0 && found && is_certain(r)) return end_useless(e, bake->name, err);
     if (r != 0 || ret->reused) return r;
     if (!found) r = engine_up(e, bake, &up, err);
     ret->report = up.report;
     up.report = (struct report){0};
     coverage_merge(&ret->looked, &up.looked);
     up_result_clear(&up);
-    if (!found && r == 0) r = make_image(e, req->spec, bake, &ret->image, err);
-    if (r != 0) return r;
-    return end_node(e, bake->name, err);
+    bool cleaned = found;
+    if (!found && r == 0) r = make_image(e, req->spec, bake, &ret->image, &cleaned, err);
+    if (r == 0) return end_node(e, bake->name, err);
+    return cleaned && is_certain(r) ? end_useless(e, bake->name, err) : r;
 }
 
 int engine_bake(struct engine *e, const struct bake_req *req, struct bake_result *ret, struct gp_error *err) {

@@ -88,6 +88,7 @@ struct stack_view {
 void stack_view_clear(struct stack_view *v);
 struct stack_view_list {
     VEC_OF(struct stack_view) list;
+    struct resource_list images;     /* of such a search: baked images and their snapshots */
     struct coverage looked;          /* of a search without a name: places looked at, and not looked at */
     struct resource_list unreadable; /* of such a search: with this owner's tag, but other tags unreadable */
 };

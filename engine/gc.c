@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 
+#include "engine/images.h"
 #include "engine/run/ending.h"
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
@@ -164,9 +165,43 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
     return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
 }
 
+static bool has_image(const struct resource_list *l, const struct resource *snapshot) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (l->list.items[i].kind == RES_IMAGE && alive(&l->list.items[i]) &&
+            str_eq(l->list.items[i].uid, snapshot->uid))
+            return true;
+    return false;
+}
+
+/* Baked images have no deadline. Those that failed, and snapshots whose image is gone, are of no use. */
+static int sweep_images(struct run *run, struct provider *p, bool dry_run, struct gc_result *ret,
+                        struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct resource_list useless = {0}; /* borrowed */
+    if (p->ops->images == NULL) return 0;
+    int r = images_at(run, p, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct resource *one = &all.list.items[i];
+        bool failed = one->kind == RES_IMAGE && one->state == RES_STOPPED;
+        bool orphan = one->kind == RES_SNAPSHOT && one->state != RES_PENDING && !has_image(&all, one);
+        if (failed || orphan) vec_push(&useless.list, *one);
+        else if (alive(one)) resource_list_add(&ret->kept, one);
+    }
+    if (r == 0 && useless.list.len > 0 && !dry_run) r = images_destroy(run, p, &useless, err);
+    for (size_t i = 0; i < useless.list.len; i++)
+        resource_list_add(r == 0 ? &ret->ended : &ret->kept, &useless.list.items[i]);
+    vec_free(&useless.list);
+    return r;
+}
+
 static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct sweep w = {.e = run->e, .run = run, .p = p};
+    struct gp_error why = {0};
     int r = sweep(&w, dry_run, ret, err);
+    if (r != -GP_ECANCELLED && sweep_images(run, p, dry_run, ret, &why) != 0 && r == 0) {
+        r = -(int)why.code;
+        if (err != NULL) *err = why;
+    }
     resource_list_clear(&w.all);
     intent_list_clear(&w.stones);
     return r;

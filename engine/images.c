@@ -119,12 +119,13 @@ static bool any_listed(const struct resource_list *listed, const struct resource
 
 int images_destroy(struct run *run, struct provider *p, const struct resource_list *what, struct gp_error *err) {
     int64_t until = clock_deadline(GONE_MS);
-    int r = p->ops->destroy(p, what, err);
-    for (bool there = r == 0; there;) {
+    int r = 0;
+    for (bool there = true; there;) {
         GP_AUTO_RESOURCES struct resource_list seen = {0};
-        r = images_at(run, p, &seen, err);
-        there = r != 0 || any_listed(&seen, what);
+        r = p->ops->destroy(p, what, err); /* again: a cloud keeps a snapshot until it has forgotten its image */
+        if (r == 0) r = images_at(run, p, &seen, err);
         if (r != 0) return r;
+        there = any_listed(&seen, what);
         if (there && clock_left_ms(until) == 0)
             return gp_fail(err, p->ops->billed ? GP_EBILLED : GP_EIO, "%s is still listed: repeat this later",
                            what->list.items[0].id);

@@ -29,6 +29,7 @@ void stack_view_list_clear(struct stack_view_list *l) {
     for (size_t i = 0; i < l->list.len; i++) stack_view_clear(&l->list.items[i]);
     vec_free(&l->list);
     coverage_clear(&l->looked);
+    resource_list_clear(&l->images);
     resource_list_clear(&l->unreadable);
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 
+#include "engine/images.h"
 #include "engine/run/look.h"
 #include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
@@ -126,6 +127,7 @@ static int search_provider(struct engine *e, const struct provider_ops *ops, str
         struct list_req req = {.owner = p->owner};
         r = look_list(run, p, &req, found, &why);
     }
+    if (r == 0 && ops->images != NULL) r = images_at(run, p, &ret->images, &why);
     coverage_merge(&ret->looked, &run->look.covered);
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
         resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);

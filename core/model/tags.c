@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/form.h"
+#include "model/image.h"
 
 #define TIME_MIN_S ((int64_t)1577836800) /* 2020-01-01 */
 #define TIME_MAX_S ((int64_t)4102444800) /* 2100-01-01 */
@@ -89,6 +90,11 @@ static bool read_regions(struct tags *t, const char *v) {
     return store(&t->regions, v, strcmp(again, v) == 0);
 }
 
+static bool read_image(struct tags *t, const char *v) {
+    struct image_facts facts;
+    return store(&t->image, v, image_facts_parse(&facts, v));
+}
+
 static const struct {
     const char *key;
     bool (*read)(struct tags *t, const char *value);
@@ -106,16 +112,18 @@ static const struct {
     {"price", read_price, "a price"},
     {"claim", read_claim, "1"},
     {"regions", read_regions, "region names in order"},
+    {"image", read_image, "what a baked image has"},
 };
 
 void tags_init(struct tags *t) {
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
-    char **texts[] = {&t->owner, &t->stack, &t->uid, &t->spec_hash, &t->hostkey, &t->regions, &t->more_regions};
+    char **texts[] = {&t->owner,   &t->stack,   &t->uid,          &t->spec_hash,
+                      &t->hostkey, &t->regions, &t->more_regions, &t->image};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) resource_set(texts[i], "");
 }
 
 void tags_clear(struct tags *t) {
-    char *texts[] = {t->owner, t->stack, t->uid, t->spec_hash, t->hostkey, t->regions, t->more_regions};
+    char *texts[] = {t->owner, t->stack, t->uid, t->spec_hash, t->hostkey, t->regions, t->more_regions, t->image};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) free(texts[i]);
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
 }
@@ -159,6 +167,7 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
     resource_set(&r->host_keys, t->hostkey);
     GP_AUTO_FREE char *regions = tags_regions(t);
     resource_set(&r->regions, t->claim ? regions : "");
+    if (t->image[0] != '\0') resource_set(&r->image, t->image);
     r->attempt = t->attempt;
     r->claim = t->claim;
     r->expires_s = t->expires_s;
@@ -195,8 +204,8 @@ void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, co
     GP_AUTO_STRV struct strv more = {0};
     const struct {
         const char *key, *value;
-    } texts[] = {{"owner", t->owner},    {"stack", t->stack},     {"uid", t->uid},
-                 {"spec", t->spec_hash}, {"hostkey", t->hostkey}, {"regions", t->regions}};
+    } texts[] = {{"owner", t->owner},     {"stack", t->stack},     {"uid", t->uid},    {"spec", t->spec_hash},
+                 {"hostkey", t->hostkey}, {"regions", t->regions}, {"image", t->image}};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++)
         if (texts[i].value[0] != '\0') each(ctx, texts[i].key, texts[i].value);
     const struct {

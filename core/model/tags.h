@@ -19,6 +19,7 @@
 struct tags {
     char *owner, *stack, *uid, *spec_hash, *hostkey;
     char *regions;                /* of a claim at its creation: regions of the stack's resources, "a b" or "*" */
+    char *image;                  /* of a baked image and its snapshots: what it has (model/image.h) */
     char *more_regions;           /* of tags that were added later, "a b" */
     int64_t created_s, expires_s; /* wall */
     int slot_first, slot_count;   /* -1, 0: none */

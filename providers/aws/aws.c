@@ -147,6 +147,7 @@ const struct provider_ops provider_aws = {
     .billed = true,
     .boot_timeout_ms = 10 * 60 * 1000, /* most take two minutes */
     .settle_ms = 30 * 1000,
+    .images = &aws_image_ops,
     .policy = aws_policy_json,
     .doctor = aws_doctor,
     .boot_timeout = aws_boot_timeout,

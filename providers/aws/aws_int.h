@@ -292,6 +292,15 @@ int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted 
 int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
 /* Decodes one <item> of instancesSet; ret is valid in every case. -GP_EPROTO: its id is malformed. */
 int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret, struct gp_error *err);
+/* --- baked images (images_bake.c) --- */
+extern const struct image_ops aws_image_ops;
+/* The images and snapshots with the owner's tag that this account owns. */
+int aws_list_images(struct aws *a, const char *region, const char *owner, struct resource_list *ret,
+                    struct gp_error *err);
+/* The newest image that fits. *ret_id NULL: none, *ret_why has the reason; caller frees both. */
+int aws_image_baked(struct aws *a, const char *region, const struct spec *spec, const struct spec_image *want,
+                    const struct aws_type *type, char **ret_id, char **ret_why, struct gp_error *err);
+
 /* Calls work(a, i, ctx) for every i below n, in up to eight threads; returns when all are done. Call
  * aws_creds_ensure before. work may list, and must not use the cache. */
 void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx);

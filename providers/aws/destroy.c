@@ -114,6 +114,8 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
         if (!cloud_is_ours(&a->base, r)) {
             gp_fail(&e, GP_EUSAGE, "aws: %s belongs to '%s', not to '%s': left alone", r->id, r->owner, a->base.owner);
             first_error(&first, &e);
+        } else if (r->kind == RES_IMAGE) {
+            if (delete_one(a, r->region, "DeregisterImage", "ImageId", r->id, &e) != 0) first_error(&first, &e);
         } else if (r->kind == RES_VOLUME && r->state == RES_STOPPED) {
             if (delete_one(a, r->region, "DeleteVolume", "VolumeId", r->id, &e) != 0) first_error(&first, &e);
         } else if (r->kind == RES_GROUP && !r->claim) {
@@ -132,6 +134,12 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
         }
         if (r->kind == RES_GROUP && r->claim && cloud_is_ours(&a->base, r) && !elsewhere && first.code == GP_OK)
             destroy_group(a, r, nodes, &first);
+    }
+    for (size_t i = 0; i < what->list.len; i++) { /* EC2 keeps a snapshot while its image is registered */
+        const struct resource *r = &what->list.items[i];
+        struct gp_error e = {0};
+        if (r->kind != RES_SNAPSHOT || !cloud_is_ours(&a->base, r)) continue;
+        if (delete_one(a, r->region, "DeleteSnapshot", "SnapshotId", r->id, &e) != 0) first_error(&first, &e);
     }
     if (first.code == GP_OK) return 0;
     if (err != NULL) *err = first;

@@ -265,6 +265,16 @@ static int no_image(const char *region, const char *name, const struct aws_type 
 int aws_image_find(struct aws *a, const char *region, const struct spec *spec, size_t index,
                    const struct aws_type *type, const struct aws_image **ret, struct gp_error *err) {
     const struct spec_image *want = spec_effective(spec, index).image;
+    GP_AUTO_FREE char *baked = NULL, *why = NULL;
+    int found = want->baked != NULL ? aws_image_baked(a, region, spec, want, type, &baked, &why, err) : 0;
+    if (found != 0) return found;
+    if (baked != NULL) return aws_image_by_id(a, region, baked, ret, err);
+    if (str_eq(want->baked, BAKED_REQUIRE)) {
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+        return gp_fail(err, GP_EUSAGE, "image: baked: %s: run 'gpuprov bake %s'", why, spec->path);
+    }
+    if (want->baked != NULL)
+        event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "image", "baked: prefer: no baked image is used: %s", why);
     if (want->id != NULL) return aws_image_by_id(a, region, want->id, ret, err);
     bool gpu = want->os == NULL && spec->gpu.model != NULL;
     const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;

@@ -89,6 +89,8 @@ int aws_instance_read(const struct xml_node *item, const char *region, struct re
     resource_set(&ret->instance_type, type);
     set_addresses(ret, item);
     resource_set(&ret->user, "gpuprov");
+    const char *image = xml_str(item, "imageId", "");
+    resource_set(&ret->image, form_ec2_id(image, "ami-") ? image : "");
     ret->state = instance_state(xml_str(item, "instanceState/name", ""));
     const char *reason = xml_str(item, "stateReason/message", xml_str(item, "reason", ""));
     resource_set(&ret->state_reason, reason);
@@ -245,6 +247,7 @@ static int list_region(struct aws *a, const char *region, const struct list_req 
                        struct gp_error *err) {
     struct listing l = {region, ret};
     struct aws_wanted wanted = {.owner = req->owner, .stack = req->stack}, *w = &wanted;
+    if (req->images) return aws_list_images(a, region, req->owner, ret, err);
     int r = aws_list_instances(a, region, w, ret, err);
     if (r == 0) r = list_by_id(a, region, req->known, ret, err);
     if (r == 0 && req->uid != NULL) r = list_by_uid(a, region, req, ret, err);

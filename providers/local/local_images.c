@@ -182,7 +182,7 @@ static char *machine_changed(const struct resource *image) {
 
 int local_image_choose(const char *base, const char *owner, const struct spec *spec, size_t index, char **ret_id,
                        char **ret_name, struct gp_error *err) {
-    const struct spec_image *image = spec_effective(spec, index).image;
+    const struct spec_image *image = index < spec->offers.len ? spec_effective(spec, index).image : &spec->image;
     GP_AUTO_RESOURCES struct resource_list all = {0};
     GP_AUTO_FREE char *why = NULL;
     struct image_facts want;

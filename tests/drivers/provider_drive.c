@@ -7,6 +7,8 @@
  *   create [ATTEMPT]    claim, first offer, slots 0..nodes-1; on capacity the next offer, as err->scope
  *                       allows; an open intent of the journal is replayed first
  *   destroy             until the list is empty twice
+ *   bake                an image of the node in slot 0; an open intent of the journal is replayed
+ *   images | unbake     lists the images and snapshots; removes them all
  * The journal is below GPUPROV_STATE_DIR. GPUPROV_DRIVE_CANCEL_ON: cancel once that file is there. */
 #include "base/gp_base.h"
 
@@ -160,6 +162,40 @@ static int do_offers(struct drive *d, struct gp_error *err) {
     return r;
 }
 
+#define FACTS                                                                                                          \
+    "v1 bootstrap=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef arch=x86_64 gpu=- base=- driver=- " \
+    "cuda=- verdict=ready"
+
+static int do_bake(struct drive *d, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list nodes = {0}, made = {0};
+    struct intent_list open = {0};
+    struct resource image = {0};
+    int r = do_prepare(d, err);
+    if (r == 0) r = do_list(d, &nodes, err);
+    if (r == 0) r = journal_intents(d->journal, d->stack.uid, 1U << INTENT_OPEN, &open, err);
+    struct image_req req = {.stack = &d->stack, .name = d->spec->name, .facts = FACTS};
+    for (size_t i = 0; r == 0 && i < nodes.list.len; i++)
+        if (nodes.list.items[i].slot == 0 && nodes.list.items[i].state != RES_GONE) req.node = &nodes.list.items[i];
+    for (size_t i = 0; i < open.list.len; i++)
+        if (open.list.items[i].kind == RES_IMAGE) req.replay = &open.list.items[i];
+    if (r == 0 && req.node == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no node 0");
+    if (r == 0) r = d->ops->images->make(d->p, &req, &image, err);
+    if (r == 0) resource_list_add(&made, &image);
+    resource_clear(&image);
+    intent_list_clear(&open);
+    put_resources(d, &made);
+    return r;
+}
+
+static int do_images(struct drive *d, bool destroy, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    const struct spec_offer *o = &d->spec->offers.items[0];
+    struct list_req req = {.owner = d->p->owner, .images = true, .regions = o->regions.n > 0 ? &o->regions : NULL};
+    int r = d->ops->list(d->p, &req, &all, err);
+    put_resources(d, &all);
+    return r == 0 && destroy ? d->ops->destroy(d->p, &all, err) : r;
+}
+
 static int run(struct drive *d, const char *verb, const char *arg, struct gp_error *err) {
     struct provider_env env = {.cancel = &d->cancel,
                                .journal = d->journal,
@@ -175,6 +211,8 @@ static int run(struct drive *d, const char *verb, const char *arg, struct gp_err
     if (strcmp(verb, "offers") == 0) return do_offers(d, err);
     if (strcmp(verb, "prepare") == 0) return do_prepare(d, err);
     if (strcmp(verb, "destroy") == 0) return do_destroy(d, err);
+    if (strcmp(verb, "bake") == 0) return do_bake(d, err);
+    if (strcmp(verb, "images") == 0 || strcmp(verb, "unbake") == 0) return do_images(d, verb[0] == 'u', err);
     if (strcmp(verb, "create") == 0) {
         if (arg != NULL && !str_to_i64(arg, 1, 1000, &attempt))
             return gp_fail(err, GP_EUSAGE, "'%s' is no attempt", arg);
@@ -193,7 +231,9 @@ int main(int argc, char **argv) {
     struct drive d = {.out = json_object()};
     struct gp_error err = {0};
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
-        fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy [ATTEMPT]\n", stderr);
+        fputs(
+            "usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy|bake|images|unbake [ATTEMPT]\n",
+            stderr);
         return 2;
     }
     int r = one_stack_open(argv[2], &d.spec, &d.cancel, &d.state_dir, &d.journal, &err);

@@ -34,13 +34,14 @@ class _Client:
 
 class Ec2Lab(Lab):
     """regions: those whose instances get a host (one; see ADDRESS). signatures=True: moto checks every signature and
-    every permission (after it made one user, whose key is lab.env's)."""
+    every permission (after it made one user, whose key is lab.env's). first: Python that moto runs before it begins."""
 
-    def __init__(self, tmp, regions=("us-east-1",), signatures=False, base_dir=None, env=None):
+    def __init__(self, tmp, regions=("us-east-1",), signatures=False, base_dir=None, env=None,
+                 first=""):
         super().__init__(tmp, cidr=ADDRESS + "/16", base_dir=base_dir)
         self.regions, self.signatures = regions, signatures
         self.endpoint = "http://%s:%d" % (ADDRESS, PORT)
-        self.moto_env = env or {}
+        self.moto_env, self.moto_first = env or {}, first
         self.key = ("AKIAIOSFODNN7EXAMPLE", "not-checked-unless-signatures")
         self._procs = []
 
@@ -68,7 +69,7 @@ class Ec2Lab(Lab):
             env["INITIAL_NO_AUTH_ACTION_COUNT"] = "4"  # the calls of _make_user
         log = open(self.tmp / "moto.log", "wb")
         self._procs.append(self.popen(
-            [sys.executable, "-c", "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
+            [sys.executable, "-c", self.moto_first + "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
             env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         probe = "exec 3<>/dev/tcp/%s/%d" % (ADDRESS, PORT)
         wait_for(lambda: self.run(["bash", "-c", probe], capture_output=True).returncode == 0, 120)

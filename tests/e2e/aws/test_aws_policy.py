@@ -13,6 +13,7 @@ from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 
 ME, OTHER = "alice", "bob"
 EC2 = "arn:aws:ec2:us-east-1:123456789012:"
+EC2_IMAGES = "arn:aws:ec2:us-east-1::"
 IMAGE = "arn:aws:ec2:us-east-1::image/ami-0123456789abcdef0"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 OWNER, RESOURCE = "aws:RequestTag/gpuprov:owner", "aws:ResourceTag/gpuprov:owner"
@@ -54,6 +55,13 @@ def launch(owner, group_owner, spot=True):
 def new_group(owner):
     return [("ec2:CreateSecurityGroup", EC2 + "security-group/*", {OWNER: owner} if owner else {}),
             ("ec2:CreateSecurityGroup", EC2 + "vpc/vpc-1", {}), tagged("security-group", "CreateSecurityGroup", owner)]
+
+
+def new_image(owner):
+    tags = {OWNER: owner, "aws:TagKeys": ["Name", "gpuprov:owner"]} if owner else {}
+    return [("ec2:CreateImage", EC2_IMAGES + kind + "/*", tags) for kind in ("image", "snapshot")] + [
+        ("ec2:CreateTags", EC2_IMAGES + kind + "/*", dict(tags, **{"ec2:CreateAction": "CreateImage"}))
+        for kind in ("image", "snapshot")]
 
 
 def on(action, kind, owner, **more):
@@ -113,7 +121,15 @@ TABLE = [
                            ("DeleteSecurityGroup", "security-group"), ("AuthorizeSecurityGroupIngress", "security-group"),
                            ("RevokeSecurityGroupIngress", "security-group"))
       for owner in (ME, OTHER, None, ME + "2", "", "*")],
-    ("stop an own instance", False, on("ec2:StopInstances", "instance", ME)),
+    *[(f"{action} {kind} of {owner}", owner == ME, on("ec2:" + action, kind, owner))
+      for action, kind in (("StopInstances", "instance"), ("CreateImage", "instance")) for owner in (ME, OTHER, None)],
+    *[(f"{action} {kind} of {owner}", owner == ME, [("ec2:" + action, f"{EC2_IMAGES}{kind}/x-1",
+                                                    {RESOURCE: owner} if owner else {})])
+      for action, kind in (("DeregisterImage", "image"), ("DeleteSnapshot", "snapshot")) for owner in (ME, OTHER, None)],
+    *[(f"image as {owner}", owner == ME, new_image(owner)) for owner in (ME, OTHER, None)],
+    ("an own image of another's instance", False,
+     [("ec2:CreateImage", EC2 + "instance/i-1", {RESOURCE: OTHER, OWNER: ME})]),
+    ("start an own instance", False, on("ec2:StartInstances", "instance", ME)),
     ("look at instances", True, [("ec2:DescribeInstances", "*", {})]),
     ("a public parameter", True, [("ssm:GetParameter", "arn:aws:ssm:us-east-1::parameter/aws/service/x", {})]),
     ("an own parameter", False, [("ssm:GetParameter", "arn:aws:ssm:us-east-1:123456789012:parameter/secret", {})]),
