@@ -67,6 +67,7 @@ static void up_open(struct up *u, const char *name, int nodes, int64_t ttl_s) {
     struct provider_env env = {.cancel = &w.cancel, .journal = u->journal, .state_dir = w.state};
     OK(provider_local.open(&env, &u->p, err));
     u->spec = (struct spec){.name = xstrdup(name), .nodes = nodes};
+    vec_push(&u->spec.offers, ((struct spec_offer){.provider = NULL}));
     u->stack = (struct stack){.owner = xstrdup(u->p->owner),
                               .name = xstrdup(name),
                               .spec_hash = xasprintf("%064d", 7),
@@ -84,6 +85,7 @@ static void up_close(struct up *u) {
     if (u->stack.uid != NULL) strv_add(&w.uids, u->stack.uid);
     stack_clear(&u->stack);
     free(u->spec.name);
+    vec_free(&u->spec.offers);
 }
 
 static int up_try(struct up *u, int first, int count, int attempt, struct gp_error *err) {

@@ -88,7 +88,7 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: [{provider: aws, instance_type: big}]", 41, "p5.48xlarge"},
     {"offers: [{provider: aws, subnet: net}]", 34, "subnet-"},
     {"offers: [{provider: aws, zones: [a b]}]", 34, "one word"},
-    {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...} or {id: ...}"},
+    {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...}"},
     {"offers: [{provider: aws, image: {os: a-1, id: b}}]", 43, "both 'os' and 'id'"},
     {"offers: [{provider: local, image: {os: a-1}}]", 28,
      "'image' is a key of aws; the provider 'local' does not take it"},
