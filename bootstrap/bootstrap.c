@@ -42,7 +42,10 @@ static int item_apply(struct boot *b, const struct boot_item *it, struct gp_erro
     boot_cache(b, it);
     int rc = it->step->apply ? it->step->apply(b, it, &changed, err) : node_step(b, it, &changed, err);
     if (rc) return rc;
-    if (changed) b->applied++;
+    if (changed) {
+        b->applied++;
+        strv_add(&b->changed, it->name);
+    }
     event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_DONE, it->name, "%s",
                changed           ? "done"
                : it->step->first ? "finished"
@@ -94,9 +97,21 @@ static int boot_id_now(struct boot *b, struct gp_error *err) {
     return rc;
 }
 
+/* Probes only: the steps that would be applied, as far as they are known before the first one is. */
+static int dry_run(struct boot *b, struct gp_error *err) {
+    int rc = 0;
+    for (size_t i = 0; i < b->items.len && !rc; i++) {
+        const struct boot_item *it = &b->items.items[i];
+        rc = item_judge(b, it, err);
+        if (it->probe == BOOT_PROBE_TODO) strv_add(&b->changed, it->name);
+    }
+    return rc;
+}
+
 static int run(struct boot *b, struct gp_error *err) {
     int rc = b->link->session ? 0 : node_link_ensure(b->link, err);
     if (!rc) rc = probe_all(b, err);
+    if (!rc && b->req->pick && b->req->pick->dry_run) return dry_run(b, err);
     bool again = false;
     for (size_t i = 0; i < b->items.len && !rc; i++) /* an image without cloud-init fails here */
         if (b->items.items[i].step->first) rc = item_judge(b, &b->items.items[i], err);
@@ -107,12 +122,19 @@ static int run(struct boot *b, struct gp_error *err) {
     return rc;
 }
 
+void bootstrap_result_clear(struct bootstrap_result *r) {
+    strv_clear(&r->steps);
+    bootstrap_output_clear(&r->failed);
+}
+
 int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
                   struct gp_error *err) {
     for (size_t i = 0; i < req->n_secrets; i++) log_redact(&req->secrets[i].value);
     GP_CLEANUP(boot_clear) struct boot b = {.link = l, .req = req};
     int rc = run(&b, err);
     ret->failed = b.failed;
+    ret->steps = b.changed;
+    b.changed = (struct strv){0};
     if (rc == -GP_ETIMEOUT && err) { /* a timeout of one operation is a failure of the node here */
         err->code = GP_EBOOTSTRAP;
         return -GP_EBOOTSTRAP;

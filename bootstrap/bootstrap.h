@@ -24,7 +24,14 @@ struct bootstrap_cache {
     char *(*use)(void *ctx, int (*prepare)(void *of, struct gp_error *err), void *of);
     void *ctx;
 };
+/* The steps of one run, by their names. Borrowed. */
+struct bootstrap_pick {
+    const struct strv *only; /* NULL or empty: all */
+    const char *from;        /* this step and the later ones; NULL: all */
+    bool dry_run;            /* only probe */
+};
 struct bootstrap_req {
+    const struct bootstrap_pick *pick; /* NULL: all steps are probed and applied */
     const struct spec *spec;
     const char *stack, *uid;
     bool wait_cloud_init;  /* the node was created with user-data */
@@ -52,12 +59,20 @@ int bootstrap_output_read(struct node_link *l, const char *step, struct bootstra
 
 struct bootstrap_result {
     char boot_id[64];
+    struct strv steps;              /* names of those that changed the node; dry_run: of those that would run */
     int applied;                    /* steps that changed the node; 0 the second time */
     char arch[32];                  /* uname -m */
     bool nvidia;                    /* /dev/nvidiactl is there */
     bool root;                      /* the user is root or may use "sudo -n" */
     struct bootstrap_output failed; /* of the step that failed, set on an error where it could be read */
 };
+void bootstrap_result_clear(struct bootstrap_result *r);
+/* -GP_EUSAGE, with "did you mean", unless a step of the table or of the spec has that name. */
+int bootstrap_step_known(const struct spec *spec, const char *name, struct gp_error *err);
+/* One step as an sh script with the arguments probe, apply and verify. It has no secret, and nothing that only a node
+ * knows. */
+int bootstrap_print_script(const struct spec *spec, const char *name, struct str *out, struct gp_error *err);
+
 /* Steps in order: facts (arch, boot_id, user, sudo), cloud-init finished, packages, user steps with
  * secrets in their environment (over stdin, never argv or a file that others read), gpu driver
  * present, agents uploaded to ~/.gpuprov/agent (mode 0700). Survives a lost connection and a reboot in

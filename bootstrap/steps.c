@@ -190,6 +190,7 @@ int boot_items_make(struct boot *b, struct gp_error *err) {
         }
         for (size_t i = 0; i < spec->steps.len; i++) item_add(b, s, &spec->steps.items[i]);
     }
+    boot_pick(b);
     return boot_agents_load(b, err);
 }
 
@@ -198,6 +199,7 @@ void boot_clear(struct boot *b) {
     items_clear(b);
     boot_files_drop(b);
     free(b->cache);
+    strv_clear(&b->changed);
     boot_facts_clear(&b->facts);
 }
 

@@ -81,6 +81,7 @@ struct boot {
     int applied;
     bool cache_asked;
     char *cache; /* address of the package cache; NULL: none */
+    struct strv changed; /* names of the steps that changed the node */
     struct bootstrap_output failed;
 };
 
@@ -91,6 +92,8 @@ struct boot {
 
 /* Fills b->items from the table and the spec. */
 int boot_items_make(struct boot *b, struct gp_error *err);
+/* Drops the items that req->pick leaves out. */
+void boot_pick(struct boot *b);
 void boot_clear(struct boot *b);
 /* The script that reads the node's facts, and the decoder of its output. Steps are chosen by these facts. */
 int boot_facts_script(struct str *out, struct gp_error *err);

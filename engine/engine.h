@@ -230,6 +230,34 @@ int engine_validate_local(struct engine *e, const struct bare_req *req, struct r
  * with `scratch`. Only the agent stays on a host, in ~/.gpuprov. */
 int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req, struct report *ret,
                           struct gp_error *err);
+/* --- bootstrap --- */
+struct bootstrap_opts {
+    struct strv only; /* names of steps; empty: all */
+    const char *from; /* this step and the later ones; NULL: all */
+    bool dry_run;     /* only probe; changes no node and no record */
+};
+struct bootstrapped_node {
+    int slot;
+    struct strv steps; /* that changed the node; dry_run: that would run */
+    char *error;       /* NULL: none */
+};
+struct bootstrapped {
+    char *stack;
+    VEC_OF(struct bootstrapped_node) nodes;
+    bool changes; /* any node has such steps */
+};
+void bootstrapped_clear(struct bootstrapped *b);
+/* Bootstraps the existing nodes of a stack by its spec (NULL: that of the journal). Nodes that were changed must be
+ * validated again. On failure ret has the part that was done. */
+int engine_bootstrap(struct engine *e, const char *name, const struct spec *spec, const struct bootstrap_opts *opts,
+                     struct bootstrapped *ret, struct gp_error *err);
+/* The same for every machine of a hosts file, which replace the spec's offers and nodes. The engine must be opened with
+ * `scratch`. */
+int engine_bootstrap_hosts(struct engine *e, const char *hosts, struct spec *spec, const struct bootstrap_opts *opts,
+                           struct bootstrapped *ret, struct gp_error *err);
+/* Appends one step as an sh script. -GP_EUSAGE: no such step. */
+int engine_step_script(const struct spec *spec, const char *step, struct str *ret, struct gp_error *err);
+
 /* Reads the last report from the journal; of a destroyed stack, the kept one. -GP_ENOTFOUND: there is none; err has the
  * next step. */
 int engine_report(struct engine *e, const char *name, struct report *ret, struct gp_error *err);

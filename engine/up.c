@@ -3,7 +3,7 @@
  * stopped. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/engine.h"
+#include "engine/up.h"
 
 #include "engine/plan.h"
 #include "engine/proof/barrier.h"
@@ -24,18 +24,6 @@
 #include "engine/stack/reconcile.h"
 #include "engine/stack/settle.h"
 #include "engine/view.h"
-
-static int read_secrets(struct run *run, struct gp_error *err) {
-    run->secrets = xcalloc(run->spec->secrets.len + 1, sizeof *run->secrets);
-    for (size_t i = 0; i < run->spec->secrets.len; i++) {
-        const struct spec_secret *s = &run->spec->secrets.items[i];
-        run->secrets[i].env = s->env;
-        run->n_secrets = i + 1;
-        int r = spec_secret_read(s, run->spec->path, &run->secrets[i].value, err);
-        if (r != 0) return r;
-    }
-    return 0;
-}
 
 static bool any_missing(const struct run *run) {
     for (int i = 0; i < run->spec->nodes; i++)
@@ -95,12 +83,11 @@ static int plan_and_approve(struct run *run, const struct finding *found, struct
     return r;
 }
 
-/* From the spec to launched machines. */
-static int get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
+int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
     int r = engine_preflight(run->e, run->spec, &run->validation.plan, err);
     if (r == 0) r = run_baseline_open(run->e, run->spec, &run->validation.baseline, err);
-    if (r == 0) r = read_secrets(run, err);
+    if (r == 0) r = run_read_secrets(run, err);
     if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = meanwhile_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
@@ -122,7 +109,7 @@ static int get_machines(struct run *run, struct up_result *ret, struct gp_error 
 
 /* Everything between the spec and READY, in order. */
 static int make_ready(struct run *run, struct up_result *ret, struct gp_error *err) {
-    int r = get_machines(run, ret, err);
+    int r = up_get_machines(run, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
     work_begin(run);
     ret->report.started_s = clock_wall_s();

@@ -8,33 +8,16 @@
 #include "engine/proof/node_run.h"
 #include "engine/proof/run_baseline.h"
 #include "engine/proof/work.h"
-#include "engine/run/lock.h"
-#include "engine/run/login_key.h"
 #include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
 
-/* Finds a stack with machines, its spec and its login key. */
-static int find_stack(struct run *run, struct gp_error *err) {
-    int r = run_lock(run, err);
-    if (r == 0) r = adopt_stack(run, NULL, err);
-    if (r == 0 && !run_any_exists(run))
-        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: run 'gpuprov up' to launch it",
-                    run->stack.name);
-    if (r == 0 && run->spec == NULL)
-        r = gp_fail(err, GP_EUSAGE,
-                    "the spec of '%s' is not in this machine's journal: give the "
-                    "spec file instead of the name",
-                    run->stack.name);
-    return r == 0 ? login_key_get(run, false, err) : r;
-}
-
 int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
                     struct gp_error *err) {
     struct run *run = NULL;
     int r = run_open_known(e, spec, name, &run, err);
-    if (r == 0) r = find_stack(run, err);
+    if (r == 0) r = adopt_existing(run, err);
     if (r == 0) r = validate_choose(run->spec, &run->validation.plan, err);
     if (r == 0) r = run_baseline_open(e, run->spec, &run->validation.baseline, err);
     if (r == 0) {

@@ -41,6 +41,15 @@ static void block_clear(const struct spec_block *b, void *base) {
         if (f->offset != SIZE_MAX) field_clear(f, (char *)base + f->offset);
 }
 
+void spec_only_hosts(struct spec *s, const char *hosts, int n) {
+    for (size_t i = 0; i < s->offers.len; i++) block_clear(&spec_offer_block, &s->offers.items[i]);
+    s->offers.len = 0;
+    char *absolute = realpath(hosts, NULL);
+    struct spec_offer only = {.provider = xstrdup("ssh"), .hosts = absolute != NULL ? absolute : xstrdup(hosts)};
+    vec_push(&s->offers, only);
+    s->nodes = n;
+}
+
 void spec_free(struct spec *s) {
     if (s == NULL) return;
     free(s->path);

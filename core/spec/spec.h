@@ -156,6 +156,8 @@ int spec_load(const char *path, const struct spec_names *names, struct spec **re
 /* path: named in messages; relative file names are resolved against its folder. */
 int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
                    struct spec_problems *problems, struct gp_error *err);
+/* The spec's nodes become the n machines of a hosts file: its only offer. */
+void spec_only_hosts(struct spec *spec, const char *hosts, int n);
 void spec_free(struct spec *spec);
 void spec_cleanup(struct spec **spec);
 #define GP_AUTO_SPEC GP_CLEANUP(spec_cleanup)

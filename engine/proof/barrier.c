@@ -11,8 +11,7 @@
 #include "engine/proof/verdict.h"
 #include "engine/run/run_node.h"
 
-/* Returns the worst of the nodes' failures with the number of the others; 0 if no node failed. */
-static int node_failures(struct run *run, struct gp_error *err) {
+int barrier_failures(struct run *run, struct gp_error *err) {
     const struct run_node *worst = NULL;
     int failed = 0;
     for (int i = 0; i < run->spec->nodes; i++) {
@@ -75,7 +74,7 @@ int barrier_run(struct run *run, struct report *report, struct gp_error *err) {
     validate_peers(&run->validation.env, report);
     validate_products(&run->validation.env, report);
     run_baseline_hold(&run->validation.baseline, &run->validation.env, report, false);
-    int r = node_failures(run, &failed);
+    int r = barrier_failures(run, &failed);
     if (r == 0) r = run_gang_checks(run, report, &failed);
     GP_AUTO_STR struct str why = {0};
     verdict_judge(run, report, gang_why(run, &failed, &why));

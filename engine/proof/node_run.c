@@ -119,6 +119,8 @@ static const char *image_text(const struct spec *spec, const struct resource *no
     return image->id != NULL ? image->id : image->os != NULL ? image->os : "auto";
 }
 
+static bool was_set_up(const struct run_node *n) { return n->rec.boot_id != NULL && n->rec.boot_id[0] != '\0'; }
+
 /* What the spec gives a node until its first login, it gives it after a reboot; machines that run already have 30 s by
  * default, and a reboot takes longer. */
 static int64_t reboot_ms(const struct run_node *n) {
@@ -128,7 +130,10 @@ static int64_t reboot_ms(const struct run_node *n) {
 
 static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
-    resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
+    const struct bootstrap_pick *pick = run->pick;
+    bool partly = pick != NULL && (pick->dry_run || pick->from != NULL || (pick->only != NULL && pick->only->n > 0));
+    bool complete = !partly || was_set_up(n);
+    if (!partly) resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
     n->limit_ms = shown_limit_ms(n, BOOTSTRAP_MS);
     step_output_forget(run, n->slot);
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
@@ -136,7 +141,8 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     const struct provider_ops *ops = ops_of(n);
     const char *refusal = NULL;
     bool packages = ops->packages == NULL || ops->packages(&refusal);
-    struct bootstrap_req req = {.spec = run->spec,
+    struct bootstrap_req req = {.pick = pick,
+                                .spec = run->spec,
                                 .stack = run->stack.name,
                                 .uid = run->stack.uid,
                                 .wait_cloud_init = ops->user_data,
@@ -153,7 +159,8 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .deadline_ms = clock_deadline(BOOTSTRAP_MS)};
     r = bootstrap_run(&n->link, &req, &n->boot, err);
     if (r != 0) return r;
-    resource_set(&n->rec.boot_id, n->boot.boot_id);
+    if (pick != NULL && pick->dry_run) return 0;
+    if (complete) resource_set(&n->rec.boot_id, n->boot.boot_id);
     run_event(run, n->slot, NODE_BOOTSTRAPPING, EVENT_DONE, "", "%d step%s applied", n->boot.applied,
               n->boot.applied == 1 ? "" : "s");
     return run_node_save(n, err);
@@ -246,7 +253,13 @@ void node_run_clean(struct run_node *n) {
     n->rc = r;
 }
 
-static bool was_set_up(const struct run_node *n) { return n->rec.boot_id != NULL && n->rec.boot_id[0] != '\0'; }
+void node_run_bootstrap(struct run_node *n) {
+    int r = reach(n, &n->err);
+    if (r == 0) r = trust(n, &n->err);
+    if (r == 0) r = bootstrap(n, &n->err);
+    node_link_close(&n->link);
+    if (r != 0) end_node(n, r);
+}
 
 void node_run_validate(struct run_node *n) {
     int r = was_set_up(n) ? 0

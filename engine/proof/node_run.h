@@ -9,6 +9,9 @@ void node_run_up(struct run_node *n);
 void node_run_validate(struct run_node *n);
 /* Connects and removes what must not be in an image of the node (bootstrap_clean): n->clean. */
 void node_run_clean(struct run_node *n);
+/* Bootstraps with run->pick and runs no check; a success leaves the node in NODE_BOOTSTRAPPING, unless it is a dry run,
+ * which changes no record. */
+void node_run_bootstrap(struct run_node *n);
 /* Only connects: fails if the node does not answer or was rebooted since its validation. Changes no record. */
 void node_run_look(struct run_node *n);
 

@@ -62,3 +62,15 @@ void run_close(struct run *run) {
     run_events_clear(run);
     free(run);
 }
+
+int run_read_secrets(struct run *run, struct gp_error *err) {
+    run->secrets = xcalloc(run->spec->secrets.len + 1, sizeof *run->secrets);
+    for (size_t i = 0; i < run->spec->secrets.len; i++) {
+        const struct spec_secret *s = &run->spec->secrets.items[i];
+        run->secrets[i].env = s->env;
+        run->n_secrets = i + 1;
+        int r = spec_secret_read(s, run->spec->path, &run->secrets[i].value, err);
+        if (r != 0) return r;
+    }
+    return 0;
+}

@@ -80,7 +80,8 @@ struct run {
     struct event_sink sink;              /* forwards to e->sink and to the stack's event log */
     struct run_log log;
     struct run_lock lock;
-    struct offer_list offers; /* of up: ranked, queried once */
+    const struct bootstrap_pick *pick; /* of the verb bootstrap; NULL: every step */
+    struct offer_list offers;          /* of up: ranked, queried once */
     struct run_login login;
     struct bootstrap_secret *secrets; /* read before anything is launched */
     size_t n_secrets;
@@ -101,6 +102,8 @@ struct run {
 
 /* For the stack `name` (NULL: none, gc). Opens no provider and reads no journal. Close with run_close. */
 int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err);
+/* Reads the secrets of run->spec into run->secrets. */
+int run_read_secrets(struct run *run, struct gp_error *err);
 /* Closes the providers, drops the lock, frees all. Accepts NULL. */
 void run_close(struct run *run);
 

@@ -14,7 +14,7 @@ static void node_clear(struct run_node *n) {
     node_record_clear(&n->rec);
     resource_clear(&n->res);
     gp_cancel_clear(&n->cancel);
-    bootstrap_output_clear(&n->boot.failed);
+    bootstrap_result_clear(&n->boot);
 }
 
 void run_nodes_alloc(struct run *run, int n) {

@@ -5,6 +5,9 @@
 #include "engine/stack/adopt.h"
 
 #include "engine/run/ending.h"
+#include "engine/run/lock.h"
+#include "engine/run/login_key.h"
+#include "engine/run/run_node.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
 
@@ -28,4 +31,18 @@ int adopt_stack(struct run *run, struct finding *ret, struct gp_error *err) {
     *ret = found;
     found = (struct finding){0};
     return r;
+}
+
+int adopt_existing(struct run *run, struct gp_error *err) {
+    int r = run_lock(run, err);
+    if (r == 0) r = adopt_stack(run, NULL, err);
+    if (r == 0 && !run_any_exists(run))
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: run 'gpuprov up' to launch it",
+                    run->stack.name);
+    if (r == 0 && run->spec == NULL)
+        r = gp_fail(err, GP_EUSAGE,
+                    "the spec of '%s' is not in this machine's journal: give the "
+                    "spec file instead of the name",
+                    run->stack.name);
+    return r == 0 ? login_key_get(run, false, err) : r;
 }

@@ -9,4 +9,8 @@
  * records the cloud's. ret as for reconcile(). */
 int adopt_stack(struct run *run, struct finding *ret, struct gp_error *err);
 
+/* For verbs that work on existing nodes: takes the lock, adopts the stack, and reads its login key. Fails if it has no
+ * node or if its spec is not known. */
+int adopt_existing(struct run *run, struct gp_error *err);
+
 #endif

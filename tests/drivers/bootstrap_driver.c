@@ -148,7 +148,7 @@ static int act(struct driver *d, const char *what, struct str *line, struct gp_e
              r.nvidia ? "true" : "false");
     add_text(line, "boot_id", r.boot_id);
     add_text(line, "arch", r.arch);
-    bootstrap_output_clear(&r.failed);
+    bootstrap_result_clear(&r);
     return rc;
 }
 

@@ -274,6 +274,46 @@ static void answers_are_read_with_care(void **state) {
     fixture_clear(&f);
 }
 
+static void names_choose_steps(void **state) {
+    (void)state;
+    struct fixture f;
+    GP_AUTO_STRV struct strv only = {0};
+    struct bootstrap_pick pick = {.only = &only};
+    fixture_make(&f);
+    strv_add(&f.spec.packages, "htop");
+    step_add(&f, "a", "true", NULL);
+    step_add(&f, "b", "true", NULL);
+    f.req.pick = &pick;
+    items_make(&f);
+    assert_int_equal(f.boot.items.len, 4);
+    pick.from = "a";
+    items_make(&f);
+    assert_int_equal(f.boot.items.len, 3);
+    strv_add(&only, "b");
+    strv_add(&only, "packages");
+    items_make(&f);
+    assert_int_equal(f.boot.items.len, 1);
+    assert_string_equal(f.boot.items.items[0].name, "b");
+    pick.from = "driver"; /* not of this node, but a step */
+    items_make(&f);
+    assert_int_equal(f.boot.items.len, 0);
+    fixture_clear(&f);
+}
+
+static void limits_are_of_the_row_or_of_the_step(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_make(&f);
+    step_add(&f, "a", "true", NULL);
+    f.spec.steps.items[0].timeout_ms = 7000;
+    f.spec.steps.items[0].tries = 3;
+    items_make(&f);
+    assert_int_equal(item(&f, "a")->seconds, 7);
+    assert_int_equal(item(&f, "a")->tries, 3);
+    assert_int_equal(item(&f, "agent")->tries, 1);
+    fixture_clear(&f);
+}
+
 static void errors_name_node_and_step(void **state) {
     (void)state;
     struct fixture f;
@@ -296,6 +336,8 @@ int main(void) {
         cmocka_unit_test(answers_are_read_with_care),
         cmocka_unit_test(facts_of_this_machine),
         cmocka_unit_test(facts_are_read_with_care),
+        cmocka_unit_test(names_choose_steps),
+        cmocka_unit_test(limits_are_of_the_row_or_of_the_step),
         cmocka_unit_test(errors_name_node_and_step),
     };
     return cmocka_run_group_tests_name("bootstrap", tests, NULL, NULL);

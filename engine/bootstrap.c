@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb bootstrap: sets up the existing nodes of a stack, or the machines of a hosts file, by a spec. Launches
+ * nothing and runs no check. Runs in the verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/engine.h"
+
+#include "engine/internal.h"
+#include "engine/proof/barrier.h"
+#include "engine/proof/node_run.h"
+#include "engine/proof/work.h"
+#include "engine/run/open_known.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+#include "engine/stack/adopt.h"
+#include "engine/up.h"
+#include "providers/ssh/hosts.h"
+
+void bootstrapped_clear(struct bootstrapped *b) {
+    for (size_t i = 0; i < b->nodes.len; i++) {
+        strv_clear(&b->nodes.items[i].steps);
+        free(b->nodes.items[i].error);
+    }
+    vec_free(&b->nodes);
+    free(b->stack);
+    *b = (struct bootstrapped){0};
+}
+
+/* A node's record before the work on it. */
+struct before {
+    enum node_phase phase;
+    char *note;
+    char boot_id[64];
+};
+
+static struct before *remember(const struct run *run) {
+    struct before *was = xcalloc((size_t)run->n_nodes + 1, sizeof *was);
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct node_record *rec = &run->nodes[i].rec;
+        was[i].phase = rec->phase;
+        was[i].note = rec->note != NULL ? xstrdup(rec->note) : NULL;
+        str_put(was[i].boot_id, sizeof was[i].boot_id, rec->boot_id != NULL ? rec->boot_id : "");
+    }
+    return was;
+}
+
+/* A node that nothing was done to keeps its phase, so that it stays validated. Others wait for their validation. */
+static int settle(struct run_node *n, const struct before *was, bool dry_run, struct gp_error *err) {
+    if (n->skip) return 0;
+    bool same = n->rc == 0 && n->boot.applied == 0 && str_eq(was->boot_id, n->rec.boot_id);
+    if (dry_run || same) {
+        n->rec.phase = was->phase;
+        resource_set(&n->rec.note, was->note != NULL ? was->note : "");
+    } else if (n->rc == 0) {
+        n->rec.phase = NODE_WAITING;
+    } else {
+        return 0; /* end_node has saved it */
+    }
+    return run_node_save(n, err);
+}
+
+static void collect(struct run *run, struct bootstrapped *ret) {
+    ret->stack = xstrdup(run->stack.name);
+    for (int i = 0; i < run->n_nodes && i < run->spec->nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        struct bootstrapped_node one = {.slot = i, .steps = n->boot.steps};
+        n->boot.steps = (struct strv){0};
+        if (n->rc != 0) one.error = xstrdup(n->err.msg);
+        ret->changes |= one.steps.n > 0;
+        vec_push(&ret->nodes, one);
+    }
+}
+
+static int work(struct run *run, const struct bootstrap_opts *opts, struct bootstrapped *ret, struct gp_error *err) {
+    struct bootstrap_pick pick = {.only = &opts->only, .from = opts->from, .dry_run = opts->dry_run};
+    run->pick = &pick;
+    struct before *was = remember(run);
+    int n = run->n_nodes;
+    work_begin(run);
+    int r = work_on_nodes(run, node_run_bootstrap, err);
+    struct gp_error kept = {0};
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        int one = settle(&run->nodes[i], &was[i], opts->dry_run, &kept);
+        if (k == 0) k = one;
+        free(was[i].note);
+    }
+    free(was);
+    if (r == 0) r = barrier_failures(run, err);
+    collect(run, ret);
+    run->pick = NULL;
+    if (r == 0 && k != 0 && err != NULL) *err = kept;
+    return r != 0 ? r : k;
+}
+
+static int names_known(const struct spec *spec, const struct bootstrap_opts *opts, struct gp_error *err) {
+    int r = opts->from != NULL ? bootstrap_step_known(spec, opts->from, err) : 0;
+    for (size_t i = 0; r == 0 && i < opts->only.n; i++) r = bootstrap_step_known(spec, opts->only.v[i], err);
+    return r;
+}
+
+int engine_bootstrap(struct engine *e, const char *name, const struct spec *spec, const struct bootstrap_opts *opts,
+                     struct bootstrapped *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    int r = spec != NULL ? names_known(spec, opts, err) : 0;
+    if (r == 0) r = run_open_known(e, spec, name, &run, err);
+    if (r == 0) r = adopt_existing(run, err);
+    if (r == 0) r = names_known(run->spec, opts, err);
+    if (r == 0) r = run_read_secrets(run, err);
+    if (r == 0) r = work(run, opts, ret, err);
+    if (r != 0 && run != NULL && run->stack.uid != NULL) run_event_end(run, err);
+    run_close(run);
+    return r;
+}
+
+/* The spec's nodes are the machines of the file, wherever else it would launch some. */
+static int use_hosts(struct spec *spec, const char *path, struct gp_error *err) {
+    GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
+    int r = ssh_hosts_load(path, &hosts, err);
+    if (r == 0 && hosts.list.len == 0) r = gp_fail(err, GP_EUSAGE, "'%s' names no host", path);
+    if (r != 0) return r;
+    spec_only_hosts(spec, path, (int)hosts.list.len);
+    return 0;
+}
+
+int engine_bootstrap_hosts(struct engine *e, const char *hosts, struct spec *spec, const struct bootstrap_opts *opts,
+                           struct bootstrapped *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    struct up_result up = {0};
+    int r = names_known(spec, opts, err);
+    if (r == 0) r = use_hosts(spec, hosts, err);
+    if (r == 0) r = engine_scratch_folder(e, err);
+    if (r == 0) r = run_open(e, spec, spec->name, &run, err);
+    if (r == 0) r = up_get_machines(run, &up, err);
+    if (r == 0) r = work(run, opts, ret, err);
+    if (r != 0 && run != NULL && run->stack.uid != NULL) run_event_end(run, err);
+    up_result_clear(&up);
+    run_close(run);
+    return r;
+}
+
+int engine_step_script(const struct spec *spec, const char *step, struct str *ret, struct gp_error *err) {
+    return bootstrap_print_script(spec, step, ret, err);
+}

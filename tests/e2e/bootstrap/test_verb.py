@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuprov bootstrap: existing nodes of a stack and machines of a hosts file, steps by name, and what a second run
+costs."""
+import json
+import subprocess
+
+import pytest
+
+from conftest import Result
+from test_bootstrap import lab_fixture, node_fixture  # noqa: F401
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: byhand
+bootstrap:
+  packages: [gp-one]
+  steps:
+    - {name: first, run: "echo 1 >> ~/first"}
+    - {name: second, run: "echo 2 >> ~/second", check: "test -s ~/second"}
+"""
+
+
+@pytest.fixture(name="hosts")
+def hosts_fixture(node, gpuprov, tmp_path):
+    """hosts(*args): the program inside the lab, on the spec above and a hosts file with the one host."""
+    file, spec = tmp_path / "hosts.yaml", tmp_path / "gpuprov.yaml"
+    spec.write_text(SPEC)
+    file.write_text("hosts:\n  - {address: %s, user: ops, key: %s, host_key: \"%s\"}\n" % (
+        node.host.address, node.lab.key, node.host.host_key()))
+
+    def call(*args, code=0):
+        argv = [gpuprov.program, "bootstrap", "--hosts", file, spec, *args]
+        done = node.lab.run(argv, env=gpuprov.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, timeout=200)
+        result = Result(argv, done.returncode, done.stdout, done.stderr)
+        assert code is None or done.returncode == code, result
+        return result
+    call.spec, call.host = spec, node.host
+    return call
+
+
+def test_hosts_first_and_second_run(hosts):
+    """Dry run, run, and nothing to do; the verb validates nothing and leaves no state here."""
+    dry = hosts("--dry-run", code=2)
+    assert dry.out == "byhand/0: would apply: packages, first, second, agent\n", dry
+    assert not hosts.host.file("/home/ops/first").exists() and not hosts.host.file("/home/ops/.gpuprov").exists()
+    first = json.loads(hosts("--json").out)
+    assert first == {"stack": "byhand", "dry_run": False, "changes": True,
+                     "nodes": [{"node": 0, "steps": ["packages", "first", "second", "agent"]}]}
+    assert hosts.host.file("/home/ops/first").read_text() == "1\n"
+    assert "gp-one" in hosts.host.sh("dpkg-query -W gp-one").stdout
+    again = hosts("--dry-run")
+    assert again.out == "byhand/0: nothing to do\n", again
+    second = hosts()
+    assert second.out == "byhand/0: nothing to do\n" and hosts.host.file("/home/ops/first").read_text() == "1\n"
+
+
+def test_a_second_run_takes_two_round_trips(hosts):
+    """One for the node's facts, one for all probes; whatever the number of steps."""
+    hosts.spec.write_text(SPEC + "".join('    - {name: s%d, run: "true", check: "true"}\n' % i for i in range(20)))
+    hosts()
+    again = hosts("--trace", "ssh")
+    assert again.out == "byhand/0: nothing to do\n"
+    assert len([line for line in again.err.splitlines() if ": run " in line]) == 2, again
+
+
+def test_only_and_from(hosts):
+    assert hosts("--only", "second,first").out == "byhand/0: applied: first, second\n"
+    assert hosts.host.sh("dpkg-query -W gp-one", check=False).returncode != 0
+    hosts.host.sh("rm /home/ops/second")
+    assert hosts("--from", "second", "--dry-run", code=2).out == "byhand/0: would apply: second, agent\n"
+    assert hosts("--from", "agent").out == "byhand/0: applied: agent\n"
+    assert not hosts.host.file("/home/ops/second").exists()
+
+
+@pytest.mark.parametrize("args,said", [
+    (("--only", "pakages"), "unknown step 'pakages'; did you mean 'packages'?"),
+    (("--only", "first,secnd"), "unknown step 'secnd'; did you mean 'second'?"),
+    (("--from", "zzz"), "unknown step 'zzz'; steps: cloud-init, "),
+])
+def test_unknown_steps(gpuprov, spec, tmp_path, args, said):
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text("hosts: [127.0.0.1]\n")
+    assert said in gpuprov("bootstrap", "--hosts", hosts, spec(SPEC), *args, code=1).err
+    assert said in gpuprov("bootstrap", "--print-script", args[1].split(",")[-1], spec(SPEC), code=1).err
+
+
+def test_no_such_stack(gpuprov, spec):
+    assert "there is no stack" in gpuprov("bootstrap", "nowhere", code=5).err
+    assert "takes a SPEC, not the name of a stack" in gpuprov("bootstrap", "--print-script", "agent", "x", code=1).err
+    assert "takes only a SPEC" in gpuprov("bootstrap", "--print-script", "agent", "--dry-run", spec(SPEC), code=1).err
+
+
+def test_a_failing_step_names_node_and_step(hosts):
+    hosts.spec.write_text(SPEC + '    - {name: bad, run: "echo oh no; exit 3"}\n')
+    done = hosts(code=6)
+    assert "step 'bad': ended with status 3; its last output: oh no" in done.err, done
+    bad = json.loads(hosts("--json", "--only", "bad", code=6).out)
+    assert "byhand/0: step 'bad'" in bad["error"]["message"]
+    assert bad["nodes"][0]["steps"] == [] and "step 'bad'" in bad["nodes"][0]["error"]
+
+
+def test_a_printed_script_works_by_hand(hosts, gpuprov):
+    """probe, apply and verify on the node, as an operator would do it."""
+    script = gpuprov("bootstrap", "--print-script", "packages", hosts.spec).out
+    hosts.host.put("/home/ops/packages.sh", script, uid=1000)
+
+    def by_hand(*words):
+        return hosts.host.sh("su ops -c 'sh ~/packages.sh %s'" % " ".join(words), check=False)
+    assert (by_hand("probe").returncode, by_hand().returncode, by_hand("remove").returncode) == (10, 2, 2)
+    assert by_hand("verify").returncode == 1
+    assert by_hand("apply").returncode == 0 and by_hand("verify").returncode == 0 and by_hand("probe").returncode == 0
+    assert "installed" in hosts.host.sh("dpkg -s gp-one").stdout
+
+
+def test_every_printed_script_is_clean(gpuprov, spec, monkeypatch):
+    """Each step of the table, and a user's one: shellcheck finds nothing, and no secret is in it."""
+    path = spec(SPEC + "secrets: [{env: TOKEN, from: 'env:MINE'}]\n")
+    env = {"MINE": "hunter2-hunter2"}
+    names = gpuprov("bootstrap", "--print-script", "zzz", path, code=1, env=env).err
+    names = names.split("steps: ")[1].strip().split(", ")
+    assert {"packages", "first", "driver", "agent"} <= set(names)
+    for name in names:
+        text = gpuprov("bootstrap", "--print-script", name, path, env=env).out
+        assert "hunter2" not in text and text.startswith("#!/bin/sh\n# Step '%s' " % name)
+        done = subprocess.run(["shellcheck", "-S", "error", "-"], input=text, capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0, (name, done.stdout)
+
+
+def phase(gpuprov):
+    return gpuprov.json("status", "again")["stacks"][0]["phase"]
+
+
+def test_a_stack_again_after_an_edit(gpuprov, spec):
+    """A node that was changed must be validated again; one that was not stays ready."""
+    text = "name: again\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\nbootstrap:\n  steps:\n" \
+           "    - {name: a, run: 'echo a >> /opt/a'}\n"
+    gpuprov("up", spec(text), timeout=300)
+    assert gpuprov("bootstrap", "again").out == "again/0: nothing to do\n"
+    assert phase(gpuprov) == "ready"
+    path = spec(text + "    - {name: b, run: 'echo b >> /opt/b'}\n")
+    assert gpuprov("bootstrap", path, "--dry-run", code=2).out == "again/0: would apply: b\n"
+    assert phase(gpuprov) == "ready"
+    assert gpuprov("bootstrap", path).out == "again/0: applied: b\n"
+    assert phase(gpuprov) != "ready"
+    assert gpuprov("ssh", "again/0", "--", "cat", "/opt/a", "/opt/b").out == "a\nb\n"
+    gpuprov("validate", "again")
+    assert phase(gpuprov) == "ready"
+    gpuprov("down", "again")
