@@ -34,6 +34,7 @@ struct bootstrap_req {
     const struct bootstrap_pick *pick; /* NULL: all steps are probed and applied */
     const struct spec *spec;
     const char *stack, *uid;
+    bool launched;         /* gpuprov made the node: its clock and its timers are ours */
     bool wait_cloud_init;  /* the node was created with user-data */
     bool ends_itself;      /* a poweroff terminates it: the deadline unit is required on it */
     int64_t expires_s;     /* its deadline: wall, the cloud's clock */

@@ -75,6 +75,11 @@ static void agent_vars(const struct boot *b, const struct boot_item *it GP_UNUSE
     { .name = (step), .file = "gpu/" sh, .packages = true, .wanted = (when), .vars = boot_driver_vars }
 const struct boot_step boot_steps[] = {
     {.name = "cloud-init", .file = "cloud-init", .first = true, .wanted = want_cloud_init, .vars = cloud_init_vars},
+    {.name = "package-locks",
+     .file = "os/package-locks",
+     .seconds = 1200, /* an upgrade that runs may take long to stop */
+     .wanted = boot_want_package_locks},
+    {.name = "clock", .file = "os/clock", .seconds = 60, .vars = boot_clock_vars},
     {.name = "deadline", .file = "deadline", .wanted = want_deadline, .vars = deadline_vars},
     {.name = "packages", .file = "packages", .packages = true, .wanted = want_packages, .vars = packages_vars},
     GPU_STEP("secure-boot", "secure-boot", boot_wants_driver),

@@ -134,6 +134,9 @@ bool boot_wants_cudnn(const struct boot *b);
 bool boot_wants_nccl(const struct boot *b);
 bool boot_wants_holds(const struct boot *b);
 void boot_driver_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+/* steps_os.c */
+bool boot_want_package_locks(const struct boot *b);
+void boot_clock_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 
 /* Unpacks the agents; -GP_EBOOTSTRAP when this build contains none. */
 int boot_agents_load(struct boot *b, struct gp_error *err);

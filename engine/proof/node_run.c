@@ -145,6 +145,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .spec = run->spec,
                                 .stack = run->stack.name,
                                 .uid = run->stack.uid,
+                                .launched = !ops->lent,
                                 .wait_cloud_init = ops->user_data,
                                 .ends_itself = ops->guest_end == GUEST_POWEROFF,
                                 .expires_s = run->stack.expires_s,

@@ -5,7 +5,7 @@
  * HOST_KEY: "ssh-ed25519 AAAA" (several: apart by commas). Options: --package P, --step NAME:CHECK_FILE:RUN_FILE
  * ("-" for no check), --secret ENV:FILE, --deadline-s N, --cloud-init yes, --gpu N, --port N,
  * --spec FILE (its bootstrap block, in place of --package and --step), --limit-s N and --tries N (of the last step),
- * --reboot-s N, --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
+ * --reboot-s N, --launched yes, --refusal TEXT, --image NAME, --commit-file PATH, --stop-after commit */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
@@ -107,6 +107,7 @@ static int option(struct driver *d, const char *name, const char *value, struct 
     else if (str_eq(name, "--tries") && number && d->spec.steps.len > 0)
         d->spec.steps.items[d->spec.steps.len - 1].tries = (int)n;
     else if (str_eq(name, "--reboot-s") && number) d->req.reboot_ms = n * 1000;
+    else if (str_eq(name, "--launched")) d->req.launched = true;
     else if (str_eq(name, "--cloud-init")) d->req.wait_cloud_init = true;
     else if (str_eq(name, "--ends-itself") && number) {
         d->req.ends_itself = true;

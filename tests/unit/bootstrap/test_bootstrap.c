@@ -60,7 +60,7 @@ static void steps_follow_the_spec(void **state) {
     struct fixture f;
     fixture_make(&f);
     items_make(&f);
-    assert_int_equal(f.boot.items.len, 1); /* the agent */
+    assert_int_equal(f.boot.items.len, 2); /* the clock and the agent */
     fixture_clear(&f);
 
     fixture_make(&f);
@@ -68,9 +68,10 @@ static void steps_follow_the_spec(void **state) {
     step_add(&f, "b", "true", NULL);
     step_add(&f, "a", "true", "true");
     f.spec.gpu.count = 8;
-    f.req.wait_cloud_init = f.req.ends_itself = true;
+    f.req.wait_cloud_init = f.req.ends_itself = f.req.launched = true;
     items_make(&f);
-    static const char *const order[] = {"cloud-init", "deadline", "packages", "b", "a", "driver", "agent"};
+    static const char *const order[] = {"cloud-init", "package-locks", "clock", "deadline", "packages", "b",
+                                        "a",          "driver",        "agent"};
     assert_int_equal(f.boot.items.len, GP_ARRAY_LEN(order));
     for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) assert_string_equal(f.boot.items.items[i].name, order[i]);
     fixture_clear(&f);
@@ -264,7 +265,7 @@ static void answers_are_read_with_care(void **state) {
                                 "::probe 0 999\n::error \n";
     boot_probe_parse(&f.boot, noise, sizeof noise - 1);
     assert_int_equal(item(&f, "one")->probe, -1);
-    static const char answer[] = "::error late\n::warn odd\n::probe 0 1\n::probe 1 0";
+    static const char answer[] = "::error late\n::warn odd\n::probe 1 1\n::probe 2 0";
     boot_probe_parse(&f.boot, answer, sizeof answer - 1);
     assert_int_equal(item(&f, "one")->probe, 1);
     assert_string_equal(item(&f, "one")->why, "late");
@@ -285,7 +286,7 @@ static void names_choose_steps(void **state) {
     step_add(&f, "b", "true", NULL);
     f.req.pick = &pick;
     items_make(&f);
-    assert_int_equal(f.boot.items.len, 4);
+    assert_int_equal(f.boot.items.len, 5);
     pick.from = "a";
     items_make(&f);
     assert_int_equal(f.boot.items.len, 3);
