@@ -5,6 +5,7 @@ import base64
 import json
 import pathlib
 import subprocess
+import sys
 
 from lab import Lab
 from repo import Repo
@@ -29,6 +30,14 @@ if sys.argv[1:3] == ["cdi", "generate"]:
     text += "  mounts:\n  - hostPath: /usr/bin/nvidia-smi\n    containerPath: /usr/bin/nvidia-smi\n    options: [ro, bind]\n"
     os.makedirs(os.path.dirname(out[0]), exist_ok=True)
     open(out[0], "w").write(text)
+elif sys.argv[1:4] == ["runtime", "configure", "--runtime=containerd"]:
+    os.makedirs("/etc/containerd", exist_ok=True)
+    open("/etc/containerd/config.toml", "w").write("""version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+    BinaryName = "/usr/bin/nvidia-container-runtime"
+""")
 elif sys.argv[1:3] == ["runtime", "configure"]:
     path = "/etc/docker/daemon.json"
     assert "--runtime=docker" in sys.argv, sys.argv
@@ -64,6 +73,17 @@ auth: {htpasswd: {realm: lab, path: /lab/htpasswd}}
 """
 
 
+HTTPS = """
+import functools, http.server, ssl, sys
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[1])
+server = http.server.ThreadingHTTPServer(("10.77.0.1", 443), handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2], sys.argv[3])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+
+
 def program(name, text):
     return "cat >/usr/bin/%s <<'END_OF_FILE'\n%sEND_OF_FILE\nchmod 0755 /usr/bin/%s\n" % (name, text, name)
 
@@ -75,6 +95,7 @@ class ContainerLab(Lab):
         super().__init__(tmp, base_script="base_container.sh")
         self.key = self.tmp / "key"
         self.next = 10
+        self.servers = []
 
     def __enter__(self):
         super().__enter__()
@@ -92,9 +113,7 @@ class ContainerLab(Lab):
 
     def _registry(self):
         cert, key = self.tmp / "cert.pem", self.tmp / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                        "-days", "7", "-subj", "/CN=lab", "-addext", "subjectAltName=IP:10.77.0.9",
-                        "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+        self.certificate("IP:10.77.0.9", cert, key)
         self.cert = cert.read_text()
         user, password = LOGIN.split(":", 1)
         self.registry = self.add("light", "registry", "10.77.0.9", start=False)
@@ -146,6 +165,36 @@ class ContainerLab(Lab):
         host.wait_ssh()
         return host
 
+    def serve_as(self, host, name, files):
+        """Serves files as https://name for this host, on the lab's own address."""
+        folder = self.tmp / name
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        cert, key = self.tmp / (name + ".pem"), self.tmp / (name + ".key")
+        self.certificate("DNS:" + name, cert, key)
+        bundle = host.file("/etc/ssl/certs/ca-certificates.crt")
+        bundle.write_text(bundle.read_text() + cert.read_text())
+        hosts = host.file("/etc/hosts")
+        hosts.write_text(hosts.read_text() + "10.77.0.1 %s\n" % name)
+        self.servers.append(self.popen([sys.executable, "-c", HTTPS, str(folder), str(cert), str(key)]))
+        wait_for(lambda: self.run(["timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/10.77.0.1/443"],
+                                  capture_output=True).returncode == 0, 30)
+
+    @staticmethod
+    def certificate(name, cert, key):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "7", "-subj", "/CN=lab", "-addext", "subjectAltName=" + name,
+                        "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+
+    def enter(self, gpuprov, tmp):
+        """The program, run in the lab's network."""
+        wrapper = tmp / "in-net"
+        wrapper.write_text("#!/bin/sh\nexec nsenter --net=/proc/%d/ns/net %s \"$@\"\n" % (self.pid, gpuprov.program))
+        wrapper.chmod(0o755)
+        gpuprov.program = wrapper
+        return gpuprov
+
     def hosts_file(self, path, host):
         path = pathlib.Path(path)
         known = path.with_name("known_hosts")
@@ -156,4 +205,7 @@ class ContainerLab(Lab):
     def close(self):
         if getattr(self, "repo", None):
             self.repo.close()
+        for server in self.servers:
+            server.kill()
+            server.wait()
         super().close()

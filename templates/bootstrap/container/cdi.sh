@@ -54,7 +54,7 @@ UNIT_FILE
 }
 apply() {
     if ! has_cdi; then
-        say "$ENGINE $(engine_version) has no CDI: its containers get GPUs by the NVIDIA runtime"
+        say "$ENGINE $ENGINE_IS has no CDI: its containers get GPUs by the NVIDIA runtime"
         echo '::unchanged'
         return 0
     fi

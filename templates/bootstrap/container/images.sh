@@ -3,6 +3,9 @@
 # Pulls images. ENGINE; IMAGES: full names with a tag or a digest, separated by blanks; AUTH: the name of the secret with
 # the login, or "". The login is written for root alone while images are pulled, and is never an argument.
 LOGIN=/run/gpuprov-login
+# What an engine prints when the network fails; only then a pull is repeated.
+BROKEN='connection (refused|reset)|no such host|i/o timeout|no route to host|network is unreachable|deadline exceeded'
+BROKEN="$BROKEN|TLS handshake timeout|temporary failure|unexpected EOF|server misbehaving"
 # The digest of an image that is there, by its name; nothing: it is not there.
 digest_of() {
     case $ENGINE in
@@ -111,7 +114,7 @@ pull_failed() {
         fail "the registry $at refuses $1: $line; $next"
     elif grep -q -i -E 'manifest unknown|name unknown|not found' pull.log; then
         fail "the registry $at has no $1: $line; correct bootstrap.container.images"
-    elif grep -q -i -E 'connection refused|no such host|i/o timeout|no route to host|network is unreachable|deadline exceeded|TLS handshake|certificate' pull.log; then
+    elif grep -q -i -E "$BROKEN|certificate" pull.log; then
         fail "the registry $at cannot be reached: $line; check the node's network"
     fi
     fail "$ENGINE pull reported: $line"
@@ -135,14 +138,19 @@ apply() {
     trap 'exit 1' HUP INT TERM
     for image in $IMAGES; do
         ! present "$image" || continue
-        say "pulls $image"
-        : >pull.log
-        {
-            pull "$image"
-            echo $? >pull.rc
-        } 2>&1 | watch_pull "$image"
-        sed 's/^::/ ::/' pull.log
-        [ "$(cat pull.rc)" = 0 ] || pull_failed "$image"
+        for pause in 2 4 0; do
+            say "pulls $image"
+            : >pull.log
+            {
+                pull "$image"
+                echo $? >pull.rc
+            } 2>&1 | watch_pull "$image"
+            sed 's/^::/ ::/' pull.log
+            if [ "$(cat pull.rc)" = 0 ]; then break; fi
+            [ $pause -gt 0 ] && grep -q -i -E "$BROKEN" pull.log || pull_failed "$image"
+            say "the registry $(registry_of "$image") did not answer, tries again in $pause s"
+            sleep $pause
+        done
     done
 }
 verify() {

@@ -4,16 +4,18 @@
 case $ENGINE in containerd) program=ctr ;; *) program=$ENGINE ;; esac
 has_engine() { command -v "$program" >/dev/null 2>&1; }
 asked() { root timeout -k 5 60 "$@" </dev/null 2>/dev/null; }
-# The running engine's version; nothing where it does not answer. Their exit statuses are not enough: that of
-# 'docker info' may be 0 without a daemon.
-engine_version() {
-    case $ENGINE in
-    docker) asked docker info -f '{{.ServerVersion}}' ;;
-    podman) asked podman info -f '{{.Version.Version}}' ;;
-    containerd) asked ctr version | sed -n '/^Server/,$s/^ *Version: *v\{0,1\}//p' ;;
-    esac | head -n 1
+ENGINE_IS='' # the version of the running engine; "": it does not answer, or was not asked
+# The engines' exit statuses are not enough: that of 'docker info' may be 0 without a daemon. ctr waits 10 s for one.
+engine_works() {
+    ENGINE_IS=''
+    if [ "$ENGINE" = containerd ] && has_systemd && ! systemctl is-active -q containerd.service; then return 1; fi
+    ENGINE_IS=$(case $ENGINE in
+        docker) asked docker info -f '{{.ServerVersion}}' ;;
+        podman) asked podman info -f '{{.Version.Version}}' ;;
+        containerd) asked ctr version | sed -n '/^Server/,$s/^ *Version: *v\{0,1\}//p' ;;
+        esac | head -n 1)
+    [ -n "$ENGINE_IS" ]
 }
-engine_works() { [ -n "$(engine_version)" ]; }
 # at_least HAVE WANT: versions of numbers with points; what follows them does not count.
 at_least() {
     awk -v have="$1" -v want="$2" 'BEGIN {
@@ -23,11 +25,11 @@ at_least() {
 }
 # Whether this version of the engine gives GPUs to containers by CDI, though it may be switched off.
 has_cdi() {
-    version=$(engine_version)
+    [ -n "$ENGINE_IS" ] || engine_works
     case $ENGINE in
-    docker) at_least "${version:-0}" 25 ;;
-    podman) at_least "${version:-0}" 4.3 ;;
-    containerd) at_least "${version:-0}" 1.7 ;;
+    docker) at_least "${ENGINE_IS:-0}" 25 ;;
+    podman) at_least "${ENGINE_IS:-0}" 4.3 ;;
+    containerd) at_least "${ENGINE_IS:-0}" 1.7 ;;
     esac
 }
 has_systemd() { [ -d /run/systemd/system ]; }

@@ -99,6 +99,6 @@ verify() {
     has_toolkit || fail "$PACKAGE is installed, but the program nvidia-ctk is not there"
     engine_works || fail "$ENGINE does not work with the settings of nvidia-ctk: $(engine_trouble)"
     connected && return
-    if has_cdi; then fail "$ENGINE $(engine_version) was set up for CDI, but does not report it"; fi
-    fail "$ENGINE $(engine_version) was set up for the NVIDIA runtime, but does not report it"
+    if has_cdi; then fail "$ENGINE $ENGINE_IS was set up for CDI, but does not report it"; fi
+    fail "$ENGINE $ENGINE_IS was set up for the NVIDIA runtime, but does not report it"
 }

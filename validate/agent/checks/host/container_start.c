@@ -108,7 +108,7 @@ static void tar_entry(struct str *to, const char *name, char type, unsigned mode
 
 /* The root folder as one file beside it. Caller frees and removes. */
 static char *root_tar(const char *root, struct gp_error *err) {
-    static const char zeros[1024];
+    static const char zeros[512 + 1024];
     GP_AUTO_STR struct str tar = {0}, agent = {0};
     GP_AUTO_FREE char *from = fs_join(root, "gpuprov-agent");
     char *path = xasprintf("%s.tar", root);

@@ -138,7 +138,7 @@ static void try_asked(struct check_ctx *c, bool cdi_file, int gpus, struct agent
         agent_set(r, VERDICT_FAIL, "gpus_missing", "a container of %s sees %d of %d GPUs (%s)", engine, t.gpus, gpus,
                   ways[how]);
     } else if (gpus > 0) {
-        agent_say(r, "a container of %s sees all %d GPUs (%s)", engine, gpus, ways[how]);
+        agent_say(r, "a container of %s sees %s (%s)", engine, gpus == 1 ? "the GPU" : "all GPUs", ways[how]);
     } else {
         agent_say(r, "%s started a container; this node has no GPU", engine);
     }
