@@ -104,6 +104,7 @@ class ContainerLab(Lab):
             self.repo = Repo(self.tmp / "repo")
             self.repo.add("nvidia-container-toolkit", version="1.18.0-1", postinst=program("nvidia-ctk", NVIDIA_CTK) +
                           program("nvidia-container-runtime", NVIDIA_RUNTIME))
+            self.repo.add_real(pathlib.Path(self.base).with_name("container.debs"))
             self.repo.serve(self, "10.77.0.1")
             self._registry()
         except BaseException:

@@ -58,6 +58,19 @@ class Repo:
         (self.folder / "Packages").write_bytes(text)
         (self.folder / "Packages.gz").write_bytes(gzip.compress(text))
 
+    def add_real(self, debs):
+        """Packages of the distribution, from a folder."""
+        for deb in sorted(pathlib.Path(debs).glob("*.deb")):
+            control = subprocess.run(["dpkg-deb", "-f", str(deb)], check=True, capture_output=True, text=True).stdout
+            name = deb.name.replace("%3a", ".")
+            (self.folder / name).symlink_to(deb.resolve())
+            data = deb.read_bytes()
+            self.entries.append(control + "Filename: ./%s\nSize: %d\nSHA256: %s\n" %
+                                (name, len(data), hashlib.sha256(data).hexdigest()))
+        text = "\n".join(self.entries).encode()
+        (self.folder / "Packages").write_bytes(text)
+        (self.folder / "Packages.gz").write_bytes(gzip.compress(text))
+
     def serve(self, lab, address, port=8080):
         self.address, self.port = address, port
         self.server = lab.popen([sys.executable, "-m", "http.server", str(port), "--bind", address,

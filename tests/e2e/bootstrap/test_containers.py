@@ -113,3 +113,15 @@ def test_an_engine_on_a_node_without_gpus(node):
     assert (found["verdict"], found["message"]) == ("pass", "podman started a container; this node has no GPU")
     assert it.check("docker")["code"] == "no_container"
     assert it.set_up({"engine": "none"}).result["applied"] == 0
+
+
+@pytest.mark.parametrize("engine, packages", [("podman", "podman"), ("docker", "docker.io"), ("containerd", "containerd docker.io")])
+def test_an_engine_is_installed_from_the_distribution(node, engine, packages):
+    """The distribution's own packages, from a repository with all that they need."""
+    it = node()
+    it.host.sh("DEBIAN_FRONTEND=noninteractive dpkg --purge %s" % packages)
+    assert it.host.sh("command -v %s" % ("ctr" if engine == "containerd" else engine), check=False).returncode != 0
+    up = it.set_up({"engine": engine})
+    assert f"installs {packages.split()[0]}" in up.texts("container-engine"), up
+    assert it.check(engine)["verdict"] == "pass"
+    assert it.set_up({"engine": engine}).result["applied"] == 0
