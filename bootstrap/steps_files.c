@@ -35,14 +35,10 @@ void boot_files_vars(const struct boot *b, const struct boot_item *it GP_UNUSED,
 struct sending {
     struct boot *b;
     const struct boot_item *it;
-    char *folder; /* of the node, for copies on their way */
     VEC_OF(size_t) needed;
 };
 
-static void sending_clear(struct sending *s) {
-    free(s->folder);
-    vec_free(&s->needed);
-}
+static void sending_clear(struct sending *s) { vec_free(&s->needed); }
 
 static int run_script(struct sending *s, const char *what, const char *rows, const char *tail, struct ssh_result *r,
                       struct gp_error *err) {
@@ -57,7 +53,7 @@ static int run_script(struct sending *s, const char *what, const char *rows, con
     return boot_fail(s->b->link, s->it->name, err, said);
 }
 
-/* Reads which files differ, and creates the folder for copies. */
+/* Reads which files differ, and creates ~/.gpuprov/files for copies on their way. */
 static int compare(struct sending *s, struct gp_error *err) {
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     int rc = run_script(s, "comparing files", NULL, "compare\n", &r, err);
@@ -67,9 +63,8 @@ static int compare(struct sending *s, struct gp_error *err) {
         int64_t n = 0;
         if (str_starts(line, "::need ") && str_to_i64(line + 7, 0, (int64_t)s->b->files->items.len - 1, &n))
             vec_push(&s->needed, (size_t)n);
-        else if (str_starts(line, "::folder /") && !s->folder) s->folder = xstrdup(line + 9);
     }
-    return s->folder ? 0 : boot_fail(s->b->link, s->it->name, err, "its shell did not name the folder for copies");
+    return 0;
 }
 
 /* Sends files needed[from..to) as one copy, and puts them in their places. */
@@ -86,14 +81,15 @@ static int send_batch(struct sending *s, size_t from, size_t to, size_t bytes, s
     }
     GP_AUTO_SSH_BLOB struct ssh_blob blob = {0};
     ssh_blob_make(joined ? joined : all[s->needed.items[from]].data, bytes, &blob);
-    GP_AUTO_FREE char *path = xasprintf("%s/%.16s", s->folder, blob.sha256);
+    char own[65]; /* nodes may share a home */
+    boot_hash(own, (const char *const[]){blob.sha256, s->b->facts.boot_id, NULL});
+    GP_AUTO_FREE char *path = xasprintf("%s/.gpuprov/files/%.32s", s->b->facts.home, own);
     GP_AUTO_STR struct str vars = {0};
     bool sent = false;
     int rc = boot_put_blob(s->b, s->it->name, path, 0600, &blob, &sent, err);
     if (rc) return rc;
-    GP_AUTO_FREE char *tail = NULL;
     boot_var(&vars, "COPY", path);
-    tail = xasprintf("%splace\n", vars.s);
+    GP_AUTO_FREE char *tail = xasprintf("%splace\n", vars.s);
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     return run_script(s, "placing files", rows.s, tail, &r, err);
 }

@@ -131,6 +131,8 @@ def messages():
         for path in (ROOT / folder).rglob("*.c"):
             for joined in re.findall(rf"(?:{literal}\s*)+", path.read_text()):
                 texts.append("".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)))
+    for path in (ROOT / "templates" / "bootstrap").rglob("*.sh"):
+        texts += path.read_text().replace("\\\n", "").splitlines()
     for heading in re.findall(r"^### `(.*)`$", read("docs/troubleshooting.md"), re.M):
         parts = [re.escape(part) for part in heading.split("...")]
         if not any(re.search(".*".join(parts), text) for text in texts):

@@ -55,10 +55,10 @@ probe() {
 }
 compare() {
     looks
-    (umask 077; mkdir -p "$NODE_DIR/files") && chmod 0700 "$HOME/.gpuprov" || fail "cannot make $NODE_DIR/files"
+    copies=$HOME/.gpuprov/files
+    (umask 077; mkdir -p "$copies") && chmod 0700 "$HOME/.gpuprov" || fail "cannot make $copies"
     # what an interrupted run left
-    find "$NODE_DIR/files" -type f -mmin +60 -exec rm -f {} + 2>/dev/null
-    printf '::folder %s\n' "$NODE_DIR/files"
+    find "$copies" -type f -mmin +60 -exec rm -f {} + 2>/dev/null
     [ -z "$differ" ] || printf '%s\n' "$differ" | sed 's/^/::need /'
 }
 place() {

@@ -195,3 +195,31 @@ def test_the_vendors_tool_is_preferred(node):
         "--allow-other", "--uid", "1000", "--gid", "1000", "--allow-delete", "--allow-overwrite", "--prefix", "train/",
         "--endpoint-url", URL, "--region", "eu-west-1", "data", "/data"]
     assert "AWS_ACCESS_KEY_ID=aKeyOfATest\n" in node.host.file("/env").read_text()
+
+
+def test_both_come_back_with_systemd(lab, tmp_path):
+    """A booted host: the program behind the bucket belongs to no login, and a reboot mounts the bucket and a share."""
+    lab.next += 1
+    host = lab.add("systemd", "b%d" % lab.next, "10.77.4.%d" % lab.next, start=False)
+    try:
+        host.authorize((lab.key.parent / "key.pub").read_text())
+        host.put("/etc/tmpfiles.d/fuse.conf", "c /dev/fuse 0666 root root - 10:229\n")
+        host.put("/sbin/mount.nfs", "#!/bin/sh\nexec mount -t tmpfs -o mode=777 \"$1\" \"$2\"\n", 0o755)
+        host.start()
+        host.wait_ssh()
+        node = StorageNode(lab, host, tmp_path)
+        for name in NAMES:
+            (tmp_path / name).write_text("value")
+        secrets = [{"env": name, "from": "file:" + str(tmp_path / name)} for name in NAMES]
+        boot = {"mounts": [bucket(), {"at": "/shared", "nfs": "10.77.0.1:/x"}]}
+        assert node.run(boot, secrets=secrets).done()[:2] == ["shares", "buckets"]
+        assert "session" not in host.sh("cat /proc/$(pgrep -x rclone)/cgroup").stdout
+        boots = host.boots
+        host.sh("systemctl reboot --no-block")
+        wait_for(lambda: host.boots > boots and host.ssh_up(), 120)
+        wait_for(lambda: host.sh("findmnt /data && findmnt /shared", check=False).returncode == 0, 60)
+        assert host.sh("ls /data/train").stdout == "part-1\n"
+        again = node.run(boot, secrets=secrets)
+        assert again.result["applied"] == 0, again
+    finally:
+        host.remove()

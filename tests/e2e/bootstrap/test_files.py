@@ -59,7 +59,7 @@ def test_first_run_places_second_does_nothing(node):
     again = node.run(boot)
     assert again.result["applied"] == 0 and [e["event"] for e in again.events] == ["result"], again
     assert before == node.host.sh("find /home/ops/code /etc/app -printf '%p %i %T@\\n' | sort").stdout
-    assert node.host.sh("find / -xdev -name '.gpuprov.*' -o -path '*/nodes/*/files/*'").stdout == ""
+    assert node.host.sh("find / -xdev -name '.gpuprov.*' -o -path '*/.gpuprov/files/*'").stdout == ""
 
 
 def test_only_what_differs_is_sent(node):
