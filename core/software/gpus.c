@@ -26,6 +26,7 @@ struct name_row {
     bool grace;
     int nvswitch;
     bool nvl72;
+    bool consumer;
 };
 static const struct name_row names[] = {
     {.word = "m60", .cc = 52},
@@ -33,7 +34,7 @@ static const struct name_row names[] = {
     {.word = "p4", .cc = 61},
     {.word = "p40", .cc = 61},
     {.word = "v100", .cc = 70},
-    {.word = "titanv", .cc = 70},
+    {.word = "titanv", .cc = 70, .consumer = true},
     {.word = "t4", .cc = 75},
     {.word = "t4g", .cc = 75},
     {.word = "rtx6000", .cc = 75},
@@ -50,14 +51,14 @@ static const struct name_row names[] = {
     {.word = "a4000", .cc = 86},
     {.word = "a5000", .cc = 86},
     {.word = "a6000", .cc = 86},
-    {.word = "rtx3090", .cc = 86},
+    {.word = "rtx3090", .cc = 86, .consumer = true},
     {.word = "rtx6000ada", .cc = 89},
     {.word = "l4", .cc = 89},
     {.word = "l20", .cc = 89},
     {.word = "l40", .cc = 89},
     {.word = "l40s", .cc = 89},
-    {.word = "rtx4090", .cc = 89},
-    {.word = "4090", .cc = 89},
+    {.word = "rtx4090", .cc = 89, .consumer = true},
+    {.word = "4090", .cc = 89, .consumer = true},
     {.word = "h100", .cc = 90, .nvswitch = -1},
     {.word = "h100pcie", .cc = 90},
     {.word = "h100nvl", .cc = 90},
@@ -70,8 +71,8 @@ static const struct name_row names[] = {
     {.word = "gb200", .cc = 100, .grace = true, .nvl72 = true},
     {.word = "b300", .cc = 103, .nvswitch = 1},
     {.word = "gb300", .cc = 103, .grace = true, .nvl72 = true},
-    {.word = "rtx5090", .cc = 120},
-    {.word = "5090", .cc = 120},
+    {.word = "rtx5090", .cc = 120, .consumer = true},
+    {.word = "5090", .cc = 120, .consumer = true},
     {.word = "rtxpro6000", .cc = 120},
     {.word = NULL},
 };
@@ -148,7 +149,8 @@ bool software_gpu_named(const char *text, struct software_gpu *ret) {
                                  .cc = best->cc,
                                  .grace = best->grace,
                                  .nvswitch = best->nvswitch,
-                                 .nvl72 = best->nvl72};
+                                 .nvl72 = best->nvl72,
+                                 .consumer = best->consumer};
     return true;
 }
 

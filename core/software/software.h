@@ -16,6 +16,7 @@ struct software_gpu {
     bool grace;         /* joined to a Grace CPU */
     int nvswitch;       /* 1: always behind an NVSwitch, 0: never, -1: depends on the board (A100, H100, H200) */
     bool nvl72;         /* the NVLink reaches other nodes: IMEX is needed */
+    bool consumer;      /* a GeForce or Titan, as far as the name tells; a PCI id does not */
 };
 /* By a name as people and clouds write it ("H100", "nvidia-tesla-v100", "A100-SXM4-80GB"), or by the PCI device id.
  * False: not known. */
@@ -135,6 +136,19 @@ size_t software_compare(const struct software_set *want, const struct software_f
 int software_version_compare(const char *a, const char *b);
 /* True if `version` is `prefix` or begins with its components: "9.10" holds "9.10.2", not "9.1". */
 bool software_version_is(const char *version, const char *prefix);
+
+/* --- containers --- */
+
+enum software_container {
+    SOFTWARE_CONTAINER_RUNS,
+    SOFTWARE_CONTAINER_COMPAT, /* only with the package cuda-compat in the image */
+    SOFTWARE_CONTAINER_NOT,
+    SOFTWARE_CONTAINER_UNKNOWN /* the tables have no such CUDA */
+};
+/* Whether a container whose CUDA is "13.0" runs on a driver "550.90.07". gpu may be NULL. why: one sentence unless it
+ * runs. */
+enum software_container software_container_runs(const char *driver, const char *cuda, const struct software_gpu *gpu,
+                                                char *why, size_t n);
 
 /* docs/software.md; caller frees. */
 char *software_markdown(void);

@@ -52,6 +52,7 @@ const struct cuda_row software_cudas[] = {
 
 #define CUDNN "NVIDIA cuDNN support matrix, "
 const struct cudnn_row software_cudnns[] = {
+    {"9.24.0", "9.24.0.43", 12, "12.0", "12.9", 75, "aws/deep-learning-containers #6432: with CUDA 12.9"},
     {"9.17.0", "9.17.0.29", 13, "13.0", "13.99", 75, CUDNN "9.17.0; anaconda.org/nvidia/cudnn"},
     {"9.17.0", "9.17.0.29", 12, "12.0", "12.9", 75, CUDNN "9.17.0; anaconda.org/nvidia/cudnn"},
     {"9.10.2", "9.10.2.21", 12, "12.0", "12.9", 50, CUDNN "9.10.2, the last with Maxwell, Pascal and Volta"},

@@ -192,6 +192,8 @@ const struct verb verb_recipe = {
 
 MODEL_ROWS = "model\trecipe9\tRecipe 9\nname\trecipe9\tRecipe 9\nspec\trecipe9\tds\tmemory_gib=7\n"
 
+BRANCH_ROW = '    {"999", "999.10.01", "13.5", 75, 121, false, true, "the recipe of the tests"},\n'
+
 KEY_ROW = r'''
     {.name = "recipe", .type = SPEC_INT, .offset = offsetof(struct spec, recipe), .def = "3",
      .doc = "how many eggs", .example = "4", .min = 1, .max = 9},'''
@@ -213,6 +215,8 @@ RECIPES = {
                   (r"^void disk_run.*\n", "void recipe_run(struct check_ctx *c, struct agent_result *r);\n")]}),
     "a GPU model, or a figure of one": Recipe(
         rows={"validate/suite/gpu_models.tsv": [(r"\Z", MODEL_ROWS)]}),
+    "a driver branch, CUDA, cuDNN, NCCL, system or kernel": Recipe(
+        rows={"core/software/table.c": [(r"software_branches\[\] = \{\n", BRANCH_ROW)]}),
     "a form of the report": Recipe(
         new={"core/output/report_recipe.c": FORM},
         rows={"core/output/report_forms.h": [(r"next\(html\)", " \\\n    next(recipe)")]}),

@@ -122,6 +122,12 @@ def test_the_model_is_listed(copy):
     assert re.search(r"^\| \[Recipe 9\].*\| 7 \|", copy("checks", "--models").out, re.M)
 
 
+def test_the_driver_is_chosen(copy, spec):
+    path = spec("name: fried\ngpu: H100\noffers: [{provider: aws}]\n")
+    (one,) = copy.json("check", path, "--explain")["software"]
+    assert one["values"]["driver"]["value"] == "999" and one["driver_minimum"] == "999.10.01"
+
+
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_step_check_and_form_work_on_a_node(copy, spec):
