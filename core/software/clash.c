@@ -17,6 +17,9 @@ static unsigned elements(const struct world *w) {
     if (w->os != NULL) all |= BIT(SOFTWARE_OS);
     if (w->wish->kernel != NULL) all |= BIT(SOFTWARE_KERNEL);
     if (w->wish->loaded != NULL) all |= BIT(SOFTWARE_LOADED);
+    if (w->wish->tensorflow != NULL) all |= BIT(SOFTWARE_TENSORFLOW);
+    if (w->wish->horovod != NULL) all |= BIT(SOFTWARE_HOROVOD);
+    if (w->wish->deepspeed != NULL) all |= BIT(SOFTWARE_DEEPSPEED);
     return all;
 }
 
@@ -51,9 +54,10 @@ static bool unknown(const struct world *w, const struct pick *wished, unsigned k
 }
 
 static void names(const struct world *w, const struct pick *p, unsigned keys, struct str *out) {
-    static const enum software_key order[] = {SOFTWARE_GPU,    SOFTWARE_OS,     SOFTWARE_KERNEL,  SOFTWARE_LOADED,
-                                              SOFTWARE_DRIVER, SOFTWARE_SOURCE, SOFTWARE_FLAVOUR, SOFTWARE_CUDA,
-                                              SOFTWARE_CUDNN,  SOFTWARE_NCCL,   SOFTWARE_TORCH};
+    static const enum software_key order[] = {
+        SOFTWARE_GPU,    SOFTWARE_OS,         SOFTWARE_KERNEL,  SOFTWARE_LOADED,   SOFTWARE_DRIVER,
+        SOFTWARE_SOURCE, SOFTWARE_FLAVOUR,    SOFTWARE_CUDA,    SOFTWARE_CUDNN,    SOFTWARE_NCCL,
+        SOFTWARE_TORCH,  SOFTWARE_TENSORFLOW, SOFTWARE_HOROVOD, SOFTWARE_DEEPSPEED};
     size_t n = 0;
     for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) {
         char text[96];
@@ -63,6 +67,7 @@ static void names(const struct world *w, const struct pick *p, unsigned keys, st
         if (order[i] == SOFTWARE_CUDA) snprintf(text, sizeof text, "CUDA %.40s", wished);
         else if (order[i] == SOFTWARE_CUDNN) snprintf(text, sizeof text, "cuDNN %.40s", wished);
         else if (order[i] == SOFTWARE_NCCL) snprintf(text, sizeof text, "NCCL %.40s", wished);
+        else if (order[i] == SOFTWARE_TORCH) snprintf(text, sizeof text, "PyTorch %.40s", wished);
         str_addf(out, "%s%s", n++ == 0 ? "" : " and ", text);
     }
 }
@@ -172,9 +177,10 @@ static void describe(const struct world *all, unsigned keys, struct software_cla
 /* --- the nearest set --- */
 
 /* Given up in this order; what stays longest is what programs need. */
-static const enum software_key give_up[] = {SOFTWARE_FLAVOUR, SOFTWARE_SOURCE, SOFTWARE_NCCL, SOFTWARE_CUDNN,
-                                            SOFTWARE_DRIVER,  SOFTWARE_TORCH,  SOFTWARE_CUDA, SOFTWARE_LOADED,
-                                            SOFTWARE_KERNEL,  SOFTWARE_OS};
+static const enum software_key give_up[] = {SOFTWARE_FLAVOUR,    SOFTWARE_SOURCE,    SOFTWARE_NCCL,   SOFTWARE_CUDNN,
+                                            SOFTWARE_DRIVER,     SOFTWARE_HOROVOD,   SOFTWARE_TORCH,  SOFTWARE_CUDA,
+                                            SOFTWARE_TENSORFLOW, SOFTWARE_DEEPSPEED, SOFTWARE_LOADED, SOFTWARE_KERNEL,
+                                            SOFTWARE_OS};
 
 static int bits(unsigned x) {
     int n = 0;
@@ -209,6 +215,9 @@ static void near_text(const struct world *all, const struct pick *p, unsigned dr
     if ((dropped & BIT(SOFTWARE_KERNEL)) != 0) str_add(&out, "another kernel");
     if ((dropped & BIT(SOFTWARE_OS)) != 0) str_addf(&out, "%sanother system", out.len > 0 ? ", " : "");
     if ((dropped & BIT(SOFTWARE_LOADED)) != 0) str_addf(&out, "%sa replaced driver", out.len > 0 ? ", " : "");
+    for (int k = SOFTWARE_TENSORFLOW; k < SOFTWARE_ALL; k++)
+        if ((dropped & BIT(k)) != 0)
+            str_addf(&out, "%sno %s", out.len > 0 ? ", " : "", software_key_name((enum software_key)k));
     for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) {
         enum software_key k = order[i];
         char text[96];

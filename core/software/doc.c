@@ -110,6 +110,23 @@ static void torches(struct str *out) {
     }
 }
 
+static void frameworks(struct str *out) {
+    str_add(out, "\n## Other frameworks\n\nPackages of `python.packages` that are judged, up to the version in the "
+                 "table.\n\n| package | up to | compute capability | driver at least | PyTorch below | source |\n"
+                 "|---|---|---|---|---|---|\n");
+    for (const struct framework_row *f = software_frameworks; f->name != NULL; f++) {
+        str_addf(out, "| %s | %s | ", f->name, software_version_is(f->version, "999") ? "any" : f->version);
+        if (f->cc_max != 0) {
+            cc(out, f->cc_min);
+            str_add(out, " to ");
+            cc(out, f->cc_max);
+        }
+        str_addf(out, " | %s | %s", f->driver_min != NULL ? f->driver_min : "",
+                 f->torch_below != NULL ? f->torch_below : "");
+        source(out, f->source);
+    }
+}
+
 char *software_markdown(void) {
     struct str out = {0};
     str_add(&out, intro);
@@ -118,6 +135,7 @@ char *software_markdown(void) {
     drivers(&out);
     libraries(&out);
     torches(&out);
+    frameworks(&out);
     systems(&out);
     return str_steal(&out);
 }

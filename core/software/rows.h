@@ -66,6 +66,18 @@ struct torch_row {
 };
 extern const struct torch_row software_torches[];
 
+/* Frameworks beside PyTorch: up to this version, what is known of them. */
+struct framework_row {
+    const char *name, *version;    /* "tensorflow", "2.21"; later versions are not judged */
+    const char *cuda, *driver_min; /* of the wheel; NULL: it has none */
+    int cc_min, cc_max;            /* 0: any */
+    const char *torch_below;       /* builds with older PyTorch only; NULL: any */
+    const char *source;
+};
+extern const struct framework_row software_frameworks[];
+/* The row that counts for a version ("" for the newest); NULL: none, or the version is later than the row's. */
+const struct framework_row *software_framework(const char *name, const char *version);
+
 struct os_row {
     const char *name;       /* begins the name of a system: "rhel-9" */
     const char *family;     /* "apt", "dnf"; "": not known here */

@@ -292,6 +292,51 @@ static void system_torch_why(const struct world *w, const struct pick *p, char *
              w->os->name, w->os->glibc);
 }
 
+/* --- other frameworks --- */
+
+static const struct framework_row *tensorflow(const struct world *w) {
+    return software_framework("tensorflow", w->wish->tensorflow);
+}
+static bool gpu_tensorflow(const struct world *w, const struct pick *p) {
+    const struct framework_row *f = tensorflow(w);
+    (void)p;
+    return f == NULL || (w->wish->gpu.cc >= f->cc_min && w->wish->gpu.cc <= f->cc_max);
+}
+static void gpu_tensorflow_why(const struct world *w, const struct pick *p, char *dst, size_t n) {
+    (void)p;
+    snprintf(dst, n, "wheels of TensorFlow up to %s have no " SM " code", tensorflow(w)->version, w->wish->gpu.cc);
+}
+static const char *tensorflow_source(const struct world *w, const struct pick *p) {
+    (void)p;
+    return tensorflow(w)->source;
+}
+static bool driver_tensorflow(const struct world *w, const struct pick *p) {
+    const struct framework_row *f = tensorflow(w);
+    return f == NULL || reaches(w, p, f->driver_min);
+}
+static void driver_tensorflow_why(const struct world *w, const struct pick *p, char *dst, size_t n) {
+    (void)p;
+    reaches_why("the wheel of TensorFlow", tensorflow(w)->driver_min, dst, n);
+}
+static bool horovod_torch(const struct world *w, const struct pick *p) {
+    const struct framework_row *f = software_framework("horovod", w->wish->horovod);
+    return f == NULL || software_version_compare(p->torch->name, f->torch_below) < 0;
+}
+static void horovod_torch_why(const struct world *w, const struct pick *p, char *dst, size_t n) {
+    const struct framework_row *f = software_framework("horovod", w->wish->horovod);
+    (void)p;
+    snprintf(dst, n, "Horovod %s, its last release, does not build with PyTorch %s or later", f->version,
+             f->torch_below);
+}
+static bool deepspeed_cuda(const struct world *w, const struct pick *p) {
+    return !w->wish->toolkit || software_framework("deepspeed", w->wish->deepspeed) == NULL ||
+           strncmp(p->cuda->name, p->torch->cuda, 3) == 0;
+}
+static void deepspeed_cuda_why(const struct world *w, const struct pick *p, char *dst, size_t n) {
+    (void)w;
+    snprintf(dst, n, "DeepSpeed compiles only with a toolkit of the wheel's major version, CUDA %.2s", p->torch->cuda);
+}
+
 #define D BIT(SOFTWARE_DRIVER)
 #define F BIT(SOFTWARE_FLAVOUR)
 #define S BIT(SOFTWARE_SOURCE)
@@ -303,6 +348,9 @@ static void system_torch_why(const struct world *w, const struct pick *p, char *
 #define O BIT(SOFTWARE_OS)
 #define K BIT(SOFTWARE_KERNEL)
 #define L BIT(SOFTWARE_LOADED)
+#define TF BIT(SOFTWARE_TENSORFLOW)
+#define H BIT(SOFTWARE_HOROVOD)
+#define DS BIT(SOFTWARE_DEEPSPEED)
 #define MODULES "NVIDIA driver installation guide, kernel modules"
 
 /* Rows read as rows. */
@@ -339,6 +387,15 @@ const struct rule software_rules[] = {
      torch_source, NULL},
     {"system-torch", O | T, system_torch, system_torch_why, "the system's glibc is new enough for the wheel",
      torch_source, NULL},
+    {"gpu-tensorflow", G | TF, gpu_tensorflow, gpu_tensorflow_why,
+     "TensorFlow's wheel has code for the GPU's architecture", tensorflow_source, NULL},
+    {"driver-tensorflow", D | TF, driver_tensorflow, driver_tensorflow_why,
+     "the driver reaches the minimum of TensorFlow's CUDA", tensorflow_source, NULL},
+    {"horovod-torch", H | T, horovod_torch, horovod_torch_why, "Horovod builds with that PyTorch", NULL,
+     "horovod/horovod #3996, #4014"},
+    {"deepspeed-cuda", DS | T | C, deepspeed_cuda, deepspeed_cuda_why,
+     "a CUDA toolkit has the major version of the wheel of PyTorch, so that DeepSpeed compiles its operators", NULL,
+     "deepspeedai/DeepSpeed #3223"},
     {0}};
 /* clang-format on */
 
@@ -362,6 +419,9 @@ bool software_applies(const struct rule *r, const struct world *w, const struct 
     if ((r->keys & G) != 0 && w->wish->gpu.cc == 0) return false;
     if ((r->keys & O) != 0 && w->os == NULL) return false;
     if ((r->keys & K) != 0 && w->wish->kernel == NULL) return false;
+    if ((r->keys & TF) != 0 && w->wish->tensorflow == NULL) return false;
+    if ((r->keys & H) != 0 && w->wish->horovod == NULL) return false;
+    if ((r->keys & DS) != 0 && w->wish->deepspeed == NULL) return false;
     return (r->keys & L) == 0 || w->wish->loaded != NULL;
 }
 
@@ -401,12 +461,19 @@ void software_name(const struct world *w, const struct pick *p, enum software_ke
     case SOFTWARE_LOADED:
         snprintf(dst, n, "the loaded driver %.20s", w->wish->loaded != NULL ? w->wish->loaded : "");
         break;
+    case SOFTWARE_TENSORFLOW:
+        snprintf(dst, n, "TensorFlow%s%.20s", *w->wish->tensorflow ? " " : "", w->wish->tensorflow);
+        break;
+    case SOFTWARE_HOROVOD: snprintf(dst, n, "Horovod%s%.20s", *w->wish->horovod ? " " : "", w->wish->horovod); break;
+    case SOFTWARE_DEEPSPEED:
+        snprintf(dst, n, "DeepSpeed%s%.20s", *w->wish->deepspeed ? " " : "", w->wish->deepspeed);
+        break;
     case SOFTWARE_ALL: break;
     }
 }
 
 const char *software_key_name(enum software_key k) {
-    static const char *const names[] = {"driver", "flavour", "source", "cuda",   "cudnn", "nccl",
-                                        "torch",  "gpu",     "os",     "kernel", "loaded"};
+    static const char *const names[] = {"driver", "flavour", "source", "cuda",   "cudnn",      "nccl",    "torch",
+                                        "gpu",    "os",      "kernel", "loaded", "tensorflow", "horovod", "deepspeed"};
     return (size_t)k < GP_ARRAY_LEN(names) ? names[k] : "";
 }

@@ -34,6 +34,9 @@ struct software_wish {
     const char *os;          /* "ubuntu-24.04", "debian-12", "rhel-9.4", "amzn-2023"; NULL: not known */
     const char *kernel;      /* uname -r; NULL: not known */
     const char *loaded;      /* version of the driver that is there and stays, "550.90.07"; NULL: none */
+    /* packages of Python that will be installed: their version, or "" for the newest; NULL: they are not */
+    const char *tensorflow, *horovod, *deepspeed;
+    bool toolkit; /* the wish `cuda` is a toolkit with a compiler */
     /* wishes */
     const char *driver;  /* branch "580", or a full version "580.95.05" */
     const char *flavour; /* "open", "proprietary" */
@@ -58,6 +61,9 @@ enum software_key {
     SOFTWARE_OS,
     SOFTWARE_KERNEL,
     SOFTWARE_LOADED,
+    SOFTWARE_TENSORFLOW,
+    SOFTWARE_HOROVOD,
+    SOFTWARE_DEEPSPEED,
     SOFTWARE_ALL
 };
 const char *software_key_name(enum software_key k); /* "driver", "cuda", "gpu", ... */

@@ -177,10 +177,19 @@ static bool descend(struct search *s, int k) {
     return false;
 }
 
+/* Rules about facts alone. */
+static bool facts_hold(const struct search *s) {
+    for (const struct rule *r = software_rules; r->id != NULL; r++)
+        if ((r->keys & (BIT(SOFTWARE_KEYS) - 1)) == 0 && (r->keys & ~s->active) == 0 &&
+            software_applies(r, &s->w, &s->p) && !r->holds(&s->w, &s->p))
+            return false;
+    return true;
+}
+
 bool software_search(const struct world *w, unsigned active, const struct pick *prefer, struct pick *ret) {
     struct search s = {.w = *w, .active = active, .prefer = prefer};
     software_exact(&s.w, active);
-    if (!all_can(&s, 0) || !descend(&s, 0)) return false;
+    if (!facts_hold(&s) || !all_can(&s, 0) || !descend(&s, 0)) return false;
     *ret = s.p;
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The builds of PyTorch for Linux on x86_64, each row with its source. Only data; newest first, experimental builds of
- * a release after its stable ones. */
+/* The builds of PyTorch for Linux on x86_64, and other frameworks, each row with its source. Only data; newest first,
+ * experimental builds of a release after its stable ones. */
 #include "base/gp_base.h"
 
 #include "software/rows.h"
@@ -47,4 +47,21 @@ const struct torch_row software_torches[] = {
     {"2.5.1", "cu121", "12.1", D12, OLD, 0, "2.17", "3.9", "pytorch/pytorch, RELEASE.md"},
     {"2.5.1", "cu118", "11.8", D11, OLD, 0, "2.17", "3.9", "pytorch/pytorch, RELEASE.md"},
     {0}};
+
+const struct framework_row software_frameworks[] = {
+    {"tensorflow", "2.21", "12.5", D12, 60, 90, NULL,
+     "TensorFlow 2.18 release notes; tensorflow/tensorflow #89272, #97387, #103531: no code for Blackwell"},
+    {"horovod", "0.28.1", NULL, NULL, 0, 0, "2.1", "horovod/horovod #3996, #4014: PyTorch 2.1 needs C++17"},
+    {"deepspeed", "999", NULL, NULL, 0, 0, NULL,
+     "deepspeedai/DeepSpeed #3223: the toolkit and PyTorch have the same major version of CUDA"},
+    {0}};
 /* clang-format on */
+
+const struct framework_row *software_framework(const char *name, const char *version) {
+    for (const struct framework_row *f = software_frameworks; version != NULL && f->name != NULL; f++)
+        if (strcmp(f->name, name) == 0)
+            return software_version_compare(version, f->version) <= 0 || software_version_is(version, f->version)
+                       ? f
+                       : NULL;
+    return NULL;
+}

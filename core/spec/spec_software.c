@@ -5,6 +5,8 @@
 
 #include "spec/spec_internal.h"
 
+#include <strings.h>
+
 static const char *const flavours[] = {"open", "proprietary", NULL};
 
 /* Rows read as rows. */
@@ -90,6 +92,30 @@ bool spec_offer_launched(const struct spec_offer *o) {
     return p != NULL && spec_provider_key(p, "image") != NULL;
 }
 
+/* Whether a package of python.packages, "tensorflow==2.19", is this one. */
+static bool is_package(const char *text, const char *name) {
+    size_t n = strlen(name);
+    return strncasecmp(text, name, n) == 0 && (text[n] == '\0' || strchr("=<>!~[", text[n]) != NULL);
+}
+
+/* Its version: "" for any, NULL if it is not in the list. */
+static const char *package(const struct spec *s, const char *name) {
+    for (size_t i = 0; i < s->python.packages.n; i++) {
+        const char *text = s->python.packages.v[i], *exact = strstr(text, "==");
+        if (is_package(text, name)) return exact != NULL ? exact + 2 : "";
+    }
+    return NULL;
+}
+
+/* A release that the tables do not know is not judged: new ones of PyTorch appear every few months. */
+static const char *torch_wish(const struct spec *s) {
+    const char *text = s->python.torch;
+    if (text == NULL) return NULL;
+    struct software_wish only = {.driver = "none", .cuda = "none", .cudnn = "none", .nccl = "none", .torch = text};
+    GP_AUTO_SOFTWARE_SET struct software_set set = {0};
+    return software_solve(&only, &set, NULL) == 0 ? text : "none";
+}
+
 struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool launched, size_t runtime) {
     const struct spec_software *w = &s->software;
     const char *unwritten = launched ? NULL : "none";
@@ -105,6 +131,11 @@ struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool
     if (runtime < w->cuda.runtime.n) wish.cuda = w->cuda.runtime.v[runtime];
     wish.cudnn = w->cudnn != NULL ? w->cudnn : unwritten;
     wish.nccl = w->nccl != NULL ? w->nccl : unwritten;
+    wish.toolkit = w->cuda.version != NULL && !str_eq(w->cuda.version, "auto") && !str_eq(w->cuda.version, "none");
+    wish.torch = torch_wish(s);
+    wish.tensorflow = package(s, "tensorflow");
+    wish.horovod = package(s, "horovod");
+    wish.deepspeed = package(s, "deepspeed");
     return wish;
 }
 
@@ -112,6 +143,13 @@ struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool
 
 static const struct yaml_node *inner(const struct yaml_node *at, const char *key) {
     return at != NULL && at->kind == YAML_MAP ? yaml_get(at, key) : NULL;
+}
+
+static const struct yaml_node *python_package(const struct yaml_node *bootstrap, const char *name) {
+    const struct yaml_node *list = inner(inner(bootstrap, "python"), "packages");
+    for (size_t i = 0; list != NULL && list->kind == YAML_LIST && i < list->items.len; i++)
+        if (is_package(list->items.items[i]->value, name)) return list->items.items[i];
+    return NULL;
 }
 
 /* The value in the spec that stands for a key of the solver; NULL: it is not written. */
@@ -138,6 +176,9 @@ static const struct yaml_node *place(const struct yaml_node *root, enum software
     case SOFTWARE_GPU:
         found = yaml_get(root, "gpu");
         return inner(found, "model") != NULL ? inner(found, "model") : found;
+    case SOFTWARE_TENSORFLOW: return python_package(b, "tensorflow");
+    case SOFTWARE_HOROVOD: return python_package(b, "horovod");
+    case SOFTWARE_DEEPSPEED: return python_package(b, "deepspeed");
     default: return NULL;
     }
 }
@@ -156,15 +197,6 @@ static void tell(struct spec_ctx *c, const struct yaml_node *root, const struct 
                      clash->nearest[0] != '\0' ? "; the nearest set that works: " : "", clash->nearest);
 }
 
-/* A wish that the tables know nothing of is no clash: newer releases of PyTorch appear every few months. */
-static const char *torch_wish(const struct yaml_node *root) {
-    const struct yaml_node *at = place(root, SOFTWARE_TORCH, 0, 0);
-    if (at == NULL || at->kind != YAML_SCALAR) return "none";
-    struct software_wish only = {.driver = "none", .cuda = "none", .cudnn = "none", .nccl = "none", .torch = at->value};
-    GP_AUTO_SOFTWARE_SET struct software_set set = {0};
-    return software_solve(&only, &set, NULL) == 0 ? at->value : "none";
-}
-
 void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s) {
     GP_AUTO_STRV struct strv told = {0};
     if (c->names == NULL || c->problems->list.len > 0) return; /* a value with an error is not there to be judged */
@@ -173,8 +205,6 @@ void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const 
         for (size_t runtime = 0; runtime < versions; runtime++) {
             struct software_wish wish =
                 spec_software_wish(s, offer, spec_offer_launched(&s->offers.items[offer]), runtime);
-            wish.torch = torch_wish(root);
-            if (!spec_software_written(s) && str_eq(wish.torch, "none") && wish.os == NULL) continue;
             GP_AUTO_SOFTWARE_SET struct software_set set = {0};
             struct software_clashes clashes = {0};
             if (software_solve(&wish, &set, &clashes) == 0) continue;

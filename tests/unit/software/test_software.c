@@ -63,6 +63,7 @@ static void tables(void **state) {
         sourced(o->name, o->source);
         assert_ptr_equal(software_system(o->name), o);
     }
+    for (const struct framework_row *f = software_frameworks; f->name != NULL; f++) sourced(f->name, f->source);
     for (const struct kernel_row *k = software_kernels; k->name != NULL; k++) {
         sourced(k->name, k->source);
         if (software_branch_of(k->branch) == NULL) fail_msg("kernel %s: branch %s is no row", k->name, k->branch);
@@ -189,7 +190,7 @@ static void a_driver_that_stays(void **state) {
 
 struct refusal {
     const char *gpu, *os, *kernel, *loaded;
-    const char *driver, *flavour, *source, *cuda, *cudnn, *nccl, *torch;
+    const char *driver, *flavour, *source, *cuda, *cudnn, *nccl, *torch, *tensorflow, *horovod, *deepspeed;
     const char *facts, *nearest; /* parts of one clash */
     enum software_key key;
 };
@@ -330,6 +331,24 @@ static const struct refusal refusals[] = {
      .key = SOFTWARE_TORCH,
      .facts = "the wheel 2.11.0+cu128 has no sm_70 code",
      .nearest = "2.11.0+cu126"}, /* pytorch #175253 */
+    {.gpu = "RTX 5090",
+     .tensorflow = "2.19.0",
+     .key = SOFTWARE_TENSORFLOW,
+     .facts = "GPU RTX 5090 (Blackwell, sm_120) and TensorFlow 2.19.0: wheels of TensorFlow up to 2.21 have no sm_120",
+     .nearest = "no tensorflow"}, /* tensorflow #97387 */
+    {.gpu = "H100",
+     .torch = "2.9.1",
+     .horovod = "0.28.1",
+     .key = SOFTWARE_HOROVOD,
+     .facts = "Horovod 0.28.1, its last release, does not build with PyTorch 2.1 or later",
+     .nearest = "no horovod"}, /* horovod #3996 */
+    {.gpu = "H100",
+     .torch = "cu126",
+     .cuda = "13.0",
+     .deepspeed = "",
+     .key = SOFTWARE_TORCH,
+     .facts = "DeepSpeed compiles only with a toolkit of the wheel's major version, CUDA 12",
+     .nearest = "CUDA 13.0, PyTorch 2."}, /* DeepSpeed #3223 */
     {.gpu = "RTX 5090", .torch = "cu126", .key = SOFTWARE_TORCH, .facts = "has no sm_120 code", .nearest = "+cu"},
 };
 
@@ -340,6 +359,7 @@ static void refused(void **state) {
         struct software_wish w = wish_for(r->gpu, r->os);
         w.kernel = r->kernel, w.loaded = r->loaded, w.driver = r->driver, w.flavour = r->flavour, w.source = r->source;
         w.cuda = r->cuda, w.cudnn = r->cudnn, w.nccl = r->nccl, w.torch = r->torch;
+        w.tensorflow = r->tensorflow, w.horovod = r->horovod, w.deepspeed = r->deepspeed, w.toolkit = true;
         struct software_set s = {0};
         struct software_clashes c = {0};
         if (software_solve(&w, &s, &c) == 0) fail_msg("row %zu (%s) is accepted", i, r->facts);

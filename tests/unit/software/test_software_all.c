@@ -111,6 +111,18 @@ static bool ok_torch(const struct ask *a, const struct branch_row *b, const stru
     return a->os == NULL || number(a->os->glibc) >= number(t->glibc);
 }
 
+/* What is known of the packages: up to these versions. */
+static bool ok_tensorflow(const struct ask *a, const struct branch_row *b, const char *version) {
+    if (number(version) >= number("2.22")) return true;
+    return (a->cc == 0 || (a->cc >= 60 && a->cc <= 90)) && (b == NULL || driver_reaches(a, b, "525.60.13"));
+}
+
+static bool ok_packages(const struct software_wish *w, const struct cuda_row *c, const struct torch_row *t) {
+    if (w->horovod != NULL && number(w->horovod) <= number("0.28.1") && t != NULL && number(t->name) >= number("2.1"))
+        return false;
+    return w->deepspeed == NULL || !w->toolkit || c == NULL || t == NULL || major(c->name) == major(t->cuda);
+}
+
 /* --- wishes --- */
 
 static bool none(const char *wish) { return wish != NULL && strcmp(wish, "none") == 0; }
@@ -152,14 +164,20 @@ static bool libraries(const struct software_wish *w, const struct ask *a, const 
     return dnn && nccl;
 }
 
+static bool torches_fit(const struct software_wish *w, const struct ask *a, const struct branch_row *b,
+                        const struct cuda_row *c) {
+    if (w->torch == NULL || none(w->torch)) return true;
+    for (const struct torch_row *t = software_torches; t->name != NULL; t++)
+        if (torch_named(w->torch, t) && ok_torch(a, b, t) && ok_packages(w, c, t)) return true;
+    return false;
+}
+
 static bool rest(const struct software_wish *w, const struct ask *a, const struct branch_row *b) {
-    bool torch = w->torch == NULL || none(w->torch);
-    for (const struct torch_row *t = software_torches; !torch && t->name != NULL; t++)
-        torch = torch_named(w->torch, t) && ok_torch(a, b, t);
-    if (!torch) return false;
-    if ((w->cuda == NULL || none(w->cuda)) && libraries(w, a, b, NULL)) return true;
+    if (w->tensorflow != NULL && !ok_tensorflow(a, b, w->tensorflow)) return false;
+    if ((w->cuda == NULL || none(w->cuda)) && libraries(w, a, b, NULL) && torches_fit(w, a, b, NULL)) return true;
     for (const struct cuda_row *c = software_cudas; !none(w->cuda) && c->name != NULL; c++)
-        if (named(w->cuda, c->name) && ok_cuda(a, b, c) && libraries(w, a, b, c)) return true;
+        if (named(w->cuda, c->name) && ok_cuda(a, b, c) && libraries(w, a, b, c) && torches_fit(w, a, b, c))
+            return true;
     return false;
 }
 
@@ -185,11 +203,14 @@ static bool possible(const struct software_wish *w) {
 
 /* --- checking one wish --- */
 
-#define WISH "gpu %s os %s kernel %s loaded %s driver %s flavour %s source %s cuda %s cudnn %s nccl %s torch %s"
+#define WISH                                                                                             \
+    "gpu %s os %s kernel %s loaded %s driver %s flavour %s source %s cuda %s cudnn %s nccl %s torch %s " \
+    "tensorflow %s horovod %s deepspeed %s toolkit %d"
 #define T(x) ((x) != NULL ? (x) : "-")
 #define VALUES(w)                                                                                                  \
     T((w)->gpu.name), T((w)->os), T((w)->kernel), T((w)->loaded), T((w)->driver), T((w)->flavour), T((w)->source), \
-        T((w)->cuda), T((w)->cudnn), T((w)->nccl), T((w)->torch)
+        T((w)->cuda), T((w)->cudnn), T((w)->nccl), T((w)->torch), T((w)->tensorflow), T((w)->horovod),             \
+        T((w)->deepspeed), (int)(w)->toolkit
 
 #define FIND(row, table, text_)                         \
     for ((row) = (table); (row)->name != NULL; (row)++) \
@@ -219,7 +240,8 @@ static void check_answer(const struct software_wish *w, const struct software_se
     bool torch = s->at[SOFTWARE_TORCH].text[0] == '\0';
     for (const struct torch_row *t = software_torches; !torch && t->name != NULL; t++)
         torch = strcmp(t->name, s->at[SOFTWARE_TORCH].text) == 0 && strcmp(t->tag, s->torch_tag) == 0 &&
-                torch_named(w->torch, t) && ok_torch(&a, b, t);
+                torch_named(w->torch, t) && ok_torch(&a, b, t) && ok_packages(w, c, t);
+    fine = fine && (w->tensorflow == NULL || ok_tensorflow(&a, b, w->tensorflow));
     if (!fine || !dnn || !nccl || !torch)
         fail_msg(WISH ": the answer %s %s %s %s %s %s %s+%s breaks a rule", VALUES(w), s->at[0].text, flavour, source,
                  s->at[SOFTWARE_CUDA].text, s->at[SOFTWARE_CUDNN].text, s->at[SOFTWARE_NCCL].text,
@@ -237,6 +259,9 @@ static struct software_wish only(const struct software_wish *w, unsigned keys) {
     if ((keys & (1u << SOFTWARE_GPU)) == 0) r.gpu = (struct software_gpu){.name = ""};
     if ((keys & (1u << SOFTWARE_OS)) == 0) r.os = NULL;
     if ((keys & (1u << SOFTWARE_KERNEL)) == 0) r.kernel = NULL;
+    if ((keys & (1u << SOFTWARE_TENSORFLOW)) == 0) r.tensorflow = NULL;
+    if ((keys & (1u << SOFTWARE_HOROVOD)) == 0) r.horovod = NULL;
+    if ((keys & (1u << SOFTWARE_DEEPSPEED)) == 0) r.deepspeed = NULL;
     if (r.loaded != NULL && (keys & (1u << SOFTWARE_LOADED)) == 0) {
         if (any(r.driver)) r.driver = "none"; /* there is a driver still, of which nothing is known */
         r.loaded = NULL;
@@ -351,6 +376,11 @@ static void samples(void **state) {
         if ((which & 192) == 64) w.cudnn = PICK(cudnns, dice());
         if ((which & 768) == 256) w.nccl = PICK(nccls, dice());
         if ((which & 3072) == 1024) w.torch = PICK(torches, dice());
+        unsigned more = dice();
+        if ((more & 7) == 1) w.tensorflow = (more & 8) != 0 ? "2.19.0" : (more & 16) != 0 ? "" : "2.22.0";
+        if ((more & 224) == 32) w.horovod = (more & 8) != 0 ? "" : "0.29.0";
+        if ((more & 1792) == 256) w.deepspeed = "";
+        w.toolkit = (more & 2048) != 0;
         check(&w, true) ? solved++ : refused++;
     }
     assert_true(solved > 1000 && refused > 1000);

@@ -72,6 +72,17 @@ static void impossible(void **state) {
          0},
         {"H100:8", "ubuntu-22.04", {"driver: 631", 11, "driver 631 is not in the table of versions; it has 620"}, 0},
         {"H100:8", "ubuntu-22.04", {"{cuda: 13.0, cudnn: 9.10.2}", 23, "cuDNN 9.10.2 is not built for that CUDA"}, 0},
+        {"B200:8", "ubuntu-22.04", {"python: {torch: 2.6.0}", 19, "has no sm_100 code"}, 0},
+        {"H100:8",
+         "ubuntu-22.04",
+         {"python: {torch: auto, packages: [numpy, horovod==0.28.1]}", 43,
+          "Horovod 0.28.1, its last release, does not build with PyTorch 2.1"},
+         0},
+        {"B200:8",
+         "ubuntu-22.04",
+         {"python: {packages: [tensorflow-cpu, tensorflow==2.20.0]}", 39,
+          "wheels of TensorFlow up to 2.21 have no sm_100 code"},
+         0},
         {"H100:8", "amzn-2", {"packages: [htop]", 38, "amzn-2: NVIDIA has no repository for amzn-2"}, 3},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
@@ -109,6 +120,20 @@ static void of_the_journal(void **state) {
 static struct software_wish wish_of(const char *text, bool launched, struct spec **keep) {
     *keep = good(text);
     return spec_software_wish(*keep, 0, launched, 0);
+}
+
+/* Releases that the tables do not know are not judged. */
+static void unknown_releases(void **state) {
+    (void)state;
+    static const char *const rows[] = {
+        "python: {torch: 2.99.0}",       "python: {torch: 2.14.0}",
+        "python: {torch: none}",         "python: {packages: [tensorflow==2.30.0]}",
+        "python: {packages: [horovod]}", "python: {torch: auto, packages: [horovod==0.30.0, deepspeed]}"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *text = spec_of("B200:8", "ubuntu-24.04", rows[i]);
+        GP_AUTO_SPEC struct spec *s = good(text);
+        (void)s;
+    }
 }
 
 static void unwritten_and_auto(void **state) {
@@ -181,7 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forms),          cmocka_unit_test(impossible),         cmocka_unit_test(several),
         cmocka_unit_test(of_the_journal), cmocka_unit_test(unwritten_and_auto), cmocka_unit_test(kept),
-        cmocka_unit_test(launched),
+        cmocka_unit_test(launched),       cmocka_unit_test(unknown_releases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
