@@ -189,7 +189,8 @@ static int bits(unsigned x) {
 }
 
 /* The fewest wishes, then facts, without which the rest holds. 0: none. */
-static unsigned least(const struct world *w, unsigned all, const struct pick *wished, struct pick *ret) {
+static unsigned least(const struct world *w, unsigned all, const struct pick *wished, const struct software_clashes *c,
+                      struct pick *ret) {
     const unsigned n = GP_ARRAY_LEN(give_up);
     for (int facts = 0; facts < 2; facts++) {
         for (int size = 1; size <= (int)n; size++) {
@@ -199,6 +200,9 @@ static unsigned least(const struct world *w, unsigned all, const struct pick *wi
                 for (unsigned i = 0; i < n; i++)
                     if ((set & BIT(i)) != 0) keys |= BIT(give_up[i]);
                 if ((keys & ~all) != 0 || (facts == 0) != ((keys & FACTS) == 0)) continue;
+                bool all_broken = true; /* a clash of which nothing is given up stays one */
+                for (size_t i = 0; all_broken && i < c->n; i++) all_broken = (keys & c->at[i].keys) != 0;
+                if (!all_broken) continue;
                 if (software_search(w, all & ~keys, wished, ret)) return keys;
             }
         }
@@ -259,7 +263,7 @@ void software_find_clashes(const struct world *w, struct software_clashes *ret) 
         }
     }
     as_wished(w, &wished);
-    unsigned dropped = least(w, all, &wished, &p);
+    unsigned dropped = least(w, all, &wished, ret, &p);
     for (size_t i = 0; i < ret->n; i++) {
         ret->at[i].key = key_of(ret->at[i].keys, dropped);
         if (dropped != 0) near_text(w, &p, dropped, ret->at[i].nearest, sizeof ret->at[i].nearest);
