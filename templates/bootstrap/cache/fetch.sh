@@ -19,7 +19,9 @@ if [ -x /usr/lib/apt/apt-helper ]; then
     exec /usr/lib/apt/apt-helper -q -q -o Acquire::Retries=2 -o Acquire::http::AllowRedirect=false \
         -o Acquire::https::AllowRedirect=false -o "APT::Sandbox::User=$(id -un)" download-file "$url" "$file"
 elif command -v curl >/dev/null 2>&1; then
-    exec curl -fsS --proto =http,https --max-redirs 0 --retry 2 -o "$file" "$url"
+    # a redirection is no failure for curl
+    [ "$(curl -fsS --proto =http,https --retry 2 -o "$file" -w '%{http_code}' "$url")" = 200 ]
+    exit
 elif command -v wget >/dev/null 2>&1; then
     exec wget -q --max-redirect=0 --tries=3 -O "$file" "$url"
 fi

@@ -132,7 +132,7 @@ apt_update() {
     say 'updates the package lists'
     apt update || said 'apt-get update' '^(E|Err|W): '
 }
-# Fetches packages from the run's cache, before apt does. run/cache.sh has one that does, in runs with a cache.
+# Fetches packages from the run's cache, before apt or dnf does: run/cache.sh replaces it in runs with a cache.
 from_cache() { :; }
 with_apt() {
     apt_repair
@@ -191,11 +191,13 @@ with_dnf() {
     # name=version is name-version here
     # shellcheck disable=SC2046
     set -- $(printf '%s\n' "$*" | tr '=' '-')
+    from_cache "$@"
     run_dnf install "$@" && return
     # the image's package list may be old
     grep -Eq 'Status code: 404|No match for argument|No package .* available' "$log" || dnf_said
     say 'updates the package lists'
     run_dnf clean expire-cache || dnf_said
+    from_cache "$@"
     run_dnf install "$@" || dnf_said
 }
 # Installs packages (NAME or NAME=VERSION), or fails. Its status says nothing about what they do on this node: look.

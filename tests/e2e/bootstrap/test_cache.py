@@ -2,77 +2,17 @@
 """bootstrap.cache: four hosts with a real apt and a repository that counts what is fetched from it."""
 import hashlib
 import json
-import pathlib
-import socket
-import subprocess
 import sys
 
 import pytest
+from cache_lab import Cache, CountingRepo, install
 from fleet import Fleet
 from lab import why_not
-from repo import Repo
 from waiting import wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
-# Serves a folder and appends each path to the file "log". While "hold" is there a .deb stops in its middle.
-SERVER = """
-import http.server, os, ssl, sys, threading, time
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def do_GET(self):
-        with open("log", "a") as log:
-            log.write(self.path + "\\n")
-        if self.path.startswith("/away/"):
-            self.send_response(302)
-            self.send_header("Location", self.path[5:])
-            self.end_headers()
-        else:
-            super().do_GET()
-    def copyfile(self, source, to):
-        data = source.read()
-        to.write(data[:len(data) // 2])
-        to.flush()
-        while self.path.endswith(".deb") and os.path.exists("hold"):
-            time.sleep(0.05)
-        to.write(data[len(data) // 2:])
-    def log_message(self, *args):
-        pass
-os.chdir(sys.argv[2])
-secure = http.server.ThreadingHTTPServer((sys.argv[1], 8443), Handler)
-tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-tls.load_cert_chain("../crt", "../crt.key")
-secure.socket = tls.wrap_socket(secure.socket, server_side=True, do_handshake_on_connect=False)
-threading.Thread(target=secure.serve_forever, daemon=True).start()
-http.server.ThreadingHTTPServer((sys.argv[1], 8080), Handler).serve_forever()
-"""
 NAMES = ["gp-a", "gp-b", "gp-c", "gp-d", "gp-e", "gp-f"]
-
-
-class CountingRepo(Repo):
-    def serve(self, lab, address, port=8080):
-        self.address, self.port = address, port
-        self.certificate = self.folder.parent / "crt"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                        "-days", "2", "-subj", "/CN=repo.example", "-addext", "subjectAltName=DNS:repo.example",
-                        "-keyout", str(self.certificate) + ".key", "-out", self.certificate], check=True,
-                       capture_output=True)
-        self.server = lab.popen([sys.executable, "-c", SERVER, address, str(self.folder)])
-
-    def fetched(self):
-        """The names of the packages that were fetched, one for each request."""
-        log = self.folder / "log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return sorted(line.split("/")[-1].split("_")[0] for line in lines if line.endswith(".deb"))
-
-    def path(self, name):
-        """The part of a request to the cache that names this package: hash, size, origin."""
-        deb = next(self.folder.glob(name + "_*.deb"))
-        data = deb.read_bytes()
-        return "/%s/%d/http/%s:8080/%s" % (hashlib.sha256(data).hexdigest(), len(data), self.address, deb.name)
-
-    def forget(self):
-        (self.folder / "log").unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -151,58 +91,6 @@ def test_a_killed_cache_costs_time_only(inside, fleet, tmp_path):
 
 
 # --- one cache by itself ---
-
-class Cache:
-    """The agent's cache on the first host, as templates/bootstrap/cache/keep.sh starts it."""
-
-    def __init__(self, fleet):
-        self.fleet, self.host, self.dir = fleet, fleet.nodes[0], "/var/tmp/gpuprov-cache-test"
-        agent = ROOT / "build" / "agent" / "gpuprov-agent"
-        self.host.sh("mkdir -p /root/.gpuprov/agent")
-        self.host.file("/root/.gpuprov/agent/gpuprov-agent").write_bytes(agent.read_bytes())
-        self.host.sh("chmod 755 /root/.gpuprov/agent/gpuprov-agent")
-
-    def keep(self, peers=("10.77.0.1",), lease="60s", end="", check=True):
-        words = {"DIR": self.dir, "BIND": self.host.address, "PEERS": "\n".join(peers), "LEASE": lease, "ALLOW": "",
-                 "FETCH": template("cache/fetch"), "END": end}
-        script = template("run/lib") + "".join("%s=%s\n" % (k, quoted(v)) for k, v in words.items())
-        done = self.host.sh(script + template("cache/keep"), check=check)
-        if "::cache " in done.stdout:
-            self.port = int(done.stdout.split("::cache ")[1])
-        return done
-
-    def ask(self, request):
-        """The whole answer to these bytes."""
-        def talk():
-            with socket.create_connection((self.host.address, self.port), timeout=60) as s:
-                s.sendall(request.encode())
-                got = b""
-                while True:
-                    try:
-                        part = s.recv(1 << 16)
-                    except ConnectionResetError:
-                        return got
-                    if not part:
-                        return got
-                    got += part
-        return self.fleet.call(talk)
-
-    def get(self, target):
-        head, _, body = self.ask("GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % target).partition(b"\r\n\r\n")
-        return int(head.split()[1]) if head else None, body
-
-    @property
-    def alive(self):
-        return "gpuprov-agent" in self.host.sh("ps -eo args | grep '[g]puprov-agent cache'; true").stdout
-
-
-def template(name):
-    return (ROOT / "templates" / "bootstrap" / (name + ".sh")).read_text() + "\n"
-
-
-def quoted(text):
-    return "'%s'" % text.replace("'", "'\\''")
-
 
 @pytest.fixture
 def cache(fleet):
@@ -313,11 +201,6 @@ http.server.ThreadingHTTPServer((sys.argv[1], 8081), Handler).serve_forever()
 """
 
 
-def install(host, cache, packages, more=""):
-    script = template("run/lib") + template("run/pkg") + "CACHE=%s BUDGET=60 REFUSAL=\n" % cache + template("run/cache")
-    return host.sh("mkdir -p /tmp/w; cd /tmp/w\n" + script + more + "install_packages %s\n" % packages).stdout
-
-
 @pytest.fixture
 def node(fleet):
     fleet.repo.forget()
@@ -343,6 +226,26 @@ def test_a_cache_that_is_gone(fleet, node):
     out = install(node, "http://10.77.0.1:8082", "gp-a")
     assert "::warn fetches 1 of 1 packages directly: " in out and "Could not connect to 10.77.0.1:8082" in out, out
     assert fleet.repo.fetched() == ["gp-a"]
+
+
+def test_a_source_that_the_cache_cannot_take(cache, fleet, node):
+    """A list of mirrors that has none by http: apt goes on by itself, and the step says so."""
+    cache.keep(peers=[node.address])
+    node.put("/etc/apt/mirrors/test.list", "file:///srv/repo/\n")
+    node.sh("mkdir -p /srv/repo")
+    for file in [*fleet.repo.folder.glob("*.deb"), *fleet.repo.folder.glob("Packages*")]:
+        (node.file("/srv/repo") / file.name).write_bytes(file.read_bytes())
+    list_ = node.file("/etc/apt/sources.list.d/test.list")
+    before = list_.read_text()
+    try:
+        list_.write_text("deb [trusted=yes] mirror+file:/etc/apt/mirrors/test.list ./\n")
+        node.sh("apt-get -q update")
+        out = install(node, "http://%s:%d" % (cache.host.address, cache.port), "gp-f")
+    finally:
+        list_.write_text(before)
+        node.sh("apt-get -q update; rm -r /srv/repo")
+    assert "::warn fetches 1 of 1 packages directly: " in out and ": it takes http, https and SHA-256 only\n" in out, out
+    assert fleet.repo.fetched() == []
 
 
 def test_a_list_of_mirrors(cache, fleet, node):
