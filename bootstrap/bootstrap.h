@@ -95,6 +95,7 @@ struct bootstrap_cache_place {
     const char *uid;   /* of the stack: names its folder */
     const char *bind;  /* the node's private address */
     const char *peers; /* the addresses that it answers, one a line */
+    const struct spec *spec;
 };
 int bootstrap_cache_script(const struct bootstrap_cache_place *p, bool end, struct str *out, struct gp_error *err);
 /* What a node has, as its image records it; "": none, or not one word. */

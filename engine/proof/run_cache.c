@@ -50,7 +50,8 @@ static int keep_once(struct run_cache *c, bool end, int64_t limit_ms, struct gp_
     GP_AUTO_FREE char *peers = strv_join(&c->peers, "\n");
     size_t n = c->peers.n;
     pthread_mutex_unlock(&c->lock);
-    struct bootstrap_cache_place place = {.uid = c->run->stack.uid, .bind = c->bind, .peers = peers};
+    struct bootstrap_cache_place place = {
+        .uid = c->run->stack.uid, .bind = c->bind, .peers = peers, .spec = c->run->spec};
     int rc = c->link.session != NULL ? 0 : node_link_ensure(&c->link, err);
     if (rc == 0) rc = bootstrap_cache_script(&place, end, &script, err);
     if (rc == 0)

@@ -315,6 +315,27 @@ static void limits_are_of_the_row_or_of_the_step(void **state) {
     fixture_clear(&f);
 }
 
+static void assert_allowed(char *source, const char *want) {
+    struct spec spec = {.software = {.driver = {.source = source}}};
+    struct bootstrap_cache_place place = {.uid = "u", .bind = "10.0.0.1", .peers = "10.0.0.2", .spec = &spec};
+    GP_AUTO_STR struct str out = {0};
+    GP_AUTO_FREE char *line = xasprintf("\nALLOW='%s'\n", want);
+    assert_int_equal(bootstrap_cache_script(&place, false, &out, NULL), 0);
+    if (strstr(out.s, line) == NULL) fail_msg("no %s in %s", line, out.s);
+}
+
+static void the_cache_knows_where_the_driver_comes_from(void **state) {
+    (void)state;
+    char mirror[] = "https://mirror.example/nvidia#sha256=0123", port[] = "http://10.0.0.9:8081/x",
+         plain[] = "http://m";
+    char nvidia[] = "nvidia";
+    assert_allowed(NULL, "developer.download.nvidia.com:443");
+    assert_allowed(nvidia, "developer.download.nvidia.com:443");
+    assert_allowed(mirror, "mirror.example:443");
+    assert_allowed(port, "10.0.0.9:8081");
+    assert_allowed(plain, "m:80");
+}
+
 static void errors_name_node_and_step(void **state) {
     (void)state;
     struct fixture f;
@@ -339,6 +360,7 @@ int main(void) {
         cmocka_unit_test(facts_are_read_with_care),
         cmocka_unit_test(names_choose_steps),
         cmocka_unit_test(limits_are_of_the_row_or_of_the_step),
+        cmocka_unit_test(the_cache_knows_where_the_driver_comes_from),
         cmocka_unit_test(errors_name_node_and_step),
     };
     return cmocka_run_group_tests_name("bootstrap", tests, NULL, NULL);
