@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "bootstrap/bootstrap.h"
 #include "providers/provider.h"
+#include "validate/validate.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -84,7 +85,7 @@ static int add_secret(struct driver *d, const char *value, struct gp_error *err)
 static int load_spec(struct driver *d, const char *path, struct gp_error *err) {
     struct spec_problems problems = {0};
     provider_specs_register();
-    int rc = spec_load(path, NULL, &d->loaded, &problems, err);
+    int rc = spec_load(path, validate_names(), &d->loaded, &problems, err);
     if (problems.list.len > 0) {
         gp_error_clear(err);
         rc = gp_fail(err, GP_EUSAGE, "%s", problems.list.items[0].message);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # base_python.sh FOLDER: makes FOLDER/python once: a copy of FOLDER/base (base.sh makes that) with the distribution's
-# python3-venv, whose packages are kept in /debs. Needs root and about 400 MB. Prints the path. Safe to run twice at
+# python3-venv, whose packages are kept in /debs, and with an environment of the user ops in /opt/venv. Needs root and about 400 MB. Prints the path. Safe to run twice at
 # once (flock); a half-made one never gets its name.
 set -eu
 
@@ -40,6 +40,9 @@ in_new apt-get -q -y --no-install-recommends --download-only install python3-ven
 mkdir "$new/debs"
 cp "$new"/var/cache/apt/archives/*.deb "$new/debs/"
 in_new apt-get -q -y --no-install-recommends install python3-venv
+# most tests need an environment, and not that it is made: it takes seconds of a core
+chroot "$new" install -d -o ops -g ops /opt/venv
+in_new su ops -c 'python3 -m venv /opt/venv'
 rm -rf "$new"/var/cache/apt/archives/*.deb "$new"/var/lib/apt/lists/* "$new/etc/apt/sources.list"
 : >"$new/etc/resolv.conf"
 : >"$new/etc/machine-id"

@@ -50,6 +50,10 @@ class Index:
                 z.writestr(path, text)
         return to
 
+    def sha256(self, name, version, index="simple"):
+        (at,) = (self.folder / index / plain(name)).glob("*-%s-*.whl" % version)
+        return hashlib.sha256(at.read_bytes()).hexdigest()
+
     def serve(self, lab, address, port=8090):
         self.url = "http://%s:%d" % (address, port)
         self.server = lab.popen([sys.executable, __file__, self.folder, address, port])

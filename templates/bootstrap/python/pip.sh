@@ -13,7 +13,10 @@ pip_credentials() {
     esac
     login_user=${login%%:*} login_password=${login#*:}
     case $login in *[[:space:]\"\\]*) fail "the secret $AUTH has a blank, a quote or a backslash, which a netrc file cannot hold" ;; esac
-    netrc_dir=$(umask 077 && mktemp -d /dev/shm/gpuprov.XXXXXX 2>/dev/null || umask 077 && mktemp -d) || fail 'cannot make a folder for the credentials'
+    netrc_dir=$(
+        umask 077
+        mktemp -d /dev/shm/gpuprov.XXXXXX 2>/dev/null || mktemp -d
+    ) || fail 'cannot make a folder for the credentials'
     trap 'rm -rf "$netrc_dir"' EXIT
     trap 'exit 129' HUP INT TERM
     for url in "$@"; do
@@ -68,6 +71,25 @@ pip_reason() {
             else print raised ? raised : last
         }' pip.log | tr -d '\000-\010\013-\037' | cut -c1-400
 }
+# pip reports an index that refuses a login as one without the package. Asks it again; prints "401" or "403", or nothing.
+pip_refusal() {
+    grep -q 'from versions: none' pip.log || return 0
+    name=$(sed -n 's/^ERROR: Could not find a version that satisfies the requirement \([A-Za-z0-9._-]*\).*/\1/p' pip.log | head -n 1)
+    AT="${1%/}/$name/" timeout -k 5 60 "$vpython" -I - 2>/dev/null <<'PY'
+import base64, netrc, os, urllib.error, urllib.parse, urllib.request
+
+at = os.environ["AT"]
+ask = urllib.request.Request(at)
+login = netrc.netrc(os.environ["NETRC"]).authenticators(urllib.parse.urlsplit(at).hostname) if "NETRC" in os.environ else None
+if login:
+    ask.add_header("Authorization", "Basic " + base64.b64encode(("%s:%s" % (login[0], login[2])).encode()).decode())
+try:
+    urllib.request.urlopen(ask, timeout=30)
+except urllib.error.HTTPError as e:
+    if e.code in (401, 403):
+        print(e.code)
+PY
+}
 # pip_install NAME_OF_INDEX ARGUMENT...: shows downloads as progress. Fails with pip's own reason.
 pip_install() {
     pip_index=$1
@@ -91,6 +113,10 @@ pip_install() {
     [ "$rc" -ne 124 ] || fail "pip did not end within $BUDGET s; its last output: $(grep . pip.log | tail -n 1 | cut -c1-200)"
     full=$(full_disks "$VENV" "${TMPDIR:-/tmp}" | head -n 1)
     [ -z "$full" ] || fail "pip failed: the disk is full ($full)"
+    code=$(pip_refusal "$pip_index")
+    pip_next='name a secret with USER:PASSWORD in bootstrap.python.index_auth'
+    [ -z "$AUTH" ] || pip_next="check the secret $AUTH"
+    [ -z "$code" ] || fail "$pip_index answered $code, which is a refusal: $pip_next"
     fail "pip reported: $(pip_reason "$pip_index")"
 }
 may_write() {

@@ -14,9 +14,10 @@ from test_bootstrap import Node
 
 
 class PythonNode(Node):
-    def python(self, error=None, secrets=None, keys="", gpu=None, **python):
+    def python(self, error=None, secrets=None, keys="", gpu=None, during=None, **python):
         """Bootstraps with this block; keys: YAML of further keys of `bootstrap`. secrets: {name: value}."""
-        spec = {"name": "t", "offers": [{"provider": "local"}], "bootstrap": {"python": python, **(yaml.safe_load(keys) or {})}}
+        spec = {"name": "t", "offers": [{"provider": "local"}],
+                "bootstrap": {"python": python, **(yaml.safe_load(keys) or {})}}
         if gpu:
             spec["gpu"] = gpu
         options = []
@@ -24,7 +25,7 @@ class PythonNode(Node):
             options += self.secret(name, value)
         if secrets:
             spec["secrets"] = [{"env": n, "from": "env:" + n} for n in secrets]
-        return self.run("--spec", self.text(yaml.safe_dump(spec)), *options, error=error)
+        return self.run("--spec", self.text(yaml.safe_dump(spec)), *options, error=error, during=during)
 
     def version(self, package, venv="/opt/venv"):
         """As pip's own data have it; None: not installed."""
