@@ -74,7 +74,7 @@ const struct verb verb_images = {
     .name = "images",
     .argspec = "[--remove ID...]",
     .help = "lists the baked images, or removes them with their snapshots",
-    .details = "  --remove asks on a terminal; elsewhere it needs --yes. An image that local nodes were made from\n"
+    .details = "  On a terminal --remove requests a yes; elsewhere it needs --yes. An image that local nodes were made from\n"
                "  cannot be removed before them; instances of a cloud go on without theirs.\n",
     .examples = "  gpuprov images\n"
                 "  gpuprov images --json --in aws/us-east-1\n"

@@ -16,9 +16,8 @@ bool validate_demanded(const struct spec *spec, const char *check) {
     bool demanded = strv_has(&spec->validate.require, check);
     for (size_t i = 0; i < spec->validate.floors.len && !demanded; i++)
         demanded = str_eq(spec->validate.floors.items[i].check, check);
-    /* an engine that was set up must start containers */
-    demanded = demanded || (spec->container.engine != ENGINE_NONE && str_eq(check, "host.container"));
     const struct check_info *info = check_find(check);
+    if (info && info->engine && spec->container.engine != ENGINE_NONE) demanded = true;
     if (info && str_eq(info->python, "torch") && spec_python_torch(&spec->python)) demanded = true;
     return demanded;
 }

@@ -14,7 +14,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "providers/local/local_claim.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 
 #include "base/form.h"
 #include "base/json.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 
 #define TIME_MAX_S 253402300799 /* the end of the year 9999 */
 #define PID_MAX 4194304         /* Linux's own limit */

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "providers/local/local.h"
 #include "providers/local/local_claim.h"
-#include "providers/local/netns.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/netns.h"
+#include "providers/local/ns/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>

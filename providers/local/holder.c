@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "providers/local/local_claim.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 #include "providers/local/proxy/proxy.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>

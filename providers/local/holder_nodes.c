@@ -9,8 +9,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "providers/local/decode.h"
-#include "providers/local/netns.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/netns.h"
+#include "providers/local/ns/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 
 #include "base/fs.h"
 #include "providers/local/layers.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 
 #include <sys/stat.h>
 

@@ -9,9 +9,9 @@
 
 #include "base/fs.h"
 #include "providers/local/layers.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 #include "providers/local/rootfs.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/userns.h"
 
 #include <dirent.h>
 #include <errno.h>

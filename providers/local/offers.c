@@ -8,8 +8,8 @@
 #include "base/fs.h"
 #include "providers/local/holder.h"
 #include "providers/local/local.h"
-#include "providers/local/netns.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/netns.h"
+#include "providers/local/ns/userns.h"
 
 #include <dirent.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 
 #include "base/fs.h"
 #include "providers/local/local_images.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>

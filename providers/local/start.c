@@ -12,7 +12,7 @@
 #include "providers/local/doctor.h"
 #include "providers/local/holder.h"
 #include "providers/local/local_claim.h"
-#include "providers/local/userns.h"
+#include "providers/local/ns/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>

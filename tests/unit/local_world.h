@@ -11,7 +11,7 @@
 #include "folder.h"
 #include "providers/local/local.h"
 #include "providers/local/local_claim.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 #include "providers/provider.h"
 #include "ssh/ssh.h"
 

@@ -51,6 +51,7 @@ struct check_info {
     bool loads_link;    /* data runs between host and GPU all the time, so the PCIe link is at full speed */
     bool idle;          /* no load on its GPU */
     bool on_host;       /* CHECK_GANG: the agent opens no GPU for it */
+    bool engine;        /* it starts containers: required where the spec has bootstrap.container */
     const char *python; /* CHECK_GANG: it runs this module in the Python of the spec's bootstrap.python; NULL: none */
     bool proves_gpus;   /* CHECK_GANG: with ranks that have GPUs, one computed without them is an error */
     const char *finds, *how, *suggestion; /* for docs/checks.md */

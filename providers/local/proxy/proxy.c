@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 #include "providers/local/proxy/proxy_request.h"
 
 #include <arpa/inet.h>

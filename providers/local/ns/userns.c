@@ -3,7 +3,7 @@
  * Single-threaded callers except ns_way. */
 #include "base/gp_base.h"
 
-#include "providers/local/userns.h"
+#include "providers/local/ns/userns.h"
 
 #include "base/fs.h"
 

@@ -3,7 +3,7 @@
  * the machine's own network namespace. */
 #include "base/gp_base.h"
 
-#include "providers/local/netns.h"
+#include "providers/local/ns/netns.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
