@@ -74,8 +74,9 @@ const struct verb verb_images = {
     .name = "images",
     .argspec = "[--remove ID...]",
     .help = "lists the baked images, or removes them with their snapshots",
-    .details = "  On a terminal --remove requests a yes; elsewhere it needs --yes. An image that local nodes were made from\n"
-               "  cannot be removed before them; instances of a cloud go on without theirs.\n",
+    .details = "  On a terminal --remove waits for a yes; elsewhere it needs --yes. An image that\n"
+               "  local nodes were made from cannot be removed before them; instances of a cloud\n"
+               "  go on without theirs.\n",
     .examples = "  gpuprov images\n"
                 "  gpuprov images --json --in aws/us-east-1\n"
                 "  gpuprov images --remove --yes ami-0123456789abcdef0\n",
