@@ -237,10 +237,18 @@ static int run_follow(struct run *r, struct gp_error *err) {
     return rc ? gp_wrap(err, "step '%s'", r->it->name) : 0;
 }
 
+/* A last line such as "Continue? [y/N] " of a step that has no terminal and no input. */
+static bool is_question(const char *line) {
+    size_t n = strlen(line);
+    while (n > 0 && line[n - 1] == ' ') n--;
+    return n > 0 && (line[n - 1] == '?' || line[n - 1] == ']' || (line[n - 1] == ':' && strcasestr(line, "password")));
+}
+
 static void run_said(const struct run *r, struct str *text) {
     if (r->error) str_add(text, r->error);
     else str_addf(text, "ended with status %d", r->status);
     if (r->it->user && r->last) str_addf(text, "; its last output: %s", r->last);
+    if (r->it->user && r->last && is_question(r->last)) str_add(text, " (steps have no terminal and get no answers)");
     if (r->full && !(r->error && strstr(r->error, "full"))) str_addf(text, "; the disk is full (%s)", r->full);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the table about the operating system: the clock, and other package managers. No I/O; the node's own
- * thread. */
+/* Rows of the table about the operating system: its clock and its own upgrades. No I/O; the node's own thread. */
 #include "base/gp_base.h"
 
 #include "bootstrap/steps.h"

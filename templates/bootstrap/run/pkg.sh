@@ -109,7 +109,8 @@ patiently() {
 }
 apt() {
     set -- env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a APT_LISTCHANGES_FRONTEND=none LC_ALL=C \
-        apt-get -q -y -o Acquire::Retries=3 -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
+        apt-get -q -y -o Acquire::Retries=3 -o Acquire::http::Timeout=30 \
+        -o Acquire::https::Timeout=30 -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
         -o Dpkg::Options::=--force-confold "$@"
     patiently root "$@"
 }
@@ -118,7 +119,7 @@ said() {
     [ -z "$full" ] || fail "the disk is full ($full)"
     line=$(grep -E "$2" "$log" | head -n 1)
     [ -n "$line" ] || line=$(grep . "$log" | tail -n 1)
-    fail "$1 reported: $line"
+    fail "$1 reported: $line${trouble:+ (the update of the package lists reported: $trouble)}"
 }
 # Repairs an installation that a reboot or power loss interrupted.
 apt_repair() {
@@ -131,6 +132,8 @@ apt_repair() {
 apt_update() {
     say 'updates the package lists'
     apt update || said 'apt-get update' '^(E|Err|W): '
+    # a repository that does not answer is no failure of apt-get, and its packages are unknown then
+    trouble=$(grep -E '^W: (Failed to fetch|GPG error)' "$log" | head -n 1)
 }
 # Fetches packages from the run's cache, before apt or dnf does: run/cache.sh replaces it in runs with a cache.
 from_cache() { :; }
@@ -202,7 +205,7 @@ with_dnf() {
 }
 # Installs packages (NAME or NAME=VERSION), or fails. Its status says nothing about what they do on this node: look.
 install_packages() {
-    log=./manager.log waited=0
+    log=./manager.log waited=0 trouble=''
     if is_apt; then with_apt "$@"; else with_dnf "$@"; fi
     left=$(missing "$@")
     [ -z "$left" ] || fail "the package manager reported success, but$left is not installed"
