@@ -78,7 +78,7 @@ int verb_unknown(const char *name, struct gp_error *err) {
 
 const char exit_codes_text[] = "  0    done\n"
                                "  1    wrong usage, or something is missing on this machine\n"
-                               "  2    plan: there are changes\n"
+                               "  2    plan, bootstrap --dry-run: there are changes\n"
                                "  3    no capacity\n"
                                "  4    quota or no money\n"
                                "  5    credentials of a cloud, or the key of a login or of a host\n"

@@ -88,8 +88,8 @@ def test_a_repository_that_is_unreachable(node):
 
 def test_a_repository_that_is_silent(node):
     """It accepts the connection and sends nothing; the limit ends apt too."""
-    silent = node.lab.popen([sys.executable, "-c", "import socket,time\ns=socket.create_server(('10.77.0.1',8099))\n"
-                             "keep=[]\nwhile True: keep.append(s.accept())"])
+    silent = node.lab.popen([sys.executable, "-c", ("import socket,time\ns=socket.create_server(('10.77.0.1',8099))\n"
+                             "keep=[]\nwhile True: keep.append(s.accept())")])
     try:
         node.run()
         node.host.put("/etc/apt/sources.list.d/test.list", "deb [trusted=yes] http://10.77.0.1:8099 ./\n")

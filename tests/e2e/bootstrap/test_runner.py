@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runner of bootstrap steps: time limits, repetitions, reboots, and bad days of any step."""
+import pathlib
+import subprocess
+
 import pytest
 
-from test_bootstrap import lab_fixture, node_fixture  # noqa: F401
+from test_bootstrap import Node, lab_fixture, node_fixture  # noqa: F401
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 
@@ -77,7 +81,7 @@ def test_a_reboot_after_much_output(node):
 
 
 def test_a_reboot_that_never_comes_back(node):
-    node.lab.path("hosts", node.host.name, "boot-delay").write_text("1000")
+    node.lab.path("hosts", node.host.name, "boot-delay").write_text("25")
     out = node.run(*node.step("s", RESTART % 1), "--reboot-s", "6", error="step 's': the node must be rebooted (the "
                    "kernel changed), and it did not come back within 6.0s: look at its console; access.timeout")
     assert out.result["rc"] == -8 and "reboots the node: the kernel changed" in out.texts("s")
@@ -98,3 +102,25 @@ def test_a_reboot_that_is_not_allowed(node):
 def test_status_75_alone_is_a_failure(node):
     node.run(*node.step("s", "echo no; exit 75\n"), error="step 's': ended with status 75; its last output: no")
     assert node.host.boots == 1
+
+
+def test_restart_node_ends_a_step_for_a_reboot():
+    """As fragments call it: nothing after it runs, and a line without an end before it is ended."""
+    done = subprocess.run(["sh", "-c", ('. "$0"; apply() { printf half; restart_node kernel 6.8 is gone; echo no; }\n'
+                           "apply || exit $?"), ROOT / "templates/bootstrap/run/lib.sh"],
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (75, "half\n::reboot kernel 6.8 is gone\n")
+
+
+def test_a_planned_reboot_by_systemd(lab, tmp_path):
+    lab.next += 1
+    host = lab.add("systemd", "s%d" % lab.next, "10.77.1.%d" % lab.next, start=False)
+    try:
+        host.authorize((lab.key.parent / "key.pub").read_text())
+        host.start()
+        host.wait_ssh()
+        out = Node(lab, host, tmp_path).run(*Node(lab, host, tmp_path).step("s", RESTART % 1))
+        assert out.result["applied"] == 2 and host.boots == 2
+        assert host.file("/home/ops/runs").read_text() == "x\nx\n"
+    finally:
+        host.remove()

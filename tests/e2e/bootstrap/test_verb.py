@@ -101,6 +101,14 @@ def test_a_failing_step_names_node_and_step(hosts):
     assert bad["nodes"][0]["steps"] == [] and "step 'bad'" in bad["nodes"][0]["error"]
 
 
+def test_a_node_that_does_not_come_back_ends_within_its_limit(hosts):
+    hosts.spec.write_text(SPEC + '    - {name: r, run: "echo \'::reboot new kernel\'; exit 75"}\n'
+                          "access: {timeout: 8s}\n")
+    hosts.host.lab.path("hosts", hosts.host.name, "boot-delay").write_text("25")
+    done = hosts("--only", "r", code=6)
+    assert "the node must be rebooted (new kernel), and it did not come back within 8.0s" in done.err, done
+
+
 def test_a_printed_script_works_by_hand(hosts, gpuprov):
     """probe, apply and verify on the node, as an operator would do it."""
     script = gpuprov("bootstrap", "--print-script", "packages", hosts.spec).out

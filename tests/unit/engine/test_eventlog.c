@@ -102,6 +102,10 @@ static void one_line_has_the_facts_of_progress(void **state) {
     str_reset(&line);
     event_jsonl(&(struct event){.node = 3, .step = "", .text = ""}, &line);
     assert_non_null(strstr(line.s, "\"stack\":null,\"run\":null,\"node\":3,"));
+    assert_null(strstr(line.s, "percent"));
+    str_reset(&line);
+    event_jsonl(&(struct event){.step = "packages", .text = "40%: x", .percent = 40}, &line);
+    assert_non_null(strstr(line.s, "\"text\":\"40%: x\",\"percent\":40}"));
 }
 
 static void a_log_has_a_bound_and_keeps_its_end(void **state) {
