@@ -32,7 +32,8 @@ if sys.argv[1:3] == ["cdi", "generate"]:
     open(out[0], "w").write(text)
 elif sys.argv[1:4] == ["runtime", "configure", "--runtime=containerd"]:
     os.makedirs("/etc/containerd", exist_ok=True)
-    open("/etc/containerd/config.toml", "w").write("""version = 2
+    cdi = '[plugins."io.containerd.grpc.v1.cri"]\n  enable_cdi = true\n' if "--cdi.enabled" in sys.argv else ""
+    open("/etc/containerd/config.toml", "w").write("version = 2\n" + cdi + """
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
   runtime_type = "io.containerd.runc.v2"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
@@ -91,8 +92,8 @@ def program(name, text):
 class ContainerLab(Lab):
     """host(): a machine with the engines. image(name): a name in the registry, which needs LOGIN for everything."""
 
-    def __init__(self, tmp):
-        super().__init__(tmp, base_script="base_container.sh")
+    def __init__(self, tmp, base_script="base_container.sh"):
+        super().__init__(tmp, base_script=base_script)
         self.key = self.tmp / "key"
         self.next = 10
         self.servers = []

@@ -19,5 +19,9 @@ class ContainerNode(StorageNode):
         lines = self.host.sh(AGENT % engine, check=False).stdout.splitlines()
         return next(r for r in map(json.loads, lines) if r["type"] == "result")
 
+    def has(self, path):
+        """Also of /run, which is not seen from outside."""
+        return self.host.sh("test -e " + path, check=False).returncode == 0
+
     def sh(self, script):
         return self.host.sh(script).stdout.strip()

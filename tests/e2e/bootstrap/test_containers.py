@@ -80,6 +80,7 @@ def test_podman_keeps_its_gpus(node):
     assert unknown.returncode == 126 and "unresolvable CDI devices nvidia.com/gpu=7" in unknown.stderr
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("engine, gpus", [("docker", 2), ("containerd", 1)])
 def test_an_engine_without_cdi_gets_the_nvidia_runtime(node, lab, engine, gpus):
     """docker 20 and containerd 1.6 know no CDI. Neither is started at first."""
@@ -94,7 +95,7 @@ def test_an_engine_without_cdi_gets_the_nvidia_runtime(node, lab, engine, gpus):
     found = it.check(engine)
     assert found["message"] == f"a container of {engine} sees {'all GPUs' if gpus > 1 else 'the GPU'} (NVIDIA runtime)", found
     assert it.sh("systemctl is-enabled %s" % engine) == "enabled"
-    assert not it.host.file("/run/cdi/nvidia.yaml").exists()
+    assert not it.has("/run/cdi/nvidia.yaml")
     assert it.set_up(want).result["applied"] == 0
     # the check leaves nothing
     left = it.sh("docker image ls -a 2>/dev/null; docker ps -a 2>/dev/null; ctr c ls; ctr t ls; ls /tmp")
@@ -115,7 +116,9 @@ def test_an_engine_on_a_node_without_gpus(node):
     assert it.set_up({"engine": "none"}).result["applied"] == 0
 
 
-@pytest.mark.parametrize("engine, packages", [("podman", "podman"), ("docker", "docker.io"), ("containerd", "containerd docker.io")])
+@pytest.mark.matrix(keep=1)
+@pytest.mark.parametrize("engine, packages", [("podman", "podman"), ("docker", "docker.io"),
+                                              ("containerd", "containerd docker.io")])
 def test_an_engine_is_installed_from_the_distribution(node, engine, packages):
     """The distribution's own packages, from a repository with all that they need."""
     it = node()

@@ -51,7 +51,7 @@ def test_a_registry_that_does_not_give_an_image(it, lab, engine):
     it.set_up(want(lab.image("bb:none"), **auth), error=f"the registry {REGISTRY} has no {lab.image('bb:none')}: ")
     other = lab.image("bb@sha256:" + "0" * 64)
     it.set_up(want(other, **auth), error=f"the registry {REGISTRY} has no {other}: ")
-    assert not it.host.file("/run/gpuprov-login").exists()
+    assert not it.has("/run/gpuprov-login")
 
 
 def test_a_registry_that_cannot_be_reached(it):
@@ -102,7 +102,7 @@ def test_the_login_is_seen_nowhere(it, lab, engine):
         it.host.put("/lab/pattern", word + "\n", 0o600)
         files = it.sh("grep -rlsaF -f /lab/pattern --exclude=pattern --exclude=look.py /home /tmp /var /run /etc /root /lab; true")
         assert files == "", files
-    assert not it.host.file("/run/gpuprov-login").exists()
+    assert not it.has("/run/gpuprov-login")
 
 
 # Prints what it saw until /lab/stop is there: arguments with the password, and the modes of the login's folder and file.
@@ -128,6 +128,7 @@ print(json.dumps({"arguments": sorted(arguments), "pulls": [p.decode() for p in 
 '''
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("engine, folder", [("podman", "containers"), ("docker", "docker")])
 def test_a_disk_that_is_full_while_an_image_is_pulled(own, lab, engine, folder):
     name = "big:1"

@@ -236,7 +236,7 @@ bool container_has_cdi(const char *engine, int64_t deadline_ms) {
     bool is_docker = str_eq(engine, "docker");
     if (command_run(is_docker ? docker : version, deadline_ms, &out, &status, &err) < 0 || out.s == NULL) return false;
     if (is_docker) return strstr(out.s, "\"CDISpecDirs\":[\"") != NULL;
-    return str_eq(engine, "podman") ? at_least(out.s, 4, 3) : at_least(out.s, 1, 7);
+    return str_eq(engine, "podman") ? at_least(out.s, 4, 3) : at_least(out.s, 2, 0);
 }
 
 bool container_has_runtime(const char *engine, int64_t deadline_ms) {

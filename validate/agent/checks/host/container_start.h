@@ -19,7 +19,8 @@ struct container_try {
 };
 /* engine: "docker", "podman" or "containerd". */
 void container_start(const char *engine, enum container_gpus how, int64_t deadline_ms, struct container_try *ret);
-/* Whether the engine takes CDI devices: by its version, and docker by what it reports. */
+/* Whether the engine's program takes CDI devices: by its version, and docker by what it reports. containerd has CDI for
+ * Kubernetes since 1.7, but its program ctr only since 2.0. */
 bool container_has_cdi(const char *engine, int64_t deadline_ms);
 bool container_has_runtime(const char *engine, int64_t deadline_ms); /* the NVIDIA runtime */
 
