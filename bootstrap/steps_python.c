@@ -59,26 +59,40 @@ static bool gpu_of(const struct boot *b, struct software_gpu *ret) {
     return model && software_gpu_named(model, ret);
 }
 
+/* The tables may be older than a release of PyTorch. */
+static bool torch_known(const char *wish) {
+    struct software_wish only = {.driver = "none", .cuda = "none", .cudnn = "none", .nccl = "none", .torch = wish};
+    GP_AUTO_SOFTWARE_SET struct software_set set = {0};
+    return software_solve(&only, &set, NULL) == 0;
+}
+
+/* The facts, and the driver that is loaded or that an earlier step installs. */
+static struct software_wish torch_wish(const struct boot *b, const char *torch) {
+    const struct boot_facts *f = &b->facts;
+    struct software_wish w = spec_software_wish(b->req->spec, 0, boot_wants_driver(b), 0);
+    w.gpus = GP_MAX(GP_MAX(f->n_gpus, b->req->spec->gpu.count), 1);
+    w.nvswitches = -1;
+    w.os = f->os[0] ? f->os : NULL;
+    w.kernel = f->kernel[0] ? f->kernel : NULL;
+    w.cuda = w.cudnn = w.nccl = "none";
+    w.torch = torch;
+    if (boot_wants_driver(b)) return w;
+    w.driver = "none";
+    w.flavour = w.source = NULL;
+    w.loaded = f->driver[0] ? f->driver : NULL;
+    return w;
+}
+
 /* Fills the version ("": the newest) and the build. On a node without GPUs the CPU's. why: why none fits. */
 static void choose_torch(const struct boot *b, struct str *version, struct str *tag, struct str *why) {
-    const struct boot_facts *f = &b->facts;
     const char *wish = python_of(b)->torch;
-    bool newest = str_eq(wish, "auto");
-    int gpus = GP_MAX(f->n_gpus, b->req->spec->gpu.count);
-    if (gpus == 0 && !f->nvidia) {
+    if (b->facts.n_gpus == 0 && b->req->spec->gpu.count == 0 && !b->facts.nvidia) {
         str_add(tag, "cpu");
-        str_add(version, newest ? "" : wish);
+        str_add(version, str_eq(wish, "auto") ? "" : wish);
         return;
     }
-    struct software_wish w = {.gpus = GP_MAX(gpus, 1),
-                              .nvswitches = f->n_nvswitches,
-                              .os = f->os[0] ? f->os : NULL,
-                              .kernel = f->kernel[0] ? f->kernel : NULL,
-                              .loaded = f->driver[0] ? f->driver : NULL,
-                              .cuda = "none",
-                              .cudnn = "none",
-                              .nccl = "none",
-                              .torch = wish};
+    bool known = torch_known(wish);
+    struct software_wish w = torch_wish(b, known ? wish : "auto");
     if (!gpu_of(b, &w.gpu)) {
         str_add(why, "the build of torch depends on the GPU, and this GPU is not known: set 'gpu' in the spec");
         return;
@@ -87,13 +101,13 @@ static void choose_torch(const struct boot *b, struct str *version, struct str *
     struct software_clashes clashes = {0};
     if (software_solve(&w, &set, &clashes) != 0) {
         const struct software_clash *c = &clashes.at[0];
-        str_addf(why, "no build of torch fits: %s%s%s", c->facts, c->nearest[0] ? "; the nearest set: " : "",
+        str_addf(why, "no build of torch fits: %s%s%s", c->facts, c->nearest[0] ? "; the nearest set that works: " : "",
                  c->nearest);
         return;
     }
-    size_t n = strcspn(set.at[SOFTWARE_TORCH].text, "+");
+    const char *text = known ? set.at[SOFTWARE_TORCH].text : wish;
     str_add(tag, set.torch_tag);
-    str_add_mem(version, set.at[SOFTWARE_TORCH].text, n);
+    str_add_mem(version, text, strcspn(text, "+"));
 }
 
 void python_torch_vars(const struct boot *b, const struct boot_item *it, struct str *out) {
