@@ -20,8 +20,8 @@ class Fleet(Lab):
     """n hosts h1.. at 10.77.(1+i/250).(1+i%250). With bastion=True the hosts lie in a network that only the
     host `bastion` (10.77.0.2) can reach."""
 
-    def __init__(self, tmp, n, bastion=False, base_dir=None):
-        super().__init__(tmp, cidr="10.77.0.1/16", base_dir=base_dir)
+    def __init__(self, tmp, n, bastion=False, base_dir=None, base_script="base.sh"):
+        super().__init__(tmp, cidr="10.77.0.1/16", base_dir=base_dir, base_script=base_script)
         self.n, self.with_bastion = n, bastion
         self.key = self.tmp / "key"
         self.nodes, self.bastion = [], None
