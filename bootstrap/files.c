@@ -5,16 +5,13 @@
 
 #include "bootstrap/files.h"
 
-#include "base/fs.h"
 #include "base/hash.h"
+#include "spec/spec_files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
-
-#define DEPTH_MAX 32
 
 static struct {
     pthread_mutex_t lock;
@@ -43,76 +40,21 @@ void boot_files_release(struct boot_files *f) {
     pthread_mutex_unlock(&cache.lock);
 }
 
-/* Names go to the node one per line. */
-static bool name_fits(const char *name) {
-    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
-        if (*p < 0x20 || *p == 0x7f || *p == '\\') return false;
-    return true;
-}
-
 struct walk {
     struct boot_files *set;
     const struct spec_file *entry;
-    size_t bytes;
 };
 
-static int walk_any(struct walk *w, const char *from, const char *to, int depth, struct gp_error *err);
-
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-static int walk_folder(struct walk *w, const char *from, const char *to, int depth, struct gp_error *err) {
-    if (depth == DEPTH_MAX)
-        return gp_fail(err, GP_EUSAGE, "bootstrap.files: '%s' is more than %d folders deep", from, DEPTH_MAX);
-    DIR *d = opendir(from);
-    if (!d) return gp_fail(err, GP_EIO, "bootstrap.files: cannot read the folder '%s': %s", from, strerror(errno));
-    GP_AUTO_STRV struct strv names = {0};
-    for (struct dirent *e; (e = readdir(d)) != NULL && names.n <= BOOT_FILES_MAX;)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) strv_add(&names, e->d_name);
-    closedir(d);
-    if (names.n > 1) qsort(names.v, names.n, sizeof *names.v, by_name);
-    int rc = 0;
-    for (size_t i = 0; i < names.n && !rc; i++) {
-        GP_AUTO_FREE char *inner = xasprintf("%s/%s", from, names.v[i]);
-        GP_AUTO_FREE char *there = xasprintf("%s/%s", to, names.v[i]);
-        if (!name_fits(names.v[i]))
-            rc = gp_fail(err, GP_EUSAGE,
-                         "bootstrap.files: a name in '%s' has a control character or a backslash: "
-                         "rename it",
-                         from);
-        else rc = walk_any(w, inner, there, depth + 1, err);
-    }
-    return rc;
-}
-
-static int walk_file(struct walk *w, const char *from, const char *to, const struct stat *st, struct gp_error *err) {
-    w->bytes += (size_t)st->st_size;
-    if (w->set->items.len == BOOT_FILES_MAX || w->bytes > BOOT_FILES_BYTES)
-        return gp_fail(
-            err, GP_EUSAGE,
-            "bootstrap.files: '%s' exceeds the limit of %d files and %zu MiB in all: use bootstrap.mounts or "
-            "a step for large data",
-            from, BOOT_FILES_MAX, BOOT_FILES_BYTES >> 20);
-    const char *mode = w->entry->mode;
-    if (mode && *mode == '0' && strlen(mode) == 4) mode++;
-    struct boot_file_item it = {
-        .from = xstrdup(from), .to = xstrdup(to), .st = *st, .owner = xstrdup(w->entry->owner ? w->entry->owner : "-")};
-    /* as "stat -c %a" prints it */
-    unsigned bits = mode ? (unsigned)strtoul(mode, NULL, 8) : st->st_mode & 0111 ? 0755u : 0644u;
-    snprintf(it.mode, sizeof it.mode, "%o", bits & 0777u);
+static int add_file(void *ctx, const char *from, const char *to, unsigned mode, const struct stat *st,
+                    struct gp_error *err GP_UNUSED) {
+    const struct walk *w = ctx;
+    struct boot_file_item it = {.from = xstrdup(from),
+                                .to = xasprintf("%s%s", w->entry->to, to),
+                                .st = *st,
+                                .owner = xstrdup(w->entry->owner ? w->entry->owner : "-")};
+    snprintf(it.mode, sizeof it.mode, "%o", mode & 0777u); /* as "stat -c %a" prints it */
     vec_push(&w->set->items, it);
     return 0;
-}
-
-static int walk_any(struct walk *w, const char *from, const char *to, int depth, struct gp_error *err) {
-    struct stat st;
-    /* the path of the spec itself may be a link */
-    if ((depth > 0 ? lstat(from, &st) : stat(from, &st)) != 0)
-        return gp_fail(err, GP_EIO, "bootstrap.files: '%s': %s", from, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return walk_folder(w, from, to, depth, err);
-    if (S_ISREG(st.st_mode)) return walk_file(w, from, to, &st, err);
-    return gp_fail(err, GP_EUSAGE,
-                   "bootstrap.files: '%s' is %s: only files and folders are copied; remove it from the folder", from,
-                   S_ISLNK(st.st_mode) ? "a symbolic link" : "a special file");
 }
 
 static bool same_stat(const struct stat *a, const struct stat *b) {
@@ -138,7 +80,7 @@ static int item_read(struct boot_file_item *it, struct gp_error *err) {
     if (fd < 0 || fstat(fd, &st) != 0) {
         int no = errno;
         if (fd >= 0) close(fd);
-        return gp_fail(err, GP_EIO, "bootstrap.files: cannot read '%s': %s", it->from, strerror(no));
+        return gp_fail(err, GP_EIO, "cannot read '%s': %s", it->from, strerror(no));
     }
     size_t want = (size_t)it->st.st_size;
     it->data = xmalloc(want + 1); /* one more, to notice a file that grows */
@@ -146,20 +88,20 @@ static int item_read(struct boot_file_item *it, struct gp_error *err) {
     while (it->n <= want && (got = read(fd, (char *)it->data + it->n, want + 1 - it->n)) > 0) it->n += (size_t)got;
     int no = errno;
     close(fd);
-    if (got < 0) return gp_fail(err, GP_EIO, "bootstrap.files: cannot read '%s': %s", it->from, strerror(no));
+    if (got < 0) return gp_fail(err, GP_EIO, "cannot read '%s': %s", it->from, strerror(no));
     if (it->n != want)
-        return gp_fail(err, GP_EIO, "bootstrap.files: '%s' changes while it is read: run gpuprov again afterwards",
-                       it->from);
+        return gp_fail(err, GP_EIO, "'%s' changes while it is read: run gpuprov again afterwards", it->from);
     sha256_hex(it->data, it->n, it->sha256);
     return 0;
 }
 
 static int set_make(const struct spec_storage *s, struct boot_files *set, struct gp_error *err) {
     struct walk w = {.set = set};
+    struct spec_files_walk walk = {.each = add_file, .ctx = &w};
     int rc = 0;
     for (size_t i = 0; i < s->files.len && !rc; i++) {
         w.entry = &s->files.items[i];
-        rc = walk_any(&w, w.entry->from, w.entry->to, 0, err);
+        rc = spec_files_walk(&walk, w.entry, err);
     }
     return rc;
 }

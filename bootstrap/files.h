@@ -9,9 +9,6 @@
 
 #include <sys/stat.h>
 
-#define BOOT_FILES_MAX 2000
-#define BOOT_FILES_BYTES ((size_t)256 << 20)
-
 struct boot_file_item {
     char *from, *to;
     char mode[8]; /* "644" */

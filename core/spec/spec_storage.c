@@ -4,11 +4,8 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
+#include "spec/spec_files.h"
 #include "spec/spec_internal.h"
-
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define NODE_PATH "^(/[A-Za-z0-9._+@=,:~-]+)+$"
 #define NODE_PATH_DOC "an absolute path of letters, digits and ._+@=,:~-"
@@ -40,6 +37,24 @@ static void file_duplicate(struct spec_ctx *c, const struct yaml_node *to, const
     }
 }
 
+/* The content is part of the spec: nodes get a file that changed although no key did. */
+static void file_sum(struct spec_ctx *c, const struct yaml_node *map, const struct yaml_node *from,
+                     struct spec_file *f) {
+    struct spec_storage *s = &c->spec->storage;
+    struct spec_files_walk w = {.files = s->files_found, .bytes = s->bytes_found};
+    struct gp_error why = {0};
+    char sum[65] = "";
+    int rc = spec_files_sum(&w, f, sum, &why);
+    s->files_found = w.files;
+    s->bytes_found = w.bytes;
+    const struct yaml_node *wanted = own(c, map, "sha256");
+    if (rc) spec_complain(c, from, "%s", why.msg);
+    else if (wanted != NULL && !str_eq(f->sha256, sum))
+        spec_complain(c, wanted, "'%.200s' has another content: its sum is %s", f->from, sum);
+    free(f->sha256);
+    f->sha256 = rc ? NULL : xstrdup(sum);
+}
+
 static void rule_file(struct spec_ctx *c, const struct yaml_node *map, void *to_) {
     struct spec_file *f = to_;
     const struct yaml_node *from = own(c, map, "from"), *to = own(c, map, "to");
@@ -50,12 +65,8 @@ static void rule_file(struct spec_ctx *c, const struct yaml_node *map, void *to_
     free(f->from);
     f->from = GP_STEAL(expanded);
     spec_absolute(c, &f->from);
-    struct stat st;
-    if (c->names == NULL || from == NULL) return; /* a journal's spec: its machine may be another one */
-    if (stat(f->from, &st) != 0) spec_complain(c, from, "'%.200s': %s", f->from, strerror(errno));
-    else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        spec_complain(c, from, "'%.200s' is neither a file nor a folder", f->from);
-    else if (access(f->from, R_OK) != 0) spec_complain(c, from, "'%.200s': %s", f->from, strerror(errno));
+    /* a journal's spec is as it was when a user's was loaded */
+    if (c->names != NULL && from != NULL) file_sum(c, map, from, f);
 }
 
 /* Rows read as rows. */
@@ -76,6 +87,11 @@ static const struct spec_field file_fields[] = {
      .def_doc = "the login user", .doc = "user or user:group of the node", .example = "root:root",
      .pattern = "^[a-z_][a-z0-9_-]{0,31}(:[a-z_][a-z0-9_-]{0,31})?$", .pattern_doc = "user or user:group",
      .effect = SPEC_REPEATED},
+    {.name = "sha256", .type = SPEC_TEXT, .offset = offsetof(struct spec_file, sha256),
+     .def_doc = "computed", .doc = "the content's sum: gpuprov computes it when it reads the spec, so that `up` sends "
+            "a file that changed; another sum here is an error that names the right one",
+     .example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+     .pattern = "^[0-9a-f]{64}$", .pattern_doc = "64 hexadecimal digits", .effect = SPEC_REPEATED},
     {0}};
 const struct spec_block spec_file_block = {
     .path = "bootstrap.files[]",

@@ -8,10 +8,11 @@
 #include "base/vec.h"
 
 struct spec_file {
-    char *from;  /* absolute: a file or folder of this machine */
-    char *to;    /* absolute: its path on the node */
-    char *mode;  /* "0640"; NULL: as the local file, without write permission for others */
-    char *owner; /* "user" or "user:group"; NULL: the login user */
+    char *from;   /* absolute: a file or folder of this machine */
+    char *to;     /* absolute: its path on the node */
+    char *mode;   /* "0640"; NULL: as the local file, without write permission for others */
+    char *sha256; /* of the content here, when the spec was loaded: part of the spec's hash; NULL: not looked at */
+    char *owner;  /* "user" or "user:group"; NULL: the login user */
 };
 
 struct spec_node_limits {
@@ -35,6 +36,7 @@ struct spec_mount {
 struct spec_storage {
     VEC_OF(struct spec_mount) mounts;
     VEC_OF(struct spec_file) files;
+    size_t files_found, bytes_found; /* by all entries, when the spec was loaded */
     struct spec_node_limits limits;
 };
 

@@ -59,11 +59,17 @@ quoted() {
     printf "%s'" "$rest"
 }
 line() { printf '%s=%s\n' "$1" "$(quoted "$2")"; }
+# mount-s3 where it is, and on Amazon Linux, which has it in its repository; rclone elsewhere.
 tool_of() {
     case $source in
-    s3://*) if command -v mount-s3 >/dev/null 2>&1; then echo mount-s3; else echo rclone; fi ;;
-    *) echo rclone ;;
+    s3://*)
+        if command -v mount-s3 >/dev/null 2>&1 || grep -qs '^ID="*amzn' /etc/os-release; then
+            echo mount-s3
+            return
+        fi
+        ;;
     esac
+    echo rclone
 }
 flags() {
     if [ "$tool" = mount-s3 ]; then
@@ -132,15 +138,17 @@ try() {
 }
 prepare() {
     set_tool
-    if ! command -v "$tool" >/dev/null 2>&1; then
-        may_install rclone fuse3
-        install_packages rclone fuse3
-        command -v rclone >/dev/null 2>&1 || fail 'the package rclone is installed, but the program is not there'
+    packages=$tool
+    [ "$tool" != rclone ] || packages='rclone fuse3'
+    helper=fusermount3
+    [ "$tool" = rclone ] || helper=$tool
+    if ! command -v "$tool" >/dev/null 2>&1 || ! command -v $helper >/dev/null 2>&1; then
+        # shellcheck disable=SC2086
+        may_install $packages
+        # shellcheck disable=SC2086
+        install_packages $packages
+        command -v "$tool" >/dev/null 2>&1 || fail "the package $tool is installed, but the program is not there"
     fi
-    command -v fusermount3 >/dev/null 2>&1 || [ "$tool" != rclone ] || {
-        may_install fuse3
-        install_packages fuse3
-    }
     [ -c /dev/fuse ] || root modprobe fuse 2>/dev/null || [ -c /dev/fuse ] ||
         fail 'this node has no /dev/fuse, which mounts of buckets need'
     write_file "$HELPER" 755 "$(helper_text)"

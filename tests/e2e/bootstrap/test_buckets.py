@@ -9,6 +9,7 @@ import boto3
 import lab as labs
 import pytest
 from botocore.config import Config
+from repo import Repo
 from storage_node import StorageNode
 from waiting import wait_for
 
@@ -30,6 +31,9 @@ def lab_fixture(tmp_path_factory):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp / "key"], check=True)
         made.key = tmp / "key"
         made.next = 2
+        made.repo = Repo(tmp / "repo")
+        made.repo.add("mount-s3", postinst="cp /usr/local/lib/mount-s3 /usr/bin/mount-s3\n")
+        made.repo.serve(made, ADDRESS)
         with open(tmp / "moto.log", "wb") as log:
             moto = made.popen([sys.executable, "-c", "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
                               stdout=log, stderr=log)
@@ -48,6 +52,7 @@ def lab_fixture(tmp_path_factory):
         yield made
         moto.kill()
         moto.wait()
+        made.repo.close()
 
 
 @pytest.fixture(name="node")
@@ -95,6 +100,17 @@ def test_it_comes_back(node):
     assert "not connected" in node.host.sh("ls /data", check=False).stderr
     assert "buckets" in node.run(boot, secrets=node.secrets).done()
     assert node.host.sh("ls /data").stdout == "part-1\n"
+
+
+def test_a_mount_that_stopped_to_answer_is_made_again(node):
+    """Everything that reads it hangs: looking at it must not."""
+    boot = {"mounts": [bucket(mode="read")]}
+    node.run(boot, secrets=node.secrets)
+    node.host.sh("pkill -STOP -x rclone")
+    node.host.put("/usr/local/bin/timeout", SHORTER % 30, 0o755)
+    out = node.run(boot, secrets=node.secrets)
+    assert "buckets" in out.done(), out
+    assert "part-1" in node.host.sh("timeout 20 ls /data/train").stdout
 
 
 def test_secrets_are_in_nothing_that_others_read(node):
@@ -186,10 +202,12 @@ def test_the_tool_is_missing_and_no_repository_has_it(node):
 
 
 def test_the_vendors_tool_is_preferred(node):
-    """A stand-in for mount-s3, which is in no repository here: its arguments and environment are judged."""
-    node.host.put("/usr/local/bin/mount-s3", "#!/bin/sh\nprintf '%s\\n' \"$@\" >/args\nenv >/env\n"
+    """A stand-in for Amazon Linux's package mount-s3: its arguments and environment are judged."""
+    node.host.put("/usr/local/lib/mount-s3", "#!/bin/sh\nprintf '%s\\n' \"$@\" >/args\nenv >/env\n"
                   "for at; do :; done\n. /etc/gpuprov/mounts/data\n"
                   "rclone mount --allow-other --uid 1000 --vfs-cache-mode writes --daemon $REMOTE $at\n", 0o755)
+    node.lab.repo.use(node.host)
+    node.host.sh("rm /etc/os-release; printf 'ID=\"amzn\"\\nVERSION_ID=\"2023\"\\n' >/etc/os-release")
     node.run({"mounts": [bucket(bucket="s3://data/train", region="eu-west-1")]}, secrets=node.secrets)
     assert node.host.file("/args").read_text().split() == [
         "--allow-other", "--uid", "1000", "--gid", "1000", "--allow-delete", "--allow-overwrite", "--prefix", "train/",

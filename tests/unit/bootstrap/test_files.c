@@ -6,6 +6,7 @@
 #include "../folder.h"
 #include "base/fs.h"
 #include "bootstrap/files.h"
+#include "spec/spec_files.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -134,7 +135,7 @@ static void a_large_file_is_refused_before_it_is_read(void **state) {
     (void)state;
     put("large", "", 0600);
     GP_AUTO_FREE char *path = fs_join(folder, "large");
-    assert_int_equal(truncate(path, (off_t)BOOT_FILES_BYTES + 1), 0);
+    assert_int_equal(truncate(path, (off_t)SPEC_FILES_BYTES + 1), 0);
     refused("large", "exceeds the limit of 2000 files and 256 MiB in all");
 }
 

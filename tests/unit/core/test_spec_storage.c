@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
+#include "folder.h"
 #include "spec_fixture.h"
 
 #include <unistd.h>
@@ -68,7 +69,38 @@ static void wrong_files(void **state) {
     bad_at(IN "    - {from: Makefile, to: /x}\n    - {from: README.md, to: /x}\n", 5, 29, "go to '/x'");
     GP_AUTO_SPEC struct spec *s = good(IN "    - {from: Makefile, to: /x/..y/.z}\n");
     assert_string_equal(s->storage.files.items[0].to, "/x/..y/.z");
+    bad_at(IN "    - {from: Makefile, to: /x, sha256: abc}\n", 4, 40, "64 hexadecimal digits");
+    bad_at(IN "    - {from: Makefile, to: /x, sha256: "
+              "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}\n",
+           4, 40, "Makefile' has another content: its sum is ");
 #undef IN
+}
+
+/* A file that changes here changes the spec's hash, and is named as what changed. */
+static void content_is_part_of_the_spec(void **state) {
+    (void)state;
+    char folder[256];
+    struct gp_error err = {0};
+    assert_non_null(make_folder(folder, sizeof folder, "spec"));
+    GP_AUTO_FREE char *path = fs_join(folder, "a");
+    GP_AUTO_FREE char *text = xasprintf("name: a\nbootstrap: {files: [{from: %s, to: /a}]}\n", folder);
+    assert_int_equal(fs_write_atomic(path, "one", 3, 0644, &err), 0);
+    GP_AUTO_SPEC struct spec *one = good(text), *same = good(text);
+    assert_string_equal(one->hash, same->hash);
+    GP_AUTO_FREE char *old = spec_canonical(one);
+    assert_int_equal(fs_write_atomic(path, "two", 3, 0644, &err), 0);
+    GP_AUTO_SPEC struct spec *two = good(text);
+    assert_string_not_equal(one->hash, two->hash);
+    GP_AUTO_CHANGES struct spec_changes changes = {0};
+    spec_changes_find(old, two, &changes);
+    assert_int_equal(changes.list.len, 1);
+    assert_non_null(strstr(changes.list.items[0].key, "bootstrap.files["));
+    assert_int_equal(changes.list.items[0].effect, SPEC_REPEATED);
+    /* its permissions count too, but where the spec names them */
+    assert_int_equal(fs_write_atomic(path, "two", 3, 0755, &err), 0);
+    GP_AUTO_SPEC struct spec *executable = good(text);
+    assert_string_not_equal(two->hash, executable->hash);
+    assert_int_equal(fs_remove_tree(folder, &err), 0);
 }
 
 static void wrong_limits(void **state) {
@@ -137,6 +169,7 @@ int main(void) {
         cmocka_unit_test(wrong_limits),
         cmocka_unit_test(mounts_are_decoded),
         cmocka_unit_test(wrong_mounts),
+        cmocka_unit_test(content_is_part_of_the_spec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
