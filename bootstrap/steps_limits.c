@@ -9,8 +9,12 @@
 static void memlock_text(const char *text, char *dst, size_t n) {
     int64_t number = 0;
     GP_AUTO_FREE char *digits = xstrndup(text ? text : "", text ? strspn(text, "0123456789") : 0);
-    if (!str_to_i64(digits, 1, 999999, &number)) str_put(dst, n, text ? text : "");
-    else snprintf(dst, n, "%lld", (long long)(number * (str_ends(text, "GiB") ? 1 << 20 : 1 << 10)));
+    if (!str_to_i64(digits, 1, 999999, &number)) {
+        str_put(dst, n, text ? text : "");
+        return;
+    }
+    number *= str_ends(text, "GiB") ? 1 << 20 : 1 << 10;
+    snprintf(dst, n, "%lld", (long long)number);
 }
 
 void boot_limits_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {

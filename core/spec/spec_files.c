@@ -31,7 +31,7 @@ static int walk_folder(struct spec_files_walk *w, const struct spec_file *entry,
     DIR *d = opendir(from);
     if (!d) return gp_fail(err, GP_EIO, "cannot read the folder '%s': %s", from, strerror(errno));
     GP_AUTO_STRV struct strv names = {0};
-    for (struct dirent *e; (e = readdir(d)) != NULL && names.n <= SPEC_FILES_MAX;)
+    for (struct dirent *e = NULL; (e = readdir(d)) != NULL && names.n <= SPEC_FILES_MAX;)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) strv_add(&names, e->d_name);
     closedir(d);
     if (names.n > 1) qsort(names.v, names.n, sizeof *names.v, by_name);

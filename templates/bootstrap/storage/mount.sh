@@ -44,7 +44,7 @@ within() {
 mounted() {
     have=$(awk -v at="$1" '$5 == at {
         for (i = 7; i <= NF && $i != "-"; i++) ;
-        last = $(i + 1) " " $(i + 2) " " $6 " " $3
+        last = $(i + 1) " " $(i + 2) " " $6 "," $(i + 3) " " $3
     } END { if (last) print last }' /proc/self/mountinfo)
     [ -n "$have" ] || return 1
     read -r have_type have_source have_options have_dev <<X
@@ -72,6 +72,7 @@ fstab_write() {
     write_file /etc/fstab 644 "$all"
     if systemd_runs; then root systemctl daemon-reload; fi
 }
+# ext4 makes itself read-only after an error: that is among the options of the file system, not of the mount.
 right_mode() {
     case ,$have_options, in
     *,ro,*) [ "$mode" = read ] ;;
@@ -144,7 +145,7 @@ verify_one() {
     mounted "$at" || fail "mount reported success for $source at $at, and nothing is mounted there"
     entry_of
     is_source || fail "$at is a mount of $have_source ($have_type) instead of $source"
-    right_mode || fail "$at is mounted $have_options, not for $mode"
+    right_mode || fail "$at is mounted with $have_options, which is not for $mode"
     reads || {
         [ $? -ne 124 ] || said="no answer within $READ_S s"
         explain
