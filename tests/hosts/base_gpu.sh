@@ -49,7 +49,12 @@ gcc -O1 -Wall -Wextra -Werror -shared -fPIC -o "$new/usr/local/lib/fakekernel.so
 echo /usr/local/lib/fakekernel.so >"$new/etc/ld.so.preload"
 # The PCI devices of a host are those below /lab-pci.
 mkdir -p "$new/lab-pci"
-sed -i 's|^exec /usr/sbin/sshd|mount --bind /lab-pci /sys/bus/pci/devices\n&|' "$new/sbin/lab-init"
+cat >"$new/sbin/lab-boot" <<'X'
+mount --bind /lab-pci /sys/bus/pci/devices
+# what a package installed as the next kernel
+[ ! -e /etc/lab-kernel.next ] || mv /etc/lab-kernel.next /etc/lab-kernel
+X
+sed -i 's|^exec /usr/sbin/sshd|. /sbin/lab-boot\n&|' "$new/sbin/lab-init"
 rm -rf "$new"/usr/share/doc/* "$new"/usr/share/man/* "$new"/usr/share/locale/* "$new"/var/lib/apt/lists/* \
     "$new"/var/cache/apt/*
 rm -f "$new/etc/apt/sources.list"

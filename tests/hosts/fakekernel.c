@@ -6,7 +6,7 @@
  *   /etc/lab-busy           loaded modules cannot be removed
  * A module "loads" when its vermagic fits the release: nothing enters the machine's kernel, which may have no modules at
  * all. A loaded nvidia module also gives /run/lab-nvidiactl, read as /dev/nvidiactl, and /run/lab-nvrm, read as
- * /proc/driver/nvidia/version. /sys/module and static programs are not deceived. */
+ * /proc/driver/nvidia/version. /sys/module is /run/lab-sys. Static programs are not deceived. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,6 +24,7 @@
 #define MODULES "/run/lab-modules"
 #define NVRM "/run/lab-nvrm"
 #define CTL "/run/lab-nvidiactl"
+#define SYS "/run/lab-sys/"
 
 static long raw(long nr, const long x[6]) {
     long r;
@@ -69,6 +70,24 @@ static void module_name(int fd, char *to, size_t size) {
         if (*c == '-') *c = '_';
 }
 
+/* What kmod reads of a loaded module below /sys/module. */
+static void sys_put(const char *module, const char *file, const char *text) {
+    char path[400];
+    (void)mkdir(SYS, 0755);
+    snprintf(path, sizeof path, SYS "%s", module);
+    (void)mkdir(path, 0755);
+    snprintf(path, sizeof path, SYS "%s/%s", module, file);
+    if (!text) {
+        (void)unlink(path);
+        *strrchr(path, '/') = '\0';
+        (void)rmdir(path);
+        return;
+    }
+    FILE *f = fopen(path, "we");
+    if (f) fputs(text, f);
+    if (f) fclose(f);
+}
+
 static int load(int fd) {
     struct stat st;
     char release[70] = "?", want[80], name[256], number[16], version[64] = "";
@@ -95,6 +114,8 @@ static int load(int fd) {
         fprintf(f, "%s %lld 0 - Live 0x0000000000000000\n", name, (long long)st.st_size);
         fclose(f);
     }
+    sys_put(name, "initstate", "live\n");
+    sys_put(name, "refcnt", "0\n");
     if (strncmp(name, "nvidia", 6) != 0 || strchr(name, '_')) return 0;
     f = fopen(NVRM, "we");
     if (f) {
@@ -121,7 +142,11 @@ static int unload(const char *name) {
     }
     if (f) fclose(f);
     if (to) fclose(to);
-    if (found) (void)rename(MODULES ".new", MODULES);
+    if (found) {
+        (void)rename(MODULES ".new", MODULES);
+        sys_put(name, "refcnt", NULL);
+        sys_put(name, "initstate", NULL);
+    }
     if (found && strcmp(name, "nvidia") == 0) {
         (void)unlink(NVRM);
         (void)unlink(CTL);
@@ -146,7 +171,12 @@ int delete_module(const char *name, unsigned flags) {
 }
 
 static const char *instead(const char *path) {
+    static __thread char sys[512];
     if (!path) return path;
+    if (strncmp(path, "/sys/module/", 12) == 0) {
+        snprintf(sys, sizeof sys, SYS "%s", path + 12);
+        return sys;
+    }
     if (strcmp(path, "/proc/modules") == 0) return MODULES;
     if (strcmp(path, "/proc/sys/kernel/osrelease") == 0) return "/etc/lab-kernel";
     if (strcmp(path, "/proc/driver/nvidia/version") == 0) return NVRM;

@@ -53,8 +53,22 @@ PACKAGE_VERSION="%s"
 BUILT_MODULE_NAME[0]="nvidia"
 DEST_MODULE_LOCATION[0]="/updates/dkms"
 AUTOINSTALL="yes"
+PRE_BUILD="wait.sh"
 MAKE[0]="make -C /lib/modules/${kernelver}/build M=${dkms_tree}/nvidia/%s/build modules"
 CLEAN="true"
+"""
+
+
+# from those of the base
+HEADERS = """old=$(ls -d /usr/src/linux-headers-*-amd64 | head -n 1)
+old=${old##*linux-headers-} new=%(release)s
+cp -a /usr/src/linux-headers-$old /usr/src/linux-headers-$new
+for f in include/generated/utsrelease.h include/config/kernel.release; do
+    [ ! -e /usr/src/linux-headers-$new/$f ] || sed -i "s/$old/$new/" /usr/src/linux-headers-$new/$f
+done
+mkdir -p /lib/modules/$new
+cp /lib/modules/$old/modules.* /lib/modules/$new/ 2>/dev/null || true
+ln -sfn /usr/src/linux-headers-$new /lib/modules/$new/build
 """
 
 
@@ -98,7 +112,7 @@ class GpuRepo(Repo):
                 os.symlink(content, to)
                 continue
             to.write_bytes(content if isinstance(content, bytes) else content.encode())
-            to.chmod(0o755 if "bin/" in path else 0o644)
+            to.chmod(0o755 if "bin/" in path or path.endswith(".sh") else 0o644)
         if any(".so." in path for path in files or {}):
             (tree / "DEBIAN/triggers").write_text("activate-noawait ldconfig\n")
         if conffiles:
@@ -123,14 +137,15 @@ class GpuRepo(Repo):
             "usr/bin/" + program: DAEMON % {"match": match},
             "lib/systemd/system/%s.service" % package: UNIT % (package, program)})
 
-    def driver(self, version, module=None):
-        """All packages of one driver version. module: other C text than that of a module that can be built."""
+    def driver(self, version, dkms=""):
+        """All packages of one driver version. dkms: more lines of its dkms.conf."""
         branch, full = version.split(".", maxsplit=1)[0], version + "-1"
         exact = " (= %s)" % full
         source = "usr/src/nvidia-%s/" % version
         self.add("nvidia-dkms-%s-open" % branch, full, "dkms, gcc, make", {
-            source + "nvidia.c": MODULE % version if module is None else module,
-            source + "Makefile": "obj-m := nvidia.o\n", source + "dkms.conf": DKMS % (version, version)},
+            source + "nvidia.c": MODULE % version,
+            source + "Makefile": "obj-m := nvidia.o\n", source + "dkms.conf": DKMS % (version, version) + dkms,
+            source + "wait.sh": "#!/bin/sh\nuntil [ ! -e /hold ] || [ -e /go ]; do sleep 0.1; done\n"},
             {"postinst": "/usr/lib/dkms/common.postinst nvidia %s /usr/share/nvidia amd64 $2\n" % version,
              "prerm": "dkms remove -m nvidia -v %s --all || true\n" % version})
         self.add("libnvidia-compute-" + branch, full, files={
@@ -143,9 +158,10 @@ class GpuRepo(Repo):
         self.add("cuda-drivers", full, "nvidia-utils-" + branch + exact)
         self.service("nvidia-fabricmanager", "nv-fabricmanager", version, match=version)
         self.service("nvidia-imex", "nvidia-imex", version, match=version)
-        pin = "Package: *nvidia* cuda-drivers*\nPin: version %s.*\nPin-Priority: 1001\n" % branch
-        self.add("nvidia-driver-pinning-" + branch, branch + "-1", arch="all",
-                 files={"etc/apt/preferences.d/nvidia-driver-pinning-" + branch: pin})
+        for name, pinned in ((branch, branch + ".*"), (version, version + "-*")):
+            pin = "Package: *nvidia* cuda-drivers*\nPin: version %s\nPin-Priority: 1001\n" % pinned
+            self.add("nvidia-driver-pinning-" + name, "1-1", arch="all",
+                     files={"etc/apt/preferences.d/nvidia-driver-pinning-%s.pref" % name: pin})
 
     def libraries(self, cuda="13.0", cudnn="9.17.0.29", nccl="2.30.7", nccl_cuda="13.3"):
         tag = cuda.replace(".", "-")
@@ -155,6 +171,12 @@ class GpuRepo(Repo):
                  {top + "bin/nvcc": "#!/bin/sh\necho release %s\n" % cuda})
         self.add("libcudnn9-cuda-" + cuda[:2], cudnn + "-1", files=self.so("libcudnn.so.9", cudnn))
         self.add("libnccl2", "%s-1+cuda%s" % (nccl, nccl_cuda), files=self.so("libnccl.so.2", nccl))
+
+    def kernel(self, release, kind="amd64"):
+        """Headers of a release: copies of the host's real ones under its name; and a kernel package that boots it."""
+        self.add("linux-headers-" + release, "1-1", scripts={"postinst": HEADERS % {"release": release}})
+        self.add("linux-image-" + kind, "99-1", "linux-headers-" + release,
+                 scripts={"postinst": "echo %s >/etc/lab-kernel.next\n" % release})
 
     def keyring(self):
         key = self.gpg("--export", "lab@localhost").stdout
@@ -173,8 +195,8 @@ class GpuRepo(Repo):
         self.index()
 
     def index(self, without=()):
-        """without: names of packages that the repository has no longer."""
-        text = "\n".join(e for name, e in sorted(self.indexed.items()) if name.split("_")[0] not in without).encode()
+        """without: beginnings of file names that the repository has no longer."""
+        text = "\n".join(e for name, e in sorted(self.indexed.items()) if not name.startswith(tuple(without))).encode()
         packed = gzip.compress(text, mtime=0)
         (self.pool / "Packages").write_bytes(text)
         (self.pool / "Packages.gz").write_bytes(packed)

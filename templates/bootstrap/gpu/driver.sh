@@ -7,14 +7,18 @@ smi() { timeout -k 5 60 nvidia-smi -L 2>&1; }
 # wanted branch, which are brought up to date.
 foreign() {
     now=$(loaded_driver)
-    if command -v nvidia-uninstall >/dev/null 2>&1 && ! owned "$(command -v nvidia-uninstall)"; then
+    if by_runfile; then
         echo "${now:-a driver} of NVIDIA's runfile"
         return
     fi
     other=$(other_packages | head -n 1)
     [ -z "$other" ] || echo "package $other"
 }
-owned() { if is_apt; then dpkg -S "$1" >/dev/null 2>&1; else rpm -qf "$1" >/dev/null 2>&1; fi; }
+UNINSTALL=/usr/bin/nvidia-uninstall
+by_runfile() {
+    [ -e $UNINSTALL ] || return 1
+    if is_apt; then ! dpkg -S $UNINSTALL; else ! rpm -qf $UNINSTALL; fi >/dev/null 2>&1
+}
 # "NAME VERSION" of packages with a kernel module or a driver library of another branch.
 other_packages() {
     # shellcheck disable=SC2016
@@ -40,11 +44,11 @@ probe() {
     return 10
 }
 remove_foreign() {
-    if command -v nvidia-uninstall >/dev/null 2>&1 && ! owned "$(command -v nvidia-uninstall)"; then
+    if by_runfile; then
         say "removes the driver of NVIDIA's runfile"
         unload
-        root nvidia-uninstall --silent >uninstall.log 2>&1
-        if command -v nvidia-uninstall >/dev/null 2>&1; then
+        root $UNINSTALL --silent >uninstall.log 2>&1
+        if [ -e $UNINSTALL ]; then
             fail "nvidia-uninstall left the driver of NVIDIA's runfile installed: $(grep . uninstall.log | tail -n 1 | cut -c1-200)"
         fi
     fi
@@ -87,6 +91,14 @@ why_not_built() {
     [ -n "$why" ] || why=$(grep -h '^Error!' dkms.log | head -n 1 | cut -c1-240)
     fail "no module was built for the running kernel $kernel: ${why:-dkms gave no reason}${make_log:+; $make_log has the output}"
 }
+# What the package manager would install now, before it does: a pin may have had no effect.
+offered() {
+    is_apt || return 0
+    offer=$(apt-cache policy "$(first_of $DRIVER)" 2>/dev/null | sed -n 's/^  Candidate: //p' | sed 's/^[0-9]*://; s/-.*//')
+    [ -n "$offer" ] && [ "$offer" != '(none)' ] || return 0 # apt-get gives the reason
+    version_fits "$offer" ||
+        fail "the repositories offer $(first_of $DRIVER) $offer, and the spec wants driver ${EXACT:-$BRANCH}${MINIMUM:+ of at least $MINIMUM}"
+}
 build() {
     ours=$(package_version "$(first_of $DRIVER)")
     [ -n "$ours" ] || fail "no package of $DRIVER is installed"
@@ -127,6 +139,7 @@ apply() {
             run_dnf module reset nvidia-driver && run_dnf module enable "nvidia-driver:$STREAM" || dnf_said
         fi
         [ -z "$PIN" ] || install_packages $PIN
+        offered
         # its packages fail when the module cannot be built: the reason is in the output of dkms
         (install_packages $DRIVER) || {
             if [ -z "$(missing $DRIVER)" ] || grep -q 'dkms.*\(exit status\|bad return\)\|Bad return status' "$log"; then

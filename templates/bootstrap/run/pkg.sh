@@ -94,12 +94,12 @@ patiently() {
         LC_ALL=C sed '/^[dp][lm]status:/d; /^pm\(error\|conffile\):/d' "$log" >"$log.new" && mv "$log.new" "$log"
         sed 's/^::/ ::/' "$log"
         [ $rc -ne 0 ] || return 0
-        if ! grep -Eq -e 'Could not get lock|Unable to (acquire|lock)|is locked by another' \
+        if ! grep -Eq -e 'Could not get lock|Unable to (acquire|lock)|(is|was) locked by another' \
             -e 'already locked by [0-9]|transaction lock on .*temporarily unavailable' \
             -e 'Failed to obtain rpm transaction lock' -e 'holding the yum lock|another copy is running' "$log"; then
             return $rc
         fi
-        who=$(grep -Eo 'held by process [^.]*|already locked by [0-9]+|running as pid [0-9]+' "$log" | head -n 1)
+        who=$(grep -Eo 'held by process [^.]*|already locked by [0-9]+|running as pid [0-9]+|another process with pid [0-9]+' "$log" | head -n 1)
         [ "$waited" -lt "$BUDGET" ] ||
             fail "another package manager held its lock for $waited s${who:+: $who}"
         say "waits for another package manager: ${who:+$who }($waited s)"

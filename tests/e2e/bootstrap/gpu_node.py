@@ -18,8 +18,8 @@ H100 = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330", "subsystem_
 NVSWITCH = {**H100, "class": "0x068000", "device": "0x22a3"}
 
 
-def start_lab(tmp, fill):
-    """A lab whose repository is served; fill(repo) adds its packages."""
+def start_lab(tmp, fill, kernels=None):
+    """A lab whose repository is served; fill(repo) adds its packages, kernels(repo) those of the distribution."""
     made = labs.Lab(tmp, base_script="base_gpu.sh")
     made.__enter__()
     try:
@@ -30,6 +30,11 @@ def start_lab(tmp, fill):
         fill(made.repo)
         made.repo.finish()
         made.repo.serve(made, "10.77.0.1")
+        made.kernels = GpuRepo(tmp / "kernels")
+        if kernels:
+            kernels(made.kernels)
+        made.kernels.finish()
+        made.kernels.serve(made, "10.77.0.1", 8081)
     except BaseException:
         made.close()
         raise
@@ -64,6 +69,10 @@ class GpuNode:
         for i, device in enumerate(devices):
             for name, value in device.items():
                 self.host.put("/lab-pci/0000:%02x:00.0/%s" % (i, name), value + "\n")
+
+    def distribution(self):
+        """The host's own apt knows the distribution's kernels."""
+        self.host.put("/etc/apt/sources.list", "deb [trusted=yes] http://10.77.0.1:8081/repos/debian12/x86_64/ /\n")
 
     def start(self):
         self.host.start()
