@@ -130,7 +130,7 @@ static void frameworks(struct str *out) {
 char *software_markdown(void) {
     struct str out = {0};
     str_add(&out, intro);
-    str_add(&out, "\n## Rules\n\n| rule | condition |\n|---|---|\n");
+    str_add(&out, "\n## Rules\n\n| rule | requirement |\n|---|---|\n");
     for (const struct rule *r = software_rules; r->id != NULL; r++) str_addf(&out, "| %s | %s |\n", r->id, r->doc);
     drivers(&out);
     libraries(&out);
