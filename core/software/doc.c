@@ -28,13 +28,15 @@ static void cc(struct str *out, int v) { str_addf(out, "%d.%d", v / 10, v % 10);
 
 static void drivers(struct str *out) {
     str_add(out, "\n## Driver branches\n\n| branch | first version | CUDA without limits | compute capability | kernel "
-                 "modules | source |\n|---|---|---|---|---|---|\n");
+                 "modules | kind, updates until | source |\n|---|---|---|---|---|---|---|\n");
     for (const struct branch_row *b = software_branches; b->name != NULL; b++) {
         str_addf(out, "| %s | %s | %s | ", b->name, b->first, b->cuda);
         cc(out, b->cc_min);
         str_add(out, " to ");
         cc(out, b->cc_max);
         str_addf(out, " | %s", b->open && b->proprietary ? "open, proprietary" : b->open ? "open" : "proprietary");
+        str_addf(out, " | %s%s%s", b->kind != NULL ? b->kind : "", b->ends != NULL ? ", " : "",
+                 b->ends != NULL ? b->ends : "");
         source(out, b->source);
     }
     str_add(out, "\n## Kernels\n\nKernels that a branch does not build for, or only from some version on. Other "

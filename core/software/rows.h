@@ -14,6 +14,8 @@ struct branch_row {
     int cc_min, cc_max; /* compute capability of the GPUs that it drives */
     bool proprietary;   /* has proprietary modules */
     bool open;          /* has open modules */
+    const char *kind;   /* "LTS", "production", "new feature"; NULL: not published where we looked */
+    const char *ends;   /* month of its last update, "2028-06"; NULL: not published where we looked */
     const char *source;
 };
 extern const struct branch_row software_branches[];

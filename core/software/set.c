@@ -79,6 +79,11 @@ static void fill_fabric(const struct world *w, const struct pick *p, struct soft
 }
 
 static void fill_notes(const struct world *w, const struct pick *p, struct software_set *ret) {
+    if (p->branch != NULL && p->branch->ends != NULL) {
+        GP_AUTO_FREE char *text = xasprintf("NVIDIA's updates of driver %s (%s) end in %s", p->branch->name,
+                                            p->branch->kind, p->branch->ends);
+        strv_add(&ret->notes, text);
+    }
     if (p->cuda != NULL && p->branch != NULL && software_version_compare(p->cuda->name, p->branch->cuda) > 0) {
         GP_AUTO_FREE char *text =
             xasprintf("CUDA %s on driver %s works by minor version compatibility: PTX and newer functions need driver "

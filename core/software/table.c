@@ -8,25 +8,29 @@
 /* Rows read as rows. */
 /* clang-format off */
 #define GUIDE "NVIDIA driver installation guide, "
+#define LIFE "; NVIDIA, supported drivers and CUDA toolkit versions"
 #define MINOR "NVIDIA CUDA compatibility guide, minor version compatibility"
 #define RUNFILE "name of NVIDIA's runfile of that CUDA"
 
 const struct branch_row software_branches[] = {
-    {"620", "620.70.06", "13.5", 75, 121, false, true, GUIDE "620, kernel modules; redistrib_620.70.06.json"},
-    {"610", "610.43.02", "13.3", 75, 121, true, true, GUIDE "610, kernel modules; cuda_13.3 runfile"},
-    {"595", "595.45.04", "13.2", 75, 121, true, true, GUIDE "kernel modules; cuda_13.2 runfile"},
-    {"590", "590.44.01", "13.1", 75, 121, true, true, GUIDE "kernel modules; cuda_13.1 runfile"},
-    {"580", "580.65.06", "13.0", 50, 121, true, true,
-     GUIDE "last branch for Maxwell, Pascal and Volta; cuda_13.0 runfile"},
-    {"575", "575.51.03", "12.9", 50, 121, true, true, GUIDE "kernel modules; cuda_12.9 runfile"},
-    {"570", "570.86.10", "12.8", 50, 120, true, true, GUIDE "kernel modules; cuda_12.8 runfile"},
-    {"560", "560.28.03", "12.6", 50, 90, true, true, GUIDE "kernel modules; cuda_12.6 runfile"},
-    {"555", "555.42.02", "12.5", 50, 90, true, true, GUIDE "kernel modules; cuda_12.5 runfile"},
-    {"550", "550.54.14", "12.4", 50, 90, true, true, GUIDE "kernel modules; cuda_12.4 runfile"},
-    {"545", "545.23.06", "12.3", 50, 90, true, true, GUIDE "kernel modules; cuda_12.3 runfile"},
-    {"535", "535.54.03", "12.2", 50, 90, true, true, GUIDE "kernel modules; cuda_12.2 runfile"},
-    {"530", "530.30.02", "12.1", 50, 90, true, true, GUIDE "kernel modules; cuda_12.1 runfile"},
-    {"525", "525.60.13", "12.0", 50, 90, true, true, GUIDE "kernel modules; cuda_12.0 runfile"},
+    {"620", "620.70.06", "13.5", 75, 121, false, true, NULL, NULL,
+     GUIDE "620, kernel modules; redistrib_620.70.06.json"},
+    {"610", "610.43.02", "13.3", 75, 121, true, true, "new feature", "2026-08",
+     GUIDE "610, kernel modules; cuda_13.3 runfile" LIFE},
+    {"595", "595.45.04", "13.2", 75, 121, true, true, "production", "2027-03",
+     GUIDE "kernel modules; cuda_13.2 runfile" LIFE},
+    {"590", "590.44.01", "13.1", 75, 121, true, true, NULL, NULL, GUIDE "kernel modules; cuda_13.1 runfile"},
+    {"580", "580.65.06", "13.0", 50, 121, true, true, "LTS", "2028-06",
+     GUIDE "last branch for Maxwell, Pascal and Volta; cuda_13.0 runfile" LIFE},
+    {"575", "575.51.03", "12.9", 50, 121, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.9 runfile"},
+    {"570", "570.86.10", "12.8", 50, 120, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.8 runfile"},
+    {"560", "560.28.03", "12.6", 50, 90, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.6 runfile"},
+    {"555", "555.42.02", "12.5", 50, 90, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.5 runfile"},
+    {"550", "550.54.14", "12.4", 50, 90, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.4 runfile"},
+    {"545", "545.23.06", "12.3", 50, 90, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.3 runfile"},
+    {"535", "535.54.03", "12.2", 50, 90, true, true, "LTS", "2026-06", GUIDE "kernel modules; cuda_12.2 runfile" LIFE},
+    {"530", "530.30.02", "12.1", 50, 90, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.1 runfile"},
+    {"525", "525.60.13", "12.0", 50, 90, true, true, NULL, NULL, GUIDE "kernel modules; cuda_12.0 runfile"},
     {0}};
 
 const struct word_row software_flavours[] = {{"open"}, {"proprietary"}, {0}};

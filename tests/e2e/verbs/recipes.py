@@ -192,7 +192,7 @@ const struct verb verb_recipe = {
 
 MODEL_ROWS = "model\trecipe9\tRecipe 9\nname\trecipe9\tRecipe 9\nspec\trecipe9\tds\tmemory_gib=7\n"
 
-BRANCH_ROW = '    {"999", "999.10.01", "13.5", 75, 121, false, true, "the recipe of the tests"},\n'
+BRANCH_ROW = '    {"999", "999.10.01", "13.5", 75, 121, false, true, NULL, NULL, "the recipe of the tests"},\n'
 
 KEY_ROW = r'''
     {.name = "recipe", .type = SPEC_INT, .offset = offsetof(struct spec, recipe), .def = "3",

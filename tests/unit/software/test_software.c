@@ -161,12 +161,13 @@ static void minor_compatibility(void **state) {
     {
         GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
         assert_string_equal(value(&s, SOFTWARE_CUDA), "12.2"); /* without limits */
-        assert_int_equal(s.notes.n, 0);
+        assert_int_equal(s.notes.n, 1);
+        assert_string_equal(s.notes.v[0], "NVIDIA's updates of driver 535 (LTS) end in 2026-06");
     }
     w.cuda = "12.9";
     GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
-    assert_int_equal(s.notes.n, 1);
-    assert_non_null(strstr(s.notes.v[0], "PTX and newer functions need driver 575"));
+    assert_int_equal(s.notes.n, 2);
+    assert_non_null(strstr(s.notes.v[1], "PTX and newer functions need driver 575"));
 }
 
 static void a_driver_that_stays(void **state) {
