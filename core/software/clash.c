@@ -245,7 +245,7 @@ static enum software_key key_of(unsigned keys, unsigned dropped) {
 
 void software_find_clashes(const struct world *w, struct software_clashes *ret) {
     const unsigned all = elements(w);
-    unsigned found[SOFTWARE_CLASHES_MAX];
+    unsigned found[SOFTWARE_CLASHES_MAX] = {0};
     struct pick wished, p = {0};
     *ret = (struct software_clashes){0};
     for (int size = 0; size <= CLASH_KEYS_MAX || (ret->n == 0 && size <= bits(all)); size++) {
