@@ -228,6 +228,15 @@ static void comparison(void **state) {
         assert_int_equal(n, lines.n);
         if (!str_eq(text, rows[i].lines)) fail_msg("row %zu: '%s', not '%s'", i, text, rows[i].lines);
     }
+    /* nvidia-driver-570-server-open of Ubuntu installs 580: dstack #3967 */
+    struct software_wish older = wish_for("H100", "ubuntu-24.04");
+    older.driver = "570";
+    GP_AUTO_SOFTWARE_SET struct software_set wanted = solved(&older);
+    GP_AUTO_STRV struct strv came = {0};
+    struct software_found other = {.driver = "580.159.03"};
+    assert_int_equal(software_compare(&wanted, &other, &came), 1);
+    assert_string_equal(came.v[0], "driver: 580.159.03 was found, branch 570 is wanted");
+
     w.driver = "580.159.04";
     GP_AUTO_SOFTWARE_SET struct software_set exact = solved(&w);
     GP_AUTO_STRV struct strv lines = {0};
