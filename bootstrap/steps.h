@@ -157,6 +157,11 @@ void boot_files_vars(const struct boot *b, const struct boot_item *it, struct st
 int boot_files_put(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
 void boot_limits_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 int boot_limits_set(struct boot *b, const struct boot_item *it, bool *ret_changed, struct gp_error *err);
+/* steps_fabric.c */
+bool boot_wants_efa(const struct boot *b);
+bool boot_wants_rdma(const struct boot *b);
+void boot_fabric_vars(const struct boot *b, const struct boot_item *it, struct str *out);
+
 /* Before an item is applied: finds the package cache, if the item installs packages and the run has one (cache.c). */
 void boot_cache(struct boot *b, const struct boot_item *it);
 

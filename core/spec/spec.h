@@ -11,6 +11,7 @@
 #include "spec/spec_python.h"
 #include "spec/spec_software.h"
 #include "spec/spec_container.h"
+#include "spec/spec_fabric.h"
 #include "spec/spec_cache.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
@@ -116,6 +117,7 @@ struct spec {
     struct spec_python python;
     struct spec_container container;
     enum spec_cache cache;
+    enum spec_fabric fabric;
     struct spec_validate validate;
     VEC_OF(struct spec_secret) secrets;
 };

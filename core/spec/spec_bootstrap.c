@@ -67,6 +67,10 @@ static const struct spec_field bootstrap_fields[] = {
      .block = &spec_node_limits_block, .from_text = spec_limits_from_text, .def_doc = "left alone",
      .doc = "limits of processes: auto or a map", .example = "auto", .pattern = "^auto$",
      .pattern_doc = "auto or a map"},
+    {.name = "fabric", .type = SPEC_ENUM, .offset = offsetof(struct spec, fabric), .choices = spec_fabric_names,
+     .def = "none", .doc = "the network between the nodes: `efa` installs AWS's software and its NCCL plugin, "
+            "`infiniband` lets the cards reach the memory of GPUs, `auto` does what fits the node's devices",
+     .example = "auto", .effect = SPEC_REPEATED},
     {.name = "cache", .type = SPEC_ENUM, .offset = offsetof(struct spec, cache), .choices = spec_cache_names,
      .def = "none", .doc = "`first-node`: the first node that is ready fetches packages for all nodes; each node "
             "checks them by the hashes in its own package lists", .example = "first-node",

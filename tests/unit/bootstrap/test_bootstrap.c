@@ -77,6 +77,28 @@ static void steps_follow_the_spec(void **state) {
     fixture_clear(&f);
 }
 
+static void the_fabric_chooses_its_steps(void **state) {
+    (void)state;
+    static const struct {
+        enum spec_fabric fabric;
+        const char *names;
+    } rows[] = {{FABRIC_NONE, "agent"},
+                {FABRIC_AUTO, "efa gpu-rdma agent"},
+                {FABRIC_EFA, "efa agent"},
+                {FABRIC_INFINIBAND, "gpu-rdma agent"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        GP_AUTO_STR struct str names = {0};
+        fixture_make(&f);
+        f.spec.fabric = rows[i].fabric;
+        items_make(&f);
+        for (size_t k = 0; k < f.boot.items.len; k++)
+            str_addf(&names, "%s%s", k ? " " : "", f.boot.items.items[k].name);
+        assert_string_equal(names.s, rows[i].names);
+        fixture_clear(&f);
+    }
+}
+
 static void ids_are_folder_names_and_differ(void **state) {
     (void)state;
     struct fixture f;
@@ -350,6 +372,7 @@ static void errors_name_node_and_step(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_follow_the_spec),
+        cmocka_unit_test(the_fabric_chooses_its_steps),
         cmocka_unit_test(ids_are_folder_names_and_differ),
         cmocka_unit_test(a_hash_changes_with_what_a_step_does),
         cmocka_unit_test(half_a_script_does_nothing),
