@@ -124,6 +124,7 @@ static void host(struct run_cache *c, struct run_node *n, int (*prepare)(void *o
         pthread_join(c->keeper, NULL);
         c->kept = false;
     }
+    atomic_store(&c->left, false);
     ssh_target_clear(&c->link.target);
     c->link = (struct node_link){.slot = n->slot, .cancel = &c->cancel, .sink = &c->run->sink};
     c->link.reach_timeout_ms = console_access_ms(c->run, &n->res);

@@ -47,6 +47,12 @@ def write(path, packages=NAMES, **more):
     return path
 
 
+def installed(fleet):
+    """The number of packages on each host."""
+    ask = "dpkg-query -W -f '${Status} ' %s; true" % " ".join(NAMES)
+    return [host.sh(ask).stdout.count("ok installed") for host in fleet.nodes]
+
+
 def left_behind(fleet):
     """What the cache left on the hosts: processes, its folder, settings of apt."""
     found = []
@@ -59,8 +65,7 @@ def left_behind(fleet):
 def test_each_package_is_fetched_once(inside, fleet, tmp_path):
     up = inside("up", write(tmp_path / "spec.yaml"), "--json", timeout=300)
     assert fleet.repo.fetched() == NAMES, (fleet.repo.fetched(), up)
-    for host in fleet.nodes:
-        assert host.sh("dpkg-query -W -f '${Status} ' %s" % " ".join(NAMES)).stdout.count("ok installed") == 6
+    assert installed(fleet) == [6] * 4
     said = [e for e in up.events if e.get("step") == "cache"]
     assert len(said) == 1 and said[0]["text"].startswith("serves packages to the nodes: http://10.77.1."), up
     assert left_behind(fleet) == []
@@ -77,15 +82,31 @@ def test_a_killed_cache_costs_time_only(inside, fleet, tmp_path):
     try:
         wait_for(fleet.repo.fetched, 60)
         host = next(h for h in fleet.nodes if h.sh("pgrep -f '[g]puprov-agent cache'", check=False).stdout)
-        host.sh("kill -KILL $(cut -d' ' -f1 /var/tmp/gpuprov-cache-*/at)")
+        pid, port = host.sh("cat /var/tmp/gpuprov-cache-*/at").stdout.split()
+        host.sh("kill -KILL " + pid)
+
+        def another():
+            now = host.sh("cat /var/tmp/gpuprov-cache-*/at").stdout.split()
+            return now[0] != pid and now
+        assert wait_for(another, 60)[1] == port  # the address that the nodes know
     finally:
         hold.unlink()
     out, err = p.communicate(timeout=300)
     assert p.returncode == 0, (out, err)
     warned = [e for e in map(json.loads, err.splitlines()) if e.get("status") == "warn" and "cache" in e["text"]]
     assert warned and all("packages directly: the package cache at http" in e["text"] for e in warned), warned
-    for host in fleet.nodes:
-        assert host.sh("dpkg-query -W -f '${Status} ' %s" % " ".join(NAMES)).stdout.count("ok installed") == 6
+    assert installed(fleet) == [6] * 4
+    assert left_behind(fleet) == []
+    inside("down", "cached")
+
+
+def test_the_cache_outlives_the_bootstrap_of_its_node(inside, fleet, tmp_path):
+    """Its node fails in a later step; the other nodes get their packages from it all the same."""
+    fails = {"name": "fails", "run": "! ls -d /var/tmp/gpuprov-cache-*"}
+    bootstrap = {"packages": NAMES, "cache": "first-node", "steps": [fails]}
+    up = inside("up", write(tmp_path / "spec.yaml", bootstrap=bootstrap), code=6, timeout=300)
+    assert up.err.count("step 'fails': ended with status 1") >= 1 and "more nodes failed" not in up.err, up
+    assert installed(fleet) == [6] * 4 and fleet.repo.fetched() == NAMES
     assert left_behind(fleet) == []
     inside("down", "cached")
 
