@@ -2,6 +2,7 @@
 """The static agent's checks of the machine around the GPUs: memory bandwidth, limits, RDMA, containers. /sys
 and programs are a test's own, in a mount namespace."""
 import os
+import subprocess
 
 import pytest
 
@@ -165,8 +166,8 @@ def test_rdma_into_gpu_memory(tmp_path):
 HELLO = '{"type":"hello","v":1,"dev_nvidia":%d}'
 
 
-def container(tmp_path, gpus=2, podman=None, docker=None, cdi=True):
-    """podman, docker: what that program does, as sh; None: it is not there."""
+def container(tmp_path, gpus=2, podman=None, docker=None, cdi=True, engine=None):
+    """podman, docker: what that program does, as sh; None: it is not there. engine: that of the spec."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in (("podman", podman), ("docker", docker)):
@@ -181,7 +182,7 @@ def container(tmp_path, gpus=2, podman=None, docker=None, cdi=True):
     setup = (f"mount -t tmpfs none /usr/local/bin && mount -t tmpfs none /etc && cp -r {etc} /etc/cdi || exit 99; "
              f"for f in podman docker; do test ! -e /usr/bin/$f || mount --bind /dev/null /usr/bin/$f; done; "
              f"PATH={programs}:$PATH")
-    return check("host.container", gpus=gpus, setup=setup)
+    return check("host.container", gpus=gpus, setup=setup, more=("--container-engine", engine) if engine else ())
 
 
 def test_no_runtime(tmp_path):
@@ -237,3 +238,54 @@ def test_of_docker_only_settings_are_read(tmp_path):
 def test_docker_with_cdi(tmp_path):
     result, _, _ = container(tmp_path, docker="exit 1")
     assert result["verdict"] == "pass" and "only its settings were read" in result["message"]
+
+
+DOCKER = """echo "$*" >>%s
+case $1 in
+info) echo '{"CDISpecDirs":[%s],"Runtimes":{%s}}' ;;
+run) %s ;;
+esac"""
+
+
+def asked(tmp_path, dirs="", runtimes="", does=f"echo '{HELLO % 2}'", **more):
+    """docker as the spec's engine: the result, and the arguments of its calls."""
+    calls = tmp_path / "calls"
+    docker = DOCKER % (calls, dirs, runtimes, does)
+    result, _, _ = container(tmp_path, docker=docker, engine="docker", **more)
+    return result, calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize("dirs, runtimes, words, way", [
+    ('"/etc/cdi"', '"nvidia":{}', "--device nvidia.com/gpu=all", "CDI"),
+    ("", '"nvidia":{}', "--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all", "NVIDIA runtime")])
+def test_the_specs_docker_starts_a_container(tmp_path, dirs, runtimes, words, way):
+    result, calls = asked(tmp_path, dirs, runtimes)
+    assert (result["verdict"], result["message"]) == ("pass", f"a container of docker sees all GPUs ({way})")
+    ran = next(c for c in calls if c.startswith("run "))
+    assert f"run --rm --network none {words} --name gpuprov-check-" in ran
+    assert calls[-1].startswith("rmi -f gpuprov-check") and any(c.startswith("import /tmp/") for c in calls)
+
+
+def test_the_specs_docker_on_a_node_without_gpus(tmp_path):
+    result, calls = asked(tmp_path, does=f"echo '{HELLO % 0}'", gpus=0)
+    assert result["message"] == "docker started a container; this node has no GPU"
+    assert "nvidia" not in " ".join(calls)
+
+
+@pytest.mark.parametrize("does, code, text", [
+    (f"echo '{HELLO % 1}'", "gpus_missing", "a container of docker sees 1 of 2 GPUs (CDI)"),
+    ("echo 'docker: Error response from daemon: broken.'; echo 'See docker run --help.'; exit 125", "no_container",
+     "Error response from daemon: broken.")])
+def test_the_specs_docker_does_not(tmp_path, does, code, text):
+    result, _ = asked(tmp_path, '"/etc/cdi"', does=does)
+    assert (result["verdict"], result["code"]) == ("fail", code) and text in result["message"], result
+
+
+def test_the_specs_engine_gives_no_gpus_or_is_not_there(tmp_path):
+    result, calls = asked(tmp_path, cdi=False)
+    assert (result["verdict"], result["code"]) == ("fail", "no_cdi") and not any(c.startswith("run") for c in calls)
+    (tmp_path / "second").mkdir()
+    result, _, _ = container(tmp_path / "second", engine="podman")
+    assert (result["verdict"], result["code"]) == ("fail", "no_engine"), result
+    done = subprocess.run([agent_gpu.HOST_AGENT, "run", "--container-engine", "lxc"], capture_output=True, text=True)
+    assert done.returncode == 3 and "'lxc' is not docker, podman or containerd" in done.stderr
