@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # base_python.sh FOLDER: makes FOLDER/python once: a copy of FOLDER/base (base.sh makes that) with the distribution's
-# python3-venv, whose packages are kept in /debs, and with an environment of the user ops in /opt/venv. Needs root and about 400 MB. Prints the path. Safe to run twice at
-# once (flock); a half-made one never gets its name.
+# python3-venv, whose packages are kept in /debs, and with an environment of the user ops in /opt/venv. Needs root and
+# about 400 MB. Prints the path. Safe to run twice at once (flock); a half-made one never gets its name.
 set -eu
 
 dir=${1:?usage: base_python.sh FOLDER}
