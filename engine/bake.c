@@ -65,6 +65,13 @@ static int load(const struct spec *spec, const char *form, struct spec **ret, st
     return r;
 }
 
+/* Another hash than any spec has: a user's own stack of that name and content is not taken for the bake's, which ends
+ * with its destruction. */
+static void mark(struct spec *bake) {
+    GP_AUTO_FREE char *text = xasprintf("bake %s", bake->hash);
+    sha256_hex(text, strlen(text), bake->hash);
+}
+
 static int check_providers(const struct spec *spec, struct gp_error *err) {
     for (size_t i = 0; i < spec->offers.len; i++) {
         const struct provider_ops *ops = provider_find(spec->offers.items[i].provider);
@@ -364,6 +371,7 @@ int engine_bake(struct engine *e, const struct bake_req *req, struct bake_result
     GP_AUTO_FREE char *lock = xasprintf("bake of %s", req->spec->name);
     int r = check_providers(req->spec, err);
     if (r == 0) r = load(req->spec, form, &bake, err);
+    if (r == 0) mark(bake);
     if (r == 0) r = run_open(e, NULL, NULL, &guard, err);
     if (r == 0) guard->stack.name = GP_STEAL(lock); /* no name of a stack, so the lock is no stack's */
     if (r == 0) r = run_lock(guard, err);           /* for the whole bake: a second one finds the image of the first */

@@ -40,7 +40,7 @@ static int ask_to_save(const struct local_images *l, const char *dir, const char
     GP_AUTO_FREE char *line = xasprintf("save %s %s", id, record);
     int r = local_ask(dir, line, clock_deadline(SAVE_MS), l->cancel, &answer, err);
     if (r != 0 || str_eq(str_trim(answer.s), "ok")) return r;
-    r = json_parse(answer.s, answer.len, "the holder's answer", &j, err);
+    r = json_parse(answer.s, strlen(answer.s), "the holder's answer", &j, err); /* trimmed */
     if (r != 0) return r;
     int64_t code = json_int(j, "code", GP_EIO);
     return gp_fail(err, code > 0 && code <= GP_CODE_MAX ? (enum gp_code)code : GP_EIO, "could not save the image: %s",

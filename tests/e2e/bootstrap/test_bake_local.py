@@ -2,9 +2,15 @@
 """gpuprov bake, image: baked and gpuprov images with local nodes: what the image has and has not, when it is used, and
 what happens when it is cut, changed, removed or belongs to somebody else."""
 import json
+import os
+import signal
+import sqlite3
 import subprocess
 
 import pytest
+
+from small_disk import fill, small_disk
+from waiting import wait_for
 
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -42,6 +48,7 @@ bootstrap:
 secrets: [{{env: TOKEN, from: env:GP_TEST_TOKEN}}]
 validate: {{time: 1m}}
 """
+RES_IMAGE = 6  # as core/model/stack.h numbers the kinds
 TOKEN = "s3cret-of-the-bake-test"
 
 
@@ -149,6 +156,94 @@ def test_an_image_that_does_not_fit_is_not_used(bakery):
 
 
 def open_image_intents(gpuprov):
-    return subprocess.run(["sqlite3", gpuprov.state / "journal.db",
-                           "select count(*) from intents where kind='image' and state='open'"],
-                          stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    with sqlite3.connect(f"file:{gpuprov.state / 'journal.db'}?mode=ro", uri=True, timeout=30) as db:
+        return db.execute("select count(*) from intents where kind = ? and state = 0", (RES_IMAGE,)).fetchone()[0]
+
+
+def holder_of(gpuprov, stack):
+    record, = (gpuprov.state / "local").glob(f"{stack}@*/holder.json")
+    return json.loads(record.read_text())["pid"]
+
+
+def cut_at_the_request(gpuprov, path):
+    """kill -9 of a bake that has requested its image and has no reply: the holder is stopped meanwhile. Its pid."""
+    p = gpuprov.popen("bake", path, "--json")
+    for line in p.stderr:
+        if '"clean"' in line:
+            break
+    holder = holder_of(gpuprov, "demo-bake")
+    os.kill(holder, signal.SIGSTOP)
+    try:
+        wait_for(lambda: open_image_intents(gpuprov) == 1 or p.poll() is not None)
+        assert p.poll() is None, p.communicate()
+        p.kill()
+        p.communicate()
+    except BaseException:
+        os.kill(holder, signal.SIGCONT)
+        raise
+    return holder
+
+
+def test_killed_at_the_request_the_next_bake_finds_the_image(bakery):
+    holder = cut_at_the_request(bakery, bakery.write())
+    os.kill(holder, signal.SIGCONT)
+    done = bakery.json("bake", bakery.write())
+    assert done["report"] is None  # nothing was launched or validated again
+    assert [i["id"] for i in images(bakery)] == [done["image"]["id"]]
+    assert open_image_intents(bakery) == 0
+    assert bakery.json("status")["stacks"] == []
+    assert "0 steps applied" in bakery("up", bakery.write(image="baked")).err
+
+
+def test_killed_with_its_node_the_next_bake_begins_anew(bakery):
+    holder = cut_at_the_request(bakery, bakery.write())
+    os.kill(holder, signal.SIGKILL)
+    done = bakery.json("bake", bakery.write())
+    assert done["report"]["ready"]
+    assert len(images(bakery)) == 1 and open_image_intents(bakery) == 0
+    assert [p.name for p in images_folder(bakery).iterdir()] == [done["image"]["uid"]]
+    assert bakery.json("status")["stacks"] == []
+
+
+def test_two_bakes_at_once_make_one_image(bakery):
+    path = bakery.write()
+    both = [bakery.popen("bake", path, "--json") for _ in range(2)]
+    results = [(p.communicate(timeout=300), p.returncode) for p in both]
+    assert [code for _, code in results] == [0, 0], results
+    made = [json.loads(out) for (out, _), _ in results]
+    assert sorted(m["reused"] for m in made) == [False, True]
+    assert len({m["image"]["id"] for m in made}) == 1 and len(images(bakery)) == 1
+
+
+def test_a_full_disk_leaves_no_half_image(bakery):
+    """The images are on a file system of their own, so the layers are copied to it."""
+    (bakery.state / "local").mkdir(parents=True)
+    bakery.state.chmod(0o700)
+    with small_disk(images_folder(bakery), "256m") as disk:
+        fill(disk)
+        full = bakery("bake", bakery.write(), code=None)
+        assert full.code != 0
+        assert "No space left on device" in full.err and "no image was made, and the node was destroyed" in full.err
+        (disk / "fill").unlink()
+        assert images(bakery) == [] and bakery.json("status")["stacks"] == []
+        image = bakery.json("bake", bakery.write())["image"]
+        assert len(images(bakery)) == 1  # the list removes what saving left
+        assert [p.name for p in disk.iterdir()] == [image["uid"]]
+        up = bakery("up", bakery.write(image="baked"))
+        assert "0 steps applied" in up.err
+        assert sh(bakery, "demo/0", "cat /srv/data/runs; ls /usr/bin/yes || echo no yes") == "once\nno yes\n"
+        bakery("down", "demo")
+
+
+def test_refusals(bakery, spec):
+    hosts = spec("name: demo\noffers: [{provider: ssh, hosts: hosts.yaml}]\n")
+    (hosts.parent / "hosts.yaml").write_text("hosts: [{address: 192.0.2.1}]\n")
+    assert "no image can be made at ssh: a host keeps the system that it has" in bakery("bake", hosts, code=1).err
+    both = spec("name: demo\nimage: {baked: sometimes}\n", "bad.yaml")
+    assert "bad.yaml:2:" in bakery("check", both, code=1).err
+    # a stack that somebody has under the bake's name is left alone
+    mine = bakery.write(name="demo-bake")
+    bakery("up", mine)
+    taken = bakery("bake", bakery.write(), code=1)
+    assert "stack 'demo-bake' has nodes of another spec" in taken.err
+    assert bakery.json("status", "demo-bake")["stacks"][0]["phase"] == "ready"

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* core/model/image.h: the text of a baked image's facts, and which image a spec gets; core/spec/spec_bake.c: the spec of
+ * the node that is baked. */
+#include "base/gp_base.h"
+
+#include "model/image.h"
+#include "spec_fixture.h"
+
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void facts_survive_their_text(void **state) {
+    (void)state;
+    struct image_facts a = {
+        .bootstrap = HASH, .arch = "x86_64", .gpu = "H100", .driver = "580.65.06", .verdict = "ready"};
+    struct image_facts b;
+    GP_AUTO_STR struct str text = {0};
+    image_facts_text(&a, &text);
+    assert_true(image_facts_parse(&b, text.s));
+    assert_memory_equal(&a, &b, sizeof a);
+    /* the longest of all fits a tag */
+    memset(a.arch, 'a', IMAGE_WORD - 1);
+    memcpy(a.gpu, a.arch, IMAGE_WORD);
+    memcpy(a.base, a.arch, IMAGE_WORD);
+    memcpy(a.driver, a.arch, IMAGE_WORD);
+    memcpy(a.cuda, a.arch, IMAGE_WORD);
+    memcpy(a.verdict, a.arch, IMAGE_WORD);
+    str_reset(&text);
+    image_facts_text(&a, &text);
+    assert_true(text.len <= 256);
+    assert_true(image_facts_parse(&b, text.s));
+    assert_memory_equal(&a, &b, sizeof a);
+}
+
+static void strange_texts_are_no_facts(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "v1",
+        "v2 bootstrap=" HASH " arch=a gpu=- base=- driver=- cuda=- verdict=ready",
+        "v1 bootstrap=" HASH " gpu=- arch=a base=- driver=- cuda=- verdict=ready",
+        "v1 bootstrap=abc arch=a gpu=- base=- driver=- cuda=- verdict=ready",
+        "v1 bootstrap=" HASH " arch=- gpu=- base=- driver=- cuda=- verdict=ready",
+        "v1 bootstrap=" HASH " arch= gpu=- base=- driver=- cuda=- verdict=ready",
+        "v1 bootstrap=" HASH " arch=$(x) gpu=- base=- driver=- cuda=- verdict=ready",
+        "v1 bootstrap=" HASH " arch=a gpu=- base=- driver=- cuda=- verdict=ready more=1",
+        "v1 bootstrap=" HASH " arch=aaaaaaaaaaaaaaaaaaaaaaaaa gpu=- base=- driver=- cuda=- verdict=ready",
+    };
+    struct image_facts f;
+    for (size_t i = 0; i < GP_ARRAY_LEN(bad); i++)
+        if (image_facts_parse(&f, bad[i])) fail_msg("'%s' was read", bad[i]);
+    assert_false(image_facts_parse(&f, NULL));
+}
+
+static void add(struct resource_list *l, const char *id, const char *name, const struct image_facts *f, int64_t at) {
+    struct resource r;
+    GP_AUTO_STR struct str text = {0};
+    resource_init(&r, RES_IMAGE, "aws");
+    image_facts_text(f, &text);
+    resource_set(&r.id, id);
+    resource_set(&r.stack, name);
+    resource_set(&r.region, "here");
+    resource_set(&r.image, text.s);
+    r.state = RES_RUNNING;
+    r.created_s = at;
+    vec_push(&l->list, r);
+}
+
+static const char *chosen(const struct resource_list *l, const struct image_facts *want, const char *region,
+                          char **ret_why) {
+    free(*ret_why);
+    *ret_why = NULL;
+    const struct resource *r = image_choose(l, want, "aws", region, "llm", NULL, ret_why);
+    assert_true((r == NULL) == (*ret_why != NULL));
+    return r != NULL ? r->id : "";
+}
+
+static void the_newest_that_fits_is_chosen(void **state) {
+    (void)state;
+    struct image_facts want = {.bootstrap = HASH, .arch = "x86_64", .gpu = "H100"};
+    struct image_facts good = want, bad = want;
+    str_put(good.verdict, sizeof good.verdict, "ready");
+    str_put(good.base, sizeof good.base, "ubuntu-24.04");
+    bad = good;
+    GP_AUTO_RESOURCES struct resource_list l = {0};
+    GP_AUTO_FREE char *why = NULL;
+    assert_string_equal(chosen(&l, &want, "here", &why), "");
+    assert_non_null(strstr(why, "no baked image of this owner is at aws here"));
+    add(&l, "old", "llm", &good, 10);
+    add(&l, "new", "other", &good, 20);
+    str_put(bad.arch, sizeof bad.arch, "aarch64");
+    add(&l, "arm", "llm", &bad, 30);
+    assert_string_equal(chosen(&l, &want, "here", &why), "new");
+    assert_string_equal(chosen(&l, &want, "there", &why), "");
+    assert_non_null(strstr(why, "arm of 'llm': it is in here"));
+    l.list.items[1].state = RES_PENDING;
+    assert_string_equal(chosen(&l, &want, "here", &why), "old");
+    l.list.items[0].state = RES_STOPPED;
+    assert_string_equal(chosen(&l, &want, "here", &why), "");
+    assert_non_null(strstr(why, "arm of 'llm': it is for aarch64, the node is x86_64"));
+    l.list.items[0].state = l.list.items[1].state = RES_RUNNING;
+    str_put(want.base, sizeof want.base, "ubuntu-24.04");
+    assert_string_equal(chosen(&l, &want, "here", &why), "new");
+    str_put(want.base, sizeof want.base, "debian-12");
+    assert_string_equal(chosen(&l, &want, "here", &why), "");
+    want.base[0] = '\0';
+    str_put(want.gpu, sizeof want.gpu, "B200");
+    assert_string_equal(chosen(&l, &want, "here", &why), "");
+    l.list.len = 2;
+    assert_string_equal(chosen(&l, &want, "here", &why), "");
+    assert_non_null(strstr(why, "old of 'llm': its GPU model is H100, the spec's is B200"));
+    resource_set(&l.list.items[0].image, "v1 planted");
+    assert_string_equal(chosen(&l, &want, "here", &why), "");
+    l.list.len = 3;
+}
+
+static struct spec *spec_of(const char *text) {
+    struct spec *s = NULL;
+    struct spec_problems problems = {0};
+    struct gp_error err = {0};
+    if (spec_load_text("t.yaml", text, strlen(text), NULL, &s, &problems, &err) != 0) fail_msg("%s", err.msg);
+    spec_problems_clear(&problems);
+    return s;
+}
+
+static bool alone(const char *check) { return strncmp(check, "net.pair", 8) != 0; }
+
+static void only_the_bootstrap_counts(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *a = spec_of("name: a\nbootstrap: {packages: [htop]}\n");
+    GP_AUTO_SPEC struct spec *b = spec_of("name: b\nnodes: 3\nimage: baked\nbootstrap: {packages: [htop]}\n");
+    GP_AUTO_SPEC struct spec *c = spec_of("name: a\nbootstrap: {packages: [tmux]}\n");
+    char ha[65], hb[65], hc[65];
+    spec_bootstrap_hash(a, ha);
+    spec_bootstrap_hash(b, hb);
+    spec_bootstrap_hash(c, hc);
+    assert_string_equal(ha, hb);
+    assert_string_not_equal(ha, hc);
+    assert_string_equal(b->image.baked, BAKED_REQUIRE);
+    assert_null(a->image.baked);
+}
+
+static void one_node_is_baked_from_the_base(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = spec_of("name: llm\nnodes: 4\nimage: {os: ubuntu-24.04, baked: prefer}\n"
+                                          "validate: {require: [net.pair, train.ddp], floors: {net.pair: 1 GB/s}}\n");
+    GP_AUTO_FREE char *form = spec_bake_form(s, "llm-bake", alone);
+    GP_AUTO_SPEC struct spec *bake = spec_of(form);
+    assert_string_equal(bake->name, "llm-bake");
+    assert_int_equal(bake->nodes, 1);
+    assert_string_equal(bake->image.os, "ubuntu-24.04");
+    assert_null(bake->image.baked);
+    assert_int_equal(bake->validate.require.n, 1);
+    assert_string_equal(bake->validate.require.v[0], "train.ddp");
+    assert_int_equal(bake->validate.floors.len, 0);
+}
+
+int main(void) {
+    provider_specs_register();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(facts_survive_their_text),        cmocka_unit_test(strange_texts_are_no_facts),
+        cmocka_unit_test(the_newest_that_fits_is_chosen),  cmocka_unit_test(only_the_bootstrap_counts),
+        cmocka_unit_test(one_node_is_baked_from_the_base),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
