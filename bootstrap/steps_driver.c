@@ -9,6 +9,7 @@
 
 #define NVIDIA_REPOSITORIES "https://developer.download.nvidia.com/compute/cuda/repos"
 #define KEY_MARK "#sha256="
+#define RPM_KEY "27e46a2d43e125859fb8a62c3b75bf798aeb95fa6f7d9bf790c1167ed9a0b39c"
 
 struct boot_software {
     struct software_set set;
@@ -17,15 +18,19 @@ struct boot_software {
     char *libraries; /* of all libraries */
 };
 
-/* Contents of the package cuda-keyring_1.1-1_all.deb of each system: GoogleCloudPlatform/compute-gpu-installation,
- * config.py, which has the same hashes. */
+/* Of the package cuda-keyring_1.1-1_all.deb of each system: GoogleCloudPlatform/compute-gpu-installation pins the same.
+ * rpm systems have no such package, but the key D42D0685.pub of rhel8's folder, which several public CI scripts pin.
+ * RHEL 10 has another key, whose hash is not known here: it needs a mirror with a written hash. */
 static const struct {
     const char *repository, *sha256;
 } keyrings[] = {{"ubuntu2004", "cf5ca9853118b9fb2b78dd2708786e1eb5ab14e39d8738539281429428eb4efe"},
                 {"ubuntu2204", "d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df"},
                 {"ubuntu2404", "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba"},
                 {"debian12", "e7f219eab6fe4819cdb5c15b98233dc3420302d9c00883219cd3d896857cf48d"},
-                {"debian13", "dd28f1f6ba0038180d6b23f846cefca1e3de4c9327751665241370bacea452a1"}};
+                {"debian13", "dd28f1f6ba0038180d6b23f846cefca1e3de4c9327751665241370bacea452a1"},
+                {"rhel8", RPM_KEY},
+                {"rhel9", RPM_KEY},
+                {"amzn2023", RPM_KEY}};
 
 void boot_software_clear(struct boot *b) {
     struct boot_software *s = b->software;
@@ -188,7 +193,9 @@ static void repo_vars(const struct boot *b, struct str *out) {
     for (size_t n = strlen(base); n > 0 && base[n - 1] == '/'; n--) base[n - 1] = '\0';
     GP_AUTO_FREE char *url = xasprintf("%s/%s/x86_64", base, set->repository);
     bool apt = str_eq(set->os_family, "apt");
-    GP_AUTO_FREE char *key = xasprintf("%s/%s", url, apt ? "cuda-keyring_1.1-1_all.deb" : "D42D0685.pub");
+    GP_AUTO_FREE char *key = apt    ? xasprintf("%s/cuda-keyring_1.1-1_all.deb", url)
+                             : mark ? xasprintf("%s/D42D0685.pub", url)
+                                    : xasprintf("%s/rhel8/x86_64/D42D0685.pub", base);
     boot_var(out, "URL", url);
     boot_var(out, "KEY", key);
     boot_var(out, "KEY_SHA256", sha256);

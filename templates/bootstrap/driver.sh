@@ -3,8 +3,9 @@
 # Checks that the node has a working GPU driver. IMAGE: the name of the image; empty: the machine existed before.
 probe() {
     of=${IMAGE:+image $IMAGE}
-    next=${IMAGE:+choose an image with the NVIDIA driver} # gpuprov installs none
-    of=${of:-this host} next=${next:-install the NVIDIA driver there, or correct gpu in the hosts file}
+    # this step looks only: it is there where the spec has gpuprov install none
+    next=${IMAGE:+choose an image with the NVIDIA driver}
+    of=${of:-this host} next=${next:-"write bootstrap.driver: auto, install it there, or correct gpu in the hosts file"}
     if [ ! -e /dev/nvidiactl ] && ! command -v nvidia-smi >/dev/null 2>&1; then
         fail "no driver: $of has neither /dev/nvidiactl nor nvidia-smi: $next"
     fi

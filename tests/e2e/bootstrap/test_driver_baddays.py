@@ -287,6 +287,14 @@ def test_the_fabric_manager_has_the_drivers_version(made):
     assert node.run(exact(node)).applied == []
 
 
+def test_a_node_of_an_nvl72_gets_imex(made):
+    """A GB200 by its PCI id: the service that reaches other nodes' GPUs, of the driver's version."""
+    node = made(({**H100, "device": "0x2941"},))
+    assert "imex" in node.run(exact(node)).applied
+    assert node.sh("dpkg-query -W -f '${Version}' nvidia-imex") == DRIVER + "-1"
+    assert "nvidia-imex" in node.sh("cat /proc/[0-9]*/comm")
+
+
 @pytest.mark.long
 def test_a_repository_without_that_fabric_manager(made):
     node = made((H100, NVSWITCH))

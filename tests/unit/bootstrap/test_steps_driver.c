@@ -97,6 +97,18 @@ static void keys_have_a_pinned_hash(void **state) {
     assert_non_null(strstr(mirror, "URL='http://mirror.example/repos/ubuntu2404/x86_64'\n"));
     assert_non_null(strstr(mirror, "KEY_SHA256='" HASH "'\n"));
     clear(&f);
+
+    make(&f, "rhel-9.4", H100);
+    f.spec.software.driver.branch = (char *)(uintptr_t) "580";
+    assert_int_equal(steps(&f, &names), 0);
+    GP_AUTO_FREE char *rpm = vars(&f, "driver-repo");
+    assert_non_null(strstr(rpm, "cuda/repos/rhel9/x86_64'\n"));
+    assert_non_null(
+        strstr(rpm, "KEY='https://developer.download.nvidia.com/compute/cuda/repos/rhel8/x86_64/D42D0685.pub'"));
+    assert_null(strstr(rpm, "KEY_SHA256=''"));
+    GP_AUTO_FREE char *stream = vars(&f, "driver");
+    assert_non_null(strstr(stream, "STREAM='580-open'\n"));
+    clear(&f);
 }
 
 static void what_is_there_decides(void **state) {
