@@ -64,29 +64,40 @@ compare() {
 place() {
     # sent again after a lost reply: all may be in their places
     [ -e "$COPY" ] || { looks; return 0; }
+    # Three passes, because each program costs the node a millisecond for each file: write all beside their places,
+    # compare their sums at once, then rename.
     # shellcheck disable=SC2016
     said=$(printf '%s' "$ROWS" | as_root sh -c '
         umask 077
-        copy=$1 me=$2
-        while read -r offset size sum mode owner path; do
-            case $owner in -) owner=$me ;; *:*) ;; *) owner=$owner: ;; esac
-            d=${path%/*}
-            t=$d/.gpuprov.$$
+        copy=$1 me=$2 rows=$(cat)
+        each() {
+            n=0
+            printf "%s\n" "$rows" | while read -r offset size sum mode owner path; do
+                n=$((n + 1)) d=${path%/*}
+                t=$d/.gpuprov.$$.$n
+                case $owner in -) owner=$me ;; *:*) ;; *) owner=$owner: ;; esac
+                "$1" || exit
+            done
+        }
+        folder() {
             made=$d
-            if [ ! -d "$d/" ]; then
-                while up=${made%/*} && [ ! -d "$up/" ]; do made=$up; done
-                (umask 022; mkdir -p -- "$d/") || { echo "cannot create the folder $d"; exit 1; }
-                chown -R -- "$owner" "$made" || { echo "cannot give $made to $owner"; exit 1; }
-            fi
-            trap "rm -f -- \"\$t\"" EXIT
-            tail -c "+$((offset + 1))" "$copy" | head -c "$size" >"$t" || { echo "cannot write $path"; exit 1; }
-            set -- $(sha256sum <"$t")
-            [ "$1" = "$sum" ] || { echo "cannot write $path"; exit 1; }
-            if [ "$owner" != "$(stat -c %U:%G "$t")" ]; then
-                chown -- "$owner" "$t" || { echo "cannot give $path to $owner"; exit 1; }
-            fi
-            chmod -- "$mode" "$t" && mv -fT -- "$t" "$path" || { echo "cannot put $path in its place"; exit 1; }
-        done' sh "$COPY" "$(id -un):$(id -gn)" 2>&1) || {
+            while up=${made%/*} && [ ! -d "$up/" ]; do made=$up; done
+            (umask 022; mkdir -p -- "$d/") || { echo "cannot create the folder $d"; return 1; }
+            chown -R -- "$owner" "$made" || { echo "cannot give $made to $owner"; return 1; }
+        }
+        write() {
+            [ -d "$d/" ] || folder || return
+            tail -c "+$((offset + 1))" "$copy" | head -c "$size" >"$t" || { echo "cannot write $path"; return 1; }
+        }
+        sums() { printf "%s  %s\n" "$sum" "$t"; }
+        clear() { rm -f -- "$t"; }
+        rename() {
+            chown -- "$owner" "$t" || { echo "cannot give $path to $owner"; return 1; }
+            chmod -- "$mode" "$t" && mv -fT -- "$t" "$path" || { echo "cannot put $path in its place"; return 1; }
+        }
+        trap "each clear; exit 1" HUP INT TERM PIPE
+        { each write && { each sums | sha256sum -c --status || { echo "the copy is damaged"; false; }; } &&
+            each rename; } || { each clear; exit 1; }' sh "$COPY" "$(id -un):$(id -gn)" 2>&1) || {
         full=$(full_disks / /var /tmp "$HOME" | head -n 1)
         why=$(printf '%s\n' "$said" | grep . | head -n 1)
         fail "$(printf '%s\n' "$said" | grep . | tail -n 1): $why${full:+: the disk is full ($full)}"
