@@ -85,7 +85,7 @@ static bool is_peer(const struct cache *c, const union address *a) {
 }
 
 static void accept_one(const struct cache *c, int listener, int *children) {
-    union address from;
+    union address from = {0};
     socklen_t n = sizeof from;
     int fd = accept4(listener, &from.any, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;

@@ -38,7 +38,7 @@ static bool set_origin(char *dst, size_t size, const char *text, size_t n, const
 /* Segments that climb are refused also when they are escaped; every '%' has two hexadecimal digits and is no control
  * character, slash or percent sign. */
 static bool path_ok(const char *path) {
-    char plain[2048];
+    char plain[2048] = "";
     size_t n = 0;
     if (path[0] == '\0' || strspn(path, PATH_CHARS) != strlen(path)) return false;
     for (const char *p = path; *p != '\0' && n + 1 < sizeof plain; p++, n++) {
