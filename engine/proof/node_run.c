@@ -135,7 +135,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     bool complete = !partly || was_set_up(n);
     if (!partly) resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
     n->limit_ms = shown_limit_ms(n, BOOTSTRAP_MS);
-    step_output_forget(run, n->slot);
+    if (pick == NULL || !pick->dry_run) step_output_forget(run, n->slot);
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
     const struct provider_ops *ops = ops_of(n);
