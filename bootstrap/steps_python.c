@@ -28,13 +28,9 @@ void python_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, str
     part("python/common", out);
 }
 
-/* The names of the secrets only: their values are in the environment. */
 static void pip_vars(const struct boot *b, struct str *out) {
-    GP_AUTO_STR struct str names = {0};
-    for (size_t i = 0; i < b->req->n_secrets; i++) str_addf(&names, "%s%s", i ? " " : "", b->req->secrets[i].env);
     boot_var(out, "INDEX", python_of(b)->index);
     boot_var(out, "AUTH", python_of(b)->index_auth);
-    boot_var(out, "SECRETS", names.s);
     part("python/pip", out);
 }
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2015,SC2034,SC2094,SC2154
-# pip in VENV, for the steps that install with it. INDEX: URL or ""; AUTH: name of the variable with USER:PASSWORD, or "";
-# SECRETS: names of all secrets in the environment: none of them reaches a package's own setup program.
+# pip in VENV, for the steps that install with it. INDEX: URL or ""; AUTH: name of the secret with USER:PASSWORD, or
+# "". No secret of the environment reaches a package's own setup program.
 # A password is in a file of this user alone, not in an argument or the environment: pip hands its index on to the
 # processes that build packages.
 pip_credentials() {
     [ -n "$AUTH" ] || return 0
-    eval "login=\${$AUTH-}"
+    eval "login=\${GPUPROV_SECRET_$AUTH-}"
     case $login in
     ?*:?*) ;;
     *) fail "the secret $AUTH is not USER:PASSWORD" ;;
@@ -30,7 +30,7 @@ pip_credentials() {
     export NETRC
 }
 pip_forget() {
-    for s in $SECRETS; do unset "$s"; done
+    for s in $GPUPROV_SECRETS; do unset "GPUPROV_SECRET_$s"; done
     unset login login_user login_password
 }
 # "--trusted-host HOST:PORT" for each http URL: pip ignores such an index without it. Never for https: it would switch

@@ -69,7 +69,7 @@ static void the_build_follows_gpu_and_driver(void **state) {
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) one(&rows[i]);
 }
 
-/* The names of secrets are in the script, for pip's sake; the values never are. */
+/* The name of the index's secret is in the script, the value never is. */
 static void a_script_has_no_secret(void **state) {
     (void)state;
     struct spec_python python = {.wanted = true, .torch = (char[]){"auto"}, .index_auth = (char[]){"AUTH"}};
@@ -81,7 +81,7 @@ static void a_script_has_no_secret(void **state) {
     GP_AUTO_STR struct str out = {0};
     python_torch_vars(&b, NULL, &out);
     python_packages_vars(&b, NULL, &out);
-    has(out.s, "SECRETS", "AUTH", true);
+    has(out.s, "AUTH", "AUTH", true);
     assert_null(strstr(out.s, "s3cr3t"));
     secret_clear(&secret.value);
 }
