@@ -36,8 +36,15 @@ apply() {
     elif find_manager; then
         say "makes $VENV with Python $VERSION by $manager"
         case $manager in
-        uv) made "$manager_path" venv --quiet --seed --clear --python "$VERSION" "$VENV" ;;
-        *) made "$manager_path" create --yes --quiet --prefix "$VENV" "python=$VERSION" pip ;;
+        uv) made "$manager_path" venv --quiet --seed --allow-existing --python "$VERSION" "$VENV" ;;
+        *)
+            # `create` refuses a folder that is there, or replaces it, which the login user may not do in /opt
+            mkdir -p "$VENV/conda-meta" && : >>"$VENV/conda-meta/history" || fail "cannot write in $VENV"
+            channel=
+            [ "$manager" = conda ] || channel='--channel conda-forge'
+            # shellcheck disable=SC2086
+            made "$manager_path" install --yes --quiet $channel --prefix "$VENV" "python=$VERSION" pip
+            ;;
         esac
     else
         fail "there is no python${VERSION:-3} that makes virtual environments${near:+: $near}"

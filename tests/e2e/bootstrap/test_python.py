@@ -153,14 +153,18 @@ def test_no_interpreter_of_that_version(node):
     node.python(venv="/opt/new", version="3.99", error="step 'python': this distribution has no "
                 "python3.99 (its python3 is 3.")
     # a tool that brings one
-    node.host.put("/usr/local/bin/uv", "#!/bin/sh\necho \"$*\" >/tmp/uv.args\n"
-                  "cp -a /opt/venv/. /opt/new\nrm /opt/new/bin/python\n"
-                  "printf '#!/bin/sh\\ncase $* in *version_info*) echo 3.99;; "
-                  "*) exec /opt/new/bin/python3 \"$@\";; esac\\n'"
-                  " >/opt/new/bin/python\nchmod 755 /opt/new/bin/python\n", 0o755)
-    out = node.python(version="3.99", venv="/opt/new")
-    assert node.host.sh("cat /tmp/uv.args").stdout == "venv --quiet --seed --clear --python 3.99 /opt/new\n"
-    assert node.python(version="3.99", venv="/opt/new").result["applied"] == 0, out
+    brings = ("#!/bin/sh\necho \"$*\" >/tmp/args\ncp -a /opt/venv/. %s\nrm %s/bin/python\n"
+              "printf '#!/bin/sh\\ncase $* in *version_info*) echo 3.99;; *) exec %s/bin/python3 \"$@\";; esac\\n'"
+              " >%s/bin/python\nchmod 755 %s/bin/python\n")
+    for tool, venv, args in (
+            ("micromamba", "/opt/a", "install --yes --quiet --channel conda-forge --prefix /opt/a python=3.99 pip"),
+            ("uv", "/opt/b", "venv --quiet --seed --allow-existing --python 3.99 /opt/b")):
+        node.host.put("/usr/local/bin/" + tool, brings % ((venv,) * 5), 0o755)
+        out = node.python(version="3.99", venv=venv)
+        assert "makes %s with Python 3.99 by %s" % (venv, tool) in out.texts("python-venv"), out
+        assert node.host.sh("cat /tmp/args").stdout == args + "\n"
+        assert node.python(version="3.99", venv=venv).result["applied"] == 0, out
+        node.host.sh("rm /tmp/args")
 
 
 def test_python_is_too_old(node):
