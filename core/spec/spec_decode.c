@@ -332,7 +332,8 @@ static void decode_default(struct spec_ctx *c, const struct spec_field *f, void 
 void spec_decode(struct spec_ctx *c, const struct spec_block *b, const struct yaml_node *map, void *to) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) decode_default(c, f, to);
     const char *what = b->path[0] != '\0' ? b->path : "a spec";
-    bool two = b->fields[1].name != NULL && b->fields[2].name == NULL && !b->fields[0].required;
+    bool two = b->fields[1].name != NULL && (b->fields[2].name == NULL || strcmp(b->path, "image") == 0) &&
+               !b->fields[0].required;
     if (map != NULL && map->kind != YAML_MAP) {
         if (map->kind != YAML_SCALAR || spec_text_of(c, map, what) != NULL)
             spec_complain(c, map, "%s must be a map: {%s: ...}%s%s%s", what, b->fields[0].name, two ? " or {" : "",
