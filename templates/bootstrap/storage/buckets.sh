@@ -111,7 +111,7 @@ conf_text() {
     [ -z "$endpoint" ] || echo "export RCLONE_CONFIG_GP_ENDPOINT='$endpoint'"
     [ -z "$region" ] || echo "export RCLONE_CONFIG_GP_REGION='$region' AWS_REGION='$region'"
     for name in $secrets; do
-        eval "value=\$$name"
+        eval "value=\$GPUPROV_SECRET_$name"
         printf 'export '
         line "$name" "$value"
     done
