@@ -195,6 +195,7 @@ def test_killed_at_the_request_the_next_bake_finds_the_image(bakery):
     assert "0 steps applied" in bakery("up", bakery.write(image="baked")).err
 
 
+@pytest.mark.long
 def test_killed_with_its_node_the_next_bake_begins_anew(bakery):
     holder = cut_at_the_request(bakery, bakery.write())
     os.kill(holder, signal.SIGKILL)
@@ -205,6 +206,7 @@ def test_killed_with_its_node_the_next_bake_begins_anew(bakery):
     assert bakery.json("status")["stacks"] == []
 
 
+@pytest.mark.long
 def test_two_bakes_at_once_make_one_image(bakery):
     path = bakery.write()
     both = [bakery.popen("bake", path, "--json") for _ in range(2)]
