@@ -20,7 +20,15 @@ void images_result_clear(struct images_result *r) {
 
 int images_at(struct run *run, struct provider *p, struct resource_list *ret, struct gp_error *err) {
     struct list_req req = {.owner = p->owner, .images = true, .everywhere = true};
-    return look_list(run, p, &req, ret, err);
+    struct coverage before = {0};
+    coverage_merge(&before, &run->look.covered);
+    int r = look_list(run, p, &req, ret, err);
+    for (size_t i = 0; i < before.list.len; i++) { /* a place whose other resources were not read stays so */
+        const struct look *l = &before.list.items[i];
+        if (!l->checked) coverage_put(&run->look.covered, l->provider, l->region, l->owner, l->billed, &l->why);
+    }
+    coverage_clear(&before);
+    return r;
 }
 
 static bool is_image(const struct resource *r) { return r->kind == RES_IMAGE || r->kind == RES_SNAPSHOT; }
