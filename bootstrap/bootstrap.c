@@ -122,11 +122,6 @@ static int run(struct boot *b, struct gp_error *err) {
     return rc;
 }
 
-void bootstrap_result_clear(struct bootstrap_result *r) {
-    strv_clear(&r->steps);
-    bootstrap_output_clear(&r->failed);
-}
-
 int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
                   struct gp_error *err) {
     for (size_t i = 0; i < req->n_secrets; i++) log_redact(&req->secrets[i].value);

@@ -76,3 +76,8 @@ int bootstrap_output_read(struct node_link *l, const char *step, struct bootstra
     else (void)gp_fail(err, why.code, "%s: could not read the output of step '%s': %s", l->target.label, step, why.msg);
     return rc;
 }
+
+void bootstrap_result_clear(struct bootstrap_result *r) {
+    strv_clear(&r->steps);
+    bootstrap_output_clear(&r->failed);
+}

@@ -173,7 +173,7 @@ const struct boot_step boot_steps[] = {
      .wanted = boot_want_images,
      .vars = boot_images_vars},
     {.name = NULL, .file = "step", .secrets = true, .wanted = want_steps, .vars = step_vars},
-    {.name = "driver", .file = "driver", .wanted = boot_wants_driver_look, .vars = driver_vars},
+    {.name = "driver-check", .file = "driver", .wanted = boot_wants_driver_look, .vars = driver_vars},
     {.name = "agent", .file = "agent", .vars = agent_vars, .apply = boot_agents_put},
     {.file = NULL},
 };

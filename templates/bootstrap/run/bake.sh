@@ -43,7 +43,7 @@ for user_home in /root "$home" /home/*; do
         "$user_home"/.*_history "$user_home/.lesshst" "$user_home/.viminfo" \
         "$user_home/.ssh/known_hosts" "$user_home"/.ssh/id_*
 done
-rm -rf /run/containers/0/auth.json /etc/passwd-s3fs /etc/gpuprov/credentials /etc/gpuprov/secrets /etc/gpuprov/mounts.d
+rm -rf /run/containers/0/auth.json /etc/passwd-s3fs /etc/gpuprov/credentials /etc/gpuprov/secrets /etc/gpuprov/mounts
 
 # --- gpuprov's own files: the agent stays, output and state of steps go ---
 for user_home in "$home" /root; do

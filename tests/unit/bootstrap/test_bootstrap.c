@@ -71,7 +71,7 @@ static void steps_follow_the_spec(void **state) {
     f.req.wait_cloud_init = f.req.ends_itself = f.req.launched = true;
     items_make(&f);
     static const char *const order[] = {"cloud-init", "package-locks", "clock", "deadline", "packages", "b",
-                                        "a",          "driver",        "agent"};
+                                        "a",          "driver-check",  "agent"};
     assert_int_equal(f.boot.items.len, GP_ARRAY_LEN(order));
     for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) assert_string_equal(f.boot.items.items[i].name, order[i]);
     fixture_clear(&f);
@@ -82,10 +82,10 @@ static void the_fabric_chooses_its_steps(void **state) {
     static const struct {
         enum spec_fabric fabric;
         const char *names;
-    } rows[] = {{FABRIC_NONE, "agent"},
-                {FABRIC_AUTO, "efa gpu-rdma agent"},
-                {FABRIC_EFA, "efa agent"},
-                {FABRIC_INFINIBAND, "gpu-rdma agent"}};
+    } rows[] = {{FABRIC_NONE, "clock agent"},
+                {FABRIC_AUTO, "clock efa gpu-rdma agent"},
+                {FABRIC_EFA, "clock efa agent"},
+                {FABRIC_INFINIBAND, "clock gpu-rdma agent"}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         struct fixture f;
         GP_AUTO_STR struct str names = {0};
@@ -317,7 +317,7 @@ static void names_choose_steps(void **state) {
     items_make(&f);
     assert_int_equal(f.boot.items.len, 1);
     assert_string_equal(f.boot.items.items[0].name, "b");
-    pick.from = "driver"; /* not of this node, but a step */
+    pick.from = "driver-check"; /* not of this node, but a step */
     items_make(&f);
     assert_int_equal(f.boot.items.len, 0);
     fixture_clear(&f);

@@ -63,8 +63,9 @@ static void a_wish_brings_its_steps(void **state) {
     f.spec.software.cuda.version = (char *)(uintptr_t) "13.0";
     f.boot.facts.n_nvswitches = 4;
     assert_int_equal(steps(&f, &names), 0);
-    assert_string_equal(names.s, "secure-boot kernel-headers nouveau-off driver-repo driver persistence fabric-manager "
-                                 "cuda nccl holds agent");
+    assert_string_equal(names.s,
+                        "clock secure-boot kernel-headers nouveau-off driver-repo driver persistence fabric-manager "
+                        "cuda nccl holds agent");
     GP_AUTO_FREE char *driver = vars(&f, "driver");
     assert_non_null(strstr(driver, "BRANCH='580'\n"));
     assert_non_null(strstr(driver, "FLAVOUR='open'\n"));
@@ -118,24 +119,24 @@ static void what_is_there_decides(void **state) {
     make(&f, "ubuntu-24.04", H100);
     f.spec.gpu.count = 1;
     assert_int_equal(steps(&f, &names), 0);
-    assert_string_equal(names.s, "driver agent"); /* a machine that existed before: looked at */
+    assert_string_equal(names.s, "clock driver-check agent"); /* a machine that existed before: looked at */
     f.req.image_name = "ubuntu-24.04";
     assert_int_equal(steps(&f, &names), 0);
     assert_non_null(strstr(names.s, "driver-repo driver persistence")); /* launched by gpuprov: auto */
     f.req.packages_allowed = false;
     assert_int_equal(steps(&f, &names), 0);
-    assert_string_equal(names.s, "driver agent");
+    assert_string_equal(names.s, "clock driver-check agent");
     f.req.packages_allowed = true;
     f.boot.facts.n_gpus = 0;
     assert_int_equal(steps(&f, &names), 0);
-    assert_string_equal(names.s, "driver agent"); /* nothing to drive */
+    assert_string_equal(names.s, "clock driver-check agent"); /* nothing to drive */
     f.boot.facts.n_gpus = 1;
     str_put(f.boot.facts.driver, sizeof f.boot.facts.driver, "570.133.20");
     assert_int_equal(steps(&f, &names), 0);
-    assert_string_equal(names.s, "driver agent"); /* the image has one */
+    assert_string_equal(names.s, "clock driver-check agent"); /* the image has one */
     f.spec.software.driver.branch = (char *)(uintptr_t) "none";
     assert_int_equal(steps(&f, &names), 0);
-    assert_string_equal(names.s, "driver agent");
+    assert_string_equal(names.s, "clock driver-check agent");
     clear(&f);
 }
 
