@@ -8,6 +8,7 @@
 #include "base/log.h"
 
 #define PROBE_MS 240000 /* without the user's own checks */
+#define ROUNDS_MAX 4    /* of probes: a driver changes what later steps find */
 #define CHECK_MS 70000  /* each: lib.sh kills it after a minute and 5 s */
 
 /* Two round trips: the node's facts, which choose the steps; then all steps' probes. */
@@ -65,7 +66,9 @@ static int apply_first(struct boot *b, bool *ret_again, struct gp_error *err) {
     return 0;
 }
 
-static int apply_rest(struct boot *b, struct gp_error *err) {
+/* True in *ret_again: a step changed the facts of the node, on which the later ones depend: probe again. */
+static int apply_rest(struct boot *b, bool *ret_again, struct gp_error *err) {
+    *ret_again = false;
     /* Reports steps that cannot be applied before anything is installed, also an agent of another
      * architecture. */
     for (size_t i = 0; i < b->items.len; i++) {
@@ -75,9 +78,12 @@ static int apply_rest(struct boot *b, struct gp_error *err) {
     for (size_t i = 0; i < b->items.len; i++) {
         const struct boot_item *it = &b->items.items[i];
         if (it->probe != BOOT_PROBE_TODO) continue;
-        int rc = item_apply(b, it, err);
-        if (!rc && it->step->new_facts) rc = boot_facts_get(b, err); /* a driver decides which agents are sent */
+        int before = b->applied, rc = item_apply(b, it, err);
         if (rc) return rc;
+        if (it->step->new_facts && b->applied > before) {
+            *ret_again = true;
+            return 0;
+        }
     }
     return 0;
 }
@@ -117,7 +123,14 @@ static int run(struct boot *b, struct gp_error *err) {
         if (b->items.items[i].step->first) rc = item_judge(b, &b->items.items[i], err);
     if (!rc) rc = apply_first(b, &again, err);
     if (!rc && again) rc = probe_all(b, err);
-    if (!rc) rc = apply_rest(b, err);
+    again = true;
+    for (int i = 0; again && !rc && i < ROUNDS_MAX; i++) {
+        if (i > 0) rc = probe_all(b, err);
+        if (!rc) rc = apply_rest(b, &again, err);
+    }
+    if (!rc && again)
+        rc = gp_fail(err, GP_EBOOTSTRAP, "%s: its steps do not come to an end: each run changes the node again",
+                     b->link->target.label);
     if (!rc && b->applied > 0) rc = boot_id_now(b, err);
     return rc;
 }

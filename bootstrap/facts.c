@@ -66,6 +66,7 @@ static void fact(struct boot_facts *f, const char *text) {
     else if (str_eq(name, "user")) str_put(f->user, sizeof f->user, value);
     else if (str_eq(name, "root")) f->root = true;
     else if (str_eq(name, "nvidia")) f->nvidia = true;
+    else if (str_eq(name, "driver-ours")) f->driver_ours = true;
     else if (str_eq(name, "os")) word(f->os, sizeof f->os, value);
     else if (str_eq(name, "kernel")) word(f->kernel, sizeof f->kernel, value);
     else if (str_eq(name, "pci")) pci(f, value);

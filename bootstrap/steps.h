@@ -54,6 +54,7 @@ struct boot_facts {
     char kernel[96]; /* the running one: uname -r */
     char driver[32]; /* of the loaded nvidia module, "580.65.06"; "": none is loaded */
     bool driver_open;
+    bool driver_ours;                    /* gpuprov installed it, or began to */
     struct boot_gpu gpus[BOOT_GPUS_MAX]; /* as the PCI bus lists them */
     int n_gpus, n_nvswitches;
     char *home;
@@ -80,7 +81,7 @@ struct boot {
     struct boot_files *files; /* of bootstrap.files, shared by all nodes; NULL: none */
     int applied;
     bool cache_asked;
-    char *cache; /* address of the package cache; NULL: none */
+    char *cache;         /* address of the package cache; NULL: none */
     struct strv changed; /* names of the steps that changed the node */
     struct bootstrap_output failed;
 };

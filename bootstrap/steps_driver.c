@@ -125,7 +125,8 @@ int boot_software_make(struct boot *b, struct gp_error *err) {
     /* image_name is "" for machines that existed before; where no package may be installed, nobody asked for one */
     bool launched = b->req->image_name && b->req->image_name[0] && b->req->packages_allowed && spec->gpu.count > 0;
     launched &= b->facts.n_gpus > 0 && !str_eq(spec->software.driver.branch, "none");
-    if (!spec_software_written(spec) && (!launched || b->facts.driver[0])) return 0;
+    bool found = b->facts.driver[0] && !b->facts.driver_ours; /* of the image; ours may lack its libraries yet */
+    if (!spec_software_written(spec) && (!launched || found)) return 0;
     char branch[32] = "";
     struct boot_software *s = b->software = xcalloc(1, sizeof *s);
     struct software_wish w = wish_of(b, launched, 0, branch);

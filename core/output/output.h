@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "model/event.h"
 #include "model/report.h"
-#include "spec/spec.h"
 #include "model/stack.h"
+#include "spec/spec.h"
 
 enum output_mode {
     OUTPUT_AUTO,

@@ -7,12 +7,12 @@
 #include "base/secret.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "spec/spec_storage.h"
-#include "spec/spec_python.h"
-#include "spec/spec_software.h"
+#include "spec/spec_cache.h"
 #include "spec/spec_container.h"
 #include "spec/spec_fabric.h"
-#include "spec/spec_cache.h"
+#include "spec/spec_python.h"
+#include "spec/spec_software.h"
+#include "spec/spec_storage.h"
 
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 

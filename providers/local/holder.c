@@ -10,8 +10,8 @@
 #include "base/fs.h"
 #include "providers/local/local_claim.h"
 #include "providers/local/ns/netns.h"
-#include "providers/local/proxy/proxy.h"
 #include "providers/local/ns/userns.h"
+#include "providers/local/proxy/proxy.h"
 
 #include <errno.h>
 #include <fcntl.h>

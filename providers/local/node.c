@@ -10,8 +10,8 @@
 #include "base/fs.h"
 #include "providers/local/layers.h"
 #include "providers/local/ns/netns.h"
-#include "providers/local/rootfs.h"
 #include "providers/local/ns/userns.h"
+#include "providers/local/rootfs.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
  * that is accepted again with the same hash. */
 #include "base/gp_base.h"
 
-#include "spec/spec.h"
 #include "providers/provider.h"
+#include "spec/spec.h"
 #include "validate/validate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

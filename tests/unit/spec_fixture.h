@@ -3,8 +3,8 @@
 #ifndef GP_TEST_SPEC_FIXTURE_H
 #define GP_TEST_SPEC_FIXTURE_H
 
-#include "spec/spec.h"
 #include "providers/provider.h"
+#include "spec/spec.h"
 #include "validate/validate.h"
 
 #include <setjmp.h>

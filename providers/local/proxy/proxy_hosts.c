@@ -7,8 +7,8 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
-#include "providers/local/proxy/proxy_request.h"
 #include "providers/local/ns/userns.h"
+#include "providers/local/proxy/proxy_request.h"
 
 #include <glob.h>
 #include <strings.h>

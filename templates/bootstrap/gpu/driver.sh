@@ -130,6 +130,8 @@ apply() {
     packages_begin
     kernel=$(uname -r)
     : >"$PWD/began"
+    # from now on its libraries are wanted too, also by a run after a cut
+    root sh -c 'mkdir -p /etc/gpuprov && : >/etc/gpuprov/driver' || fail 'cannot write /etc/gpuprov/driver: check the disk'
     : >"$log"
     : >dkms.log
     release_holds

@@ -22,6 +22,8 @@ if [ -r /proc/driver/nvidia/version ]; then
     sed -n '/^NVRM/{s/.*Open Kernel.* \([0-9][0-9.]*\) .*/::fact driver \1 open/p;t
         s/.* \([0-9][0-9.]*\) .*/::fact driver \1 proprietary/p}' /proc/driver/nvidia/version
 fi
+# what templates/bootstrap/gpu/driver.sh installed, or began to
+if [ -e /etc/gpuprov/driver ]; then printf '::fact driver-ours yes\n'; fi
 for tool in dd head tail wc tr cut sed grep timeout setsid df awk sha256sum; do
     command -v "$tool" >/dev/null 2>&1 || printf '::fact missing %s\n' "$tool"
 done

@@ -34,6 +34,7 @@ def node_fixture(lab, tmp_path):
 
 
 def test_a_bare_node_gets_all_of_it_once(node):
+    assert node.run(node.spec(driver="none")).applied == ["agent"]  # not yet the agent for GPUs
     spec = node.spec(driver={"branch": "580", "source": node.lab.repo.source()}, cuda={"runtime": ["13.0"]},
                      cudnn="auto", nccl="auto")
     out = node.run(spec)

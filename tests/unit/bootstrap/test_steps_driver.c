@@ -134,6 +134,11 @@ static void what_is_there_decides(void **state) {
     str_put(f.boot.facts.driver, sizeof f.boot.facts.driver, "570.133.20");
     assert_int_equal(steps(&f, &names), 0);
     assert_string_equal(names.s, "clock driver-check agent"); /* the image has one */
+    f.boot.facts.driver_ours = true;
+    assert_int_equal(steps(&f, &names), 0); /* cut after the driver: the libraries follow */
+    assert_non_null(strstr(names.s, "persistence"));
+    assert_non_null(strstr(names.s, "cuda"));
+    f.boot.facts.driver_ours = false;
     f.spec.software.driver.branch = (char *)(uintptr_t) "none";
     assert_int_equal(steps(&f, &names), 0);
     assert_string_equal(names.s, "clock driver-check agent");
