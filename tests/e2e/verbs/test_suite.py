@@ -44,3 +44,9 @@ def test_a_unit_program_that_hangs_is_named(tmp_path):
                           env={**os.environ, "TEST_LIMIT_S": "1"}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "unit: failed: hangs\n" in done.stdout, done
     assert f"{tmp_path}/hangs: exit -9\nbegins\n{tmp_path}/hangs: killed after 1 s" in done.stdout, done
+
+
+def test_no_two_files_of_tests_share_a_name():
+    """pytest imports each by its bare name, so of two that are alike only one would be collected."""
+    names = sorted(path.name for path in E2E.glob("*/*.py"))
+    assert names == sorted(set(names))
