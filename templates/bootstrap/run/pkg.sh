@@ -107,10 +107,13 @@ patiently() {
         waited=$((waited + 2))
     done
 }
+# The status lines have a descriptor of their own (sudo leaves none open, so it is opened behind it): dpkg closes it for
+# the packages' scripts, which with 1 would have no stdout.
 apt() {
+    # shellcheck disable=SC2016
     set -- env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a APT_LISTCHANGES_FRONTEND=none LC_ALL=C \
-        apt-get -q -y -o Acquire::Retries=3 -o Acquire::http::Timeout=30 \
-        -o Acquire::https::Timeout=30 -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
+        sh -c 'exec "$@" 3>&1' sh apt-get -q -y -o Acquire::Retries=3 -o Acquire::http::Timeout=30 \
+        -o Acquire::https::Timeout=30 -o APT::Status-Fd=3 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef \
         -o Dpkg::Options::=--force-confold "$@"
     patiently root "$@"
 }
