@@ -75,12 +75,17 @@ int bootstrap_print_script(const struct spec *spec, const char *name, struct str
     if (r != 0 || !item.step) return r;
     boot_step_id(name, item.user != NULL, item.id);
     if (item.user) boot_hash(item.hash, (const char *const[]){item.user->run, item.user->check, NULL});
+    const char *os = spec->offers.len > 0 ? spec_effective(spec, 0).image->os : NULL;
+    snprintf(b.facts.os, sizeof b.facts.os, "%s", os ? os : "");
+    if (item.step->vars == boot_driver_vars) r = boot_software_by_spec(&b, err);
+    if (r != 0) return r;
     struct gp_error ignored = {0};
     if (item.step->apply) (void)boot_agents_load(&b, &ignored); /* without agents the script has no hashes of them */
     str_addf(out,
              "#!/bin/sh\n# Step '%s' of 'gpuprov bootstrap'. Run it on the node as the login user: sh SCRIPT "
              "probe|apply|verify\n",
              name);
+    if (b.facts.os[0]) str_addf(out, "# For %s, the image that the spec names.\n", b.facts.os);
     if (item.step->apply) str_add(out, "# gpuprov itself applies this step: only probe works by hand.\n");
     if (item.step->secrets && spec->secrets.len > 0) {
         str_add(out, "# Secrets, set them in the environment:");

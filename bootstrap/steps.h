@@ -124,6 +124,8 @@ const char *boot_engine_packages(enum spec_engine engine, const char *os); /* NU
 char *boot_image_name(const char *image); /* "docker.io/library/busybox:1" of "busybox:1"; caller frees */
 /* steps_driver.c: the driver and the libraries above it, chosen by the spec and the node's facts. */
 int boot_software_make(struct boot *b, struct gp_error *err);
+/* The same without a node: for the image and the GPU that the spec names. */
+int boot_software_by_spec(struct boot *b, struct gp_error *err);
 void boot_software_clear(struct boot *b);
 bool boot_wants_driver_look(const struct boot *b);
 bool boot_wants_driver(const struct boot *b);

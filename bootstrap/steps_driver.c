@@ -80,6 +80,9 @@ static struct software_wish wish_of(const struct boot *b, bool launched, size_t 
     return w;
 }
 
+/* Of the node; without one, when a script is printed, of the stack. */
+static const char *label(const struct boot *b) { return b->link ? b->link->target.label : b->req->stack; }
+
 static int clash(const struct boot *b, const struct software_clashes *c, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     for (size_t i = 0; i < c->n && i < 2; i++) str_addf(&text, "%s%s", i ? "; " : "", c->at[i].facts);
@@ -87,7 +90,7 @@ static int clash(const struct boot *b, const struct software_clashes *c, struct 
     if (c->n > 0 && c->at[0].nearest[0])
         str_addf(&text, "; the nearest set that works here: %s: change bootstrap.driver or the image",
                  c->at[0].nearest);
-    return gp_fail(err, GP_EBOOTSTRAP, "%s: %s", b->link->target.label, text.s);
+    return gp_fail(err, GP_EBOOTSTRAP, "%s: %s", label(b), text.s);
 }
 
 static int solve(const struct boot *b, const struct software_wish *w, struct software_set *set, struct gp_error *err) {
@@ -119,14 +122,9 @@ static bool installs(const struct boot_software *s) {
     return s && (s->install || s->cuda.n > 0 || s->cudnn.n > 0 || s->nccl.n > 0);
 }
 
-int boot_software_make(struct boot *b, struct gp_error *err) {
+/* launched: the machine is ours, so that every part of the set is wanted unless the spec says `none`. */
+static int software_make(struct boot *b, bool launched, struct gp_error *err) {
     const struct spec *spec = b->req->spec;
-    boot_software_clear(b);
-    /* image_name is "" for machines that existed before; where no package may be installed, nobody asked for one */
-    bool launched = b->req->image_name && b->req->image_name[0] && b->req->packages_allowed && spec->gpu.count > 0;
-    launched &= b->facts.n_gpus > 0 && !str_eq(spec->software.driver.branch, "none");
-    bool found = b->facts.driver[0] && !b->facts.driver_ours; /* of the image; ours may lack its libraries yet */
-    if (!spec_software_written(spec) && (!launched || found)) return 0;
     char branch[32] = "";
     struct boot_software *s = b->software = xcalloc(1, sizeof *s);
     struct software_wish w = wish_of(b, launched, 0, branch);
@@ -148,8 +146,29 @@ int boot_software_make(struct boot *b, struct gp_error *err) {
         return gp_fail(err, GP_EBOOTSTRAP,
                        "%s: NVIDIA has no packages for its operating system %s: choose an image of another, or write "
                        "bootstrap.driver: none",
-                       b->link->target.label, b->facts.os[0] ? b->facts.os : "(it does not name itself)");
+                       label(b), b->facts.os[0] ? b->facts.os : "(it does not name itself)");
     return rc;
+}
+
+int boot_software_make(struct boot *b, struct gp_error *err) {
+    const struct spec *spec = b->req->spec;
+    boot_software_clear(b);
+    /* image_name is "" for machines that existed before; where no package may be installed, nobody asked for one */
+    bool launched = b->req->image_name && b->req->image_name[0] && b->req->packages_allowed && spec->gpu.count > 0;
+    launched &= b->facts.n_gpus > 0 && !str_eq(spec->software.driver.branch, "none");
+    bool found = b->facts.driver[0] && !b->facts.driver_ours; /* of the image; ours may lack its libraries yet */
+    if (!spec_software_written(spec) && (!launched || found)) return 0;
+    return software_make(b, launched, err);
+}
+
+int boot_software_by_spec(struct boot *b, struct gp_error *err) {
+    boot_software_clear(b);
+    if (b->facts.os[0]) return software_make(b, true, err);
+    return gp_fail(
+        err, GP_EUSAGE,
+        "%s: which packages are installed depends on the operating system: write image: {os: ubuntu-24.04} or "
+        "another in the spec",
+        label(b));
 }
 
 /* --- which steps --- */

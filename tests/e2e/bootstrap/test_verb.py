@@ -124,11 +124,17 @@ def test_a_printed_script_works_by_hand(hosts, gpuprov):
 
 def test_every_printed_script_is_clean(gpuprov, spec, monkeypatch):
     """Each step of the table, and a user's one: shellcheck finds nothing, and no secret is in it."""
-    path = spec(SPEC + "secrets: [{env: TOKEN, from: 'env:MINE'}]\n")
+    text = SPEC + "secrets: [{env: TOKEN, from: 'env:MINE'}]\n"
+    path = spec(text)
     env = {"MINE": "hunter2-hunter2"}
     names = gpuprov("bootstrap", "--print-script", "zzz", path, code=1, env=env).err
     names = names.split("steps: ")[1].strip().split(", ")
     assert {"packages", "first", "driver", "agent"} <= set(names)
+    done = gpuprov("bootstrap", "--print-script", "driver", path, code=1, env=env)
+    assert "depends on the operating system: write image: {os: ubuntu-24.04}" in done.err, done
+    path = spec(text + "image: {os: ubuntu-24.04}\noffers: [{provider: aws}]\ngpu: {model: H100, count: 8}\n")
+    packages = gpuprov("bootstrap", "--print-script", "driver", path, env=env).out
+    assert "# For ubuntu-24.04, the image that the spec names.\n" in packages and "nvidia-open" in packages
     for name in names:
         text = gpuprov("bootstrap", "--print-script", name, path, env=env).out
         assert "hunter2" not in text and text.startswith("#!/bin/sh\n# Step '%s' " % name)
