@@ -147,7 +147,7 @@ class ContainerLab(Lab):
         auth = {"auths": {REGISTRY: {"auth": base64.b64encode(LOGIN.encode()).decode()}}}
         host.put("/lab/auth.json", json.dumps(auth), 0o600)
         host.sh("podman import -q /lab/busybox.tar %s && podman push -q --digestfile /lab/digest --authfile /lab/auth.json "
-                "%s && podman rmi %s; rm /lab/auth.json" % ((self.image(name),) * 3))
+                "%s && podman rmi %s && rm /lab/auth.json" % ((self.image(name),) * 3))
         return host.file("/lab/digest").read_text().strip()
 
     def host(self, gpus=0, kind="container"):
