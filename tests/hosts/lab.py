@@ -51,11 +51,16 @@ def why_not():
     return None if probe.returncode == 0 else "unshare: " + probe.stderr.decode().strip()
 
 
+# A host is a machine of its own: nothing of this one's environment reaches it.
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+
+
 def base(folder=None, script="base.sh"):
     """Path of the hosts' common root; made on first use (about a minute). script: base.sh, or
     base_dnf.sh for one whose package manager is dnf, base_container.sh for one with container engines."""
     folder = folder or os.environ.get("GP_HOSTS_DIR") or ROOT / "build" / "hosts"
-    made = subprocess.run([str(HERE / script), str(folder)], capture_output=True, text=True,
+    env = {k: v for k, v in os.environ.items() if k != "TMPDIR"}  # a folder that the base does not have
+    made = subprocess.run([str(HERE / script), str(folder)], capture_output=True, text=True, env=env,
                           timeout=1200, check=False)
     if made.returncode != 0:
         raise RuntimeError("no base for test hosts: " + made.stderr.strip()[-500:])
@@ -224,7 +229,7 @@ class Lab:
     def host_sh(self, command, *args, check=True, timeout=120):
         done = subprocess.run(
             ["nsenter", "-t", str(self.pid), "--net", "--mount", "--pid", "--ipc",
-             str(HERE / "host.sh"), command, str(self.folder.resolve()), *map(str, args)],
+             str(HERE / "host.sh"), command, str(self.folder.resolve()), *map(str, args)], env=ENVIRONMENT,
             capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
         if check and done.returncode != 0:
             raise RuntimeError("host.sh %s %s: %s" % (command, args, done.stderr.strip()))

@@ -17,6 +17,7 @@ import sys
 import time
 
 import boto3
+from lab import ENVIRONMENT
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -30,7 +31,7 @@ class Reconciler:
         self.image = self.folder / "image"
 
     def sh(self, *args):
-        done = subprocess.run([str(HERE / "host.sh"), args[0], str(self.folder), *map(str, args[1:])],
+        done = subprocess.run([str(HERE / "host.sh"), args[0], str(self.folder), *map(str, args[1:])], env=ENVIRONMENT,
                               capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise RuntimeError("host.sh %s: %s" % (args, done.stderr))
