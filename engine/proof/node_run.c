@@ -193,6 +193,17 @@ static void add_cause(struct run_node *n) {
     str_one_line(n->err.msg);
 }
 
+/* Adds where the whole output of the failed step is. */
+static void add_output_place(struct run_node *n) {
+    const struct bootstrap_output *o = &n->boot.failed;
+    const struct ssh_target *t = &n->link.target;
+    size_t len = strlen(n->err.msg), room = sizeof n->err.msg - len;
+    if (step_output_stays(n->run))
+        snprintf(n->err.msg + len, room, "; 'gpuprov logs %s/%d --step %s' prints the output", n->run->stack.name,
+                 n->slot, o->step);
+    else snprintf(n->err.msg + len, room, "; the output is in %s on %s@%s", o->node_path, t->user, t->host);
+}
+
 /* With the end of the failed step's output, which is kept. */
 static void report_failure(struct run_node *n) {
     struct run *run = n->run;
@@ -201,10 +212,7 @@ static void report_failure(struct run_node *n) {
     struct gp_error why = {0};
     if (o->step != NULL && step_output_keep(run, n->slot, o, &tail, &why) != 0)
         run_event(run, n->slot, n->rec.phase, EVENT_WARN, o->step, "could not keep the step's output: %s", why.msg);
-    size_t len = strlen(n->err.msg);
-    if (o->step != NULL)
-        snprintf(n->err.msg + len, sizeof n->err.msg - len, "; 'gpuprov logs %s/%d --step %s' prints the output",
-                 run->stack.name, n->slot, o->step);
+    if (o->step != NULL) add_output_place(n);
     event_send(&run->sink,
                (struct event){
                    .node = n->slot, .phase = n->rec.phase, .status = EVENT_FAIL, .text = n->err.msg, .output = tail.s});

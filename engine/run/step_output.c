@@ -51,17 +51,20 @@ static void add_lines(const char *lines, struct str *out) {
     }
 }
 
+bool step_output_stays(const struct run *run) { return !run->e->opts.scratch; }
+
 int step_output_keep(struct run *run, int slot, const struct bootstrap_output *o, struct str *tail,
                      struct gp_error *err) {
     const char *all = o->text.s != NULL ? o->text.s : "", *kept = all;
     int before = atomic_fetch_add(&run->failed_steps, 1);
     if (before >= KEEP_NODES) kept = str_last_lines(all, SIZE_MAX, KEEP_BYTES);
     GP_AUTO_FREE char *path = NULL;
-    int r = keep(run, slot, o->step, kept, &path, err);
+    bool stays = step_output_stays(run);
+    int r = stays ? keep(run, slot, o->step, kept, &path, err) : 0;
     const char *last = str_last_lines(all, TAIL_LINES, TAIL_BYTES);
     if (before < TAIL_NODES) add_lines(last, tail);
     if (all[0] == '\0') str_add(tail, "it printed nothing\n");
-    else if (r == 0) str_addf(tail, "%s: %s\n", kept > all ? "the end of its output" : "its output", path);
+    else if (path != NULL) str_addf(tail, "%s: %s\n", kept > all ? "the end of its output" : "its output", path);
     str_addf(tail, "on the node: %s\n", o->node_path);
     return r;
 }

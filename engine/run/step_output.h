@@ -5,7 +5,10 @@
 
 #include "engine/run/run.h"
 
-/* Keeps it, mode 0600. Appends to `tail` the lines of the event that reports the failure:
+/* False: machines of a hosts file. Their run has no stack, and its folder here is removed when it ends: only they keep
+ * the output. */
+bool step_output_stays(const struct run *run);
+/* Keeps it if it stays, mode 0600. Appends to `tail` the lines of the event that reports the failure:
  * the last lines, each after "| ", and the places of the whole output. Of many nodes that fail only the first
  * one is shown, and the first ones are kept in full; their nodes have the rest. */
 int step_output_keep(struct run *run, int slot, const struct bootstrap_output *o, struct str *tail,

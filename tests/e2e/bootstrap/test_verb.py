@@ -2,6 +2,7 @@
 """gpuprov bootstrap: existing nodes of a stack and machines of a hosts file, steps by name, and what a second run
 costs."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -95,7 +96,11 @@ def test_no_such_stack(gpuprov, spec):
 def test_a_failing_step_names_node_and_step(hosts):
     hosts.spec.write_text(SPEC + '    - {name: bad, run: "echo oh no; exit 3"}\n')
     done = hosts(code=6)
-    assert "step 'bad': ended with status 3; its last output: oh no" in done.err, done
+    said = re.search(r"step 'bad': ended with status 3; its last output: oh no; the output is in (\S+) on "
+                     r"ops@%s$" % re.escape(hosts.host.address), done.err, re.M)
+    assert said and hosts.host.file(said[1]).read_text().startswith("oh no\n"), done
+    # this machine keeps nothing of it: no stack, no file
+    assert "gpuprov logs" not in done.err and "| oh no" in done.err and "its output: " not in done.err, done
     bad = json.loads(hosts("--json", "--only", "bad", code=6).out)
     assert "byhand/0: step 'bad'" in bad["error"]["message"]
     assert bad["nodes"][0]["steps"] == [] and "step 'bad'" in bad["nodes"][0]["error"]
