@@ -132,6 +132,7 @@ const struct verb verb_bootstrap = {
     .help = "applies the missing steps of a spec on existing nodes; launches nothing",
     .details =
         VERB_TARGET_DETAILS "  Nodes that it changes must be validated again: gpuprov validate STACK.\n"
+                            "  After a complete run an edited SPEC is the stack's.\n"
                             "  With --hosts the machines of FILE take the place of the spec's nodes and offers.\n",
     .examples = "  gpuprov bootstrap --dry-run gpuprov.yaml            # after an edit: what is missing where\n"
                 "  gpuprov bootstrap try --only packages\n"

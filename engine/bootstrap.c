@@ -13,6 +13,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
+#include "engine/stack/claim.h"
 #include "engine/up.h"
 #include "providers/ssh/hosts.h"
 
@@ -99,6 +100,47 @@ static int names_known(const struct spec *spec, const struct bootstrap_opts *opt
     return r;
 }
 
+/* A change that a bootstrap does not apply: NULL if there is none. */
+static const struct spec_change *needs_up(const struct run *run) {
+    for (size_t i = 0; i < run->changes.list.len; i++) {
+        const struct spec_change *c = &run->changes.list.items[i];
+        if (c->effect != SPEC_REPEATED && c->effect != SPEC_LATER) return c;
+    }
+    return NULL;
+}
+
+/* The nodes were validated for the earlier spec. */
+static int validate_again(struct run *run, struct gp_error *err) {
+    int r = 0;
+    for (int i = 0; r == 0 && i < run->n_nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        if (!n->exists || n->rec.phase != NODE_READY) continue;
+        n->rec.phase = NODE_WAITING;
+        r = run_node_save(n, err);
+    }
+    return r;
+}
+
+/* All nodes are set up by an edited spec: from now on it is the stack's. */
+static int remember_spec(struct run *run, const struct bootstrap_opts *opts, struct gp_error *err) {
+    const char *name = run->stack.name;
+    bool whole = !opts->dry_run && opts->from == NULL && opts->only.n == 0;
+    if (!whole || run->changes.list.len == 0) return 0;
+    const struct spec_change *left = needs_up(run);
+    if (left != NULL) {
+        run_event(run, -1, NODE_BOOTSTRAPPING, EVENT_WARN, "spec",
+                  "'%s' keeps its earlier spec, because only 'gpuprov up' applies the change of '%s'", name, left->key);
+        return 0;
+    }
+    bool ready = claim_keeps_ready(run);
+    int r = ready ? 0 : validate_again(run, err);
+    if (r == 0) r = claim_remember_spec(run, err);
+    if (r == 0 && !ready)
+        run_event(run, -1, NODE_BOOTSTRAPPING, EVENT_INFO, "spec",
+                  "'%s' has this spec now: 'gpuprov validate %s' validates its nodes for it", name, name);
+    return r;
+}
+
 int engine_bootstrap(struct engine *e, const char *name, const struct spec *spec, const struct bootstrap_opts *opts,
                      struct bootstrapped *ret, struct gp_error *err) {
     struct run *run = NULL;
@@ -106,8 +148,10 @@ int engine_bootstrap(struct engine *e, const char *name, const struct spec *spec
     if (r == 0) r = run_open_known(e, spec, name, &run, err);
     if (r == 0) r = adopt_existing(run, err);
     if (r == 0) r = names_known(run->spec, opts, err);
+    if (r == 0 && spec != NULL) r = claim_same_machines(run, err);
     if (r == 0) r = run_read_secrets(run, err);
     if (r == 0) r = work(run, opts, ret, err);
+    if (r == 0) r = remember_spec(run, opts, err);
     if (r != 0 && run != NULL && run->stack.uid != NULL) run_event_end(run, err);
     run_close(run);
     return r;

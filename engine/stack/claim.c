@@ -43,7 +43,7 @@ static int fits_machines(struct run *run, struct gp_error *err) {
 }
 
 /* The machines of a running stack cannot be changed, so the spec must have the keys that they were launched with. */
-static int same_machines(struct run *run, struct gp_error *err) {
+int claim_same_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *old = NULL;
     struct stack known = {0};
     struct gp_error why = {0};
@@ -120,7 +120,7 @@ int claim_may_go_on(struct run *run, struct gp_error *err) {
     if (is_expired(run))
         return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
                        run->stack.name);
-    int r = same_machines(run, err);
+    int r = claim_same_machines(run, err);
     return r == 0 ? new_deadline(run, err) : r;
 }
 
@@ -245,13 +245,16 @@ static int begin_again(struct run *run, struct gp_error *err) {
     return r;
 }
 
-int claim_remember(struct run *run, struct gp_error *err) {
-    int r = claim_keeps_ready(run) ? 0 : begin_again(run, err);
-    if (r != 0) return r;
+int claim_remember_spec(struct run *run, struct gp_error *err) {
     free(run->stack.spec_hash);
     run->stack.spec_hash = xstrdup(run->spec->hash);
     GP_AUTO_FREE char *canonical = spec_canonical(run->spec);
     return journal_stack_put(run->e->journal, &run->stack, canonical, err);
+}
+
+int claim_remember(struct run *run, struct gp_error *err) {
+    int r = claim_keeps_ready(run) ? 0 : begin_again(run, err);
+    return r == 0 ? claim_remember_spec(run, err) : r;
 }
 
 /* Only a claim from an intent in this journal is ours to remove. */

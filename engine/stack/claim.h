@@ -8,6 +8,8 @@
 /* Finds the changes of the spec of a stack with machines (run->changes, run->moved_expires_s). Refuses (-GP_EUSAGE)
  * machines that are past their deadline, and changes that cannot be applied to them. */
 int claim_may_go_on(struct run *run, struct gp_error *err);
+/* The same, but for deadlines: refuses only changes that need other machines. */
+int claim_same_machines(struct run *run, struct gp_error *err);
 enum { CLAIM_NOTE = 200 }; /* bytes of a note */
 /* The note for nodes that were launched with another spec, if the journal does not have that. */
 bool claim_launch_unknown(const struct run *run, char *dst, size_t n);
@@ -22,6 +24,8 @@ int claim_retire_expired(struct run *run, struct finding *found, struct gp_error
 int claim_take(struct run *run, struct gp_error *err);
 /* Records stack and spec in the journal. Nodes of another spec start again. */
 int claim_remember(struct run *run, struct gp_error *err);
+/* The same, but the nodes stay as they are. */
+int claim_remember_spec(struct run *run, struct gp_error *err);
 /* Removes a claim that this journal made and that has no machines; reports a failure. */
 void claim_take_back(struct run *run);
 

@@ -168,3 +168,49 @@ def test_a_stack_again_after_an_edit(gpuprov, spec):
     gpuprov("validate", "again")
     assert phase(gpuprov) == "ready"
     gpuprov("down", "again")
+
+
+EDITED = "name: again\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\nbootstrap:\n  steps:\n" \
+         "    - {name: a, run: 'echo a >> /opt/a'}\n"
+STEP_B = "    - {name: b, run: 'echo b >> /opt/b', check: 'test -e /opt/b'}\n"
+
+
+def test_an_edited_spec_becomes_that_of_the_stack(gpuprov, spec):
+    """plan, bootstrap, validate, up and status agree about the spec after a bootstrap by an edited one."""
+    gpuprov("up", spec(EDITED), timeout=300)
+    path = spec(EDITED + STEP_B)
+    assert "bootstrap.steps" in gpuprov("plan", path, code=2).out
+    # a part of it changes no spec
+    assert gpuprov("bootstrap", path, "--only", "b").out == "again/0: applied: b\n"
+    assert "bootstrap.steps" in gpuprov("plan", path, code=2).out
+    gpuprov("ssh", "again/0", "--", "rm", "/opt/b")
+    done = gpuprov("bootstrap", path)
+    assert done.out == "again/0: applied: b\n"
+    assert "'again' has this spec now: 'gpuprov validate again' validates its nodes for it" in done.err, done
+    left = gpuprov("plan", path, code=2).out
+    assert "bootstrap.steps" not in left and "earlier spec" not in left, left
+    # by its name the stack means the edited spec
+    gpuprov("ssh", "again/0", "--", "rm", "/opt/b")
+    assert gpuprov("bootstrap", "again").out == "again/0: applied: b\n"
+    gpuprov("validate", "again")
+    assert phase(gpuprov) == "ready"
+    gpuprov("plan", path)  # exit 0: no changes
+    assert "nothing to do" in (lambda up: up.out + up.err)(gpuprov("up", path))
+    # the nodes have what it wants, but were not validated for it
+    other = spec(EDITED + STEP_B + "    - {name: c, run: 'false', check: 'true'}\n")
+    assert gpuprov("bootstrap", other).out == "again/0: nothing to do\n"
+    assert phase(gpuprov) != "ready"
+    gpuprov("down", "again")
+
+
+def test_an_edit_that_only_up_applies(gpuprov, spec):
+    gpuprov("up", spec(EDITED), timeout=300)
+    path = spec((EDITED + STEP_B).replace("ttl: 20m", "ttl: 40m"))
+    done = gpuprov("bootstrap", path)
+    assert done.out == "again/0: applied: b\n"
+    assert "'again' keeps its earlier spec, because only 'gpuprov up' applies the change of 'limits.ttl'" in done.err
+    assert "limits.ttl" in gpuprov("plan", path, code=2).out
+    refused = gpuprov("bootstrap", spec((EDITED + STEP_B).replace("[{provider: local}]", "[{provider: local}]\n"
+                                                                 "image: {os: debian-12}")), code=None)
+    assert refused.code == 1 and "was launched with another 'image'" in refused.err, refused
+    gpuprov("down", "again")
