@@ -30,8 +30,10 @@ apply() {
             "choose a driver version that it has"
     if [ "$(ours)" != "$now" ]; then
         if is_apt; then
+            from_cache --allow-downgrades "$PACKAGE=$row"
             apt install --allow-downgrades "$PACKAGE=$row" || said apt-get '^E: '
         else
+            from_cache "$PACKAGE-${row#*:}"
             run_dnf install "$PACKAGE-${row#*:}" || dnf_said
         fi
     fi

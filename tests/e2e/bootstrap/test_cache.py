@@ -5,7 +5,7 @@ import json
 import sys
 
 import pytest
-from cache_lab import Cache, CountingRepo, install
+from cache_lab import Cache, CountingRepo, install, template
 from fleet import Fleet
 from lab import why_not
 from waiting import wait_for
@@ -203,6 +203,36 @@ def test_the_cache_answers_the_nodes_of_the_run_only(cache, fleet):
     assert cache.get(fleet.repo.path("gp-a"))[0] == 200
     listens = cache.host.sh("ss -ltnH").stdout
     assert "%s:%d " % (cache.host.address, cache.port) in listens and listens.count(":%d " % cache.port) == 1, listens
+
+
+def of_version(cache, node, driver):
+    """The step fabric-manager, on a node where this driver is loaded; what it printed."""
+    node.sh("echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release' >/proc/driver/nvidia/version" % driver)
+    words = "CACHE=http://%s:%d BUDGET=60 REFUSAL= BRANCH=580 EXACT= MINIMUM= FLAVOUR= NEED=x " % (
+        cache.host.address, cache.port) + "PACKAGE=nvidia-fabricmanager UNIT=nvidia-fabricmanager PROGRAM=true\n"
+    parts = [template(name) for name in ("run/lib", "run/pkg", "run/cache", "gpu/lib", "gpu/of-version")]
+    return node.sh("mkdir -p /tmp/w; cd /tmp/w\n" + words + "".join(parts) + "apply\n").stdout
+
+
+def test_a_service_of_the_drivers_version_comes_from_the_cache(cache, fleet):
+    """Two nodes, one fetch; also of an older version than the one that is installed."""
+    versions = ["580.95.05", "580.65.06"]
+    for version in versions:
+        fleet.repo.add("nvidia-fabricmanager", version + "-1", size=200000)
+    nodes = fleet.nodes[1:3]
+    cache.keep(peers=[node.address for node in nodes])
+    try:
+        for node in nodes:
+            node.sh("apt-get -q update; mount -t tmpfs x /proc/driver; mkdir /proc/driver/nvidia")
+            for version in versions:
+                said = of_version(cache, node, version)
+                assert "asks the package cache for 1 package\n" in said and "directly" not in said, said
+                assert node.sh("dpkg-query -W -f '${Version}' nvidia-fabricmanager").stdout == version + "-1"
+        assert fleet.repo.fetched() == ["nvidia-fabricmanager"] * 2
+    finally:
+        for node in nodes:
+            node.sh("dpkg -P nvidia-fabricmanager; umount /proc/driver; rm -rf /etc/gpuprov; "
+                    "rm -f /var/cache/apt/archives/*.deb", check=False)
 
 
 def test_the_cache_ends_when_nobody_renews_it(cache):
