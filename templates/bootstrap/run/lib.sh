@@ -17,8 +17,9 @@ restart_node() {
     exit 75
 }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
-# A process that has ended and was not collected has no command line.
-runs() { [ -n "$(tr -d '\0' 2>/dev/null <"/proc/$1/cmdline")" ]; } 2>/dev/null
+# A process that has ended and was not collected is a zombie. The command line is not asked: it is empty for a moment
+# while a process starts another program.
+runs() { grep -q '^State:.[^XZx]' "/proc/$1/status"; } 2>/dev/null
 # Kills a process and its whole group, also processes that sudo started in it. Status 1: it still runs.
 end_group() {
     for signal in TERM KILL; do

@@ -61,6 +61,23 @@ def home(tmp_path):
     return Home(tmp_path)
 
 
+def runs(home, pid):
+    script = (FRAGMENTS / "run" / "lib.sh").read_text() + "runs '%s'\n" % pid
+    return subprocess.run(["sh", "-c", script], env=home.env, check=False).returncode == 0
+
+
+def test_a_process_without_a_command_line_runs(home):
+    """As one has none for a moment while it starts another program. A zombie has ended."""
+    child = subprocess.Popen(["bash", "-c", 'exec -a "" cat'], stdin=subprocess.PIPE)
+    wait_for(lambda: pathlib.Path("/proc/%d/cmdline" % child.pid).read_bytes() == b"\0", 20)
+    assert runs(home, child.pid)
+    child.stdin.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+    assert not runs(home, child.pid)
+    child.wait()
+    assert not runs(home, child.pid) and not runs(home, "") and not runs(home, "self/nothing")
+
+
 def test_two_starts_at_once_start_one_run(home):
     """The answer to the first was lost, and it is still at work when it is asked for again."""
     home.dir.mkdir(parents=True)
