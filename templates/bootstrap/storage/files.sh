@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=sh disable=SC2015,SC2094
+# shellcheck shell=sh disable=SC2015,SC2094,SC2046
 # Compares and places files. FILES: lines of number, sha256, mode, owner ("-": the login user) and path. The program
 # sends the content of those that differ as one file COPY; ROWS: lines of offset, size, sha256, mode, owner and path.
 able() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
@@ -53,8 +53,27 @@ probe() {
     looks
     [ -z "$differ" ] || return 10
 }
+# Prints "NODE BOOT", which begin the names of files that are written beside their places: other nodes may share a folder.
+own_names() {
+    printf '%s' "$NODE_DIR" | sha256sum | cut -c1-8 | tr '\n' ' '
+    cut -c1-8 /proc/sys/kernel/random/boot_id
+}
+# Removes what a killed run left beside the places. A run that goes on keeps its files.
+sweep() {
+    # shellcheck disable=SC2016
+    printf '%s' "$FILES" | cut -d' ' -f5- | sed 's|/[^/]*$||' | sort -u | as_root sh -c '
+        while IFS= read -r d; do
+            for t in "$d/.gpuprov.$1".*; do
+                [ -f "$t" ] || continue
+                its=${t##*".gpuprov.$1."}
+                boot=${its%%.*} its=${its#*.}
+                if [ "$boot" != "$2" ] || [ ! -e "/proc/${its%.*}" ]; then rm -f -- "$t"; fi
+            done
+        done' sh $(own_names)
+}
 compare() {
     looks
+    sweep
     copies=$HOME/.gpuprov/files
     (umask 077; mkdir -p "$copies") && chmod 0700 "$HOME/.gpuprov" || fail "cannot make $copies"
     # what an interrupted run left
@@ -69,12 +88,12 @@ place() {
     # shellcheck disable=SC2016
     said=$(printf '%s' "$ROWS" | as_root sh -c '
         umask 077
-        copy=$1 me=$2 rows=$(cat)
+        copy=$1 me=$2 own=$3.$4 rows=$(cat)
         each() {
             n=0
             printf "%s\n" "$rows" | while read -r offset size sum mode owner path; do
                 n=$((n + 1)) d=${path%/*}
-                t=$d/.gpuprov.$$.$n
+                t=$d/.gpuprov.$own.$$.$n
                 case $owner in -) owner=$me ;; *:*) ;; *) owner=$owner: ;; esac
                 "$1" || exit
             done
@@ -97,7 +116,7 @@ place() {
         }
         trap "each clear; exit 1" HUP INT TERM PIPE
         { each write && { each sums | sha256sum -c --status || { echo "the copy is damaged"; false; }; } &&
-            each rename; } || { each clear; exit 1; }' sh "$COPY" "$(id -un):$(id -gn)" 2>&1) || {
+            each rename; } || { each clear; exit 1; }' sh "$COPY" "$(id -un):$(id -gn)" $(own_names) 2>&1) || {
         full=$(full_disks / /var /tmp "$HOME" | head -n 1)
         why=$(printf '%s\n' "$said" | grep . | head -n 1)
         fail "$(printf '%s\n' "$said" | grep . | tail -n 1): $why${full:+: the disk is full ($full)}"

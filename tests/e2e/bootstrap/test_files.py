@@ -154,3 +154,36 @@ def test_a_connection_lost_on_the_way(node):
         node.host.drop_connections()
     out = node.run({"files": [{"from": "big", "to": "/opt/big"}]}, during=cut)
     assert node.host.file("/opt/big").read_bytes() == (node.tmp / "big").read_bytes(), out
+
+
+SLOW_SUMS = """#!/bin/sh
+if [ "$1" = -c ]; then while [ -e /hold ]; do sleep 0.1; done; fi
+exec /usr/bin/sha256sum "$@"
+"""
+
+
+def test_what_a_killed_run_left_beside_the_places(node):
+    """The next run removes it, and nothing that another run still writes."""
+    host, code = node.host, node.tmp / "code"
+    (code / "deep er").mkdir(parents=True)
+    for name in ("a", "deep er/b"):
+        (code / name).write_text(name)
+    boot = {"files": [{"from": "code", "to": "/opt/code"}]}
+    left = "find /opt/code -name '.gpuprov.*' | sort"
+    host.put("/usr/local/bin/sha256sum", SLOW_SUMS, 0o755)
+    host.put("/hold", "")
+
+    def kill(lines):
+        wait_for(lambda: len(host.sh(left, check=False).stdout.splitlines()) == 2, 60, lambda: str(lines))
+        host.sh("pkill -KILL -f '[e]ach rename'; rm /hold")
+    node.run(boot, error="step 'files': ", during=kill)
+    first, second = host.sh(left).stdout.splitlines()
+    assert second.startswith("/opt/code/deep er/"), (first, second)
+    pid = host.sh("sleep 1000 </dev/null >/dev/null 2>&1 & echo $!").stdout.strip()
+    _, _, own, booted, _, _ = first.split("/")[-1].split(".")
+    others = ["/opt/code/.gpuprov.%s.%s.%s.1" % row for row in
+              [(own, booted, pid), ("0" * 8, booted, "999999")]]
+    host.sh("touch /opt/code/.gpuprov.%s.11111111.%s.1 %s" % (own, pid, " ".join(others)))  # before the last boot
+    node.run(boot)
+    assert host.sh(left).stdout.splitlines() == sorted(others)
+    assert host.sh("cat /opt/code/a '/opt/code/deep er/b'").stdout == "adeep er/b"
