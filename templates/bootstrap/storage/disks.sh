@@ -28,12 +28,19 @@ blank() {
         why="cannot be read as blank: ${found:-blkid ended with status $rc}"
     elif [ -n "$(root wipefs -n "$1" 2>/dev/null)" ]; then
         why='holds a signature (see wipefs -n)'
-    elif ! root dd if="$1" of=/dev/null bs=4096 count=1 2>/dev/null; then
-        why='cannot be read'
-    elif root head -c 1048576 "$1" | tr -d '\0' | head -c 1 | grep -q .; then
-        why='holds data of an unknown form'
+    else
+        look_into "$1"
     fi
     [ -z "$why" ]
+}
+# Counts bytes: a pattern of grep would not match a newline, or a byte that is no character of the node's language.
+look_into() {
+    set -- "$1" "$(root head -c 1048576 "$1" 2>/dev/null | wc -c)" "$(root head -c 1048576 "$1" 2>/dev/null | tr -d '\0' | wc -c)"
+    if [ "$2" -ne 1048576 ]; then
+        why='cannot be read'
+    elif [ "$3" -ne 0 ]; then
+        why='holds data of an unknown form'
+    fi
 }
 # The local NVMe disks. A cloud's network volumes are NVMe devices too: their models are known.
 nvme_disks() {

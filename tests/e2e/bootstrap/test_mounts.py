@@ -143,7 +143,9 @@ def test_several_disks_are_striped(node):
 @pytest.mark.parametrize("what,said", [
     ("mkfs.ext4 -q {d}", "holds ext4"), ("mkfs.xfs -q {d}", "holds xfs"), ("mkswap -q {d}", "holds swap"),
     ("echo 'label: gpt' | sfdisk -q {d}", "holds gpt"), ("pvcreate", "holds a signature"),
-    ("printf data | dd of={d} bs=1 seek=9000 conv=notrunc", "holds data of an unknown form")])
+    ("printf data | dd of={d} bs=1 seek=9000 conv=notrunc", "holds data of an unknown form"),
+    ("echo | dd of={d} bs=1 seek=9000 conv=notrunc", "holds data of an unknown form"),
+    ("printf '\\377data' | dd of={d} bs=1 seek=9000 conv=notrunc", "holds data of an unknown form")])
 def test_a_disk_that_holds_something_is_never_formatted(node, what, said):
     lvm = (b"\0" * 512 + b"LABELONE" + (1).to_bytes(8, "little") + bytes.fromhex("4c1c7e13") +
            b" \0\0\0LVM2 001" + b"a" * 32)
