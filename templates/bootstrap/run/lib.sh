@@ -4,6 +4,11 @@
 # Many nodes may share a home folder (NFS): running and finished steps are recorded per node.
 # shellcheck disable=SC2034 # the fragments use it
 NODE_DIR=$HOME/.gpuprov/nodes/$(uname -n)-$(cat /etc/machine-id 2>/dev/null)
+# The steps read messages of programs, such as "Candidate:" of apt-cache, which are translated. Commands of the user get
+# the node's own language (with_secrets).
+: "${GPUPROV_LANGUAGE=${LC_ALL-}}"
+LC_ALL=C
+export LC_ALL GPUPROV_LANGUAGE
 say() { printf '::progress %s\n' "$*"; }
 warn() { printf '::warn %s\n' "$*"; }
 fail() {
@@ -16,7 +21,11 @@ restart_node() {
     printf '\n::reboot %s\n' "$*"
     exit 75
 }
-root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+# The login user's umask may be 077: what root writes for everybody must not depend on it.
+root() (
+    umask 022
+    if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n "$@"; fi
+)
 # A process that has ended and was not collected is a zombie. The command line is not asked: it is empty for a moment
 # while a process starts another program.
 runs() { grep -q '^State:.[^XZx]' "/proc/$1/status"; } 2>/dev/null
@@ -37,10 +46,11 @@ end_group() {
 # Runs a command of the user with the secrets under their own names. Everywhere else the environment has them as
 # GPUPROV_SECRET_NAME, so that a secret called RUN or PWD changes no variable of a step. GPUPROV_SECRETS: the names.
 with_secrets() (
+    if [ -n "$GPUPROV_LANGUAGE" ]; then LC_ALL=$GPUPROV_LANGUAGE; else unset LC_ALL; fi
     for GPUPROV_NAME in $GPUPROV_SECRETS; do
         eval "export $GPUPROV_NAME=\"\$GPUPROV_SECRET_$GPUPROV_NAME\"; unset GPUPROV_SECRET_$GPUPROV_NAME"
     done
-    unset GPUPROV_NAME GPUPROV_SECRETS
+    unset GPUPROV_NAME GPUPROV_SECRETS GPUPROV_LANGUAGE
     "$@"
 )
 # Runs a user's own check: without output and stdin, with a time limit.

@@ -163,3 +163,10 @@ def test_the_toolkit_cannot_be_had(own, lab):
     lab.serve_as(own.host, "nvidia.github.io", {"libnvidia-container/gpgkey": "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"})
     own.set_up({"engine": "podman"}, error="gpgkey is not the key that this gpuprov knows")
     assert not own.host.file("/etc/apt/sources.list.d/nvidia-container-toolkit.list").exists()
+
+
+def test_a_node_that_speaks_another_language(own):
+    """apt-cache translates the words that the steps look for, as a real one does with LANG=de_DE.UTF-8."""
+    own.host.put("/usr/local/bin/apt-cache", "#!/bin/sh\n/usr/bin/apt-cache \"$@\" | if [ \"$LC_ALL\" = C ]; then cat; "
+                 "else sed 's/Candidate:/Installationskandidat:/'; fi\n", 0o755)
+    own.set_up({"engine": "podman"})

@@ -39,6 +39,13 @@ def test_first_run_makes_a_venv_second_does_nothing(node):
     assert node.host.sh(look).stdout == before and node.lab.index.log == []
 
 
+def test_a_user_whose_files_are_closed_to_others(node):
+    """Root's folders above the environment are open all the same."""
+    node.host.put("/home/ops/.bashrc", "umask 077\n")
+    node.python(packages=["gp-one==1.0"], index=node.lab.url, venv="/opt/team/train")
+    assert node.host.sh("stat -c %a /opt/team /opt/team/train/bin").stdout.split() == ["755", "700"]
+
+
 def test_requirements_are_of_the_spec(node, tmp_path):
     """The file's text goes to the node; an edited file is installed again, and an equal one is not."""
     file = tmp_path / "requirements.txt"

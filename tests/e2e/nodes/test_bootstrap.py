@@ -178,6 +178,23 @@ def test_a_step_has_the_users_own_umask(node):
     node.run(*node.step("made", "mkdir ~/made; echo x >~/made/file; sudo mkdir /opt/made"))
     assert node.host.sh("stat -c %a /home/ops/made /home/ops/made/file /opt/made").stdout.split() == ["755", "644", "755"]
     assert node.host.sh("stat -c %a /home/ops/.gpuprov/nodes/*/steps/*").stdout.split() == ["700"]
+    node.host.put("/home/ops/.bashrc", "umask 027\n")
+    node.run(*node.step("closed", "mkdir ~/closed"))
+    assert node.host.sh("stat -c %a /home/ops/closed").stdout == "750\n"
+
+
+def test_a_step_has_the_users_own_language(node):
+    """gpuprov's steps read the words of programs in English; a secret may have the name of that setting."""
+    node.host.put("/home/ops/.bashrc", "export LANG=C.UTF-8 LC_MESSAGES=de_DE.UTF-8\n")
+    look = "echo \"$LANG $LC_MESSAGES ${LC_ALL-none} ${GPUPROV_LANGUAGE-none}\" >>/home/ops/%s"
+    node.run(*node.step("s", look % "run", look % "check" + "; [ -e /home/ops/run ]"))
+    seen = node.host.sh("cat /home/ops/run /home/ops/check | sort -u").stdout
+    assert seen == "C.UTF-8 de_DE.UTF-8 none none\n"
+    node.host.put("/home/ops/.bashrc", "export LC_ALL=C.UTF-8\n")
+    node.run(*node.step("t", look % "all"), *node.step("u", look % "all"))
+    assert node.host.file("/home/ops/all").read_text() == 2 * "  C.UTF-8 none\n"
+    node.run(*node.step("v", look % "secret"), *node.secret("LC_ALL", "C"))
+    assert node.host.file("/home/ops/secret").read_text() == "  C none\n"
 
 
 def test_a_check_that_an_earlier_step_made_true_is_not_run(node):
