@@ -84,14 +84,17 @@ place() {
     # sent again after a lost reply: all may be in their places
     [ -e "$COPY" ] || { looks; return 0; }
     # Three passes, because each program costs the node a millisecond for each file: write all beside their places,
-    # compare their sums at once, then rename.
+    # compare their sums at once, then rename. The folder may belong to another user, who can put a link in place of
+    # the new file: it is created anew, and its owner and mode are set by its open descriptor.
     # shellcheck disable=SC2016
     said=$(printf '%s' "$ROWS" | as_root sh -c '
         umask 077
         copy=$1 me=$2 own=$3.$4 rows=$(cat)
         each() {
             n=0
-            printf "%s\n" "$rows" | while read -r offset size sum mode owner path; do
+            # the "/" keeps blanks at the end of a name
+            printf "%s\n" "$rows" | sed "s|\$|/|" | while read -r offset size sum mode owner path; do
+                path=${path%/}
                 n=$((n + 1)) d=${path%/*}
                 t=$d/.gpuprov.$own.$$.$n
                 case $owner in -) owner=$me ;; *:*) ;; *) owner=$owner: ;; esac
@@ -106,13 +109,17 @@ place() {
         }
         write() {
             [ -d "$d/" ] || folder || return
-            tail -c "+$((offset + 1))" "$copy" | head -c "$size" >"$t" || { echo "cannot write $path"; return 1; }
+            set -C
+            {
+                tail -c "+$((offset + 1))" "$copy" | head -c "$size" >&3 || { echo "cannot write $path"; return 1; }
+                chown -- "$owner" /proc/self/fd/3 || { echo "cannot give $path to $owner"; return 1; }
+                chmod -- "$mode" /proc/self/fd/3 || { echo "cannot set the mode of $path"; return 1; }
+            } 3>"$t" || { echo "cannot write $path"; return 1; }
         }
         sums() { printf "%s  %s\n" "$sum" "$t"; }
         clear() { rm -f -- "$t"; }
         rename() {
-            chown -- "$owner" "$t" || { echo "cannot give $path to $owner"; return 1; }
-            chmod -- "$mode" "$t" && mv -fT -- "$t" "$path" || { echo "cannot put $path in its place"; return 1; }
+            mv -fT -- "$t" "$path" || { echo "cannot put $path in its place"; return 1; }
         }
         trap "each clear; exit 1" HUP INT TERM PIPE
         { each write && { each sums | sha256sum -c --status || { echo "the copy is damaged"; false; }; } &&

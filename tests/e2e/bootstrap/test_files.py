@@ -146,6 +146,29 @@ def test_a_secret_file_is_open_at_no_moment(node):
     assert node.host.file("/opt/key").read_text() == "sEcReTvAlUe\n" and modes(node, "/opt/key") == ["600 root:root"]
 
 
+def test_the_owner_of_a_folder_gets_no_other_file(node):
+    """A user swaps the new file for a link while root places it: nothing but that link is his."""
+    (node.tmp / "f").write_text("for alice")
+    node.host.sh("useradd -m alice; echo secret >/etc/victim; chmod 600 /etc/victim")
+    node.host.put("/swap.sh", "cd /home/alice && for f in .gpuprov.*; do [ -L $f ] || { mv $f aside; ln -s /etc/victim $f; }; done")
+    for tool in ("chown", "chmod"):
+        node.host.put("/usr/local/bin/" + tool, "#!/bin/sh\nsu alice -s /bin/sh /swap.sh\nexec /usr/bin/%s \"$@\"\n" % tool,
+                      0o755)
+    node.host.sh("ln -s /usr/local/bin/chown /usr/local/bin/chmod /usr/local/sbin/")
+    node.run({"files": [{"from": "f", "to": "/home/alice/f", "owner": "alice", "mode": "0644"}]}, error="step 'files': ")
+    assert modes(node, "/etc/victim") == ["600 root:root"]
+    assert node.host.file("/etc/victim").read_text() == "secret\n"
+
+
+def test_names_with_blanks_at_their_end(node):
+    (node.tmp / "d").mkdir()
+    (node.tmp / "d" / "two  blanks  ").write_text("x")
+    boot = {"files": [{"from": "d", "to": "/opt/d"}]}
+    node.run(boot)
+    assert [f.name for f in node.host.file("/opt/d").iterdir()] == ["two  blanks  "]
+    assert node.run(boot).result["applied"] == 0
+
+
 def test_a_connection_lost_on_the_way(node):
     (node.tmp / "big").write_bytes(os.urandom(20_000_000))
 
