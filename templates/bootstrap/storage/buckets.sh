@@ -116,7 +116,8 @@ conf_text() {
         line "$name" "$value"
     done
 }
-name_of() { printf '%s' "${at#/}" | tr '/' '_'; }
+# One name for each folder: /a/b is a_b, and /a_b is a+5Fb.
+name_of() { printf '%s' "${at#/}" | sed 's/+/+2B/g; s/_/+5F/g; s|/|_|g'; }
 set_tool() {
     tool=$(tool_of)
     conf=$CONF/$(name_of)

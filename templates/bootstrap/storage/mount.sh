@@ -68,7 +68,10 @@ fstab_write() {
     '' | *x-gpuprov*) ;;
     *) fail "/etc/fstab has an entry for $at that gpuprov did not write: remove it, or the mount from the spec" ;;
     esac
-    all=$(awk -v at="$at" '$1 ~ /^#/ || $2 != at' /etc/fstab 2>/dev/null && fstab_wanted)
+    # some images have none
+    [ -e /etc/fstab ] || write_file /etc/fstab 644 '# made by gpuprov'
+    all=$(awk -v at="$at" '$1 ~ /^#/ || $2 != at' /etc/fstab && fstab_wanted) ||
+        fail '/etc/fstab cannot be read: nothing was changed'
     write_file /etc/fstab 644 "$all"
     if systemd_runs; then root systemctl daemon-reload; fi
 }
@@ -115,6 +118,8 @@ clear_way() {
         fail "$at is a folder with files, which a mount would hide: move them away, or correct 'at'"
     fi
     within 30 root mkdir -p "$at" || fail "cannot create $at: $said"
+    within 30 root readlink -f "$at" || fail "cannot read $at: $said"
+    [ "$said" = "$at" ] || fail "$at leads through a symbolic link to $said: write 'at: $said'"
 }
 apply_one() {
     if entry_of && fstab_options && [ "$(fstab_line)" = "$(fstab_wanted)" ] && mounted "$at" && is_source &&

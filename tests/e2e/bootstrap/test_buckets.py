@@ -102,6 +102,15 @@ def test_it_comes_back(node):
     assert node.host.sh("ls /data").stdout == "part-1\n"
 
 
+def test_folders_with_similar_names(node):
+    """Each has settings of its own, also after a reboot."""
+    boot = {"mounts": [bucket(at="/mnt/a", mode="read"), bucket(at="/mnt_a", mode="read", bucket="s3://data/train")]}
+    node.run(boot, secrets=node.secrets)
+    node.host.sh("umount /mnt/a /mnt_a && mount -a")
+    assert node.host.sh("ls -d /mnt/a/train /mnt_a/part-1").stdout == "/mnt/a/train\n/mnt_a/part-1\n"
+    assert node.run(boot, secrets=node.secrets).result["applied"] == 0
+
+
 def test_a_mount_that_stopped_to_answer_is_made_again(node):
     """Everything that reads it hangs: looking at it must not."""
     boot = {"mounts": [bucket(mode="read")]}

@@ -253,6 +253,27 @@ def test_a_share_of_a_stand_in(node):
         node.host.sh("grep -c shared /etc/fstab").stdout == "1\n"
 
 
+def test_a_node_without_fstab(node):
+    """As some images for containers and some with an image-based system."""
+    stand_in(node, GOOD)
+    node.host.file("/etc/fstab").unlink(missing_ok=True)
+    boot = {"mounts": [{"at": "/shared", "nfs": "10.77.0.1:/x"}]}
+    node.run(boot)
+    assert found(node, "/shared")[1] == "tmpfs" and node.run(boot).result["applied"] == 0
+
+
+def test_a_folder_behind_a_link(node):
+    """It would be mounted again by each run, once over the other."""
+    stand_in(node, GOOD)
+    node.host.sh("mkdir /var/mnt; ln -s /var/mnt /shares")
+    boot = {"mounts": [{"at": "/shares/x", "nfs": "10.77.0.1:/x"}]}
+    node.run(boot, error="/shares/x leads through a symbolic link to /var/mnt/x: write 'at: /var/mnt/x'")
+    assert found(node, "/var/mnt/x") == []
+    node.host.sh("! grep x-gpuprov /etc/fstab")
+    boot["mounts"][0]["at"] = "/var/mnt/x"
+    node.run(boot)
+
+
 def test_efs_gets_the_options_of_its_maker(node):
     stand_in(node, GOOD)
     node.run({"mounts": [{"at": "/efs", "nfs": "fs-12.efs.eu-west-1.amazonaws.com:/"}]})
