@@ -413,9 +413,17 @@ static const void *value(const struct pick *p, enum software_key k) {
     }
 }
 
+/* Rules about the driver's version alone: they count for a loaded driver of a branch that is not in the table. */
+static bool by_version(const struct rule *r) {
+    return r->holds == driver_cuda || r->holds == driver_cudnn || r->holds == driver_nccl || r->holds == driver_torch ||
+           r->holds == driver_tensorflow;
+}
+
 bool software_applies(const struct rule *r, const struct world *w, const struct pick *p) {
     for (int k = 0; k < SOFTWARE_KEYS; k++)
-        if ((r->keys & BIT(k)) != 0 && value(p, (enum software_key)k) == NULL) return false;
+        if ((r->keys & BIT(k)) != 0 && value(p, (enum software_key)k) == NULL &&
+            !(k == SOFTWARE_DRIVER && w->driver_exact[0] != '\0' && by_version(r)))
+            return false;
     if ((r->keys & G) != 0 && w->wish->gpu.cc == 0) return false;
     if ((r->keys & O) != 0 && w->os == NULL) return false;
     if ((r->keys & K) != 0 && w->wish->kernel == NULL) return false;

@@ -154,7 +154,7 @@ static bool all_can(struct search *s, int from) {
         size_t n = candidates(s, (enum software_key)k, list), i = 0;
         for (; i < n; i++) {
             software_put(&s->p, (enum software_key)k, list[i]);
-            if (list[i] == NULL || holds(s, (enum software_key)k)) break;
+            if (holds(s, (enum software_key)k)) break;
         }
         software_put(&s->p, (enum software_key)k, NULL);
         if (i == n) return false;
@@ -168,7 +168,7 @@ static bool descend(struct search *s, int k) {
     size_t n = candidates(s, (enum software_key)k, list);
     for (size_t i = 0; i < n; i++) {
         software_put(&s->p, (enum software_key)k, list[i]);
-        if (list[i] != NULL && !holds(s, (enum software_key)k)) continue;
+        if (!holds(s, (enum software_key)k)) continue;
         s->done |= BIT(k);
         if (all_can(s, k + 1) && descend(s, k + 1)) return true;
         s->done &= ~BIT(k);

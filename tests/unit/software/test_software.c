@@ -179,9 +179,19 @@ static void a_driver_that_stays(void **state) {
     assert_string_equal(value(&s, SOFTWARE_DRIVER), "550");
     assert_string_equal(value(&s, SOFTWARE_FLAVOUR), "");
     assert_string_equal(value(&s, SOFTWARE_CUDA), "12.4");
-    w.loaded = "565.57.01"; /* not in the table: nothing is known of it */
+    w.loaded = "565.57.01"; /* a branch that is not in the table: its version still counts */
+    w.torch = "auto";
     GP_AUTO_SOFTWARE_SET struct software_set t = solved(&w);
     assert_string_equal(value(&t, SOFTWARE_DRIVER), "");
+    assert_string_equal(value(&t, SOFTWARE_CUDA), "12.9");
+    assert_string_equal(t.torch_tag, "cu126");
+    w.loaded = "470.256.02";
+    GP_AUTO_SOFTWARE_SET struct software_set u = solved(&w);
+    assert_string_equal(value(&u, SOFTWARE_CUDA), "11.8");
+    assert_string_equal(u.torch_tag, "cu118");
+    w.loaded = "999.10"; /* newer than the table */
+    GP_AUTO_SOFTWARE_SET struct software_set v = solved(&w);
+    assert_string_equal(value(&v, SOFTWARE_CUDA), software_cudas[0].name);
     GP_AUTO_STRV struct strv packages = {0};
     software_packages(&t, SOFTWARE_PART_DRIVER, &packages);
     assert_int_equal(packages.n, 0);
@@ -287,6 +297,13 @@ static const struct refusal refusals[] = {
      .cuda = "13.0",
      .key = SOFTWARE_CUDA,
      .facts = "the loaded driver 535.183.01 and CUDA 13.0: CUDA 13 needs driver 580.65.06",
+     .nearest = "CUDA 12"},
+    {.gpu = "H100",
+     .loaded = "565.57.01",
+     .driver = "none",
+     .cuda = "13.0",
+     .key = SOFTWARE_CUDA,
+     .facts = "the loaded driver 565.57.01 and CUDA 13.0: CUDA 13 needs driver 580.65.06",
      .nearest = "CUDA 12"},
     {.gpu = "H100",
      .driver = "999",

@@ -37,10 +37,10 @@ struct ask {
     const char *kernel, *loaded, *exact; /* exact: full version of the driver */
 };
 
-/* The oldest version that an installed driver of the branch can be made to have at least. */
+/* The oldest version that an installed driver of the branch can be made to have at least. b NULL: left alone. */
 static bool driver_reaches(const struct ask *a, const struct branch_row *b, const char *least) {
     if (a->exact != NULL) return number(a->exact) >= number(least);
-    return major(b->name) >= major(least); /* later versions of a branch count */
+    return b == NULL || major(b->name) >= major(least); /* later versions of a branch count */
 }
 
 /* In words of its own: the row of a kernel that counts. */
@@ -79,7 +79,7 @@ static bool ok_driver(const struct ask *a, const struct branch_row *b, const cha
 }
 
 static bool ok_cuda(const struct ask *a, const struct branch_row *b, const struct cuda_row *c) {
-    if (b != NULL && !driver_reaches(a, b, c->driver_min)) return false;
+    if (!driver_reaches(a, b, c->driver_min)) return false;
     if (a->cc != 0 && (a->cc < c->cc_min || a->cc > c->cc_max)) return false;
     return a->os == NULL || (a->os->repository[0] != '\0' && number(c->name) >= number(a->os->cuda_min) &&
                              number(c->name) <= number(a->os->cuda_max));
@@ -92,14 +92,14 @@ static const char *least_driver(unsigned cuda_major) {
 static bool ok_cudnn(const struct ask *a, const struct branch_row *b, const struct cuda_row *c,
                      const struct cudnn_row *d) {
     if (c != NULL && (number(c->name) < number(d->cuda_min) || number(c->name) > number(d->cuda_max))) return false;
-    if (b != NULL && !driver_reaches(a, b, least_driver((unsigned)d->cuda_major))) return false;
+    if (!driver_reaches(a, b, least_driver((unsigned)d->cuda_major))) return false;
     return a->cc == 0 || a->cc >= d->cc_min;
 }
 
 static bool ok_nccl(const struct ask *a, const struct branch_row *b, const struct cuda_row *c,
                     const struct nccl_row *n) {
     if (c != NULL && major(c->name) != major(n->cuda)) return false;
-    if (b != NULL && !driver_reaches(a, b, major(n->cuda) >= 13 ? "580.65.06" : "525.60.13")) return false;
+    if (!driver_reaches(a, b, major(n->cuda) >= 13 ? "580.65.06" : "525.60.13")) return false;
     return a->cc == 0 || (a->cc >= n->cc_min && a->cc <= n->cc_max);
 }
 
@@ -107,14 +107,14 @@ static bool ok_torch(const struct ask *a, const struct branch_row *b, const stru
     bool code = a->cc == 0 || (t->ptx > 0 && a->cc >= t->ptx);
     for (size_t i = 0; !code && i < GP_ARRAY_LEN(t->cc); i++)
         code = t->cc[i] > 0 && t->cc[i] / 10 == a->cc / 10 && a->cc >= t->cc[i];
-    if (!code || (b != NULL && !driver_reaches(a, b, t->driver_min))) return false;
+    if (!code || !driver_reaches(a, b, t->driver_min)) return false;
     return a->os == NULL || number(a->os->glibc) >= number(t->glibc);
 }
 
 /* What is known of the packages: up to these versions. */
 static bool ok_tensorflow(const struct ask *a, const struct branch_row *b, const char *version) {
     if (number(version) >= number("2.22")) return true;
-    return (a->cc == 0 || (a->cc >= 60 && a->cc <= 90)) && (b == NULL || driver_reaches(a, b, "525.60.13"));
+    return (a->cc == 0 || (a->cc >= 60 && a->cc <= 90)) && driver_reaches(a, b, "525.60.13");
 }
 
 static bool ok_packages(const struct software_wish *w, const struct cuda_row *c, const struct torch_row *t) {
@@ -308,7 +308,8 @@ static const char *const systems[] = {NULL,        "ubuntu-26.04", "ubuntu-24.04
                                       "amzn-2023", "amzn-2",       "arch-rolling"};
 static const char *const kernels[] = {
     NULL, "6.8.0-1020-aws", "7.0.0-1011-gcp", "6.17.9-generic", "5.14.0-687.el9", "5.14.0-427.el9", "6.1.0-56-amd64"};
-static const char *const loadeds[] = {NULL, NULL, NULL, "535.183.01", "580.65.06", "590.48.01", "470.256.02"};
+static const char *const loadeds[] = {NULL,        NULL,        NULL,         "535.183.01",
+                                      "580.65.06", "590.48.01", "470.256.02", "565.57.01"};
 static const char *const drivers[] = {NULL,        "auto",       "none", "620", "610", "595", "590", "580",
                                       "580.65.06", "580.159.04", "575",  "570", "560", "550", "535", "525"};
 static const char *const flavours[] = {NULL, "auto", "open", "proprietary"};
