@@ -265,9 +265,23 @@ static int provider_of(struct run *run, const struct resource *node, struct prov
     return run_provider(run, name, ret, err);
 }
 
+static int end_node(struct engine *e, const char *name, struct gp_error *err) {
+    struct down_result res = {0};
+    struct down_req req = {.name = name, .yes = true};
+    int r = engine_down(e, &req, &res, err);
+    down_result_clear(&res);
+    return r;
+}
+
+/* The node of a bake that ended between the cleaning and the request of the image. */
+static bool is_cleaned(const struct run *run) {
+    return node_of(run) != NULL && run->n_nodes > 0 && str_eq(run->nodes[0].rec.note, NODE_CLEANED);
+}
+
 static int finish_earlier(struct engine *e, const struct spec *spec, const struct spec *bake, struct resource *image,
                           bool *ret_found, struct gp_error *err) {
     struct making m = {.spec = spec};
+    bool cleaned = false;
     int r = open_stack(e, bake, &m.run, err);
     if (r == 0 && m.run->stack.uid != NULL) {
         r = check_stack(m.run, bake, err);
@@ -277,10 +291,14 @@ static int finish_earlier(struct engine *e, const struct spec *spec, const struc
             run_event(m.run, -1, NODE_ENDING, EVENT_WARN, "image", "continues with the image %s of an earlier bake",
                       image->id);
         if (r == 0 && *ret_found) r = wait_for(&m, image, err);
+        cleaned = r == 0 && !*ret_found && is_cleaned(m.run);
+        if (cleaned)
+            run_event(m.run, -1, NODE_ENDING, EVENT_WARN, "image",
+                      "destroys the node of an earlier bake: it was cleaned, and no image was made of it");
     }
     resource_list_clear(&m.images);
     if (m.run != NULL) run_close(m.run);
-    return r;
+    return cleaned ? end_node(e, bake->name, err) : r;
 }
 
 /* Cleans the ready node, makes the image and waits for it. */
@@ -316,14 +334,6 @@ static int make_image(struct engine *e, const struct spec *spec, const struct sp
     if (r == 0) run_event(run, 0, NODE_ENDING, EVENT_DONE, "image", "%s is available", image->id);
     resource_list_clear(&m.images);
     if (run != NULL) run_close(run);
-    return r;
-}
-
-static int end_node(struct engine *e, const char *name, struct gp_error *err) {
-    struct down_result res = {0};
-    struct down_req req = {.name = name, .yes = true};
-    int r = engine_down(e, &req, &res, err);
-    down_result_clear(&res);
     return r;
 }
 

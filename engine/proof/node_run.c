@@ -252,10 +252,13 @@ void node_run_up(struct run_node *n) {
     end_node(n, r);
 }
 
-/* The machine is stopped next, so the record stays in NODE_REACHING. */
+/* The machine is stopped next, so the record stays in NODE_REACHING. Its note is kept before anything is removed: nobody
+ * logs in to a cleaned node any more. */
 void node_run_clean(struct run_node *n) {
     int r = reach(n, &n->err);
     if (r == 0) r = trust(n, &n->err);
+    if (r == 0) resource_set(&n->rec.note, NODE_CLEANED);
+    if (r == 0) r = run_node_save(n, &n->err);
     if (r == 0) run_event(n->run, n->slot, NODE_REACHING, EVENT_PROGRESS, "clean", "cleans the node for its image");
     if (r == 0) r = bootstrap_clean(&n->link, &n->clean, &n->err);
     node_link_close(&n->link);

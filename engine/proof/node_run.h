@@ -7,7 +7,9 @@ struct run_node;
 
 void node_run_up(struct run_node *n);
 void node_run_validate(struct run_node *n);
-/* Connects and removes what must not be in an image of the node (bootstrap_clean): n->clean. */
+/* Connects and removes what must not be in an image of the node (bootstrap_clean): n->clean. The record's note is
+ * NODE_CLEANED from before the first removal on. */
+#define NODE_CLEANED "cleaned for an image"
 void node_run_clean(struct run_node *n);
 /* Bootstraps with run->pick and runs no check; a success leaves the node in NODE_BOOTSTRAPPING, unless it is a dry run,
  * which changes no record. */

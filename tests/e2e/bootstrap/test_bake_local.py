@@ -195,6 +195,21 @@ def test_killed_at_the_request_the_next_bake_finds_the_image(bakery):
     assert "0 steps applied" in bakery("up", bakery.write(image="baked")).err
 
 
+def test_killed_after_the_cleaning_the_next_bake_begins_anew(bakery):
+    """Nobody can log in to the cleaned node any more, and no image was requested."""
+    p = bakery.popen("bake", bakery.write(), "--json")
+    for line in p.stderr:
+        if '"clean"' in line:
+            break
+    p.kill()
+    p.communicate()
+    # the cleaning may have been cut as well: its end, by hand
+    bakery("ssh", "demo-bake/0", "--", "rm -f /root/.ssh/authorized_keys", code=None)
+    done = bakery.json("bake", bakery.write())
+    assert done["report"]["ready"] and len(images(bakery)) == 1
+    assert bakery.json("status")["stacks"] == []
+
+
 @pytest.mark.long
 def test_killed_with_its_node_the_next_bake_begins_anew(bakery):
     holder = cut_at_the_request(bakery, bakery.write())
