@@ -49,8 +49,10 @@ apply() {
         if grep -E '^(W|Err|E)' "$log" | grep -q -F "$URL"; then said 'apt-get update' "^(E|W): .*$URL"; fi
     else
         root rpm --import "$file" || fail "rpm does not accept the key of $KEY"
-        root sh -c 'printf "[cuda]\nname=cuda\nbaseurl=%s\nenabled=1\ngpgcheck=1\ngpgkey=%s\n" "$1" "file://$3" >"$2"' sh \
-            "$URL" "$(list)" "$file"
+        kept=/etc/pki/rpm-gpg/RPM-GPG-KEY-cuda-$REPO
+        root sh -c 'mkdir -p /etc/pki/rpm-gpg && cp "$3" "$4" && chmod 0644 "$4" &&
+            printf "[cuda]\nname=cuda\nbaseurl=%s\nenabled=1\ngpgcheck=1\ngpgkey=%s\n" "$1" "file://$4" >"$2"' sh \
+            "$URL" "$(list)" "$file" "$kept"
     fi
     root mkdir -p /etc/gpuprov && root sh -c 'echo "$1" >/etc/gpuprov/driver-key' sh "$KEY_SHA256"
 }

@@ -99,12 +99,60 @@ offered() {
     version_fits "$offer" ||
         fail "the repositories offer $(first_of $DRIVER) $offer, and the spec wants driver ${EXACT:-$BRANCH}${MINIMUM:+ of at least $MINIMUM}"
 }
+# dnf has no pins: the newest version that the spec accepts, as a package to install.
+chosen() {
+    name=$(first_of $DRIVER)
+    for row in $(versions_of "$name"); do
+        version=${row#*:}
+        version_fits "${version%%-*}" || continue
+        printf '%s=%s\n' "$name" "$row"
+        return
+    done
+    fail "the repositories have no $name that is driver ${EXACT:-$BRANCH}${MINIMUM:+ of at least $MINIMUM}: check driver.branch"
+}
+# On RHEL and its clones dkms comes from EPEL.
+need_dkms() {
+    if installed dkms || [ -n "$(versions_of dkms)" ]; then return 0; fi
+    epel="epel-release"
+    [ ! -e /etc/oracle-release ] || epel=oracle-epel-release-el$(sed -n 's/^VERSION_ID="*\([0-9]*\).*/\1/p' /etc/os-release)
+    [ -n "$(versions_of "$epel")" ] ||
+        fail "no repository of this node has dkms, which builds the driver's module, or $epel: add the repository EPEL to the image"
+    say "adds the repository EPEL, which has dkms"
+    install_packages "$epel"
+}
+install_driver() {
+    if is_apt; then
+        [ -z "$PIN" ] || install_packages $PIN
+        offered
+        set -- $DRIVER
+    else
+        if [ -n "$STREAM" ]; then
+            run_dnf module reset nvidia-driver && run_dnf module enable "nvidia-driver:$STREAM" || dnf_said
+        fi
+        package=$(chosen) || {
+            printf '%s\n' "$package"
+            exit 1
+        }
+        need_dkms
+        set -- "$package"
+    fi
+    # its packages fail when the module cannot be built: the reason is in the output of dkms
+    (install_packages "$@") || {
+        if [ -z "$(missing $DRIVER)" ] || grep -q 'dkms.*\(exit status\|bad return\)\|Bad return status' "$log"; then
+            cp "$log" dkms.log
+            why_not_built
+        fi
+        exit 1
+    }
+}
 build() {
     ours=$(package_version "$(first_of $DRIVER)")
     [ -n "$ours" ] || fail "no package of $DRIVER is installed"
     [ "$(built_for "$kernel")" != "$ours" ] || return 0
     say "builds the module for kernel $kernel"
-    root dkms autoinstall -k "$kernel" >dkms.log 2>&1
+    # a script of the package that failed or was cut; rpm does not run it again
+    if ! is_apt && [ -z "$(dkms status -m nvidia -v "$ours")" ]; then root dkms add -m nvidia -v "$ours" >dkms.log 2>&1; fi
+    root dkms autoinstall -k "$kernel" >>dkms.log 2>&1
     [ "$(built_for "$kernel")" = "$ours" ] || why_not_built
 }
 load() {
@@ -137,19 +185,7 @@ apply() {
     release_holds
     remove_foreign
     if [ -n "$(missing $PIN $DRIVER)" ] || ! version_fits "$(package_version "$(first_of $DRIVER)")"; then
-        if [ -n "$STREAM" ]; then
-            run_dnf module reset nvidia-driver && run_dnf module enable "nvidia-driver:$STREAM" || dnf_said
-        fi
-        [ -z "$PIN" ] || install_packages $PIN
-        offered
-        # its packages fail when the module cannot be built: the reason is in the output of dkms
-        (install_packages $DRIVER) || {
-            if [ -z "$(missing $DRIVER)" ] || grep -q 'dkms.*\(exit status\|bad return\)\|Bad return status' "$log"; then
-                cp "$log" dkms.log
-                why_not_built
-            fi
-            exit 1
-        }
+        install_driver
         version_fits "$(package_version "$(first_of $DRIVER)")" ||
             fail "the package manager installed $(first_of $DRIVER) $(package_version "$(first_of $DRIVER)"), and the spec wants driver ${EXACT:-$BRANCH}"
     fi

@@ -4,13 +4,15 @@
 # that does not load. Only where gpuprov has installed some of them.
 unheld() {
     set -f
+    names=$(held_names)
+    [ -n "$names" ] || return 0
     if is_apt; then
-        names=$(held_names)
-        [ -z "$names" ] || printf '%s\n' "$names" | grep -v -x -F "$(apt-mark showhold; echo /)"
+        held=$(apt-mark showhold)
     else
-        rpm -qa --qf '%{NAME}-%{VERSION}-%{RELEASE}\n' '*nvidia*' 'cuda-*' 'libcudnn*' 'libnccl*' 'kernel*' |
-            while read -r p; do dnf -q versionlock list 2>/dev/null | grep -q -F "$p" || printf '%s\n' "$p"; done
+        # a list without the plugin holds nothing
+        held=$(installed 'dnf-command(versionlock)' && locked)
     fi
+    printf '%s\n' "$names" | grep -v -x -F "$(printf '%s\n/' "$held")"
 }
 probe() {
     set -f
@@ -30,9 +32,9 @@ apply() {
     if is_apt; then
         patiently root apt-mark hold $names || said apt-mark '^E: '
     else
-        command -v dnf-3 >/dev/null 2>&1 && rpm -q python3-dnf-plugin-versionlock >/dev/null 2>&1 ||
-            install_packages 'dnf-command(versionlock)'
-        run_dnf versionlock add $names || dnf_said
+        installed 'dnf-command(versionlock)' || install_packages 'dnf-command(versionlock)'
+        versionlock add $names >versionlock.log 2>&1 ||
+            fail "dnf versionlock reported: $(grep . versionlock.log | tail -n 1)"
     fi
 }
 verify() {

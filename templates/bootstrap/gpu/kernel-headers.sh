@@ -19,11 +19,26 @@ known() {
         root "$dnf" -q list "$1" >/dev/null 2>&1
     fi
 }
+# The package of kernel 5.14.0-570.12.1.el9_6.x86_64 in an rpm system: Oracle's own kernel and the newer ones of Amazon
+# Linux 2023 have names of their own.
+rpm_kernel() {
+    case $1 in
+    *uek*) echo kernel-uek ;;
+    6.1.*) echo kernel ;;
+    *.amzn2023.*) echo "kernel$(printf '%s\n' "$1" | cut -d. -f1-2)" ;;
+    *) echo kernel ;;
+    esac
+}
 # "6.8.0-1021-aws": aws; "6.1.0-56-cloud-amd64": cloud-amd64; "6.12.57+deb13-amd64": amd64.
 kind_of() { printf '%s\n' "$1" | sed 's/^[0-9][^-]*-//; s/^[0-9][0-9]*-//'; }
 move_kernel() {
-    kind=$(kind_of "$kernel")
-    if is_apt; then set -- "linux-image-$kind" "linux-headers-$kind"; else set -- kernel kernel-devel; fi
+    if is_apt; then
+        kind=$(kind_of "$kernel")
+        set -- "linux-image-$kind" "linux-headers-$kind"
+    else
+        kind=$(rpm_kernel "$kernel")
+        set -- "$kind" "$kind-devel"
+    fi
     for p in "$@"; do
         known "$p" || fail "the repositories have neither the headers of kernel $kernel nor $p: choose a newer image"
     done
@@ -40,14 +55,15 @@ apply() {
     packages_begin
     kernel=$(uname -r)
     if have_headers "$kernel"; then return 0; fi
-    name=kernel-devel-$kernel
-    is_apt && name=linux-headers-$kernel
+    # dnf does not see packages that a hold excludes
+    release_holds
+    name=$(rpm_kernel "$kernel")-devel-$kernel
     if is_apt; then
+        name=linux-headers-$kernel
         apt_repair
         known "$name" || apt_update
     fi
     known "$name" || move_kernel
-    release_holds
     install_packages "$name"
 }
 verify() {

@@ -58,20 +58,45 @@ package_version() {
     fi | head -n 1 | sed 's/^[0-9]*://; s/-.*//'
 }
 first_of() { printf '%s\n' "$1"; }
-# The packages that gpuprov holds at their version, as far as they are installed.
+# The versions of a package that the repositories have: "580.65.06-1", or with dnf "3:580.65.06-1.el9". As root, because
+# dnf keeps other package lists for each user.
+versions_of() {
+    if is_apt; then
+        apt-cache madison "$1" 2>/dev/null | awk -F'|' '{ gsub(/ /, "", $2); print $2 }'
+    else
+        root "$dnf" -q repoquery --qf '%{epoch}:%{version}-%{release}' "$1" 2>/dev/null | grep . | sort -u -V -r
+    fi
+}
+# The packages that gpuprov holds at their version, as far as they are installed: a name, or for dnf's plugin
+# versionlock "nvidia-open-3:580.65.06-1.el9".
 held_names() {
+    is_apt || {
+        rpm -qa --qf '%{NAME}-%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n' \
+            '*nvidia*' 'cuda-*' 'libcudnn*' 'libnccl*' 'kernel*' | sort -u
+        return
+    }
     # shellcheck disable=SC2016
     dpkg-query -W -f='${db:Status-Status} ${Package}\n' 'linux-image-*' 'linux-headers-*' 'linux-modules-*' \
         'nvidia-*' 'libnvidia-*' 'cuda-*' 'libcuda*' 'libcudnn*' 'libnccl*' 2>/dev/null |
         sed -n 's/^installed //p' | grep -v -x -e 'cuda-keyring' | sort -u
 }
+# What versionlock holds. dnf itself would fetch the lists of all repositories first.
+locked() {
+    set -- /etc/dnf/plugins
+    [ -d "$1" ] || set -- /etc/yum/pluginconf.d
+    list=$(sed -n 's/^ *locklist *= *//p' "$1/versionlock.conf" 2>/dev/null | tail -n 1)
+    sed -n 's/\.\*$//p' "${list:-$1/versionlock.list}" 2>/dev/null
+}
+versionlock() { root "$dnf" -q --disablerepo='*' versionlock "$@"; }
 # Lets the next installation change them.
 release_holds() {
     if is_apt; then
         held=$(apt-mark showhold 2>/dev/null | grep -x -F "$(held_names)" | tr '\n' ' ')
         [ -z "$held" ] || root apt-mark -qq unhold $held >/dev/null 2>&1
     elif [ -e "$MARK" ]; then
-        root dnf -q versionlock delete '*nvidia*' 'cuda*' 'libcudnn*' 'libnccl*' 'kernel*' >/dev/null 2>&1
+        held=$(locked | grep -x -F "$(held_names)" | tr '\n' ' ')
+        [ -z "$held" ] || versionlock delete $held >versionlock.log 2>&1 ||
+            fail "dnf versionlock cannot release the driver's packages: $(grep . versionlock.log | tail -n 1)"
     fi
     return 0
 }

@@ -11,11 +11,7 @@ probe() {
 }
 # The repository's version of the package that has this upstream version.
 row_of() {
-    if is_apt; then
-        apt-cache madison "$PACKAGE" 2>/dev/null | awk -F'|' '{ gsub(/ /, "", $2); print $2 }'
-    else
-        "$dnf" -q list --showduplicates "$PACKAGE" 2>/dev/null | awk 'NR > 1 { print $2 }'
-    fi | awk -v want="$1" '{ v = $1; sub(/^[0-9]+:/, "", v); sub(/-.*/, "", v) } v == want { print $1; exit }'
+    versions_of "$PACKAGE" | awk -v want="$1" '{ v = $1; sub(/^[0-9]+:/, "", v); sub(/-.*/, "", v) } v == want { print $1; exit }'
 }
 apply() {
     set -f
@@ -33,8 +29,8 @@ apply() {
             from_cache --allow-downgrades "$PACKAGE=$row"
             apt install --allow-downgrades "$PACKAGE=$row" || said apt-get '^E: '
         else
-            from_cache "$PACKAGE-${row#*:}"
-            run_dnf install "$PACKAGE-${row#*:}" || dnf_said
+            from_cache "$PACKAGE-$row"
+            run_dnf install "$PACKAGE-$row" || dnf_said
         fi
     fi
     mark_ours
