@@ -129,6 +129,54 @@ void spec_default_offer(struct spec_ctx *c, const struct yaml_node *map) {
     spec_complain(c, map, "a spec needs 'offers', such as offers: [{provider: NAME}]");
 }
 
+/* --- systems --- */
+
+static const struct yaml_node *image_key(const struct yaml_node *map, const char *key) {
+    const struct yaml_node *image = map != NULL && map->kind == YAML_MAP ? yaml_get(map, "image") : NULL;
+    return image != NULL && image->kind == YAML_MAP ? yaml_get(image, key) : NULL;
+}
+
+static void check_system(struct spec_ctx *c, const struct yaml_node *at, const struct spec_provider *p) {
+    GP_AUTO_STRV struct strv known = {0};
+    for (size_t i = 0; p->os(i) != NULL; i++) strv_add(&known, p->os(i));
+    if (strv_has(&known, at->value)) return;
+    const char *near = str_closest(at->value, (const char *const *)known.v);
+    GP_AUTO_FREE char *all = strv_join(&known, ", ");
+    if (near != NULL) spec_complain(c, at, "%s has no system '%.60s'; did you mean '%s'?", p->name, at->value, near);
+    else
+        spec_complain(c, at, "%s has no system '%.60s'; it has %s; for another one write the image: {id: ...}", p->name,
+                      at->value, all);
+}
+
+/* A system that a provider does not have, and one that no offer can boot: such nodes keep the system that is there. */
+void spec_check_systems(struct spec_ctx *c, const struct yaml_node *root) {
+    const struct yaml_node *offers = yaml_get(root, "offers"), *all = image_key(root, "os"), *judged = NULL;
+    const struct spec *s = c->spec;
+    bool taken = false;
+    GP_AUTO_STRV struct strv here = {0};
+    if (c->names == NULL || c->problems->list.len > 0) return;
+    for (size_t i = 0; i < s->offers.len; i++) {
+        const struct spec_provider *p = spec_provider_find(s->offers.items[i].provider);
+        if (p == NULL || spec_provider_key(p, "image") == NULL) {
+            if (p != NULL && !strv_has(&here, p->name)) strv_add(&here, p->name);
+            continue;
+        }
+        taken = true;
+        bool listed = offers != NULL && offers->kind == YAML_LIST && i < offers->items.len;
+        const struct yaml_node *one = listed ? offers->items.items[i] : NULL;
+        bool own = one != NULL && one->kind == YAML_MAP && yaml_get(one, "image") != NULL;
+        const struct yaml_node *at = own ? image_key(one, "os") : all;
+        if (at == NULL || at == judged || p->os == NULL) continue;
+        check_system(c, at, p);
+        judged = at;
+    }
+    const struct yaml_node *at = all != NULL ? all : image_key(root, "id");
+    if (taken || at == NULL) return;
+    GP_AUTO_FREE char *kept = strv_join(&here, " and ");
+    spec_complain(c, at, "no offer of this spec takes '%s': nodes of %s have the system that is there; remove it",
+                  at == all ? "os" : "id", kept);
+}
+
 struct spec_effective spec_effective(const struct spec *s, size_t index) {
     const struct spec_offer *o = &s->offers.items[index];
     bool image = o->image.os != NULL || o->image.id != NULL || o->image.baked != NULL;

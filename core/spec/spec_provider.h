@@ -23,6 +23,7 @@ struct spec_provider {
     bool zone_in_region;                  /* a zone's name begins with its region's */
     const char *image_id;                 /* pattern of its image ids, for hints; NULL: none */
     const char *(*gpu)(size_t i);         /* its GPU models, NULL ends; no function: any model */
+    const char *(*os)(size_t i);          /* its systems for image.os, NULL ends; no function: any */
 };
 
 void spec_providers_set(const struct spec_provider *const *rows); /* NULL ends; borrowed */

@@ -121,7 +121,8 @@ struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool
     const char *unwritten = launched ? NULL : "none";
     struct software_wish wish = {.gpus = s->gpu.count, .nvswitches = -1};
     if (s->gpu.model != NULL) software_gpu_named(s->gpu.model, &wish.gpu);
-    if (offer < s->offers.len) wish.os = spec_effective(s, offer).image->os;
+    if (offer < s->offers.len && spec_offer_launched(&s->offers.items[offer]))
+        wish.os = spec_effective(s, offer).image->os;
     wish.driver = w->driver.branch;
     if (wish.driver == NULL && !spec_driver_written(s)) wish.driver = unwritten;
     wish.flavour = w->driver.flavour;

@@ -8,30 +8,10 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/form.h"
+#include "providers/aws/systems.h"
 
-struct os_row {
-    const char *name, *arch;
-    const char *ssm;            /* public parameter with the newest id; NULL: none */
-    const char *owner, *filter; /* the same by DescribeImages */
-};
-#define CANONICAL "099720109477"
-#define DEBIAN "136693071363"
-static const struct os_row os_rows[] = {
-    {"ubuntu-24.04", "x86_64", "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
-     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-amd64-server-*"},
-    {"ubuntu-24.04", "arm64", "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id",
-     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-arm64-server-*"},
-    {"ubuntu-22.04", "x86_64", "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
-     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-amd64-server-*"},
-    {"ubuntu-22.04", "arm64", "/aws/service/canonical/ubuntu/server/22.04/stable/current/arm64/hvm/ebs-gp2/ami-id",
-     CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-arm64-server-*"},
-    {"debian-12", "x86_64", "/aws/service/debian/release/12/latest/amd64", DEBIAN, "debian-12-amd64-*"},
-    {"debian-12", "arm64", "/aws/service/debian/release/12/latest/arm64", DEBIAN, "debian-12-arm64-*"},
-    {"debian-13", "x86_64", "/aws/service/debian/release/13/latest/amd64", DEBIAN, "debian-13-amd64-*"},
-    {"debian-13", "arm64", "/aws/service/debian/release/13/latest/arm64", DEBIAN, "debian-13-arm64-*"},
-};
 /* image: auto, with a GPU; the first image that the region has. */
-static const struct os_row gpu_rows[] = {
+static const struct aws_os_row gpu_rows[] = {
     {"auto", "x86_64", "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
      "amazon", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)*"},
     {"auto", "x86_64", "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
@@ -43,7 +23,7 @@ static const struct os_row gpu_rows[] = {
 };
 /* The same for GPUs that the open kernel modules do not support; they have no known public
  * parameter. */
-static const struct os_row old_gpu_rows[] = {
+static const struct aws_os_row old_gpu_rows[] = {
     {"auto", "x86_64", NULL, "amazon", "Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu *"},
 };
 #define OLD_IMAGES_LAST_BRANCH 580 /* the driver of these images is too new for Kepler */
@@ -158,7 +138,7 @@ static int describe_id(struct aws *a, const char *region, const char *id, struct
     return aws_describe(a, region, "DescribeImages", &body, 0, "imagesSet", on_image, ret, err);
 }
 
-static int describe_newest(struct aws *a, const char *region, const struct os_row *row, struct newest *ret,
+static int describe_newest(struct aws *a, const char *region, const struct aws_os_row *row, struct newest *ret,
                            struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeImages");
@@ -215,7 +195,7 @@ int aws_image_by_id(struct aws *a, const char *region, const char *id, const str
     return r;
 }
 
-static int by_row(struct aws *a, const char *region, const struct os_row *row, const struct aws_image **ret,
+static int by_row(struct aws *a, const char *region, const struct aws_os_row *row, const struct aws_image **ret,
                   struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, row->ssm != NULL ? row->ssm : row->filter);
     *ret = cached(a, key);
@@ -241,8 +221,7 @@ static int by_row(struct aws *a, const char *region, const struct os_row *row, c
 
 static int no_os(const char *name, struct gp_error *err) {
     GP_AUTO_STRV struct strv names = {0};
-    for (size_t i = 0; i < GP_ARRAY_LEN(os_rows); i++)
-        if (!strv_has(&names, os_rows[i].name)) strv_add(&names, os_rows[i].name);
+    for (size_t i = 0; aws_image_os(i) != NULL; i++) strv_add(&names, aws_image_os(i));
     GP_AUTO_FREE char *all = strv_join(&names, ", ");
     return gp_fail(err, GP_EUSAGE, "aws: unknown image.os '%s'; known: %s; or give image.id", name, all);
 }
@@ -279,8 +258,8 @@ int aws_image_find(struct aws *a, const char *region, const struct spec *spec, s
     bool gpu = want->os == NULL && spec->gpu.model != NULL;
     const struct aws_old_gpu *old = gpu ? aws_old_gpu(type->gpu_name) : NULL;
     const char *name = gpu ? "auto" : want->os != NULL ? want->os : NEWEST_LTS;
-    const struct os_row *rows = old != NULL ? old_gpu_rows : gpu ? gpu_rows : os_rows;
-    size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows) : gpu ? GP_ARRAY_LEN(gpu_rows) : GP_ARRAY_LEN(os_rows);
+    const struct aws_os_row *rows = old != NULL ? old_gpu_rows : gpu ? gpu_rows : aws_os_rows;
+    size_t n = old != NULL ? GP_ARRAY_LEN(old_gpu_rows) : gpu ? GP_ARRAY_LEN(gpu_rows) : aws_os_row_count;
     bool known = false;
     *ret = NULL;
     if (old != NULL && old->last_branch < OLD_IMAGES_LAST_BRANCH) n = 0;

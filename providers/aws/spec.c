@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "base/str.h"
+#include "providers/aws/systems.h"
 #include "providers/catalog/catalog.h"
 #include "providers/provider.h"
 
@@ -39,5 +40,10 @@ static const char *gpu(size_t i) {
     return i < GP_ARRAY_LEN(further) ? further[i] : NULL;
 }
 
-const struct spec_provider aws_spec = {
-    .name = "aws", .doc = "Amazon EC2", .keys = keys, .zone_in_region = true, .image_id = "^ami-", .gpu = gpu};
+const struct spec_provider aws_spec = {.name = "aws",
+                                       .doc = "Amazon EC2",
+                                       .keys = keys,
+                                       .zone_in_region = true,
+                                       .image_id = "^ami-",
+                                       .gpu = gpu,
+                                       .os = aws_image_os};

@@ -214,7 +214,7 @@ static void a_provider_of_any_name(void **state) {
 static void text_is_text(void **state) {
     (void)state;
     GP_AUTO_SPEC struct spec *s = good("name: no\nbootstrap: {packages: [on, 7zip, 2048, 'null']}\n"
-                                       "image: {id: 'ami-1'}\naccess: {public_ip: false}\n");
+                                       "offers: [{provider: aws}]\nimage: {id: 'ami-1'}\naccess: {public_ip: false}\n");
     assert_string_equal(s->name, "no");
     assert_string_equal(s->packages.v[0], "on");
     assert_string_equal(s->packages.v[2], "2048");

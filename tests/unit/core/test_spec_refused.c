@@ -112,6 +112,13 @@ static const struct refusal in_limits_and_images[] = {
     {"image: {os: a-1, id: b}", 18, "both 'os' and 'id'"},
     {"image: {}", 8, "needs 'os' or 'id'"},
     {"image: {os: Ubuntu 24}", 13, "such as ubuntu-24.04"},
+    {"image: {os: debian-12}", 13, "no offer of this spec takes 'os': nodes of local have the system that is there"},
+    {"image: {id: ami-1}", 13, "no offer of this spec takes 'id': nodes of local"},
+    {"image: {os: debian-12, baked: prefer}", 13, "no offer of this spec takes 'os'"},
+    {"image: {os: ubunut-24.04}\noffers: [{provider: aws}]", 13,
+     "aws has no system 'ubunut-24.04'; did you mean 'ubuntu-24.04'?"},
+    {"image: {os: gentoo}\noffers: [{provider: aws}]", 13, "it has ubuntu-24.04, ubuntu-22.04, debian-12, debian-13; "},
+    {"offers: [{provider: local}, {provider: aws, image: {os: debian-1}}]", 57, "did you mean 'debian-12'?"},
 };
 
 /* access */
