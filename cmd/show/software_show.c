@@ -9,10 +9,34 @@ struct shown {
     struct software_wish wish;
     struct software_set set;
     bool launched;
+    bool more; /* a further version of cuda.runtime: only its CUDA is installed */
 };
 
 static bool same(const struct shown *a, const struct shown *b) {
-    return a->launched == b->launched && str_eq(a->wish.os, b->wish.os) && str_eq(a->wish.cuda, b->wish.cuda);
+    return a->launched == b->launched && a->more == b->more && str_eq(a->wish.os, b->wish.os) &&
+           str_eq(a->wish.cuda, b->wish.cuda);
+}
+
+static void put_before(struct software_value *v, const char *text) {
+    GP_AUTO_FREE char *why = xasprintf("%s; %s", text, v->why);
+    str_put(v->why, sizeof v->why, why);
+}
+
+/* The solver judges every value; the reasons name those that this spec does not install. */
+static void as_installed(const struct spec *spec, struct shown *s) {
+    struct software_value *torch = &s->set.at[SOFTWARE_TORCH];
+    const char *wish = spec->python.torch;
+    bool fixed = wish != NULL && !str_eq(wish, "auto") && !str_eq(wish, "none");
+    if (fixed && torch->text[0] == '\0') {
+        str_put(torch->text, sizeof torch->text, wish);
+        str_put(torch->why, sizeof torch->why, "the spec has it; it is in no table, so nothing was compared with it");
+    } else if (s->wish.torch == NULL) { /* neither python.torch nor a package with its build */
+        put_before(torch, "not installed, because the spec has no bootstrap.python.torch");
+    }
+    if (spec->container.engine == ENGINE_NONE)
+        put_before(&s->set.toolkit, "not installed, because the spec has no bootstrap.container");
+    if (s->launched && s->wish.os == NULL && !spec_software_written(spec))
+        strv_add(&s->set.notes, "an image that has a working driver keeps its driver and CUDA");
 }
 
 /* The offers whose sets differ. The spec has been checked, so each has a set. */
@@ -22,11 +46,14 @@ static size_t collect(const struct spec *spec, struct shown **ret) {
     for (size_t i = 0; i < spec->offers.len; i++) {
         for (size_t v = 0; v < versions; v++) {
             struct shown one = {.offer = &spec->offers.items[i],
-                                .launched = spec_offer_launched(&spec->offers.items[i])};
+                                .launched = spec_offer_launched(&spec->offers.items[i]),
+                                .more = v > 0};
             one.wish = spec_software_wish(spec, i, one.launched, v);
             bool known = false;
             for (size_t k = 0; k < n; k++) known = known || same(&list[k], &one);
-            if (!known && software_solve(&one.wish, &one.set, NULL) == 0) list[n++] = one;
+            if (known || software_solve(&one.wish, &one.set, NULL) != 0) continue;
+            as_installed(spec, &one);
+            list[n++] = one;
         }
     }
     *ret = list;
@@ -57,6 +84,12 @@ json_t *software_json(const struct spec *spec) {
         json_array_append_new(all, j);
         if (left_alone(spec, s)) continue;
         json_t *values = json_object(), *notes = json_array();
+        if (s->more) {
+            add_value(values, software_key_name(SOFTWARE_CUDA), &s->set.at[SOFTWARE_CUDA]);
+            json_object_set_new(j, "values", values);
+            json_decref(notes);
+            continue;
+        }
         for (int k = 0; k < SOFTWARE_KEYS; k++)
             add_value(values, software_key_name((enum software_key)k), &s->set.at[k]);
         add_value(values, "fabric_manager", &s->set.fabric);
@@ -86,6 +119,12 @@ void software_show(const struct spec *spec, FILE *to) {
                     spec->gpu.count == 0 ? "no GPU software: the spec has no 'gpu'"
                                          : "the GPU software is left as it is: the machines existed before, and "
                                            "'bootstrap' names none");
+            continue;
+        }
+        if (s->more) {
+            const struct software_value *cuda = &s->set.at[SOFTWARE_CUDA];
+            fprintf(to, "  %-17s %-23s %s, beside the first one\n", software_key_name(SOFTWARE_CUDA), cuda->text,
+                    cuda->why);
             continue;
         }
         GP_AUTO_FREE char *text = software_explain(&s->set);

@@ -132,14 +132,22 @@ void software_fill(const struct world *w, const struct pick *p, struct software_
 
 static void line(struct str *out, const char *name, const struct software_value *v, const char *more) {
     GP_AUTO_FREE char *text = xasprintf("%s%s", v->text[0] != '\0' ? v->text : "-", more);
-    str_addf(out, "  %-17s %-22s %s\n", name, text, v->why);
+    str_addf(out, "  %-17s %-23s %s\n", name, text, v->why);
+}
+
+/* What follows a value: the rest of the exact version of a driver that was wished, the tag of a wheel. */
+static const char *more_of(const struct software_set *s, enum software_key k, const char *tag) {
+    const char *branch = s->at[SOFTWARE_DRIVER].text;
+    if (k == SOFTWARE_DRIVER && branch[0] != '\0' && str_starts(s->driver_exact, branch))
+        return s->driver_exact + strlen(branch);
+    return k == SOFTWARE_TORCH ? tag : "";
 }
 
 char *software_explain(const struct software_set *s) {
     struct str out = {0};
     GP_AUTO_FREE char *tag = xasprintf("%s%s", s->torch_tag[0] != '\0' ? "+" : "", s->torch_tag);
     for (int k = 0; k < SOFTWARE_KEYS; k++)
-        line(&out, software_key_name((enum software_key)k), &s->at[k], k == SOFTWARE_TORCH ? tag : "");
+        line(&out, software_key_name((enum software_key)k), &s->at[k], more_of(s, (enum software_key)k, tag));
     line(&out, "fabric manager", &s->fabric, "");
     line(&out, "IMEX", &s->imex, "");
     line(&out, "container toolkit", &s->toolkit, "");

@@ -107,9 +107,11 @@ static const char *package(const struct spec *s, const char *name) {
     return NULL;
 }
 
-/* A release that the tables do not know is not judged: new ones of PyTorch appear every few months. */
+/* A release that the tables do not know is not judged: new ones of PyTorch appear every few months. Of python.packages
+ * only one with its build counts, "torch==2.11.0+cu128": the index chooses the build of any other. */
 static const char *torch_wish(const struct spec *s) {
-    const char *text = s->python.torch;
+    const char *text = s->python.torch, *exact = package(s, "torch");
+    if ((text == NULL || str_eq(text, "none")) && exact != NULL && strchr(exact, '+') != NULL) text = exact;
     if (text == NULL) return NULL;
     struct software_wish only = {.driver = "none", .cuda = "none", .cudnn = "none", .nccl = "none", .torch = text};
     GP_AUTO_SOFTWARE_SET struct software_set set = {0};
@@ -169,7 +171,9 @@ static const struct yaml_node *place(const struct yaml_node *root, enum software
         return found != NULL ? found : cuda;
     case SOFTWARE_CUDNN: return inner(b, "cudnn");
     case SOFTWARE_NCCL: return inner(b, "nccl");
-    case SOFTWARE_TORCH: return inner(inner(b, "python"), "torch");
+    case SOFTWARE_TORCH:
+        found = inner(inner(b, "python"), "torch");
+        return found != NULL && !str_eq(found->value, "none") ? found : python_package(b, "torch");
     case SOFTWARE_OS:
         if (offers != NULL && offers->kind == YAML_LIST && offer < offers->items.len) one = offers->items.items[offer];
         found = inner(inner(one, "image"), "os");

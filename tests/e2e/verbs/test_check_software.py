@@ -55,6 +55,28 @@ def test_explain_in_json(gpuprov, spec):
     assert "software" not in gpuprov.json("check", spec())
 
 
+def test_explain_tells_what_is_installed(gpuprov, spec):
+    text = gpuprov("check", spec(keys="driver: 580.95.05, cuda: {runtime: [13.0, 12.9]}"), "--explain").out
+    rows = [line.split(maxsplit=2) for line in text.splitlines() if line.startswith("  ")]
+    assert rows[0] == ["driver", "580.95.05", "the spec has it"]
+    assert [r[1] for r in rows if r[0] == "cuda"] == ["13.0", "12.9"]
+    assert len([r for r in rows if r[0] == "cudnn"]) == 1, "one cuDNN is installed, for the first CUDA"
+    assert rows[6][2].startswith("not installed, because the spec has no bootstrap.python.torch; the newest")
+    assert "container toolkit 1.18.0                  not installed, because the spec has no bootstrap.container" in text
+    one = values(gpuprov, spec(keys="python: {torch: '3.0'}, container: {engine: podman}"))["values"]
+    assert one["torch"]["value"] == "3.0" and one["torch"]["why"].startswith("the spec has it; it is in no table")
+    assert one["container_toolkit"]["why"].startswith("the first")
+
+
+def test_an_image_with_a_driver_keeps_it(gpuprov, tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("name: t\ngpu: H100\noffers: [{provider: aws}]\n", encoding="utf-8")
+    assert "  note: an image that has a working driver keeps its driver and CUDA\n" in gpuprov(
+        "check", path, "--explain").out
+    path.write_text("name: t\ngpu: H100\noffers: [{provider: aws}]\nbootstrap: {driver: 580}\n", encoding="utf-8")
+    assert "keeps its driver" not in gpuprov("check", path, "--explain").out
+
+
 def test_machines_that_existed_before_are_left_alone(gpuprov, tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("name: t\ngpu: H100\noffers: [{provider: local}]\n", encoding="utf-8")
