@@ -252,8 +252,8 @@ void node_run_up(struct run_node *n) {
     end_node(n, r);
 }
 
-/* The machine is stopped next, so the record stays in NODE_REACHING. Its note is kept before anything is removed: nobody
- * logs in to a cleaned node any more. */
+/* The machine is stopped next, so the record stays in NODE_REACHING. Its note is kept before anything is removed:
+ * nobody logs in to a cleaned node any more. */
 void node_run_clean(struct run_node *n) {
     int r = reach(n, &n->err);
     if (r == 0) r = trust(n, &n->err);
