@@ -38,6 +38,7 @@ struct run {
     bool open;  /* the output is the run's, no longer that of the shell's start-up files */
     bool heard; /* the last poll had a result */
     char *error, *last, *full, *reboot;
+    char *progress; /* what it reported after its last line of output; NULL: nothing */
     int64_t shown_ms;
 };
 
@@ -46,13 +47,14 @@ static void run_clear(struct run *r) {
     free(r->last);
     free(r->full);
     free(r->reboot);
+    free(r->progress);
 }
 
 static void replace(char **to, const char *text) {
     struct str clean = {0};
-    str_add_clean(&clean, text);
+    if (text) str_add_clean(&clean, text);
     free(*to);
-    *to = str_steal(&clean);
+    *to = text ? str_steal(&clean) : NULL;
 }
 
 static void say(struct run *r, enum event_status status, const char *text) {
@@ -74,6 +76,7 @@ static void say_percent(struct run *r, const char *value) {
     GP_AUTO_STR struct str clean = {0}, text = {.max = 200};
     str_add_clean(&clean, redacted);
     str_addf(&text, "%d%%: %s", (int)n, clean.s ? clean.s : "");
+    replace(&r->progress, text.s);
     event_send(r->b->link->sink, (struct event){.node = r->b->link->slot,
                                                 .phase = NODE_BOOTSTRAPPING,
                                                 .status = EVENT_PROGRESS,
@@ -120,8 +123,10 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
     if (len == 0) return true;
     if (str_starts(line, "::")) {
         const char *text = line + 2;
-        if (str_starts(text, "progress ")) say(r, EVENT_PROGRESS, text + 9);
-        else if (str_starts(text, "percent ")) say_percent(r, text + 8);
+        if (str_starts(text, "progress ")) {
+            say(r, EVENT_PROGRESS, text + 9);
+            replace(&r->progress, text + 9);
+        } else if (str_starts(text, "percent ")) say_percent(r, text + 8);
         else if (str_starts(text, "warn ")) say(r, EVENT_WARN, text + 5);
         else if (str_starts(text, "error ")) replace(&r->error, text + 6);
         else if (str_starts(text, "reboot ")) replace(&r->reboot, text + 7);
@@ -129,6 +134,7 @@ static bool on_line(void *ctx, bool is_stderr, const char *line, size_t len) {
         return true;
     }
     replace(&r->last, line);
+    replace(&r->progress, NULL);
     if (clock_ms() - r->shown_ms >= SAY_EVERY_MS) say(r, EVENT_PROGRESS, line);
     return true;
 }
@@ -192,8 +198,12 @@ static int overrun(struct run *r, struct gp_error *err) {
     const char *fate = run_kill(r) ? "was killed" : "could not be killed: it may go on";
     char limit[32] = "in time";
     if (clock_left_ms(r->b->req->deadline_ms) > 0) snprintf(limit, sizeof limit, "within its %d s", r->it->seconds);
+    const char *last = r->progress ? r->progress : r->last;
     GP_AUTO_FREE char *text = xasprintf("did not finish %s and %s%s%s", limit, fate,
-                                        r->last ? "; its last output: " : "", r->last ? r->last : "");
+                                        !last         ? ""
+                                        : r->progress ? "; its last progress: "
+                                                      : "; its last output: ",
+                                        last ? last : "");
     return boot_fail(r->b->link, r->it->name, err, text);
 }
 

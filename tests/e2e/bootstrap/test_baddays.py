@@ -100,6 +100,45 @@ def test_a_repository_that_is_silent(node):
         silent.wait()
 
 
+DRIP = """
+import http.server, os, sys, time
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def copyfile(self, source, to):
+        while part := source.read(2000 if self.path.endswith(".deb") else -1):
+            to.write(part)
+            to.flush()
+            time.sleep(0.1)
+    def log_message(self, *args):
+        pass
+os.chdir(sys.argv[1])
+http.server.ThreadingHTTPServer(("10.77.0.1", 8098), Handler).serve_forever()
+"""
+
+
+def test_a_repository_that_is_slow(node, tmp_path):
+    """It sends a little all the time, so that no timeout of apt ends it: its percentage is shown, and the limit ends it."""
+    slow = Repo(tmp_path / "slow")
+    slow.add("gp-drip")
+    deb = next(slow.folder.glob("*.deb"))
+    deb.unlink()
+    deb.write_bytes(os.urandom(4_000_000))
+    slow.entries = [slow.entries[0].split("Size:")[0] + "Size: 4000000\nSHA256: %s\n" % ("0" * 64)]
+    (slow.folder / "Packages").write_text(slow.entries[0])
+    (slow.folder / "Packages.gz").unlink()
+    server = node.lab.popen([sys.executable, "-c", DRIP, str(slow.folder)])
+    try:
+        node.host.put("/etc/apt/sources.list.d/test.list", "deb [trusted=yes] http://10.77.0.1:8098 ./\n")
+        out = node.run("--package", "gp-drip", "--deadline-s", "12",
+                       error="step 'packages': did not finish in time and was killed; its last progress: ")
+        shown = [int(t.split("%")[0]) for t in out.texts("packages") if t.split("%")[0].isdigit()]
+        assert len(shown) >= 2 and shown == sorted(shown) and 0 < shown[-1] < 60, out
+        assert "its last progress: %d%%: Retrieving file 1 of 1" % shown[-1] in out.result["error"], out
+        assert node.host.sh("pgrep -x apt-get", check=False).stdout == ""
+    finally:
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+
+
 def test_a_package_that_is_gone_from_its_repository(node):
     """The index lists it, and the file is not there, also after the update."""
     node.lab.repo.add("gp-gone")
