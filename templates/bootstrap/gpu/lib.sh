@@ -129,7 +129,13 @@ service_runs() {
         (set +f && cat /proc/[0-9]*/comm) 2>/dev/null | grep -q -x -F "$(printf %.15s "$2")"
     fi
 }
-# A daemon may take a moment to be there.
+# " (WORDS)": the last line that a service printed, where systemd keeps it.
+service_said() {
+    [ -d /run/systemd/system ] || return 0
+    line=$(root journalctl -q -n 1 -o cat "_SYSTEMD_UNIT=$1.service" 2>/dev/null | tail -n 1 | cut -c1-200)
+    printf '%s' "${line:+ ($line)}"
+}
+# A daemon may take a moment to be there, and one that cannot work ends a moment after its start.
 service_comes() {
     tries=50
     until service_runs "$@"; do
@@ -137,4 +143,6 @@ service_comes() {
         sleep 0.2
         tries=$((tries - 1))
     done
+    sleep 1
+    service_runs "$@"
 }

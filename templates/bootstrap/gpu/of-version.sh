@@ -38,5 +38,5 @@ apply() {
 }
 verify() {
     [ "$(ours)" = "$(loaded_driver)" ] || fail "$PACKAGE $(ours) is installed, and driver $(loaded_driver) is loaded: $NEED"
-    service_comes "$UNIT" "$PROGRAM" || fail "service $UNIT does not run: $NEED"
+    service_comes "$UNIT" "$PROGRAM" || fail "service $UNIT does not run$(service_said "$UNIT"): $NEED"
 }
