@@ -43,6 +43,9 @@ def test_first_run_places_second_does_nothing(node):
     code = node.tmp / "code"
     (code / "deep er" / "est").mkdir(parents=True)
     (code / "one.py").write_text("print(1)\n")
+    strange = ["-rf", " $(touch it)`touch it`", "'\"*?[x] ", "a ", "\u00fc#%s"]
+    for name in strange:
+        (code / name).write_text(name)
     (code / "deep er" / "est" / "empty").write_text("")
     (code / "deep er" / "big").write_bytes(os.urandom(3_000_000))
     boot = {"files": [{"from": "app.conf", "to": "/etc/app/app.conf", "owner": "root:root", "mode": "0640"},
@@ -55,6 +58,7 @@ def test_first_run_places_second_does_nothing(node):
     big = "home/ops/code/deep er/big"
     assert node.host.file(big).read_bytes() == (code / "deep er" / "big").read_bytes()
     assert node.host.file("home/ops/code/deep er/est/empty").read_bytes() == b""
+    assert [node.host.file("home/ops/code/" + name).read_text() for name in strange] == strange
     before = node.host.sh("find /home/ops/code /etc/app -printf '%p %i %T@\\n' | sort").stdout
     again = node.run(boot)
     assert again.result["applied"] == 0 and [e["event"] for e in again.events] == ["result"], again
