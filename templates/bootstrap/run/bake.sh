@@ -31,6 +31,20 @@ if [ -d "$node_dir/marks" ]; then
 fi
 chmod -R a+rX /etc/gpuprov
 
+# --- file systems of others: what is removed below must be on this node's disk ---
+# A blank in the name of a folder is \040 there. The last one mounted goes first.
+cd / || give_up 'cannot change to /'
+# shellcheck disable=SC2016
+trouble=$(awk -v home="$home" '
+    $3 ~ /^(nfs4?|lustre|cifs|smb3|ceph|glusterfs|9p|virtiofs|beegfs|gpfs|fuse([.].*)?)$/ &&
+        ($2 ~ "^/(home|root|var|tmp|etc)(/|$)" || $2 == home || index($2, home "/") == 1) { at[n++] = $2 }
+    END { while (n > 0) print at[--n] }' /proc/self/mounts | while IFS= read -r at; do
+    at=$(printf '%b' "$at")
+    why=$(timeout -k 5 60 umount -- "$at" 2>&1) && continue
+    printf '%s is shared with other machines and could not be unmounted: %s\n' "$at" "$(printf '%s' "$why" | tail -n 1)"
+    exit 1
+done) || give_up "$trouble"
+
 # --- files with secrets that steps wrote: one list ---
 # registry logins, cloud and S3 credentials, tokens of package indexes and model hubs, credential files of mounts
 for user_home in /root "$home" /home/*; do
