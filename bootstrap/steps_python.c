@@ -81,7 +81,7 @@ static struct software_wish torch_wish(const struct boot *b, const char *torch) 
 
 /* Fills the version ("": the newest) and the build. On a node without GPUs the CPU's. why: why none fits. */
 static void choose_torch(const struct boot *b, struct str *version, struct str *tag, struct str *why) {
-    const char *wish = python_of(b)->torch;
+    const char *wish = want_python_torch(b) ? python_of(b)->torch : "auto"; /* printed for a spec without torch */
     if (b->facts.n_gpus == 0 && b->req->spec->gpu.count == 0 && !b->facts.nvidia) {
         str_add(tag, "cpu");
         str_add(version, str_eq(wish, "auto") ? "" : wish);

@@ -111,6 +111,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     app_lock_timeout(inv, o->lock_timeout_ms);
     struct bootstrap_opts what = {.from = o->from, .dry_run = o->dry_run};
     if (o->only != NULL) strv_split(&what.only, o->only, ",");
+    if (o->only != NULL && what.only.n == 0) /* such as "$A,$B" of empty variables: not every step */
+        return gp_fail(err, GP_EUSAGE, "--only '%.40s' names no step: write --only STEP,STEP", o->only);
     struct bootstrapped done = {0};
     int r = o->hosts != NULL ? on_hosts(inv, &what, &done, err) : on_stack(inv, &what, &done, err);
     if (r == 0 && o->dry_run && done.changes) inv->exit_code = 2;

@@ -127,6 +127,10 @@ def test_a_printed_script_works_by_hand(hosts, gpuprov):
     assert "installed" in hosts.host.sh("dpkg -s gp-one").stdout
 
 
+def test_only_without_a_step_is_not_every_step(gpuprov, spec):
+    assert "--only ',,' names no step" in gpuprov("bootstrap", "--only", ",,", spec(SPEC), code=1).err
+
+
 def test_every_printed_script_is_clean(gpuprov, spec, monkeypatch):
     """Each step of the table, and a user's one: shellcheck finds nothing, and no secret is in it."""
     text = SPEC + "secrets: [{env: TOKEN, from: 'env:MINE'}]\n"

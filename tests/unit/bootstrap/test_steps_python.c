@@ -23,6 +23,8 @@ struct row {
 static const struct row rows[] = {
     {"auto", 0, "", NULL, "", "cpu", ""},
     {"2.9.1", 0, "", NULL, "2.9.1", "cpu", ""},
+    /* its script is printed for a spec without torch too */
+    {NULL, 0, "", NULL, "", "cpu", ""},
     /* the driver that is loaded decides about CUDA 13 */
     {"2.9.1", H100, "580.95.05", NULL, "2.9.1", "cu130", ""},
     {"2.9.1", H100, "535.183.06", NULL, "2.9.1", "cu128", ""},
