@@ -96,6 +96,15 @@ static const struct resource *find(const struct resource_list *l, const char *id
     return NULL;
 }
 
+/* The image that a snapshot belongs to; NULL: it is gone. */
+static const struct resource *image_with(const struct resource_list *l, const struct resource *snapshot) {
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        if (r->kind == RES_IMAGE && str_eq(r->uid, snapshot->uid) && str_eq(r->region, snapshot->region)) return r;
+    }
+    return NULL;
+}
+
 /* The images of the ids and their snapshots, which have the image's uid. */
 static int choose(const struct images_result *all, const struct strv *ids, struct resource_list *ret,
                   struct gp_error *err) {
@@ -106,6 +115,12 @@ static int choose(const struct images_result *all, const struct strv *ids, struc
                            "there is no baked image '%.100s' of this owner: nothing was removed; 'gpuprov images' "
                            "lists them",
                            ids->v[i]);
+        const struct resource *of = image->kind == RES_SNAPSHOT ? image_with(&all->images, image) : NULL;
+        if (of != NULL && !strv_has(ids, of->id)) /* a cloud keeps it as long as the image */
+            return gp_fail(err, GP_EUSAGE,
+                           "%s is the snapshot of the image %s: nothing was removed; 'gpuprov images --remove %s' "
+                           "removes both",
+                           image->id, of->id, of->id);
         if (find(ret, image->id) == NULL) resource_list_add(ret, image);
         for (size_t k = 0; image->kind == RES_IMAGE && k < all->images.list.len; k++) {
             const struct resource *s = &all->images.list.items[k];

@@ -86,6 +86,10 @@ def test_an_image_and_its_snapshot_are_tagged_listed_and_removed(cloud):
     assert {i["kind"]: i["id"] for i in shown} == {"image": image["ImageId"], "snapshot": snapshot["SnapshotId"]}
     kept = cloud.gpuprov.json("gc", "--in", f"aws/{REGION}")["kept"]
     assert {r["id"] for r in kept} >= {image["ImageId"], snapshot["SnapshotId"]}
+    # a snapshot alone is not removed: EC2 keeps it while its image exists
+    alone = cloud.gpuprov("images", "--remove", "--yes", "--in", f"aws/{REGION}", snapshot["SnapshotId"], code=1)
+    assert f"{snapshot['SnapshotId']} is the snapshot of the image {image['ImageId']}: nothing was removed" in alone.err
+    assert cloud.proxy.of("DeleteSnapshot") == []
     removed = cloud.gpuprov.json("images", "--remove", "--yes", "--in", f"aws/{REGION}", image["ImageId"])["removed"]
     assert {r["id"] for r in removed} == {image["ImageId"], snapshot["SnapshotId"]}
     assert cloud.images() == [] and cloud.snapshots() == []
