@@ -64,17 +64,23 @@ int run_node_save(const struct run_node *n, struct gp_error *err) {
     return journal_node_put(n->run->e->journal, n->run->stack.uid, &n->rec, err);
 }
 
+/* A dry run changes no phase, also if it is killed. */
+static int save_phase(const struct run_node *n, struct gp_error *err) {
+    bool dry = n->run->pick != NULL && n->run->pick->dry_run;
+    return dry ? 0 : run_node_save(n, err);
+}
+
 int run_node_restart(struct run_node *n, struct gp_error *err) {
     n->rec.phase = NODE_REACHING;
     free(n->rec.note);
     n->rec.note = NULL;
-    return run_node_save(n, err);
+    return save_phase(n, err);
 }
 
 int run_node_phase(struct run_node *n, enum node_phase phase, struct gp_error *err) {
     assert(n->rec.phase == phase || node_phase_legal(n->rec.phase, phase));
     n->rec.phase = phase;
-    int r = run_node_save(n, err);
+    int r = save_phase(n, err);
     static const char *const says[] = {
         [NODE_REACHING] = "waiting for ssh",         [NODE_BOOTSTRAPPING] = "bootstrapping",
         [NODE_CHECKING] = "checking the node",       [NODE_WAITING] = "waiting for the other nodes",

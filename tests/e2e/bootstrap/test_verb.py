@@ -166,6 +166,13 @@ def test_a_stack_again_after_an_edit(gpuprov, spec):
     path = spec(text + "    - {name: b, run: 'echo b >> /opt/b'}\n")
     assert gpuprov("bootstrap", path, "--dry-run", code=2).out == "again/0: would apply: b\n"
     assert phase(gpuprov) == "ready"
+    killed = gpuprov.popen("bootstrap", path, "--dry-run")
+    for line in killed.stderr:
+        if "bootstrapping" in line:
+            break
+    killed.kill()
+    killed.communicate()
+    assert phase(gpuprov) == "ready"
     assert gpuprov("bootstrap", path).out == "again/0: applied: b\n"
     assert phase(gpuprov) != "ready"
     assert gpuprov("ssh", "again/0", "--", "cat", "/opt/a", "/opt/b").out == "a\nb\n"
