@@ -88,17 +88,32 @@ locked() {
     sed -n 's/\.\*$//p' "${list:-$1/versionlock.list}" 2>/dev/null
 }
 versionlock() { root "$dnf" -q --disablerepo='*' versionlock "$@"; }
-# Lets the next installation change them.
+# Lets this step change them. They are held again at its end, also when it fails: until the step "holds" an unattended
+# upgrade could replace them, and some holds may be the user's own.
 release_holds() {
     if is_apt; then
         held=$(apt-mark showhold 2>/dev/null | grep -x -F "$(held_names)" | tr '\n' ' ')
-        [ -z "$held" ] || root apt-mark -qq unhold $held >/dev/null 2>&1
     elif [ -e "$MARK" ]; then
         held=$(locked | grep -x -F "$(held_names)" | tr '\n' ' ')
-        [ -z "$held" ] || versionlock delete $held >versionlock.log 2>&1 ||
+    else
+        return 0
+    fi
+    [ -n "$held" ] || return 0
+    trap hold_again EXIT
+    trap 'exit 1' HUP INT TERM
+    if is_apt; then
+        root apt-mark -qq unhold $held >/dev/null 2>&1
+    else
+        versionlock delete $held >versionlock.log 2>&1 ||
             fail "dnf versionlock cannot release the driver's packages: $(grep . versionlock.log | tail -n 1)"
     fi
     return 0
+}
+hold_again() {
+    set -f
+    left=$(printf '%s\n' $held | grep -x -F "$(held_names)" | tr '\n' ' ')
+    [ -n "$left" ] || return 0
+    if is_apt; then root apt-mark -qq hold $left >/dev/null 2>&1; else versionlock add $left >/dev/null 2>&1; fi
 }
 # What the functions of pkg.sh need.
 # shellcheck disable=SC2034

@@ -155,10 +155,14 @@ def test_neither_headers_nor_a_newer_kernel(node):
 
 
 def test_a_module_that_is_not_built_for_this_kernel(node):
-    """dkms skips it, apt-get returns 0, dkms status says "added"."""
+    """dkms skips it, apt-get returns 0, dkms status says "added". The step ends with the user's own holds as they were."""
+    node.sh("apt-mark hold $(dpkg-query -W -f '${db:Status-Status} ${Package} ' | grep -o 'installed linux-headers[^ ]*' | "
+            "cut -d' ' -f2) >/dev/null")
+    held = node.sh("apt-mark showhold")
     node.run(node.spec(driver={"branch": "590", "source": node.lab.repo.source()}),
              error="step 'driver': no module was built for the running kernel " + node.lab.kernel)
     assert "install ok installed" in node.sh("dpkg -s nvidia-open")
+    assert held and node.sh("apt-mark showhold") == held
 
 
 @pytest.mark.long
