@@ -20,6 +20,7 @@ static unsigned elements(const struct world *w) {
     if (w->wish->tensorflow != NULL) all |= BIT(SOFTWARE_TENSORFLOW);
     if (w->wish->horovod != NULL) all |= BIT(SOFTWARE_HOROVOD);
     if (w->wish->deepspeed != NULL) all |= BIT(SOFTWARE_DEEPSPEED);
+    if (w->wish->python != NULL) all |= BIT(SOFTWARE_PYTHON);
     return all;
 }
 
@@ -55,9 +56,9 @@ static bool unknown(const struct world *w, const struct pick *wished, unsigned k
 
 static void names(const struct world *w, const struct pick *p, unsigned keys, struct str *out) {
     static const enum software_key order[] = {
-        SOFTWARE_GPU,    SOFTWARE_OS,         SOFTWARE_KERNEL,  SOFTWARE_LOADED,   SOFTWARE_DRIVER,
-        SOFTWARE_SOURCE, SOFTWARE_FLAVOUR,    SOFTWARE_CUDA,    SOFTWARE_CUDNN,    SOFTWARE_NCCL,
-        SOFTWARE_TORCH,  SOFTWARE_TENSORFLOW, SOFTWARE_HOROVOD, SOFTWARE_DEEPSPEED};
+        SOFTWARE_GPU,    SOFTWARE_OS,         SOFTWARE_KERNEL,  SOFTWARE_LOADED,    SOFTWARE_DRIVER,
+        SOFTWARE_SOURCE, SOFTWARE_FLAVOUR,    SOFTWARE_CUDA,    SOFTWARE_CUDNN,     SOFTWARE_NCCL,
+        SOFTWARE_TORCH,  SOFTWARE_TENSORFLOW, SOFTWARE_HOROVOD, SOFTWARE_DEEPSPEED, SOFTWARE_PYTHON};
     size_t n = 0;
     for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) {
         char text[96];
@@ -177,10 +178,10 @@ static void describe(const struct world *all, unsigned keys, struct software_cla
 /* --- the nearest set --- */
 
 /* Given up in this order; what stays longest is what programs need. */
-static const enum software_key give_up[] = {SOFTWARE_FLAVOUR,    SOFTWARE_SOURCE,    SOFTWARE_NCCL,   SOFTWARE_CUDNN,
-                                            SOFTWARE_DRIVER,     SOFTWARE_HOROVOD,   SOFTWARE_TORCH,  SOFTWARE_CUDA,
-                                            SOFTWARE_TENSORFLOW, SOFTWARE_DEEPSPEED, SOFTWARE_LOADED, SOFTWARE_KERNEL,
-                                            SOFTWARE_OS};
+static const enum software_key give_up[] = {SOFTWARE_FLAVOUR, SOFTWARE_SOURCE,     SOFTWARE_NCCL,      SOFTWARE_CUDNN,
+                                            SOFTWARE_DRIVER,  SOFTWARE_HOROVOD,    SOFTWARE_PYTHON,    SOFTWARE_TORCH,
+                                            SOFTWARE_CUDA,    SOFTWARE_TENSORFLOW, SOFTWARE_DEEPSPEED, SOFTWARE_LOADED,
+                                            SOFTWARE_KERNEL,  SOFTWARE_OS};
 
 static int bits(unsigned x) {
     int n = 0;
@@ -219,7 +220,9 @@ static void near_text(const struct world *all, const struct pick *p, unsigned dr
     if ((dropped & BIT(SOFTWARE_KERNEL)) != 0) str_add(&out, "another kernel");
     if ((dropped & BIT(SOFTWARE_OS)) != 0) str_addf(&out, "%sanother system", out.len > 0 ? ", " : "");
     if ((dropped & BIT(SOFTWARE_LOADED)) != 0) str_addf(&out, "%sa replaced driver", out.len > 0 ? ", " : "");
-    for (int k = SOFTWARE_TENSORFLOW; k < SOFTWARE_ALL; k++)
+    if ((dropped & BIT(SOFTWARE_PYTHON)) != 0 && p->torch != NULL)
+        str_addf(&out, "%sPython %s or later", out.len > 0 ? ", " : "", p->torch->python);
+    for (int k = SOFTWARE_TENSORFLOW; k < SOFTWARE_PYTHON; k++)
         if ((dropped & BIT(k)) != 0)
             str_addf(&out, "%sno %s", out.len > 0 ? ", " : "", software_key_name((enum software_key)k));
     for (size_t i = 0; i < GP_ARRAY_LEN(order); i++) {

@@ -292,6 +292,14 @@ static void system_torch_why(const struct world *w, const struct pick *p, char *
              w->os->name, w->os->glibc);
 }
 
+static bool python_torch(const struct world *w, const struct pick *p) {
+    return software_version_compare(w->wish->python, p->torch->python) >= 0;
+}
+static void python_torch_why(const struct world *w, const struct pick *p, char *dst, size_t n) {
+    (void)w;
+    snprintf(dst, n, "PyTorch %s needs Python %s or later", p->torch->name, p->torch->python);
+}
+
 /* --- other frameworks --- */
 
 static const struct framework_row *tensorflow(const struct world *w) {
@@ -351,6 +359,7 @@ static void deepspeed_cuda_why(const struct world *w, const struct pick *p, char
 #define TF BIT(SOFTWARE_TENSORFLOW)
 #define H BIT(SOFTWARE_HOROVOD)
 #define DS BIT(SOFTWARE_DEEPSPEED)
+#define PY BIT(SOFTWARE_PYTHON)
 #define MODULES "NVIDIA driver installation guide, kernel modules"
 
 /* Rows read as rows. */
@@ -387,6 +396,8 @@ const struct rule software_rules[] = {
      torch_source, NULL},
     {"system-torch", O | T, system_torch, system_torch_why, "the system's glibc is new enough for the wheel",
      torch_source, NULL},
+    {"python-torch", PY | T, python_torch, python_torch_why, "the wheel is built for that version of Python", torch_source,
+     NULL},
     {"gpu-tensorflow", G | TF, gpu_tensorflow, gpu_tensorflow_why,
      "TensorFlow's wheel has code for the GPU's architecture", tensorflow_source, NULL},
     {"driver-tensorflow", D | TF, driver_tensorflow, driver_tensorflow_why,
@@ -430,6 +441,7 @@ bool software_applies(const struct rule *r, const struct world *w, const struct 
     if ((r->keys & TF) != 0 && w->wish->tensorflow == NULL) return false;
     if ((r->keys & H) != 0 && w->wish->horovod == NULL) return false;
     if ((r->keys & DS) != 0 && w->wish->deepspeed == NULL) return false;
+    if ((r->keys & PY) != 0 && w->wish->python == NULL) return false;
     return (r->keys & L) == 0 || w->wish->loaded != NULL;
 }
 
@@ -476,12 +488,14 @@ void software_name(const struct world *w, const struct pick *p, enum software_ke
     case SOFTWARE_DEEPSPEED:
         snprintf(dst, n, "DeepSpeed%s%.20s", *w->wish->deepspeed ? " " : "", w->wish->deepspeed);
         break;
+    case SOFTWARE_PYTHON: snprintf(dst, n, "Python %.20s", w->wish->python); break;
     case SOFTWARE_ALL: break;
     }
 }
 
 const char *software_key_name(enum software_key k) {
-    static const char *const names[] = {"driver", "flavour", "source", "cuda",   "cudnn",      "nccl",    "torch",
-                                        "gpu",    "os",      "kernel", "loaded", "tensorflow", "horovod", "deepspeed"};
+    static const char *const names[] = {"driver", "flavour",    "source",  "cuda",      "cudnn",
+                                        "nccl",   "torch",      "gpu",     "os",        "kernel",
+                                        "loaded", "tensorflow", "horovod", "deepspeed", "python"};
     return (size_t)k < GP_ARRAY_LEN(names) ? names[k] : "";
 }

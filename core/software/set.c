@@ -91,7 +91,8 @@ static void fill_notes(const struct world *w, const struct pick *p, struct softw
                       p->cuda->name, p->branch->name, p->cuda->driver);
         strv_add(&ret->notes, text);
     }
-    if (p->torch != NULL && w->os != NULL && software_version_compare(w->os->python, p->torch->python) < 0) {
+    if (p->torch != NULL && w->os != NULL && w->wish->python == NULL &&
+        software_version_compare(w->os->python, p->torch->python) < 0) {
         GP_AUTO_FREE char *text = xasprintf("PyTorch %s needs Python %s or later, and %s has %s: set the version of "
                                             "Python",
                                             p->torch->name, p->torch->python, w->os->name, w->os->python);

@@ -36,7 +36,8 @@ struct software_wish {
     const char *loaded;      /* version of the driver that is there and stays, "550.90.07"; NULL: none */
     /* packages of Python that will be installed: their version, or "" for the newest; NULL: they are not */
     const char *tensorflow, *horovod, *deepspeed;
-    bool toolkit; /* the wish `cuda` is a toolkit with a compiler */
+    const char *python; /* version of the interpreter that will be used, "3.12"; NULL: the system's */
+    bool toolkit;       /* the wish `cuda` is a toolkit with a compiler */
     /* wishes */
     const char *driver;  /* branch "580", or a full version "580.95.05" */
     const char *flavour; /* "open", "proprietary" */
@@ -64,6 +65,7 @@ enum software_key {
     SOFTWARE_TENSORFLOW,
     SOFTWARE_HOROVOD,
     SOFTWARE_DEEPSPEED,
+    SOFTWARE_PYTHON,
     SOFTWARE_ALL
 };
 const char *software_key_name(enum software_key k); /* "driver", "cuda", "gpu", ... */

@@ -136,6 +136,7 @@ struct software_wish spec_software_wish(const struct spec *s, size_t offer, bool
     wish.nccl = w->nccl != NULL ? w->nccl : unwritten;
     wish.toolkit = w->cuda.version != NULL && !str_eq(w->cuda.version, "auto") && !str_eq(w->cuda.version, "none");
     wish.torch = torch_wish(s);
+    wish.python = s->python.version;
     wish.tensorflow = package(s, "tensorflow");
     wish.horovod = package(s, "horovod");
     wish.deepspeed = package(s, "deepspeed");
@@ -184,6 +185,7 @@ static const struct yaml_node *place(const struct yaml_node *root, enum software
     case SOFTWARE_TENSORFLOW: return python_package(b, "tensorflow");
     case SOFTWARE_HOROVOD: return python_package(b, "horovod");
     case SOFTWARE_DEEPSPEED: return python_package(b, "deepspeed");
+    case SOFTWARE_PYTHON: return inner(inner(b, "python"), "version");
     default: return NULL;
     }
 }

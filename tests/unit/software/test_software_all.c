@@ -34,6 +34,7 @@ struct ask {
     int cc; /* 0: not known */
     bool grace;
     const struct os_row *os;
+    const char *python;                  /* of the interpreter */
     const char *kernel, *loaded, *exact; /* exact: full version of the driver */
 };
 
@@ -108,6 +109,7 @@ static bool ok_torch(const struct ask *a, const struct branch_row *b, const stru
     for (size_t i = 0; !code && i < GP_ARRAY_LEN(t->cc); i++)
         code = t->cc[i] > 0 && t->cc[i] / 10 == a->cc / 10 && a->cc >= t->cc[i];
     if (!code || !driver_reaches(a, b, t->driver_min)) return false;
+    if (a->python != NULL && number(a->python) < number(t->python)) return false;
     return a->os == NULL || number(a->os->glibc) >= number(t->glibc);
 }
 
@@ -145,7 +147,8 @@ static bool torch_named(const char *wish, const struct torch_row *t) {
 }
 
 static struct ask ask_of(const struct software_wish *w) {
-    struct ask a = {.cc = w->gpu.cc, .grace = w->gpu.grace, .kernel = w->kernel, .loaded = w->loaded};
+    struct ask a = {
+        .cc = w->gpu.cc, .grace = w->gpu.grace, .kernel = w->kernel, .loaded = w->loaded, .python = w->python};
     for (const struct os_row *o = software_systems; w->os != NULL && o->name != NULL; o++)
         if (strncmp(w->os, o->name, strlen(o->name)) == 0 && !isdigit((unsigned char)w->os[strlen(o->name)])) a.os = o;
     if (w->loaded != NULL) a.exact = w->loaded;
@@ -205,12 +208,12 @@ static bool possible(const struct software_wish *w) {
 
 #define WISH                                                                                             \
     "gpu %s os %s kernel %s loaded %s driver %s flavour %s source %s cuda %s cudnn %s nccl %s torch %s " \
-    "tensorflow %s horovod %s deepspeed %s toolkit %d"
+    "tensorflow %s horovod %s deepspeed %s python %s toolkit %d"
 #define T(x) ((x) != NULL ? (x) : "-")
 #define VALUES(w)                                                                                                  \
     T((w)->gpu.name), T((w)->os), T((w)->kernel), T((w)->loaded), T((w)->driver), T((w)->flavour), T((w)->source), \
         T((w)->cuda), T((w)->cudnn), T((w)->nccl), T((w)->torch), T((w)->tensorflow), T((w)->horovod),             \
-        T((w)->deepspeed), (int)(w)->toolkit
+        T((w)->deepspeed), T((w)->python), (int)(w)->toolkit
 
 #define FIND(row, table, text_)                         \
     for ((row) = (table); (row)->name != NULL; (row)++) \
@@ -262,6 +265,7 @@ static struct software_wish only(const struct software_wish *w, unsigned keys) {
     if ((keys & (1u << SOFTWARE_TENSORFLOW)) == 0) r.tensorflow = NULL;
     if ((keys & (1u << SOFTWARE_HOROVOD)) == 0) r.horovod = NULL;
     if ((keys & (1u << SOFTWARE_DEEPSPEED)) == 0) r.deepspeed = NULL;
+    if ((keys & (1u << SOFTWARE_PYTHON)) == 0) r.python = NULL;
     if (r.loaded != NULL && (keys & (1u << SOFTWARE_LOADED)) == 0) {
         if (any(r.driver)) r.driver = "none"; /* there is a driver still, of which nothing is known */
         r.loaded = NULL;
@@ -320,6 +324,8 @@ static const char *const cudnns[] = {NULL, "auto", "none", "9", "9.17.0", "9.10.
 static const char *const nccls[] = {NULL, "auto", "none", "2.30.7", "2.28", "2.28.3", "2.21.5"};
 static const char *const torches[] = {NULL,  "auto",  "none",  "2.14.0",      "2.9.1+cu130",
                                       "2.9", "cu128", "cu126", "2.8.0+cu128", "2.5.1"};
+
+static const char *const pythons[] = {"3.8", "3.9", "3.12"};
 
 #define PICK(list, n) (list)[(n) % GP_ARRAY_LEN(list)]
 
@@ -382,6 +388,7 @@ static void samples(void **state) {
         if ((more & 224) == 32) w.horovod = (more & 8) != 0 ? "" : "0.29.0";
         if ((more & 1792) == 256) w.deepspeed = "";
         w.toolkit = (more & 2048) != 0;
+        if ((more & 12288) == 4096) w.python = PICK(pythons, dice());
         check(&w, true) ? solved++ : refused++;
     }
     assert_true(solved > 1000 && refused > 1000);
