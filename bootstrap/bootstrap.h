@@ -89,6 +89,8 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
                               int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
                               char **ret_key, struct gp_error *err);
 
+char *boot_image_name(const char *image); /* "docker.io/library/busybox:1" of "busybox:1"; caller frees */
+
 /* The script that starts the package cache on a node, or renews its lease; `end`: that ends it. It prints
  * "::cache PORT". */
 struct bootstrap_cache_place {

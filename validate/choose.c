@@ -23,6 +23,7 @@ static const char *cannot(const struct spec *spec, const struct check_info *info
     int gpus = spec->gpu.count * (info->level == CHECK_GANG ? GP_MAX(spec->nodes, 1) : 1);
     if ((info->needs & NEED_GPUS) && gpus < 2) return "needs two GPUs or more";
     if (info->python && !spec->python.wanted) return "the spec has no bootstrap.python";
+    if (info->images && spec->container.images.n == 0) return "the spec has no bootstrap.container.images";
     return NULL;
 }
 

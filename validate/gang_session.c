@@ -159,6 +159,9 @@ static int64_t gang_crowd(const struct gang *g) {
 /* Includes the time for ranks to find each other, for GPUs to be opened, and for one that hangs to be named. */
 static int64_t gang_deadline_s(const struct gang *g) {
     int64_t seconds = GP_MAX(g->seconds, g->crowd * check_seconds(g->checks, g->n_checks));
+    size_t images = g->env->spec->container.images.n;
+    for (size_t i = 0; i < g->n_checks && images > 1; i++) /* the table's seconds are those of one */
+        if (g->checks[i]->images) seconds += g->crowd * g->checks[i]->seconds * (int64_t)(images - 1);
     return seconds + GANG_STALL_S + g->crowd * GANG_MEET_S + (g->gpus ? GANG_LOAD_S : 0);
 }
 
@@ -166,6 +169,19 @@ static int64_t follow_ms(const struct gang *g) { return GP_MIN(GANG_FOLLOW_MAX_M
 
 static void place_dir(const struct gang_place *p, struct str *cmd) {
     str_addf(cmd, "R=" GP_NODE_DIR "/run/%s-rank%zu; ", p->gang->env->run, p->first);
+}
+
+/* The names as they are on the node. */
+static void add_images(const struct spec *spec, struct str *args) {
+    const struct spec_container *box = &spec->container;
+    if (box->engine == ENGINE_NONE || box->images.n == 0) return;
+    str_addf(args, " --container-engine %s --images ", spec_engine_name(box->engine));
+    GP_AUTO_STR struct str names = {0};
+    for (size_t i = 0; i < box->images.n; i++) {
+        GP_AUTO_FREE char *name = boot_image_name(box->images.v[i]);
+        str_addf(&names, "%s%s", i > 0 ? "," : "", name);
+    }
+    str_add_shquoted(args, names.s);
 }
 
 static void start_command(const struct gang_place *p, struct str *cmd) {
@@ -184,6 +200,7 @@ static void start_command(const struct gang_place *p, struct str *cmd) {
         str_add(&args, " --python ");
         str_add_shquoted(&args, python);
     }
+    add_images(g->env->spec, &args);
     if (g->gpus) str_addf(&args, " --ranks %zu --gpu 0", p->count);
     agent_command(cmd, g->gpus > 0, false, args.s);
 }

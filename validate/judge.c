@@ -18,7 +18,7 @@ bool validate_demanded(const struct spec *spec, const char *check) {
         demanded = str_eq(spec->validate.floors.items[i].check, check);
     const struct check_info *info = check_find(check);
     if (info && info->engine && spec->container.engine != ENGINE_NONE) demanded = true;
-    if (info && str_eq(info->python, "torch") && spec_python_torch(&spec->python)) demanded = true;
+    if (info && info->python && spec_python_asks(&spec->python, info->python)) demanded = true;
     return demanded;
 }
 

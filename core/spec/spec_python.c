@@ -21,7 +21,8 @@ static const struct spec_field python_fields[] = {
      .example = "/opt/train", .pattern = "^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}){2,10}$",
      .pattern_doc = "an absolute path of two parts or more, of letters, digits and '._+-'", .effect = SPEC_REPEATED},
     {.name = "packages", .type = SPEC_TEXTS, .offset = offsetof(struct spec_python, packages),
-     .doc = "packages for pip, with a version (`numpy==2.1.0`) or without", .example = "[numpy==2.1.0]",
+     .doc = "packages for pip, with a version (`numpy==2.1.0`) or without; torch, deepspeed "
+            "and horovod make their checks (`framework.torch` ...) required", .example = "[numpy==2.1.0]",
      .pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(\\[[A-Za-z0-9,._-]{1,200}\\])?"
                 "((==|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!_-]{1,60}(,(==|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!_-]{1,60})*)?$",
      .pattern_doc = "a package such as numpy or numpy==2.1.0, without blanks", .effect = SPEC_REPEATED},
@@ -54,6 +55,23 @@ const struct spec_block spec_python_block = {
 /* clang-format on */
 
 bool spec_python_torch(const struct spec_python *p) { return p->torch != NULL && !str_eq(p->torch, "none"); }
+
+/* "DeepSpeed[autotuning]>=0.18" is deepspeed. */
+static bool is_package(const char *line, const char *name) {
+    size_t n = strlen(name);
+    return strncasecmp(line, name, n) == 0 && strchr("[=<>!~ ;@\\", line[n]) != NULL; /* also at its end */
+}
+
+bool spec_python_asks(const struct spec_python *p, const char *name) {
+    if (str_eq(name, "torch") && spec_python_torch(p)) return true;
+    for (size_t i = 0; i < p->packages.n; i++)
+        if (is_package(p->packages.v[i], name)) return true;
+    GP_AUTO_STRV struct strv lines = {0};
+    strv_split(&lines, p->requirements != NULL ? p->requirements : "", "\n");
+    for (size_t i = 0; i < lines.n; i++)
+        if (is_package(str_trim(lines.v[i]), name)) return true;
+    return false;
+}
 
 static const struct yaml_node *at_key(const struct yaml_node *map, const char *key) {
     const struct yaml_node *at = yaml_get(map, key);
@@ -116,10 +134,6 @@ static const char *line_fault(const char *line) {
     return NULL;
 }
 
-static bool names_torch(const char *line) {
-    return strncasecmp(line, "torch", 5) == 0 && strchr("=<>!~[ ;@", line[5]) != NULL;
-}
-
 static void check_requirements(struct spec_ctx *c, const struct yaml_node *at, const struct spec_python *p) {
     GP_AUTO_FREE char *copy = xstrdup(p->requirements);
     bool more = false; /* a line that the one before continues on */
@@ -137,7 +151,7 @@ static void check_requirements(struct spec_ctx *c, const struct yaml_node *at, c
         if (more) text[n - 1] = '\0';
         text = str_trim(text);
         const char *why = *text == '\0' ? NULL : line_fault(text);
-        if (why == NULL && *text != '\0' && first && spec_python_torch(p) && names_torch(text))
+        if (why == NULL && *text != '\0' && first && spec_python_torch(p) && is_package(text, "torch"))
             why = "is torch, which 'torch' installs too: remove one of them";
         if (why == NULL) continue;
         /* a password is not shown */
@@ -168,7 +182,7 @@ void spec_rule_python(struct spec_ctx *c, const struct yaml_node *map, void *to)
     if (p->requirements != NULL) read_requirements(c, at_key(map, "requirements"), p);
     if (p->requirements != NULL) check_requirements(c, at_key(map, "requirements"), p);
     for (size_t i = 0; spec_python_torch(p) && i < p->packages.n; i++)
-        if (names_torch(p->packages.v[i]) || str_eq(p->packages.v[i], "torch"))
+        if (is_package(p->packages.v[i], "torch"))
             spec_complain(c, at_key(map, "packages"), "'%s' is in 'packages' and 'torch' installs it too: remove one",
                           p->packages.v[i]);
     if (!asks(map))

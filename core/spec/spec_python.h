@@ -20,6 +20,8 @@ struct spec_python {
     char *index_auth;     /* name of the secret with "user:password" for `index` and `torch_index`; NULL: none */
 };
 
+/* A package of this name is wanted: by `torch`, `packages` or `requirements`. name: in lower case, without - and _. */
+bool spec_python_asks(const struct spec_python *p, const char *name);
 bool spec_python_torch(const struct spec_python *p); /* torch is to be installed */
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for PyTorch: a small package in plain Python with what framework.torch uses of it. Its linear layer has
+"""A stand-in for PyTorch: a small package in plain Python with what the checks of frameworks use of it. Its linear layer has
 real gradients, and its collectives run over TCP between the ranks, by the settings that a real one would take. A file
 standin.json beside it asks for a fault: {"fault": NAME, "gpus": N, "capability": [9, 0], "arch": ["sm_90"]}."""
 import json
@@ -8,7 +8,7 @@ import pathlib
 VERSION = "__version__ = %r\ndebug = False\ncuda: Optional[str] = %r\nhip: Optional[str] = None\n"
 
 INIT = '''
-import json, math, os, pathlib, random, sys, time, types
+import contextlib, json, math, os, pathlib, random, sys, time, types
 from . import version
 __version__ = version.__version__
 _file = pathlib.Path(__file__).with_name("standin.json")
@@ -55,6 +55,33 @@ class Tensor:
     def tolist(self):
         return self.data
 
+    def clone(self):
+        return Tensor(_like(self.data, _flat(self.data)))
+
+    def copy_(self, other):
+        self.data = other.data
+
+    def div_(self, n):
+        self.data = _like(self.data, [v / n for v in _flat(self.data)])
+
+    def __mul__(self, other):
+        return _Weighted(self, other)
+
+
+def _like(data, flat):
+    """The flat values in the form of data."""
+    if not data or not isinstance(data[0], list):
+        return list(flat)
+    n = len(data[0])
+    return [flat[i:i + n] for i in range(0, len(flat), n)]
+
+
+def zeros(n):
+    return Tensor([0.0] * n)
+
+
+no_grad = contextlib.nullcontext
+
 
 def tensor(data, dtype=None, device=None):
     return Tensor([list(map(float, r)) if isinstance(r, list) else float(r) for r in data])
@@ -82,18 +109,42 @@ from . import distributed
 
 
 class Linear:
-    def __init__(self, n, m):
+    def __init__(self, n, m, bias=True):
         self.weight = Tensor([[_random.uniform(-1, 1) for _ in range(n)] for _ in range(m)])
-        self.bias = Tensor([_random.uniform(-1, 1) for _ in range(m)])
+        self.bias = Tensor([_random.uniform(-1, 1) if bias else 0.0 for _ in range(m)])
+        self.has_bias = bias
 
     def to(self, device): return self
-    def parameters(self): return [self.weight, self.bias]
+    def state_dict(self): return dict(self.named_parameters())
+    def parameters(self): return [p for _, p in self.named_parameters()]
+
+    def named_parameters(self):
+        return [("weight", self.weight)] + ([("bias", self.bias)] if self.has_bias else [])
 
     def __call__(self, x):
         out = Tensor([[sum(w * v for w, v in zip(row, xs)) + b for row, b in zip(self.weight.data, self.bias.data)]
                       for xs in x.data])
         out.origin = (self, x)
         return out
+
+
+class _Weighted:
+    """(model(x) * y).sum() / n"""
+
+    def __init__(self, out, y):
+        self.out, self.y, self.n = out, y, 1
+
+    def sum(self): return self
+
+    def __truediv__(self, n):
+        self.n = n
+        return self
+
+    def backward(self):
+        module, x = self.out.origin
+        rows = list(zip(self.y.data, x.data))
+        module.weight.grad = Tensor([[sum(y[j] * v[i] for y, v in rows) / self.n for i in range(len(x.data[0]))]
+                                     for j in range(len(self.y.data[0]))])
 
 
 class DistributedDataParallel:
@@ -107,8 +158,7 @@ class DistributedDataParallel:
             self._put(p, distributed._sum(flat))
 
     def _put(self, p, flat):
-        n = len(p.data[0]) if isinstance(p.data[0], list) else 0
-        p.data = [flat[i:i + n] for i in range(0, len(flat), n)] if n else flat
+        p.data = _like(p.data, flat)
 
     def parameters(self): return self.module.parameters()
 
@@ -138,9 +188,9 @@ class _Loss:
         if _fault == "own_gradient":
             total = _flat(gw) + gb
         total = [v / distributed.size for v in total]
-        k = len(gw[0])
-        module.weight.grad = [total[j * k:(j + 1) * k] for j in range(len(gw))]
-        module.bias.grad = total[len(gw) * k:]
+        k = len(_flat(gw))
+        module.weight.grad = Tensor(_like(gw, total[:k]))
+        module.bias.grad = Tensor(total[k:])
 
 
 class SGD:
@@ -152,7 +202,7 @@ class SGD:
             if _fault == "no_step":
                 continue
             one = lambda v, g: [one(a, b) for a, b in zip(v, g)] if isinstance(v, list) else v - self.lr * g
-            p.data = one(p.data, p.grad)
+            p.data = one(p.data, p.grad.data)
 
 
 nn = types.SimpleNamespace(
@@ -218,7 +268,14 @@ def _sum(values):
 
 def all_reduce(t):
     import torch
-    t.data = _sum([v + 1 for v in t.data] if torch._fault == "wrong_sum" else t.data)
+    flat = torch._flat(t.data)
+    t.data = torch._like(t.data, _sum([v + 1 for v in flat] if torch._fault == "wrong_sum" else flat))
+
+
+def broadcast(t, src):
+    import torch
+    flat = torch._flat(t.data)
+    t.data = torch._like(t.data, _sum(flat if rank == src else [0.0] * len(flat)))
 
 
 def barrier():

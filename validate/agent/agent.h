@@ -112,6 +112,7 @@ struct check_ctx {
     /* CHECK_GANG only */
     const char *bind;                 /* this rank's private address */
     const char *python;               /* --python: the interpreter of checks of frameworks; NULL: the usual ones */
+    const char *images;               /* --images: full names of container images, by commas; NULL: none */
     struct comm *comm;                /* of comm_tcp, host memory: records, rendezvous, net.pair */
     const struct device_ops *dev_ops; /* train.ddp's device; with GPUs dev is its device */
     const struct comm_ops *data_ops;  /* for its gradients, and the communicator */

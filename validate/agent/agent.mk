@@ -25,9 +25,10 @@ $(B)/agent-obj/%.o: %.c validate/agent/agent.mk
 	$(SAY) "  cc $<, for nodes"
 	$(Q)$(AGENT_CC) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
 
-# It contains that program.
-$(B)/agent-obj/validate/agent/checks/framework/torch_check.o \
-$(B)/agent-faults-obj/validate/agent/checks/framework/torch_check.o: validate/agent/checks/framework/torch.py
+# They contain those programs.
+FRAMEWORK_O := $(patsubst %.c,%.o,$(wildcard validate/agent/checks/framework/*.c))
+$(FRAMEWORK_O:%=$(B)/agent-obj/%) $(FRAMEWORK_O:%=$(B)/agent-faults-obj/%): \
+  $(wildcard validate/agent/checks/framework/*.py)
 
 $(B)/agent/gpuprov-agent: $(AGENT_HOST_OBJ)
 	@mkdir -p $(@D)

@@ -53,6 +53,7 @@ struct check_info {
     bool on_host;       /* CHECK_GANG: the agent opens no GPU for it */
     bool engine;        /* it starts containers: required where the spec has bootstrap.container */
     const char *python; /* CHECK_GANG: it runs this module in the Python of the spec's bootstrap.python; NULL: none */
+    bool images;        /* CHECK_GANG: it runs in the images of the spec's bootstrap.container */
     bool proves_gpus;   /* CHECK_GANG: with ranks that have GPUs, one computed without them is an error */
     const char *finds, *how, *suggestion; /* for docs/checks.md */
     const char *gpu_only;                 /* the part that only a real GPU can show, and no test covers; or NULL */

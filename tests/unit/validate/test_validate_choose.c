@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "validate/judge.h"
+#include "validate/lines.h"
 #include "validate/validate.h"
 
 #include "base/fs.h"
@@ -37,7 +38,9 @@ static void test_all_apply(void **state) {
     struct gp_error err = {0};
     struct spec s = make_spec(2, 8, 20 * 60000);
     s.python.wanted = true;
+    strv_add(&s.container.images, "torch:1");
     assert_int_equal(validate_choose(&s, &p, &err), 0);
+    strv_clear(&s.container.images);
     assert_int_equal(p.node_checks.len + p.gang_checks.len, check_count());
     assert_int_equal(p.left_out.n, 0);
     assert_true(has(&p, "gpu.memory") && has(&p, "train.ddp") && has(&p, "net.pair"));
@@ -65,6 +68,62 @@ static void test_a_framework_is_checked_where_the_spec_installs_one(void **state
         assert_true(has(&with, "framework.torch"));
         assert_int_equal(validate_required(&s, "framework.torch"), torch);
     }
+}
+
+static void test_a_framework_is_required_by_its_package(void **state) {
+    (void)state;
+    static const struct {
+        const char *package, *requirements, *id;
+        bool required;
+    } cases[] = {
+        {"deepspeed", NULL, "framework.deepspeed", true},
+        {"DeepSpeed[autotuning]>=0.18", NULL, "framework.deepspeed", true},
+        {"deepspeed-mii", NULL, "framework.deepspeed", false},
+        {"horovod==0.28.1", NULL, "framework.horovod", true},
+        {"horovod", NULL, "framework.deepspeed", false},
+        {"torch", NULL, "framework.torch", true},
+        {"torchvision", NULL, "framework.torch", false},
+        {"numpy", "numpy\n  horovod ~= 0.28 # for the old job\n", "framework.horovod", true},
+        {"numpy", "# horovod\nhorovod-extra\n", "framework.horovod", false},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+        struct gp_error err = {0};
+        struct spec s = make_spec(2, 0, 5 * 60000);
+        GP_AUTO_FREE char *text = cases[i].requirements ? xstrdup(cases[i].requirements) : NULL;
+        s.python = (struct spec_python){.wanted = true, .requirements = text};
+        strv_add(&s.python.packages, cases[i].package);
+        assert_int_equal(validate_choose(&s, &p, &err), 0);
+        assert_true(has(&p, cases[i].id)); /* also where nobody asked for it: it may be there */
+        if (validate_required(&s, cases[i].id) != cases[i].required) fail_msg("case %zu", i);
+        strv_clear(&s.python.packages);
+    }
+}
+
+static void test_images_are_required_unless_none_has_torch(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    for (int demanded = 0; demanded < 2; demanded++)
+        for (int skipped = 0; skipped < 2; skipped++) {
+            GP_CLEANUP(validate_plan_clear) struct validate_plan p = {0};
+            struct spec s = make_spec(1, 0, 5 * 60000);
+            struct check_result r;
+            s.container.engine = ENGINE_DOCKER;
+            strv_add(&s.container.images, "torch:1");
+            if (demanded) strv_add(&s.validate.require, "framework.images");
+            assert_int_equal(validate_choose(&s, &p, &err), 0);
+            assert_true(has(&p, "framework.images"));
+            check_result_make(&r, "framework.images", skipped ? VERDICT_SKIPPED : VERDICT_FAIL, "x", "y");
+            validate_apply_floors(&s, &r);
+            assert_int_equal(r.required, demanded || !skipped);
+            check_result_clear(&r);
+            strv_clear(&s.container.images);
+            strv_clear(&s.validate.require);
+        }
+    GP_CLEANUP(validate_plan_clear) struct validate_plan without = {0};
+    struct spec s = make_spec(1, 0, 5 * 60000);
+    assert_int_equal(validate_choose(&s, &without, &err), 0);
+    assert_true(left_out(&without, "framework.images", "the spec has no bootstrap.container.images"));
 }
 
 static void test_what_cannot_apply_is_said(void **state) {
@@ -167,7 +226,7 @@ static void test_required_gang_checks_are_never_left_out(void **state) {
                 assert_int_equal(p.short_gang, minutes[m] == 1);
                 for (size_t i = 0; i < check_count(); i++) {
                     const struct check_info *c = &check_table[i];
-                    bool can = !((c->needs & NEED_PEERS) && nodes < 2) &&
+                    bool can = !c->images && !((c->needs & NEED_PEERS) && nodes < 2) &&
                                !((c->needs & NEED_GPUS) && counts[g] * (c->level == CHECK_GANG ? nodes : 1) < 2);
                     bool wanted = c->level == CHECK_GANG || minutes[m] > 1;
                     if (c->required && can && wanted && !has(&p, c->id))
@@ -242,6 +301,8 @@ int main(void) {
         cmocka_unit_test(test_required_must_exist_apply_and_fit),
         cmocka_unit_test(test_floors_must_apply_and_fit),
         cmocka_unit_test(test_what_does_not_fit_is_left_out),
+        cmocka_unit_test(test_a_framework_is_required_by_its_package),
+        cmocka_unit_test(test_images_are_required_unless_none_has_torch),
         cmocka_unit_test(test_required_gang_checks_are_never_left_out),
         cmocka_unit_test(test_a_minute_is_enough_for_the_required_checks_of_a_node),
         cmocka_unit_test(test_the_table_is_sound),

@@ -24,6 +24,7 @@ char *command_find(const char *name) {
     static const char *const usual[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
     GP_AUTO_STRV struct strv folders = {0};
     const char *path = getenv("PATH");
+    if (name[0] == '/') return access(name, X_OK) == 0 ? xstrdup(name) : NULL;
     strv_split(&folders, path != NULL ? path : "", ":");
     for (size_t i = 0; i < folders.n + GP_ARRAY_LEN(usual); i++) {
         const char *folder = i < folders.n ? folders.v[i] : usual[i - folders.n];

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-/* argv[0] is searched in PATH and the usual folders. ret_out: its stdout and stderr together, at most
+/* argv[0] is a path, or searched in PATH and the usual folders. ret_out: its stdout and stderr together, at most
  * 16 KiB. ret_status: its exit status; 128 + signal when it was killed. stdin is empty; it gets the
  * caller's environment. -GP_ENOTFOUND: no such program; -GP_ETIMEOUT: killed at the deadline (monotonic ms);
  * -GP_EENV: not started. Blocks. */

@@ -8,6 +8,9 @@
 void net_pair_run(struct check_ctx *c, struct agent_result *r);
 void train_run(struct check_ctx *c, struct agent_result *r);
 void framework_torch_run(struct check_ctx *c, struct agent_result *r);
+void framework_images_run(struct check_ctx *c, struct agent_result *r);
+void framework_deepspeed_run(struct check_ctx *c, struct agent_result *r);
+void framework_horovod_run(struct check_ctx *c, struct agent_result *r);
 void train_conclude(struct check_ctx *c, struct agent_result *r);
 
 /* The communicator (or this rank's device) failed: verdict fail, blaming whom err blames, or this rank

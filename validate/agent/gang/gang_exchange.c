@@ -93,5 +93,8 @@ const struct check_ops gang_checks[] = {
     {.id = "net.pair", .run = net_pair_run},
     {.id = "train.ddp", .run = train_run, .conclude = train_conclude},
     {.id = "framework.torch", .run = framework_torch_run},
+    {.id = "framework.images", .run = framework_images_run},
+    {.id = "framework.deepspeed", .run = framework_deepspeed_run},
+    {.id = "framework.horovod", .run = framework_horovod_run},
     {.id = NULL},
 };

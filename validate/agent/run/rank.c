@@ -156,6 +156,8 @@ static int rank_options(struct rank *k, int argc, char **argv, struct gp_error *
                                {"--same-gpu", ARG_FLAG, false, &p->same_gpu},
                                {"--bind", ARG_TEXT, true, &p->bind},
                                {"--python", ARG_TEXT, false, &p->python},
+                               {"--container-engine", ARG_TEXT, false, &p->container_engine},
+                               {"--images", ARG_TEXT, false, &p->images},
                                {"--check", ARG_TEXT, true, &ids},
                                {"--deadline", ARG_MS, false, &k->deadline_in_ms},
                                {"--stall", ARG_MS, false, &p->stall_ms},

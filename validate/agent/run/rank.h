@@ -9,9 +9,10 @@
 
 #define RANKS_MAX 64 /* of one node */
 
-struct rank_plan {          /* shared by the ranks of this process */
-    const char *bind;       /* private address of this node */
-    const char *python;     /* see struct check_ctx */
+struct rank_plan {      /* shared by the ranks of this process */
+    const char *bind;   /* private address of this node */
+    const char *python; /* these three: see struct check_ctx */
+    const char *container_engine, *images;
     int first, count, size; /* ranks [first, first + count) of size */
     int gpu;                /* of the first rank, the next ones follow; -1: no GPU takes part */
     bool same_gpu;          /* all on that one GPU, each as if it were a node of its own */

@@ -89,6 +89,8 @@ void rank_worker(void *arg, int in, int out) {
     struct check_ctx c = {.deadline_ms = k->deadline_ms,
                           .bind = k->bind,
                           .python = k->python,
+                          .container_engine = k->container_engine,
+                          .images = k->images,
                           .gpu = k->gpu < 0    ? -1
                                  : k->same_gpu ? k->gpu
                                                : k->gpu + k->starting,

@@ -20,7 +20,7 @@ static int64_t wall_ms(void) {
 static bool applies(const struct suite_run *run, const struct check_info *c) {
     bool gpus = run->ctx.gpus_expected > 0 || agent_dev_nvidia_count() > 0;
     if (!agent_check_ops(c->id)) return false;
-    if (c->python != NULL) return false; /* only by name: it is about software that nobody asked for */
+    if (c->python != NULL || c->images) return false; /* only by name: it is about software that nobody asked for */
     if (c->level == CHECK_GANG) return !(c->needs & NEED_PEERS) && gang_local_ranks(run->gpus) >= 2;
     if ((c->level == CHECK_GPU || (c->needs & NEED_GPU)) && !gpus) return false;
     return !(c->needs & NEED_GPUS) || GP_MAX(run->gpus, run->ctx.gpus_expected) >= 2;

@@ -51,7 +51,7 @@ static void merged_env(const struct strv *more, struct strv *ret) {
     for (size_t i = 0; i < more->n; i++) strv_add(ret, more->v[i]);
 }
 
-static int spawn(const char *const *argv, const struct strv *env, int in, int out, int report, pid_t *ret) {
+static int spawn(const char *const *argv, const struct strv *env, int in, int out, int log, int report, pid_t *ret) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -62,8 +62,8 @@ static int spawn(const char *const *argv, const struct strv *env, int in, int ou
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, in, 0);
     posix_spawn_file_actions_adddup2(&files, out, 1);
-    posix_spawn_file_actions_adddup2(&files, out, 2);
-    posix_spawn_file_actions_adddup2(&files, report, 3);
+    posix_spawn_file_actions_adddup2(&files, log, 2);
+    if (report != out) posix_spawn_file_actions_adddup2(&files, report, 3);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attr, 0);
@@ -79,14 +79,14 @@ static int spawn(const char *const *argv, const struct strv *env, int in, int ou
 
 int child_start(struct child *c, const char *const *argv, const struct strv *env, struct gp_error *err) {
     int in[2] = {-1, -1}, report[2] = {-1, -1}, log[2] = {-1, -1};
-    *c = (struct child){.to = -1, .report = -1, .log = -1};
+    *c = (struct child){.to = -1, .report = -1, .log = -1, .on_stdout = c->on_stdout};
     int rc = high_pipe(in);
     if (rc == 0) rc = high_pipe(report);
     if (rc == 0) rc = high_pipe(log);
     if (rc == 0) {
         GP_AUTO_STRV struct strv whole = {0};
         merged_env(env, &whole);
-        rc = -spawn(argv, &whole, in[0], log[1], report[1], &c->pid);
+        rc = -spawn(argv, &whole, in[0], c->on_stdout ? report[1] : log[1], log[1], report[1], &c->pid);
     }
     shut(&in[0]);
     shut(&report[1]);
@@ -185,17 +185,22 @@ void child_end(struct child *c) {
     str_clear(&c->part);
 }
 
-char *child_last_words(const struct child *c) {
+static char *cleaned(const char *line) {
+    struct str clean = {.max = 200};
+    for (const unsigned char *p = (const unsigned char *)line; *p && clean.len < 180; p++)
+        str_addc(&clean, *p >= 0x20 && *p < 0x7f ? (char)*p : '?');
+    return str_steal(&clean);
+}
+
+char *child_last_words(const struct child *c, const char *word) {
     GP_AUTO_STRV struct strv lines = {0};
+    const char *last = "";
     strv_split(&lines, c->words.s != NULL ? c->words.s : "", "\n");
     for (size_t i = lines.n; i-- > 0;) {
-        struct str clean = {.max = 200};
-        GP_AUTO_FREE char *copy = xstrdup(lines.v[i]);
-        const char *line = str_trim(copy);
+        const char *line = str_trim(lines.v[i]);
         if (*line == '\0') continue;
-        for (const unsigned char *p = (const unsigned char *)line; *p && clean.len < 180; p++)
-            str_addc(&clean, *p >= 0x20 && *p < 0x7f ? (char)*p : '?');
-        return str_steal(&clean);
+        if (word == NULL || strstr(line, word) != NULL) return cleaned(line);
+        if (*last == '\0') last = line;
     }
-    return xstrdup("");
+    return cleaned(last);
 }

@@ -14,6 +14,7 @@ struct child {
     int to, report, log; /* its stdin; its descriptor 3; its stdout and stderr. -1: closed */
     struct str part;     /* of the report: an unfinished line */
     struct str words;    /* the end of its stdout and stderr */
+    bool on_stdout;      /* set before child_start: its report is its stdout, not descriptor 3 */
     bool ended;          /* it has closed its report */
     int status;          /* waitpid's, after child_end */
 };
@@ -26,7 +27,8 @@ int child_read(struct child *c, int wait_ms, bool (*take)(void *ctx, char *line)
 bool child_tell(struct child *c, const char *line); /* writes it to its stdin, and closes that */
 /* Kills what is left of it and collects it; safe when none runs. Fills status. */
 void child_end(struct child *c);
-/* The last line of its stdout and stderr, cleaned; "" if there is none. Caller frees. */
-char *child_last_words(const struct child *c);
+/* The last line of its stdout and stderr, cleaned; "" if there is none. word: rather the last line that has it; NULL:
+ * any. Caller frees. */
+char *child_last_words(const struct child *c, const char *word);
 
 #endif

@@ -161,17 +161,9 @@ static bool quietly(const char *const *argv, struct container_try *t, int64_t de
     return ok;
 }
 
-static void gpu_words(struct words *w, const char *engine, enum container_gpus how, const char *runtime) {
-    if (how == CONTAINER_CDI) ADD(w, "--device", "nvidia.com/gpu=all");
-    if (how == CONTAINER_HOOK) ADD(w, "--gpus", "all");
-    if (how != CONTAINER_RUNTIME) return;
-    if (str_eq(engine, "containerd")) ADD(w, "--runc-binary", runtime, "--env", "NVIDIA_VISIBLE_DEVICES=all");
-    else ADD(w, "--runtime", str_eq(engine, "docker") ? "nvidia" : runtime, "-e", "NVIDIA_VISIBLE_DEVICES=all");
-}
-
 static void run_in(const char *engine, enum container_gpus how, const char *root, int64_t deadline_ms,
                    struct container_try *t) {
-    GP_AUTO_FREE char *runtime = command_find("nvidia-container-runtime");
+    GP_AUTO_STRV struct strv gpus = {0};
     GP_AUTO_FREE char *id = xasprintf("gpuprov-check-%d", (int)getpid());
     GP_AUTO_STR struct str out = {0};
     struct gp_error err = {0};
@@ -180,7 +172,8 @@ static void run_in(const char *engine, enum container_gpus how, const char *root
     bool docker = str_eq(engine, "docker"), ctr = str_eq(engine, "containerd");
     if (ctr) ADD(&w, "ctr", "run", "--rm");
     else ADD(&w, engine, "run", "--rm", "--network", "none");
-    gpu_words(&w, engine, how, runtime != NULL ? runtime : "nvidia-container-runtime");
+    engine_gpu_words(&gpus, engine, how);
+    for (size_t i = 0; i < gpus.n; i++) ADD(&w, gpus.v[i]);
     if (ctr) ADD(&w, "--rootfs", root, id);
     else if (docker) ADD(&w, "--name", id, IMAGE);
     else ADD(&w, "--security-opt", "label=disable", "--rootfs", root);
@@ -215,37 +208,4 @@ void container_start(const char *engine, enum container_gpus how, int64_t deadli
         if (tar != NULL) unlink(tar);
     }
     fs_remove_tree(root, NULL);
-}
-
-/* Whether a text such as "containerd github.com/x 1.6.20~ds1" has a version of at least major.minor. */
-static bool at_least(const char *text, int major, int minor) {
-    for (const char *p = text; p != NULL && *p != '\0'; p++) {
-        int a = 0, b = 0, n = 0;
-        if ((p == text || p[-1] == ' ' || p[-1] == 'v') && sscanf(p, "%d.%d.%n", &a, &b, &n) == 2 && n > 0)
-            return a > major || (a == major && b >= minor);
-    }
-    return false;
-}
-
-bool container_has_cdi(const char *engine, int64_t deadline_ms) {
-    GP_AUTO_STR struct str out = {0};
-    struct gp_error err = {0};
-    int status = 0;
-    const char *const docker[] = {"docker", "info", "-f", "{{json .}}", NULL}, *const version[] = {engine, "--version",
-                                                                                                   NULL};
-    bool is_docker = str_eq(engine, "docker");
-    if (command_run(is_docker ? docker : version, deadline_ms, &out, &status, &err) < 0 || out.s == NULL) return false;
-    if (is_docker) return strstr(out.s, "\"CDISpecDirs\":[\"") != NULL;
-    return str_eq(engine, "podman") ? at_least(out.s, 4, 3) : at_least(out.s, 2, 0);
-}
-
-bool container_has_runtime(const char *engine, int64_t deadline_ms) {
-    GP_AUTO_FREE char *runtime = command_find("nvidia-container-runtime");
-    if (!str_eq(engine, "docker")) return runtime != NULL;
-    GP_AUTO_STR struct str out = {0};
-    struct gp_error err = {0};
-    int status = 0;
-    const char *const docker[] = {"docker", "info", "-f", "{{json .Runtimes}}", NULL};
-    return command_run(docker, deadline_ms, &out, &status, &err) == 0 && out.s != NULL &&
-           strstr(out.s, "\"nvidia\":") != NULL;
 }

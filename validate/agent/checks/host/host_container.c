@@ -11,8 +11,6 @@
 #include "base/fs.h"
 #include "validate/agent/base/command.h"
 
-#include <dirent.h>
-
 static void blame(struct agent_result *r, enum verdict v, const char *code, const char *advice, const char *text) {
     if (v <= r->verdict) return;
     agent_set(r, v, code, "%s", text);
@@ -20,27 +18,6 @@ static void blame(struct agent_result *r, enum verdict v, const char *code, cons
 }
 
 /* --- settings --- */
-
-/* A CDI file that describes nvidia.com/gpu; caller frees. NULL: none. */
-static char *cdi_spec(void) {
-    static const char *const folders[] = {"/etc/cdi", "/var/run/cdi"};
-    for (size_t i = 0; i < GP_ARRAY_LEN(folders); i++) {
-        DIR *d = opendir(folders[i]);
-        if (d == NULL) continue;
-        char *found = NULL;
-        for (const struct dirent *e = readdir(d); e != NULL && found == NULL; e = readdir(d)) {
-            GP_AUTO_STR struct str s = {0};
-            char *path = fs_join(folders[i], e->d_name);
-            if (e->d_name[0] != '.' && fs_read(path, 1 << 20, &s, NULL) == 0 && s.s != NULL &&
-                strstr(s.s, "nvidia.com/gpu") != NULL)
-                found = path;
-            else free(path);
-        }
-        closedir(d);
-        if (found != NULL) return found;
-    }
-    return NULL;
-}
 
 static bool file_has(const char *path, const char *word) {
     GP_AUTO_STR struct str s = {0};
@@ -98,15 +75,6 @@ static void look_docker(bool cdi, struct agent_result *r) {
 
 /* --- the engine that the spec has --- */
 
-/* Whether containers of this engine can have GPUs at all; by which way. */
-static bool way_to_gpus(const char *engine, bool cdi_file, int64_t deadline_ms, enum container_gpus *ret) {
-    bool cdi = container_has_cdi(engine, deadline_ms);
-    bool runtime = container_has_runtime(engine, deadline_ms);
-    GP_AUTO_FREE char *hook = str_eq(engine, "docker") ? command_find("nvidia-container-runtime-hook") : NULL;
-    *ret = cdi && cdi_file ? CONTAINER_CDI : runtime ? CONTAINER_RUNTIME : CONTAINER_HOOK;
-    return (cdi && cdi_file) || runtime || hook != NULL;
-}
-
 static void try_asked(struct check_ctx *c, bool cdi_file, int gpus, struct agent_result *r) {
     static const char *const ways[] = {"plain", "CDI", "NVIDIA runtime", "--gpus"};
     const char *engine = c->container_engine;
@@ -119,7 +87,7 @@ static void try_asked(struct check_ctx *c, bool cdi_file, int gpus, struct agent
         agent_set(r, VERDICT_FAIL, "no_engine", "the spec has the container engine %s, which is not installed", engine);
         return;
     }
-    if (gpus > 0 && !way_to_gpus(engine, cdi_file, deadline_ms, &how)) {
+    if (gpus > 0 && !engine_way_to_gpus(engine, cdi_file, deadline_ms, &how)) {
         agent_set(r, VERDICT_FAIL, "no_cdi", "containers of %s get no GPU: %s", engine,
                   cdi_file ? "it has neither CDI nor the NVIDIA runtime"
                            : "there is no CDI file, and it has no NVIDIA runtime");
@@ -148,7 +116,7 @@ void container_run(struct check_ctx *c, struct agent_result *r) {
     int gpus = agent_dev_nvidia_count();
     GP_AUTO_FREE char *podman = command_find("podman");
     GP_AUTO_FREE char *docker = command_find("docker");
-    GP_AUTO_FREE char *cdi = cdi_spec();
+    GP_AUTO_FREE char *cdi = engine_cdi_file();
     if (c->container_engine != NULL) {
         agent_data_str(r, "cdi", cdi != NULL ? cdi : "");
         try_asked(c, cdi != NULL, gpus, r);
