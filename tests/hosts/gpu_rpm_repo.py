@@ -65,15 +65,16 @@ class RpmRepo:
         self.folder = host.file(folder)
         host.sh("mkdir -p /build/specs " + folder)
 
-    def tree(self, name, version):
-        return self.host.file("/build/trees%s/%s-%s" % (self.where, name, version))
+    def tree(self, name, version, release):
+        """Where the maker has the files of a package."""
+        return "/build/trees%s/%s-%s-%s" % (self.where, name, version, release)
 
     # pylint: disable=too-many-arguments
     def add(self, name, version, release="1", epoch=0, requires=(), provides=(), files=None, links=None, post="", preun="",
-            arch="x86_64", config=()):
+            postun="", arch="x86_64", config=()):
         """files: path -> text (executable below bin/) or a path of the host; links: path -> target."""
-        tree = "/build/trees%s/%s-%s" % (self.where, name, version)
-        self.tree(name, version).mkdir(parents=True)
+        tree = self.tree(name, version, release)
+        self.host.file(tree).mkdir(parents=True)
         for path, content in (files or {}).items():
             self.host.put("%s/%s" % (tree, path), content, 0o755 if "bin/" in path or path.endswith(".sh") else 0o644)
         for path, target in (links or {}).items():
@@ -82,7 +83,8 @@ class RpmRepo:
             to.symlink_to(target)
         tags = ["BuildArch: noarch"] if arch == "noarch" else []
         tags += ["Requires: " + r for r in requires] + ["Provides: " + p for p in provides]
-        scripts = "".join("%%%s\n%s" % (which, text) for which, text in (("post", post), ("preun", preun)) if text)
+        scripts = "".join("%%%s\n%s" % (which, text) for which, text in (
+            ("post", post), ("preun", preun), ("postun", postun)) if text)
         listed = ["%s/%s" % ("%config(noreplace) " if p in config else "", p) for p in [*(files or {}), *(links or {})]]
         self.specs.append("/build/specs/%s-%s-%s.spec" % (name, version, release))
         self.host.put(self.specs[-1], SPEC.format(
@@ -128,9 +130,9 @@ class GpuRpmRepo(RpmRepo):
         whole = "usr/lib64/%s.so.%s" % (soname.split(".so")[0], version)
         (self.empty / "empty.c").write_text("int gp_stand_in;\n")
         nevra = self.add(package, version, files={whole: ""}, links={"usr/lib64/" + soname: whole.rsplit("/", maxsplit=1)[-1]},
-                         post="ldconfig\n", **more)
-        subprocess.run(["gcc", "-shared", "-nostdlib", "-Wl,-soname," + soname, "-o", str(self.tree(package, version) / whole),
-                        str(self.empty / "empty.c")], check=True)
+                         post="ldconfig\n", postun="ldconfig\n", **more)
+        subprocess.run(["gcc", "-shared", "-nostdlib", "-Wl,-soname," + soname, "-o", str(
+            self.host.file(self.tree(package, version, more.get("release", "1"))) / whole), str(self.empty / "empty.c")], check=True)
         return nevra
 
     def service(self, package, program, version, match="", **more):
@@ -138,8 +140,8 @@ class GpuRpmRepo(RpmRepo):
             "usr/bin/" + program: DAEMON % {"match": match},
             "usr/lib/systemd/system/%s.service" % package: UNIT % (package, program)}, **more)
 
-    def driver(self, version, dkms="", streams=True):
-        """All packages of one driver version. dkms: more lines of its dkms.conf."""
+    def driver(self, version, dkms="", post=POST, streams=True):
+        """All packages of one driver version. dkms: more lines of its dkms.conf; post: the script of its module."""
         branch = version.split(".", maxsplit=1)[0]
         kind = {"epoch": 3, "release": self.release}
         exact = " = 3:" + version
@@ -151,7 +153,7 @@ class GpuRpmRepo(RpmRepo):
                          source + "Makefile": "obj-m := nvidia.o\n",
                          source + "dkms.conf": DKMS % (version, version) + dkms,
                          source + "wait.sh": "#!/bin/sh\nuntil [ ! -e /hold ] || [ -e /go ]; do sleep 0.1; done\n"},
-                     post=POST.format(version), preun=PREUN.format(version), **kind),
+                     post=post.format(version), preun=PREUN.format(version), **kind),
             self.add("nvidia-kmod-common", version, requires=["nvidia-kmod" + exact], arch="noarch", **kind),
             self.library("libnvidia-ml", version, "libnvidia-ml.so.1", **kind),
             self.library("nvidia-driver-cuda-libs", version, "libcuda.so.1", requires=["libnvidia-ml" + exact], **kind),
@@ -185,8 +187,10 @@ class GpuRpmRepo(RpmRepo):
 class Distribution(RpmRepo):
     """The packages of the hosts' distribution, and EPEL's in a folder of its own."""
 
-    def __init__(self, host):
+    def __init__(self, host, url):
+        """url: of the host's folder /srv."""
         super().__init__(host, "/srv/distribution", signed=False)
+        self.url = url
         self.epel = RpmRepo(host, "/srv/epel", signed=False)
         self.epel.add("dkms", "3.2.1", requires=["gcc", "make"], arch="noarch")
 
@@ -195,18 +199,22 @@ class Distribution(RpmRepo):
         self.add("bash", "5.1.8", provides=["/bin/sh"])
         for name in ("gcc", "make"):
             self.add(name, "11.5.0")
+        self.add("epel-release", "9", arch="noarch", files={"etc/yum.repos.d/epel.repo": self.repo("epel")})
         plugins = "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py"
         lab = self.host.file("/lab/versionlock")
         conf = {"etc/dnf/plugins/versionlock." + end: (lab / ("versionlock." + end)).read_text() for end in ("conf", "list")}
         self.add("python3-dnf-plugin-versionlock", "4.3.0", provides=["dnf-command(versionlock)"], arch="noarch",
                  files={plugins: (lab / "versionlock.py").read_text(), **conf}, config=list(conf))
 
-    def kernel(self, release, boots=False):
+    def repo(self, name, more=""):
+        """The file that makes one of them known."""
+        return f"[{name}]\nname={name}\nbaseurl={self.url}/{name}\ngpgcheck=0\n{more}"
+
+    def kernel(self, release, name="kernel", boots=False, headers=True):
         """Headers of a release ("5.14.0-570.12.1.el9_6.x86_64"): copies of the host's real ones under its name.
-        boots: also a package of the kernel, which runs after a reboot."""
+        boots: also a package of the kernel, which runs after a reboot; headers=False: a package without them."""
         version, rest = release.split("-", maxsplit=1)
         rest = rest.rsplit(".", maxsplit=1)[0]
-        self.add("kernel-devel", version, rest, post=HEADERS % {"release": release},
-                 provides=["kernel-devel-uname-r = " + release])
+        self.add(name + "-devel", version, rest, post=HEADERS % {"release": release} if headers else "")
         if boots:
-            self.add("kernel", version, rest, post="echo %s >/etc/lab-kernel.next\n" % release)
+            self.add(name, version, rest, post="echo %s >/etc/lab-kernel.next\n" % release)

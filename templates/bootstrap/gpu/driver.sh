@@ -87,6 +87,11 @@ why_not_built() {
     fi
     command -v gcc >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 ||
         fail "no module was built for the running kernel $kernel: the node has no C compiler: install gcc"
+    if ! is_apt && [ -z "$(dkms status -m nvidia -v "$ours")" ]; then
+        script=$(failed_script)
+        fail "no module was built for the running kernel $kernel: dkms does not have its source:" \
+            "${script:-run 'dnf reinstall $(rpm -q --whatprovides --qf '%{NAME}' nvidia-kmod)'}"
+    fi
     why=$(grep -hiE 'error:|not found|\*\*\* ' ${make_log:+"$make_log"} dkms.log 2>/dev/null | grep -v '^Error! ' | head -n 1 | cut -c1-240)
     [ -n "$why" ] || why=$(grep -h '^Error!' dkms.log | head -n 1 | cut -c1-240)
     fail "no module was built for the running kernel $kernel: ${why:-dkms gave no reason}${make_log:+; $make_log has the output}"
@@ -99,14 +104,22 @@ offered() {
     version_fits "$offer" ||
         fail "the repositories offer $(first_of $DRIVER) $offer, and the spec wants driver ${EXACT:-$BRANCH}${MINIMUM:+ of at least $MINIMUM}"
 }
-# dnf has no pins: the newest version that the spec accepts, as a package to install.
-chosen() {
+# dnf reports success when a script of a package failed.
+failed_script() {
+    name=$(sed -n 's/.*Error in [^ ]* scriptlet in rpm package \([^ ]*\).*/\1/p' "$log" | head -n 1)
+    [ -z "$name" ] || printf 'a script of package %s failed' "$(rpm -q --qf '%{NAME}-%{EPOCHNUM}:%{VERSION}-%{RELEASE}.%{ARCH}' "$name" 2>/dev/null || echo "$name")"
+}
+# dnf has no pins: sets package, the newest version that the spec accepts.
+choose() {
     name=$(first_of $DRIVER)
-    for row in $(versions_of "$name"); do
-        version=${row#*:}
-        version_fits "${version%%-*}" || continue
-        printf '%s=%s\n' "$name" "$row"
-        return
+    for lists in kept new; do
+        [ $lists = kept ] || dnf_refresh
+        for row in $(versions_of "$name"); do
+            version=${row#*:}
+            version_fits "${version%%-*}" || continue
+            package=$name=$row
+            return
+        done
     done
     fail "the repositories have no $name that is driver ${EXACT:-$BRANCH}${MINIMUM:+ of at least $MINIMUM}: check driver.branch"
 }
@@ -129,10 +142,7 @@ install_driver() {
         if [ -n "$STREAM" ]; then
             run_dnf module reset nvidia-driver && run_dnf module enable "nvidia-driver:$STREAM" || dnf_said
         fi
-        package=$(chosen) || {
-            printf '%s\n' "$package"
-            exit 1
-        }
+        choose
         need_dkms
         set -- "$package"
     fi
@@ -144,6 +154,7 @@ install_driver() {
         fi
         exit 1
     }
+    is_apt || [ -z "$(failed_script)" ] || warn "$(failed_script), and dnf reported success"
 }
 build() {
     ours=$(package_version "$(first_of $DRIVER)")

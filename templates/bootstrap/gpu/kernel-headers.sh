@@ -62,6 +62,8 @@ apply() {
         name=linux-headers-$kernel
         apt_repair
         known "$name" || apt_update
+    elif ! known "$name"; then
+        dnf_refresh
     fi
     known "$name" || move_kernel
     install_packages "$name"

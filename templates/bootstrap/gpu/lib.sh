@@ -67,6 +67,11 @@ versions_of() {
         root "$dnf" -q repoquery --qf '%{epoch}:%{version}-%{release}' "$1" 2>/dev/null | grep . | sort -u -V -r
     fi
 }
+# dnf keeps package lists for hours or days.
+dnf_refresh() {
+    say 'updates the package lists'
+    run_dnf clean expire-cache && run_dnf makecache || dnf_said
+}
 # The packages that gpuprov holds at their version, as far as they are installed: a name, or for dnf's plugin
 # versionlock "nvidia-open-3:580.65.06-1.el9".
 held_names() {

@@ -200,7 +200,7 @@ with_dnf() {
     from_cache "$@"
     run_dnf install "$@" && return
     # the image's package list may be old
-    grep -Eq 'Status code: 404|No match for argument|No package .* available' "$log" || dnf_said
+    grep -Eq 'Status code: 404|No match for argument|No package .* available|nothing provides' "$log" || dnf_said
     say 'updates the package lists'
     run_dnf clean expire-cache || dnf_said
     from_cache "$@"
