@@ -317,7 +317,7 @@ static int make_image(struct engine *e, const struct spec *spec, const struct sp
     if (r == 0 && run->nodes[0].rc != 0) {
         *err = run->nodes[0].err;
         r = run->nodes[0].rc;
-        gp_wrap(err, "no image was made; run 'gpuprov down %s', then 'gpuprov bake' again", bake->name);
+        gp_wrap(err, "no image was made; the next 'gpuprov bake' replaces the node");
     }
     if (r == 0) {
         *ret_cleaned = true;
