@@ -18,6 +18,8 @@ static void reason(const struct world *w, const struct pick *p, enum software_ke
     const char *wished = software_text(w->wish, k);
     if (software_get(p, k) == NULL) {
         if (wished != NULL && strcmp(wished, "none") == 0) str_add(&out, "it is left alone");
+        else if ((k == SOFTWARE_CUDNN || k == SOFTWARE_NCCL) && wished == NULL && p->cuda == NULL)
+            str_add(&out, "it is for a CUDA, and none is installed");
         else if (k >= SOFTWARE_CUDA) str_add(&out, "no version of the table fits");
         else str_add(&out, "there is nothing to install, because the driver is left alone");
         COPY(v->why, out.s);

@@ -122,11 +122,17 @@ static size_t score(const struct search *s, enum software_key k, size_t i, const
     return beyond ? i + (k == SOFTWARE_CUDA ? 100 : 3) : i;
 }
 
+/* cuDNN and NCCL are packages for one CUDA: without it, and not in the spec, they would be for a CUDA of chance. */
+static bool without_cuda(const struct search *s, enum software_key k) {
+    return (k == SOFTWARE_CUDNN || k == SOFTWARE_NCCL) && software_text(s->w.wish, k) == NULL && s->p.cuda == NULL &&
+           (s->done & BIT(SOFTWARE_CUDA)) != 0;
+}
+
 /* The candidates of a key in their order; NULL stands for "left alone". */
 static size_t candidates(const struct search *s, enum software_key k, const void *ret[CANDIDATES_MAX]) {
     const struct software_wish *wish = s->w.wish;
     size_t n = 0, scores[CANDIDATES_MAX];
-    if (left_alone(wish, k, s->active)) {
+    if (left_alone(wish, k, s->active) || without_cuda(s, k)) {
         ret[n++] = NULL;
         return n;
     }

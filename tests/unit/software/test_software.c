@@ -197,6 +197,25 @@ static void a_driver_that_stays(void **state) {
     assert_int_equal(packages.n, 0);
 }
 
+/* Neither on a system whose repository has no CUDA for the GPU nor with 'cuda: none'. */
+static void no_library_for_a_cuda_that_is_not_there(void **state) {
+    (void)state;
+    struct software_wish w = wish_for("V100", "ubuntu-26.04");
+    GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
+    assert_string_equal(value(&s, SOFTWARE_CUDA), "");
+    assert_string_equal(value(&s, SOFTWARE_CUDNN), "");
+    assert_string_equal(value(&s, SOFTWARE_NCCL), "");
+    assert_string_equal(s.at[SOFTWARE_NCCL].why, "it is for a CUDA, and none is installed");
+    w = wish_for("H100", "ubuntu-22.04");
+    w.cuda = "none";
+    GP_AUTO_SOFTWARE_SET struct software_set t = solved(&w);
+    assert_string_equal(value(&t, SOFTWARE_CUDNN), "");
+    w.cudnn = "9.17.0"; /* named by the spec: for the CUDA that the image has */
+    GP_AUTO_SOFTWARE_SET struct software_set u = solved(&w);
+    assert_string_equal(value(&u, SOFTWARE_CUDNN), "9.17.0");
+    assert_string_equal(value(&u, SOFTWARE_NCCL), "");
+}
+
 /* --- refusals --- */
 
 struct refusal {
@@ -415,6 +434,7 @@ int main(void) {
         cmocka_unit_test(reasons),
         cmocka_unit_test(minor_compatibility),
         cmocka_unit_test(a_driver_that_stays),
+        cmocka_unit_test(no_library_for_a_cuda_that_is_not_there),
         cmocka_unit_test(refused),
         cmocka_unit_test(all_are_told),
     };
