@@ -22,9 +22,10 @@ from_cache_apt() {
         printf '%s/%s/%s/%s\n%s\n' "$CACHE" "$sum" "$size" "$url" "$archives/gpuprov/$name"
     done <cache.list >cache.args
     : >cache.log
-    [ ! -s cache.args ] || root env LC_ALL=C xargs -n 100 timeout -k 5 "$BUDGET" /usr/lib/apt/apt-helper -q -q -o Acquire::Retries=0 \
-        -o Acquire::http::Timeout=60 -o Acquire::http::Pipeline-Depth=0 -o "Acquire::http::Proxy::$host=DIRECT" \
+    [ ! -s cache.args ] || root env LC_ALL=C timeout -k 5 "$(cache_limit)" xargs -n 100 /usr/lib/apt/apt-helper -q -q \
+        -o Acquire::Retries=0 -o Acquire::http::Timeout=60 -o Acquire::http::Pipeline-Depth=0 -o "Acquire::http::Proxy::$host=DIRECT" \
         -o APT::Sandbox::User=root download-file <cache.args >cache.log 2>&1
+    slow=$?
     while read -r sum size name url; do
         if printf '%s  %s\n' "$sum" "$archives/gpuprov/$name" | root sha256sum -c --status 2>/dev/null &&
             root mv "$archives/gpuprov/$name" "$archives/$name"; then
@@ -35,8 +36,18 @@ from_cache_apt() {
     [ "$got" -eq "$count" ] ||
         warn "fetches $((count - got)) of $count packages directly: the package cache at $CACHE: $(cache_said)"
 }
+# Seconds for the cache: two minutes and one for each MB, and at most half of the step's time, so that the package
+# manager has the rest when the cache is too slow.
+cache_limit() {
+    limit=$BUDGET
+    [ ! -s cache.list ] || limit=$(awk '{ n += $2 } END { printf "%d", 120 + n / 1000000 }' cache.list)
+    [ "$limit" -le $((BUDGET / 2)) ] || limit=$((BUDGET / 2))
+    [ "$limit" -gt 0 ] || limit=1
+    echo "$limit"
+}
 cache_said() {
     line=$(sed -n 's|http://[^ ]* *||g; s/^[EW]: *//p' cache.log | head -n 1 | cut -c1-120)
+    [ -n "$line" ] || [ $slow -ne 124 ] || line='it is too slow'
     [ -n "$line" ] || [ "$(wc -l <cache.list)" -eq "$count" ] || line='it takes http, https and SHA-256 only'
     printf '%s' "${line:-its files are not what the package lists name}"
 }
@@ -101,9 +112,10 @@ END
     for python in /usr/libexec/platform-python python3; do
         root "$python" -c 'import dnf' 2>/dev/null || continue
         say 'asks the package cache'
-        root env LC_ALL=C timeout -k 5 "$BUDGET" "$python" cache.py "$CACHE" "$@" >cache.log 2>&1
+        root env LC_ALL=C timeout -k 5 "$(cache_limit)" "$python" cache.py "$CACHE" "$@" >cache.log 2>&1
         line=$(grep '^::cached ' cache.log) || {
-            warn "fetches packages directly: the package cache was not asked: $(grep . cache.log | tail -n 1 | cut -c1-120)"
+            line=$(grep . cache.log | tail -n 1 | cut -c1-120)
+            warn "fetches packages directly: the package cache was not used: ${line:-it is too slow}"
             return 0
         }
         # shellcheck disable=SC2086

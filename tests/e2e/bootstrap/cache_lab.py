@@ -124,7 +124,9 @@ def quoted(text):
     return "'%s'" % text.replace("'", "'\\''")
 
 
-def install(host, cache, packages, check=True):
-    """Installs packages as a step does; what it printed."""
-    script = template("run/lib") + template("run/pkg") + "CACHE=%s BUDGET=60 REFUSAL=\n" % cache + template("run/cache")
-    return host.sh("mkdir -p /tmp/w; cd /tmp/w\n" + script + "install_packages %s\n" % packages, check).stdout
+def install(host, cache, packages, check=True, limit=60):
+    """Installs packages as a step of `limit` seconds does; what it printed."""
+    script = template("run/lib") + template("run/pkg") + "CACHE=%s BUDGET=%d REFUSAL=\n" % (cache, limit) + \
+        template("run/cache")
+    host.put("/tmp/w/step", script + "install_packages %s\n" % packages)
+    return host.sh("cd /tmp/w && timeout %d sh ./step" % limit, check).stdout

@@ -291,6 +291,36 @@ def test_a_cache_that_lies_is_not_believed(fleet, node):
     assert node.sh("cat /usr/share/gp-a/data | sha256sum").stdout[:64] == hashlib.sha256(b"x" * 200000).hexdigest()
 
 
+SLOW = """
+import http.server, os, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", self.path.split("/")[2])
+        self.end_headers()
+        while True:
+            self.wfile.write(b"x")
+            time.sleep(1)
+    def log_message(self, *args):
+        pass
+http.server.ThreadingHTTPServer((sys.argv[1], 8083), Handler).serve_forever()
+"""
+
+
+def test_a_cache_that_is_slow(fleet, node):
+    """It never stops to send, and the step has time for apt all the same: it is killed after 30 s."""
+    slow = fleet.popen([sys.executable, "-c", SLOW, "10.77.0.1"])
+    try:
+        probe = ["bash", "-c", "exec 3<>/dev/tcp/10.77.0.1/8083"]
+        wait_for(lambda: fleet.run(probe, capture_output=True).returncode == 0, 30)
+        out = install(node, "http://10.77.0.1:8083", "gp-c", limit=30)
+    finally:
+        slow.kill()
+        slow.wait()
+    assert "::warn fetches 1 of 1 packages directly: the package cache at http://10.77.0.1:8083: it is too slow" in out, out
+    assert fleet.repo.fetched() == ["gp-c"] and node.sh("dpkg -s gp-c | grep -c 'ok installed'").stdout == "1\n"
+
+
 def test_a_cache_that_is_gone(fleet, node):
     out = install(node, "http://10.77.0.1:8082", "gp-a")
     assert "::warn fetches 1 of 1 packages directly: " in out and "Could not connect to 10.77.0.1:8082" in out, out

@@ -62,7 +62,7 @@ def test_a_cache_that_is_gone(lab, cache):
 def test_an_error_is_that_of_dnf(lab, cache):
     cache.keep(peers=[lab.nodes[1].address])
     out = install(lab.nodes[1], "http://%s:%d" % (cache.host.address, cache.port), "gp-three", check=False)
-    assert "::warn fetches packages directly: the package cache was not asked: " in out
+    assert "::warn fetches packages directly: the package cache was not used: " in out
     assert "::error dnf reported: Error: Unable to find a match: gp-three" in out, out
 
 
