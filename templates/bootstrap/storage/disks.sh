@@ -48,6 +48,8 @@ nvme_disks() {
         name=${d##*/}
         case $name in *c*n* | *p[0-9]*) continue ;; esac
         [ -b "/dev/$name" ] && [ "$(cat "$d/size" 2>/dev/null)" != 0 ] || continue
+        # a disk behind a network (NVMe over Fabrics) is not this node's alone
+        if cat "$d/device/transport" "$d/device"/nvme*/transport 2>/dev/null | grep -qvx -e pcie -e apple-nvme; then continue; fi
         case $(cat "$d/device/model" 2>/dev/null) in
         *'Elastic Block Store'* | *nvme_card-pd* | *PersistentDisk* | *'MSFT NVMe Accelerator'* | *'Cloud Elastic'*)
             continue

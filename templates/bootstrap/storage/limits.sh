@@ -59,8 +59,21 @@ login_holds() {
     { [ -z "$MEMLOCK" ] || at_least "$(ulimit -l)" "$MEMLOCK"; } &&
         { [ "$NOFILE" = 0 ] || at_least "$(ulimit -n)" "$NOFILE"; }
 }
+# Huge pages are memory that no program gets otherwise. A node without the rest does not answer any more, also after a
+# reboot. Prints what the pages need and what there is.
+too_many_pages() {
+    awk -v pages="$HUGEPAGES" '/^MemTotal:/ { all = $2 } /^Hugepagesize:/ { page = $2 }
+        END {
+            if (pages * page <= all * 0.95 - 1048576) exit 1
+            printf "%d huge pages of %d MiB need %.1f GiB, and this node has %.1f GiB", pages, page / 1024,
+                pages * page / 1048576, all / 1048576
+        }' /proc/meminfo
+}
 probe() {
     if files_hold && kernel_holds && services_hold && login_holds; then return 0; fi
+    if [ "$HUGEPAGES" != 0 ] && said=$(too_many_pages); then
+        fail "$said, of which it needs 1 GiB and 5 % itself: ask for fewer"
+    fi
     need_root 'limits'
     return 10
 }

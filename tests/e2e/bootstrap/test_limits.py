@@ -116,6 +116,13 @@ def test_fewer_huge_pages_than_asked(node):
     node.run({"limits": {"hugepages": 8}}, error="step 'limits': the kernel reserved 0 of 8 huge pages")
 
 
+def test_huge_pages_leave_memory_to_the_node(node):
+    """Nothing is written: the node would not come back from its next reboot."""
+    node.run({"limits": {"hugepages": 1 << 26}}, error="step 'limits': 67108864 huge pages of ")
+    assert node.host.sh("cat /proc/sys/vm/nr_hugepages").stdout == "0\n"
+    assert not node.host.file("/etc/sysctl.d/99-gpuprov-limits.conf").exists()
+
+
 def test_no_sudo(node):
     node.host.sh("rm /etc/sudoers.d/90-ops")
     node.run({"limits": "auto"}, error="step 'limits': user 'ops' may not use sudo without a password here, so limits "

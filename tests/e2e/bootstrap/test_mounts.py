@@ -178,6 +178,17 @@ def test_no_local_disk(node):
     node.run({"mounts": [{"at": "/scratch", "nvme": "auto"}]}, error="this node has no local NVMe disk")
 
 
+@pytest.mark.parametrize("place", ["device", "device/nvme5"])  # the second: with multipath
+def test_a_disk_behind_a_network_is_not_local(node, place):
+    """Other nodes have it too."""
+    node.disk("nvme0n1")
+    node.disk("nvme1n1", model="Linux")
+    node.host.put("/disks/nvme0n1/device/transport", "pcie\n")
+    node.host.put("/disks/nvme1n1/%s/transport" % place, "tcp\n")
+    node.run({"mounts": [{"at": "/scratch", "nvme": "auto"}]})
+    assert found(node, "/scratch")[1] == "ext4" and node.content("nvme1n1") == {}
+
+
 def test_kernels_that_cannot_stripe(node):
     node.disk("nvme0n1")
     node.disk("nvme1n1")
