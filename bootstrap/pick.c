@@ -29,9 +29,22 @@ static size_t place_of(const struct strv *names, const char *name) {
     return i;
 }
 
+/* Once: a step that --only names and this node does not need is not "nothing to do". */
+static void tell_absent(struct boot *b, const struct strv *only) {
+    for (size_t i = 0; !b->absent_told && only && i < only->n; i++) {
+        bool found = false;
+        for (size_t k = 0; k < b->items.len; k++) found = found || strcmp(b->items.items[k].name, only->v[i]) == 0;
+        if (!found)
+            event_emit(b->link->sink, b->link->slot, NODE_BOOTSTRAPPING, EVENT_WARN, only->v[i],
+                       "is no step of this node: the spec does not ask for it, or the node has nothing for it");
+    }
+    b->absent_told = true;
+}
+
 void boot_pick(struct boot *b) {
     const struct bootstrap_pick *pick = b->req->pick;
     if (!pick) return;
+    tell_absent(b, pick->only);
     GP_AUTO_STRV struct strv names = {0};
     step_names(b->req->spec, &names);
     size_t kept = 0, from = pick->from ? place_of(&names, pick->from) : 0;

@@ -81,6 +81,7 @@ struct boot {
     struct boot_files *files; /* of bootstrap.files, shared by all nodes; NULL: none */
     int applied;
     bool cache_asked;
+    bool absent_told;    /* steps of --only that the node does not need were reported */
     char *cache;         /* address of the package cache; NULL: none */
     struct strv changed; /* names of the steps that changed the node */
     struct bootstrap_output failed;

@@ -56,7 +56,7 @@ static json_t *done_json(const struct bootstrapped *done, bool dry_run) {
                      "nodes", nodes);
 }
 
-static void show(const struct bootstrapped *done, bool dry_run) {
+static void show(const struct bootstrapped *done, bool dry_run, bool stack) {
     for (size_t i = 0; i < done->nodes.len; i++) {
         const struct bootstrapped_node *n = &done->nodes.items[i];
         if (n->error != NULL) continue; /* the verb's error, or progress */
@@ -64,6 +64,8 @@ static void show(const struct bootstrapped *done, bool dry_run) {
         if (n->steps.n == 0) printf("%s/%d: nothing to do\n", done->stack, n->slot);
         else printf("%s/%d: %s: %s\n", done->stack, n->slot, dry_run ? "would apply" : "applied", names);
     }
+    if (done->changes && !dry_run && stack)
+        printf("changed nodes are no longer validated: run 'gpuprov validate %s'\n", done->stack);
 }
 
 static int print_script(struct invocation *inv, struct gp_error *err) {
@@ -121,7 +123,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
         if (r != 0) result_error(inv, j, err);
         print_json(j);
     } else if (done.nodes.len > 0) {
-        show(&done, o->dry_run);
+        show(&done, o->dry_run, o->hosts == NULL);
     }
     bootstrapped_clear(&done);
     strv_clear(&what.only);

@@ -45,9 +45,11 @@ pip_reason() {
     LC_ALL=C awk -v index_url="$1" '
         { sub(/\r$/, "") }
         /Retrying \(Retry/ && match($0, /after connection broken by .*/) {
-            cut = substr($0, RSTART + 24)
+            cut = substr($0, RSTART + 27)
             sub(/: \/[^:]*$/, "", cut)
             gsub(/<[^>]*>[,:]? */, "", cut)
+            sub(/^\047?[A-Za-z]+[(]\047?/, "", cut)
+            sub(/[\047)]+$/, "", cut)
             broken = cut
         }
         /WARNING: 40[13] Error|40[13] Client Error/ { refused = $0; sub(/^ *WARNING: /, "", refused); sub(/^ERROR: /, "", refused) }
@@ -63,9 +65,9 @@ pip_reason() {
             if (full) print "the disk is full"
             else if (hash) print "a file of " (bad ? bad : "a package") " has another hash than requirements states: check the file and the index"
             else if (refused) print refused ": check the secret of bootstrap.python.index_auth"
-            else if (none && broken) print "cannot reach " index_url ": " broken
+            else if (none && broken) print "cannot reach " index_url ": " broken "; check the node\047s network and bootstrap.python.index"
             else if (none) { sub(/^ERROR: /, "", none); print none }
-            else if (broken && error ~ /Max retries|Could not install/) print "cannot reach " index_url ": " broken
+            else if (broken && error ~ /Max retries|Could not install/) print "cannot reach " index_url ": " broken "; check the node\047s network and bootstrap.python.index"
             else if (clash) { sub(/^ERROR: /, "", clash); print clash }
             else if (error) { sub(/^ERROR: /, "", error); print error }
             else print raised ? raised : last

@@ -77,12 +77,19 @@ probe() {
     need_root 'limits'
     return 10
 }
-# A limit that the kernel refuses would make pam_limits refuse every login.
-try_limits() {
+# try_limit OPTION VALUE KEY UNIT. A limit that the kernel refuses would make pam_limits refuse every login.
+try_limit() {
     # shellcheck disable=SC2016
-    said=$(root sh -c '{ [ -z "$1" ] || ulimit -l "$1"; } && { [ "$2" = 0 ] || ulimit -n "$2"; }' \
-        sh "$MEMLOCK" "$NOFILE" 2>&1) ||
-        fail "this machine does not allow these limits: ${said##*sh: }; use smaller ones"
+    said=$(root sh -c 'ulimit "$1" "$2"' sh "$1" "$2" 2>&1) ||
+        fail "this machine does not allow $3 $2$4: ${said##*ulimit: }; set a smaller bootstrap.limits.$3"
+}
+try_limits() {
+    case $MEMLOCK in
+    '') ;;
+    unlimited) try_limit -l unlimited memlock '' ;;
+    *) try_limit -l "$MEMLOCK" memlock ' KiB' ;;
+    esac
+    [ "$NOFILE" = 0 ] || try_limit -n "$NOFILE" nofile ''
 }
 apply() {
     if wants_kernel; then

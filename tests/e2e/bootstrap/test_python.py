@@ -82,7 +82,8 @@ def test_packages_that_cannot_be_installed(node):
     node.python(packages=["gp-one==9"], index=url, error=at + "Could not find a version that satisfies the requirement "
                 "gp-one==9 (from versions: 1.0, 1.1)")
     node.python(packages=["gp-one"], index="http://10.77.0.1:9/simple", error=at + "cannot reach "
-                "http://10.77.0.1:9/simple: ")
+                "http://10.77.0.1:9/simple: Failed to establish a new connection: [Errno 111] Connection refused; check "
+                "the node's network and bootstrap.python.index")
     node.lab.index.wheel("gp-big", size=64 << 20)
     node.host.sh("mkdir /small && mount -t tmpfs -o size=40m tmpfs /small && "
                  "cp -a /opt/venv /small/venv && chown ops /small")

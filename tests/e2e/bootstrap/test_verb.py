@@ -75,6 +75,13 @@ def test_only_and_from(hosts):
     assert not hosts.host.file("/home/ops/second").exists()
 
 
+def test_only_a_step_that_the_node_does_not_have(hosts):
+    done = hosts("--only", "driver,packages", "--dry-run", code=2)
+    assert done.out == "byhand/0: would apply: packages\n"
+    assert done.err.count("driver: is no step of this node") == 1, done
+    assert "packages: is no step" not in done.err, done
+
+
 @pytest.mark.parametrize("args,said", [
     (("--only", "pakages"), "unknown step 'pakages'; did you mean 'packages'?"),
     (("--only", "first,secnd"), "unknown step 'secnd'; did you mean 'second'?"),
@@ -173,7 +180,8 @@ def test_a_stack_again_after_an_edit(gpuprov, spec):
     killed.kill()
     killed.communicate()
     assert phase(gpuprov) == "ready"
-    assert gpuprov("bootstrap", path).out == "again/0: applied: b\n"
+    assert gpuprov("bootstrap", path).out == (
+        "again/0: applied: b\nchanged nodes are no longer validated: run 'gpuprov validate again'\n")
     assert phase(gpuprov) != "ready"
     assert gpuprov("ssh", "again/0", "--", "cat", "/opt/a", "/opt/b").out == "a\nb\n"
     gpuprov("validate", "again")
