@@ -255,7 +255,7 @@ static int open_stack(struct engine *e, const struct spec *bake, struct run **re
 static int check_stack(const struct run *run, const struct spec *bake, struct gp_error *err) {
     if (node_of(run) == NULL || str_eq(run->stack.spec_hash, bake->hash)) return 0;
     return gp_fail(err, GP_EUSAGE,
-                   "stack '%s' has nodes of another spec: an earlier bake was cut, or it is a stack of yours: run "
+                   "stack '%s' has nodes of another spec: the spec was changed since, or it is a stack of yours: run "
                    "'gpuprov down %s', then 'gpuprov bake' again",
                    run->stack.name, run->stack.name);
 }
