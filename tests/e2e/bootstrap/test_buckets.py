@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """bootstrap.mounts of buckets: rclone through /dev/fuse against an independent S3 emulator (moto), with signatures
 checked and its requests counted; secrets are looked for where they must not be."""
+import json
+import pathlib
 import socket
 import subprocess
 import sys
@@ -250,3 +252,59 @@ def test_both_come_back_with_systemd(lab, tmp_path):
         assert again.result["applied"] == 0, again
     finally:
         host.remove()
+
+
+# --- other clouds: real rclone, stand-in servers ---
+
+def test_a_bucket_of_alibaba(lab, node):
+    """Its servers want the bucket in the host's name."""
+    node.host.sh("echo '%s oss.lab data.oss.lab' >>/etc/hosts" % ADDRESS)
+    boot = {"mounts": [bucket(bucket="oss://data", endpoint="http://oss.lab:%d" % PORT)]}
+    assert "buckets" in node.run(boot, secrets=node.secrets).done()
+    assert "RCLONE_CONFIG_GP_PROVIDER=Alibaba" in node.host.sh("cat /etc/gpuprov/mounts/data").stdout
+    assert node.host.sh("su ops -c 'head -c 3 /data/train/part-1; echo hello >/data/of-oss'").stdout == "ppp"
+    wait_for(lambda: "'of-oss'" in str(lab.call(lab.s3.list_objects_v2, Bucket="data")), 60)
+    assert node.run(boot, secrets=node.secrets).result["applied"] == 0
+
+
+@pytest.fixture(name="google")
+def google_fixture(lab, node, tmp_path):
+    """The names of Google's servers are this one's for the node; a service account's key."""
+    names = ["storage.googleapis.com", "oauth2.googleapis.com"]
+    folder, crt, key = tmp_path / "objects", tmp_path / "crt", tmp_path / "crt.key"
+    (folder / "train").mkdir(parents=True)
+    (folder / "train" / "part-1").write_bytes(b"g" * 100000)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "2", "-subj", "/CN=test", "-addext", "subjectAltName=" + ",".join("DNS:" + n for n in names),
+                    "-keyout", key, "-out", crt], check=True, capture_output=True)
+    robot = subprocess.run(["openssl", "genrsa", "2048"], check=True, capture_output=True, text=True).stdout
+    server = lab.popen([sys.executable, pathlib.Path(__file__).with_name("gcs_standin.py"), ADDRESS, crt, key, folder])
+    node.host.sh("cat >>/etc/ssl/certs/ca-certificates.crt <<'X'\n%sX\necho '%s %s' >>/etc/hosts" % (
+        crt.read_text(), ADDRESS, " ".join(names)))
+
+    def account(email):
+        (tmp_path / "account").write_text(json.dumps({
+            "type": "service_account", "client_email": email, "private_key": robot, "private_key_id": "1",
+            "token_uri": "https://oauth2.googleapis.com/token"}))
+        return [{"env": "RCLONE_GCS_SERVICE_ACCOUNT_CREDENTIALS", "from": "file:" + str(tmp_path / "account")}]
+    yield folder, account
+    node.host.sh("umount /data", check=False)
+    server.kill()
+    server.wait()
+
+
+def test_a_bucket_of_google(node, google):
+    """With the key of a service account, whose JSON has quotes and line ends."""
+    folder, account = google
+    mount = {"at": "/data", "bucket": "gs://data/train", "secrets": ["RCLONE_GCS_SERVICE_ACCOUNT_CREDENTIALS"]}
+    node.run({"mounts": [mount]}, secrets=account("other@test.example"),
+             error="step 'buckets': gs://data/train cannot be listed: ")
+    robot = account("robot@test.example")
+    first = node.run({"mounts": [mount]}, secrets=robot)
+    assert first.done() == ["buckets", "agent"], first
+    assert node.host.sh("su ops -c 'head -c 3 /data/part-1; echo hello >/data/own'").stdout == "ggg"
+    wait_for((folder / "train" / "own").is_file, 60)
+    assert (folder / "train" / "own").read_text() == "hello\n"
+    again = node.run({"mounts": [mount]}, secrets=robot)
+    assert again.result["applied"] == 0 and [e["event"] for e in again.events] == ["result"], again
+    assert not list(folder.rglob(".gpuprov*"))
