@@ -59,12 +59,12 @@ package_version() {
 }
 first_of() { printf '%s\n' "$1"; }
 # The versions of a package that the repositories have: "580.65.06-1", or with dnf "3:580.65.06-1.el9". As root, because
-# dnf keeps other package lists for each user.
+# dnf keeps other package lists for each user. None while another dnf runs: dnf_refresh waits for that.
 versions_of() {
     if is_apt; then
         apt-cache madison "$1" 2>/dev/null | awk -F'|' '{ gsub(/ /, "", $2); print $2 }'
     else
-        root "$dnf" -q repoquery --qf '%{epoch}:%{version}-%{release}' "$1" 2>/dev/null | grep . | sort -u -V -r
+        root "$dnf" -q --setopt=exit_on_lock=1 repoquery --qf '%{epoch}:%{version}-%{release}' "$1" 2>/dev/null | grep . | sort -u -V -r
     fi
 }
 # dnf keeps package lists for hours or days.

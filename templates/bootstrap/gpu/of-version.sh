@@ -20,7 +20,10 @@ apply() {
     [ -n "$now" ] || fail "no driver is loaded, whose version $PACKAGE must have"
     release_holds
     row=$(row_of "$now")
-    [ -n "$row" ] || ! is_apt || { apt_update && row=$(row_of "$now"); }
+    [ -n "$row" ] || {
+        if is_apt; then apt_update; else dnf_refresh; fi
+        row=$(row_of "$now")
+    }
     [ -n "$row" ] ||
         fail "the repository has no $PACKAGE of the driver's version $now, and another does not work with it ($NEED):" \
             "choose a driver version that it has"

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver, CUDA, cuDNN and NCCL where dnf manages the packages: real dnf, rpm, gpg and dkms on a host that says that it
 is Rocky Linux 9; stand-in packages of NVIDIA's names, epochs and module streams."""
+import json
+import os
+import subprocess
+
 import pytest
 from dnf_node import AMAZON, EL9, DnfLab, DnfNode
 from gpu_repo import DRIVER, LATER
@@ -98,3 +102,25 @@ def test_an_exact_version_is_pinned_and_held(node):
         assert node.sh("modinfo -k $(uname -r) -F version nvidia") == version and "H100" in node.sh("nvidia-smi -L")
         assert [h for h in node.holds() if h.startswith("nvidia-open-")] == ["nvidia-open-3:%s-1.el9.*" % version]
         assert node.run(spec).applied == []
+
+
+def test_up_brings_a_host_with_systemd_to_a_driver(made, lab, tmp_path, program):
+    """The whole program on a host of the ssh provider: services run by systemd, and a second run changes nothing."""
+    node = made(kind="systemd")
+    node.sh("mount --bind /lab-pci /sys/bus/pci/devices")
+    (tmp_path / "known_hosts").write_text("%s %s\n" % (node.host.address, node.host.host_key()))
+    (tmp_path / "hosts.yaml").write_text(json.dumps({"hosts": [{
+        "address": node.host.address, "user": "ops", "key": str(lab.key), "known_hosts": str(tmp_path / "known_hosts")}]}))
+    spec = tmp_path / "up.yaml"
+    spec.write_text(json.dumps({
+        "name": "gpu", "offers": [{"provider": "ssh", "hosts": "hosts.yaml"}], "validate": {"time": "1m"},
+        "bootstrap": {"driver": {"branch": "580", "source": lab.repo.source()}, "cuda": {"runtime": ["13.0"]}}}))
+    env = {**os.environ, "GPUPROV_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path)}
+    first = lab.run([str(program), "up", str(spec), "--json"], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    steps = [json.loads(line).get("step") for line in first.stderr.splitlines() if '"status":"done"' in line]
+    assert first.returncode == 0, first
+    ours = ["kernel-headers", "driver-repo", "driver", "persistence", "cuda", "holds"]
+    assert [step for step in steps if step in ours] == ours, first
+    assert LATER in node.sh("cat /proc/driver/nvidia/version")
+    assert node.sh("systemctl is-active nvidia-persistenced") == "active"
+    assert node.run(node.spec(cuda={"runtime": ["13.0"]})).applied == []

@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 OLD, NEWER = "5.14.0-503.11.1.el9_5.x86_64", "5.14.0-611.5.1.el9_7.x86_64"
 NOT_BUILT, CUT, BROKEN = "590.44.01", "575.57.08", "570.172.08"
 MODULE = "kmod-nvidia-open-dkms"
+GB200 = {**H100, "device": "0x2941"}
+DRACUT = "#!/bin/sh\nls /etc/modprobe.d >/dracut.log\n"
 
 
 def fill(lab):
@@ -210,6 +212,16 @@ def test_a_kernel_upgrade_without_a_build(node):
     works(node, LATER)
 
 
+def test_nouveau_has_the_gpu(node):
+    """The initial RAM disk is made again by dracut, and the node is rebooted."""
+    node.host.put("/usr/bin/dracut", DRACUT, 0o755)
+    node.sh("rm -f /usr/sbin/update-initramfs; echo 'nouveau 2000000 1 - Live 0x0' >/run/lab-modules; touch /etc/lab-busy")
+    out = node.run(node.spec())
+    assert "nouveau-off" in out.applied and node.host.boots == 2
+    assert "gpuprov-nouveau.conf" in node.sh("cat /dracut.log")
+    works(node, LATER)
+
+
 # --- other drivers, and the services of this one ---
 
 @pytest.mark.long
@@ -222,11 +234,17 @@ def test_packages_of_another_branch(node):
     assert "595." not in node.sh("rpm -qa '*nvidia*'") + str(node.holds())
 
 
-@pytest.mark.long
-def test_the_fabric_manager_has_the_drivers_version(made):
-    node = made(devices=(H100, NVSWITCH))
+def test_services_have_the_drivers_version(made):
+    """The fabric manager and, on a GB200, IMEX. The list of packages is that of a day without them."""
+    node = made(devices=(GB200, NVSWITCH))
     spec = branch(node, DRIVER)
+    node.lab.repo.index(without=["nvidia-fabricmanager-" + DRIVER])
+    try:
+        node.run(spec, error="step 'fabric-manager': the repository has no nvidia-fabricmanager of the driver's version " + DRIVER)
+    finally:
+        node.lab.repo.index()
     out = node.run(spec)
-    assert "fabric-manager" in out.applied and node.version("nvidia-fabricmanager") == DRIVER
-    assert "nv-fabricmanage" in node.sh("cat /proc/[0-9]*/comm")
+    assert out.applied[:2] == ["fabric-manager", "imex"], out
+    assert node.version("nvidia-fabricmanager") == node.version("nvidia-imex") == DRIVER
+    assert {"nv-fabricmanage", "nvidia-imex"} <= set(node.sh("cat /proc/[0-9]*/comm").split())
     assert node.run(spec).applied == []
