@@ -9,6 +9,8 @@
 
 #define NVIDIA_REPOSITORIES "https://developer.download.nvidia.com/compute/cuda/repos"
 #define KEY_MARK "#sha256="
+#define RPM_KEY_FILE "D42D0685.pub"
+#define RHEL10_KEY_FILE "CDF6BA43.pub"
 #define RPM_KEY "27e46a2d43e125859fb8a62c3b75bf798aeb95fa6f7d9bf790c1167ed9a0b39c"
 
 struct boot_software {
@@ -20,7 +22,8 @@ struct boot_software {
 
 /* Of the package cuda-keyring_1.1-1_all.deb of each system: GoogleCloudPlatform/compute-gpu-installation pins the same.
  * rpm systems have no such package, but the key D42D0685.pub of rhel8's folder, which several public CI scripts pin.
- * RHEL 10 has another key, whose hash is not known here: it needs a mirror with a written hash. */
+ * RHEL 10 has another key (its name: AlmaLinux's almalinux-release-nvidia-driver), whose hash is not known here: it needs
+ * a source with a written hash. */
 static const struct {
     const char *repository, *sha256;
 } keyrings[] = {{"ubuntu2004", "cf5ca9853118b9fb2b78dd2708786e1eb5ab14e39d8738539281429428eb4efe"},
@@ -213,9 +216,10 @@ static void repo_vars(const struct boot *b, struct str *out) {
     for (size_t n = strlen(base); n > 0 && base[n - 1] == '/'; n--) base[n - 1] = '\0';
     GP_AUTO_FREE char *url = xasprintf("%s/%s/x86_64", base, set->repository);
     bool apt = str_eq(set->os_family, "apt");
+    const char *rpm_key = str_eq(set->repository, "rhel10") ? RHEL10_KEY_FILE : RPM_KEY_FILE;
     GP_AUTO_FREE char *key = apt    ? xasprintf("%s/cuda-keyring_1.1-1_all.deb", url)
-                             : mark ? xasprintf("%s/D42D0685.pub", url)
-                                    : xasprintf("%s/rhel8/x86_64/D42D0685.pub", base);
+                             : mark ? xasprintf("%s/%s", url, rpm_key)
+                                    : xasprintf("%s/rhel8/x86_64/" RPM_KEY_FILE, base);
     boot_var(out, "URL", url);
     boot_var(out, "KEY", key);
     boot_var(out, "KEY_SHA256", sha256);

@@ -25,11 +25,12 @@ Of a test.
 {files}
 """
 # As NVIDIA's kmod packages: a build that fails is no failure of the package.
-POST = """dkms add -m nvidia -v {0} --rpm_safe_upgrade || :
-dkms build -m nvidia -v {0} || :
-dkms install -m nvidia -v {0} --force || :
+POST = """dkms add -m nvidia-open -v {0} --rpm_safe_upgrade || :
+dkms build -m nvidia-open -v {0} || :
+dkms install -m nvidia-open -v {0} --force || :
 """
-PREUN = "dkms remove -m nvidia -v {0} --all --rpm_safe_upgrade || :\n"
+PREUN = "dkms remove -m nvidia-open -v {0} --all --rpm_safe_upgrade || :\n"
+OPEN = DKMS.replace('NAME="nvidia"', 'NAME="nvidia-open"', 1).replace("}/nvidia/", "}/nvidia-open/")
 STREAM = """---
 document: modulemd
 version: 2
@@ -52,7 +53,7 @@ document: modulemd-defaults
 version: 1
 data: {module: nvidia-driver, stream: open-dkms, profiles: {open-dkms: [default]}}
 """
-KEY = "D42D0685.pub"
+KEYS = {"rhel10": "CDF6BA43.pub"}
 
 
 class RpmRepo:
@@ -99,8 +100,8 @@ class RpmRepo:
                      "{ tail -n 5 log >&2; exit 1; }" % (self.where, " ".join(map(shlex.quote, self.specs))))
         if self.signed:
             self.sign("lab@localhost", "*.rpm")
-            self.host.sh("export HOME=/root; cd %s && gpg -q --export --armor lab@localhost >%s" % (self.where, KEY))
-            self.sha256 = hashlib.sha256((self.folder / KEY).read_bytes()).hexdigest()
+            self.host.sh("export HOME=/root; cd %s && gpg -q --export --armor lab@localhost >%s" % (self.where, self.key))
+            self.sha256 = hashlib.sha256((self.folder / self.key).read_bytes()).hexdigest()
         self.index()
 
     def sign(self, name, which):
@@ -124,6 +125,7 @@ class GpuRpmRepo(RpmRepo):
     def __init__(self, host, system="rhel9", dist=".el9"):
         super().__init__(host, "/srv/repos/%s/x86_64" % system)
         self.system, self.release, self.empty = system, "1" + dist, host.file("/build")
+        self.key = KEYS.get(system, "D42D0685.pub")
 
     def library(self, package, version, soname, **more):
         """A package with a shared library that programs find by `soname`."""
@@ -145,13 +147,13 @@ class GpuRpmRepo(RpmRepo):
         branch = version.split(".", maxsplit=1)[0]
         kind = {"epoch": 3, "release": self.release}
         exact = " = 3:" + version
-        source = "usr/src/nvidia-%s/" % version
+        source = "usr/src/nvidia-open-%s/" % version
         made = [
             self.add("kmod-nvidia-open-dkms", version, requires=["dkms >= 3.1.8", "nvidia-kmod-common" + exact],
                      provides=["nvidia-kmod" + exact], arch="noarch", files={
                          source + "nvidia.c": MODULE % version,
                          source + "Makefile": "obj-m := nvidia.o\n",
-                         source + "dkms.conf": DKMS % (version, version) + dkms,
+                         source + "dkms.conf": OPEN % (version, version) + dkms,
                          source + "wait.sh": "#!/bin/sh\nuntil [ ! -e /hold ] || [ -e /go ]; do sleep 0.1; done\n"},
                      post=post.format(version), preun=PREUN.format(version), **kind),
             self.add("nvidia-kmod-common", version, requires=["nvidia-kmod" + exact], arch="noarch", **kind),

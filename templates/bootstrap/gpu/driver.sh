@@ -87,10 +87,10 @@ why_not_built() {
     fi
     command -v gcc >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 ||
         fail "no module was built for the running kernel $kernel: the node has no C compiler: install gcc"
-    if ! is_apt && [ -z "$(dkms status -m nvidia -v "$ours")" ]; then
+    if ! is_apt && ! dkms_has "$ours"; then
         script=$(failed_script)
-        fail "no module was built for the running kernel $kernel: dkms does not have its source:" \
-            "${script:-run 'dnf reinstall $(rpm -q --whatprovides --qf '%{NAME}' nvidia-kmod)'}"
+        [ -n "$script" ] || script="run 'dnf reinstall $(rpm -q --whatprovides --qf '%{NAME}' nvidia-kmod)'"
+        fail "no module was built for the running kernel $kernel: dkms does not have its source: $script"
     fi
     why=$(grep -hiE 'error:|not found|\*\*\* ' ${make_log:+"$make_log"} dkms.log 2>/dev/null | grep -v '^Error! ' | head -n 1 | cut -c1-240)
     [ -n "$why" ] || why=$(grep -h '^Error!' dkms.log | head -n 1 | cut -c1-240)
@@ -104,6 +104,16 @@ offered() {
     version_fits "$offer" ||
         fail "the repositories offer $(first_of $DRIVER) $offer, and the spec wants driver ${EXACT:-$BRANCH}${MINIMUM:+ of at least $MINIMUM}"
 }
+# NVIDIA's rpm packages call it nvidia or, with open modules, nvidia-open. dkms 2 prints "nvidia, 535.54.03: added".
+dkms_has() { dkms status 2>/dev/null | grep -q "^nvidia[a-z-]*[/,] *$1[,:]"; }
+dkms_add() (
+    set +f
+    for source in /usr/src/nvidia*-"$1"; do
+        [ -e "$source/dkms.conf" ] || continue
+        name=${source##*/}
+        root dkms add -m "${name%-"$1"}" -v "$1"
+    done >dkms.log 2>&1
+)
 # dnf reports success when a script of a package failed.
 failed_script() {
     name=$(sed -n 's/.*Error in [^ ]* scriptlet in rpm package \([^ ]*\).*/\1/p' "$log" | head -n 1)
@@ -162,7 +172,7 @@ build() {
     [ "$(built_for "$kernel")" != "$ours" ] || return 0
     say "builds the module for kernel $kernel"
     # a script of the package that failed or was cut; rpm does not run it again
-    if ! is_apt && [ -z "$(dkms status -m nvidia -v "$ours")" ]; then root dkms add -m nvidia -v "$ours" >dkms.log 2>&1; fi
+    if ! is_apt && ! dkms_has "$ours"; then dkms_add "$ours"; fi
     root dkms autoinstall -k "$kernel" >>dkms.log 2>&1
     [ "$(built_for "$kernel")" = "$ours" ] || why_not_built
 }

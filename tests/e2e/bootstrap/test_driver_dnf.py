@@ -53,7 +53,7 @@ def test_a_bare_node_gets_all_of_it_once(node):
     out = node.run(spec)
     assert out.applied == ["kernel-headers", "driver-repo", "driver", "persistence", "cuda", "cudnn", "nccl", "holds",
                            "agent"], out
-    assert node.sh("dkms status -k $(uname -r)").startswith("nvidia/%s, %s, " % (LATER, EL9))
+    assert node.sh("dkms status -k $(uname -r)").startswith("nvidia-open/%s, %s, " % (LATER, EL9))
     assert node.sh("modinfo -k $(uname -r) -F version nvidia") == LATER
     assert LATER in node.sh("cat /proc/driver/nvidia/version")
     assert "H100" in node.sh("nvidia-smi -L")

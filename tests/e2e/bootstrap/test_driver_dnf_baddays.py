@@ -26,7 +26,7 @@ def fill(lab):
         repo.driver(version)
     repo.driver(NOT_BUILT, dkms='BUILD_EXCLUSIVE_KERNEL="^4[.].*"\n')
     repo.driver(CUT, post="exit 3\n")
-    repo.driver(BROKEN, post="rm -r /usr/src/nvidia-{0}\nexit 3\n" + POST)
+    repo.driver(BROKEN, post="rm -r /usr/src/nvidia-open-{0}\nexit 3\n" + POST)
 
 
 @pytest.fixture(name="lab", scope="module")

@@ -110,6 +110,22 @@ static void keys_have_a_pinned_hash(void **state) {
     GP_AUTO_FREE char *stream = vars(&f, "driver");
     assert_non_null(strstr(stream, "STREAM='580-open'\n"));
     clear(&f);
+
+    make(&f, "rhel-10.0", H100);
+    f.spec.software.driver.branch = (char *)(uintptr_t) "580";
+    assert_int_equal(steps(&f, &names), 0);
+    GP_AUTO_FREE char *unknown = vars(&f, "driver-repo");
+    assert_non_null(strstr(unknown, "KEY_SHA256=''\n"));
+    f.spec.software.driver.source = (char *)(uintptr_t) "https://developer.download.nvidia.com/compute/cuda/repos"
+                                                        "#sha256=" HASH;
+    assert_int_equal(steps(&f, &names), 0);
+    GP_AUTO_FREE char *written = vars(&f, "driver-repo");
+    assert_non_null(
+        strstr(written, "KEY='https://developer.download.nvidia.com/compute/cuda/repos/rhel10/x86_64/CDF6BA43.pub'\n"));
+    assert_non_null(strstr(written, "KEY_SHA256='" HASH "'\n"));
+    GP_AUTO_FREE char *no_stream = vars(&f, "driver");
+    assert_non_null(strstr(no_stream, "STREAM=''\n"));
+    clear(&f);
 }
 
 static void what_is_there_decides(void **state) {
