@@ -22,8 +22,8 @@ struct boot_software {
 
 /* Of the package cuda-keyring_1.1-1_all.deb of each system: GoogleCloudPlatform/compute-gpu-installation pins the same.
  * rpm systems have no such package, but the key D42D0685.pub of rhel8's folder, which several public CI scripts pin.
- * RHEL 10 has another key (its name: AlmaLinux's almalinux-release-nvidia-driver), whose hash is not known here: it needs
- * a source with a written hash. */
+ * RHEL 10 has another key, whose hash is not known here: it needs a source with a written hash. AlmaLinux's package
+ * almalinux-release-nvidia-driver has the name of its file. */
 static const struct {
     const char *repository, *sha256;
 } keyrings[] = {{"ubuntu2004", "cf5ca9853118b9fb2b78dd2708786e1eb5ab14e39d8738539281429428eb4efe"},
