@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,19 +57,13 @@ int uname(struct utsname *u) {
     return r;
 }
 
-/* "/lib/modules/x/nvidia-uvm.ko" of an open file: "nvidia_uvm". */
-static void module_name(int fd, char *to, size_t size) {
-    char link[64], path[4096];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = '\0';
-    const char *slash = strrchr(path, '/');
-    snprintf(to, size, "%.*s", (int)size - 1, slash ? slash + 1 : path);
-    char *end = strstr(to, ".ko");
-    if (end) *end = '\0';
-    for (char *c = to; *c; c++)
-        if (*c == '-') *c = '_';
+/* What a module's own information has under a key that begins with a 0: "\0version=". Empty: nothing. */
+static void info_of(const char *image, size_t n, const char *key, size_t key_n, char *to, size_t size) {
+    const char *at = memmem(image, n, key, key_n);
+    to[0] = '\0';
+    if (at) snprintf(to, size, "%.*s", (int)(image + n - at - (ptrdiff_t)key_n), at + key_n);
 }
+#define INFO(key, to) info_of(image, n, key, sizeof key - 1, to, sizeof to)
 
 /* What kmod reads of a loaded module below /sys/module. */
 static void sys_put(const char *module, const char *file, const char *text) {
@@ -88,30 +83,24 @@ static void sys_put(const char *module, const char *file, const char *text) {
     if (f) fclose(f);
 }
 
-static int load(int fd) {
-    struct stat st;
-    char release[70] = "?", want[80], name[256], number[16], version[64] = "";
+static int load(const char *image, size_t n) {
+    char release[70] = "?", want[80], name[64], license[32], number[16], version[64];
     (void)word("/etc/lab-kernel", release, sizeof release);
     if (word("/etc/lab-modprobe-errno", number, sizeof number) == 0) {
         errno = atoi(number);
         return -1;
     }
-    if (fstat(fd, &st)) return -1;
-    char *image = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (image == MAP_FAILED) return -1;
     snprintf(want, sizeof want, "vermagic=%s ", release);
-    int fits = memmem(image, (size_t)st.st_size, want, strlen(want)) != NULL;
-    const char *said = memmem(image, (size_t)st.st_size, "\0version=", 9);
-    if (said) snprintf(version, sizeof version, "%s", said + 9);
-    munmap(image, (size_t)st.st_size);
-    if (!fits) {
+    INFO("\0version=", version);
+    INFO("\0license=", license);
+    INFO("\0name=", name); /* Debian's nvidia-current.ko calls itself nvidia */
+    if (!memmem(image, n, want, strlen(want)) || !name[0]) {
         errno = ENOEXEC;
         return -1;
     }
-    module_name(fd, name, sizeof name);
     FILE *f = fopen(MODULES, "ae");
     if (f) {
-        fprintf(f, "%s %lld 0 - Live 0x0000000000000000\n", name, (long long)st.st_size);
+        fprintf(f, "%s %zu 0 - Live 0x0000000000000000\n", name, n);
         fclose(f);
     }
     sys_put(name, "initstate", "live\n");
@@ -119,12 +108,23 @@ static int load(int fd) {
     if (strncmp(name, "nvidia", 6) != 0 || strchr(name, '_')) return 0;
     f = fopen(NVRM, "we");
     if (f) {
-        fprintf(f, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build\n", version);
+        fprintf(f, "NVRM version: NVIDIA UNIX %s  %s  Release Build\n",
+                strcmp(license, "NVIDIA") == 0 ? "x86_64 Kernel Module" : "Open Kernel Module for x86_64", version);
         fclose(f);
     }
     f = fopen(CTL, "we");
     if (f) fclose(f);
     return 0;
+}
+
+static int load_file(int fd) {
+    struct stat st;
+    if (fstat(fd, &st)) return -1;
+    char *image = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (image == MAP_FAILED) return -1;
+    int r = load(image, (size_t)st.st_size);
+    munmap(image, (size_t)st.st_size);
+    return r;
 }
 
 static int unload(const char *name) {
@@ -161,9 +161,14 @@ long syscall(long nr, ...) {
     va_start(a, nr);
     for (int i = 0; i < 6; i++) x[i] = va_arg(a, long);
     va_end(a);
-    if (nr == SYS_finit_module) return load((int)x[0]);
+    if (nr == SYS_finit_module) return load_file((int)x[0]);
     if (nr == SYS_delete_module) return unload((const char *)x[0]);
     return raw(nr, x);
+}
+/* of a compressed module, which kmod unpacks itself */
+int init_module(const void *image, unsigned long n, const char *options) {
+    (void)options;
+    return load(image, n);
 }
 int delete_module(const char *name, unsigned flags) {
     (void)flags;

@@ -80,7 +80,7 @@ unload() {
 why_not_built() {
     [ -e "/lib/modules/$kernel/build/Makefile" ] ||
         fail "no module was built for the running kernel $kernel: its headers are not installed"
-    full=$(full_disks /var /tmp /usr / | head -n 1)
+    full=$(full_disks /var/lib/dkms /var /tmp /usr / | head -n 1)
     make_log=$(find /var/lib/dkms -name make.log -newer "$PWD/began" 2>/dev/null | head -n 1)
     if [ -n "$full" ] || grep -q 'No space left on device' dkms.log "$log" ${make_log:+"$make_log"} 2>/dev/null; then
         fail "no module was built for the running kernel $kernel: the disk is full (${full:-/var})"
@@ -91,6 +91,11 @@ why_not_built() {
         script=$(failed_script)
         [ -n "$script" ] || script="run 'dnf reinstall $(rpm -q --whatprovides --qf '%{NAME}' nvidia-kmod)'"
         fail "no module was built for the running kernel $kernel: dkms does not have its source: $script"
+    fi
+    if grep -q 'BUILD_EXCLUSIVE directive which does not match' dkms.log "$log" 2>/dev/null; then
+        rule=$(set +f; grep -h '^BUILD_EXCLUSIVE_' /usr/src/nvidia-*"${ours:-}"/dkms.conf 2>/dev/null | tr -s '\n ' ' ' | sed 's/ $//')
+        fail "no module was built for the running kernel $kernel: driver ${ours:-$BRANCH} does not support it${rule:+ ($rule)}: choose an" \
+            "image with another kernel, or another driver branch"
     fi
     why=$(grep -hiE 'error:|not found|\*\*\* ' ${make_log:+"$make_log"} dkms.log 2>/dev/null | grep -v '^Error! ' | head -n 1 | cut -c1-240)
     [ -n "$why" ] || why=$(grep -h '^Error!' dkms.log | head -n 1 | cut -c1-240)
@@ -143,6 +148,18 @@ need_dkms() {
     say "adds the repository EPEL, which has dkms"
     install_packages "$epel"
 }
+# The package manager failed. When the module cannot be built, dkms has the reason. A daemon may have failed that its
+# package starts before the driver is loaded (nvidia-persistenced): the driver is judged for itself.
+after_failure() {
+    cp "$log" dkms.log
+    if grep -q 'dkms.*\(exit status\|bad return\)\|Bad return status' dkms.log; then why_not_built; fi
+    [ -z "$(missing $DRIVER)" ] || fail "$(cat manager.failed)"
+    warn "$(cat manager.failed)$(half_configured)"
+}
+half_configured() {
+    # shellcheck disable=SC2016
+    ! is_apt || dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^half-configured /; not configured: /p' | tr -d '\n'
+}
 install_driver() {
     if is_apt; then
         [ -z "$PIN" ] || install_packages $PIN
@@ -156,14 +173,13 @@ install_driver() {
         need_dkms
         set -- "$package"
     fi
-    # its packages fail when the module cannot be built: the reason is in the output of dkms
-    (install_packages "$@") || {
-        if [ -z "$(missing $DRIVER)" ] || grep -q 'dkms.*\(exit status\|bad return\)\|Bad return status' "$log"; then
-            cp "$log" dkms.log
-            why_not_built
-        fi
-        exit 1
-    }
+    (
+        fail() {
+            printf '%s\n' "$*" >manager.failed
+            exit 1
+        }
+        install_packages "$@"
+    ) || after_failure
     is_apt || [ -z "$(failed_script)" ] || warn "$(failed_script), and dnf reported success"
 }
 build() {

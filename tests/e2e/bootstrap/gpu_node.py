@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import lab as labs
-from gpu_repo import GpuRepo
+from gpu_repo import DRIVER, GpuRepo
 from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -18,15 +18,25 @@ H100 = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330", "subsystem_
 NVSWITCH = {**H100, "class": "0x068000", "device": "0x22a3"}
 
 
-def start_lab(tmp, fill, kernels=None):
-    """A lab whose repository is served; fill(repo) adds its packages, kernels(repo) those of the distribution."""
-    made = labs.Lab(tmp, base_script="base_gpu.sh")
+def bare_lab(tmp, base_script="base_gpu.sh"):
+    """A lab for GpuNode, without repositories."""
+    made = labs.Lab(tmp, base_script=base_script)
     made.__enter__()
     try:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp / "key"], check=True)
         made.key, made.next = tmp / "key", 2
         made.kernel = pathlib.Path(made.base, "etc/lab-kernel").read_text().strip()
-        made.repo = GpuRepo(tmp / "repo")
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def start_lab(tmp, fill, kernels=None, base_script="base_gpu.sh", system="debian12"):
+    """A lab whose repository is served; fill(repo) adds its packages, kernels(repo) those of the distribution."""
+    made = bare_lab(tmp, base_script)
+    try:
+        made.repo = GpuRepo(tmp / "repo", system)
         fill(made.repo)
         made.repo.finish()
         made.repo.serve(made, "10.77.0.1")
@@ -87,7 +97,8 @@ class GpuNode:
 
     def spec(self, **keys):
         """The path of a spec whose bootstrap has these keys; without driver: branch 580 of the lab's repository."""
-        keys.setdefault("driver", {"branch": "580", "source": self.lab.repo.source()})
+        if "driver" not in keys:
+            keys["driver"] = {"branch": "580", "source": self.lab.repo.source()}
         self.n += 1
         path = self.tmp / ("spec%d.yaml" % self.n)
         path.write_text(json.dumps({"name": "gpu", "bootstrap": keys}))
@@ -125,3 +136,28 @@ class GpuNode:
 
 def saw(lines, text, seconds=60):
     wait_for(lambda: any(text in line for line in lines), seconds, lambda: f"no {text!r} in {lines}")
+
+
+def driver_and_libraries(repo):
+    repo.driver(DRIVER)
+    repo.libraries()
+
+
+def gets_all_of_it_once(node, first=()):
+    """The whole order on a bare node of a lab with driver_and_libraries, and nothing the second time. first: the steps
+    that come before NVIDIA's repository."""
+    assert node.run(node.spec(driver="none")).applied == ["agent"]  # not yet the agent for GPUs
+    spec = node.spec(driver={"branch": "580", "source": node.lab.repo.source()}, cuda={"runtime": ["13.0"]},
+                     cudnn="auto", nccl="auto")
+    out = node.run(spec)
+    assert out.applied == [*first, "driver-repo", "driver", "persistence", "cuda", "cudnn", "nccl", "holds", "agent"], out
+    assert node.sh("dkms status -k $(uname -r)").startswith("nvidia/%s, %s, " % (DRIVER, node.lab.kernel))
+    assert node.sh("modinfo -k $(uname -r) -F version nvidia") == DRIVER
+    assert DRIVER in node.sh("cat /proc/driver/nvidia/version")
+    assert "H100" in node.sh("nvidia-smi -L")
+    held = node.sh("apt-mark showhold").split()
+    assert {"nvidia-open", "nvidia-dkms-580-open", "libcudnn9-cuda-13", "libnccl2", "cuda-libraries-13-0"} <= set(held)
+    assert any(name.startswith("linux-headers-") for name in held)
+    assert "nvidia-persiste" in node.sh("cat /proc/[0-9]*/comm")
+    again = node.run(spec)
+    assert again.applied == [] and again.result["applied"] == 0, again

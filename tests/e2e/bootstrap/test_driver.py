@@ -6,20 +6,15 @@ import os
 import subprocess
 
 import pytest
-from gpu_node import GpuNode, start_lab
+from gpu_node import GpuNode, driver_and_libraries, gets_all_of_it_once, start_lab
 from gpu_repo import DRIVER
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 
-def fill(repo):
-    repo.driver(DRIVER)
-    repo.libraries()
-
-
 @pytest.fixture(name="lab", scope="module")
 def lab_fixture(tmp_path_factory):
-    lab = start_lab(tmp_path_factory.mktemp("lab"), fill)
+    lab = start_lab(tmp_path_factory.mktemp("lab"), driver_and_libraries)
     yield lab
     lab.repo.close()
     lab.kernels.close()
@@ -34,21 +29,7 @@ def node_fixture(lab, tmp_path):
 
 
 def test_a_bare_node_gets_all_of_it_once(node):
-    assert node.run(node.spec(driver="none")).applied == ["agent"]  # not yet the agent for GPUs
-    spec = node.spec(driver={"branch": "580", "source": node.lab.repo.source()}, cuda={"runtime": ["13.0"]},
-                     cudnn="auto", nccl="auto")
-    out = node.run(spec)
-    assert out.applied == ["driver-repo", "driver", "persistence", "cuda", "cudnn", "nccl", "holds", "agent"], out
-    assert node.sh("dkms status -k $(uname -r)").startswith("nvidia/%s, %s, " % (DRIVER, node.lab.kernel))
-    assert node.sh("modinfo -k $(uname -r) -F version nvidia") == DRIVER
-    assert DRIVER in node.sh("cat /proc/driver/nvidia/version")
-    assert "H100" in node.sh("nvidia-smi -L")
-    held = node.sh("apt-mark showhold").split()
-    assert {"nvidia-open", "nvidia-dkms-580-open", "libcudnn9-cuda-13", "libnccl2", "cuda-libraries-13-0"} <= set(held)
-    assert any(name.startswith("linux-headers-") for name in held)
-    assert "nvidia-persiste" in node.sh("cat /proc/[0-9]*/comm")
-    again = node.run(spec)
-    assert again.applied == [] and again.result["applied"] == 0, again
+    gets_all_of_it_once(node)
 
 
 def test_up_brings_a_host_with_systemd_to_a_driver(lab, tmp_path, program):
