@@ -76,6 +76,11 @@ unload() {
     done
     [ -z "$(loaded_driver)" ]
 }
+# The compiler that the kernel was built with: "gcc-12". Its makefiles call it for modules too.
+kernel_compiler() {
+    sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\).*/\1/p' "/lib/modules/$kernel/build/.config" \
+        "/lib/modules/$kernel/build/include/config/auto.conf" 2>/dev/null | head -n 1 | sed 's/^.*-gnu-//'
+}
 # Why there is no module for this kernel, from what is on the node.
 why_not_built() {
     [ -e "/lib/modules/$kernel/build/Makefile" ] ||
@@ -91,6 +96,11 @@ why_not_built() {
         script=$(failed_script)
         [ -n "$script" ] || script="run 'dnf reinstall $(rpm -q --whatprovides --qf '%{NAME}' nvidia-kmod)'"
         fail "no module was built for the running kernel $kernel: dkms does not have its source: $script"
+    fi
+    cc=$(kernel_compiler)
+    if [ -n "$cc" ] && ! command -v "$cc" >/dev/null 2>&1 &&
+        grep -q -e "$cc: .*not found" -e 'Failed CC [a-z]* check' "$make_log" 2>/dev/null; then
+        fail "no module was built for the running kernel $kernel: it was built with $cc, which the node does not have: install $cc"
     fi
     if grep -q 'BUILD_EXCLUSIVE directive which does not match' dkms.log "$log" 2>/dev/null; then
         rule=$(set +f; grep -h '^BUILD_EXCLUSIVE_' /usr/src/nvidia-*"${ours:-}"/dkms.conf 2>/dev/null | tr -s '\n ' ' ' | sed 's/ $//')

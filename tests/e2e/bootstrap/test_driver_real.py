@@ -90,6 +90,15 @@ def test_a_kernel_that_the_driver_does_not_support(plain):
 
 
 @pytest.mark.long
+def test_not_the_compiler_of_the_kernel(plain):
+    """A C compiler is there, but the kernel's makefiles call another."""
+    node = plain()
+    node.sh("mv /usr/bin/gcc-12 /usr/bin/gcc-11; ln -sf gcc-11 /usr/bin/gcc")
+    node.run(node.spec(driver=DISTRO), error="step 'driver': no module was built for the running kernel %s: it was built with "
+             "gcc-12, which the node does not have: install gcc-12" % node.lab.kernel)
+
+
+@pytest.mark.long
 def test_headers_are_missing(plain):
     """apt-get returns 0, and dkms reports "added"."""
     node = plain()
