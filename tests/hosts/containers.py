@@ -142,12 +142,15 @@ class ContainerLab(Lab):
     def image(name):
         return "%s/%s" % (REGISTRY, name)
 
-    def push(self, host, name):
-        """Puts busybox into the registry; gives its digest. host: one with podman."""
+    def push(self, host, name, made=False):
+        """Puts busybox into the registry, or the image of this name that the host has made; gives its digest. host: one
+        with podman."""
         auth = {"auths": {REGISTRY: {"auth": base64.b64encode(LOGIN.encode()).decode()}}}
         host.put("/lab/auth.json", json.dumps(auth), 0o600)
-        host.sh("podman import -q /lab/busybox.tar %s && podman push -q --digestfile /lab/digest --authfile /lab/auth.json "
-                "%s && podman rmi %s && rm /lab/auth.json" % ((self.image(name),) * 3))
+        if not made:
+            host.sh("podman import -q /lab/busybox.tar " + self.image(name))
+        host.sh("podman push -q --digestfile /lab/digest --authfile /lab/auth.json "
+                "%s && podman rmi %s && rm /lab/auth.json" % ((self.image(name),) * 2))
         return host.file("/lab/digest").read_text().strip()
 
     def host(self, gpus=0, kind="container"):
@@ -197,11 +200,12 @@ class ContainerLab(Lab):
         gpuprov.program = wrapper
         return gpuprov
 
-    def hosts_file(self, path, host):
+    def hosts_file(self, path, *hosts):
         path = pathlib.Path(path)
         known = path.with_name("known_hosts")
-        known.write_text("%s %s\n" % (host.address, host.host_key()))
-        path.write_text("hosts:\n  - {address: %s, user: ops, key: %s, known_hosts: %s}\n" % (host.address, self.key, known))
+        known.write_text("".join("%s %s\n" % (h.address, h.host_key()) for h in hosts))
+        path.write_text("hosts:\n" + "".join("  - {address: %s, user: ops, key: %s, known_hosts: %s}\n"
+                                             % (h.address, self.key, known) for h in hosts))
         return path
 
     def close(self):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for PyTorch: a small package in plain Python with what the checks of frameworks use of it. Its linear layer has
-real gradients, and its collectives run over TCP between the ranks, by the settings that a real one would take. A file
-standin.json beside it asks for a fault: {"fault": NAME, "gpus": N, "capability": [9, 0], "arch": ["sm_90"]}."""
+"""A stand-in for PyTorch: a small package in plain Python with what the checks of frameworks use of it. Its linear
+layer has real gradients, and its collectives run over TCP between the ranks, by the settings that a real one would take. A file
+standin.json beside it asks for a fault: {"fault": NAME, "gpus": N, "capability": [9, 0], "arch": ["sm_90"]}.
+"gpus": "dev" are the device files that it sees."""
 import json
 import pathlib
 
@@ -95,9 +96,13 @@ def manual_seed(seed):
 
 
 class _Cuda:
-    def is_available(self): return _is.get("gpus", 0) > 0 and version.cuda is not None
+    def is_available(self): return self.device_count() > 0 and version.cuda is not None
     def init(self): raise RuntimeError("The NVIDIA driver on your system is too old (found version 12020).")
-    def device_count(self): return _is.get("gpus", 0)
+
+    def device_count(self):
+        asked = _is.get("gpus", 0)
+        return len(list(pathlib.Path("/dev").glob("nvidia[0-9]*"))) if asked == "dev" else asked
+
     def get_device_capability(self, i): return tuple(_is.get("capability", [9, 0]))
     def get_device_name(self, i): return "NVIDIA Stand-in"
     def get_arch_list(self): return _is.get("arch", ["sm_90"])

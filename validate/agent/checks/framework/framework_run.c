@@ -113,7 +113,8 @@ static bool on_line(void *ctx, char *line) {
 static void not_started(struct framework_try *k, const char *how) {
     struct told *t = &k->own;
     GP_AUTO_FREE char *words = child_last_words(&k->child, "rror");
-    bool no_python = strstr(words, "python3") != NULL && strstr(words, "not found") != NULL;
+    const char *all = k->child.words.s != NULL ? k->child.words.s : ""; /* of runc and of crun */
+    bool no_python = strstr(all, "executable file ") != NULL && strstr(all, "not found in $PATH") != NULL;
     t->end = no_python ? END_ABSENT : END_CRASH;
     str_put(t->code, sizeof t->code, no_python ? "absent" : "not_started");
     if (no_python) str_put(t->text, sizeof t->text, "the image has no python3");
