@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import secrets
+import subprocess
 
 import pytest
 import torch_standin
@@ -196,3 +197,27 @@ def test_from_a_spec_over_two_hosts(host, lab, gpuprov, tmp_path):
     report = gpuprov("up", tmp_path / "spec.yaml", "--json", code=7, timeout=400).json["report"]
     found = next(c for c in report["gang"] if c["check"] == CHECK)
     assert (found["verdict"], found["required"], found["code"]) == ("skipped", True, "no_torch"), found
+
+
+@pytest.mark.long
+def test_a_real_torch_in_an_image(host):
+    it = host()
+    name = "docker.io/lab/torch:real"
+    folder = os.environ.get("GP_HOSTS_DIR") or BUILD / "hosts"
+    made = subprocess.run([pathlib.Path(__file__).resolve().parents[2] / "hosts/real_torch.sh", folder],
+                          capture_output=True, text=True, timeout=1800, check=False)
+    assert made.returncode == 0, made.stderr
+    it.sh(PYTHON)
+    version = it.sh("ls /lab/python/usr/lib | grep ^python").stdout.strip()
+    real = pathlib.Path(made.stdout.strip()) / "lib" / version / "site-packages"
+    assert real.is_dir(), "the hosts' %s is not that of %s" % (version, made.stdout)
+    packages = it.file("/lab/python/usr/local/lib/%s" % version)
+    packages.mkdir(parents=True)
+    subprocess.run(["cp", "-a", real, packages / "dist-packages"], check=True)
+    it.sh("cd /lab/python && cp -L --parents -t . $(ls /lib/*/libstdc++.so.6 /lib/*/libgcc_s.so.1 /lib/*/librt.so.1 "
+          "/lib/*/libdl.so.2 /lib/*/libpthread.so.0)")
+    it.sh("tar -C /lab/python --owner=0 --group=0 -cf - . | podman import -q -c 'ENV PATH=/usr/bin:/bin' - " + name,
+          timeout=900)
+    zero, one = ranks(it, "podman", [name], 2, deadline=300)
+    assert (zero["verdict"], one["verdict"]) == ("pass", "pass"), (zero, one)
+    assert "torch 2.15.0" in zero["message"] and "over 2 ranks by gloo left the same weights" in zero["message"], zero
