@@ -209,7 +209,7 @@ void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const 
     if (c->names == NULL || c->problems->list.len > 0) return; /* a value with an error is not there to be judged */
     size_t versions = GP_MAX(s->software.cuda.runtime.n, (size_t)1);
     for (size_t offer = 0; offer < s->offers.len; offer++) {
-        for (size_t runtime = 0; runtime < versions; runtime++) {
+        for (size_t runtime = 0; runtime < versions && c->dropped == 0; runtime++) { /* no more are shown */
             struct software_wish wish =
                 spec_software_wish(s, offer, spec_offer_launched(&s->offers.items[offer]), runtime);
             GP_AUTO_SOFTWARE_SET struct software_set set = {0};

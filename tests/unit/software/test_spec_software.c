@@ -120,6 +120,18 @@ static void several(void **state) {
     }
 }
 
+/* The search for clashes ends where no more errors are shown: 500 versions that do not exist cost no minutes. */
+static void ends_early(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str text = {0};
+    str_add(&text, "name: t\ngpu: V100\noffers: [{provider: aws}]\nbootstrap:\n  cuda: {runtime: [");
+    for (int i = 0; i < 500; i++) str_addf(&text, "%s\"%d.%d\"", i == 0 ? "" : ", ", 20 + i / 50, i % 50);
+    str_add(&text, "]}\n");
+    GP_AUTO_LOADED struct loaded l = load(text.s);
+    assert_int_equal(l.r, -GP_EUSAGE);
+    assert_non_null(strstr(l.err.msg, "101 errors (the first are shown)"));
+}
+
 /* A spec of the journal is not judged again: the tables of a later gpuprov may know more. */
 static void of_the_journal(void **state) {
     (void)state;
@@ -217,9 +229,9 @@ static void launched(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forms),          cmocka_unit_test(impossible),         cmocka_unit_test(several),
-        cmocka_unit_test(of_the_journal), cmocka_unit_test(unwritten_and_auto), cmocka_unit_test(kept),
-        cmocka_unit_test(launched),       cmocka_unit_test(unknown_releases),
+        cmocka_unit_test(forms),      cmocka_unit_test(impossible),     cmocka_unit_test(several),
+        cmocka_unit_test(ends_early), cmocka_unit_test(of_the_journal), cmocka_unit_test(unwritten_and_auto),
+        cmocka_unit_test(kept),       cmocka_unit_test(launched),       cmocka_unit_test(unknown_releases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
