@@ -5,7 +5,9 @@
 #include "model/image.h"
 
 #include "base/form.h"
+#include "base/hash.h"
 
+#include <ctype.h>
 #include <strings.h>
 
 #define VERSION "v1"
@@ -54,9 +56,18 @@ bool image_facts_parse(struct image_facts *f, const char *text) {
     return form_spec_hash(f->bootstrap) && f->arch[0] != '\0';
 }
 
-/* Names of GPUs and systems become words of the tag. */
+/* Names of GPUs and systems become words of the tag. Two long ones that begin alike have different hashes. */
 static void put_word(char dst[IMAGE_WORD], const char *text) {
-    str_put(dst, IMAGE_WORD, text != NULL ? text : "");
+    char hash[65];
+    size_t n = text != NULL ? strlen(text) : 0;
+    if (n >= IMAGE_WORD) {
+        GP_AUTO_FREE char *lower = xstrdup(text); /* names of GPUs are compared without case */
+        for (char *c = lower; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
+        sha256_hex(lower, n, hash);
+        snprintf(dst, IMAGE_WORD, "%.*s-%.8s", IMAGE_WORD - 10, text, hash);
+    } else {
+        str_put(dst, IMAGE_WORD, text != NULL ? text : "");
+    }
     for (char *c = dst; *c != '\0'; c++)
         if (strchr(WORD_CHARS, *c) == NULL) *c = '-';
 }

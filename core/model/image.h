@@ -9,7 +9,7 @@
 #include "model/stack.h"
 #include "spec/spec.h"
 
-#define IMAGE_WORD 24 /* so that the whole fits a tag; a longer name is cut, on both sides of a comparison */
+#define IMAGE_WORD 24 /* so that the whole fits a tag; a longer name is cut and ends in a hash of the whole */
 
 /* "-" in the text: none. */
 struct image_facts {

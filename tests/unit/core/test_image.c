@@ -31,6 +31,28 @@ static void facts_survive_their_text(void **state) {
     assert_memory_equal(&a, &b, sizeof a);
 }
 
+/* The table's longest names differ behind the place where a word of the tag ends. */
+static void long_names_stay_apart(void **state) {
+    (void)state;
+    struct spec_image image = {0};
+    struct spec a = {.gpu = {.model = (char[]){"RTX PRO 6000 Blackwell Server Edition"}, .count = 1}},
+                b = {.gpu = {.model = (char[]){"RTX PRO 6000 Blackwell Workstation Edition"}, .count = 1}},
+                c = {.gpu = {.model = (char[]){"rtx pro 6000 blackwell server edition"}, .count = 1}};
+    struct image_facts want, has;
+    GP_AUTO_STR struct str text = {0};
+    image_facts_wanted(&a, &image, "x86_64", &want);
+    image_facts_text(&want, &text);
+    assert_true(image_facts_parse(&has, text.s));
+    assert_null(image_differs(&want, &has));
+    image_facts_wanted(&c, &image, "x86_64", &want);
+    memcpy(want.bootstrap, has.bootstrap, sizeof want.bootstrap);
+    assert_null(image_differs(&want, &has));
+    image_facts_wanted(&b, &image, "x86_64", &want);
+    GP_AUTO_FREE char *why = image_differs(&want, &has);
+    assert_non_null(why);
+    assert_non_null(strstr(why, "its GPU model is RTX-PRO-6000-B"));
+}
+
 static void strange_texts_are_no_facts(void **state) {
     (void)state;
     static const char *const bad[] = {
@@ -157,9 +179,9 @@ static void one_node_is_baked_from_the_base(void **state) {
 int main(void) {
     provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(facts_survive_their_text),        cmocka_unit_test(strange_texts_are_no_facts),
-        cmocka_unit_test(the_newest_that_fits_is_chosen),  cmocka_unit_test(only_the_bootstrap_counts),
-        cmocka_unit_test(one_node_is_baked_from_the_base),
+        cmocka_unit_test(facts_survive_their_text),   cmocka_unit_test(long_names_stay_apart),
+        cmocka_unit_test(strange_texts_are_no_facts), cmocka_unit_test(the_newest_that_fits_is_chosen),
+        cmocka_unit_test(only_the_bootstrap_counts),  cmocka_unit_test(one_node_is_baked_from_the_base),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
