@@ -52,12 +52,16 @@ static int on_image(void *ctx, const struct xml_node *item, struct gp_error *err
     struct resource r;
     const char *state = xml_str(item, "imageState", "");
     int rc = read_common(l, item, RES_IMAGE, "imageId", "ami-", &r, err);
+    static const char *const of_no_use[] = {"failed", "error", "invalid", NULL}; /* gc removes them */
+    bool failed = false;
+    for (size_t i = 0; of_no_use[i] != NULL; i++) failed = failed || strcmp(state, of_no_use[i]) == 0;
     r.state = strcmp(state, "available") == 0      ? RES_RUNNING
-              : strcmp(state, "pending") == 0      ? RES_PENDING
               : strcmp(state, "deregistered") == 0 ? RES_GONE
-                                                   : RES_STOPPED; /* failed, error, invalid and unknown ones */
+              : failed                             ? RES_STOPPED
+                                                   : RES_PENDING; /* also transient, disabled and unknown ones */
     const char *reason = xml_str(item, "stateReason/message", "");
-    resource_set(&r.state_reason, r.state == RES_STOPPED && reason[0] == '\0' ? state : reason);
+    bool plain = r.state == RES_RUNNING || strcmp(state, "pending") == 0;
+    resource_set(&r.state_reason, !plain && reason[0] == '\0' ? state : reason);
     str_one_line(r.state_reason);
     r.billed = r.state != RES_GONE;
     r.price_usd_per_h = -1;

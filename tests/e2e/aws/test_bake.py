@@ -150,6 +150,12 @@ def test_gc_removes_what_is_of_no_use(cloud):
     cloud.drive("bake")
     image, = cloud.images()
     cloud.drive("destroy")
+    # one that its owner has disabled may be enabled again
+    cloud.proxy.rule("DescribeImages", "edit", times=None, old=b"<imageState>available", new=b"<imageState>disabled")
+    kept = cloud.gpuprov.json("gc", "--in", f"aws/{REGION}")
+    assert image["ImageId"] in {r["id"] for r in kept["kept"]} and len(cloud.images()) == 1
+    assert "disabled" in cloud.gpuprov("images", "--in", f"aws/{REGION}").out
+    cloud.proxy.clear()
     cloud.proxy.rule("DescribeImages", "edit", times=None, old=b"<imageState>available", new=b"<imageState>failed")
     dry = cloud.gpuprov.json("gc", "--dry-run", "--in", f"aws/{REGION}")
     assert image["ImageId"] in {r["id"] for r in dry["ended"]} and len(cloud.images()) == 1
