@@ -165,10 +165,15 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
     return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
 }
 
-static bool has_image(const struct resource_list *l, const struct resource *snapshot) {
+/* An image whose tags somebody edited may be that of any snapshot there. */
+static bool has_image(const struct resource_list *l, const struct resource_list *unreadable,
+                      const struct resource *snapshot) {
     for (size_t i = 0; i < l->list.len; i++)
         if (l->list.items[i].kind == RES_IMAGE && alive(&l->list.items[i]) &&
             str_eq(l->list.items[i].uid, snapshot->uid))
+            return true;
+    for (size_t i = 0; i < unreadable->list.len; i++)
+        if (unreadable->list.items[i].kind == RES_IMAGE && str_eq(unreadable->list.items[i].region, snapshot->region))
             return true;
     return false;
 }
@@ -183,7 +188,8 @@ static int sweep_images(struct run *run, struct provider *p, bool dry_run, struc
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct resource *one = &all.list.items[i];
         bool failed = one->kind == RES_IMAGE && one->state == RES_STOPPED;
-        bool orphan = one->kind == RES_SNAPSHOT && one->state != RES_PENDING && !has_image(&all, one);
+        bool orphan =
+            one->kind == RES_SNAPSHOT && one->state != RES_PENDING && !has_image(&all, &run->look.unreadable, one);
         if (failed || orphan) vec_push(&useless.list, *one);
         else if (alive(one)) resource_list_add(&ret->kept, one);
     }

@@ -150,6 +150,12 @@ def test_gc_removes_what_is_of_no_use(cloud):
     cloud.drive("bake")
     image, = cloud.images()
     cloud.drive("destroy")
+    # the snapshot of an image whose tags somebody edited is that image's still
+    good = tags(image)["gpuprov:image"]
+    cloud.moto.client().create_tags(Resources=[image["ImageId"]], Tags=[{"Key": "gpuprov:image", "Value": "v0"}])
+    cloud.gpuprov("gc", "--in", f"aws/{REGION}", code=None)
+    assert cloud.proxy.of("DeleteSnapshot") == [] and len(cloud.snapshots()) == 1
+    cloud.moto.client().create_tags(Resources=[image["ImageId"]], Tags=[{"Key": "gpuprov:image", "Value": good}])
     # one that its owner has disabled may be enabled again
     cloud.proxy.rule("DescribeImages", "edit", times=None, old=b"<imageState>available", new=b"<imageState>disabled")
     kept = cloud.gpuprov.json("gc", "--in", f"aws/{REGION}")
