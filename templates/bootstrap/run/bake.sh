@@ -59,6 +59,19 @@ for user_home in /root "$home" /home/*; do
 done
 rm -rf /run/containers/0/auth.json /etc/passwd-s3fs /etc/gpuprov/credentials /etc/gpuprov/secrets /etc/gpuprov/mounts
 
+# --- buckets: rclone keeps copies of their files, and files that it has not uploaded yet ---
+copies=/var/cache/gpuprov n=0
+unsent() { grep -rlsE '"Dirty": *true' $copies/vfsMeta; }
+while [ $n -lt 300 ] && [ -n "$(unsent)" ]; do
+    sleep 0.2
+    n=$((n + 1))
+done
+[ -z "$(unsent)" ] || give_up "a bucket's mount has files that are not uploaded after a minute: see $copies"
+awk '$3 == "fuse.rclone" && $1 ~ /^GP[:{]/ { print $2 }' /proc/self/mounts | while IFS= read -r at; do
+    timeout -k 5 30 umount "$at" || timeout -k 5 30 umount -l "$at"
+done >/dev/null 2>&1
+rm -rf $copies
+
 # --- gpuprov's own files: the agent stays, output and state of steps go ---
 for user_home in "$home" /root; do
     rm -rf "$user_home/.gpuprov/nodes" "$user_home/.gpuprov/tmp"
@@ -88,7 +101,7 @@ for user_home in /root "$home" /home/*; do
 done
 sync
 for left in /etc/gpuprov/deadline.conf /etc/ssh/gpuprov_host_key "$home/.ssh/authorized_keys" "$home/.gpuprov/nodes" \
-    "$home/.docker/config.json"; do
+    "$home/.docker/config.json" "$copies"; do
     [ ! -e "$left" ] || give_up "$left could not be removed"
 done
 [ ! -s /etc/machine-id ] || give_up '/etc/machine-id could not be emptied'

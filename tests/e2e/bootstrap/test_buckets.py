@@ -23,6 +23,7 @@ SHORTER = """#!/bin/sh
 [ "$3" != %d ] || { shift 3; set -- -k 1 3 "$@"; }
 exec /usr/bin/timeout "$@"
 """
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 NAMES = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
 
 
@@ -142,6 +143,18 @@ def test_secrets_are_in_nothing_that_others_read(node):
     # and the tool got them whole
     environ = node.host.sh("tr '\\0' '\\n' </proc/$(pgrep -x rclone)/environ | grep SECRET").stdout
     assert environ == "AWS_SECRET_ACCESS_KEY=sEc'ReT\"Va$lUe\n"
+
+
+def test_a_baked_node_has_no_copy_of_a_buckets_files(lab, node):
+    """What was written to the bucket is uploaded first."""
+    node.run({"mounts": [bucket()]}, secrets=node.secrets)
+    node.host.sh("su ops -c 'echo private-data >/data/late; echo private-data >/data/later'")
+    bake = (ROOT / "templates" / "bootstrap" / "run" / "bake.sh").read_text()
+    node.host.put("/bake.sh", bake)
+    assert "::fact cleaned yes" in node.host.sh("sh -c \"$(cat /bake.sh)\" bake /home/ops /home/ops/.gpuprov/none").stdout
+    assert node.host.sh("grep -rls private-data /var /data /home /etc; true").stdout == ""
+    assert lab.call(lab.s3.get_object, Bucket="data", Key="late")["Body"].read() == b"private-data\n"
+    assert lab.call(lab.s3.get_object, Bucket="data", Key="later")["Body"].read() == b"private-data\n"
 
 
 def test_another_secret_mounts_it_again(node):
