@@ -99,7 +99,8 @@ pip_install() {
     : >pip.log || fail 'the disk is full'
     {
         # shellcheck disable=SC2046
-        timeout -k 10 "$BUDGET" env -u PYTHONPATH PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COLOR=1 PYTHONUNBUFFERED=1 \
+        timeout -k 10 "$BUDGET" env -u PYTHONPATH -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT PIP_USER=0 PIP_NO_INPUT=1 \
+            PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COLOR=1 PYTHONUNBUFFERED=1 \
             "$vpython" -I -m pip install --no-input --retries 3 --timeout 30 $(pip_trust "$INDEX" "${TORCH_INDEX-}") "$@" </dev/null 2>&1
         echo $? >pip.rc
     } | while IFS= read -r line; do

@@ -46,6 +46,14 @@ def test_a_user_whose_files_are_closed_to_others(node):
     assert node.host.sh("stat -c %a /opt/team /opt/team/train/bin").stdout.split() == ["755", "700"]
 
 
+def test_a_node_whose_pip_installs_elsewhere(node):
+    """pip's settings of the node, as images for notebooks have them: packages go into the environment all the same."""
+    node.host.put("/etc/pip.conf", "[global]\nuser = true\n")
+    node.host.put("/home/ops/.bashrc", "export PIP_TARGET=/home/ops/elsewhere\n")
+    node.python(packages=["gp-one==1.0"], index=node.lab.url)
+    assert node.version("gp-one") == "1.0" and not node.host.file("/home/ops/elsewhere").exists()
+
+
 def test_requirements_are_of_the_spec(node, tmp_path):
     """The file's text goes to the node; an edited file is installed again, and an equal one is not."""
     file = tmp_path / "requirements.txt"
