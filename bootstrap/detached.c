@@ -93,6 +93,7 @@ static void on_state(struct run *r, const char *text) {
         r->open = true;
         return;
     }
+    if (strcmp(text, "alive") == 0) return; /* the poll goes on */
     r->heard = true;
     if (str_starts(text, "at ") && str_to_i64(text + 3, 0, INT64_MAX, &n)) {
         r->offset = n;

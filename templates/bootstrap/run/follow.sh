@@ -11,8 +11,15 @@ rebooted() { [ "$boot" != "$(cat /proc/sys/kernel/random/boot_id)" ]; }
 # not the time of day, which may be set meanwhile
 seconds() { read -r up _ </proc/uptime && echo "${up%%.*}"; }
 news() { tail -c "+$((off + 1))" out | head -c "$((size - off))"; }
-off=$OFF began=$(seconds) seen=
+off=$OFF began=$(seconds) beat='' seen=
 while :; do
+    up=$(seconds)
+    if [ "$up" != "$beat" ]; then
+        # start.sh of another gpuprov leaves a run alone that is followed. The line ends this script when nobody reads it.
+        { echo "$up" >followed; } 2>/dev/null
+        [ -z "$beat" ] || printf '::%s alive\n' "$RUN_ID"
+        beat=$up
+    fi
     lives=
     alive && lives=yes
     read -r rc <rc || rc=run
@@ -47,12 +54,13 @@ while :; do
         if rebooted; then printf '::%s vanished reboot\n' "$RUN_ID"; else printf '::%s vanished killed\n' "$RUN_ID"; fi
         exit 0
     fi
-    if [ $(($(seconds) - began)) -ge "$SLICE" ]; then
+    if [ $((up - began)) -ge "$SLICE" ]; then
         printf '::%s again\n' "$RUN_ID"
         exit 0
     fi
     sleep 0.2
 done
+rm -f followed
 if [ "$rc" -ne 0 ]; then
     # A shutdown kills the run, which looks like a failure: wait until the node has rebooted.
     n=0

@@ -15,6 +15,8 @@ exec 9>lock
 if command -v flock >/dev/null 2>&1; then flock -w 20 9; fi
 boot=$(cat /proc/sys/kernel/random/boot_id)
 alive() { read -r p <pid && grep -q "$1" "/proc/${p:-x}/cmdline" 2>/dev/null; }
+# Does a gpuprov follow the run of this folder? It notes the seconds since the boot each second.
+followed() { { read -r at <followed && read -r up _ </proc/uptime; } 2>/dev/null && [ $((${up%%.*} - at)) -le 3 ]; }
 if [ -s id ] && read -r old_hash old_boot old_run <id; then
     # sent again because the reply was lost; follow.sh reports whether a reboot interrupted the run
     if [ "$old_run" = "$RUN_ID" ]; then
@@ -26,10 +28,19 @@ if [ -s id ] && read -r old_hash old_boot old_run <id; then
             printf '::run %s\n' "$old_run"
             exit 0
         fi
-        end_group "$p" || fail 'an earlier version of this step still runs and cannot be killed'
+        # an earlier gpuprov that was ended stops to follow it in a moment
+        n=0
+        while followed && [ $n -lt 50 ]; do
+            sleep 0.2
+            n=$((n + 1))
+        done
+        if alive "$old_run"; then
+            ! followed || fail 'another gpuprov, with another spec, runs this step on the node now: wait until it has ended'
+            end_group "$p" || fail 'an earlier version of this step still runs and cannot be killed'
+        fi
     fi
 fi
-rm -f out tail tail.new rc pid id run job.sh asked reboot.said
+rm -f out tail tail.new rc pid id run job.sh asked reboot.said followed
 if ! { printf '%s' "$JOB" >run && printf '%s' "$WRAP" >job.sh && printf '%-10s\n' run >rc &&
     printf '%-10s\n' '' >pid && true >out && printf '%s %s %s\n' "$HASH" "$boot" "$RUN_ID" >id; } 2>/dev/null; then
     rm -f id

@@ -49,6 +49,31 @@ def test_two_runs_at_once(node):
     assert node.host.file("/home/ops/runs").read_text() == "x\n" and out.result["rc"] == 0
 
 
+def test_two_runs_with_other_specs_at_once(node):
+    """The second one does not kill the step of the first one, such as its package manager: it ends with the reason."""
+    first = node.popen(*node.step("s", "touch ~/up; until [ -e /go ]; do sleep .1; done; echo x >>~/ran\n"))
+    wait_for(lambda: node.host.file("/home/ops/up").exists(), 60)
+    second = node.step("s", "echo y >>~/ran\n")
+    node.run(*second, error="step 's': another gpuprov, with another spec, runs this step on the node now: wait until it "
+             "has ended")
+    node.host.put("/go", "")
+    said, log = first.communicate(timeout=120)
+    assert first.returncode == 0 and "killed" not in said, (said, log)
+    node.run(*second)
+    assert node.host.file("/home/ops/ran").read_text() == "x\ny\n"
+
+
+def test_a_killed_run_and_an_edited_step(node):
+    """Nobody follows the old step any more: it is ended, and the new one runs."""
+    other = node.popen(*node.step("s", "touch ~/up; sleep 1000\n"))
+    wait_for(lambda: node.host.file("/home/ops/up").exists(), 60)
+    other.kill()
+    other.communicate()
+    node.run(*node.step("s", "echo new >~/new\n"))
+    assert node.host.file("/home/ops/new").exists()
+    assert node.host.sh("pgrep -f '[s]leep 1000'", check=False).stdout == ""
+
+
 def test_ssh_lost_in_each_step(node):
     """The connection ends at the start of each step of the table, and again while it runs."""
     steps = ["packages", "s", "agent"]

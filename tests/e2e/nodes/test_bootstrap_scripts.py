@@ -42,7 +42,7 @@ class Home:
     def follow(self, run_id, off=0, slice_s=10):
         done = self.sh("run/follow", STEP="s", RUN_ID=run_id, OFF=off, SLICE=slice_s)
         assert done.returncode == 0, done
-        return done.stdout.lstrip("\n")
+        return done.stdout.replace("::%s alive\n" % run_id, "").lstrip("\n")
 
     def pretend(self, run_id, out):
         """A run that goes on, of which only its output is there."""
