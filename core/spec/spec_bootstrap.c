@@ -52,7 +52,9 @@ static const struct spec_field bootstrap_fields[] = {
      .pattern = LIB_PATTERN, .pattern_doc = LIB_DOC "2.28.9", .effect = SPEC_REPEATED},
     {.name = "packages", .type = SPEC_TEXTS, .offset = offsetof(struct spec, packages),
      .doc = "packages of the node's own distribution", .example = "[htop]",
-     .pattern = "^[A-Za-z0-9][A-Za-z0-9+._:=~-]{0,99}$", .pattern_doc = "a package's name", .effect = SPEC_REPEATED},
+     /* "name-" would have apt-get remove it */
+     .pattern = "^[A-Za-z0-9]([A-Za-z0-9+._:=~-]{0,98}[A-Za-z0-9+~])?$", .pattern_doc = "a package's name",
+     .effect = SPEC_REPEATED},
     {.name = "python", .type = SPEC_BLOCK, .offset = offsetof(struct spec, python), .block = &spec_python_block,
      .doc = "a virtual environment of Python", .example = "{packages: [numpy]}", .effect = SPEC_REPEATED},
     {.name = "container", .type = SPEC_BLOCK, .offset = offsetof(struct spec, container),

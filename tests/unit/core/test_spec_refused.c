@@ -141,6 +141,7 @@ static const struct refusal in_access[] = {
 static const struct refusal in_bootstrap_and_checks[] = {
     {"bootstrap: {packages: ['-y']}", 24, "a package's name"},
     {"bootstrap: {packages: ['a b']}", 24, "a package's name"},
+    {"bootstrap: {packages: [openssh-server-]}", 24, "a package's name"}, /* apt-get would remove it */
     {"bootstrap: {python: {}}", 21, "'python' needs one of version, venv"},
     {"bootstrap: {python: {index: https://x}}", 21, "'python' needs one of version, venv"},
     {"bootstrap: {python: {version: 3}}", 31, "a version such as 3.12"},
