@@ -86,7 +86,8 @@ ctr_pull() {
     terminal=$!
     exec 3>answers
     until grep -q 'Password' terminal || ! runs $terminal; do sleep 0.1; done
-    printf '%s\n' "${login#*:}" 2>/dev/null >&3
+    # ctr may have ended: its reason is in the terminal
+    (trap '' PIPE && printf '%s\n' "${login#*:}" 2>/dev/null >&3)
     wait $terminal
     rc=$?
     exec 3>&-
@@ -140,13 +141,14 @@ apply() {
         ! present "$image" || continue
         for pause in 2 4 0; do
             say "pulls $image"
+            rm -f pull.rc
             : >pull.log
             {
                 pull "$image"
                 echo $? >pull.rc
             } 2>&1 | watch_pull "$image"
             sed 's/^::/ ::/' pull.log
-            if [ "$(cat pull.rc)" = 0 ]; then break; fi
+            if [ "$(cat pull.rc 2>/dev/null)" = 0 ]; then break; fi
             [ $pause -gt 0 ] && grep -q -i -E "$BROKEN" pull.log || pull_failed "$image"
             say "the registry $(registry_of "$image") did not answer, tries again in $pause s"
             sleep $pause

@@ -165,6 +165,14 @@ def test_the_toolkit_cannot_be_had(own, lab):
     assert not own.host.file("/etc/apt/sources.list.d/nvidia-container-toolkit.list").exists()
 
 
+def test_a_pull_that_ends_before_it_reads_the_password(own, lab):
+    """The reason is in what ctr printed."""
+    own.host.put("/usr/local/sbin/ctr", "#!/bin/sh\ncase \"$*\" in *--user*) echo 'ctr: cannot read /etc/containerd/x: input/output "
+                 "error'; exit 1 ;; esac\nexec /usr/bin/ctr \"$@\"\n", 0o755)
+    own.set_up({"engine": "containerd", "images": [lab.image("bb:1")], "registry_auth": "RUN"},
+               error="step 'images': containerd pull reported: cannot read /etc/containerd/x: input/output error")
+
+
 def test_a_node_that_speaks_another_language(own):
     """apt-cache translates the words that the steps look for, as a real one does with LANG=de_DE.UTF-8."""
     own.host.put("/usr/local/bin/apt-cache", "#!/bin/sh\n/usr/bin/apt-cache \"$@\" | if [ \"$LC_ALL\" = C ]; then cat; "
