@@ -121,6 +121,12 @@ said() {
     full=$(full_disks / /var /usr /boot | head -n 1)
     [ -z "$full" ] || fail "the disk is full ($full)"
     line=$(grep -E "$2" "$log" | head -n 1)
+    case $line in
+    *'dpkg returned an error code'*) # its own words name the package and the script that failed
+        own=$(sed -n '/^dpkg: error processing /{N;s/:\n */: /;p;q;}' "$log")
+        [ -z "$own" ] || line=$own
+        ;;
+    esac
     [ -n "$line" ] || line=$(grep . "$log" | tail -n 1)
     fail "$1 reported: $line${trouble:+ (the update of the package lists reported: $trouble)}"
 }

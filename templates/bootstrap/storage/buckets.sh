@@ -141,6 +141,8 @@ prepare() {
     set_tool
     packages=$tool
     [ "$tool" != rclone ] || packages='rclone fuse3'
+    [ -c /dev/fuse ] || root modprobe fuse 2>/dev/null || [ -c /dev/fuse ] ||
+        fail 'this node has no /dev/fuse, which mounts of buckets need: remove the mount, or use another image'
     helper=fusermount3
     [ "$tool" = rclone ] || helper=$tool
     if ! command -v "$tool" >/dev/null 2>&1 || ! command -v $helper >/dev/null 2>&1; then
@@ -150,8 +152,6 @@ prepare() {
         install_packages $packages
         command -v "$tool" >/dev/null 2>&1 || fail "the package $tool is installed, but the program is not there"
     fi
-    [ -c /dev/fuse ] || root modprobe fuse 2>/dev/null || [ -c /dev/fuse ] ||
-        fail 'this node has no /dev/fuse, which mounts of buckets need'
     write_file "$HELPER" 755 "$(helper_text)"
     root mkdir -p -m 0700 "$CONF" && root chmod 0700 "$CONF"
     write_file "$conf" 600 "$(conf_text)"

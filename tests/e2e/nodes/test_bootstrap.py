@@ -215,7 +215,8 @@ def test_a_package_that_is_not_there(node):
 
 
 def test_a_package_that_breaks(node):
-    node.run("--package", "gp-broken", error="step 'packages': apt-get reported: E: ")
+    node.run("--package", "gp-broken", error="step 'packages': apt-get reported: dpkg: error processing package "
+             "gp-broken (--configure): installed gp-broken package post-installation script")
     # an installation that ended half way is put right first, and says so when it cannot be
     node.run("--package", "gp-one", error="step 'packages': dpkg --configure -a reported: dpkg: error")
 
