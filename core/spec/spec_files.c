@@ -63,7 +63,8 @@ static int walk_any(struct spec_files_walk *w, const struct spec_file *entry, co
     struct stat st;
     /* the path in the spec itself may be a link */
     if ((depth > 0 ? lstat(from, &st) : stat(from, &st)) != 0)
-        return gp_fail(err, GP_EIO, "'%s': %s", from, strerror(errno));
+        return gp_fail(err, GP_EIO, "could not read '%s': %s%s", from, strerror(errno),
+                       depth == 0 ? "; 'from' is relative to the spec" : "");
     if (S_ISDIR(st.st_mode)) return walk_folder(w, entry, from, to, depth, err);
     if (S_ISREG(st.st_mode)) return walk_file(w, entry, from, to, &st, err);
     if (depth == 0) return gp_fail(err, GP_EUSAGE, "'%s' is neither a file nor a folder", from);

@@ -50,7 +50,8 @@ static void file_sum(struct spec_ctx *c, const struct yaml_node *map, const stru
     const struct yaml_node *wanted = own(c, map, "sha256");
     if (rc) spec_complain(c, from, "%s", why.msg);
     else if (wanted != NULL && !str_eq(f->sha256, sum))
-        spec_complain(c, wanted, "'%.200s' has another content: its sum is %s", f->from, sum);
+        spec_complain(c, wanted, "'%.200s' has another content: its sum is %s; correct 'sha256' or the file", f->from,
+                      sum);
     free(f->sha256);
     f->sha256 = rc ? NULL : xstrdup(sum);
 }
@@ -138,10 +139,12 @@ static void rule_mount(struct spec_ctx *c, const struct yaml_node *map, void *to
     }
     if (first == NULL)
         spec_complain(c, map, "a mount needs one of nvme, volume, nfs, lustre and bucket, such as nvme: auto");
-    only_with(c, map, "fs", "nvme and volume", m->nvme != NULL || m->volume != NULL);
-    only_with(c, map, "endpoint", "bucket", m->bucket != NULL);
-    only_with(c, map, "region", "bucket", m->bucket != NULL);
-    only_with(c, map, "secrets", "bucket", m->bucket != NULL);
+    /* one with a wrong value is there, too */
+    bool bucket = yaml_get(map, "bucket") != NULL;
+    only_with(c, map, "fs", "nvme and volume", yaml_get(map, "nvme") != NULL || yaml_get(map, "volume") != NULL);
+    only_with(c, map, "endpoint", "bucket", bucket);
+    only_with(c, map, "region", "bucket", bucket);
+    only_with(c, map, "secrets", "bucket", bucket);
     if (m->bucket != NULL && str_starts(m->bucket, "oss://") && m->endpoint == NULL && own(c, map, "bucket") != NULL)
         spec_complain(c, own(c, map, "bucket"),
                       "an oss:// bucket needs 'endpoint', such as "
@@ -199,7 +202,7 @@ static const struct spec_field mount_fields[] = {
     {.name = "bucket", .type = SPEC_TEXT, .offset = offsetof(struct spec_mount, bucket),
      .doc = "an object store's bucket: s3://, gs:// or oss://, with or without a folder in it",
      .example = "s3://data/train", .pattern = "^(s3|gs|oss)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._=+@-]+)*$",
-     .pattern_doc = "s3://, gs:// or oss:// and a bucket's name", .effect = SPEC_REPEATED},
+     .pattern_doc = "s3://, gs:// or oss:// and a bucket's name of 3 to 63 characters", .effect = SPEC_REPEATED},
     {.name = "fs", .type = SPEC_TEXT, .offset = offsetof(struct spec_mount, fs), .choices = fs_choices,
      .def_doc = "ext4 for a blank disk, else what it has", .doc = "the file system of nvme and volume",
      .example = "xfs", .effect = SPEC_REPEATED},

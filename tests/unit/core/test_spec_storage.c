@@ -56,7 +56,8 @@ static void wrong_files(void **state) {
     (void)state;
 #define IN "name: a\nbootstrap:\n  files:\n"
     bad_at(IN "    - {from: Makefile}\n", 4, 7, "needs 'to'");
-    bad_at(IN "    - {from: not/there, to: /x}\n", 4, 14, "not/there': No such file or directory");
+    bad_at(IN "    - {from: not/there, to: /x}\n", 4, 14,
+           "not/there': No such file or directory; 'from' is relative to the spec");
     bad_at(IN "    - {from: /dev/null, to: /x}\n", 4, 14, "is neither a file nor a folder");
     bad_at(IN "    - {from: Makefile, to: x}\n", 4, 28, "must be an absolute path");
     bad_at(IN "    - {from: Makefile, to: /x/}\n", 4, 28, "must be an absolute path");
@@ -148,6 +149,7 @@ static void wrong_mounts(void **state) {
     bad_at(IN "    - {at: /x, volume: ../sda}\n", 4, 24, "a device such as /dev/nvme1n1");
     bad_at(IN "    - {at: /x, bucket: data}\n", 4, 24, "s3://, gs:// or oss://");
     bad_at(IN "    - {at: /x, bucket: 's3://d|x'}\n", 4, 24, "s3://, gs:// or oss://");
+    bad_at(IN "    - {at: /x, bucket: s3://d, region: eu-west-1}\n", 4, 24, "a bucket's name of 3 to 63 characters");
     bad_at(IN "    - {at: /x, bucket: oss://data}\n", 4, 24, "needs 'endpoint'");
     bad_at(IN "    - {at: /x, bucket: gs://data, endpoint: 'http://a'}\n", 4, 45, "only for s3:// and oss://");
     bad_at(IN "    - {at: /x, nvme: auto, endpoint: 'http://a'}\n", 4, 38, "'endpoint' is only for bucket");
