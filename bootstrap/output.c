@@ -65,6 +65,13 @@ static int read_output(struct node_link *l, const char *step, bool user, struct 
     return parse(r.out.s ? r.out.s : "", r.out.len, ret, err);
 }
 
+/* A step of gpuprov's own that no script applies has no output. */
+static bool is_silent(const char *step) {
+    for (const struct boot_step *s = boot_steps; s->file; s++)
+        if (s->name && s->apply && strcmp(s->name, step) == 0) return true;
+    return false;
+}
+
 int bootstrap_output_read(struct node_link *l, const char *step, struct bootstrap_output *ret, struct gp_error *err) {
     struct gp_error why = {0};
     int rc = read_output(l, step, true, ret, &why);
@@ -72,6 +79,11 @@ int bootstrap_output_read(struct node_link *l, const char *step, struct bootstra
         gp_error_clear(&why);
         rc = read_output(l, step, false, ret, &why); /* a step of gpuprov's own */
     }
+    if (rc == -GP_ENOTFOUND && is_silent(step))
+        return gp_fail(err, GP_ENOTFOUND,
+                       "%s: step '%s' is applied by gpuprov itself and has no output: 'gpuprov logs' "
+                       "without --step has its events",
+                       l->target.label, step);
     if (rc == 0) ret->step = xstrdup(step);
     else (void)gp_fail(err, why.code, "%s: could not read the output of step '%s': %s", l->target.label, step, why.msg);
     return rc;

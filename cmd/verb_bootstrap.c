@@ -112,6 +112,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     app_lock_timeout(inv, o->lock_timeout_ms);
     struct bootstrap_opts what = {.from = o->from, .dry_run = o->dry_run};
+    if (o->only != NULL && o->from != NULL)
+        return gp_fail(err, GP_EUSAGE, "--only and --from exclude each other: give one of them");
     if (o->only != NULL) strv_split(&what.only, o->only, ",");
     if (o->only != NULL && what.only.n == 0) /* such as "$A,$B" of empty variables: not every step */
         return gp_fail(err, GP_EUSAGE, "--only '%.40s' names no step: write --only STEP,STEP", o->only);

@@ -94,6 +94,14 @@ def test_unknown_steps(gpuprov, spec, tmp_path, args, said):
     assert said in gpuprov("bootstrap", "--print-script", args[1].split(",")[-1], spec(SPEC), code=1).err
 
 
+def test_steps_that_cannot_be_meant(gpuprov, spec, tmp_path):
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text("hosts: [127.0.0.1]\n")
+    both = gpuprov("bootstrap", "--hosts", hosts, spec(SPEC), "--only", "agent", "--from", "first", code=1)
+    assert "--only and --from exclude each other" in both.err
+    assert "--only ',' names no step" in gpuprov("bootstrap", "--hosts", hosts, spec(SPEC), "--only", ",", code=1).err
+
+
 def test_no_such_stack(gpuprov, spec):
     assert "there is no stack" in gpuprov("bootstrap", "nowhere", code=5).err
     assert "takes a SPEC, not the name of a stack" in gpuprov("bootstrap", "--print-script", "agent", "x", code=1).err
@@ -184,6 +192,8 @@ def test_a_stack_again_after_an_edit(gpuprov, spec):
         "again/0: applied: b\nchanged nodes are no longer validated: run 'gpuprov validate again'\n")
     assert phase(gpuprov) != "ready"
     assert gpuprov("ssh", "again/0", "--", "cat", "/opt/a", "/opt/b").out == "a\nb\n"
+    assert "step 'agent' is applied by gpuprov itself and has no output" in gpuprov(
+        "logs", "again/0", "--step", "agent", code=1).err
     gpuprov("validate", "again")
     assert phase(gpuprov) == "ready"
     gpuprov("down", "again")
