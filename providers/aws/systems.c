@@ -6,6 +6,7 @@
 
 #define CANONICAL "099720109477"
 #define DEBIAN "136693071363"
+#define AMAZON "137112412989"
 const struct aws_os_row aws_os_rows[] = {
     {"ubuntu-24.04", "x86_64", "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
      CANONICAL, "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-amd64-server-*"},
@@ -19,6 +20,10 @@ const struct aws_os_row aws_os_rows[] = {
     {"debian-12", "arm64", "/aws/service/debian/release/12/latest/arm64", DEBIAN, "debian-12-arm64-*"},
     {"debian-13", "x86_64", "/aws/service/debian/release/13/latest/amd64", DEBIAN, "debian-13-amd64-*"},
     {"debian-13", "arm64", "/aws/service/debian/release/13/latest/arm64", DEBIAN, "debian-13-arm64-*"},
+    {"amzn-2023", "x86_64", "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64", AMAZON,
+     "al2023-ami-2023.*-x86_64"},
+    {"amzn-2023", "arm64", "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64", AMAZON,
+     "al2023-ami-2023.*-arm64"},
 };
 const size_t aws_os_row_count = GP_ARRAY_LEN(aws_os_rows);
 

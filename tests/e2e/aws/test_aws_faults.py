@@ -483,7 +483,8 @@ def test_image_by_name(cloud):
     image = cloud.moto.image()
     reply = json.dumps({"Parameter": {"Name": "x", "Value": image}}).encode()
     cloud.proxy.rule("GetParameter", "reply", times=None, body=reply)
-    for how, asked in (({"os": "ubuntu-22.04"}, "ubuntu/server/22.04"), ("auto", "base-oss-nvidia-driver-gpu")):
+    for how, asked in (({"os": "ubuntu-22.04"}, "ubuntu/server/22.04"), ("auto", "base-oss-nvidia-driver-gpu"),
+                       ({"os": "amzn-2023"}, "al2023-ami-kernel-default-x86_64")):
         run = ec2.Drive(cloud.env, ec2.spec(cloud.tmp, how), "offers")
         assert run["code"] == "ok" and {o["image"] for o in run["offers"]} == {image}, run["message"]
         assert asked.encode() in cloud.proxy.of("GetParameter")[-1].body
