@@ -121,7 +121,6 @@ bool boot_want_images(const struct boot *b);
 void boot_engine_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 void boot_toolkit_vars(const struct boot *b, const struct boot_item *it, struct str *out);
 void boot_images_vars(const struct boot *b, const struct boot_item *it, struct str *out);
-const char *boot_engine_packages(enum spec_engine engine, const char *os); /* NULL: that system has none */
 /* steps_driver.c: the driver and the libraries above it, chosen by the spec and the node's facts. */
 int boot_software_make(struct boot *b, struct gp_error *err);
 /* The same without a node: for the image and the GPU that the spec names. */

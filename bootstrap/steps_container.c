@@ -10,33 +10,6 @@
 #define TOOLKIT_REPO "https://nvidia.github.io/libnvidia-container"
 #define TOOLKIT_KEY_SHA256 "c880576d6cf75a48e5027a871bac70fd0421ab07d2b55f30877b21f1c87959c9"
 
-/* The packages of an engine, by the node's system: a prefix of "debian-12". The first row that fits counts; packages
- * NULL: the distribution has none. */
-static const struct {
-    enum spec_engine engine;
-    const char *os, *packages;
-} engine_packages[] = {
-    {ENGINE_DOCKER, "debian-11", "docker.io"},
-    {ENGINE_DOCKER, "debian-12", "docker.io"},
-    {ENGINE_DOCKER, "debian-", "docker.io docker-cli"}, /* apart since Debian 13 */
-    {ENGINE_DOCKER, "ubuntu-", "docker.io"},
-    {ENGINE_DOCKER, "fedora-", "moby-engine"},
-    {ENGINE_DOCKER, "amzn-", "docker"},
-    {ENGINE_PODMAN, "amzn-", NULL},
-    {ENGINE_PODMAN, "", "podman"},
-    {ENGINE_CONTAINERD, "debian-", "containerd"},
-    {ENGINE_CONTAINERD, "ubuntu-", "containerd"},
-    {ENGINE_CONTAINERD, "fedora-", "containerd"},
-    {ENGINE_CONTAINERD, "amzn-", "containerd"},
-};
-
-const char *boot_engine_packages(enum spec_engine engine, const char *os) {
-    for (size_t i = 0; i < GP_ARRAY_LEN(engine_packages); i++)
-        if (engine_packages[i].engine == engine && str_starts(os, engine_packages[i].os))
-            return engine_packages[i].packages;
-    return NULL;
-}
-
 /* The name without what docker adds silently: "busybox:1" is "docker.io/library/busybox:1". Of a tag and a digest only
  * the digest stays: it alone decides, and podman refuses both. */
 char *boot_image_name(const char *image) {
@@ -73,7 +46,7 @@ bool boot_want_toolkit(const struct boot *b) {
 }
 
 void boot_engine_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
-    const char *packages = boot_engine_packages(box(b)->engine, b->facts.os);
+    const char *packages = spec_engine_packages(box(b)->engine, b->facts.os);
     common(b, out);
     boot_var(out, "SYSTEM", b->facts.os[0] ? b->facts.os : "this system");
     boot_var(out, "PACKAGES", packages ? packages : "");

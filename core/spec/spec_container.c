@@ -12,6 +12,33 @@ static const char *const engines[] = {[ENGINE_NONE] = "none",
 
 const char *spec_engine_name(enum spec_engine e) { return engines[e]; }
 
+/* The packages of an engine, by the node's system: a prefix of "debian-12". The first row that fits counts; packages
+ * NULL: the distribution has none. */
+static const struct {
+    enum spec_engine engine;
+    const char *os, *packages;
+} engine_packages[] = {
+    {ENGINE_DOCKER, "debian-11", "docker.io"},
+    {ENGINE_DOCKER, "debian-12", "docker.io"},
+    {ENGINE_DOCKER, "debian-", "docker.io docker-cli"}, /* apart since Debian 13 */
+    {ENGINE_DOCKER, "ubuntu-", "docker.io"},
+    {ENGINE_DOCKER, "fedora-", "moby-engine"},
+    {ENGINE_DOCKER, "amzn-", "docker"},
+    {ENGINE_PODMAN, "amzn-", NULL},
+    {ENGINE_PODMAN, "", "podman"},
+    {ENGINE_CONTAINERD, "debian-", "containerd"},
+    {ENGINE_CONTAINERD, "ubuntu-", "containerd"},
+    {ENGINE_CONTAINERD, "fedora-", "containerd"},
+    {ENGINE_CONTAINERD, "amzn-", "containerd"},
+};
+
+const char *spec_engine_packages(enum spec_engine engine, const char *os) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(engine_packages); i++)
+        if (engine_packages[i].engine == engine && str_starts(os, engine_packages[i].os))
+            return engine_packages[i].packages;
+    return NULL;
+}
+
 static void rule_container(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     const struct spec_container *box = to;
     static const char *const needs_engine[] = {"images", "registry_auth"};
@@ -39,6 +66,25 @@ void spec_rule_container_secret(struct spec_ctx *c, const struct yaml_node *map,
                       s->container.registry_auth, near ? "; did you mean '" : ": add it to 'secrets'", near ? near : "",
                       near ? "'?" : "");
     vec_free(&names);
+}
+
+/* An image by its system has only what the distribution ships; one by its id may have any engine. */
+void spec_rule_container_system(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s) {
+    enum spec_engine engine = s->container.engine;
+    const struct yaml_node *at = yaml_get(yaml_get(yaml_get(map, "bootstrap"), "container"), "engine");
+    if (!at || c->names == NULL || engine == ENGINE_NONE || c->problems->list.len > 0) return;
+    for (size_t i = 0; i < s->offers.len; i++) {
+        const struct spec_image *image = spec_effective(s, i).image;
+        if (!spec_offer_launched(&s->offers.items[i]) || !image->os || spec_engine_packages(engine, image->os))
+            continue;
+        GP_AUTO_STR struct str others = {0};
+        for (int e = ENGINE_NONE + 1; engines[e] != NULL; e++)
+            if (spec_engine_packages((enum spec_engine)e, image->os))
+                str_addf(&others, "%s%s", others.len > 0 ? ", " : "", engines[e]);
+        spec_complain(c, at, "%s has no package of %s; it has %s; for an image that has the engine write {id: ...}",
+                      image->os, engines[engine], others.s);
+        return;
+    }
 }
 
 /* clang-format off */

@@ -12,5 +12,7 @@ struct spec_container {
     char *registry_auth;     /* `env` of an entry of secrets; NULL: none */
 };
 const char *spec_engine_name(enum spec_engine e); /* "none", "docker", ... */
+/* Packages of the engine on a system such as "debian-12"; NULL: it has none. */
+const char *spec_engine_packages(enum spec_engine e, const char *os);
 
 #endif

@@ -114,6 +114,7 @@ void spec_rule_cuda(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s);
 /* spec_container.c */
 extern const struct spec_block spec_container_block;
+void spec_rule_container_system(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
 void spec_rule_container_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
 
 /* spec_provider.c */

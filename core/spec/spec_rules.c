@@ -214,5 +214,6 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     const struct yaml_node *gpu = yaml_get(map, "gpu");
     if (gpu != NULL) spec_check_gpu(c, gpu->kind == YAML_MAP ? yaml_get(gpu, "model") : gpu);
     spec_check_systems(c, map);
+    spec_rule_container_system(c, map, s);
     spec_rule_software(c, map, s);
 }

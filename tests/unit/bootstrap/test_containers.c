@@ -55,7 +55,7 @@ static void packages_of_engines(void **state) {
         {ENGINE_CONTAINERD, "rhel-9.4", NULL},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
-        const char *packages = boot_engine_packages(rows[i].engine, rows[i].os);
+        const char *packages = spec_engine_packages(rows[i].engine, rows[i].os);
         if (rows[i].packages) assert_string_equal(packages, rows[i].packages);
         else assert_null(packages);
     }

@@ -117,6 +117,8 @@ static const struct refusal in_limits_and_images[] = {
     {"image: {os: debian-12, baked: prefer}", 13, "no offer of this spec takes 'os'"},
     {"image: {os: ubunut-24.04}\noffers: [{provider: aws}]", 13,
      "aws has no system 'ubunut-24.04'; did you mean 'ubuntu-24.04'?"},
+    {"bootstrap: {container: {engine: podman}}\nimage: {os: amzn-2023}\noffers: [{provider: aws}]", 33,
+     "amzn-2023 has no package of podman; it has docker, containerd; "},
     {"image: {os: gentoo}\noffers: [{provider: aws}]", 13,
      "it has ubuntu-24.04, ubuntu-22.04, debian-12, debian-13, amzn-2023; "},
     {"offers: [{provider: local}, {provider: aws, image: {os: debian-1}}]", 57, "did you mean 'debian-12'?"},
