@@ -30,6 +30,7 @@ static char *verdict_of(const struct run_node *n, const struct resource *r, bool
     switch (n->rec.phase) {
     case NODE_READY: return xstrdup("ready");
     case NODE_FAILED: return xasprintf("failed: %s", n->rec.note && n->rec.note[0] ? n->rec.note : "see the logs");
+    case NODE_WAITING: return xstrdup("not validated yet"); /* by `bootstrap`, or while `up` waits for other nodes */
     default: return xasprintf("not validated: %s", node_phase_name(n->rec.phase));
     }
 }

@@ -190,7 +190,7 @@ def test_a_stack_again_after_an_edit(gpuprov, spec):
     assert phase(gpuprov) == "ready"
     assert gpuprov("bootstrap", path).out == (
         "again/0: applied: b\nchanged nodes are no longer validated: run 'gpuprov validate again'\n")
-    assert phase(gpuprov) != "ready"
+    assert phase(gpuprov) != "ready" and "not validated yet" in gpuprov("status", "again").out
     assert gpuprov("ssh", "again/0", "--", "cat", "/opt/a", "/opt/b").out == "a\nb\n"
     assert "step 'agent' is applied by gpuprov itself and has no output" in gpuprov(
         "logs", "again/0", "--step", "agent", code=1).err
