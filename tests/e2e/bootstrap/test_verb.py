@@ -210,17 +210,17 @@ def test_an_edited_spec_becomes_that_of_the_stack(gpuprov, spec):
     path = spec(EDITED + STEP_B)
     assert "bootstrap.steps" in gpuprov("plan", path, code=2).out
     # a part of it changes no spec
-    assert gpuprov("bootstrap", path, "--only", "b").out == "again/0: applied: b\n"
+    assert gpuprov("bootstrap", path, "--only", "b").out.startswith("again/0: applied: b\n")
     assert "bootstrap.steps" in gpuprov("plan", path, code=2).out
     gpuprov("ssh", "again/0", "--", "rm", "/opt/b")
     done = gpuprov("bootstrap", path)
-    assert done.out == "again/0: applied: b\n"
+    assert done.out.startswith("again/0: applied: b\n")
     assert "'again' has this spec now: 'gpuprov validate again' validates its nodes for it" in done.err, done
     left = gpuprov("plan", path, code=2).out
     assert "bootstrap.steps" not in left and "earlier spec" not in left, left
     # by its name the stack means the edited spec
     gpuprov("ssh", "again/0", "--", "rm", "/opt/b")
-    assert gpuprov("bootstrap", "again").out == "again/0: applied: b\n"
+    assert gpuprov("bootstrap", "again").out.startswith("again/0: applied: b\n")
     gpuprov("validate", "again")
     assert phase(gpuprov) == "ready"
     gpuprov("plan", path)  # exit 0: no changes
@@ -236,7 +236,7 @@ def test_an_edit_that_only_up_applies(gpuprov, spec):
     gpuprov("up", spec(EDITED), timeout=300)
     path = spec((EDITED + STEP_B).replace("ttl: 20m", "ttl: 40m"))
     done = gpuprov("bootstrap", path)
-    assert done.out == "again/0: applied: b\n"
+    assert done.out.startswith("again/0: applied: b\n")
     assert "'again' keeps its earlier spec, because only 'gpuprov up' applies the change of 'limits.ttl'" in done.err
     assert "limits.ttl" in gpuprov("plan", path, code=2).out
     refused = gpuprov("bootstrap", spec((EDITED + STEP_B).replace("[{provider: local}]", "[{provider: local}]\n"
