@@ -67,9 +67,11 @@ def test_a_bare_node_gets_all_of_it_once(node):
 def test_amazon_linux(made):
     """Its kernel 6.12 has headers of another name; dkms is its own."""
     node = made(release="amzn-2023", kernel=AMAZON)
-    spec = node.spec(driver={"branch": DRIVER, "source": node.lab.repos["amzn2023"].source()}, cuda="13.0")
+    spec = node.spec(driver={"branch": DRIVER, "source": node.lab.repos["amzn2023"].source()}, cuda="13.0", cudnn="auto",
+                     nccl="auto")
     out = node.run(spec)
-    assert out.applied == ["kernel-headers", "driver-repo", "driver", "persistence", "cuda", "holds", "agent"], out
+    assert out.applied == ["kernel-headers", "driver-repo", "driver", "persistence", "cuda", "cudnn", "nccl", "holds",
+                           "agent"], out
     assert node.sh("rpm -q kernel6.12-devel") == "kernel6.12-devel-" + AMAZON
     assert node.sh("modinfo -k $(uname -r) -F version nvidia") == DRIVER and "H100" in node.sh("nvidia-smi -L")
     assert node.sh("/usr/local/cuda-13.0/bin/nvcc") == "release 13.0"
@@ -102,8 +104,12 @@ def test_an_exact_version_is_pinned_and_held(node):
         assert node.sh("modinfo -k $(uname -r) -F version nvidia") == version and "H100" in node.sh("nvidia-smi -L")
         assert [h for h in node.holds() if h.startswith("nvidia-open-")] == ["nvidia-open-3:%s-1.el9.*" % version]
         assert node.run(spec).applied == []
+    # what comes later is held too
+    assert node.run(node.spec(driver={"branch": "580", "source": node.lab.repo.source()}, nccl="auto")).applied == ["nccl", "holds"]
+    assert {"nvidia-open-3:%s-1.el9.*" % DRIVER, "libnccl-0:2.30.7-1+cuda13.3.*"} <= set(node.holds())
 
 
+@pytest.mark.long
 def test_up_brings_a_host_with_systemd_to_a_driver(made, lab, tmp_path, program):
     """The whole program on a host of the ssh provider: services run by systemd, and a second run changes nothing."""
     node = made(kind="systemd")

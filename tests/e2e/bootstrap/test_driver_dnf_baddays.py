@@ -234,6 +234,7 @@ def test_packages_of_another_branch(node):
     assert "595." not in node.sh("rpm -qa '*nvidia*'") + str(node.holds())
 
 
+@pytest.mark.long
 def test_services_have_the_drivers_version(made):
     """The fabric manager and, on a GB200, IMEX. The list of packages is that of a day without them."""
     node = made(devices=(GB200, NVSWITCH))
