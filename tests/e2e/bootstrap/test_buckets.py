@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import boto3
+import gcs_standin
 import lab as labs
 import pytest
 from botocore.config import Config
@@ -291,7 +292,7 @@ def google_fixture(lab, node, tmp_path):
                     "2", "-subj", "/CN=test", "-addext", "subjectAltName=" + ",".join("DNS:" + n for n in names),
                     "-keyout", key, "-out", crt], check=True, capture_output=True)
     robot = subprocess.run(["openssl", "genrsa", "2048"], check=True, capture_output=True, text=True).stdout
-    server = lab.popen([sys.executable, pathlib.Path(__file__).with_name("gcs_standin.py"), ADDRESS, crt, key, folder])
+    server = lab.popen([sys.executable, pathlib.Path(gcs_standin.__file__), ADDRESS, crt, key, folder])
     node.host.sh("cat >>/etc/ssl/certs/ca-certificates.crt <<'X'\n%sX\necho '%s %s' >>/etc/hosts" % (
         crt.read_text(), ADDRESS, " ".join(names)))
 
