@@ -135,7 +135,15 @@ boot_light() {
     cat /proc/sys/kernel/random/uuid >"$d/m/lab-boot-id"
     # shellcheck disable=SC2016
     nsenter --net="/run/netns/$name" unshare --mount --uts --ipc --pid --fork --kill-child \
-        --propagation private sh -c 'mount --bind "$1" "$1"; mount --rbind /dev "$1/dev"
+        --propagation private sh -c 'mount --bind "$1" "$1"
+            # its own: the machine itself must not get the device files that packages make
+            mount -t tmpfs -o mode=755 dev "$1/dev"
+            for n in null zero full random urandom tty ptmx fuse btrfs-control; do
+                [ ! -e /dev/$n ] || cp -a /dev/$n "$1/dev/"
+            done
+            mkdir -m 755 "$1/dev/pts" && mount --rbind /dev/pts "$1/dev/pts" && mkdir -m 1777 "$1/dev/shm"
+            ln -s /proc/self/fd "$1/dev/fd"
+            for n in 0:in 1:out 2:err; do ln -s /proc/self/fd/${n%:*} "$1/dev/std${n#*:}"; done
             mount -t sysfs -o ro sysfs "$1/sys" 2>/dev/null
             exec chroot "$1" /sbin/lab-init' sh "$d/m" </dev/null >>"$d/console.log" 2>&1 &
     pid=$!
