@@ -17,19 +17,19 @@ import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # Prefixes of files that compute.
-COMPUTE = ("agent/", "bootstrap/test_driver_real.py", "verbs/test_baseline.py", "verbs/test_validate.py",
+COMPUTE = ("agent/", "driver/test_driver_real.py", "verbs/test_baseline.py", "verbs/test_validate.py",
            "verbs/test_validate_bare.py")
 WAITING = ("agent/test_agent_nccl.py",)  # among those, it waits for limits
 # Files that take long, the longest first: begun last, one would keep all others waiting.
-LONG = ["bootstrap/test_driver_real.py", "aws/test_ec2.py", "aws/test_ec2_killed.py",
-        "bootstrap/test_driver_baddays.py", "nodes/test_local.py", "aws/test_hostile.py",
-        "bootstrap/test_driver_dnf_baddays.py", "nodes/test_bootstrap.py",
+LONG = ["driver/test_driver_real.py", "aws/test_ec2.py", "aws/test_ec2_killed.py",
+        "driver/test_driver_baddays.py", "nodes/test_local.py", "aws/test_hostile.py",
+        "driver/test_driver_dnf_baddays.py", "nodes/test_bootstrap.py",
         "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
         "aws/test_hostile_stacks.py", "aws/test_hostile_random.py", "verbs/test_baseline.py"]
 # Files whose tests do not depend on each other, and into how many parts: of all tests, and of a sample, which has
 # few of them, while each part starts a lab of its own.
 PARTS = {"aws/test_ec2.py": (3, 2), "aws/test_ec2_killed.py": (3, 1), "aws/test_hostile.py": (2, 1),
-         "bootstrap/test_driver_baddays.py": (2, 2)}
+         "driver/test_driver_baddays.py": (2, 2)}
 
 
 def computes(scope):

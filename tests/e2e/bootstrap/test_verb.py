@@ -239,7 +239,6 @@ def test_an_edit_that_only_up_applies(gpuprov, spec):
     assert done.out.startswith("again/0: applied: b\n")
     assert "'again' keeps its earlier spec, because only 'gpuprov up' applies the change of 'limits.ttl'" in done.err
     assert "limits.ttl" in gpuprov("plan", path, code=2).out
-    refused = gpuprov("bootstrap", spec((EDITED + STEP_B).replace("[{provider: local}]", "[{provider: local}]\n"
-                                                                 "image: {os: debian-12}")), code=None)
-    assert refused.code == 1 and "was launched with another 'image'" in refused.err, refused
+    refused = gpuprov("bootstrap", spec("gpu: H100:1\n" + EDITED + STEP_B), code=None)
+    assert refused.code == 1 and "was launched with another 'gpu'" in refused.err, refused
     gpuprov("down", "again")

@@ -15,7 +15,7 @@ from repo import Repo
 ROOT = gpu_node.ROOT
 DISTRO = {"source": "distro"}
 OF_ITS_STEPS = ("templates/bootstrap/gpu/*.sh", "templates/bootstrap/run/*.sh", "bootstrap/steps_driver.c",
-                "core/software/packages.c", "tests/e2e/bootstrap/real_driver.py")
+                "core/software/packages.c", "tests/e2e/driver/real_driver.py")
 # A disk of its own for the build, and the end of it once the compiler runs.
 SMALL = "mkdir -p /var/lib/dkms && mount -t tmpfs -o size=100m small /var/lib/dkms"
 FILL = """until test -s /var/lib/dkms/nvidia-current/*/build/make.log; do sleep 0.2; done 2>/dev/null
