@@ -204,6 +204,7 @@ class GpuRepo(Repo):
                        for name, data in (("Packages", text), ("Packages.gz", packed)))
         release = "Origin: NVIDIA\nLabel: NVIDIA CUDA\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n" + sums
         self.gpg("--clearsign", "-o", str(self.pool / "InRelease"), "-", input=release.encode())
+        subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=True)  # gpg starts an agent
 
     def source(self, sha256=None):
         """What a spec names as its mirror."""

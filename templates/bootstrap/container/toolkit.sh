@@ -75,7 +75,15 @@ gpgkey=file:///etc/pki/rpm-gpg/nvidia-container-toolkit.asc
 REPO_FILE
     fi
 }
+# Docker ends its containers when it is restarted, unless live-restore is on.
+spare_containers() {
+    [ "$ENGINE" = docker ] && [ "$(root docker info --format '{{.LiveRestoreEnabled}}' 2>/dev/null)" != true ] || return 0
+    n=$(root docker ps -q 2>/dev/null | grep -c .)
+    [ "$n" -eq 0 ] ||
+        fail "docker must be restarted to give containers the GPUs, which ends running containers ($n): stop them, or set live-restore in /etc/docker/daemon.json"
+}
 connect() {
+    spare_containers
     set -- "--runtime=$ENGINE"
     if has_cdi; then set -- "$@" --cdi.enabled; fi
     say "connects $ENGINE with the NVIDIA runtime"

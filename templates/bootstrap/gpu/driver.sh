@@ -164,11 +164,11 @@ after_failure() {
     cp "$log" dkms.log
     if grep -q 'dkms.*\(exit status\|bad return\)\|Bad return status' dkms.log; then why_not_built; fi
     [ -z "$(missing $DRIVER)" ] || fail "$(cat manager.failed)"
-    warn "$(cat manager.failed)$(half_configured)"
+    warn "$(half_configured)$(cat manager.failed)"
 }
 half_configured() {
     # shellcheck disable=SC2016
-    ! is_apt || dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^half-configured /; not configured: /p' | tr -d '\n'
+    ! is_apt || dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^half-configured \(.*\)/\1 is not configured; /p' | tr -d '\n'
 }
 install_driver() {
     if is_apt; then

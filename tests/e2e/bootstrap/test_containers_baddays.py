@@ -178,3 +178,14 @@ def test_a_node_that_speaks_another_language(own):
     own.host.put("/usr/local/bin/apt-cache", "#!/bin/sh\n/usr/bin/apt-cache \"$@\" | if [ \"$LC_ALL\" = C ]; then cat; "
                  "else sed 's/Candidate:/Installationskandidat:/'; fi\n", 0o755)
     own.set_up({"engine": "podman"})
+
+
+@pytest.mark.long
+def test_docker_is_not_restarted_under_containers(own):
+    """The machine was there before, and somebody's container runs on it."""
+    own.host.sh("systemctl start docker && docker import /lab/busybox.tar theirs && "
+                "docker run -d --name job --network none theirs sleep 1000")
+    own.set_up({"engine": "docker"}, error="ends running containers (1): stop them, or set live-restore")
+    assert own.sh("docker ps -q --filter name=job") and not own.has("/etc/docker/daemon.json")
+    own.host.sh("docker rm -f job")
+    assert "container-toolkit" in own.set_up({"engine": "docker"}).done()

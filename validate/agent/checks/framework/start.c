@@ -8,11 +8,13 @@
 #include "start.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "validate/agent/base/command.h"
 #include "validate/agent/base/engine.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define REMOVE_MS 5000
@@ -147,6 +149,9 @@ void start_make(const struct check_ctx *c, const char *program, const char *imag
         make_container(c, whole, ret);
     } else {
         ret->python = find_python(c);
+        str_put(ret->scratch, sizeof ret->scratch, "/tmp/gpuprov-torch.XXXXXX");
+        if (mkdtemp(ret->scratch) == NULL) ret->scratch[0] = '\0'; /* a full disk: torch has a place of its own */
+        else env_add(&ret->env, "TORCHINDUCTOR_CACHE_DIR=%s", ret->scratch);
         if (ret->python != NULL) WORDS(&ret->argv, ret->python, "-I", "-c", whole);
     }
     strv_take(&ret->argv, NULL);
@@ -175,6 +180,7 @@ void start_end(const struct check_ctx *c, const struct start *s) {
 }
 
 void start_clear(struct start *s) {
+    if (s->scratch[0] != '\0') (void)fs_remove_tree(s->scratch, NULL);
     strv_clear(&s->argv);
     strv_clear(&s->env);
     free(s->container);
