@@ -83,6 +83,8 @@ int comm_tcp_stalled(struct comm *c, int64_t *ret_ms);
 /* Whether more ranks than cores share a machine, and late heartbeats show it. Adds a sentence about it to ret (may be
  * NULL). */
 bool comm_tcp_busy(struct comm *c, struct str *ret);
+/* This rank stops because its deadline has passed: abort tells the others so, and no rank is at fault. */
+void comm_tcp_late(struct comm *c);
 
 /* A tcp communicator of one rank: its collectives are copies. dev: where buffers live. */
 int comm_tcp_alone(const struct device_ops *dev_ops, struct device *dev, int64_t deadline_ms, struct comm **ret,

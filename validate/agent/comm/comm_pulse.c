@@ -150,6 +150,8 @@ bool comm_tcp_busy(struct comm *c, struct str *ret) {
     return true;
 }
 
+void comm_tcp_late(struct comm *c) { c->late = true; }
+
 int comm_tcp_stalled(struct comm *c, int64_t *ret_ms) {
     int rank = -1;
     for (int i = 0; i < c->size; i++) {

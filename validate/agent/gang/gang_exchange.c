@@ -48,6 +48,10 @@ void gang_too_late(struct check_ctx *c, struct agent_result *r, const char *done
     GP_AUTO_STR struct str why = {.max = 300};
     bool busy = c->comm != NULL && comm_tcp_busy(c->comm, &why);
     agent_set(r, VERDICT_ERROR, "no_time", "%s%s%s", busy ? why.s : "", busy ? ": " : "", done);
+    if (c->comm != NULL && c->comm_err.code == GP_OK) { /* others may wait for this rank: it does not just leave */
+        comm_tcp_late(c->comm);
+        gp_fail(&c->comm_err, GP_ETIMEOUT, "%s", r->message);
+    }
     agent_suggest(r, "give it more time (validate.time), or put fewer nodes on one machine");
 }
 
