@@ -6,7 +6,9 @@
  *   /etc/lab-busy           loaded modules cannot be removed
  * A module "loads" when its vermagic fits the release: nothing enters the machine's kernel, which may have no modules at
  * all. A loaded nvidia module also gives /run/lab-nvidiactl, read as /dev/nvidiactl, and /run/lab-nvrm, read as
- * /proc/driver/nvidia/version. /sys/module is /run/lab-sys. Static programs are not deceived. */
+ * /proc/driver/nvidia/version. /sys/module is /run/lab-sys. Static programs are not deceived.
+ * libc's headers call the parameters of its functions otherwise:
+ * NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +30,7 @@
 #define SYS "/run/lab-sys/"
 
 static long raw(long nr, const long x[6]) {
-    long r;
+    long r = 0;
     register long r10 __asm__("r10") = x[3];
     register long r8 __asm__("r8") = x[4];
     register long r9 __asm__("r9") = x[5];
@@ -239,3 +241,4 @@ int stat(const char *path, struct stat *to) { return stat_of(path, to, 0); }
 int lstat(const char *path, struct stat *to) { return stat_of(path, to, AT_SYMLINK_NOFOLLOW); }
 int stat64(const char *path, struct stat64 *to) { return stat_of(path, (struct stat *)to, 0); }
 int lstat64(const char *path, struct stat64 *to) { return stat_of(path, (struct stat *)to, AT_SYMLINK_NOFOLLOW); }
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
