@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # base_vm.sh FOLDER: makes FOLDER/vm once: a virtual machine of this machine's own distribution for QEMU: `disk` (ext4),
-# `vmlinuz`, `initrd`. It is FOLDER/base (base.sh makes that) with a kernel, udev and ifupdown, so modules, disks and
-# reboots are real on it. Needs root and about 1.5 GB. Prints the path.
+# `vmlinuz`, `initrd`. It is FOLDER/base (base.sh makes that) with a kernel, udev, ifupdown, mdadm and an NFS server, so
+# modules, disks, shares and reboots are real on it. Needs root and about 1.5 GB. Prints the path.
 # Safe to run twice at once (flock); a half-made one never gets its name.
 set -eu
 
@@ -39,7 +39,8 @@ in_new() {
 }
 : >"$dir/vm.log"
 in_new apt-get -q update
-in_new apt-get -q -y --no-install-recommends install "$kernel" initramfs-tools udev ifupdown isc-dhcp-client mdadm
+in_new apt-get -q -y --no-install-recommends install "$kernel" initramfs-tools udev ifupdown isc-dhcp-client mdadm \
+    nfs-kernel-server
 rm -rf "$new"/root/var/lib/apt/lists/* "$new"/root/var/cache/apt/* "$new"/root/usr/share/doc/* "$new"/root/usr/share/man/* \
     "$new"/root/usr/share/locale/*
 rm -f "$new/root/etc/apt/sources.list"

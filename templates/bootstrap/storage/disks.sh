@@ -109,9 +109,17 @@ entry_of() {
         ;;
     esac
 }
+# The arrays that the local disks are in. After a reboot one may have another name, such as /dev/md127.
+arrays() {
+    for d in ${1:-$(nvme_disks)}; do
+        for h in "/sys/block/${d##*/}/holders"/md*; do
+            [ ! -e "$h" ] || echo "/dev/${h##*/}"
+        done
+    done | sort -u
+}
 # The file system with the label, if there is one.
 sort_nvme_type() {
-    for d in $(nvme_disks) "/dev/md/$label"; do
+    for d in $(nvme_disks) $(arrays); do
         [ -b "$d" ] && [ "$(signature "$d" LABEL)" = "$label" ] || continue
         signature "$d" TYPE
         return 0
@@ -179,12 +187,14 @@ prepare_nvme() {
         return 0
     fi
     if [ -n "$members" ]; then
-        if [ ! -b "/dev/md/$label" ]; then
+        array=$(arrays "$members" | head -n 1)
+        if [ -z "$array" ]; then
+            array=/dev/md/$label
             # shellcheck disable=SC2086
-            within 120 root mdadm --assemble "/dev/md/$label" $members ||
+            within 120 root mdadm --assemble "$array" $members ||
                 fail "the array on$members cannot be assembled: $(printf '%s\n' "$said" | tail -n 1)"
         fi
-        [ -n "$(signature "/dev/md/$label" TYPE)" ] || make_fs "$label" "/dev/md/$label"
+        [ -n "$(signature "$array" TYPE)" ] || make_fs "$label" "$array"
         return 0
     fi
     [ -n "$free$others" ] || fail 'this node has no local NVMe disk: choose another instance type, or remove the mount'
