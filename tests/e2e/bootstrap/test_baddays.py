@@ -49,6 +49,7 @@ def test_two_runs_at_once(node):
     assert node.host.file("/home/ops/runs").read_text() == "x\n" and out.result["rc"] == 0
 
 
+@pytest.mark.long
 def test_two_runs_with_other_specs_at_once(node):
     """The second one does not kill the step of the first one, such as its package manager: it ends with the reason."""
     first = node.popen(*node.step("s", "touch ~/up; until [ -e /go ]; do sleep .1; done; echo x >>~/ran\n"))
@@ -103,6 +104,7 @@ def test_dpkg_that_was_killed_half_way(node):
         assert "Status: install ok installed" in host.sh("dpkg -s " + name).stdout
 
 
+@pytest.mark.long
 def test_a_repository_that_is_unreachable(node):
     """apt-get reports success of the update then."""
     node.host.put("/etc/apt/sources.list.d/test.list", "deb [trusted=yes] http://10.77.0.1:9 ./\n")
@@ -140,6 +142,7 @@ http.server.ThreadingHTTPServer(("10.77.0.1", 8098), Handler).serve_forever()
 """
 
 
+@pytest.mark.long
 def test_a_repository_that_is_slow(node, tmp_path):
     """It sends a little all the time, so that no timeout of apt ends it: its percentage is shown, and the limit ends it."""
     slow = Repo(tmp_path / "slow")

@@ -75,6 +75,7 @@ def sh(gpuprov, node, script):
     return gpuprov("ssh", node, "--", script).out
 
 
+@pytest.mark.long
 def test_a_baked_node_needs_no_step(bakery):
     baked = bakery.json("bake", bakery.write())
     image = baked["image"]
@@ -119,6 +120,7 @@ def test_a_baked_node_needs_no_step(bakery):
     assert not list(images_folder(bakery).iterdir())
 
 
+@pytest.mark.long
 def test_an_image_that_does_not_fit_is_not_used(bakery):
     none = bakery("up", bakery.write(image="baked"), code=1)
     assert "no baked image of this owner is at local here: run 'gpuprov bake" in none.err
@@ -195,6 +197,7 @@ def test_killed_at_the_request_the_next_bake_finds_the_image(bakery):
     assert "0 steps applied" in bakery("up", bakery.write(image="baked")).err
 
 
+@pytest.mark.long
 def test_killed_after_the_cleaning_the_next_bake_begins_anew(bakery):
     """Nobody can log in to the cleaned node any more, and no image was requested."""
     p = bakery.popen("bake", bakery.write(), "--json")
@@ -232,6 +235,7 @@ def test_two_bakes_at_once_make_one_image(bakery):
     assert len({m["image"]["id"] for m in made}) == 1 and len(images(bakery)) == 1
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_no_half_image(bakery):
     """The images are on a file system of their own, so the layers are copied to it."""
     (bakery.state / "local").mkdir(parents=True)

@@ -74,6 +74,7 @@ def test_each_package_is_fetched_once(inside, fleet, tmp_path):
     inside("down", "cached")
 
 
+@pytest.mark.long
 def test_a_killed_cache_costs_time_only(inside, fleet, tmp_path):
     """It dies in the middle of a file that all nodes wait for: they fetch directly, and it is started again."""
     hold = fleet.repo.folder / "hold"
@@ -214,6 +215,7 @@ def of_version(cache, node, driver):
     return node.sh("mkdir -p /tmp/w; cd /tmp/w\n" + words + "".join(parts) + "apply\n").stdout
 
 
+@pytest.mark.long
 def test_a_service_of_the_drivers_version_comes_from_the_cache(cache, fleet):
     """Two nodes, one fetch; also of an older version than the one that is installed."""
     versions = ["580.95.05", "580.65.06"]
@@ -307,6 +309,7 @@ http.server.ThreadingHTTPServer((sys.argv[1], 8083), Handler).serve_forever()
 """
 
 
+@pytest.mark.long
 def test_a_cache_that_is_slow(fleet, node):
     """It never stops to send, and the step has time for apt all the same: it is killed after 30 s."""
     slow = fleet.popen([sys.executable, "-c", SLOW, "10.77.0.1"])
@@ -365,6 +368,7 @@ def test_a_list_of_mirrors(cache, fleet, node):
     assert "fetched http://10.77.0.1:8080/./gp-d" in cache.host.sh("cat %s/log" % cache.dir).stdout
 
 
+@pytest.mark.long
 def test_a_repository_with_tls(cache, fleet, node):
     """The cache fetches by https as its node's own apt does: with a certificate that the node trusts, or not at all."""
     both = (cache.host, node)

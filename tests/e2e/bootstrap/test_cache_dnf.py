@@ -43,6 +43,7 @@ def cache_fixture(lab):
         host.sh("rpm -e gp-two gp-one; rm -rf /var/cache/dnf", check=False)
 
 
+@pytest.mark.long
 def test_each_rpm_is_fetched_once(lab, cache):
     cache.keep(peers=[h.address for h in lab.nodes])
     for host in lab.nodes:

@@ -31,6 +31,7 @@ def node_fixture(lab, tmp_path):
         host.remove()
 
 
+@pytest.mark.long
 def test_podman_from_a_spec_to_a_proven_node(node, lab, gpuprov, tmp_path):
     it = node(gpus=2)
     digest = lab.push(it.host, "bb:1")

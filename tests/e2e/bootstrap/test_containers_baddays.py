@@ -39,6 +39,7 @@ def own_fixture(lab, tmp_path):
     host.remove()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_registry_that_does_not_give_an_image(it, lab, engine):
     def want(name, **auth):
@@ -141,6 +142,7 @@ def test_a_disk_that_is_full_while_an_image_is_pulled(own, lab, engine, folder):
     assert "more space" in out.result["error"], out
 
 
+@pytest.mark.long
 def test_an_engine_that_does_not_start(own):
     own.host.put("/etc/docker/daemon.json", '{"storage-driver": "nonsense"}')
     out = own.set_up({"engine": "docker"}, error="step 'container-engine': docker is installed, but does not work: ")
@@ -149,6 +151,7 @@ def test_an_engine_that_does_not_start(own):
     assert "container-engine" in own.set_up({"engine": "docker"}).done()
 
 
+@pytest.mark.long
 def test_a_driver_that_does_not_work(own):
     own.host.put("/lab/driver-broken", "")
     own.set_up({"engine": "podman"}, error="step 'container-cdi': nvidia-ctk reported: ")
@@ -156,6 +159,7 @@ def test_a_driver_that_does_not_work(own):
     own.set_up({"engine": "podman"})
 
 
+@pytest.mark.long
 def test_the_toolkit_cannot_be_had(own, lab):
     """No repository of the node has it: NVIDIA's is tried, and its key must be the one that gpuprov knows."""
     own.host.file("/etc/apt/sources.list.d/test.list").unlink()
@@ -165,6 +169,7 @@ def test_the_toolkit_cannot_be_had(own, lab):
     assert not own.host.file("/etc/apt/sources.list.d/nvidia-container-toolkit.list").exists()
 
 
+@pytest.mark.long
 def test_a_pull_that_ends_before_it_reads_the_password(own, lab):
     """The reason is in what ctr printed."""
     own.host.put("/usr/local/sbin/ctr", "#!/bin/sh\ncase \"$*\" in *--user*) echo 'ctr: cannot read /etc/containerd/x: input/output "

@@ -39,6 +39,7 @@ def test_first_run_makes_a_venv_second_does_nothing(node):
     assert node.host.sh(look).stdout == before and node.lab.index.log == []
 
 
+@pytest.mark.long
 def test_a_user_whose_files_are_closed_to_others(node):
     """Root's folders above the environment are open all the same."""
     node.host.put("/home/ops/.bashrc", "umask 077\n")
@@ -46,6 +47,7 @@ def test_a_user_whose_files_are_closed_to_others(node):
     assert node.host.sh("stat -c %a /opt/team /opt/team/train/bin").stdout.split() == ["755", "700"]
 
 
+@pytest.mark.long
 def test_a_node_whose_pip_installs_elsewhere(node):
     """pip's settings of the node, as images for notebooks have them: packages go into the environment all the same."""
     node.host.put("/etc/pip.conf", "[global]\nuser = true\n")
@@ -54,6 +56,7 @@ def test_a_node_whose_pip_installs_elsewhere(node):
     assert node.version("gp-one") == "1.0" and not node.host.file("/home/ops/elsewhere").exists()
 
 
+@pytest.mark.long
 def test_requirements_are_of_the_spec(node, tmp_path):
     """The file's text goes to the node; an edited file is installed again, and an equal one is not."""
     file = tmp_path / "requirements.txt"
@@ -71,6 +74,7 @@ def test_requirements_are_of_the_spec(node, tmp_path):
     assert node.python(**block).result["applied"] == 1
 
 
+@pytest.mark.long
 def test_hashes(node):
     url = node.lab.url
     right = node.lab.index.sha256("gp-one", "1.0")
@@ -82,6 +86,7 @@ def test_hashes(node):
     assert node.python(requirements=lines % right, index=url).result["applied"] == 0
 
 
+@pytest.mark.long
 def test_packages_that_cannot_be_installed(node):
     url = node.lab.url
     at = "step 'python-packages': pip reported: "
@@ -98,6 +103,7 @@ def test_packages_that_cannot_be_installed(node):
     node.python(packages=["gp-big"], venv="/small/venv", index=url, error="the disk is full")
 
 
+@pytest.mark.long
 def test_two_packages_that_do_not_fit_each_other(node):
     node.lab.index.wheel("gp-old", requires=["gp-one==1.0"])
     node.lab.index.wheel("gp-new", requires=["gp-one>=1.1"])
@@ -132,6 +138,7 @@ def test_the_password_of_an_index_is_in_no_file_argument_and_log(node):
         node.lab.index.login(None)
 
 
+@pytest.mark.long
 def test_an_environment_of_somebody_else(node):
     node.host.sh("mkdir -p /opt/data && touch /opt/data/file && cp -a /opt/venv /opt/theirs && "
                  "chown -R root /opt/theirs")
@@ -144,6 +151,7 @@ def test_an_environment_of_somebody_else(node):
     node.python(venv="/opt/theirs", version="3.99", error="step 'python-venv': /opt/theirs has Python 3.")
 
 
+@pytest.mark.long
 def test_an_environment_that_an_upgrade_broke_is_made_again(node):
     block = {"packages": ["gp-one"], "index": node.lab.url}
     node.host.sh("su ops -c 'echo made by gpuprov >/opt/venv/.gpuprov'; "
@@ -152,6 +160,7 @@ def test_an_environment_that_an_upgrade_broke_is_made_again(node):
     assert out.result["applied"] == 3 and node.version("gp-one") == "1.1", out
 
 
+@pytest.mark.long
 def test_the_distribution_brings_the_interpreter(node):
     """Without python3-venv at first; what installs it is the distribution's own packages."""
     node.host.sh("dpkg -P python3-venv $(dpkg-query -W -f '${Package} ' 'python3.*-venv') >/dev/null 2>&1; "
@@ -165,6 +174,7 @@ def test_the_distribution_brings_the_interpreter(node):
     assert node.python(**block).result["applied"] == 0
 
 
+@pytest.mark.long
 def test_no_interpreter_of_that_version(node):
     node.python(venv="/opt/new", version="3.99", error="step 'python': this distribution has no "
                 "python3.99 (its python3 is 3.")
@@ -189,6 +199,7 @@ def test_python_is_too_old(node):
     node.python(error="is 3.6, and pip's packages need 3.8 or newer", packages=["gp-one"], venv="/opt/new")
 
 
+@pytest.mark.long
 def test_two_runs_at_once(node):
     """The second one follows the first one's steps instead of disturbing them."""
     block = {"packages": ["gp-one==1.0", "gp-two"], "index": node.lab.url}

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 
+@pytest.mark.long
 def test_a_steps_own_time_limit(node):
     """It ends the step and not the bootstrap, whose limit is far away."""
     node.run()  # the agent is there: all the time below is the step's
@@ -28,6 +29,7 @@ def test_a_limit_is_of_each_step(node):
     assert node.host.file("/home/ops/ran").read_text() == "a\nb\n"
 
 
+@pytest.mark.long
 def test_a_step_is_repeated_where_its_row_allows_it(node):
     run = "echo x >> ~/runs; [ $(wc -l < ~/runs) -ge 3 ] || { echo not yet; exit 5; }\n"
     out = node.run(*node.step("flaky", run), "--tries", "3")
@@ -69,6 +71,7 @@ def test_a_planned_reboot(node):
     assert node.run(*node.step("s", RESTART % 3)).result["applied"] == 0
 
 
+@pytest.mark.long
 def test_a_step_that_needs_reboots_for_ever(node):
     node.run(*node.step("s", RESTART % 99), error="step 's': the node was rebooted 3 times for this step, which still "
              "needs a reboot: the kernel changed")
@@ -80,6 +83,7 @@ def test_a_reboot_after_much_output(node):
     assert node.host.boots == 2 and node.host.file("/home/ops/runs").read_text() == "x\nx\n"
 
 
+@pytest.mark.long
 def test_a_reboot_that_never_comes_back(node):
     node.lab.path("hosts", node.host.name, "boot-delay").write_text("25")
     out = node.run(*node.step("s", RESTART % 1), "--reboot-s", "6", error="step 's': the node must be rebooted (the "
@@ -112,6 +116,7 @@ def test_restart_node_ends_a_step_for_a_reboot():
     assert (done.returncode, done.stdout) == (75, "half\n::reboot kernel 6.8 is gone\n")
 
 
+@pytest.mark.long
 def test_a_planned_reboot_by_systemd(lab, tmp_path):
     lab.next += 1
     host = lab.add("systemd", "s%d" % lab.next, "10.77.1.%d" % lab.next, start=False)

@@ -28,6 +28,7 @@ def node_fixture(lab, tmp_path):
         yield made
 
 
+@pytest.mark.long
 def test_the_newest_build_for_a_node_without_gpus(node):
     out = node.python(torch="auto", **node.block)
     assert node.version("torch") == "2.9.1+cpu" and node.version("gp-needed") == "1.0", out

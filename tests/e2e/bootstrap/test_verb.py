@@ -121,6 +121,7 @@ def test_a_failing_step_names_node_and_step(hosts):
     assert bad["nodes"][0]["steps"] == [] and "step 'bad'" in bad["nodes"][0]["error"]
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_come_back_ends_within_its_limit(hosts):
     hosts.spec.write_text(SPEC + '    - {name: r, run: "echo \'::reboot new kernel\'; exit 75"}\n'
                           "access: {timeout: 8s}\n")
@@ -129,6 +130,7 @@ def test_a_node_that_does_not_come_back_ends_within_its_limit(hosts):
     assert "the node must be rebooted (new kernel), and it did not come back within 8.0s" in done.err, done
 
 
+@pytest.mark.long
 def test_a_printed_script_works_by_hand(hosts, gpuprov):
     """probe, apply and verify on the node, as an operator would do it."""
     script = gpuprov("bootstrap", "--print-script", "packages", hosts.spec).out
@@ -146,6 +148,7 @@ def test_only_without_a_step_is_not_every_step(gpuprov, spec):
     assert "--only ',,' names no step" in gpuprov("bootstrap", "--only", ",,", spec(SPEC), code=1).err
 
 
+@pytest.mark.long
 def test_every_printed_script_is_clean(gpuprov, spec, monkeypatch):
     """Each step of the table, and a user's one: shellcheck finds nothing, and no secret is in it."""
     text = SPEC + "secrets: [{env: TOKEN, from: 'env:MINE'}]\n"
@@ -204,6 +207,7 @@ EDITED = "name: again\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate
 STEP_B = "    - {name: b, run: 'echo b >> /opt/b', check: 'test -e /opt/b'}\n"
 
 
+@pytest.mark.long
 def test_an_edited_spec_becomes_that_of_the_stack(gpuprov, spec):
     """plan, bootstrap, validate, up and status agree about the spec after a bootstrap by an edited one."""
     gpuprov("up", spec(EDITED), timeout=300)
@@ -232,6 +236,7 @@ def test_an_edited_spec_becomes_that_of_the_stack(gpuprov, spec):
     gpuprov("down", "again")
 
 
+@pytest.mark.long
 def test_an_edit_that_only_up_applies(gpuprov, spec):
     gpuprov("up", spec(EDITED), timeout=300)
     path = spec((EDITED + STEP_B).replace("ttl: 20m", "ttl: 40m"))

@@ -91,6 +91,7 @@ def test_secure_boot_is_told_before_anything_is_installed(node):
     works(node, DRIVER)
 
 
+@pytest.mark.long
 def test_a_key_with_another_hash_is_not_trusted(node):
     source = node.lab.repo.source().split("#", maxsplit=1)[0]
     node.run(node.spec(driver={"branch": "580", "source": source}),
@@ -100,6 +101,7 @@ def test_a_key_with_another_hash_is_not_trusted(node):
              error="step 'driver-repo': cannot fetch http://10.77.0.1:9/repos/debian12/x86_64/cuda-keyring_1.1-1_all.deb")
 
 
+@pytest.mark.long
 def test_a_repository_with_a_bad_signature(node):
     release = node.lab.repo.pool / "InRelease"
     good = release.read_text()
@@ -126,6 +128,7 @@ def test_a_package_that_is_gone(node):
 
 # --- the build ---
 
+@pytest.mark.long
 def test_no_headers_of_the_running_kernel(node):
     """The package manager returns 0; only a look shows that there are none."""
     node.distribution()
@@ -147,6 +150,7 @@ def test_a_kernel_whose_headers_are_gone_is_left(node):
     assert re.search("^nvidia/%s, %s, .*: installed$" % (DRIVER, NEWER), node.sh("dkms status -k " + NEWER))
 
 
+@pytest.mark.long
 def test_neither_headers_nor_a_newer_kernel(node):
     node.distribution()
     node.host.put("/etc/lab-kernel", "6.1.0-97-cloud-amd64\n")
@@ -155,6 +159,7 @@ def test_neither_headers_nor_a_newer_kernel(node):
     assert node.host.boots == 1
 
 
+@pytest.mark.long
 def test_a_module_that_is_not_built_for_this_kernel(node):
     """dkms skips it, apt-get returns 0, dkms status says "added". The step ends with the user's own holds as they were."""
     node.sh("apt-mark hold $(dpkg-query -W -f '${db:Status-Status} ${Package} ' | grep -o 'installed linux-headers[^ ]*' | "
@@ -172,6 +177,7 @@ def test_no_compiler(node):
     node.run(node.spec(), error="the node has no C compiler: install gcc")
 
 
+@pytest.mark.long
 def test_the_disk_is_full_during_the_build(node):
     node.sh("mount -t tmpfs -o size=64k full /var/lib/dkms")
     node.run(node.spec(), error="the disk is full")
@@ -180,6 +186,7 @@ def test_the_disk_is_full_during_the_build(node):
     works(node, LATER)
 
 
+@pytest.mark.long
 def test_a_reboot_in_the_middle_of_the_build(node):
     def reboot(_):
         wait_for(lambda: node.host.sh("pgrep -f [w]ait.sh", check=False).stdout)
@@ -191,6 +198,7 @@ def test_a_reboot_in_the_middle_of_the_build(node):
     works(node, DRIVER)
 
 
+@pytest.mark.long
 def test_the_lock_of_dpkg_is_held(node):
     def release(lines):
         saw(lines, "waits for another package manager")
@@ -204,6 +212,7 @@ def test_the_lock_of_dpkg_is_held(node):
 
 # --- loading ---
 
+@pytest.mark.long
 @pytest.mark.parametrize("errno,said", [
     ("129", "the kernel refuses the driver's module (Key was rejected by service): Secure Boot is enabled"),
     ("19", "the driver's module finds no GPU that it supports (No such device)")])
@@ -215,6 +224,7 @@ def test_a_module_that_does_not_load(node, errno, said):
     works(node, DRIVER)
 
 
+@pytest.mark.long
 def test_nouveau_has_the_gpu(node):
     node.sh("echo 'nouveau 2000000 1 - Live 0x0' >/run/lab-modules; touch /etc/lab-busy")
     out = node.run(exact(node))
@@ -253,6 +263,7 @@ def test_a_kernel_upgrade_without_a_build(node):
 
 # --- drivers that came another way ---
 
+@pytest.mark.long
 def test_a_driver_that_fits_is_left_alone(node):
     """Also one of another source: nothing is installed, nothing held."""
     node.run(exact(node))
@@ -263,6 +274,7 @@ def test_a_driver_that_fits_is_left_alone(node):
     assert node.sh("apt-mark showhold") == ""
 
 
+@pytest.mark.long
 def test_a_driver_of_a_runfile(node):
     node.host.put("/usr/bin/nvidia-uninstall", "#!/bin/sh\nrm /usr/bin/nvidia-uninstall\n", 0o755)
     node.run(node.spec(), error="step 'driver': a driver of NVIDIA's runfile is installed, and the spec wants driver 580: "
@@ -283,6 +295,7 @@ def test_packages_of_another_branch(node):
 
 # --- the fabric manager ---
 
+@pytest.mark.long
 def test_the_fabric_manager_has_the_drivers_version(made):
     node = made((H100, NVSWITCH))
     out = node.run(exact(node))
@@ -292,6 +305,7 @@ def test_the_fabric_manager_has_the_drivers_version(made):
     assert node.run(exact(node)).applied == []
 
 
+@pytest.mark.long
 def test_a_node_of_an_nvl72_gets_imex(made):
     """A GB200 by its PCI id: the service that reaches other nodes' GPUs, of the driver's version."""
     node = made(({**H100, "device": "0x2941"},))

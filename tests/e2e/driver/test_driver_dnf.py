@@ -64,6 +64,7 @@ def test_a_bare_node_gets_all_of_it_once(node):
     assert again.applied == [] and again.result["applied"] == 0, again
 
 
+@pytest.mark.long
 def test_amazon_linux(made):
     """Its kernel 6.12 has headers of another name; dkms is its own."""
     node = made(release="amzn-2023", kernel=AMAZON)

@@ -69,6 +69,7 @@ def untouched(node):
 
 # --- the repository ---
 
+@pytest.mark.long
 def test_a_key_with_another_hash_is_not_trusted(node):
     node.run(branch(node, "580", source=node.lab.repo.source("0" * 64)),
              error="step 'driver-repo': the key of the repository has another hash than expected")
@@ -131,6 +132,7 @@ def test_a_repository_that_does_not_answer(node):
     untouched(node)
 
 
+@pytest.mark.long
 def test_epel_is_added_for_dkms(made):
     """Of a clone of RHEL, whose own repository has the package that adds it."""
     node = made(repos=["distribution"])
@@ -148,6 +150,7 @@ def test_a_module_that_is_not_built(node):
     assert "Complete!" in node.sh("cat /home/ops/.gpuprov/nodes/*/steps/driver-*/manager.log")
 
 
+@pytest.mark.long
 def test_a_script_that_fails_before_the_build(node):
     """rpm does not run it again: dkms is told of the source."""
     out = node.run(branch(node, "575"))
@@ -172,6 +175,7 @@ def test_the_disk_is_full_during_the_build(node):
     works(node, LATER)
 
 
+@pytest.mark.long
 def test_a_reboot_in_the_middle_of_the_build(node):
     """rpm has its package already, but not the packages behind it."""
     def reboot(_):
@@ -212,6 +216,7 @@ def test_a_kernel_upgrade_without_a_build(node):
     works(node, LATER)
 
 
+@pytest.mark.long
 def test_nouveau_has_the_gpu(node):
     """The initial RAM disk is made again by dracut, and the node is rebooted."""
     node.host.put("/usr/bin/dracut", DRACUT, 0o755)

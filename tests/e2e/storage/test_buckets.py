@@ -78,6 +78,7 @@ def bucket(**more):
     return {"at": "/data", "bucket": "s3://data", "endpoint": URL, "secrets": NAMES, **more}
 
 
+@pytest.mark.long
 def test_mounted_read_and_written_and_the_second_run_does_nothing(lab, node):
     boot = {"mounts": [bucket()]}
     assert "buckets" in node.run(boot, secrets=node.secrets).done()
@@ -92,6 +93,7 @@ def test_mounted_read_and_written_and_the_second_run_does_nothing(lab, node):
     assert ".gpuprov" not in str(lab.call(lab.s3.list_objects_v2, Bucket="data"))
 
 
+@pytest.mark.long
 def test_it_comes_back(node):
     """After a reboot fstab is what mounts; a mount whose program died is made again."""
     boot = {"mounts": [bucket(mode="read", bucket="s3://data/train")]}
@@ -106,6 +108,7 @@ def test_it_comes_back(node):
     assert node.host.sh("ls /data").stdout == "part-1\n"
 
 
+@pytest.mark.long
 def test_folders_with_similar_names(node):
     """Each has settings of its own, also after a reboot."""
     boot = {"mounts": [bucket(at="/mnt/a", mode="read"), bucket(at="/mnt_a", mode="read", bucket="s3://data/train")]}
@@ -115,6 +118,7 @@ def test_folders_with_similar_names(node):
     assert node.run(boot, secrets=node.secrets).result["applied"] == 0
 
 
+@pytest.mark.long
 def test_a_mount_that_stopped_to_answer_is_made_again(node):
     """Everything that reads it hangs: looking at it must not."""
     boot = {"mounts": [bucket(mode="read")]}
@@ -146,6 +150,7 @@ def test_secrets_are_in_nothing_that_others_read(node):
     assert environ == "AWS_SECRET_ACCESS_KEY=sEc'ReT\"Va$lUe\n"
 
 
+@pytest.mark.long
 def test_a_baked_node_has_no_copy_of_a_buckets_files(lab, node):
     """What was written to the bucket is uploaded first."""
     node.run({"mounts": [bucket()]}, secrets=node.secrets)
@@ -158,6 +163,7 @@ def test_a_baked_node_has_no_copy_of_a_buckets_files(lab, node):
     assert lab.call(lab.s3.get_object, Bucket="data", Key="later")["Body"].read() == b"private-data\n"
 
 
+@pytest.mark.long
 def test_another_secret_mounts_it_again(node):
     boot = {"mounts": [bucket()]}
     node.run(boot, secrets=node.secrets)
@@ -206,6 +212,7 @@ def test_a_tool_that_ends_at_once(node):
              error="/data is mounted and cannot be read by ops: ls: cannot access '/data': Transport endpoint is not")
 
 
+@pytest.mark.long
 def test_what_is_in_the_way(node):
     node.host.sh("mkdir -p /data; echo mine >/data/file")
     node.run({"mounts": [bucket()]}, secrets=node.secrets,
@@ -240,6 +247,7 @@ def test_the_vendors_tool_is_preferred(node):
     assert "AWS_ACCESS_KEY_ID=aKeyOfATest\n" in node.host.file("/env").read_text()
 
 
+@pytest.mark.long
 def test_both_come_back_with_systemd(lab, tmp_path):
     """A booted host: the program behind the bucket belongs to no login, and a reboot mounts the bucket and a share."""
     lab.next += 1
@@ -270,6 +278,7 @@ def test_both_come_back_with_systemd(lab, tmp_path):
 
 # --- other clouds: real rclone, stand-in servers ---
 
+@pytest.mark.long
 def test_a_bucket_of_alibaba(lab, node):
     """Its servers want the bucket in the host's name."""
     node.host.sh("echo '%s oss.lab data.oss.lab' >>/etc/hosts" % ADDRESS)
@@ -307,6 +316,7 @@ def google_fixture(lab, node, tmp_path):
     server.wait()
 
 
+@pytest.mark.long
 def test_a_bucket_of_google(node, google):
     """With the key of a service account, whose JSON has quotes and line ends."""
     folder, account = google

@@ -66,6 +66,7 @@ def test_first_run_places_second_does_nothing(node):
     assert node.host.sh("find / -xdev -name '.gpuprov.*' -o -path '*/.gpuprov/files/*'").stdout == ""
 
 
+@pytest.mark.long
 def test_only_what_differs_is_sent(node):
     code = node.tmp / "code"
     code.mkdir()
@@ -86,6 +87,7 @@ def test_only_what_differs_is_sent(node):
     assert node.run(boot).result["applied"] == 0 and node.host.file("/opt/code/own").exists()
 
 
+@pytest.mark.long
 def test_many_files_in_one_copy(node):
     code = node.tmp / "many"
     code.mkdir()

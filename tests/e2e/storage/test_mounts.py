@@ -104,6 +104,7 @@ def found(node, at):
 
 # --- local disks ---
 
+@pytest.mark.long
 def test_one_disk_is_formatted_and_mounted_and_comes_back(node):
     node.disk("nvme0n1")
     node.disk("nvme1n1", model="Amazon Elastic Block Store")
@@ -123,6 +124,7 @@ def test_one_disk_is_formatted_and_mounted_and_comes_back(node):
     assert node.host.sh("cat /scratch/file").stdout == "kept\n"
 
 
+@pytest.mark.long
 def test_several_disks_are_striped(node):
     """This machine's kernel has no md: btrfs is what stripes."""
     node.disk("nvme0n1", size=XFS)
@@ -164,6 +166,7 @@ def test_a_disk_in_use_is_never_formatted(node):
     node.run({"mounts": [{"at": "/scratch", "nvme": "auto"}]}, error=dev + " is mounted on /m")
 
 
+@pytest.mark.long
 def test_a_used_disk_is_left_alone_beside_a_blank_one(node):
     used = node.disk("nvme0n1")
     node.host.sh("mkfs.ext4 -q -L mine " + used)
@@ -178,6 +181,7 @@ def test_no_local_disk(node):
     node.run({"mounts": [{"at": "/scratch", "nvme": "auto"}]}, error="this node has no local NVMe disk")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["device", "device/nvme5"])  # the second: with multipath
 def test_a_disk_behind_a_network_is_not_local(node, place):
     """Other nodes have it too."""
@@ -189,6 +193,7 @@ def test_a_disk_behind_a_network_is_not_local(node, place):
     assert found(node, "/scratch")[1] == "ext4" and node.content("nvme1n1") == {}
 
 
+@pytest.mark.long
 def test_kernels_that_cannot_stripe(node):
     node.disk("nvme0n1")
     node.disk("nvme1n1")
@@ -202,6 +207,7 @@ def test_kernels_that_cannot_stripe(node):
 
 # --- volumes ---
 
+@pytest.mark.long
 def test_a_volume_is_formatted_only_when_it_is_blank(node):
     node.disk("nvme3n1", model="Amazon Elastic Block Store", serial="vol0123456789abcdef0", size=XFS)
     boot = {"mounts": [{"at": "/data", "volume": "vol-0123456789abcdef0", "fs": "xfs"}]}
@@ -247,6 +253,7 @@ def stand_in(node, script):
 GOOD = "echo \"$*\" >/called; mount -t tmpfs -o mode=777 \"$1\" \"$2\"\n"
 
 
+@pytest.mark.long
 def test_a_share_of_a_stand_in(node):
     stand_in(node, GOOD)
     boot = {"mounts": [{"at": "/home/shared", "nfs": "10.77.0.1:/x", "options": "nconnect=8,hard"}]}
