@@ -118,7 +118,8 @@ hold_again() {
     set -f
     left=$(printf '%s\n' $held | grep -x -F "$(held_names)" | tr '\n' ' ')
     [ -n "$left" ] || return 0
-    if is_apt; then root apt-mark -qq hold $left >/dev/null 2>&1; else versionlock add $left >/dev/null 2>&1; fi
+    if is_apt; then root apt-mark -qq hold $left >/dev/null 2>&1; else versionlock add $left >/dev/null 2>&1; fi ||
+        warn "these packages are no longer held: $left"
 }
 # What the functions of pkg.sh need.
 # shellcheck disable=SC2034
