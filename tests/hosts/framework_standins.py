@@ -85,7 +85,8 @@ def init():
     rank, host = int(env["RANK"]), os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"]
     if rank == 0:
         with socket.create_server((host, 0)) as s:
-            _store("global/0", b"%d" % s.getsockname()[1])
+            free = s.getsockname()[1]
+        _store("global/0", b"%d" % free)  # once it is closed: a rank must not reach this listener
     port = _store("global/0")
     dist.init_process_group("gloo", init_method="tcp://%s:%s" % (host, port), rank=rank, world_size=int(env["SIZE"]),
                             timeout=datetime.timedelta(seconds=60))

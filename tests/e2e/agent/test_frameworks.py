@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """framework.deepspeed and framework.horovod by the agent's ranks on loopback: each with a Python of its own that has
 stand-ins for them and for torch."""
+import json
+
 import framework_standins
 import pytest
 from test_agent import Gang
@@ -35,7 +37,7 @@ class FrameworkGang(Gang):
 @pytest.mark.parametrize("name", BOTH)
 def test_ranks_train_one_step(tmp_path, name):
     every = FrameworkGang(tmp_path, name, [{}, {}, {}]).found()
-    assert [r["verdict"] for r in every] == ["pass"] * 3, every
+    assert [r["verdict"] for r in every] == ["pass"] * 3, json.dumps(every)
     assert every[1]["data"][name] == "1.0" and every[1]["data"]["torch"] == "2.9.1+cpu", every
     assert "over 3 ranks by gloo left the right weights" in every[0]["message"], every
     assert {m["name"] for m in every[0]["metrics"]} == {"start_time", "step_time"}

@@ -3,6 +3,7 @@
 without mpirun and without horovodrun: rank 0 serves the store that Horovod's gloo reads."""
 import http.server
 import socket
+import socketserver
 import threading
 
 
@@ -37,6 +38,10 @@ class Store(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6 if os.environ["GPUPROV_BIND"].count(":") > 1 else socket.AF_INET
+    request_queue_size = 1024  # all ranks come at once
+
+    def server_bind(self):  # without the name of its address, for which HTTPServer asks a name server, perhaps for long
+        socketserver.TCPServer.server_bind(self)
 
 
 def step():
