@@ -147,10 +147,13 @@ class ContainerLab(Lab):
         with podman."""
         auth = {"auths": {REGISTRY: {"auth": base64.b64encode(LOGIN.encode()).decode()}}}
         host.put("/lab/auth.json", json.dumps(auth), 0o600)
-        if not made:
-            host.sh("podman import -q /lab/busybox.tar " + self.image(name))
-        host.sh("podman push -q --digestfile /lab/digest --authfile /lab/auth.json "
-                "%s && podman rmi %s && rm /lab/auth.json" % ((self.image(name),) * 2))
+        push = "podman push -q --digestfile /lab/digest --authfile /lab/auth.json " + self.image(name)
+        if made:
+            host.sh(push)
+        else:  # once in some hundred runs podman 5 does not know the image that it has just imported
+            host.sh("for i in 1 2 3; do podman import -q /lab/busybox.tar {0} && {1} && exit; podman images -a; done >&2; "
+                    "exit 1".format(self.image(name), push))
+        host.sh("podman rmi %s && rm /lab/auth.json" % self.image(name))
         return host.file("/lab/digest").read_text().strip()
 
     def host(self, gpus=0, kind="container"):
