@@ -10,8 +10,7 @@
 
 /* header: further members of the header ("kid", "x5t"), may be NULL; "alg" and "typ" are set. key: a private RSA key in
  * PEM form. ret: the token, a secret. -GP_EAUTH: the key is not one. */
-int jwt_rs256(const struct secret *key, const json_t *header, const json_t *claims, struct secret *ret,
-              struct gp_error *err);
+int jwt_rs256(const struct secret *key, json_t *header, const json_t *claims, struct secret *ret, struct gp_error *err);
 void base64url(struct str *out, const void *data, size_t n); /* without padding */
 
 #endif

@@ -20,16 +20,16 @@ struct rest_call {
     const char *what;   /* for messages: "google instances.insert in us-central1-a" */
     const char *method; /* "GET", "POST", "PUT", "DELETE", "PATCH" */
     const char *url;
-    const char *body; /* NULL: none */
-    const char *type; /* of the body; NULL: application/json */
+    const char *body;                  /* NULL: none */
+    const char *type;                  /* of the body; NULL: application/json */
     const struct http_fields *headers; /* further ones, may be NULL */
     unsigned flags;
 };
 struct rest_reply {
-    int status;                /* 0: no reply */
-    json_t *json;              /* NULL: an empty body */
+    int status;                 /* 0: no reply */
+    json_t *json;               /* NULL: an empty body */
     struct http_fields headers; /* of the reply */
-    char code[96];             /* the cloud's error code when the call failed */
+    char code[96];              /* the cloud's error code when the call failed */
     bool sent;
 };
 void rest_reply_clear(struct rest_reply *r);
@@ -66,8 +66,8 @@ void rest_call_many(struct rest *r, const struct rest_call *calls, size_t n, siz
 
 /* Every page of a list. */
 struct rest_list {
-    const char *items;  /* path of the array in a reply: "value", "Instances.Instance" */
-    bool may_lack;      /* the cloud leaves an empty array out */
+    const char *items; /* path of the array in a reply: "value", "Instances.Instance" */
+    bool may_lack;     /* the cloud leaves an empty array out */
     /* The URL of the next page, NULL: this was the last; caller frees. url: of this page. A URL with another scheme,
        host or port is refused: it would get the credentials. */
     char *(*next)(const char *url, const json_t *reply);
