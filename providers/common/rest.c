@@ -58,7 +58,10 @@ static void read_reply(struct attempt *a, const struct http_resp *resp) {
         resp->body.len > 0 && json_parse(resp->body.s, resp->body.len, "the reply", &a->reply->json, NULL) != 0;
     a->said = (struct cloud_said){"", "", ""};
     a->row = NULL;
-    if (resp->status == 404 && (a->call->flags & REST_MISSING)) return;
+    if (resp->status == 404 && (a->call->flags & REST_MISSING)) {
+        a->malformed = false;
+        return;
+    }
     a->r->said(resp, a->reply->json, &a->said);
     if (a->said.code[0] == '\0' && resp->status == 401) a->said.code = "HTTP 401";
     if (a->said.code[0] != '\0') a->row = row_of(a->r, resp, &a->said);

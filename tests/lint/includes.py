@@ -122,7 +122,8 @@ LIBRARY = {
     r"yaml\.h": ["core/base/yaml.c"],
     r"jansson": ["core/base/json.h"],
     # hash.h has SHA-256 and base64; what signs and what holds keys does the rest by itself.
-    r"openssl/": ["core/base/hash.c", "core/base/sign.c", "core/ssh/", "core/spec/spec.c", "providers/aws/sigv4.c"],
+    r"openssl/": ["core/base/hash.c", "core/base/sign.c", "core/ssh/", "core/spec/spec.c", "providers/aws/sigv4.c",
+                  "providers/common/jwt.c"],
     r"zlib\.h": ["core/ssh/put.c", "bootstrap/agents.c"],
     r"dlfcn\.h": ["validate/agent/"],
     # The agent declares what it needs of NVIDIA's libraries and finds them by dlopen.

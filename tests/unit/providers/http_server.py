@@ -10,6 +10,9 @@ Prints both ports, then serves until its standard input ends. Its certificate is
   /slow     the head and one byte, the rest never
   /hang     no reply
   /wait     /ok after 0.2 s
+  /status?N as /ok, with status N
+  /stale    401, but /ok with "authorization: new"
+  /page?N   {"items": [N], "next": N+1}; the third is the last
   /seen     JSON: requests by path and query, connections, most requests at once, times of arrival in ms
 """
 import asyncio
@@ -38,9 +41,9 @@ class Lost(Exception):
     pass
 
 
-async def answer(target, body):
+async def answer(target, body, fields=None):
     """Status, header fields and body; body None: only its first byte comes."""
-    path = target.split("?")[0]
+    path, _, query = target.partition("?")
     if path == "/seen":
         return 200, {}, json.dumps({**state, "seen": seen, "times": times}).encode()
     seen[target] += 1
@@ -57,6 +60,13 @@ async def answer(target, body):
             await asyncio.sleep(0.2)
         if path in ("/busy", "/trouble") and seen[target] == 1:
             return (429 if path == "/busy" else 503), {"retry-after": "1"}, b"later"
+        if path == "/status":
+            return int(query[:3]), {}, body
+        if path == "/stale" and (fields or {}).get("authorization") != "new":
+            return 401, {}, b'{"code": "TokenExpired"}'
+        if path == "/page":
+            n = int(query)
+            return 200, {}, json.dumps({"items": [n], **({"next": n + 1} if n < 3 else {})}).encode()
         return 200, {}, None if path == "/slow" else body
     finally:
         state["now"] -= 1
@@ -76,7 +86,7 @@ async def on_http1(reader, writer):
                 seen[target] += 1
                 raise Lost
             last = target.split("?")[0] == "/keep"
-            status, extra, reply = await answer(target, body)
+            status, extra, reply = await answer(target, body, fields)
             fields = "".join(f"{k}: {v}\r\n" for k, v in extra.items())
             length = 10 if reply is None else len(reply)
             writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{fields}\r\n".encode())
