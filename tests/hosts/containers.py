@@ -151,8 +151,8 @@ class ContainerLab(Lab):
         if made:
             host.sh(push)
         else:  # once in some hundred runs podman 5 does not know the image that it has just imported
-            host.sh("for i in 1 2 3; do podman import -q /lab/busybox.tar {0} && {1} && exit; podman images -a; done >&2; "
-                    "exit 1".format(self.image(name), push))
+            host.sh("for i in 1 2 3; do podman import -q /lab/busybox.tar %s && %s && exit; podman images -a; done >&2; "
+                    "exit 1" % (self.image(name), push))
         host.sh("podman rmi %s && rm /lab/auth.json" % self.image(name))
         return host.file("/lab/digest").read_text().strip()
 
