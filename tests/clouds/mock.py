@@ -12,12 +12,14 @@
 A rule's pattern is searched in "METHOD TARGET" and in "METHOD TARGET BODY". Its action:
 drop_before: the connection ends, and the cloud did not act; drop_after: it acted, and the reply is lost;
 reply: status, object, headers instead of acting; edit: change(object) of a reply on its way; slow: seconds before the
-reply. times: how often (None: always); every: each Nth request that matches; skip: the first ones pass.
+reply. times: how often (None: always); every: each Nth request that matches; skip: the first ones pass; when: only
+while this file is there.
 latency: seconds that every request takes, for benchmarks."""
 import datetime
 import http.server
 import ipaddress
 import json
+import os
 import re
 import socket
 import ssl
@@ -112,6 +114,8 @@ class Mock:
     def _rule_for(self, record):
         line = "%s %s" % (record["method"], record["target"])
         for r in self.rules:
+            if "when" in r and not os.path.exists(r["when"]):
+                continue
             if r["times"] == 0 or not (r["pattern"].search(line) or
                                        r["pattern"].search("%s %s" % (line, record["body"]))):
                 continue

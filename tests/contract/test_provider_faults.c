@@ -204,13 +204,61 @@ static void test_killed(void **state) {
     }
 }
 
+/* From here on the cloud refuses what the case says. */
+static void begin_refusals(void) {
+    const char *flag = getenv("GPUPROV_CONTRACT_FLAG");
+    if (flag == NULL) fail_msg("GPUPROV_CONTRACT_FLAG names no file");
+    OK(fs_write_atomic(flag, "", 0, 0600, err));
+}
+
+static void end_refusals(void) { assert_int_equal(unlink(getenv("GPUPROV_CONTRACT_FLAG")), 0); }
+
+/* A list that is refused is never "no machines": it is an error, or no region counts as read. */
+static void test_list_refused(void **state) {
+    (void)state;
+    begin();
+    create_gang();
+    begin_refusals();
+    GP_AUTO_RESOURCES struct resource_list l = {0};
+    GP_AUTO_STRV struct strv regions = {0};
+    struct coverage looked = {0};
+    struct gp_error e = {0};
+    strv_add(&regions, w.stack.region);
+    struct list_req req = {.owner = w.p->owner, .stack = w.spec->name, .regions = &regions, .looked = &looked};
+    if (w.ops->list(w.p, &req, &l, &e) == 0) fail_msg("a refused list is a success with %zu resources", l.list.len);
+    assert_true(e.msg[0] != '\0');
+    assert_false(coverage_whole(&looked));
+    coverage_clear(&looked);
+    end_refusals();
+    check_nodes(2);
+    end();
+}
+
+/* The cloud refuses to end machines: destroy says so, and they stay listed. */
+static void test_destroy_refused(void **state) {
+    (void)state;
+    begin();
+    create_gang();
+    begin_refusals();
+    GP_AUTO_RESOURCES struct resource_list l = {0};
+    struct gp_error e = {0};
+    list_nodes(w.p, 2, &l);
+    if (w.ops->destroy(w.p, &l, &e) == 0) fail_msg("machines that the cloud keeps count as being destroyed");
+    assert_true(e.msg[0] != '\0');
+    check_nodes(2);
+    end_refusals();
+    end();
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "__holder") == 0) return local_holder_main(argc - 1, argv + 1);
     const struct CMUnitTest tests[] = {
+        {"destroy_refused", test_destroy_refused, NULL, NULL, NULL},
         {"gang_cut", test_story, NULL, NULL, NULL},
         {"killed", test_killed, NULL, NULL, NULL},
         {"late_address", test_late_address, NULL, NULL, NULL},
         {"late_list", test_late_list, NULL, NULL, NULL},
+        {"list_refused", test_list_refused, NULL, NULL, NULL},
         {"lost_reply", test_story, NULL, NULL, NULL},
         {"paged", test_story, NULL, NULL, NULL},
         {"throttled", test_story, NULL, NULL, NULL},

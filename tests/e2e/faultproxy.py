@@ -9,6 +9,7 @@ on each `every`-th match.
   action     EC2 action ("RunInstances") or JSON target ("GetServiceQuota"); None: any
   params     {parameter: value} that the body must have
   region     the region that the request is signed for
+  when       only while this file is there
   do         drop_before  close the connection, nothing forwarded
              drop_after   forward, then close without an answer: the server acted
              hold_after   forward, then answer when .release() is called (never, if it is not)
@@ -34,6 +35,7 @@ import email.utils
 import http.client
 import http.server
 import json
+import os
 import random
 import re
 import socket
@@ -254,6 +256,8 @@ class FaultProxy:
                 if rule["action"] not in (None, call.action):
                     continue
                 if rule.get("region") not in (None, call.region):
+                    continue
+                if "when" in rule and not os.path.exists(rule["when"]):
                     continue
                 if any(call.params.get(k) != v for k, v in rule.get("params", {}).items()):
                     continue

@@ -10,11 +10,12 @@ import pytest
 
 
 CASES = ["gang_cut", "killed", "late_address", "late_list", "lost_reply", "paged", "throttled"]
+REFUSALS = ["destroy_refused", "list_refused"]  # only of clouds
 
 
-def run_contract(env, provider, spec, case=None):
-    """The story, or one case of the bad days."""
-    env = dict(env, GPUPROV_CONTRACT=provider, GPUPROV_CONTRACT_SPEC=str(spec))
+def run_contract(env, provider, spec, case=None, flag=None):
+    """The story, or one case of the bad days. flag: a path; the cloud of a case in REFUSALS refuses while it is there."""
+    env = dict(env, GPUPROV_CONTRACT=provider, GPUPROV_CONTRACT_SPEC=str(spec), GPUPROV_CONTRACT_FLAG=str(flag))
     program, name = "test_provider", "test_create"
     if case is not None:
         program, name = "test_provider_faults", case
@@ -26,8 +27,9 @@ def run_contract(env, provider, spec, case=None):
     assert f"OK ] {name}" in text, text
 
 
-def faults(proxy, case):
+def faults(proxy, case, flag):
     """Makes EC2 behave as the case says."""
+    refused = {"times": None, "when": str(flag), "code": "UnauthorizedOperation", "status": 403}
     if case == "gang_cut":
         proxy.rule("RunInstances", "cut_xml").rule("DescribeInstances", "empty_list", times=2)
     elif case == "late_address":
@@ -40,19 +42,23 @@ def faults(proxy, case):
     elif case == "paged":
         for action in faultproxy.SETS:
             proxy.rule(action, "paged", times=None)
+    elif case == "destroy_refused":
+        proxy.rule("TerminateInstances", "error", **refused)
+    elif case == "list_refused":
+        proxy.rule("DescribeInstances", "error", **refused)
     elif case == "throttled":
         proxy.rule(None, "error", every=3, status=503, code="RequestLimitExceeded")
 
 
-@pytest.mark.matrix(keep=2)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.matrix(keep=3)
+@pytest.mark.parametrize("case", CASES + REFUSALS)
 def test_aws_on_bad_days(tmp_path, case):
     moto = ec2.Moto()
     try:
         spec = ec2.spec(tmp_path, moto.image())
         with faultproxy.FaultProxy(moto.url, tokens=True) as proxy:
-            faults(proxy, case)
-            run_contract(ec2.environment(proxy.url, tmp_path), "aws", spec, case)
+            faults(proxy, case, tmp_path / "flag")
+            run_contract(ec2.environment(proxy.url, tmp_path), "aws", spec, case, tmp_path / "flag")
             assert case == "killed" or any(r.get("times") == 0 or r.get("seen") or r["times"] is None
                                            for r in proxy.rules), "no fault came"
         assert moto.instances() == []
