@@ -67,17 +67,18 @@ static bool forbidden(const struct run *run, const struct offer *o, int missing,
     const struct spec *s = run->spec;
     char limit[48];
     GP_AUTO_FREE char *text = offer_text(o);
+    GP_AUTO_FREE char *note = offer_price_note(o);
     if (s->max_price == 0 && s->max_cost == 0) return false;
     struct cost c = cost_of(run, missing, o->price_usd_per_h);
     if (o->price_usd_per_h < 0 || (s->max_cost > 0 && c.usd < 0)) {
-        str_addf(why, "%s: the price is not known, and limits.%s is set", text,
+        str_addf(why, "%s: the price is not known%s, and limits.%s is set", text, note,
                  s->max_price > 0 ? "max_price" : "max_cost");
     } else if (s->max_price > 0 && o->price_usd_per_h * MICRO > (double)s->max_price) {
         spec_money_text(limit, sizeof limit, s->max_price, "USD/h");
-        str_addf(why, "%s: %.2f USD/h is over limits.max_price %s", text, o->price_usd_per_h, limit);
+        str_addf(why, "%s: %.2f USD/h%s is over limits.max_price %s", text, o->price_usd_per_h, note, limit);
     } else if (s->max_cost > 0 && c.usd * MICRO > (double)s->max_cost) {
         spec_money_text(limit, sizeof limit, s->max_cost, "USD");
-        str_addf(why, "%s: up to %.2f USD until the deadline is over limits.max_cost %s", text, c.usd, limit);
+        str_addf(why, "%s: up to %.2f USD until the deadline%s is over limits.max_cost %s", text, c.usd, note, limit);
     }
     return why->len > 0;
 }

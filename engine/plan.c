@@ -72,6 +72,32 @@ static int check_baked(const struct run *run, const struct provider_ops *ops, si
     return r;
 }
 
+/* Drops the offers from `first` on that have less than the spec's `cpus`, `memory` and `disk`; -GP_EUSAGE with the
+ * reasons if none remains. */
+static int check_needs(const struct run *run, size_t first, struct offer_list *l, struct gp_error *err) {
+    enum { SHOWN = 3 };
+    GP_AUTO_STR struct str reasons = {0};
+    size_t kept = first, dropped = 0;
+    for (size_t i = first; i < l->list.len; i++) {
+        GP_AUTO_STR struct str why = {0};
+        if (offer_fits(&l->list.items[i], run->spec, &why)) {
+            if (kept != i) l->list.items[kept] = l->list.items[i];
+            kept++;
+            continue;
+        }
+        if (dropped++ < SHOWN) str_addf(&reasons, "%s%s", reasons.len > 0 ? "; " : "", why.s);
+        offer_clear(&l->list.items[i]);
+    }
+    l->list.len = kept;
+    if (dropped == 0 || kept > first) return 0; /* smaller ones beside those that fit are no news */
+    if (dropped > SHOWN) str_addf(&reasons, "; and %zu more", dropped - SHOWN);
+    struct gp_error why = {0};
+    int r = gp_fail(&why, GP_EUSAGE, "%s", reasons.s);
+    why.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = why;
+    return r;
+}
+
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     int first_missing = 0, n_missing = count_missing(run, &first_missing);
     GP_AUTO_STR struct str reasons = {0};
@@ -86,6 +112,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         size_t first = ret->list.len;
         if (r == 0) r = check_baked(run, p->ops, i, &why);
         if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
+        if (r == 0) r = check_needs(run, first, ret, &why);
         if (r == 0) r = check_ends(run, p->ops, first, ret, &why);
         if (r == 0) r = cost_check(run, first, n_missing, ret, &why);
         if (r == 0) continue;

@@ -32,6 +32,7 @@ static void field_clear(const struct spec_field *f, void *at) {
     case SPEC_BOOL:
     case SPEC_DURATION:
     case SPEC_MONEY:
+    case SPEC_SIZE:
     case SPEC_ENUM: break;
     }
 }

@@ -103,6 +103,8 @@ struct spec {
     char *name;    /* the stack: [a-z][a-z0-9-]{0,39} */
     int nodes;     /* 1..4096, default 1 */
     struct spec_gpu gpu;
+    int cpus, memory_gib; /* least of each node; 0: any */
+    int disk_gib;         /* size of the root disk of each node; 0: the image's */
     enum spec_order order;
     VEC_OF(struct spec_offer) offers; /* at least one; default: the provider with by_default */
     int64_t ttl_ms;                   /* default 4h, at least 1m */
@@ -226,5 +228,7 @@ char *spec_markdown(void); /* docs/spec.md; a test keeps the file equal to it */
 const char *spec_market_name(enum spec_market m); /* "on-demand", "spot" */
 /* "60 USD/h" from millionths. */
 void spec_money_text(char *dst, size_t n, int64_t micro, const char *unit);
+/* "466 GiB" from GiB. */
+void spec_size_text(char *dst, size_t n, int gib);
 
 #endif

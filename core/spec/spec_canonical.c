@@ -68,6 +68,11 @@ static json_t *value_json(const struct spec_field *f, const void *base, bool has
         if (ms == 0) return NULL;
         spec_money_text(money, sizeof money, ms, f->unit);
         return json_string(money);
+    case SPEC_SIZE:
+        i = *(const int *)at;
+        if (i == 0) return NULL;
+        spec_size_text(money, sizeof money, i);
+        return json_string(money);
     case SPEC_ENUM: memcpy(&i, at, sizeof i); return json_string(f->choices[i]);
     case SPEC_TEXTS: return texts_json(f, at, hash);
     case SPEC_BLOCK: return map_json(f->block, at, hash);
@@ -91,6 +96,7 @@ json_t *spec_default_json(const struct spec_field *f) {
     case SPEC_FLOORS: return json_object();
     case SPEC_TEXT:
     case SPEC_MONEY:
+    case SPEC_SIZE:
     case SPEC_SHORT:
     case SPEC_TEXTS:
     case SPEC_BLOCK: break;

@@ -266,6 +266,7 @@ static void decode_field(struct spec_ctx *c, const struct spec_field *f, const s
     case SPEC_BOOL: decode_bool(c, f, at, to); break;
     case SPEC_DURATION: decode_duration(c, f, at, to); break;
     case SPEC_MONEY: spec_money_decode(c, f, at, to); break;
+    case SPEC_SIZE: spec_size_decode(c, f, at, to); break;
     case SPEC_ENUM: {
         const char *text = spec_text_of(c, at, f->name);
         if (text != NULL && allowed(c, f, at, text)) {

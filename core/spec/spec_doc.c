@@ -24,7 +24,8 @@ const char spec_rules_text[] =
     "are\n"
     "  shown at once.\n"
     "* A duration has a unit: `90s`, `30m`, `12h`, `2d`, `1h30m`. So has an amount of money: `60 USD/h`, `500 USD`,\n"
-    "  and a floor: `300 GB/s`, `20 us`;\n"
+    "  a size: `500GB`, `64 GiB`, `1.5 TB` (GB is 1e9 bytes, GiB 2^30; kept in whole GiB, rounded up), and a floor:\n"
+    "  `300 GB/s`, `20 us`;\n"
     "  only a plain count has none (`host.cores.usable: 8`).\n"
     "* `${env:NAME}` and `${file:PATH}` in a value are replaced by a variable of your environment "
     "and by\n"
@@ -63,6 +64,7 @@ static const char *type_name(const struct spec_field *f) {
     case SPEC_BOOL: return "true or false";
     case SPEC_DURATION: return "duration";
     case SPEC_MONEY: return "amount of money";
+    case SPEC_SIZE: return "size";
     case SPEC_ENUM: return "text";
     case SPEC_TEXTS: return "list of text";
     case SPEC_BLOCK: return "map";
@@ -84,6 +86,11 @@ void spec_form(const struct spec_field *f, struct str *out) {
         char min[32], max[32];
         duration_format(min, sizeof min, f->min);
         duration_format(max, sizeof max, f->max);
+        str_addf(out, ", %s to %s", min, max);
+    } else if (f->type == SPEC_SIZE) {
+        char min[24], max[24];
+        spec_size_text(min, sizeof min, (int)f->min);
+        spec_size_text(max, sizeof max, (int)f->max);
         str_addf(out, ", %s to %s", min, max);
     } else if (f->type == SPEC_MONEY) {
         str_addf(out, " in %s", f->unit);

@@ -31,6 +31,7 @@ enum spec_type {
     SPEC_BOOL,     /* bool */
     SPEC_DURATION, /* int64_t ms: min..max, or one of choices */
     SPEC_MONEY,    /* int64_t millionths of a USD, in `unit`: min..max; 0: absent */
+    SPEC_SIZE,     /* int GiB, rounded up: min..max; 0: absent */
     SPEC_ENUM,     /* an enum whose values are the indexes of choices */
     SPEC_TEXTS,    /* struct strv: pattern and check for each */
     SPEC_BLOCK,    /* a map, decoded by block at offset */
@@ -176,6 +177,8 @@ json_t *spec_default_json(const struct spec_field *f);
 
 /* spec_money.c */
 void spec_money_decode(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int64_t *to);
+#define SPEC_SIZE_PATTERN "[0-9]+([.][0-9]{1,6})? *(GB|GiB|TB|TiB)"
+void spec_size_decode(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int *to);
 
 /* spec_floors.c */
 void spec_floors_decode(struct spec_ctx *c, const struct yaml_node *map, struct spec_floors *to);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Amounts of money: "60 USD/h", "500 USD". Kept in millionths, so that text and value are equal. Pure; any thread. */
+/* Amounts with a unit. Money: "60 USD/h", "500 USD", kept in millionths, so that text and value are equal. Sizes:
+ * "500GB", kept in whole GiB, rounded up. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "spec/spec_internal.h"
@@ -49,4 +50,45 @@ void spec_money_decode(struct spec_ctx *c, const struct spec_field *f, const str
     } else {
         *to = micro;
     }
+}
+
+/* --- sizes --- */
+
+void spec_size_text(char *dst, size_t n, int gib) { snprintf(dst, n, "%d GiB", gib); }
+
+static double bytes_of(const char *unit) {
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"GB", 1e9}, {"GiB", 1073741824.0}, {"TB", 1e12}, {"TiB", 1099511627776.0}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(units); i++)
+        if (strcmp(units[i].name, unit) == 0) return units[i].bytes;
+    return 0;
+}
+
+void spec_size_decode(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, int *to) {
+    const char *text = spec_text_of(c, at, f->name);
+    if (text == NULL) return;
+    size_t n = strspn(text, "0123456789.");
+    const char *unit = text + n + strspn(text + n, " ");
+    int64_t micro = 0;
+    if (n == 0 || !parse(text, n, &micro) || (unit[0] != '\0' && bytes_of(unit) == 0)) {
+        spec_complain(c, at, "'%s' must be a size such as %s, not '%.60s' (units: GB, GiB, TB, TiB)", f->name,
+                      f->example, text);
+        return;
+    }
+    if (unit[0] == '\0') {
+        spec_complain(c, at, "'%s' is %s without a unit: write %sGB or %sGiB", f->name, text, text, text);
+        return;
+    }
+    double gib = (double)micro / 1e6 * bytes_of(unit) / 1073741824.0;
+    if (micro == 0 || gib > (double)f->max) {
+        char min[24], max[24];
+        spec_size_text(min, sizeof min, (int)f->min);
+        spec_size_text(max, sizeof max, (int)f->max);
+        spec_complain(c, at, "'%s' must be from %s to %s, not %.60s", f->name, min, max, text);
+        return;
+    }
+    int whole = (int)gib; /* f->min is 1 GiB: every size but 0 is rounded up to it */
+    *to = (double)whole < gib ? whole + 1 : whole;
 }

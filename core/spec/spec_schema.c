@@ -32,6 +32,9 @@ static json_t *text_schema(const struct spec_field *f) {
         GP_AUTO_FREE char *pattern = xasprintf("^[0-9]+([.][0-9]{1,6})? *%s$|" SUBST_PATTERN, f->unit);
         json_object_set_new(j, "type", json_string("string"));
         json_object_set_new(j, "pattern", json_string(pattern));
+    } else if (f->type == SPEC_SIZE) {
+        json_object_set_new(j, "type", json_string("string"));
+        json_object_set_new(j, "pattern", json_string("^" SPEC_SIZE_PATTERN "$|" SUBST_PATTERN));
     } else if (spec_choices(f) != NULL) {
         json_object_set_new(j, "enum", choices_json(spec_choices(f)));
         return or_substitution(j);
@@ -78,6 +81,7 @@ static json_t *type_schema(const struct spec_field *f) {
     case SPEC_TEXT:
     case SPEC_DURATION:
     case SPEC_MONEY:
+    case SPEC_SIZE:
     case SPEC_ENUM: break;
     }
     return text_schema(f);

@@ -51,11 +51,18 @@ void cloud_intent_thing(const struct stack *s, const char *provider, const char 
     ret->offer = xstrdup("");
 }
 
+/* Members that only some offers have are left out elsewhere, so that intents of all versions are read alike. */
 char *cloud_offer_json(const struct offer *o) {
     GP_AUTO_JSON json_t *j =
         json_pack("{s:s,s:s,s:s,s:s,s:s,s:f,s:i,s:i}", "region", o->region, "zone", o->zone, "instance_type",
                   o->instance_type, "market", spec_market_name(o->market), "image", o->image, "price_usd_per_h",
                   o->price_usd_per_h, "gpus", o->gpus, "vcpus", o->vcpus);
+    if (j != NULL && o->disk_gib > 0) json_object_set_new(j, "disk_gib", json_integer(o->disk_gib));
+    if (j != NULL && o->currency != NULL && o->currency[0] != '\0') {
+        json_object_set_new(j, "currency", json_string(o->currency));
+        json_object_set_new(j, "price_in_currency", json_real(o->price_in_currency));
+        json_object_set_new(j, "rate_date", json_string(o->rate_date != NULL ? o->rate_date : ""));
+    }
     return j != NULL ? json_text(j, 0) : xstrdup("{}");
 }
 

@@ -519,6 +519,8 @@ static int local_console(struct provider *p, const struct resource *machine, str
 
 /* --- images --- */
 
+const char *local_folder(struct provider *p) { return self(p)->stacks; }
+
 int local_offered_image(struct provider *p, const struct spec *spec, size_t index, char **ret_id, char **ret_name,
                         struct gp_error *err) {
     return local_image_choose(self(p)->stacks, p->owner, spec, index, ret_id, ret_name, err);

@@ -12,6 +12,7 @@
 #include "providers/local/ns/userns.h"
 
 #include <dirent.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define NODE_MIB 128 /* what one node should have at least, for max_count */
@@ -31,6 +32,13 @@ static void gpu_models(struct str *out) {
         str_addf(out, "%s%s", out->len ? ", " : "", str_trim(model + 6));
     }
     if (d != NULL) closedir(d);
+}
+
+/* The nodes share the file system that has their files: its size is the most that a root disk can be. */
+static int disk_gib(const char *folder) {
+    struct statvfs s = {0};
+    if (statvfs(folder, &s) != 0) return 0;
+    return (int)GP_MIN((double)s.f_blocks * (double)s.f_frsize / 1073741824.0, (double)INT32_MAX);
 }
 
 static int refuse(struct gp_error *err, enum gp_code code) {
@@ -115,6 +123,7 @@ int local_offers(struct provider *p, const struct spec *spec, size_t index, stru
                       .gpus = spec->gpu.count,
                       .vcpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
                       .memory_gib = mib / 1024,
+                      .disk_gib = disk_gib(local_folder(p)),
                       .price_usd_per_h = 0,
                       .price_source = xstrdup("this machine"),
                       .max_count = max};

@@ -13,5 +13,6 @@ int local_offers(struct provider *p, const struct spec *spec, size_t index, stru
 /* local.c: the image that the provider's own folder has for it; see local_image_choose. */
 int local_offered_image(struct provider *p, const struct spec *spec, size_t index, char **ret_id, char **ret_name,
                         struct gp_error *err);
+const char *local_folder(struct provider *p); /* local.c: the folder that has the nodes' files */
 
 #endif

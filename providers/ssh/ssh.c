@@ -201,12 +201,25 @@ static int load_offer_hosts(const struct spec *spec, size_t index, struct ssh_ho
     return ssh_hosts_load(spec->offers.items[index].hosts, ret, err);
 }
 
+/* A hosts file has none of these facts, and nothing is measured before a host is taken. */
+static int check_needs(const struct spec *spec, struct gp_error *err) {
+    const char *key = spec->cpus > 0 ? "cpus" : spec->memory_gib > 0 ? "memory" : spec->disk_gib > 0 ? "disk" : NULL;
+    if (key == NULL) return 0;
+    int r = gp_fail(err, GP_EUSAGE,
+                    "ssh: '%s' cannot be checked before a host is taken: remove it, or require it of the nodes with "
+                    "validate.floors (gpuprov checks: host.cores, host.memory, host.disk)",
+                    key);
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return r;
+}
+
 static int ssh_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                       struct gp_error *err) {
     struct ssh_provider *s = self(p);
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     GP_CLEANUP(choice_clear) struct choice c = {0};
-    int r = load_offer_hosts(spec, index, &hosts, err);
+    int r = check_needs(spec, err);
+    if (r == 0) r = load_offer_hosts(spec, index, &hosts, err);
     if (r == 0) r = choose(s, spec, &hosts, &c, err);
     if (r != 0) return r;
     const char *file = spec->offers.items[index].hosts;

@@ -2,6 +2,7 @@
 /* Stacks, resources, phases, offers and events as plain data. */
 #include "base/gp_base.h"
 
+#include "model/currency.h"
 #include "model/event.h"
 #include "model/offer.h"
 #include "model/stack.h"
@@ -141,6 +142,72 @@ static void offers_are_ranked(void **state) {
     assert_string_equal(short_text, "local");
 }
 
+/* Money of another currency ranks by its USD, and offers that the cloud reports as sold out come last. */
+static void currencies_are_ranked(void **state) {
+    (void)state;
+    double eur = 0;
+    assert_string_equal(currency_at(0, &eur), "EUR");
+    assert_true(eur == 1 && currency_usd("EUR") > 1.1203 && currency_usd("EUR") < 1.1205);
+    assert_true(currency_usd("CNY") > 0.14915 && currency_usd("CNY") < 0.14916); /* 1.1204 / 7.5118 */
+    assert_true(currency_usd(NULL) == 1 && currency_usd("") == 1 && currency_usd("USD") == 1);
+    assert_true(currency_usd("XAU") < 0 && currency_usd("cny") < 0);
+    GP_AUTO_OFFERS struct offer_list l = {0};
+    vec_push(&l.list, offer(0, "a", 20));
+    vec_push(&l.list, offer(0, "b", 0));
+    vec_push(&l.list, offer(0, "c", 1));
+    vec_push(&l.list, offer(0, "d", 0));
+    offer_set_price(&l.list.items[1], 100, "CNY");
+    offer_set_price(&l.list.items[3], 5, "XXX");
+    l.list.items[2].stock = OFFER_STOCK_NONE;
+    offer_list_sort(&l, ORDER_CHEAPEST);
+    assert_order(&l, "badc");
+    struct offer copy = {0};
+    offer_copy(&copy, &l.list.items[0]);
+    GP_AUTO_FREE char *note = offer_price_note(&copy), *none = offer_price_note(&l.list.items[1]);
+    GP_AUTO_FREE char *unknown = offer_price_note(&l.list.items[2]);
+    assert_string_equal(note, " (100.00 CNY/h at the rate of 2026-10-05)");
+    assert_string_equal(none, "");
+    assert_string_equal(unknown, " (5.00 XXX/h; no rate to USD)");
+    assert_true(l.list.items[2].price_usd_per_h < 0);
+    assert_true(copy.price_usd_per_h > 14.915 && copy.price_usd_per_h < 14.916);
+    offer_set_price(&copy, 3, "USD");
+    assert_string_equal(copy.currency, "");
+    assert_true(copy.price_usd_per_h == 3);
+    offer_clear(&copy);
+}
+
+static void minimums_fit(void **state) {
+    (void)state;
+    struct offer o = offer(0, "a", 1);
+    struct spec spec = {0};
+    static const struct {
+        int cpus, memory, disk; /* of the spec */
+        const char *why;        /* NULL: it fits */
+    } cases[] = {
+        {0, 0, 0, NULL},
+        {8, 16, 100, NULL},
+        {9, 0, 0, "aws a p5.48xlarge spot has 8 CPUs, fewer than 'cpus: 9'"},
+        {0, 17, 0, "aws a p5.48xlarge spot has 16.5 GiB of memory, less than 'memory: 17 GiB'"},
+        {0, 0, 101, "aws a p5.48xlarge spot has a root disk of 100 GiB, less than 'disk: 101 GiB'"},
+    };
+    o.vcpus = 8, o.memory_gib = 16.5, o.disk_gib = 100;
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_STR struct str why = {0};
+        spec.cpus = cases[i].cpus, spec.memory_gib = cases[i].memory, spec.disk_gib = cases[i].disk;
+        assert_int_equal(offer_fits(&o, &spec, &why), cases[i].why == NULL);
+        if (cases[i].why != NULL) assert_string_equal(why.s, cases[i].why);
+    }
+    GP_AUTO_STR struct str why = {0};
+    o.vcpus = 0, o.memory_gib = 0, o.disk_gib = 0;
+    spec = (struct spec){.cpus = 1};
+    assert_false(offer_fits(&o, &spec, &why));
+    spec = (struct spec){.memory_gib = 1};
+    assert_false(offer_fits(&o, &spec, &why));
+    spec = (struct spec){.disk_gib = 1};
+    assert_false(offer_fits(&o, &spec, &why));
+    offer_clear(&o);
+}
+
 struct seen {
     struct event e;
     char text[1100], step[32];
@@ -178,6 +245,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_there_and_back),       cmocka_unit_test(phases_move_forward),
         cmocka_unit_test(resources_are_copied_whole), cmocka_unit_test(stacks_are_copied_whole),
+        cmocka_unit_test(currencies_are_ranked),      cmocka_unit_test(minimums_fit),
         cmocka_unit_test(offers_are_ranked),          cmocka_unit_test(events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -415,7 +415,7 @@ static void schema(void **state) {
     assert_int_equal(json_parse(text, strlen(text), "the schema", &j, &err), 0);
     assert_string_equal(json_str(j, "$schema", ""), "https://json-schema.org/draft/2020-12/schema");
     assert_false(json_bool(j, "additionalProperties", true));
-    assert_int_equal(json_object_size(json_at(j, "properties")), 12);
+    assert_int_equal(json_object_size(json_at(j, "properties")), 15);
     assert_string_equal(json_str(j, "required.0", ""), "name");
     assert_string_equal(json_str(j, "properties.limits.properties.ttl.default", ""), "4h");
     assert_int_equal(json_int(j, "properties.nodes.anyOf.0.maximum", 0), 4096);

@@ -260,6 +260,10 @@ static void changes_are_shown(void **state) {
         {"name: t\noffers: [{provider: aws, market: spot}]\n", "name: t\noffers: [{provider: aws}]\n",
          "offers[0].market: spot -> on-demand (refused)\n"},
         {"name: t\n", "name: t\noffers: [{provider: local}, {provider: aws}]\n", "offers: 1 -> 2 (refused)\n"},
+        {"name: t\n", "name: t\ncpus: 16\nmemory: 64GB\ndisk: 1.5 TB\n",
+         "cpus: (any) -> 16 (refused)\nmemory: (any) -> 60 GiB (refused)\n"
+         "disk: (the image's) -> 1397 GiB (refused)\n"},
+        {"name: t\ndisk: 512GiB\n", "name: t\ndisk: 0.5TiB\n", ""},
         {"name: t\n", "name: t\n", ""},
     };
     for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
