@@ -31,6 +31,7 @@ json_t *looked_json(const struct coverage *c) {
                               l->region[0] != '\0' ? json_string(l->region) : json_null(), "owner",
                               l->owner[0] != '\0' ? json_any_text(l->owner) : json_null(), "checked", (int)l->checked);
         if (!l->checked) json_object_set_new(j, "error", error_json(&l->why));
+        if (!l->checked) json_object_set_new(j, "gap", json_boolean(!l->aside));
         json_array_append_new(list, j);
     }
     return list;
@@ -45,6 +46,10 @@ void show_looked(const struct coverage *c, FILE *to) {
     bool none = gap != NULL && str_eq(gap->why.detail, PROVIDER_NO_CREDENTIALS);
     if (gap != NULL)
         fprintf(to, "not looked at: %s%s\n", gaps.s, none ? ": this machine has no credentials for it" : "");
+    GP_AUTO_STR struct str aside = {0};
+    size_t n = coverage_aside_text(c, &aside);
+    if (n > 0)
+        fprintf(to, "not looked at: %s: this machine has no credentials for %s\n", aside.s, n == 1 ? "it" : "them");
 }
 
 void show_unreadable(const struct resource_list *l, FILE *to) {

@@ -74,6 +74,7 @@ static int gap(struct engine *e, const struct images_result *ret, struct gp_erro
     bool named = e->opts.only != NULL && e->opts.only->n > 0;
     for (size_t i = 0; i < ret->looked.list.len; i++) {
         const struct look *l = &ret->looked.list.items[i];
+        if (l->aside) continue;
         if (l->checked || named || !str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
             coverage_put(&asked, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
     }
@@ -84,6 +85,7 @@ static int gap(struct engine *e, const struct images_result *ret, struct gp_erro
 
 int engine_images(struct engine *e, struct images_result *ret, struct gp_error *err) {
     int r = list_all(e, ret, err);
+    look_set_aside(e, &ret->looked);
     if (r == 0) r = gap(e, ret, err);
     return r == 0 ? look_unreadable_error(&ret->unreadable, "images", err) : r;
 }

@@ -179,6 +179,7 @@ static int search_gap(struct engine *e, const struct stack_view_list *ret, struc
     bool named = e->opts.only != NULL && e->opts.only->n > 0;
     for (size_t i = 0; i < ret->looked.list.len; i++) {
         const struct look *l = &ret->looked.list.items[i];
+        if (l->aside) continue;
         if (l->checked || named || !str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
             coverage_put(&asked, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
     }
@@ -204,6 +205,7 @@ static int search(struct engine *e, struct stack_view_list *ret, struct gp_error
         found_view(e, &found, of, ret, &why);
         keep_worst(worst, &why);
     }
+    look_set_aside(e, &ret->looked);
     struct gp_error gap = {0};
     if (r == 0 && search_gap(e, ret, &gap) != 0) keep_worst(worst, &gap);
     return -(int)worst->code;

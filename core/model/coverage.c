@@ -48,6 +48,7 @@ void coverage_merge(struct coverage *to, const struct coverage *from) {
     for (size_t i = 0; i < from->list.len; i++) {
         const struct look *l = &from->list.items[i];
         coverage_put(to, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
+        find(to, l->provider, l->region)->aside = l->aside;
     }
 }
 
@@ -79,7 +80,7 @@ const struct look *coverage_gap(const struct coverage *c) {
     const struct look *first = NULL;
     for (size_t i = 0; i < c->list.len; i++) {
         const struct look *l = &c->list.items[i];
-        if (!l->checked && (first == NULL || (l->billed && !first->billed))) first = l;
+        if (!l->checked && !l->aside && (first == NULL || (l->billed && !first->billed))) first = l;
     }
     return first;
 }
@@ -90,7 +91,7 @@ static void provider_text(const struct coverage *c, const char *provider, bool c
     str_addf(out, "%s%s", out->len > 0 ? "; " : "", provider);
     for (size_t i = 0; i < c->list.len; i++) {
         const struct look *l = &c->list.items[i];
-        if (l->checked != checked || strcmp(l->provider, provider) != 0 || l->region[0] == '\0') continue;
+        if (l->checked != checked || l->aside || strcmp(l->provider, provider) != 0 || l->region[0] == '\0') continue;
         if (checked) owner = l->owner;
         if (shown < max) str_addf(out, "%s%s", shown > 0 ? ", " : " ", l->region);
         else more++;
@@ -104,9 +105,17 @@ void coverage_text(const struct coverage *c, bool checked, size_t max, struct st
     GP_AUTO_STRV struct strv done = {0};
     for (size_t i = 0; i < c->list.len; i++) {
         const struct look *l = &c->list.items[i];
-        if (l->checked != checked || strv_has(&done, l->provider)) continue;
+        if (l->checked != checked || l->aside || strv_has(&done, l->provider)) continue;
         strv_add(&done, l->provider);
         provider_text(c, l->provider, checked, max, out);
     }
     if (out->s == NULL) str_add(out, "");
+}
+
+size_t coverage_aside_text(const struct coverage *c, struct str *out) {
+    size_t n = 0;
+    str_add(out, "");
+    for (size_t i = 0; i < c->list.len; i++)
+        if (c->list.items[i].aside) str_addf(out, "%s%s", n++ > 0 ? ", " : "", c->list.items[i].provider);
+    return n;
 }

@@ -14,6 +14,7 @@ struct look {
     char *owner;             /* owner whose tags were listed; "": unknown, because the provider did not open */
     bool checked;            /* the last list there was complete */
     bool billed;             /* resources there may cost money */
+    bool aside;              /* not checked, and no gap: nothing points there */
     struct gp_error why;     /* set when not checked */
 };
 struct coverage {
@@ -31,13 +32,15 @@ const struct look *coverage_find(const struct coverage *c, const char *provider,
 /* Drops unchecked places of the provider that keep() refuses, because nothing can be there. */
 void coverage_forget(struct coverage *c, const char *provider, bool (*keep)(const void *ctx, const char *region),
                      const void *ctx);
-/* There is at least one place, and every place was checked. */
+/* There is at least one place, and every place but those set aside was checked. */
 bool coverage_whole(const struct coverage *c);
-/* The first unchecked place; one that may be billed comes before others. NULL: none. */
+/* The first unchecked place that is not set aside; one that may be billed comes before others. NULL: none. */
 const struct look *coverage_gap(const struct coverage *c);
 /* "aws us-east-1, us-west-2 (owner ci); local here (owner me)": the checked places, with the owner whose
- * resources were listed; or the unchecked ones, without it; "": none. At most `max` names for each
+ * resources were listed; or the gaps, without it; "": none. At most `max` names for each
  * provider, then "and N more". */
 void coverage_text(const struct coverage *c, bool checked, size_t max, struct str *out);
+/* "alibaba, azure": the providers that were set aside; "": none. ret: how many. */
+size_t coverage_aside_text(const struct coverage *c, struct str *out);
 
 #endif

@@ -23,6 +23,10 @@ int look_left_out(struct gp_error *err); /* the error of a place that --in exclu
 bool look_is_seen(const struct run *run, const char *provider, const char *region);
 /* False if the resource is known to be in another account than the provider's credentials. */
 bool look_is_in_account(const struct provider *p, const struct resource *r);
+/* Sets aside the providers for which this machine has no credentials at all, unless something points there: --in, or
+ * anything of the journal. Without any billed provider that was looked at nothing is set aside. For looks at every
+ * provider; those that a spec names are not such. */
+void look_set_aside(const struct engine *e, struct coverage *c);
 /* Reports the places that were not looked at, if they changed. */
 void look_report(struct run *run);
 /* Adds the short reason why a place was not looked at, and the next step; command: what to repeat, or NULL. */

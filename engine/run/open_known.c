@@ -83,6 +83,7 @@ static int open_all(struct run *run, struct gp_error *err) {
     struct provider *holder = NULL;
     int r = ask_all(run, &holder, err);
     if (r != 0) return r;
+    look_set_aside(run->e, &run->look.covered);
     free(run->owner);
     run->owner = NULL;
     if (holder != NULL) run->owner = xstrdup(holder->owner);

@@ -40,6 +40,7 @@ static struct {
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
+    bool other_no_credentials;               /* why its open fails */
     int64_t skew_s;                          /* the cloud's clock minus ours */
     int list_fails_at, hide_instances_at;    /* the n-th list and all after it; that one list only */
     char tried[512];
@@ -85,7 +86,11 @@ static int fake_open(const struct provider_env *env, struct provider **ret, stru
     return open_as(&provider_aws, env, ret);
 }
 static int other_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
-    if (cloud.other_open_fails) return gp_fail(err, GP_EENV, "no way in there");
+    if (cloud.other_open_fails) {
+        int r = gp_fail(err, GP_EENV, "no way in there");
+        if (cloud.other_no_credentials) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
+        return r;
+    }
     return open_as(&provider_local, env, ret);
 }
 static struct journal *journal_of(struct provider *p) {

@@ -89,6 +89,74 @@ static void test_a_known_stack_without_credentials(void **state) {
     stack_view_list_clear(&l);
 }
 
+/* --- clouds that this machine never used --- */
+
+/* One cloud is looked at; for the other there are no credentials. It is named, and is a gap only where something
+ * points there. */
+static void gc_is(struct fixture *f, int want, bool aside) {
+    struct gp_error err = {0};
+    struct gc_result gc = {0};
+    int r = engine_gc(f->e, NULL, true, &gc, &err);
+    if (r != want) fail_msg("gc: %d, not %d: %s", r, want, err.msg);
+    const struct look *l = coverage_find(&gc.looked, "local", "");
+    assert_non_null(l);
+    assert_false(l->checked);
+    assert_int_equal(l->aside, aside);
+    assert_int_equal(coverage_whole(&gc.looked), want == 0);
+    gc_result_clear(&gc);
+}
+
+static void test_a_cloud_that_was_never_used(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct strv only = {0};
+    struct stack_view_list l = {0};
+    struct down_result res = {0};
+    cloud.other_open_fails = cloud.other_no_credentials = true;
+    add_of(RES_GROUP, "sg-far", -1, "me", "far", "aaaaaaaaaaaaaaaa", clock_wall_s() + 600);
+    add_of(RES_INSTANCE, "i-far", 0, "me", "far", "aaaaaaaaaaaaaaaa", clock_wall_s() + 600);
+    /* down by a name that only the tags know */
+    if (engine_down(f->e, &(struct down_req){.name = "far"}, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(running(), 0);
+    GP_AUTO_STR struct str aside = {0};
+    assert_int_equal(coverage_aside_text(&res.looked, &aside), 1);
+    assert_string_equal(aside.s, "local");
+    down_result_clear(&res);
+    gc_is(f, 0, true);
+    if (engine_status(f->e, NULL, NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
+    assert_true(coverage_whole(&l.looked));
+    stack_view_list_clear(&l);
+    /* credentials that do not work are another matter */
+    cloud.other_no_credentials = false;
+    gc_is(f, -GP_EENV, false);
+    cloud.other_no_credentials = true;
+    /* --in names it */
+    strv_add(&only, "aws");
+    strv_add(&only, "local");
+    f->e->opts.only = &only;
+    gc_is(f, -GP_EENV, false);
+    f->e->opts.only = NULL;
+    strv_clear(&only);
+    /* the journal has something there */
+    struct resource r = {0};
+    resource_init(&r, RES_INSTANCE, "local");
+    resource_set(&r.id, "n-1");
+    resource_set(&r.uid, "dddddddddddddddd");
+    resource_set(&r.owner, "me");
+    resource_set(&r.stack, "old");
+    r.state = RES_RUNNING;
+    assert_int_equal(journal_resource_put(f->e->journal, &r, &err), 0);
+    gc_is(f, -GP_EENV, false);
+    r.state = RES_GONE;
+    assert_int_equal(journal_resource_put(f->e->journal, &r, &err), 0);
+    resource_clear(&r);
+    gc_is(f, 0, true);
+    /* no cloud at all could be looked at */
+    cloud.open_fails = cloud.no_credentials = true;
+    gc_is(f, -GP_EBILLED, false);
+    cloud.open_fails = cloud.no_credentials = false;
+}
+
 /* --- down SPEC --- */
 
 static int answer;
@@ -157,6 +225,7 @@ int main(void) {
         T(test_stacks_of_tags),
         T(test_places_that_cannot_be_searched),
         T(test_a_known_stack_without_credentials),
+        T(test_a_cloud_that_was_never_used),
         T(test_the_spec_of_another_stack),
         T(test_an_edited_spec),
     };
