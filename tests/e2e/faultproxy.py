@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy between gpuprov and an EC2 endpoint that misbehaves on command (standard library only).
+"""A proxy between gpuprov and an EC2 endpoint that misbehaves on command. Every request is compared with the API
+description (ec2_gate.py); one that it does not allow is refused and kept in .refused, which is empty at the end.
 
 As a library: FaultProxy(upstream).start(), .rule(...), .calls, .close(). By hand:
     faultproxy.py UPSTREAM_URL [PORT] [RULES.json]
@@ -44,7 +45,13 @@ import threading
 import time
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
+import xml.sax.saxutils
 from datetime import datetime, timezone
+
+try:
+    import ec2_gate
+except ImportError:  # botocore is not installed: by hand, without the API description
+    ec2_gate = None
 
 EC2_NS = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 SETS = {"DescribeInstances": "reservationSet", "DescribeSecurityGroups": "securityGroupInfo",
@@ -100,6 +107,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         call = Call(self.command, self.path, self.headers, body)
         proxy = self.server.owner
+        complaint = proxy.judge(call) if proxy.judge else None
+        if complaint:
+            proxy.refused.append(complaint)
+            return self.send_raw(400, {}, error_body("GateRefused", xml.sax.saxutils.escape(complaint)))
         rule = proxy.take(call)
         try:
             self.act(proxy, call, rule)
@@ -205,6 +216,8 @@ class FaultProxy:
         self.lock = threading.Lock()
         self.rules, self.calls, self.answers, self.pages = [], [], {}, {}
         self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
+        self.refused = []  # requests that the API description does not allow (judge)
+        self.judge = ec2_gate.complaint if ec2_gate is not None else None
         self.hanging, self.released = threading.Event(), threading.Event()
         self.server = _Server(("127.0.0.1", port), _Handler)
         self.server.owner = self
@@ -224,6 +237,7 @@ class FaultProxy:
         self.released.set()
         self.server.shutdown()
         self.server.server_close()
+        assert self.refused == []
 
     def __enter__(self):
         return self.start()
