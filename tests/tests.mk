@@ -71,6 +71,12 @@ e2e-only: all
 	@$(TEST_ENV) $(TEST_RUN) $(PYTEST) tests/e2e
 .PHONY: e2e-only
 
+# A real OpenStack with fake hypervisors, for trying by hand; ends with Ctrl-C. Needs root.
+.PHONY: openstack-lab
+openstack-lab:
+	@$(DEPS) test
+	@$(PYTHON) tests/openstack/openstack_lab.py
+
 # clang's libFuzzer: the whole library is built with its instrumentation, in a folder of its own.
 FUZZ_B ?= build-fuzz
 fuzz:
