@@ -36,6 +36,7 @@ struct bootstrap_req {
     const char *stack, *uid;
     bool launched;         /* gpuprov made the node: its clock and its timers are ours */
     bool wait_cloud_init;  /* the node was created with user-data */
+    bool container;        /* it has no kernel, driver, init or mounts of its own: steps about those are left out */
     bool ends_itself;      /* a poweroff terminates it: the deadline unit is required on it */
     int64_t expires_s;     /* its deadline: wall, the cloud's clock */
     int64_t ttl_s;         /* time left until the deadline */

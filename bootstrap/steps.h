@@ -17,6 +17,7 @@ struct boot_step {
     const char *name; /* NULL: the item's own name (user steps) */
     const char *file; /* below templates/bootstrap/, without ".sh" */
     bool packages;    /* its file uses pkg.sh, and has REFUSAL */
+    bool machine;     /* needs a kernel, driver, init or mounts of the node's own: not for containers */
     bool first;       /* applied before the others, which are probed again after it */
     bool new_facts;   /* the node's facts are others after it */
     bool secrets;     /* its environment has the user's secrets, as GPUPROV_SECRET_NAME */

@@ -23,8 +23,10 @@ enum guest_end {
     GUEST_NOTHING,  /* a poweroff stops the node, not the bill */
     GUEST_POWEROFF, /* a poweroff terminates it: bootstrap requires the deadline unit on it */
 };
-/* The kind of a node: containers have no kernel, driver or init of their own. */
-enum node_shape { NODE_VM, NODE_CONTAINER };
+/* The kind of a node. A container of a cloud has no kernel, driver, init or mounts of its own: bootstrap takes only the
+ * steps that need none, user_data is the script that starts its sshd, and its spec_provider has `container` set. A
+ * clone of this machine shares what the machine has. */
+enum node_shape { NODE_VM, NODE_CONTAINER, NODE_CLONE };
 
 struct provider_env {
     struct gp_cancel *cancel;
@@ -69,7 +71,7 @@ struct create_req {
     int slot_first, slot_count; /* the gang: all or none, where the cloud guarantees that */
     int attempt;
     const char *login_pubkey;     /* one authorized_keys line */
-    const char *user_data;        /* rendered cloud-init; "" where there is none */
+    const char *user_data;        /* rendered cloud-init or start script; "" where there is none */
     const char *host_key_private; /* first-contact key in OpenSSH PEM; "" where not used */
     const char *host_key_public;
     const struct intent *replay; /* not NULL: an earlier intent whose outcome is unknown: replay its
@@ -122,7 +124,8 @@ struct provider_ops {
                                 repeated, only searched by tags */
     bool principal;          /* the cloud identifies the credentials' principal; else the login name is the owner */
     bool unique_claim;       /* the cloud enforces unique stack names; false: a single writer is required */
-    bool user_data;          /* create requires rendered cloud-init and a first-contact host key */
+    bool user_data;          /* create requires user-data (cloud-init, or the start script of a container) with a
+                                first-contact host key */
     bool lent;               /* its machines exist without gpuprov: destroy releases them, gc destroys none */
     bool key_rotation;       /* the host key came with user-data and must be replaced */
     bool billed;             /* nodes cost money */

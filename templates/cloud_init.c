@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renders the user-data of a node: user, login key, first-contact host key and, if requested, its own deadline.
+/* Renders the user-data of a node: user, login key, first-contact host key and, if requested, its own deadline; and the
+ * start script of a container with the same keys.
  * Independent of the cloud; does no I/O; any thread may call it. The private key in it is replaced after first
  * contact, because every process on the node can read user-data. */
 #include "base/gp_base.h"
@@ -44,16 +45,34 @@ static void add_indented(struct str *out, const char *text, int spaces) {
     }
 }
 
-static int check_req(const struct cloud_init_req *req, struct gp_error *err) {
-    int rc = one_line("login key", req->login_pubkey, err);
-    if (!rc) rc = one_line("public host key", req->host_key_public, err);
-    if (!rc) rc = plain_name("stack", req->stack, err);
-    if (!rc) rc = plain_name("uid", req->uid, err);
+static int check_keys(const char *login, const char *host_public, const char *host_private, struct gp_error *err) {
+    int rc = one_line("login key", login, err);
+    if (!rc) rc = one_line("public host key", host_public, err);
     if (rc) return rc;
-    if (!str_starts(req->host_key_public, "ssh-ed25519 "))
+    if (!str_starts(host_public, "ssh-ed25519 "))
         return gp_fail(err, GP_EUSAGE, "user-data: the first-contact host key is not ed25519");
-    if (!req->host_key_private || !str_starts(req->host_key_private, "-----BEGIN "))
+    if (!host_private || !str_starts(host_private, "-----BEGIN "))
         return gp_fail(err, GP_EUSAGE, "user-data: no private host key in PEM form");
+    return 0;
+}
+
+static int check_req(const struct cloud_init_req *req, struct gp_error *err) {
+    int rc = plain_name("stack", req->stack, err);
+    if (!rc) rc = plain_name("uid", req->uid, err);
+    return rc ? rc : check_keys(req->login_pubkey, req->host_key_public, req->host_key_private, err);
+}
+
+int template_container_start(const struct container_start_req *req, struct str *out, struct gp_error *err) {
+    int rc = check_keys(req->login_pubkey, req->host_key_public, req->host_key_private, err);
+    if (rc) return rc;
+    const struct template_var vars[] = {{"LOGIN_KEY", req->login_pubkey},
+                                        {"HOST_KEY_PUBLIC", req->host_key_public},
+                                        {"HOST_KEY_PRIVATE", req->host_key_private},
+                                        {NULL, NULL}};
+    GP_AUTO_STR struct str text = {.max = req->max};
+    rc = template_render("pod/start.sh", vars, &text, err);
+    if (rc) return rc;
+    str_add_mem(out, text.s, text.len);
     return 0;
 }
 

@@ -50,4 +50,14 @@ struct cloud_init_req {
 /* -GP_EUSAGE: a malformed key or name. */
 int template_cloud_init(const struct cloud_init_req *req, struct str *out, struct gp_error *err);
 
+/* The start script of a container, which is its only process: it allows the login key, installs the first-contact host
+ * key unless the node made its own already, and becomes sshd. */
+struct container_start_req {
+    const char *login_pubkey;
+    const char *host_key_private, *host_key_public; /* first contact only; replaced afterwards */
+    size_t max;                                     /* most bytes that the cloud takes */
+};
+/* -GP_EUSAGE: a malformed key. */
+int template_container_start(const struct container_start_req *req, struct str *out, struct gp_error *err);
+
 #endif

@@ -132,6 +132,8 @@ void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_default_offer(struct spec_ctx *c, const struct yaml_node *map);
 void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at);
 void spec_check_systems(struct spec_ctx *c, const struct yaml_node *root);
+/* spec_container_nodes.c: keys that nodes of an offer cannot have */
+void spec_rule_shapes(struct spec_ctx *c, const struct yaml_node *root);
 
 /* spec_decode.c */
 void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);

@@ -14,12 +14,20 @@ struct spec_provider_key {
     bool required;
 };
 
+/* A key of the spec that nodes of a provider cannot have. */
+struct spec_refused {
+    const char *key;    /* "access.ssh_from" */
+    const char *reason; /* "RunPod has no firewall: ..." */
+};
+
 struct spec_provider {
     const char *name;                     /* as provider_ops has it */
     const char *doc;                      /* short description */
     const struct spec_provider_key *keys; /* besides `provider`; name NULL ends */
     bool by_default;                      /* a spec without offers uses this provider */
     bool moves_deadline;                  /* a changed ttl moves the deadline of running nodes, else it is refused */
+    bool container;                       /* its nodes are containers: keys that need a machine are refused */
+    const struct spec_refused *refused;   /* further keys, key NULL ends; NULL: none */
     bool zone_in_region;                  /* a zone's name begins with its region's */
     const char *image_id;                 /* pattern of its image ids, for hints; NULL: none */
     const char *(*gpu)(size_t i);         /* its GPU models, NULL ends; no function: any model */

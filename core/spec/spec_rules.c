@@ -216,4 +216,5 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     spec_check_systems(c, map);
     spec_rule_container_system(c, map, s);
     spec_rule_software(c, map, s);
+    spec_rule_shapes(c, map);
 }

@@ -89,7 +89,7 @@ bool spec_software_written(const struct spec *s) {
 
 bool spec_offer_launched(const struct spec_offer *o) {
     const struct spec_provider *p = spec_provider_find(o->provider);
-    return p != NULL && spec_provider_key(p, "image") != NULL;
+    return p != NULL && !p->container && spec_provider_key(p, "image") != NULL;
 }
 
 /* Whether a package of python.packages, "tensorflow==2.19", is this one. */

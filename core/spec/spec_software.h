@@ -28,7 +28,8 @@ struct spec;
 bool spec_driver_written(const struct spec *s);   /* a key of `driver` that decides about the driver */
 bool spec_software_written(const struct spec *s); /* any key of this block's */
 struct spec_offer;
-/* Whether gpuprov launches the nodes of this offer from an image: its provider takes the key `image`. */
+/* Whether gpuprov launches the nodes of this offer from an image with a system of its own: its provider takes the key
+ * `image`, and they are no containers. */
 bool spec_offer_launched(const struct spec_offer *o);
 /* The wish of nodes of offers.items[offer], without facts of a node: fill in os, kernel, gpu, loaded where they are
  * known. launched: gpuprov launches the nodes from an image, so an unwritten key means auto; else it means none.

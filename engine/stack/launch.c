@@ -178,6 +178,11 @@ static int64_t time_left_s(const struct run *run, const struct provider *p) {
 
 static int render_user_data(struct launch *l, const struct provider *p, struct str *out, struct gp_error *err) {
     struct run *run = l->run;
+    struct container_start_req start = {.login_pubkey = run->login.pubkey,
+                                        .host_key_private = secret_reveal(&l->host_key),
+                                        .host_key_public = l->host_key_public,
+                                        .max = p->ops->user_data_max};
+    if (p->ops->node_shape == NODE_CONTAINER) return template_container_start(&start, out, err);
     struct deadline_req end = {.uid = run->stack.uid, .expires_s = run->stack.expires_s, .ttl_s = time_left_s(run, p)};
     struct cloud_init_req req = {.login_pubkey = run->login.pubkey,
                                  .host_key_private = secret_reveal(&l->host_key),

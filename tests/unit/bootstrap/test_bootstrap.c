@@ -77,6 +77,28 @@ static void steps_follow_the_spec(void **state) {
     fixture_clear(&f);
 }
 
+/* A container has no kernel, driver, init or mounts of its own. */
+static void a_container_gets_the_steps_that_need_no_machine(void **state) {
+    (void)state;
+    struct fixture f;
+    GP_AUTO_STR struct str names = {0};
+    fixture_make(&f);
+    strv_add(&f.spec.packages, "htop");
+    step_add(&f, "b", "true", NULL);
+    f.spec.gpu.count = 8;
+    f.spec.fabric = FABRIC_AUTO;
+    f.spec.container.engine = ENGINE_DOCKER;
+    f.spec.storage.limits.nofile = 4096;
+    f.spec.python.wanted = true;
+    f.req.image_name = "image";
+    f.boot.facts.n_gpus = 8; /* without a driver, which a machine would get */
+    f.req.wait_cloud_init = f.req.ends_itself = f.req.launched = f.req.packages_allowed = f.req.container = true;
+    items_make(&f);
+    for (size_t k = 0; k < f.boot.items.len; k++) str_addf(&names, "%s%s", k ? " " : "", f.boot.items.items[k].name);
+    assert_string_equal(names.s, "packages limits python python-venv b driver-check agent");
+    fixture_clear(&f);
+}
+
 static void the_fabric_chooses_its_steps(void **state) {
     (void)state;
     static const struct {
@@ -372,6 +394,7 @@ static void errors_name_node_and_step(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_follow_the_spec),
+        cmocka_unit_test(a_container_gets_the_steps_that_need_no_machine),
         cmocka_unit_test(the_fabric_chooses_its_steps),
         cmocka_unit_test(ids_are_folder_names_and_differ),
         cmocka_unit_test(a_hash_changes_with_what_a_step_does),

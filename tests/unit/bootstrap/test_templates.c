@@ -190,6 +190,30 @@ static void user_data_has_a_limit(void **state) {
     assert_non_null(strstr(err.msg, "longer than 16384 bytes"));
 }
 
+static void a_container_starts_with_its_keys(void **state) {
+    (void)state;
+    GP_AUTO_STR struct str out = {0}, small = {0};
+    struct gp_error err = {0};
+    struct cloud_init_req good = good_req();
+    struct container_start_req req = {.login_pubkey = "ssh-ed25519 AAAA it's mine",
+                                      .host_key_private = good.host_key_private,
+                                      .host_key_public = good.host_key_public,
+                                      .max = 16384};
+    assert_int_equal(template_container_start(&req, &out, &err), 0);
+    assert_non_null(strstr(out.s, "printf '%s\\n' 'ssh-ed25519 AAAA it'\\''s mine' >\"$home/.ssh/authorized_keys\""));
+    assert_null(strstr(out.s, "-----BEGIN")); /* the private key is base64, so that the script has no other quotes */
+    assert_null(strstr(out.s, "@@"));
+    req.max = 200;
+    assert_int_equal(template_container_start(&req, &small, &err), -GP_EINTERNAL);
+    gp_error_clear(&err);
+    req.login_pubkey = "ssh-ed25519 AAAA\nssh-ed25519 BBBB";
+    assert_int_equal(template_container_start(&req, &small, &err), -GP_EUSAGE);
+    gp_error_clear(&err);
+    req.login_pubkey = "ssh-ed25519 AAAA";
+    req.host_key_private = "";
+    assert_int_equal(template_container_start(&req, &small, &err), -GP_EUSAGE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_each_form),
@@ -202,6 +226,7 @@ int main(void) {
         cmocka_unit_test(user_data_with_any_comment),
         cmocka_unit_test(user_data_refuses_bad_requests),
         cmocka_unit_test(user_data_has_a_limit),
+        cmocka_unit_test(a_container_starts_with_its_keys),
     };
     return cmocka_run_group_tests_name("templates", tests, NULL, NULL);
 }

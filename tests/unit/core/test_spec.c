@@ -175,6 +175,45 @@ static void offers_of_their_own(void **state) {
     assert_string_not_equal(s->hash, other->hash);
 }
 
+/* Keys that need a machine are refused where nodes are containers; those that wish for nothing are not. */
+static void nodes_that_are_containers(void **state) {
+    (void)state;
+    static const struct spec_provider_key keys[] = {{.name = "regions"}, {0}};
+    static const struct spec_refused refused[] = {{"access.public_ip", "every node has one"}, {0}};
+    static const struct spec_provider box = {
+        .name = "box", .doc = "Box", .keys = keys, .by_default = true, .container = true, .refused = refused};
+    static const struct spec_provider *const rows[] = {&box, NULL};
+    static const struct {
+        const char *rest, *message; /* NULL: accepted */
+    } cases[] = {
+        {"bootstrap: {driver: '580'}", "nodes of box cannot have 'driver': a container uses the driver of its host"},
+        {"bootstrap: {driver: {flavour: open}}", "cannot have 'driver'"},
+        {"bootstrap: {fabric: auto}", "cannot have 'fabric'"},
+        {"bootstrap: {container: {engine: docker}}", "cannot have 'container': no container engine"},
+        {"bootstrap: {mounts: [{at: /data, nvme: auto}]}", "cannot have 'mounts'"},
+        {"bootstrap: {limits: {hugepages: 16}}", "cannot have 'hugepages'"},
+        {"access: {public_ip: false}", "nodes of box cannot have 'public_ip': every node has one"},
+        {"bootstrap: {driver: none, fabric: none, container: {engine: none}, limits: {nofile: 4096}}", NULL},
+        {"bootstrap: {driver: {branch: none}, packages: [htop], cuda: '12.8'}", NULL},
+    };
+    spec_providers_set(rows);
+    struct loaded l[GP_ARRAY_LEN(cases)] = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_FREE char *text = xasprintf("name: t\n%s\n", cases[i].rest);
+        l[i].r = spec_load_text("t.yaml", text, strlen(text), validate_names(), &l[i].spec, &l[i].problems, &l[i].err);
+    }
+    provider_specs_register();
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        const struct spec_problem *found = l[i].problems.list.len > 0 ? &l[i].problems.list.items[0] : NULL;
+        if (cases[i].message == NULL && found != NULL) fail_msg("%s: %s", cases[i].rest, found->message);
+        if (cases[i].message == NULL) continue;
+        const char *message = found != NULL ? found->message : "accepted";
+        if (strstr(message, cases[i].message) == NULL) fail_msg("%s: %s", cases[i].rest, message);
+        assert_int_equal(found != NULL ? found->pos.line : 0, 2);
+    }
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) loaded_clear(&l[i]);
+}
+
 /* Another provider's row is all that the language needs: its keys, its forms, zones of any name. */
 static const char *far_gpu(size_t i) { return i == 0 ? "X1" : NULL; }
 static void a_provider_of_any_name(void **state) {
@@ -473,6 +512,7 @@ int main(void) {
         cmocka_unit_test(schema),
         cmocka_unit_test(manual_page),
         cmocka_unit_test(offers_of_their_own),
+        cmocka_unit_test(nodes_that_are_containers),
         cmocka_unit_test(a_provider_of_any_name),
         cmocka_unit_test(examples),
         cmocka_unit_test(files_that_cannot_be_read),

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keys that nodes of an offer cannot have: because they are containers, or for a reason of the provider's own. Any
+ * thread. */
+#include "base/gp_base.h"
+
+#include "spec/spec_internal.h"
+
+static const struct spec_refused of_containers[] = {
+    {"bootstrap.driver", "a container uses the driver of its host: choose an offer or an image for it, or write none"},
+    {"bootstrap.fabric", "a container uses the cards of its host and cannot install their software: write none"},
+    {"bootstrap.container", "no container engine runs in a container: run the images as the nodes' own image"},
+    {"bootstrap.mounts", "a container cannot mount file systems: fetch the data in 'steps'"},
+    {"bootstrap.limits.hugepages", "huge pages belong to the kernel of the host: remove it"},
+    {0}};
+
+/* The value of a key such as "bootstrap.limits.hugepages"; NULL: it is not written. */
+static const struct yaml_node *value_at(const struct yaml_node *root, const char *key) {
+    GP_AUTO_STRV struct strv words = {0};
+    const struct yaml_node *at = root;
+    strv_split(&words, key, ".");
+    for (size_t i = 0; i < words.n && at != NULL; i++) at = at->kind == YAML_MAP ? yaml_get(at, words.v[i]) : NULL;
+    return at;
+}
+
+static bool says_none(const struct yaml_node *at) {
+    return at != NULL && at->kind == YAML_SCALAR && strcmp(at->value, "none") == 0;
+}
+
+/* "none", and a map that says so of the driver's branch or of the engine. */
+static bool wants_nothing(const struct yaml_node *at) {
+    if (at->kind == YAML_LIST) return at->items.len == 0;
+    return says_none(at) || says_none(yaml_get(at, "branch")) || says_none(yaml_get(at, "engine"));
+}
+
+static void refuse(struct spec_ctx *c, const struct yaml_node *root, const struct spec_refused *rows,
+                   const char *which) {
+    for (; rows != NULL && rows->key != NULL; rows++) {
+        const struct yaml_node *at = value_at(root, rows->key);
+        const char *dot = strrchr(rows->key, '.');
+        if (at == NULL || spec_is_bad(c, at) || wants_nothing(at)) continue;
+        spec_complain(c, at, "nodes of %s cannot have '%s': %s", which, dot != NULL ? dot + 1 : rows->key,
+                      rows->reason);
+    }
+}
+
+void spec_rule_shapes(struct spec_ctx *c, const struct yaml_node *root) {
+    GP_AUTO_STRV struct strv done = {0};
+    for (size_t i = 0; c->names != NULL && i < c->spec->offers.len; i++) {
+        const char *name = c->spec->offers.items[i].provider;
+        const struct spec_provider *p = name != NULL ? spec_provider_find(name) : NULL;
+        if (p == NULL || strv_has(&done, name)) continue;
+        strv_add(&done, name);
+        if (p->container) refuse(c, root, of_containers, name);
+        refuse(c, root, p->refused, name);
+    }
+}
