@@ -52,7 +52,7 @@ const struct opt common_options[] = {{.name = "json",
 const struct verb *const verb_table[] = {VERB_ROWS(VERB_ADDRESS) NULL};
 
 /* Planned verbs, not in this version. */
-static const char *const later[] = {"offers", "run", "cp", "extend", "adopt", "audit", NULL};
+static const char *const later[] = {"run", "cp", "extend", "adopt", "audit", NULL};
 
 const struct verb *verb_find(const char *name) {
     for (size_t i = 0; verb_table[i] != NULL; i++)

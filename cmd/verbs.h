@@ -61,9 +61,9 @@ extern const char exit_codes_text[]; /* one line per code: "N  meaning" */
 
 /* One row per verb, in the order of help: verb_NAME.c defines struct verb verb_NAME. */
 #define VERB_ROWS(row)                                                                                             \
-    row(init) row(check) row(plan) row(up) row(status) row(bootstrap) row(validate) row(ssh) row(logs) row(report) \
-        row(down) row(verify) row(gc) row(bake) row(images) row(schema) row(checks) row(providers) row(doctor)     \
-            row(version) row(completion) row(help_verb) row(dial) row(known_host) row(holder)
+    row(init) row(check) row(offers) row(plan) row(up) row(status) row(bootstrap) row(validate) row(ssh) row(logs) \
+        row(report) row(down) row(verify) row(gc) row(bake) row(images) row(schema) row(checks) row(providers)     \
+            row(doctor) row(version) row(completion) row(help_verb) row(dial) row(known_host) row(holder)
 #define VERB_DECLARE(name) extern const struct verb verb_##name;
 VERB_ROWS(VERB_DECLARE)
 

@@ -100,6 +100,26 @@ void stack_view_list_clear(struct stack_view_list *l);
  * agent. */
 int engine_preflight(const struct engine *e, const struct spec *spec, struct validate_plan *ret, struct gp_error *err);
 
+/* --- offers --- */
+struct offers_req {
+    const struct spec *spec;
+    const struct strv *keys; /* keys of offers[] that every provider must take; NULL: none */
+    const struct strv *only; /* providers; NULL: all that the spec names */
+};
+struct offers_gap {
+    size_t index; /* of the first entry of spec->offers without an offer */
+    char *provider;
+    struct gp_error why;
+};
+struct offers_result {
+    struct offer_list offers; /* cheapest first; `ends` is set */
+    VEC_OF(struct offers_gap) gaps;
+};
+void offers_result_clear(struct offers_result *r);
+/* Everything that could be bought for the spec now: the providers are queried side by side, and nothing is bought. An
+ * error only if no provider has an offer, or after engine_cancel. */
+int engine_offers(struct engine *e, const struct offers_req *req, struct offers_result *ret, struct gp_error *err);
+
 /* --- plan --- */
 enum plan_action { PLAN_CREATE, PLAN_KEEP, PLAN_RESUME, PLAN_DESTROY, PLAN_SETTLE };
 struct plan_item {

@@ -231,6 +231,21 @@ static void add_notes(struct plan *plan, const struct provider_ops *ops) {
                                           ops->name));
 }
 
+/* Offers of several providers are compared by the price of a node alone. */
+static void add_egress_note(struct plan *plan) {
+    const char *first = NULL;
+    bool several = false, priced = false;
+    for (size_t i = 0; i < plan->offers.list.len; i++) {
+        const struct offer *o = &plan->offers.list.items[i];
+        several = several || (first != NULL && strcmp(first, o->provider) != 0);
+        priced = priced || o->price_usd_per_h != 0; /* not known: it is not free */
+        first = o->provider;
+    }
+    if (several && priced)
+        strv_add(&plan->notes, "prices are of nodes, without egress: traffic out of a cloud, and between clouds, is "
+                               "billed by each cloud's own rates");
+}
+
 /* At the first offer, and at the dearest one that `up` may take. */
 static void price_plan(struct plan *plan, const struct run *run, int missing) {
     double price = 0, dearest = 0;
@@ -308,6 +323,7 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
     }
     plan.ends = xstrdup(offer_ends_name(ends));
     add_notes(&plan, ops);
+    add_egress_note(&plan);
     cost_notes(run, &plan.notes);
     char note[CLAIM_NOTE];
     if (claim_launch_unknown(run, note, sizeof note)) strv_add(&plan.notes, note);

@@ -4,6 +4,8 @@
 
 #include "plan_show.h"
 
+#include "offer_show.h"
+
 static const char *action_name(enum plan_action a) {
     switch (a) {
     case PLAN_CREATE: return "create";
@@ -16,20 +18,6 @@ static const char *action_name(enum plan_action a) {
 }
 
 static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }
-
-static json_t *offers_json(const struct offer_list *l) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < l->list.len; i++) {
-        const struct offer *o = &l->list.items[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:s}", "provider", o->provider,
-                                              "region", o->region ? o->region : "", "zone", o->zone ? o->zone : "",
-                                              "type", o->instance_type ? o->instance_type : "", "market",
-                                              spec_market_name(o->market), "gpu", o->gpu_model ? o->gpu_model : "",
-                                              "gpus", o->gpus, "price_usd_per_h", price_json(o->price_usd_per_h),
-                                              "price_source", o->price_source ? o->price_source : ""));
-    }
-    return list;
-}
 
 static json_t *changes_json(const struct spec_changes *c) {
     json_t *list = json_array();
@@ -70,10 +58,13 @@ static void print_others(const struct offer_list *l, FILE *to) {
     for (size_t i = 0; i < l->list.len && i < SHOWN; i++) {
         const struct offer *o = &l->list.items[i];
         GP_AUTO_FREE char *text = offer_text(o);
+        GP_AUTO_FREE char *note = offer_price_note(o);
         char price[32];
         price_format(price, sizeof price, o->price_usd_per_h);
-        fprintf(to, "  %s, %s%s%s\n", text, o->price_usd_per_h < 0 ? "price " : "", price,
-                o->price_usd_per_h > 0 ? " per node" : "");
+        bool other_end = o->ends != l->list.items[0].ends;
+        fprintf(to, "  %s, %s%s%s%s%s%s\n", text, o->price_usd_per_h < 0 ? "price " : "", price,
+                o->price_usd_per_h > 0 ? " per node" : "", note, other_end ? ", deadline " : "",
+                other_end ? ends_text(offer_ends_name(o->ends)) : "");
     }
     if (l->list.len > SHOWN) fprintf(to, "  and %zu more (--json)\n", l->list.len - SHOWN);
 }

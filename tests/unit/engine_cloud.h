@@ -41,6 +41,8 @@ static struct {
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
     bool other_no_credentials;               /* why its open fails */
+    const char *other_currency;              /* of its prices; NULL: USD */
+    bool name_providers;                     /* `tried` has the offers' providers too */
     int64_t skew_s;                          /* the cloud's clock minus ours */
     int list_fails_at, hide_instances_at;    /* the n-th list and all after it; that one list only */
     char tried[512];
@@ -130,6 +132,8 @@ static int fake_offers(struct provider *p, const struct spec *spec, size_t index
                           .price_source = xstrdup(""),
                           .max_count = cloud.max_count[i],
                           .ends = i == 0 || cloud.ends_all ? cloud.ends : ENDS_BY_PROVIDER};
+        if (p->ops == &provider_local && cloud.other_currency != NULL)
+            offer_set_price(&o, (double)(i + 1), cloud.other_currency);
         vec_push(&ret->list, o);
     }
     return 0;
@@ -217,7 +221,8 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
     if (req->replay != NULL) in.id = req->replay->id;
     else if (journal_intent(j, &in, err) != 0) return -(int)GP_EIO;
     size_t len = strlen(cloud.tried);
-    snprintf(cloud.tried + len, sizeof cloud.tried - len, "%s%s", req->replay ? "replay" : req->offer->zone, " ");
+    snprintf(cloud.tried + len, sizeof cloud.tried - len, "%s%s%s ", cloud.name_providers ? p->ops->name : "",
+             cloud.name_providers ? "/" : "", req->replay ? "replay" : req->offer->zone);
     int r = 0;
     const struct refusal *no = &cloud.script[n];
     if (no->code != GP_OK) {

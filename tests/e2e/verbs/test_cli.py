@@ -10,8 +10,8 @@ import pytest
 from conftest import sanitized
 from small_disk import fill, small_disk
 
-LATER = ["offers", "run", "cp", "extend", "adopt", "audit"]
-VERBS = ["init", "check", "plan", "up", "status", "bootstrap", "ssh", "validate", "report", "logs", "down", "gc",
+LATER = ["run", "cp", "extend", "adopt", "audit"]
+VERBS = ["init", "check", "offers", "plan", "up", "status", "bootstrap", "ssh", "validate", "report", "logs", "down", "gc",
          "bake", "images", "doctor", "version", "schema", "providers", "checks", "completion", "help"]
 GOOD = "name: try\noffers: [{provider: local}]\n"
 

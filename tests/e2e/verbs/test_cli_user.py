@@ -17,7 +17,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOOD = "name: try\noffers: [{provider: local}]\n"
-VERBS = ["init", "check", "plan", "up", "status", "bootstrap", "ssh", "validate", "report", "verify", "logs", "down", "gc",
+VERBS = ["init", "check", "offers", "plan", "up", "status", "bootstrap", "ssh", "validate", "report", "verify", "logs", "down", "gc",
          "bake", "images", "doctor", "version", "schema", "providers", "checks", "completion", "help"]
 
 

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Offers of several providers: the verb offers, their order with prices in several currencies, and the failover from
+ * one provider to the next. */
+#include "base/gp_base.h"
+
+#include "engine_cloud.h"
+
+#include "providers/provider.h"
+
+#define BOTH "offers: [{provider: aws}, {provider: local}]\n"
+#define LISTED "name: t\nnodes: 2\norder: listed\n" BOTH
+
+static int ask(struct fixture *f, const char *key, const char *only, struct offers_result *ret, struct gp_error *err) {
+    GP_AUTO_STRV struct strv keys = {0}, names = {0};
+    struct offers_req req = {.spec = f->spec};
+    if (key != NULL) strv_add(&keys, key), req.keys = &keys;
+    if (only != NULL) strv_add(&names, only), req.only = &names;
+    gp_error_clear(err);
+    return engine_offers(f->e, &req, ret, err);
+}
+
+/* "aws/r1-a aws/r1-b ..." */
+static void assert_offers(const struct offer_list *l, const char *want) {
+    GP_AUTO_STR struct str got = {0};
+    str_add(&got, "");
+    for (size_t i = 0; i < l->list.len; i++)
+        str_addf(&got, "%s%s/%s", i > 0 ? " " : "", l->list.items[i].provider, l->list.items[i].zone);
+    assert_string_equal(got.s, want);
+}
+
+static void test_all_providers_are_listed(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct offers_result res = {0};
+    load(f, "name: t\n" BOTH);
+    cloud.other_currency = "CNY"; /* 1 to 3 CNY are less than 1 USD */
+    if (ask(f, NULL, NULL, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_offers(&res.offers, "local/r1-a local/r1-b local/r2-a aws/r1-a aws/r1-b aws/r2-a");
+    assert_int_equal(res.gaps.len, 0);
+    assert_int_equal(res.offers.list.items[0].ends, ENDS_SERVER);
+    assert_int_equal(res.offers.list.items[3].ends, ENDS_GUEST);
+    offers_result_clear(&res);
+    assert_int_equal(cloud.creates, 0);
+    assert_int_equal(cloud.lists, 0);
+    /* one of them, and a currency without a rate: last */
+    cloud.other_currency = "XXX";
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), 0);
+    assert_offers(&res.offers, "aws/r1-a aws/r1-b aws/r2-a local/r1-a local/r1-b local/r2-a");
+    offers_result_clear(&res);
+    assert_int_equal(ask(f, NULL, "local", &res, &err), 0);
+    assert_int_equal(res.offers.list.len, 3);
+    offers_result_clear(&res);
+}
+
+/* A provider without an offer is never left out silently. */
+static void test_gaps_are_named(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct offers_result res = {0};
+    load(f, "name: t\n" BOTH);
+    cloud.open_fails = cloud.no_credentials = true;
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), 0);
+    assert_int_equal(res.offers.list.len, 3);
+    assert_int_equal(res.gaps.len, 1);
+    assert_string_equal(res.gaps.items[0].provider, "aws");
+    assert_string_equal(res.gaps.items[0].why.detail, PROVIDER_NO_CREDENTIALS);
+    offers_result_clear(&res);
+    cloud.other_open_fails = true; /* then the worst reason is the error */
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), -GP_EAUTH);
+    assert_int_equal(res.gaps.len, 2);
+    assert_non_null(strstr(err.msg, "no provider has an offer: aws: no credentials"));
+    offers_result_clear(&res);
+    cloud.open_fails = cloud.other_open_fails = false;
+    cloud.no_offers[1] = (struct refusal){GP_ECAPACITY, GP_SCOPE_OFFER, "sold out"};
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), 0);
+    assert_string_equal(res.gaps.items[0].provider, "local");
+    assert_int_equal(res.gaps.items[0].index, 1);
+    offers_result_clear(&res);
+    cloud.no_offers[1] = (struct refusal){0};
+    assert_int_equal(ask(f, "market", NULL, &res, &err), 0); /* "local" of these tests takes no key */
+    assert_string_equal(res.gaps.items[0].why.msg, "local has no 'market' to choose from");
+    offers_result_clear(&res);
+    load(f, "name: t\ncpus: 2\n" BOTH); /* these offers do not know their CPUs */
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), -GP_EUSAGE);
+    assert_non_null(strstr(res.gaps.items[0].why.msg, "its number of CPUs is not known, and 'cpus' is set"));
+    offers_result_clear(&res);
+    struct plan plan = {0};
+    gp_error_clear(&err);
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "and 'cpus' is set"));
+    engine_cancel(f->e);
+    load(f, "name: t\n" BOTH);
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), -GP_ECANCELLED);
+    offers_result_clear(&res);
+}
+
+static void test_a_plan_ranks_over_currencies(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct plan plan = {0};
+    load(f, "name: t\nnodes: 2\nlimits: {ttl: 1h}\n" BOTH);
+    cloud.other_currency = "EUR"; /* 1.12, 2.24 and 3.36 USD */
+    if (engine_plan(f->e, f->spec, &plan, &err) != 0) fail_msg("%s", err.msg);
+    assert_offers(&plan.offers, "aws/r1-a local/r1-a aws/r1-b local/r1-b aws/r2-a local/r2-a");
+    bool noted = false;
+    for (size_t i = 0; i < plan.notes.n; i++) noted = noted || strstr(plan.notes.v[i], "without egress") != NULL;
+    assert_true(noted);
+    assert_true(plan.max_usd > 2 * 3.36 && plan.max_usd < 2 * 3.37); /* in USD, at the dearest */
+    plan_clear(&plan);
+    /* limits compare the converted price, and print the original beside it */
+    load(f, "name: t\nnodes: 2\nlimits: {max_price: 1.1 USD/h}\n" BOTH);
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_offers(&plan.offers, "aws/r1-a");
+    plan_clear(&plan);
+    load(f, "name: t\nlimits: {max_price: 1.1 USD/h}\noffers: [{provider: local}]\n");
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EMONEY);
+    assert_non_null(strstr(err.msg, "1.12 USD/h (1.00 EUR/h at the rate of 2026-10-05) is over limits.max_price"));
+    gp_error_clear(&err);
+    cloud.other_currency = "XXX";
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EMONEY);
+    assert_non_null(strstr(err.msg, "the price is not known (1.00 XXX/h; no rate to USD)"));
+}
+
+/* What a refusal rules out, and where the launch goes next: to the other provider at the latest. */
+static void test_failover_over_clouds(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        struct refusal first;
+        const char *tried;
+    } cases[] = {
+        {{GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"}, "aws/r1-a aws/r1-b "},
+        {{GP_EQUOTA, GP_SCOPE_REGION, "LimitExceeded"}, "aws/r1-a aws/r2-a "},
+        {{GP_EUSAGE, GP_SCOPE_OFFER, "Unsupported"}, "aws/r1-a local/r1-a "},
+        {{GP_EAUTH, GP_SCOPE_NONE, "AccessDenied"}, "aws/r1-a local/r1-a "},
+        {{GP_EMONEY, GP_SCOPE_NONE, "NoBalance"}, "aws/r1-a local/r1-a "},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        struct gp_error err = {0};
+        load(f, LISTED);
+        cloud.name_providers = true;
+        cloud.script[0] = cases[i].first;
+        if (launch(f, &err) != 0) fail_msg("%zu: %s", i, err.msg);
+        if (strcmp(cloud.tried, cases[i].tried) != 0) fail_msg("%zu: %s", i, cloud.tried);
+        assert_int_equal(running(), 2);
+        down_ok(f);
+        cloud_reset();
+    }
+}
+
+/* Every zone of the first cloud is full: the second one is tried, and the reason of each is in the error. */
+static void test_no_cloud_has_room(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, LISTED);
+    cloud.name_providers = true;
+    for (int i = 0; i < 16; i++) cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
+    assert_int_equal(launch(f, &err), -GP_ECAPACITY);
+    assert_string_equal(cloud.tried, "aws/r1-a aws/r1-b aws/r2-a local/r1-a local/r1-b local/r2-a ");
+    assert_non_null(strstr(err.msg, "aws r1-a"));
+    assert_int_equal(running(), 0);
+    down_ok(f);
+}
+
+/* A cloud without credentials is skipped, wherever the spec names it; it is an error if there is no other one. */
+static void test_a_cloud_without_credentials_is_skipped(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, LISTED);
+    cloud.name_providers = cloud.open_fails = cloud.no_credentials = true;
+    if (launch(f, &err) != 0) fail_msg("%s", err.msg);
+    assert_string_equal(cloud.tried, "local/r1-a ");
+    cloud.open_fails = false;
+    down_ok(f);
+    cloud.open_fails = cloud.other_open_fails = true;
+    assert_int_equal(launch(f, &err), -GP_EAUTH);
+    cloud.open_fails = cloud.other_open_fails = false;
+}
+
+int main(void) {
+#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
+    const struct CMUnitTest tests[] = {
+        T(test_all_providers_are_listed), T(test_gaps_are_named),    T(test_a_plan_ranks_over_currencies),
+        T(test_failover_over_clouds),     T(test_no_cloud_has_room), T(test_a_cloud_without_credentials_is_skipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
