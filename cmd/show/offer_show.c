@@ -49,6 +49,7 @@ static json_t *offer_json(const struct offer *o) {
     json_object_set_new(j, "stock", text_json(offer_stock_name(o->stock)));
     json_object_set_new(j, "quota", text_json(o->quota));
     json_object_set_new(j, "max_nodes", o->max_count > 0 ? json_integer(o->max_count) : json_null());
+    json_object_set_new(j, "fabric", json_string(or_empty(o->fabric)));
     json_object_set_new(j, "ends", json_string(offer_ends_name(o->ends)));
     return j;
 }

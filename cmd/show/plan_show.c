@@ -50,6 +50,13 @@ json_t *plan_json(const struct spec *spec, const struct plan *p) {
     return j;
 }
 
+/* The network between the nodes, where it is not the usual one. */
+static void print_first(const struct offer_list *l, FILE *to) {
+    if (l->list.len == 0) return;
+    const struct offer *o = &l->list.items[0];
+    if (o->fabric != NULL && o->fabric[0] != '\0') fprintf(to, "fabric: %s\n", o->fabric);
+}
+
 /* The offers that `up` tries if the first has no capacity. */
 static void print_others(const struct offer_list *l, FILE *to) {
     enum { SHOWN = 8 };
@@ -134,6 +141,7 @@ void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
         fprintf(to, "%s: nothing to do: every node runs and was validated ('gpuprov up' also connects to the nodes)\n",
                 spec->name);
     }
+    print_first(&p->offers, to);
     print_others(&p->offers, to);
     for (size_t i = 0; i < p->notes.n; i++) fprintf(to, "note: %s\n", p->notes.v[i]);
     if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, to);

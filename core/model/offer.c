@@ -36,6 +36,7 @@ void offer_clear(struct offer *o) {
     free(o->currency);
     free(o->rate_date);
     free(o->quota);
+    free(o->fabric);
     *o = (struct offer){.price_usd_per_h = -1};
 }
 
@@ -55,6 +56,7 @@ void offer_copy(struct offer *to, const struct offer *from) {
     to->currency = xstrdup(from->currency);
     to->rate_date = xstrdup(from->rate_date);
     to->quota = xstrdup(from->quota);
+    to->fabric = xstrdup(from->fabric);
 }
 
 void offer_list_clear(struct offer_list *l) {

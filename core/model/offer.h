@@ -39,6 +39,7 @@ struct offer {
     double price_in_currency; /* per node, in `currency`, where that is not USD */
     char *rate_date;          /* of the conversion to USD; "" or NULL: none was needed */
     enum offer_stock stock;
+    char *fabric;  /* the network between its nodes: "EFA x32, ..."; NULL or "": the usual one */
     char *quota;   /* "8 of 16 GPUs used"; "" or NULL: not known */
     int max_count; /* most nodes of this offer; 0: unknown */
     enum offer_ends ends;

@@ -24,11 +24,12 @@ enum resource_kind {
     RES_GROUP, /* security group; the claim is one */
     RES_KEY_PAIR,
     RES_VOLUME,
-    RES_HOLDER,   /* local: the process that holds a stack */
-    RES_HOST,     /* ssh: a machine that existed before; destroy releases it */
-    RES_IMAGE,    /* baked by gpuprov: it outlives its stack (model/image.h) */
-    RES_SNAPSHOT, /* the disk of such an image */
-    RES_KIND_MAX = RES_SNAPSHOT
+    RES_HOLDER,    /* local: the process that holds a stack */
+    RES_HOST,      /* ssh: a machine that existed before; destroy releases it */
+    RES_IMAGE,     /* baked by gpuprov: it outlives its stack (model/image.h) */
+    RES_SNAPSHOT,  /* the disk of such an image */
+    RES_PLACEMENT, /* nodes of it are close to each other in the cloud's network */
+    RES_KIND_MAX = RES_PLACEMENT
 };
 enum resource_state {
     RES_PENDING, /* accepted, not running yet */

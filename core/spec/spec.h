@@ -45,6 +45,7 @@ struct spec_offer {
     char *instance_type; /* NULL: chosen from gpu */
     char *subnet;        /* NULL: the default subnet of the zone */
     char *role;          /* permissions of the nodes at the provider; NULL: none */
+    char *reservation;   /* id of capacity that was reserved before; NULL: none */
     char *hosts;         /* absolute path of the hosts file (written relative to the spec) */
     /* Override the stack's values: read them through spec_effective. */
     struct spec_image image; /* both NULL: the stack's */

@@ -21,6 +21,10 @@ void aws_cache_free(struct aws_cache *c) {
     strv_clear(&c->image_keys);
     strv_clear(&c->groups_ready);
     strv_clear(&c->quotas_ok);
+    strv_clear(&c->placements);
+    strv_clear(&c->nics_of);
+    vec_free(&c->nics);
+    aws_reservation_clear(&c->reservation);
     aws_subnets_clear(&c->subnets);
     strv_clear(&c->subnet_regions);
     free(c->claim.region);

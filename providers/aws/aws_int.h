@@ -136,12 +136,51 @@ void aws_tags_decode(const struct xml_node *item, struct tags *ret);
 /* TagSpecification.N of a body: Name and the tags. */
 void aws_tags_encode(struct str *body, int n, const char *type, const char *name, const struct tags *tags);
 
+/* --- the fabric (fabric.c) and placement groups (placement.c) --- */
+#define AWS_CARDS_MAX 64
+struct aws_nics {
+    int efa;        /* EFA interfaces; 0: none */
+    uint64_t cards; /* bit i: network card i has one */
+};
+void aws_nics_read(const struct xml_node *type, struct aws_nics *ret); /* one <item> of instanceTypeSet */
+bool aws_nics_several(const struct aws_nics *n);                       /* more cards than the first */
+/* What a gang of this spec uses of a type's EFA: all of it, or nothing. -GP_EUSAGE: it cannot, or the type has none. */
+int aws_fabric_choose(const struct spec *spec, const char *type, const struct aws_nics *of, struct aws_nics *ret,
+                      struct gp_error *err);
+/* For `plan`; caller frees. */
+char *aws_fabric_text(const struct spec *spec, const struct aws_nics *of, const struct aws_nics *chosen,
+                      const char *placement);
+/* NetworkInterface.N of a body: the primary one is the first. */
+void aws_interfaces_add(struct str *body, const struct aws_nics *chosen, const char *subnet, const char *group);
+char *aws_placement_name(const struct stack *s, const char *zone); /* caller frees */
+/* The stack's cluster placement group of this zone; creates it when absent. *ret_name: caller frees. */
+int aws_placement_ensure(struct aws *a, const struct stack *s, const char *region, const char *zone, char **ret_name,
+                         struct gp_error *err);
+
+/* --- reserved capacity (reserve.c) --- */
+struct aws_reservation {
+    char *id, *region, *type, *zone, *state; /* owned */
+    char *placement;                         /* name of its placement group; "": none */
+    bool block;                              /* a Capacity Block */
+    int free_nodes;
+    int64_t starts_s, ends_s; /* 0: none */
+};
+void aws_reservation_clear(struct aws_reservation *r);
+/* fresh: reads it from EC2, else the one that was read before. Borrowed from the cache until the next call. */
+int aws_reservation_find(struct aws *a, const char *region, const char *id, bool fresh,
+                         const struct aws_reservation **ret, struct gp_error *err);
+/* Refuses one that this offer cannot use now, or that ends before the deadline. */
+int aws_reservation_check(const struct aws_reservation *r, const struct spec *spec, const struct spec_offer *offer,
+                          int64_t now_s, struct gp_error *err);
+void aws_reservation_add(struct str *body, const struct aws_reservation *r);
+
 /* --- offers (types.c, images.c, prices.c, quota.c) --- */
 struct aws_type {
     char *name, *arch; /* "x86_64", "arm64" */
     char *gpu_name;    /* "" without */
     int gpus, gpu_mib, vcpus, memory_mib;
     bool current, bare_metal, spot, nvidia;
+    struct aws_nics nics;
 };
 struct aws_types {
     VEC_OF(struct aws_type) list;
@@ -154,6 +193,8 @@ struct aws_old_gpu {
 };
 const struct aws_old_gpu *aws_old_gpu(const char *gpu_name); /* NULL: the open modules support it */
 bool aws_gpu_matches(const char *wanted, const struct aws_type *t);
+/* The interfaces of a type by its name, cached. */
+int aws_type_nics(struct aws *a, const char *region, const char *type, struct aws_nics *ret, struct gp_error *err);
 int aws_types_find(struct aws *a, const char *region, const struct spec *spec, const struct spec_offer *offer,
                    struct aws_types *ret, struct gp_error *err);
 /* Appends the zones that sell these types, as "type/zone", with one call for all. n > 0. */
@@ -258,6 +299,10 @@ struct aws_cache {
     struct strv image_keys;
     struct strv groups_ready; /* "region/id": rules checked by this process */
     struct strv quotas_ok;    /* "region/code/vcpus" */
+    struct strv placements;   /* "region/name" */
+    struct strv nics_of;      /* "region/type", one for each of nics */
+    VEC_OF(struct aws_nics) nics;
+    struct aws_reservation reservation; /* id NULL: none was read */
     struct aws_subnets subnets;
     struct strv subnet_regions; /* one for each of subnets */
     /* The claim as prepare read it, so that a create right after does not read it again. */
@@ -288,6 +333,8 @@ int aws_list_instances(struct aws *a, const char *region, const struct aws_wante
                        struct gp_error *err);
 int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted *w, struct resource_list *ret,
                      struct gp_error *err);
+int aws_list_placements(struct aws *a, const char *region, const struct aws_wanted *w, struct resource_list *ret,
+                        struct gp_error *err);
 /* Adds tag filters from number n on; returns the next free number. */
 int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
 /* Decodes one <item> of instancesSet; ret is valid in every case. -GP_EPROTO: its id is malformed. */

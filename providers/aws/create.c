@@ -13,13 +13,17 @@
 /* --- the body --- */
 
 struct where {
-    char *subnet, *group; /* owned */
+    char *subnet, *group;             /* owned */
+    char *placement;                  /* the placement group; NULL: none; owned */
+    struct aws_nics nics;             /* the gang's EFA */
+    const struct aws_reservation *of; /* NULL: none */
     bool ipv6_only;
 };
 
 static void where_clear(struct where *w) {
     free(w->subnet);
     free(w->group);
+    free(w->placement);
 }
 #define GP_AUTO_WHERE GP_CLEANUP(where_clear)
 
@@ -47,17 +51,15 @@ static int add_user_data(struct str *body, const char *text, struct gp_error *er
 
 static void add_place(struct str *body, const struct create_req *req, const struct where *at) {
     aws_param(body, "Placement.AvailabilityZone", req->offer->zone);
-    aws_param(body, "NetworkInterface.1.DeviceIndex", "0");
-    aws_param(body, "NetworkInterface.1.SubnetId", at->subnet);
+    if (at->placement != NULL) aws_param(body, "Placement.GroupName", at->placement);
+    aws_interfaces_add(body, &at->nics, at->subnet, at->group);
     if (at->ipv6_only) { /* EC2 refuses AssociatePublicIpAddress there: IPv6 addresses are public */
         aws_param_int(body, "NetworkInterface.1.Ipv6AddressCount", 1);
         /* Nodes read user-data over it. */
         aws_param(body, "MetadataOptions.HttpProtocolIpv6", "enabled");
-    } else {
+    } else if (!aws_nics_several(&at->nics)) { /* refused beside several interfaces, also with "false" */
         aws_param(body, "NetworkInterface.1.AssociatePublicIpAddress", req->spec->access.public_ip ? "true" : "false");
     }
-    aws_param(body, "NetworkInterface.1.DeleteOnTermination", "true");
-    aws_param(body, "NetworkInterface.1.SecurityGroupId.1", at->group);
 }
 
 /* The root volume, and every further EBS device of the image. With the image's own mapping those would
@@ -110,6 +112,7 @@ static int build(const struct create_req *req, const struct aws_image *image, co
     add_disks(body, image, disk_gib);
     add_place(body, req, at);
     add_market(body, o->market, req->spec->max_price);
+    if (at->of != NULL) aws_reservation_add(body, at->of);
     if (role != NULL)
         aws_param(body, str_starts(role, "arn:") ? "IamInstanceProfile.Arn" : "IamInstanceProfile.Name", role);
     add_tags(body, 1, "instance", req);
@@ -158,7 +161,13 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
     GP_AUTO_REPLY struct aws_reply reply = {0};
     GP_AUTO_STR struct str body = {0};
     str_add(&body, in->body);
-    int r = aws_ec2(l->a, in->region, "RunInstances", &body, AWS_ONCE, &reply, err);
+    int r = 0;
+    for (int i = 0;; i++) { /* EC2 may not find a new placement group for a moment; then it has done nothing */
+        r = aws_ec2(l->a, in->region, "RunInstances", &body, AWS_ONCE, &reply, err);
+        if (strcmp(reply.code, "InvalidPlacementGroup.Unknown") != 0 || i == 5) break;
+        if (gp_sleep(500 << i, l->a->cancel, NULL) != 0) break;
+        gp_error_clear(err);
+    }
     *ret_other_run = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
     return r == 0 ? take_reply(in, &reply, made, err) : r;
 }
@@ -198,6 +207,23 @@ static int place(struct aws *a, const struct create_req *req, struct where *ret,
     return r;
 }
 
+/* The gang's network cards, its reservation, and the placement group that both lead to. */
+static int place_close(struct aws *a, const struct create_req *req, struct where *ret, struct gp_error *err) {
+    const struct offer *o = req->offer;
+    const char *id = req->spec->offers.items[o->spec_index].reservation;
+    struct aws_nics of = {0};
+    int r = id != NULL ? aws_reservation_find(a, o->region, id, false, &ret->of, err) : 0;
+    if (r == 0 && req->spec->nodes > 1 && req->spec->fabric != FABRIC_NONE)
+        r = aws_type_nics(a, o->region, o->instance_type, &of, err);
+    if (r == 0) r = aws_fabric_choose(req->spec, o->instance_type, &of, &ret->nics, err);
+    if (r != 0) return r;
+    if (ret->of != NULL) { /* a block is close by itself; a reservation has a group of its own, or none */
+        ret->placement = ret->of->placement[0] != '\0' ? xstrdup(ret->of->placement) : NULL;
+        return 0;
+    }
+    return ret->nics.efa > 0 ? aws_placement_ensure(a, req->stack, o->region, o->zone, &ret->placement, err) : 0;
+}
+
 int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct aws *a = aws_of(p);
     const struct offer *o = req->offer;
@@ -213,6 +239,7 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     int r = aws_quota_check(a, o, req->slot_count, err);
     if (r == 0) r = aws_image_by_id(a, o->region, o->image, &image, err);
     if (r == 0) r = place(a, req, &at, err);
+    if (r == 0) r = place_close(a, req, &at, err);
     if (r == 0) r = build(req, image, &at, token, &body, err);
     if (r != 0) return r;
     struct intent in;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Destroys instances, then volumes that they left behind, then groups, the claim last.
+/* Destroys instances, then volumes that they left behind, then security and placement groups, the claim last.
  * Missing resources are success; a resource still in use is kept, and list shows it. One bad
  * id makes TerminateInstances refuse all, so a refused batch is repeated one by one. One thread. */
 #include "base/gp_base.h"
@@ -90,15 +90,20 @@ static void destroy_instances(struct aws *a, const struct resource_list *what, s
     }
 }
 
+/* A security group or a placement group. */
 static void destroy_group(struct aws *a, const struct resource *g, bool volumes, struct gp_error *first) {
     struct gp_error e = {0};
+    bool placement = g->kind == RES_PLACEMENT;
     size_t n = 0;
     /* EC2 refuses while a network interface exists, and the claim must outlive the last node. */
     if (alive(a, g, volumes, &n, &e) != 0) {
         first_error(first, &e);
     } else if (n == 0) {
         a->cache->claim.until_ms = 0;
-        if (delete_one(a, g->region, "DeleteSecurityGroup", "GroupId", g->id, &e) != 0) first_error(first, &e);
+        if (placement) strv_clear(&a->cache->placements);
+        int r = placement ? delete_one(a, g->region, "DeletePlacementGroup", "GroupName", g->id, &e)
+                          : delete_one(a, g->region, "DeleteSecurityGroup", "GroupId", g->id, &e);
+        if (r != 0) first_error(first, &e);
     }
 }
 
@@ -118,7 +123,7 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
             if (delete_one(a, r->region, "DeregisterImage", "ImageId", r->id, &e) != 0) first_error(&first, &e);
         } else if (r->kind == RES_VOLUME && r->state == RES_STOPPED) {
             if (delete_one(a, r->region, "DeleteVolume", "VolumeId", r->id, &e) != 0) first_error(&first, &e);
-        } else if (r->kind == RES_GROUP && !r->claim) {
+        } else if ((r->kind == RES_GROUP && !r->claim) || (r->kind == RES_PLACEMENT && r->state != RES_GONE)) {
             destroy_group(a, r, false, &first);
             elsewhere = true; /* it may still exist: the next call removes the claim */
         }

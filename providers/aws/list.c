@@ -253,6 +253,7 @@ static int list_region(struct aws *a, const char *region, const struct list_req 
     if (r == 0 && req->uid != NULL) r = list_by_uid(a, region, req, ret, err);
     if (r != 0 || req->nodes_only) return r;
     r = aws_list_volumes(a, region, w, ret, err);
+    if (r == 0) r = aws_list_placements(a, region, w, ret, err);
     if (r != 0) return r;
     GP_AUTO_STR struct str groups = {0};
     aws_begin(&groups, "DescribeSecurityGroups");

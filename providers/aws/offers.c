@@ -85,6 +85,7 @@ struct search {
     struct aws_subnets subnets;
     struct strv sold; /* "type/zone" */
     struct aws_spots spots;
+    const struct aws_reservation *reserved; /* NULL: none */
     struct offer_list *out;
 };
 
@@ -98,19 +99,41 @@ static double spot_in(const struct aws_spots *spots, const char *type, const cha
 
 static bool wanted_in(const struct search *s, const struct aws_type *t, const char *zone) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", t->name, zone);
+    if (s->reserved != NULL && strcmp(s->reserved->zone, zone) != 0) return false;
     return strv_has(&s->sold, key) && (s->want->zones.n == 0 || strv_has(&s->want->zones, zone));
 }
 
 static char *price_source(struct search *s, double price) {
     char day[32];
+    if (s->reserved != NULL && s->reserved->block) return xasprintf("paid with Capacity Block %s", s->reserved->id);
     if (price < 0) return xstrdup("");
     if (s->want->market != MARKET_SPOT) return xasprintf("catalogue %s", catalog_aws_date);
     time_format_utc(day, sizeof day, aws_now_s(s->a));
     return xasprintf("spot price history %.10s", day);
 }
 
+static char *fabric_of(const struct search *s, const struct aws_type *t) {
+    struct aws_nics chosen = {0};
+    aws_fabric_choose(s->spec, t->name, &t->nics, &chosen, NULL);
+    const struct aws_reservation *r = s->reserved;
+    GP_AUTO_FREE char *group = r != NULL && r->placement[0] ? xasprintf("placement group %s", r->placement) : NULL;
+    return aws_fabric_text(s->spec, &t->nics, &chosen,
+                           group != NULL ? group
+                           : r == NULL   ? "a cluster placement group"
+                           : r->block    ? "close together by the Capacity Block"
+                                         : "no placement group: the capacity reservation has none");
+}
+
+static void remember_nics(struct search *s, const struct aws_type *t) {
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", s->region, t->name);
+    if (strv_has(&s->a->cache->nics_of, key)) return;
+    strv_add(&s->a->cache->nics_of, key);
+    vec_push(&s->a->cache->nics, t->nics);
+}
+
 static void add_offer(struct search *s, const struct aws_type *t, const struct aws_subnet *subnet,
                       const struct aws_image *image, double price) {
+    remember_nics(s, t);
     struct offer o = {
         .spec_index = s->index,
         .provider = xstrdup("aws"),
@@ -127,6 +150,8 @@ static void add_offer(struct search *s, const struct aws_type *t, const struct a
         .memory_gib = t->memory_mib / 1024.0,
         .price_usd_per_h = price,
         .price_source = price_source(s, price),
+        .fabric = fabric_of(s, t),
+        .max_count = s->reserved != NULL ? s->reserved->free_nodes : 0,
     };
     vec_push(&s->out->list, o);
 }
@@ -143,8 +168,9 @@ static int offers_of_type(struct search *s, const struct aws_type *t, struct gp_
     for (size_t i = 0; r == 0 && i < s->subnets.list.len; i++) {
         const struct aws_subnet *subnet = &s->subnets.list.items[i];
         if (!wanted_in(s, t, subnet->zone)) continue;
-        double price = s->want->market == MARKET_SPOT ? spot_in(&s->spots, t->name, subnet->zone)
-                                                      : catalog_aws_price(t->name, s->region);
+        double price = s->want->market == MARKET_SPOT              ? spot_in(&s->spots, t->name, subnet->zone)
+                       : s->reserved != NULL && s->reserved->block ? 0
+                                                                   : catalog_aws_price(t->name, s->region);
         add_offer(s, t, subnet, image, price);
     }
     return r;
@@ -165,15 +191,45 @@ static int check_zones(struct search *s, struct gp_error *err) {
     return 0;
 }
 
+/* The reserved capacity, which names the type. */
+static int find_reserved(struct search *s, struct spec_offer *named, struct gp_error *err) {
+    int r = aws_reservation_find(s->a, s->region, s->want->reservation, true, &s->reserved, err);
+    if (r == 0) r = aws_reservation_check(s->reserved, s->spec, s->want, aws_now_s(s->a), err);
+    if (r == 0) named->instance_type = s->reserved->type;
+    return r;
+}
+
+/* Drops the types whose fabric this gang cannot use. None is left: the reason of the last one. */
+static int keep_usable(struct search *s, struct aws_types *types, struct gp_error *err) {
+    struct gp_error why = {0};
+    struct aws_types fit = {0}, not = {0};
+    for (size_t i = 0; i < types->list.len; i++) {
+        struct aws_type *t = &types->list.items[i];
+        struct aws_nics chosen;
+        if (aws_fabric_choose(s->spec, t->name, &t->nics, &chosen, &why) == 0) vec_push(&fit.list, *t);
+        else vec_push(&not .list, *t);
+    }
+    vec_free(&types->list);
+    *types = fit;
+    bool none = fit.list.len == 0 && not .list.len > 0;
+    aws_types_clear(&not );
+    if (none && err != NULL) *err = why;
+    return none ? -(int)why.code : 0;
+}
+
 static int offers_of_region(struct search *s, struct gp_error *err) {
     struct aws_types types = {0};
+    struct spec_offer named = *s->want;
+    s->reserved = NULL;
     int r = aws_subnets_find(s->a, s->region, s->want->subnet, &s->subnets, err);
     if (r == 0 && s->subnets.list.len == 0) {
         r = gp_fail(err, GP_EUSAGE, "aws %s has no default subnet: give a subnet in the offer", s->region);
         if (err != NULL) err->scope = GP_SCOPE_REGION;
     }
     if (r == 0) r = check_zones(s, err);
-    if (r == 0) r = aws_types_find(s->a, s->region, s->spec, s->want, &types, err);
+    if (r == 0 && s->want->reservation != NULL) r = find_reserved(s, &named, err);
+    if (r == 0) r = aws_types_find(s->a, s->region, s->spec, &named, &types, err);
+    if (r == 0) r = keep_usable(s, &types, err);
     size_t before = s->out->list.len, n = GP_MIN(types.list.len, (size_t)TYPES_MAX);
     if (r == 0) r = aws_type_zones(s->a, s->region, types.list.items, n, &s->sold, err);
     if (r == 0 && s->want->market == MARKET_SPOT && s->sold.n > 0)
@@ -186,9 +242,9 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     }
     if (r == 0 && s->out->list.len == before) {
         r = gp_fail(err, GP_EUSAGE, "aws %s: %s is not sold in %s", s->region,
-                    s->want->instance_type ? s->want->instance_type
-                    : s->spec->gpu.model   ? s->spec->gpu.model
-                                           : "a small type",
+                    named.instance_type  ? named.instance_type
+                    : s->spec->gpu.model ? s->spec->gpu.model
+                                         : "a small type",
                     s->want->zones.n > 0 ? "the requested zones" : "any zone that has a subnet");
         if (err != NULL) err->scope = GP_SCOPE_REGION;
     }

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 
 #define TAG_OF_REQUEST "aws:RequestTag/gpuprov:owner"
+#define GROUPS "arn:*:ec2:*:*:security-group/*", "arn:*:ec2:*:*:placement-group/*"
 #define IMAGES "arn:*:ec2:*::image/*", "arn:*:ec2:*::snapshot/*"
 #define TAG_OF_RESOURCE "aws:ResourceTag/gpuprov:owner"
 
@@ -45,10 +46,11 @@ static json_t *own_with_tags(const char *owner, json_t *keys) {
 
 static void add_reads(json_t *to) {
     allow(to, "Look",
-          list("ec2:DescribeImages", "ec2:DescribeInstances", "ec2:DescribeInstanceTypeOfferings",
-               "ec2:DescribeInstanceTypes", "ec2:DescribeRegions", "ec2:DescribeSecurityGroups",
-               "ec2:DescribeSnapshots", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeVolumes",
-               "ec2:DescribeVpcs", "servicequotas:GetServiceQuota", NULL),
+          list("ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeInstances",
+               "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribePlacementGroups",
+               "ec2:DescribeRegions", "ec2:DescribeSecurityGroups", "ec2:DescribeSnapshots",
+               "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeVolumes", "ec2:DescribeVpcs",
+               "servicequotas:GetServiceQuota", NULL),
           list("*", NULL), NULL);
     allow(to, "NamesOfImages", list("ssm:GetParameter", NULL), list("arn:*:ssm:*::parameter/aws/service/*", NULL),
           NULL);
@@ -60,20 +62,20 @@ static void add_creates(json_t *to, const char *owner) {
                "arn:*:ec2:*:*:spot-instances-request/*", NULL),
           equals(TAG_OF_REQUEST, owner));
     allow(to, "LaunchFrom", list("ec2:RunInstances", NULL),
-          list("arn:*:ec2:*::image/*", "arn:*:ec2:*:*:subnet/*", NULL), NULL);
-    allow(to, "LaunchIntoOwnGroup", list("ec2:RunInstances", NULL), list("arn:*:ec2:*:*:security-group/*", NULL),
-          equals(TAG_OF_RESOURCE, owner));
-    allow(to, "CreateTagged", list("ec2:CreateSecurityGroup", "ec2:CreateImage", NULL),
-          list("arn:*:ec2:*:*:security-group/*", IMAGES, NULL), equals(TAG_OF_REQUEST, owner));
+          list("arn:*:ec2:*::image/*", "arn:*:ec2:*:*:subnet/*", "arn:*:ec2:*:*:capacity-reservation/*", NULL), NULL);
+    allow(to, "LaunchIntoOwnGroup", list("ec2:RunInstances", NULL), list(GROUPS, NULL), equals(TAG_OF_RESOURCE, owner));
+    allow(to, "CreateTagged", list("ec2:CreateSecurityGroup", "ec2:CreatePlacementGroup", "ec2:CreateImage", NULL),
+          list(GROUPS, IMAGES, NULL), equals(TAG_OF_REQUEST, owner));
     allow(to, "CreateGroupIn", list("ec2:CreateSecurityGroup", NULL), list("arn:*:ec2:*:*:vpc/*", NULL), NULL);
 }
 
 static void add_tags(json_t *to, const char *owner) {
     allow(to, "TagWhatIsBeingMade", list("ec2:CreateTags", NULL),
           list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:network-interface/*",
-               "arn:*:ec2:*:*:spot-instances-request/*", "arn:*:ec2:*:*:security-group/*", IMAGES, NULL),
+               "arn:*:ec2:*:*:spot-instances-request/*", GROUPS, IMAGES, NULL),
           json_pack("{s:{s:o, s:s}}", "StringEquals", "ec2:CreateAction",
-                    list("RunInstances", "CreateSecurityGroup", "CreateImage", NULL), TAG_OF_REQUEST, owner));
+                    list("RunInstances", "CreateSecurityGroup", "CreatePlacementGroup", "CreateImage", NULL),
+                    TAG_OF_REQUEST, owner));
     allow(to, "TagClaim", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:security-group/*", NULL),
           own_with_tags(owner,
                         list("gpuprov:expires", "gpuprov:created", "gpuprov:spec", "gpuprov:" TAGS_REGION "*", NULL)));
@@ -83,9 +85,9 @@ static void add_tags(json_t *to, const char *owner) {
 
 static void add_own(json_t *to, const char *owner) {
     allow(to, "EndOrBakeOwn",
-          list("ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", "ec2:StopInstances",
-               "ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot", NULL),
-          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", "arn:*:ec2:*:*:security-group/*", IMAGES, NULL),
+          list("ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", "ec2:DeletePlacementGroup",
+               "ec2:StopInstances", "ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot", NULL),
+          list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", GROUPS, IMAGES, NULL),
           equals(TAG_OF_RESOURCE, owner));
     allow(to, "ConsoleOfOwn", list("ec2:GetConsoleOutput", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
           equals(TAG_OF_RESOURCE, owner));

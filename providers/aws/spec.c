@@ -23,6 +23,9 @@ static const struct spec_provider_key keys[] = {
      .example = "subnet-0abc1234"},
     {.name = "role", .pattern = "^[A-Za-z0-9+=,.@_:/-]{1,256}$", .pattern_doc = "a name or ARN",
      .example = "gpu-node", .note = "the instance profile of the nodes"},
+    {.name = "reservation", .pattern = "^cr-[0-9a-f]{8,17}$", .pattern_doc = "cr- and 8 to 17 hex digits",
+     .example = "cr-0abc1234def567890", .note = "an On-Demand Capacity Reservation or a Capacity Block; it decides "
+     "zone and instance type"},
     {.name = "image", .example = "{id: ami-0123456789abcdef0}", .note = "an image id is valid in one region"},
     {.name = "ssh_from", .note = "offers of one region share a security group; it allows the networks of all of them"},
     {0}};

@@ -88,6 +88,7 @@ static int on_type(void *ctx, const struct xml_node *item, struct gp_error *err)
         .bare_metal = strcmp(xml_str(item, "bareMetal", ""), "true") == 0,
         .spot = has_item(item, "supportedUsageClasses", "spot"),
     };
+    aws_nics_read(item, &t.nics);
     vec_push(&all->list, t);
     return 0;
 }
@@ -197,6 +198,21 @@ int aws_types_find(struct aws *a, const char *region, const struct spec *spec, c
     aws_types_clear(&all);
     if (r == 0 && ret->list.len == 0)
         return gp_fail(err, GP_EUSAGE, "aws %s sells none of the small types: give instance_type", region);
+    return r;
+}
+
+int aws_type_nics(struct aws *a, const char *region, const char *type, struct aws_nics *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", region, type);
+    for (size_t i = 0; i < a->cache->nics_of.n; i++) {
+        if (strcmp(a->cache->nics_of.v[i], key) != 0) continue;
+        *ret = a->cache->nics.items[i];
+        return 0;
+    }
+    struct aws_types one = {0};
+    int r = describe_named(a, region, &type, 1, false, &one, err);
+    if (r == 0 && one.list.len != 1) r = gp_fail(err, GP_EUSAGE, "aws %s has no instance type '%s'", region, type);
+    if (r == 0) *ret = one.list.items[0].nics;
+    aws_types_clear(&one);
     return r;
 }
 

@@ -14,6 +14,9 @@ import boto3
 from botocore.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "tests/hosts"))
+from moto_fabric import START  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("B", ROOT / "build"))
 REGION = "us-east-1"
 # Nothing of the person's own AWS set-up may reach a test.
@@ -70,7 +73,7 @@ class Moto:
                 env["INITIAL_NO_AUTH_ACTION_COUNT"] = str(strict_after)
             self.log = tempfile.TemporaryFile()
             fd = listening.fileno()
-            self.process = subprocess.Popen([sys.executable, "-c", first + SERVER, str(fd), str(os.getpid())], env=env,
+            self.process = subprocess.Popen([sys.executable, "-c", START + first + SERVER, str(fd), str(os.getpid())], env=env,
                                             pass_fds=[fd], stdout=self.log, stderr=self.log)
         try:
             urllib.request.urlopen(self.url + "/moto-api/", timeout=300).close()

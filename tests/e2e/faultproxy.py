@@ -55,7 +55,7 @@ except ImportError:  # botocore is not installed: by hand, without the API descr
 
 EC2_NS = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 SETS = {"DescribeInstances": "reservationSet", "DescribeSecurityGroups": "securityGroupInfo",
-        "DescribeVolumes": "volumeSet", "DescribeImages": "imagesSet"}
+        "DescribeVolumes": "volumeSet", "DescribeImages": "imagesSet", "DescribePlacementGroups": "placementGroupSet"}
 
 
 def error_body(code, message):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from lab import HERE, Host, Lab
+from moto_fabric import START
 from waiting import wait_for
 
 # In the range that every region's default VPC has, above its subnets: two regions with hosts at once
@@ -69,7 +70,7 @@ class Ec2Lab(Lab):
             env["INITIAL_NO_AUTH_ACTION_COUNT"] = "4"  # the calls of _make_user
         log = open(self.tmp / "moto.log", "wb")
         self._procs.append(self.popen(
-            [sys.executable, "-c", self.moto_first + "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
+            [sys.executable, "-c", START + self.moto_first + "from moto.server import main; main()", "-H", ADDRESS, "-p", PORT],
             env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         probe = "exec 3<>/dev/tcp/%s/%d" % (ADDRESS, PORT)
         wait_for(lambda: self.run(["bash", "-c", probe], capture_output=True).returncode == 0, 120)

@@ -57,6 +57,11 @@ def new_group(owner):
             ("ec2:CreateSecurityGroup", EC2 + "vpc/vpc-1", {}), tagged("security-group", "CreateSecurityGroup", owner)]
 
 
+def new_placement(owner):
+    return [("ec2:CreatePlacementGroup", EC2 + "placement-group/*", {OWNER: owner} if owner else {}),
+            tagged("placement-group", "CreatePlacementGroup", owner)]
+
+
 def new_image(owner):
     tags = {OWNER: owner, "aws:TagKeys": ["Name", "gpuprov:owner"]} if owner else {}
     return [("ec2:CreateImage", EC2_IMAGES + kind + "/*", tags) for kind in ("image", "snapshot")] + [
@@ -90,6 +95,11 @@ TABLE = [
     ("create an own group", True, new_group(ME)),
     ("create a group for another", False, new_group(OTHER)),
     ("create a group of nobody", False, new_group(None)),
+    *[(f"placement group as {owner}", owner == ME, new_placement(owner)) for owner in (ME, OTHER, None)],
+    *[(f"launch into a placement group of {owner}", owner == ME, on("ec2:RunInstances", "placement-group", owner))
+      for owner in (ME, OTHER, None)],
+    ("launch into reserved capacity", True, [("ec2:RunInstances", EC2 + "capacity-reservation/cr-1", {})]),
+    ("reserve capacity", False, [("ec2:CreateCapacityReservation", EC2 + "capacity-reservation/*", {OWNER: ME})]),
     ("tag while launching, for another", False, [tagged("instance", "RunInstances", OTHER)]),
     ("tag while launching, without owner", False, [("ec2:CreateTags", EC2 + "instance/*",
                                                      {"ec2:CreateAction": "RunInstances", "aws:TagKeys": ["x"]})]),
@@ -118,6 +128,7 @@ TABLE = [
     ("remove tags of an own instance", False, on("ec2:DeleteTags", "instance", ME)),
     *[(f"{action} {kind} of {owner}", owner == ME, on("ec2:" + action, kind, owner))
       for action, kind in (("TerminateInstances", "instance"), ("GetConsoleOutput", "instance"), ("DeleteVolume", "volume"),
+                           ("DeletePlacementGroup", "placement-group"),
                            ("DeleteSecurityGroup", "security-group"), ("AuthorizeSecurityGroupIngress", "security-group"),
                            ("RevokeSecurityGroupIngress", "security-group"))
       for owner in (ME, OTHER, None, ME + "2", "", "*")],
