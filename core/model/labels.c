@@ -13,6 +13,12 @@ const struct label_limits labels_ec2 = {.prefix = "gpuprov:", .key_max = 128, .v
 const struct label_limits labels_gcp = {
     .prefix = "gpuprov-", .key_max = 63, .value_max = 63, .labels_max = 64, .coded = true};
 
+/* Lambda: keys of ^[a-z][a-z0-9-:]+$; it gives no number of tags. Its SSH keys carry the tags of a claim in the
+ * comment. */
+const struct label_limits labels_lambda = {.prefix = "gpuprov:", .key_max = 55, .value_max = 128, .labels_max = 50};
+const struct label_limits labels_lambda_key = {
+    .prefix = "", .key_max = 63, .value_max = 1024, .labels_max = 50, .coded = true};
+
 void labels_add(struct label_list *l, const char *key, const char *value) {
     struct label one = {xstrdup(key), xstrdup(value)};
     vec_push(&l->list, one);

@@ -16,9 +16,9 @@ static bool matches(const char *pattern, const struct cloud_said *said) {
     size_t n = text != NULL ? (size_t)(text - pattern) : strlen(pattern);
     if (text != NULL && strcasestr(said->message, text + 1) == NULL) return false;
     if (n == 1 && pattern[0] == '*') return true;
-    bool family = n > 2 && memcmp(pattern + n - 2, ".*", 2) == 0;
+    bool family = n > 2 && pattern[n - 1] == '*' && (pattern[n - 2] == '.' || pattern[n - 2] == '/');
     if (family) n -= 2;
-    return strncmp(pattern, code, n) == 0 && (code[n] == '\0' || (family && code[n] == '.'));
+    return strncmp(pattern, code, n) == 0 && (code[n] == '\0' || (family && code[n] == pattern[n]));
 }
 
 const struct cloud_error *cloud_error_find(const struct cloud_error *rows, size_t n, const struct cloud_said *said) {

@@ -16,8 +16,9 @@ enum cloud_class {
 };
 
 struct cloud_error {
-    /* "X.*": every code that starts with "X." or is X; "*": every code. After it "|TEXT": only where the message
-       contains TEXT, in any case (Azure's OperationNotAllowed is a quota or something else). */
+    /* "X.*": every code that starts with "X." or is X, in the same way with '/' for '.'; "*": every code. After it
+       "|TEXT": only where the message contains TEXT, in any case (Azure's OperationNotAllowed is a quota or something
+       else). */
     const char *code;
     enum gp_code gp;
     enum gp_scope scope;

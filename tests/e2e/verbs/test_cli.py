@@ -166,7 +166,7 @@ def test_schema_is_a_json_schema(gpuprov):
 
 def test_providers_and_checks(gpuprov):
     names = [p["name"] for p in gpuprov.json("providers")["providers"]]
-    assert names == ["local", "ssh", "aws"]
+    assert names[:3] == ["local", "ssh", "aws"] and len(set(names)) == len(names)
     policy = json.loads(gpuprov("providers", "aws", "--policy", "--owner", "me").out)
     actions = json.dumps(policy)
     assert "ec2:RunInstances" in actions and '"*:*"' not in actions and '"ec2:*"' not in actions
@@ -178,10 +178,11 @@ def test_status_of_nothing(gpuprov):
     """Every place that opens was searched; a cloud without credentials is named, and is no error."""
     text = gpuprov("status").out
     assert text.startswith("no stack was found\nlooked at: local here")
-    assert "not looked at: aws: this machine has no credentials for it" in text
+    assert re.search(r"not looked at: aws(; \w+)*: this machine has no credentials for it", text)
     j = gpuprov.json("status")
     assert j["stacks"] == [] and j["remembered"] is False
-    assert {p["provider"]: p["checked"] for p in j["looked"]} == {"local": True, "aws": False}
+    looked = {p["provider"]: p["checked"] for p in j["looked"]}
+    assert looked["local"] is True and looked["aws"] is False and list(looked.values()).count(True) == 1
     assert "not looked at: aws" in gpuprov("status", "--in", "aws", code=8).err
     assert gpuprov("status", "--offline").out == "the journal has no stacks; no provider was queried\n"
     assert gpuprov.json("status", "--offline") == {"stacks": [], "remembered": True}

@@ -22,6 +22,7 @@ static const struct cloud_error rows[] = {
     {"InvalidAccountStatus.NotEnoughBalance", GP_EMONEY, GP_SCOPE_PROVIDER, CLOUD_NO, "top up the account"},
     {"*|no valid host was found", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
     {"500.*|no instances available", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
+    {"provider/*", GP_EPROTO, GP_SCOPE_REGION, CLOUD_TROUBLE, ""},
 };
 
 static const struct cloud_error *find(const char *code, const char *message) {
@@ -38,7 +39,9 @@ static void test_rows(void **state) {
     assert_ptr_equal(find("InvalidAccountStatus.NotEnoughBalance", ""), &rows[4]);
     assert_ptr_equal(find("500", "No valid host was found. There are not enough hosts"), &rows[5]);
     assert_ptr_equal(find("500", "There are no instances available"), &rows[6]);
-    static const char *const none[] = {"ThrottlingX", "Throttlin", "", "X.Throttling", "operationNotAllowed", "500x"};
+    assert_ptr_equal(find("provider/internal-unavailable", ""), &rows[7]);
+    static const char *const none[] = {"provider.x", "providers/x",  "ThrottlingX",         "Throttlin",
+                                       "",           "X.Throttling", "operationNotAllowed", "500x"};
     for (size_t i = 0; i < GP_ARRAY_LEN(none); i++) {
         const struct cloud_error *row = find(none[i], "no instances available");
         assert_true(row->gp == GP_EPROTO && row->scope == GP_SCOPE_OFFER && row->class == CLOUD_NO);

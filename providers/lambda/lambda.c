@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opens and closes the lambda provider, sends its calls and lists its slots. open calls nothing: Lambda has no call
+ * that names the account. One thread at a time. */
+#include "base/gp_base.h"
+
+#include "providers/lambda/lambda_int.h"
+
+#include "providers/common/ownership.h"
+
+static void lambda_close(struct provider *p) {
+    struct lambda *l = p != NULL ? lambda_of(p) : NULL;
+    if (l == NULL) return;
+    http_close(l->rest.http);
+    secret_clear(&l->key);
+    strv_clear(&l->regions);
+    free(l->endpoint);
+    free(l->source);
+    free(l->source_warning);
+    free(l->claim_uid);
+    free(l->claim_key);
+    free(l->base.owner);
+    free(l);
+}
+
+static const char *const hidden[] = {"user_data", NULL};
+
+static int lambda_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    struct lambda *l = xcalloc(1, sizeof *l);
+    l->base.ops = &provider_lambda;
+    l->base.owner = env->owner != NULL ? xstrdup(env->owner) : owner_of_login();
+    l->cancel = env->cancel;
+    l->journal = env->journal;
+    l->sink = env->sink;
+    int r = lambda_endpoint(l, err);
+    if (r == 0) r = lambda_creds_load(l, err);
+    struct http_options opt = {.cancel = env->cancel, .min_interval_ms = l->pace_ms, .backoff_min_ms = l->pace_ms};
+    if (r == 0) r = http_open(&opt, &l->rest.http, err);
+    if (r != 0) {
+        lambda_close(&l->base);
+        return r;
+    }
+    if (l->source_warning != NULL)
+        event_emit(l->sink, -1, NODE_PLANNED, EVENT_WARN, "credentials", "%s", l->source_warning);
+    l->rest.provider = &l->base;
+    l->rest.ctx = l;
+    l->rest.ensure = lambda_creds_ensure;
+    l->rest.authorize = lambda_creds_add;
+    l->rest.said = lambda_said;
+    l->rest.rows = lambda_errors;
+    l->rest.row_count = lambda_error_count;
+    l->rest.hidden = hidden;
+    *ret = &l->base;
+    return 0;
+}
+
+int lambda_call(struct lambda *l, const char *method, const char *path, const json_t *body, unsigned flags,
+                struct rest_reply *reply, json_t **ret_data, struct gp_error *err) {
+    GP_AUTO_FREE char *url = xasprintf("%s%s", l->endpoint, path);
+    GP_AUTO_FREE char *what = xasprintf("lambda %s %s", method, path);
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+    struct rest_call call = {.what = what, .method = method, .url = url, .body = text, .flags = flags & ~LAMBDA_LIST};
+    int r = rest_call(&l->rest, &call, reply, err);
+    free(text);
+    if (r != 0) return r;
+    *ret_data = json_at(reply->json, "data");
+    bool form = flags & LAMBDA_LIST ? json_is_array(*ret_data) : json_is_object(*ret_data);
+    if (form || ((flags & REST_MISSING) && reply->status == 404)) return 0;
+    return gp_fail(err, flags & REST_ONCE ? GP_EUNKNOWN : GP_EPROTO,
+                   "%s: the reply has no %s 'data': run the same command again", what,
+                   flags & LAMBDA_LIST ? "list" : "object");
+}
+
+int lambda_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
+    struct provider_env env = {.state_dir = ""};
+    struct provider *p = NULL;
+    struct gp_error why = {0};
+    GP_AUTO_REST struct rest_reply reply = {0};
+    json_t *data = NULL;
+    *ret_usable = false;
+    int r = provider_lambda.open(&env, &p, &why);
+    if (r != 0 && strcmp(why.detail, PROVIDER_NO_CREDENTIALS) == 0) {
+        str_add(text, why.msg);
+        return 0;
+    }
+    if (r == 0) r = lambda_call(lambda_of(p), "GET", "/instances", NULL, LAMBDA_LIST, &reply, &data, &why);
+    if (r == 0) {
+        const struct lambda *l = lambda_of(p);
+        str_addf(text, "API key of %s\nowner %s\n%zu instances in the account", l->source, l->base.owner,
+                 json_array_size(data));
+        if (l->source_warning != NULL) str_addf(text, "\n%s", l->source_warning);
+        *ret_usable = true;
+    } else if (err != NULL) {
+        *err = why;
+    }
+    provider_lambda.close(p);
+    return r;
+}
+
+static int64_t boot_timeout(const char *instance_type, int gpus) {
+    (void)instance_type;
+    return gpus >= 8 ? 30 * 60 * 1000 : 0;
+}
+
+const struct provider_ops provider_lambda = {
+    .name = "lambda",
+    .summary = "Lambda Cloud: on-demand GPU instances",
+    .spec = &lambda_spec,
+    .note = "lambda: the cloud has no deadline, and a shutdown does not end the bill: 'gpuprov gc' has to run to "
+            "terminate nodes at their deadline",
+    .ends = ENDS_GC_ONLY,
+    .guest_end = GUEST_NOTHING,
+    .node_shape = NODE_VM,
+    .user_data_max = 1000000,
+    .poll_ms = 5000,
+    .replay_max_s = 0, /* no tokens: searched by tags, never repeated */
+    .unique_claim = true,
+    .user_data = true,
+    .key_rotation = true,
+    .billed = true,
+    .boot_timeout_ms = 20 * 60 * 1000,
+    .settle_ms = 20 * 1000,
+    .image_refusal = "Lambda's API makes no images",
+    .doctor = lambda_doctor,
+    .boot_timeout = boot_timeout,
+    .open = lambda_open,
+    .close = lambda_close,
+    .offers = lambda_offers,
+    .prepare = lambda_prepare,
+    .create = lambda_create,
+    .list = lambda_list,
+    .destroy = lambda_destroy,
+    .tag = lambda_tag,
+};

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of providers/lambda: the open provider, one call, the claim. One thread at a time, like the
+ * provider itself. */
+#ifndef GP_LAMBDA_INT_H
+#define GP_LAMBDA_INT_H
+
+#include "base/secret.h"
+#include "model/labels.h"
+#include "providers/common/rest.h"
+
+struct lambda {
+    struct provider base;
+    struct rest rest;
+    struct gp_cancel *cancel;
+    struct journal *journal;
+    const struct event_sink *sink;
+    char *endpoint; /* "https://cloud.lambda.ai/api/v1", without a slash at its end */
+    struct secret key;
+    char *source;                /* of the key, for messages */
+    char *source_warning;        /* the key file can be read by others; NULL: it cannot */
+    int64_t pace_ms;             /* least time between two requests */
+    int64_t launch_due_ms;       /* monotonic: when the next launch may be sent */
+    char *claim_uid, *claim_key; /* the last claim that was read or made: its uid and the name of its SSH key */
+    struct strv regions;         /* of GET /regions; empty: not read yet */
+};
+static inline struct lambda *lambda_of(struct provider *p) { return (struct lambda *)(void *)p; }
+
+/* --- credentials (creds.c) --- */
+
+/* Finds the key and its source. -GP_EAUTH with the detail PROVIDER_NO_CREDENTIALS: there is none. */
+int lambda_creds_load(struct lambda *l, struct gp_error *err);
+/* rest.ensure and rest.authorize */
+int lambda_creds_ensure(void *ctx, bool force, struct gp_error *err);
+int lambda_creds_add(void *ctx, const struct rest_call *call, struct http_fields *add, struct gp_error *err);
+/* Finds the endpoint and the pace. */
+int lambda_endpoint(struct lambda *l, struct gp_error *err);
+
+/* --- errors (errors.c) --- */
+
+extern const struct cloud_error lambda_errors[];
+extern const size_t lambda_error_count;
+void lambda_said(const struct http_resp *resp, const json_t *json, struct cloud_said *ret);
+
+/* --- calls (lambda.c) --- */
+
+#define LAMBDA_LIST 0x100U /* the reply's `data` must be a list */
+/* One call; path begins with '/'. *ret_data: the reply's `data`, borrowed from reply. */
+int lambda_call(struct lambda *l, const char *method, const char *path, const json_t *body, unsigned flags,
+                struct rest_reply *reply, json_t **ret_data, struct gp_error *err);
+
+/* --- spec (spec.c) and offers (offers.c) --- */
+
+/* Where the newest image of a system is looked for, in this order; family NULL ends. */
+struct lambda_os {
+    const char *name, *family, *version;
+};
+extern const struct lambda_os lambda_systems[];
+int lambda_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                  struct gp_error *err);
+
+/* --- the claim (keys.c, prepare.c) --- */
+
+/* An SSH key whose name and comment are those of a claim. */
+struct lambda_claim {
+    char *id, *name;
+    char *home;      /* region of the claim; "" where the comment does not decode */
+    int64_t since_s; /* when the first key of this uid was requested, by the cloud's clock */
+    struct tags tags;
+};
+struct lambda_claims {
+    VEC_OF(struct lambda_claim) list;
+};
+void lambda_claims_clear(struct lambda_claims *c);
+#define GP_AUTO_CLAIMS GP_CLEANUP(lambda_claims_clear)
+/* Appends every key that has the name of a claim, also those of other owners. Their tags may be bad. */
+int lambda_claims_read(struct lambda *l, struct lambda_claims *ret, struct gp_error *err);
+void lambda_claim_resource(const struct lambda_claim *c, struct resource *ret);
+/* Names begin so for one owner and stack. Caller frees. */
+char *lambda_claim_prefix(const char *owner, const char *stack);
+/* A key for this stack (uid and times set): its name and a public line whose private key nobody has. */
+int lambda_claim_build(const struct stack *s, int64_t since_s, char **ret_name, char **ret_line, struct gp_error *err);
+int lambda_key_delete(struct lambda *l, const char *id, struct gp_error *err); /* a missing key is success */
+int lambda_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
+/* The name of the stack's key, which every launch has to give. */
+int lambda_claim_key(struct lambda *l, const struct stack *s, const char **ret, struct gp_error *err);
+
+/* --- nodes (list.c, create.c, destroy.c) --- */
+
+void lambda_tags_decode(const json_t *instance, struct tags *ret);
+/* -GP_EPROTO: not an instance of Lambda's. */
+int lambda_instance_read(const json_t *j, struct resource *ret, struct gp_error *err);
+/* Appends all instances of the account that have a tag of gpuprov, or whose id is known. */
+int lambda_instances(struct lambda *l, const struct resource_list *known, struct resource_list *ret,
+                     struct gp_error *err);
+int lambda_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
+int lambda_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
+int lambda_terminate(struct lambda *l, const struct resource_list *what, struct gp_error *err);
+int lambda_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
+int lambda_tag(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+               struct gp_error *err);
+
+int lambda_doctor(struct str *text, bool *ret_usable, struct gp_error *err);
+
+extern const struct spec_provider lambda_spec;
+extern const struct provider_ops provider_lambda;
+
+#endif
