@@ -25,7 +25,7 @@ def addresses(n):
 
 
 class MockLab(Lab):
-    """make(host=ADDRESS): the stand-in, not yet started."""
+    """make(): the stand-in, not yet started. It listens on loopback of the lab's network."""
 
     def __init__(self, tmp, make, base_dir=None):
         super().__init__(tmp, cidr=ADDRESS + "/16", base_dir=base_dir)
@@ -36,7 +36,7 @@ class MockLab(Lab):
     def __enter__(self):
         super().__enter__()
         try:
-            self.cloud = self.call(self.make, host=ADDRESS)
+            self.cloud = self.call(self.make)
             self.cloud.__enter__()
             reconciler = Reconciler(self.cloud, self.host_sh, self.path(), self.base, self.cidr.split("/")[1])
             self._thread = threading.Thread(target=self._reconcile, args=(reconciler,), daemon=True)
