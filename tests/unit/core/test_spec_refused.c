@@ -100,11 +100,9 @@ static const struct refusal in_orders_and_offers[] = {
     {"offers: [{provider: aws, zones: [a b]}]", 34, "one word"},
     {"offers: [{provider: aws, image: auto}]", 33, "image must be a map: {os: ...}"},
     {"offers: [{provider: aws, image: {os: a-1, id: b}}]", 43, "both 'os' and 'id'"},
-    {"offers: [{provider: local, image: {os: a-1}}]", 28,
-     "; the provider 'local' does not take it"},
+    {"offers: [{provider: local, image: {os: a-1}}]", 28, "; the provider 'local' does not take it"},
     {"offers: [{provider: local, ssh_from: [10.0.0.0/8]}]", 28, "'ssh_from' is a key of aws"},
-    {"offers: [{provider: ssh, hosts: examples/fleet.yaml, role: x}]", 54,
-     "'role' is a key of aws"},
+    {"offers: [{provider: ssh, hosts: examples/fleet.yaml, role: x}]", 54, "'role' is a key of aws"},
     {"offers: [{provider: aws, ssh_from: [10.0.0.1]}]", 37, "did you mean '10.0.0.1/32'?"},
 };
 
