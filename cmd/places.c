@@ -37,19 +37,25 @@ json_t *looked_json(const struct coverage *c) {
     return list;
 }
 
+/* Providers that this machine has no credentials for are one line; other places that were not looked at another one. */
 void show_looked(const struct coverage *c, FILE *to) {
-    GP_AUTO_STR struct str seen = {0}, gaps = {0};
-    const struct look *gap = coverage_gap(c);
+    GP_AUTO_STR struct str seen = {0}, gaps = {0}, none = {0};
+    struct coverage others = {0};
+    size_t n = 0;
     coverage_text(c, true, SHOWN, &seen);
-    coverage_text(c, false, SHOWN, &gaps);
     if (seen.len > 0) fprintf(to, "looked at: %s\n", seen.s);
-    bool none = gap != NULL && str_eq(gap->why.detail, PROVIDER_NO_CREDENTIALS);
-    if (gap != NULL)
-        fprintf(to, "not looked at: %s%s\n", gaps.s, none ? ": this machine has no credentials for it" : "");
-    GP_AUTO_STR struct str aside = {0};
-    size_t n = coverage_aside_text(c, &aside);
+    for (size_t i = 0; i < c->list.len; i++) {
+        const struct look *l = &c->list.items[i];
+        if (l->checked) continue;
+        if (l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
+            str_addf(&none, "%s%s", n++ > 0 ? ", " : "", l->provider);
+        else coverage_put(&others, l->provider, l->region, l->owner, l->billed, &l->why);
+    }
+    coverage_text(&others, false, SHOWN, &gaps);
+    coverage_clear(&others);
+    if (gaps.len > 0) fprintf(to, "not looked at: %s\n", gaps.s);
     if (n > 0)
-        fprintf(to, "not looked at: %s: this machine has no credentials for %s\n", aside.s, n == 1 ? "it" : "them");
+        fprintf(to, "not looked at: %s: this machine has no credentials for %s\n", none.s, n == 1 ? "it" : "them");
 }
 
 void show_unreadable(const struct resource_list *l, FILE *to) {

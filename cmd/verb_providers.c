@@ -37,6 +37,8 @@ static int owner_of(struct invocation *inv, const struct provider_ops *ops, char
 
 static int print_policy(struct invocation *inv, const char *name, struct gp_error *err) {
     const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
+    if (ops != NULL && ops->policy == NULL && ops->policy_refusal != NULL)
+        return gp_fail(err, GP_EUSAGE, "%s has no policy: %s", name, ops->policy_refusal);
     if (ops == NULL || ops->policy == NULL) {
         GP_AUTO_STRV struct strv with = {0};
         for (size_t i = 0; provider_registry[i] != NULL; i++)

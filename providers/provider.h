@@ -136,6 +136,7 @@ struct provider_ops {
        boot_timeout_ms is that of every type. They are not counted as slots, because none calls the cloud. */
     bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
     int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of an owner */
+    const char *policy_refusal; /* policy NULL: the reason, a clause without a full stop */
     /* For the verb doctor: tries the account from here, creates nothing, costs nothing. text: facts, one a line.
      * usable false: it is not configured, and text has the reason. Negative: it is configured and does not work. */
     int (*doctor)(struct str *text, bool *ret_usable, struct gp_error *err);

@@ -111,11 +111,3 @@ void coverage_text(const struct coverage *c, bool checked, size_t max, struct st
     }
     if (out->s == NULL) str_add(out, "");
 }
-
-size_t coverage_aside_text(const struct coverage *c, struct str *out) {
-    size_t n = 0;
-    str_add(out, "");
-    for (size_t i = 0; i < c->list.len; i++)
-        if (c->list.items[i].aside) str_addf(out, "%s%s", n++ > 0 ? ", " : "", c->list.items[i].provider);
-    return n;
-}

@@ -40,7 +40,5 @@ const struct look *coverage_gap(const struct coverage *c);
  * resources were listed; or the gaps, without it; "": none. At most `max` names for each
  * provider, then "and N more". */
 void coverage_text(const struct coverage *c, bool checked, size_t max, struct str *out);
-/* "alibaba, azure": the providers that were set aside; "": none. ret: how many. */
-size_t coverage_aside_text(const struct coverage *c, struct str *out);
 
 #endif

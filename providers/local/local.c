@@ -553,6 +553,7 @@ const struct provider_ops provider_local = {
     .billed = false,
     .boot_timeout_ms = 30000,
     .settle_ms = 0,
+    .policy_refusal = "there is no account",
     .packages = local_packages_ok,
     .images = &local_image_ops,
     .trouble = local_trouble,

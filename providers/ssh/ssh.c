@@ -525,6 +525,7 @@ const struct provider_ops provider_ssh = {
     .node_shape = NODE_VM,
     .lent = true,
     .image_refusal = "a host keeps the system that it has",
+    .policy_refusal = "there is no account: a login to the host is all that is needed",
     .poll_ms = 5000,
     .replay_max_s = 12 * 3600,
     .unique_claim = false,

@@ -58,7 +58,8 @@ def readme_figures():
 
 def readme_providers():
     named = set(re.findall(r"^\| `(\w+)` \|", read("README.md"), re.M))
-    known = set(re.findall(r"row\((\w+)\)", figure("providers/provider.h", r"^#define PROVIDER_ROWS\(row\) (.*)")))
+    rows_of = figure("providers/provider.h", r"^#define PROVIDER_ROWS\(row\)((?:.*\\\n)*.*)")
+    known = set(re.findall(r"row\((\w+)\)", rows_of))
     if named != known:
         yield f"its table has the providers {sorted(named)}, providers/provider.h {sorted(known)}"
 
