@@ -212,6 +212,8 @@ struct aws_image {
     int n_disks;
 };
 void aws_image_clear(struct aws_image *i);
+/* GiB of a node's root disk: the spec's, else a size that suffices; at least the image's. */
+int aws_disk_gib(const struct spec *spec, const struct aws_image *image, int gpus);
 /* One <item> of imagesSet. -GP_EPROTO: a malformed field, or more disks than AWS_DISKS_MAX. */
 int aws_image_read(const struct xml_node *item, const char *region, struct aws_image *ret, struct gp_error *err);
 /* For this type (its architecture, its GPU). Borrowed from the cache. */

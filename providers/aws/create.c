@@ -80,6 +80,10 @@ static void add_disks(struct str *body, const struct aws_image *image, int root_
     }
 }
 
+int aws_disk_gib(const struct spec *spec, const struct aws_image *image, int gpus) {
+    return GP_MAX(image->root_gib, spec->disk_gib > 0 ? spec->disk_gib : gpus > 0 ? 100 : 20);
+}
+
 static void add_market(struct str *body, enum spec_market market, int64_t max_price) {
     char price[48];
     if (market != MARKET_SPOT) return;
@@ -97,7 +101,7 @@ static int build(const struct create_req *req, const struct aws_image *image, co
                  struct str *body, struct gp_error *err) {
     const struct offer *o = req->offer;
     const char *role = spec_effective(req->spec, o->spec_index).role;
-    int disk_gib = GP_MAX(image->root_gib, o->gpus > 0 ? 100 : 20);
+    int disk_gib = aws_disk_gib(req->spec, image, o->gpus);
     aws_begin(body, "RunInstances");
     aws_param(body, "ImageId", image->id);
     aws_param(body, "InstanceType", o->instance_type);

@@ -131,6 +131,15 @@ static void remember_nics(struct search *s, const struct aws_type *t) {
     vec_push(&s->a->cache->nics, t->nics);
 }
 
+/* The price of a disk that the spec asks for. Negative: not known. */
+static double disk_price(const struct search *s, const struct aws_image *image) {
+    if (s->spec->disk_gib == 0) return 0;
+    return catalog_aws_disk_price(GP_MAX(image->root_gib, s->spec->disk_gib), s->region);
+}
+
+/* Of a node with its disk. Negative: one of both is not known. */
+static double with_disk(double price, double disk) { return price < 0 || disk < 0 ? -1 : price + disk; }
+
 static void add_offer(struct search *s, const struct aws_type *t, const struct aws_subnet *subnet,
                       const struct aws_image *image, double price) {
     remember_nics(s, t);
@@ -148,7 +157,9 @@ static void add_offer(struct search *s, const struct aws_type *t, const struct a
         .gpus = t->gpus,
         .vcpus = t->vcpus,
         .memory_gib = t->memory_mib / 1024.0,
-        .price_usd_per_h = price,
+        .disk_gib = aws_disk_gib(s->spec, image, t->gpus),
+        .disk_usd_per_h = GP_MAX(disk_price(s, image), 0.0),
+        .price_usd_per_h = with_disk(price, disk_price(s, image)),
         .price_source = price_source(s, price),
         .fabric = fabric_of(s, t),
         .max_count = s->reserved != NULL ? s->reserved->free_nodes : 0,
@@ -165,6 +176,9 @@ static int offers_of_type(struct search *s, const struct aws_type *t, struct gp_
     if (r == 0 && strcmp(image->arch, t->arch) != 0)
         r = gp_fail(err, GP_EUSAGE, "aws %s: image %s is for %s, but %s is %s", s->region, image->id, image->arch,
                     t->name, t->arch);
+    if (r == 0 && s->spec->disk_gib > 0 && s->spec->disk_gib < image->root_gib)
+        r = gp_fail(err, GP_EUSAGE, "aws %s: image %s needs a root disk of %d GiB, but 'disk' is %d GiB", s->region,
+                    image->id, image->root_gib, s->spec->disk_gib);
     for (size_t i = 0; r == 0 && i < s->subnets.list.len; i++) {
         const struct aws_subnet *subnet = &s->subnets.list.items[i];
         if (!wanted_in(s, t, subnet->zone)) continue;

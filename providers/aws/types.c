@@ -171,6 +171,37 @@ static int find_by_name(struct aws *a, const char *region, const struct spec *sp
     return 0;
 }
 
+/* Without a GPU, for a spec with `cpus` or `memory`: the current families, the smallest sizes that suffice first. */
+static int find_by_needs(struct aws *a, const char *region, const struct spec *spec, bool spot, struct aws_types *ret,
+                         struct gp_error *err) {
+    static const char *const families[] = {"c7i", "m7i", "r7i", "c6i", "m6i", "r6i", "c5", "m5", "r5"};
+    static const char *const sizes[] = {"large",    "xlarge",   "2xlarge",  "4xlarge",  "8xlarge",  "9xlarge",
+                                        "12xlarge", "16xlarge", "18xlarge", "24xlarge", "32xlarge", "48xlarge"};
+    GP_AUTO_STRV struct strv names = {0};
+    struct aws_types all = {0};
+    for (size_t i = 0; i < GP_ARRAY_LEN(families); i++)
+        for (size_t k = 0; k < GP_ARRAY_LEN(sizes); k++) strv_take(&names, xasprintf("%s.%s", families[i], sizes[k]));
+    int r = describe_named(a, region, (const char *const *)names.v, names.n, true, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        struct aws_type *t = &all.list.items[i];
+        if (t->vcpus < spec->cpus || t->memory_mib < spec->memory_gib * 1024 || (spot && !t->spot)) continue;
+        vec_push(&ret->list, *t);
+        *t = (struct aws_type){0};
+    }
+    aws_types_clear(&all);
+    if (r != 0) return r;
+    if (ret->list.len == 0) {
+        r = gp_fail(err, GP_EUSAGE,
+                    "aws %s: no type of the families m, c and r has %d CPUs and %d GiB of memory%s: "
+                    "give instance_type",
+                    region, spec->cpus, spec->memory_gib, spot ? " on the spot market" : "");
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+        return r;
+    }
+    qsort(ret->list.items, ret->list.len, sizeof *ret->list.items, by_size);
+    return 0;
+}
+
 int aws_types_find(struct aws *a, const char *region, const struct spec *spec, const struct spec_offer *offer,
                    struct aws_types *ret, struct gp_error *err) {
     bool spot = offer->market == MARKET_SPOT;
@@ -187,6 +218,7 @@ int aws_types_find(struct aws *a, const char *region, const struct spec *spec, c
         if (r == 0) qsort(ret->list.items, ret->list.len, sizeof *ret->list.items, by_size);
         return r;
     }
+    if (spec->cpus > 0 || spec->memory_gib > 0) return find_by_needs(a, region, spec, spot, ret, err);
     r = describe_named(a, region, small_types, GP_ARRAY_LEN(small_types), true, &all, err);
     for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(small_types); i++)
         for (size_t k = 0; k < all.list.len; k++) {

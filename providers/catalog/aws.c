@@ -86,3 +86,10 @@ double catalog_aws_price(const char *type, const char *region) {
     const struct catalog_row *r = catalog_aws_type(type);
     return r != NULL && strcmp(r->region, region) == 0 ? r->usd_per_h : -1;
 }
+
+/* Amazon EBS pricing (https://aws.amazon.com/ebs/pricing/), gp3 storage in us-east-1: 0.08 USD for a GB-month, the same
+ * since the launch of gp3 in December 2020; IOPS and throughput above gp3's baseline are never requested. A month
+ * has 730 hours. */
+double catalog_aws_disk_price(int gib, const char *region) {
+    return strcmp(region, "us-east-1") == 0 ? gib * 0.08 / 730 : -1;
+}

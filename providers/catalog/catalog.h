@@ -14,5 +14,6 @@ extern const char *const catalog_aws_date;     /* when the prices were read */
 
 const struct catalog_row *catalog_aws_type(const char *type);   /* NULL: not in the catalogue */
 double catalog_aws_price(const char *type, const char *region); /* negative: unknown */
+double catalog_aws_disk_price(int gib, const char *region);     /* USD/h of a gp3 volume; negative: unknown */
 
 #endif

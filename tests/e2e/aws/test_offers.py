@@ -105,3 +105,32 @@ def test_minimums_choose_the_provider(cloud):
     done = gpuprov(cloud, 2, "plan", str(write(cloud, both, cpus=96, order="listed")))
     assert "m5.24xlarge" in done.stdout and "fewer than 'cpus: 96'" in done.stderr
     assert "less than 'memory: 10000 GiB'" in gpuprov(cloud, 1, "plan", str(write(cloud, both, memory="10000 GiB"))).stderr
+
+
+def test_types_by_cpus_and_memory(cloud):
+    """Without GPUs and a type the smallest type that suffices is chosen, among those that the zone sells."""
+    offer = {"provider": "aws", "regions": [REGION], "image": {"id": cloud.moto.image()}}
+    kinds = cloud.moto.client().describe_instance_types(Filters=[{"Name": "instance-type", "Values": ["m5.*", "r5.*", "c5.*"]}])
+    fit = [t for t in kinds["InstanceTypes"] if t["VCpuInfo"]["DefaultVCpus"] >= 16
+           and t["MemoryInfo"]["SizeInMiB"] >= 100 << 10 and "metal" not in t["InstanceType"]]
+    assert fit, "moto has no such type"
+    j = listed(cloud, 0, write(cloud, [offer], cpus=16, memory="100 GiB"))
+    assert {(o["vcpus"] >= 16, o["memory_gib"] >= 100) for o in j["offers"]} == {(True, True)}
+    least = min(t["VCpuInfo"]["DefaultVCpus"] for t in fit)
+    assert {o["vcpus"] for o in j["offers"]} == {least}
+    assert "give instance_type" in listed(cloud, 1, write(cloud, [offer], cpus=4000))["error"]["message"]
+
+
+def test_the_disk_is_requested_and_priced(cloud):
+    offer = on_aws(cloud, "g4dn.2xlarge")
+    [plain, *_] = listed(cloud, 0, write(cloud, [offer]))["offers"]
+    assert (plain["disk_gib"], plain["disk_usd_per_h"]) == (100, None)
+    [big, *_] = listed(cloud, 0, write(cloud, [offer], disk="1 TB"))["offers"]
+    assert big["disk_gib"] == 932 and abs(big["disk_usd_per_h"] - 932 * 0.08 / 730) < 1e-9
+    assert abs(big["price_usd_per_h"] - plain["price_usd_per_h"] - big["disk_usd_per_h"]) < 1e-9
+    small = listed(cloud, 1, write(cloud, [offer], disk="8 GiB"))["error"]["message"]
+    assert re.search(r"needs a root disk of \d+ GiB, but 'disk' is 8 GiB", small)
+    run = ec2.Drive(cloud.env, ec2.spec(cloud.tmp, cloud.moto.image(), gpu="T4:1", disk="1 TB", offers=[offer]), "create")
+    assert run["code"] == "ok", run["message"]
+    sent = cloud.proxy.of("RunInstances")[0].params
+    assert sent["BlockDeviceMapping.1.Ebs.VolumeSize"] == "932"
