@@ -3,6 +3,8 @@
 #ifndef GP_CATALOG_H
 #define GP_CATALOG_H
 
+#include <stdbool.h>
+
 struct catalog_row {
     const char *type, *gpu_model;
     int gpus;           /* 0: a fraction of one */
@@ -15,5 +17,10 @@ extern const char *const catalog_aws_date;     /* when the prices were read */
 const struct catalog_row *catalog_aws_type(const char *type);   /* NULL: not in the catalogue */
 double catalog_aws_price(const char *type, const char *region); /* negative: unknown */
 double catalog_aws_disk_price(int gib, const char *region);     /* USD/h of a gp3 volume; negative: unknown */
+
+extern const struct catalog_row catalog_google[]; /* types and GPUs; prices by the function */
+extern const char *const catalog_google_date;
+const struct catalog_row *catalog_google_type(const char *type);
+double catalog_google_price(const char *type, const char *region, bool spot); /* negative: unknown */
 
 #endif

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Creates the gang with one instances.bulkInsert: intent first, then the call with a requestId, then its operation,
+ * where Google refuses what it has no capacity for. The deadline is read back from the instances before they count. A
+ * lost reply is settled by labels; only when they show no node is the same request sent again. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/google/google_int.h"
+
+#include "base/clock.h"
+#include "providers/common/intents.h"
+#include "providers/common/settle.h"
+
+/* Types that boot from Hyperdisk only (cloud.google.com/compute/docs/disks/hyperdisks, machine support, 2026-08). */
+static const char *const hyperdisk_only[] = {"a3-ultragpu-", "a4-", "a4x-", "g4-"};
+
+static const char *disk_type(const char *type) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(hyperdisk_only); i++)
+        if (str_starts(type, hyperdisk_only[i])) return "hyperdisk-balanced";
+    return "pd-balanced";
+}
+
+/* --- the body --- */
+
+static int labels_of(const struct create_req *req, json_t **ret, struct gp_error *err) {
+    struct tags tags;
+    tags_of_stack(&tags, req->stack);
+    tags.slot_first = req->slot_first;
+    tags.slot_count = req->slot_count;
+    tags.attempt = req->attempt;
+    tags.price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
+    *ret = google_tags_encode(&tags);
+    tags_clear(&tags);
+    if (*ret != NULL) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "google: the owner '%.140s' does not fit the labels of an instance: give a shorter "
+                   "--owner",
+                   req->stack->owner);
+}
+
+static json_t *disks_of(const struct create_req *req, const struct google_image *image, json_t *labels) {
+    char gib[16];
+    snprintf(gib, sizeof gib, "%d", GP_MAX(image->gib, req->offer->gpus > 0 ? 100 : 20));
+    return json_pack("[{s:b, s:b, s:s, s:{s:s, s:s, s:s, s:O}}]", "boot", 1, "autoDelete", 1, "type", "PERSISTENT",
+                     "initializeParams", "sourceImage", image->id, "diskSizeGb", gib, "diskType",
+                     disk_type(req->offer->instance_type), "labels", labels);
+}
+
+static json_t *network_of(const struct google *g, const struct create_req *req) {
+    const struct offer *o = req->offer;
+    bool named = o->subnet != NULL && o->subnet[0] != '\0';
+    GP_AUTO_FREE char *path = named
+                                  ? xasprintf("projects/%s/regions/%s/subnetworks/%s", g->project, o->region, o->subnet)
+                                  : xasprintf("projects/%s/global/networks/default", g->project);
+    json_t *nic = json_pack("{s:s}", named ? "subnetwork" : "network", path);
+    if (req->spec->access.public_ip)
+        json_object_set_new(nic, "accessConfigs",
+                            json_pack("[{s:s, s:s}]", "type", "ONE_TO_ONE_NAT", "name", "External NAT"));
+    return json_pack("[o]", nic);
+}
+
+static json_t *scheduling_of(const struct create_req *req) {
+    char until[32];
+    time_format_utc(until, sizeof until, req->stack->expires_s);
+    json_t *s = json_pack("{s:s, s:s, s:b}", "terminationTime", until, "instanceTerminationAction", "DELETE",
+                          "automaticRestart", 0);
+    bool spot = req->offer->market == MARKET_SPOT;
+    /* A machine with GPUs cannot be moved to another host. */
+    if (req->offer->gpus > 0 || spot) json_object_set_new(s, "onHostMaintenance", json_string("TERMINATE"));
+    if (spot) json_object_set_new(s, "provisioningModel", json_string("SPOT"));
+    return s;
+}
+
+static void add_item(json_t *items, const char *key, const char *value) {
+    json_array_append_new(items, json_pack("{s:s, s:s}", "key", key, "value", value));
+}
+
+static json_t *metadata_of(const struct create_req *req) {
+    json_t *items = json_array();
+    GP_AUTO_FREE char *key = xasprintf("gpuprov:%s", req->login_pubkey != NULL ? req->login_pubkey : "");
+    if (req->user_data[0] != '\0') add_item(items, "user-data", req->user_data);
+    if (req->login_pubkey != NULL) add_item(items, "ssh-keys", key);
+    add_item(items, "block-project-ssh-keys", "TRUE");
+    add_item(items, "enable-oslogin", "FALSE");
+    return json_pack("{s:o}", "items", items);
+}
+
+static void add_options(const struct create_req *req, json_t *properties) {
+    const struct offer *o = req->offer;
+    const char *role = spec_effective(req->spec, o->spec_index).role;
+    if (str_starts(o->instance_type, "n1-") && o->gpus > 0)
+        json_object_set_new(properties, "guestAccelerators",
+                            json_pack("[{s:s, s:i}]", "acceleratorType", o->gpu_model, "acceleratorCount", o->gpus));
+    if (role != NULL)
+        json_object_set_new(properties, "serviceAccounts",
+                            json_pack("[{s:s, s:[s]}]", "email", role, "scopes", GOOGLE_SCOPE));
+}
+
+static int build(const struct google *g, const struct create_req *req, const struct google_image *image, char **ret,
+                 struct gp_error *err) {
+    const struct offer *o = req->offer;
+    GP_AUTO_JSON json_t *labels = NULL;
+    GP_AUTO_FREE char *tag = google_tag_name(req->stack->uid);
+    char count[16];
+    size_t user_data = strlen(req->user_data);
+    if (user_data > provider_google.user_data_max)
+        return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, Compute Engine takes %zu", user_data,
+                       provider_google.user_data_max);
+    int r = labels_of(req, &labels, err);
+    if (r != 0) return r;
+    json_t *names = json_object();
+    for (int i = 0; i < req->slot_count; i++) {
+        GP_AUTO_FREE char *name = google_instance_name(req->stack->uid, req->slot_first + i, req->attempt, o->zone);
+        json_object_set_new(names, name, json_object());
+    }
+    snprintf(count, sizeof count, "%d", req->slot_count);
+    json_t *properties =
+        json_pack("{s:s, s:o, s:o, s:O, s:o, s:{s:[s]}, s:o}", "machineType", o->instance_type, "disks",
+                  disks_of(req, image, labels), "networkInterfaces", network_of(g, req), "labels", labels, "metadata",
+                  metadata_of(req), "tags", "items", tag, "scheduling", scheduling_of(req));
+    add_options(req, properties);
+    GP_AUTO_JSON json_t *body = json_pack("{s:s, s:s, s:o, s:o}", "count", count, "minCount", count,
+                                          "perInstanceProperties", names, "instanceProperties", properties);
+    *ret = json_text_exact(body, 0);
+    return 0;
+}
+
+/* --- outcome --- */
+
+struct launching {
+    struct google *g;
+    const char *owner;
+};
+
+/* All instances of the intent, in any state. */
+static int read_back(const struct launching *l, const struct intent *in, struct resource_list *ret,
+                     struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct google_wanted w = {.owner = l->owner, .uid = in->uid};
+    int r = google_list_zone(l->g, in->zone, &w, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct resource *one = &all.list.items[i];
+        if (str_eq(one->uid, in->uid) && one->attempt == in->attempt && one->slot >= in->slot_first &&
+            one->slot < in->slot_first + in->slot_count)
+            resource_list_add(ret, one);
+    }
+    return r;
+}
+
+/* Google lists an instance before it has capacity for it: only the later states are a placement. */
+static bool is_placed(const struct resource *r) {
+    return r->state == RES_RUNNING || (r->state == RES_PENDING && str_starts(r->state_reason, "STAGING"));
+}
+
+static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    int r = read_back(ctx, in, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++)
+        if (is_placed(&all.list.items[i])) resource_list_add(made, &all.list.items[i]);
+    return r;
+}
+
+/* What a refused gang left behind is deleted before the refusal counts. */
+static int remove_rest(const struct launching *l, const struct intent *in, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct gp_error why = {0};
+    int r = read_back(l, in, &all, &why);
+    if (r == 0 && all.list.len > 0) r = google_delete(l->g, &all, &why);
+    if (r == 0) return 0;
+    return gp_fail(err, GP_EUNKNOWN, "google %s: the launch failed, and its nodes could not be removed: %.300s",
+                   in->zone, why.msg);
+}
+
+/* The deadline counts only as Google has it now. */
+static int check_deadline(const struct launching *l, const struct intent *in, const struct resource_list *made,
+                          struct gp_error *err) {
+    bool lost = false;
+    for (size_t i = 0; i < made->list.len; i++)
+        lost = lost || strstr(made->list.items[i].state_reason, "no longer has its deadline") != NULL;
+    if (!lost) return 0;
+    int r = remove_rest(l, in, err);
+    if (r != 0) return r;
+    r = gp_fail(err, GP_EPROTO,
+                "google %s: the new nodes do not have the deadline that was requested, so they were deleted: report "
+                "this as a bug",
+                in->zone);
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return r;
+}
+
+static int take_nodes(struct launching *l, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct gp_error why = {0};
+    if (find(l, in, &all, &why) != 0 || all.list.len < (size_t)in->slot_count)
+        return gp_fail(err, GP_EUNKNOWN, "google bulkInsert in %s: its nodes are not listed yet%s%.200s", in->zone,
+                       why.msg[0] != '\0' ? ": " : "", why.msg);
+    int r = check_deadline(l, in, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) resource_list_add(made, &all.list.items[i]);
+    return r;
+}
+
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
+                struct gp_error *err) {
+    struct launching *l = ctx;
+    struct google *g = l->g;
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *what = xasprintf("google instances.bulkInsert in %s", in->zone);
+    GP_AUTO_FREE char *base = google_url(g, "zones/%s/instances/bulkInsert", in->zone);
+    GP_AUTO_FREE char *url = rest_with_param(base, "requestId", in->token);
+    struct gp_error why = {0};
+    struct rest_call call = {.what = what, .method = "POST", .url = url, .body = in->body, .flags = REST_ONCE};
+    *ret_other_run = false;
+    int r = rest_call(&g->rest, &call, &reply, &why);
+    const char *name = r == 0 ? google_operation_name(reply.json) : NULL;
+    if (name != NULL) r = journal_intent_operation(g->journal, in->id, name, &why);
+    if (r == -GP_ENOTFOUND) { /* a tombstone is not open any more */
+        r = 0;
+        gp_error_clear(&why);
+    }
+    if (r == 0) r = google_wait(g, in->zone, reply.json, what, &why);
+    if (r == 0) return take_nodes(l, in, made, err);
+    /* The names are this launch's own: an earlier request made them. */
+    if (r == -GP_EEXISTS) r = cloud_to_unknown(&why);
+    if (r != -GP_EUNKNOWN && name != NULL && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
+    if (err != NULL) *err = why;
+    return r;
+}
+
+static struct cloud_launch launch_of(struct launching *l, const struct intent *in) {
+    struct cloud_launch c = {.journal = l->g->journal,
+                             .cancel = l->g->cancel,
+                             .in = in,
+                             .account = l->g->project,
+                             .resend_s = provider_google.replay_max_s,
+                             .settle_ms = provider_google.settle_ms,
+                             .ctx = l,
+                             .send = send,
+                             .find = find};
+    cloud_offer_facts(in, &c.price_usd_per_h, &c.gpus);
+    return c;
+}
+
+static int place(struct google *g, const struct create_req *req, struct gp_error *err) {
+    GP_AUTO_FREE char *network = NULL;
+    GP_AUTO_FREE char *home = NULL;
+    const struct offer *o = req->offer;
+    int r = google_network_of(g, o->region, o->subnet, &network, err);
+    for (size_t i = 0; r == 0 && home == NULL && i < req->spec->offers.len; i++) {
+        const struct spec_offer *first = &req->spec->offers.items[i];
+        if (!str_eq(first->provider, "google")) continue;
+        r = google_network_of(g, first->regions.n > 0 ? first->regions.v[0] : o->region, first->subnet, &home, err);
+    }
+    if (r == 0 && !str_eq(home, network)) {
+        r = gp_fail(err, GP_EUSAGE,
+                    "google: the subnet '%s' is in the network '%s', but the stack's firewall rules are in '%s': give "
+                    "subnets of one network",
+                    o->subnet, network, home);
+        if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    }
+    return r == 0 && req->spec->nodes > 1 ? google_members_ensure(g, req->stack, network, err) : r;
+}
+
+int google_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    struct google *g = google_of(p);
+    const struct offer *o = req->offer;
+    struct launching l = {g, req->stack->owner};
+    if (req->replay != NULL) {
+        struct cloud_launch again = launch_of(&l, req->replay);
+        return cloud_launch_replay(&again, ret, err);
+    }
+    const struct google_image *image = NULL;
+    GP_AUTO_FREE char *body = NULL;
+    char uuid[37];
+    GP_AUTO_FREE char *token = cloud_launch_token(req, g->project);
+    google_uuid(token, uuid);
+    int r = google_quota_check(g, o, req->slot_count, err);
+    if (r == 0) r = google_image_by_id(g, o->image, &image, err);
+    if (r == 0) r = place(g, req, err);
+    if (r == 0) r = build(g, req, image, &body, err);
+    if (r != 0) return r;
+    struct intent in;
+    cloud_intent_nodes(req, xstrdup(uuid), GP_STEAL(body), &in);
+    r = journal_intent(g->journal, &in, err);
+    if (r == 0) {
+        struct cloud_launch first = launch_of(&l, &in);
+        r = cloud_launch_run(&first, ret, err);
+    }
+    intent_clear(&in);
+    return r;
+}

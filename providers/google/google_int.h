@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of providers/google: the open provider, one call, and the functions that the files share. One
+ * thread at a time, like the provider itself. */
+#ifndef GP_GOOGLE_INT_H
+#define GP_GOOGLE_INT_H
+
+#include "base/json.h"
+#include "base/secret.h"
+#include "base/str.h"
+#include "model/labels.h"
+#include "providers/common/rest.h"
+#include "providers/provider.h"
+
+#define GOOGLE_NAME_MAX 63 /* of an instance, a rule, a network tag */
+#define GOOGLE_SCOPE "https://www.googleapis.com/auth/cloud-platform"
+
+/* --- credentials (creds.c, creds_remote.c) --- */
+
+struct google_cred {
+    struct secret token; /* empty: none yet */
+    int64_t expires_s;   /* wall */
+    char *source;        /* "the file '/x/key.json'", for messages; NULL: none yet */
+    char *email;         /* of the principal; NULL: the source does not name it */
+    char *project;       /* that the source names; NULL: none */
+};
+void google_cred_clear(struct google_cred *c);
+#define GP_AUTO_GOOGLE_CRED GP_CLEANUP(google_cred_clear)
+
+struct google {
+    struct provider base;
+    struct http *http;
+    struct rest rest;
+    const struct gp_cancel *cancel;
+    struct journal *journal;
+    const struct event_sink *sink;
+    struct google_cred cred;
+    char *project, *principal_owner;
+    char *endpoint; /* with "/compute/v1/" and the slash at its end */
+    struct google_cache *cache;
+};
+static inline struct google *google_of(struct provider *p) { return (struct google *)p; }
+
+/* rest.ensure: makes the token usable for the next five minutes by the order of Application Default Credentials. */
+int google_creds_ensure(void *ctx, bool force, struct gp_error *err);
+/* The URL of a credentials file that gets a secret: https, or a loopback address. */
+bool google_url_trusted(const char *url);
+/* The parts that need the network. file: the credentials file, decoded. */
+int google_token_of_key(struct google *g, const json_t *file, struct google_cred *ret, struct gp_error *err);
+int google_token_of_user(struct google *g, const json_t *file, struct google_cred *ret, struct gp_error *err);
+int google_token_of_exchange(struct google *g, const json_t *file, struct google_cred *ret, struct gp_error *err);
+/* A token for another account, by the token in `with`. url: generateAccessToken. */
+int google_token_for(struct google *g, const char *url, json_t *delegates, const struct secret *with,
+                     struct google_cred *ret, struct gp_error *err);
+/* Returns 0 and leaves ret->source NULL where there is no such service. */
+int google_token_of_metadata(struct google *g, struct google_cred *ret, struct gp_error *err);
+/* The account in ".../serviceAccounts/NAME:generateAccessToken". NULL: none. Caller frees. */
+char *google_email_in(const char *url);
+
+/* --- one call (call.c, errors.c) --- */
+
+extern const struct cloud_error google_errors[];
+extern const size_t google_error_count;
+void google_said(const struct http_resp *resp, const json_t *json, struct cloud_said *ret);
+
+int64_t google_now_s(const struct google *g); /* the cloud's clock */
+/* "ENDPOINT/projects/PROJECT/" and the rest. Caller frees. */
+char *google_url(const struct google *g, const char *fmt, ...) GP_PRINTF(2, 3);
+/* The same with requestId. Empty: no random bytes. */
+int google_url_once(const struct google *g, char **url, struct gp_error *err);
+/* body NULL: none. */
+int google_call(struct google *g, const char *what, const char *method, const char *url, const json_t *body,
+                unsigned flags, struct rest_reply *ret, struct gp_error *err);
+/* Waits for the operation in a reply. zone NULL: a global one. -GP_EUNKNOWN: it is not done in time. */
+#define GOOGLE_WAIT_MS (5 * 60 * 1000)
+int google_wait(struct google *g, const char *zone, const json_t *operation, const char *what, struct gp_error *err);
+/* The name of an operation; NULL: the reply is not one. */
+const char *google_operation_name(const json_t *operation);
+/* Every page of a list. */
+typedef int (*google_page_fn)(void *ctx, const json_t *page, struct gp_error *err);
+int google_pages(struct google *g, const char *what, const char *url, google_page_fn each, void *ctx,
+                 struct gp_error *err);
+
+/* --- forms --- */
+bool google_name_valid(const char *s); /* a-z, 0-9, '-'; at most 63 */
+bool google_project_valid(const char *s);
+const char *google_last(const char *url); /* after the last '/' */
+/* "us-central1" of "us-central1-a". Caller frees; NULL: not the name of a zone. */
+char *google_region_of(const char *zone);
+/* A UUID from text. */
+void google_uuid(const char *text, char ret[37]);
+
+/* --- offers (offers.c, machines.c, images.c, quota.c) --- */
+struct google_gpu {                  /* an accelerator type, as facts that the API does not give */
+    const char *accelerator, *model; /* "nvidia-tesla-t4", "T4" */
+    int memory_gb;
+    const char *quota; /* the metric in regions.get; NULL: only in the Cloud Quotas API */
+};
+const struct google_gpu *google_gpu_find(const char *accelerator); /* NULL: unknown */
+const char *google_gpu_at(size_t i);                               /* models, each once; NULL ends */
+/* The spec's model is this accelerator: name, form and, where the spec has it, memory. */
+bool google_gpu_matches(const char *wanted, const char *accelerator);
+struct google_type {
+    char *name, *zone, *accelerator; /* accelerator "": none */
+    char *attach;                    /* accelerator type to attach (N1); "" */
+    int gpus, vcpus, memory_mib;
+    bool arm;
+};
+struct google_types {
+    VEC_OF(struct google_type) list;
+};
+void google_types_clear(struct google_types *t);
+int google_types_find(struct google *g, const char *zone, const struct spec *spec, const struct spec_offer *want,
+                      struct google_types *ret, struct gp_error *err);
+struct google_image {
+    char *key, *id, *name; /* key: what was looked up; id: "projects/P/global/images/NAME" */
+    int gib;
+    bool arm;
+};
+int google_image_find(struct google *g, const struct spec *spec, size_t index, bool arm,
+                      const struct google_image **ret, struct gp_error *err);
+int google_image_by_id(struct google *g, const char *id, const struct google_image **ret, struct gp_error *err);
+const char *google_os(size_t i); /* systems of image.os; NULL ends */
+int google_quota_check(struct google *g, const struct offer *o, int count, struct gp_error *err);
+
+/* --- the claim and the rules of a network (rules.c, prepare.c) --- */
+struct google_rule {
+    char *name; /* NULL: there is none */
+    char *network;
+    char *home; /* region of the stack; "" */
+    struct tags tags;
+    struct strv from; /* sourceRanges */
+    bool plain;       /* as gpuprov makes it, but for `from` and the description */
+    unsigned waits;   /* private to prepare.c */
+};
+void google_rule_clear(struct google_rule *r);
+#define GP_AUTO_RULE GP_CLEANUP(google_rule_clear)
+char *google_claim_name(const char *owner, const char *stack); /* unique in the project; caller frees */
+char *google_members_name(const char *uid);                    /* the rule between the nodes; caller frees */
+char *google_tag_name(const char *uid);                        /* the network tag of the nodes; caller frees */
+/* One item of firewalls.list or firewalls.get. */
+int google_rule_read(const json_t *item, struct google_rule *ret, struct gp_error *err);
+int google_rule_get(struct google *g, const char *name, struct google_rule *ret, struct gp_error *err);
+/* Creates the claim (from: networks of SSH, regions not NULL) or the rule between nodes (from NULL), after its intent.
+ * -GP_EEXISTS: the name is taken; -GP_EUNKNOWN: read it back. */
+struct google_new_rule {
+    const struct stack *stack;
+    const char *name, *network, *regions;
+    const struct strv *from;
+};
+int google_rule_create(struct google *g, const struct google_new_rule *n, struct google_rule *ret,
+                       struct gp_error *err);
+/* Writes networks, tags and the plain form of a rule that exists. */
+int google_rule_patch(struct google *g, const struct google_rule *r, const struct strv *from, struct gp_error *err);
+void google_rule_resource(const struct google_rule *r, struct resource *ret);
+int google_rule_settle(struct google *g, const struct google_rule *r, struct gp_error *err);
+/* The networks that may open SSH: of all offers, or this controller's address. */
+int google_ssh_from(struct google *g, const struct spec *spec, struct strv *ret, struct gp_error *err);
+/* The network of a subnet; subnet "": "default". Cached. */
+int google_network_of(struct google *g, const char *region, const char *subnet, char **ret, struct gp_error *err);
+/* The rule between the nodes exists when this returns. */
+int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err);
+
+/* --- lists (list.c, list_read.c) --- */
+struct google_wanted {
+    const char *owner, *stack, *uid; /* NULL: any; owner is never NULL */
+};
+void google_tags_decode(json_t *labels, struct tags *ret);
+/* An object of labels. NULL: they do not fit. */
+json_t *google_tags_encode(const struct tags *t);
+char *google_filter(const struct google_wanted *w); /* caller frees */
+bool google_is_wanted(const struct resource *r, const struct google_wanted *w);
+int google_instance_read(const json_t *item, struct resource *ret, struct gp_error *err);
+int google_disk_read(const json_t *item, struct resource *ret, struct gp_error *err);
+/* Instances of one zone. */
+int google_list_zone(struct google *g, const char *zone, const struct google_wanted *w, struct resource_list *ret,
+                     struct gp_error *err);
+char *google_instance_name(const char *uid, int slot, int attempt, const char *zone);        /* caller frees */
+int google_delete(struct google *g, const struct resource_list *what, struct gp_error *err); /* instances of it */
+
+/* --- the cache of one open provider --- */
+struct google_cache {
+    VEC_OF(struct google_image *) images;
+    struct strv networks;      /* "region/subnet=network" */
+    struct strv quotas_ok;     /* "region/metric/count" */
+    struct strv members_ready; /* uids */
+    char *public_cidr;
+};
+void google_cache_free(struct google_cache *c);
+
+/* --- slots of provider_ops in their own files --- */
+extern const struct spec_provider google_spec;
+int google_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                  struct gp_error *err);
+int google_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
+int google_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
+int google_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
+int google_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
+int google_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+                    struct gp_error *err);
+int google_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err);
+int google_doctor(struct str *text, bool *ret_usable, struct gp_error *err);
+int google_policy_json(const char *owner, char **ret, struct gp_error *err);
+
+#endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a stack's rules are made of: the networks that may open SSH, the network of a subnet, and the rule between the
+ * nodes. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/google/google_int.h"
+
+#include "base/clock.h"
+#include "base/form.h"
+#include "providers/common/ownership.h"
+
+#define TRIES 6
+
+static int public_cidr(struct google *g, struct gp_error *err) {
+    const char *own = getenv("GPUPROV_CHECKIP_URL");
+    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
+    GP_AUTO_RESP struct http_resp resp = {0};
+    struct http_req req = {.what = "this controller's public address",
+                           .method = "GET",
+                           .url = url,
+                           .repeatable = true,
+                           .tries = 3,
+                           .timeout_ms = 10000,
+                           .max_body = 4096};
+    int r = http_call(g->http, &req, &resp, err);
+    if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
+    char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
+    if (resp.status != 200 || !form_address(text))
+        return gp_fail(err, GP_EENV,
+                       "%s did not return this controller's public address (HTTP %d): set access.ssh_from", url,
+                       resp.status);
+    g->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
+    return 0;
+}
+
+static int add_network(const char *cidr, struct strv *ret, struct gp_error *err) {
+    if (strchr(cidr, ':') != NULL)
+        return gp_fail(err, GP_EUSAGE,
+                       "google: '%.60s' is an IPv6 network, and nodes have IPv4 addresses only: give IPv4 networks in "
+                       "access.ssh_from",
+                       cidr);
+    if (!strv_has(ret, cidr)) strv_add(ret, cidr);
+    return 0;
+}
+
+int google_ssh_from(struct google *g, const struct spec *spec, struct strv *ret, struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; i < spec->offers.len; i++) {
+        const struct strv *from = spec_effective(spec, i).ssh_from;
+        if (!str_eq(spec->offers.items[i].provider, "google")) continue;
+        for (size_t k = 0; r == 0 && k < from->n; k++) r = add_network(from->v[k], ret, err);
+        if (r == 0 && from->n == 0 && g->cache->public_cidr == NULL) r = public_cidr(g, err);
+        if (r == 0 && from->n == 0) r = add_network(g->cache->public_cidr, ret, err);
+    }
+    return r;
+}
+
+int google_network_of(struct google *g, const char *region, const char *subnet, char **ret, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    if (subnet == NULL || subnet[0] == '\0') {
+        *ret = xstrdup("default");
+        return 0;
+    }
+    GP_AUTO_FREE char *key = xasprintf("%s/%s=", region, subnet);
+    for (size_t i = 0; i < g->cache->networks.n; i++)
+        if (str_starts(g->cache->networks.v[i], key)) {
+            *ret = xstrdup(g->cache->networks.v[i] + strlen(key));
+            return 0;
+        }
+    GP_AUTO_FREE char *url = google_url(g, "regions/%s/subnetworks/%s", region, subnet);
+    int r = google_call(g, "google subnetworks.get", "GET", url, NULL, REST_MISSING, &reply, err);
+    if (r != 0) return r;
+    if (reply.status == 404) {
+        r = gp_fail(err, GP_EUSAGE, "google %s: the subnet '%s' does not exist: correct subnet", region, subnet);
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+        return r;
+    }
+    const char *network = google_last(json_str(reply.json, "network", ""));
+    if (!google_name_valid(network))
+        return gp_fail(err, GP_EPROTO, "google subnetworks.get of %s: the reply has no network", subnet);
+    strv_take(&g->cache->networks, xasprintf("%s%s", key, network));
+    *ret = xstrdup(network);
+    return 0;
+}
+
+int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err) {
+    GP_AUTO_FREE char *name = google_members_name(s->uid);
+    GP_AUTO_FREE char *what = xasprintf("google: the firewall rule '%s'", name);
+    struct gp_error last = {0};
+    if (strv_has(&g->cache->members_ready, s->uid)) return 0;
+    for (int i = 0; i < TRIES; i++) {
+        GP_AUTO_RULE struct google_rule rule = {0};
+        struct google_new_rule new = {s, name, network, NULL, NULL};
+        if (i > 0 && gp_sleep(100 << i, g->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
+        gp_error_clear(&last);
+        int r = google_rule_create(g, &new, &rule, &last);
+        if (r == -GP_EEXISTS || r == -GP_EUNKNOWN) { /* of an earlier call or another run */
+            r = google_rule_get(g, name, &rule, err);
+            if (r != 0) return r;
+            if (rule.name == NULL) continue;
+            r = cloud_check_owner(&rule.tags, what, s, s->uid, err);
+            if (r == 0) r = google_rule_settle(g, &rule, err);
+            if (r == 0 && !rule.plain) r = google_rule_patch(g, &rule, NULL, err);
+            if (r != 0) return r;
+        } else if (r != 0) {
+            break;
+        }
+        strv_add(&g->cache->members_ready, s->uid);
+        return 0;
+    }
+    if (err != NULL) *err = last;
+    return -(int)last.code;
+}

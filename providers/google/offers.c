@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Offers: machine types x zones x image, with the catalogue's prices, for one entry of the spec's offers. Buys nothing.
+ * One thread. */
+#include "base/gp_base.h"
+
+#include "providers/google/google_int.h"
+
+#include "base/form.h"
+#include "providers/catalog/catalog.h"
+
+struct search {
+    struct google *g;
+    const struct spec *spec;
+    const struct spec_offer *want;
+    size_t index;
+    const char *region;
+    struct offer_list *out;
+};
+
+static int refuse_region(struct gp_error *err, int r) {
+    if (err != NULL) err->scope = GP_SCOPE_REGION;
+    return r;
+}
+
+static int add_offer(struct search *s, const struct google_type *t, struct gp_error *err) {
+    const struct google_image *image = NULL;
+    bool spot = s->want->market == MARKET_SPOT;
+    /* The price of N1 with a GPU is a sum that the catalogue does not have. */
+    double price = t->attach[0] == '\0' ? catalog_google_price(t->name, s->region, spot) : -1;
+    int r = google_image_find(s->g, s->spec, s->index, t->arm, &image, err);
+    if (r == 0 && image->arm != t->arm)
+        r = gp_fail(err, GP_EUSAGE, "google %s: the image %s and the type %s have different processors", t->zone,
+                    image->name, t->name);
+    if (r != 0) return r;
+    struct offer o = {
+        .spec_index = s->index,
+        .provider = xstrdup("google"),
+        .region = xstrdup(s->region),
+        .zone = xstrdup(t->zone),
+        .instance_type = xstrdup(t->name),
+        .market = s->want->market,
+        .image = xstrdup(image->id),
+        .image_name = xstrdup(image->name),
+        .subnet = xstrdup(s->want->subnet != NULL ? s->want->subnet : ""),
+        .gpu_model = xstrdup(t->accelerator),
+        .gpus = t->gpus,
+        .vcpus = t->vcpus,
+        .memory_gib = t->memory_mib / 1024.0,
+        .price_usd_per_h = price,
+        .price_source = price < 0 ? xstrdup("") : xasprintf("catalogue %s", catalog_google_date),
+    };
+    vec_push(&s->out->list, o);
+    return 0;
+}
+
+static int offers_of_zone(struct search *s, const char *zone, struct gp_error *err) {
+    struct google_types types = {0};
+    int r = google_types_find(s->g, zone, s->spec, s->want, &types, err);
+    for (size_t i = 0; r == 0 && i < types.list.len; i++) r = add_offer(s, &types.list.items[i], err);
+    google_types_clear(&types);
+    return r;
+}
+
+/* The zones of a region that the offer allows. */
+static int zones_of(struct search *s, struct strv *ret, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_STRV struct strv all = {0};
+    const json_t *zone;
+    size_t i;
+    GP_AUTO_FREE char *url = google_url(s->g, "regions/%s", s->region);
+    int r = google_call(s->g, "google regions.get", "GET", url, NULL, 0, &reply, err);
+    if (r == -GP_ENOTFOUND) {
+        if (err != NULL) gp_error_clear(err);
+        r = gp_fail(err, GP_EUSAGE, "google: the region '%s' does not exist: correct regions", s->region);
+    }
+    if (r != 0) return r == -GP_EUSAGE ? refuse_region(err, r) : r;
+    json_array_foreach(json_at(reply.json, "zones"), i, zone) {
+        const char *name = google_last(json_is_string(zone) ? json_string_value(zone) : "");
+        GP_AUTO_FREE char *region = google_region_of(name);
+        if (!str_eq(region, s->region))
+            return gp_fail(err, GP_EPROTO, "google regions.get of %s: the reply names a zone that is not of the region",
+                           s->region);
+        strv_add(&all, name);
+        if (s->want->zones.n == 0 || strv_has(&s->want->zones, name)) strv_add(ret, name);
+    }
+    for (i = 0; i < s->want->zones.n; i++) {
+        const char *name = s->want->zones.v[i];
+        GP_AUTO_FREE char *region = google_region_of(name);
+        if (str_eq(region, s->region) && !strv_has(&all, name))
+            return refuse_region(err, gp_fail(err, GP_EUSAGE, "google %s: the zone '%s' does not exist: correct zones",
+                                              s->region, name));
+    }
+    return 0;
+}
+
+static int offers_of_region(struct search *s, struct gp_error *err) {
+    GP_AUTO_STRV struct strv zones = {0};
+    size_t before = s->out->list.len;
+    int r = zones_of(s, &zones, err);
+    for (size_t i = 0; r == 0 && i < zones.n; i++) r = offers_of_zone(s, zones.v[i], err);
+    if (r != 0 || s->out->list.len > before) return r;
+    GP_AUTO_FREE char *gpus = s->spec->gpu.model != NULL ? xasprintf("%s:%d", s->spec->gpu.model, s->spec->gpu.count)
+                                                         : xstrdup("a small type");
+    return refuse_region(err, gp_fail(err, GP_EUSAGE, "google %s: %s%s%s is not sold in %s", s->region,
+                                      s->want->instance_type != NULL ? s->want->instance_type : gpus,
+                                      s->want->instance_type != NULL && s->spec->gpu.model != NULL ? " with " : "",
+                                      s->want->instance_type != NULL && s->spec->gpu.model != NULL ? gpus : "",
+                                      s->want->zones.n > 0 ? "the requested zones" : "any zone"));
+}
+
+int google_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                  struct gp_error *err) {
+    struct google *g = google_of(p);
+    const struct spec_offer *want = &spec->offers.items[index];
+    struct search s = {.g = g, .spec = spec, .want = want, .index = index, .out = ret};
+    GP_AUTO_STRV struct strv regions = {0};
+    const char *set = getenv("CLOUDSDK_COMPUTE_REGION");
+    strv_copy(&regions, &want->regions);
+    if (regions.n == 0 && set != NULL && google_name_valid(set)) strv_add(&regions, set);
+    if (regions.n == 0) {
+        int r = gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set CLOUDSDK_COMPUTE_REGION", index);
+        if (err != NULL) err->scope = GP_SCOPE_OFFER;
+        return r;
+    }
+    struct gp_error worst = {0};
+    int worst_exit = 0;
+    size_t before = ret->list.len;
+    for (size_t i = 0; i < regions.n; i++) {
+        struct gp_error e = {0};
+        s.region = regions.v[i];
+        int r = offers_of_region(&s, &e);
+        if (r == 0) continue;
+        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
+            if (err != NULL) *err = e;
+            return r;
+        }
+        if (regions.n > 1) event_emit(g->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
+        int code = gp_exit_code(e.code);
+        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
+            worst = e;
+            worst_exit = code;
+        }
+    }
+    if (ret->list.len > before) return 0;
+    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = worst;
+    return -(int)worst.code;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Firewall rules: the claim, which opens SSH to a stack's nodes, and the rule between nodes. A rule has no labels: its
+ * description is a JSON object with the tags. Its name is unique in the project, so it is its own idempotency token.
+ * prepare.c decides. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/google/google_int.h"
+
+#include "base/hash.h"
+#include "providers/common/intents.h"
+#include "providers/common/settle.h"
+
+#define ABOUT_MAX 2048 /* characters of a description */
+#define HOME "home"    /* its member with the stack's region */
+
+void google_rule_clear(struct google_rule *r) {
+    free(r->name);
+    free(r->network);
+    free(r->home);
+    tags_clear(&r->tags);
+    strv_clear(&r->from);
+    *r = (struct google_rule){0};
+}
+
+char *google_claim_name(const char *owner, const char *stack) {
+    char hex[65];
+    GP_AUTO_FREE char *text = xasprintf("%s/%s", owner, stack);
+    sha256_hex(text, strlen(text), hex);
+    return xasprintf("gpuprov-%s-%.12s", stack, hex);
+}
+
+char *google_members_name(const char *uid) { return xasprintf("gpuprov-%s-members", uid); }
+char *google_tag_name(const char *uid) { return xasprintf("gpuprov-%s", uid); }
+
+/* --- decoding --- */
+
+/* The tags of a description. One that gpuprov would not write makes them bad. */
+static void read_about(const char *about, struct google_rule *ret) {
+    GP_AUTO_JSON json_t *json = NULL;
+    GP_AUTO_LABELS struct label_list labels = {0};
+    const char *key;
+    json_t *value;
+    bool foreign = json_parse(about, strlen(about), "the description", &json, NULL) != 0 || !json_is_object(json);
+    json_object_foreach(foreign ? NULL : json, key, value) {
+        bool home = strcmp(key, HOME) == 0, ours = str_starts(key, labels_ec2.prefix);
+        const char *text = json_is_string(value) ? json_string_value(value) : NULL;
+        if (text == NULL || (!home && !ours) || (home && !google_name_valid(text))) foreign = true;
+        else if (home) resource_set(&ret->home, text);
+        else labels_add(&labels, key, text);
+    }
+    labels_read(&labels_ec2, &labels, &ret->tags);
+    if (foreign && tags_identify(&ret->tags)) tags_complain(&ret->tags, "description", "as gpuprov writes it");
+}
+
+static bool is_one(const json_t *list, const char *value) {
+    const json_t *first = json_array_get(list, 0);
+    return json_array_size(list) == 1 && json_is_string(first) && strcmp(json_string_value(first), value) == 0;
+}
+
+/* As gpuprov makes it for this uid: SSH from networks, or everything between nodes. */
+static bool is_plain(const json_t *item, const char *uid, bool claim) {
+    GP_AUTO_FREE char *tag = google_tag_name(uid);
+    const json_t *allowed = json_at(item, "allowed");
+    const char *protocol = json_str(item, "allowed.0.IPProtocol", "");
+    bool right = json_array_size(allowed) == 1 && json_array_size(json_at(item, "denied")) == 0 &&
+                 !json_bool(item, "disabled", false) && is_one(json_at(item, "targetTags"), tag) &&
+                 strcmp(json_str(item, "direction", "INGRESS"), "INGRESS") == 0 &&
+                 json_array_size(json_at(item, "sourceServiceAccounts")) == 0;
+    if (claim)
+        return right && strcmp(protocol, "tcp") == 0 && is_one(json_at(item, "allowed.0.ports"), "22") &&
+               json_array_size(json_at(item, "sourceTags")) == 0;
+    return right && strcmp(protocol, "all") == 0 && is_one(json_at(item, "sourceTags"), tag) &&
+           json_array_size(json_at(item, "sourceRanges")) == 0;
+}
+
+int google_rule_read(const json_t *item, struct google_rule *ret, struct gp_error *err) {
+    const char *name = json_str(item, "name", "");
+    const json_t *network;
+    size_t i;
+    google_rule_clear(ret);
+    if (!google_name_valid(name))
+        return gp_fail(err, GP_EPROTO, "google firewalls: a name in the reply is not that of a rule");
+    resource_set(&ret->home, "");
+    read_about(json_str(item, "description", ""), ret);
+    ret->name = xstrdup(name);
+    ret->network = xstrdup(google_last(json_str(item, "network", "")));
+    str_one_line(ret->network);
+    json_array_foreach(json_at(item, "sourceRanges"), i, network) if (json_is_string(network))
+        strv_add(&ret->from, json_string_value(network));
+    ret->plain = ret->tags.uid[0] != '\0' && is_plain(item, ret->tags.uid, ret->tags.claim);
+    return 0;
+}
+
+int google_rule_get(struct google *g, const char *name, struct google_rule *ret, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *url = google_url(g, "global/firewalls/%s", name);
+    google_rule_clear(ret);
+    int r = google_call(g, "google firewalls.get", "GET", url, NULL, REST_MISSING, &reply, err);
+    return r == 0 && reply.status != 404 ? google_rule_read(reply.json, ret, err) : r;
+}
+
+void google_rule_resource(const struct google_rule *r, struct resource *ret) {
+    resource_init(ret, RES_GROUP, "google");
+    resource_set(&ret->region, r->home);
+    resource_set(&ret->id, r->name);
+    tags_to_resource(&r->tags, -1, ret);
+    ret->state = RES_RUNNING;
+    ret->price_usd_per_h = 0;
+}
+
+/* --- encoding --- */
+
+static int about_text(const struct tags *t, const char *home, char **ret, struct gp_error *err) {
+    GP_AUTO_LABELS struct label_list labels = {0};
+    GP_AUTO_JSON json_t *json = json_object();
+    bool fits = labels_write(&labels_ec2, t, &labels);
+    for (size_t i = 0; i < labels.list.len; i++)
+        json_object_set_new(json, labels.list.items[i].key, json_string(labels.list.items[i].value));
+    json_object_set_new(json, HOME, json_string(home));
+    *ret = json_text_exact(json, 0);
+    if (fits && strlen(*ret) <= ABOUT_MAX) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "google: the claim's regions do not fit the description of a firewall rule: give "
+                   "fewer regions");
+}
+
+/* from NULL: between nodes. */
+static json_t *rule_body(const char *uid, const struct strv *from, const char *about) {
+    GP_AUTO_FREE char *tag = google_tag_name(uid);
+    json_t *body = json_pack("{s:s, s:s, s:[s], s:b}", "description", about, "direction", "INGRESS", "targetTags", tag,
+                             "disabled", 0);
+    if (from == NULL) {
+        json_object_set_new(body, "allowed", json_pack("[{s:s}]", "IPProtocol", "all"));
+        json_object_set_new(body, "sourceTags", json_pack("[s]", tag));
+        return body;
+    }
+    json_t *ranges = json_array();
+    for (size_t i = 0; i < from->n; i++) json_array_append_new(ranges, json_string(from->v[i]));
+    json_object_set_new(body, "allowed", json_pack("[{s:s, s:[s]}]", "IPProtocol", "tcp", "ports", "22"));
+    json_object_set_new(body, "sourceRanges", ranges);
+    return body;
+}
+
+/* --- changes --- */
+
+static int insert(struct google *g, const json_t *body, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *url = google_url(g, "global/firewalls");
+    int r = google_url_once(g, &url, err);
+    if (r == 0) r = google_call(g, "google firewalls.insert", "POST", url, body, REST_ONCE, &reply, err);
+    return r == 0 ? google_wait(g, NULL, reply.json, "google firewalls.insert", err) : r;
+}
+
+int google_rule_create(struct google *g, const struct google_new_rule *n, struct google_rule *ret,
+                       struct gp_error *err) {
+    const struct stack *s = n->stack;
+    GP_AUTO_RULE struct google_rule rule = {
+        .name = xstrdup(n->name), .network = xstrdup(n->network), .home = xstrdup(s->region), .plain = true};
+    GP_AUTO_FREE char *about = NULL;
+    tags_of_stack(&rule.tags, s);
+    rule.tags.created_s = s->created_s;
+    resource_set(&rule.tags.regions, n->regions);
+    rule.tags.claim = n->regions != NULL;
+    if (n->from != NULL) strv_copy(&rule.from, n->from);
+    int r = about_text(&rule.tags, s->region, &about, err);
+    if (r != 0) return r;
+    GP_AUTO_JSON json_t *body = rule_body(s->uid, n->from, about);
+    GP_AUTO_FREE char *network = xasprintf("projects/%s/global/networks/%s", g->project, n->network);
+    json_object_set_new(body, "name", json_string(n->name));
+    json_object_set_new(body, "network", json_string(network));
+    GP_AUTO_FREE char *text = json_text_exact(body, 0);
+    struct intent in;
+    cloud_intent_thing(s, "google", s->region, RES_GROUP, n->name, text, &in);
+    in.claim = n->regions != NULL;
+    r = journal_intent(g->journal, &in, err);
+    if (r == 0) {
+        struct gp_error why = {0};
+        struct resource one = {0};
+        r = insert(g, body, &why);
+        google_rule_resource(&rule, &one);
+        r = cloud_thing_created(g->journal, &in, r, &one, &why, err);
+        resource_clear(&one);
+    }
+    intent_clear(&in);
+    if (r != 0) return r;
+    google_rule_clear(ret);
+    *ret = rule;
+    rule = (struct google_rule){0};
+    return 0;
+}
+
+int google_rule_patch(struct google *g, const struct google_rule *r, const struct strv *from, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *about = NULL;
+    int rc = about_text(&r->tags, r->home, &about, err);
+    if (rc != 0) return rc;
+    GP_AUTO_JSON json_t *body = rule_body(r->tags.uid, from, about);
+    GP_AUTO_FREE char *url = google_url(g, "global/firewalls/%s", r->name);
+    json_object_del(body, "direction"); /* it cannot be changed */
+    rc = google_call(g, "google firewalls.patch", "PATCH", url, body, 0, &reply, err);
+    if (rc == 0) rc = google_wait(g, NULL, reply.json, "google firewalls.patch", err);
+    return rc != 0 ? gp_wrap(err, "could not update the rule %s", r->name) : 0;
+}
+
+int google_rule_settle(struct google *g, const struct google_rule *r, struct gp_error *err) {
+    struct resource there;
+    google_rule_resource(r, &there);
+    int rc = cloud_thing_settle(g->journal, &there, r->name, err);
+    resource_clear(&there);
+    return rc;
+}
