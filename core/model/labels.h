@@ -25,6 +25,8 @@ struct label_limits {
     bool coded;                            /* keys and values are of a-z, 0-9, '-' and '_' only */
 };
 extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_lambda_key;
+extern const struct label_limits labels_ec2, labels_gcp;
+extern const struct label_limits labels_openstack; /* of servers; only claims have tags with a '/' in the key */
 
 /* Every tag that is set, appended. False: they do not fit the limits. */
 bool labels_write(const struct label_limits *limits, const struct tags *t, struct label_list *ret);

@@ -29,7 +29,8 @@ enum resource_kind {
     RES_IMAGE,     /* baked by gpuprov: it outlives its stack (model/image.h) */
     RES_SNAPSHOT,  /* the disk of such an image */
     RES_PLACEMENT, /* nodes of it are close to each other in the cloud's network */
-    RES_KIND_MAX = RES_PLACEMENT
+    RES_ADDRESS,   /* a public address that outlives its node */
+    RES_KIND_MAX = RES_ADDRESS
 };
 enum resource_state {
     RES_PENDING, /* accepted, not running yet */

@@ -16,6 +16,10 @@ MAY_COME = {
     "engine/stack/launch.c": ["skipped ? GP_E?"],  # an offer that had too few free machines a moment ago
     "providers/ssh/ssh.c": ["may_come ? GP_E?"],  # held by a stack that can release them
     "providers/common/refusal.c": ["GP_ETHROTTLED, ?"],  # HTTP 429 and 503
+    "providers/openstack/errors.c": [
+        "fault|No valid host", "fault|not enough hosts", "fault|Exceeded maximum number of retries",
+        "fault|Insufficient compute resources", "fault|Exhausted all hosts", "fault|No more IP addresses",
+        "fault|no fixed IP", "fault", "overLimit", "HTTP 429", "IpAddressGenerationFailure"],
     "providers/aws/errors.c": [
         "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacityOnHost",
         "InsufficientReservedInstanceCapacity", "InsufficientCapacity", "ReservationCapacityExceeded",

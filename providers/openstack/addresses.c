@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public addresses of nodes: floating IPs. A port has at most one, so neutron itself refuses a second one, and a lost
+ * reply is settled by reading the port's. They outlive their servers: they are listed, and ended with their node. One
+ * thread. */
+#include "base/gp_base.h"
+
+#include "providers/openstack/os_int.h"
+
+#include "base/form.h"
+#include "providers/common/intents.h"
+#include "providers/common/settle.h"
+
+struct listing {
+    const struct os *o;
+    const char *region;
+    struct resource_list *out;
+};
+
+static int address_read(const json_t *item, const char *region, const struct os *o, struct resource *ret,
+                        bool *ret_ours, struct gp_error *err) {
+    const char *id = json_str(item, "id", ""), *ip = json_str(item, "floating_ip_address", "");
+    const char *fixed = json_str(item, "fixed_ip_address", "");
+    struct tags t;
+    if (!os_uuid(id) || !form_address(ip))
+        return gp_fail(err, GP_EPROTO,
+                       "openstack: the list of floating IPs has a malformed entry: run the same command again");
+    *ret_ours = os_description_read(json_str(item, "description", ""), &t);
+    resource_init(ret, RES_ADDRESS, "openstack");
+    resource_set(&ret->region, region);
+    resource_set(&ret->id, id);
+    resource_set(&ret->account, o->project_id);
+    tags_to_resource(&t, -1, ret);
+    if (t.slot_count == 1) ret->slot = t.slot_first;
+    resource_set(&ret->public_ip, ip);
+    resource_set(&ret->private_ip, form_address(fixed) ? fixed : "");
+    ret->state = RES_RUNNING;
+    ret->billed = true;
+    ret->price_usd_per_h = -1;
+    tags_clear(&t);
+    return 0;
+}
+
+static int on_address(void *ctx, const json_t *item, struct gp_error *err) {
+    struct listing *l = ctx;
+    struct resource r;
+    bool ours = false;
+    int rc = address_read(item, l->region, l->o, &r, &ours, err);
+    if (rc != 0) return rc;
+    if (ours) vec_push(&l->out->list, r);
+    else resource_clear(&r);
+    return 0;
+}
+
+int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str path = {0};
+    struct listing l = {o, region, ret};
+    str_add(&path, "/floatingips");
+    rest_query(&path, "project_id", o->project_id);
+    struct os_list list = {
+        .service = OS_NETWORK, .region = region, .path = path.s, .items = "floatingips", .each = on_address, .ctx = &l};
+    return os_pages(o, &list, err);
+}
+
+/* --- one port --- */
+
+struct text {
+    char id[40];
+};
+
+static int on_port(void *ctx, const json_t *item, struct gp_error *err) {
+    struct text *ret = ctx;
+    const char *id = json_str(item, "id", "");
+    const json_t *fixed = json_object_get(item, "fixed_ips");
+    if (!os_uuid(id))
+        return gp_fail(err, GP_EPROTO, "openstack: a port has a malformed id: run the same command again");
+    if (ret->id[0] == '\0' && json_array_size(fixed) > 0) str_put(ret->id, sizeof ret->id, id);
+    return 0;
+}
+
+static int find_port(struct os *o, const struct resource *server, struct text *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str path = {0};
+    str_add(&path, "/ports");
+    rest_query(&path, "device_id", server->id);
+    struct os_list list = {
+        .service = OS_NETWORK, .region = server->region, .path = path.s, .items = "ports", .each = on_port, .ctx = ret};
+    return os_pages(o, &list, err);
+}
+
+/* The port's address, if it has one already. */
+static int find_of_port(struct os *o, const char *region, const char *port, struct resource_list *ret,
+                        struct gp_error *err) {
+    GP_AUTO_STR struct str path = {0};
+    struct listing l = {o, region, ret};
+    str_add(&path, "/floatingips");
+    rest_query(&path, "port_id", port);
+    struct os_list list = {
+        .service = OS_NETWORK, .region = region, .path = path.s, .items = "floatingips", .each = on_address, .ctx = &l};
+    return os_pages(o, &list, err);
+}
+
+static int request(struct os *o, const struct intent *in, struct resource *made, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    bool ours = false;
+    struct os_call c = {.service = OS_NETWORK,
+                        .region = in->region,
+                        .method = "POST",
+                        .path = "/floatingips",
+                        .body = in->body,
+                        .flags = REST_ONCE};
+    int r = os_call(o, &c, &reply, err);
+    if (r != 0) return r;
+    r = address_read(json_object_get(reply.json, "floatingip"), in->region, o, made, &ours, err);
+    return r != 0 ? cloud_to_unknown(err) : 0;
+}
+
+/* Each external network in turn: only one that the server's network has a router to can be used. */
+static int request_from(struct os *o, const struct intent *of, const char *port, const char *about, const char *network,
+                        struct gp_error *err) {
+    struct resource made;
+    struct gp_error why = {0};
+    struct stack s = {.uid = of->uid, .expires_s = of->deadline_s};
+    GP_AUTO_JSON json_t *j = json_pack("{s:{s:s,s:s,s:s}}", "floatingip", "floating_network_id", network, "port_id",
+                                       port, "description", about);
+    GP_AUTO_FREE char *body = json_text(j, 0);
+    GP_AUTO_FREE char *name = xasprintf("port %s", port);
+    struct intent in;
+    resource_init(&made, RES_ADDRESS, "openstack");
+    cloud_intent_thing(&s, "openstack", of->region, RES_ADDRESS, name, body, &in);
+    int r = journal_intent(o->journal, &in, err);
+    if (r == 0) {
+        r = request(o, &in, &made, &why);
+        r = cloud_thing_created(o->journal, &in, r, &made, &why, err);
+    }
+    intent_clear(&in);
+    resource_clear(&made);
+    return r;
+}
+
+int os_address_ensure(struct os *o, const struct intent *of, const struct tags *tags, const struct resource *server,
+                      bool *ret_missing, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list have = {0};
+    GP_AUTO_STR struct str about = {0};
+    const struct os_networks *all = NULL;
+    struct text port = {0};
+    struct gp_error why = {0};
+    *ret_missing = false;
+    int r = find_port(o, server, &port, err);
+    if (r == 0 && port.id[0] == '\0') *ret_missing = true;
+    if (r != 0 || *ret_missing) return r;
+    r = find_of_port(o, server->region, port.id, &have, err);
+    if (r == 0 && have.list.len > 0) { /* an earlier call's, whose reply may have been lost */
+        GP_AUTO_FREE char *name = xasprintf("port %s", port.id);
+        return cloud_thing_settle(o->journal, &have.list.items[0], name, err);
+    }
+    if (r == 0) r = os_networks_get(o, server->region, &all, err);
+    if (r != 0) return r;
+    if (!os_description(tags, &about))
+        return gp_fail(err, GP_EUSAGE, "openstack: the owner is too long for a description: give a shorter --owner");
+    bool some = false;
+    for (size_t i = 0; i < all->list.len; i++) {
+        if (!all->list.items[i].external) continue;
+        some = true;
+        gp_error_clear(&why);
+        r = request_from(o, of, port.id, about.s, all->list.items[i].id, &why);
+        if (r == 0) return 0;
+        if (r == -GP_EUNKNOWN || r == -GP_EEXISTS) { /* the next look at the port tells */
+            *ret_missing = true;
+            return 0;
+        }
+        if (r != -GP_ENOTFOUND) break;
+    }
+    if (!some) {
+        r = gp_fail(&why, GP_EUSAGE,
+                    "openstack %s has no external network for public addresses: set access.public_ip to false, or give "
+                    "a 'network' whose own addresses are public",
+                    server->region);
+        why.scope = GP_SCOPE_REGION;
+    }
+    if (err != NULL) *err = why;
+    return r;
+}
