@@ -156,8 +156,8 @@ static int software_make(struct boot *b, bool launched, struct gp_error *err) {
 int boot_software_make(struct boot *b, struct gp_error *err) {
     const struct spec *spec = b->req->spec;
     boot_software_clear(b);
-    /* a container has the driver of its host; image_name is "" for machines that existed before; where no package may be
-     * installed, nobody asked for one */
+    /* a container has the driver of its host; image_name is "" for machines that existed before; where no package may
+     * be installed, nobody asked for one */
     bool launched = b->req->image_name && b->req->image_name[0] && b->req->packages_allowed && spec->gpu.count > 0;
     launched &= !b->req->container && b->facts.n_gpus > 0 && !str_eq(spec->software.driver.branch, "none");
     bool found = b->facts.driver[0] && !b->facts.driver_ours; /* of the image; ours may lack its libraries yet */

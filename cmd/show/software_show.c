@@ -116,9 +116,10 @@ void software_show(const struct spec *spec, FILE *to) {
                                    : "the system that is there");
         if (left_alone(spec, s)) {
             fprintf(to, "  %s\n",
-                    spec->gpu.count == 0 ? "no GPU software: the spec has no 'gpu'"
-                                         : "the GPU software is left as it is: the machines existed before, and "
-                                           "'bootstrap' names none");
+                    spec->gpu.count == 0
+                        ? "no GPU software: the spec has no 'gpu'"
+                        : "the GPU software is left as it is: the nodes are containers or existed before, and "
+                          "'bootstrap' names none");
             continue;
         }
         if (s->more) {

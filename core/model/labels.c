@@ -20,6 +20,9 @@ const struct label_limits labels_lambda_key = {
     .prefix = "", .key_max = 63, .value_max = 1024, .labels_max = 50, .coded = true};
 /* nova: metadata keys and values of 255 characters; the quota metadata_items is 128 unless the operator changed it */
 const struct label_limits labels_openstack = {.prefix = "gpuprov:", .key_max = 255, .value_max = 255, .labels_max = 64};
+/* variables of a container's environment */
+const struct label_limits labels_runpod = {
+    .prefix = "GPUPROV_TAG_", .key_max = 128, .value_max = 4096, .labels_max = 64};
 
 void labels_add(struct label_list *l, const char *key, const char *value) {
     struct label one = {xstrdup(key), xstrdup(value)};

@@ -6,11 +6,13 @@
 #include "spec/spec_internal.h"
 
 static const struct spec_refused of_containers[] = {
-    {"bootstrap.driver", "a container uses the driver of its host: choose an offer or an image for it, or write none"},
-    {"bootstrap.fabric", "a container uses the cards of its host and cannot install their software: write none"},
-    {"bootstrap.container", "no container engine runs in a container: run the images as the nodes' own image"},
-    {"bootstrap.mounts", "a container cannot mount file systems: fetch the data in 'steps'"},
-    {"bootstrap.limits.hugepages", "huge pages belong to the kernel of the host: remove it"},
+    {"bootstrap.driver", "a container uses the driver of its host: choose an offer or an image for it, or write none",
+     "none"},
+    {"bootstrap.fabric", "a container uses the cards of its host and cannot install their software: write none",
+     "none"},
+    {"bootstrap.container", "no container engine runs in a container: run the images as the nodes' own image", "none"},
+    {"bootstrap.mounts", "a container cannot mount file systems: fetch the data in 'steps'", NULL},
+    {"bootstrap.limits.hugepages", "huge pages belong to the kernel of the host: remove it", NULL},
     {0}};
 
 /* The value of a key such as "bootstrap.limits.hugepages"; NULL: it is not written. */
@@ -22,14 +24,16 @@ static const struct yaml_node *value_at(const struct yaml_node *root, const char
     return at;
 }
 
-static bool says_none(const struct yaml_node *at) {
-    return at != NULL && at->kind == YAML_SCALAR && strcmp(at->value, "none") == 0;
+static bool says(const struct yaml_node *at, const char *word) {
+    return at != NULL && at->kind == YAML_SCALAR && strcmp(at->value, word) == 0;
 }
 
-/* "none", and a map that says so of the driver's branch or of the engine. */
-static bool wants_nothing(const struct yaml_node *at) {
+/* The value that is accepted, also as the driver's branch or the engine. */
+static bool is_accepted(const struct yaml_node *at, const char *word) {
     if (at->kind == YAML_LIST) return at->items.len == 0;
-    return says_none(at) || says_none(yaml_get(at, "branch")) || says_none(yaml_get(at, "engine"));
+    if (word == NULL) return false;
+    return says(at, word) ||
+           (at->kind == YAML_MAP && (says(yaml_get(at, "branch"), word) || says(yaml_get(at, "engine"), word)));
 }
 
 static void refuse(struct spec_ctx *c, const struct yaml_node *root, const struct spec_refused *rows,
@@ -37,7 +41,7 @@ static void refuse(struct spec_ctx *c, const struct yaml_node *root, const struc
     for (; rows != NULL && rows->key != NULL; rows++) {
         const struct yaml_node *at = value_at(root, rows->key);
         const char *dot = strrchr(rows->key, '.');
-        if (at == NULL || spec_is_bad(c, at) || wants_nothing(at)) continue;
+        if (at == NULL || spec_is_bad(c, at) || is_accepted(at, rows->unless)) continue;
         spec_complain(c, at, "nodes of %s cannot have '%s': %s", which, dot != NULL ? dot + 1 : rows->key,
                       rows->reason);
     }

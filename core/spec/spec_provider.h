@@ -18,6 +18,7 @@ struct spec_provider_key {
 struct spec_refused {
     const char *key;    /* "access.ssh_from" */
     const char *reason; /* "RunPod has no firewall: ..." */
+    const char *unless; /* this value is accepted: "none", "true"; NULL: no value is */
 };
 
 struct spec_provider {

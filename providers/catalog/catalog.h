@@ -23,4 +23,7 @@ extern const char *const catalog_google_date;
 const struct catalog_row *catalog_google_type(const char *type);
 double catalog_google_price(const char *type, const char *region, bool spot); /* negative: unknown */
 
+/* Names of the GPUs that RunPod rents; NULL ends. Prices come from its API. */
+extern const char *const catalog_runpod_gpus[];
+
 #endif

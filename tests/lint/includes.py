@@ -40,6 +40,8 @@ ROOMS = {
     "providers/catalog": (["catalog.h"], ["core/base"]),
     "providers/aws": (["aws.h"], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/http*",
                                   "providers/common", "providers/catalog"]),
+    "providers/runpod": ([], ["core/base", "core/software", "core/spec", "core/model", "providers/provider.*",
+                              "providers/http*", "providers/common", "providers/catalog"]),
     # What reads the nodes' requests knows nothing of the holder that forks it.
     "providers/local/ns": (ALL, ["core/base"]),
     "providers/local/proxy": (["proxy.h"], ["core/base", "providers/local/ns"]),

@@ -179,7 +179,7 @@ static void offers_of_their_own(void **state) {
 static void nodes_that_are_containers(void **state) {
     (void)state;
     static const struct spec_provider_key keys[] = {{.name = "regions"}, {0}};
-    static const struct spec_refused refused[] = {{"access.public_ip", "every node has one"}, {0}};
+    static const struct spec_refused refused[] = {{"access.public_ip", "every node has one", "true"}, {0}};
     static const struct spec_provider box = {
         .name = "box", .doc = "Box", .keys = keys, .by_default = true, .container = true, .refused = refused};
     static const struct spec_provider *const rows[] = {&box, NULL};
@@ -194,6 +194,7 @@ static void nodes_that_are_containers(void **state) {
         {"bootstrap: {limits: {hugepages: 16}}", "cannot have 'hugepages'"},
         {"access: {public_ip: false}", "nodes of box cannot have 'public_ip': every node has one"},
         {"bootstrap: {driver: none, fabric: none, container: {engine: none}, limits: {nofile: 4096}}", NULL},
+        {"access: {public_ip: true}", NULL},
         {"bootstrap: {driver: {branch: none}, packages: [htop], cuda: '12.8'}", NULL},
     };
     spec_providers_set(rows);
