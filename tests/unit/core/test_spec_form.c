@@ -64,6 +64,12 @@ static const struct spec_block *block_at(const struct way *w, size_t depth) {
     return depth == 0 ? &spec_root : w->via[depth - 1]->block;
 }
 
+static size_t providers(void) {
+    size_t n = 1;
+    while (spec_provider_at(n) != NULL) n++;
+    return n;
+}
+
 /* Rows that must be there get their example, or their choice number `pick`; where examples are the
  * providers', those of provider number `pick`. */
 static const char *example_of(const struct spec_field *f, size_t pick) {
@@ -71,9 +77,8 @@ static const char *example_of(const struct spec_field *f, size_t pick) {
     const char *const *choices = spec_choices(f);
     while (choices != NULL && choices[n] != NULL) n++;
     if (n > 0 && f->required) return choices[pick % n];
-    for (n = 1; spec_provider_at(n) != NULL;) n++;
     const struct spec_provider_key *k =
-        f->example == NULL ? spec_provider_key(spec_provider_at(pick % n), f->name) : NULL;
+        f->example == NULL ? spec_provider_key(spec_provider_at(pick % providers()), f->name) : NULL;
     return k != NULL && k->example != NULL ? k->example : spec_example(f);
 }
 
@@ -85,8 +90,8 @@ static char *write_spec(const struct way *w, size_t depth, const struct spec_fie
     str_add(&out, "{");
     for (const struct spec_field *r = block_at(w, depth)->fields; r->name != NULL; r++) {
         bool needed = r->required;
-        if (block_at(w, depth) == &spec_offer_block && spec_provider_at(pick % 3) != NULL) {
-            const struct spec_provider_key *k = spec_provider_key(spec_provider_at(pick % 3), r->name);
+        if (block_at(w, depth) == &spec_offer_block) {
+            const struct spec_provider_key *k = spec_provider_key(spec_provider_at(pick % providers()), r->name);
             needed = needed || (k != NULL && k->required);
         }
         if (needed && r != own) str_addf(&out, "%s: %s, ", r->name, example_of(r, pick));
@@ -153,7 +158,7 @@ static void one_row(const struct way *w, const struct spec_field *f) {
     GP_AUTO_FREE char *path = path_of(w, f);
     GP_AUTO_SPEC struct spec *a = NULL;
     size_t pick = 0;
-    while (a == NULL && pick < 8) a = load_row(w, f, example_of(f, pick), pick), pick++;
+    while (a == NULL && pick < 2 * providers()) a = load_row(w, f, example_of(f, pick), pick), pick++;
     GP_AUTO_FREE char *text = write_spec(w, 0, f, example_of(f, 0), 0);
     if (a == NULL) fail_msg("%s: the row's example is refused: %s", path, text);
     GP_AUTO_SPEC struct spec *b = f->required ? another(w, f, pick - 1) : without(w, f, pick - 1);
