@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clouds' stand-ins with a real host behind every machine (MockLab): what each gives the reconciler."""
+from google_cloud import Google
 from lambda_cloud import KEY, LambdaCloud
 from mock_lab import addresses
 
@@ -32,4 +33,42 @@ class HostedLambda(LambdaCloud):
         return "unhealthy"
 
 
-CLOUDS = [HostedLambda]
+class HostedGoogle(Google):
+    provider, offer, limits = "google", "{provider: google, regions: [us-central1]}", ""
+
+    def env(self, home):
+        return {k: v for k, v in self.environment(home).items() if v is not None}
+
+    def _instance(self, name, zone, properties, number):
+        super()._instance(name, zone, properties, number)
+        nic = self.instances[zone, name]["item"]["networkInterfaces"][0]
+        nic["networkIP"], public = addresses(number)
+        for config in nic["accessConfigs"]:
+            config["natIP"] = public
+
+    def _items(self):
+        with self.lock:
+            return {vm["item"]["id"]: vm["item"] for vm in self.instances.values()
+                    if not vm["ending"] and vm["item"]["status"] in ("PROVISIONING", "STAGING", "RUNNING")}
+
+    def machines(self):
+        return [{"id": i, "private": item["networkInterfaces"][0]["networkIP"], "name": item["name"],
+                 "public": item["networkInterfaces"][0]["accessConfigs"][0]["natIP"]}
+                for i, item in self._items().items()]
+
+    def user_data(self, iid):
+        return next(m["value"] for m in self._items()[iid]["metadata"]["items"] if m["key"] == "user-data").encode()
+
+    def powered_off(self, iid):
+        self._items()[iid]["status"] = "TERMINATED"  # stopped: its disk is billed
+        return "stopped"
+
+    def left(self):
+        with self.lock:
+            return [vm["item"]["name"] for vm in self.instances.values() if not vm["ending"]] + list(self.firewalls)
+
+    def sound(self):
+        return self.faults == [] or self.faults
+
+
+CLOUDS = [HostedLambda, HostedGoogle]
