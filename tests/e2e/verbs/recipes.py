@@ -99,7 +99,11 @@ const struct provider_ops provider_recipe = {
     .name = "recipe",
     .spec = &spec,
     .summary = "a provider by the recipe",
-    .ends = ENDS_NEVER,
+    .ends = ENDS_SERVER,
+    .image_refusal = "a pan has no image",
+    .policy_refusal = "everybody may cook",
+    .poll_ms = 1000,
+    .boot_timeout_ms = 1000,
     .unique_claim = true,
     .open = recipe_open,
     .close = recipe_close,
@@ -110,6 +114,11 @@ const struct provider_ops provider_recipe = {
     .destroy = recipe_destroy,
 };
 '''
+
+PROVIDER_PAGE = """# The recipe provider
+
+This page describes a kitchen. It is for people who cook.
+"""
 
 STEP = r'''# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
@@ -201,8 +210,9 @@ KEY_ROW = r'''
 # By the first column of the table.
 RECIPES = {
     "a provider": Recipe(
-        new={"providers/recipe/recipe.c": PROVIDER},
-        rows={"providers/provider.h": [(r"row\(aws\)", " row(recipe)")]}),
+        new={"providers/recipe/recipe.c": PROVIDER, "docs/recipe.md": PROVIDER_PAGE},
+        rows={"providers/provider.h": [(r"row\(aws\)", " row(recipe)")],
+              "docs/providers.md": [(r"^\| \[`aws`\].*\n", "| [`recipe`](recipe.md) | a kitchen | the provider |\n")]}),
     "a bootstrap step": Recipe(
         new={"templates/bootstrap/recipe.sh": STEP},
         rows={"bootstrap/steps.c": [(r'^ *\{\.name = "agent".*\n', '    {.name = "recipe", .file = "recipe"},\n')]}),

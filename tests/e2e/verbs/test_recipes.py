@@ -112,6 +112,20 @@ def test_the_provider_is_listed_and_planned_with(copy, spec):
     assert "recipe" in plan and "kitchen" in plan and "pan" in plan, plan
 
 
+def test_the_provider_is_complete(tree):
+    """The test of all provider rows passes with the dummy's one folder, one row and page, and misses what is taken away."""
+    make(tree, "build/tests/unit/providers/test_registry")
+    check = [str(tree / "build/tests/unit/providers/test_registry")]
+    done = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = tree / "docs/recipe.md"
+    text = page.read_text()
+    page.unlink()
+    done = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
+    page.write_text(text)
+    assert done.returncode != 0 and "docs/recipe.md is missing" in done.stdout + done.stderr
+
+
 def test_the_check_is_listed(copy):
     row = next(c for c in copy.json("checks")["checks"] if c["id"] == "host.recipe")
     assert row["finds"] == "arithmetic that fails"
