@@ -20,7 +20,6 @@ const struct cloud_error google_errors[] = {
     {"resourcePoolExhausted", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
     {"VM_MIN_COUNT_NOT_REACHED", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
     {"VM_MIN_COUNT_NOT_REACHED.*", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
-    {"*|does not have enough resources", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
     {"IP_SPACE_EXHAUSTED", GP_ECAPACITY, GP_SCOPE_REGION, CLOUD_NO,
      "the subnet has no free addresses: use another subnet or region"},
     {"IP_SPACE_EXHAUSTED_WITH_DETAILS", GP_ECAPACITY, GP_SCOPE_REGION, CLOUD_NO,
@@ -103,6 +102,8 @@ const struct cloud_error google_errors[] = {
     {"INVALID_FIELD_VALUE", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO, ""},
     {"INVALID_USAGE", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO, ""},
     {"conditionFailed", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO, ""},
+    /* other codes, by Google's sentence */
+    {"*|does not have enough resources", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
 };
 const size_t google_error_count = GP_ARRAY_LEN(google_errors);
 

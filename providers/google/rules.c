@@ -197,6 +197,7 @@ int google_rule_patch(struct google *g, const struct google_rule *r, const struc
     GP_AUTO_JSON json_t *body = rule_body(r->tags.uid, from, about);
     GP_AUTO_FREE char *url = google_url(g, "global/firewalls/%s", r->name);
     json_object_del(body, "direction"); /* it cannot be changed */
+    json_object_set_new(body, "name", json_string(r->name));
     rc = google_call(g, "google firewalls.patch", "PATCH", url, body, 0, &reply, err);
     if (rc == 0) rc = google_wait(g, NULL, reply.json, "google firewalls.patch", err);
     return rc != 0 ? gp_wrap(err, "could not update the rule %s", r->name) : 0;

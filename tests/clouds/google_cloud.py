@@ -23,7 +23,7 @@ import uuid
 
 from cryptography.hazmat.primitives import serialization
 from google_gate import Gate
-from google_tokens import EMAIL, PROJECT, Tokens, error, private_key
+from google_tokens import EMAIL, PROJECT, ROBOT, SCOPE, USER, Tokens, error, private_key  # noqa: F401
 from mock import Mock  # noqa: UP026  (the one of this folder)
 
 API = pathlib.Path(__file__).resolve().parent / "api" / "google.json"
@@ -330,7 +330,7 @@ class Google(Mock, Tokens):
             disks.append({"kind": "compute#attachedDisk", "boot": disk["boot"], "autoDelete": disk["autoDelete"],
                           "index": i, "source": self._link("zones", zone, "disks", name), "type": disk["type"]})
         nics = [dict(nic, kind="compute#networkInterface", name=f"nic{i}", networkIP=f"10.128.0.{number}",
-                     accessConfigs=[dict(c, natIP=f"198.51.100.{number}") for c in nic.get("accessConfigs", [])])
+                     accessConfigs=[dict(c, natIP=f"127.77.0.{number}") for c in nic.get("accessConfigs", [])])
                 for i, nic in enumerate(p["networkInterfaces"])]
         scheduling = dict(p["scheduling"])
         if self.drop_deadline:
@@ -385,7 +385,7 @@ class Google(Mock, Tokens):
         full = zone in self.capacity and here + len(names) > self.capacity[zone]
         for name in names:
             self._instance(name, zone, body["instanceProperties"], len(self.instances) + 2)
-        refused = {"code": self.refusal, "message": f"The zone '{zone}' does not have enough resources available."}
+        refused = {"code": self.refusal, "message": f"The zone '{zone}' cannot launch it: {self.refusal}."}
 
         def done():
             for name in names:
