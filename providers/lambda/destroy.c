@@ -51,10 +51,12 @@ int lambda_terminate(struct lambda *l, const struct resource_list *what, struct 
     return r;
 }
 
-/* Whether a list still shows an instance of the uid. */
-static bool alive(const struct resource_list *all, const char *uid) {
-    for (size_t i = 0; i < all->list.len; i++)
-        if (str_eq(all->list.items[i].uid, uid) && all->list.items[i].state != RES_GONE) return true;
+/* Whether a list still shows an instance of the claim. */
+static bool alive(const struct resource_list *all, const struct resource *claim) {
+    for (size_t i = 0; i < all->list.len; i++) {
+        const struct resource *r = &all->list.items[i];
+        if (str_eq(r->uid, claim->uid) && str_eq(r->owner, claim->owner) && r->state != RES_GONE) return true;
+    }
     return false;
 }
 
@@ -82,7 +84,7 @@ int lambda_destroy(struct provider *p, const struct resource_list *what, struct 
     for (size_t i = 0; read && i < ours.list.len; i++) {
         const struct resource *r = &ours.list.items[i];
         struct gp_error one = {0};
-        if (r->kind != RES_KEY_PAIR || alive(&seen, r->uid)) continue;
+        if (r->kind != RES_KEY_PAIR || alive(&seen, r)) continue;
         if (lambda_key_delete(l, r->id, &one) != 0) first_error(&first, &one);
         if (str_eq(l->claim_uid, r->uid)) resource_set(&l->claim_uid, "");
     }

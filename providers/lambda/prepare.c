@@ -89,42 +89,38 @@ static int create(struct lambda *l, const struct stack *s, int64_t since_s, int6
                   int64_t *ret_posted_ms, struct lambda_claims *all, struct gp_error *err) {
     GP_AUTO_FREE char *line = NULL;
     struct intent in;
+    struct gp_error last = {0};
     int r = lambda_claim_build(s, since_s, ret_name, &line, err);
     if (r != 0) return r;
     GP_AUTO_JSON json_t *body = json_pack("{s:s,s:s}", "name", *ret_name, "public_key", line);
     GP_AUTO_FREE char *text = json_dumps(body, JSON_COMPACT);
     cloud_intent_thing(s, "lambda", s->region, RES_KEY_PAIR, *ret_name, text, &in);
     in.claim = true;
-    r = journal_intent(l->journal, &in, err);
-    bool there = false, refused = r != 0;
-    for (int i = 0; !refused && !there && i < TRIES; i++) {
-        struct gp_error why = {0};
-        if (in.state == INTENT_OPEN) {
-            r = post(l, &in, s, &why);
-            refused = r != 0 && r != -GP_EUNKNOWN;
-            *ret_posted_ms = clock_ms();
-            if (r == 0) in.state = INTENT_DONE;
-        }
-        if (!refused && gp_sleep(pause_ms, l->cancel, err) != 0) {
-            intent_clear(&in);
-            return -GP_ECANCELLED;
-        }
+    bool there = false, ended = false;
+    r = journal_intent(l->journal, &in, &last);
+    for (int i = 0; r == 0 && !there && i < TRIES; i++) {
+        gp_error_clear(&last);
+        int posted = ended ? 0 : post(l, &in, s, &last);
+        if (!ended) *ret_posted_ms = clock_ms();
+        ended = ended || posted == 0;
+        /* A first request that was refused created nothing. A later one may be refused because of the first. */
+        if (posted != 0 && posted != -GP_EUNKNOWN && i == 0) r = posted;
+        if (r == 0) r = gp_sleep(pause_ms, l->cancel, posted == 0 ? &last : NULL);
+        if (r != 0) break;
         forget(all);
-        int read = refused ? 0 : lambda_claims_read(l, all, &why);
-        if (refused || read != 0) {
-            if (err != NULL) *err = why;
-            intent_clear(&in);
-            return refused ? r : read;
-        }
-        there = named(all, *ret_name) != NULL;
-        if (!there && i + 1 == TRIES)
-            r = gp_fail(err, GP_EUNKNOWN,
-                        "lambda: the SSH key %s was requested, but is not listed: run the same command "
-                        "again",
-                        *ret_name);
+        struct gp_error why = {0};
+        r = lambda_claims_read(l, all, &why);
+        if (r != 0) last = why;
+        there = r == 0 && named(all, *ret_name) != NULL;
     }
+    if (r == 0 && !there) {
+        gp_error_clear(&last);
+        r = gp_fail(&last, GP_EUNKNOWN,
+                    "lambda: the SSH key %s was requested, but is not listed: run the same command again", *ret_name);
+    }
+    if (r != 0 && err != NULL) *err = last;
     intent_clear(&in);
-    return there ? 0 : r;
+    return r;
 }
 
 /* Ends the open intents of keys that are listed. */
@@ -161,6 +157,13 @@ static int claim(const struct claiming *c, struct lambda_claims *all, const stru
         r = create(l, &fresh, fresh.created_s, wait_ms(l), &name, &posted_ms, all, err);
         if (r != 0) return r;
         const struct lambda_claim *own = named(all, name);
+        if (own == NULL || own->tags.uid[0] == '\0') {
+            if (own != NULL) withdraw(l, own->id, NULL);
+            return gp_fail(err, GP_EPROTO,
+                           "lambda: the SSH key %s was stored without its comment, which has the facts of "
+                           "the claim: report this as a bug",
+                           name);
+        }
         *ret = winner(all, c->prefix);
         *ret_made = own == *ret && posted_ms - began_ms <= wait_ms(l) / 2;
         if (*ret_made) return 0;

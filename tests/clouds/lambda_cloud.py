@@ -197,7 +197,7 @@ class LambdaCloud(Mock):
         id, n = secrets.token_hex(16), len(self.launches)
         action = {"available": True}
         self.instances[id] = {
-            "id": id, "name": b.get("name", ""), "ip": f"192.0.2.{n % 250 + 1}", "private_ip": f"10.0.0.{n % 250 + 1}",
+            "id": id, "name": b.get("name", ""), "ip": f"127.88.0.{n % 250 + 1}", "private_ip": f"10.0.0.{n % 250 + 1}",
             "status": "booting", "ssh_key_names": b["ssh_key_names"], "file_system_names": [],
             "region": self.region(place[1]), "instance_type": self.type_of(place[0]), "hostname": f"host-{n}",
             "jupyter_token": "a-secret-of-the-node", "jupyter_url": "https://jupyter.example/?token=a-secret-of-the-node",

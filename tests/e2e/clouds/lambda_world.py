@@ -11,10 +11,10 @@ REGION = "us-east-1"
 
 
 def spec(folder, **more):
-    top = {"image": None, "gpu": "A10:1", "offers": [{"provider": "lambda", "regions": [REGION]}],
+    top = {"gpu": "A10:1", "offers": [{"provider": "lambda", "regions": [REGION]}],
            "limits": {"unattended": "accept"}, "access": None}
     top.update(more)
-    return ec2.spec(folder, None, **{k: v for k, v in top.items() if k != "image"})
+    return ec2.spec(folder, top.pop("image", None), **top)
 
 
 def environment(cloud, folder, **more):
