@@ -15,6 +15,7 @@
 struct launching {
     struct lambda *l;
     const struct stack *stack;
+    const char *ruleset; /* NULL: none */
 };
 
 /* --- the request --- */
@@ -59,6 +60,7 @@ static int body(void *ctx, const struct create_req *req, int slot, const char *t
         json_pack("{s:s,s:s,s:[s],s:s,s:{s:s},s:o}", "region_name", o->region, "instance_type_name", o->instance_type,
                   "ssh_key_names", key, "name", name, "image", "id", o->image, "tags", tags);
     if (j == NULL) return gp_fail(err, GP_EINTERNAL, "lambda: the launch request is not UTF-8: report this as a bug");
+    if (c->ruleset != NULL) json_object_set_new(j, "firewall_rulesets", json_pack("[{s:s}]", "id", c->ruleset));
     if (req->user_data[0] != '\0') json_object_set_new(j, "user_data", json_string(req->user_data));
     char *text = json_dumps(j, JSON_COMPACT);
     str_add(out, text != NULL ? text : "");
@@ -175,7 +177,11 @@ int lambda_create(struct provider *p, const struct create_req *req, struct resou
                                  .poll = poll,
                                  .list = list,
                                  .destroy = destroy};
-    struct launching ctx = {l, req->stack};
+    GP_AUTO_FREE char *ruleset = NULL;
+    int r =
+        req->replay == NULL ? lambda_firewall_ensure(l, req->stack, req->spec, req->offer->region, &ruleset, err) : 0;
+    if (r != 0) return r;
+    struct launching ctx = {l, req->stack, ruleset};
     struct slot_create c = {.ops = &ops, .ctx = &ctx, .account = "", .journal = l->journal, .cancel = l->cancel};
     return slot_create(&c, req, ret, err);
 }

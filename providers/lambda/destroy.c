@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Terminates instances, then deletes claims, each when a list shows no instance of its uid any more. Missing resources
- * are success. Renames an instance for its host key. One thread. */
+/* Terminates instances, then deletes firewall rulesets and claims, each when a list shows no instance of its uid any
+ * more, and a claim when no ruleset of it is left either. Missing resources are success. Renames an instance for its host key. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/lambda/lambda_int.h"
@@ -60,17 +60,28 @@ static bool alive(const struct resource_list *all, const struct resource *claim)
     return false;
 }
 
+/* Deletes a claim, unless a ruleset of its stack exists: only the claim names the owner of that. */
+static int delete_claim(struct lambda *l, const struct resource *claim, const struct lambda_rulesets *sets,
+                        struct gp_error *err) {
+    for (size_t i = 0; i < sets->list.len; i++)
+        if (str_ends(sets->list.items[i].name, claim->uid)) return 0;
+    if (str_eq(l->claim_uid, claim->uid)) resource_set(&l->claim_uid, "");
+    return lambda_key_delete(l, claim->id, err);
+}
+
 int lambda_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
     struct lambda *l = lambda_of(p);
     struct gp_error first = {0}, e = {0};
     GP_AUTO_RESOURCES struct resource_list ours = {0}, seen = {0};
-    bool keys = false;
+    GP_AUTO_RULESETS struct lambda_rulesets sets = {0};
+    size_t keys = 0, groups = 0;
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         struct gp_error foreign = {0};
         if (cloud_is_ours(p, r)) {
             resource_list_add(&ours, r);
-            keys = keys || r->kind == RES_KEY_PAIR;
+            keys += r->kind == RES_KEY_PAIR;
+            groups += r->kind == RES_GROUP;
         } else {
             gp_fail(&foreign, GP_EUSAGE, "lambda: %s belongs to '%s', not to '%s': left alone", r->id, r->owner,
                     p->owner);
@@ -79,14 +90,20 @@ int lambda_destroy(struct provider *p, const struct resource_list *what, struct 
     }
     if (lambda_terminate(l, &ours, &e) != 0) first_error(&first, &e);
     gp_error_clear(&e);
-    bool read = keys && lambda_instances(l, NULL, &seen, &e) == 0;
-    if (keys && !read) first_error(&first, &e);
+    bool read = keys + groups > 0 && lambda_instances(l, NULL, &seen, &e) == 0;
     for (size_t i = 0; read && i < ours.list.len; i++) {
         const struct resource *r = &ours.list.items[i];
         struct gp_error one = {0};
-        if (r->kind != RES_KEY_PAIR || alive(&seen, r)) continue;
-        if (lambda_key_delete(l, r->id, &one) != 0) first_error(&first, &one);
-        if (str_eq(l->claim_uid, r->uid)) resource_set(&l->claim_uid, "");
+        if (r->kind == RES_GROUP && !alive(&seen, r) && lambda_ruleset_delete(l, r->id, &one) != 0)
+            first_error(&first, &one);
+    }
+    if (read && keys > 0) read = lambda_rulesets_read(l, &sets, &e) == 0;
+    if (keys + groups > 0 && !read) first_error(&first, &e);
+    for (size_t i = 0; read && i < ours.list.len; i++) {
+        const struct resource *r = &ours.list.items[i];
+        struct gp_error one = {0};
+        if (r->kind == RES_KEY_PAIR && !alive(&seen, r) && delete_claim(l, r, &sets, &one) != 0)
+            first_error(&first, &one);
     }
     if (first.code == GP_OK) return 0;
     if (err != NULL) *err = first;

@@ -21,6 +21,7 @@ struct lambda {
     int64_t pace_ms;             /* least time between two requests */
     int64_t launch_due_ms;       /* monotonic: when the next launch may be sent */
     char *claim_uid, *claim_key; /* the last claim that was read or made: its uid and the name of its SSH key */
+    bool global_seen;            /* global firewall rules that are wider than the spec's were reported */
     struct strv regions;         /* of GET /regions; empty: not read yet */
 };
 static inline struct lambda *lambda_of(struct provider *p) { return (struct lambda *)(void *)p; }
@@ -83,6 +84,27 @@ int lambda_key_delete(struct lambda *l, const char *id, struct gp_error *err); /
 int lambda_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
 /* The name of the stack's key, which every launch has to give. */
 int lambda_claim_key(struct lambda *l, const struct stack *s, const char **ret, struct gp_error *err);
+
+/* --- firewall rulesets (firewall.c) --- */
+
+struct lambda_ruleset {
+    char *id, *name, *region;
+};
+struct lambda_rulesets {
+    VEC_OF(struct lambda_ruleset) list;
+};
+void lambda_rulesets_clear(struct lambda_rulesets *r);
+#define GP_AUTO_RULESETS GP_CLEANUP(lambda_rulesets_clear)
+/* Appends every ruleset that has the name of a stack's, also of other owners. */
+int lambda_rulesets_read(struct lambda *l, struct lambda_rulesets *ret, struct gp_error *err);
+/* owner and stack: what its name may stand for; stack NULL: only claims tell. */
+void lambda_ruleset_resource(const struct lambda_ruleset *s, const struct lambda_claims *claims, const char *owner,
+                             const char *stack, struct resource *ret);
+int lambda_ruleset_delete(struct lambda *l, const char *id, struct gp_error *err); /* missing or in use: success */
+/* Creates the stack's ruleset of the region, or sets its rules. *ret_id NULL: the spec names no networks. */
+int lambda_firewall_ensure(struct lambda *l, const struct stack *s, const struct spec *spec, const char *region,
+                           char **ret_id, struct gp_error *err);
+int lambda_firewall_apply(struct lambda *l, const struct prepare_req *req, struct gp_error *err);
 
 /* --- nodes (list.c, create.c, destroy.c) --- */
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lists instances and claims. One call shows the instances of the whole account, in all regions and without pages;
+/* Lists instances, claims and firewall rulesets. One call shows the instances of the whole account, in all regions and without pages;
  * tags decide which are ours. Does not read the journal. One thread at a time. */
 #include "base/gp_base.h"
 
@@ -131,12 +131,19 @@ static void move_wanted(const struct list_req *req, const struct strv *regions, 
     vec_free(&from->list);
 }
 
-static int list_claims(struct lambda *l, struct resource_list *ret, struct gp_error *err) {
+static int list_claims(struct lambda *l, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_CLAIMS struct lambda_claims all = {0};
+    GP_AUTO_RULESETS struct lambda_rulesets sets = {0};
     int r = lambda_claims_read(l, &all, err);
+    if (r == 0) r = lambda_rulesets_read(l, &sets, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         struct resource one;
         lambda_claim_resource(&all.list.items[i], &one);
+        vec_push(&ret->list, one);
+    }
+    for (size_t i = 0; r == 0 && i < sets.list.len; i++) {
+        struct resource one;
+        lambda_ruleset_resource(&sets.list.items[i], &all, req->owner, req->stack, &one);
         vec_push(&ret->list, one);
     }
     return r;
@@ -154,7 +161,7 @@ int lambda_list(struct provider *p, const struct list_req *req, struct resource_
     for (size_t i = 0; everywhere && i < l->regions.n; i++)
         if (!strv_has(&regions, l->regions.v[i])) strv_add(&regions, l->regions.v[i]);
     if (r == 0) r = lambda_instances(l, req->known, &all, &why);
-    if (r == 0 && !req->nodes_only) r = list_claims(l, &all, &why);
+    if (r == 0 && !req->nodes_only) r = list_claims(l, req, &all, &why);
     for (size_t i = 0; i < all.list.len; i++) { /* a region that is no longer in the list of regions */
         const char *region = all.list.items[i].region;
         if (everywhere && region[0] != '\0' && !strv_has(&regions, region)) strv_add(&regions, region);

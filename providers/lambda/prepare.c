@@ -246,7 +246,7 @@ int lambda_prepare(struct provider *p, const struct prepare_req *req, struct gp_
     GP_AUTO_CLAIMS struct lambda_claims all = {0};
     const struct lambda_claim *found = NULL;
     bool made = false;
-    if (req->known != NULL) return 0; /* nothing of a running node can be changed */
+    if (req->known != NULL) return lambda_firewall_apply(l, req, err);
     if (s->region == NULL || s->region[0] == '\0') resource_set(&s->region, home_of(req->spec));
     struct claiming c = {l, req, lambda_claim_prefix(s->owner, s->name)};
     int r = claim(&c, &all, &found, &made, err);

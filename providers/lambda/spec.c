@@ -13,6 +13,8 @@ static const struct spec_provider_key keys[] = {
     {.name = "image", .example = "{id: lambda-stack-24-04}",
      .note = "`id` is the id of an image or the name of an image family; `image: auto` is the newest Lambda Stack, "
              "which has the driver"},
+    {.name = "ssh_from", .note = "IPv4 networks; offers of one region share a firewall ruleset, beside which the "
+     "account's global rules count"},
     {0}};
 
 /* Families seen in public clients of 2026-08: lambda-stack-22-04, lambda-stack-24-04, gpu-base-22-04, gpu-base-24-04.

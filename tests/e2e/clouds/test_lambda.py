@@ -282,6 +282,61 @@ def test_a_list_that_is_none_is_not_an_empty_list(run, cloud, tmp_path, reply):
     assert cloud.left() == []
 
 
+# --- firewall ---
+
+def test_networks_of_ssh(run, cloud, tmp_path):
+    """A ruleset for each region, with the launch; changed rules reach running nodes; it goes with the stack."""
+    more = {"access": {"timeout": "1s", "ssh_from": ["203.0.113.0/24"]}}
+    up = run("up", spec(tmp_path, **more), code=6)
+    assert "global firewall rules allow SSH from 0.0.0.0/0 too" in up.err
+    ruleset, = cloud.rulesets.values()
+    assert [(r["protocol"], r["source_network"]) for r in ruleset["rules"]] == [("tcp", "203.0.113.0/24"),
+                                                                               ("icmp", "203.0.113.0/24")]
+    assert words(cloud, "POST .*/launch")[0]["firewall_rulesets"] == [{"id": ruleset["id"]}]
+    cloud.global_rules = []
+    more["access"]["ssh_from"] = ["198.51.100.7/32"]
+    up = run("up", spec(tmp_path, **more), code=6)
+    assert "global firewall" not in up.err and len(cloud.launches) == 1
+    assert {r["source_network"] for r in ruleset["rules"]} == {"198.51.100.7/32"}
+    kinds = [o["kind"] for o in run.json("status", "contract", code=None)["stacks"][0]["others"]]
+    assert sorted(kinds) == ["group", "key-pair"]
+    forget(run)
+    run("down", tmp_path / "spec.yaml")
+    assert cloud.left() == []
+
+
+def test_networks_that_cannot_be(run, cloud, tmp_path):
+    refused = run("up", spec(tmp_path, access={"ssh_from": ["2001:db8::/32"]}), code=1)
+    assert "IPv4 networks only" in refused.err
+    cloud.capacity[("gpu_1x_a10", "us-south-1")] = 8
+    offers = [{"provider": "lambda", "regions": ["us-south-1"], "ssh_from": ["203.0.113.0/24"]}]
+    refused = run("up", spec(tmp_path, offers=offers), code=1)
+    assert "have no effect in us-south-1" in refused.err
+    run("down", tmp_path / "spec.yaml")
+    assert cloud.left() == []
+
+
+def test_a_ruleset_without_its_claim(run, cloud, tmp_path):
+    """Its name is that of the stack, so that down finds it; gc without the stack's name reports it."""
+    run("up", spec(tmp_path, access={"timeout": "1s", "ssh_from": ["203.0.113.0/24"]}), code=6)
+    forget(run)
+    cloud.keys.clear()
+    ruleset, = cloud.rulesets
+    gc = run("gc", "lambda", code=None)
+    assert gc.code != 0 or ruleset in gc.out + gc.err
+    assert list(cloud.rulesets) == [ruleset]
+    run("down", tmp_path / "spec.yaml")
+    assert cloud.left() == []
+
+
+def test_a_lost_reply_of_a_ruleset(run, cloud, tmp_path):
+    cloud.rule("POST .*/firewall-rulesets", "drop_after")
+    run("up", spec(tmp_path, access={"timeout": "1s", "ssh_from": ["203.0.113.0/24"]}), code=6)
+    assert len(cloud.rulesets) == 1 and len(cloud.instances) == 1
+    run("down", tmp_path / "spec.yaml")
+    assert cloud.left() == []
+
+
 # --- the claim ---
 
 def test_a_claim_whose_comment_was_changed_is_not_used(run, cloud, tmp_path):
