@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Terminates instances, then deletes firewall rulesets and claims, each when a list shows no instance of its uid any
- * more, and a claim when no ruleset of it is left either. Missing resources are success. Renames an instance for its host key. One thread. */
+ * more, and a claim when no ruleset of it is left either. Missing resources are success. Renames an instance for its
+ * host key. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/lambda/lambda_int.h"

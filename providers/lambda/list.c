@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lists instances, claims and firewall rulesets. One call shows the instances of the whole account, in all regions and without pages;
- * tags decide which are ours. Does not read the journal. One thread at a time. */
+/* Lists instances, claims and firewall rulesets. One call shows the instances of the whole account, in all regions and
+ * without pages; tags decide which are ours. Does not read the journal. One thread at a time. */
 #include "base/gp_base.h"
 
 #include "providers/lambda/lambda_int.h"
