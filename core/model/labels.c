@@ -13,10 +13,9 @@ const struct label_limits labels_ec2 = {.prefix = "gpuprov:", .key_max = 128, .v
 const struct label_limits labels_gcp = {
     .prefix = "gpuprov-", .key_max = 63, .value_max = 63, .labels_max = 64, .coded = true};
 
-/* Lambda: keys of ^[a-z][a-z0-9-:]+$; it gives no number of tags. Its SSH keys carry the tags of a claim in the
- * comment. */
+/* Lambda: keys of ^[a-z][a-z0-9-:]+$; it gives no number of tags. ssh_key: the comment of an SSH key. */
 const struct label_limits labels_lambda = {.prefix = "gpuprov:", .key_max = 55, .value_max = 128, .labels_max = 50};
-const struct label_limits labels_lambda_key = {
+const struct label_limits labels_ssh_key = {
     .prefix = "", .key_max = 63, .value_max = 1024, .labels_max = 50, .coded = true};
 /* nova: metadata keys and values of 255 characters; the quota metadata_items is 128 unless the operator changed it */
 const struct label_limits labels_openstack = {.prefix = "gpuprov:", .key_max = 255, .value_max = 255, .labels_max = 64};

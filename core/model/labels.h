@@ -28,6 +28,7 @@ extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_l
 extern const struct label_limits labels_ec2, labels_gcp;
 extern const struct label_limits labels_openstack; /* of servers; only claims have tags with a '/' in the key */
 extern const struct label_limits labels_ec2, labels_gcp, labels_runpod;
+extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_ssh_key;
 
 /* Every tag that is set, appended. False: they do not fit the limits. */
 bool labels_write(const struct label_limits *limits, const struct tags *t, struct label_list *ret);

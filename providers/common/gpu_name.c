@@ -104,3 +104,14 @@ bool gpu_name_known(const char *text, char *ret, size_t n) {
     if (one != NULL) return str_put(ret, n, gpu_model_name(one));
     return n_meant > 1 && gpu_model_named(shared) != NULL && str_put(ret, n, shared);
 }
+
+bool gpu_name_fits(const char *wanted, const char *text) {
+    struct gpu_name want, have, known = {0};
+    char name[64];
+    gpu_name_parse(wanted, &want);
+    gpu_name_parse(text, &have);
+    if (gpu_name_known(text, name, sizeof name)) gpu_name_parse(name, &known);
+    if (!gpu_name_same(&want, &have) && !gpu_name_same(&want, &known)) return false;
+    if (want.memory_gb == 0) return true;
+    return have.memory_gb > want.memory_gb * 0.9 && have.memory_gb < want.memory_gb * 1.1;
+}

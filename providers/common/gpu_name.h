@@ -21,4 +21,8 @@ bool gpu_name_same(const struct gpu_name *a, const struct gpu_name *b);
  * models share ("A100-80GB"). False: the table has no such GPU, or text has an unknown word. */
 bool gpu_name_known(const char *text, char *ret, size_t n);
 
+/* True if a cloud's text names the GPU that a spec asks for, with the memory of both where both have it. Cards that the
+ * table has in one form only need no form. */
+bool gpu_name_fits(const char *wanted, const char *text);
+
 #endif

@@ -46,19 +46,18 @@ static int body(void *ctx, const struct create_req *req, int slot, const char *t
                 struct gp_error *err) {
     const struct launching *c = ctx;
     const struct offer *o = req->offer;
-    const char *key = NULL;
     (void)token;
     if (strlen(req->user_data) > provider_lambda.user_data_max)
         return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, Lambda takes %zu", strlen(req->user_data),
                        provider_lambda.user_data_max);
-    int r = lambda_claim_key(c->l, req->stack, &key, err);
+    int r = key_claim_of(&c->l->claims, req->stack, err);
     if (r != 0) return r;
     json_t *tags = tags_json(req, slot, err);
     if (tags == NULL) return -GP_EUSAGE;
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s-%d", req->stack->name, slot);
     GP_AUTO_JSON json_t *j =
         json_pack("{s:s,s:s,s:[s],s:s,s:{s:s},s:o}", "region_name", o->region, "instance_type_name", o->instance_type,
-                  "ssh_key_names", key, "name", name, "image", "id", o->image, "tags", tags);
+                  "ssh_key_names", c->l->claims.name, "name", name, "image", "id", o->image, "tags", tags);
     if (j == NULL) return gp_fail(err, GP_EINTERNAL, "lambda: the launch request is not UTF-8: report this as a bug");
     if (c->ruleset != NULL) json_object_set_new(j, "firewall_rulesets", json_pack("[{s:s}]", "id", c->ruleset));
     if (req->user_data[0] != '\0') json_object_set_new(j, "user_data", json_string(req->user_data));

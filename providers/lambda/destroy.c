@@ -66,8 +66,8 @@ static int delete_claim(struct lambda *l, const struct resource *claim, const st
                         struct gp_error *err) {
     for (size_t i = 0; i < sets->list.len; i++)
         if (str_ends(sets->list.items[i].name, claim->uid)) return 0;
-    if (str_eq(l->claim_uid, claim->uid)) resource_set(&l->claim_uid, "");
-    return lambda_key_delete(l, claim->id, err);
+    key_claim_ended(&l->claims, claim->uid);
+    return lambda_claim_ops.remove(l, claim->id, err);
 }
 
 int lambda_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {

@@ -24,7 +24,7 @@ void lambda_rulesets_clear(struct lambda_rulesets *r) {
 }
 
 static char *name_of(const struct stack *s) {
-    GP_AUTO_FREE char *prefix = lambda_claim_prefix(s->owner, s->name);
+    GP_AUTO_FREE char *prefix = key_claim_prefix(s->owner, s->name);
     return xasprintf("%s%s", prefix, s->uid);
 }
 
@@ -53,12 +53,12 @@ int lambda_rulesets_read(struct lambda *l, struct lambda_rulesets *ret, struct g
 }
 
 /* With the tags of its claim. Without a claim it has no owner, unless the names of owner and stack are given. */
-void lambda_ruleset_resource(const struct lambda_ruleset *s, const struct lambda_claims *claims, const char *owner,
+void lambda_ruleset_resource(const struct lambda_ruleset *s, const struct key_claims *claims, const char *owner,
                              const char *stack, struct resource *ret) {
-    const struct lambda_claim *of = NULL;
-    GP_AUTO_FREE char *prefix = stack != NULL ? lambda_claim_prefix(owner, stack) : NULL;
+    const struct key_claim *of = NULL;
+    GP_AUTO_FREE char *prefix = stack != NULL ? key_claim_prefix(owner, stack) : NULL;
     for (size_t i = 0; claims != NULL && i < claims->list.len && of == NULL; i++) {
-        const struct lambda_claim *c = &claims->list.items[i];
+        const struct key_claim *c = &claims->list.items[i];
         if (strncmp(c->name, s->name, NAME_LEN) == 0 && c->tags.uid[0] != '\0') of = c;
     }
     resource_init(ret, RES_GROUP, "lambda");

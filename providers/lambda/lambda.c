@@ -7,6 +7,8 @@
 
 #include "providers/common/ownership.h"
 
+#define CLAIM_WAIT_MIN_MS 600 /* at the pace of a test; at Lambda's it is 6 s */
+
 static void lambda_close(struct provider *p) {
     struct lambda *l = p != NULL ? lambda_of(p) : NULL;
     if (l == NULL) return;
@@ -16,8 +18,7 @@ static void lambda_close(struct provider *p) {
     free(l->endpoint);
     free(l->source);
     free(l->source_warning);
-    free(l->claim_uid);
-    free(l->claim_key);
+    key_claimer_clear(&l->claims);
     free(l->base.owner);
     free(l);
 }
@@ -49,6 +50,12 @@ static int lambda_open(const struct provider_env *env, struct provider **ret, st
     l->rest.rows = lambda_errors;
     l->rest.row_count = lambda_error_count;
     l->rest.hidden = hidden;
+    l->claims = (struct key_claimer){.ops = &lambda_claim_ops,
+                                     .ctx = l,
+                                     .p = &l->base,
+                                     .journal = l->journal,
+                                     .cancel = l->cancel,
+                                     .wait_ms = GP_MAX(6 * l->pace_ms, (int64_t)CLAIM_WAIT_MIN_MS)};
     *ret = &l->base;
     return 0;
 }

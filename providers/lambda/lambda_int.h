@@ -6,6 +6,7 @@
 
 #include "base/secret.h"
 #include "model/labels.h"
+#include "providers/common/key_claim.h"
 #include "providers/common/rest.h"
 
 struct lambda {
@@ -16,13 +17,13 @@ struct lambda {
     const struct event_sink *sink;
     char *endpoint; /* "https://cloud.lambda.ai/api/v1", without a slash at its end */
     struct secret key;
-    char *source;                /* of the key, for messages */
-    char *source_warning;        /* the key file can be read by others; NULL: it cannot */
-    int64_t pace_ms;             /* least time between two requests */
-    int64_t launch_due_ms;       /* monotonic: when the next launch may be sent */
-    char *claim_uid, *claim_key; /* the last claim that was read or made: its uid and the name of its SSH key */
-    bool global_seen;            /* global firewall rules that are wider than the spec's were reported */
-    struct strv regions;         /* of GET /regions; empty: not read yet */
+    char *source;          /* of the key, for messages */
+    char *source_warning;  /* the key file can be read by others; NULL: it cannot */
+    int64_t pace_ms;       /* least time between two requests */
+    int64_t launch_due_ms; /* monotonic: when the next launch may be sent */
+    struct key_claimer claims;
+    bool global_seen;    /* global firewall rules that are wider than the spec's were reported */
+    struct strv regions; /* of GET /regions; empty: not read yet */
 };
 static inline struct lambda *lambda_of(struct provider *p) { return (struct lambda *)(void *)p; }
 
@@ -59,31 +60,10 @@ extern const struct lambda_os lambda_systems[];
 int lambda_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                   struct gp_error *err);
 
-/* --- the claim (keys.c, prepare.c) --- */
+/* --- the claim (claim.c) --- */
 
-/* An SSH key whose name and comment are those of a claim. */
-struct lambda_claim {
-    char *id, *name;
-    char *home;      /* region of the claim; "" where the comment does not decode */
-    int64_t since_s; /* when the first key of this uid was requested, by the cloud's clock */
-    struct tags tags;
-};
-struct lambda_claims {
-    VEC_OF(struct lambda_claim) list;
-};
-void lambda_claims_clear(struct lambda_claims *c);
-#define GP_AUTO_CLAIMS GP_CLEANUP(lambda_claims_clear)
-/* Appends every key that has the name of a claim, also those of other owners. Their tags may be bad. */
-int lambda_claims_read(struct lambda *l, struct lambda_claims *ret, struct gp_error *err);
-void lambda_claim_resource(const struct lambda_claim *c, struct resource *ret);
-/* Names begin so for one owner and stack. Caller frees. */
-char *lambda_claim_prefix(const char *owner, const char *stack);
-/* A key for this stack (uid and times set): its name and a public line whose private key nobody has. */
-int lambda_claim_build(const struct stack *s, int64_t since_s, char **ret_name, char **ret_line, struct gp_error *err);
-int lambda_key_delete(struct lambda *l, const char *id, struct gp_error *err); /* a missing key is success */
+extern const struct key_claim_ops lambda_claim_ops;
 int lambda_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
-/* The name of the stack's key, which every launch has to give. */
-int lambda_claim_key(struct lambda *l, const struct stack *s, const char **ret, struct gp_error *err);
 
 /* --- firewall rulesets (firewall.c) --- */
 
@@ -98,7 +78,7 @@ void lambda_rulesets_clear(struct lambda_rulesets *r);
 /* Appends every ruleset that has the name of a stack's, also of other owners. */
 int lambda_rulesets_read(struct lambda *l, struct lambda_rulesets *ret, struct gp_error *err);
 /* owner and stack: what its name may stand for; stack NULL: only claims tell. */
-void lambda_ruleset_resource(const struct lambda_ruleset *s, const struct lambda_claims *claims, const char *owner,
+void lambda_ruleset_resource(const struct lambda_ruleset *s, const struct key_claims *claims, const char *owner,
                              const char *stack, struct resource *ret);
 int lambda_ruleset_delete(struct lambda *l, const char *id, struct gp_error *err); /* missing or in use: success */
 /* Creates the stack's ruleset of the region, or sets its rules. *ret_id NULL: the spec names no networks. */

@@ -132,13 +132,13 @@ static void move_wanted(const struct list_req *req, const struct strv *regions, 
 }
 
 static int list_claims(struct lambda *l, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
-    GP_AUTO_CLAIMS struct lambda_claims all = {0};
+    GP_AUTO_KEY_CLAIMS struct key_claims all = {0};
     GP_AUTO_RULESETS struct lambda_rulesets sets = {0};
-    int r = lambda_claims_read(l, &all, err);
+    int r = key_claims_read(&l->claims, &all, err);
     if (r == 0) r = lambda_rulesets_read(l, &sets, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         struct resource one;
-        lambda_claim_resource(&all.list.items[i], &one);
+        key_claim_resource(&l->claims, &all.list.items[i], &one);
         vec_push(&ret->list, one);
     }
     for (size_t i = 0; r == 0 && i < sets.list.len; i++) {

@@ -97,17 +97,6 @@ static int number(const json_t *item, const char *path, int max) {
     return v >= 0 && v <= max ? (int)v : -1;
 }
 
-static bool gpu_matches(const char *wanted, const char *text) {
-    struct gpu_name want, have, known = {0};
-    char name[64];
-    gpu_name_parse(wanted, &want);
-    gpu_name_parse(text, &have);
-    if (gpu_name_known(text, name, sizeof name)) gpu_name_parse(name, &known);
-    if (!gpu_name_same(&want, &have) && !gpu_name_same(&want, &known)) return false;
-    if (want.memory_gb == 0) return true;
-    return have.memory_gb > want.memory_gb * 0.9 && have.memory_gb < want.memory_gb * 1.1;
-}
-
 /* False: not a type of this form; it is left out. */
 static bool type_read(const char *key, const json_t *item, struct type *ret) {
     const char *name = json_str(item, "instance_type.name", "");
@@ -125,7 +114,7 @@ static bool fits(const struct search *s, const struct type *t, struct strv *coun
     const struct spec_gpu *want = &s->spec->gpu;
     if (s->want->instance_type != NULL && !str_eq(s->want->instance_type, t->name)) return false;
     if (want->model == NULL) return s->want->instance_type != NULL || t->gpus == 0;
-    if (!gpu_matches(want->model, gpu)) return false;
+    if (!gpu_name_fits(want->model, gpu)) return false;
     char n[16];
     snprintf(n, sizeof n, "%d", t->gpus);
     if (!strv_has(counts, n)) strv_add(counts, n);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* SSH keys as claims. The name of a key carries who claims (a hash of owner and stack), the uid and the time; its
- * comment carries the tags. Nobody has the private key: nodes get the login key by user-data. Lambda documents no
- * unique names, so that prepare.c reads back which of several keys counts. One thread. */
+/* SSH keys as claims: their names and comments, written and read. The name of a key carries who claims (a hash of owner
+ * and stack), the uid and the time; its comment carries the tags. key_claim_take.c chooses the one that counts. */
 #include "base/gp_base.h"
 
-#include "providers/lambda/lambda_int.h"
+#include "providers/common/key_claim.h"
 
 #include "base/form.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "model/labels.h"
 #include "ssh/ssh.h"
 
 #define NAME "gpuprov-"
@@ -17,9 +17,9 @@
 #define COMMENT "gpuprov"
 #define SINCE_MIN ((int64_t)1577836800) /* 2020-01-01 */
 
-void lambda_claims_clear(struct lambda_claims *c) {
+void key_claims_clear(struct key_claims *c) {
     for (size_t i = 0; i < c->list.len; i++) {
-        struct lambda_claim *one = &c->list.items[i];
+        struct key_claim *one = &c->list.items[i];
         free(one->id);
         free(one->name);
         free(one->home);
@@ -28,7 +28,7 @@ void lambda_claims_clear(struct lambda_claims *c) {
     vec_free(&c->list);
 }
 
-char *lambda_claim_prefix(const char *owner, const char *stack) {
+char *key_claim_prefix(const char *owner, const char *stack) {
     char hex[65];
     GP_AUTO_FREE char *text = xasprintf("%s\n%s", owner, stack);
     sha256_hex(text, strlen(text), hex);
@@ -44,7 +44,7 @@ static bool add_facts(const struct stack *s, struct str *out) {
     tags.created_s = s->created_s;
     tags.claim = true;
     resource_set(&tags.regions, TAGS_EVERYWHERE); /* one list shows the whole account */
-    bool whole = labels_write(&labels_lambda_key, &tags, &labels);
+    bool whole = labels_write(&labels_ssh_key, &tags, &labels);
     str_add(out, COMMENT);
     for (size_t i = 0; i < labels.list.len; i++)
         str_addf(out, " %s=%s", labels.list.items[i].key, labels.list.items[i].value);
@@ -53,20 +53,22 @@ static bool add_facts(const struct stack *s, struct str *out) {
     return whole;
 }
 
-int lambda_claim_build(const struct stack *s, int64_t since_s, char **ret_name, char **ret_line, struct gp_error *err) {
+int key_claim_build(const struct key_claimer *k, const struct stack *s, int64_t since_s, char **ret_name,
+                    char **ret_line, struct gp_error *err) {
     GP_AUTO_SECRET struct secret unused = {0};
     GP_AUTO_FREE char *line = NULL;
     GP_AUTO_STR struct str facts = {0};
     char random[5];
     if (!form_word(s->region))
-        return gp_fail(err, GP_EUSAGE, "lambda: '%.80s' is not a region: correct regions", s->region);
-    if (!add_facts(s, &facts)) return gp_fail(err, GP_EINTERNAL, "lambda: the facts of the claim are too long");
+        return gp_fail(err, GP_EUSAGE, "%s: '%.80s' is not a region: correct regions", k->ops->provider, s->region);
+    if (!add_facts(s, &facts))
+        return gp_fail(err, GP_EINTERNAL, "%s: the facts of the claim are too long", k->ops->provider);
     int r = fs_random_hex(random, 2, err);
     if (r == 0) r = ssh_key_make("x", &unused, &line, err);
     if (r != 0) return r;
     char *last = strrchr(line, ' ');
     if (last != NULL) *last = '\0'; /* without its comment */
-    GP_AUTO_FREE char *prefix = lambda_claim_prefix(s->owner, s->name);
+    GP_AUTO_FREE char *prefix = key_claim_prefix(s->owner, s->name);
     *ret_name = xasprintf("%s%s-%08llx-%s", prefix, s->uid, (unsigned long long)since_s & 0xffffffffU, random);
     *ret_line = xasprintf("%s %s", line, facts.s);
     return 0;
@@ -89,7 +91,7 @@ static bool name_read(const char *name, char uid[17], int64_t *ret_since) {
 }
 
 /* The tags in "ssh-ed25519 AAAA gpuprov KEY=VALUE ...". A comment that does not belong to the name is bad. */
-static void facts_read(const char *line, struct lambda_claim *c, const char *uid) {
+static void facts_read(const char *line, struct key_claim *c, const char *uid) {
     GP_AUTO_LABELS struct label_list labels = {0};
     GP_AUTO_STRV struct strv words = {0};
     const char *home = "";
@@ -102,8 +104,8 @@ static void facts_read(const char *line, struct lambda_claim *c, const char *uid
         if (str_eq(words.v[i], "home")) home = eq + 1;
         else labels_add(&labels, words.v[i], eq + 1);
     }
-    labels_read(&labels_lambda_key, &labels, &c->tags);
-    GP_AUTO_FREE char *prefix = lambda_claim_prefix(c->tags.owner, c->tags.stack);
+    labels_read(&labels_ssh_key, &labels, &c->tags);
+    GP_AUTO_FREE char *prefix = key_claim_prefix(c->tags.owner, c->tags.stack);
     bool same = tags_identify(&c->tags) && str_starts(c->name, prefix) && str_eq(c->tags.uid, uid) && form_word(home);
     if (!same) {
         tags_complain(&c->tags, "uid", "that of the key's name and comment");
@@ -112,41 +114,42 @@ static void facts_read(const char *line, struct lambda_claim *c, const char *uid
     c->home = xstrdup(same ? home : "");
 }
 
-int lambda_claims_read(struct lambda *l, struct lambda_claims *ret, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *data = NULL, *key;
-    size_t i;
-    int r = lambda_call(l, "GET", "/ssh-keys", NULL, LAMBDA_LIST, &reply, &data, err);
-    if (r != 0) return r;
-    json_array_foreach(data, i, key) {
-        const char *id = json_str(key, "id", ""), *name = json_str(key, "name", "");
-        struct lambda_claim c = {0};
-        char uid[17];
-        if (!name_read(name, uid, &c.since_s)) continue;
-        if (!form_word(id))
-            return gp_fail(err, GP_EPROTO, "lambda GET /ssh-keys: the key '%s' has an id that is not one of Lambda's",
-                           name);
-        c.id = xstrdup(id);
-        c.name = xstrdup(name);
-        facts_read(json_str(key, "public_key", ""), &c, uid);
-        vec_push(&ret->list, c);
+struct reading {
+    const struct key_claimer *k;
+    struct key_claims *out;
+    int result;
+    struct gp_error *err;
+};
+
+static void on_key(void *arg, const char *id, const char *name, const char *line) {
+    struct reading *r = arg;
+    struct key_claim c = {0};
+    char uid[17];
+    if (r->result != 0 || !name_read(name, uid, &c.since_s)) return;
+    if (!form_word(id)) {
+        r->result = gp_fail(r->err, GP_EPROTO,
+                            "%s: the SSH key '%s' has an id that is not one of this cloud: run the "
+                            "same command again",
+                            r->k->ops->provider, name);
+        return;
     }
-    return 0;
+    c.id = xstrdup(id);
+    c.name = xstrdup(name);
+    facts_read(line, &c, uid);
+    vec_push(&r->out->list, c);
 }
 
-void lambda_claim_resource(const struct lambda_claim *c, struct resource *ret) {
-    resource_init(ret, RES_KEY_PAIR, "lambda");
+int key_claims_read(struct key_claimer *k, struct key_claims *ret, struct gp_error *err) {
+    struct reading reading = {k, ret, 0, err};
+    int r = k->ops->list(k->ctx, on_key, &reading, err);
+    return r != 0 ? r : reading.result;
+}
+
+void key_claim_resource(const struct key_claimer *k, const struct key_claim *c, struct resource *ret) {
+    resource_init(ret, RES_KEY_PAIR, k->ops->provider);
     resource_set(&ret->region, c->home);
     resource_set(&ret->id, c->id);
     tags_to_resource(&c->tags, -1, ret);
     ret->state = RES_RUNNING;
     ret->price_usd_per_h = 0;
-}
-
-int lambda_key_delete(struct lambda *l, const char *id, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
-    GP_AUTO_FREE char *path = xasprintf("/ssh-keys/%s", id);
-    json_t *data = NULL;
-    if (!form_word(id)) return gp_fail(err, GP_EUSAGE, "lambda: '%.80s' is not the id of an SSH key", id);
-    return lambda_call(l, "DELETE", path, NULL, REST_MISSING, &reply, &data, err);
 }
