@@ -9,7 +9,6 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "model/labels.h"
-#include "ssh/ssh.h"
 
 #define NAME "gpuprov-"
 #define HEX "0123456789abcdef"
@@ -64,7 +63,7 @@ int key_claim_build(const struct key_claimer *k, const struct stack *s, int64_t 
     if (!add_facts(s, &facts))
         return gp_fail(err, GP_EINTERNAL, "%s: the facts of the claim are too long", k->ops->provider);
     int r = fs_random_hex(random, 2, err);
-    if (r == 0) r = ssh_key_make("x", &unused, &line, err);
+    if (r == 0) r = k->ops->new_key("x", &unused, &line, err);
     if (r != 0) return r;
     char *last = strrchr(line, ' ');
     if (last != NULL) *last = '\0'; /* without its comment */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The claim of a stack where the cloud keeps no name unique: an SSH key that nobody can log in with. Its name has a hash
- * of owner and stack, the uid and the time, its comment has the tags. Two runs agree while a list lags less than half of
- * wait_ms behind a creation. Keys cannot be changed, so that new times are a new key. Blocks on the network through the
- * table only. One thread. */
+/* The claim of a stack where the cloud keeps no name unique: an SSH key that nobody can log in with. Its name has a
+ * hash of owner and stack, the uid and the time, its comment has the tags. Two runs agree while a list lags less than
+ * half of wait_ms behind a creation. Keys cannot be changed, so that new times are a new key. Blocks on the network
+ * through the table only. One thread. */
 #ifndef GP_COMMON_KEY_CLAIM_H
 #define GP_COMMON_KEY_CLAIM_H
 
+#include "base/secret.h"
 #include "model/tags.h"
 #include "providers/provider.h"
 
@@ -13,6 +14,8 @@
 struct key_claim_ops {
     const char *provider;
     int64_t pause_ms; /* before a key that is not listed yet is searched again */
+    int (*new_key)(const char *comment, struct secret *ret_private, char **ret_public,
+                   struct gp_error *err); /* ssh.h */
     /* Calls each for every SSH key of the account: its id, name and public line, foreign texts. */
     int (*list)(void *ctx, void (*each)(void *arg, const char *id, const char *name, const char *line), void *arg,
                 struct gp_error *err);

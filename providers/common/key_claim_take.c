@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The claim of a stack by an SSH key: read, create, wait, read again; the oldest counts, and of equal times the lowest id. A key
- * whose creation took longer than half of the wait is withdrawn: another run may have read the list before it, and
- * taken the claim. So two runs agree while lists lag less than half of the wait. One thread. */
+/* The claim of a stack by an SSH key: read, create, wait, read again; the oldest counts, and of equal times the lowest
+ * uid. A key whose creation took longer than half of the wait is withdrawn: another run may have read the list before
+ * it, and taken the claim. So two runs agree while lists lag less than half of the wait. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/common/key_claim.h"

@@ -6,6 +6,7 @@
 #include "providers/lambda/lambda_int.h"
 
 #include "base/form.h"
+#include "ssh/ssh.h"
 
 static int list(void *ctx, void (*each)(void *arg, const char *id, const char *name, const char *line), void *arg,
                 struct gp_error *err) {
@@ -37,7 +38,7 @@ static int delete_key(void *ctx, const char *id, struct gp_error *err) {
 }
 
 const struct key_claim_ops lambda_claim_ops = {
-    .provider = "lambda", .pause_ms = 500, .list = list, .add = add, .remove = delete_key};
+    .provider = "lambda", .pause_ms = 500, .new_key = ssh_key_make, .list = list, .add = add, .remove = delete_key};
 
 static const char *home_of(const struct spec *spec) {
     for (size_t i = 0; i < spec->offers.len; i++)
