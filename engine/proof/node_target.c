@@ -8,8 +8,12 @@
 #include "base/fs.h"
 #include "engine/run/run_node.h"
 
+/* The public address of a container is its host's, with mapped ports: nothing in the container can listen there, so one
+ * without a private address is alone. */
 const char *node_target_peer_address(const struct resource *r) {
-    return r->private_ip[0] != '\0' ? r->private_ip : r->public_ip;
+    const struct provider_ops *ops = provider_find(r->provider);
+    if (r->private_ip[0] != '\0') return r->private_ip;
+    return ops != NULL && ops->node_shape == NODE_CONTAINER ? "127.0.0.1" : r->public_ip;
 }
 
 static void set_login(const struct run *run, const struct resource *res, struct ssh_target *t) {

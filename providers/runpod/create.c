@@ -58,7 +58,7 @@ static int body(void *ctx, const struct create_req *req, int slot, const char *t
                        strlen(req->user_data), provider_runpod.user_data_max);
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s-%d-%s-a%d", req->stack->name, slot, req->stack->uid, req->attempt);
     GP_AUTO_JSON json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:i, s:[s], s:o, s:s}", "name", name, "image", o->image,
-                                       "cloud", strcmp(o->zone, RUNPOD_COMMUNITY) == 0 ? "COMMUNITY" : "SECURE",
+                                       "cloud", str_ends(o->zone, "-" RUNPOD_COMMUNITY) ? "COMMUNITY" : "SECURE",
                                        gpu ? "gpu" : "cpu", compute(req), "disk", gpu ? GPU_DISK_GB : CPU_DISK_GB,
                                        "ports", "22/tcp", "env", environment(req, slot), "args", ARGS);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "runpod: the name of the image is not valid UTF-8: correct image.id");

@@ -103,7 +103,9 @@ int runpod_pod_read(const json_t *pod, struct runpod_pod *ret, struct gp_error *
     read_type(pod, r);
     const char *planned = word_or(json_str(pod, "env." RUNPOD_REGION, ""), RUNPOD_ANYWHERE);
     resource_set(&r->region, word_or(json_str(pod, "dataCenterId", ""), planned));
-    resource_set(&r->zone, strcmp(json_str(pod, "cloud", ""), "COMMUNITY") == 0 ? RUNPOD_COMMUNITY : RUNPOD_SECURE);
+    bool community = strcmp(json_str(pod, "cloud", ""), "COMMUNITY") == 0;
+    GP_AUTO_FREE char *zone = xasprintf("%s-%s", r->region, community ? RUNPOD_COMMUNITY : RUNPOD_SECURE);
+    resource_set(&r->zone, zone);
     double cost = json_num(pod, "cost", 0);
     if (r->price_usd_per_h < 0 && cost > 0 && cost < 100000) r->price_usd_per_h = cost;
     if (!time_parse_utc(created, &r->created_s)) r->created_s = 0;

@@ -80,7 +80,7 @@ static void add(struct search *s, const struct offer *of, const char *region) {
     struct offer o = {.spec_index = s->index,
                       .provider = xstrdup("runpod"),
                       .region = xstrdup(region),
-                      .zone = xstrdup(s->zone),
+                      .zone = xasprintf("%s-%s", region, s->zone),
                       .instance_type = xstrdup(of->instance_type),
                       .market = MARKET_ON_DEMAND,
                       .image = xstrdup(runpod_image_of(s->spec, s->index)),

@@ -12,7 +12,7 @@
 #define RUNPOD_START "GPUPROV_START"   /* the start script, in base64 */
 #define RUNPOD_REGION "GPUPROV_REGION" /* the offer's region, for a pod without a data center */
 #define RUNPOD_ANYWHERE "any"          /* region of hosts that are in no data center of RunPod's */
-#define RUNPOD_SECURE "secure"         /* zones: the two kinds of hosts */
+#define RUNPOD_SECURE "secure"         /* the kinds of hosts; a zone is "US-KS-2-secure" */
 #define RUNPOD_COMMUNITY "community"
 #define RUNPOD_AT_ONCE 8
 

@@ -106,7 +106,7 @@ def test_the_request(cloud, env, tmp_path):
     assert {p.body["env"]["GPUPROV_TAG_slots"] for p in cloud.pods.values()} == {"0+1", "1+1"}
     assert base64.b64decode(body["env"]["GPUPROV_START"])
     assert {r["price"] for r in result["resources"]} == {5.98}
-    assert all(r["billed"] and r["region"] == "EU-RO-1" and r["zone"] == "secure" for r in result["resources"])
+    assert all(r["billed"] and r["region"] == "EU-RO-1" and r["zone"] == "EU-RO-1-secure" for r in result["resources"])
 
 
 @pytest.mark.parametrize("words, cuda", [({"image": {"id": "ubuntu:24.04"}}, None),
@@ -129,13 +129,13 @@ def test_offers(cloud, env, tmp_path):
         result, _ = drive(env, spec(tmp_path, **more), "offers")
         return [(o["region"], o["zone"], o["price"]) for o in result.get("offers", [])], result
 
-    assert places()[0] == [("US-KS-2", "secure", 0.69), ("EU-RO-1", "secure", 0.69)]  # pods of US-TX-9 have no network
+    assert places()[0] == [("US-KS-2", "US-KS-2-secure", 0.69), ("EU-RO-1", "EU-RO-1-secure", 0.69)]  # pods of US-TX-9 have no network
     assert len(places(nodes=1)[0]) == 3
     both = [{"provider": "runpod", "zones": ["secure", "community"], "regions": ["EU-RO-1"]}]
-    assert places(nodes=1, offers=both)[0] == [("EU-RO-1", "secure", 0.69), ("EU-RO-1", "community", 0.34)]
+    assert places(nodes=1, offers=both)[0] == [("EU-RO-1", "EU-RO-1-secure", 0.69), ("EU-RO-1", "EU-RO-1-community", 0.34)]
     assert [p[2] for p in places(nodes=1, gpu="H100 PCIe:4")[0]] == [9.56] * 3
     assert places(nodes=1, gpu="RTX 6000 Ada")[0][0][2] == 0.77
-    assert places(nodes=1, gpu=None)[0][0] == ("US-KS-2", "secure", 0.08)
+    assert places(nodes=1, gpu=None)[0][0] == ("US-KS-2", "US-KS-2-secure", 0.08)
     for more, part in (({"gpu": "L4:8"}, "no host has 8 x L4 in one pod"), ({"gpu": "B200"}, "not in the catalogue"),
                        ({"gpu": None}, "no network between them")):
         _, refused = places(**more)
