@@ -42,7 +42,7 @@ static const struct spec_field image_fields[] = {
      .pattern_doc = "a system and its version, such as ubuntu-24.04"},
     {.name = "id", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, id),
      .doc = "exactly this image", .example = "image-0123",
-     .pattern = "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$", .pattern_doc = "an image id"},
+     .pattern = "^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$", .pattern_doc = "an image id"},
     {.name = "baked", .type = SPEC_TEXT, .offset = offsetof(struct spec_image, baked), .choices = baked,
      .doc = "the newest image that `gpuprov bake` made and that fits: the same `bootstrap`, provider, region, "
             "architecture and GPU model, and the same `os` or `id` where one is named. `require`: without such an "

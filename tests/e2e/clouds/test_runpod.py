@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import subprocess
 import sys
 import time
@@ -83,6 +84,7 @@ def test_contract(cloud, env, tmp_path):
     assert cloud.pods == {} and len(cloud.all) >= 2
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("case", CASES)
 def test_contract_on_bad_days(cloud, env, tmp_path, case):
     faults(cloud, case)
@@ -142,6 +144,17 @@ def test_offers(cloud, env, tmp_path):
         assert refused["rc"] != 0 and part in refused["message"], refused
     cloud.stock = {}
     assert places()[1]["code"] == "capacity"
+
+
+def test_the_start_command(cloud, env, tmp_path):
+    """It means the same to a shell and to an engine that splits it into words itself."""
+    drive(env, spec(tmp_path, nodes=1), "create")
+    body = json.loads(cloud.requests("POST")[0]["body"])
+    script = base64.b64encode(b"printf '%s' \"it's\\n$HOME\"\n").decode()
+    for argv in (shlex.split(body["args"]), ["sh", "-c", body["args"]]):
+        done = subprocess.run(argv, env={"PATH": os.environ["PATH"], "HOME": "/h", "GPUPROV_START": script},
+                              capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout == "it's\\n/h" and done.stderr == ""
 
 
 # --- refusals ---
@@ -283,6 +296,43 @@ def test_the_program(cloud, env, program, tmp_path):
     assert "enforced only by 'gpuprov gc'" in run(program, env, "status", "pods").stdout
     run(program, env, "down", "pods", "--yes")
     assert cloud.pods == {}
+
+
+def test_calls_before_the_first_create(cloud, env, program, tmp_path):
+    """The goal is five at most: each costs a round trip."""
+    run(program, env, "up", spec(tmp_path, access={"timeout": "1s"}), "--yes", code=6)
+    methods = [r["method"] for r in cloud.requests()]
+    assert methods.index("POST") <= 5, cloud.requests()
+    run(program, env, "down", "pods", "--yes")
+
+
+@pytest.mark.long
+def test_a_stopped_pod_is_replaced(cloud, env, program, tmp_path):
+    """Its disk is billed and it computes nothing."""
+    path = spec(tmp_path, nodes=1, access={"timeout": "1s"})
+    run(program, env, "up", path, "--yes", code=6)
+    first = next(iter(cloud.pods.values()))
+    first.status = "EXITED"
+    assert first.id in run(program, env, "plan", path, code=2).stdout
+    run(program, env, "up", path, "--yes", code=6)
+    assert first.status == "TERMINATED" and len(cloud.pods) == 1
+    run(program, env, "down", "pods", "--yes")
+
+
+@pytest.mark.matrix(keep=2)
+@pytest.mark.parametrize("reply", [
+    {"status": 500, "obj": {"title": "Internal Server Error", "status": 500, "detail": "trouble"}},
+    {"status": 200, "obj": {"success": False}}, {"status": 200, "obj": {"pods": None}}, {"status": 200, "obj": []},
+    {"status": 200, "obj": b"<html>"}, {"status": 404, "obj": {"title": "Not Found", "status": 404, "detail": "no"}},
+    {"status": 410, "obj": b"gone"}])
+def test_a_list_that_fails_is_never_an_empty_one(cloud, env, program, tmp_path, reply):
+    """skypilot #10517, LibreYOLO #505: nothing is reported as destroyed that was not seen to be gone."""
+    drive(env, spec(tmp_path, nodes=1), "create")
+    cloud.rule("^GET /v2/pods", "reply", times=None, headers={"Retry-After": "0"}, **reply)
+    done = run(program, env, "down", "pods", "--yes", code=None)
+    assert done.returncode not in (0, 2), done
+    done = run(program, dict(env, GPUPROV_STATE_DIR=str(tmp_path / "other")), "gc", "runpod", code=None)
+    assert done.returncode != 0, done
 
 
 def test_gc_without_the_journal(cloud, env, program, tmp_path):

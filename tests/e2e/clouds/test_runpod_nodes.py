@@ -42,7 +42,11 @@ async def main():
 asyncio.run(main())
 """
 
-# pid 1 of the container: what a container engine prepares, then the pod's own command with its variables only.
+# What container engines leave of root's rights by default.
+RIGHTS = ("-all", "+chown", "+dac_override", "+fowner", "+fsetid", "+kill", "+setgid", "+setuid", "+setpcap",
+          "+net_bind_service", "+net_raw", "+sys_chroot", "+mknod", "+audit_write", "+setfcap")
+# pid 1 of the container: what a container engine prepares, then the pod's own command with its variables and those rights
+# only.
 INIT = """#!/bin/sh
 mount -t proc proc /proc
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -51,7 +55,7 @@ hostname "$(cat /etc/hostname)"
 cat /lab-boot-id >/run/boot_id
 mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 cd /
-exec env -i {variables} {command}
+exec setpriv --bounding-set {rights} --inh-caps -all env -i {variables} {command}
 """
 
 
@@ -70,6 +74,7 @@ class Containers:
         variables = {"PATH": "/opt/image/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
                      "CUDA_VERSION": "12.8.1", **pod.body["env"]}
         host.put("/sbin/lab-init", INIT.format(
+            rights=",".join(RIGHTS),
             variables=" ".join(shlex.quote(f"{k}={v}") for k, v in variables.items()),
             command=shlex.join(shlex.split(pod.body["args"]))), 0o755)
         host.put("/etc/apt/sources.list.d/test.list", self.lab.repo.sources())
@@ -165,6 +170,7 @@ def test_a_container_becomes_a_node(world):
     pod, host = world.pod, world.host
     assert host.file("/root/who").read_text() == "root\n"
     assert host.file("/root/env").read_text() == "/opt/image/bin:/usr/sbin:/usr/bin:/sbin:/bin 12.8.1\n"
+    assert "a80425fb" in world.gp("ssh", "box/0", "--", "grep", "CapBnd", "/proc/self/status").out
     assert host.file("/opt/hello.txt").read_text() == "hello\n"
     assert host.sh("dpkg -s gp-one | grep -c '^Status: install ok installed'").stdout == "1\n"
     # the key of the pod's variables is of no use any more, and nothing has shown its private half

@@ -115,6 +115,7 @@ static void round_trip(const struct label_limits *limits) {
 static void test_round_trip_ec2(void **state) {
     (void)state;
     round_trip(&labels_ec2);
+    round_trip(&labels_runpod);
 }
 
 static void test_round_trip_gcp(void **state) {

@@ -175,6 +175,16 @@ static void offers_of_their_own(void **state) {
     assert_string_not_equal(s->hash, other->hash);
 }
 
+/* Two tables have it: that of the spec refuses keys, that of the provider selects steps. */
+static void containers_are_containers_in_both_tables(void **state) {
+    (void)state;
+    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+        const struct provider_ops *p = provider_registry[i];
+        assert_int_equal(p->spec->container, p->node_shape == NODE_CONTAINER);
+        if (p->node_shape == NODE_CONTAINER) assert_int_equal(p->guest_end, GUEST_NOTHING); /* no deadline unit */
+    }
+}
+
 /* Keys that need a machine are refused where nodes are containers; those that wish for nothing are not. */
 static void nodes_that_are_containers(void **state) {
     (void)state;
@@ -513,6 +523,7 @@ int main(void) {
         cmocka_unit_test(schema),
         cmocka_unit_test(manual_page),
         cmocka_unit_test(offers_of_their_own),
+        cmocka_unit_test(containers_are_containers_in_both_tables),
         cmocka_unit_test(nodes_that_are_containers),
         cmocka_unit_test(a_provider_of_any_name),
         cmocka_unit_test(examples),
