@@ -20,7 +20,7 @@ void aws_cache_free(struct aws_cache *c) {
     vec_free(&c->images);
     strv_clear(&c->image_keys);
     strv_clear(&c->groups_ready);
-    strv_clear(&c->quotas_ok);
+    vec_free(&c->quotas);
     strv_clear(&c->placements);
     strv_clear(&c->nics_of);
     vec_free(&c->nics);

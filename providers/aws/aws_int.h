@@ -219,6 +219,20 @@ int aws_image_read(const struct xml_node *item, const char *region, struct aws_i
 /* For this type (its architecture, its GPU). Borrowed from the cache. */
 int aws_image_find(struct aws *a, const char *region, const struct spec *spec, size_t index,
                    const struct aws_type *type, const struct aws_image **ret, struct gp_error *err);
+/* The image that aws_image_find most likely returns, read beside other calls: first() an id or the parameter that has
+ * it, second() the image of that id. Neither uses the cache; keep() puts the results into it. */
+struct aws_image_ahead {
+    const char *region;
+    const struct aws_os_row *row; /* NULL: by id */
+    char *id;
+    struct aws_image image;
+};
+void aws_image_ahead_first(struct aws *a, const char *region, const struct spec *spec, size_t index,
+                           struct aws_image_ahead *ret);
+bool aws_image_ahead_pending(const struct aws_image_ahead *x); /* second() has something to read */
+void aws_image_ahead_second(struct aws *a, struct aws_image_ahead *x);
+void aws_image_ahead_keep(struct aws *a, struct aws_image_ahead *x);
+void aws_image_ahead_clear(struct aws_image_ahead *x);
 int aws_image_by_id(struct aws *a, const char *region, const char *id, const struct aws_image **ret,
                     struct gp_error *err);
 struct aws_subnet {
@@ -251,6 +265,13 @@ int aws_spot_prices(struct aws *a, const char *region, const struct aws_type *ty
 /* Refuses with -GP_EQUOTA when the account's vCPU quota is below what `count` nodes need. An
  * account without permission to read quotas passes. */
 int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err);
+struct aws_quota {
+    char region[64], code[32], name[80];
+    double vcpus; /* negative: it could not be read */
+};
+bool aws_quota_known(const struct aws *a, const char *region, const char *code); /* code NULL: there is none */
+void aws_quota_read(struct aws *a, const char *region, const char *code, struct aws_quota *ret); /* no cache */
+void aws_quota_keep(struct aws *a, const struct aws_quota *q);         /* empty: nothing was read */
 const char *aws_quota_code(const char *type, enum spec_market market); /* "L-417A185B"; NULL */
 
 /* --- groups (prepare.c decides, group.c reads and creates, rules.c sets the rules) --- */
@@ -300,9 +321,9 @@ struct aws_cache {
     VEC_OF(struct aws_image *) images; /* keyed by region and query */
     struct strv image_keys;
     struct strv groups_ready; /* "region/id": rules checked by this process */
-    struct strv quotas_ok;    /* "region/code/vcpus" */
-    struct strv placements;   /* "region/name" */
-    struct strv nics_of;      /* "region/type", one for each of nics */
+    VEC_OF(struct aws_quota) quotas;
+    struct strv placements; /* "region/name" */
+    struct strv nics_of;    /* "region/type", one for each of nics */
     VEC_OF(struct aws_nics) nics;
     struct aws_reservation reservation; /* id NULL: none was read */
     struct aws_subnets subnets;
@@ -350,9 +371,16 @@ int aws_list_images(struct aws *a, const char *region, const char *owner, struct
 int aws_image_baked(struct aws *a, const char *region, const struct spec *spec, const struct spec_image *want,
                     const struct aws_type *type, char **ret_id, char **ret_why, struct gp_error *err);
 
-/* Calls work(a, i, ctx) for every i below n, in up to eight threads; returns when all are done. Call
- * aws_creds_ensure before. work may list, and must not use the cache. */
-void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx);
+/* Reads that do not need each other's results, side by side; returns when all are done. A task that failed because
+ * the credentials had expired is run again with new ones, so run clears its result first. It must not use the
+ * cache. */
+struct aws_task {
+    int (*run)(struct aws *a, void *ctx, struct gp_error *err);
+    void *ctx;
+    int r; /* out */
+    struct gp_error err;
+};
+void aws_run_tasks(struct aws *a, struct aws_task *list, size_t n);
 
 static inline struct aws *aws_of(struct provider *p) { return (struct aws *)(void *)p; }
 

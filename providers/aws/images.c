@@ -184,7 +184,11 @@ static const struct aws_image *cached(const struct aws *a, const char *key) {
 int aws_image_by_id(struct aws *a, const char *region, const char *id, const struct aws_image **ret,
                     struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, id);
-    *ret = cached(a, key);
+    *ret = NULL;
+    for (size_t i = 0; i < a->cache->images.len && *ret == NULL; i++) {
+        const struct aws_image *one = a->cache->images.items[i];
+        if (strcmp(one->region, region) == 0 && strcmp(one->id, id) == 0) *ret = one;
+    }
     if (*ret != NULL) return 0;
     struct newest n = {0};
     int r = describe_id(a, region, id, &n, err);
@@ -217,6 +221,63 @@ static int by_row(struct aws *a, const char *region, const struct aws_os_row *ro
     if (r == 0 && n.image.id != NULL) *ret = keep(a, key, &n);
     aws_image_clear(&n.image);
     return r;
+}
+
+/* --- ahead of the question --- */
+
+/* The first row of the spec's system, for x86_64: nearly every type has it. A wrong guess costs one read beside
+ * others. NULL: no guess. */
+static const struct aws_os_row *likely_row(const struct spec *spec, const struct spec_image *want) {
+    bool gpu = want->os == NULL && spec->gpu.model != NULL;
+    const char *name = gpu ? "auto" : want->os != NULL ? want->os : NEWEST_LTS;
+    const struct aws_os_row *rows = gpu ? gpu_rows : aws_os_rows;
+    size_t n = gpu ? GP_ARRAY_LEN(gpu_rows) : aws_os_row_count;
+    if (want->baked != NULL || (gpu && aws_old_gpu(spec->gpu.model) != NULL)) return NULL;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0 && strcmp(rows[i].arch, "x86_64") == 0)
+            return rows[i].ssm != NULL ? &rows[i] : NULL;
+    return NULL;
+}
+
+void aws_image_ahead_first(struct aws *a, const char *region, const struct spec *spec, size_t index,
+                           struct aws_image_ahead *ret) {
+    const struct spec_image *want = spec_effective(spec, index).image;
+    bool by_id = want->id != NULL && want->baked == NULL;
+    *ret = (struct aws_image_ahead){.region = region, .row = by_id ? NULL : likely_row(spec, want)};
+    if (by_id) {
+        ret->id = xstrdup(want->id);
+        aws_image_ahead_second(a, ret);
+    } else if (ret->row != NULL) {
+        from_ssm(a, region, ret->row->ssm, &ret->id, NULL);
+    }
+}
+
+bool aws_image_ahead_pending(const struct aws_image_ahead *x) { return x->id != NULL && x->image.id == NULL; }
+
+void aws_image_ahead_second(struct aws *a, struct aws_image_ahead *x) {
+    struct newest n = {0};
+    if (describe_id(a, x->region, x->id, &n, NULL) == 0) x->image = n.image;
+    else aws_image_clear(&n.image);
+    if (x->image.id == NULL) { /* not tried again: aws_image_find fails with the reason */
+        free(x->id);
+        x->id = NULL;
+    }
+}
+
+void aws_image_ahead_keep(struct aws *a, struct aws_image_ahead *x) {
+    if (x->image.id == NULL) return;
+    GP_AUTO_FREE char *key = xasprintf("%s/%s", x->region, x->row != NULL ? x->row->ssm : x->id);
+    struct newest n = {.image = x->image};
+    if (cached(a, key) == NULL) keep(a, key, &n);
+    aws_image_clear(&n.image);
+    x->image = (struct aws_image){0};
+    aws_image_ahead_clear(x);
+}
+
+void aws_image_ahead_clear(struct aws_image_ahead *x) {
+    aws_image_clear(&x->image);
+    free(x->id);
+    *x = (struct aws_image_ahead){0};
 }
 
 static int no_os(const char *name, struct gp_error *err) {

@@ -243,22 +243,38 @@ static int list_by_uid(struct aws *a, const char *region, const struct list_req 
     return r;
 }
 
-static int list_region(struct aws *a, const char *region, const struct list_req *req, struct resource_list *ret,
-                       struct gp_error *err) {
-    struct listing l = {region, ret};
-    struct aws_wanted wanted = {.owner = req->owner, .stack = req->stack}, *w = &wanted;
-    if (req->images) return aws_list_images(a, region, req->owner, ret, err);
-    int r = aws_list_instances(a, region, w, ret, err);
-    if (r == 0) r = list_by_id(a, region, req->known, ret, err);
-    if (r == 0 && req->uid != NULL) r = list_by_uid(a, region, req, ret, err);
-    if (r != 0 || req->nodes_only) return r;
-    r = aws_list_volumes(a, region, w, ret, err);
-    if (r == 0) r = aws_list_placements(a, region, w, ret, err);
-    if (r != 0) return r;
-    GP_AUTO_STR struct str groups = {0};
-    aws_begin(&groups, "DescribeSecurityGroups");
-    aws_tag_filters(&groups, 1, w);
-    return aws_describe(a, region, "DescribeSecurityGroups", &groups, 500, "securityGroupInfo", on_group, &l, err);
+/* One kind of resource in one region: a task of its own. */
+enum part_kind { PART_INSTANCES, PART_VOLUMES, PART_PLACEMENTS, PART_GROUPS, PARTS };
+struct part {
+    const struct list_req *req;
+    const char *region;
+    enum part_kind kind;
+    struct resource_list found;
+};
+
+static int list_instances(struct aws *a, const struct part *p, const struct aws_wanted *w, struct resource_list *ret,
+                          struct gp_error *err) {
+    int r = aws_list_instances(a, p->region, w, ret, err);
+    if (r == 0) r = list_by_id(a, p->region, p->req->known, ret, err);
+    if (r == 0 && p->req->uid != NULL) r = list_by_uid(a, p->region, p->req, ret, err);
+    return r;
+}
+
+static int list_part(struct aws *a, void *ctx, struct gp_error *err) {
+    struct part *p = ctx;
+    struct listing l = {p->region, &p->found};
+    struct aws_wanted w = {.owner = p->req->owner, .stack = p->req->stack};
+    resource_list_clear(&p->found);
+    if (!aws_region_valid(p->region)) /* it may come from a journal or a tag */
+        return gp_fail(err, GP_EUSAGE, "aws: '%s' is not a region", p->region);
+    if (p->req->images) return aws_list_images(a, p->region, p->req->owner, &p->found, err);
+    if (p->kind == PART_INSTANCES) return list_instances(a, p, &w, &p->found, err);
+    if (p->kind == PART_VOLUMES) return aws_list_volumes(a, p->region, &w, &p->found, err);
+    if (p->kind == PART_PLACEMENTS) return aws_list_placements(a, p->region, &w, &p->found, err);
+    GP_AUTO_STR struct str body = {0};
+    aws_begin(&body, "DescribeSecurityGroups");
+    aws_tag_filters(&body, 1, &w);
+    return aws_describe(a, p->region, "DescribeSecurityGroups", &body, 500, "securityGroupInfo", on_group, &l, err);
 }
 
 static int on_region(void *ctx, const struct xml_node *item, struct gp_error *err) {
@@ -282,42 +298,39 @@ static int regions_of(struct aws *a, const struct list_req *req, struct strv *re
     return r;
 }
 
-/* One region in one of several threads. */
-struct part {
-    const struct list_req *req;
-    const struct strv *regions;
-    struct resource_list *lists; /* one for each region */
-    struct gp_error *errs;
-};
-
-static void list_part(struct aws *a, size_t i, void *ctx) {
-    const struct part *p = ctx;
-    const char *region = p->regions->v[i];
-    if (aws_region_valid(region)) /* it may come from a journal or a tag */
-        list_region(a, region, p->req, &p->lists[i], &p->errs[i]);
-    else gp_fail(&p->errs[i], GP_EUSAGE, "aws: '%s' is not a region", region);
-}
-
-static bool is_stale(const struct part *p) {
-    for (size_t i = 0; i < p->regions->n; i++)
-        if (p->errs[i].code != GP_OK && aws_error_row(p->errs[i].detail)->class == CLOUD_STALE) return true;
-    return false;
-}
-
 /* Collects the lists, the coverage and the first error. A region that fails does not hide another one. */
-static int collect(const struct part *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
+static int collect(struct part *parts, const struct aws_task *tasks, const struct strv *regions, size_t per,
+                   const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     int first = 0;
-    for (size_t i = 0; i < p->regions->n; i++) {
-        const struct gp_error *e = &p->errs[i];
-        for (size_t k = 0; k < p->lists[i].list.len; k++) vec_push(&ret->list, p->lists[i].list.items[k]);
-        vec_free(&p->lists[i].list);
-        if (req->looked != NULL)
-            coverage_put(req->looked, "aws", p->regions->v[i], req->owner, true, e->code ? e : NULL);
+    for (size_t i = 0; i < regions->n; i++) {
+        const struct gp_error *e = &tasks[i * per].err;
+        for (size_t k = i * per; k < (i + 1) * per; k++) {
+            for (size_t n = 0; n < parts[k].found.list.len; n++) vec_push(&ret->list, parts[k].found.list.items[n]);
+            vec_free(&parts[k].found.list);
+            if (e->code == GP_OK) e = &tasks[k].err;
+        }
+        if (req->looked != NULL) coverage_put(req->looked, "aws", regions->v[i], req->owner, true, e->code ? e : NULL);
         if (e->code == GP_OK || (first != 0 && e->code != GP_ECANCELLED)) continue;
         first = -(int)e->code;
         if (err != NULL) *err = *e;
     }
     return first;
+}
+
+static int list_regions(struct aws *a, const struct list_req *req, const struct strv *regions,
+                        struct resource_list *ret, struct gp_error *err) {
+    size_t per = req->nodes_only || req->images ? 1 : PARTS, n = regions->n * per;
+    struct part *parts = xcalloc(n + 1, sizeof *parts);
+    struct aws_task *tasks = xcalloc(n + 1, sizeof *tasks);
+    for (size_t i = 0; i < n; i++) {
+        parts[i] = (struct part){.req = req, .region = regions->v[i / per], .kind = (enum part_kind)(i % per)};
+        tasks[i] = (struct aws_task){.run = list_part, .ctx = &parts[i]};
+    }
+    aws_run_tasks(a, tasks, n);
+    int r = collect(parts, tasks, regions, per, req, ret, err);
+    free(parts);
+    free(tasks);
+    return r;
 }
 
 int aws_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
@@ -329,22 +342,8 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
     int all = regions_of(a, req, &regions, &unknown);
     if (all != 0 && req->looked != NULL) /* the enabled regions are unknown */
         coverage_put(req->looked, "aws", "", req->owner, true, &unknown);
-    struct part part = {.req = req,
-                        .regions = &regions,
-                        .lists = xcalloc(regions.n + 1, sizeof *part.lists),
-                        .errs = xcalloc(regions.n + 1, sizeof *part.errs)};
-    aws_side_by_side(a, regions.n, list_part, &part);
-    if (is_stale(&part) && aws_creds_ensure(a, true, NULL) == 0) { /* they expired meanwhile: try once more */
-        for (size_t i = 0; i < regions.n; i++) {
-            resource_list_clear(&part.lists[i]);
-            gp_error_clear(&part.errs[i]);
-        }
-        aws_side_by_side(a, regions.n, list_part, &part);
-    }
     struct gp_error first = {0};
-    r = collect(&part, req, ret, &first);
-    free(part.lists);
-    free(part.errs);
+    r = list_regions(a, req, &regions, ret, &first);
     if (r != -GP_ECANCELLED && all != 0) {
         r = all;
         first = unknown;

@@ -29,7 +29,7 @@ const struct aws_subnet *aws_subnet_seen(const struct aws *a, const char *region
     return NULL;
 }
 
-static void remember(struct aws *a, const char *region, const struct aws_subnets *found) {
+static void remember_subnets(struct aws *a, const char *region, const struct aws_subnets *found) {
     for (size_t i = 0; i < found->list.len; i++) {
         const struct aws_subnet *s = &found->list.items[i];
         if (aws_subnet_seen(a, region, s->id) != NULL) continue;
@@ -66,27 +66,40 @@ static int on_subnet(void *ctx, const struct xml_node *item, struct gp_error *er
     return r;
 }
 
-int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret, struct gp_error *err) {
+static int read_subnets(struct aws *a, const char *region, const char *id, struct aws_subnets *ret,
+                        struct gp_error *err) {
     GP_AUTO_STR struct str body = {0};
     aws_begin(&body, "DescribeSubnets");
     if (id != NULL && id[0] != '\0') aws_param(&body, "SubnetId.1", id);
     else aws_filter(&body, 1, "default-for-az", "true");
-    int r = aws_describe(a, region, "DescribeSubnets", &body, 0, "subnetSet", on_subnet, ret, err);
-    if (r == 0) remember(a, region, ret);
+    return aws_describe(a, region, "DescribeSubnets", &body, 0, "subnetSet", on_subnet, ret, err);
+}
+
+int aws_subnets_find(struct aws *a, const char *region, const char *id, struct aws_subnets *ret, struct gp_error *err) {
+    int r = read_subnets(a, region, id, ret, err);
+    if (r == 0) remember_subnets(a, region, ret);
     return r;
 }
 
+/* One region of an offer. What does not depend on each other is read side by side, in two rounds. */
 struct search {
     struct aws *a;
     const struct spec *spec;
     const struct spec_offer *want;
+    struct spec_offer named; /* the same, with the type of the reserved capacity; strings borrowed */
     size_t index;
     const char *region;
     struct aws_subnets subnets;
+    struct aws_types types;
+    size_t n_types;   /* of them that are considered */
     struct strv sold; /* "type/zone" */
     struct aws_spots spots;
+    struct aws_image_ahead image;
+    struct aws_quota quota;
     const struct aws_reservation *reserved; /* NULL: none */
     struct offer_list *out;
+    int r; /* its outcome so far */
+    struct gp_error err;
 };
 
 static double spot_in(const struct aws_spots *spots, const char *type, const char *zone) {
@@ -205,14 +218,6 @@ static int check_zones(struct search *s, struct gp_error *err) {
     return 0;
 }
 
-/* The reserved capacity, which names the type. */
-static int find_reserved(struct search *s, struct spec_offer *named, struct gp_error *err) {
-    int r = aws_reservation_find(s->a, s->region, s->want->reservation, true, &s->reserved, err);
-    if (r == 0) r = aws_reservation_check(s->reserved, s->spec, s->want, aws_now_s(s->a), err);
-    if (r == 0) named->instance_type = s->reserved->type;
-    return r;
-}
-
 /* Drops the types whose fabric this gang cannot use. None is left: the reason of the last one. */
 static int keep_usable(struct search *s, struct aws_types *types, struct gp_error *err) {
     struct gp_error why = {0};
@@ -231,49 +236,187 @@ static int keep_usable(struct search *s, struct aws_types *types, struct gp_erro
     return none ? -(int)why.code : 0;
 }
 
-static int offers_of_region(struct search *s, struct gp_error *err) {
-    struct aws_types types = {0};
-    struct spec_offer named = *s->want;
-    s->reserved = NULL;
-    int r = aws_subnets_find(s->a, s->region, s->want->subnet, &s->subnets, err);
-    if (r == 0 && s->subnets.list.len == 0) {
-        r = gp_fail(err, GP_EUSAGE, "aws %s has no default subnet: give a subnet in the offer", s->region);
-        if (err != NULL) err->scope = GP_SCOPE_REGION;
+/* --- the first round: what the spec alone determines --- */
+
+static int task_subnets(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    aws_subnets_clear(&s->subnets);
+    return read_subnets(a, s->region, s->want->subnet, &s->subnets, err);
+}
+
+static int task_types(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    aws_types_clear(&s->types);
+    return aws_types_find(a, s->region, s->spec, &s->named, &s->types, err);
+}
+
+static int task_image(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    (void)err; /* aws_image_find reads it again, and fails with the reason */
+    aws_image_ahead_clear(&s->image);
+    aws_image_ahead_first(a, s->region, s->spec, s->index, &s->image);
+    return 0;
+}
+
+static int no_subnet(const struct search *s, struct gp_error *err) {
+    int r = gp_fail(err, GP_EUSAGE, "aws %s has no default subnet: give a subnet in the offer", s->region);
+    if (err != NULL) err->scope = GP_SCOPE_REGION;
+    return r;
+}
+
+/* The reserved capacity, which names the type. */
+static int find_reserved(struct search *s, struct gp_error *err) {
+    int r = aws_reservation_find(s->a, s->region, s->want->reservation, true, &s->reserved, err);
+    if (r == 0) r = aws_reservation_check(s->reserved, s->spec, s->want, aws_now_s(s->a), err);
+    if (r == 0) s->named.instance_type = s->reserved->type;
+    return r;
+}
+
+static void judge_first(struct search *s, const struct aws_task *subnets, const struct aws_task *types) {
+    const struct aws_task *failed = subnets->r != 0 ? subnets : types->r != 0 ? types : NULL;
+    if (subnets->r == 0) remember_subnets(s->a, s->region, &s->subnets);
+    aws_image_ahead_keep(s->a, &s->image);
+    if (subnets->r == 0 && s->subnets.list.len == 0) s->r = no_subnet(s, &s->err);
+    if (s->r == 0 && subnets->r == 0) s->r = check_zones(s, &s->err);
+    if (s->r == 0 && failed != NULL) {
+        s->r = failed->r;
+        s->err = failed->err;
     }
-    if (r == 0) r = check_zones(s, err);
-    if (r == 0 && s->want->reservation != NULL) r = find_reserved(s, &named, err);
-    if (r == 0) r = aws_types_find(s->a, s->region, s->spec, &named, &types, err);
-    if (r == 0) r = keep_usable(s, &types, err);
-    size_t before = s->out->list.len, n = GP_MIN(types.list.len, (size_t)TYPES_MAX);
-    if (r == 0) r = aws_type_zones(s->a, s->region, types.list.items, n, &s->sold, err);
-    if (r == 0 && s->want->market == MARKET_SPOT && s->sold.n > 0)
-        r = aws_spot_prices(s->a, s->region, types.list.items, n, &s->spots, err);
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        r = offers_of_type(s, &types.list.items[i], err);
+    if (s->r == 0) s->r = keep_usable(s, &s->types, &s->err);
+    s->n_types = s->r == 0 ? GP_MIN(s->types.list.len, (size_t)TYPES_MAX) : 0;
+}
+
+static void first_round(struct search *all, size_t n) {
+    enum { EACH = 3 };
+    struct aws_task *tasks = xcalloc(n * EACH + 1, sizeof *tasks);
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct search *s = &all[i];
+        if (s->r == 0 && s->want->reservation != NULL) s->r = find_reserved(s, &s->err);
+        if (s->r != 0) continue;
+        tasks[used++] = (struct aws_task){.run = task_subnets, .ctx = s};
+        tasks[used++] = (struct aws_task){.run = task_types, .ctx = s};
+        tasks[used++] = (struct aws_task){.run = task_image, .ctx = s};
+    }
+    aws_run_tasks(all[0].a, tasks, used);
+    for (size_t i = 0; i < used; i += EACH) judge_first(tasks[i].ctx, &tasks[i], &tasks[i + 1]);
+    free(tasks);
+}
+
+/* --- the second round: what depends on the types --- */
+
+static int task_zones(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    strv_clear(&s->sold);
+    return aws_type_zones(a, s->region, s->types.list.items, s->n_types, &s->sold, err);
+}
+
+static int task_spots(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    aws_spots_clear(&s->spots);
+    return aws_spot_prices(a, s->region, s->types.list.items, s->n_types, &s->spots, err);
+}
+
+static int task_image_again(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    (void)err;
+    aws_image_ahead_second(a, &s->image);
+    return 0;
+}
+
+static int task_quota(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    (void)err; /* one that cannot be read is unknown */
+    aws_quota_read(a, s->region, aws_quota_code(s->types.list.items[0].name, s->want->market), &s->quota);
+    return 0;
+}
+
+static void second_round(struct search *all, size_t n) {
+    enum { EACH = 4 };
+    struct aws_task *tasks = xcalloc(n * EACH + 1, sizeof *tasks);
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct search *s = &all[i];
+        if (s->r != 0 || s->n_types == 0) continue;
+        tasks[used++] = (struct aws_task){.run = task_zones, .ctx = s};
+        if (s->want->market == MARKET_SPOT) tasks[used++] = (struct aws_task){.run = task_spots, .ctx = s};
+        if (aws_image_ahead_pending(&s->image)) tasks[used++] = (struct aws_task){.run = task_image_again, .ctx = s};
+        if (!aws_quota_known(s->a, s->region, aws_quota_code(s->types.list.items[0].name, s->want->market)))
+            tasks[used++] = (struct aws_task){.run = task_quota, .ctx = s};
+    }
+    aws_run_tasks(all[0].a, tasks, used);
+    for (size_t i = 0; i < used; i++) {
+        struct search *s = tasks[i].ctx;
+        if (s->r == 0 && tasks[i].r != 0) {
+            s->r = tasks[i].r;
+            s->err = tasks[i].err;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        aws_image_ahead_keep(all[i].a, &all[i].image);
+        aws_quota_keep(all[i].a, &all[i].quota);
+    }
+    free(tasks);
+}
+
+static int offers_of_region(struct search *s, struct gp_error *err) {
+    size_t before = s->out->list.len;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < s->n_types; i++) {
+        r = offers_of_type(s, &s->types.list.items[i], err);
         /* Without a GPU and a type one small type is enough. */
         bool small = s->spec->gpu.model == NULL && s->want->instance_type == NULL;
         if (small && s->out->list.len > before) break;
     }
     if (r == 0 && s->out->list.len == before) {
         r = gp_fail(err, GP_EUSAGE, "aws %s: %s is not sold in %s", s->region,
-                    named.instance_type  ? named.instance_type
-                    : s->spec->gpu.model ? s->spec->gpu.model
-                                         : "a small type",
+                    s->named.instance_type ? s->named.instance_type
+                    : s->spec->gpu.model   ? s->spec->gpu.model
+                                           : "a small type",
                     s->want->zones.n > 0 ? "the requested zones" : "any zone that has a subnet");
         if (err != NULL) err->scope = GP_SCOPE_REGION;
     }
-    aws_types_clear(&types);
+    return r;
+}
+
+static void search_clear(struct search *s) {
+    aws_types_clear(&s->types);
     aws_subnets_clear(&s->subnets);
     strv_clear(&s->sold);
     aws_spots_clear(&s->spots);
-    return r;
+    aws_image_ahead_clear(&s->image);
+}
+
+/* The worst of the errors, which decides where no region has an offer. */
+static void worst_of(const struct gp_error *e, struct gp_error *worst, int *worst_exit) {
+    int code = gp_exit_code(e->code);
+    if (worst->code != GP_OK && gp_exit_worst(code, *worst_exit) == *worst_exit) return;
+    *worst = *e;
+    *worst_exit = code;
+}
+
+static int offers_of_all(struct aws *a, struct search *all, size_t n, struct gp_error *worst, struct gp_error *err) {
+    int worst_exit = 0;
+    first_round(all, n);
+    second_round(all, n);
+    for (size_t i = 0; i < n; i++) {
+        struct search *s = &all[i];
+        if (s->r == 0) s->r = offers_of_region(s, &s->err);
+        if (s->r == 0) continue;
+        if (s->r == -GP_ECANCELLED || (s->r == -GP_EAUTH && s->err.scope == GP_SCOPE_PROVIDER)) {
+            if (err != NULL) *err = s->err;
+            return s->r;
+        }
+        if (n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", s->err.msg);
+        worst_of(&s->err, worst, &worst_exit);
+    }
+    return 0;
 }
 
 int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                struct gp_error *err) {
     struct aws *a = aws_of(p);
     const struct spec_offer *want = &spec->offers.items[index];
-    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
     GP_AUTO_STRV struct strv regions = {0};
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && a->cfg.region != NULL) strv_add(&regions, a->cfg.region);
@@ -283,27 +426,19 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         return r;
     }
     struct gp_error worst = {0};
-    int worst_exit = 0;
     size_t before = ret->list.len;
+    struct search *all = xcalloc(regions.n, sizeof *all);
     for (size_t i = 0; i < regions.n; i++) {
-        struct gp_error e = {0};
-        s.region = regions.v[i];
-        int r = aws_region_valid(s.region)
-                    ? offers_of_region(&s, &e)
-                    : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is not a region of aws", index, s.region);
-        if (r == 0) continue;
-        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
-            if (err != NULL) *err = e;
-            return r;
-        }
-        if (regions.n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
-        int code = gp_exit_code(e.code);
-        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
-            worst = e;
-            worst_exit = code;
-        }
+        struct search *s = &all[i];
+        *s = (struct search){
+            .a = a, .spec = spec, .want = want, .named = *want, .index = index, .region = regions.v[i], .out = ret};
+        if (!aws_region_valid(s->region))
+            s->r = gp_fail(&s->err, GP_EUSAGE, "offers[%zu]: '%s' is not a region of aws", index, s->region);
     }
-    if (ret->list.len > before) return 0;
+    int r = offers_of_all(a, all, regions.n, &worst, err);
+    for (size_t i = 0; i < regions.n; i++) search_clear(&all[i]);
+    free(all);
+    if (r != 0 || ret->list.len > before) return r;
     /* An error of this entry does not rule out others. */
     if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
     if (err != NULL) *err = worst;

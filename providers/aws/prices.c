@@ -94,35 +94,55 @@ const char *aws_quota_code(const char *type, enum spec_market market) {
     return NULL;
 }
 
+static const struct aws_quota *known(const struct aws *a, const char *region, const char *code) {
+    for (size_t i = 0; i < a->cache->quotas.len; i++) {
+        const struct aws_quota *q = &a->cache->quotas.items[i];
+        if (strcmp(q->region, region) == 0 && strcmp(q->code, code) == 0) return q;
+    }
+    return NULL;
+}
+
+bool aws_quota_known(const struct aws *a, const char *region, const char *code) {
+    return code == NULL || known(a, region, code) != NULL;
+}
+
+void aws_quota_read(struct aws *a, const char *region, const char *code, struct aws_quota *ret) {
+    GP_AUTO_FREE char *body = xasprintf("{\"ServiceCode\":\"ec2\",\"QuotaCode\":\"%s\"}", code);
+    struct aws_call call = {
+        .service = "servicequotas", .region = region, .action = "GetServiceQuota", .body = body, .flags = AWS_OPTIONAL};
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    *ret = (struct aws_quota){.vcpus = -1};
+    str_put(ret->region, sizeof ret->region, region);
+    str_put(ret->code, sizeof ret->code, code);
+    if (aws_call(a, &call, &reply, NULL) != 0) return;
+    ret->vcpus = json_num(reply.json, "Quota.Value", -1);
+    str_put(ret->name, sizeof ret->name, json_str(reply.json, "Quota.QuotaName", "vCPUs"));
+    str_one_line(ret->name);
+}
+
+void aws_quota_keep(struct aws *a, const struct aws_quota *q) {
+    if (q->code[0] != '\0' && known(a, q->region, q->code) == NULL) vec_push(&a->cache->quotas, *q);
+}
+
 int aws_quota_check(struct aws *a, const struct offer *offer, int count, struct gp_error *err) {
     const char *code = aws_quota_code(offer->instance_type, offer->market);
     int need = offer->vcpus * count;
     if (code == NULL || need <= 0) return 0;
-    GP_AUTO_FREE char *key = xasprintf("%s/%s/%d", offer->region, code, need);
-    if (strv_has(&a->cache->quotas_ok, key)) return 0;
-    GP_AUTO_FREE char *body = xasprintf("{\"ServiceCode\":\"ec2\",\"QuotaCode\":\"%s\"}", code);
-    struct aws_call call = {.service = "servicequotas",
-                            .region = offer->region,
-                            .action = "GetServiceQuota",
-                            .body = body,
-                            .flags = AWS_OPTIONAL};
-    GP_AUTO_REPLY struct aws_reply reply = {0};
-    if (aws_call(a, &call, &reply, NULL) == 0) {
-        double quota = json_num(reply.json, "Quota.Value", -1);
-        if (quota >= 0 && quota < need) {
-            int r = gp_fail(err, GP_EQUOTA,
-                            "aws %s: %d x %s need %d vCPUs, but the account's quota %s (%s) is %.0f: ask "
-                            "for more in Service Quotas, or offer another region",
-                            offer->region, count, offer->instance_type, need, code,
-                            json_str(reply.json, "Quota.QuotaName", "vCPUs"), quota);
-            if (err != NULL) {
-                err->domain = GP_D_CLOUD;
-                err->scope = GP_SCOPE_REGION;
-                str_put(err->detail, sizeof err->detail, code);
-            }
-            return r;
-        }
+    if (!aws_quota_known(a, offer->region, code)) {
+        struct aws_quota q;
+        aws_quota_read(a, offer->region, code, &q);
+        aws_quota_keep(a, &q);
     }
-    strv_add(&a->cache->quotas_ok, key); /* sufficient, or not readable: then EC2 itself decides */
-    return 0;
+    const struct aws_quota *q = known(a, offer->region, code);
+    if (q->vcpus < 0 || q->vcpus >= need) return 0; /* sufficient, or not readable: then EC2 itself decides */
+    int r = gp_fail(err, GP_EQUOTA,
+                    "aws %s: %d x %s need %d vCPUs, but the account's quota %s (%s) is %.0f: ask "
+                    "for more in Service Quotas, or offer another region",
+                    offer->region, count, offer->instance_type, need, code, q->name, q->vcpus);
+    if (err != NULL) {
+        err->domain = GP_D_CLOUD;
+        err->scope = GP_SCOPE_REGION;
+        str_put(err->detail, sizeof err->detail, code);
+    }
+    return r;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls to many regions in parallel, so that listing all takes about as long as the slowest region. Each
+/* Calls that do not need each other's results, in parallel: many regions, many kinds, the reads of a launch. Each
  * thread has a copy of the open provider with its own HTTP client. Credentials are borrowed and were
  * refreshed before; the copy has no cache. */
 #include "base/gp_base.h"
@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define THREADS_MAX 8
+#define THREADS_MAX 32
 
 struct share {
     struct aws *a;
@@ -48,7 +48,7 @@ static bool start(struct worker *w) {
     return w->started;
 }
 
-void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx) {
+static void side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_t i, void *ctx), void *ctx) {
     struct share s = {.a = a, .n = n, .work = work, .ctx = ctx};
     struct worker workers[THREADS_MAX - 1] = {0};
     size_t extra = n > 1 ? GP_MIN(n - 1, GP_ARRAY_LEN(workers)) : 0;
@@ -64,4 +64,38 @@ void aws_side_by_side(struct aws *a, size_t n, void (*work)(struct aws *a, size_
         pthread_join(workers[i].thread, NULL);
         http_close(workers[i].mine.http);
     }
+}
+
+struct tasks {
+    struct aws_task *list;
+    bool again; /* only those that failed because the credentials had expired */
+};
+
+static bool is_stale(const struct aws_task *t) {
+    return t->r != 0 && aws_error_row(t->err.detail)->class == CLOUD_STALE;
+}
+
+static void run_task(struct aws *a, size_t i, void *ctx) {
+    const struct tasks *all = ctx;
+    struct aws_task *t = &all->list[i];
+    if (all->again && !is_stale(t)) return;
+    gp_error_clear(&t->err);
+    t->r = t->run(a, t->ctx, &t->err);
+}
+
+void aws_run_tasks(struct aws *a, struct aws_task *list, size_t n) {
+    struct tasks all = {.list = list};
+    struct gp_error err = {0};
+    int r = n > 0 ? aws_creds_ensure(a, false, &err) : 0;
+    for (size_t i = 0; i < n && r != 0; i++) {
+        list[i].r = r;
+        list[i].err = err;
+    }
+    if (n == 0 || r != 0) return;
+    side_by_side(a, n, run_task, &all);
+    bool stale = false;
+    for (size_t i = 0; i < n; i++) stale = stale || is_stale(&list[i]);
+    if (!stale || aws_creds_ensure(a, true, NULL) != 0) return;
+    all.again = true; /* they expired meanwhile: try once more */
+    side_by_side(a, n, run_task, &all);
 }

@@ -74,7 +74,7 @@ class Call:
         self.action = self.params.get("Action") or target.split(".")[-1] or path
         scope = headers.get("Authorization", "").split("Credential=")[-1].split("/")
         self.region = scope[2] if len(scope) > 4 else ""
-        self.at = time.monotonic()
+        self.at, self.end = time.monotonic(), None  # end: its answer was sent
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -112,11 +112,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             proxy.refused.append(complaint)
             return self.send_raw(400, {}, error_body("GateRefused", xml.sax.saxutils.escape(complaint)))
         rule = proxy.take(call)
+        proxy.hanging.wait(proxy.latency)
         try:
             self.act(proxy, call, rule)
         except (BrokenPipeError, ConnectionError):
             self.close_connection = True
         finally:
+            call.end = time.monotonic()
             with proxy.lock:
                 proxy.busy -= 1
 
@@ -211,10 +213,11 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class FaultProxy:
-    def __init__(self, upstream, port=0, tokens=False):
+    def __init__(self, upstream, port=0, tokens=False, latency=0):
         self.upstream = urllib.parse.urlsplit(upstream)
         self.lock = threading.Lock()
         self.rules, self.calls, self.answers, self.pages = [], [], {}, {}
+        self.latency = latency  # seconds before a request is forwarded: what a distant cloud costs
         self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
         self.refused = []  # requests that the API description does not allow (judge)
         self.judge = ec2_gate.complaint if ec2_gate is not None else None
@@ -261,6 +264,18 @@ class FaultProxy:
     def of(self, action):
         with self.lock:
             return [c for c in self.calls if c.action == action]
+
+    def rounds_before(self, action):
+        """How many of the requests that were answered before the first of this action waited for one another: the most
+        of them of which none overlaps another."""
+        with self.lock:
+            start = next(c.at for c in self.calls if c.action == action)
+            done = sorted((c for c in self.calls if c.end is not None and c.end <= start), key=lambda c: c.end)
+        count, end = 0, 0.0
+        for c in done:
+            if c.at >= end:
+                count, end = count + 1, c.end
+        return count
 
     def take(self, call):
         with self.lock:
