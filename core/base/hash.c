@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 and base64 through OpenSSL. Pure; any thread. */
+/* SHA-256, SHA-1 and base64 through OpenSSL. Pure; any thread. */
 #include "base/gp_base.h"
 
 #include "base/hash.h"
@@ -14,6 +14,14 @@ void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
         abort();
     }
     memcpy(ret, digest, SHA256_BYTES);
+}
+
+bool sha1_bytes(const void *p, size_t n, unsigned char ret[20]) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    if (EVP_Digest(p, n, digest, &len, EVP_sha1(), NULL) != 1 || len != 20) return false;
+    memcpy(ret, digest, 20);
+    return true;
 }
 
 void sha256_hex(const void *p, size_t n, char ret[65]) {

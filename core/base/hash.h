@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 and base64 through OpenSSL. Pure; any thread. */
+/* SHA-256, SHA-1 and base64 through OpenSSL. Pure; any thread. */
 #ifndef GP_BASE_HASH_H
 #define GP_BASE_HASH_H
 
@@ -9,6 +9,8 @@
 
 /* Aborts when this OpenSSL has no SHA-256: nothing works without it. p may be NULL when n is 0. */
 void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]);
+/* Only where a protocol names a certificate by it (the x5t of a JSON Web Token). False: OpenSSL has none. */
+bool sha1_bytes(const void *p, size_t n, unsigned char ret[20]);
 void sha256_hex(const void *p, size_t n, char ret[65]); /* lower case */
 
 char *base64_text(const void *p, size_t n); /* one line; caller frees */

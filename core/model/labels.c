@@ -12,6 +12,9 @@
 const struct label_limits labels_ec2 = {.prefix = "gpuprov:", .key_max = 128, .value_max = 256, .labels_max = 50};
 const struct label_limits labels_gcp = {
     .prefix = "gpuprov-", .key_max = 63, .value_max = 63, .labels_max = 64, .coded = true};
+/* A key may not have <>%&\?/ */
+const struct label_limits labels_azure = {
+    .prefix = "gpuprov:", .key_max = 512, .value_max = 256, .labels_max = 50, .slash = '.'};
 
 /* Lambda: keys of ^[a-z][a-z0-9-:]+$; it gives no number of tags. ssh_key: the comment of an SSH key. */
 const struct label_limits labels_lambda = {.prefix = "gpuprov:", .key_max = 55, .value_max = 128, .labels_max = 50};
@@ -123,7 +126,9 @@ static void on_tag(void *ctx, const char *key, const char *value) {
     struct writing *w = ctx;
     const char *slash = strchr(key, '/');
     if (!w->limits->coded) {
-        write_label(w, key, 0, value);
+        GP_AUTO_FREE char *allowed = xstrdup(key);
+        if (slash != NULL && w->limits->slash != '\0') allowed[slash - key] = w->limits->slash;
+        write_label(w, allowed, 0, value);
     } else if (slash != NULL) {
         GP_AUTO_FREE char *tag = xstrndup(key, (size_t)(slash - key));
         GP_AUTO_FREE char *hashed = hashed_key(tag, slash + 1);
@@ -183,6 +188,15 @@ static void read_coded(const struct label_limits *limits, const struct label_lis
     if (!ok) tags_complain(ret, key, "encoded as gpuprov encodes values");
 }
 
+/* "region.NAME" is "region/NAME" again. */
+static void read_slash(const struct label_limits *limits, const char *key, const char *value, struct tags *ret) {
+    GP_AUTO_FREE char *whole = xstrdup(key);
+    size_t n = strlen(TAGS_REGION) - 1;
+    if (limits->slash != '\0' && strncmp(key, TAGS_REGION, n) == 0 && key[n] == limits->slash) whole[n] = '/';
+    else if (limits->slash != '\0' && strchr(key, '/') != NULL) return; /* not a key that gpuprov writes there */
+    tags_read(ret, whole, value);
+}
+
 void labels_read(const struct label_limits *limits, const struct label_list *labels, struct tags *ret) {
     size_t prefix = strlen(limits->prefix);
     tags_init(ret);
@@ -190,6 +204,6 @@ void labels_read(const struct label_limits *limits, const struct label_list *lab
         const struct label *l = &labels->list.items[i];
         if (!str_starts(l->key, limits->prefix)) continue;
         if (limits->coded) read_coded(limits, labels, l->key + prefix, l->value, ret);
-        else tags_read(ret, l->key + prefix, l->value);
+        else read_slash(limits, l->key + prefix, l->value, ret);
     }
 }

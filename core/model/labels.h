@@ -23,12 +23,14 @@ struct label_limits {
     const char *prefix;                    /* of every key that is gpuprov's */
     size_t key_max, value_max, labels_max; /* characters; labels of one resource */
     bool coded;                            /* keys and values are of a-z, 0-9, '-' and '_' only */
+    char slash;                            /* stands for the '/' of a key where it is not allowed; 0: it is */
 };
 extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_lambda_key;
 extern const struct label_limits labels_ec2, labels_gcp;
 extern const struct label_limits labels_openstack; /* of servers; only claims have tags with a '/' in the key */
 extern const struct label_limits labels_ec2, labels_gcp, labels_runpod;
 extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_ssh_key;
+extern const struct label_limits labels_ec2, labels_gcp, labels_azure;
 
 /* Every tag that is set, appended. False: they do not fit the limits. */
 bool labels_write(const struct label_limits *limits, const struct tags *t, struct label_list *ret);

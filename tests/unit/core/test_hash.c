@@ -10,6 +10,15 @@
 
 #include <cmocka.h>
 
+static void sha1_has_the_published_value(void **state) {
+    (void)state;
+    unsigned char raw[20];
+    char hex[41];
+    assert_true(sha1_bytes("abc", 3, raw)); /* FIPS 180-2, A.1 */
+    str_hex(hex, raw, sizeof raw);
+    assert_string_equal(hex, "a9993e364706816aba3e25717850c26c9cd0d89d");
+}
+
 static void sha256_has_the_published_values(void **state) {
     (void)state;
     char hex[65];
@@ -53,6 +62,7 @@ static void what_is_no_base64_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sha1_has_the_published_value),
         cmocka_unit_test(sha256_has_the_published_values),
         cmocka_unit_test(base64_goes_both_ways),
         cmocka_unit_test(what_is_no_base64_is_refused),

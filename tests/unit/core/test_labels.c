@@ -104,6 +104,8 @@ static void round_trip(const struct label_limits *limits) {
         free(labels.list.items[0].value);
         labels.list.items[0].value = xstrdup("ours");
         if (limits->coded) obeys_gcp(&labels);
+        for (size_t k = 1; limits->slash != '\0' && k < labels.list.len; k++)
+            assert_null(strpbrk(labels.list.items[k].key, "<>%&\\?/"));
         shuffle(&labels);
         labels_read(limits, &labels, &again);
         if (again.bad[0] != '\0' || !same(&t, &again)) fail_msg("%s (owner %s)", again.bad, t.owner);
@@ -121,6 +123,24 @@ static void test_round_trip_ec2(void **state) {
 static void test_round_trip_gcp(void **state) {
     (void)state;
     round_trip(&labels_gcp);
+}
+
+/* No '/' in a key, and none of the other characters that Azure refuses there. */
+static void test_round_trip_azure(void **state) {
+    (void)state;
+    round_trip(&labels_azure);
+    GP_AUTO_LABELS struct label_list labels = {0};
+    struct tags t, again;
+    tags_init(&t);
+    tags_read(&t, TAGS_REGION "eastus", TAGS_YES);
+    assert_true(labels_write(&labels_azure, &t, &labels));
+    assert_int_equal(labels.list.len, 1);
+    assert_string_equal(labels.list.items[0].key, "gpuprov:region.eastus");
+    labels_add(&labels, "gpuprov:region/westus", TAGS_YES); /* not as gpuprov writes it there */
+    labels_read(&labels_azure, &labels, &again);
+    assert_string_equal(again.more_regions, "eastus");
+    tags_clear(&again);
+    tags_clear(&t);
 }
 
 static void test_form(void **state) {
@@ -212,8 +232,11 @@ static void test_too_much(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip_ec2), cmocka_unit_test(test_round_trip_gcp),
-        cmocka_unit_test(test_form),           cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_round_trip_ec2),
+        cmocka_unit_test(test_round_trip_gcp),
+        cmocka_unit_test(test_round_trip_azure),
+        cmocka_unit_test(test_form),
+        cmocka_unit_test(test_bad),
         cmocka_unit_test(test_too_much),
     };
     return cmocka_run_group_tests_name("labels", tests, NULL, NULL);
