@@ -26,4 +26,15 @@ double catalog_google_price(const char *type, const char *region, bool spot); /*
 /* Names of the GPUs that RunPod rents; NULL ends. Prices come from its API. */
 extern const char *const catalog_runpod_gpus[];
 
+struct catalog_size {
+    const char *name, *gpu_model;
+    int gpus, gpu_gib;  /* gpus 0: a fraction of one; memory of a whole one */
+    bool vgpu;          /* its GPU is a virtual one: it needs the cloud's GRID driver */
+    const char *prices; /* on-demand, Linux, USD per hour: "REGION PRICE REGION PRICE" */
+};
+extern const struct catalog_size catalog_azure[]; /* ends with name NULL */
+extern const char *const catalog_azure_date;
+const struct catalog_size *catalog_azure_size(const char *name);  /* any case; NULL: not in the catalogue */
+double catalog_azure_price(const char *name, const char *region); /* negative: unknown */
+
 #endif

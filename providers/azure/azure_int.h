@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of providers/azure: the open provider, one call to Azure Resource Manager, and the functions
+ * that the files share. One thread at a time, like the provider itself. */
+#ifndef GP_AZURE_INT_H
+#define GP_AZURE_INT_H
+
+#include "base/json.h"
+#include "base/secret.h"
+#include "base/str.h"
+#include "model/labels.h"
+#include "providers/common/rest.h"
+#include "providers/common/slot_create.h"
+#include "providers/provider.h"
+
+/* Versions of the APIs. If-None-Match on virtual machines needs 2024-07 or newer. */
+#define AZURE_RESOURCES "2021-04-01"
+#define AZURE_SUBSCRIPTIONS "2021-01-01"
+#define AZURE_COMPUTE "2025-04-01"
+#define AZURE_NETWORK "2021-02-01"
+#define AZURE_SKUS "2019-04-01"
+
+/* --- credentials (creds.c, creds_assertion.c, creds_cli.c) --- */
+
+struct azure_cred {
+    struct secret token; /* empty: none yet */
+    int64_t expires_s;   /* wall, the cloud's clock */
+    char *source;        /* "the environment (client secret)", for messages */
+    char *subscription;  /* the CLI's default; NULL */
+};
+void azure_cred_clear(struct azure_cred *c);
+#define GP_AUTO_AZURE_CRED GP_CLEANUP(azure_cred_clear)
+
+struct azure {
+    struct provider base;
+    struct http *http;
+    struct rest rest;
+    struct gp_cancel *cancel;
+    struct journal *journal;
+    const struct event_sink *sink;
+    struct azure_cred cred;
+    char *endpoint;     /* "https://management.azure.com", without a slash at its end */
+    char *audience;     /* what tokens are for: "https://management.azure.com" */
+    char *authority;    /* "https://login.microsoftonline.com" */
+    char *subscription; /* a GUID in lower case */
+    char *principal_owner;
+    char *tenant;             /* of the token, not verified; "" */
+    char *fallback_region;    /* of the spec's first azure offer; NULL */
+    struct slot_ops slot_ops; /* poll_ms follows Retry-After */
+    struct azure_cache *cache;
+};
+static inline struct azure *azure_of(struct provider *p) { return (struct azure *)p; }
+
+/* rest.ensure: makes a->cred usable for the next five minutes, in the order of azure-identity's
+ * DefaultAzureCredential. force: a new token although the old looks valid. */
+int azure_creds_ensure(void *ctx, bool force, struct gp_error *err);
+const char *azure_env(const char *name); /* NULL: not set, or empty */
+/* A client assertion signed with the key of that PEM file: header x5t, RS256. */
+int azure_assertion_sign(struct azure *a, const char *file, const char *tenant, const char *client, const char *url,
+                         struct secret *ret, struct gp_error *err);
+/* Returns 0 and leaves ret->token empty where the az program is not installed. */
+int azure_creds_cli(struct azure *a, struct azure_cred *ret, struct gp_error *err);
+/* Of a token service's reply: "access_token" and when it expires. */
+int azure_cred_from_json(struct azure *a, const json_t *j, const char *what, struct azure_cred *ret,
+                         struct gp_error *err);
+/* The claims of a token, decoded and not verified: they only name the owner. NULL: it is not a JSON Web Token. New
+ * reference. */
+json_t *azure_token_claims(const struct secret *token);
+
+/* --- one call (arm.c) --- */
+
+extern const struct cloud_error azure_errors[];
+extern const size_t azure_error_count;
+void azure_said(const struct http_resp *resp, const json_t *json, struct cloud_said *ret);
+int azure_authorize(void *ctx, const struct rest_call *call, struct http_fields *add, struct gp_error *err);
+
+/* The URL of a path below the subscription ("resourcegroups/x"), of that API version. Caller frees. */
+char *azure_url(const struct azure *a, const char *version, const char *path_fmt, ...) GP_PRINTF(3, 4);
+/* "azure PUT virtualMachines/x", for messages. Caller frees. */
+char *azure_what(const char *method, const char *url);
+int azure_call(struct azure *a, const char *method, const char *url, const json_t *body, unsigned flags,
+               struct rest_reply *ret, struct gp_error *err);
+/* Every page of a list; each as rest_list has it. */
+int azure_pages(struct azure *a, const char *url, int (*each)(void *ctx, const json_t *item, struct gp_error *err),
+                void *ctx, struct gp_error *err);
+/* Milliseconds to wait by the reply's Retry-After: between 100 ms and a minute; def without one. */
+int64_t azure_retry_ms(const struct http_fields *headers, int64_t def);
+bool azure_is_guid(const char *s);
+/* A name of Azure's: letters, digits, '.', '-', '_'; at most 90; not ending in '.'. */
+bool azure_is_name(const char *s);
+/* "East US" to "eastus"; "" when it is not a region's name. Caller frees. */
+char *azure_region(const char *text);
+/* Splits "/subscriptions/S/resourceGroups/G/providers/N/TYPE/NAME" of this subscription: group and name in lower
+ * case, type as given ("Microsoft.Compute/virtualMachines"). False: it is not such an id. All owned by the caller. */
+bool azure_id_split(const struct azure *a, const char *id, char **ret_group, char **ret_type, char **ret_name);
+
+/* The id of a resource in the journal: GROUP@UID for a group, GROUP/NAME@UID for a machine, GROUP/TYPE/NAME@UID for
+ * others. Names are used again after a stack has ended; with the uid an id is not. */
+struct azure_handle {
+    char *group, *type, *name, *uid; /* type and name "" for a group */
+};
+void azure_handle_clear(struct azure_handle *h);
+#define GP_AUTO_AZURE_HANDLE GP_CLEANUP(azure_handle_clear)
+char *azure_handle_text(const char *group, const char *type, const char *name, const char *uid); /* caller frees */
+bool azure_handle_read(const char *id, struct azure_handle *ret); /* false: it has no such form */
+#define AZURE_VM "virtualMachines"
+#define AZURE_GUARD "networkSecurityGroups"
+#define AZURE_NET "virtualNetworks"
+#define AZURE_DISK "disks"
+
+/* --- tags --- */
+json_t *azure_tags_json(const struct tags *tags); /* new reference */
+void azure_tags_decode(json_t *tags, struct tags *ret);
+/* Adds tags to those that a group or resource has. id: below the subscription. */
+int azure_tags_merge(struct azure *a, const char *id, json_t *tags, struct gp_error *err);
+
+/* --- the resource group: claim and home of everything (claim.c, prepare.c) --- */
+struct azure_group {
+    char *name, *region;
+    struct tags tags;
+    bool exists, deleting;
+};
+void azure_group_clear(struct azure_group *g);
+#define GP_AUTO_AZURE_GROUP GP_CLEANUP(azure_group_clear)
+/* gpuprov-OWNER-STACK in lower case; where the owner does not fit a group's name, its hash. Caller frees. */
+char *azure_group_name(const char *owner, const char *stack);
+int azure_group_get(struct azure *a, const char *name, struct azure_group *ret, struct gp_error *err);
+int azure_group_read(const json_t *item, struct azure_group *ret, struct gp_error *err);
+void azure_group_resource(const struct azure_group *g, struct resource *ret);
+int azure_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
+
+/* --- network (network.c) --- */
+/* The security group and the network of a region in the stack's group; ret_*: their ids. */
+int azure_network_ensure(struct azure *a, const struct stack *s, const struct spec *spec, const struct offer *o,
+                         char **ret_subnet, char **ret_guard, struct gp_error *err);
+/* Writes the rules of the spec to the region's security group. */
+int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
+                    struct gp_error *err);
+
+/* --- offers (sizes.c, offers.c, prices.c) --- */
+struct azure_size {
+    char *name, *family, *arch, *gpu_model;
+    int gpus, vcpus, gpu_gib;
+    double memory_gib;
+    bool spot, vgpu, rdma;
+    char *refused;     /* why this subscription cannot have it in the region; NULL: it can */
+    struct strv zones; /* empty: the region sells it without zones */
+};
+struct azure_sizes {
+    char *region;
+    VEC_OF(struct azure_size) list;
+};
+struct azure_cache {
+    VEC_OF(struct azure_sizes *) regions;
+    struct strv networks_ready; /* "REGION/GROUP" */
+    struct strv quotas_ok;
+    char *public_cidr;
+};
+void azure_cache_free(struct azure_cache *c);
+/* All sizes of a region; borrowed from the cache. */
+int azure_sizes_of(struct azure *a, const char *region, const struct azure_sizes **ret, struct gp_error *err);
+const struct azure_size *azure_size_find(const struct azure_sizes *s, const char *name);
+/* Those that fit the spec and its offer, best first: borrowed pointers. */
+struct azure_picks {
+    VEC_OF(const struct azure_size *) list;
+};
+int azure_sizes_pick(const struct azure_sizes *all, const struct spec *spec, const struct spec_offer *offer,
+                     struct azure_picks *ret, struct gp_error *err);
+int azure_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                 struct gp_error *err);
+/* The quota of the size's family, or of all spot cores. -GP_EQUOTA: there is too little. */
+int azure_quota_check(struct azure *a, const struct offer *offer, int count, struct gp_error *err);
+/* USD per hour of each pick from the retail prices; negative: it has none. ret: an array of n. */
+int azure_prices(struct azure *a, const char *region, const struct azure_picks *picks, bool spot, double *ret,
+                 struct gp_error *err);
+
+/* --- images (images.c) --- */
+const char *azure_image_os(size_t i);
+/* "publisher:offer:sku:version" or an id, for this size. Caller frees. */
+int azure_image_find(const struct spec *spec, size_t index, const struct azure_size *size, char **ret,
+                     struct gp_error *err);
+json_t *azure_image_json(const char *image); /* the body's imageReference; new reference */
+
+/* --- the rest --- */
+int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
+int azure_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
+/* One virtual machine of a reply. */
+int azure_vm_read(const struct azure *a, const json_t *item, struct resource *ret, struct gp_error *err);
+/* The machines of a group with their power states, and their addresses. */
+int azure_list_vms(struct azure *a, const char *group, struct resource_list *ret, struct gp_error *err);
+int azure_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
+int azure_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+                   struct gp_error *err);
+int azure_doctor(struct str *text, bool *ret_usable, struct gp_error *err);
+int azure_policy_json(const char *owner, char **ret, struct gp_error *err);
+extern const struct spec_provider azure_spec;
+
+#endif

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Creates nodes by one conditional PUT each (If-None-Match: *), named by slot and attempt: a name has one machine.
+ * Azure accepts first and allocates later, so accepted requests are polled until they are placed; one that fails then
+ * leaves an object behind, which is removed. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/azure/azure_int.h"
+
+#include "base/hash.h"
+
+#define AT_ONCE 8
+#define POLL_MS 5000
+#define PLACEMENT_MS (15 * 60 * 1000)
+#define DISK_GIB_GPU 128
+#define DISK_GIB 32
+
+/* ctx of the slot operations. */
+struct creating {
+    struct azure *a;
+    const struct stack *stack;
+    char *group, *subnet, *guard;
+};
+
+static void creating_clear(struct creating *c) {
+    free(c->group);
+    free(c->subnet);
+    free(c->guard);
+}
+
+static char *vm_name(const char *stack, int slot, int attempt) {
+    return xasprintf("gpuprov-%s-%d-%d", stack, slot, attempt);
+}
+
+static char *vm_url(const struct azure *a, const char *group, const char *name) {
+    return azure_url(a, AZURE_COMPUTE, "/resourceGroups/%s/providers/Microsoft.Compute/" AZURE_VM "/%s", group, name);
+}
+
+static char *vm_view_url(const struct azure *a, const char *group, const char *name) {
+    struct str url = {0};
+    GP_AUTO_FREE char *plain = vm_url(a, group, name);
+    str_add(&url, plain);
+    rest_query(&url, "$expand", "instanceView");
+    return str_steal(&url);
+}
+
+/* --- the body --- */
+
+static json_t *network_json(const struct creating *c, const struct create_req *req, const char *name) {
+    json_t *ip = json_pack("{s:b,s:{s:s}}", "primary", 1, "subnet", "id", c->subnet);
+    if (req->spec->access.public_ip)
+        json_object_set_new(ip, "publicIPAddressConfiguration",
+                            json_pack("{s:s,s:{s:s},s:{s:s,s:s}}", "name", name, "sku", "name", "Standard",
+                                      "properties", "deleteOption", "Delete", "publicIPAllocationMethod", "Static"));
+    return json_pack("{s:s,s:[{s:s,s:{s:b,s:s,s:{s:s},s:[{s:s,s:o}]}}]}", "networkApiVersion", "2020-11-01",
+                     "networkInterfaceConfigurations", "name", name, "properties", "primary", 1, "deleteOption",
+                     "Delete", "networkSecurityGroup", "id", c->guard, "ipConfigurations", "name", "main", "properties",
+                     ip);
+}
+
+static json_t *os_json(const struct create_req *req, const char *name) {
+    GP_AUTO_FREE char *data = base64_text(req->user_data, strlen(req->user_data));
+    json_t *os = json_pack("{s:s,s:s,s:{s:b,s:{s:[{s:s,s:s}]}}}", "computerName", name, "adminUsername", "gpuprov",
+                           "linuxConfiguration", "disablePasswordAuthentication", 1, "ssh", "publicKeys", "path",
+                           "/home/gpuprov/.ssh/authorized_keys", "keyData", req->login_pubkey);
+    if (req->user_data[0] != '\0') json_object_set_new(os, "customData", json_string(data));
+    return os;
+}
+
+static json_t *tags_json(const struct create_req *req, int slot) {
+    struct tags tags;
+    tags_of_stack(&tags, req->stack);
+    tags.slot_first = slot;
+    tags.slot_count = 1;
+    tags.attempt = req->attempt;
+    tags.price_usd_per_h = req->offer->price_usd_per_h;
+    json_t *j = azure_tags_json(&tags);
+    tags_clear(&tags);
+    return j;
+}
+
+static void add_spot(json_t *properties, const struct create_req *req) {
+    double most =
+        req->spec->max_price > 0 ? (double)req->spec->max_price / 1e6 : -1; /* -1: up to the on-demand price */
+    if (req->offer->market != MARKET_SPOT) return;
+    json_object_set_new(properties, "priority", json_string("Spot"));
+    json_object_set_new(properties, "evictionPolicy", json_string("Delete")); /* else its disk is billed */
+    json_object_set_new(properties, "billingProfile",
+                        most < 0 ? json_pack("{s:i}", "maxPrice", -1) : json_pack("{s:f}", "maxPrice", most));
+}
+
+static int on_body(void *ctx, const struct create_req *req, int slot, const char *token, struct str *out,
+                   struct gp_error *err) {
+    const struct creating *c = ctx;
+    const struct offer *o = req->offer;
+    (void)token; /* the name is it */
+    GP_AUTO_FREE char *name = vm_name(req->stack->name, slot, req->attempt);
+    if (strlen(req->user_data) > provider_azure.user_data_max)
+        return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, Azure takes %zu", strlen(req->user_data),
+                       provider_azure.user_data_max);
+    json_t *properties =
+        json_pack("{s:{s:s},s:{s:o,s:{s:s,s:s,s:i,s:{s:s}}},s:o,s:o}", "hardwareProfile", "vmSize", o->instance_type,
+                  "storageProfile", "imageReference", azure_image_json(o->image), "osDisk", "createOption", "FromImage",
+                  "deleteOption", "Delete", "diskSizeGB", o->gpus > 0 ? DISK_GIB_GPU : DISK_GIB, "managedDisk",
+                  "storageAccountType", "Premium_LRS", "osProfile", os_json(req, name), "networkProfile",
+                  network_json(c, req, name));
+    add_spot(properties, req);
+    GP_AUTO_JSON json_t *body =
+        json_pack("{s:s,s:o,s:o}", "location", o->region, "tags", tags_json(req, slot), "properties", properties);
+    if (o->zone[0] != '\0') json_object_set_new(body, "zones", json_pack("[s]", o->zone));
+    GP_AUTO_FREE char *text = json_text_exact(body, 0);
+    str_add(out, text);
+    return 0;
+}
+
+/* --- outcomes --- */
+
+/* Only the path and query of an operation are kept: the host is always that of the endpoint. "": there is none, or it
+ * is at another host. */
+static char *operation_path(const struct azure *a, const struct http_fields *headers) {
+    const char *url = http_fields_get(headers, "Azure-AsyncOperation");
+    size_t n = strlen(a->endpoint);
+    if (url == NULL || strncasecmp(url, a->endpoint, n) != 0 || url[n] != '/' || strlen(url) > 2000) return xstrdup("");
+    for (const char *p = url + n; *p != '\0'; p++)
+        if (*p <= ' ' || *p > '~' || *p == '#') return xstrdup("");
+    return str_starts(url + n, "/subscriptions/") && strstr(url + n, "/..") == NULL ? xstrdup(url + n) : xstrdup("");
+}
+
+static void fail_as(struct slot_outcome *out, const char *what, const char *code, const char *message) {
+    GP_AUTO_FREE char *text = xstrdup(message);
+    GP_AUTO_FREE char *word = xstrdup(code[0] != '\0' ? code : "Failed");
+    str_one_line(text);
+    str_one_line(word);
+    struct cloud_said said = {word, text, ""};
+    gp_error_clear(&out->err);
+    cloud_fail(&out->err, what, &said, cloud_error_find(azure_errors, azure_error_count, &said));
+    if (out->err.scope == GP_SCOPE_NONE) out->err.scope = GP_SCOPE_ZONE;
+    out->state = SLOT_REFUSED;
+}
+
+static bool is_of(const struct resource *r, const struct intent *in) {
+    return str_eq(r->uid, in->uid) && r->slot == in->slot_first && r->attempt == in->attempt;
+}
+
+/* Takes the machine of a reply. False: it is not that of the intent. */
+static bool take(struct azure *a, const struct intent *in, const json_t *vm, struct slot_outcome *out) {
+    struct resource r;
+    bool ok = azure_vm_read(a, vm, &r, NULL) == 0 && is_of(&r, in);
+    if (ok) {
+        resource_set(&r.zone, r.zone[0] != '\0' ? r.zone : in->zone);
+        resource_clear(&out->made);
+        out->made = r;
+        return true;
+    }
+    resource_clear(&r);
+    return false;
+}
+
+static const json_t *failed_status(const json_t *vm) {
+    size_t i;
+    json_t *s;
+    json_array_foreach(json_at(vm, "properties.instanceView.statuses"), i, s) {
+        if (str_starts(json_str(s, "code", ""), "ProvisioningState/failed")) return s;
+    }
+    return NULL;
+}
+
+static bool is_placed(const json_t *vm) {
+    size_t i;
+    json_t *s;
+    if (strcasecmp(json_str(vm, "properties.provisioningState", ""), "Succeeded") == 0) return true;
+    json_array_foreach(json_at(vm, "properties.instanceView.statuses"), i, s) {
+        const char *code = json_str(s, "code", "");
+        if (strcmp(code, "PowerState/running") == 0) return true;
+    }
+    return false;
+}
+
+/* Reads the machine by its name and decides. ended: its operation succeeded. */
+static void look(struct creating *c, const struct intent *in, bool ended, struct slot_outcome *out) {
+    GP_AUTO_FREE char *name = vm_name(c->stack->name, in->slot_first, in->attempt);
+    GP_AUTO_FREE char *url = vm_view_url(c->a, c->group, name);
+    GP_AUTO_FREE char *what = azure_what("PUT", url);
+    GP_AUTO_REST struct rest_reply reply = {0};
+    gp_error_clear(&out->err);
+    out->state = SLOT_ACCEPTED;
+    if (azure_call(c->a, "GET", url, NULL, REST_MISSING, &reply, &out->err) != 0) {
+        gp_error_clear(&out->err); /* read again: it was accepted */
+        return;
+    }
+    if (reply.status == 404) {
+        if (ended || out->made.id[0] != '\0') fail_as(out, what, "", "it was deleted while it started");
+        else out->state = SLOT_UNKNOWN;
+        if (out->state == SLOT_UNKNOWN) gp_fail(&out->err, GP_EUNKNOWN, "%s: it is not listed", what);
+        return;
+    }
+    if (!take(c->a, in, reply.json, out)) {
+        gp_fail(&out->err, GP_EEXISTS, "%s: a machine of another run has this name: run 'gpuprov status' first", what);
+        out->state = SLOT_REFUSED;
+        return;
+    }
+    const json_t *failed = failed_status(reply.json);
+    if (failed != NULL) {
+        const char *code = strrchr(json_str(failed, "code", ""), '/');
+        fail_as(out, what, strcmp(code + 1, "failed") == 0 ? "" : code + 1, json_str(failed, "message", ""));
+    } else if (strcasecmp(json_str(reply.json, "properties.provisioningState", ""), "Failed") == 0) {
+        fail_as(out, what, "", "its provisioning failed");
+    } else if (is_placed(reply.json)) {
+        out->state = SLOT_MADE;
+    }
+}
+
+static void on_poll(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
+    struct creating *c = ctx;
+    struct azure *a = c->a;
+    for (size_t i = 0; i < n; i++) {
+        struct slot_outcome *out = &ret[i];
+        const char *path = out->operation != NULL ? out->operation : "";
+        if (path[0] != '/') {
+            look(c, in[i], false, out);
+            continue;
+        }
+        GP_AUTO_FREE char *url = xasprintf("%s%s", a->endpoint, path);
+        GP_AUTO_REST struct rest_reply reply = {0};
+        struct gp_error unread = {0};
+        int r = azure_call(a, "GET", url, NULL, REST_MISSING, &reply, &unread);
+        const char *status = json_str(reply.json, "status", "");
+        a->slot_ops.poll_ms = azure_retry_ms(&reply.headers, POLL_MS);
+        bool failed = r == 0 && (strcasecmp(status, "Failed") == 0 || strcasecmp(status, "Canceled") == 0);
+        look(c, in[i], r == 0 && strcasecmp(status, "Succeeded") == 0, out);
+        if (!failed || out->state == SLOT_MADE) continue;
+        GP_AUTO_FREE char *what = azure_what("PUT", c->group);
+        fail_as(out, "azure create", json_str(reply.json, "error.code", status),
+                json_str(reply.json, "error.message", ""));
+    }
+}
+
+/* --- requests --- */
+
+static void taken(struct creating *c, const struct intent *in, const struct rest_reply *reply,
+                  struct slot_outcome *out) {
+    if (!take(c->a, in, reply->json, out)) {
+        out->state = SLOT_UNKNOWN; /* cut short: its name settles it */
+        gp_fail(&out->err, GP_EUNKNOWN, "azure: the reply does not have the machine that was requested");
+        return;
+    }
+    free(out->operation);
+    out->operation = operation_path(c->a, &reply->headers);
+    out->state = SLOT_ACCEPTED;
+    c->a->slot_ops.poll_ms = azure_retry_ms(&reply->headers, POLL_MS);
+}
+
+static void on_send(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
+    struct creating *c = ctx;
+    struct rest_call *calls = xcalloc(n + 1, sizeof *calls);
+    struct rest_result *results = xcalloc(n + 1, sizeof *results);
+    GP_AUTO_STRV struct strv texts = {0};
+    GP_AUTO_FIELDS struct http_fields only_new = {0};
+    http_fields_add(&only_new, "If-None-Match", "*");
+    for (size_t i = 0; i < n; i++) {
+        GP_AUTO_FREE char *name = vm_name(c->stack->name, in[i]->slot_first, in[i]->attempt);
+        char *url = vm_url(c->a, c->group, name);
+        strv_take(&texts, azure_what("PUT", url));
+        strv_take(&texts, url);
+        calls[i] = (struct rest_call){.what = texts.v[2 * i],
+                                      .method = "PUT",
+                                      .url = url,
+                                      .body = in[i]->body,
+                                      .headers = &only_new,
+                                      .flags = REST_ONCE};
+    }
+    rest_call_many(&c->a->rest, calls, n, AT_ONCE, results);
+    for (size_t i = 0; i < n; i++) {
+        const struct rest_result *r = &results[i];
+        struct slot_outcome *out = &ret[i];
+        if (r->rc == 0) {
+            taken(c, in[i], &r->reply, out);
+        } else if (strcmp(r->reply.code, "PreconditionFailed") == 0) {
+            look(c, in[i], false, out); /* an earlier request of this intent, or another run */
+        } else {
+            out->state = r->rc == -GP_EUNKNOWN ? SLOT_UNKNOWN : SLOT_REFUSED;
+            out->err = r->err;
+        }
+        rest_reply_clear(&results[i].reply);
+    }
+    free(calls);
+    free(results);
+}
+
+static int on_list(void *ctx, const char *region, const char *uid, struct resource_list *ret, struct gp_error *err) {
+    struct creating *c = ctx;
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    (void)region; /* the group has the machines of all of them */
+    int r = azure_list_vms(c->a, c->group, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++)
+        if (str_eq(all.list.items[i].uid, uid)) resource_list_add(ret, &all.list.items[i]);
+    return r;
+}
+
+static int on_destroy(void *ctx, const struct resource_list *what, struct gp_error *err) {
+    struct creating *c = ctx;
+    return azure_destroy(&c->a->base, what, err);
+}
+
+int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    struct azure *a = azure_of(p);
+    struct creating c = {.a = a, .stack = req->stack, .group = azure_group_name(req->stack->owner, req->stack->name)};
+    int r = 0;
+    if (req->replay == NULL) r = azure_quota_check(a, req->offer, req->slot_count, err);
+    if (r == 0 && req->replay == NULL)
+        r = azure_network_ensure(a, req->stack, req->spec, req->offer, &c.subnet, &c.guard, err);
+    a->slot_ops = (struct slot_ops){.provider = "azure",
+                                    .settle_ms = provider_azure.settle_ms,
+                                    .poll_ms = POLL_MS,
+                                    .placement_ms = PLACEMENT_MS,
+                                    .replay_max_s = provider_azure.replay_max_s,
+                                    .body = on_body,
+                                    .send = on_send,
+                                    .poll = on_poll,
+                                    .list = on_list,
+                                    .destroy = on_destroy};
+    struct slot_create how = {
+        .ops = &a->slot_ops, .ctx = &c, .account = a->subscription, .journal = a->journal, .cancel = a->cancel};
+    if (r == 0) r = slot_create(&how, req, ret, err);
+    creating_clear(&c);
+    return r;
+}

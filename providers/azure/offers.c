@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Offers: sizes x zones x prices x image, for one entry of the spec's offers. Buys nothing. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/azure/azure_int.h"
+
+#include "base/clock.h"
+#include "providers/catalog/catalog.h"
+#include "providers/common/cloud_clock.h"
+
+#define SIZES_MAX 12
+
+struct search {
+    struct azure *a;
+    const struct spec *spec;
+    const struct spec_offer *want;
+    size_t index;
+    const char *region;
+    struct offer_list *out;
+};
+
+static char *price_source(struct search *s, bool listed, double price) {
+    char day[32];
+    if (price < 0) return xstrdup("");
+    if (!listed) return xasprintf("catalogue %s", catalog_azure_date);
+    time_format_utc(day, sizeof day, cloud_now_s(&s->a->base));
+    return xasprintf("retail prices %.10s", day);
+}
+
+static void add_offer(struct search *s, const struct azure_size *t, const char *zone, const char *image, double price,
+                      bool listed) {
+    struct offer o = {.spec_index = s->index,
+                      .provider = xstrdup("azure"),
+                      .region = xstrdup(s->region),
+                      .zone = xstrdup(zone),
+                      .instance_type = xstrdup(t->name),
+                      .market = s->want->market,
+                      .image = xstrdup(image),
+                      .image_name = xstrdup(image),
+                      .subnet = xstrdup(s->want->subnet != NULL ? s->want->subnet : ""),
+                      .gpu_model = xstrdup(t->gpu_model),
+                      .gpus = t->gpus,
+                      .vcpus = t->vcpus,
+                      .memory_gib = t->memory_gib,
+                      .price_usd_per_h = price,
+                      .price_source = price_source(s, listed, price)};
+    vec_push(&s->out->list, o);
+}
+
+static int offers_of_size(struct search *s, const struct azure_size *t, double listed, struct gp_error *err) {
+    GP_AUTO_FREE char *image = NULL;
+    bool spot = s->want->market == MARKET_SPOT;
+    double price = listed >= 0 || spot ? listed : catalog_azure_price(t->name, s->region);
+    int r = azure_image_find(s->spec, s->index, t, &image, err);
+    if (r != 0) return r;
+    /* A region or a size without zones is one place. */
+    if (t->zones.n == 0 && s->want->zones.n == 0) add_offer(s, t, "", image, price, listed >= 0);
+    for (size_t i = 0; i < t->zones.n; i++)
+        if (s->want->zones.n == 0 || strv_has(&s->want->zones, t->zones.v[i]))
+            add_offer(s, t, t->zones.v[i], image, price, listed >= 0);
+    return 0;
+}
+
+static int offers_of_region(struct search *s, struct gp_error *err) {
+    const struct azure_sizes *all = NULL;
+    struct azure_picks picks = {0};
+    struct gp_error unread = {0};
+    double listed[SIZES_MAX];
+    size_t before = s->out->list.len;
+    int r = azure_sizes_of(s->a, s->region, &all, err);
+    if (r == 0) r = azure_sizes_pick(all, s->spec, s->want, &picks, err);
+    picks.list.len = GP_MIN(picks.list.len, (size_t)SIZES_MAX);
+    if (r == 0 &&
+        azure_prices(s->a, s->region, &picks, s->want->market == MARKET_SPOT, listed, &unread) == -GP_ECANCELLED)
+        r = gp_fail(err, GP_ECANCELLED, "cancelled");
+    for (size_t i = 0; r == 0 && i < picks.list.len; i++) r = offers_of_size(s, picks.list.items[i], listed[i], err);
+    if (r == 0 && s->out->list.len == before) {
+        r = gp_fail(err, GP_EUSAGE, "azure %s: %s is not sold in the requested zones", s->region,
+                    picks.list.items[0]->name);
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+    }
+    vec_free(&picks.list);
+    return r;
+}
+
+int azure_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+                 struct gp_error *err) {
+    struct azure *a = azure_of(p);
+    const struct spec_offer *want = &spec->offers.items[index];
+    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
+    struct gp_error worst = {0};
+    int worst_exit = 0;
+    size_t before = ret->list.len;
+    for (size_t i = 0; i < want->regions.n; i++) {
+        struct gp_error e = {0};
+        s.region = want->regions.v[i];
+        int r = offers_of_region(&s, &e);
+        if (r == 0) continue;
+        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
+            if (err != NULL) *err = e;
+            return r;
+        }
+        if (want->regions.n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
+        int code = gp_exit_code(e.code);
+        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
+            worst = e;
+            worst_exit = code;
+        }
+    }
+    if (ret->list.len > before) return 0;
+    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = worst;
+    return -(int)worst.code;
+}

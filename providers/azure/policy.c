@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The least role of an owner, for `gpuprov providers azure --policy`: the definition of a custom role, as `az role
+ * definition create --role-definition` takes it. Azure's roles have no conditions on tags of machines, so a role is
+ * limited by its scope only. Pure. */
+#include "base/gp_base.h"
+
+#include "providers/azure/azure_int.h"
+
+#include "base/form.h"
+
+static const char *const actions[] = {
+    "Microsoft.Resources/subscriptions/read",
+    "Microsoft.Resources/subscriptions/locations/read",
+    "Microsoft.Resources/subscriptions/resourceGroups/read",
+    "Microsoft.Resources/subscriptions/resourceGroups/write",
+    "Microsoft.Resources/subscriptions/resourceGroups/delete",
+    "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+    "Microsoft.Resources/tags/write",
+    "Microsoft.Compute/skus/read",
+    "Microsoft.Compute/locations/usages/read",
+    "Microsoft.Compute/locations/operations/read",
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/instanceView/read",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/disks/write",
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/images/read",
+    "Microsoft.Compute/galleries/images/versions/read",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Network/networkInterfaces/delete",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/publicIPAddresses/read",
+    "Microsoft.Network/publicIPAddresses/write",
+    "Microsoft.Network/publicIPAddresses/delete",
+    "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/networkSecurityGroups/read",
+    "Microsoft.Network/networkSecurityGroups/write",
+    "Microsoft.Network/networkSecurityGroups/delete",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/virtualNetworks/read",
+    "Microsoft.Network/virtualNetworks/write",
+    "Microsoft.Network/virtualNetworks/delete",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+};
+
+int azure_policy_json(const char *owner, char **ret, struct gp_error *err) {
+    const char *subscription = azure_env("AZURE_SUBSCRIPTION_ID");
+    if (!form_owner(owner))
+        return gp_fail(err, GP_EUSAGE, "the owner '%.140s' is not valid: give %s", owner != NULL ? owner : "",
+                       FORM_OWNER_TEXT);
+    if (subscription == NULL || !azure_is_guid(subscription))
+        return gp_fail(err, GP_EUSAGE, "a role is limited to a subscription: set AZURE_SUBSCRIPTION_ID to its id");
+    json_t *allowed = json_array();
+    for (size_t i = 0; i < GP_ARRAY_LEN(actions); i++) json_array_append_new(allowed, json_string(actions[i]));
+    GP_AUTO_FREE char *name = xasprintf("gpuprov %s", owner);
+    GP_AUTO_FREE char *scope = xasprintf("/subscriptions/%s", subscription);
+    GP_AUTO_JSON json_t *role = json_pack(
+        "{s:s,s:b,s:s,s:o,s:[],s:[s]}", "Name", name, "IsCustom", 1, "Description",
+        "GPU nodes by gpuprov: resource groups, virtual machines and their networks. Azure has no conditions on tags "
+        "here: give the owner a subscription of its own to keep others' resources apart.",
+        "Actions", allowed, "NotActions", "AssignableScopes", scope);
+    GP_AUTO_FREE char *text = json_text(role, 2);
+    *ret = xasprintf("%s\n", text);
+    return 0;
+}

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider contract against the stand-in for Azure, on good and on bad days."""
+import azure
+import azure_lab
+import pytest
+from test_provider_contract import CASES, run_contract
+
+
+def faults(cloud, case):
+    vm = "PUT .*/virtualMachines/"
+    if case == "gang_cut":
+        cloud.rule(vm, "drop_after").rule("GET .*/virtualMachines[?]", "edit", times=2, change=lambda o: {"value": []})
+    elif case == "late_address":
+        cloud.rule("GET .*/publicIPAddresses", "edit", times=4, change=lambda o: {"value": []})
+        cloud.rule("GET .*/networkInterfaces", "edit", times=2, change=lambda o: {"value": []})
+    elif case == "late_list":
+        cloud.rule("GET .*/virtualMachines[?]", "edit", times=4, change=lambda o: {"value": []})
+    elif case == "lost_reply":
+        cloud.rule(vm, "drop_after").rule("PUT .*/resourcegroups/", "drop_after")
+        cloud.rule("PUT .*/networkSecurityGroups/", "drop_after").rule("DELETE .*/virtualMachines/", "drop_after")
+    elif case == "paged":
+        cloud.page = 1
+    elif case == "throttled":
+        cloud.rule(r"(GET|PUT|PATCH|DELETE) /subscriptions", "reply", times=None, every=3, status=429,
+                   headers={"Retry-After": "0"}, obj={"error": {"code": "TooManyRequests", "message": "Slow down."}})
+
+
+@pytest.mark.parametrize("market", ["on-demand", "spot"])
+def test_story(tmp_path, market):
+    with azure.Azure() as cloud:
+        cloud.upper_groups = market == "spot"
+        run_contract(azure_lab.environment(cloud, tmp_path), "azure",
+                     azure_lab.spec(tmp_path, offer={"market": market}))
+        azure_lab.clean(cloud)
+
+
+@pytest.mark.matrix(keep=2)
+@pytest.mark.parametrize("case", CASES)
+def test_bad_days(tmp_path, case):
+    with azure.Azure() as cloud:
+        faults(cloud, case)
+        run_contract(azure_lab.environment(cloud, tmp_path), "azure", azure_lab.spec(tmp_path), case)
+        assert all(r["done"] for r in cloud.rules), "a fault did not come"
+        azure_lab.clean(cloud)
