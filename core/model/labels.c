@@ -26,6 +26,9 @@ const struct label_limits labels_openstack = {.prefix = "gpuprov:", .key_max = 2
 const struct label_limits labels_runpod = {
     .prefix = "GPUPROV_TAG_", .key_max = 128, .value_max = 4096, .labels_max = 64};
 
+/* 20 tags of a resource, "aliyun" and "acs:" are not allowed at the front of a key. */
+const struct label_limits labels_alibaba = {.prefix = "gpuprov:", .key_max = 128, .value_max = 128, .labels_max = 20};
+
 void labels_add(struct label_list *l, const char *key, const char *value) {
     struct label one = {xstrdup(key), xstrdup(value)};
     vec_push(&l->list, one);

@@ -31,6 +31,7 @@ extern const struct label_limits labels_openstack; /* of servers; only claims ha
 extern const struct label_limits labels_ec2, labels_gcp, labels_runpod;
 extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_ssh_key;
 extern const struct label_limits labels_ec2, labels_gcp, labels_azure;
+extern const struct label_limits labels_ec2, labels_gcp, labels_alibaba;
 
 /* Every tag that is set, appended. False: they do not fit the limits. */
 bool labels_write(const struct label_limits *limits, const struct tags *t, struct label_list *ret);

@@ -30,7 +30,10 @@ enum resource_kind {
     RES_SNAPSHOT,  /* the disk of such an image */
     RES_PLACEMENT, /* nodes of it are close to each other in the cloud's network */
     RES_ADDRESS,   /* a public address that outlives its node */
-    RES_KIND_MAX = RES_ADDRESS
+    RES_NETWORK,   /* a VPC of the stack's own */
+    RES_SUBNET,    /* in such a network */
+    RES_NIC,       /* left behind by its instance */
+    RES_KIND_MAX = RES_NIC
 };
 enum resource_state {
     RES_PENDING, /* accepted, not running yet */

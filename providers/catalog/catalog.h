@@ -37,4 +37,10 @@ extern const char *const catalog_azure_date;
 const struct catalog_size *catalog_azure_size(const char *name);  /* any case; NULL: not in the catalogue */
 double catalog_azure_price(const char *name, const char *region); /* negative: unknown */
 
+/* Alibaba Cloud ECS, for a plan when its price service does not answer: a row for each type and region. */
+extern const struct catalog_row catalog_alibaba[]; /* ends with type NULL */
+extern const char *const catalog_alibaba_date;
+double catalog_alibaba_price(const char *type, const char *region); /* negative: unknown */
+int catalog_alibaba_gpus(const char *type);                         /* -1: not in the catalogue */
+
 #endif

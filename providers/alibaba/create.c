@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Creates the gang with one RunInstances (Amount and MinAmount: all or none): intent first, ids committed right after.
+ * A lost reply is settled by tags; only when they show no machine is the same token and body sent again. One thread. */
+#include "base/gp_base.h"
+
+#include "providers/alibaba/ali_int.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "providers/common/intents.h"
+#include "providers/common/settle.h"
+
+#define GANG_MAX 100 /* of one call */
+#define DISK_GPU_GIB 100
+#define DISK_GIB 40
+
+/* --- the request --- */
+
+static void node_tags(const struct create_req *req, struct tags *ret) {
+    tags_of_stack(ret, req->stack);
+    ret->slot_first = req->slot_first;
+    ret->slot_count = req->slot_count;
+    ret->attempt = req->attempt;
+    ret->price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
+}
+
+static void add_market(struct str *query, const struct create_req *req) {
+    char price[48];
+    ali_param(query, "InstanceChargeType", "PostPaid");
+    if (req->offer->market != MARKET_SPOT) return;
+    ali_param(query, "SpotInterruptionBehavior", "Terminate");
+    if (req->spec->max_price <= 0) {
+        ali_param(query, "SpotStrategy", "SpotAsPriceGo");
+        return;
+    }
+    spec_money_text(price, sizeof price, req->spec->max_price, "");
+    price[strcspn(price, " ")] = '\0';
+    ali_param(query, "SpotStrategy", "SpotWithPriceLimit");
+    ali_param(query, "SpotPriceLimit", price);
+}
+
+static int add_user_data(struct str *query, const char *text, struct gp_error *err) {
+    size_t n = strlen(text);
+    if (n == 0) return 0;
+    if (n > provider_alibaba.user_data_max)
+        return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, ECS takes %zu", n,
+                       provider_alibaba.user_data_max);
+    GP_AUTO_FREE char *coded = base64_text(text, n);
+    ali_param(query, "UserData", coded); /* the last one: it travels in the body (call.c) */
+    return 0;
+}
+
+static int build(const struct ali *a, const struct create_req *req, const struct ali_place *at, const char *token,
+                 struct str *query, struct gp_error *err) {
+    const struct offer *o = req->offer;
+    const char *role = spec_effective(req->spec, o->spec_index).role;
+    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s-[%d,4]", req->stack->name, req->slot_first);
+    struct tags tags;
+    char when[32];
+    time_format_utc(when, sizeof when, ali_release_s(a, req->stack->expires_s));
+    ali_begin(query, o->region);
+    ali_param(query, "ZoneId", o->zone);
+    ali_param(query, "ImageId", o->image);
+    ali_param(query, "InstanceType", o->instance_type);
+    ali_param_int(query, "Amount", req->slot_count);
+    ali_param_int(query, "MinAmount", req->slot_count);
+    ali_param(query, "ClientToken", token);
+    ali_param(query, "AutoReleaseTime", when);
+    ali_param(query, "InstanceName", name); /* the number is the node's slot */
+    ali_param(query, "VSwitchId", at->vswitch);
+    ali_param(query, "SecurityGroupId", at->group);
+    if (req->spec->access.public_ip) {
+        ali_param(query, "InternetChargeType", "PayByTraffic");
+        ali_param(query, "InternetMaxBandwidthOut", "100"); /* Mbit/s; without it a node has no public address */
+    }
+    ali_param(query, "SystemDisk.Category", "cloud_essd");
+    ali_param_int(query, "SystemDisk.Size", o->gpus > 0 ? DISK_GPU_GIB : DISK_GIB);
+    ali_param(query, "SystemDisk.Encrypted", "true");
+    ali_param(query, "HttpEndpoint", "enabled");
+    ali_param(query, "HttpTokens", "required");
+    add_market(query, req);
+    if (role != NULL) ali_param(query, "RamRoleName", role);
+    node_tags(req, &tags);
+    ali_tags_add(query, &tags);
+    tags_clear(&tags);
+    return add_user_data(query, req->user_data, err);
+}
+
+/* --- outcome --- */
+
+struct launching {
+    struct ali *a;
+    const char *owner, *stack;
+};
+
+/* What is known of a machine before the first list. */
+static void machine_of(const struct intent *in, const struct launching *l, const char *id, int slot,
+                       struct resource *ret) {
+    resource_init(ret, RES_INSTANCE, "alibaba");
+    resource_set(&ret->region, in->region);
+    resource_set(&ret->zone, in->zone);
+    resource_set(&ret->id, id);
+    resource_set(&ret->owner, l->owner);
+    resource_set(&ret->stack, l->stack);
+    resource_set(&ret->uid, in->uid);
+    resource_set(&ret->spec_hash, in->spec_hash);
+    resource_set(&ret->user, "gpuprov");
+    ret->slot = slot;
+    ret->attempt = in->attempt;
+    ret->state = RES_PENDING;
+    ret->billed = true;
+    ret->expires_s = in->deadline_s;
+}
+
+static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+    const struct launching *l = ctx;
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    struct ali_wanted w = {.owner = l->owner, .uid = in->uid};
+    int r = ali_list_instances(l->a, in->region, &w, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct resource *one = &all.list.items[i];
+        if (str_eq(one->uid, in->uid) && one->attempt == in->attempt && one->slot >= in->slot_first &&
+            one->slot < in->slot_first + in->slot_count)
+            resource_list_add(made, one);
+    }
+    return r;
+}
+
+/* The reply has the ids only, in the order of the names. */
+static int take_reply(const struct launching *l, const struct intent *in, const json_t *reply,
+                      struct resource_list *made, struct gp_error *err) {
+    json_t *ids = json_at(reply, "InstanceIdSets.InstanceIdSet"), *id;
+    size_t i;
+    bool whole = json_array_size(ids) == (size_t)in->slot_count;
+    json_array_foreach(ids, i, id) whole = whole && json_is_string(id) && ali_id(json_string_value(id), "i-");
+    if (!whole)
+        return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the tags settle it */
+                       "ecs RunInstances in %s: the reply does not name the nodes that were requested", in->region);
+    json_array_foreach(ids, i, id) {
+        struct resource r;
+        machine_of(in, l, json_string_value(id), in->slot_first + (int)i, &r);
+        vec_push(&made->list, r);
+    }
+    return 0;
+}
+
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
+                struct gp_error *err) {
+    const struct launching *l = ctx;
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_STR struct str query = {0};
+    str_add(&query, in->body);
+    int r = ali_call(l->a, ALI_ECS, in->region, "RunInstances", &query, REST_ONCE, &reply, err);
+    explicit_bzero(query.s, query.len);
+    *ret_other_run = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
+    if (r != 0) return r;
+    if (in->slot_count == 1) return take_reply(l, in, reply.json, made, err);
+    /* Which id has which slot is in their names. */
+    struct gp_error listed = {0};
+    for (int i = 0; i < 4; i++) {
+        if (i > 0 && gp_sleep(200 << i, l->a->cancel, NULL) != 0) break;
+        if (find(ctx, in, made, &listed) != 0) break;
+        if (made->list.len == (size_t)in->slot_count) return 0;
+        resource_list_clear(made);
+    }
+    resource_list_clear(made);
+    return gp_fail(err, GP_EUNKNOWN, "ecs RunInstances in %s: the new nodes are not listed yet", in->region);
+}
+
+static struct cloud_launch launch_of(struct launching *l, const struct intent *in) {
+    struct cloud_launch c = {.journal = l->a->journal,
+                             .cancel = l->a->cancel,
+                             .in = in,
+                             .account = l->a->account,
+                             .resend_s = provider_alibaba.replay_max_s,
+                             .settle_ms = provider_alibaba.settle_ms,
+                             .ctx = l,
+                             .send = send,
+                             .find = find};
+    cloud_offer_facts(in, &c.price_usd_per_h, &c.gpus);
+    return c;
+}
+
+/* A launch whose deadline the cloud does not keep is ended again. */
+static int with_deadline(struct ali *a, const struct intent *in, struct resource_list *ret, struct gp_error *err) {
+    struct gp_error e = {0}, gone = {0};
+    int r = ali_release_verify(a, in->region, ret, ali_release_s(a, in->deadline_s), &e);
+    if (r == -GP_EPROTO) {
+        e.scope = GP_SCOPE_PROVIDER;
+        e.domain = GP_D_CLOUD;
+        if (ali_destroy(&a->base, ret, &gone) != 0)
+            r = gp_fail(err, GP_EBILLED, "%.200s; it could not be ended either: %.120s", e.msg, gone.msg);
+        else if (err != NULL) *err = e;
+        return r;
+    }
+    return 0; /* created: a cancelled wait does not undo that */
+}
+
+int ali_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    struct ali *a = ali_of(p);
+    struct launching l = {a, req->stack->owner, req->stack->name};
+    if (req->replay != NULL) {
+        struct cloud_launch again = launch_of(&l, req->replay);
+        int r = cloud_launch_replay(&again, ret, err);
+        return r == 0 ? with_deadline(a, req->replay, ret, err) : r;
+    }
+    struct ali_place at = {0};
+    GP_AUTO_FREE char *token = cloud_launch_token(req, a->account);
+    GP_AUTO_STR struct str query = {0};
+    if (req->slot_count > GANG_MAX) {
+        int r = gp_fail(err, GP_EUSAGE, "alibaba: one launch has at most %d nodes: ask for fewer nodes", GANG_MAX);
+        if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
+        return r;
+    }
+    int r = ali_place_find(a, req, &at, err);
+    if (r == 0) r = build(a, req, &at, token, &query, err);
+    ali_place_clear(&at);
+    if (r != 0) return r;
+    struct intent in;
+    cloud_intent_nodes(req, GP_STEAL(token), str_steal(&query), &in);
+    r = journal_intent(a->journal, &in, err);
+    if (r == 0) {
+        struct cloud_launch first = launch_of(&l, &in);
+        r = cloud_launch_run(&first, ret, err);
+        if (r == 0) r = with_deadline(a, &in, ret, err);
+    }
+    intent_clear(&in);
+    return r;
+}

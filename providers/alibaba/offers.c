@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Offers: types x zones with stock x prices x image, for one entry of the spec's offers. Types, stock, VSwitches and
+ * images are read side by side, then all prices. Buys nothing. One thread at a time. */
+#include "base/gp_base.h"
+
+#include "providers/alibaba/ali_int.h"
+
+#include "base/clock.h"
+#include "base/form.h"
+#include "providers/catalog/catalog.h"
+#include "providers/common/cloud_clock.h"
+#include "providers/common/gpu_name.h"
+
+#define TYPES_MAX 12     /* sizes of one GPU */
+#define PRICE_MAX 100000 /* per hour, in any currency of the cloud */
+#define SMALL_VCPUS 2    /* a node without a GPU and a type */
+#define SMALL_MEMORY_GIB 4
+
+/* --- systems --- */
+
+static const struct {
+    const char *name, *family;
+} systems[] = {
+    {"ubuntu-24.04", "acs:ubuntu_24_04_x64"},
+    {"ubuntu-22.04", "acs:ubuntu_22_04_x64"},
+};
+
+const char *ali_image_os(size_t i) { return i < GP_ARRAY_LEN(systems) ? systems[i].name : NULL; }
+
+/* --- what a region has --- */
+
+struct type {
+    char *name, *gpu; /* gpu "": none */
+    int gpus, vcpus;
+    double memory_gib, gpu_gib;
+    bool x86;
+    double price;   /* per hour in `currency`; negative: unknown */
+    char *currency; /* NULL: unknown */
+};
+struct zone_price {
+    char *type, *zone;
+    double price;
+    int64_t at_s;
+};
+struct image {
+    char *id, *name;
+    bool x86;
+    int64_t created_s;
+};
+struct search {
+    struct ali *a;
+    const struct spec *spec;
+    const struct spec_offer *want;
+    size_t index;
+    const char *region;
+    VEC_OF(struct type) types;
+    struct strv sold; /* "type/zone" */
+    VEC_OF(struct zone_price) spots;
+    struct image image;
+    struct ali_vswitches vswitches; /* of the offer's subnet */
+    struct strv models;             /* GPU models of the region, for a message */
+    struct offer_list *out;
+};
+
+static void search_clear(struct search *s) {
+    for (size_t i = 0; i < s->types.len; i++) {
+        free(s->types.items[i].name);
+        free(s->types.items[i].gpu);
+        free(s->types.items[i].currency);
+    }
+    vec_free(&s->types);
+    for (size_t i = 0; i < s->spots.len; i++) {
+        free(s->spots.items[i].type);
+        free(s->spots.items[i].zone);
+    }
+    vec_free(&s->spots);
+    free(s->image.id);
+    free(s->image.name);
+    s->image = (struct image){0};
+    strv_clear(&s->sold);
+    strv_clear(&s->models);
+    ali_vswitches_clear(&s->vswitches);
+}
+
+/* Slices of a GPU ("NVIDIA A10*1/12", "NVIDIA T4/8") are not GPUs. */
+static bool gpu_matches(const char *wanted, const struct type *t) {
+    struct gpu_name want, have;
+    if (t->gpu[0] == '\0' || strpbrk(t->gpu, "/*") != NULL) return false;
+    gpu_name_parse(wanted, &want);
+    gpu_name_parse(t->gpu, &have);
+    if (!gpu_name_same(&want, &have)) return false;
+    double gib = have.memory_gb > 0 ? have.memory_gb : t->gpu_gib;
+    return want.memory_gb == 0 || gib <= 0 || (gib > want.memory_gb * 0.9 && gib < want.memory_gb * 1.1);
+}
+
+static bool fits(struct search *s, const struct type *t) {
+    const struct spec_gpu *gpu = &s->spec->gpu;
+    if (s->want->instance_type != NULL) return strcmp(t->name, s->want->instance_type) == 0;
+    if (gpu->model == NULL)
+        return t->gpus == 0 && t->x86 && t->vcpus >= SMALL_VCPUS && t->memory_gib >= SMALL_MEMORY_GIB;
+    return t->x86 && t->gpus == gpu->count && gpu_matches(gpu->model, t);
+}
+
+static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
+    struct search *s = ctx;
+    const char *name = json_str(item, "InstanceTypeId", "");
+    int64_t gpus = json_int(item, "GPUAmount", 0), vcpus = json_int(item, "CpuCoreCount", 0);
+    if (!form_word(name) || gpus < 0 || gpus > 64 || vcpus < 0 || vcpus > 100000)
+        return gp_fail(err, GP_EPROTO,
+                       "ecs DescribeInstanceTypes in %s: an entry without a type's name and counts: run "
+                       "the same command again",
+                       s->region);
+    struct type t = {.name = xstrdup(name),
+                     .gpu = xstrdup(json_str(item, "GPUSpec", "")),
+                     .gpus = (int)gpus,
+                     .vcpus = (int)vcpus,
+                     .memory_gib = json_num(item, "MemorySize", 0),
+                     .gpu_gib = json_num(item, "GPUMemorySize", 0),
+                     .x86 = strcasecmp(json_str(item, "CpuArchitecture", "X86"), "X86") == 0,
+                     .price = -1};
+    str_one_line(t.gpu);
+    if (t.gpu[0] != '\0' && !strv_has(&s->models, t.gpu)) strv_add(&s->models, t.gpu);
+    if (fits(s, &t)) {
+        vec_push(&s->types, t);
+    } else {
+        free(t.name);
+        free(t.gpu);
+    }
+    return 0;
+}
+
+/* {"ZoneId", "AvailableResources": {"AvailableResource": [{"SupportedResources": ...}]}} */
+static int on_zone(void *ctx, const json_t *item, struct gp_error *err) {
+    struct search *s = ctx;
+    const char *zone = json_str(item, "ZoneId", "");
+    json_t *kinds = json_at(item, "AvailableResources.AvailableResource"), *kind, *one;
+    size_t i, k;
+    if (!form_word(zone))
+        return gp_fail(err, GP_EPROTO,
+                       "ecs DescribeAvailableResource in %s: an entry without a zone: run the same "
+                       "command again",
+                       s->region);
+    json_array_foreach(kinds, i, kind) {
+        if (strcmp(json_str(kind, "Type", ""), "InstanceType") != 0) continue;
+        json_t *all = json_at(kind, "SupportedResources.SupportedResource");
+        json_array_foreach(all, k, one) {
+            const char *stock = json_str(one, "StatusCategory", "WithStock");
+            if (strcmp(json_str(one, "Status", ""), "Available") != 0) continue;
+            if (strcmp(stock, "WithStock") != 0 && strcmp(stock, "ClosedWithStock") != 0) continue;
+            strv_take(&s->sold, xasprintf("%s/%s", json_str(one, "Value", ""), zone));
+        }
+    }
+    return 0;
+}
+
+static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
+    struct search *s = ctx;
+    const char *id = json_str(item, "ImageId", "");
+    int64_t created_s = ali_time(json_str(item, "CreationTime", ""));
+    size_t n = strlen(id);
+    if (n == 0 || n > 128 || strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != n)
+        return gp_fail(err, GP_EPROTO, "ecs DescribeImages in %s: an image without an id: run the same command again",
+                       s->region);
+    if (s->image.id != NULL && s->image.created_s >= created_s) return 0;
+    resource_set(&s->image.id, id);
+    resource_set(&s->image.name, json_str(item, "ImageName", id));
+    str_one_line(s->image.name);
+    s->image.created_s = created_s;
+    s->image.x86 = strcmp(json_str(item, "Architecture", "x86_64"), "arm64") != 0;
+    return 0;
+}
+
+/* --- the first round: types, stock, image --- */
+
+static void types_query(const struct search *s, struct str *q) {
+    ali_begin(q, s->region);
+    if (s->want->instance_type != NULL) {
+        ali_param(q, "InstanceTypes.1", s->want->instance_type);
+    } else if (s->spec->gpu.model != NULL) {
+        ali_param_int(q, "MinimumGPUAmount", 1);
+    } else {
+        ali_param_int(q, "MinimumCpuCoreCount", SMALL_VCPUS);
+        ali_param_int(q, "MaximumCpuCoreCount", SMALL_VCPUS);
+        ali_param_int(q, "MinimumMemorySize", SMALL_MEMORY_GIB);
+        ali_param_int(q, "MaximumMemorySize", 2 * SMALL_MEMORY_GIB);
+    }
+}
+
+static void stock_query(const struct search *s, struct str *q) {
+    ali_begin(q, s->region);
+    ali_param(q, "DestinationResource", "InstanceType");
+    ali_param(q, "InstanceChargeType", "PostPaid");
+    ali_param(q, "IoOptimized", "optimized");
+    if (s->want->market == MARKET_SPOT) ali_param(q, "SpotStrategy", "SpotAsPriceGo");
+    if (s->want->instance_type != NULL) ali_param(q, "InstanceType", s->want->instance_type);
+}
+
+static int image_query(const struct search *s, struct str *q, const char **ret_named, struct gp_error *err) {
+    const struct spec_image *want = spec_effective(s->spec, s->index).image;
+    if (want->baked != NULL && strcmp(want->baked, BAKED_REQUIRE) == 0)
+        return gp_fail(err, GP_EUSAGE, "alibaba: there are no baked images there: give image.id or image.os");
+    ali_begin(q, s->region);
+    ali_param(q, "Status", "Available");
+    if (want->id != NULL) {
+        ali_param(q, "ImageId", want->id);
+        *ret_named = want->id;
+        return 0;
+    }
+    for (size_t i = 0; i < GP_ARRAY_LEN(systems); i++) {
+        if (want->os != NULL && strcmp(want->os, systems[i].name) != 0) continue;
+        ali_param(q, "ImageOwnerAlias", "system");
+        ali_param(q, "ImageFamily", systems[i].family);
+        *ret_named = systems[i].name;
+        return 0;
+    }
+    return gp_fail(err, GP_EUSAGE, "alibaba: no image of '%s' is known: give image.id", want->os);
+}
+
+static int read_region(struct search *s, struct gp_error *err) {
+    enum { TYPES, STOCK, IMAGES, LISTS };
+    const char *image = NULL;
+    struct ali_list lists[LISTS] = {
+        [TYPES] = {.action = "DescribeInstanceTypes",
+                   .items = "InstanceTypes.InstanceType",
+                   .page = 1000,
+                   .each = on_type},
+        [STOCK] = {.action = "DescribeAvailableResource", .items = "AvailableZones.AvailableZone", .each = on_zone},
+        [IMAGES] =
+            {.action = "DescribeImages", .items = "Images.Image", .page = 100, .numbered = true, .each = on_image},
+    };
+    int r = image_query(s, &lists[IMAGES].query, &image, err);
+    types_query(s, &lists[TYPES].query);
+    stock_query(s, &lists[STOCK].query);
+    for (size_t i = 0; i < LISTS; i++) {
+        lists[i].region = s->region;
+        lists[i].ctx = s;
+    }
+    if (r == 0) r = ali_lists(s->a, lists, LISTS, err);
+    for (size_t i = 0; i < LISTS; i++) ali_list_clear(&lists[i]);
+    if (r == 0 && s->image.id == NULL) {
+        r = gp_fail(err, GP_EUSAGE, "alibaba %s has no image '%s': correct image", s->region, image);
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+    }
+    if (r == 0) r = ali_vswitches_find(s->a, s->region, s->want->subnet, &s->vswitches, err);
+    if (r == 0 && s->want->subnet != NULL && s->vswitches.list.len == 0) {
+        r = gp_fail(err, GP_EUSAGE, "alibaba %s has no VSwitch '%s': correct subnet", s->region, s->want->subnet);
+        if (err != NULL) err->scope = GP_SCOPE_REGION;
+    }
+    return r;
+}
+
+/* --- the second round: prices --- */
+
+static bool price_valid(double p) { return p >= 0 && p < PRICE_MAX; }
+
+static int on_price(void *ctx, const json_t *reply, struct gp_error *err) {
+    struct type *t = ctx;
+    double price = json_num(reply, "PriceInfo.Price.TradePrice", -1);
+    const char *currency = json_str(reply, "PriceInfo.Price.Currency", "");
+    (void)err;
+    if (!price_valid(price) || !form_word(currency)) return 0; /* it stays unknown */
+    t->price = price;
+    t->currency = xstrdup(currency);
+    return 0;
+}
+
+struct history {
+    struct search *s;
+    struct type *type;
+};
+
+static int on_history(void *ctx, const json_t *reply, struct gp_error *err) {
+    struct history *h = ctx;
+    json_t *all = json_at(reply, "SpotPrices.SpotPriceType"), *one;
+    const char *currency = json_str(reply, "Currency", "");
+    size_t i;
+    (void)err;
+    if (!form_word(currency)) return 0;
+    h->type->currency = xstrdup(currency);
+    json_array_foreach(all, i, one) {
+        const char *zone = json_str(one, "ZoneId", "");
+        struct zone_price z = {.price = json_num(one, "SpotPrice", -1),
+                               .at_s = ali_time(json_str(one, "Timestamp", ""))};
+        struct zone_price *have = NULL;
+        if (!form_word(zone) || !price_valid(z.price)) continue;
+        for (size_t k = 0; k < h->s->spots.len; k++) {
+            struct zone_price *p = &h->s->spots.items[k];
+            if (strcmp(p->zone, zone) == 0 && strcmp(p->type, h->type->name) == 0) have = p;
+        }
+        if (have == NULL) {
+            z.zone = xstrdup(zone);
+            z.type = xstrdup(h->type->name);
+            vec_push(&h->s->spots, z);
+        } else if (z.at_s > have->at_s) {
+            have->at_s = z.at_s;
+            have->price = z.price;
+        }
+    }
+    return 0;
+}
+
+/* A price that cannot be read stays unknown. */
+static void read_prices(struct search *s, size_t n) {
+    struct ali_list lists[TYPES_MAX] = {0};
+    struct history histories[TYPES_MAX];
+    bool spot = s->want->market == MARKET_SPOT;
+    for (size_t i = 0; i < n; i++) {
+        struct type *t = &s->types.items[i];
+        struct ali_list *l = &lists[i];
+        histories[i] = (struct history){s, t};
+        *l = (struct ali_list){.region = s->region,
+                               .action = spot ? "DescribeSpotPriceHistory" : "DescribePrice",
+                               .each = spot ? on_history : on_price,
+                               .ctx = spot ? (void *)&histories[i] : (void *)t};
+        ali_begin(&l->query, s->region);
+        ali_param(&l->query, "InstanceType", t->name);
+        if (spot) {
+            ali_param(&l->query, "NetworkType", "vpc");
+            ali_param(&l->query, "OSType", "linux");
+            continue;
+        }
+        ali_param(&l->query, "ResourceType", "instance");
+        ali_param(&l->query, "PriceUnit", "Hour");
+        ali_param(&l->query, "ImageId", s->image.id);
+        ali_param(&l->query, "SystemDisk.Category", "cloud_essd");
+        ali_param_int(&l->query, "SystemDisk.Size", t->gpus > 0 ? 100 : 40);
+    }
+    ali_lists(s->a, lists, n, NULL);
+    for (size_t i = 0; i < n; i++) ali_list_clear(&lists[i]);
+}
+
+/* --- offers --- */
+
+static double spot_in(const struct search *s, const char *type, const char *zone) {
+    for (size_t i = 0; i < s->spots.len; i++)
+        if (strcmp(s->spots.items[i].zone, zone) == 0 && strcmp(s->spots.items[i].type, type) == 0)
+            return s->spots.items[i].price;
+    return -1;
+}
+
+static void set_price(const struct search *s, const struct type *t, const char *zone, struct offer *o) {
+    bool spot = s->want->market == MARKET_SPOT, usd = t->currency != NULL && strcmp(t->currency, "USD") == 0;
+    double price = spot ? spot_in(s, t->name, zone) : t->price;
+    char day[32];
+    time_format_utc(day, sizeof day, cloud_now_s(&s->a->base));
+    o->price_usd_per_h = -1;
+    o->price_source = xstrdup("");
+    if (price >= 0) {
+        free(o->price_source);
+        if (usd) o->price_usd_per_h = price;
+        o->price_source = usd ? xasprintf("%s %.10s", spot ? "spot price history" : "DescribePrice", day)
+                              : xasprintf("%.4f %s/h, not converted, %.10s", price, t->currency, day);
+    } else if (!spot && catalog_alibaba_price(t->name, s->region) >= 0) {
+        free(o->price_source);
+        o->price_usd_per_h = catalog_alibaba_price(t->name, s->region);
+        o->price_source = xasprintf("catalogue %s", catalog_alibaba_date);
+    }
+}
+
+static void add_offer(struct search *s, const struct type *t, const char *zone, const char *subnet) {
+    struct offer o = {.spec_index = s->index,
+                      .provider = xstrdup("alibaba"),
+                      .region = xstrdup(s->region),
+                      .zone = xstrdup(zone),
+                      .instance_type = xstrdup(t->name),
+                      .market = s->want->market,
+                      .image = xstrdup(s->image.id),
+                      .image_name = xstrdup(s->image.name),
+                      .subnet = xstrdup(subnet),
+                      .gpu_model = xstrdup(t->gpu),
+                      .gpus = t->gpus,
+                      .vcpus = t->vcpus,
+                      .memory_gib = t->memory_gib,
+                      .max_count = 100};
+    set_price(s, t, zone, &o);
+    vec_push(&s->out->list, o);
+}
+
+static bool zone_wanted(const struct search *s, const char *zone) {
+    return s->want->zones.n == 0 || strv_has(&s->want->zones, zone);
+}
+
+/* The offer's subnet is in one zone; without one the zone's default VSwitch is used, or one is created. */
+static const char *subnet_in(const struct search *s, const char *zone) {
+    for (size_t i = 0; i < s->vswitches.list.len; i++)
+        if (strcmp(s->vswitches.list.items[i].zone, zone) == 0) return s->vswitches.list.items[i].id;
+    return s->want->subnet != NULL ? NULL : "";
+}
+
+static void offers_of_type(struct search *s, const struct type *t) {
+    size_t n = strlen(t->name);
+    for (size_t i = 0; i < s->sold.n; i++) {
+        if (strncmp(s->sold.v[i], t->name, n) != 0 || s->sold.v[i][n] != '/') continue;
+        const char *zone = s->sold.v[i] + n + 1, *subnet = subnet_in(s, zone);
+        if (subnet != NULL && zone_wanted(s, zone)) add_offer(s, t, zone, subnet);
+    }
+}
+
+/* Smaller types first, because they are usually cheaper. */
+static int by_size(const void *x, const void *y) {
+    const struct type *a = x, *b = y;
+    if (a->vcpus != b->vcpus) return a->vcpus < b->vcpus ? -1 : 1;
+    if (a->memory_gib < b->memory_gib || a->memory_gib > b->memory_gib) return a->memory_gib < b->memory_gib ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int none(const struct search *s, struct gp_error *err) {
+    const char *what = s->want->instance_type ? s->want->instance_type
+                       : s->spec->gpu.model   ? s->spec->gpu.model
+                                              : "a small type";
+    int r = 0;
+    if (s->types.len > 0)
+        r = gp_fail(err, GP_ECAPACITY, "alibaba %s: %s is sold out or not sold in %s%s", s->region, what,
+                    s->want->zones.n > 0 ? "the requested zones" : "any zone",
+                    s->want->subnet != NULL ? " of the VSwitch" : "");
+    else if (s->want->instance_type != NULL)
+        r = gp_fail(err, GP_EUSAGE, "alibaba %s has no instance type '%s': correct instance_type", s->region, what);
+    else {
+        GP_AUTO_FREE char *models = strv_join(&s->models, ", ");
+        r = gp_fail(err, GP_EUSAGE, "alibaba %s has no type with %d x %s; it has: %.200s", s->region,
+                    s->spec->gpu.count, what, s->models.n > 0 ? models : "no GPU");
+    }
+    if (err != NULL) err->scope = GP_SCOPE_REGION;
+    return r;
+}
+
+static int check_type(const struct search *s, struct gp_error *err) {
+    const struct spec_gpu *gpu = &s->spec->gpu;
+    const struct type *t = s->types.len > 0 ? &s->types.items[0] : NULL;
+    if (t == NULL || s->want->instance_type == NULL) return 0;
+    if (gpu->model != NULL && (t->gpus != gpu->count || !gpu_matches(gpu->model, t)))
+        return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu is %s:%d", t->name, t->gpus,
+                       t->gpu[0] ? t->gpu : "no GPU", gpu->model, gpu->count);
+    if (t->x86 != s->image.x86)
+        return gp_fail(err, GP_EUSAGE, "alibaba %s: image %s is for %s, but %s is not", s->region, s->image.id,
+                       s->image.x86 ? "x86" : "arm64", t->name);
+    return 0;
+}
+
+static int offers_of_region(struct search *s, struct gp_error *err) {
+    size_t before = s->out->list.len;
+    int r = read_region(s, err);
+    if (r == 0) r = check_type(s, err);
+    if (r == 0) {
+        if (s->types.len > 1) qsort(s->types.items, s->types.len, sizeof *s->types.items, by_size);
+        size_t n = 0; /* types with stock come first */
+        for (size_t i = 0; i < s->types.len && n < TYPES_MAX; i++) {
+            size_t len = strlen(s->types.items[i].name);
+            bool sold = false;
+            for (size_t k = 0; k < s->sold.n && !sold; k++)
+                sold = strncmp(s->sold.v[k], s->types.items[i].name, len) == 0 && s->sold.v[k][len] == '/';
+            if (!sold) continue;
+            struct type t = s->types.items[n];
+            s->types.items[n++] = s->types.items[i];
+            s->types.items[i] = t;
+            /* Without a GPU and a type one small type is enough. */
+            if (s->spec->gpu.model == NULL && s->want->instance_type == NULL) break;
+        }
+        if (n > 0) read_prices(s, n);
+        for (size_t i = 0; i < n; i++) offers_of_type(s, &s->types.items[i]);
+        if (s->out->list.len == before) r = none(s, err);
+    }
+    search_clear(s);
+    return r;
+}
+
+int ali_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
+               struct gp_error *err) {
+    struct ali *a = ali_of(p);
+    const struct spec_offer *want = &spec->offers.items[index];
+    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
+    GP_AUTO_STRV struct strv regions = {0};
+    strv_copy(&regions, &want->regions);
+    if (regions.n == 0 && a->region != NULL) strv_add(&regions, a->region);
+    if (regions.n == 0) {
+        int r = gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set ALIBABA_CLOUD_REGION_ID", index);
+        if (err != NULL) err->scope = GP_SCOPE_OFFER;
+        return r;
+    }
+    struct gp_error worst = {0};
+    int worst_exit = 0;
+    size_t before = ret->list.len;
+    for (size_t i = 0; i < regions.n; i++) {
+        struct gp_error e = {0};
+        s.region = regions.v[i];
+        int r = ali_region_valid(s.region)
+                    ? offers_of_region(&s, &e)
+                    : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is not a region of alibaba", index, s.region);
+        if (r == 0) continue;
+        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
+            if (err != NULL) *err = e;
+            return r;
+        }
+        if (regions.n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
+        int code = gp_exit_code(e.code);
+        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
+            worst = e;
+            worst_exit = code;
+        }
+    }
+    if (ret->list.len > before) return 0;
+    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = worst;
+    return -(int)worst.code;
+}
