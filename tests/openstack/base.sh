@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # base.sh FOLDER: makes FOLDER/openstack once: a copy of FOLDER/base (tests/hosts/base.sh makes that) with the
 # distribution's keystone, placement, glance, neutron and nova as Python libraries, without any service.
-# openstack_lab.py runs them in it. Needs root and about 1.2 GB. Prints the path. Safe to run twice at once (flock); a half-made one never gets its
-# name.
+# openstack_lab.py runs them in it. Needs root and about 1.2 GB. Prints the path. Safe to run twice at once (flock); a
+# half-made one never gets its name.
 set -eu
 
 dir=${1:?usage: base.sh FOLDER}

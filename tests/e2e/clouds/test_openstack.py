@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The openstack provider against a real OpenStack (tests/openstack). openstacksdk checks what is there."""
+import base64
+import json
+import subprocess
+
+import pytest
+from openstack_lab import OpenStack
+from openstack_world import FROM, Drive, Eye, environment, quota, spec
+from test_provider_contract import run_contract
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces,
+              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
+        yield running
+
+
+@pytest.fixture
+def eye(cloud):
+    """Fails a test that left something, and takes it away for the next one."""
+    seen = Eye(cloud)
+    yield seen
+    left = seen.left()
+    seen.wipe()
+    assert left == []
+
+
+def test_contract(cloud, eye, tmp_path):
+    """Claim, gang, list, late tag, foreign owner, end; with floating IPs."""
+    run_contract(environment(cloud, tmp_path), "openstack", spec(tmp_path))
+
+
+def test_the_sdk_sees_what_was_launched(cloud, eye, tmp_path):
+    env, path = environment(cloud, tmp_path), spec(tmp_path, gpu="H100:8")
+    made = Drive(env, path, "create")
+    assert made.rc == 0, made.result
+    servers = {s.name: s for s in eye.servers()}
+    assert sorted(servers) == ["gpuprov-contract-0", "gpuprov-contract-1"]
+    nodes = {r["id"]: r for r in Drive(env, path, "list").of_kind("instance")}
+    assert set(nodes) == {s.id for s in servers.values()}
+    (group,), (claim,), (uid,) = eye.groups(), eye.claims(), {r["uid"] for r in nodes.values()}
+    for n, name in enumerate(sorted(servers)):
+        s = servers[name]
+        assert s.status == "ACTIVE" and s.flavor.original_name == "gpu.h100.8" and not s.key_name
+        assert s.metadata["gpuprov:uid"] == uid and s.metadata["gpuprov:slots"] == f"{n}+1"
+        assert {"gpuprov", f"gpuprov-uid-{uid}"} <= set(s.tags)
+        assert [g["name"] for g in s.security_groups] == [group.name]
+        addresses = [a for a in eye.addresses() if a.floating_ip_address == nodes[s.id]["public_ip"]]
+        assert [a.fixed_ip_address for a in addresses] == [
+            a["addr"] for net in s.addresses.values() for a in net if a["OS-EXT-IPS:type"] == "fixed"]
+    admin = Eye(cloud, "admin").c.compute.get(f"/servers/{servers['gpuprov-contract-0'].id}", microversion="2.90").json()
+    data = base64.b64decode(admin["server"]["OS-EXT-SRV-ATTR:user_data"]).decode()
+    assert data.startswith("#cloud-config")
+    rules = {(r["ethertype"], r["protocol"], r["port_range_min"], r["remote_ip_prefix"] or r["remote_group_id"])
+             for r in group.security_group_rules if r["direction"] == "ingress"}
+    assert rules == {("IPv4", "tcp", 22, FROM), ("IPv4", None, None, group.id), ("IPv6", None, None, group.id)}
+    assert f"uid={uid}" in claim.public_key and claim.public_key.startswith("ssh-ed25519 ")
+    assert Drive(env, path, "destroy").rc == 0
+
+
+def test_what_the_sdk_deletes_is_gone(cloud, eye, tmp_path):
+    env, path = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, path, "create").rc == 0
+    eye.wipe()
+    assert Drive(env, path, "list")["resources"] == []
+    assert Drive(env, path, "destroy").rc == 0
+
+
+@pytest.mark.long
+def test_the_program_from_plan_to_nothing(cloud, eye, tmp_path, program):
+    """The built binary. The lab's servers are no machines, so up stops at SSH; down needs no journal, gc neither."""
+    path, env = spec(tmp_path, access={"ssh_from": [FROM], "timeout": "5s"}), environment(cloud, tmp_path)
+
+    def run(*words, state="state"):
+        return subprocess.run([program, *map(str, words)], env={**env, "GPUPROV_STATE_DIR": str(tmp_path / state)},
+                              capture_output=True, text=True, timeout=300, check=False)
+
+    plan = run("plan", path)
+    assert "gpu.h100.1" in plan.stdout and "only by 'gpuprov gc'" in plan.stdout, plan
+    up = run("up", path)
+    assert up.returncode == 6, up
+    assert len(eye.servers()) == 2 and len(eye.addresses()) == 2
+    down = run("down", "contract", "--in", "openstack", state="another")
+    assert down.returncode == 0, down
+    eye.nothing()
+    up = run("up", path, state="third")
+    assert up.returncode == 6, up
+    kept = run("gc", "--in", "openstack", state="empty")
+    assert kept.returncode == 0 and len(eye.servers()) == 2, kept  # their deadline is not over
+    assert run("down", "contract", state="third").returncode == 0
+    eye.nothing()
+
+
+@pytest.mark.long
+def test_failures_after_the_202(cloud, eye, tmp_path):
+    """nova accepts, then the server is in ERROR. It is taken away, because it keeps its quota."""
+    env = environment(cloud, tmp_path)
+    for more, code, word in (
+            ({"gpu": None, "nodes": 2, "offer": {"instance_type": "impossible"}}, "capacity", "No valid host"),
+            ({"gpu": None, "nodes": 3, "offer": {"instance_type": "cpu.small", "zones": ["small"]}}, "capacity", "No valid"),
+            ({"nodes": 3, "gpu": "H100:8"}, "capacity", "No valid host"),
+            ({"gpu": None, "offer": {"instance_type": "cpu.small", "zones": ["abort"]}}, "capacity", "aborted")):
+        path = spec(tmp_path, **more)
+        made = Drive(env, path, "create")
+        assert made["code"] == code and word in made["message"], made.result
+        assert all(s.status == "ACTIVE" for s in eye.servers())
+        assert Drive(env, path, "destroy").rc == 0
+        eye.nothing()
+
+
+@pytest.mark.long
+def test_a_server_that_comes_back_after_its_delete(cloud, eye, tmp_path):
+    """nova's 204 is no proof: the first DELETE fails on the host, and the server is in ERROR until the second."""
+    env = environment(cloud, tmp_path)
+    path = spec(tmp_path, gpu=None, offer={"instance_type": "cpu.small", "zones": ["stubborn"]})
+    assert Drive(env, path, "create").rc == 0
+    assert Drive(env, path, "destroy").rc == 0
+    eye.nothing()
+
+
+@pytest.mark.long
+def test_a_slow_build_that_is_killed_goes_on(cloud, eye, tmp_path):
+    """The servers stay in BUILD; the run is killed; the next one finishes them, and none is made twice."""
+    env = environment(cloud, tmp_path)
+    path = spec(tmp_path, gpu=None, offer={"instance_type": "cpu.small", "zones": ["slow"]})
+    with pytest.raises(subprocess.TimeoutExpired):
+        Drive(env, path, "create", timeout=12)
+    before = {s.id: s.status for s in eye.servers()}
+    assert len(before) == 2 and set(before.values()) == {"BUILD"}, before
+    cloud.go()
+    made = Drive(env, path, "create")
+    assert made.rc == 0, made.result
+    assert {s.id: s.status for s in eye.servers()} == dict.fromkeys(before, "ACTIVE")
+    assert len(eye.addresses()) == 2
+    assert Drive(env, path, "destroy").rc == 0
+
+
+@pytest.mark.long
+def test_quota_is_read_before_the_first_request(cloud, eye, tmp_path):
+    env, path = environment(cloud, tmp_path), spec(tmp_path)
+    quota(cloud, instances=1)
+    try:
+        made = Drive(env, path, "create")
+        assert made["code"] == "quota" and "room for 1 servers" in made["message"], made.result
+        assert eye.servers() == []
+    finally:
+        quota(cloud, instances=500)
+    assert Drive(env, path, "destroy").rc == 0
+
+
+@pytest.mark.long
+def test_access_rules_of_the_policy_are_enough(cloud, eye, tmp_path, program):
+    """An application credential with exactly the rules that --policy prints does the whole story, and nothing else."""
+    rules = json.loads(subprocess.run([program, "providers", "openstack", "--policy", "--owner", "me"], check=True,
+                                      capture_output=True, text=True, env=environment(cloud, tmp_path)).stdout)
+    made = eye.c.identity.create_application_credential(eye.c.current_user_id, "least", access_rules=rules)
+    env = environment(cloud, tmp_path, OS_AUTH_TYPE="v3applicationcredential", OS_USERNAME=None, OS_PASSWORD=None,
+                      OS_PROJECT_NAME=None, OS_APPLICATION_CREDENTIAL_ID=made.id,
+                      OS_APPLICATION_CREDENTIAL_SECRET=made.secret)
+    run_contract(env, "openstack", spec(tmp_path))
+    tight = eye.c.identity.create_application_credential(eye.c.current_user_id, "tight", access_rules=rules[:1])
+    env.update(OS_APPLICATION_CREDENTIAL_ID=tight.id, OS_APPLICATION_CREDENTIAL_SECRET=tight.secret)
+    refused = Drive(env, spec(tmp_path), "list")
+    assert refused["code"] == "auth" and "access rules" in refused["message"], refused.result
+    eye.c.identity.delete_application_credential(eye.c.current_user_id, tight.id)
+    gone = Drive(env, spec(tmp_path), "open")
+    assert gone["code"] == "auth" and "Application Credential" in gone["message"], gone.result
+    for secret in (made.secret, tight.secret):
+        assert secret not in refused.stderr + gone.stderr + json.dumps([refused.result, gone.result])
+
+
+@pytest.mark.long
+def test_another_project_and_a_colleague(cloud, eye, tmp_path):
+    """A stack of that name in another project, or of another user of the project, is another stack."""
+    mine, path = environment(cloud, tmp_path), spec(tmp_path)
+    (tmp_path / "2").mkdir()
+    assert Drive(mine, path, "create").rc == 0
+    for user in ("colleague", "stranger"):
+        theirs = environment(cloud, tmp_path / "2", user=user)
+        assert Drive(theirs, path, "list")["resources"] == []
+        assert Drive(theirs, path, "destroy").rc == 0
+    assert len(eye.servers()) == 2
+    assert Drive(mine, path, "destroy").rc == 0
