@@ -10,6 +10,7 @@
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
 #include "engine/run/open_known.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
@@ -253,25 +254,32 @@ static int gc_journal(struct engine *e, const char *provider, struct gc_result *
     return r != 0 ? r : first;
 }
 
-/* *ret_asked: the provider opened. One that did not open is recorded as not looked at. */
-static int gc_one(struct engine *e, const struct provider_ops *ops, bool dry_run, struct gc_result *ret,
-                  bool *ret_asked, struct gp_error *err) {
+/* *ret_asked: the provider opened. One that did not open is recorded as not looked at. owner: NULL for the provider's
+ * own; the owners that are looked for there are added to `seen`. */
+static int gc_one(struct engine *e, const struct provider_ops *ops, const char *owner, bool dry_run,
+                  struct gc_result *ret, struct owners_seen *seen, bool *ret_asked, struct gp_error *err) {
     struct run *run = NULL; /* one run each: owners differ by cloud */
     struct provider *p = NULL;
     struct gp_error why = {0};
     int r = run_open(e, NULL, NULL, &run, err);
     if (r != 0) return r;
     run->ending = true;
+    if (owner != NULL) {
+        free(run->owner);
+        run->owner = xstrdup(owner);
+    }
     r = run_provider(run, ops->name, &p, &why);
     *ret_asked = r == 0;
     if (r == 0) {
+        owners_seen_add(seen, p);
         r = gc_provider(run, p, dry_run, ret, &why);
     } else if (r != -GP_ECANCELLED) {
         coverage_put(&run->look.covered, ops->name, "", e->opts.owner, ops->billed, &why);
         r = 0;
     }
     look_report(run);
-    coverage_merge(&ret->looked, &run->look.covered);
+    if (owner == NULL) coverage_merge(&ret->looked, &run->look.covered);
+    else coverage_add_gaps(&ret->looked, &run->look.covered);
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
         resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);
     if (r != 0 && err != NULL) *err = why;
@@ -287,6 +295,7 @@ static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
 
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct gp_error first = {0};
+    struct owners_seen seen = {0};
     int asked = 0;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
@@ -294,10 +303,19 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
         if (provider == NULL && !look_allows(e, ops->name, "")) continue;
         struct gp_error why = {0};
         bool answered = false;
-        int r = gc_one(e, ops, dry_run, ret, &answered, &why);
+        int r = gc_one(e, ops, NULL, dry_run, ret, &seen, &answered, &why);
         asked += answered;
         if (r != 0 && first.code == GP_OK) first = why;
     }
+    const struct provider_ops *ops = NULL;
+    const char *owner = NULL;
+    for (size_t i = 0; e->opts.owner == NULL && owners_seen_next(&seen, &i, &ops, &owner);) {
+        struct gp_error why = {0};
+        bool answered = false;
+        if (gp_cancelled(&e->cancel)) break;
+        if (gc_one(e, ops, owner, dry_run, ret, NULL, &answered, &why) != 0 && first.code == GP_OK) first = why;
+    }
+    owners_seen_clear(&seen);
     if (asked > 0 && !dry_run && !gp_cancelled(&e->cancel)) {
         struct gp_error why = {0};
         if (gc_journal(e, provider, ret, &why) != 0 && first.code == GP_OK) first = why;

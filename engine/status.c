@@ -8,6 +8,7 @@
 #include "engine/images.h"
 #include "engine/run/look.h"
 #include "engine/run/open_known.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -111,16 +112,22 @@ static int status_journal(struct engine *e, bool refresh, struct stack_view_list
     return -(int)worst->code;
 }
 
-/* Lists everything of this owner at one provider, in every region. */
-static int search_provider(struct engine *e, const struct provider_ops *ops, struct resource_list *found,
-                           struct stack_view_list *ret, struct gp_error *err) {
+/* Lists everything of the owner at one provider, in every region. owner: NULL for the provider's own. */
+static int search_provider(struct engine *e, const struct provider_ops *ops, const char *owner,
+                           struct resource_list *found, struct stack_view_list *ret, struct owners_seen *seen,
+                           struct gp_error *err) {
     struct run *run = NULL;
     struct provider *p = NULL;
     struct gp_error why = {0};
     int r = run_open(e, NULL, NULL, &run, err);
     if (r != 0) return r;
     run->looking = true;
+    if (owner != NULL) {
+        free(run->owner);
+        run->owner = xstrdup(owner);
+    }
     r = run_provider(run, ops->name, &p, &why);
+    if (r == 0) owners_seen_add(seen, p);
     if (r != 0 && r != -GP_ECANCELLED)
         coverage_put(&run->look.covered, ops->name, "", e->opts.owner, ops->billed, &why);
     if (r == 0) {
@@ -128,7 +135,8 @@ static int search_provider(struct engine *e, const struct provider_ops *ops, str
         r = look_list(run, p, &req, found, &why);
     }
     if (r == 0 && ops->images != NULL) r = images_at(run, p, &ret->images, &why);
-    coverage_merge(&ret->looked, &run->look.covered);
+    if (owner == NULL) coverage_merge(&ret->looked, &run->look.covered);
+    else coverage_add_gaps(&ret->looked, &run->look.covered);
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
         resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);
     run_close(run);
@@ -190,14 +198,23 @@ static int search_gap(struct engine *e, const struct stack_view_list *ret, struc
 
 static int search(struct engine *e, struct stack_view_list *ret, struct gp_error *worst) {
     GP_AUTO_RESOURCES struct resource_list found = {0};
+    struct owners_seen seen = {0};
     int r = 0;
     for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
         struct gp_error why = {0};
         if (ops->lent || !look_allows(e, ops->name, "")) continue;
-        r = search_provider(e, ops, &found, ret, &why);
+        r = search_provider(e, ops, NULL, &found, ret, &seen, &why);
         keep_worst(worst, &why);
     }
+    const struct provider_ops *ops = NULL;
+    const char *owner = NULL;
+    for (size_t i = 0; r == 0 && e->opts.owner == NULL && owners_seen_next(&seen, &i, &ops, &owner);) {
+        struct gp_error why = {0};
+        r = search_provider(e, ops, owner, &found, ret, NULL, &why);
+        keep_worst(worst, &why);
+    }
+    owners_seen_clear(&seen);
     for (size_t i = 0; r == 0 && i < found.list.len; i++) {
         const struct resource *of = &found.list.items[i];
         struct gp_error why = {0};

@@ -52,6 +52,13 @@ void coverage_merge(struct coverage *to, const struct coverage *from) {
     }
 }
 
+void coverage_add_gaps(struct coverage *to, const struct coverage *from) {
+    for (size_t i = 0; i < from->list.len; i++) {
+        const struct look *l = &from->list.items[i];
+        if (!l->checked) coverage_put(to, l->provider, l->region, l->owner, l->billed, &l->why);
+    }
+}
+
 void coverage_forget(struct coverage *c, const char *provider, bool (*keep)(const void *ctx, const char *region),
                      const void *ctx) {
     size_t n = 0;

@@ -28,6 +28,8 @@ void coverage_put(struct coverage *c, const char *provider, const char *region, 
 void coverage_drop(struct coverage *c, const char *provider);
 /* Merges `from` place by place. */
 void coverage_merge(struct coverage *to, const struct coverage *from);
+/* Adds only what `from` did not look at: places that were looked at for another owner keep their entry. */
+void coverage_add_gaps(struct coverage *to, const struct coverage *from);
 const struct look *coverage_find(const struct coverage *c, const char *provider, const char *region);
 /* Drops unchecked places of the provider that keep() refuses, because nothing can be there. */
 void coverage_forget(struct coverage *c, const char *provider, bool (*keep)(const void *ctx, const char *region),

@@ -38,14 +38,17 @@ static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err)
     return r;
 }
 
-/* Whether that provider has a stack of this name for its own owner. */
-static int has_it(struct run *run, struct provider *p, bool *ret, struct gp_error *err) {
+/* Whether that provider has a stack of this name for its own owner; its uids are added to `uids`. */
+static int has_it(struct run *run, struct provider *p, bool *ret, struct strv *uids, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL};
     int r = look_list(run, p, &req, &seen, err);
     *ret = false;
     for (size_t i = 0; i < seen.list.len; i++) /* a listed resource exists, even if the list is incomplete */
-        if (seen.list.items[i].state != RES_GONE) *ret = true;
+        if (seen.list.items[i].state != RES_GONE) {
+            *ret = true;
+            strv_add(uids, seen.list.items[i].uid);
+        }
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
         if (str_eq(run->look.unreadable.list.items[i].provider, p->ops->name)) *ret = true;
     return r;
@@ -54,6 +57,7 @@ static int has_it(struct run *run, struct provider *p, bool *ret, struct gp_erro
 /* Queries every provider that opens, each with its own owner: a cloud's principal and the login name on this machine
  * differ. *ret_holder: the provider that has the stack, or NULL. */
 static int ask_all(struct run *run, struct provider **ret_holder, struct gp_error *err) {
+    GP_AUTO_STRV struct strv held = {0}; /* uids at the holder */
     *ret_holder = NULL;
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
@@ -61,20 +65,43 @@ static int ask_all(struct run *run, struct provider **ret_holder, struct gp_erro
         if (ops->lent || !look_allows(run->e, ops->name, "")) continue;
         struct gp_error why = {0};
         struct provider *p = NULL;
-        bool has = false;
+        bool has = false, same = false;
+        GP_AUTO_STRV struct strv uids = {0};
         free(run->owner);
         run->owner = xstrdup(run->e->opts.owner);
         int r = run_provider(run, ops->name, &p, &why);
         if (r != 0 && r != -GP_ECANCELLED)
             coverage_put(&run->look.covered, ops->name, "", run->owner, ops->billed, &why);
-        if (r == 0) r = has_it(run, p, &has, &why);
+        if (r == 0) r = has_it(run, p, &has, &uids, &why);
         if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
+        for (size_t k = 0; k < uids.n; k++) same = same || strv_has(&held, uids.v[k]);
+        if (same) continue; /* one stack at several clouds */
         if (has && *ret_holder != NULL)
             return gp_fail(err, GP_EUSAGE,
                            "there are stacks '%s' at %s and at %s: give the spec file "
                            "instead of the name",
                            run->stack.name, (*ret_holder)->ops->name, ops->name);
         if (has) *ret_holder = p;
+        for (size_t k = 0; k < uids.n; k++) strv_add(&held, uids.v[k]);
+    }
+    return 0;
+}
+
+/* The stack may be at other clouds too, with the owner that it has at the holder: they are opened again for that one.
+ * Without this its nodes there would neither be listed nor ended. */
+static int open_for_owner(struct run *run, const char *owner, struct gp_error *err) {
+    for (size_t i = 0; i < run->providers.len;) {
+        struct provider *p = run->providers.items[i];
+        const struct provider_ops *ops = p->ops;
+        if (str_eq(p->owner, owner)) {
+            i++;
+            continue;
+        }
+        for (size_t k = i + 1; k < run->providers.len; k++) run->providers.items[k - 1] = run->providers.items[k];
+        run->providers.len--;
+        ops->close(p);
+        int r = ending_provider(run, ops->name, err); /* appends it */
+        if (r != 0) return r;
     }
     return 0;
 }
@@ -86,8 +113,11 @@ static int open_all(struct run *run, struct gp_error *err) {
     look_set_aside(run->e, &run->look.covered);
     free(run->owner);
     run->owner = NULL;
-    if (holder != NULL) run->owner = xstrdup(holder->owner);
-    else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
+    if (holder != NULL) {
+        run->owner = xstrdup(holder->owner);
+        r = open_for_owner(run, run->owner, err);
+        if (r != 0) return r;
+    } else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
     else if (run->providers.len > 0) run->owner = xstrdup(run->providers.items[0]->owner);
     if (holder != NULL || run->ending) return 0;
     const struct look *gap = coverage_gap(&run->look.covered);

@@ -68,6 +68,8 @@ int owner_check_new_place(const struct run *run, const struct provider *p, struc
     struct stack known = {0};
     bool there = false;
     if (run->e->opts.owner != NULL || p->principal_owner == NULL || str_eq(p->principal_owner, run->owner)) return 0;
+    for (size_t i = 0; i < run->providers.len; i++) /* gc looks for that owner at this cloud too */
+        if (str_eq(run->providers.items[i]->principal_owner, run->owner)) return 0;
     int r = owner_find_stack(run->e->journal, run->stack.name, run->owner, &known, err);
     if (r == -GP_ENOTFOUND) {
         gp_error_clear(err);
@@ -98,3 +100,30 @@ void owner_order_of(const struct spec *spec, struct owner_order *ret) {
 }
 
 void owner_order_clear(struct owner_order *o) { vec_free(&o->names); }
+
+void owners_seen_add(struct owners_seen *s, const struct provider *p) {
+    if (s == NULL) return;
+    vec_push(&s->providers, p->ops);
+    strv_add(&s->own, p->owner);
+    if (p->principal_owner != NULL && !strv_has(&s->principals, p->principal_owner))
+        strv_add(&s->principals, p->principal_owner);
+}
+
+bool owners_seen_next(const struct owners_seen *s, size_t *step, const struct provider_ops **ret_ops,
+                      const char **ret_owner) {
+    for (; s->principals.n > 0 && *step < s->providers.len * s->principals.n; ++*step) {
+        size_t p = *step / s->principals.n, k = *step % s->principals.n;
+        if (str_eq(s->own.v[p], s->principals.v[k])) continue; /* looked for already */
+        *ret_ops = s->providers.items[p];
+        *ret_owner = s->principals.v[k];
+        ++*step;
+        return true;
+    }
+    return false;
+}
+
+void owners_seen_clear(struct owners_seen *s) {
+    vec_free(&s->providers);
+    strv_clear(&s->own);
+    strv_clear(&s->principals);
+}

@@ -15,8 +15,8 @@ int owner_recall(struct run *run, struct gp_error *err);
  * NULL. */
 int owner_recall_stack(struct run *run, char **ret_spec, bool *ret_known, struct gp_error *err);
 /* -GP_EAUTH if this cloud's credentials stand for another owner than the journal's, and the stack has never had
- * anything there: it would buy nodes that only this journal finds. An owner from --owner is never refused. Without a
- * stack of that name in the journal 0. */
+ * anything there: it would buy nodes that only this journal finds. An owner from --owner is never refused, nor one that
+ * is the principal of another open provider. Without a stack of that name in the journal 0. */
 int owner_check_new_place(const struct run *run, const struct provider *p, struct gp_error *err);
 /* The providers of the spec's offers, each once, in the order in which they are opened, since the first decides an
  * owner that is not known: clouds that have principals, as the registry lists them, then the others. The order of
@@ -26,5 +26,18 @@ struct owner_order {
 };
 void owner_order_of(const struct spec *spec, struct owner_order *ret);
 void owner_order_clear(struct owner_order *o);
+
+/* For looks at every provider without --owner. A stack at several clouds has one owner, the principal of the first
+ * one, so at each provider the principals of all others are owners too. Strings are owned. */
+struct owners_seen {
+    VEC_OF(const struct provider_ops *) providers; /* that opened, each with */
+    struct strv own;                               /* the owner it was opened for, at the same index */
+    struct strv principals;                        /* of all of them, each once */
+};
+void owners_seen_add(struct owners_seen *s, const struct provider *p); /* s NULL: nothing */
+/* Steps through the pairs of a provider and a principal of another one. *step begins with 0. False after the last. */
+bool owners_seen_next(const struct owners_seen *s, size_t *step, const struct provider_ops **ret_ops,
+                      const char **ret_owner);
+void owners_seen_clear(struct owners_seen *s);
 
 #endif

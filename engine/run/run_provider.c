@@ -89,25 +89,40 @@ int run_offer_provider(struct run *run, const char *name, struct provider **ret,
     return r;
 }
 
-static int open_all(struct run *run, const struct owner_order *order, const char *known, struct gp_error *err) {
-    struct gp_error first = {0};
-    size_t first_place = SIZE_MAX;
+/* Opens every provider (check false), or closes those that the stack cannot use (true). Of their errors that of the
+ * provider that the spec names first is kept in `first`. */
+static int open_each(struct run *run, const struct owner_order *order, const char *known, bool check,
+                     struct gp_error *first, struct gp_error *err) {
     for (size_t i = 0; i < order->names.len; i++) {
         const char *name = order->names.items[i];
-        struct provider *p = NULL;
+        struct provider *p = opened(run, name);
         struct gp_error why = {0};
-        int r = run_offer_provider(run, name, &p, &why);
+        if (check && p == NULL) continue; /* reported already */
+        int r = check ? run_offer_provider(run, name, &p, &why) : run_provider(run, name, &p, &why);
         if (r == 0) continue;
         if (r == -GP_ECANCELLED || str_eq(name, known)) { /* without its home nothing is known of the stack */
             if (err != NULL) *err = why;
             return r;
         }
-        if (place_in_spec(run->spec, name) < first_place) {
-            first_place = place_in_spec(run->spec, name);
-            first = why;
-        }
         note_not_open(run, name, &why);
     }
+    size_t first_place = SIZE_MAX;
+    for (size_t i = 0; i < order->names.len; i++) {
+        const struct look *gap = coverage_find(&run->look.covered, order->names.items[i], "");
+        size_t place = place_in_spec(run->spec, order->names.items[i]);
+        if (gap == NULL || gap->checked || place >= first_place) continue;
+        first_place = place;
+        *first = gap->why;
+    }
+    return 0;
+}
+
+/* All are open before owners are compared: the stack's may be the principal of any of them. */
+static int open_all(struct run *run, const struct owner_order *order, const char *known, struct gp_error *err) {
+    struct gp_error first = {0};
+    int r = open_each(run, order, known, false, &first, err);
+    if (r == 0) r = open_each(run, order, known, true, &first, err);
+    if (r != 0) return r;
     choose_home(run, known);
     report_not_open(run, run->home != NULL ? NULL : &first);
     if (run->home != NULL) return 0;

@@ -41,6 +41,7 @@ static struct {
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
     bool other_no_credentials;               /* why its open fails */
+    const char *other_principal;             /* of the second provider's credentials; NULL: it has no principals */
     const char *other_currency;              /* of its prices; NULL: USD */
     bool name_providers;                     /* `tried` has the offers' providers too */
     int64_t skew_s;                          /* the cloud's clock minus ours */
@@ -72,8 +73,9 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
     f->base.ops = ops;
     f->base.clock_skew_s = cloud.skew_s;
     f->base.account = ops == &provider_aws ? cloud.account : NULL;
-    const char *own = ops == &provider_aws ? cloud.principal : cloud.login;
-    f->base.principal_owner = ops == &provider_aws ? cloud.principal : NULL;
+    const char *principal = ops == &provider_aws ? cloud.principal : cloud.other_principal;
+    const char *own = principal != NULL || ops == &provider_aws ? principal : cloud.login;
+    f->base.principal_owner = principal;
     f->base.owner = xstrdup(env->owner ? env->owner : own ? own : "me");
     f->journal = env->journal;
     *ret = &f->base;

@@ -182,10 +182,91 @@ static void test_a_cloud_that_comes_later_is_not_the_login_names(void **state) {
     f->e->opts.owner = NULL;
 }
 
+/* A stack at two clouds has one owner, the first cloud's principal. What it has at the second one is found without a
+ * journal, too, where the credentials of both are at hand. */
+static void test_a_stack_at_two_clouds_has_one_owner(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct gc_result gc = {0};
+    struct stack_view_list views = {0};
+    struct down_result down = {0};
+    int64_t past = clock_wall_s() - 100, later = clock_wall_s() + 600;
+    cloud.other_principal = "bob@other";
+    add_of(RES_GROUP, "sg-wide", -1, cloud.principal, "wide", "aaaaaaaaaaaaaaaa", later);
+    resource_set(&add_of(RES_INSTANCE, "n-wide", 0, cloud.principal, "wide", "aaaaaaaaaaaaaaaa", later)->provider,
+                 "local");
+    resource_set(&add_of(RES_INSTANCE, "n-old", 0, cloud.principal, "old", "bbbbbbbbbbbbbbbb", past)->provider,
+                 "local");
+    resource_set(&add_of(RES_INSTANCE, "n-login", 0, "alice", "mine", "cccccccccccccccc", past)->provider, "aws");
+    if (engine_gc(f->e, NULL, true, &gc, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(gc.ended.list.len, 1); /* a login name is no principal: it may be anybody's */
+    assert_string_equal(gc.ended.list.items[0].id, "n-old");
+    assert_int_equal(gc.kept.list.len, 2);
+    assert_true(coverage_whole(&gc.looked));
+    gc_result_clear(&gc);
+    f->e->opts.owner = "bob@other"; /* named: nothing of another owner */
+    assert_int_equal(engine_gc(f->e, NULL, true, &gc, &err), 0);
+    assert_int_equal(gc.ended.list.len + gc.kept.list.len, 0);
+    gc_result_clear(&gc);
+    f->e->opts.owner = NULL;
+    if (engine_down(f->e, &(struct down_req){.name = "wide"}, &down, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(down.destroyed, 2);
+    assert_string_equal(down.owner, cloud.principal);
+    down_result_clear(&down);
+    if (engine_status(f->e, NULL, NULL, true, &views, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(views.list.len, 1);
+    assert_string_equal(views.list.items[0].stack.name, "old");
+    stack_view_list_clear(&views);
+}
+
+/* By name, without a journal: one uid at two clouds is one stack, two uids are two. */
+static void test_one_stack_at_two_clouds_is_no_conflict(void **state) {
+    struct fixture *f = *state;
+    static const char *const uids[] = {"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(uids); i++) {
+        struct gp_error err = {0};
+        struct down_result down = {0};
+        f->e->opts.owner = "me";
+        add_of(RES_GROUP, "sg-both", -1, "me", i == 0 ? "both" : "two", uids[0], clock_wall_s() + 600);
+        resource_set(
+            &add_of(RES_INSTANCE, "n-both", 0, "me", i == 0 ? "both" : "two", uids[i], clock_wall_s() + 600)->provider,
+            "local");
+        int r = engine_down(f->e, &(struct down_req){.name = i == 0 ? "both" : "two"}, &down, &err);
+        if (r != (i == 0 ? 0 : -GP_EUSAGE)) fail_msg("%zu: %d %s", i, r, err.msg);
+        if (i == 0) assert_int_equal(alive(), 0);
+        else assert_non_null(strstr(err.msg, "there are stacks 'two' at aws and at local"));
+        down_result_clear(&down);
+        f->e->opts.owner = NULL;
+    }
+}
+
+/* Two clouds with principals: a later run buys at the second one too, while the first one's credentials are here. */
+static void test_the_principal_of_another_cloud_is_no_stranger(void **state) {
+    struct fixture *f = *state;
+    for (int here = 0; here < 2; here++) {
+        struct gp_error err = {0};
+        struct run *run = NULL;
+        load(f, LOCAL_FIRST);
+        cloud.other_principal = "bob@other";
+        if (here == 0) remember(f, cloud.principal, "aaaaaaaaaaaaaaaa");
+        cloud.open_fails = here == 1;
+        assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
+        int r = run_open_offers(run, &err);
+        if (here == 0 && r != 0) fail_msg("%s", err.msg);
+        if (here == 0) assert_int_equal(run->providers.len, 2);
+        if (here == 1) assert_int_not_equal(r, 0); /* its home does not open */
+        run_close(run);
+        cloud.open_fails = false;
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_order_of_offers_decides_nothing, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_two_owners_are_an_error, setup_principals, finish),
+        cmocka_unit_test_setup_teardown(test_a_stack_at_two_clouds_has_one_owner, setup_principals, finish),
+        cmocka_unit_test_setup_teardown(test_one_stack_at_two_clouds_is_no_conflict, setup_principals, finish),
+        cmocka_unit_test_setup_teardown(test_the_principal_of_another_cloud_is_no_stranger, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_the_owner_of_the_first_claim_stays, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_a_cloud_that_comes_later_is_not_the_login_names, setup_principals, finish),
     };
