@@ -37,10 +37,47 @@ json_t *looked_json(const struct coverage *c) {
     return list;
 }
 
-/* Providers that this machine has no credentials for are one line; other places that were not looked at another one. */
+#define REASON_SHOWN 200
+
+/* The gaps at one provider, with the reason of the first. */
+static void show_gap(const struct coverage *gaps, const struct look *first, FILE *to) {
+    GP_AUTO_STR struct str places = {0};
+    struct coverage one = {0};
+    for (size_t i = 0; i < gaps->list.len; i++) {
+        const struct look *l = &gaps->list.items[i];
+        if (str_eq(l->provider, first->provider))
+            coverage_put(&one, l->provider, l->region, l->owner, l->billed, &l->why);
+    }
+    coverage_text(&one, false, SHOWN, &places);
+    coverage_clear(&one);
+    size_t n = strlen(first->why.msg);
+    fprintf(to, "not looked at: %s: %.*s%s\n", places.s, REASON_SHOWN, first->why.msg, n > REASON_SHOWN ? "..." : "");
+}
+
+/* Gaps at one provider alone are named without the reason, which the verb's error has; at several each has its own. */
+static void show_gaps(const struct coverage *gaps, FILE *to) {
+    GP_AUTO_STRV struct strv done = {0};
+    for (size_t i = 0; i < gaps->list.len; i++)
+        if (!strv_has(&done, gaps->list.items[i].provider)) strv_add(&done, gaps->list.items[i].provider);
+    if (done.n == 1) {
+        GP_AUTO_STR struct str places = {0};
+        coverage_text(gaps, false, SHOWN, &places);
+        fprintf(to, "not looked at: %s\n", places.s);
+        return;
+    }
+    strv_clear(&done);
+    for (size_t i = 0; i < gaps->list.len; i++) {
+        const struct look *l = &gaps->list.items[i];
+        if (strv_has(&done, l->provider)) continue;
+        strv_add(&done, l->provider);
+        show_gap(gaps, l, to);
+    }
+}
+
+/* Providers that this machine has no credentials for are one line. */
 void show_looked(const struct coverage *c, FILE *to) {
-    GP_AUTO_STR struct str seen = {0}, gaps = {0}, none = {0};
-    struct coverage others = {0};
+    GP_AUTO_STR struct str seen = {0}, none = {0};
+    struct coverage gaps = {0};
     size_t n = 0;
     coverage_text(c, true, SHOWN, &seen);
     if (seen.len > 0) fprintf(to, "looked at: %s\n", seen.s);
@@ -49,11 +86,10 @@ void show_looked(const struct coverage *c, FILE *to) {
         if (l->checked) continue;
         if (l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
             str_addf(&none, "%s%s", n++ > 0 ? ", " : "", l->provider);
-        else coverage_put(&others, l->provider, l->region, l->owner, l->billed, &l->why);
+        else coverage_put(&gaps, l->provider, l->region, l->owner, l->billed, &l->why);
     }
-    coverage_text(&others, false, SHOWN, &gaps);
-    coverage_clear(&others);
-    if (gaps.len > 0) fprintf(to, "not looked at: %s\n", gaps.s);
+    show_gaps(&gaps, to);
+    coverage_clear(&gaps);
     if (n > 0)
         fprintf(to, "not looked at: %s: this machine has no credentials for %s\n", none.s, n == 1 ? "it" : "them");
 }
