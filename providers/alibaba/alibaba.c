@@ -40,7 +40,7 @@ static char *principal_of(const char *arn) {
     const char *last = strrchr(arn, ':');
     strv_split(&parts, last != NULL ? last + 1 : "", "/");
     if (parts.n == 0) return xstrdup("unknown");
-    return xstrdup(parts.n > 1 ? parts.v[1] : parts.v[0]);
+    return xstrdup(strcmp(parts.v[0], "assumed-role") == 0 && parts.n > 1 ? parts.v[1] : parts.v[parts.n - 1]);
 }
 
 static bool account_valid(const char *s) {

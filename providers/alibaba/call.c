@@ -77,6 +77,8 @@ static char *endpoint(const struct ali *a, enum ali_service service, const char 
     for (size_t i = 0; service == ALI_ECS && i < a->cache->regions.n; i++)
         if (strcmp(a->cache->regions.v[i], region) == 0) return xasprintf("https://%s", a->cache->endpoints.v[i]);
     if (service == ALI_STS) return xstrdup("https://sts.aliyuncs.com");
+    if (service == ALI_ECS && strcmp(region, "cn-hangzhou") == 0)
+        return xstrdup("https://ecs-cn-hangzhou.aliyuncs.com");
     return xasprintf("https://%s.%s.aliyuncs.com", services[service].name, region);
 }
 

@@ -101,8 +101,7 @@ class Alibaba(Gateway):
             reply = getattr(self, "do_" + action)(q, key) or {}
         reply["RequestId"] = str(uuid.uuid4()).upper()
         check_reply(API[action]["reply"], reply, action)
-        date = {"Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(self.now()))}
-        return 200, date, reply
+        return 200, {}, reply
 
     def settle_some(self):
         for iid, one in list(self.instances.items()):

@@ -135,6 +135,7 @@ class Gateway(Mock):
         action = headers.get("x-acs-action")
         if action:  # rules and the log see it
             handler.path = "/" + action + handler.path[1:]
+        handler.date_time_string = lambda *_: time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(self.now()))
         super().serve(handler, headers, body)
 
     def actions(self, *names):

@@ -1,29 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alibaba provider against its stand-in cloud (tests/clouds/alibaba.py): the provider contract, its bad days, and
-what only this cloud has: own networks, the deadline that is read back, stock, prices, leftovers."""
-import os
-
+"""The provider contract and its bad days for alibaba, against its stand-in cloud (tests/clouds/alibaba.py)."""
 import alibaba
-import ec2
 import pytest
 import test_provider_contract as contract
+from alibaba_lab import environment, spec
 
 CASES = contract.CASES
-
-
-def environment(cloud, state, **more):
-    env = {k: v for k, v in os.environ.items()
-           if not k.upper().startswith(("ALIBABA", "GPUPROV_", "AWS_")) and
-           k.upper() not in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")}
-    env.update(ec2.CLEAN, HOME=str(state), GPUPROV_STATE_DIR=str(state / "state"))
-    env.update(cloud.environment(**more))
-    return {k: v for k, v in env.items() if v is not None}
-
-
-def spec(folder, market="spot", **more):
-    offer = {"provider": "alibaba", "regions": [alibaba.REGION], "market": market}
-    offer.update(more.pop("offer", {}))
-    return ec2.spec(folder, None, offers=[{k: v for k, v in offer.items() if v is not None}], **more)
 
 
 @pytest.fixture(name="cloud")
@@ -37,6 +19,15 @@ def cloud_fixture():
 def test_contract(tmp_path, cloud, market):
     contract.run_contract(environment(cloud, tmp_path), "alibaba", spec(tmp_path, market))
     assert cloud.left() == []
+
+
+def test_contract_in_an_own_network(tmp_path, cloud):
+    """Without a default VPC the stack gets a VPC and a VSwitch, and they go with it."""
+    cloud.vpcs.clear()
+    cloud.vswitches.clear()
+    contract.run_contract(environment(cloud, tmp_path), "alibaba", spec(tmp_path))
+    assert cloud.actions("CreateVpc") and cloud.actions("CreateVSwitch")
+    assert cloud.left() == [] and cloud.vpcs == {} and cloud.vswitches == {}
 
 
 def empty(*path):

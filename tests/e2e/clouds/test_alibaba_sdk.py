@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The official SDK as a second witness: it does the same life cycle on the same stand-in, sends the same requests, and
+lists and deletes what gpuprov launched."""
+import alibaba
+import pytest
+from alibaba_lab import Drive, environment, spec
+
+pytest.importorskip("alibabacloud_ecs20140526", reason="make deps installs the SDK")
+from alibabacloud_ecs20140526 import models as m
+from alibabacloud_ecs20140526.client import Client
+from alibabacloud_tea_openapi.exceptions import ClientException
+from alibabacloud_tea_openapi.utils_models import Config
+
+
+@pytest.fixture(name="cloud")
+def cloud_fixture():
+    with alibaba.Alibaba() as cloud:
+        yield cloud
+        assert not [r for r in cloud.log if r.get("status") == 500], "the stand-in itself failed"
+
+
+def client(cloud):
+    cloud.any_case_bool = True  # the SDK sends Python's True and False
+    return Client(Config(access_key_id="LTAItest", access_key_secret="test-secret", region_id=alibaba.REGION,
+                         endpoint="127.0.0.1:%d" % cloud.port, protocol="http"))
+
+
+def sent(cloud, action, since=0):
+    with cloud.lock:
+        found = [r for r in cloud.log[since:] if r["headers"].get("x-acs-action") == action]
+    pairs = [alibaba.parse_qsl(r["target"].partition("?")[2]) + alibaba.parse_qsl(r["body"]) for r in found]
+    return [dict(p) for p in pairs]
+
+
+def split_tags(q):
+    """A request without its tags, and the tags."""
+    tags = {q["Tag.%d.Key" % i]: q["Tag.%d.Value" % i] for i in range(1, 21) if "Tag.%d.Key" % i in q}
+    return {k: v for k, v in q.items() if not k.startswith("Tag.")}, tags
+
+
+def same_launch(sdk, q, tags):
+    """What gpuprov sent, by the SDK's own model."""
+    return sdk.run_instances(m.RunInstancesRequest(
+        region_id=q["RegionId"], zone_id=q["ZoneId"], image_id=q["ImageId"], instance_type=q["InstanceType"],
+        amount=int(q["Amount"]), min_amount=int(q["MinAmount"]), client_token="another", auto_release_time=q["AutoReleaseTime"],
+        instance_name=q["InstanceName"], v_switch_id=q["VSwitchId"], security_group_id=q["SecurityGroupId"],
+        internet_charge_type=q["InternetChargeType"], internet_max_bandwidth_out=int(q["InternetMaxBandwidthOut"]),
+        system_disk=m.RunInstancesRequestSystemDisk(category=q["SystemDisk.Category"], size=q["SystemDisk.Size"], encrypted="true"),
+        http_endpoint=q["HttpEndpoint"], http_tokens=q["HttpTokens"], instance_charge_type=q["InstanceChargeType"],
+        spot_strategy=q["SpotStrategy"], spot_interruption_behavior=q["SpotInterruptionBehavior"], user_data=q["UserData"],
+        tag=[m.RunInstancesRequestTag(key=k, value=v) for k, v in tags.items()]))
+
+
+def test_requests_are_those_of_the_sdk(tmp_path, cloud):
+    assert Drive(environment(cloud, tmp_path), spec(tmp_path), "create").rc == 0
+    ours, tags = split_tags(sent(cloud, "RunInstances")[0])
+    since, sdk = len(cloud.log), client(cloud)
+    same_launch(sdk, ours, tags)
+    theirs, their_tags = split_tags(sent(cloud, "RunInstances", since)[0])
+    assert tags == their_tags
+    assert dict(theirs, ClientToken=ours["ClientToken"]) == ours
+
+    first = {k: split_tags(sent(cloud, k)[0])[0] for k in ("CreateSecurityGroup", "ImportKeyPair", "AuthorizeSecurityGroup")}
+    since = len(cloud.log)
+    q = first["CreateSecurityGroup"]
+    made = sdk.create_security_group(m.CreateSecurityGroupRequest(
+        region_id=q["RegionId"], vpc_id=q["VpcId"], security_group_name=q["SecurityGroupName"],
+        client_token="another-group", security_group_type=q["SecurityGroupType"]))
+    assert dict(sent(cloud, "CreateSecurityGroup", since)[0], ClientToken=q["ClientToken"]) == q
+    q = first["AuthorizeSecurityGroup"]
+    sdk.authorize_security_group(m.AuthorizeSecurityGroupRequest(
+        region_id=q["RegionId"], security_group_id=made.body.security_group_id,
+        permissions=[m.AuthorizeSecurityGroupRequestPermissions(ip_protocol="TCP", port_range="22/22", policy="Accept",
+                                                                source_cidr_ip="203.0.113.0/24")]))
+    assert dict(sent(cloud, "AuthorizeSecurityGroup", since)[0], SecurityGroupId=q["SecurityGroupId"]) == q
+    q = first["ImportKeyPair"]
+    sdk.import_key_pair(m.ImportKeyPairRequest(region_id=q["RegionId"], key_pair_name=q["KeyPairName"] + "x",
+                                               public_key_body=q["PublicKeyBody"]))
+    assert dict(sent(cloud, "ImportKeyPair", since)[0], KeyPairName=q["KeyPairName"]) == q
+
+
+def test_sdk_lists_and_deletes_what_gpuprov_launched(tmp_path, cloud):
+    env, text = environment(cloud, tmp_path), spec(tmp_path)
+    run = Drive(env, text, "create")
+    assert run.rc == 0
+    ours = {r["id"] for r in run.of_kind("instance")}
+    sdk = client(cloud)
+    tag = m.DescribeInstancesRequestTag(key="gpuprov:owner", value=run["owner"])
+    seen = sdk.describe_instances(m.DescribeInstancesRequest(region_id=alibaba.REGION, tag=[tag])).body
+    assert {i.instance_id for i in seen.instances.instance} == ours
+    assert all(i.auto_release_time for i in seen.instances.instance)
+    pairs = sdk.describe_key_pairs(m.DescribeKeyPairsRequest(region_id=alibaba.REGION)).body.key_pairs.key_pair
+    assert [{t.tag_key: t.tag_value for t in p.tags.tag}["gpuprov:stack"] for p in pairs] == ["contract"]
+    sdk.delete_instances(m.DeleteInstancesRequest(region_id=alibaba.REGION, instance_id=sorted(ours), force=True))
+    cloud.settle()
+    assert Drive(env, text, "list").of_kind("instance") == []
+    assert Drive(env, text, "destroy").rc == 0
+    assert cloud.left() == []
+
+
+def test_gpuprov_leaves_what_the_sdk_launched(tmp_path, cloud):
+    env, text = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, text, "create").rc == 0
+    q, _ = split_tags(sent(cloud, "RunInstances")[0])
+    cloud.groups["sg-somebodys01"] = {"vpc": "vpc-default0001", "name": "", "tags": {}, "rules": []}
+    q["SecurityGroupId"] = "sg-somebodys01"
+    foreign = same_launch(client(cloud), q, {"Name": "somebody's"}).body.instance_id_sets.instance_id_set
+    assert not set(foreign) & {r["id"] for r in Drive(env, text, "list").of_kind("instance")}
+    assert Drive(env, text, "destroy").rc == 0
+    cloud.settle()
+    assert set(cloud.instances) == set(foreign)
+
+
+def test_sdk_gets_the_errors_that_gpuprov_gets(tmp_path, cloud):
+    sdk = client(cloud)
+    with pytest.raises(ClientException) as caught:
+        sdk.delete_instances(m.DeleteInstancesRequest(region_id=alibaba.REGION, instance_id=["i-none00000001"], force=True))
+    assert caught.value.code == "InvalidInstanceId.NotFound"
+    wrong = Client(Config(access_key_id="LTAItest", access_key_secret="wrong", region_id=alibaba.REGION,
+                          endpoint="127.0.0.1:%d" % cloud.port, protocol="http"))
+    with pytest.raises(ClientException) as caught:
+        wrong.describe_instances(m.DescribeInstancesRequest(region_id=alibaba.REGION))
+    assert caught.value.code == "SignatureDoesNotMatch"
+    run = Drive(environment(cloud, tmp_path, ALIBABA_CLOUD_ACCESS_KEY_SECRET="wrong"), spec(tmp_path), "list")
+    assert run["detail"] == "SignatureDoesNotMatch"
