@@ -147,11 +147,12 @@ int ali_list_instances(struct ali *a, const char *region, const struct ali_wante
 /* --- deadline (deadline.c) --- */
 /* The time that the cloud gets: a whole minute, not before the deadline, at least half an hour ahead. */
 int64_t ali_release_s(const struct ali *a, int64_t expires_s);
-/* Every machine shows that time, set a second time where it does not. -GP_EPROTO: one cannot be given it. */
-int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t release_s,
+/* Every machine shows the time of that deadline, which is set where it is missing or another one. -GP_EPROTO: one
+ * cannot be given it. */
+int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t expires_s,
                        struct gp_error *err);
-/* Sets it on machines that exist. */
-int ali_release_move(struct ali *a, const struct resource_list *machines, int64_t release_s, struct gp_error *err);
+/* The same for all machines of a stack in the regions of its known resources. */
+int ali_release_move(struct ali *a, const struct stack *stack, const struct resource_list *known, struct gp_error *err);
 
 /* --- slots of provider_ops --- */
 int ali_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret, struct gp_error *err);

@@ -184,7 +184,7 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
 /* A launch whose deadline the cloud does not keep is ended again. */
 static int with_deadline(struct ali *a, const struct intent *in, struct resource_list *ret, struct gp_error *err) {
     struct gp_error e = {0}, gone = {0};
-    int r = ali_release_verify(a, in->region, ret, ali_release_s(a, in->deadline_s), &e);
+    int r = ali_release_verify(a, in->region, ret, in->deadline_s, &e);
     if (r == -GP_EPROTO) {
         e.scope = GP_SCOPE_PROVIDER;
         e.domain = GP_D_CLOUD;

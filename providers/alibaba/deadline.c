@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "providers/common/cloud_clock.h"
-#include "providers/common/ownership.h"
 
 #define LEAST_S (31 * 60) /* the cloud takes nothing below 30 minutes; a minute for the way */
 #define READS 6
@@ -19,7 +18,7 @@ int64_t ali_release_s(const struct ali *a, int64_t expires_s) {
 }
 
 struct seen {
-    int64_t release_s;
+    int64_t expires_s, release_s;
     struct strv right, wrong; /* ids */
 };
 
@@ -29,7 +28,8 @@ static int on_instance(void *ctx, const json_t *item, struct gp_error *err) {
     int64_t at = ali_time(json_str(item, "AutoReleaseTime", ""));
     (void)err;
     if (!ali_id(id, "i-")) return 0;
-    strv_add(at > 0 && at <= s->release_s + 60 ? &s->right : &s->wrong, id);
+    /* a deadline within the next half hour has a later release, which depends on when it was set */
+    strv_add(at >= s->expires_s - 59 && at <= s->release_s + 60 ? &s->right : &s->wrong, id);
     return 0;
 }
 
@@ -66,11 +66,12 @@ static int read_back(struct ali *a, const char *region, const struct resource_li
     return 0;
 }
 
-int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t release_s,
+int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t expires_s,
                        struct gp_error *err) {
+    int64_t release_s = ali_release_s(a, expires_s);
     int r = 0;
     for (int i = 0; i < READS; i++) {
-        struct seen s = {.release_s = release_s};
+        struct seen s = {.expires_s = expires_s, .release_s = release_s};
         struct gp_error e = {0};
         r = read_back(a, region, machines, &s, &e);
         bool all = s.right.n == machines->list.len;
@@ -92,24 +93,28 @@ int ali_release_verify(struct ali *a, const char *region, const struct resource_
             return gp_fail(err, GP_ECANCELLED, "cancelled");
     }
     /* Not listed yet, or the list failed: the request had the time, but nobody saw it. */
-    event_emit(
-        a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "deadline",
-        "alibaba: the AutoReleaseTime of the new nodes could not be read back yet; 'gpuprov gc' terminates nodes "
-        "that the cloud does not release");
+    event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "deadline",
+               "alibaba: the AutoReleaseTime of the nodes could not be read back yet; 'gpuprov gc' terminates nodes "
+               "that the cloud does not release");
     return 0;
 }
 
-int ali_release_move(struct ali *a, const struct resource_list *machines, int64_t release_s, struct gp_error *err) {
-    for (size_t i = 0; i < machines->list.len; i++) {
-        const struct resource *m = &machines->list.items[i];
-        struct gp_error e = {0};
-        if (m->kind != RES_INSTANCE || m->state == RES_GONE || !str_eq(m->provider, "alibaba") ||
-            !cloud_is_ours(&a->base, m))
-            continue;
-        int r = set_one(a, m->region, m->id, release_s, &e);
-        if (r == 0 || r == -GP_ENOTFOUND) continue;
-        if (err != NULL) *err = e;
-        return r;
+int ali_release_move(struct ali *a, const struct stack *stack, const struct resource_list *known,
+                     struct gp_error *err) {
+    GP_AUTO_STRV struct strv regions = {0};
+    struct ali_wanted w = {.owner = stack->owner, .uid = stack->uid};
+    for (size_t i = 0; i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        if (str_eq(k->provider, "alibaba") && ali_region_valid(k->region) && !strv_has(&regions, k->region))
+            strv_add(&regions, k->region);
+    }
+    for (size_t i = 0; i < regions.n; i++) {
+        GP_AUTO_RESOURCES struct resource_list all = {0}, live = {0};
+        int r = ali_list_instances(a, regions.v[i], &w, &all, err);
+        for (size_t k = 0; r == 0 && k < all.list.len; k++)
+            if (all.list.items[k].state != RES_STOPPING) resource_list_add(&live, &all.list.items[k]);
+        if (r == 0 && live.list.len > 0) r = ali_release_verify(a, regions.v[i], &live, stack->expires_s, err);
+        if (r != 0) return r;
     }
     return 0;
 }

@@ -257,7 +257,7 @@ static int take(struct ali *a, const struct prepare_req *req, bool made, struct 
 /* A stack that has machines keeps its claim: its groups get the rules of the current spec, its machines the deadline,
  * and the claim the regions and the times. */
 static int apply(struct ali *a, const struct prepare_req *req, struct gp_error *err) {
-    int r = ali_release_move(a, req->known, ali_release_s(a, req->stack->expires_s), err);
+    int r = ali_release_move(a, req->stack, req->known, err);
     for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {
         const struct resource *k = &req->known->list.items[i];
         if (k->state == RES_GONE || !str_eq(k->provider, "alibaba") || !str_eq(k->uid, req->stack->uid)) continue;

@@ -449,7 +449,7 @@ class Alibaba(Gateway):
         one["left"] -= 1
         one["hidden"] -= 1
         running = one["left"] <= 0
-        public = ["203.0.113.%d" % one["address"]] if running and int(q.get("InternetMaxBandwidthOut", 0)) else []
+        public = ["127.77.%d.%d" % divmod(one["address"], 256)] if running and int(q.get("InternetMaxBandwidthOut", 0)) else []
         return {"InstanceId": iid, "InstanceName": one["name"], "RegionId": q["RegionId"], "ZoneId": q["ZoneId"],
                 "InstanceType": q["InstanceType"], "GPUAmount": kind[0], "GPUSpec": kind[1], "ImageId": q["ImageId"],
                 "Status": "Stopping" if one["gone"] is not None else "Running" if running else

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built program at Alibaba Cloud: check, doctor, plan, up, status, gc and down; killed at any moment with its journal
+kept or lost. The stand-in's nodes are addresses of loopback at which nobody answers, so a launch ends unreachable."""
+import json
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import alibaba
+import pytest
+from conftest import Gpuprov
+from waiting import wait_for
+
+SPEC = {"name": "demo", "nodes": 2, "gpu": "T4:1", "limits": {"ttl": "2h"},
+        "offers": [{"provider": "alibaba", "regions": [alibaba.REGION], "market": "spot"}],
+        "access": {"ssh_from": ["203.0.113.0/24"], "timeout": "2s"}}
+
+
+@pytest.fixture(name="cloud")
+def cloud_fixture():
+    with alibaba.Alibaba() as cloud:
+        yield cloud
+        assert not [r for r in cloud.log if r.get("status") == 500], "the stand-in itself failed"
+
+
+@pytest.fixture(name="at_cloud")
+def at_cloud_fixture(gpuprov, cloud):
+    gpuprov.env.update(cloud.environment(), NO_PROXY="*", no_proxy="*", AWS_EC2_METADATA_DISABLED="true")
+    return gpuprov
+
+
+def spec(folder, **more):
+    path = folder / "demo.yaml"
+    path.write_text(json.dumps(dict(SPEC, **more)))
+    return path
+
+
+def forget(gpuprov):
+    for f in gpuprov.state.glob("journal.db*"):
+        f.unlink()
+
+
+def test_check_needs_no_cloud(tmp_path, at_cloud, cloud):
+    at_cloud("check", spec(tmp_path))
+    bad = at_cloud("check", spec(tmp_path, offers=[{"provider": "alibaba", "subnet": "subnet-0abc1234"}]), code=1)
+    assert "the id of a VSwitch" in bad.err
+    assert cloud.log == []
+
+
+def test_doctor_names_credentials_account_and_region(at_cloud):
+    text = at_cloud("doctor", code=None).out
+    assert "credentials of the environment" in text and "account 1234567890123456" in text and alibaba.REGION in text
+    assert "test-secret" not in text
+
+
+def test_policy_is_that_of_one_owner(at_cloud):
+    policy = json.loads(at_cloud("providers", "alibaba", "--policy", "--owner", "me").out)
+    by_tag = [s for s in policy["Statement"] if "gpuprov:owner" in json.dumps(s.get("Condition", {}))]
+    actions = {a for s in policy["Statement"] for a in s["Action"]}
+    assert len(by_tag) == 2 and all('"me"' in json.dumps(s["Condition"]) for s in by_tag)
+    assert {"ecs:RunInstances", "ecs:DeleteInstances", "vpc:CreateVpc", "ecs:ModifyInstanceAutoReleaseTime"} <= actions
+    assert at_cloud("providers", "alibaba", "--policy", "--owner", "a*", code=1)
+
+
+def test_policy_has_every_action_that_is_called(tmp_path, at_cloud, cloud):
+    cloud.vpcs.clear()
+    cloud.vswitches.clear()
+    at_cloud("up", spec(tmp_path), code=6)
+    at_cloud("down", "demo")
+    policy = json.loads(at_cloud("providers", "alibaba", "--policy", "--owner", "me").out)
+    allowed = {a for s in policy["Statement"] for a in s["Action"]}
+    vpc = {"CreateVpc", "CreateVSwitch", "DeleteVpc", "DeleteVSwitch", "DescribeVpcs", "DescribeVSwitches"}
+    used = {r["headers"]["x-acs-action"] for r in cloud.log} - {"GetCallerIdentity"}
+    missing = {a for a in used if ("vpc:" if a in vpc else "ecs:") + a not in allowed and
+               not (a.startswith("Describe") and a not in vpc)}
+    assert not missing
+
+
+def test_plan_buys_nothing_and_names_who_ends_a_node(tmp_path, at_cloud, cloud):
+    text = at_cloud("plan", spec(tmp_path), code=2).out
+    assert "ecs.gn6i-c4g1.xlarge" in text and "AutoReleaseTime" in text
+    assert cloud.left() == [] and not [r for r in cloud.log if "Create" in r["target"] or "RunInstances" in r["target"]]
+
+
+@pytest.mark.parametrize("own_network", [False, True])
+def test_up_and_down(tmp_path, at_cloud, cloud, own_network):
+    if own_network:
+        cloud.vpcs.clear()
+        cloud.vswitches.clear()
+    up = at_cloud("up", spec(tmp_path), code=6)
+    assert len(cloud.instances) == 2, up.err
+    stack, = at_cloud.json("status", "demo")["stacks"]
+    assert sorted(n["id"] for n in stack["nodes"]) == sorted(cloud.instances)
+    assert all(one["release"] for one in cloud.instances.values())
+    at_cloud("down", "demo")
+    assert cloud.left() == []
+
+
+def test_ttl_moves_the_deadline_of_running_nodes(tmp_path, at_cloud, cloud):
+    at_cloud("up", spec(tmp_path), code=6)
+    before = {iid: one["release"] for iid, one in cloud.instances.items()}
+    at_cloud("up", spec(tmp_path, limits={"ttl": "5h"}), code=6)
+    after = {iid: one["release"] for iid, one in cloud.instances.items()}
+    assert before.keys() == after.keys() and all(after[i] > before[i] for i in before)
+    at_cloud("down", "demo")
+    assert cloud.left() == []
+
+
+def test_gc_finds_nodes_without_a_journal(tmp_path, at_cloud, cloud):
+    at_cloud("up", spec(tmp_path), code=6)
+    forget(at_cloud)
+    for one in cloud.instances.values():
+        one["release"] = ""  # somebody switched the release off
+    at_cloud("gc", "--in", "alibaba")
+    assert len(cloud.instances) == 2, "their time has not come"
+    cloud.clock = 2 * 3600 + 60
+    at_cloud("gc", "--in", "alibaba")
+    assert cloud.left() == []
+
+
+def test_list_that_fails_is_never_gone(tmp_path, at_cloud, cloud):
+    """While the list of instances is refused, the claim and the nodes in the journal stay."""
+    at_cloud("up", spec(tmp_path), code=6)
+    cloud.rule("DescribeInstances", "reply", times=None, status=403,
+               obj={"Code": "Forbidden.RAM", "Message": "User not authorized to operate on the specified resource",
+                    "RequestId": "1"})
+    down = at_cloud.popen("down", "demo")
+    wait_for(lambda: sum(r["done"] for r in cloud.rules) >= 4 or down.poll() is not None, 120)
+    assert down.poll() is None and len(cloud.pairs) == 1
+    cloud.rules.clear()
+    assert down.wait(120) == 0, down.communicate()
+    down.communicate()
+    assert cloud.left() == []
+
+
+class Moment:
+    """One `up` that is killed at a moment of its own cloud, and the `down` after it."""
+
+    def __init__(self, gpuprov, folder, own_network):
+        self.cloud, self.gpuprov = alibaba.Alibaba(), gpuprov
+        self.cloud.default_network = not own_network
+        folder.mkdir()
+        self.path = spec(folder)
+
+    def run(self, reached, delay, lost):
+        with self.cloud as cloud:
+            self.gpuprov.env.update(cloud.environment(), NO_PROXY="*", no_proxy="*", AWS_EC2_METADATA_DISABLED="true")
+            p = self.gpuprov.popen("up", self.path, "--quiet")
+            wait_for(lambda: reached(cloud) or p.poll() is not None, 60)
+            time.sleep(delay)
+            p.kill()
+            p.communicate()
+            if lost:
+                forget(self.gpuprov)
+            self.gpuprov("down", self.path)
+            assert cloud.left() == []
+            assert not [r for r in cloud.log if r.get("status") == 500]
+
+
+@pytest.mark.matrix(keep=1)
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+def test_killed_at_any_moment_down_leaves_nothing(tmp_path, program, journal):
+    """kill -9 of `up` at ten moments, most of them around the calls that create something."""
+    rng = random.Random(20261123 + len(journal))
+    names = ["ImportKeyPair", "CreateVpc", "CreateVSwitch", "CreateSecurityGroup", "RunInstances", "RunInstances"]
+    marks = [lambda cloud, n=n: len(cloud.log) >= n for n in [rng.randint(1, 30) for _ in range(4)]]
+    marks += [lambda cloud, a=a: bool(cloud.actions(a)) for a in names]
+    with ThreadPoolExecutor(len(marks)) as pool:
+        waits = []
+        for n, reached in enumerate(marks):
+            home = tmp_path / f"home{n}"
+            home.mkdir()
+            one = Moment(Gpuprov(program, tmp_path / f"state{n}", home), tmp_path / f"spec{n}", n % 2 or n >= 4)
+            delay = rng.choice([0, rng.uniform(0, 0.02), rng.uniform(0, 0.1)])
+            waits.append(pool.submit(one.run, reached, delay, journal == "lost"))
+        for w in waits:
+            w.result()
