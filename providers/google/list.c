@@ -81,12 +81,21 @@ static int on_page(void *ctx, const json_t *page, struct gp_error *err) {
     return 0;
 }
 
-static int list_kind(struct google *g, struct listing *l, struct gp_error *err) {
+/* A region that one list names and another one lacks was not read whole. */
+static int list_kind(struct google *g, struct listing *l, struct strv *seen, struct gp_error *err) {
+    GP_AUTO_STRV struct strv here = {0};
     GP_AUTO_FREE char *filter = google_filter(l->wanted);
     GP_AUTO_FREE char *what = xasprintf("google %s.aggregatedList", l->kind);
     GP_AUTO_FREE char *base = google_url(g, "aggregated/%s?maxResults=" PAGE "&returnPartialSuccess=true", l->kind);
     GP_AUTO_FREE char *url = rest_with_param(base, "filter", filter);
-    return google_pages(g, what, url, on_page, l, err);
+    l->regions = &here;
+    int r = google_pages(g, what, url, on_page, l, err);
+    if (r != 0) return r;
+    if (here.n == 0) return gp_fail(err, GP_EPROTO, "%s: the reply names no zone: check the endpoint", what);
+    for (size_t i = 0; i < seen->n; i++)
+        if (!strv_has(&here, seen->v[i])) add_once(l->gaps, seen->v[i]);
+    for (size_t i = 0; seen->n == 0 && i < here.n; i++) strv_add(seen, here.v[i]);
+    return 0;
 }
 
 /* --- one zone --- */
@@ -221,16 +230,16 @@ static int list_all(struct google *g, const struct list_req *req, struct resourc
                     struct strv *gaps, struct gp_error *err) {
     struct google_wanted w = {.owner = req->owner, .stack = req->stack};
     struct google_wanted by_uid = {.owner = req->owner, .uid = req->uid};
-    struct listing l = {"instances", google_instance_read, &w, ret, seen, gaps};
-    int r = list_kind(g, &l, err);
+    struct listing l = {"instances", google_instance_read, &w, ret, NULL, gaps};
+    int r = list_kind(g, &l, seen, err);
     if (r == 0 && req->uid != NULL && req->stack != NULL) {
         l.wanted = &by_uid;
-        r = list_kind(g, &l, err);
+        r = list_kind(g, &l, seen, err);
     }
     if (r == 0) r = list_known(g, req, ret, err);
     if (r != 0 || req->nodes_only) return r;
-    struct listing disks = {"disks", google_disk_read, &w, ret, seen, gaps};
-    r = list_kind(g, &disks, err);
+    struct listing disks = {"disks", google_disk_read, &w, ret, NULL, gaps};
+    r = list_kind(g, &disks, seen, err);
     return r == 0 ? list_rules(g, req, ret, err) : r;
 }
 
@@ -249,19 +258,13 @@ int google_list(struct provider *p, const struct list_req *req, struct resource_
     for (size_t i = 0; everywhere && i < seen.n; i++) add_once(&regions, seen.v[i]);
     for (size_t i = 0; everywhere && i < gaps.n; i++)
         if (gaps.v[i][0] != '\0') add_once(&regions, gaps.v[i]);
-    if (everywhere && req->looked != NULL && (r != 0 || seen.n == 0)) {
-        struct gp_error none = {0};
-        if (r == 0) gp_fail(&none, GP_EPROTO, "google: the reply names no zone: check the endpoint");
-        coverage_put(req->looked, "google", "", req->owner, true, r != 0 ? &why : &none);
-    }
+    if (everywhere && req->looked != NULL && r != 0) coverage_put(req->looked, "google", "", req->owner, true, &why);
     struct gp_error first = {0};
     int covered = cover(req, &regions, &seen, &gaps, r != 0 ? &why : NULL, &first);
     if (r == 0) {
         r = covered;
         why = first;
     }
-    if (r == 0 && everywhere && seen.n == 0)
-        r = gp_fail(&why, GP_EPROTO, "google: the reply names no zone: check the endpoint");
     if (r != 0 && err != NULL) *err = why;
     return r != 0 ? gp_wrap(err, "listing the resources of '%s'", req->owner) : 0;
 }

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replies of Compute Engine that anyone in the project, or a false endpoint, may have written: labels, descriptions,
+names, zones, operations, pages. Nothing in them becomes a path, a number or a decision."""
+import json
+import re
+
+import google_cloud
+import pytest
+from test_google import drive, write_spec
+
+BAD_NAMES = ["../../../zones/x", "a/../b", "a%2f..%2fb", "A", "a" * 64, "-a", "a\u202e", "a\x1b[2J", "", 5, None]
+
+
+@pytest.fixture(name="cloud")
+def foreign_cloud():
+    """Its replies are spoiled: the gate of replies does not count."""
+    with google_cloud.Google() as cloud:
+        yield cloud
+
+
+def spoil(cloud, pattern, change, times=None):
+    cloud.rule(pattern, "edit", times=times, change=change)
+
+
+def launched(cloud, tmp_path):
+    spec = write_spec(tmp_path)
+    rc, result, _ = drive(cloud, tmp_path, spec, "create")
+    assert rc == 0, result
+    del cloud.log[:]
+    return spec
+
+
+def paths_are_sane(cloud):
+    """What gpuprov asked for stays within the API, whatever it was told."""
+    for r in cloud.log:
+        assert re.fullmatch(r"[!-~]+", r["target"]), r["target"]
+        assert "/../" not in r["target"] and "%2f" not in r["target"].lower().split("?")[0], r["target"]
+
+
+def instances(reply):
+    return [i for part in reply["items"].values() for i in part.get("instances", [])]
+
+
+@pytest.mark.matrix(keep=3)
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_is_none(cloud, tmp_path, name):
+    spec = launched(cloud, tmp_path)
+
+    def change(reply):
+        for i in instances(reply):
+            i["name"] = name
+        return reply
+    spoil(cloud, "aggregated/instances", change)
+    rc, result, said = drive(cloud, tmp_path, spec, "list")
+    assert rc != 0 and "an instance in a reply has no valid name and zone" in result["message"], result
+    assert "\x1b" not in said + result["message"]
+    paths_are_sane(cloud)
+
+
+@pytest.mark.parametrize("zone", ["https://x/zones/../../y", "us-central1-a/../b", "zones/nozone", "", 7, "US-1-A"])
+def test_a_zone_that_is_none(cloud, tmp_path, zone):
+    spec = launched(cloud, tmp_path)
+
+    def change(reply):
+        for i in instances(reply):
+            i["zone"] = zone
+        return reply
+    spoil(cloud, "aggregated/instances", change)
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    if rc == 0:  # "https://x/zones/../../y" ends in no zone; a path before the last word does not count
+        assert all(re.fullmatch("[a-z0-9-]+", r["zone"]) for r in result["resources"] if r["kind"] == "instance")
+    paths_are_sane(cloud)
+
+
+LABELS = [{"gpuprov-uid": "..%2f"}, {"gpuprov-uid": "0123456789abcdeg"}, {"gpuprov-slots": "99999999999999999999_41"},
+          {"gpuprov-slots": "4096_41"}, {"gpuprov-attempt": "-1"}, {"gpuprov-expires": "never"},
+          {"gpuprov-price": "nan"}, {"gpuprov-stack": "_b"}, {"gpuprov-owner-1": "x"}, {"gpuprov-uid": 5}]
+
+
+@pytest.mark.matrix(keep=3)
+@pytest.mark.parametrize("labels", LABELS)
+def test_labels_that_gpuprov_does_not_write(cloud, tmp_path, labels):
+    """Such an instance has no owner: it is listed, and nothing ends it."""
+    spec = launched(cloud, tmp_path)
+    victim = sorted(cloud.instances)[0]
+
+    def change(reply):
+        for i in instances(reply):
+            if i["name"] == victim[1]:
+                i["labels"].update(labels)
+        return reply
+    spoil(cloud, "aggregated/instances", change)
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    assert rc == 0, result
+    one = [r for r in result["resources"] if r["id"] == victim[1]]
+    if labels.get("gpuprov-uid") != 5:  # a label that is not text is none
+        assert len(one) == 1 and one[0]["slot"] in (-1, 0), result
+    paths_are_sane(cloud)
+
+
+def test_a_name_that_its_labels_do_not_give(cloud, tmp_path):
+    """A copy of a node's labels on another instance does not make it that node."""
+    spec = launched(cloud, tmp_path)
+    (zone, name), vm = sorted(cloud.instances.items())[0]
+    copy = json.loads(json.dumps(vm))
+    copy["item"]["name"] = "impostor"
+    cloud.instances[zone, "impostor"] = copy
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    slots = {r["id"]: r["slot"] for r in result["resources"] if r["kind"] == "instance"}
+    assert rc == 0 and slots["impostor"] == -1 and slots[name] == 0, result
+
+
+ABOUT = ["", "{", "[]", "x" * 3000, '{"gpuprov:owner":5}', '{"gpuprov:uid":"../.."}', '{"gpuprov:owner":"a","gpuprov:owner":"b"}']
+
+
+@pytest.mark.parametrize("about", ABOUT)
+def test_a_claim_with_a_strange_description_is_not_taken(cloud, tmp_path, about):
+    spec = write_spec(tmp_path)
+    assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+    rule = next(iter(cloud.firewalls.values()))["item"]
+    rule["description"] = about
+    rc, result, _ = drive(cloud, tmp_path, spec, "prepare")
+    assert rc != 0 and "remove it, or choose another stack name" in result["message"], result
+    assert not cloud.requests("PATCH") and not cloud.requests("DELETE")
+
+
+def test_a_claim_of_another_owner(cloud, tmp_path):
+    spec = write_spec(tmp_path)
+    assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+    rule = next(iter(cloud.firewalls.values()))["item"]
+    rule["description"] = rule["description"].replace(google_cloud.EMAIL, "somebody")
+    rc, result, _ = drive(cloud, tmp_path, spec, "prepare")
+    assert rc != 0 and "belongs to the stack 'contract'" in result["message"] and "'somebody'" in result["message"]
+    assert drive(cloud, tmp_path, spec, "list")[1]["resources"] == []
+
+
+def test_a_rule_that_was_opened_is_closed_again(cloud, tmp_path):
+    """Somebody lets everybody in: the next `up` writes the spec's networks."""
+    spec = write_spec(tmp_path)
+    assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+    rule = next(iter(cloud.firewalls.values()))["item"]
+    for change in ({"sourceRanges": ["0.0.0.0/0"]}, {"allowed": [{"IPProtocol": "all"}]}, {"disabled": True},
+                   {"targetTags": ["everything"]}):
+        rule.update(change)
+        assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+        assert rule["sourceRanges"] == ["203.0.113.0/24"] and not rule["disabled"], change
+        assert rule["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}] and rule["targetTags"] != ["everything"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a?b", "operation-1/../../instances", "x\r\ny", "", 5, "o" * 300])
+def test_an_operation_that_is_none(cloud, tmp_path, name):
+    """The outcome is settled by what exists: the nodes are found by their labels."""
+    spec = write_spec(tmp_path)
+    spoil(cloud, "POST .*bulkInsert", lambda reply: dict(reply, name=name, status="RUNNING"), times=1)
+    rc, result, _ = drive(cloud, tmp_path, spec, "create")
+    assert rc == 0 and len(cloud.instances) == 2, result
+    paths_are_sane(cloud)
+
+
+@pytest.mark.parametrize("reply", [[], {"items": 5}, {"items": {"zones/../x": {}}}, {"items": {"zones/us-central1-a": {
+    "instances": [5]}}}, {"items": {"zones/us-central1-a": {"instances": [{}]}}}, {}])
+def test_a_list_that_is_none(cloud, tmp_path, reply):
+    spec = launched(cloud, tmp_path)
+    spoil(cloud, "aggregated/instances", lambda _: reply)
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    assert rc != 0, result  # it never stands for "nothing is there"
+    paths_are_sane(cloud)
+
+
+def test_pages_without_end(cloud, tmp_path):
+    spec = launched(cloud, tmp_path)
+    spoil(cloud, "aggregated/instances", lambda r: dict(r, nextPageToken="0"))
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    assert rc != 0 and "the reply repeats a page" in result["message"], result
+    paths_are_sane(cloud)
+
+
+@pytest.mark.parametrize("change", [{"guestCpus": 10 ** 18}, {"memoryMb": -1}, {"name": "a/b"},
+                                    {"accelerators": [{"guestAcceleratorType": "x?y", "guestAcceleratorCount": 1}]},
+                                    {"accelerators": [{"guestAcceleratorType": "nvidia-l4",
+                                                       "guestAcceleratorCount": 10 ** 9}]}])
+def test_a_machine_type_that_is_none(cloud, tmp_path, change):
+    spoil(cloud, "machineTypes", lambda r: dict(r, items=[dict(r["items"][0], **change)]))
+    rc, result, _ = drive(cloud, tmp_path, write_spec(tmp_path), "offers")
+    assert rc != 0 and "an entry is not a machine type" in result["message"], result

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built program at a stand-in Compute Engine whose nodes never answer: check, plan, up, status, down, gc from an
+empty state folder, and kill -9 of `up`. What there is, is asked of the cloud."""
+import json
+import random
+import subprocess
+import time
+
+import google_cloud
+import pytest
+from test_google import PROGRAM, environment, write_spec
+from test_google import one_cloud  # noqa: F401
+
+OWNER = google_cloud.EMAIL
+
+
+class Machine:
+    """gpuprov with a state folder of its own."""
+
+    def __init__(self, cloud, folder, state="state"):
+        self.env = dict(environment(cloud, folder), GPUPROV_STATE_DIR=str(folder / state))
+
+    def start(self, *words):
+        return subprocess.Popen([PROGRAM, *map(str, words)], env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def __call__(self, *words, code=0):
+        p = self.start(*words)
+        try:
+            out, _ = p.communicate(timeout=120)
+        finally:
+            p.kill()
+        assert p.returncode == code, (words, p.returncode, out)
+        return out
+
+
+def spec_of(folder, **more):
+    return write_spec(folder, name="train", access={"ssh_from": ["203.0.113.0/24"], "timeout": "1s"}, **more)
+
+
+def test_up_and_down(cloud, tmp_path):
+    spec, gpuprov = spec_of(tmp_path, offer={"market": "spot"}), Machine(cloud, tmp_path)
+    assert "ok: stack 'train', 2 nodes" in gpuprov("check", spec)
+    plan = gpuprov("plan", spec, code=2)
+    assert "create 2 x google us-central1-a g2-standard-4 spot" in plan
+    assert "(enforced by the provider)" in plan and "create the claim" in plan and cloud.left() == []
+    up = gpuprov("up", spec, code=6)
+    assert "could not log in at 127.77.0." in up and "its last lines" in up, up
+    assert len(cloud.instances) == 2 and len(cloud.firewalls) == 2
+    status = json.loads(gpuprov("status", "train", "--json"))
+    assert "us-central1-a" in json.dumps(status) and status["stacks"][0]["name"] == "train", status
+    assert "nothing is left" in gpuprov("down", spec)
+    assert cloud.left() == []
+
+
+def test_another_network_of_the_same_stack(cloud, tmp_path):
+    """A changed access.ssh_from is written to the rule of running nodes; a changed ttl is refused."""
+    spec, gpuprov = spec_of(tmp_path, nodes=1), Machine(cloud, tmp_path)
+    gpuprov("up", spec, code=6)
+    write_spec(tmp_path, name="train", nodes=1, access={"ssh_from": ["198.51.100.0/24"], "timeout": "1s"})
+    gpuprov("up", spec, code=6)
+    assert [f["item"]["sourceRanges"] for f in cloud.firewalls.values()] == [["198.51.100.0/24"]]
+    write_spec(tmp_path, name="train", nodes=1, access={"ssh_from": ["198.51.100.0/24"], "timeout": "1s"},
+               limits={"ttl": "9h"})
+    assert "ttl" in gpuprov("up", spec, code=1)
+    assert len(cloud.instances) == 1
+    gpuprov("down", "train")
+    assert cloud.left() == []
+
+
+def expire(cloud):
+    """The stack's time is over, and Google did not act: only gc is left."""
+    past = "2026-01-01T00:00:00Z"
+    coded = past.lower().replace("t", "_t").replace("z", "_z").replace(":", "_0")
+    for vm in cloud.instances.values():
+        vm["item"]["labels"]["gpuprov-expires"] = coded
+        vm["item"]["scheduling"]["terminationTime"] = past
+    for disk in cloud.disks.values():
+        disk["labels"]["gpuprov-expires"] = coded
+    for rule in cloud.firewalls.values():
+        about = json.loads(rule["item"]["description"])
+        about["gpuprov:expires"] = past
+        about["gpuprov:created"] = "2025-12-31T00:00:00Z"
+        rule["item"]["description"] = json.dumps(about)
+
+
+def test_gc_from_an_empty_state_folder(cloud, tmp_path):
+    spec = spec_of(tmp_path)
+    Machine(cloud, tmp_path)("up", spec, code=6)
+    other = Machine(cloud, tmp_path, "other")
+    assert "2 nodes" in other("gc", "--in", "google")
+    assert len(cloud.instances) == 2
+    expire(cloud)
+    said = other("gc", "--in", "google")
+    assert cloud.left() == [], said
+
+
+def test_gc_does_not_call_a_place_empty_that_it_could_not_read(cloud, tmp_path):
+    spec = spec_of(tmp_path)
+    Machine(cloud, tmp_path)("up", spec, code=6)
+    other = Machine(cloud, tmp_path, "other")
+    cloud.unreachable = ["us-central1-a"]
+    said = other("gc", "--in", "google", code=8)
+    assert "us-central1" in said and "could not be read now" in said
+    assert len(cloud.instances) == 2 and len(cloud.firewalls) == 2
+    cloud.unreachable = []
+    Machine(cloud, tmp_path)("down", spec)
+    assert cloud.left() == []
+
+
+@pytest.mark.matrix(keep=1)
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+def test_killed_at_any_moment_down_leaves_nothing(cloud, tmp_path, journal):
+    rng = random.Random(20261123)
+    spec = spec_of(tmp_path)
+    for n in range(4):
+        cloud.polls = 2
+        gpuprov = Machine(cloud, tmp_path, f"state{n}")
+        before, wanted = len(cloud.log), rng.randint(4, 16) if n else 12
+        p = gpuprov.start("up", spec)
+        while p.poll() is None and len(cloud.log) - before < wanted:
+            time.sleep(0.002)
+        p.kill()
+        p.communicate()
+        if journal == "lost":
+            age_claims(cloud)
+            gpuprov = Machine(cloud, tmp_path, f"state{n}-new")
+        gpuprov("down", spec)
+        assert cloud.left() == [], n
+
+
+def age_claims(cloud):
+    """A young claim makes `down` wait for another run's launch; here there is none."""
+    time.sleep(cloud.seconds)
+    for rule in cloud.firewalls.values():
+        about = json.loads(rule["item"]["description"])
+        if "gpuprov:created" in about:
+            about["gpuprov:created"] = "2026-11-01T00:00:00Z"
+            rule["item"]["description"] = json.dumps(about)
+
+
+def test_doctor_and_policy(cloud, tmp_path):
+    gpuprov = Machine(cloud, tmp_path)
+    said = gpuprov("doctor")
+    assert f"project {google_cloud.PROJECT}, owner {OWNER}" in said and "quota of GPUs in all regions: 64" in said
+    role = json.loads(gpuprov("providers", "google", "--policy", "--owner", "me"))
+    assert role["stage"] == "GA" and len(set(role["includedPermissions"])) == len(role["includedPermissions"])
+    # each permission belongs to a call that is made
+    assert all(p.startswith("compute.") for p in role["includedPermissions"])
