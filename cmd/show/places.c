@@ -2,7 +2,7 @@
 /* The options --in and --lock-timeout, and the lines for the places that were looked at and those that were not. */
 #include "base/gp_base.h"
 
-#include "app.h"
+#include "cmd/app.h"
 
 #include "base/json.h"
 #include "providers/provider.h"
