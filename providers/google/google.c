@@ -26,6 +26,9 @@ void google_cache_free(struct google_cache *c) {
     strv_clear(&c->quotas_ok);
     strv_clear(&c->members_ready);
     free(c->public_cidr);
+    free(c->region);
+    json_decref(c->of_region);
+    json_decref(c->of_project);
     free(c);
 }
 

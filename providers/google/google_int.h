@@ -109,8 +109,9 @@ struct google_types {
     VEC_OF(struct google_type) list;
 };
 void google_types_clear(struct google_types *t);
-int google_types_find(struct google *g, const char *zone, const struct spec *spec, const struct spec_offer *want,
-                      struct google_types *ret, struct gp_error *err);
+/* Types of all these zones, read side by side. */
+int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec,
+                      const struct spec_offer *want, struct google_types *ret, struct gp_error *err);
 struct google_image {
     char *key, *id, *name; /* key: what was looked up; id: "projects/P/global/images/NAME" */
     int gib;
@@ -120,6 +121,8 @@ int google_image_find(struct google *g, const struct spec *spec, size_t index, b
                       const struct google_image **ret, struct gp_error *err);
 int google_image_by_id(struct google *g, const char *id, const struct google_image **ret, struct gp_error *err);
 const char *google_os(size_t i); /* systems of image.os; NULL ends */
+/* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next call. */
+int google_region_read(struct google *g, const char *region, const json_t **ret, struct gp_error *err);
 int google_quota_check(struct google *g, const struct offer *o, int count, struct gp_error *err);
 
 /* --- the claim and the rules of a network (rules.c, prepare.c) --- */
@@ -184,6 +187,9 @@ struct google_cache {
     struct strv quotas_ok;     /* "region/metric/count" */
     struct strv members_ready; /* uids */
     char *public_cidr;
+    char *region;                   /* of the replies below; NULL: none */
+    json_t *of_region, *of_project; /* of_project NULL: it could not be read */
+    int64_t read_until_ms;
 };
 void google_cache_free(struct google_cache *c);
 

@@ -7,6 +7,8 @@
 
 #include "providers/common/gpu_name.h"
 
+#define WHAT "google machineTypes.list"
+
 /* Names, memory: cloud.google.com/compute/docs/gpus of 2026-08, as in the catalogue. Quota metrics: those of
  * regions.get in the API's description. H100 has only the PREEMPTIBLE_ one there; the newest families have theirs only
  * in the Cloud Quotas API. */
@@ -170,11 +172,14 @@ static int take_attached(struct google *g, const struct search *s, struct google
     return 0;
 }
 
-int google_types_find(struct google *g, const char *zone, const struct spec *spec, const struct spec_offer *want,
-                      struct google_types *ret, struct gp_error *err) {
+/* first: the first page. */
+static int types_of_zone(struct google *g, const struct spec *spec, const struct spec_offer *want, const char *zone,
+                         const char *url, const json_t *first, struct google_types *ret, struct gp_error *err) {
     struct search s = {.zone = zone, .spec = spec, .want = want};
-    GP_AUTO_FREE char *url = google_url(g, "zones/%s/machineTypes?maxResults=500", zone);
-    int r = google_pages(g, "google machineTypes.list", url, on_types, &s, err);
+    const char *next = json_str(first, "nextPageToken", "");
+    GP_AUTO_FREE char *more = next[0] != '\0' ? rest_with_param(url, "pageToken", next) : NULL;
+    int r = on_types(&s, first, err);
+    if (r == 0 && more != NULL) r = google_pages(g, WHAT, more, on_types, &s, err);
     if (r == 0) take_own(&s, ret);
     if (r == 0 && spec->gpu.model != NULL) r = take_attached(g, &s, ret, err);
     for (size_t i = 0; r == 0 && spec->gpu.model == NULL && want->instance_type == NULL && i < GP_ARRAY_LEN(small);
@@ -185,5 +190,29 @@ int google_types_find(struct google *g, const char *zone, const struct spec *spe
         break;
     }
     google_types_clear(&s.all);
+    return r;
+}
+
+int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec,
+                      const struct spec_offer *want, struct google_types *ret, struct gp_error *err) {
+    struct rest_call *calls = xcalloc(zones->n + 1, sizeof *calls);
+    struct rest_result *pages = xcalloc(zones->n + 1, sizeof *pages);
+    GP_AUTO_STRV struct strv urls = {0};
+    int r = 0;
+    for (size_t i = 0; i < zones->n; i++) {
+        strv_take(&urls, google_url(g, "zones/%s/machineTypes?maxResults=500", zones->v[i]));
+        calls[i] = (struct rest_call){.what = WHAT, .method = "GET", .url = urls.v[i]};
+    }
+    if (zones->n > 0) rest_call_many(&g->rest, calls, zones->n, 0, pages);
+    for (size_t i = 0; i < zones->n; i++) {
+        if (r == 0 && pages[i].rc != 0) {
+            r = pages[i].rc;
+            if (err != NULL) *err = pages[i].err;
+        }
+        if (r == 0) r = types_of_zone(g, spec, want, zones->v[i], urls.v[i], pages[i].reply.json, ret, err);
+        rest_reply_clear(&pages[i].reply);
+    }
+    free(calls);
+    free(pages);
     return r;
 }

@@ -53,28 +53,18 @@ static int add_offer(struct search *s, const struct google_type *t, struct gp_er
     return 0;
 }
 
-static int offers_of_zone(struct search *s, const char *zone, struct gp_error *err) {
-    struct google_types types = {0};
-    int r = google_types_find(s->g, zone, s->spec, s->want, &types, err);
-    for (size_t i = 0; r == 0 && i < types.list.len; i++) r = add_offer(s, &types.list.items[i], err);
-    google_types_clear(&types);
-    return r;
-}
-
 /* The zones of a region that the offer allows. */
 static int zones_of(struct search *s, struct strv *ret, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
     GP_AUTO_STRV struct strv all = {0};
-    const json_t *zone;
+    const json_t *zone, *region_reply = NULL;
     size_t i;
-    GP_AUTO_FREE char *url = google_url(s->g, "regions/%s", s->region);
-    int r = google_call(s->g, "google regions.get", "GET", url, NULL, 0, &reply, err);
+    int r = google_region_read(s->g, s->region, &region_reply, err);
     if (r == -GP_ENOTFOUND) {
         if (err != NULL) gp_error_clear(err);
         r = gp_fail(err, GP_EUSAGE, "google: the region '%s' does not exist: correct regions", s->region);
     }
     if (r != 0) return r == -GP_EUSAGE ? refuse_region(err, r) : r;
-    json_array_foreach(json_at(reply.json, "zones"), i, zone) {
+    json_array_foreach(json_at(region_reply, "zones"), i, zone) {
         const char *name = google_last(json_is_string(zone) ? json_string_value(zone) : "");
         GP_AUTO_FREE char *region = google_region_of(name);
         if (!str_eq(region, s->region))
@@ -95,9 +85,12 @@ static int zones_of(struct search *s, struct strv *ret, struct gp_error *err) {
 
 static int offers_of_region(struct search *s, struct gp_error *err) {
     GP_AUTO_STRV struct strv zones = {0};
+    struct google_types types = {0};
     size_t before = s->out->list.len;
     int r = zones_of(s, &zones, err);
-    for (size_t i = 0; r == 0 && i < zones.n; i++) r = offers_of_zone(s, zones.v[i], err);
+    if (r == 0) r = google_types_find(s->g, &zones, s->spec, s->want, &types, err);
+    for (size_t i = 0; r == 0 && i < types.list.len; i++) r = add_offer(s, &types.list.items[i], err);
+    google_types_clear(&types);
     if (r != 0 || s->out->list.len > before) return r;
     GP_AUTO_FREE char *gpus = s->spec->gpu.model != NULL ? xasprintf("%s:%d", s->spec->gpu.model, s->spec->gpu.count)
                                                          : xstrdup("a small type");

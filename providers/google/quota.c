@@ -5,6 +5,10 @@
 
 #include "providers/google/google_int.h"
 
+#include "base/clock.h"
+
+#define FRESH_MS (60 * 1000) /* from the offers to the launch */
+
 static const json_t *metric(const json_t *reply, const char *name) {
     const json_t *quota;
     size_t i;
@@ -29,33 +33,54 @@ static int check(const json_t *quota, const char *name, const char *place, int w
     return r;
 }
 
-static int check_region(struct google *g, const struct offer *o, int wanted, struct gp_error *err) {
+static bool is_fresh(const struct google_cache *c, const char *region) {
+    return c->region != NULL && strcmp(c->region, region) == 0 && clock_left_ms(c->read_until_ms) > 0;
+}
+
+int google_region_read(struct google *g, const char *region, const json_t **ret, struct gp_error *err) {
+    struct google_cache *c = g->cache;
+    *ret = c->of_region;
+    if (is_fresh(c, region)) return 0;
+    struct rest_result results[2] = {0};
+    GP_AUTO_FREE char *region_url = google_url(g, "regions/%s", region);
+    GP_AUTO_FREE char *project_url = xasprintf("%sprojects/%s", g->endpoint, g->project);
+    const struct rest_call calls[2] = {{.what = "google regions.get", .method = "GET", .url = region_url},
+                                       {.what = "google projects.get", .method = "GET", .url = project_url}};
+    rest_call_many(&g->rest, calls, 2, 0, results);
+    resource_set(&c->region, region);
+    json_decref(c->of_region);
+    json_decref(c->of_project);
+    c->of_region = results[0].rc == 0 ? json_incref(results[0].reply.json) : NULL;
+    c->of_project = results[1].rc == 0 ? json_incref(results[1].reply.json) : NULL;
+    c->read_until_ms = results[0].rc == 0 && results[1].rc == 0 ? clock_deadline(FRESH_MS) : 0;
+    rest_reply_clear(&results[0].reply);
+    rest_reply_clear(&results[1].reply);
+    *ret = c->of_region;
+    if (results[0].rc != 0 && err != NULL) *err = results[0].err;
+    return results[0].rc;
+}
+
+static int check_region(const struct offer *o, const json_t *region, int wanted, struct gp_error *err) {
     const struct google_gpu *gpu = google_gpu_find(o->gpu_model);
-    GP_AUTO_REST struct rest_reply reply = {0};
     if (gpu == NULL || gpu->quota == NULL) return 0;
     GP_AUTO_FREE char *name = xasprintf("%s%s", o->market == MARKET_SPOT ? "PREEMPTIBLE_" : "", gpu->quota);
-    GP_AUTO_FREE char *url = google_url(g, "regions/%s", o->region);
-    int r = google_call(g, "google regions.get", "GET", url, NULL, 0, &reply, err);
-    if (r != 0) return r;
-    const json_t *found = metric(reply.json, name);
-    if (found == NULL && o->market == MARKET_SPOT) { /* without one of its own, spot counts as on-demand */
-        found = metric(reply.json, gpu->quota);
-        return check(found, gpu->quota, o->region, wanted, GP_SCOPE_REGION, err);
-    }
+    const json_t *found = metric(region, name);
+    if (found == NULL && o->market == MARKET_SPOT) /* without one of its own, spot counts as on-demand */
+        return check(metric(region, gpu->quota), gpu->quota, o->region, wanted, GP_SCOPE_REGION, err);
     return check(found, name, o->region, wanted, GP_SCOPE_REGION, err);
 }
 
+/* A project whose own quotas may not be read is left to the create call. */
 int google_quota_check(struct google *g, const struct offer *o, int count, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
+    const json_t *region = NULL;
     int wanted = o->gpus * count;
     GP_AUTO_FREE char *key = xasprintf("%s/%s/%d/%d", o->region, o->gpu_model, (int)o->market, wanted);
     if (wanted <= 0 || strv_has(&g->cache->quotas_ok, key)) return 0;
-    GP_AUTO_FREE char *url = xasprintf("%sprojects/%s", g->endpoint, g->project);
-    int r = google_call(g, "google projects.get", "GET", url, NULL, 0, &reply, err);
+    int r = google_region_read(g, o->region, &region, err);
     if (r == 0)
-        r = check(metric(reply.json, "GPUS_ALL_REGIONS"), "GPUS_ALL_REGIONS", "(all regions)", wanted,
+        r = check(metric(g->cache->of_project, "GPUS_ALL_REGIONS"), "GPUS_ALL_REGIONS", "(all regions)", wanted,
                   GP_SCOPE_PROVIDER, err);
-    if (r == 0) r = check_region(g, o, wanted, err);
+    if (r == 0) r = check_region(o, region, wanted, err);
     if (r == 0) strv_add(&g->cache->quotas_ok, key);
     return r;
 }
