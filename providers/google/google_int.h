@@ -109,9 +109,9 @@ struct google_types {
     VEC_OF(struct google_type) list;
 };
 void google_types_clear(struct google_types *t);
-/* Types of all these zones, read side by side. */
-int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec,
-                      const struct spec_offer *want, struct google_types *ret, struct gp_error *err);
+/* Types of all these zones for offers[index], read side by side, with the image. */
+int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec, size_t index,
+                      struct google_types *ret, struct gp_error *err);
 struct google_image {
     char *key, *id, *name; /* key: what was looked up; id: "projects/P/global/images/NAME" */
     int gib;
@@ -119,6 +119,10 @@ struct google_image {
 };
 int google_image_find(struct google *g, const struct spec *spec, size_t index, bool arm,
                       const struct google_image **ret, struct gp_error *err);
+/* The address of the image that most types take, to be read side by side with other things. NULL: not needed. Caller
+ * frees. The reply is kept if it is an image; else the offers read it again, with its error. */
+char *google_image_ahead(const struct google *g, const struct spec *spec, size_t index);
+void google_image_came(struct google *g, const char *url, const json_t *json);
 int google_image_by_id(struct google *g, const char *id, const struct google_image **ret, struct gp_error *err);
 const char *google_os(size_t i); /* systems of image.os; NULL ends */
 /* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next call. */

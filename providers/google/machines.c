@@ -193,26 +193,32 @@ static int types_of_zone(struct google *g, const struct spec *spec, const struct
     return r;
 }
 
-int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec,
-                      const struct spec_offer *want, struct google_types *ret, struct gp_error *err) {
+int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec, size_t index,
+                      struct google_types *ret, struct gp_error *err) {
     struct rest_call *calls = xcalloc(zones->n + 1, sizeof *calls);
-    struct rest_result *pages = xcalloc(zones->n + 1, sizeof *pages);
+    struct rest_result *replies = xcalloc(zones->n + 1, sizeof *replies);
     GP_AUTO_STRV struct strv urls = {0};
+    GP_AUTO_FREE char *image = google_image_ahead(g, spec, index);
+    size_t n = zones->n;
     int r = 0;
     for (size_t i = 0; i < zones->n; i++) {
         strv_take(&urls, google_url(g, "zones/%s/machineTypes?maxResults=500", zones->v[i]));
         calls[i] = (struct rest_call){.what = WHAT, .method = "GET", .url = urls.v[i]};
     }
-    if (zones->n > 0) rest_call_many(&g->rest, calls, zones->n, 0, pages);
+    if (image != NULL) calls[n++] = (struct rest_call){.what = "google images.get", .method = "GET", .url = image};
+    if (n > 0) rest_call_many(&g->rest, calls, n, 0, replies);
+    if (image != NULL && replies[zones->n].rc == 0) google_image_came(g, image, replies[zones->n].reply.json);
     for (size_t i = 0; i < zones->n; i++) {
-        if (r == 0 && pages[i].rc != 0) {
-            r = pages[i].rc;
-            if (err != NULL) *err = pages[i].err;
+        if (r == 0 && replies[i].rc != 0) {
+            r = replies[i].rc;
+            if (err != NULL) *err = replies[i].err;
         }
-        if (r == 0) r = types_of_zone(g, spec, want, zones->v[i], urls.v[i], pages[i].reply.json, ret, err);
-        rest_reply_clear(&pages[i].reply);
+        if (r == 0)
+            r = types_of_zone(g, spec, &spec->offers.items[index], zones->v[i], urls.v[i], replies[i].reply.json, ret,
+                              err);
     }
+    for (size_t i = 0; i < n; i++) rest_reply_clear(&replies[i].reply);
     free(calls);
-    free(pages);
+    free(replies);
     return r;
 }

@@ -88,7 +88,7 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     struct google_types types = {0};
     size_t before = s->out->list.len;
     int r = zones_of(s, &zones, err);
-    if (r == 0) r = google_types_find(s->g, &zones, s->spec, s->want, &types, err);
+    if (r == 0) r = google_types_find(s->g, &zones, s->spec, s->index, &types, err);
     for (size_t i = 0; r == 0 && i < types.list.len; i++) r = add_offer(s, &types.list.items[i], err);
     google_types_clear(&types);
     if (r != 0 || s->out->list.len > before) return r;
