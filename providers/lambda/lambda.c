@@ -7,20 +7,39 @@
 
 #include "providers/common/ownership.h"
 
+#define ENDPOINT "https://cloud.lambda.ai"
+#define PACE_MS 1000          /* of the API description: one request per second */
 #define CLAIM_WAIT_MIN_MS 600 /* at the pace of a test; at Lambda's it is 6 s */
 
 static void lambda_close(struct provider *p) {
     struct lambda *l = p != NULL ? lambda_of(p) : NULL;
     if (l == NULL) return;
     http_close(l->rest.http);
-    secret_clear(&l->key);
+    api_key_clear(&l->key);
     strv_clear(&l->regions);
     free(l->endpoint);
-    free(l->source);
-    free(l->source_warning);
     key_claimer_clear(&l->claims);
     free(l->base.owner);
     free(l);
+}
+
+static const char *const variables[] = {"LAMBDA_API_KEY", "LAMBDALABS_API_KEY", NULL};
+static const struct api_key_rules key_rules = {"lambda", variables, "~/.lambda_cloud/lambda_keys", "api_key"};
+
+static int ensure(void *ctx, bool force, struct gp_error *err) {
+    struct lambda *l = ctx;
+    return force ? api_key_renew(&key_rules, &l->key, err) : 0; /* a key does not expire by itself */
+}
+
+static int authorize(void *ctx, const struct rest_call *call, struct http_fields *add, struct gp_error *err) {
+    struct lambda *l = ctx;
+    (void)call;
+    (void)err;
+    char *value = xasprintf("Bearer %s", secret_reveal(&l->key.key));
+    http_fields_add(add, "Authorization", value);
+    explicit_bzero(value, strlen(value));
+    free(value);
+    return 0;
 }
 
 static const char *const hidden[] = {"user_data", NULL};
@@ -32,20 +51,24 @@ static int lambda_open(const struct provider_env *env, struct provider **ret, st
     l->cancel = env->cancel;
     l->journal = env->journal;
     l->sink = env->sink;
-    int r = lambda_endpoint(l, err);
-    if (r == 0) r = lambda_creds_load(l, err);
+    GP_AUTO_FREE char *base = NULL;
+    bool other = false;
+    l->pace_ms = PACE_MS;
+    int r = api_endpoint("GPUPROV_LAMBDA_ENDPOINT", ENDPOINT, &base, &other, err);
+    if (r == 0) r = api_pace("GPUPROV_LAMBDA_PACE_MS", other, &l->pace_ms, err);
+    if (r == 0) r = api_key_load(&key_rules, &l->key, err);
+    l->endpoint = xasprintf("%s/api/v1", r == 0 ? base : "");
     struct http_options opt = {.cancel = env->cancel, .min_interval_ms = l->pace_ms, .backoff_min_ms = l->pace_ms};
     if (r == 0) r = http_open(&opt, &l->rest.http, err);
     if (r != 0) {
         lambda_close(&l->base);
         return r;
     }
-    if (l->source_warning != NULL)
-        event_emit(l->sink, -1, NODE_PLANNED, EVENT_WARN, "credentials", "%s", l->source_warning);
+    if (l->key.warning != NULL) event_emit(l->sink, -1, NODE_PLANNED, EVENT_WARN, "credentials", "%s", l->key.warning);
     l->rest.provider = &l->base;
     l->rest.ctx = l;
-    l->rest.ensure = lambda_creds_ensure;
-    l->rest.authorize = lambda_creds_add;
+    l->rest.ensure = ensure;
+    l->rest.authorize = authorize;
     l->rest.said = lambda_said;
     l->rest.rows = lambda_errors;
     l->rest.row_count = lambda_error_count;
@@ -92,9 +115,9 @@ int lambda_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     if (r == 0) r = lambda_call(lambda_of(p), "GET", "/instances", NULL, LAMBDA_LIST, &reply, &data, &why);
     if (r == 0) {
         const struct lambda *l = lambda_of(p);
-        str_addf(text, "API key of %s\nowner %s\n%zu instances in the account", l->source, l->base.owner,
+        str_addf(text, "API key of %s\nowner %s\n%zu instances in the account", l->key.source, l->base.owner,
                  json_array_size(data));
-        if (l->source_warning != NULL) str_addf(text, "\n%s", l->source_warning);
+        if (l->key.warning != NULL) str_addf(text, "\n%s", l->key.warning);
         *ret_usable = true;
     } else if (err != NULL) {
         *err = why;

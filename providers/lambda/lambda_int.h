@@ -4,8 +4,8 @@
 #ifndef GP_LAMBDA_INT_H
 #define GP_LAMBDA_INT_H
 
-#include "base/secret.h"
 #include "model/labels.h"
+#include "providers/common/api_key.h"
 #include "providers/common/key_claim.h"
 #include "providers/common/rest.h"
 
@@ -16,9 +16,7 @@ struct lambda {
     struct journal *journal;
     const struct event_sink *sink;
     char *endpoint; /* "https://cloud.lambda.ai/api/v1", without a slash at its end */
-    struct secret key;
-    char *source;          /* of the key, for messages */
-    char *source_warning;  /* the key file can be read by others; NULL: it cannot */
+    struct api_key key;
     int64_t pace_ms;       /* least time between two requests */
     int64_t launch_due_ms; /* monotonic: when the next launch may be sent */
     struct key_claimer claims;
@@ -26,16 +24,6 @@ struct lambda {
     struct strv regions; /* of GET /regions; empty: not read yet */
 };
 static inline struct lambda *lambda_of(struct provider *p) { return (struct lambda *)(void *)p; }
-
-/* --- credentials (creds.c) --- */
-
-/* Finds the key and its source. -GP_EAUTH with the detail PROVIDER_NO_CREDENTIALS: there is none. */
-int lambda_creds_load(struct lambda *l, struct gp_error *err);
-/* rest.ensure and rest.authorize */
-int lambda_creds_ensure(void *ctx, bool force, struct gp_error *err);
-int lambda_creds_add(void *ctx, const struct rest_call *call, struct http_fields *add, struct gp_error *err);
-/* Finds the endpoint and the pace. */
-int lambda_endpoint(struct lambda *l, struct gp_error *err);
 
 /* --- errors (errors.c) --- */
 
