@@ -169,6 +169,7 @@ def told(status, title, detail, **headers):
     (told(400, "Bad Request", "mounts.persistent is invalid"), "usage", "zone"),
     (told(402, "Payment Required", "your balance is too low"), "money", "provider"),
     (told(400, "Bad Request", "You have reached your spend limit of $80/hr"), "money", "provider"),
+    (told(500, "Internal Server Error", CAPACITY), "capacity", "zone"),
     (told(403, "Forbidden", "access denied"), "auth", "zone"),
     (told(422, "Unprocessable Entity", "Request validation failed."), "usage", "provider")])
 def test_a_refused_create(cloud, env, tmp_path, reply, code, scope):
@@ -229,6 +230,10 @@ def test_states(cloud, env, tmp_path):
 HOSTILE = [
     lambda p: dict(p, id="../../v2/pods/x"), lambda p: dict(p, id="a/b"), lambda p: dict(p, id=""), lambda p: "pod",
     lambda p: {k: v for k, v in p.items() if k != "id"}, lambda p: dict(p, id=7)]
+STRANGE = [{"dataCenterId": "../x"}, {"dataCenterId": 7}, {"gpu": "x"}, {"gpu": {"id": "\u001b[2J", "count": 10 ** 15}},
+           {"cost": "NaN"}, {"cost": -1e300}, {"createdAt": "yesterday\n"}, {"ssh": None}, {"runtime": {"ports": "22"}},
+           {"runtime": {"ports": [None, {"private": 22, "type": "tcp", "ip": 1, "public": -1}]}}, {"status": None},
+           {"globalNetworking": {"enabled": True, "ip": "10.0.0.1; reboot"}}, {"name": "x" * 100000}]
 
 
 @pytest.mark.parametrize("change", HOSTILE)
@@ -239,6 +244,17 @@ def test_an_id_that_is_none(cloud, env, tmp_path, change):
     cloud.rule("^GET /v2/pods$", "edit", times=None, change=lambda r: {"pods": [change(p) for p in r["pods"]]})
     result, _ = drive(env, path, "list")
     assert result["rc"] != 0 and result["code"] == "protocol", result
+
+
+@pytest.mark.parametrize("change", STRANGE)
+def test_a_strange_pod_is_still_listed_and_ended(cloud, env, tmp_path, change):
+    path = spec(tmp_path, nodes=1)
+    pod = drive(env, path, "create")[0]["resources"][0]
+    cloud.rule("^GET /v2/pods$", "edit", times=None, change=lambda r: {"pods": [{**p, **change} for p in r["pods"]]})
+    result, _ = drive(env, path, "list")
+    assert [r["id"] for r in result["resources"]] == [pod["id"]] and result["resources"][0]["billed"], result
+    assert result["resources"][0]["region"] in ("US-KS-2", "EU-RO-1", "US-TX-9") and "reboot" not in json.dumps(result)
+    assert drive(env, path, "destroy")[0]["rc"] == 0 and cloud.pods == {}
 
 
 @pytest.mark.parametrize("tags", [{"uid": "../x"}, {"slots": "9999999+1"}, {"slots": 5}, {"price": "nan"},

@@ -230,3 +230,18 @@ def test_an_image_without_sshd(world):
     assert world.host.state == "running"
     world.gp("down", "box", "--yes")
     assert world.cloud.pods == {}
+
+
+def test_sshd_is_installed_where_the_image_has_none(world):
+    """The image's package manager brings one, before anything of gpuprov can be there."""
+    def prepare(host):
+        sshd = host.file("/usr/sbin/sshd")
+        host.file("/opt/sshd").write_bytes(sshd.read_bytes())
+        sshd.unlink()
+
+    world.cloud.machine.prepare = prepare
+    world.lab.repo.add("openssh-server", version="9:99", postinst="cp /opt/sshd /usr/sbin/sshd && chmod 755 /usr/sbin/sshd\n")
+    world.gp("up", world.spec(), "--yes")
+    assert world.host.sh("dpkg-query -W -f '${Version}' openssh-server").stdout == "9:99"
+    world.gp("down", "box", "--yes")
+    assert world.cloud.pods == {}
