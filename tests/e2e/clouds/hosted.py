@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clouds' stand-ins with a real host behind every machine (MockLab): what each gives the reconciler."""
+import base64
+
+from alibaba import REGION, Alibaba
+from azure import Azure
 from google_cloud import Google
 from lambda_cloud import KEY, LambdaCloud
 from mock_lab import addresses
@@ -71,4 +75,76 @@ class HostedGoogle(Google):
         return self.faults == [] or self.faults
 
 
-CLOUDS = [HostedLambda, HostedGoogle]
+class HostedAlibaba(Alibaba):
+    provider, offer, limits = "alibaba", "{provider: alibaba, regions: [%s]}" % REGION, ""
+
+    def env(self, home):
+        return dict(self.environment(), HOME=str(home))
+
+    def describe(self, iid, one):
+        item = super().describe(iid, one)
+        private, public = addresses(one["address"])
+        item["VpcAttributes"]["PrivateIpAddress"]["IpAddress"] = [private]
+        if item["PublicIpAddress"]["IpAddress"]:
+            item["PublicIpAddress"]["IpAddress"] = [public]
+        return item
+
+    def machines(self):
+        with self.lock:
+            return [dict(zip(("private", "public"), addresses(one["address"])), id=iid, name=one["name"])
+                    for iid, one in self.instances.items() if one["gone"] is None and not one.get("off")]
+
+    def user_data(self, iid):
+        return base64.b64decode(self.instances[iid]["q"]["UserData"])
+
+    def powered_off(self, iid):
+        self.instances[iid]["off"] = True  # it is billed until it is released
+        return "stopped"
+
+    def sound(self):
+        return True  # what the description does not have is refused, and the test fails
+
+
+class HostedAzure(Azure):
+    provider, offer, limits = "azure", "{provider: azure, regions: [eastus]}", "unattended: accept"
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.custom, self.off = {}, set()
+
+    def env(self, home):
+        return dict(self.environment(), HOME=str(home))
+
+    def VirtualMachines_CreateOrUpdate(self, op, headers):
+        reply = super().VirtualMachines_CreateOrUpdate(op, headers)
+        name, (private, public) = op.path["vmName"].lower(), addresses(self.counter)
+        for thing in self.things.values():
+            if thing.get("_vm") == name and thing["type"].endswith("publicIPAddresses"):
+                thing["properties"]["ipAddress"] = public
+            if thing.get("_vm") == name and thing["type"].endswith("networkInterfaces"):
+                thing["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] = private
+        self.custom[name] = (op.body["properties"]["osProfile"]["customData"], private, public)
+        return reply
+
+    def machines(self):
+        with self.lock:
+            return [{"id": vm["name"].lower(), "name": vm["name"], "private": self.custom[vm["name"].lower()][1],
+                     "public": self.custom[vm["name"].lower()][2]} for vm in self.vms()
+                    if vm["properties"]["provisioningState"] != "Deleting" and vm["name"] not in self.off]
+
+    def user_data(self, iid):
+        return base64.b64decode(self.custom[iid][0])
+
+    def powered_off(self, iid):
+        self.off.add(iid)  # stopped, not deallocated: it is billed
+        return "stopped"
+
+    def left(self):
+        with self.lock:
+            return list(self.groups) + list(self.things)
+
+    def sound(self):
+        return self.faults == [] or self.faults
+
+
+CLOUDS = [HostedAlibaba, HostedGoogle, HostedAzure, HostedLambda]

@@ -64,7 +64,8 @@ def test_from_a_spec_to_proven_nodes_and_back(make, program, tmp_path):
         again = me("up", world.spec, timeout=400)
         assert "nothing to do" in again.err + again.out, again
         world.machine("other")("down", world.spec, "--yes", timeout=200)
-        assert world.cloud.machines() == [] and world.cloud.left() == []
+        assert world.cloud.machines() == []
+        wait_for(lambda: not world.cloud.left(), 30)
         for m in machines:
             wait_for(lambda m=m: "ended" in world.lab.about(m["id"]), 60)
         assert world.cloud.sound() is True
