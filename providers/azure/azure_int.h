@@ -143,7 +143,7 @@ struct azure_size {
     double memory_gib;
     bool spot, vgpu, rdma;
     char *refused;     /* why this subscription cannot have it in the region; NULL: it can */
-    struct strv zones; /* empty: the region sells it without zones */
+    struct strv zones; /* "eastus-1"; empty: the region sells it without zones */
 };
 struct azure_sizes {
     char *region;

@@ -106,7 +106,8 @@ static int on_body(void *ctx, const struct create_req *req, int slot, const char
     add_spot(properties, req);
     GP_AUTO_JSON json_t *body =
         json_pack("{s:s,s:o,s:o}", "location", o->region, "tags", tags_json(req, slot), "properties", properties);
-    if (o->zone[0] != '\0') json_object_set_new(body, "zones", json_pack("[s]", o->zone));
+    const char *number = strrchr(o->zone, '-'); /* of "eastus-1" */
+    if (number != NULL) json_object_set_new(body, "zones", json_pack("[s]", number + 1));
     GP_AUTO_FREE char *text = json_text_exact(body, 0);
     str_add(out, text);
     return 0;

@@ -53,8 +53,13 @@ static void batch_add(struct batch *b, const char *method, char *url, size_t whi
     b->which[b->n++] = which;
 }
 
+/* Without a uid nothing tells that it is gpuprov's. */
+static bool is_ours(const struct azure *a, const struct resource *r) {
+    return form_uid(r->uid) && cloud_is_ours(&a->base, r);
+}
+
 static bool is_ending(const struct azure *a, const struct resource *r) {
-    return r->kind == RES_INSTANCE && r->state != RES_GONE && cloud_is_ours(&a->base, r);
+    return r->kind == RES_INSTANCE && r->state != RES_GONE && is_ours(a, r);
 }
 
 /* Whether the machine of a reply is that of the resource. */
@@ -105,13 +110,18 @@ static const char *namespace_of(const char *type) {
     return strcmp(type, AZURE_DISK) == 0 ? "Microsoft.Compute" : "Microsoft.Network";
 }
 
+/* The group's uid is that of its parts: those that Azure makes beside a machine have no tags. */
 static void destroy_part(struct azure *a, const struct azure_handle *h, struct gp_error *first) {
     GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_AZURE_GROUP struct azure_group g = {0};
     struct gp_error e = {0};
     const char *version = strcmp(h->type, AZURE_DISK) == 0 ? "2020-12-01" : AZURE_NETWORK;
     GP_AUTO_FREE char *url = azure_url(a, version, "/resourceGroups/%s/providers/%s/%s/%s", h->group,
                                        namespace_of(h->type), h->type, h->name);
-    int r = azure_call(a, "DELETE", url, NULL, REST_MISSING, &reply, &e);
+    int r = azure_group_get(a, h->group, &g, &e);
+    if (r == 0 && (!g.exists || g.deleting || !str_eq(g.tags.uid, h->uid))) return;
+    if (r == 0) r = azure_call(a, "DELETE", url, NULL, REST_MISSING, &reply, &e);
+    if (r == 0) strv_clear(&a->cache->networks_ready);
     if (r != 0 && r != -GP_EEXISTS) first_error(first, &e); /* still in use: the next call removes it */
 }
 
@@ -173,7 +183,8 @@ static void destroy_group(struct azure *a, const struct resource_list *what, con
     struct content c = {.a = a, .what = what, .group = r};
     struct gp_error e = {0};
     int rc = azure_group_get(a, h->group, &g, &e);
-    if (rc == 0 && (!g.exists || g.deleting || !str_eq(g.tags.uid, h->uid))) return; /* gone, or a later stack's */
+    if (rc == 0 && (!g.exists || g.deleting || h->uid[0] == '\0' || !str_eq(g.tags.uid, h->uid)))
+        return; /* gone, or a later stack's */
     if (rc == 0) rc = look_into(&c, h->group, &e);
     if (rc == -GP_ENOTFOUND) return;
     if (rc == 0 && c.foreign[0] != '\0')
@@ -193,6 +204,14 @@ static void destroy_group(struct azure *a, const struct resource_list *what, con
     if (rc != 0) first_error(first, &e);
 }
 
+/* The whole group is to be destroyed in the same call. */
+static bool with_group(const struct resource_list *what, const struct azure_handle *h) {
+    GP_AUTO_FREE char *id = azure_handle_text(h->group, "", "", h->uid);
+    for (size_t i = 0; i < what->list.len; i++)
+        if (strcmp(what->list.items[i].id, id) == 0) return true;
+    return false;
+}
+
 int azure_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
     struct azure *a = azure_of(p);
     struct gp_error first = {0};
@@ -206,11 +225,12 @@ int azure_destroy(struct provider *p, const struct resource_list *what, struct g
                 gp_fail(&e, GP_EUSAGE, "azure: %s belongs to '%s', not to '%s': left alone", r->id, r->owner,
                         a->base.owner);
             if (e.code != GP_OK) first_error(&first, &e);
-            if (r->kind == RES_INSTANCE || r->state == RES_GONE || !cloud_is_ours(&a->base, r)) continue;
+            if (r->kind == RES_INSTANCE || r->state == RES_GONE || !is_ours(a, r)) continue;
             if (!azure_handle_read(r->id, &h)) continue;
             bool whole = h.name[0] == '\0';
             if (whole && last == 1) destroy_group(a, what, r, &h, &first);
-            if (!whole && last == 0 && r->kind == RES_VOLUME && r->state == RES_STOPPED) destroy_part(a, &h, &first);
+            if (whole || last == 1 || with_group(what, &h)) continue;
+            if (r->kind == RES_GROUP || r->state == RES_STOPPED) destroy_part(a, &h, &first);
         }
     }
     if (first.code == GP_OK) return 0;

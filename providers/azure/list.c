@@ -66,7 +66,9 @@ int azure_vm_read(const struct azure *a, const json_t *item, struct resource *re
     free(ret->id);
     ret->id = azure_handle_text(group, AZURE_VM, name, ret->uid);
     const char *zone = json_str(item, "zones.0", ""), *size = json_str(item, "properties.hardwareProfile.vmSize", "");
-    resource_set(&ret->zone, form_word(zone) ? zone : "");
+    GP_AUTO_FREE char *named = xasprintf("%s-%s", region, zone);
+    bool one = strlen(zone) == 1 && *zone >= '1' && *zone <= '9';
+    resource_set(&ret->zone, one ? named : "");
     resource_set(&ret->instance_type, form_word(size) ? size : "");
     const struct catalog_size *known = catalog_azure_size(ret->instance_type);
     ret->gpus = known != NULL ? known->gpus : -1;
@@ -319,11 +321,12 @@ static bool is_known(const struct list_req *req, const char *id) {
     return false;
 }
 
-/* Whether a resource of a group answers the request. */
-static bool wanted(const struct list_req *req, const struct resource *r) {
+/* Whether a resource of a group answers the request. ours: the group is the owner's, so what has no readable tags in it
+ * is reported. */
+static bool wanted(const struct list_req *req, const struct resource *r, bool ours) {
     if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, r->region)) return false;
     if (is_known(req, r->id)) return true;
-    if (r->owner[0] == '\0') return r->unreadable[0] != '\0';
+    if (r->owner[0] == '\0') return ours;
     if (strcmp(r->owner, req->owner) != 0) return false;
     return req->stack == NULL || strcmp(r->stack, req->stack) == 0 || (req->uid != NULL && str_eq(r->uid, req->uid));
 }
@@ -351,24 +354,24 @@ int azure_list(struct provider *p, const struct list_req *req, struct resource_l
     struct azure *a = azure_of(p);
     struct groups groups = {0};
     GP_AUTO_STRV struct strv regions = {0};
-    GP_AUTO_RESOURCES struct resource_list all = {0};
     struct gp_error first = {0}, unknown = {0};
     if (req->images) return 0; /* none are made here */
     int names = regions_of(a, req, &regions, &unknown);
     int r = find_groups(a, req, &groups, &first);
     for (size_t i = 0; i < groups.list.len; i++) {
+        GP_AUTO_RESOURCES struct resource_list all = {0};
+        const struct azure_group *g = &groups.list.items[i];
         struct gp_error e = {0};
-        int one = list_group(a, &groups.list.items[i], req->nodes_only, &all, &e);
+        int one = list_group(a, g, req->nodes_only, &all, &e);
+        bool ours = tags_identify(&g->tags) && strcmp(g->tags.owner, req->owner) == 0;
+        for (size_t k = 0; k < all.list.len; k++)
+            if (wanted(req, &all.list.items[k], ours)) resource_list_add(ret, &all.list.items[k]);
         if (one != 0 && r == 0) {
             r = one;
             first = e;
         }
     }
     groups_clear(&groups);
-    for (size_t i = 0; i < all.list.len; i++) {
-        const struct resource *x = &all.list.items[i];
-        if (wanted(req, x)) resource_list_add(ret, x);
-    }
     for (size_t i = 0; req->looked != NULL && i < regions.n; i++)
         coverage_put(req->looked, "azure", regions.v[i], req->owner, true, r != 0 ? &first : NULL);
     if (names != 0 && req->looked != NULL) coverage_put(req->looked, "azure", "", req->owner, true, &unknown);

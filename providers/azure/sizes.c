@@ -115,7 +115,8 @@ static int on_sku(void *ctx, const json_t *item, struct gp_error *err) {
             const char *z = json_is_string(zone) ? json_string_value(zone) : "";
             if (strlen(z) != 1 || *z < '1' || *z > '9') continue;
             zoned = true;
-            if (!strv_has(&closed, z) && !strv_has(&s.zones, z)) strv_add(&s.zones, z);
+            GP_AUTO_FREE char *named = xasprintf("%s-%s", region, z); /* "1" alone says nothing in a message */
+            if (!strv_has(&closed, z) && !strv_has(&s.zones, named)) strv_add(&s.zones, named);
         }
     }
     if (zoned && s.zones.n == 0 && s.refused == NULL) s.refused = xstrdup("restricted in every zone");

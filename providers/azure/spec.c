@@ -9,8 +9,8 @@
 static const struct spec_provider_key keys[] = {
     {.name = "regions", .pattern = "^[a-z][a-z0-9]{2,40}$", .pattern_doc = "lower-case letters and digits, as 'az "
      "account list-locations' prints names", .example = "[eastus, westeurope]", .required = true},
-    {.name = "zones", .pattern = "^[1-9]$", .pattern_doc = "the number of a zone", .example = "[\"1\", \"2\"]",
-     .note = "the same number is another building in another subscription"},
+    {.name = "zones", .pattern = "^[a-z][a-z0-9]{2,40}-[1-9]$", .pattern_doc = "a region, '-' and the number of a zone",
+     .example = "[eastus-1, eastus-2]", .note = "a number is another building in another subscription"},
     {.name = "market", .note = "Azure evicts spot nodes with 30 seconds' notice; evicted nodes are deleted"},
     {.name = "instance_type", .pattern = "^(Standard|Basic)_[A-Za-z0-9_-]{1,60}$",
      .pattern_doc = "a size, such as Standard_ND96isr_H100_v5", .example = "Standard_ND96isr_H100_v5"},
@@ -41,6 +41,7 @@ static const char *gpu(size_t i) {
 const struct spec_provider azure_spec = {.name = "azure",
                                          .doc = "Microsoft Azure",
                                          .keys = keys,
+                                         .zone_in_region = true,
                                          .image_id = "^(subscriptions/|[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:)",
                                          .gpu = gpu,
                                          .os = azure_image_os};

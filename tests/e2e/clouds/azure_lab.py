@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-import azure
+import azure_cloud as azure
 import ec2
 
 OWN = ("AZURE_", "GPUPROV_", "IDENTITY_", "MSI_", "ARM_")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider contract against the stand-in for Azure, on good and on bad days."""
-import azure
+import azure_cloud as azure
 import azure_lab
 import pytest
 from test_provider_contract import CASES, run_contract

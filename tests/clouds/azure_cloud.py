@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for Azure: the token service, the metadata service of a machine, Resource Manager with resource groups,
-networks and virtual machines, and the public price list. Run alone: python tests/clouds/azure.py --port 0
+networks and virtual machines, and the public price list. Run alone: python tests/clouds/azure_cloud.py --port 0
 
 It behaves as Azure does where a client must care: a machine is accepted and allocated later (fail_size: refused then,
 with the object left behind), operations are polled, deletion takes time, a group is removed with all that it has,
@@ -47,15 +47,16 @@ def jwt(claims):
 
 class Azure(Mock):
     """Knobs: ready_after: polls until an operation ends; page: entries of a page; fail_size: {size: error code} of
-    allocations that fail after acceptance; refuse_size: {size: (status, code, message)}; quota: {family: limit};
-    upper_groups: groups come back in upper case, as some of Azure's lists do; restricted: sizes that the
-    subscription may not have; any_version: other API versions are taken too (the SDK's)."""
+    allocations that fail after acceptance, fail_name: {part of a machine's name: error code}; refuse_size: {size:
+    (status, code, message)}; quota: {family: limit}; upper_groups: groups come back in upper case, as some of Azure's
+    lists do; restricted: sizes that the subscription may not have; any_version: other API versions are taken too
+    (the SDK's)."""
 
     def __init__(self, **how):
         super().__init__(**how)
         self.gate = Gate()
         self.ready_after, self.page, self.any_version, self.upper_groups = 1, 50, False, False
-        self.fail_size, self.refuse_size, self.quota, self.restricted = {}, {}, {}, set()
+        self.fail_size, self.fail_name, self.refuse_size, self.quota, self.restricted = {}, {}, {}, {}, set()
         self.tokens, self.operations, self.faults = set(), {}, []
         self.groups, self.things = {}, {}  # lower-case name: group; (group, type, name): thing
         self.assertion, self.lifetime_s = None, 3599
@@ -355,6 +356,20 @@ class Azure(Mock):
     def VirtualNetworks_Get(self, op, headers):
         return self.get_network(op, "virtualNetworks", op.path["virtualNetworkName"])
 
+    def delete_network(self, op, kind, name, code):
+        group = self.group(op)
+        if any(k[:2] == (group, "Microsoft.Network/networkInterfaces") for k in self.things):
+            raise error(400, code, "It is in use by a network interface.")
+        self.things.pop((group, "Microsoft.Network/" + kind, name.lower()), None)
+        return 202, {"Location": self.begin(lambda: None), "Retry-After": "0"}, None
+
+    def NetworkSecurityGroups_Delete(self, op, headers):
+        return self.delete_network(op, "networkSecurityGroups", op.path["networkSecurityGroupName"],
+                                   "InUseNetworkSecurityGroupCannotBeDeleted")
+
+    def VirtualNetworks_Delete(self, op, headers):
+        return self.delete_network(op, "virtualNetworks", op.path["virtualNetworkName"], "InUseSubnetCannotBeDeleted")
+
     def NetworkSecurityGroups_List(self, op, headers):
         return self.paged(self.of_group(self.group(op), "Microsoft.Network/networkSecurityGroups"))
 
@@ -417,9 +432,9 @@ class Azure(Mock):
         thing = self.put_thing(group, "Microsoft.Compute/virtualMachines", name, dict(copy.deepcopy(op.body),
                                                                                      properties=properties))
         thing["_power"], low = None, name.lower()
-        code = self.fail_size.get(size)
+        code = self.fail_size.get(size) or next((c for part, c in self.fail_name.items() if part in low), None)
         self.counter += 1
-        address = "203.0.113.%d" % (self.counter % 250 + 1)
+        address = "127.77.0.%d" % (self.counter % 250 + 1)  # nobody listens there
         nic, pip = configurations[0]["name"], None
         place = {"location": op.body["location"]}
         if "publicIPAddressConfiguration" in ip:
