@@ -122,6 +122,8 @@ struct ali_vswitches {
     VEC_OF(struct ali_vswitch) list;
 };
 void ali_vswitches_clear(struct ali_vswitches *v);
+/* Prepares the list that the next function would read; ctx is freed by the caller. False: they are known already. */
+bool ali_vswitches_list(struct ali *a, const char *region, const char *id, struct ali_list *ret);
 /* The default ones of a region, or that of an id. From the cache if they were read before. */
 int ali_vswitches_find(struct ali *a, const char *region, const char *id, struct ali_vswitches *ret,
                        struct gp_error *err);
@@ -173,6 +175,8 @@ struct ali_cache {
     struct ali_vswitches vswitches;
     struct strv vswitch_regions; /* whose default ones are known */
     struct strv groups_ready;    /* "region/id" with the rules of the spec */
+    struct strv hardened;        /* images that read metadata with a token */
+    char *claim_made;            /* uid of a stack that this process has just claimed: it has nothing yet */
     char *public_cidr;
 };
 

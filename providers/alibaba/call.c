@@ -70,15 +70,24 @@ static bool endpoint_valid(const char *s) {
            strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789.-") == n;
 }
 
-/* Some regions have another host than ecs.REGION: DescribeRegions has it. */
+/* Regions whose ECS has another host than ecs.REGION, as the official SDK has them. */
+static const struct {
+    const char *region, *host;
+} hosts[] = {{"cn-hangzhou", "ecs-cn-hangzhou.aliyuncs.com"},
+             {"cn-shanghai-finance-1", "ecs-cn-hangzhou.aliyuncs.com"},
+             {"cn-shenzhen-finance-1", "ecs-cn-hangzhou.aliyuncs.com"},
+             {"cn-hangzhou-finance", "ecs.aliyuncs.com"},
+             {"cn-north-2-gov-1", "ecs.aliyuncs.com"}};
+
+/* DescribeRegions, where it was called, has the host of every region. */
 static char *endpoint(const struct ali *a, enum ali_service service, const char *region) {
     const char *own = ali_env("GPUPROV_ALIBABA_ENDPOINT");
     if (own != NULL) return xstrdup(own);
+    if (service == ALI_STS) return xstrdup("https://sts.aliyuncs.com");
     for (size_t i = 0; service == ALI_ECS && i < a->cache->regions.n; i++)
         if (strcmp(a->cache->regions.v[i], region) == 0) return xasprintf("https://%s", a->cache->endpoints.v[i]);
-    if (service == ALI_STS) return xstrdup("https://sts.aliyuncs.com");
-    if (service == ALI_ECS && strcmp(region, "cn-hangzhou") == 0)
-        return xstrdup("https://ecs-cn-hangzhou.aliyuncs.com");
+    for (size_t i = 0; service == ALI_ECS && i < GP_ARRAY_LEN(hosts); i++)
+        if (strcmp(hosts[i].region, region) == 0) return xasprintf("https://%s", hosts[i].host);
     return xasprintf("https://%s.%s.aliyuncs.com", services[service].name, region);
 }
 
@@ -207,12 +216,8 @@ int ali_call_as(struct ali *a, const struct ali_cred *cred, enum ali_service ser
     other.ctx = &signer;
     other.ensure = NULL;
     other.authorize = authorize_as;
-    GP_AUTO_STRV struct strv regions = {0};
-    int r = service == ALI_ECS && cred == NULL && strcmp(action, "DescribeRegions") != 0 ? ali_regions(a, &regions, err)
-                                                                                         : 0;
-    if (r != 0) return r;
     prepare_call(a, service, region, action, query != NULL ? query->s : NULL, flags, &p);
-    r = rest_call(cred != NULL ? &other : &a->rest, &p.call, ret, err);
+    int r = rest_call(cred != NULL ? &other : &a->rest, &p.call, ret, err);
     prepared_clear(&p);
     return r;
 }
@@ -295,17 +300,9 @@ static void one_round(struct ali *a, struct ali_list *lists, const size_t *which
 }
 
 int ali_lists(struct ali *a, struct ali_list *lists, size_t n, struct gp_error *err) {
-    GP_AUTO_STRV struct strv regions = {0};
     size_t *which = xcalloc(n + 1, sizeof *which);
-    bool ecs = false;
-    for (size_t i = 0; i < n; i++)
-        ecs = ecs || (lists[i].service == ALI_ECS && strcmp(lists[i].action, "DescribeRegions") != 0);
-    int r = ecs ? ali_regions(a, &regions, err) : 0;
-    for (size_t i = 0; r != 0 && i < n; i++) {
-        lists[i].rc = r;
-        if (err != NULL) lists[i].err = *err;
-    }
-    for (size_t left = r == 0 ? n : 0; left > 0;) {
+    int r = 0;
+    for (size_t left = n; left > 0;) {
         left = 0;
         for (size_t i = 0; i < n; i++)
             if (!lists[i].done && lists[i].rc == 0) which[left++] = i;

@@ -77,7 +77,8 @@ static int build(const struct ali *a, const struct create_req *req, const struct
     ali_param_int(query, "SystemDisk.Size", o->gpus > 0 ? DISK_GPU_GIB : DISK_GIB);
     ali_param(query, "SystemDisk.Encrypted", "true");
     ali_param(query, "HttpEndpoint", "enabled");
-    ali_param(query, "HttpTokens", "required");
+    /* An older cloud-init cannot read its user-data where a token is required. */
+    ali_param(query, "HttpTokens", strv_has(&a->cache->hardened, o->image) ? "required" : "optional");
     add_market(query, req);
     if (role != NULL) ali_param(query, "RamRoleName", role);
     node_tags(req, &tags);

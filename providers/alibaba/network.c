@@ -67,29 +67,41 @@ static void copy_matching(const struct ali_vswitches *from, const char *region, 
     }
 }
 
+bool ali_vswitches_list(struct ali *a, const char *region, const char *id, struct ali_list *ret) {
+    struct ali_vswitches known = {0};
+    bool named = id != NULL && id[0] != '\0';
+    copy_matching(&a->cache->vswitches, region, named ? id : NULL, &known);
+    bool there = known.list.len > 0 || (!named && strv_has(&a->cache->vswitch_regions, region));
+    ali_vswitches_clear(&known);
+    if (there) return false;
+    struct reading *reading = xcalloc(1, sizeof *reading);
+    *reading = (struct reading){region, &a->cache->vswitches};
+    *ret = (struct ali_list){.service = ALI_VPC,
+                             .region = region,
+                             .action = "DescribeVSwitches",
+                             .items = "VSwitches.VSwitch",
+                             .page = 50,
+                             .numbered = true,
+                             .each = on_vswitch,
+                             .ctx = reading};
+    ali_begin(&ret->query, region);
+    if (named) ali_param(&ret->query, "VSwitchId", id);
+    else ali_param(&ret->query, "IsDefault", "true");
+    return true;
+}
+
 int ali_vswitches_find(struct ali *a, const char *region, const char *id, struct ali_vswitches *ret,
                        struct gp_error *err) {
-    struct ali_cache *c = a->cache;
     bool named = id != NULL && id[0] != '\0';
-    copy_matching(&c->vswitches, region, named ? id : NULL, ret);
-    if (ret->list.len > 0 || (!named && strv_has(&c->vswitch_regions, region))) return 0;
-    struct reading reading = {region, &c->vswitches};
-    struct ali_list l = {.service = ALI_VPC,
-                         .region = region,
-                         .action = "DescribeVSwitches",
-                         .items = "VSwitches.VSwitch",
-                         .page = 50,
-                         .numbered = true,
-                         .each = on_vswitch,
-                         .ctx = &reading};
-    ali_begin(&l.query, region);
-    if (named) ali_param(&l.query, "VSwitchId", id);
-    else ali_param(&l.query, "IsDefault", "true");
-    int r = ali_list_one(a, &l, err);
-    if (r != 0) return r;
-    if (!named) strv_add(&c->vswitch_regions, region);
-    copy_matching(&c->vswitches, region, named ? id : NULL, ret);
-    return 0;
+    struct ali_list l = {0};
+    int r = 0;
+    if (ali_vswitches_list(a, region, id, &l)) {
+        r = ali_list_one(a, &l, err);
+        free(l.ctx);
+        if (r == 0 && !named) strv_add(&a->cache->vswitch_regions, region);
+    }
+    if (r == 0) copy_matching(&a->cache->vswitches, region, named ? id : NULL, ret);
+    return r;
 }
 
 /* --- one resource of the network --- */
@@ -162,7 +174,8 @@ static int ensure_thing(struct ali *a, const struct stack *s, struct thing *t, c
     sha256_hex(seed, strlen(seed), token);
     str_add(&query, t->query.s);
     str_clear(&t->query);
-    int r = find(a, t, s, key, value, ret_id, err);
+    bool new_stack = str_eq(a->cache->claim_made, s->uid); /* nobody has made anything for it before */
+    int r = new_stack ? 0 : find(a, t, s, key, value, ret_id, err);
     if (r != 0) return r;
     if (*ret_id == NULL) {
         tags_of_stack(&tags, s);

@@ -166,6 +166,8 @@ static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
     resource_set(&s->image.name, json_str(item, "ImageName", id));
     str_one_line(s->image.name);
     s->image.created_s = created_s;
+    if (strcmp(json_str(item, "Features.ImdsSupport", ""), "v2") == 0 && !strv_has(&s->a->cache->hardened, id))
+        strv_add(&s->a->cache->hardened, id);
     s->image.x86 = strcmp(json_str(item, "Architecture", "x86_64"), "arm64") != 0;
     return 0;
 }
@@ -217,7 +219,7 @@ static int image_query(const struct search *s, struct str *q, const char **ret_n
 }
 
 static int read_region(struct search *s, struct gp_error *err) {
-    enum { TYPES, STOCK, IMAGES, LISTS };
+    enum { TYPES, STOCK, IMAGES, VSWITCHES, LISTS };
     const char *image = NULL;
     struct ali_list lists[LISTS] = {
         [TYPES] = {.action = "DescribeInstanceTypes",
@@ -231,11 +233,14 @@ static int read_region(struct search *s, struct gp_error *err) {
     int r = image_query(s, &lists[IMAGES].query, &image, err);
     types_query(s, &lists[TYPES].query);
     stock_query(s, &lists[STOCK].query);
-    for (size_t i = 0; i < LISTS; i++) {
+    for (size_t i = 0; i < VSWITCHES; i++) {
         lists[i].region = s->region;
         lists[i].ctx = s;
     }
-    if (r == 0) r = ali_lists(s->a, lists, LISTS, err);
+    bool vswitches = ali_vswitches_list(s->a, s->region, s->want->subnet, &lists[VSWITCHES]);
+    if (r == 0) r = ali_lists(s->a, lists, vswitches ? LISTS : VSWITCHES, err);
+    if (r == 0 && vswitches && s->want->subnet == NULL) strv_add(&s->a->cache->vswitch_regions, s->region);
+    if (vswitches) free(lists[VSWITCHES].ctx);
     for (size_t i = 0; i < LISTS; i++) ali_list_clear(&lists[i]);
     if (r == 0 && s->image.id == NULL) {
         r = gp_fail(err, GP_EUSAGE, "alibaba %s has no image '%s': correct image", s->region, image);

@@ -301,5 +301,6 @@ int ali_prepare(struct provider *p, const struct prepare_req *req, struct gp_err
         resource_clear(&one);
     }
     claim_clear(&c);
+    if (r == 0) resource_set(&a->cache->claim_made, made && !req->further ? s->uid : "");
     return r != 0 ? gp_wrap(err, "claim of stack '%s'", s->name) : 0;
 }

@@ -164,10 +164,11 @@ class Alibaba(Gateway):
     def do_DescribeImages(self, q, _):
         family = q.get("ImageFamily", "acs:ubuntu_24_04_x64")
         images = [{"ImageId": "%s_20G_alibase_%s.vhd" % (family[4:], day), "ImageName": "%s_%s" % (family[4:], day),
-                   "ImageFamily": family, "Architecture": "x86_64", "CreationTime": "%sT00:00:00Z" % day2, "Size": 20}
+                   "ImageFamily": family, "Architecture": "x86_64", "CreationTime": "%sT00:00:00Z" % day2, "Size": 20,
+                   "Features": {"ImdsSupport": "v2"}}
                   for day, day2 in (("20260801", "2026-08-01"), ("20261001", "2026-10-01"))]
         if "ImageId" in q:
-            images = [dict(images[0], ImageId="m-image0001", ImageName="own")] if q["ImageId"] == "m-image0001" else []
+            images = [dict(images[0], ImageId="m-image0001", ImageName="own", Features={})] if q["ImageId"] == "m-image0001" else []
         return self.page("Images", "Image", images, q)
 
     # --- tags and pages ---

@@ -118,6 +118,17 @@ def test_gc_finds_nodes_without_a_journal(tmp_path, at_cloud, cloud):
     assert cloud.left() == []
 
 
+@pytest.mark.parametrize("name, value", [("RegionEndpoint", "evil.example.org"), ("RegionEndpoint", "a/b.aliyuncs.com"),
+                                         ("RegionId", "x/../y"), ("RegionId", 7)])
+def test_hostile_regions_are_an_error(at_cloud, cloud, name, value):
+    def change(reply):
+        reply["Regions"]["Region"][0][name] = value
+        return reply
+    cloud.rule("DescribeRegions", "edit", times=None, change=change)
+    gc = at_cloud("gc", "--in", "alibaba", code=8)
+    assert "DescribeRegions" in gc.err and "below aliyuncs.com" in gc.err
+
+
 def test_list_that_fails_is_never_gone(tmp_path, at_cloud, cloud):
     """While the list of instances is refused, the claim and the nodes in the journal stay."""
     at_cloud("up", spec(tmp_path), code=6)
