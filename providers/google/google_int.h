@@ -125,7 +125,8 @@ char *google_image_ahead(const struct google *g, const struct spec *spec, size_t
 void google_image_came(struct google *g, const char *url, const json_t *json);
 int google_image_by_id(struct google *g, const char *id, const struct google_image **ret, struct gp_error *err);
 const char *google_os(size_t i); /* systems of image.os; NULL ends */
-/* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next call. */
+/* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next
+ * call. */
 int google_region_read(struct google *g, const char *region, const json_t **ret, struct gp_error *err);
 int google_quota_check(struct google *g, const struct offer *o, int count, struct gp_error *err);
 

@@ -94,7 +94,8 @@ static int list_kind(struct google *g, struct listing *l, struct strv *seen, str
     if (here.n == 0) return gp_fail(err, GP_EPROTO, "%s: the reply names no zone: check the endpoint", what);
     for (size_t i = 0; i < seen->n; i++)
         if (!strv_has(&here, seen->v[i])) add_once(l->gaps, seen->v[i]);
-    for (size_t i = 0; seen->n == 0 && i < here.n; i++) strv_add(seen, here.v[i]);
+    bool first = seen->n == 0;
+    for (size_t i = 0; first && i < here.n; i++) strv_add(seen, here.v[i]);
     return 0;
 }
 

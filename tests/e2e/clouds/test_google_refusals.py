@@ -168,6 +168,23 @@ def test_a_zone_that_google_cannot_read(cloud, tmp_path, zone):
     end(cloud, tmp_path, spec)
 
 
+def test_a_stack_in_two_regions(cloud, tmp_path):
+    """One claim, and a list of both; a region that the project does not have is not called empty."""
+    cloud.capacity = {"us-central1-a": 0, "us-central1-b": 0}
+    spec = write_spec(tmp_path, offer={"regions": ["us-central1", "europe-west4"], "instance_type": "g2-standard-4"})
+    rc, result, _ = drive(cloud, tmp_path, spec, "create")
+    assert rc == 0 and [t["zone"] for t in result["tried"]] == ["us-central1-a", "us-central1-b", "europe-west4-a"]
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    regions = [(r["kind"], r["region"]) for r in result["resources"]]
+    assert rc == 0 and regions.count(("instance", "europe-west4")) == 2 and regions.count(("group", "us-central1")) == 2
+    about = [json.loads(f["item"]["description"]) for f in cloud.firewalls.values()]
+    assert {a["gpuprov:regions"] for a in about if "gpuprov:claim" in a} == {"europe-west4 us-central1"}
+    end(cloud, tmp_path, spec)
+    spec = write_spec(tmp_path, offer={"regions": ["us-central1", "us-nowhere1"]})
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    assert rc != 0 and "has no region 'us-nowhere1'" in result["message"], result
+
+
 def test_disks_that_remain_are_listed_and_deleted(cloud, tmp_path):
     cloud.keep_disks = True
     spec = write_spec(tmp_path)
