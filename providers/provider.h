@@ -184,7 +184,7 @@ struct provider_ops {
 
 /* One row per provider: its folder defines struct provider_ops provider_NAME. */
 #define PROVIDER_ROWS(row) \
-    row(local) row(ssh) row(aws) row(alibaba) row(google) row(azure) row(openstack) row(lambda) row(runpod)
+    row(local) row(ssh) row(aws) row(alibaba) row(google) row(azure) row(openstack) row(lambda) row(runpod) row(shadeform)
 #define PROVIDER_DECLARE(name) extern const struct provider_ops provider_##name;
 PROVIDER_ROWS(PROVIDER_DECLARE)
 extern const struct provider_ops *const provider_registry[]; /* the rows; NULL ends */

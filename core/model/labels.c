@@ -18,6 +18,9 @@ const struct label_limits labels_azure = {
 
 /* Lambda: keys of ^[a-z][a-z0-9-:]+$; it gives no number of tags. ssh_key: the comment of an SSH key. */
 const struct label_limits labels_lambda = {.prefix = "gpuprov:", .key_max = 55, .value_max = 128, .labels_max = 50};
+/* Shadeform: tags are words, here KEY=VALUE; no limits are documented. */
+const struct label_limits labels_shadeform = {
+    .prefix = "gpuprov-", .key_max = 63, .value_max = 63, .labels_max = 50, .coded = true};
 const struct label_limits labels_ssh_key = {
     .prefix = "", .key_max = 63, .value_max = 1024, .labels_max = 50, .coded = true};
 /* nova: metadata keys and values of 255 characters; the quota metadata_items is 128 unless the operator changed it */

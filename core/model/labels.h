@@ -32,6 +32,7 @@ extern const struct label_limits labels_ec2, labels_gcp, labels_runpod;
 extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_ssh_key;
 extern const struct label_limits labels_ec2, labels_gcp, labels_azure;
 extern const struct label_limits labels_ec2, labels_gcp, labels_alibaba;
+extern const struct label_limits labels_ec2, labels_gcp, labels_lambda, labels_shadeform, labels_ssh_key;
 
 /* Every tag that is set, appended. False: they do not fit the limits. */
 bool labels_write(const struct label_limits *limits, const struct tags *t, struct label_list *ret);

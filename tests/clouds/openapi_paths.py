@@ -90,7 +90,7 @@ class Gate:
         return Op(what, raw, words, dict(query), value)
 
     def reply(self, op, status, value):
-        described = op.raw["responses"].get(str(status)) or op.raw["responses"].get("default")
+        described = op.raw["responses"].get(str(status), op.raw["responses"].get("default"))
         if described is None:
             raise Refused(f"{op.path}: a reply {status} is not described")
         content = described.get("content", {}).get("application/json")

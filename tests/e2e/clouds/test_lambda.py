@@ -411,7 +411,7 @@ def test_gc_without_a_journal(run, cloud, tmp_path):
     for k in cloud.keys.values():
         if " stack=old " in k["public_key"]:
             facts = k["public_key"].split()
-            k["public_key"] = " ".join("expires=2026-01-02_j03_004_005_z" if f.startswith("expires=") else f for f in facts)
+            k["public_key"] = " ".join("expires=2026-01-02_t03_004_005_z" if f.startswith("expires=") else f for f in facts)
     young = {i["id"] for i in cloud.instances.values() if {"key": "gpuprov:stack", "value": "young"} in i["tags"]}
     run("gc", "lambda")
     assert {i for i in cloud.instances if cloud.instances[i]["status"] != "terminating"} == young

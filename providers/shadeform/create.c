@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Creates nodes, one request each: intent first, no tokens, so that a lost reply is settled by tags and a request is
+ * never repeated. A node counts when its cloud has placed it and the deadline that was sent can be read back. One
+ * thread. */
+#include "base/gp_base.h"
+
+#include "providers/shadeform/shadeform_int.h"
+
+#include "base/clock.h"
+#include "base/form.h"
+#include "base/hash.h"
+#include "providers/common/slot_create.h"
+
+struct launching {
+    struct shade *s;
+    const struct stack *stack;
+};
+
+/* --- the request --- */
+
+static json_t *tags_json(const struct create_req *req, int slot) {
+    GP_AUTO_LABELS struct label_list labels = {0};
+    struct tags tags;
+    tags_of_stack(&tags, req->stack);
+    tags.slot_first = slot;
+    tags.slot_count = 1;
+    tags.attempt = req->attempt;
+    tags.price_usd_per_h = req->offer->price_usd_per_h;
+    bool whole = labels_write(&labels_shadeform, &tags, &labels);
+    tags_clear(&tags);
+    if (!whole) return NULL;
+    json_t *all = json_array();
+    for (size_t i = 0; i < labels.list.len; i++)
+        json_array_append_new(all, json_sprintf("%s=%s", labels.list.items[i].key, labels.list.items[i].value));
+    return all;
+}
+
+static int body(void *ctx, const struct create_req *req, int slot, const char *token, struct str *out,
+                struct gp_error *err) {
+    const struct launching *c = ctx;
+    const struct offer *o = req->offer;
+    GP_AUTO_STR struct str script = {0};
+    char deadline[32];
+    (void)token;
+    int r = key_claim_of(&c->s->claims, req->stack, err);
+    if (r != 0) return r;
+    const char *dot = strchr(o->region, '.');
+    if (dot == NULL) return gp_fail(err, GP_EUSAGE, "shadeform: '%s' is not CLOUD.REGION: correct regions", o->region);
+    shade_script(req, &script);
+    if (script.len > provider_shadeform.user_data_max)
+        return gp_fail(err, GP_EINTERNAL, "shadeform: the startup script has %zu bytes", script.len);
+    json_t *tags = tags_json(req, slot);
+    if (tags == NULL) return gp_fail(err, GP_EUSAGE, "shadeform: the tags are too long: use a shorter --owner");
+    GP_AUTO_FREE char *cloud = xstrndup(o->region, (size_t)(dot - o->region));
+    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s-%d", req->stack->name, slot);
+    GP_AUTO_FREE char *coded = base64_text(script.s, script.len);
+    time_format_utc(deadline, sizeof deadline, req->stack->expires_s);
+    GP_AUTO_JSON json_t *j =
+        json_pack("{s:s,s:s,s:s,s:b,s:s,s:s,s:s,s:o,s:{s:s},s:{s:s,s:{s:s}}}", "cloud", cloud, "region", dot + 1,
+                  "shade_instance_type", o->instance_type, "shade_cloud", 1, "name", name, "os", o->image, "ssh_key_id",
+                  c->s->claims.id, "tags", tags, "auto_delete", "date_threshold", deadline, "launch_configuration",
+                  "type", "script", "script_configuration", "base64_script", coded);
+    if (j == NULL) return gp_fail(err, GP_EINTERNAL, "shadeform: the request is not UTF-8: report this as a bug");
+    char *text = json_dumps(j, JSON_COMPACT);
+    str_add(out, text != NULL ? text : "");
+    free(text);
+    return 0;
+}
+
+/* --- sending --- */
+
+static int launch(struct shade *s, const struct intent *in, struct slot_outcome *ret) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_JSON json_t *request = NULL;
+    int r = json_parse(in->body, strlen(in->body), "the request", &request, &ret->err);
+    if (r == 0) r = shade_call(s, "POST", "/instances/create", request, REST_ONCE, NULL, &reply, NULL, &ret->err);
+    if (r != 0) return r;
+    const char *id = json_str(reply.json, "id", "");
+    if (!form_word(id))
+        return gp_fail(&ret->err, GP_EUNKNOWN, "shadeform create in %s: the reply has no id of an instance",
+                       in->region);
+    resource_set(&ret->made.id, id);
+    return 0;
+}
+
+static void fill(const struct intent *in, const struct stack *s, struct resource *made) {
+    resource_set(&made->region, in->region);
+    resource_set(&made->owner, s->owner);
+    resource_set(&made->stack, s->name);
+    resource_set(&made->uid, in->uid);
+    resource_set(&made->spec_hash, in->spec_hash);
+    made->slot = in->slot_first;
+    made->attempt = in->attempt;
+    made->expires_s = in->deadline_s;
+    made->state = RES_PENDING;
+    made->billed = true;
+}
+
+static bool refuses_all(const struct gp_error *e) {
+    return e->code == GP_ECAPACITY || e->code == GP_EQUOTA || e->code == GP_EAUTH || e->code == GP_EMONEY ||
+           e->code == GP_EUSAGE || e->code == GP_ENOTFOUND || e->code == GP_ECANCELLED;
+}
+
+static void send(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
+    const struct launching *c = ctx;
+    const struct gp_error *stop = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (stop != NULL) { /* not sent */
+            ret[i].state = SLOT_REFUSED;
+            ret[i].err = *stop;
+            continue;
+        }
+        int r = launch(c->s, in[i], &ret[i]);
+        ret[i].state = r == 0 ? SLOT_ACCEPTED : r == -GP_EUNKNOWN ? SLOT_UNKNOWN : SLOT_REFUSED;
+        if (r == 0) fill(in[i], c->stack, &ret[i].made);
+        if (ret[i].state == SLOT_REFUSED && refuses_all(&ret[i].err)) stop = &ret[i].err;
+    }
+}
+
+/* --- placement --- */
+
+static void refuse(struct slot_outcome *ret, enum gp_code code, const struct intent *in, const char *why) {
+    gp_fail(&ret->err, code, "shadeform create in %s: %.200s: %s", in->region, ret->made.id, why);
+    ret->err.domain = GP_D_CLOUD;
+    ret->err.scope = GP_SCOPE_REGION;
+    ret->state = SLOT_REFUSED;
+}
+
+/* The deadline in the reply is the one of the request, to the minute. */
+static bool has_deadline(const json_t *info, int64_t expires_s) {
+    int64_t at = 0;
+    return time_parse_utc(json_str(info, "auto_delete.date_threshold", ""), &at) && llabs(at - expires_s) <= 60;
+}
+
+static void poll_one(struct shade *s, const struct intent *in, struct slot_outcome *ret) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *path = xasprintf("/instances/%s/info", ret->made.id);
+    struct gp_error why = {0};
+    struct resource r;
+    if (shade_call(s, "GET", path, NULL, REST_MISSING, NULL, &reply, NULL, &why) != 0) return; /* read again */
+    if (reply.status == 404) return;                                                           /* not there yet */
+    int rc = shade_instance_read(reply.json, &r, &why);
+    bool same = rc == 0 && str_eq(r.id, ret->made.id) && str_eq(r.uid, in->uid) && r.slot == in->slot_first;
+    const char *status = json_str(reply.json, "status", "");
+    if (same && (r.state == RES_STOPPED || r.state == RES_STOPPING || r.state == RES_GONE)) {
+        GP_AUTO_FREE char *text = xasprintf("it is %.160s", r.state_reason);
+        refuse(ret, GP_ECAPACITY, in, text);
+    } else if (same && !has_deadline(reply.json, in->deadline_s)) {
+        refuse(ret, GP_EPROTO, in, "its deadline (auto_delete) cannot be read back: offer another provider");
+    } else if (same && (str_eq(status, "pending") || r.state == RES_RUNNING)) {
+        resource_clear(&ret->made);
+        ret->made = r;
+        ret->state = SLOT_MADE;
+        return;
+    }
+    resource_clear(&r);
+}
+
+static void poll(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
+    const struct launching *c = ctx;
+    for (size_t i = 0; i < n; i++)
+        if (form_word(ret[i].made.id)) poll_one(c->s, in[i], &ret[i]);
+}
+
+static int list(void *ctx, const char *region, const char *uid, struct resource_list *ret, struct gp_error *err) {
+    const struct launching *c = ctx;
+    struct resource_list all = {0};
+    int r = shade_instances(c->s, NULL, &all, err);
+    for (size_t i = 0; i < all.list.len; i++) {
+        struct resource *one = &all.list.items[i];
+        if (str_eq(one->uid, uid) && str_eq(one->region, region)) vec_push(&ret->list, *one);
+        else resource_clear(one);
+    }
+    vec_free(&all.list);
+    return r;
+}
+
+static int destroy(void *ctx, const struct resource_list *what, struct gp_error *err) {
+    const struct launching *c = ctx;
+    return shade_delete_instances(c->s, what, err);
+}
+
+int shade_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    struct shade *s = shade_of(p);
+    const struct slot_ops ops = {.provider = "shadeform",
+                                 .settle_ms = provider_shadeform.settle_ms,
+                                 .poll_ms = GP_MAX(4 * s->pace_ms, (int64_t)100),
+                                 .placement_ms = 10 * 60 * 1000,
+                                 .replay_max_s = provider_shadeform.replay_max_s,
+                                 .body = body,
+                                 .send = send,
+                                 .poll = poll,
+                                 .list = list,
+                                 .destroy = destroy};
+    struct launching ctx = {s, req->stack};
+    struct slot_create c = {.ops = &ops, .ctx = &ctx, .account = "", .journal = s->journal, .cancel = s->cancel};
+    return slot_create(&c, req, ret, err);
+}
