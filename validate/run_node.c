@@ -90,9 +90,11 @@ char *agent_run_args(const struct validate_env *env, bool same_clock) {
     GP_AUTO_FREE char *floors = own_floors(env);
     GP_AUTO_FREE char *model = bought_model(env);
     GP_AUTO_FREE char *clock = clock_args(same_clock);
+    GP_AUTO_FREE char *rdma = env->rdma_expected > 0 ? xasprintf(" --rdma %d", env->rdma_expected) : xstrdup("");
     enum spec_engine engine = env->spec->container.engine;
-    return xasprintf("run --time %" PRId64 "ms --checks %s %s --gpus %d --unjudged%s%s%s%s%s", env->plan->node_time_ms,
-                     ids, clock, env->gpus_expected, model, floors, engine != ENGINE_NONE ? " --container-engine " : "",
+    return xasprintf("run --time %" PRId64 "ms --checks %s %s --gpus %d --unjudged%s%s%s%s%s%s",
+                     env->plan->node_time_ms, ids, clock, env->gpus_expected, rdma, model, floors,
+                     engine != ENGINE_NONE ? " --container-engine " : "",
                      engine != ENGINE_NONE ? spec_engine_name(engine) : "", env->all ? " --all" : "");
 }
 

@@ -33,6 +33,7 @@ struct validate_env {
     const char *stack, *uid, *run; /* run: 16 hex digits, new for each validation */
     bool nvidia_expected;
     int gpus_expected; /* per node; 0: none bought */
+    int rdma_expected; /* RDMA devices that the node's provider lists; 0 or less: unknown, or none */
     bool all;          /* continue a node's checks after a certain failure */
     struct gp_cancel *cancel;
     const struct event_sink *sink;

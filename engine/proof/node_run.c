@@ -170,7 +170,9 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
 
 static int check(struct run_node *n, struct gp_error *err) {
     int r = run_node_phase(n, NODE_CHECKING, err);
-    if (r == 0) r = validate_node(&n->link, &n->run->validation.env, &n->report, err);
+    struct validate_env env = n->run->validation.env;
+    env.rdma_expected = n->run->spec->fabric != FABRIC_NONE ? n->res.rdma : 0;
+    if (r == 0) r = validate_node(&n->link, &env, &n->report, err);
     return r;
 }
 

@@ -157,6 +157,11 @@ char *aws_placement_name(const struct stack *s, const char *zone); /* caller fre
 int aws_placement_ensure(struct aws *a, const struct stack *s, const char *region, const char *zone, char **ret_name,
                          struct gp_error *err);
 
+/* --- the way of nodes without a public address to the internet (routes.c) --- */
+struct aws_subnet;
+enum aws_way { AWS_WAY_UNKNOWN, AWS_WAY_NONE, AWS_WAY_PUBLIC_ONLY, AWS_WAY_OUT };
+enum aws_way aws_way_out(struct aws *a, const char *region, const struct aws_subnet *subnet); /* no cache */
+
 /* --- reserved capacity (reserve.c) --- */
 struct aws_reservation {
     char *id, *region, *type, *zone, *state; /* owned */

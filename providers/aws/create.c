@@ -228,6 +228,14 @@ static int place_close(struct aws *a, const struct create_req *req, struct where
     return ret->nics.efa > 0 ? aws_placement_ensure(a, req->stack, o->region, o->zone, &ret->placement, err) : 0;
 }
 
+/* These types are rarely to be had without. */
+static void advise_reservation(const struct offer *o, const struct aws_reservation *of, struct gp_error *err) {
+    const char *t = o->instance_type;
+    if (err == NULL || of != NULL || (!str_starts(t, "p4") && !str_starts(t, "p5") && !str_starts(t, "p6"))) return;
+    size_t n = strlen(err->msg);
+    snprintf(err->msg + n, sizeof err->msg - n, ": buy a Capacity Block and give its id as the offer's 'reservation'");
+}
+
 int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct aws *a = aws_of(p);
     const struct offer *o = req->offer;
@@ -252,6 +260,7 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     if (r == 0) {
         struct cloud_launch first = launch_of(&l, &in);
         r = cloud_launch_run(&first, ret, err);
+        if (r == -GP_ECAPACITY) advise_reservation(o, at.of, err);
     }
     intent_clear(&in);
     return r;

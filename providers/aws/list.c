@@ -77,6 +77,18 @@ static void set_addresses(struct resource *r, const struct xml_node *item) {
     resource_set(&r->public_ip, v4[0] != '\0' ? address_or(xml_str(item, "ipAddress", "")) : v6);
 }
 
+/* EFA interfaces of an instance; -1: the reply has no interfaces. */
+static int efa_of(const struct xml_node *item) {
+    const struct xml_node *set = xml_find(item, "networkInterfaceSet");
+    if (set == NULL || set->children.len == 0) return -1;
+    int n = 0;
+    for (size_t i = 0; i < set->children.len; i++) {
+        const char *type = xml_str(set->children.items[i], "interfaceType", "");
+        n += strcmp(type, "efa") == 0 || strcmp(type, "efa-only") == 0;
+    }
+    return n;
+}
+
 int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret, struct gp_error *err) {
     int64_t index = 0;
     resource_init(ret, RES_INSTANCE, "aws");
@@ -96,6 +108,7 @@ int aws_instance_read(const struct xml_node *item, const char *region, struct re
     resource_set(&ret->state_reason, reason);
     str_one_line(ret->state_reason);
     ret->billed = ret->state != RES_GONE;
+    ret->rdma = efa_of(item);
     ret->gpus = known != NULL ? known->gpus : -1;
     bool spot = strcmp(xml_str(item, "instanceLifecycle", ""), "spot") == 0;
     if (ret->price_usd_per_h < 0 && !spot) ret->price_usd_per_h = catalog_aws_price(type, region);

@@ -96,6 +96,7 @@ struct search {
     struct aws_spots spots;
     struct aws_image_ahead image;
     struct aws_quota quota;
+    enum aws_way way;                       /* of nodes without a public address */
     const struct aws_reservation *reserved; /* NULL: none */
     struct offer_list *out;
     int r; /* its outcome so far */
@@ -331,8 +332,20 @@ static int task_quota(struct aws *a, void *ctx, struct gp_error *err) {
     return 0;
 }
 
+static int task_way(struct aws *a, void *ctx, struct gp_error *err) {
+    struct search *s = ctx;
+    (void)err;
+    s->way = aws_way_out(a, s->region, &s->subnets.list.items[0]);
+    return 0;
+}
+
+/* Nodes of IPv6-only subnets have public addresses. */
+static bool is_private(const struct search *s) {
+    return !s->spec->access.public_ip && s->subnets.list.len > 0 && !s->subnets.list.items[0].ipv6_only;
+}
+
 static void second_round(struct search *all, size_t n) {
-    enum { EACH = 4 };
+    enum { EACH = 5 };
     struct aws_task *tasks = xcalloc(n * EACH + 1, sizeof *tasks);
     size_t used = 0;
     for (size_t i = 0; i < n; i++) {
@@ -340,6 +353,7 @@ static void second_round(struct search *all, size_t n) {
         if (s->r != 0 || s->n_types == 0) continue;
         tasks[used++] = (struct aws_task){.run = task_zones, .ctx = s};
         if (s->want->market == MARKET_SPOT) tasks[used++] = (struct aws_task){.run = task_spots, .ctx = s};
+        if (is_private(s)) tasks[used++] = (struct aws_task){.run = task_way, .ctx = s};
         if (aws_image_ahead_pending(&s->image)) tasks[used++] = (struct aws_task){.run = task_image_again, .ctx = s};
         if (!aws_quota_known(s->a, s->region, aws_quota_code(s->types.list.items[0].name, s->want->market)))
             tasks[used++] = (struct aws_task){.run = task_quota, .ctx = s};
@@ -359,9 +373,28 @@ static void second_round(struct search *all, size_t n) {
     free(tasks);
 }
 
+/* SSH to nodes without a public address comes from a private one, which nothing here can know. */
+static int check_private(const struct search *s, struct gp_error *err) {
+    if (!is_private(s)) return 0;
+    if (spec_effective(s->spec, s->index).ssh_from->n == 0) {
+        int r = gp_fail(err, GP_EUSAGE,
+                        "aws: access.public_ip is false, so SSH comes from a private address: set access.ssh_from to "
+                        "that of the bastion, or of this machine in the VPC");
+        if (err != NULL) err->scope = GP_SCOPE_OFFER;
+        return r;
+    }
+    if (s->way == AWS_WAY_NONE || s->way == AWS_WAY_PUBLIC_ONLY)
+        event_emit(s->a->sink, -1, NODE_PLANNED, EVENT_WARN, "access",
+                   "aws %s: %s %s, so nodes without a public address cannot reach the internet: give a subnet with a "
+                   "NAT gateway, or an image that needs no packages",
+                   s->region, s->subnets.list.items[0].id,
+                   s->way == AWS_WAY_NONE ? "has no default route" : "routes to an internet gateway");
+    return 0;
+}
+
 static int offers_of_region(struct search *s, struct gp_error *err) {
     size_t before = s->out->list.len;
-    int r = 0;
+    int r = check_private(s, err);
     for (size_t i = 0; r == 0 && i < s->n_types; i++) {
         r = offers_of_type(s, &s->types.list.items[i], err);
         /* Without a GPU and a type one small type is enough. */

@@ -48,7 +48,7 @@ static void add_reads(json_t *to) {
     allow(to, "Look",
           list("ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeInstances",
                "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribePlacementGroups",
-               "ec2:DescribeRegions", "ec2:DescribeSecurityGroups", "ec2:DescribeSnapshots",
+               "ec2:DescribeRegions", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSnapshots",
                "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeVolumes", "ec2:DescribeVpcs",
                "servicequotas:GetServiceQuota", NULL),
           list("*", NULL), NULL);

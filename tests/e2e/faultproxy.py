@@ -155,6 +155,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             proxy.hanging.wait(rule["delay"])
         status, headers, body = proxy.forward(call)
         if do == "hold_after":
+            proxy.held += 1
             proxy.released.wait(55)
         if do == "edit":
             body = body.replace(rule["old"], rule["new"])
@@ -219,6 +220,7 @@ class FaultProxy:
         self.rules, self.calls, self.answers, self.pages = [], [], {}, {}
         self.latency = latency  # seconds before a request is forwarded: what a distant cloud costs
         self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
+        self.held = 0  # requests of hold_after that were forwarded and answered by the cloud
         self.refused = []  # requests that the API description does not allow (judge)
         self.judge = ec2_gate.complaint if ec2_gate is not None else None
         self.hanging, self.released = threading.Event(), threading.Event()

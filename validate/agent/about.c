@@ -16,6 +16,7 @@ static const char help_text[] =
     "      --checks a,b         run these checks in this order, whatever their time ('gpuprov-agent checks')\n"
     "      --all                continue after the first certain failure\n"
     "      --gpus N             required number of GPUs; fewer fail\n"
+    "      --rdma N             RDMA devices that the cloud attached; fewer fail\n"
     "      --gpu-model NAME     required GPU model\n"
     "      --container-engine E the engine that host.container uses: docker, podman or containerd\n"
     "      --load-limit 2m      time for the driver to load, before the time of the checks begins\n"

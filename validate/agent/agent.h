@@ -106,6 +106,7 @@ struct check_ctx {
     int turn_fd;                   /* a file that the workers lock for what one GPU at a time may do; 0: alone */
     const struct gpu_model *model; /* of gpu, once it is open; NULL: none, or not in the table */
     int gpus_expected;             /* --gpus: the number bought; -1: not given */
+    int rdma_expected;             /* --rdma: RDMA devices that the cloud attached; 0: not given */
     const char *gpu_model_bought;  /* --gpu-model: its name in the spec or the offer; NULL: not given */
     const char *container_engine;  /* --container-engine: the spec's; NULL: it has none */
     struct device *dev;            /* CHECK_GPU with a GPU: opened once per worker; else NULL */

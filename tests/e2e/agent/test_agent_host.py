@@ -88,8 +88,9 @@ EIGHT = [f"mlx5_{i}" for i in range(8)]
 EFA = {"layer": "Unspecified", "vendor": "0x1d0f", "device": "0xefa2", "rate": "100 Gb/sec (4X EDR)"}
 
 
-def rdma(tmp_path, devices, gpus=0, **more):
-    return check("host.rdma", gpus=gpus, setup=fabric(tmp_path, devices, **more))
+def rdma(tmp_path, devices, gpus=0, rdma=None, **more):
+    return check("host.rdma", gpus=gpus, setup=fabric(tmp_path, devices, **more),
+                 more=() if rdma is None else ("--rdma", str(rdma)))
 
 
 def test_none_there_is_skipped(tmp_path):
@@ -102,6 +103,14 @@ def test_eight_active_ports(tmp_path):
     assert (result["verdict"], status) == ("pass", 0), result
     assert agent_gpu.metrics(result) == {"devices": 8, "active_ports": 8, "rate": 400}
     assert result["data"]["ports"][0]["symbol_error"] == 7
+
+
+@pytest.mark.parametrize("there, verdict", [(0, "fail"), (31, "fail"), (32, "pass")])
+def test_fewer_than_the_cloud_attached(tmp_path, there, verdict):
+    result, _, _ = rdma(tmp_path, {f"rdmap{i}s0": EFA for i in range(there)}, rdma=32)
+    assert result["verdict"] == verdict, result
+    if verdict == "fail":
+        assert result["code"] == "too_few" and f"attached 32 RDMA devices (EFA), the node has {there}" in result["message"]
 
 
 def test_efa_is_told(tmp_path):

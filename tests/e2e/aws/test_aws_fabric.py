@@ -10,6 +10,7 @@ import ec2
 import pytest
 from aws_cloud import cloud_fixture, moto_fixture  # noqa: F401
 from ec2 import BUILD
+from waiting import wait_for
 
 P5 = "p5.48xlarge"
 
@@ -274,3 +275,79 @@ def test_a_reply_that_is_about_another_reservation(cloud):
     cloud.proxy.rule("DescribeCapacityReservations", "edit", old=mine.encode(), new=b"cr-00000000000000000")
     run = cloud.drive("offers")
     assert run["code"] == "protocol" and mine in run["message"]
+
+
+# --- nodes without a public address ---
+
+def way(cloud, **more):
+    """The warnings of `plan` about the way out of the subnet."""
+    spec(cloud, nodes=1, fabric="none", instance_type="g4dn.xlarge", **more)
+    done = subprocess.run([BUILD / "gpuprov", "plan", cloud.spec], env=cloud.env, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    return [line for line in done.stderr.splitlines() if "cannot reach the internet" in line]
+
+
+def test_a_subnet_without_a_way_out_is_reported(cloud):
+    client = cloud.moto.client()
+    vpc = client.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    subnets = [client.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{i}.0/24", AvailabilityZone="us-east-1b")["Subnet"]["SubnetId"]
+               for i in range(3)]
+    [alone, public, private] = subnets
+    gateway = client.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    client.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    nat = client.create_nat_gateway(SubnetId=public, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+    for subnet, target in ((public, {"GatewayId": gateway}), (private, {"NatGatewayId": nat})):
+        table = client.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+        client.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **target)
+        client.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    [line] = way(cloud, subnet=alone)
+    assert alone in line and "has no default route" in line
+    [line] = way(cloud, subnet=public)
+    assert public in line and "internet gateway" in line and "NAT gateway" in line
+    assert way(cloud, subnet=private) == []
+    assert way(cloud, subnet=public, public=True) == []
+    cloud.proxy.rule("DescribeRouteTables", "error", times=None, code="UnauthorizedOperation", status=403)
+    assert way(cloud, subnet=public) == []  # unknown: nothing is claimed
+
+
+def test_nodes_without_a_public_address_need_a_private_source(cloud):
+    spec(cloud, nodes=1, fabric="none")
+    text = json.loads(cloud.spec.read_text())
+    del text["access"]["ssh_from"]
+    cloud.spec.write_text(json.dumps(text))
+    run = cloud.drive("offers")
+    assert run["code"] == "usage" and "set access.ssh_from" in run["message"]
+
+
+def test_no_capacity_of_a_type_that_is_sold_in_blocks(cloud):
+    spec(cloud)
+    cloud.proxy.rule("RunInstances", "error", times=None, code="InsufficientInstanceCapacity", status=500)
+    run = cloud.drive("create")
+    assert run["code"] == "capacity" and "'reservation'" in run["message"]
+    spec(cloud, instance_type="g4dn.xlarge", fabric="none")
+    assert "'reservation'" not in cloud.drive("create")["message"]
+
+
+def test_a_launch_that_is_killed_at_any_moment_leaves_nothing(cloud, tmp_path):
+    """kill -9 while a call is on its way: down finds the group and the nodes, with the journal and without."""
+    for i, action in enumerate(("CreatePlacementGroup", "RunInstances")):
+        for kept in (True, False):
+            spec(cloud)
+            state = tmp_path / f"state{i}{kept}"
+            state.mkdir()
+            cloud.proxy.rule(action, "hold_after")
+            cloud.proxy.released.clear()
+            before = cloud.proxy.held
+            child = subprocess.Popen([BUILD / "tests/drivers/provider_drive", "aws", str(cloud.spec), "create"],
+                                     env={**cloud.env, "GPUPROV_STATE_DIR": str(state)}, stdout=subprocess.DEVNULL)
+            wait_for(lambda n=before: cloud.proxy.held > n, 60)  # the cloud has acted
+            child.kill()
+            child.wait()
+            cloud.proxy.release()
+            fresh = tmp_path / f"fresh{i}{kept}"
+            fresh.mkdir()
+            done = cloud.drive("destroy", GPUPROV_STATE_DIR=str(state if kept else fresh))
+            assert done["code"] == "ok", (action, kept, done.result)
+            nothing_left(cloud)
+            cloud.proxy.clear()

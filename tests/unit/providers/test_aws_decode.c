@@ -52,6 +52,21 @@ static void test_instance(void **state) {
     resource_clear(&r);
 }
 
+static void test_efa(void **state) {
+    (void)state;
+    struct resource r;
+    read_one(
+        "<item><instanceId>i-01234567</instanceId><networkInterfaceSet><item><interfaceType>efa</interfaceType></item>"
+        "<item><interfaceType>efa-only</interfaceType></item><item><interfaceType>interface</interfaceType></item>"
+        "</networkInterfaceSet></item>",
+        &r);
+    assert_int_equal(r.rdma, 2);
+    resource_clear(&r);
+    read_one("<item><instanceId>i-01234567</instanceId></item>", &r);
+    assert_int_equal(r.rdma, -1);
+    resource_clear(&r);
+}
+
 static void test_price(void **state) {
     (void)state;
     static const struct {
@@ -381,14 +396,15 @@ static void test_policy(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_instance),        cmocka_unit_test(test_instance_states),
-        cmocka_unit_test(test_bad_slots),       cmocka_unit_test(test_price),
-        cmocka_unit_test(test_gpu_names),       cmocka_unit_test(test_old_gpus),
-        cmocka_unit_test(test_image_disks),     cmocka_unit_test(test_image_root),
-        cmocka_unit_test(test_images_refused),  cmocka_unit_test(test_subnets),
-        cmocka_unit_test(test_quotas),          cmocka_unit_test(test_group_names),
-        cmocka_unit_test(test_foreign_replies), cmocka_unit_test(test_ipv6_only),
-        cmocka_unit_test(test_bodies),          cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_instance),    cmocka_unit_test(test_instance_states),
+        cmocka_unit_test(test_bad_slots),   cmocka_unit_test(test_efa),
+        cmocka_unit_test(test_price),       cmocka_unit_test(test_gpu_names),
+        cmocka_unit_test(test_old_gpus),    cmocka_unit_test(test_image_disks),
+        cmocka_unit_test(test_image_root),  cmocka_unit_test(test_images_refused),
+        cmocka_unit_test(test_subnets),     cmocka_unit_test(test_quotas),
+        cmocka_unit_test(test_group_names), cmocka_unit_test(test_foreign_replies),
+        cmocka_unit_test(test_ipv6_only),   cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_policy),
     };
     return cmocka_run_group_tests_name("aws decoding", tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static bool is_this_boot(const char *id) {
 
 int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err) {
     const char *ids = NULL, *floors = NULL, *now_boot = "";
-    int64_t gpus = -1, now_ms = -1;
+    int64_t gpus = -1, rdma = 0, now_ms = -1;
     bool json = false;
     run->time_ms = 60000;
     run->load_limit_ms = RUN_LOAD_MS;
@@ -73,6 +73,7 @@ int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err
                                {"--unjudged", ARG_FLAG, false, &run->unjudged},
                                {"--floors", ARG_TEXT, false, &floors},
                                {"--gpus", ARG_INT, false, &gpus},
+                               {"--rdma", ARG_INT, false, &rdma},
                                {"--gpu-model", ARG_TEXT, false, &run->ctx.gpu_model_bought},
                                {"--container-engine", ARG_TEXT, false, &run->ctx.container_engine},
                                {"--load-limit", ARG_MS, false, &run->load_limit_ms},
@@ -91,6 +92,7 @@ int run_setup(struct suite_run *run, int argc, char **argv, struct gp_error *err
     if (json && run->emit.text) return gp_fail(err, GP_EUSAGE, "--json and --text exclude each other");
     run->ctx.gpu = -1;
     run->ctx.gpus_expected = (int)GP_MAX(-1, GP_MIN(gpus, RUN_MAX_GPUS));
+    run->ctx.rdma_expected = (int)GP_MAX(0, GP_MIN(rdma, 1024));
     run->ctx.same_clock = run->ctx.same_clock || is_this_boot(now_boot);
     run->ctx.has_controller_now = now_ms >= 0 && !run->ctx.same_clock;
     run->ctx.clock_offset_ms = now_ms >= 0 ? now - now_ms : 0;

@@ -191,7 +191,6 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
     struct ports all = {.devices = 0};
     int efa_on_bus = 0, on_bus = adapters_on_bus(&efa_on_bus), active = 0;
     double slowest = 0;
-    (void)c;
     find_ports(&all);
     for (size_t i = 0; i < all.list.len; i++) {
         const struct port *p = &all.list.items[i];
@@ -207,6 +206,11 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
                              : "install the adapters' driver "
                                "(mlx5_ib; DOCA or MLNX_OFED)",
               text);
+    } else if (all.devices < c->rdma_expected) {
+        GP_AUTO_FREE char *text =
+            xasprintf("the cloud attached %d RDMA devices (EFA), the node has %d", c->rdma_expected, all.devices);
+        blame(r, VERDICT_FAIL, "too_few",
+              "look for the missing devices with lspci; if they are not there, replace the node", text);
     } else if (all.devices == 0) {
         agent_set(r, VERDICT_SKIPPED, "no_rdma", "this node has no InfiniBand, RoCE or EFA device");
         return;
