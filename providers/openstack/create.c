@@ -274,12 +274,26 @@ static int find_flavor(struct os *o, const struct offer *offer, const char **ret
                             offer->instance_type);
 }
 
+/* The network of a replay is in the body of its request. */
+static int network_of(const struct create_req *req, struct str *ret, struct gp_error *err) {
+    GP_AUTO_JSON json_t *body = NULL;
+    if (req->replay == NULL) {
+        str_add(ret, req->offer->subnet);
+        return 0;
+    }
+    int r = json_parse(req->replay->body, strlen(req->replay->body), "the request in the journal", &body, err);
+    if (r == 0) str_add(ret, json_str(body, "server.networks.0.uuid", ""));
+    return r;
+}
+
 /* A node in an external network has a public address of its own. */
 static int needs_addresses(struct os *o, const struct create_req *req, bool *ret, struct gp_error *err) {
     const struct os_network *network = NULL;
+    GP_AUTO_STR struct str name = {0};
     *ret = false;
-    if (!req->spec->access.public_ip) return 0;
-    int r = os_network_find(o, req->offer->region, req->offer->subnet, &network, err);
+    if (req->spec == NULL || !req->spec->access.public_ip) return 0;
+    int r = network_of(req, &name, err);
+    if (r == 0) r = os_network_find(o, req->offer->region, name.s, &network, err);
     if (r == 0) *ret = !network->external;
     return r;
 }

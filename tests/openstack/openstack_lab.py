@@ -96,7 +96,7 @@ class OpenStack:
         (folder / "entry_points.txt").write_text("[neutron.ml2.mechanism_drivers]\nbindall = lab_neutron:BindAll\n")
         shutil.copy(HERE / "lab_neutron.py", folder.parent)
 
-    def _wait(self, seconds=300):
+    def _wait(self, seconds=600):
         until = time.monotonic() + seconds
         while not (self.folder / "state" / "ready").exists():
             if self.process.poll() is not None:

@@ -14,8 +14,9 @@ FROM = "198.51.100.0/24"
 
 def spec(folder, name="contract", file="spec.yaml", offer=None, **more):
     """Two nodes with one GPU each; offer: keys of the offer; more: top-level keys, None removes one."""
+    keys = {"provider": "openstack", "image": {"id": "tiny"}, **(offer or {})}
     top = {"apiVersion": "gpuprov/v1", "name": name, "nodes": 2, "gpu": "H100:1",
-           "offers": [{"provider": "openstack", "image": {"id": "tiny"}, **(offer or {})}],
+           "offers": [{k: v for k, v in keys.items() if v is not None}],
            "limits": {"unattended": "accept", "ttl": "1h"}, "access": {"ssh_from": [FROM]}}
     top.update(more)
     path = pathlib.Path(folder) / file
