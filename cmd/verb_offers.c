@@ -97,7 +97,7 @@ static int set_gpu(const char *gpu, struct spec *spec, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "--gpu must be model[:count], such as H100:8, not '%.60s'", gpu);
     GP_AUTO_FREE char *text = xasprintf("name: offers\ngpu: '%s'\n", gpu);
     int r = load_text(text, "--gpu", &one, err);
-    if (r != 0) return r;
+    if (r != 0 || one == NULL) return r;
     free(spec->gpu.model);
     spec->gpu = one->gpu;
     one->gpu = (struct spec_gpu){0};
@@ -163,6 +163,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     } else if (r == 0) {
         r = spec_of_all(o, &spec, &res, err);
     }
+    if (r == 0 && spec == NULL) r = gp_fail(err, GP_EINTERNAL, "no spec was loaded");
     if (r == 0) r = apply(o, spec, &keys, err);
     if (r == 0) r = app_engine(inv, &e, err);
     GP_AUTO_STRV struct strv only = {0};

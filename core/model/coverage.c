@@ -48,7 +48,8 @@ void coverage_merge(struct coverage *to, const struct coverage *from) {
     for (size_t i = 0; i < from->list.len; i++) {
         const struct look *l = &from->list.items[i];
         coverage_put(to, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
-        find(to, l->provider, l->region)->aside = l->aside;
+        struct look *merged = find(to, l->provider, l->region);
+        if (merged != NULL) merged->aside = l->aside;
     }
 }
 

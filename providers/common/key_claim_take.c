@@ -246,12 +246,13 @@ int key_claim_of(struct key_claimer *l, const struct stack *s, struct gp_error *
     GP_AUTO_FREE char *prefix = key_claim_prefix(s->owner, s->name);
     const struct key_claim *found = NULL;
     int r = key_claims_read(l, &all, err);
-    if (r == 0) found = winner(&all, prefix);
-    if (r == 0 && (found == NULL || !str_eq(found->tags.uid, s->uid)))
-        r = gp_fail(err, GP_ENOTFOUND, "%s: the SSH key that claims '%s' is not listed: run the same command again",
-                    l->ops->provider, s->name);
-    if (r == 0) remember(l, s->uid, found);
-    return r;
+    if (r != 0) return r;
+    found = winner(&all, prefix);
+    if (found == NULL || !str_eq(found->tags.uid, s->uid))
+        return gp_fail(err, GP_ENOTFOUND, "%s: the SSH key that claims '%s' is not listed: run the same command again",
+                       l->ops->provider, s->name);
+    remember(l, s->uid, found);
+    return 0;
 }
 
 void key_claim_ended(struct key_claimer *l, const char *uid) {

@@ -147,7 +147,7 @@ static int in_region(struct looking *l, struct gp_error *err) {
         else if (f->disk_gib > 0 && fits(l, f, &image)) vec_push(&fit, f);
     }
     if (r == 0 && fit.len == 0) r = none(l, all, &image, err);
-    if (r == 0) {
+    if (r == 0 && fit.len > 0) {
         qsort(fit.items, fit.len, sizeof *fit.items, by_size);
         for (size_t i = 0; i < fit.len; i++) {
             if (l->offer->zones.n == 0) add_offer(l, fit.items[i], "", &image, network, &quota);
