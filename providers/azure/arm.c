@@ -126,12 +126,27 @@ int azure_authorize(void *ctx, const struct rest_call *call, struct http_fields 
     return 0;
 }
 
+/* 404 means that the thing is not there only where Azure's code says that: a wrong subscription or endpoint is 404 too,
+ * and proves nothing of what exists. */
+static int check_missing(const char *what, const struct rest_reply *reply, struct gp_error *err) {
+    static const char *const missing[] = {"ResourceGroupNotFound", "ResourceNotFound", "ParentResourceNotFound",
+                                          "NotFound"};
+    const char *code = json_str(reply->json, "error.code", "");
+    for (size_t i = 0; i < GP_ARRAY_LEN(missing); i++)
+        if (strcmp(code, missing[i]) == 0) return 0;
+    if (code[0] == '\0')
+        return gp_fail(err, GP_EPROTO, "%s: HTTP 404 without Azure's error code: check GPUPROV_AZURE_ENDPOINT", what);
+    struct cloud_said said = {code, json_str(reply->json, "error.message", ""), ""};
+    return cloud_fail(err, what, &said, cloud_error_find(azure_errors, azure_error_count, &said));
+}
+
 int azure_call(struct azure *a, const char *method, const char *url, const json_t *body, unsigned flags,
                struct rest_reply *ret, struct gp_error *err) {
     GP_AUTO_FREE char *what = azure_what(method, url);
     GP_AUTO_FREE char *text = body != NULL ? json_text_exact(body, 0) : NULL;
     struct rest_call call = {.what = what, .method = method, .url = url, .body = text, .flags = flags};
-    return rest_call(&a->rest, &call, ret, err);
+    int r = rest_call(&a->rest, &call, ret, err);
+    return r == 0 && ret->status == 404 ? check_missing(what, ret, err) : r;
 }
 
 static char *next_link(const char *url, const json_t *reply) {

@@ -143,6 +143,12 @@ static int azure_open(const struct provider_env *env, struct provider **ret, str
     return 0;
 }
 
+/* Sizes with 8 GPUs are whole machines; no figure is published: twice the limit of one GPU, as at EC2. */
+static int64_t azure_boot_timeout(const char *instance_type, int gpus) {
+    (void)instance_type;
+    return gpus >= 8 ? (int64_t)20 * 60 * 1000 : 0;
+}
+
 const struct provider_ops provider_azure = {
     .name = "azure",
     .summary = "Microsoft Azure: virtual machines, on-demand and spot",
@@ -164,6 +170,7 @@ const struct provider_ops provider_azure = {
     .image_refusal = "azure: images cannot be made there yet: launch from a system or an image of your own",
     .policy = azure_policy_json,
     .doctor = azure_doctor,
+    .boot_timeout = azure_boot_timeout,
     .open = azure_open,
     .close = azure_close,
     .offers = azure_offers,

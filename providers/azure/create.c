@@ -6,6 +6,7 @@
 
 #include "providers/azure/azure_int.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 
 #define AT_ONCE 8
@@ -19,6 +20,7 @@ struct creating {
     struct azure *a;
     const struct stack *stack;
     char *group, *subnet, *guard;
+    bool resent; /* requests of unknown outcome are sent again */
 };
 
 static void creating_clear(struct creating *c) {
@@ -292,8 +294,13 @@ static int on_list(void *ctx, const char *region, const char *uid, struct resour
     GP_AUTO_RESOURCES struct resource_list all = {0};
     (void)region; /* the group has the machines of all of them */
     int r = azure_list_vms(c->a, c->group, &all, err);
-    for (size_t i = 0; r == 0 && i < all.list.len; i++)
-        if (str_eq(all.list.items[i].uid, uid)) resource_list_add(ret, &all.list.items[i]);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct resource *one = &all.list.items[i];
+        /* One that is not placed yet, or failed, is not a node: its request is sent again, which is refused because the
+         * name exists, and then its placement is polled. */
+        bool decided = one->state == RES_RUNNING || !c->resent;
+        if (decided && str_eq(one->uid, uid)) resource_list_add(ret, one);
+    }
     return r;
 }
 
@@ -304,7 +311,11 @@ static int on_destroy(void *ctx, const struct resource_list *what, struct gp_err
 
 int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct azure *a = azure_of(p);
-    struct creating c = {.a = a, .stack = req->stack, .group = azure_group_name(req->stack->owner, req->stack->name)};
+    int64_t age_s = req->replay != NULL ? clock_wall_s() - req->replay->created_s : 0;
+    struct creating c = {.a = a,
+                         .stack = req->stack,
+                         .group = azure_group_name(req->stack->owner, req->stack->name),
+                         .resent = age_s < provider_azure.replay_max_s};
     int r = 0;
     if (req->replay == NULL) r = azure_quota_check(a, req->offer, req->slot_count, err);
     if (r == 0 && req->replay == NULL)

@@ -221,3 +221,48 @@ def test_another_runs_machine_with_our_name(cloud, tmp_path):
     assert cloud.requests("DELETE") == []
     cloud.rules.clear()
     end(cloud, tmp_path)
+
+
+def test_a_failure_without_its_operation(cloud, tmp_path):
+    """The reply of the request is lost: the machine's own view has the reason."""
+    cloud.fail_name = {"contract-0-": "ZonalAllocationFailed"}
+    cloud.rule("PUT .*/virtualMachines/gpuprov-contract-0", "drop_after")
+    got = drive(cloud, tmp_path, "create", nodes=1, offer={"zones": ["eastus-1"]})
+    assert got.rc == 3 and [t["result"] for t in got["tried"]] == ["ZonalAllocationFailed"], got.text
+    end(cloud, tmp_path)
+
+
+@pytest.mark.parametrize("power, state, billed", [("stopped", "stopped", True), ("deallocated", "stopped", True),
+                                                  ("starting", "pending", True), ("running", "running", True)])
+def test_power_states(cloud, tmp_path, power, state, billed):
+    """A poweroff, and an eviction that deallocates, are not ends."""
+    assert drive(cloud, tmp_path, "create", nodes=1).rc == 0
+    cloud.vms()[0]["_power"] = power
+    [node] = [r for r in drive(cloud, tmp_path, "list", nodes=1)["resources"] if r["kind"] == "instance"]
+    assert (node["state"], node["billed"]) == (state, billed)
+    end(cloud, tmp_path, nodes=1)
+
+
+def test_a_disk_that_is_left_behind(cloud, tmp_path):
+    """Its machine has gone without it: it is listed as billed, and ended alone."""
+    assert drive(cloud, tmp_path, "create", nodes=1).rc == 0
+    [disk] = [t for k, t in cloud.things.items() if k[1] == "Microsoft.Compute/disks"]
+    disk["managedBy"], disk["_vm"] = None, "nothing"
+    del disk["managedBy"]
+    [listed] = [r for r in drive(cloud, tmp_path, "list", nodes=1)["resources"] if r["kind"] == "volume"]
+    assert listed["state"] == "stopped" and listed["billed"] is True
+    end(cloud, tmp_path, nodes=1)
+
+
+@pytest.mark.parametrize("change", ["subscription", "endpoint"])
+def test_a_404_of_something_else_proves_no_absence(cloud, tmp_path, change):
+    """Nodes exist; a wrong subscription, or a server that is not Azure, must not read as "nothing is there"."""
+    assert drive(cloud, tmp_path, "create", nodes=1).rc == 0
+    env = {}
+    if change == "subscription":
+        env["AZURE_SUBSCRIPTION_ID"] = "55555555-5555-5555-5555-555555555555"
+    else:
+        cloud.rule("GET .*/resourcegroups/", "reply", status=404, obj={"what": "nginx"})
+    got = drive(cloud, tmp_path, "list", env=env, nodes=1)
+    assert got.rc != 0 and ("SubscriptionNotFound" in got["message"] or "HTTP 404" in got["message"]), got.text
+    end(cloud, tmp_path, nodes=1)
