@@ -14,6 +14,8 @@
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
+#include <pthread.h>
+
 /* Sets who enforces the deadline for the offers from `first` on. Drops and reports those that only gc would terminate,
  * unless the spec accepts that; -GP_EUSAGE if none remains. */
 static int check_ends(const struct run *run, const struct provider_ops *ops, size_t first, struct offer_list *l,
@@ -98,27 +100,78 @@ static int check_needs(const struct run *run, size_t first, struct offer_list *l
     return r;
 }
 
+/* The offers of one entry of the spec. */
+struct answer {
+    struct provider *p; /* NULL: it did not open */
+    struct offer_list found;
+    struct gp_error why;
+    int r;
+};
+/* One provider with all its entries: one thread at a time may call it. */
+struct question {
+    const struct spec *spec;
+    const struct provider *p;
+    struct answer *answers; /* by entry */
+    pthread_t thread;
+    bool started;
+};
+
+static void *ask(void *arg) {
+    const struct question *q = arg;
+    for (size_t i = 0; i < q->spec->offers.len; i++) {
+        struct answer *a = &q->answers[i];
+        if (a->p == q->p && a->r == 0) a->r = a->p->ops->offers(a->p, q->spec, i, &a->found, &a->why);
+    }
+    return NULL;
+}
+
+/* Queries the providers side by side; the answers are by the spec's entries, so their order is the spec's. */
+static void ask_all(struct run *run, struct answer *answers) {
+    size_t n = 0, len = run->spec->offers.len;
+    struct question *all = xcalloc(len, sizeof *all);
+    for (size_t i = 0; i < len; i++) {
+        struct answer *a = &answers[i];
+        bool known = false;
+        a->r = run_offer_provider(run, run->spec->offers.items[i].provider, &a->p, &a->why);
+        if (a->r == 0) a->r = check_baked(run, a->p->ops, i, &a->why);
+        for (size_t k = 0; k < n; k++) known = known || all[k].p == a->p;
+        if (a->p == NULL || known) continue;
+        all[n++] = (struct question){.spec = run->spec, .p = a->p, .answers = answers};
+    }
+    for (size_t k = 1; k < n; k++) all[k].started = pthread_create(&all[k].thread, NULL, ask, &all[k]) == 0;
+    for (size_t k = 0; k < n; k++)
+        if (!all[k].started) ask(&all[k]);
+    for (size_t k = 1; k < n; k++)
+        if (all[k].started) pthread_join(all[k].thread, NULL);
+    free(all);
+}
+
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     int first_missing = 0, n_missing = count_missing(run, &first_missing);
     GP_AUTO_STR struct str reasons = {0};
     GP_AUTO_STRV struct strv missing = {0}; /* to report */
     struct gp_error worst = {0};
     int worst_exit = 0;
+    struct answer *answers = xcalloc(run->spec->offers.len, sizeof *answers);
+    ask_all(run, answers);
+    int end = 0;
     for (size_t i = 0; i < run->spec->offers.len; i++) {
         const char *name = run->spec->offers.items[i].provider;
-        struct provider *p = NULL;
-        struct gp_error why = {0};
-        int r = run_offer_provider(run, name, &p, &why);
+        struct answer *a = &answers[i];
+        struct gp_error why = a->why;
         size_t first = ret->list.len;
-        if (r == 0) r = check_baked(run, p->ops, i, &why);
-        if (r == 0) r = p->ops->offers(p, run->spec, i, ret, &why);
+        int r = end == 0 ? a->r : end;
+        for (size_t k = 0; k < a->found.list.len; k++) vec_push(&ret->list, a->found.list.items[k]);
+        vec_free(&a->found.list);
+        if (end != 0) continue;
         if (r == 0) r = check_needs(run, first, ret, &why);
-        if (r == 0) r = check_ends(run, p->ops, first, ret, &why);
+        if (r == 0) r = check_ends(run, a->p->ops, first, ret, &why);
         if (r == 0) r = cost_check(run, first, n_missing, ret, &why);
         if (r == 0) continue;
         if (why.code == GP_ECANCELLED || (why.code == GP_EUSAGE && why.scope == GP_SCOPE_NONE)) {
             if (err != NULL) *err = why;
-            return r;
+            end = r;
+            continue;
         }
         str_addf(&reasons, "%soffer %zu (%s): %s", reasons.len ? "; " : "", i + 1, name, why.msg);
         if (!is_reported(run, name, &why)) strv_take(&missing, xasprintf("offer %zu (%s): %s", i + 1, name, why.msg));
@@ -128,6 +181,8 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
             worst_exit = code;
         }
     }
+    free(answers);
+    if (end != 0) return end;
     if (ret->list.len == 0)
         return gp_fail(err, worst.code ? worst.code : GP_EUSAGE, "no offer can be bought: %s",
                        reasons.s ? reasons.s : "the spec lists none");

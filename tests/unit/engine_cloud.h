@@ -17,6 +17,7 @@
 #include "engine/stack/settle.h"
 #include "folder.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -110,9 +111,32 @@ static void fake_close(struct provider *p) {
     free(p);
 }
 
+/* Queries of both providers at the same time wait for one another; one that stays alone for 10 s does not. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    int inside, together; /* now; the most so far */
+    bool on;
+} meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
+
+static void meet(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    pthread_mutex_lock(&meeting.lock);
+    meeting.inside++;
+    meeting.together = GP_MAX(meeting.together, meeting.inside);
+    pthread_cond_broadcast(&meeting.change);
+    while (meeting.on && meeting.together < 2 && pthread_cond_timedwait(&meeting.change, &meeting.lock, &until) == 0) {
+    }
+    meeting.inside--;
+    pthread_mutex_unlock(&meeting.lock);
+}
+
 static int fake_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                        struct gp_error *err) {
     const struct refusal *no = &cloud.no_offers[index];
+    meet();
     if (no->code != GP_OK) {
         int r = gp_fail(err, no->code, "refused: %s", no->detail);
         err->scope = no->scope;

@@ -121,6 +121,30 @@ static void test_a_plan_ranks_over_currencies(void **state) {
     assert_non_null(strstr(err.msg, "the price is not known (1.00 XXX/h; no rate to USD)"));
 }
 
+static void test_providers_are_asked_side_by_side(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct offers_result res = {0};
+    struct plan plan = {0};
+    load(f, "name: t\n" BOTH);
+    meeting.on = true;
+    meeting.together = 0;
+    assert_int_equal(ask(f, NULL, NULL, &res, &err), 0);
+    assert_int_equal(meeting.together, 2);
+    offers_result_clear(&res);
+    meeting.together = 0;
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_int_equal(meeting.together, 2);
+    plan_clear(&plan);
+    meeting.on = false; /* two entries of one provider are asked one after the other */
+    meeting.together = 0;
+    load(f, "name: t\noffers: [{provider: aws}, {provider: aws, market: spot}]\n");
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_int_equal(meeting.together, 1);
+    assert_int_equal(plan.offers.list.len, 6);
+    plan_clear(&plan);
+}
+
 /* What a refusal rules out, and where the launch goes next: to the other provider at the latest. */
 static void test_failover_over_clouds(void **state) {
     struct fixture *f = *state;
@@ -179,8 +203,13 @@ static void test_a_cloud_without_credentials_is_skipped(void **state) {
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
-        T(test_all_providers_are_listed), T(test_gaps_are_named),    T(test_a_plan_ranks_over_currencies),
-        T(test_failover_over_clouds),     T(test_no_cloud_has_room), T(test_a_cloud_without_credentials_is_skipped),
+        T(test_all_providers_are_listed),
+        T(test_gaps_are_named),
+        T(test_a_plan_ranks_over_currencies),
+        T(test_providers_are_asked_side_by_side),
+        T(test_failover_over_clouds),
+        T(test_no_cloud_has_room),
+        T(test_a_cloud_without_credentials_is_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
