@@ -41,7 +41,7 @@ extern const struct cloud_error ali_errors[];
 extern const size_t ali_error_count;
 
 /* rest.h's ensure: makes cred usable by the chain of the official tools; force: new credentials. */
-int ali_creds_ensure(void *a, bool force, struct gp_error *err);
+int ali_creds_ensure(void *ctx, bool force, struct gp_error *err);
 /* Sets the four fields; token may be NULL. Takes source. */
 void ali_cred_set(struct ali_cred *c, const char *id, const char *key, const char *token, char *source);
 const char *ali_env(const char *name); /* NULL where it is not set or empty */

@@ -245,8 +245,8 @@ static void page_query(const struct ali_list *l, struct str *out) {
 
 /* The page's entries, and whether it was the last. */
 static int take_page(struct ali_list *l, const json_t *reply, struct gp_error *err) {
-    json_t *items = l->items != NULL ? json_at(reply, l->items) : NULL, *item;
-    size_t i;
+    json_t *items = l->items != NULL ? json_at(reply, l->items) : NULL, *item = NULL;
+    size_t i = 0;
     if (l->items == NULL) {
         l->done = true;
         return l->each(l->ctx, reply, err);
@@ -361,8 +361,8 @@ int ali_regions(struct ali *a, struct strv *ret, struct gp_error *err) {
 
 void ali_tags_decode(const json_t *item, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
-    json_t *set = json_at(item, "Tags.Tag"), *one;
-    size_t i;
+    json_t *set = json_at(item, "Tags.Tag"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(set, i, one) /* ECS and VPC name the members differently */
         labels_add(&labels, json_str(one, "TagKey", json_str(one, "Key", "")),
                    json_str(one, "TagValue", json_str(one, "Value", "")));

@@ -130,8 +130,8 @@ static int find(void *ctx, const struct intent *in, struct resource_list *made, 
 /* The reply has the ids only, in the order of the names. */
 static int take_reply(const struct launching *l, const struct intent *in, const json_t *reply,
                       struct resource_list *made, struct gp_error *err) {
-    json_t *ids = json_at(reply, "InstanceIdSets.InstanceIdSet"), *id;
-    size_t i;
+    json_t *ids = json_at(reply, "InstanceIdSets.InstanceIdSet"), *id = NULL;
+    size_t i = 0;
     bool whole = json_array_size(ids) == (size_t)in->slot_count;
     json_array_foreach(ids, i, id) whole = whole && json_is_string(id) && ali_id(json_string_value(id), "i-");
     if (!whole)

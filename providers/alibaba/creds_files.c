@@ -15,8 +15,8 @@ static int from_profile(struct ali *a, const json_t *config, const char *name, i
                         struct gp_error *err);
 
 static const json_t *profile_find(const json_t *config, const char *name) {
-    json_t *all = json_at(config, "profiles"), *one;
-    size_t i;
+    json_t *all = json_at(config, "profiles"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(all, i, one) if (strcmp(json_str(one, "name", ""), name) == 0) return one;
     return NULL;
 }

@@ -48,8 +48,8 @@ static int launch_index(const json_t *item) {
 
 static enum resource_state instance_state(const json_t *item) {
     const char *status = json_str(item, "Status", "");
-    json_t *locks = json_at(item, "OperationLocks.LockReason"), *one;
-    size_t i;
+    json_t *locks = json_at(item, "OperationLocks.LockReason"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(locks, i, one) if (strcmp(json_str(one, "LockReason", ""), "Recycling") ==
                                           0) return RES_STOPPING; /* a spot reclaim */
     if (strcmp(status, "Pending") == 0 || strcmp(status, "Starting") == 0) return RES_PENDING;
@@ -59,8 +59,8 @@ static enum resource_state instance_state(const json_t *item) {
 }
 
 static void reason_of(const json_t *item, struct resource *r) {
-    json_t *locks = json_at(item, "OperationLocks.LockReason"), *one;
-    size_t i;
+    json_t *locks = json_at(item, "OperationLocks.LockReason"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(locks, i, one) {
         GP_AUTO_FREE char *text = xasprintf("locked: %s", json_str(one, "LockReason", ""));
         resource_set(&r->state_reason, text);

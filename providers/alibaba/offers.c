@@ -133,8 +133,8 @@ static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
 static int on_zone(void *ctx, const json_t *item, struct gp_error *err) {
     struct search *s = ctx;
     const char *zone = json_str(item, "ZoneId", "");
-    json_t *kinds = json_at(item, "AvailableResources.AvailableResource"), *kind, *one;
-    size_t i, k;
+    json_t *kinds = json_at(item, "AvailableResources.AvailableResource"), *kind = NULL, *one = NULL;
+    size_t i = 0, k = 0;
     if (!form_word(zone))
         return gp_fail(err, GP_EPROTO,
                        "ecs DescribeAvailableResource in %s: an entry without a zone: run the same "
@@ -276,9 +276,9 @@ struct history {
 
 static int on_history(void *ctx, const json_t *reply, struct gp_error *err) {
     struct history *h = ctx;
-    json_t *all = json_at(reply, "SpotPrices.SpotPriceType"), *one;
+    json_t *all = json_at(reply, "SpotPrices.SpotPriceType"), *one = NULL;
     const char *currency = json_str(reply, "Currency", "");
-    size_t i;
+    size_t i = 0;
     (void)err;
     if (!form_word(currency)) return 0;
     h->type->currency = xstrdup(currency);

@@ -33,8 +33,8 @@ static const char *text(const json_t *v, const char *key) {
 }
 
 static void request(const json_t *v, struct http_fields *headers, struct acs3_req *ret) {
-    json_t *all = json_object_get(v, "headers"), *pair;
-    size_t i;
+    json_t *all = json_object_get(v, "headers"), *pair = NULL;
+    size_t i = 0;
     json_array_foreach(all, i, pair) http_fields_add(headers, json_string_value(json_array_get(pair, 0)),
                                                      json_string_value(json_array_get(pair, 1)));
     *ret = (struct acs3_req){.method = text(v, "method"),
@@ -45,8 +45,8 @@ static void request(const json_t *v, struct http_fields *headers, struct acs3_re
 }
 
 static void test_vectors(void **state) {
-    json_t *v;
-    size_t i;
+    json_t *v = NULL;
+    size_t i = 0;
     (void)state;
     assert_true(json_array_size(vectors) == 5);
     json_array_foreach(vectors, i, v) {
